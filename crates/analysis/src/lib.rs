@@ -1,0 +1,5 @@
+//! From a record to what it means. Pure: no I/O, no system calls, the same on any machine.
+#![forbid(unsafe_code)]
+
+pub mod limit;
+pub mod run;

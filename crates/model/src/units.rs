@@ -1,0 +1,63 @@
+//! Figures as people read them.
+
+/// A count with a decimal suffix and at most four significant digits: `999`, `12.3k`, `1.94M`.
+#[must_use]
+pub fn count(value: f64) -> String {
+    scaled(value, 1000.0, &["", "k", "M", "G", "T", "P"], "")
+}
+
+/// Bytes with a binary suffix: `512 B`, `4 KiB`, `1.5 GiB`.
+#[must_use]
+pub fn bytes(value: u64) -> String {
+    scaled(value as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"], " ")
+}
+
+/// Bytes per second with a binary suffix: `1.5 GiB/s`.
+#[must_use]
+pub fn bandwidth(bytes_per_second: f64) -> String {
+    scaled(bytes_per_second, 1024.0, &["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"], " ")
+}
+
+/// A time in the unit that suits it: `812 ns`, `83.1 µs`, `1.2 ms`, `3.5 s`.
+#[must_use]
+pub fn time(ns: f64) -> String {
+    scaled(ns, 1000.0, &["ns", "µs", "ms", "s"], " ")
+}
+
+fn scaled(value: f64, base: f64, suffixes: &[&str], gap: &str) -> String {
+    let mut value = value;
+    let mut index = 0;
+    // 999.5 would be printed as 1000.
+    while value.abs() >= base - 0.5 && index + 1 < suffixes.len() {
+        value /= base;
+        index += 1;
+    }
+    let digits = match value.abs() {
+        v if index == 0 && v.fract() == 0.0 => 0,
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    let mut text = format!("{value:.digits$}");
+    if text.contains('.') {
+        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    format!("{text}{gap}{}", suffixes[index]).trim_end().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures() {
+        assert_eq!(count(999.0), "999");
+        assert_eq!(count(1_940_000.0), "1.94M");
+        assert_eq!(count(999_999.0), "1M");
+        assert_eq!(bytes(4096), "4 KiB");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(time(83_100.0), "83.1 µs");
+        assert_eq!(time(0.0), "0 ns");
+        assert_eq!(bandwidth(1.5 * 1024.0 * 1024.0), "1.5 MiB/s");
+    }
+}

@@ -1,0 +1,8 @@
+//! Records, findings and progress as people and programs read them. Returns text; prints nothing.
+#![forbid(unsafe_code)]
+
+pub mod fio_json;
+pub mod limit;
+pub mod live;
+pub mod summary;
+pub mod terse;

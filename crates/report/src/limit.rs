@@ -1,0 +1,1 @@
+//! What `fathom limit` prints.

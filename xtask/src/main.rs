@@ -1,0 +1,2 @@
+//! What only builders run.
+fn main() {}
