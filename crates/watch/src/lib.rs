@@ -1,1 +1,8 @@
-//! placeholder
+//! Samplers that look at the machine while the engine works.
+//!
+//! Each sampler is one file and one type. A sampler that reads /proc takes its root as a
+//! parameter, so that tests hand it a made-up tree.
+
+pub mod counters;
+pub mod disks;
+pub mod threads;
