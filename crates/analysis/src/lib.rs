@@ -1,5 +1,7 @@
 //! From a record to what it means. Pure: no I/O, no system calls, the same on any machine.
 #![forbid(unsafe_code)]
 
+pub mod derive;
 pub mod limit;
 pub mod run;
+pub mod stats;

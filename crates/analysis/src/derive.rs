@@ -1,0 +1,275 @@
+//! Rates, means and groups, derived from the raw counters of a record.
+
+mod merge;
+
+pub use merge::{merge_dirs, merge_jobs};
+
+use fathom_model::plan::JobPlan;
+use fathom_model::record::{DirRecord, JobRecord, RunRecord};
+use fathom_model::{Dir, units};
+
+/// Jobs that are shown as one: those of a reporting group, or a single job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group<'a> {
+    /// The plan of its first job, whose name and display settings stand for all.
+    pub plan: &'a JobPlan,
+    /// Indices of its jobs in the record.
+    pub jobs: Vec<usize>,
+    /// What its jobs did together.
+    pub record: JobRecord,
+    /// Measured times of its jobs added up, in nanoseconds.
+    pub worker_ns: u64,
+}
+
+/// The record's jobs as they are to be shown, in the order of the plan.
+///
+/// As in fio, neighbouring jobs of one group are put together where they ask for
+/// `group_reporting`; every other job stands for itself.
+#[must_use]
+pub fn groups(record: &RunRecord) -> Vec<Group<'_>> {
+    let mut sets: Vec<(&JobPlan, Vec<usize>)> = Vec::new();
+    for (index, (plan, _)) in jobs(record).enumerate() {
+        match sets.last_mut() {
+            Some((first, members)) if plan.group_reporting && first.group == plan.group => {
+                members.push(index);
+            }
+            _ => sets.push((plan, vec![index])),
+        }
+    }
+    sets.into_iter().map(|(plan, members)| group(record, plan, members)).collect()
+}
+
+/// The group of the given jobs, shown under the name of `plan`.
+#[must_use]
+pub fn group<'a>(record: &RunRecord, plan: &'a JobPlan, jobs: Vec<usize>) -> Group<'a> {
+    let members: Vec<&JobRecord> = jobs.iter().filter_map(|i| record.jobs.get(*i)).collect();
+    let worker_ns = members.iter().map(|job| job.runtime_ns).sum();
+    let record = merge_jobs(&members);
+    Group { plan, jobs, record, worker_ns }
+}
+
+/// Each job's plan with what it did.
+pub fn jobs(record: &RunRecord) -> impl Iterator<Item = (&JobPlan, &JobRecord)> {
+    record.plan.jobs.iter().zip(&record.jobs)
+}
+
+/// How many workers the section of job `index` has (`numjobs`).
+#[must_use]
+pub fn clones(plans: &[JobPlan], index: usize) -> usize {
+    let Some(job) = plans.get(index) else { return 0 };
+    let first = index.saturating_sub(job.clone as usize);
+    let same =
+        |(offset, plan): (usize, &JobPlan)| plan.name == job.name && plan.clone as usize == offset;
+    plans[first..].iter().enumerate().take_while(|entry| same(*entry)).count().max(1)
+}
+
+/// `n` events in `ns` nanoseconds, per second; 0 where no time passed.
+#[must_use]
+pub fn per_second(n: u64, ns: u64) -> f64 {
+    if ns == 0 { 0.0 } else { n as f64 * 1e9 / ns as f64 }
+}
+
+/// All I/Os of a job that moved all their bytes.
+#[must_use]
+pub fn ios(job: &JobRecord) -> u64 {
+    job.dirs.iter().map(|(_, dir)| dir.counts.ios).sum()
+}
+
+/// All bytes that a job moved.
+#[must_use]
+pub fn bytes(job: &JobRecord) -> u64 {
+    job.dirs.iter().map(|(_, dir)| dir.counts.bytes).sum()
+}
+
+/// Processor time per I/O in nanoseconds, that of the kernel's helper threads included.
+#[must_use]
+pub fn cpu_per_io_ns(job: &JobRecord) -> Option<f64> {
+    let usage = &job.usage;
+    let total = usage.user_ns as f64 + usage.system_ns as f64 + usage.helper_ns as f64;
+    let ios = ios(job);
+    (ios > 0 && total > 0.0).then(|| total / ios as f64)
+}
+
+/// The I/Os per second at which one processor would be busy all the time: a second over the
+/// processor time per I/O.
+#[must_use]
+pub fn one_core_iops(job: &JobRecord) -> Option<f64> {
+    cpu_per_io_ns(job).map(|ns| 1e9 / ns)
+}
+
+/// Mean number of I/Os in flight after a submission.
+#[must_use]
+pub fn depth_mean(job: &JobRecord) -> Option<f64> {
+    let ios: u64 = job.depth.level.iter().map(|(_, ios)| ios).sum();
+    let weighted: f64 = job.depth.level.iter().map(|(d, ios)| f64::from(*d) * *ios as f64).sum();
+    (ios > 0).then(|| weighted / ios as f64)
+}
+
+/// The directions of a job in which something happened or was asked.
+pub fn shown_dirs<'a>(plan: &'a JobPlan, job: &'a JobRecord) -> impl Iterator<Item = Dir> + 'a {
+    Dir::ALL.into_iter().filter(|dir| {
+        let counts = job.dirs[*dir].counts;
+        plan.access.mix.has(*dir) || counts.ios + counts.errors + counts.short_ios > 0
+    })
+}
+
+/// Rates of one interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct IntervalRate {
+    /// I/Os per second.
+    pub iops: f64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+}
+
+/// The rates of each whole interval. A last one that is shorter than half of the usual length
+/// is left out: its rate would be chance.
+#[must_use]
+pub fn interval_rates(dir: &DirRecord) -> Vec<IntervalRate> {
+    let usual = dir.intervals.last().map_or(0, |last| last.0 / dir.intervals.len() as u64);
+    let mut before = (0, 0, 0);
+    let mut rates = Vec::with_capacity(dir.intervals.len());
+    for now in &dir.intervals {
+        let ns = now.0.saturating_sub(before.0);
+        if ns > 0 && ns >= usual / 2 {
+            rates.push(IntervalRate {
+                iops: per_second(now.1.saturating_sub(before.1), ns),
+                bytes_per_second: per_second(now.2.saturating_sub(before.2), ns),
+            });
+        }
+        before = *now;
+    }
+    rates
+}
+
+/// How values spread.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spread {
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The sample standard deviation (n - 1).
+    pub stddev: f64,
+    /// How many.
+    pub samples: u64,
+}
+
+impl Spread {
+    /// How `values` spread; all zero when there are none.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Self {
+        if values.is_empty() {
+            return Self::default();
+        }
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+        Self {
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            mean,
+            stddev: if values.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 },
+            samples: values.len() as u64,
+        }
+    }
+
+    /// Coefficient of variation: standard deviation over mean; 0 where the mean is 0.
+    #[must_use]
+    pub fn variation(&self) -> f64 {
+        if self.mean > 0.0 { self.stddev / self.mean } else { 0.0 }
+    }
+}
+
+/// A share of `part` in `whole` in percent with the digits that it needs: `0.03%`, `12%`.
+#[must_use]
+pub fn percent(part: f64, whole: f64) -> String {
+    let value = if whole > 0.0 { part / whole * 100.0 } else { 0.0 };
+    format!("{}%", units::count((value * 100.0).round() / 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::plan::{Distribution, Engine, Mix, Order};
+
+    fn plan(name: &str, group: u32, group_reporting: bool, clone: u32) -> JobPlan {
+        let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };
+        let job = JobPlan::new(name, Engine::Null, Mix::Only(Dir::Read), order);
+        JobPlan { group, group_reporting, clone, ..job }
+    }
+
+    fn record(plans: Vec<JobPlan>) -> RunRecord {
+        let mut record = RunRecord::default();
+        record.jobs = vec![JobRecord::default(); plans.len()];
+        record.plan.jobs = plans;
+        record
+    }
+
+    #[test]
+    fn groups_are_those_of_fio() {
+        let record = record(vec![
+            plan("a", 0, true, 0),
+            plan("a", 0, true, 1),
+            plan("b", 1, true, 0),
+            plan("c", 1, false, 0),
+            plan("d", 1, true, 0),
+        ]);
+        let members: Vec<_> = groups(&record).into_iter().map(|g| g.jobs).collect();
+        // d asks to be shown with its neighbour, as fio does it.
+        assert_eq!(members, [vec![0, 1], vec![2], vec![3, 4]]);
+    }
+
+    #[test]
+    fn clones_of_a_section_are_counted() {
+        let plans = [
+            plan("a", 0, false, 0),
+            plan("a", 0, false, 1),
+            plan("a", 0, false, 0),
+            plan("b", 0, false, 0),
+        ];
+        let counts: Vec<_> = (0..5).map(|i| clones(&plans, i)).collect();
+        assert_eq!(counts, [2, 2, 1, 1, 0]);
+    }
+
+    #[test]
+    fn processor_time_counts_helpers() {
+        let mut job = JobRecord::default();
+        assert_eq!(cpu_per_io_ns(&job), None);
+        job.dirs.read.counts.ios = 1000;
+        job.usage.user_ns = 300_000;
+        job.usage.system_ns = 500_000;
+        job.usage.helper_ns = 200_000;
+        assert_eq!(cpu_per_io_ns(&job), Some(1000.0));
+        assert_eq!(one_core_iops(&job), Some(1_000_000.0));
+    }
+
+    #[test]
+    fn a_short_last_interval_is_left_out() {
+        let dir = DirRecord {
+            intervals: vec![(500, 50, 500), (1000, 150, 1500), (1010, 151, 1510)],
+            ..DirRecord::default()
+        };
+        let rates: Vec<_> = interval_rates(&dir).iter().map(|r| r.iops / 1e8).collect();
+        assert_eq!(rates, [1.0, 2.0]);
+        assert_eq!(Spread::of(&rates).stddev, 0.5f64.sqrt());
+        assert_eq!(Spread::of(&[]).variation(), 0.0);
+    }
+
+    #[test]
+    fn depth_is_weighted_by_ios() {
+        let mut job = JobRecord::default();
+        assert_eq!(depth_mean(&job), None);
+        job.depth.level = vec![(1, 100), (32, 300)];
+        assert_eq!(depth_mean(&job), Some(24.25));
+    }
+
+    #[test]
+    fn percentages_keep_two_digits() {
+        assert_eq!(percent(1.0, 3.0), "33.3%");
+        assert_eq!(percent(1.0, 0.0), "0%");
+        assert_eq!(percent(3.0, 10_000.0), "0.03%");
+    }
+}

@@ -1,0 +1,274 @@
+//! Putting what several workers did together.
+
+use super::ios;
+use fathom_model::PerDir;
+use fathom_model::histogram::Histogram;
+use fathom_model::record::{Cost, DepthRecord, DirRecord, FlushRecord, Granted, JobRecord, Usage};
+use std::collections::BTreeMap;
+
+/// What several jobs did together. Its measured time reaches from the first start to the last
+/// end, so that rates are right also where the jobs did not all work at the same time.
+///
+/// What was granted is what all jobs that ran were granted. The first error stands for all.
+#[must_use]
+pub fn merge_jobs(jobs: &[&JobRecord]) -> JobRecord {
+    if let [only] = jobs {
+        return (*only).clone();
+    }
+    let ran: Vec<&JobRecord> = jobs.iter().copied().filter(|job| job.runtime_ns > 0).collect();
+    let started_ns = ran.iter().map(|job| job.started_ns).min().unwrap_or(0);
+    let ended_ns = ran.iter().map(|job| job.started_ns.saturating_add(job.runtime_ns)).max();
+    let cost = merge_cost(&ran);
+    JobRecord {
+        error: jobs.iter().find_map(|job| job.error.clone()),
+        started_ns,
+        started_unix_ns: ran.iter().map(|job| job.started_unix_ns).min().unwrap_or(0),
+        runtime_ns: ended_ns.unwrap_or(0).saturating_sub(started_ns),
+        dirs: PerDir::from_fn(|dir| {
+            let parts =
+                jobs.iter().map(|j| (j.started_ns.saturating_sub(started_ns), &j.dirs[dir]));
+            merge_dirs(&parts.collect::<Vec<_>>())
+        }),
+        flushes: merge_flushes(jobs),
+        usage: merge_usage(jobs),
+        depth: merge_depth(jobs),
+        granted: merge_granted(if ran.is_empty() { jobs } else { &ran }),
+        cost,
+        cost_missing: match cost {
+            Some(_) => None,
+            None => jobs.iter().find_map(|job| job.cost_missing.clone()),
+        },
+        target_changes: union(jobs.iter().map(|job| &job.target_changes)),
+    }
+}
+
+/// What was done in several directions, or by several jobs in one, together.
+///
+/// Each comes with the time by which its measured time began after that of the whole, in
+/// nanoseconds.
+#[must_use]
+pub fn merge_dirs(parts: &[(u64, &DirRecord)]) -> DirRecord {
+    let mut all = DirRecord::default();
+    let mut errnos = BTreeMap::new();
+    for (_, part) in parts {
+        all.counts += part.counts;
+        all.slat.merge(&part.slat);
+        all.clat.merge(&part.clat);
+        all.lat.merge(&part.lat);
+        all.response.merge(&part.response);
+        all.late_ios += part.late_ios;
+        all.unstarted_ios += part.unstarted_ios;
+        add_counts(&mut errnos, &part.errnos);
+    }
+    all.errnos = errnos.into_iter().collect();
+    all.intervals = merge_intervals(parts);
+    all
+}
+
+/// The sum of several growing curves, at the instants of any of them, thinned to about as many
+/// as the longest has. Between its points a curve is taken as straight.
+fn merge_intervals(parts: &[(u64, &DirRecord)]) -> Vec<(u64, u64, u64)> {
+    let Some(longest) = parts.iter().max_by_key(|(_, part)| part.intervals.len()) else {
+        return Vec::new();
+    };
+    let points = longest.1.intervals.len().max(1) as u64;
+    let gap = longest.1.intervals.last().map_or(0, |last| last.0 / points / 4 * 3);
+    let mut instants: Vec<u64> = parts
+        .iter()
+        .flat_map(|(offset, part)| part.intervals.iter().map(|p| offset.saturating_add(p.0)))
+        .collect();
+    instants.sort_unstable();
+    let mut merged: Vec<(u64, u64, u64)> = Vec::new();
+    for instant in instants {
+        if merged.last().is_some_and(|last| instant - last.0 <= gap) {
+            continue;
+        }
+        let (mut ios, mut bytes) = (0.0, 0.0);
+        for (offset, part) in parts {
+            let (i, b) = value_at(&part.intervals, instant.saturating_sub(*offset));
+            ios += i;
+            bytes += b;
+        }
+        merged.push((instant, ios.round() as u64, bytes.round() as u64));
+    }
+    merged
+}
+
+/// The value at `instant` of a curve that starts at zero.
+fn value_at(curve: &[(u64, u64, u64)], instant: u64) -> (f64, f64) {
+    let after = curve.partition_point(|point| point.0 < instant);
+    let Some(high) = curve.get(after) else {
+        return curve.last().map_or((0.0, 0.0), |last| (last.1 as f64, last.2 as f64));
+    };
+    let low = if after == 0 { (0, 0, 0) } else { curve[after - 1] };
+    let length = high.0.saturating_sub(low.0);
+    let share = if length == 0 { 1.0 } else { (instant - low.0) as f64 / length as f64 };
+    let between = |low: u64, high: u64| low as f64 + (high as f64 - low as f64) * share;
+    (between(low.1, high.1), between(low.2, high.2))
+}
+
+fn merge_flushes(jobs: &[&JobRecord]) -> FlushRecord {
+    let mut lat = Histogram::default();
+    jobs.iter().for_each(|job| lat.merge(&job.flushes.lat));
+    FlushRecord { count: jobs.iter().map(|job| job.flushes.count).sum(), lat }
+}
+
+fn merge_usage(jobs: &[&JobRecord]) -> Usage {
+    let sum = |field: fn(&Usage) -> u64| jobs.iter().map(|job| field(&job.usage)).sum();
+    Usage {
+        user_ns: sum(|u| u.user_ns),
+        system_ns: sum(|u| u.system_ns),
+        helper_ns: sum(|u| u.helper_ns),
+        voluntary_switches: sum(|u| u.voluntary_switches),
+        involuntary_switches: sum(|u| u.involuntary_switches),
+        major_faults: sum(|u| u.major_faults),
+        minor_faults: sum(|u| u.minor_faults),
+    }
+}
+
+fn merge_depth(jobs: &[&JobRecord]) -> DepthRecord {
+    let sum = |field: fn(&DepthRecord) -> &Vec<(u32, u64)>| {
+        let mut all = BTreeMap::new();
+        jobs.iter().for_each(|job| add_counts(&mut all, field(&job.depth)));
+        all.into_iter().collect()
+    };
+    DepthRecord {
+        level: sum(|d| &d.level),
+        submit: sum(|d| &d.submit),
+        complete: sum(|d| &d.complete),
+        system_calls: jobs.iter().map(|job| job.depth.system_calls).sum(),
+        in_flight_max: jobs.iter().map(|job| job.depth.in_flight_max).max().unwrap_or(0),
+    }
+}
+
+fn merge_granted(jobs: &[&JobRecord]) -> Granted {
+    let all =
+        |field: fn(&Granted) -> bool| !jobs.is_empty() && jobs.iter().all(|j| field(&j.granted));
+    Granted {
+        setup_flags: common(jobs, |g| &g.setup_flags),
+        refused_flags: union(jobs.iter().map(|job| &job.granted.refused_flags)),
+        features: common(jobs, |g| &g.features),
+        polled: all(|g| g.polled),
+        fixed_buffers: all(|g| g.fixed_buffers),
+        registered_files: all(|g| g.registered_files),
+        registered_ring: all(|g| g.registered_ring),
+        huge_pages: all(|g| g.huge_pages),
+        direct: all(|g| g.direct),
+        overflows: jobs.iter().map(|job| job.granted.overflows).sum(),
+        sq_wakeups: jobs.iter().map(|job| job.granted.sq_wakeups).sum(),
+        fallbacks: union(jobs.iter().map(|job| &job.granted.fallbacks)),
+    }
+}
+
+/// Mean of the costs, each weighted by the I/Os that it was taken over.
+fn merge_cost(jobs: &[&JobRecord]) -> Option<Cost> {
+    let costs: Vec<Cost> = jobs.iter().filter_map(|job| job.cost).collect();
+    let total: u64 = costs.iter().map(|cost| cost.ios).sum();
+    if total == 0 || jobs.iter().any(|job| job.cost.is_none() && ios(job) > 0) {
+        return None;
+    }
+    let mean = |field: fn(&Cost) -> f64| {
+        costs.iter().map(|c| field(c) * c.ios as f64).sum::<f64>() / total as f64
+    };
+    let kernel = costs.iter().all(|c| c.kernel_instructions.is_some() && c.kernel_cycles.is_some());
+    Some(Cost {
+        ios: total,
+        window_ns: costs.iter().map(|cost| cost.window_ns).max().unwrap_or(0),
+        user_instructions: mean(|c| c.user_instructions),
+        kernel_instructions: kernel.then(|| mean(|c| c.kernel_instructions.unwrap_or(0.0))),
+        user_cycles: mean(|c| c.user_cycles),
+        kernel_cycles: kernel.then(|| mean(|c| c.kernel_cycles.unwrap_or(0.0))),
+        speed_ratio: mean(|c| c.speed_ratio),
+    })
+}
+
+fn add_counts<K: Ord + Copy>(to: &mut BTreeMap<K, u64>, counts: &[(K, u64)]) {
+    for (key, n) in counts {
+        *to.entry(*key).or_insert(0) += n;
+    }
+}
+
+/// The words of all lists, each once, in the order of their first appearance.
+fn union<'a>(lists: impl Iterator<Item = &'a Vec<String>>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for word in lists.flatten() {
+        if !all.contains(word) {
+            all.push(word.clone());
+        }
+    }
+    all
+}
+
+/// The words that each job's list has.
+fn common(jobs: &[&JobRecord], list: fn(&Granted) -> &Vec<String>) -> Vec<String> {
+    let Some((first, rest)) = jobs.split_first() else { return Vec::new() };
+    let in_all = |word: &&String| rest.iter().all(|job| list(&job.granted).contains(word));
+    list(&first.granted).iter().filter(in_all).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::record::JobError;
+
+    fn job(started_ns: u64, runtime_ns: u64, ios: u64) -> JobRecord {
+        let mut job = JobRecord { started_ns, runtime_ns, ..JobRecord::default() };
+        job.dirs.read.counts.ios = ios;
+        job.dirs.read.clat.record_n(started_ns + 10, ios);
+        job.dirs.read.intervals = vec![(runtime_ns / 2, ios / 2, ios), (runtime_ns, ios, ios * 2)];
+        job
+    }
+
+    #[test]
+    fn time_reaches_from_first_start_to_last_end() {
+        let (a, b, never) = (job(1000, 1000, 10), job(2000, 3000, 20), JobRecord::default());
+        let all = merge_jobs(&[&a, &b, &never]);
+        assert_eq!((all.started_ns, all.runtime_ns), (1000, 4000));
+        assert_eq!(all.dirs.read.counts.ios, 30);
+        assert_eq!(all.dirs.read.clat.count(), 30);
+        assert_eq!(all.dirs.read.intervals.last(), Some(&(4000, 30, 60)));
+    }
+
+    #[test]
+    fn curves_that_run_side_by_side_add_up() {
+        let (a, b) = (job(0, 1000, 10), job(0, 1002, 20));
+        let all = merge_jobs(&[&a, &b]);
+        assert_eq!(all.dirs.read.intervals, [(500, 15, 30), (1000, 30, 60)]);
+        assert_eq!(merge_jobs(&[&a]), a);
+        assert_eq!(merge_jobs(&[]), JobRecord::default());
+    }
+
+    #[test]
+    fn only_what_all_were_granted_counts() {
+        let (mut a, mut b) = (job(0, 10, 1), job(0, 10, 1));
+        a.granted.setup_flags = vec!["DEFER_TASKRUN".into(), "SQPOLL".into()];
+        b.granted.setup_flags = vec!["DEFER_TASKRUN".into()];
+        a.granted.polled = true;
+        (a.granted.direct, b.granted.direct) = (true, true);
+        b.granted.fallbacks = vec!["no huge pages".into()];
+        b.error = Some(JobError { errno: 5, message: "read failed".into() });
+        let all = merge_jobs(&[&a, &b, &JobRecord::default()]);
+        assert_eq!(all.granted.setup_flags, ["DEFER_TASKRUN"]);
+        assert!(all.granted.direct && !all.granted.polled);
+        assert_eq!(all.granted.fallbacks, ["no huge pages"]);
+        assert_eq!(all.error.unwrap().errno, 5);
+    }
+
+    #[test]
+    fn costs_are_weighted_and_need_every_job() {
+        let (mut a, mut b) = (job(0, 10, 1), job(0, 10, 1));
+        a.cost = Some(Cost {
+            ios: 100,
+            user_instructions: 10.0,
+            kernel_instructions: Some(5.0),
+            kernel_cycles: Some(1.0),
+            ..Cost::default()
+        });
+        b.cost = Some(Cost { ios: 300, user_instructions: 20.0, ..Cost::default() });
+        let cost = merge_jobs(&[&a, &b]).cost.unwrap();
+        assert_eq!((cost.user_instructions, cost.kernel_instructions), (17.5, None));
+        (b.cost, b.cost_missing) = (None, Some("not permitted".into()));
+        let all = merge_jobs(&[&a, &b]);
+        assert_eq!((all.cost, all.cost_missing.as_deref()), (None, Some("not permitted")));
+    }
+}
