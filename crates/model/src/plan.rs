@@ -25,6 +25,10 @@ pub struct Plan {
 pub struct Target {
     /// The path as the user named it, or as made from `directory` and the job's name.
     pub path: String,
+    /// The `directory` that the job named, where it did: what `path` leads to, with symbolic links
+    /// resolved, must be below it.
+    #[serde(default)]
+    pub within: Option<String>,
     /// For a file that does not exist or is shorter: make it this long, in bytes.
     pub create_size: Option<u64>,
     /// How the space of a file that is made is reserved.
