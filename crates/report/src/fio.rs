@@ -1,0 +1,208 @@
+//! A record's figures as fio defines them, for the formats that fio's readers read.
+
+mod shape;
+
+pub(crate) use shape::{Buckets, LATENCY_MS, LATENCY_NS, LATENCY_US, batch, in_flight, latency};
+
+use fathom_analysis::derive::{self, Group, Spread};
+use fathom_model::histogram::Histogram;
+use fathom_model::plan::{JobPlan, Unified};
+use fathom_model::progress::Counts;
+use fathom_model::record::{DirRecord, DiskRecord, RunRecord};
+use fathom_model::{Dir, PerDir};
+use std::borrow::Cow;
+
+/// What an error without an errno counts as: EIO. Readers take 0 for success.
+const ERRNO_UNKNOWN: i32 = 5;
+
+/// The program's name and version, where fio gives its own.
+pub(crate) fn version(record: &RunRecord) -> String {
+    format!("fathom-{}", record.fathom_version)
+}
+
+/// One entry of fio's `jobs`.
+pub(crate) struct Entry<'a> {
+    pub group: Group<'a>,
+    /// Index of its first job.
+    pub first: usize,
+    /// The directions, in fio's order and by fio's names.
+    pub dirs: Vec<(&'static str, DirStats<'a>)>,
+    /// All directions together, beside `dirs`, for `unified_rw_reporting=both`.
+    pub both: Option<DirStats<'a>>,
+}
+
+impl Entry<'_> {
+    /// errno of the job's failure; 0 where there is none.
+    pub fn error(&self) -> i32 {
+        self.group.record.error.as_ref().map_or(0, |e| match e.errno {
+            0 => ERRNO_UNKNOWN,
+            errno => errno,
+        })
+    }
+
+    /// User and system time in percent of the measured time of its workers.
+    pub fn cpu_percent(&self) -> (f64, f64) {
+        let usage = &self.group.record.usage;
+        let of = |ns: u64| match self.group.worker_ns {
+            0 => 0.0,
+            all => ns as f64 * 100.0 / all as f64,
+        };
+        (of(usage.user_ns), of(usage.system_ns))
+    }
+
+    /// Context switches.
+    pub fn switches(&self) -> u64 {
+        let usage = &self.group.record.usage;
+        usage.voluntary_switches + usage.involuntary_switches
+    }
+
+    /// Where errors do not end the job: their number and the first errno.
+    pub fn counted_errors(&self) -> Option<(u64, i32)> {
+        let keeps_going = self.group.plan.on_error.keep_going.iter().any(|(_, on)| *on);
+        let dirs = &self.group.record.dirs;
+        let first = match self.error() {
+            0 => dirs.iter().find_map(|(_, d)| d.errnos.first()).map_or(0, |e| e.0),
+            errno => errno,
+        };
+        keeps_going.then(|| (dirs.iter().map(|(_, d)| d.counts.errors).sum(), first))
+    }
+
+    /// Completion latencies of all directions, unless they are switched off.
+    pub fn clat_all(&self) -> Histogram {
+        let mut all = Histogram::default();
+        if self.group.plan.show.clat {
+            self.group.record.dirs.iter().for_each(|(_, dir)| all.merge(&dir.clat));
+        }
+        all
+    }
+}
+
+/// Figures of one direction.
+pub(crate) struct DirStats<'a> {
+    pub dir: DirRecord,
+    /// The measured time where the direction occurs, or 0, in nanoseconds.
+    pub runtime_ns: u64,
+    /// Over the intervals, in KiB/s.
+    pub bw: Spread,
+    /// Mean bandwidth in percent of that of the whole group.
+    pub bw_agg: f64,
+    /// Over the intervals, per second.
+    pub iops: Spread,
+    plan: &'a JobPlan,
+}
+
+impl DirStats<'_> {
+    /// Submission latency, empty if switched off.
+    pub fn slat(&self) -> Cow<'_, Histogram> {
+        shown(&self.dir.slat, self.plan.show.slat)
+    }
+
+    /// Completion latency, empty if switched off.
+    pub fn clat(&self) -> Cow<'_, Histogram> {
+        shown(&self.dir.clat, self.plan.show.clat)
+    }
+
+    /// Total latency, empty if switched off.
+    pub fn lat(&self) -> Cow<'_, Histogram> {
+        shown(&self.dir.lat, self.plan.show.lat)
+    }
+
+    /// Bytes per second.
+    pub fn bytes_per_second(&self) -> f64 {
+        derive::per_second(self.dir.counts.bytes, self.runtime_ns)
+    }
+
+    /// I/Os per second.
+    pub fn ios_per_second(&self) -> f64 {
+        derive::per_second(self.dir.counts.ios, self.runtime_ns)
+    }
+}
+
+fn shown(histogram: &Histogram, show: bool) -> Cow<'_, Histogram> {
+    if show { Cow::Borrowed(histogram) } else { Cow::Owned(Histogram::default()) }
+}
+
+/// What bandwidths are shares of: a group's bytes and its longest run.
+struct Total {
+    group: u32,
+    bytes: PerDir<u64>,
+    runtime_ns: u64,
+}
+
+/// The entries of fio's `jobs`: one for each job, or for each group that is shown as one.
+pub(crate) fn entries(record: &RunRecord) -> Vec<Entry<'_>> {
+    let groups = derive::groups(record);
+    let total = |group: &Group| Total {
+        group: group.plan.group,
+        bytes: group.record.dirs.map(|_, dir| dir.counts.bytes),
+        runtime_ns: group.record.runtime_ns,
+    };
+    let totals: Vec<Total> = groups.iter().map(total).collect();
+    groups.into_iter().map(|group| entry(group, &totals)).collect()
+}
+
+fn entry<'a>(group: Group<'a>, totals: &[Total]) -> Entry<'a> {
+    let all: Vec<(u64, &DirRecord)> = group.record.dirs.iter().map(|(_, dir)| (0, dir)).collect();
+    let mixed = || stats(&group, None, derive::merge_dirs(&all), totals);
+    let unified = group.plan.show.unified;
+    let dirs = match unified {
+        Unified::Mixed => vec![("mixed", mixed())],
+        _ => Dir::ALL
+            .into_iter()
+            .map(|dir| {
+                (dir.name(), stats(&group, Some(dir), group.record.dirs[dir].clone(), totals))
+            })
+            .collect(),
+    };
+    let both = (unified == Unified::Both).then(mixed);
+    let first = group.jobs.first().copied().unwrap_or(0);
+    Entry { dirs, both, first, group }
+}
+
+/// The figures of `counts`: those of `dir`, or of all directions together.
+fn stats<'a>(
+    group: &Group<'a>,
+    dir: Option<Dir>,
+    counts: DirRecord,
+    totals: &[Total],
+) -> DirStats<'a> {
+    let occurs =
+        counts.counts != Counts::default() || dir.is_none_or(|dir| group.plan.access.mix.has(dir));
+    let rates = if group.plan.show.bw { derive::interval_rates(&counts) } else { Vec::new() };
+    let kib: Vec<f64> = rates.iter().map(|rate| rate.bytes_per_second / 1024.0).collect();
+    let iops: Vec<f64> = rates.iter().map(|rate| rate.iops).collect();
+    let bw = Spread::of(&kib);
+    DirStats {
+        dir: counts,
+        runtime_ns: if occurs { group.record.runtime_ns } else { 0 },
+        bw_agg: share_of_group(bw.mean, dir, group.plan.group, totals),
+        bw,
+        iops: Spread::of(&iops),
+        plan: group.plan,
+    }
+}
+
+/// A mean of KiB/s in percent of the bandwidth of the whole group, which is its bytes over its
+/// longest run; at most 100, as fio has it.
+fn share_of_group(kib: f64, dir: Option<Dir>, group: u32, totals: &[Total]) -> f64 {
+    let members = || totals.iter().filter(|total| total.group == group);
+    let bytes: u64 = members()
+        .map(|total| match dir {
+            Some(dir) => total.bytes[dir],
+            None => total.bytes.iter().map(|(_, bytes)| bytes).sum(),
+        })
+        .sum();
+    let longest_ns = members().map(|total| total.runtime_ns).max().unwrap_or(0);
+    match derive::per_second(bytes, longest_ns) / 1024.0 {
+        all if all > 0.0 => (kib * 100.0 / all).min(100.0),
+        _ => 0.0,
+    }
+}
+
+/// Share of the time in which a disk was busy, in percent.
+pub(crate) fn utilisation(disk: &DiskRecord) -> f64 {
+    match disk.elapsed_ms {
+        0 => 0.0,
+        elapsed => (disk.busy_ms as f64 * 100.0 / elapsed as f64).min(100.0),
+    }
+}
