@@ -98,7 +98,7 @@ pub struct DirRecord {
     pub lat: Histogram,
     /// From the scheduled instant to seeing the completion; only under a rate.
     pub response: Histogram,
-    /// I/Os that started later than scheduled by more than the least of 1 ms and their interval; only under a rate.
+    /// I/Os that started more than 1 ms later than scheduled; only under a rate.
     pub late_ios: u64,
     /// I/Os that were scheduled within the run but never started; only under a rate.
     pub unstarted_ios: u64,

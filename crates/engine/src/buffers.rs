@@ -1,0 +1,192 @@
+//! One slab of memory for all buffers of a worker.
+
+use fathom_model::plan::{Buffers, Fill, Memory};
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use std::io;
+
+/// Direct I/O wants memory aligned to the logical block at most; a page suits all.
+const ALIGN: usize = 4096;
+const HUGE_PAGE: usize = 2 << 20;
+
+/// The buffers of a worker: `slots` of the same size, one after the other.
+pub(crate) struct Slab {
+    memory: *mut u8,
+    mapped: usize,
+    slot_bytes: usize,
+    slots: u32,
+    huge: bool,
+}
+
+// SAFETY: the slab owns its mapping and hands out plain addresses only.
+unsafe impl Send for Slab {}
+
+impl Slab {
+    /// Maps `slots` buffers of at least `bytes` each.
+    pub fn new(slots: u32, bytes: u64, memory: Memory) -> io::Result<Self> {
+        let slot_bytes = (bytes as usize).max(1).next_multiple_of(ALIGN);
+        let huge = memory == Memory::Huge;
+        let unit = if huge { HUGE_PAGE } else { ALIGN };
+        let mapped = slot_bytes
+            .checked_mul(slots as usize)
+            .map(|n| n.next_multiple_of(unit))
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let flags =
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if huge { libc::MAP_HUGETLB } else { 0 };
+        // SAFETY: a new anonymous mapping; the kernel picks an address that is free.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                -1,
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        if !huge && mapped >= HUGE_PAGE {
+            // Fewer segments for each I/O; only advice, so its failure does not matter.
+            // SAFETY: the range is the mapping just made.
+            unsafe { libc::madvise(memory, mapped, libc::MADV_HUGEPAGE) };
+        }
+        Ok(Self { memory: memory.cast(), mapped, slot_bytes, slots, huge })
+    }
+
+    /// Address of a slot's buffer.
+    #[inline]
+    pub fn address(&self, slot: u32) -> u64 {
+        debug_assert!(slot < self.slots);
+        self.memory as u64 + u64::from(slot) * self.slot_bytes as u64
+    }
+
+    /// Bytes of each slot.
+    pub fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Whether the memory is in huge pages that were asked for.
+    pub fn is_huge(&self) -> bool {
+        self.huge
+    }
+
+    /// The bytes of one slot.
+    pub fn slot_mut(&mut self, slot: u32) -> &mut [u8] {
+        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
+        // SAFETY: within the mapping, which `self` owns and borrows mutably; initialised to zeroes.
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.memory.add(slot as usize * self.slot_bytes),
+                self.slot_bytes,
+            )
+        }
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `new` mapped; pages under I/O stay pinned by the kernel.
+        unsafe { libc::munmap(self.memory.cast(), self.mapped) };
+    }
+}
+
+/// Makes the contents of write buffers.
+pub(crate) struct Filler {
+    plan: Buffers,
+    random: Xoshiro256PlusPlus,
+    stamp: u64,
+}
+
+impl Filler {
+    pub fn new(plan: &Buffers, seed: u64) -> Self {
+        // The offsets are drawn from the same seed; the contents shall not be the same numbers.
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6275_6666_6572_7321);
+        Self { plan: plan.clone(), random, stamp: 0 }
+    }
+
+    /// Whether each write needs [`Filler::fill`] anew.
+    pub fn refills(&self) -> bool {
+        self.plan.refill && self.plan.fill == Fill::Random
+    }
+
+    /// Whether each write needs [`Filler::stamp`].
+    pub fn stamps(&self) -> bool {
+        !self.plan.refill && self.plan.fill == Fill::Random
+    }
+
+    /// Fills a buffer.
+    pub fn fill(&mut self, buffer: &mut [u8]) {
+        match &self.plan.fill {
+            Fill::Zero => buffer.fill(0),
+            Fill::Pattern(pattern) if pattern.is_empty() => buffer.fill(0),
+            Fill::Pattern(pattern) => {
+                for (byte, source) in buffer.iter_mut().zip(pattern.iter().cycle()) {
+                    *byte = *source;
+                }
+            }
+            Fill::Random => {
+                // Compressible parts are spread, so that every page compresses alike.
+                for page in buffer.chunks_mut(ALIGN) {
+                    let random =
+                        page.len() * (100 - self.plan.compress_percent.min(100)) as usize / 100;
+                    let (noise, zeroes) = page.split_at_mut(random);
+                    self.random.fill_bytes(noise);
+                    zeroes.fill(0);
+                }
+            }
+        }
+    }
+
+    /// Makes each page of a buffer different from what was written before, cheaply, so that a
+    /// device that deduplicates gains nothing (fio's `scramble_buffers`).
+    pub fn stamp(&mut self, buffer: &mut [u8], offset: u64) {
+        if self.plan.compress_percent >= 100 {
+            return;
+        }
+        for page in buffer.chunks_exact_mut(ALIGN) {
+            self.stamp += 1;
+            page[..8].copy_from_slice(&offset.to_le_bytes());
+            page[8..16].copy_from_slice(&self.stamp.to_le_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_apart_and_aligned() {
+        let mut slab = Slab::new(3, 5000, Memory::Normal).unwrap();
+        assert_eq!(slab.slot_bytes(), 8192);
+        slab.slot_mut(0).fill(1);
+        slab.slot_mut(2).fill(3);
+        assert!(slab.slot_mut(1).iter().all(|b| *b == 0));
+        assert_eq!(slab.address(1) % 4096, 0);
+    }
+
+    #[test]
+    fn compressible_buffers_have_that_share_of_zeroes() {
+        let plan = Buffers { compress_percent: 75, ..Buffers::default() };
+        let mut buffer = vec![1u8; 64 << 10];
+        Filler::new(&plan, 1).fill(&mut buffer);
+        let zeroes = buffer.iter().filter(|b| **b == 0).count() as f64 / buffer.len() as f64;
+        assert!((0.745..0.765).contains(&zeroes), "{zeroes}");
+    }
+
+    #[test]
+    fn a_pattern_repeats() {
+        let plan = Buffers { fill: Fill::Pattern(vec![1, 2, 3]), ..Buffers::default() };
+        let mut buffer = [0u8; 7];
+        Filler::new(&plan, 1).fill(&mut buffer);
+        assert_eq!(buffer, [1, 2, 3, 1, 2, 3, 1]);
+    }
+}

@@ -1,0 +1,51 @@
+//! How many I/Os were in flight and how they were batched.
+
+use fathom_model::record::DepthRecord;
+
+/// Counts by depth and by batch size; allocated once.
+pub(crate) struct DepthCounts {
+    level: Box<[u64]>,
+    submit: Box<[u64]>,
+    complete: Box<[u64]>,
+    in_flight_max: u32,
+}
+
+impl DepthCounts {
+    pub fn new(depth: u32) -> Self {
+        let zeroes = || vec![0; depth as usize + 1].into_boxed_slice();
+        Self { level: zeroes(), submit: zeroes(), complete: zeroes(), in_flight_max: 0 }
+    }
+
+    /// A batch of `count` was issued, after which `in_flight` are in flight.
+    #[inline]
+    pub fn submitted(&mut self, count: u32, in_flight: u32) {
+        self.level[in_flight as usize] += u64::from(count);
+        self.submit[count as usize] += 1;
+        self.in_flight_max = self.in_flight_max.max(in_flight);
+    }
+
+    /// A batch of `count` was reaped.
+    #[inline]
+    pub fn completed(&mut self, count: u32) {
+        self.complete[count as usize] += 1;
+    }
+
+    /// The counts without what never occurred.
+    pub fn record(&self, system_calls: u64) -> DepthRecord {
+        let sparse = |counts: &[u64]| {
+            counts
+                .iter()
+                .enumerate()
+                .filter(|(_, n)| **n > 0)
+                .map(|(size, n)| (size as u32, *n))
+                .collect()
+        };
+        DepthRecord {
+            level: sparse(&self.level),
+            submit: sparse(&self.submit),
+            complete: sparse(&self.complete),
+            system_calls,
+            in_flight_max: self.in_flight_max,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! One job from set-up to record, on a thread of its own.
+
+use crate::buffers::Slab;
+use crate::clock;
+use crate::files::{FileKind, OpenFile};
+use crate::libaio::Libaio;
+use crate::null::Null;
+use crate::pace::Pace;
+use crate::placement;
+use crate::psync::Sync;
+use crate::queue::Queue;
+use crate::stats::{Shared, Stats};
+use crate::uring::{self, Uring};
+use crate::usage;
+use crate::wake::Wake;
+use crate::worker::{End, Worker};
+use fathom_model::plan::{Engine, JobPlan, Psync};
+use fathom_model::progress::Phase;
+use fathom_model::record::{DirRecord, FlushRecord, JobError, JobRecord, Usage};
+use fathom_model::{Dir, PerDir};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// What a job's thread is given.
+pub(crate) struct Task<'a> {
+    pub job: &'a JobPlan,
+    pub files: &'a [OpenFile],
+    pub shared: &'a Shared,
+    pub wake: &'a Wake,
+    /// Start of the run, on the engine's clock.
+    pub run_start_ns: u64,
+}
+
+/// Runs a job: sets it up, tells `ready` whether that worked and, when `ready` says so, does the work.
+pub(crate) fn perform(
+    task: &Task<'_>,
+    ready: impl FnOnce(Result<(), JobError>) -> bool,
+) -> JobRecord {
+    // SAFETY: takes no pointers and cannot fail.
+    task.shared.tid.store(unsafe { libc::gettid() }, Relaxed);
+    match prepare(task, ready) {
+        Ok(record) => record,
+        Err(error) => JobRecord { error: Some(error), ..JobRecord::default() },
+    }
+}
+
+type Ready<'r> = Box<dyn FnOnce(Result<(), JobError>) -> bool + 'r>;
+
+fn prepare(
+    task: &Task<'_>,
+    ready: impl FnOnce(Result<(), JobError>) -> bool,
+) -> Result<JobRecord, JobError> {
+    let mut ready: Option<Ready<'_>> = Some(Box::new(ready));
+    let result = placement::apply(&task.job.placement)
+        .and_then(|()| slab(task.job))
+        .and_then(|slab| dispatch(task, slab, &mut ready));
+    result.map_err(|message| {
+        let error = JobError {
+            errno: std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
+            message,
+        };
+        if let Some(ready) = ready {
+            ready(Err(error.clone()));
+        }
+        error
+    })
+}
+
+fn slab(job: &JobPlan) -> Result<Slab, String> {
+    // Each synchronous call waits for its I/O: one buffer is all it uses.
+    let depth = if job.engine.is_synchronous() { 1 } else { job.depth.max(1) };
+    let bytes = if job.used_dirs().any(|d| d != Dir::Trim) { job.block_max() } else { 1 };
+    Slab::new(depth, bytes, job.buffers.memory).map_err(|error| {
+        let kind = if job.buffers.memory == fathom_model::plan::Memory::Huge {
+            "reserve huge pages (`sysctl vm.nr_hugepages`)"
+        } else {
+            "lower iodepth, bs or numjobs"
+        };
+        format!("no memory for {depth} buffers of {bytes} bytes: {error}; {kind}")
+    })
+}
+
+/// Makes the queue that the plan names and works with it.
+fn dispatch(
+    task: &Task<'_>,
+    slab: Slab,
+    ready: &mut Option<Ready<'_>>,
+) -> Result<JobRecord, String> {
+    let (job, files) = (task.job, task.files);
+    let depth = slab.slots();
+    let parts = |plan| uring::Parts { plan, depth, files, slab: &slab, wake: task.wake };
+    match &job.engine {
+        Engine::IoUring(_) if trims_in_turn(job, files) => {
+            let note =
+                "discards run one at a time: io_uring discards of block devices need Linux 6.12"
+                    .to_string();
+            let queue = Sync::new(Psync::Plain, files, &slab, vec![note]);
+            work(task, queue, slab, ready)
+        }
+        Engine::IoUring(plan) if plan.vectored => {
+            let queue = Uring::new(&parts(plan), uring::Vectored::new(depth), 0)?;
+            work(task, queue, slab, ready)
+        }
+        Engine::IoUring(plan) => {
+            let queue = Uring::new(&parts(plan), uring::Plain, 0)?;
+            work(task, queue, slab, ready)
+        }
+        Engine::IoUringCmd(plan) => {
+            check_passthrough(job, files)?;
+            let mode = uring::Passthrough::new(depth);
+            let queue = Uring::new(&parts(plan), mode, uring::PASSTHROUGH_FLAGS)?;
+            work(task, queue, slab, ready)
+        }
+        Engine::Nop(plan) => {
+            let queue = Uring::new(&parts(plan), uring::Nop::new(depth), 0)?;
+            work(task, queue, slab, ready)
+        }
+        Engine::Libaio if job.access.mix.has(Dir::Trim) => {
+            Err("libaio has no trim; use --ioengine=io_uring or psync".to_string())
+        }
+        Engine::Libaio => {
+            let queue = Libaio::new(depth, files, &slab)?;
+            work(task, queue, slab, ready)
+        }
+        Engine::Psync(call) => {
+            let queue = Sync::new(*call, files, &slab, Vec::new());
+            work(task, queue, slab, ready)
+        }
+        Engine::Null => work(task, Null::new(depth), slab, ready),
+    }
+}
+
+/// Whether discards must run one at a time: kernels before 6.12 know none through io_uring.
+fn trims_in_turn(job: &JobPlan, files: &[OpenFile]) -> bool {
+    let on_device = files.iter().any(|f| f.kind == FileKind::Block);
+    job.access.mix.has(Dir::Trim) && on_device && usage::kernel_version() < (6, 12)
+}
+
+fn check_passthrough(job: &JobPlan, files: &[OpenFile]) -> Result<(), String> {
+    if job.access.mix.has(Dir::Trim) {
+        return Err("io_uring_cmd has no trim here; use --ioengine=io_uring on the block device"
+            .to_string());
+    }
+    for file in files {
+        let FileKind::NvmeGeneric { lba_bytes, .. } = file.kind else {
+            return Err(format!(
+                "{}: io_uring_cmd needs an NVMe generic device such as /dev/ng0n1",
+                file.path
+            ));
+        };
+        let sizes =
+            job.used_dirs().flat_map(|d| [job.access.block_sizes[d].min(), job.access.align[d]]);
+        if let Some(odd) = sizes.into_iter().find(|size| size % u64::from(lba_bytes) != 0) {
+            return Err(format!(
+                "{}: {odd} is no multiple of the logical block of {lba_bytes} bytes; change bs",
+                file.path
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn work<Q: Queue>(
+    task: &Task<'_>,
+    queue: Q,
+    slab: Slab,
+    ready: &mut Option<Ready<'_>>,
+) -> Result<JobRecord, String> {
+    let paths: Vec<String> = task.files.iter().map(|f| f.path.clone()).collect();
+    let mut worker = Worker::new(task.job, &paths, task.shared, queue, slab);
+    let ramp_stats = (task.job.until.ramp_ns > 0).then(Stats::default);
+    let go = ready.take().is_none_or(|ready| ready(Ok(())));
+    if !go {
+        return Ok(JobRecord::default());
+    }
+    Ok(measured(task, &mut worker, ramp_stats.as_ref()))
+}
+
+/// From the first I/O to the record.
+fn measured<'a, Q: Queue>(
+    task: &Task<'a>,
+    worker: &mut Worker<'a, Q>,
+    ramp: Option<&'a Stats>,
+) -> JobRecord {
+    let (job, shared) = (task.job, task.shared);
+    wait_until(task, clock::now_ns() + job.start_delay_ns);
+    worker.now_ns = clock::now_ns();
+    if job.is_paced() {
+        worker.pace = Some(Pace::new(job, worker.now_ns));
+    }
+    let mut end = End::TimeOver;
+    if let Some(ramp) = ramp {
+        shared.set_phase(Phase::Ramp);
+        end = worker.span(ramp, worker.now_ns + job.until.ramp_ns, None, None);
+    }
+    let (before, from_ns, from_unix_ns) = (usage::thread(), worker.now_ns, clock::unix_ns());
+    let until_ns = job.until.runtime_ns.map_or(u64::MAX, |t| from_ns.saturating_add(t));
+    if end == End::TimeOver {
+        shared.measured_from_ns.store(from_ns, Release);
+        shared.set_phase(Phase::Running);
+        end = worker.span(&shared.stats, until_ns, job.until.ios, job.until.bytes);
+    }
+    shared.set_phase(Phase::Finishing);
+    let unstarted = unstarted(worker, end, until_ns);
+    worker.drain();
+    shared.measured_to_ns.store(worker.now_ns.max(from_ns), Release);
+    let usage = usage::difference(&usage::thread(), &before);
+    if job.access.mix.has(Dir::Write) && (job.sync.at_end || job.sync.on_close) {
+        worker.flush_all();
+    }
+    let mut record = record(task, worker, usage, &unstarted);
+    record.started_ns = from_ns.saturating_sub(task.run_start_ns);
+    record.started_unix_ns = from_unix_ns;
+    record
+}
+
+/// I/Os that were scheduled before the job's time was over, or it was stopped, and never started.
+fn unstarted<Q: Queue>(worker: &Worker<'_, Q>, end: End, until_ns: u64) -> PerDir<u64> {
+    match (&worker.pace, end) {
+        (Some(pace), End::TimeOver | End::Stopped) => {
+            PerDir::from_fn(|dir| pace.unstarted(dir, until_ns.min(worker.now_ns)))
+        }
+        _ => PerDir::default(),
+    }
+}
+
+fn wait_until(task: &Task<'_>, start_ns: u64) {
+    while clock::now_ns() < start_ns && !task.shared.is_stopping() {
+        clock::sleep_until(start_ns.min(clock::now_ns() + 50_000_000));
+    }
+}
+
+fn record<Q: Queue>(
+    task: &Task<'_>,
+    worker: &mut Worker<'_, Q>,
+    usage: Usage,
+    unstarted: &PerDir<u64>,
+) -> JobRecord {
+    let shared = task.shared;
+    let mut granted = worker.queue.granted();
+    granted.direct = task.job.direct;
+    granted.huge_pages = worker.slab.is_huge();
+    let dirs = PerDir::from_fn(|dir| {
+        let stats = &shared.stats.dirs[dir];
+        let mut errnos = std::mem::take(&mut worker.errnos[dir]);
+        errnos.sort_unstable();
+        DirRecord {
+            counts: stats.counts(),
+            slat: stats.slat.snapshot(),
+            clat: stats.clat.snapshot(),
+            lat: stats.lat.snapshot(),
+            response: stats.response.snapshot(),
+            late_ios: stats.late_ios.get(),
+            unstarted_ios: unstarted[dir],
+            errnos,
+            intervals: Vec::new(),
+        }
+    });
+    JobRecord {
+        error: worker.failure.take(),
+        runtime_ns: shared.measured_ns(),
+        dirs,
+        flushes: FlushRecord {
+            count: shared.stats.flushes.get(),
+            lat: shared.stats.flush_lat.snapshot(),
+        },
+        usage,
+        depth: worker.depth.record(worker.queue.system_calls()),
+        granted,
+        ..JobRecord::default()
+    }
+}

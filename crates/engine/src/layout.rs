@@ -1,0 +1,45 @@
+//! Writing contents into files that were just made, so that reads of them reach the disk.
+
+use crate::buffers::Filler;
+use fathom_model::plan::Buffers;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
+const CHUNK: u64 = 1 << 20;
+
+/// Fills bytes `from..to` of a file with what `buffers` describes and writes them to the disk.
+/// `done` is told how many bytes are written and says whether to go on.
+///
+/// # Errors
+///
+/// The error of write(2) or fdatasync(2); `Interrupted` when `done` said no.
+pub fn fill(
+    fd: OwnedFd,
+    from: u64,
+    to: u64,
+    buffers: &Buffers,
+    seed: u64,
+    mut done: impl FnMut(u64) -> bool,
+) -> io::Result<()> {
+    let file = File::from(fd);
+    let mut filler = Filler::new(buffers, seed);
+    let mut chunk = vec![0u8; CHUNK.min(to.saturating_sub(from)) as usize];
+    filler.fill(&mut chunk);
+    let mut at = from;
+    while at < to {
+        let part = &mut chunk[..CHUNK.min(to - at) as usize];
+        if filler.stamps() {
+            filler.stamp(part, at);
+        } else {
+            filler.fill(part);
+        }
+        file.write_all_at(part, at)?;
+        at += part.len() as u64;
+        if !done(at - from) {
+            return Err(io::Error::from(io::ErrorKind::Interrupted));
+        }
+    }
+    file.sync_data()
+}

@@ -1,0 +1,212 @@
+//! Linux native asynchronous I/O, by its system calls.
+
+use crate::buffers::Slab;
+use crate::clock;
+use crate::files::OpenFile;
+use crate::queue::{Op, Queue, Request};
+use fathom_model::Dir;
+use fathom_model::record::Granted;
+use std::io;
+
+// Opcodes of linux/aio_abi.h.
+const IOCB_CMD_PREAD: u16 = 0;
+const IOCB_CMD_PWRITE: u16 = 1;
+const IOCB_CMD_FSYNC: u16 = 2;
+const IOCB_CMD_FDSYNC: u16 = 3;
+
+/// `struct iocb` of linux/aio_abi.h on little-endian machines.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Iocb {
+    data: u64,
+    key: u32,
+    rw_flags: u32,
+    opcode: u16,
+    priority: i16,
+    fd: u32,
+    buffer: u64,
+    bytes: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    result_fd: u32,
+}
+
+/// `struct io_event`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Event {
+    data: u64,
+    object: u64,
+    result: i64,
+    result2: i64,
+}
+
+/// A queue of native asynchronous I/O.
+pub(crate) struct Libaio {
+    context: libc::c_ulong,
+    descriptors: Vec<i32>,
+    base: u64,
+    slot_bytes: u64,
+    requests: Vec<Iocb>,
+    /// Addresses of requests that were pushed and not yet taken by the kernel.
+    pending: Vec<*const Iocb>,
+    events: Vec<Event>,
+    ready: usize,
+    reaped: usize,
+    calls: u64,
+}
+
+impl Libaio {
+    /// Makes a context for `depth` requests.
+    ///
+    /// # Errors
+    ///
+    /// Says why there can be none.
+    pub fn new(depth: u32, files: &[OpenFile], slab: &Slab) -> Result<Self, String> {
+        let mut context: libc::c_ulong = 0;
+        // SAFETY: `context` is a zeroed place for the handle, as io_setup(2) asks.
+        let result = unsafe {
+            libc::syscall(libc::SYS_io_setup, libc::c_long::from(depth as i32), &raw mut context)
+        };
+        if result < 0 {
+            let error = io::Error::last_os_error();
+            let advice = match error.raw_os_error() {
+                Some(libc::EAGAIN) => {
+                    "fs.aio-max-nr is used up; raise it (`sysctl fs.aio-max-nr`) or lower iodepth"
+                }
+                Some(libc::ENOSYS) => {
+                    "this kernel has no native asynchronous I/O; use --ioengine=io_uring"
+                }
+                _ => "lower iodepth, or use --ioengine=io_uring",
+            };
+            return Err(format!("io_setup failed for a depth of {depth}: {error}; {advice}"));
+        }
+        Ok(Self {
+            context,
+            descriptors: files.iter().map(OpenFile::raw).collect(),
+            base: slab.address(0),
+            slot_bytes: slab.slot_bytes() as u64,
+            requests: vec![Iocb::default(); depth as usize],
+            pending: Vec::with_capacity(depth as usize),
+            events: vec![Event::default(); depth as usize],
+            ready: 0,
+            reaped: 0,
+            calls: 0,
+        })
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        while !self.pending.is_empty() {
+            self.calls += 1;
+            // SAFETY: the pointers name requests in `self.requests`, which is never resized.
+            let taken = unsafe {
+                libc::syscall(
+                    libc::SYS_io_submit,
+                    self.context,
+                    self.pending.len(),
+                    self.pending.as_ptr(),
+                )
+            };
+            if taken < 0 {
+                let error = io::Error::last_os_error();
+                match error.raw_os_error() {
+                    Some(libc::EINTR) => continue,
+                    // The device's queue is full: completions must be reaped first.
+                    Some(libc::EAGAIN) => return Ok(()),
+                    _ => return Err(error),
+                }
+            }
+            self.pending.drain(..taken as usize);
+        }
+        Ok(())
+    }
+}
+
+impl Queue for Libaio {
+    fn room(&self) -> u32 {
+        (self.requests.len() - self.pending.len()) as u32
+    }
+
+    fn push(&mut self, slot: u32, request: &Request) {
+        let opcode = match request.op {
+            Op::Io(Dir::Read) => IOCB_CMD_PREAD,
+            Op::Io(_) => IOCB_CMD_PWRITE,
+            Op::Fsync => IOCB_CMD_FSYNC,
+            Op::Fdatasync => IOCB_CMD_FDSYNC,
+        };
+        let moves = matches!(request.op, Op::Io(_));
+        self.requests[slot as usize] = Iocb {
+            data: u64::from(slot),
+            opcode,
+            fd: self.descriptors[request.file as usize] as u32,
+            buffer: if moves {
+                self.base + u64::from(slot) * self.slot_bytes + u64::from(request.buffer_offset)
+            } else {
+                0
+            },
+            bytes: u64::from(request.len),
+            offset: request.offset as i64,
+            ..Iocb::default()
+        };
+        self.pending.push(&raw const self.requests[slot as usize]);
+    }
+
+    fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
+        self.submit()?;
+        if self.ready > self.reaped {
+            return Ok(());
+        }
+        (self.ready, self.reaped) = (0, 0);
+        // Without a wake-up of its own, a wait is cut into parts so that a stop is seen.
+        let part_ns = 100_000_000;
+        let wait_ns =
+            deadline_ns.map_or(part_ns, |d| d.saturating_sub(clock::now_ns()).min(part_ns));
+        let timeout = clock::timespec(wait_ns);
+        self.calls += 1;
+        // SAFETY: `events` has room for as many events as are asked for.
+        let got = unsafe {
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.context,
+                libc::c_long::from(wait_for),
+                self.events.len() as libc::c_long,
+                self.events.as_mut_ptr(),
+                &raw const timeout,
+            )
+        };
+        if got >= 0 {
+            self.ready = got as usize;
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() == Some(libc::EINTR) { Ok(()) } else { Err(error) }
+    }
+
+    fn reap(&mut self, max: u32, mut each: impl FnMut(u32, i32)) -> u32 {
+        let count = (self.ready - self.reaped).min(max as usize);
+        for event in &self.events[self.reaped..self.reaped + count] {
+            each(event.data as u32, event.result as i32);
+        }
+        self.reaped += count;
+        count as u32
+    }
+
+    fn system_calls(&self) -> u64 {
+        self.calls
+    }
+
+    fn granted(&self) -> Granted {
+        Granted::default()
+    }
+}
+
+impl Drop for Libaio {
+    fn drop(&mut self) {
+        // SAFETY: the context is ours and not used again. Waits for what is in flight.
+        unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+    }
+}
+
+// SAFETY: the pointers in `pending` name the queue's own requests.
+unsafe impl Send for Libaio {}

@@ -1,0 +1,171 @@
+//! What to do with completions that are not plain successes. Cold.
+
+use crate::queue::{Op, Queue};
+use crate::worker::Worker;
+use fathom_model::Dir;
+use fathom_model::record::JobError;
+use std::io;
+
+/// An I/O that the kernel sends back this often is given up.
+const RETRIES_MAX: u32 = 1_000_000;
+
+impl<Q: Queue> Worker<'_, Q> {
+    /// Handles the completion of `slot` with `result`: bytes moved, or `-errno`.
+    pub(crate) fn unusual_completion(&mut self, slot: u32, result: i32) {
+        let state = self.slots[slot as usize];
+        let dir = match state.request.op {
+            Op::Io(dir) => dir,
+            flush => return self.flushed(slot, flush, result),
+        };
+        match result {
+            n if n >= 0 && n as u32 == state.expect => self.late_success(slot, dir),
+            n if -n == libc::EAGAIN || -n == libc::EINTR => self.again(slot, dir, -n),
+            n if n < 0 => self.failed(slot, dir, -n, ""),
+            // Nothing moved: the target ends here, though it did not when the run began.
+            0 if dir == Dir::Read => self.failed(
+                slot,
+                dir,
+                libc::ENODATA,
+                "; the target is shorter than when the run began",
+            ),
+            0 => self.failed(slot, dir, libc::ENOSPC, ""),
+            n if (n as u32) < state.request.len => self.rest_of(slot, n as u32),
+            n => {
+                self.failed(slot, dir, libc::EIO, &format!("; the kernel reports {n} bytes moved"))
+            }
+        }
+    }
+
+    /// A success after retries or in parts.
+    fn late_success(&mut self, slot: u32, dir: Dir) {
+        let state = self.slots[slot as usize];
+        let stats = &self.stats.dirs[dir];
+        stats.ios.add(1);
+        stats.bytes.add(u64::from(state.len));
+        stats.clat.record_n(self.now_ns.saturating_sub(state.submitted_ns), 1);
+        stats.lat.record_n(self.now_ns.saturating_sub(state.prepared_ns), 1);
+        if state.due_ns > 0 {
+            stats.response.record_n(self.now_ns.saturating_sub(state.due_ns), 1);
+        }
+        self.release(slot);
+    }
+
+    fn again(&mut self, slot: u32, dir: Dir, errno: i32) {
+        let state = &mut self.slots[slot as usize];
+        state.retries += 1;
+        if state.retries > RETRIES_MAX {
+            self.failed(slot, dir, errno, "; given up after a million tries");
+        } else {
+            self.retry.push(slot);
+        }
+    }
+
+    /// A part was moved: go on with the rest.
+    fn rest_of(&mut self, slot: u32, moved: u32) {
+        let state = &mut self.slots[slot as usize];
+        state.retries += 1;
+        state.request.offset += u64::from(moved);
+        state.request.buffer_offset += moved;
+        state.request.len -= moved;
+        state.expect = state.request.len;
+        self.retry.push(slot);
+    }
+
+    fn failed(&mut self, slot: u32, dir: Dir, errno: i32, more: &str) {
+        let state = self.slots[slot as usize];
+        let stats = &self.stats.dirs[dir];
+        if state.request.buffer_offset > 0 {
+            stats.short_ios.add(1)
+        } else {
+            stats.errors.add(1)
+        }
+        let seen = &mut self.errnos[dir];
+        match seen.iter_mut().find(|(e, _)| *e == errno) {
+            Some((_, count)) => *count += 1,
+            None => seen.push((errno, 1)),
+        }
+        self.release(slot);
+        let plan = &self.job.on_error;
+        if plan.ignore[dir].contains(&errno) {
+            return;
+        }
+        if !plan.keep_going[dir] {
+            self.fatal = true;
+        }
+        if self.failure.is_none() {
+            let request = &state.request;
+            let what = format!("{dir} of {} bytes at offset {}", request.len, request.offset);
+            self.failure = Some(self.describe(&what, request.file, errno, more));
+        }
+    }
+
+    fn flushed(&mut self, slot: u32, op: Op, result: i32) {
+        let state = self.slots[slot as usize];
+        if -result == libc::EINTR || -result == libc::EAGAIN {
+            self.retry.push(slot);
+            return;
+        }
+        self.release(slot);
+        self.open_gate();
+        if result < 0 {
+            let what = if op == Op::Fsync { "fsync" } else { "fdatasync" };
+            self.fatal = true;
+            let error = self.describe(what, state.request.file, -result, "");
+            self.failure.get_or_insert(error);
+        } else {
+            self.stats.flushes.add(1);
+            self.stats.flush_lat.record_n(self.now_ns.saturating_sub(state.submitted_ns), 1);
+        }
+    }
+
+    /// The queue itself failed; nothing more can be done with it.
+    #[cold]
+    pub(crate) fn broken(&mut self, error: &io::Error) {
+        self.fatal = true;
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        self.failure.get_or_insert(JobError {
+            errno,
+            message: format!(
+                "{}: the queue failed: {error}; {} I/Os were in flight",
+                self.job.engine.name(),
+                self.in_flight
+            ),
+        });
+        self.queue_broken = true;
+    }
+
+    /// Nothing completed for long: report what is lost.
+    pub(crate) fn give_up(&mut self) {
+        let lost = self.in_flight;
+        self.fatal = true;
+        self.failure.get_or_insert(JobError {
+            errno: libc::ETIMEDOUT,
+            message: format!(
+                "{lost} I/Os on {} did not complete within 8 s of the end of the job; the device or its driver hangs: see `dmesg`",
+                self.paths.join(", ")
+            ),
+        });
+    }
+
+    fn describe(&self, what: &str, file: u32, errno: i32, more: &str) -> JobError {
+        let path = self.paths.get(file as usize).map_or("the target", String::as_str);
+        let error = io::Error::from_raw_os_error(errno);
+        let polled = self.job.engine.uring().is_some_and(|u| u.iopoll);
+        let advice = match errno {
+            libc::EOPNOTSUPP if polled => {
+                "; the device has no polled queues: for NVMe load the driver with nvme.poll_queues=N, or leave out hipri"
+            }
+            libc::EOPNOTSUPP => "; the target does not support this operation",
+            libc::EINVAL if self.job.direct => {
+                "; direct I/O must be aligned to the target's logical block: check bs, offset and blockalign"
+            }
+            libc::EIO => "; the device reports an error: see `dmesg`",
+            libc::ENOSPC => "; the file system or device is full",
+            libc::EDQUOT => "; the disk quota is used up",
+            libc::ENODEV | libc::ENXIO => "; the device is gone",
+            libc::EBADF => "; the target was not opened for this",
+            _ => "",
+        };
+        JobError { errno, message: format!("{what} of {path} failed: {error}{more}{advice}") }
+    }
+}

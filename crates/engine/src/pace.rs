@@ -1,0 +1,167 @@
+//! When I/Os are due under a rate: an open loop, in which no stall moves a later instant.
+
+use fathom_model::plan::{JobPlan, Rate, RateProcess};
+use fathom_model::{Dir, PerDir};
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+/// An I/O that starts later than scheduled by more than this is late.
+pub(crate) const LATE_NS: u64 = 1_000_000;
+
+/// What may start now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// An I/O in this direction, scheduled at this instant.
+    At(Dir, u64),
+    /// An I/O of a direction without a limit.
+    Free,
+    /// Nothing before this instant.
+    NotBefore(u64),
+}
+
+/// The schedule of a job with rate limits.
+pub(crate) struct Pace {
+    arrivals: PerDir<Option<Arrivals>>,
+    /// Some direction has no limit.
+    has_free: bool,
+    random: Xoshiro256PlusPlus,
+}
+
+struct Arrivals {
+    rate: Rate,
+    process: RateProcess,
+    /// The next scheduled instant, in nanoseconds.
+    next_ns: f64,
+    /// The last gap, for estimating what was left undone.
+    gap_ns: f64,
+}
+
+impl Pace {
+    /// The schedule of `job`, beginning at `start_ns`.
+    pub fn new(job: &JobPlan, start_ns: u64) -> Self {
+        let arrivals = job.rate.map(|dir, rate| {
+            rate.filter(|_| job.access.mix.has(dir)).map(|rate| Arrivals {
+                rate,
+                process: job.rate_process,
+                next_ns: start_ns as f64,
+                gap_ns: 0.0,
+            })
+        });
+        let has_free = job.used_dirs().any(|dir| arrivals[dir].is_none());
+        let random = Xoshiro256PlusPlus::seed_from_u64(job.access.seed ^ 0x7061_6365);
+        Self { arrivals, has_free, random }
+    }
+
+    /// What may start at `now_ns`. The earliest scheduled instant comes first.
+    pub fn due(&self, now_ns: u64) -> Due {
+        let earliest = self
+            .arrivals
+            .iter()
+            .filter_map(|(dir, a)| a.as_ref().map(|a| (dir, a.next_ns as u64)))
+            .min_by_key(|(_, next)| *next);
+        match earliest {
+            Some((dir, next)) if next <= now_ns => Due::At(dir, next),
+            _ if self.has_free => Due::Free,
+            Some((_, next)) => Due::NotBefore(next),
+            None => Due::Free,
+        }
+    }
+
+    /// Whether `dir` has no limit.
+    pub fn is_free(&self, dir: Dir) -> bool {
+        self.arrivals[dir].is_none()
+    }
+
+    /// Schedules the I/O after one of `len` bytes in direction `dir`.
+    pub fn advance(&mut self, dir: Dir, len: u32) {
+        let Some(arrivals) = &mut self.arrivals[dir] else { return };
+        let mean_ns = match arrivals.rate {
+            Rate::Iops(n) => 1e9 / n.max(1) as f64,
+            Rate::BytesPerSecond(n) => 1e9 * f64::from(len) / n.max(1) as f64,
+        };
+        let stretch = match arrivals.process {
+            RateProcess::Linear => 1.0,
+            // Gaps of a Poisson process are exponential: inverse transform sampling.
+            RateProcess::Poisson => {
+                let unit = ((self.random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+                -unit.ln()
+            }
+        };
+        arrivals.gap_ns = mean_ns;
+        arrivals.next_ns += mean_ns * stretch;
+    }
+
+    /// I/Os that were scheduled up to `end_ns` and have not been started, by the mean gap.
+    pub fn unstarted(&self, dir: Dir, end_ns: u64) -> u64 {
+        match &self.arrivals[dir] {
+            Some(a) if a.next_ns < end_ns as f64 && a.gap_ns > 0.0 => {
+                ((end_ns as f64 - a.next_ns) / a.gap_ns).ceil() as u64
+            }
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::plan::{Engine, Mix, Order};
+
+    fn job(mix: Mix) -> JobPlan {
+        JobPlan::new("t", Engine::Null, mix, Order::Sequential { skip: 0 })
+    }
+
+    #[test]
+    fn instants_do_not_move_with_the_clock() {
+        let mut job = job(Mix::Only(Dir::Read));
+        job.rate.read = Some(Rate::Iops(1000));
+        let mut pace = Pace::new(&job, 5_000_000);
+        assert_eq!(pace.due(4_999_999), Due::NotBefore(5_000_000));
+        for n in 0..100u64 {
+            // Asked two seconds late, the schedule is what it was.
+            assert_eq!(pace.due(2_000_000_000), Due::At(Dir::Read, 5_000_000 + n * 1_000_000));
+            pace.advance(Dir::Read, 4096);
+        }
+        assert_eq!(pace.unstarted(Dir::Read, 205_000_000), 100);
+    }
+
+    #[test]
+    fn bytes_per_second_follow_the_length() {
+        let mut job = job(Mix::Only(Dir::Write));
+        job.rate.write = Some(Rate::BytesPerSecond(1_000_000));
+        let mut pace = Pace::new(&job, 0);
+        pace.advance(Dir::Write, 4000);
+        pace.advance(Dir::Write, 1000);
+        assert_eq!(pace.due(0), Due::NotBefore(5_000_000));
+    }
+
+    #[test]
+    fn poisson_has_the_mean_and_the_spread_of_exponential_gaps() {
+        let mut job = job(Mix::Only(Dir::Read));
+        job.rate.read = Some(Rate::Iops(1_000_000));
+        job.rate_process = RateProcess::Poisson;
+        let mut pace = Pace::new(&job, 0);
+        let (mut before, mut gaps) = (0.0, Vec::new());
+        for _ in 0..100_000 {
+            pace.advance(Dir::Read, 1);
+            let next = pace.arrivals.read.as_ref().unwrap().next_ns;
+            gaps.push(next - before);
+            before = next;
+        }
+        let mean = before / 1e5;
+        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / 1e5;
+        assert!((mean - 1000.0).abs() < 15.0 && (variance.sqrt() / mean - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn a_direction_without_a_limit_is_free() {
+        let mut job = job(Mix::ReadWrite { read_percent: 50 });
+        job.rate.write = Some(Rate::Iops(10));
+        let mut pace = Pace::new(&job, 0);
+        assert_eq!(pace.due(0), Due::At(Dir::Write, 0));
+        pace.advance(Dir::Write, 1);
+        assert_eq!(pace.due(0), Due::Free);
+        assert!(pace.is_free(Dir::Read) && !pace.is_free(Dir::Write));
+    }
+}

@@ -1,0 +1,70 @@
+//! Where and how a worker's thread runs.
+
+use fathom_model::plan::Placement;
+use std::io;
+
+/// IOPRIO_WHO_PROCESS of linux/ioprio.h.
+const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+const IOPRIO_CLASS_SHIFT: i32 = 13;
+
+/// Applies `plan` to the calling thread.
+///
+/// # Errors
+///
+/// Names the setting that was refused and what would allow it.
+pub(crate) fn apply(plan: &Placement) -> Result<(), String> {
+    // Sleeps of paced workers end on time; it costs nothing else.
+    // SAFETY: takes no pointers.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    if !plan.cpus.is_empty() {
+        pin(&plan.cpus)?;
+    }
+    if plan.nice != 0 {
+        // SAFETY: takes no pointers; 0 is the calling thread.
+        let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, plan.nice) };
+        if result < 0 {
+            return Err(format!(
+                "nice={}: {}; values below 0 need CAP_SYS_NICE",
+                plan.nice,
+                io::Error::last_os_error()
+            ));
+        }
+    }
+    if let Some((class, level)) = plan.io_priority {
+        let value = i32::from(class) << IOPRIO_CLASS_SHIFT | i32::from(level);
+        // SAFETY: takes no pointers; 0 is the calling thread.
+        let result = unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, value) };
+        if result < 0 {
+            let error = io::Error::last_os_error();
+            return Err(format!(
+                "prioclass={class} prio={level}: {error}; the real-time class needs CAP_SYS_ADMIN"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn pin(cpus: &[u32]) -> Result<(), String> {
+    // SAFETY: a cpu_set_t is plain bits, for which zeroes are valid.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for cpu in cpus {
+        if *cpu >= libc::CPU_SETSIZE as u32 {
+            return Err(format!(
+                "cpus_allowed: processor {cpu} is beyond {}",
+                libc::CPU_SETSIZE - 1
+            ));
+        }
+        // SAFETY: below CPU_SETSIZE, as just checked.
+        unsafe { libc::CPU_SET(*cpu as usize, &mut set) };
+    }
+    // SAFETY: `set` is a valid cpu_set_t; 0 is the calling thread.
+    let result =
+        unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        return Err(format!(
+            "cpus_allowed={cpus:?}: {error}; name processors that are online and allowed to this process"
+        ));
+    }
+    Ok(())
+}

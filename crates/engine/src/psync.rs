@@ -1,0 +1,141 @@
+//! One system call per I/O, done when it is handed over.
+
+use crate::buffers::Slab;
+use crate::files::{FileKind, OpenFile};
+use crate::queue::{Op, Queue, Request};
+use fathom_model::Dir;
+use fathom_model::plan::Psync as Call;
+use fathom_model::record::Granted;
+use std::io;
+
+/// BLKDISCARD of linux/fs.h: `_IO(0x12, 119)`.
+const BLKDISCARD: libc::c_ulong = 0x1277;
+
+/// A queue that does each request at once.
+pub(crate) struct Sync {
+    call: Call,
+    files: Vec<(i32, FileKind)>,
+    base: u64,
+    slot_bytes: u64,
+    pushed: Vec<(u32, Request)>,
+    done: Vec<(u32, i32)>,
+    calls: u64,
+    fallbacks: Vec<String>,
+}
+
+impl Sync {
+    pub fn new(call: Call, files: &[OpenFile], slab: &Slab, fallbacks: Vec<String>) -> Self {
+        Self {
+            call,
+            files: files.iter().map(|f| (f.raw(), f.kind)).collect(),
+            base: slab.address(0),
+            slot_bytes: slab.slot_bytes() as u64,
+            pushed: Vec::with_capacity(slab.slots() as usize),
+            done: Vec::with_capacity(slab.slots() as usize),
+            calls: 0,
+            fallbacks,
+        }
+    }
+
+    fn perform(&mut self, slot: u32, request: &Request) -> i32 {
+        let (fd, kind) = self.files[request.file as usize];
+        self.calls += 1;
+        let buffer = (self.base
+            + u64::from(slot) * self.slot_bytes
+            + u64::from(request.buffer_offset)) as *mut libc::c_void;
+        // SAFETY (all calls below): `buffer` names `len` bytes of the slot's own memory.
+        let result = match request.op {
+            Op::Io(Dir::Trim) => discard(fd, kind, request),
+            Op::Io(dir) => {
+                if self.call == Call::Seek {
+                    self.calls += 1;
+                }
+                transfer(self.call, dir, fd, buffer, request)
+            }
+            // SAFETY: takes no pointers.
+            Op::Fsync => unsafe { libc::fsync(fd) as isize },
+            // SAFETY: takes no pointers.
+            Op::Fdatasync => unsafe { libc::fdatasync(fd) as isize },
+        };
+        if result >= 0 {
+            result as i32
+        } else {
+            -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+        }
+    }
+}
+
+fn transfer(call: Call, dir: Dir, fd: i32, buffer: *mut libc::c_void, request: &Request) -> isize {
+    let (len, offset) = (request.len as usize, request.offset as i64);
+    let vector = libc::iovec { iov_base: buffer, iov_len: len };
+    let reads = dir == Dir::Read;
+    // SAFETY: `buffer` names `len` bytes of the slot's own memory; `vector` names the same.
+    unsafe {
+        match call {
+            Call::Plain if reads => libc::pread(fd, buffer, len, offset),
+            Call::Plain => libc::pwrite(fd, buffer, len, offset),
+            Call::Seek if libc::lseek(fd, offset, libc::SEEK_SET) < 0 => -1,
+            Call::Seek if reads => libc::read(fd, buffer, len),
+            Call::Seek => libc::write(fd, buffer, len),
+            Call::Vectored if reads => libc::preadv(fd, &raw const vector, 1, offset),
+            Call::Vectored => libc::pwritev(fd, &raw const vector, 1, offset),
+            Call::VectoredFlags { hipri, nowait } => {
+                let flags = if hipri { libc::RWF_HIPRI } else { 0 }
+                    | if nowait { libc::RWF_NOWAIT } else { 0 };
+                if reads {
+                    libc::preadv2(fd, &raw const vector, 1, offset, flags)
+                } else {
+                    libc::pwritev2(fd, &raw const vector, 1, offset, flags)
+                }
+            }
+        }
+    }
+}
+
+fn discard(fd: i32, kind: FileKind, request: &Request) -> isize {
+    let range = [request.offset, u64::from(request.len)];
+    // SAFETY: BLKDISCARD reads two numbers; fallocate takes no pointers.
+    unsafe {
+        if kind == FileKind::Block {
+            libc::ioctl(fd, BLKDISCARD, range.as_ptr()) as isize
+        } else {
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            libc::fallocate(fd, mode, request.offset as i64, i64::from(request.len)) as isize
+        }
+    }
+}
+
+impl Queue for Sync {
+    fn room(&self) -> u32 {
+        (self.pushed.capacity() - self.pushed.len()) as u32
+    }
+
+    fn push(&mut self, slot: u32, request: &Request) {
+        self.pushed.push((slot, *request));
+    }
+
+    fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
+        for index in 0..self.pushed.len() {
+            let (slot, request) = self.pushed[index];
+            let result = self.perform(slot, &request);
+            self.done.push((slot, result));
+        }
+        self.pushed.clear();
+        Ok(())
+    }
+
+    fn reap(&mut self, max: u32, mut each: impl FnMut(u32, i32)) -> u32 {
+        let count = self.done.len().min(max as usize);
+        self.done.drain(..count).for_each(|(slot, result)| each(slot, result));
+        count as u32
+    }
+
+    fn system_calls(&self) -> u64 {
+        self.calls
+    }
+
+    fn granted(&self) -> Granted {
+        let polled = matches!(self.call, Call::VectoredFlags { hipri: true, .. });
+        Granted { polled, fallbacks: self.fallbacks.clone(), ..Granted::default() }
+    }
+}

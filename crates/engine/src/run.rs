@@ -1,0 +1,371 @@
+//! A run: all workers of a plan, started wave by wave, watched, stopped and collected.
+
+use crate::clock;
+use crate::files::OpenFile;
+use crate::job::{self, Task};
+use crate::stats::Shared;
+use crate::wake::Wake;
+use fathom_model::plan::{JobPlan, Plan};
+use fathom_model::progress::{JobProgress, Phase, Progress};
+use fathom_model::record::{JobError, JobRecord};
+use fathom_model::{Dir, PerDir};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Interval of bandwidth statistics, as fio's `bwavgtime`.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// A worker that has not ended this long after it should have is left behind.
+const STUCK_NS: u64 = 9_000_000_000;
+
+/// Why a run could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No event descriptor or thread could be made.
+    #[error(
+        "cannot start workers: {0}; raise the limits of open files and processes (`ulimit -n`, `ulimit -u`) or lower numjobs"
+    )]
+    Resources(#[from] std::io::Error),
+}
+
+/// One worker as the run sees it.
+struct Member {
+    shared: Shared,
+    wake: Wake,
+}
+
+struct State {
+    jobs: Vec<JobPlan>,
+    files: Vec<Vec<OpenFile>>,
+    members: Vec<Member>,
+    start_ns: u64,
+    stopped: AtomicBool,
+}
+
+impl State {
+    fn stop(&self, index: usize) {
+        self.members[index].shared.ask_stop();
+        self.members[index].wake.wake();
+    }
+
+    fn stop_all(&self) {
+        self.stopped.store(true, Release);
+        (0..self.members.len()).for_each(|index| self.stop(index));
+    }
+}
+
+/// A run that is under way.
+pub struct Running {
+    state: Arc<State>,
+    conductor: thread::JoinHandle<Vec<JobRecord>>,
+}
+
+/// Starts the jobs of `plan`. `files` holds, for each job, an open file for each of its regions.
+///
+/// # Errors
+///
+/// When threads or descriptors cannot be made. What goes wrong in a job is in its record.
+pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartError> {
+    let members =
+        plan.jobs.iter().map(|_| Ok(Member { shared: Shared::default(), wake: Wake::new()? }));
+    let state = Arc::new(State {
+        jobs: plan.jobs.clone(),
+        files,
+        members: members.collect::<std::io::Result<_>>()?,
+        start_ns: clock::now_ns(),
+        stopped: AtomicBool::new(false),
+    });
+    let shared = Arc::clone(&state);
+    let conductor =
+        thread::Builder::new().name("conductor".into()).spawn(move || conduct(&shared))?;
+    Ok(Running { state, conductor })
+}
+
+impl Running {
+    /// How all workers stand.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let jobs = self.state.jobs.iter().zip(&self.state.members);
+        Progress {
+            elapsed_ns: clock::now_ns() - self.state.start_ns,
+            jobs: jobs.map(|(job, member)| progress(job, &member.shared)).collect(),
+        }
+    }
+
+    /// Ends the run early; workers finish what is in flight.
+    pub fn stop(&self) {
+        self.state.stop_all();
+    }
+
+    /// Whether all workers have ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.conductor.is_finished()
+    }
+
+    /// Thread ids of the workers that run now, by job index.
+    #[must_use]
+    pub fn thread_ids(&self) -> Vec<Option<i32>> {
+        let live = |m: &Member| matches!(m.shared.phase(), Phase::Ramp | Phase::Running);
+        self.state.members.iter().map(|m| live(m).then(|| m.shared.tid.load(Relaxed))).collect()
+    }
+
+    /// Waits for all workers and returns their records, in the order of the plan's jobs.
+    #[must_use]
+    pub fn join(self) -> Vec<JobRecord> {
+        let count = self.state.jobs.len();
+        self.conductor
+            .join()
+            .unwrap_or_else(|_| vec![internal_error("the conductor thread failed"); count])
+    }
+}
+
+fn progress(job: &JobPlan, shared: &Shared) -> JobProgress {
+    let mut progress = shared.progress();
+    let (ios, bytes) = shared.totals();
+    let share =
+        |part: u64, whole: Option<u64>| whole.map_or(0.0, |w| part as f64 / w.max(1) as f64);
+    progress.done = match progress.phase {
+        Phase::Waiting | Phase::Ramp => 0.0,
+        Phase::Finishing | Phase::Done => 1.0,
+        Phase::Running => share(ios, job.until.ios)
+            .max(share(bytes, job.until.bytes))
+            .max(share(shared.measured_ns(), job.until.runtime_ns))
+            .min(1.0),
+    };
+    progress
+}
+
+fn internal_error(message: &str) -> JobRecord {
+    JobRecord {
+        error: Some(JobError { errno: 0, message: message.into() }),
+        ..JobRecord::default()
+    }
+}
+
+/// Messages from a worker to the conductor.
+enum Event {
+    Ready(usize, Result<(), JobError>),
+    Ended(usize, Box<JobRecord>),
+}
+
+/// Holds the workers of a wave until all are set up.
+#[derive(Default)]
+struct Barrier {
+    /// Whether to go; `None` until decided.
+    go: Mutex<Option<bool>>,
+    changed: Condvar,
+}
+
+impl Barrier {
+    fn wait(&self) -> bool {
+        let mut go = self.go.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(go) = *go {
+                return go;
+            }
+            go = self.changed.wait(go).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn decide(&self, go: bool) {
+        *self.go.lock().unwrap_or_else(PoisonError::into_inner) = Some(go);
+        self.changed.notify_all();
+    }
+}
+
+fn conduct(state: &Arc<State>) -> Vec<JobRecord> {
+    let mut records = vec![JobRecord::default(); state.jobs.len()];
+    let mut waves: Vec<u32> = state.jobs.iter().map(|j| j.wave).collect();
+    waves.sort_unstable();
+    waves.dedup();
+    for wave in waves {
+        let members: Vec<usize> =
+            (0..state.jobs.len()).filter(|i| state.jobs[*i].wave == wave).collect();
+        if state.stopped.load(Acquire) || !perform_wave(state, &members, &mut records) {
+            break;
+        }
+    }
+    for member in &state.members {
+        member.shared.set_phase(Phase::Done);
+    }
+    records
+}
+
+/// Runs the jobs of one wave; false when some could not be set up, in which case none ran.
+fn perform_wave(state: &Arc<State>, members: &[usize], records: &mut [JobRecord]) -> bool {
+    let (events, inbox) = channel();
+    let barrier = Arc::new(Barrier::default());
+    let mut pending = 0;
+    let mut go = true;
+    for index in members {
+        match spawn(state, *index, events.clone(), Arc::clone(&barrier)) {
+            Ok(()) => pending += 1,
+            Err(error) => {
+                records[*index] = internal_error(&StartError::Resources(error).to_string());
+                go = false;
+            }
+        }
+    }
+    drop(events);
+    go &= all_ready(&inbox, pending, records);
+    barrier.decide(go);
+    if go {
+        attend(state, members, &inbox, records);
+    }
+    go
+}
+
+fn spawn(
+    state: &Arc<State>,
+    index: usize,
+    events: Sender<Event>,
+    barrier: Arc<Barrier>,
+) -> std::io::Result<()> {
+    let state = Arc::clone(state);
+    let name = format!("worker-{index}");
+    thread::Builder::new().name(name).stack_size(512 << 10).spawn(move || {
+        let member = &state.members[index];
+        let task = Task {
+            job: &state.jobs[index],
+            files: &state.files[index],
+            shared: &member.shared,
+            wake: &member.wake,
+            run_start_ns: state.start_ns,
+        };
+        let record = job::perform(&task, |ready| {
+            // A conductor that is gone no longer wants the work.
+            events.send(Event::Ready(index, ready)).is_ok() && barrier.wait()
+        });
+        member.shared.set_phase(Phase::Done);
+        // Nobody to tell is no failure of the work.
+        let _ = events.send(Event::Ended(index, Box::new(record)));
+    })?;
+    Ok(())
+}
+
+/// Waits until all workers of a wave are set up; notes those that cannot be.
+fn all_ready(inbox: &Receiver<Event>, mut pending: usize, records: &mut [JobRecord]) -> bool {
+    let mut all = true;
+    while pending > 0 {
+        match inbox.recv() {
+            Ok(Event::Ready(index, result)) => {
+                pending -= 1;
+                if let Err(error) = result {
+                    all = false;
+                    records[index].error = Some(error);
+                }
+            }
+            Ok(Event::Ended(..)) => {}
+            Err(_) => return false,
+        }
+    }
+    all
+}
+
+/// Watches the workers of a wave until all have ended.
+fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &mut [JobRecord]) {
+    let mut running: Vec<usize> = members.to_vec();
+    let mut intervals: Vec<PerDir<Vec<(u64, u64, u64)>>> =
+        vec![PerDir::default(); state.jobs.len()];
+    let mut overdue: Option<u64> = None;
+    let mut next_look = clock::now_ns() + INTERVAL.as_nanos() as u64;
+    while !running.is_empty() {
+        let wait = Duration::from_nanos(next_look.saturating_sub(clock::now_ns()).max(1_000_000));
+        match inbox.recv_timeout(wait) {
+            Ok(Event::Ended(index, record)) => {
+                running.retain(|i| *i != index);
+                records[index] = *record;
+                if state.jobs[index].exitall {
+                    state.stop_all();
+                }
+            }
+            Ok(Event::Ready(..)) => {}
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if clock::now_ns() >= next_look {
+            next_look += INTERVAL.as_nanos() as u64;
+            running.iter().for_each(|i| look(&state.members[*i].shared, &mut intervals[*i]));
+        }
+        if leave_stuck(state, &mut running, records, &mut overdue) {
+            break;
+        }
+    }
+    for index in members {
+        let seen = std::mem::take(&mut intervals[*index]);
+        for dir in Dir::ALL {
+            records[*index].dirs[dir].intervals.clone_from(&seen[dir]);
+        }
+    }
+}
+
+/// Notes what a worker has done so far.
+fn look(shared: &Shared, intervals: &mut PerDir<Vec<(u64, u64, u64)>>) {
+    if shared.phase() != Phase::Running {
+        return;
+    }
+    let at = shared.measured_ns();
+    for dir in Dir::ALL {
+        let counts = shared.stats.dirs[dir].counts();
+        if counts.ios > 0 || !intervals[dir].is_empty() {
+            intervals[dir].push((at, counts.ios, counts.bytes));
+        }
+    }
+}
+
+/// Wakes workers whose time is over, and leaves behind those that do not end: a thread that the
+/// kernel holds in a system call cannot be ended, but the others' results can be had.
+fn leave_stuck(
+    state: &State,
+    running: &mut Vec<usize>,
+    records: &mut [JobRecord],
+    overdue: &mut Option<u64>,
+) -> bool {
+    let late: Vec<usize> = running.iter().copied().filter(|i| is_overdue(state, *i)).collect();
+    if late.is_empty() {
+        *overdue = None;
+        return false;
+    }
+    late.iter().for_each(|index| state.stop(*index));
+    let since = *overdue.get_or_insert_with(clock::now_ns);
+    // Completions that still come in show that the device works: only silence is stuck.
+    if clock::now_ns() - since < STUCK_NS || late.len() < running.len() {
+        return false;
+    }
+    for index in running.drain(..) {
+        records[index] = partial(&state.members[index].shared, state.start_ns);
+    }
+    true
+}
+
+fn is_overdue(state: &State, index: usize) -> bool {
+    let shared = &state.members[index].shared;
+    let over = state.jobs[index]
+        .until
+        .runtime_ns
+        .is_some_and(|t| shared.measured_ns() > t + INTERVAL.as_nanos() as u64);
+    // A worker that is draining or flushing is alive: it gives up by itself.
+    shared.phase() != Phase::Finishing && (over || shared.is_stopping())
+}
+
+/// What is known of a worker that did not end.
+fn partial(shared: &Shared, start_ns: u64) -> JobRecord {
+    let mut record = internal_error(
+        "the worker did not end within 9 s: a system call hangs in the kernel; see `dmesg` and the state of the device",
+    );
+    record.error = record.error.map(|e| JobError { errno: libc::ETIMEDOUT, ..e });
+    record.started_ns = shared.measured_from_ns.load(Acquire).saturating_sub(start_ns);
+    record.runtime_ns = shared.measured_ns();
+    for dir in Dir::ALL {
+        let stats = &shared.stats.dirs[dir];
+        record.dirs[dir].counts = stats.counts();
+        record.dirs[dir].clat = stats.clat.snapshot();
+        record.dirs[dir].lat = stats.lat.snapshot();
+        record.dirs[dir].slat = stats.slat.snapshot();
+    }
+    record
+}

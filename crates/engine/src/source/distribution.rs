@@ -1,0 +1,236 @@
+//! Random block numbers by a distribution.
+
+use super::permutation::Permutation;
+use fathom_model::plan::{Distribution, Zone};
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+/// Draws block numbers below a bound.
+pub(crate) struct Draw {
+    blocks: u64,
+    random: Xoshiro256PlusPlus,
+    kind: Kind,
+}
+
+enum Kind {
+    Once(Permutation),
+    Uniform,
+    Zipf { ranks: Zipf, places: Permutation },
+    Pareto { exponent: f64, places: Permutation },
+    Normal { deviation: f64 },
+    Zoned(Vec<Zone>),
+}
+
+impl Draw {
+    /// Draws below `blocks`, which is at least 1.
+    pub fn new(distribution: &Distribution, blocks: u64, seed: u64) -> Self {
+        // Ranks are scattered over the region, as popular blocks are not neighbours.
+        let places = || Permutation::new(blocks, seed ^ 0x9e37_79b9_7f4a_7c15);
+        let kind = match distribution {
+            Distribution::EachOnce => Kind::Once(Permutation::new(blocks, seed)),
+            Distribution::Uniform => Kind::Uniform,
+            Distribution::Zipf { theta } => {
+                Kind::Zipf { ranks: Zipf::new(blocks, *theta), places: places() }
+            }
+            // fio's pareto:h draws rank n·u^(ln h / ln(1-h)); its documentation names h alone.
+            Distribution::Pareto { h } => {
+                Kind::Pareto { exponent: h.ln() / (1.0 - h).ln(), places: places() }
+            }
+            Distribution::Normal { deviation_percent } => {
+                Kind::Normal { deviation: deviation_percent / 100.0 * blocks as f64 }
+            }
+            Distribution::Zoned(zones) => Kind::Zoned(zones.clone()),
+        };
+        Self { blocks, random: Xoshiro256PlusPlus::seed_from_u64(seed), kind }
+    }
+
+    /// The next block number.
+    #[inline]
+    pub fn next(&mut self) -> u64 {
+        match &mut self.kind {
+            Kind::Once(order) => order.next(),
+            Kind::Uniform => below(&mut self.random, self.blocks),
+            _ => self.next_skewed(),
+        }
+    }
+
+    fn next_skewed(&mut self) -> u64 {
+        let random = &mut self.random;
+        match &mut self.kind {
+            Kind::Zipf { ranks, places } => places.at(ranks.next(random) - 1),
+            Kind::Pareto { exponent, places } => {
+                let rank = (unit(random).powf(*exponent) * (self.blocks - 1) as f64) as u64;
+                places.at(rank.min(self.blocks - 1))
+            }
+            Kind::Normal { deviation } => normal(random, *deviation, self.blocks),
+            Kind::Zoned(zones) => zoned(random, zones, self.blocks),
+            Kind::Once(_) | Kind::Uniform => below(random, self.blocks),
+        }
+    }
+}
+
+/// Uniform below `bound` (Lemire's multiplication; its bias is below bound / 2^64).
+#[inline]
+pub(crate) fn below(random: &mut Xoshiro256PlusPlus, bound: u64) -> u64 {
+    ((u128::from(random.next_u64()) * u128::from(bound)) >> 64) as u64
+}
+
+/// Uniform in (0, 1].
+#[inline]
+pub(crate) fn unit(random: &mut Xoshiro256PlusPlus) -> f64 {
+    ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+}
+
+/// Normal around the middle (Box and Muller); draws outside the region are drawn anew.
+fn normal(random: &mut Xoshiro256PlusPlus, deviation: f64, blocks: u64) -> u64 {
+    let middle = blocks as f64 / 2.0;
+    for _ in 0..64 {
+        let z = (-2.0 * unit(random).ln()).sqrt() * (std::f64::consts::TAU * unit(random)).cos();
+        let x = middle + z * deviation;
+        if x >= 0.0 && x < blocks as f64 {
+            return x as u64;
+        }
+    }
+    // A deviation so wide that this happens is as good as uniform.
+    below(random, blocks)
+}
+
+fn zoned(random: &mut Xoshiro256PlusPlus, zones: &[Zone], blocks: u64) -> u64 {
+    let mut pick = unit(random) * 100.0;
+    let mut from = 0.0;
+    for zone in zones {
+        if pick <= zone.access_percent || zone.access_percent >= 100.0 {
+            let first = (from / 100.0 * blocks as f64) as u64;
+            let last = ((from + zone.span_percent) / 100.0 * blocks as f64) as u64;
+            return (first + below(random, last.saturating_sub(first).max(1))).min(blocks - 1);
+        }
+        pick -= zone.access_percent;
+        from += zone.span_percent;
+    }
+    below(random, blocks)
+}
+
+/// Zipf by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates
+/// from monotone discrete distributions", ACM TOMACS 6(3), 1996): exact, in constant time and memory.
+struct Zipf {
+    n: f64,
+    theta: f64,
+    h_first: f64,
+    h_last: f64,
+    accept: f64,
+}
+
+impl Zipf {
+    fn new(n: u64, theta: f64) -> Self {
+        let mut this = Self { n: n as f64, theta, h_first: 0.0, h_last: 0.0, accept: 0.0 };
+        this.h_first = this.integral(1.5) - 1.0;
+        this.h_last = this.integral(this.n + 0.5);
+        this.accept = 2.0 - this.inverse(this.integral(2.5) - this.density(2.0));
+        this
+    }
+
+    fn density(&self, x: f64) -> f64 {
+        (-self.theta * x.ln()).exp()
+    }
+
+    /// The integral of the density, up to a constant.
+    fn integral(&self, x: f64) -> f64 {
+        let log = x.ln();
+        let t = (1.0 - self.theta) * log;
+        if t.abs() > 1e-8 { (t.exp() - 1.0) / t * log } else { (1.0 + t / 2.0) * log }
+    }
+
+    fn inverse(&self, y: f64) -> f64 {
+        let t = (y * (1.0 - self.theta)).max(-1.0);
+        let scale = if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t / 2.0 };
+        (scale * y).exp()
+    }
+
+    /// A rank from 1 to n.
+    fn next(&self, random: &mut Xoshiro256PlusPlus) -> u64 {
+        loop {
+            let u = self.h_last + unit(random) * (self.h_first - self.h_last);
+            let x = self.inverse(u);
+            let rank = (x + 0.5).floor().clamp(1.0, self.n);
+            if rank - x <= self.accept || u >= self.integral(rank + 0.5) - self.density(rank) {
+                return rank as u64;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(distribution: &Distribution, blocks: u64, draws: u64) -> Vec<u64> {
+        let mut draw = Draw::new(distribution, blocks, 7);
+        let mut counts = vec![0; blocks as usize];
+        (0..draws).for_each(|_| counts[draw.next() as usize] += 1);
+        counts
+    }
+
+    #[test]
+    fn zipf_has_its_frequencies() {
+        for theta in [0.6, 0.99, 1.2] {
+            let (blocks, draws) = (1000u64, 400_000);
+            let mut seen = counts(&Distribution::Zipf { theta }, blocks, draws);
+            seen.sort_unstable_by(|a, b| b.cmp(a));
+            let total: f64 = (1..=blocks).map(|k| (k as f64).powf(-theta)).sum();
+            for rank in [1u64, 2, 5, 20] {
+                let expected = (rank as f64).powf(-theta) / total * draws as f64;
+                let got = seen[rank as usize - 1] as f64;
+                assert!(
+                    (got / expected - 1.0).abs() < 0.1,
+                    "theta {theta} rank {rank}: {got} for {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn normal_lies_around_the_middle() {
+        let seen = counts(&Distribution::Normal { deviation_percent: 10.0 }, 1000, 100_000);
+        let within: u64 = seen[400..600].iter().sum();
+        assert!((67_000..70_000).contains(&within), "68.3% lie within one deviation: {within}");
+    }
+
+    #[test]
+    fn zones_get_their_share() {
+        let zones = vec![
+            Zone { access_percent: 60.0, span_percent: 10.0 },
+            Zone { access_percent: 30.0, span_percent: 20.0 },
+            Zone { access_percent: 10.0, span_percent: 70.0 },
+        ];
+        let seen = counts(&Distribution::Zoned(zones), 1000, 100_000);
+        let shares =
+            [&seen[..100], &seen[100..300], &seen[300..]].map(|zone| zone.iter().sum::<u64>());
+        assert!(
+            shares[0].abs_diff(60_000) < 1000 && shares[1].abs_diff(30_000) < 1000,
+            "{shares:?}"
+        );
+    }
+
+    #[test]
+    fn pareto_is_skewed_as_asked() {
+        let mut seen = counts(&Distribution::Pareto { h: 0.2 }, 1000, 100_000);
+        seen.sort_unstable_by(|a, b| b.cmp(a));
+        // The rule: a share h of the blocks gets a share 1-h of the accesses.
+        let top: u64 = seen[..200].iter().sum();
+        assert!((78_000..82_000).contains(&top), "{top}");
+    }
+
+    #[test]
+    fn a_single_block_is_always_drawn() {
+        for distribution in [
+            Distribution::EachOnce,
+            Distribution::Uniform,
+            Distribution::Zipf { theta: 1.1 },
+            Distribution::Pareto { h: 0.3 },
+            Distribution::Normal { deviation_percent: 5.0 },
+        ] {
+            assert_eq!(counts(&distribution, 1, 20), [20]);
+        }
+    }
+}

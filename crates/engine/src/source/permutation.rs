@@ -1,0 +1,159 @@
+//! A random order of the numbers below `n`, each once, in constant memory.
+//!
+//! A counter runs through all numbers of the least sufficient number of bits; invertible steps
+//! (multiplication by an odd number, xor with the own high half, addition of a key) scatter it;
+//! what falls outside `n` is passed over (cycle walking: Black and Rogaway, "Ciphers with
+//! Arbitrary Finite Domains", CT-RSA 2002). At most half of the numbers are passed over.
+
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+/// The order and where in it we are.
+pub(crate) struct Permutation {
+    n: u64,
+    mask: u64,
+    shift: u32,
+    keys: [u64; 3],
+    counter: u64,
+    left: u64,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Permutation {
+    /// An order of the numbers below `n`, which is at least 1.
+    pub fn new(n: u64, seed: u64) -> Self {
+        let bits = 64 - (n.max(2) - 1).leading_zeros();
+        let mut this = Self {
+            n,
+            mask: if bits == 64 { u64::MAX } else { (1 << bits) - 1 },
+            shift: bits.div_ceil(2),
+            keys: [0; 3],
+            counter: 0,
+            left: 0,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+        };
+        this.restart();
+        this
+    }
+
+    /// Begins a pass in another order.
+    #[cold]
+    fn restart(&mut self) {
+        for key in &mut self.keys {
+            *key = self.random.next_u64();
+        }
+        self.counter = 0;
+        self.left = self.n;
+    }
+
+    /// The next number; after each pass over all of them a new one begins.
+    #[inline]
+    pub fn next(&mut self) -> u64 {
+        if self.left == 0 {
+            self.restart();
+        }
+        self.left -= 1;
+        loop {
+            let x = self.scatter(self.counter);
+            self.counter = self.counter.wrapping_add(1);
+            if x < self.n {
+                return x;
+            }
+        }
+    }
+
+    /// The number at `rank` in the order of the current pass.
+    pub fn at(&self, rank: u64) -> u64 {
+        let mut x = self.scatter(rank);
+        while x >= self.n {
+            x = self.scatter(x);
+        }
+        x
+    }
+
+    #[inline]
+    fn scatter(&self, counter: u64) -> u64 {
+        // Odd multipliers of MurmurHash3's finaliser and splitmix64: well mixed, and invertible in any width.
+        let mut x = counter.wrapping_add(self.keys[0]) & self.mask;
+        x = x.wrapping_mul(0xff51_afd7_ed55_8ccd) & self.mask;
+        x ^= x >> self.shift;
+        x = x.wrapping_add(self.keys[1]).wrapping_mul(0xbf58_476d_1ce4_e5b9) & self.mask;
+        x ^= x >> self.shift;
+        x = x.wrapping_add(self.keys[2]).wrapping_mul(0x94d0_49bb_1331_11eb) & self.mask;
+        x ^ (x >> self.shift)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_number_once_per_pass(n in 1u64..5000, seed in any::<u64>()) {
+            let mut order = Permutation::new(n, seed);
+            for _pass in 0..2 {
+                let mut seen = vec![false; n as usize];
+                for _ in 0..n {
+                    let x = order.next();
+                    prop_assert!(!std::mem::replace(&mut seen[x as usize], true), "{} came twice", x);
+                }
+            }
+        }
+
+        #[test]
+        fn ranks_are_a_permutation_too(n in 1u64..2000, seed in any::<u64>()) {
+            let order = Permutation::new(n, seed);
+            let mut all: Vec<u64> = (0..n).map(|rank| order.at(rank)).collect();
+            all.sort_unstable();
+            prop_assert!(all.into_iter().eq(0..n));
+        }
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let take = |seed| {
+            let mut p = Permutation::new(1 << 20, seed);
+            (0..100).map(|_| p.next()).collect::<Vec<_>>()
+        };
+        assert_eq!(take(1), take(1));
+        assert_ne!(take(1), take(2));
+    }
+
+    /// Chi-squared of where each draw lies, and of the gap from one draw to the next, over 64 bins.
+    #[test]
+    fn draws_look_random() {
+        for (n, seed) in [(1 << 20, 1), ((1 << 20) + 7, 2), (1 << 38, 3), (1_000_003, 4)] {
+            let mut order = Permutation::new(n, seed);
+            let (mut places, mut gaps) = ([0u32; 64], [0u32; 64]);
+            let draws = 64 * 1000;
+            let mut before = order.next();
+            for _ in 0..draws {
+                let x = order.next();
+                let bin = |v: u64| (u128::from(v) * 64 / u128::from(n)) as usize;
+                places[bin(x)] += 1;
+                gaps[bin((x + n - before) % n)] += 1;
+                before = x;
+            }
+            let chi = |bins: &[u32; 64]| {
+                bins.iter().map(|b| (f64::from(*b) - 1000.0).powi(2) / 1000.0).sum::<f64>()
+            };
+            // 63 degrees of freedom: above 120 with a probability below 1e-5.
+            assert!(
+                chi(&places) < 120.0 && chi(&gaps) < 120.0,
+                "{n}: {} {}",
+                chi(&places),
+                chi(&gaps)
+            );
+        }
+    }
+
+    #[test]
+    fn fifteen_tebibytes_take_no_memory() {
+        let mut order = Permutation::new((15 << 40) / 4096, 9);
+        assert!((0..1000).all(|_| order.next() < (15 << 40) / 4096));
+        assert!(std::mem::size_of::<Permutation>() < 256);
+    }
+}

@@ -1,0 +1,210 @@
+//! What a worker counts: single-writer counters that others read while it works.
+//!
+//! Only the worker writes, so a relaxed load and store replace a locked addition.
+
+use crate::clock;
+use fathom_model::histogram::{BUCKETS, bucket_of};
+use fathom_model::progress::{Counts, JobProgress, Phase};
+use fathom_model::{Dir, Histogram, PerDir};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds; only the owning worker may call it.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// The value now.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A histogram with one writer, in the buckets of [`fathom_model::histogram`].
+pub(crate) struct LiveHistogram {
+    /// Zeroed lazily by the kernel: buckets never touched cost no memory.
+    buckets: Box<[AtomicU64]>,
+    sum_ns: Counter,
+    min_ns: AtomicU64,
+    max_ns: AtomicU64,
+}
+
+impl Default for LiveHistogram {
+    fn default() -> Self {
+        let buckets = Box::<[AtomicU64]>::new_zeroed_slice(BUCKETS);
+        // SAFETY: all-zero bytes are a valid AtomicU64.
+        let buckets = unsafe { buckets.assume_init() };
+        Self {
+            buckets,
+            sum_ns: Counter::default(),
+            min_ns: AtomicU64::new(u64::MAX),
+            max_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+impl LiveHistogram {
+    /// Counts `n` values of `value_ns`.
+    #[inline]
+    pub fn record_n(&self, value_ns: u64, n: u64) {
+        let bucket = &self.buckets[bucket_of(value_ns)];
+        bucket.store(bucket.load(Relaxed) + n, Relaxed);
+        self.sum_ns.add(value_ns.wrapping_mul(n));
+        if value_ns < self.min_ns.load(Relaxed) {
+            self.min_ns.store(value_ns, Relaxed);
+        }
+        if value_ns > self.max_ns.load(Relaxed) {
+            self.max_ns.store(value_ns, Relaxed);
+        }
+    }
+
+    /// A copy as it is now.
+    pub fn snapshot(&self) -> Histogram {
+        let counts = self.buckets.iter().map(|b| b.load(Relaxed)).enumerate();
+        Histogram::from_parts(
+            counts,
+            self.sum_ns.get(),
+            self.min_ns.load(Relaxed),
+            self.max_ns.load(Relaxed),
+        )
+    }
+}
+
+/// Counters of one direction.
+#[derive(Default)]
+pub(crate) struct DirStats {
+    pub ios: Counter,
+    pub bytes: Counter,
+    pub short_ios: Counter,
+    pub errors: Counter,
+    pub slat: LiveHistogram,
+    pub clat: LiveHistogram,
+    pub lat: LiveHistogram,
+    pub response: LiveHistogram,
+    pub late_ios: Counter,
+}
+
+impl DirStats {
+    pub fn counts(&self) -> Counts {
+        Counts {
+            ios: self.ios.get(),
+            bytes: self.bytes.get(),
+            short_ios: self.short_ios.get(),
+            errors: self.errors.get(),
+        }
+    }
+}
+
+/// Counters of one worker over one span of its time (ramp or measured).
+#[derive(Default)]
+pub(crate) struct Stats {
+    pub dirs: PerDir<DirStats>,
+    pub flushes: Counter,
+    pub flush_lat: LiveHistogram,
+}
+
+/// What a worker and its observers share. Aligned so that no two workers share a cache line.
+#[repr(align(128))]
+pub(crate) struct Shared {
+    /// What is measured.
+    pub stats: Stats,
+    /// I/Os in flight.
+    pub in_flight: AtomicU32,
+    /// Set from outside: end early.
+    stop: AtomicBool,
+    phase: AtomicU8,
+    /// The worker's thread id; 0 before it runs.
+    pub tid: AtomicI32,
+    /// Start and end of the measured time on [`clock::now_ns`]; 0 before.
+    pub measured_from_ns: AtomicU64,
+    pub measured_to_ns: AtomicU64,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            stats: Stats::default(),
+            in_flight: AtomicU32::new(0),
+            stop: AtomicBool::new(false),
+            phase: AtomicU8::new(Phase::Waiting as u8),
+            tid: AtomicI32::new(0),
+            measured_from_ns: AtomicU64::new(0),
+            measured_to_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Shared {
+    /// Asks the worker to end; it notices with its next batch.
+    pub fn ask_stop(&self) {
+        self.stop.store(true, Release);
+    }
+
+    /// Whether the worker was asked to end.
+    #[inline]
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(Acquire)
+    }
+
+    pub fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Release);
+    }
+
+    pub fn phase(&self) -> Phase {
+        const PHASES: [Phase; 5] =
+            [Phase::Waiting, Phase::Ramp, Phase::Running, Phase::Finishing, Phase::Done];
+        PHASES[usize::from(self.phase.load(Acquire)).min(4)]
+    }
+
+    /// Time measured so far, in nanoseconds.
+    pub fn measured_ns(&self) -> u64 {
+        let from = self.measured_from_ns.load(Acquire);
+        let to = self.measured_to_ns.load(Acquire);
+        match (from, to) {
+            (0, _) => 0,
+            (from, 0) => clock::now_ns().saturating_sub(from),
+            (from, to) => to.saturating_sub(from),
+        }
+    }
+
+    /// How the worker stands, without `done`, which depends on its plan.
+    pub fn progress(&self) -> JobProgress {
+        JobProgress {
+            phase: self.phase(),
+            dirs: self.stats.dirs.map(|_, d| d.counts()),
+            in_flight: self.in_flight.load(Relaxed),
+            clat: self.stats.dirs.map(|_, d| d.clat.snapshot()),
+            done: 0.0,
+        }
+    }
+
+    /// All I/Os done, over all directions: (I/Os, bytes).
+    pub fn totals(&self) -> (u64, u64) {
+        Dir::ALL
+            .iter()
+            .map(|d| &self.stats.dirs[*d])
+            .fold((0, 0), |t, d| (t.0 + d.ios.get(), t.1 + d.bytes.get()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_live_histogram_reads_as_what_was_recorded() {
+        let (live, mut plain) = (LiveHistogram::default(), Histogram::default());
+        for (value, n) in [(0, 1), (127, 2), (4096, 3), (u64::MAX / 4, 1)] {
+            live.record_n(value, n);
+            plain.record_n(value, n);
+        }
+        assert_eq!(live.snapshot(), plain);
+    }
+}

@@ -1,0 +1,268 @@
+//! io_uring: the ring that this engine exists for.
+
+mod mode;
+mod ring;
+mod setup;
+
+pub(crate) use mode::{Mode, Nop, Passthrough, Plain, Vectored};
+
+use crate::buffers::Slab;
+use crate::clock;
+use crate::files::OpenFile;
+use crate::queue::{Queue, Request};
+use crate::wake::Wake;
+use fathom_model::plan;
+use fathom_model::record::Granted;
+use linux_raw_sys::io_uring as sys;
+use mode::Target;
+use ring::Ring;
+use std::io;
+use std::os::fd::AsRawFd;
+use sys::io_uring_register_op as Register;
+
+/// User data of the request that ends a wait from outside.
+const WAKE: u64 = u64::MAX;
+/// The kernel registers at most 1 GiB as one buffer.
+const REGISTRATION_MAX: usize = 1 << 30;
+
+/// A queue of I/O on a ring.
+pub(crate) struct Uring<M> {
+    ring: Ring,
+    target: Target,
+    mode: M,
+    /// Every n-th request goes to a kernel worker at once; 0 is none.
+    async_every: u32,
+    async_count: u32,
+    granted: Granted,
+}
+
+/// What a ring is made from.
+pub(crate) struct Parts<'a> {
+    pub plan: &'a plan::Uring,
+    pub depth: u32,
+    pub files: &'a [OpenFile],
+    pub slab: &'a Slab,
+    pub wake: &'a Wake,
+}
+
+impl<M: Mode> Uring<M> {
+    /// Makes the ring and registers what the plan asks for.
+    ///
+    /// # Errors
+    ///
+    /// Says why there can be no ring. What only makes the ring dearer is no error but recorded.
+    pub fn new(parts: &Parts<'_>, mode: M, entry_flags: u32) -> Result<Self, String> {
+        let wanted = wanted(parts, entry_flags);
+        let mut ring = setup::ring(&wanted).map_err(|e| setup::explain(&e, &wanted))?;
+        let mut granted = Granted {
+            setup_flags: setup::flag_names(ring.flags),
+            refused_flags: setup::flag_names(wanted.optional & !ring.flags),
+            features: setup::feature_names(ring.features),
+            polled: ring.flags & sys::IORING_SETUP_IOPOLL != 0,
+            huge_pages: parts.slab.is_huge(),
+            ..Granted::default()
+        };
+        granted.registered_ring = register_ring(&mut ring);
+        let mut target = Target::new(parts.files, parts.slab);
+        if parts.plan.registered_files && !parts.files.is_empty() {
+            granted.registered_files = register_files(&ring, &mut target, &mut granted.fallbacks);
+        }
+        if parts.plan.fixed_buffers
+            && !parts.plan.vectored
+            && parts.slab.slots() > 0
+            && !parts.files.is_empty()
+        {
+            granted.fixed_buffers =
+                register_buffers(&ring, &mut target, parts.slab, &mut granted.fallbacks);
+        }
+        let mut uring = Self {
+            ring,
+            target,
+            mode,
+            async_every: parts.plan.force_async,
+            async_count: 0,
+            granted,
+        };
+        if !uring.granted.polled {
+            uring.arm(parts.wake).map_err(|e| format!("cannot arm the ring's wake-up: {e}"))?;
+        }
+        Ok(uring)
+    }
+
+    /// Lets a write to `wake` end a wait, at no cost per I/O.
+    fn arm(&mut self, wake: &Wake) -> io::Result<()> {
+        let entry = self.ring.entry();
+        *entry = [0; 8];
+        entry[0] = sys::io_uring_op::IORING_OP_POLL_ADD as u64 | (wake.raw() as u64) << 32;
+        entry[3] = (libc::POLLIN as u64) << 32;
+        entry[4] = WAKE;
+        self.ring.advance();
+        self.ring.turn(0, None)?;
+        self.ring.enters = 0;
+        self.ring.wakeups = 0;
+        Ok(())
+    }
+}
+
+impl<M: Mode> Queue for Uring<M> {
+    #[inline]
+    fn room(&self) -> u32 {
+        self.ring.room()
+    }
+
+    #[inline]
+    fn push(&mut self, slot: u32, request: &Request) {
+        self.mode.encode(&mut self.ring, &self.target, slot, request);
+        let entry = self.ring.entry();
+        entry[4] = u64::from(slot);
+        if self.async_every > 0 {
+            self.async_count += 1;
+            if self.async_count == self.async_every {
+                self.async_count = 0;
+                entry[0] |= 1 << (8 + sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u32);
+            }
+        }
+        self.ring.advance();
+    }
+
+    #[inline]
+    fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
+        match deadline_ns {
+            None => self.ring.turn(wait_for, None),
+            Some(deadline) => {
+                let timeout = clock::timespec(deadline.saturating_sub(clock::now_ns()));
+                self.ring.turn(wait_for, Some(&timeout))
+            }
+        }
+    }
+
+    #[inline]
+    fn reap(&mut self, max: u32, mut each: impl FnMut(u32, i32)) -> u32 {
+        let mut wakes = 0;
+        let mode = &self.mode;
+        let count = self.ring.reap(max, |user_data, result| {
+            if user_data == WAKE {
+                wakes += 1;
+            } else {
+                let slot = user_data as u32;
+                each(slot, mode.result(slot, result));
+            }
+        });
+        count - wakes
+    }
+
+    fn system_calls(&self) -> u64 {
+        self.ring.enters
+    }
+
+    fn granted(&self) -> Granted {
+        Granted {
+            overflows: self.ring.overflows(),
+            sq_wakeups: self.ring.wakeups,
+            ..self.granted.clone()
+        }
+    }
+}
+
+fn wanted(parts: &Parts<'_>, entry_flags: u32) -> setup::Wanted {
+    let plan = parts.plan;
+    let mut required = entry_flags;
+    let mut optional = setup::CHEAPER;
+    if plan.iopoll {
+        required |= sys::IORING_SETUP_IOPOLL;
+    }
+    if let Some(sqpoll) = plan.sqpoll {
+        required |= sys::IORING_SETUP_SQPOLL;
+        // The kernel's thread runs the completions too, so there is no task work to defer.
+        optional &= !(sys::IORING_SETUP_DEFER_TASKRUN | sys::IORING_SETUP_COOP_TASKRUN);
+        if sqpoll.cpu.is_some() {
+            required |= sys::IORING_SETUP_SQ_AFF;
+        }
+    }
+    let sqpoll = plan.sqpoll;
+    setup::Wanted {
+        entries: parts.depth,
+        required,
+        optional,
+        sq_cpu: sqpoll.and_then(|s| s.cpu).unwrap_or(0),
+        sq_idle_ms: sqpoll.and_then(|s| s.idle_ms).unwrap_or(0),
+    }
+}
+
+/// Flags of a ring for NVMe passthrough: commands of 80 bytes and results of 16.
+pub(crate) const PASSTHROUGH_FLAGS: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
+
+fn register_ring(ring: &mut Ring) -> bool {
+    let mut update =
+        sys::io_uring_rsrc_update { offset: u32::MAX, resv: 0, data: ring.fd.as_raw_fd() as u64 };
+    let opcode = Register::IORING_REGISTER_RING_FDS as u32;
+    match setup::register(&ring.fd, opcode, (&raw mut update).cast(), 1) {
+        Ok(1) => {
+            ring.use_registered(update.offset as i32);
+            true
+        }
+        // Older kernels (before 5.18) look the descriptor up with each call.
+        _ => false,
+    }
+}
+
+fn register_files(ring: &Ring, target: &mut Target, fallbacks: &mut Vec<String>) -> bool {
+    let numbers: Vec<i32> = target.files.iter().map(|f| f.number).collect();
+    let opcode = Register::IORING_REGISTER_FILES as u32;
+    match setup::register(&ring.fd, opcode, numbers.as_ptr().cast(), numbers.len() as u32) {
+        Ok(_) => {
+            for (index, file) in target.files.iter_mut().enumerate() {
+                file.number = index as i32;
+                file.flags = 1 << sys::io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u32;
+            }
+            true
+        }
+        Err(error) => {
+            fallbacks.push(format!(
+                "files are not registered: {error}; raise the limit of open files (`ulimit -n`) to at least {}",
+                numbers.len()
+            ));
+            false
+        }
+    }
+}
+
+fn register_buffers(
+    ring: &Ring,
+    target: &mut Target,
+    slab: &Slab,
+    fallbacks: &mut Vec<String>,
+) -> bool {
+    let total = slab.slot_bytes() * slab.slots() as usize;
+    let per_registration = (REGISTRATION_MAX / slab.slot_bytes()).max(1);
+    let shift = per_registration.ilog2();
+    let vectors: Vec<libc::iovec> = (0..slab.slots())
+        .step_by(1 << shift)
+        .map(|first| {
+            let slots = (slab.slots() - first).min(1 << shift);
+            libc::iovec {
+                iov_base: slab.address(first) as *mut libc::c_void,
+                iov_len: slots as usize * slab.slot_bytes(),
+            }
+        })
+        .collect();
+    let opcode = Register::IORING_REGISTER_BUFFERS as u32;
+    match setup::register(&ring.fd, opcode, vectors.as_ptr().cast(), vectors.len() as u32) {
+        Ok(_) => {
+            target.fixed_buffers = true;
+            target.registration_shift = shift;
+            true
+        }
+        Err(error) => {
+            let advice = match error.raw_os_error() {
+                Some(libc::ENOMEM) => format!(
+                    "RLIMIT_MEMLOCK is too small to lock {} KiB for this job; raise it (`ulimit -l`) or run as root",
+                    total / 1024
+                ),
+                _ => "set fixedbufs=0 to run without".to_string(),
+            };
+            fallbacks.push(format!("buffers are not registered: {error}; {advice}"));
+            false
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! How a request becomes the words of an entry, for each kind of ring.
+
+use super::ring::Ring;
+use crate::buffers::Slab;
+use crate::files::{FileKind, OpenFile};
+use crate::queue::{Op, Request};
+use fathom_model::Dir;
+use linux_raw_sys::io_uring as sys;
+use sys::io_uring_op as Opcode;
+
+/// BLOCK_URING_CMD_DISCARD of linux/blkdev.h: `_IO(0x12, 0)`.
+const BLOCK_DISCARD: u64 = 0x1200;
+/// NVME_URING_CMD_IO of linux/nvme_ioctl.h: `_IOWR('N', 0x80, struct nvme_uring_cmd)`, 72 bytes.
+const NVME_IO: u64 = 0xc048_4e80;
+const NVME_FLUSH: u8 = 0;
+const NVME_WRITE: u8 = 1;
+const NVME_READ: u8 = 2;
+
+/// What the modes share: addresses of buffers and what was registered.
+pub(crate) struct Target {
+    pub files: Vec<Handle>,
+    pub base: u64,
+    pub slot_bytes: u64,
+    pub fixed_buffers: bool,
+    /// Slots in each buffer registration, as a shift: the kernel takes 1 GiB at most in one.
+    pub registration_shift: u32,
+}
+
+/// A file as entries name it.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle {
+    /// Descriptor, or index among the registered files.
+    pub number: i32,
+    /// IOSQE_FIXED_FILE or 0.
+    pub flags: u8,
+    pub kind: FileKind,
+}
+
+impl Target {
+    pub fn new(files: &[OpenFile], slab: &Slab) -> Self {
+        let files =
+            files.iter().map(|f| Handle { number: f.raw(), flags: 0, kind: f.kind }).collect();
+        Self {
+            files,
+            base: slab.address(0),
+            slot_bytes: slab.slot_bytes() as u64,
+            fixed_buffers: false,
+            registration_shift: 31,
+        }
+    }
+
+    #[inline]
+    fn address(&self, slot: u32, request: &Request) -> u64 {
+        self.base + u64::from(slot) * self.slot_bytes + u64::from(request.buffer_offset)
+    }
+
+    /// First word: opcode, flags, fd.
+    #[inline]
+    fn head(&self, opcode: Opcode, request: &Request) -> u64 {
+        let file = self.files[request.file as usize];
+        opcode as u64 & 0xff | u64::from(file.flags) << 8 | (file.number as u32 as u64) << 32
+    }
+
+    #[inline]
+    fn registration(&self, slot: u32) -> u64 {
+        u64::from(slot >> self.registration_shift) & 0xffff
+    }
+}
+
+/// A kind of entry.
+pub(crate) trait Mode {
+    /// Fills in the ring's next entry.
+    fn encode(&mut self, ring: &mut Ring, target: &Target, slot: u32, request: &Request);
+
+    /// The bytes that a completion stands for, or `-errno`.
+    #[inline]
+    fn result(&self, _slot: u32, result: i32) -> i32 {
+        result
+    }
+}
+
+/// READ, WRITE and their kin on files and block devices.
+pub(crate) struct Plain;
+
+impl Mode for Plain {
+    #[inline]
+    fn encode(&mut self, ring: &mut Ring, target: &Target, slot: u32, request: &Request) {
+        let entry = ring.entry();
+        match request.op {
+            Op::Io(dir @ (Dir::Read | Dir::Write)) => {
+                let opcode = match (dir, target.fixed_buffers) {
+                    (Dir::Read, true) => Opcode::IORING_OP_READ_FIXED,
+                    (Dir::Read, false) => Opcode::IORING_OP_READ,
+                    (_, true) => Opcode::IORING_OP_WRITE_FIXED,
+                    (_, false) => Opcode::IORING_OP_WRITE,
+                };
+                entry[0] = target.head(opcode, request);
+                entry[1] = request.offset;
+                entry[2] = target.address(slot, request);
+                entry[3] = u64::from(request.len);
+                entry[5] = target.registration(slot);
+            }
+            op => encode_rare(entry, target, op, request),
+        }
+    }
+}
+
+/// Flushes and discards.
+#[cold]
+fn encode_rare(entry: &mut [u64; 8], target: &Target, op: Op, request: &Request) {
+    let punch = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u64;
+    *entry = [0; 8];
+    match (op, target.files[request.file as usize].kind) {
+        (Op::Fsync | Op::Fdatasync, _) => {
+            entry[0] = target.head(Opcode::IORING_OP_FSYNC, request);
+            let datasync = if op == Op::Fdatasync { sys::IORING_FSYNC_DATASYNC } else { 0 };
+            entry[3] = u64::from(datasync) << 32;
+        }
+        (Op::Io(_), FileKind::Block) => {
+            entry[0] = target.head(Opcode::IORING_OP_URING_CMD, request);
+            entry[1] = BLOCK_DISCARD;
+            entry[2] = request.offset;
+            entry[6] = u64::from(request.len);
+        }
+        (Op::Io(_), _) => {
+            // IORING_OP_FALLOCATE has its length in `addr` and its mode in `len`.
+            entry[0] = target.head(Opcode::IORING_OP_FALLOCATE, request);
+            entry[1] = request.offset;
+            entry[2] = u64::from(request.len);
+            entry[3] = punch;
+        }
+    }
+}
+
+/// READV and WRITEV, one vector each (`nonvectored=0`).
+pub(crate) struct Vectored {
+    vectors: Vec<libc::iovec>,
+}
+
+impl Vectored {
+    pub fn new(slots: u32) -> Self {
+        let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        Self { vectors: vec![empty; slots as usize] }
+    }
+}
+
+impl Mode for Vectored {
+    fn encode(&mut self, ring: &mut Ring, target: &Target, slot: u32, request: &Request) {
+        let entry = ring.entry();
+        let opcode = match request.op {
+            Op::Io(Dir::Read) => Opcode::IORING_OP_READV,
+            Op::Io(Dir::Write) => Opcode::IORING_OP_WRITEV,
+            op => return encode_rare(entry, target, op, request),
+        };
+        let vector = &mut self.vectors[slot as usize];
+        vector.iov_base = target.address(slot, request) as *mut libc::c_void;
+        vector.iov_len = request.len as usize;
+        entry[0] = target.head(opcode, request);
+        entry[1] = request.offset;
+        entry[2] = std::ptr::from_ref(vector) as u64;
+        entry[3] = 1;
+        entry[5] = 0;
+    }
+}
+
+/// Requests that do nothing.
+pub(crate) struct Nop {
+    lengths: Vec<i32>,
+}
+
+impl Nop {
+    pub fn new(slots: u32) -> Self {
+        Self { lengths: vec![0; slots as usize] }
+    }
+}
+
+impl Mode for Nop {
+    #[inline]
+    fn encode(&mut self, ring: &mut Ring, _target: &Target, slot: u32, request: &Request) {
+        self.lengths[slot as usize] = request.len as i32;
+        let entry = ring.entry();
+        entry[0] = Opcode::IORING_OP_NOP as u64;
+        entry[3] = 0;
+    }
+
+    #[inline]
+    fn result(&self, slot: u32, result: i32) -> i32 {
+        if result == 0 { self.lengths[slot as usize] } else { result }
+    }
+}
+
+/// NVMe passthrough commands.
+pub(crate) struct Passthrough {
+    lengths: Vec<i32>,
+}
+
+impl Passthrough {
+    pub fn new(slots: u32) -> Self {
+        Self { lengths: vec![0; slots as usize] }
+    }
+}
+
+impl Mode for Passthrough {
+    fn encode(&mut self, ring: &mut Ring, target: &Target, slot: u32, request: &Request) {
+        let FileKind::NvmeGeneric { nsid, lba_bytes } = target.files[request.file as usize].kind
+        else {
+            // Set-up takes no other kind; a request that names one must fail, not act.
+            *ring.entry() = [Opcode::IORING_OP_LAST as u64, 0, 0, 0, 0, 0, 0, 0];
+            return;
+        };
+        let moves = matches!(request.op, Op::Io(_));
+        self.lengths[slot as usize] = if moves { request.len as i32 } else { 0 };
+        let fixed = moves && target.fixed_buffers;
+        let entry = ring.entry();
+        entry[0] = target.head(Opcode::IORING_OP_URING_CMD, request);
+        entry[1] = NVME_IO;
+        entry[2] = 0;
+        // `uring_cmd_flags`: take the buffer from the registration.
+        entry[3] = u64::from(if fixed { sys::IORING_URING_CMD_FIXED } else { 0 }) << 32;
+        entry[5] = if fixed { target.registration(slot) } else { 0 };
+        let command = nvme_command(nsid, lba_bytes, target.address(slot, request), request);
+        // The command of 72 bytes starts in the last two words of the entry and goes on in its extension.
+        (entry[6], entry[7]) = (command[0], command[1]);
+        let extension = ring.entry_extension();
+        extension[..7].copy_from_slice(&command[2..]);
+        extension[7] = 0;
+    }
+
+    #[inline]
+    fn result(&self, slot: u32, result: i32) -> i32 {
+        match result {
+            0 => self.lengths[slot as usize],
+            // A positive result is an NVMe status code, not a length.
+            status if status > 0 => -libc::EIO,
+            error => error,
+        }
+    }
+}
+
+/// `struct nvme_uring_cmd` of linux/nvme_ioctl.h, as nine words.
+fn nvme_command(nsid: u32, lba_bytes: u32, address: u64, request: &Request) -> [u64; 9] {
+    let shift = lba_bytes.trailing_zeros();
+    let lba = request.offset >> shift;
+    let (opcode, blocks, address, length) = match request.op {
+        Op::Io(Dir::Read) => (NVME_READ, (request.len >> shift) - 1, address, request.len),
+        Op::Io(_) => (NVME_WRITE, (request.len >> shift) - 1, address, request.len),
+        Op::Fsync | Op::Fdatasync => (NVME_FLUSH, 0, 0, 0),
+    };
+    let lba = if length == 0 { 0 } else { lba };
+    [
+        u64::from(opcode) | u64::from(nsid) << 32,
+        0,                       // cdw2, cdw3
+        0,                       // metadata
+        address,                 // addr
+        u64::from(length) << 32, // metadata_len, data_len
+        lba,                     // cdw10, cdw11: starting LBA
+        u64::from(blocks),       // cdw12: number of logical blocks, 0's based; cdw13
+        0,                       // cdw14, cdw15
+        0,                       // timeout_ms, reserved
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nvme_commands_follow_the_specification() {
+        let request = Request {
+            op: Op::Io(Dir::Read),
+            file: 0,
+            offset: 8192 * 512,
+            len: 4096,
+            buffer_offset: 0,
+        };
+        let c = nvme_command(7, 512, 0xabc000, &request);
+        assert_eq!(c[0], 2 | 7 << 32);
+        assert_eq!((c[3], c[4] >> 32, c[5], c[6]), (0xabc000, 4096, 8192, 7));
+        let last = Request { offset: (1 << 40) - 4096, ..request };
+        assert_eq!(nvme_command(1, 4096, 0, &last)[5..7], [(1 << 28) - 1, 0]);
+        let flush = nvme_command(1, 512, 0x1000, &Request { op: Op::Fsync, ..request });
+        assert_eq!((flush[0] & 0xff, flush[3], flush[4], flush[5], flush[6]), (0, 0, 0, 0, 0));
+        let write = nvme_command(1, 512, 0x1000, &Request { op: Op::Io(Dir::Write), ..request });
+        assert_eq!(write[0] & 0xff, 1);
+    }
+}

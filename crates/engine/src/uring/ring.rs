@@ -1,0 +1,299 @@
+//! The mapped queues of one ring, and io_uring_enter(2). Hot: every line here runs per batch or per I/O.
+
+use linux_raw_sys::io_uring as sys;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, fence};
+
+/// A 64-byte entry as the kernel's words; two of them with SQE128.
+pub(crate) type Entry = [u64; 8];
+
+/// A shared mapping of the ring's memory.
+struct Mapping {
+    address: *mut u8,
+    length: usize,
+}
+
+impl Mapping {
+    fn new(fd: &OwnedFd, length: usize, offset: u32) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        // SAFETY: maps the ring's own memory at an address the kernel picks.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                protection,
+                flags,
+                fd.as_raw_fd(),
+                i64::from(offset),
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { address: address.cast(), length })
+    }
+
+    /// The address of what lies `offset` bytes into the mapping.
+    fn at<T>(&self, offset: u32) -> *mut T {
+        debug_assert!((offset as usize) < self.length);
+        // SAFETY: the kernel's offsets lie within the mapping that it sized.
+        unsafe { self.address.add(offset as usize).cast() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `new` mapped.
+        unsafe { libc::munmap(self.address.cast(), self.length) };
+    }
+}
+
+/// A ring whose owner alone submits to it and reaps from it.
+pub(crate) struct Ring {
+    sq_head: *const AtomicU32,
+    sq_tail: *const AtomicU32,
+    sq_flags: *const AtomicU32,
+    sq_mask: u32,
+    sq_entries: u32,
+    entries: *mut Entry,
+    /// log2 of 64-byte entries per request: 1 with SQE128.
+    entry_shift: u32,
+    /// Our tail; the kernel sees it with [`Ring::publish`].
+    tail: u32,
+    cq_head: *const AtomicU32,
+    cq_tail: *const AtomicU32,
+    cq_overflow: *const AtomicU32,
+    cq_mask: u32,
+    completions: *const [u64; 2],
+    /// log2 of 16-byte entries per completion: 1 with CQE32.
+    completion_shift: u32,
+    enter_fd: i32,
+    enter_flags: u32,
+    pub flags: u32,
+    pub features: u32,
+    pub enters: u64,
+    pub wakeups: u64,
+    pub fd: OwnedFd,
+    _queues: Mapping,
+    _completions: Option<Mapping>,
+    _entries: Mapping,
+}
+
+impl Ring {
+    /// Maps the memory of a ring that was just set up.
+    pub fn map(fd: OwnedFd, params: &sys::io_uring_params) -> io::Result<Self> {
+        let (sq, cq) = (&params.sq_off, &params.cq_off);
+        let entry_shift = u32::from(params.flags & sys::IORING_SETUP_SQE128 != 0);
+        let completion_shift = u32::from(params.flags & sys::IORING_SETUP_CQE32 != 0);
+        let has_array = params.flags & sys::IORING_SETUP_NO_SQARRAY == 0;
+        let sq_bytes =
+            if has_array { sq.array as usize + params.sq_entries as usize * 4 } else { 0 };
+        let cq_bytes = cq.cqes as usize + ((params.cq_entries as usize * 16) << completion_shift);
+        let single = params.features & sys::IORING_FEAT_SINGLE_MMAP != 0;
+        let first = if single { sq_bytes.max(cq_bytes) } else { sq_bytes };
+        let queues = Mapping::new(&fd, first, sys::IORING_OFF_SQ_RING as u32)?;
+        let separate = if single {
+            None
+        } else {
+            Some(Mapping::new(&fd, cq_bytes, sys::IORING_OFF_CQ_RING as u32)?)
+        };
+        let entries = Mapping::new(
+            &fd,
+            (params.sq_entries as usize * 64) << entry_shift,
+            sys::IORING_OFF_SQES as u32,
+        )?;
+        let completions = separate.as_ref().unwrap_or(&queues);
+        if has_array {
+            for index in 0..params.sq_entries {
+                // Entry n of the queue is always request n: set once, never touched again.
+                // SAFETY: the array of `sq_entries` numbers lies within the mapping.
+                unsafe { queues.at::<u32>(sq.array).add(index as usize).write(index) };
+            }
+        }
+        let enter_fd = fd.as_raw_fd();
+        let defers = params.flags & sys::IORING_SETUP_DEFER_TASKRUN != 0;
+        Ok(Self {
+            sq_head: queues.at(sq.head),
+            sq_tail: queues.at(sq.tail),
+            sq_flags: queues.at(sq.flags),
+            sq_mask: params.sq_entries - 1,
+            sq_entries: params.sq_entries,
+            entries: entries.at(0),
+            entry_shift,
+            tail: 0,
+            cq_head: completions.at(cq.head),
+            cq_tail: completions.at(cq.tail),
+            cq_overflow: completions.at(cq.overflow),
+            cq_mask: params.cq_entries - 1,
+            completions: completions.at(cq.cqes),
+            completion_shift,
+            enter_fd,
+            // Deferred work runs only in a call that asks for events.
+            enter_flags: if defers { sys::IORING_ENTER_GETEVENTS } else { 0 },
+            flags: params.flags,
+            features: params.features,
+            enters: 0,
+            wakeups: 0,
+            fd,
+            _queues: queues,
+            _completions: separate,
+            _entries: entries,
+        })
+    }
+
+    /// Uses the ring through its registered index, which saves a look-up of the descriptor per call.
+    pub fn use_registered(&mut self, index: i32) {
+        self.enter_fd = index;
+        self.enter_flags |= sys::IORING_ENTER_REGISTERED_RING;
+    }
+
+    /// Requests that the kernel has not taken yet.
+    #[inline]
+    pub fn pending(&self) -> u32 {
+        // SAFETY: points into the mapped ring, which lives as long as `self`.
+        self.tail.wrapping_sub(unsafe { &*self.sq_head }.load(Acquire))
+    }
+
+    /// Requests that can be pushed now.
+    #[inline]
+    pub fn room(&self) -> u32 {
+        self.sq_entries - self.pending()
+    }
+
+    /// The next free entry; the request is there once `advance` is called. Callers keep to [`Ring::room`].
+    #[inline]
+    pub fn entry(&mut self) -> &mut Entry {
+        let index = (self.tail & self.sq_mask) << self.entry_shift;
+        // SAFETY: masked to the mapped array; the kernel does not read it before the tail moves.
+        unsafe { &mut *self.entries.add(index as usize) }
+    }
+
+    /// The second half of the next free entry, with SQE128.
+    pub fn entry_extension(&mut self) -> &mut Entry {
+        assert!(self.entry_shift == 1, "only rings with SQE128 have an extension");
+        let index = (self.tail & self.sq_mask) << 1;
+        // SAFETY: with SQE128 each request has two array elements.
+        unsafe { &mut *self.entries.add(index as usize + 1) }
+    }
+
+    /// Makes the entry part of the next turn.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// Shows the kernel all requests pushed so far.
+    #[inline]
+    fn publish(&self) {
+        // SAFETY: points into the mapped ring.
+        unsafe { &*self.sq_tail }.store(self.tail, Release);
+    }
+
+    /// Completions that wait to be reaped.
+    #[inline]
+    pub fn ready(&self) -> u32 {
+        // SAFETY: both point into the mapped ring; the head is ours alone.
+        unsafe { (*self.cq_tail).load(Acquire).wrapping_sub((*self.cq_head).load(Relaxed)) }
+    }
+
+    /// Hands over what was pushed and waits for `wait_for` completions; see [`crate::queue::Queue::turn`].
+    pub fn turn(&mut self, wait_for: u32, timeout: Option<&libc::timespec>) -> io::Result<()> {
+        self.publish();
+        let mut flags = self.enter_flags;
+        let mut submit = self.tail.wrapping_sub(self.head_relaxed());
+        if self.flags & sys::IORING_SETUP_SQPOLL != 0 {
+            submit = 0;
+            // The kernel's thread sets the flag, then looks at the tail once more: both sides need a full fence.
+            fence(SeqCst);
+            // SAFETY: points into the mapped ring.
+            if unsafe { &*self.sq_flags }.load(Relaxed) & sys::IORING_SQ_NEED_WAKEUP != 0 {
+                flags |= sys::IORING_ENTER_SQ_WAKEUP;
+                self.wakeups += 1;
+            } else if self.ready() >= wait_for {
+                return Ok(());
+            }
+        }
+        if wait_for > 0 || self.flags & sys::IORING_SETUP_IOPOLL != 0 {
+            flags |= sys::IORING_ENTER_GETEVENTS;
+        }
+        if submit == 0 && flags & (sys::IORING_ENTER_GETEVENTS | sys::IORING_ENTER_SQ_WAKEUP) == 0 {
+            return Ok(());
+        }
+        self.enter(submit, wait_for, flags, timeout)
+    }
+
+    #[inline]
+    fn head_relaxed(&self) -> u32 {
+        // SAFETY: points into the mapped ring.
+        unsafe { &*self.sq_head }.load(Relaxed)
+    }
+
+    fn enter(
+        &mut self,
+        submit: u32,
+        wait_for: u32,
+        flags: u32,
+        timeout: Option<&libc::timespec>,
+    ) -> io::Result<()> {
+        self.enters += 1;
+        let argument = timeout.map(|ts| sys::io_uring_getevents_arg {
+            sigmask: 0,
+            sigmask_sz: 0,
+            min_wait_usec: 0,
+            ts: std::ptr::from_ref(ts) as u64,
+        });
+        let (pointer, size, flags) = match &argument {
+            Some(arg) => {
+                (std::ptr::from_ref(arg), size_of_val(arg), flags | sys::IORING_ENTER_EXT_ARG)
+            }
+            None => (std::ptr::null(), 0, flags),
+        };
+        // SAFETY: the entries up to the published tail are filled in; `pointer` is null or a valid argument.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_enter,
+                self.enter_fd,
+                submit,
+                wait_for,
+                flags,
+                pointer,
+                size,
+            )
+        };
+        if result >= 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // Nothing came in time, or the kernel wants completions reaped first: the caller looks and comes again.
+            Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
+            _ => Err(error),
+        }
+    }
+
+    /// Takes at most `max` completions; `each` gets user data and result.
+    #[inline]
+    pub fn reap(&mut self, max: u32, mut each: impl FnMut(u64, i32)) -> u32 {
+        let count = self.ready().min(max);
+        // SAFETY: points into the mapped ring; the head is ours alone.
+        let head_cell = unsafe { &*self.cq_head };
+        let head = head_cell.load(Relaxed);
+        for index in 0..count {
+            let at = (head.wrapping_add(index) & self.cq_mask) << self.completion_shift;
+            // SAFETY: masked to the mapped array, and below the tail that `ready` acquired.
+            let [user_data, result] = unsafe { *self.completions.add(at as usize) };
+            each(user_data, result as u32 as i32);
+        }
+        head_cell.store(head.wrapping_add(count), Release);
+        count
+    }
+
+    /// Completions that found no place in the ring so far.
+    pub fn overflows(&self) -> u64 {
+        // SAFETY: points into the mapped ring.
+        u64::from(unsafe { &*self.cq_overflow }.load(Relaxed))
+    }
+}

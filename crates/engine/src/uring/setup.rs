@@ -1,0 +1,150 @@
+//! Making a ring: what the kernel grants is found out flag by flag. Cold; see `ring.rs` for the hot part.
+
+use super::ring::Ring;
+use linux_raw_sys::io_uring as sys;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// What a ring is to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Requests that can be pushed before a turn.
+    pub entries: u32,
+    /// Flags without which the ring is of no use.
+    pub required: u32,
+    /// Flags that only make it cheaper.
+    pub optional: u32,
+    pub sq_cpu: u32,
+    pub sq_idle_ms: u32,
+}
+
+/// Flags that only lower the cost, each with its name and with what it needs beside it.
+const OPTIONAL: [(u32, &str, u32); 5] = [
+    (sys::IORING_SETUP_SUBMIT_ALL, "SUBMIT_ALL", 0),
+    (sys::IORING_SETUP_COOP_TASKRUN, "COOP_TASKRUN", 0),
+    (sys::IORING_SETUP_SINGLE_ISSUER, "SINGLE_ISSUER", 0),
+    (sys::IORING_SETUP_DEFER_TASKRUN, "DEFER_TASKRUN", sys::IORING_SETUP_SINGLE_ISSUER),
+    (sys::IORING_SETUP_NO_SQARRAY, "NO_SQARRAY", 0),
+];
+
+const REQUIRED: [(u32, &str); 5] = [
+    (sys::IORING_SETUP_IOPOLL, "IOPOLL"),
+    (sys::IORING_SETUP_SQPOLL, "SQPOLL"),
+    (sys::IORING_SETUP_SQ_AFF, "SQ_AFF"),
+    (sys::IORING_SETUP_SQE128, "SQE128"),
+    (sys::IORING_SETUP_CQE32, "CQE32"),
+];
+
+const FEATURES: [(u32, &str); 8] = [
+    (sys::IORING_FEAT_SINGLE_MMAP, "SINGLE_MMAP"),
+    (sys::IORING_FEAT_NODROP, "NODROP"),
+    (sys::IORING_FEAT_SUBMIT_STABLE, "SUBMIT_STABLE"),
+    (sys::IORING_FEAT_EXT_ARG, "EXT_ARG"),
+    (sys::IORING_FEAT_NATIVE_WORKERS, "NATIVE_WORKERS"),
+    (sys::IORING_FEAT_RSRC_TAGS, "RSRC_TAGS"),
+    (sys::IORING_FEAT_MIN_TIMEOUT, "MIN_TIMEOUT"),
+    (sys::IORING_FEAT_NO_IOWAIT, "NO_IOWAIT"),
+];
+
+/// All flags that only lower the cost of a ring whose owner alone submits to it.
+pub(crate) const CHEAPER: u32 = sys::IORING_SETUP_SUBMIT_ALL
+    | sys::IORING_SETUP_COOP_TASKRUN
+    | sys::IORING_SETUP_SINGLE_ISSUER
+    | sys::IORING_SETUP_DEFER_TASKRUN
+    | sys::IORING_SETUP_NO_SQARRAY;
+
+/// Names of the setup flags in `flags`.
+pub(crate) fn flag_names(flags: u32) -> Vec<String> {
+    let optional = OPTIONAL.iter().map(|(flag, name, _)| (*flag, *name));
+    named(REQUIRED.into_iter().chain(optional), flags)
+}
+
+/// Names of the features in `features`.
+pub(crate) fn feature_names(features: u32) -> Vec<String> {
+    named(FEATURES.into_iter(), features)
+}
+
+fn named(table: impl Iterator<Item = (u32, &'static str)>, bits: u32) -> Vec<String> {
+    table.filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name.to_string()).collect()
+}
+
+/// Makes a ring with all required flags and as many of the optional ones as the kernel grants.
+///
+/// Each optional flag is tried on its own where all together are refused, so that a kernel that
+/// lacks one does not lose the others.
+pub(crate) fn ring(wanted: &Wanted) -> io::Result<Ring> {
+    match attempt(wanted, wanted.optional) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => attempt(wanted, granted_alone(wanted)),
+        other => other,
+    }
+}
+
+fn granted_alone(wanted: &Wanted) -> u32 {
+    let probe = Wanted { entries: 1, ..*wanted };
+    OPTIONAL
+        .iter()
+        .filter(|(flag, ..)| wanted.optional & flag != 0)
+        .filter(|(flag, _, needs)| attempt(&probe, flag | needs).is_ok())
+        .fold(0, |flags, (flag, ..)| flags | flag)
+}
+
+fn attempt(wanted: &Wanted, optional: u32) -> io::Result<Ring> {
+    // SAFETY: the structure is plain numbers, for which zeroes are valid.
+    let mut params: sys::io_uring_params = unsafe { std::mem::zeroed() };
+    params.flags = wanted.required | optional;
+    params.sq_thread_cpu = wanted.sq_cpu;
+    params.sq_thread_idle = wanted.sq_idle_ms;
+    // SAFETY: `params` is a valid io_uring_params that the kernel reads and fills.
+    let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, wanted.entries, &raw mut params) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+    Ring::map(fd, &params)
+}
+
+/// io_uring_register(2).
+pub(crate) fn register(
+    ring: &OwnedFd,
+    opcode: u32,
+    argument: *const libc::c_void,
+    count: u32,
+) -> io::Result<i64> {
+    // SAFETY: callers pass an argument of the shape that `opcode` asks for.
+    let result = unsafe {
+        libc::syscall(libc::SYS_io_uring_register, ring.as_raw_fd(), opcode, argument, count)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Why a ring could not be made, in words that say what to do.
+pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> String {
+    let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
+    let sysctl = sysctl.as_deref().map_or("", str::trim);
+    let advice = match error.raw_os_error() {
+        Some(libc::ENOSYS) => "this kernel has no io_uring (Linux 5.1 and later have it); use --ioengine=libaio or psync".into(),
+        Some(libc::EPERM) if sysctl == "2" => {
+            "kernel.io_uring_disabled is 2, which forbids it to all; run `sysctl kernel.io_uring_disabled=0`, or use --ioengine=libaio".into()
+        }
+        Some(libc::EPERM) if sysctl == "1" => "kernel.io_uring_disabled is 1, which forbids it without CAP_SYS_ADMIN; run as root or as a member of kernel.io_uring_group, or use --ioengine=libaio".into(),
+        Some(libc::EPERM | libc::EACCES) if seccomp_filtered() => {
+            "a seccomp filter forbids io_uring_setup here, as in many containers; allow it in the container's profile, or use --ioengine=libaio".into()
+        }
+        Some(libc::EPERM) => "the kernel does not permit it, and neither kernel.io_uring_disabled nor a seccomp filter is the cause; a security module may be; use --ioengine=libaio".into(),
+        Some(libc::ENOMEM) => "not enough memory, or RLIMIT_MEMLOCK is too small on this kernel; lower iodepth or raise the limit (`ulimit -l`)".into(),
+        Some(libc::EINVAL) => format!(
+            "the kernel refuses this ring ({} entries, {}); lower iodepth (at most 32768), or leave out what this kernel lacks",
+            wanted.entries,
+            flag_names(wanted.required).join(", ")
+        ),
+        _ => "see io_uring_setup(2)".into(),
+    };
+    format!("io_uring_setup failed: {error}; {advice}")
+}
+
+/// Whether a seccomp filter is on this thread, as /proc/thread-self/status tells.
+fn seccomp_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
+}
