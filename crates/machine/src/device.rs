@@ -1,0 +1,178 @@
+//! Block devices, as sysfs shows them.
+
+use crate::roots::{Roots, entries, number, text};
+use fathom_model::facts::DeviceFacts;
+use std::path::{Path, PathBuf};
+
+/// A device's major and minor number.
+pub type Number = (u32, u32);
+
+/// What sysfs says about the block device with this number; a partition has its disk's model,
+/// serial number and queue. `None` where sysfs does not know it.
+#[must_use]
+pub fn device(roots: &Roots, number: Number) -> Option<DeviceFacts> {
+    Node::by_number(roots, number).map(|node| node.facts())
+}
+
+/// Reads `major:minor`.
+pub(crate) fn parse_number(text: &str) -> Option<Number> {
+    let (major, minor) = text.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// A block device's directory in sysfs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Node {
+    dir: PathBuf,
+    /// Its number.
+    pub number: Number,
+}
+
+impl Node {
+    /// The device with this number.
+    pub fn by_number(roots: &Roots, number: Number) -> Option<Self> {
+        let link = roots.sys.join(format!("dev/block/{}:{}", number.0, number.1));
+        Some(Self { dir: link.canonicalize().ok()?, number })
+    }
+
+    fn by_dir(dir: &Path) -> Option<Self> {
+        let number = parse_number(&text(dir.join("dev"))?)?;
+        Some(Self { dir: dir.canonicalize().ok()?, number })
+    }
+
+    /// The block device that the NVMe generic character device with this number is an alias of,
+    /// and its namespace id. Both hang below the same controller or subsystem in sysfs.
+    pub fn of_generic(roots: &Roots, number: Number) -> Option<(Self, Option<u32>)> {
+        let link = roots.sys.join(format!("dev/char/{}:{}", number.0, number.1));
+        let dir = link.canonicalize().ok()?;
+        let rest = dir.file_name()?.to_str()?.strip_prefix("ng")?;
+        let node = Self::by_dir(&dir.parent()?.join(format!("nvme{rest}")))
+            .or_else(|| Self::by_dir(&dir.parent()?.join(format!("block/nvme{rest}"))))?;
+        let nsid = node.nsid();
+        Some((node, nsid))
+    }
+
+    /// The kernel's name of it, as in /proc/diskstats.
+    pub fn name(&self) -> String {
+        let name = self.dir.file_name().unwrap_or_default().to_string_lossy();
+        name.replace('!', "/")
+    }
+
+    /// The kernel's own node for it.
+    pub fn path(&self) -> String {
+        format!("/dev/{}", self.name())
+    }
+
+    fn is_partition(&self) -> bool {
+        self.dir.join("partition").exists()
+    }
+
+    /// The disk that this is a partition of, or itself.
+    pub fn disk(&self) -> Self {
+        let parent = self.dir.parent().filter(|_| self.is_partition());
+        parent.and_then(Self::by_dir).unwrap_or_else(|| self.clone())
+    }
+
+    /// Its partitions.
+    pub fn partitions(&self) -> Vec<Self> {
+        let below = entries(&self.dir).into_iter().filter_map(|name| {
+            Self::by_dir(&self.dir.join(name)).filter(|node| node.is_partition())
+        });
+        below.collect()
+    }
+
+    /// Itself, its partitions and the disk that it is a part of: using one uses this.
+    pub fn family(&self) -> Vec<Self> {
+        let mut all = vec![self.clone()];
+        all.extend(self.partitions());
+        let disk = self.disk();
+        if disk != *self {
+            all.push(disk);
+        }
+        all
+    }
+
+    /// What is stacked on it: device mapper, md and the like, each with its own name if it has one.
+    pub fn holders(&self) -> Vec<String> {
+        let holders = self.dir.join("holders");
+        let name_of = |name: String| match text(holders.join(&name).join("dm/name")) {
+            Some(own) => format!("{name} ({own})"),
+            None => name,
+        };
+        entries(&holders).into_iter().map(name_of).collect()
+    }
+
+    /// The path of the file behind a loop device, as the kernel knows it.
+    pub fn backing_file(&self) -> Option<String> {
+        text(self.disk().dir.join("loop/backing_file"))
+    }
+
+    /// Whether the kernel refuses writes to it.
+    pub fn is_read_only(&self) -> bool {
+        number::<u32>(self.dir.join("ro")) == Some(1)
+    }
+
+    /// Its size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        // The unit of sysfs is always 512 bytes.
+        number::<u64>(self.dir.join("size")).unwrap_or(0).saturating_mul(512)
+    }
+
+    fn nsid(&self) -> Option<u32> {
+        number(self.disk().dir.join("nsid"))
+    }
+
+    /// All facts about it.
+    pub fn facts(&self) -> DeviceFacts {
+        let disk = self.disk().dir;
+        let queue = disk.join("queue");
+        let of_queue = |name: &str| text(queue.join(name));
+        let flag = |name: &str| number::<u32>(queue.join(name)).map(|value| value != 0);
+        let hardware_queues = entries(disk.join("mq")).len();
+        DeviceFacts {
+            name: self.name(),
+            model: text(disk.join("device/model")),
+            serial: serial(&disk),
+            size_bytes: self.size_bytes(),
+            logical_block: number(queue.join("logical_block_size")).unwrap_or(512),
+            physical_block: number(queue.join("physical_block_size")).unwrap_or(512),
+            scheduler: of_queue("scheduler").map(|line| active(&line).to_string()),
+            nr_requests: number(queue.join("nr_requests")),
+            hardware_queues: u32::try_from(hardware_queues).ok().filter(|count| *count > 0),
+            max_sectors_kb: number(queue.join("max_sectors_kb")),
+            max_segments: number(queue.join("max_segments")),
+            rotational: flag("rotational"),
+            io_poll: flag("io_poll"),
+            wbt_lat_usec: number(queue.join("wbt_lat_usec")),
+            write_cache: of_queue("write_cache"),
+            discard_max_bytes: number(queue.join("discard_max_bytes")),
+            nvme_nsid: self.nsid(),
+        }
+    }
+}
+
+/// All loop devices that have a file behind them, with that file's path.
+pub(crate) fn loops(roots: &Roots) -> Vec<(Node, String)> {
+    let block = roots.sys.join("block");
+    let names = entries(&block).into_iter().filter(|name| name.starts_with("loop"));
+    let nodes = names.filter_map(|name| Node::by_dir(&block.join(name)));
+    nodes.filter_map(|node| node.backing_file().map(|file| (node, file))).collect()
+}
+
+/// The chosen one of `none [mq-deadline] kyber`.
+fn active(line: &str) -> &str {
+    let chosen = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    chosen.map_or(line, |(name, _)| name)
+}
+
+fn serial(disk: &Path) -> Option<String> {
+    let plain = || text(disk.join("device/serial")).or_else(|| text(disk.join("serial")));
+    // SCSI: page 0x80 of the vital product data, after a header of four bytes.
+    let page = || {
+        let bytes = std::fs::read(disk.join("device/vpd_pg80")).ok()?;
+        let serial = String::from_utf8_lossy(bytes.get(4..)?).into_owned();
+        let serial = serial.trim_matches(|c: char| c.is_whitespace() || c.is_control());
+        (!serial.is_empty()).then(|| serial.to_string())
+    };
+    plain().or_else(page)
+}

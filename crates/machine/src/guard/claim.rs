@@ -1,0 +1,132 @@
+//! Holding what is written to, so that nobody else comes to use it: O_EXCL on block devices, and
+//! flock(2) on files and on whole disks.
+
+use super::error::GuardError;
+use crate::device::{Node, Number};
+use crate::mark::descriptor_path;
+use crate::roots::Roots;
+use crate::target;
+use crate::users;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// udev and its like hold devices for moments only: what is busy is tried this often.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The devices and disks that this run holds, each once, however many targets need it.
+#[derive(Default)]
+pub(crate) struct Claims {
+    devices: HashMap<Number, Arc<OwnedFd>>,
+    disks: HashMap<Number, Arc<OwnedFd>>,
+}
+
+/// A device held for the run.
+pub(crate) struct Claim {
+    /// Open read-only with O_EXCL.
+    pub device: Arc<OwnedFd>,
+    /// The whole disk, locked.
+    pub disk: Arc<OwnedFd>,
+}
+
+impl Claims {
+    /// Holds a device exclusively and locks its disk as systemd asks (systemd.io, "Locking Block
+    /// Device Access"). `at` names the device; without it the kernel's own node is used.
+    pub fn device(
+        &mut self,
+        roots: &Roots,
+        path: &str,
+        node: &Node,
+        at: Option<&OwnedFd>,
+    ) -> Result<Claim, GuardError> {
+        let device = match self.devices.get(&node.number) {
+            Some(device) => Arc::clone(device),
+            None => Arc::new(exclusively(roots, path, node, at)?),
+        };
+        self.devices.insert(node.number, Arc::clone(&device));
+        let disk = node.disk();
+        let locked = match self.disks.get(&disk.number) {
+            Some(locked) => Arc::clone(locked),
+            None if disk == *node => locked(path, Arc::clone(&device))?,
+            None => locked(path, Arc::new(open_node(path, &disk, None, OFlags::empty())?))?,
+        };
+        self.disks.insert(disk.number, Arc::clone(&locked));
+        Ok(Claim { device, disk: locked })
+    }
+}
+
+fn exclusively(
+    roots: &Roots,
+    path: &str,
+    node: &Node,
+    at: Option<&OwnedFd>,
+) -> Result<OwnedFd, GuardError> {
+    for _ in 0..TRIES {
+        match open_node(path, node, at, OFlags::EXCL) {
+            Err(GuardError::Io { source, .. }) if is_busy(&source) => {}
+            other => return other,
+        }
+        let users = users::of_device(roots, node);
+        if !users.is_empty() {
+            return Err(GuardError::InUse { path: path.to_string(), users });
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let users = vec![
+        "it, or a part of it, is held exclusively (O_EXCL) by another program, such as \
+         a second fathom, or by another target of this run"
+            .to_string(),
+    ];
+    Err(GuardError::InUse { path: path.to_string(), users })
+}
+
+fn is_busy(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::BUSY.raw_os_error())
+}
+
+/// Opens a block device for reading and proves that it is the one meant.
+fn open_node(
+    path: &str,
+    node: &Node,
+    at: Option<&OwnedFd>,
+    extra: OFlags,
+) -> Result<OwnedFd, GuardError> {
+    let own = match at {
+        Some(_) => None,
+        None => Some(
+            target::look(&node.path())
+                .map_err(|error| GuardError::io(&node.path(), "open, to lock it,", error))?,
+        ),
+    };
+    let Some(named) = at.or(own.as_ref()) else { return Err(changed(path)) };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | extra;
+    let fd = rustix::fs::open(descriptor_path(named), flags, Mode::empty())
+        .map_err(|error| GuardError::io(path, "open", error))?;
+    let stat = rustix::fs::fstat(&fd).map_err(|error| GuardError::io(path, "look at", error))?;
+    if users::block_number(&stat) != Some(node.number) {
+        return Err(changed(path));
+    }
+    Ok(fd)
+}
+
+fn changed(path: &str) -> GuardError {
+    GuardError::Changed { path: path.to_string() }
+}
+
+/// Locks an open file or device for writing by this run alone. Those who only read take no lock,
+/// so that a reader can run beside a writer.
+pub(crate) fn locked(path: &str, fd: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, GuardError> {
+    for _ in 0..TRIES {
+        match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(fd),
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(GuardError::io(path, "lock", error)),
+        }
+    }
+    Err(GuardError::Locked { path: path.to_string() })
+}

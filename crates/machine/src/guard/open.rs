@@ -1,0 +1,348 @@
+//! Targets that were proven usable, and are held.
+
+use super::error::GuardError;
+use super::make::{self, Grown, Made};
+use super::prove::Proof;
+use super::subject::{Place, Spot, Subject, Want};
+use crate::mark::{self, Mark, descriptor_path};
+use crate::roots::Roots;
+use crate::target;
+use fathom_model::facts::{TargetFacts, TargetKind};
+use fathom_model::plan::SyncIo;
+use rustix::fs::{Advice, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// How a worker opens its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerOpen {
+    /// O_DIRECT.
+    pub direct: bool,
+    /// For reading and writing; otherwise for reading only.
+    pub write: bool,
+    /// O_SYNC or O_DSYNC.
+    pub sync_io: SyncIo,
+}
+
+/// A target that was proven usable. It stays held, and locked where it is written to, until the
+/// last target of the run that leads to the same thing is dropped.
+pub struct OpenTarget {
+    /// What it is, after it was made or made longer.
+    pub facts: TargetFacts,
+    pub(crate) entry: Arc<Entry>,
+}
+
+/// A file or device that is held, whatever its paths.
+pub(crate) struct Entry {
+    path: String,
+    kind: TargetKind,
+    want: Want,
+    may_write: bool,
+    held: OnceLock<Held>,
+    /// Where a file is to be made by the first worker that opens it.
+    late: Mutex<Option<Spot>>,
+    /// First byte and length of the part that has to be filled.
+    fill: Mutex<Option<(u64, u64)>>,
+    /// The file carries fathom's mark.
+    marked: bool,
+    grown: Option<Grown>,
+    /// Being open is what these are for.
+    _claims: Vec<Arc<OwnedFd>>,
+}
+
+/// An open descriptor of it, and how it was then.
+pub(crate) struct Held {
+    fd: Arc<OwnedFd>,
+    stat: Stat,
+    made: Option<Made>,
+}
+
+impl Held {
+    pub(crate) fn new(
+        path: &str,
+        fd: Arc<OwnedFd>,
+        made: Option<Made>,
+    ) -> Result<Self, GuardError> {
+        let stat =
+            rustix::fs::fstat(&fd).map_err(|error| GuardError::io(path, "look at", error))?;
+        Ok(Self { fd, stat, made })
+    }
+}
+
+impl Entry {
+    /// Makes what is to be made. It is all undone when the entry is dropped before [`Entry::keep`].
+    pub fn new(subject: Subject, proof: Proof) -> Result<(Self, TargetFacts), GuardError> {
+        let Subject { want, mut facts, place, .. } = subject;
+        let path = facts.path.clone();
+        let mut entry = Self {
+            path,
+            kind: facts.kind,
+            want,
+            may_write: proof.may_write,
+            held: OnceLock::new(),
+            late: Mutex::new(None),
+            fill: Mutex::new(None),
+            marked: proof.marked,
+            grown: None,
+            _claims: proof.claims,
+        };
+        match place {
+            Place::New(spot) => entry.new_file(spot, &mut facts)?,
+            Place::There(fd) => {
+                if let Some(file) = proof.file {
+                    entry.prepare(&file, &facts, proof.grow_to, proof.fill_from)?;
+                }
+                entry.hold(Held::new(&entry.path, Arc::new(fd), None)?);
+            }
+        }
+        Ok((entry, facts))
+    }
+
+    /// An entry for a file that this run has made itself, all of which has to be filled.
+    pub fn scratch(path: String, held: Held, size: u64) -> Self {
+        let entry = Self {
+            path,
+            kind: TargetKind::File,
+            want: Want { invalidate: true, ..Want::default() },
+            may_write: false,
+            held: OnceLock::new(),
+            late: Mutex::new(None),
+            fill: Mutex::new(Some((0, size))),
+            marked: true,
+            grown: None,
+            _claims: vec![Arc::clone(&held.fd)],
+        };
+        entry.hold(held);
+        entry
+    }
+
+    fn hold(&self, held: Held) {
+        // A second one is never made: both callers have just made the entry, or hold its lock.
+        let _ = self.held.set(held);
+    }
+
+    fn new_file(&mut self, spot: Spot, facts: &mut TargetFacts) -> Result<(), GuardError> {
+        let size = self.want.create_size.unwrap_or(0);
+        (self.kind, facts.kind) = (TargetKind::File, TargetKind::File);
+        self.marked = true;
+        if self.want.late {
+            facts.size_bytes = size;
+            *lock(&self.late) = Some(spot);
+            return Ok(());
+        }
+        let (fd, made) = make::create(&self.path, spot, &self.want)?;
+        if self.want.fill {
+            self.fill = Mutex::new(Some((0, size)));
+        }
+        self.hold(Held::new(&self.path, fd, Some(made))?);
+        Ok(())
+    }
+
+    /// Makes an existing file longer and notes what of it has to be filled.
+    fn prepare(
+        &mut self,
+        file: &Arc<OwnedFd>,
+        facts: &TargetFacts,
+        grow_to: Option<u64>,
+        fill_from: Option<u64>,
+    ) -> Result<(), GuardError> {
+        let end = grow_to.unwrap_or(facts.size_bytes);
+        if let Some(from) = fill_from.filter(|from| *from < end) {
+            if self.marked {
+                mark::write(file, Mark { unfinished_from: Some(from) })
+                    .map_err(|error| GuardError::io(&self.path, "mark", error))?;
+            }
+            self.fill = Mutex::new(Some((from, end - from)));
+        }
+        if let Some(to) = grow_to {
+            let grown = make::grow(&self.path, file, facts.size_bytes, to, self.want.fallocate)?;
+            self.grown = Some(grown);
+        }
+        Ok(())
+    }
+
+    /// From now on what was made is undone only where the plan asks for it.
+    pub fn keep(&self) {
+        if let Some(grown) = &self.grown {
+            grown.keep();
+        }
+        let made = self.held.get().and_then(|held| held.made.as_ref());
+        if let Some(made) = made.filter(|_| !self.want.unlink) {
+            made.keep();
+        }
+    }
+
+    /// The facts anew, now that it has been made.
+    pub fn facts(&self, roots: &Roots, asked: &str, before: &TargetFacts) -> TargetFacts {
+        let now = self.held.get().and_then(|held| target::of(roots, asked, &held.fd).ok());
+        let mut facts = now.unwrap_or_else(|| before.clone());
+        facts.path = asked.to_string();
+        if facts.kind != TargetKind::File {
+            facts.size_bytes = before.size_bytes;
+        }
+        facts
+    }
+
+    fn held(&self) -> io::Result<&Held> {
+        let mut late = lock(&self.late);
+        if let Some(spot) = late.take() {
+            let (fd, made) =
+                make::create(&self.path, spot, &self.want).map_err(io::Error::other)?;
+            self.hold(Held::new(&self.path, fd, Some(made)).map_err(io::Error::other)?);
+            self.keep();
+        }
+        self.held.get().ok_or_else(|| io::Error::other(format!("{} could not be made", self.path)))
+    }
+}
+
+impl OpenTarget {
+    /// A new open file description of the very file or device that was proven usable, whatever its
+    /// path leads to by now.
+    ///
+    /// # Errors
+    /// When the kernel refuses, with what to do; and when it is asked to write to what is only
+    /// read in this run.
+    pub fn open_worker(&self, how: WorkerOpen) -> io::Result<OwnedFd> {
+        let path = &self.facts.path;
+        if how.write && !self.entry.may_write && self.fill_range().is_none() {
+            let text = format!("{path} is only read in this run, so it is not opened for writing");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+        let mut flags = if how.write { OFlags::RDWR } else { OFlags::RDONLY } | OFlags::CLOEXEC;
+        // Passthrough commands bypass the page cache anyway, and their device knows no O_DIRECT.
+        let direct = how.direct && self.entry.kind != TargetKind::NvmeGeneric;
+        flags.set(OFlags::DIRECT, direct);
+        match how.sync_io {
+            SyncIo::None => {}
+            SyncIo::Dsync => flags |= OFlags::DSYNC,
+            SyncIo::Sync => flags |= OFlags::SYNC,
+        }
+        let named = descriptor_path(&self.entry.held()?.fd);
+        rustix::fs::open(named, flags, Mode::empty()).map_err(|error| {
+            let purpose = if how.write { "writing" } else { "reading" };
+            let text = match error {
+                Errno::INVAL if direct => format!(
+                    "{path}: its file system ({}) does not support direct I/O: use direct=0, or \
+                     another place",
+                    self.facts.file_system.as_deref().unwrap_or("unknown")
+                ),
+                _ => format!("cannot open {path} for {purpose}: {error}"),
+            };
+            io::Error::new(io::Error::from(error).kind(), text)
+        })
+    }
+
+    /// First byte and length of the part that this run has newly made and that must be filled with
+    /// data, through [`OpenTarget::open_worker`], before it is read. `None` once
+    /// [`OpenTarget::filled`] was called, here or on another target that leads to the same file.
+    #[must_use]
+    pub fn fill_range(&self) -> Option<(u64, u64)> {
+        *lock(&self.entry.fill)
+    }
+
+    /// Says that all of [`OpenTarget::fill_range`] has been filled: notes it in the file's mark, and
+    /// drops the pages from the page cache where the plan asks for that.
+    ///
+    /// # Errors
+    /// When the file cannot be marked. A later run would then fill it again.
+    pub fn filled(&self) -> io::Result<()> {
+        if lock(&self.entry.fill).take().is_none() {
+            return Ok(());
+        }
+        if self.entry.marked {
+            let held = self.entry.held()?;
+            let path = descriptor_path(&held.fd);
+            let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+            mark::write(fd, Mark { unfinished_from: None })?;
+        }
+        if self.entry.want.invalidate { self.invalidate() } else { Ok(()) }
+    }
+
+    /// Drops the target's pages from the page cache, after writing back those that are dirty.
+    ///
+    /// # Errors
+    /// When it cannot be opened for reading.
+    pub fn invalidate(&self) -> io::Result<()> {
+        if self.entry.kind == TargetKind::NvmeGeneric || lock(&self.entry.late).is_some() {
+            return Ok(());
+        }
+        let how = WorkerOpen { direct: false, write: false, sync_io: SyncIo::None };
+        let fd = self.open_worker(how)?;
+        // Dirty pages cannot be dropped. A failure shows in the run itself.
+        let _ = rustix::fs::fdatasync(&fd);
+        Ok(rustix::fs::fadvise(&fd, 0, None, Advice::DontNeed)?)
+    }
+
+    /// Whether the plan asks to drop the target from the page cache, and it can be done now.
+    pub(crate) fn is_to_invalidate(&self) -> bool {
+        self.entry.want.invalidate && self.fill_range().is_none()
+    }
+
+    /// In words, what has happened to the target since it was opened: deleted, made shorter, its
+    /// name given to another file, the device gone. Call it on all targets of a run before
+    /// [`OpenTarget::finish`] on any, as two of them may be the same file.
+    #[must_use]
+    pub fn changed(&self) -> Option<String> {
+        let held = self.entry.held.get()?;
+        match self.entry.kind {
+            TargetKind::File => self.file_changed(held),
+            TargetKind::BlockDevice => self.device_changed(held),
+            _ => None,
+        }
+    }
+
+    fn file_changed(&self, held: &Held) -> Option<String> {
+        let path = &self.facts.path;
+        let now = rustix::fs::fstat(&held.fd).ok()?;
+        if held.stat.st_nlink == 0 {
+            // It never had a name.
+            return None;
+        }
+        if now.st_nlink == 0 {
+            return Some(format!("{path} was deleted"));
+        }
+        let (size, before) = (u64::try_from(now.st_size).ok()?, self.facts.size_bytes);
+        if size < before {
+            return Some(format!("{path} was truncated from {before} to {size} bytes"));
+        }
+        let named = rustix::fs::stat(path.as_str());
+        let identity = (now.st_dev, now.st_ino);
+        match named {
+            Ok(other) if (other.st_dev, other.st_ino) == identity => None,
+            Ok(_) => Some(format!("{path} is another file now than the one that is worked on")),
+            Err(error) => Some(format!("{path} no longer leads to the file ({error})")),
+        }
+    }
+
+    fn device_changed(&self, held: &Held) -> Option<String> {
+        let path = &self.facts.path;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let size = rustix::fs::open(descriptor_path(&held.fd), flags, Mode::empty())
+            .and_then(|fd| rustix::fs::seek(&fd, SeekFrom::End(0)));
+        let before = self.facts.size_bytes;
+        match size {
+            Ok(size) if size >= before => None,
+            Ok(size) => Some(format!("{path} shrank from {before} to {size} bytes")),
+            Err(error) => Some(format!("{path} can no longer be opened ({error})")),
+        }
+    }
+
+    /// Ends the use of the target: removes the file where the plan asks for it and this run made it.
+    ///
+    /// # Errors
+    /// When it cannot be removed, or its name leads to another file by now.
+    pub fn finish(self) -> io::Result<()> {
+        let made = self.entry.held.get().and_then(|held| held.made.as_ref());
+        match made.filter(|_| self.entry.want.unlink) {
+            Some(made) => made.remove(),
+            None => Ok(()),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Nothing that is done under these locks leaves a value half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

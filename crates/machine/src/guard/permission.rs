@@ -1,0 +1,118 @@
+//! What the user permitted on the command line.
+
+use super::error::GuardError;
+use super::subject::Subject;
+use crate::device::Node;
+use rustix::fs::Stat;
+
+/// What the user permitted on the command line. A job file cannot permit anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// Values of `--erase`: `<device>` or `<device>@<serial number or size>`.
+    pub erase: Vec<String>,
+    /// Values of `--overwrite`: paths of files.
+    pub overwrite: Vec<String>,
+}
+
+/// How far `--erase` goes for one device.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Erase {
+    /// By its name alone.
+    Named,
+    /// By its name and its serial number or size.
+    Confirmed,
+}
+
+/// What `--erase` says of a device.
+pub(crate) fn erase(
+    permissions: &Permissions,
+    subject: &Subject,
+    node: &Node,
+) -> Result<Erase, GuardError> {
+    let path = subject.path().to_string();
+    let names = names(subject, node);
+    let token = token(subject);
+    let mut named = false;
+    for given in &permissions.erase {
+        for name in &names {
+            let Some(rest) = given.strip_prefix(name.as_str()) else { continue };
+            match rest.strip_prefix('@') {
+                Some(value) if value == token => return Ok(Erase::Confirmed),
+                Some(_) => {
+                    let given = quoted("--erase", given);
+                    return Err(GuardError::WrongDevice {
+                        path,
+                        given,
+                        flag: full_flag(subject, node),
+                    });
+                }
+                None => named |= rest.is_empty(),
+            }
+        }
+    }
+    if named {
+        return Ok(Erase::Named);
+    }
+    let given = permissions.erase.first().map(|given| quoted("--erase", given));
+    Err(GuardError::NeedsErase { path, flag: quoted("--erase", shown(&names)), given })
+}
+
+/// The flag that permits to erase a device whatever is on it.
+pub(crate) fn full_flag(subject: &Subject, node: &Node) -> String {
+    let names = names(subject, node);
+    quoted("--erase", &format!("{}@{}", shown(&names), token(subject)))
+}
+
+/// The names that count: the kernel's own, and those below /dev that the plan uses. A link from
+/// elsewhere does not say what it leads to.
+fn names(subject: &Subject, node: &Node) -> Vec<String> {
+    let asked = subject.paths.iter().chain([&subject.facts.resolved]);
+    let is_exact = |path: &&String| path.starts_with("/dev/") && !path.contains("/../");
+    let mut names: Vec<String> = asked.filter(is_exact).cloned().collect();
+    names.push(node.path());
+    names
+}
+
+fn shown(names: &[String]) -> &str {
+    names.first().map_or("", String::as_str)
+}
+
+fn token(subject: &Subject) -> String {
+    let serial = subject.facts.device.as_ref().and_then(|device| device.serial.clone());
+    serial.unwrap_or_else(|| subject.facts.size_bytes.to_string())
+}
+
+/// Whether `--overwrite` names a file, by a path of the plan or by any that leads to it.
+pub(crate) fn may_overwrite(permissions: &Permissions, subject: &Subject, stat: &Stat) -> bool {
+    permissions.overwrite.iter().any(|given| {
+        let other = rustix::fs::stat(given.as_str());
+        let same = other.is_ok_and(|o| (o.st_dev, o.st_ino) == (stat.st_dev, stat.st_ino));
+        same || subject.paths.contains(given)
+    })
+}
+
+/// The flag that permits to overwrite a file.
+pub(crate) fn overwrite_flag(subject: &Subject) -> String {
+    quoted("--overwrite", subject.path())
+}
+
+/// `flag=value`, so that a shell passes it on as it is.
+fn quoted(flag: &str, value: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-@:+,%".contains(c);
+    if value.chars().all(is_plain) {
+        return format!("{flag}={value}");
+    }
+    format!("{flag}='{}'", value.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn flags_survive_a_shell() {
+        assert_eq!(quoted("--erase", "/dev/sda@S1-2"), "--erase=/dev/sda@S1-2");
+        assert_eq!(quoted("--erase", "/dev/sda@A B"), "--erase='/dev/sda@A B'");
+        assert_eq!(quoted("--overwrite", "it's"), r"--overwrite='it'\''s'");
+    }
+}

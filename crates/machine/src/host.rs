@@ -1,0 +1,83 @@
+//! The machine.
+
+use crate::cgroup;
+use crate::roots::{Roots, number, text};
+use fathom_model::facts::Host;
+
+/// Bit of CAP_SYS_ADMIN in a capability set (capabilities(7)).
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// What the machine is. What cannot be read is left empty.
+#[must_use]
+pub fn host(roots: &Roots) -> Host {
+    let kernel = roots.proc.join("sys/kernel");
+    let cpuinfo = text(roots.proc.join("cpuinfo")).unwrap_or_default();
+    let meminfo = text(roots.proc.join("meminfo")).unwrap_or_default();
+    let status = text(roots.proc.join("self/status")).unwrap_or_default();
+    let limits = text(roots.proc.join("self/limits")).unwrap_or_default();
+    let load = text(roots.proc.join("loadavg")).unwrap_or_default();
+    let cpu = roots.sys.join("devices/system");
+    let online = text(cpu.join("cpu/online")).unwrap_or_default();
+    Host {
+        hostname: text(kernel.join("hostname")).unwrap_or_default(),
+        kernel: text(kernel.join("osrelease")).unwrap_or_default(),
+        // The file is new in Linux 6.1.
+        arch: text(kernel.join("arch")).unwrap_or_else(|| std::env::consts::ARCH.to_string()),
+        cpu_model: cpu_model(&cpuinfo),
+        cpus_allowed: cpu_list(field(&status, "Cpus_allowed_list").unwrap_or("")),
+        cpus_online: u32::try_from(cpu_list(&online).len()).unwrap_or(u32::MAX),
+        memory_bytes: kibibytes(&meminfo, "MemTotal"),
+        memory_available_bytes: kibibytes(&meminfo, "MemAvailable"),
+        cgroup_memory_max_bytes: cgroup::memory_max(roots),
+        memlock_limit_bytes: soft_limit(&limits, "Max locked memory"),
+        open_files_limit: soft_limit(&limits, "Max open files").unwrap_or(u64::MAX),
+        io_uring_disabled: number(kernel.join("io_uring_disabled")),
+        perf_event_paranoid: number(kernel.join("perf_event_paranoid")),
+        privileged: has_capability(&status, CAP_SYS_ADMIN),
+        load_1min: load.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0),
+        clocksource: text(cpu.join("clocksource/clocksource0/current_clocksource"))
+            .unwrap_or_default(),
+    }
+}
+
+/// The value of `key: value`.
+fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim())
+    })
+}
+
+fn kibibytes(meminfo: &str, key: &str) -> u64 {
+    let value =
+        field(meminfo, key).and_then(|value| value.strip_suffix(" kB")?.parse::<u64>().ok());
+    value.unwrap_or(0).saturating_mul(1024)
+}
+
+/// x86 has "model name"; others name the machine or the implementer.
+fn cpu_model(cpuinfo: &str) -> String {
+    let keys = ["model name", "Model", "cpu", "uarch", "CPU implementer"];
+    keys.iter().find_map(|key| field(cpuinfo, key)).unwrap_or("").to_string()
+}
+
+/// Reads `0-3,8`. Bounded, as the text may be anything.
+fn cpu_list(text: &str) -> Vec<u32> {
+    const CPUS_MAX: u32 = 1 << 16;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
+        Some(first..=last.min(CPUS_MAX))
+    };
+    text.split(',').filter_map(range).flatten().collect()
+}
+
+/// The soft limit of one line of /proc/self/limits; `None` is unlimited.
+fn soft_limit(limits: &str, name: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn has_capability(status: &str, bit: u32) -> bool {
+    let effective = field(status, "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    effective.is_some_and(|set| set >> bit & 1 == 1)
+}

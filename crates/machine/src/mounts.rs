@@ -1,0 +1,131 @@
+//! Mounts, as `/proc/<pid>/mountinfo` lists them (proc_pid_mountinfo(5)).
+
+use crate::device::Number;
+use crate::roots::{Roots, entries};
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// Mount id, as statx reports it.
+    pub id: u64,
+    /// st_dev of the files on it; major 0 where no block device gives it.
+    pub device: Number,
+    /// The directory of the file system that is its root.
+    pub root: String,
+    /// Where it is mounted.
+    pub point: String,
+    /// Name of the file system.
+    pub file_system: String,
+    /// What was mounted; often a path of a device.
+    pub source: String,
+    /// Options of the file system.
+    pub super_options: String,
+}
+
+/// A mount namespace, by one process that is in it.
+pub(crate) struct Namespace {
+    /// The process's directory in `/proc`.
+    pub process: PathBuf,
+    /// Its mounts.
+    pub mounts: Vec<Mount>,
+}
+
+/// The mounts of this process's namespace.
+pub(crate) fn own(roots: &Roots) -> Vec<Mount> {
+    read(&roots.proc.join("self"))
+}
+
+/// Every mount namespace that a visible process is in, this process's own first.
+pub(crate) fn namespaces(roots: &Roots) -> Vec<Namespace> {
+    let pids = entries(&roots.proc).into_iter().filter(|name| name.parse::<u32>().is_ok());
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for name in std::iter::once("self".to_string()).chain(pids) {
+        let process = roots.proc.join(name);
+        // Without the right to see another process's namespace its mounts stay unknown; O_EXCL
+        // knows them all the same.
+        let Ok(id) = std::fs::read_link(process.join("ns/mnt")) else { continue };
+        if seen.insert(id) {
+            found.push(Namespace { mounts: read(&process), process });
+        }
+    }
+    found
+}
+
+fn read(process: &std::path::Path) -> Vec<Mount> {
+    let bytes = std::fs::read(process.join("mountinfo")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).lines().filter_map(parse).collect()
+}
+
+fn parse(line: &str) -> Option<Mount> {
+    let (front, back) = line.split_once(" - ")?;
+    let mut front = front.split(' ');
+    let id = front.next()?.parse().ok()?;
+    let _parent = front.next()?;
+    let device = crate::device::parse_number(front.next()?)?;
+    let root = unescape(front.next()?);
+    let point = unescape(front.next()?);
+    let mut back = back.split(' ');
+    Some(Mount {
+        id,
+        device,
+        root,
+        point,
+        file_system: back.next()?.to_string(),
+        source: unescape(back.next()?),
+        super_options: back.next().unwrap_or("").to_string(),
+    })
+}
+
+/// Undoes the kernel's escapes of white space and backslash: `\040` and the like.
+pub(crate) fn unescape(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digits = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
+        let code = digits
+            .and_then(|d| std::str::from_utf8(d).ok())
+            .and_then(|d| u8::from_str_radix(d, 8).ok());
+        match code {
+            Some(byte) => {
+                out.push(byte);
+                at += 4;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_with_and_without_optional_fields() {
+        let line = "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=x";
+        let mount = parse(line).expect("well formed");
+        assert_eq!(mount.device, (98, 0));
+        assert_eq!(mount.point, "/mnt 2");
+        assert_eq!(mount.file_system, "ext3");
+        assert_eq!(mount.source, "/dev/root");
+        let bare = parse("1 0 0:22 / /sys rw - sysfs sysfs rw").expect("well formed");
+        assert_eq!((bare.id, bare.file_system.as_str()), (1, "sysfs"));
+    }
+
+    #[test]
+    fn nonsense_is_no_mount_and_no_panic() {
+        for line in ["", " - ", "1 2 3 4 - ext4", "x 0 0:1 / / rw - a b c", "1 0 8 / / rw - a b c"]
+        {
+            assert_eq!(parse(line), None, "{line:?}");
+        }
+        assert_eq!(unescape("a\\04"), "a\\04");
+        assert_eq!(unescape("\\\\x\\777"), "\\\\x\\777");
+    }
+}

@@ -1,0 +1,151 @@
+//! What is on a device: file systems, partition tables, and members of volumes and arrays, known
+//! by their magic numbers (as libblkid's documentation and the formats themselves define them).
+//!
+//! It errs on the side of seeing something: a found signature only makes fathom ask once more.
+
+mod table;
+
+use rustix::fd::AsFd;
+use rustix::io::{Errno, pread};
+use table::{AT_END, AT_START, Magic};
+
+/// The part at the start that is read: covers everything but the copies further in.
+const HEAD: u64 = (1 << 20) + (64 << 10);
+/// The part at the end that is read.
+const TAIL: u64 = 1 << 20;
+/// Copies of a btrfs superblock, for devices whose start was wiped.
+const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
+
+/// Names of all that is found on a readable device of `size` bytes with logical blocks of `block`
+/// bytes; each once. A part that cannot be read is named too, for it may hold anything.
+pub fn find(fd: impl AsFd, size: u64, block: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    let head = part(&fd, 0, HEAD.min(size), &mut found);
+    let tail_start = size.saturating_sub(TAIL);
+    let tail = part(&fd, tail_start, size - tail_start, &mut found);
+    let at = |offset: u64, len: usize| slice(&head, 0, offset, len);
+    let from_end = |offset: u64, len: usize| slice(&tail, tail_start, offset, len);
+
+    found.extend(AT_START.iter().filter(|magic| is_at(magic, magic.offset, at)).map(name));
+    let end = |magic: &Magic| size.checked_sub(magic.offset);
+    found.extend(
+        AT_END
+            .iter()
+            .filter(|magic| end(magic).is_some_and(|offset| is_at(magic, offset, from_end)))
+            .map(name),
+    );
+    found.extend(boot_sector(&head).map(str::to_string));
+    found.extend(gpt(block, size, at, from_end).map(str::to_string));
+    found.extend(md_at_end(size, from_end).map(str::to_string));
+    found.extend(zfs(at).or_else(|| zfs_at_end(size, from_end)).map(str::to_string));
+    for offset in BTRFS_COPIES.into_iter().filter(|offset| offset + 4096 <= size) {
+        let copy = part(&fd, offset, 4096, &mut found);
+        if slice(&copy, 0, 0x40, 8) == Some(b"_BHRfS_M") {
+            found.push("btrfs".to_string());
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    found.retain(|name| seen.insert(name.clone()));
+    found
+}
+
+fn name(magic: &Magic) -> String {
+    magic.name.to_string()
+}
+
+fn is_at<'a>(magic: &Magic, offset: u64, at: impl Fn(u64, usize) -> Option<&'a [u8]>) -> bool {
+    at(offset, magic.bytes.len()) == Some(magic.bytes)
+}
+
+/// `len` bytes at `offset` of the device, where they are within what was read from `start` on.
+fn slice(bytes: &[u8], start: u64, offset: u64, len: usize) -> Option<&[u8]> {
+    let from = usize::try_from(offset.checked_sub(start)?).ok()?;
+    bytes.get(from..from.checked_add(len)?)
+}
+
+/// Reads a part of the device; what cannot be read is zero, and said so.
+fn part(fd: impl AsFd, start: u64, len: u64, found: &mut Vec<String>) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    let mut done = 0;
+    while done < bytes.len() {
+        match pread(&fd, &mut bytes[done..], start + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(error) => {
+                found.push(format!(
+                    "something unreadable at byte {} ({error})",
+                    start + done as u64
+                ));
+                break;
+            }
+        }
+    }
+    bytes
+}
+
+/// The PC's boot sector, which many file systems have too.
+fn boot_sector(head: &[u8]) -> Option<&'static str> {
+    if head.get(510..512)? != [0x55, 0xaa] {
+        return None;
+    }
+    let entries = head.get(446..510)?.chunks_exact(16);
+    // A partition entry has a type, and a boot flag that is set or clear.
+    let used = entries.filter(|entry| entry[4] != 0 && entry[0] & 0x7f == 0).count();
+    Some(if used > 0 { "an MBR partition table" } else { "a boot sector" })
+}
+
+fn gpt<'a>(
+    block: u32,
+    size: u64,
+    at: impl Fn(u64, usize) -> Option<&'a [u8]>,
+    from_end: impl Fn(u64, usize) -> Option<&'a [u8]>,
+) -> Option<&'static str> {
+    const MAGIC: &[u8] = b"EFI PART";
+    // A disk that was partitioned in another enclosure may have another block size.
+    let mut blocks = [u64::from(block), 512, 4096].into_iter();
+    if blocks.clone().any(|block| at(block, 8) == Some(MAGIC)) {
+        return Some("a GPT partition table");
+    }
+    let backup = |block: u64| from_end((size / block.max(1) * block).checked_sub(block)?, 8);
+    blocks.any(|block| backup(block) == Some(MAGIC)).then_some("a backup GPT partition table")
+}
+
+/// Linux software RAID keeps the superblocks of versions 0.90 and 1.0 near the end.
+fn md_at_end<'a>(
+    size: u64,
+    from_end: impl Fn(u64, usize) -> Option<&'a [u8]>,
+) -> Option<&'static str> {
+    const RESERVED: u64 = 64 << 10;
+    let old = (size & !(RESERVED - 1)).checked_sub(RESERVED);
+    // 1.0: at least 8 KiB before the end, at a multiple of 4 KiB.
+    let new = (size / 512).checked_sub(16).map(|sector| (sector & !7) * 512);
+    let is_md = |offset: Option<u64>| {
+        let magic = offset.and_then(|offset| from_end(offset, 4));
+        // Version 0.90 is in the byte order of the machine that made it.
+        magic.is_some_and(|m| m == table::MD_MAGIC_LE || m == table::MD_MAGIC_BE)
+    };
+    (is_md(old) || is_md(new)).then_some(table::MD)
+}
+
+/// ZFS: four labels of 256 KiB, two at either end; uberblocks fill the second half of each.
+fn zfs<'a>(at: impl Fn(u64, usize) -> Option<&'a [u8]>) -> Option<&'static str> {
+    uberblock(0, at)
+}
+
+fn zfs_at_end<'a>(
+    size: u64,
+    from_end: impl Fn(u64, usize) -> Option<&'a [u8]>,
+) -> Option<&'static str> {
+    const LABEL: u64 = 256 << 10;
+    uberblock((size / LABEL * LABEL).checked_sub(LABEL)?, from_end)
+}
+
+fn uberblock<'a>(label: u64, at: impl Fn(u64, usize) -> Option<&'a [u8]>) -> Option<&'static str> {
+    const MAGIC: u64 = 0x00ba_b10c;
+    let is_magic = |offset: u64| {
+        let bytes = at(label + offset, 8);
+        bytes.is_some_and(|b| *b == MAGIC.to_le_bytes() || *b == MAGIC.to_be_bytes())
+    };
+    (128..256).any(|kib| is_magic(kib << 10)).then_some("a ZFS pool member")
+}
