@@ -1,0 +1,119 @@
+//! The command line, taken apart: options, keys, positional arguments.
+
+use crate::error::SpecError;
+use crate::ini::Line;
+use crate::keys::{self, Key};
+use crate::output::{self, Output, Permissions, RunAction, RunOption};
+use crate::suggest;
+
+/// A command line, its options carried out, the rest in order.
+#[derive(Debug, Default)]
+pub(crate) struct Args {
+    pub output: Output,
+    pub permissions: Permissions,
+    /// Keys of jobs, `name` among them, in order.
+    pub keys: Vec<Line>,
+    /// Job files or targets.
+    pub positional: Vec<String>,
+}
+
+/// What a name with dashes in front stands for.
+enum Meaning {
+    Run(&'static RunOption),
+    Key(&'static Key),
+}
+
+/// Takes a command line apart.
+pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
+    let mut out = Args::default();
+    let mut rest = args.iter().map(String::as_str).peekable();
+    while let Some(arg) = rest.next() {
+        if arg == "--" {
+            out.positional.extend(rest.by_ref().map(str::to_string));
+            break;
+        }
+        // As fio, one dash is as good as two.
+        let Some(body) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else {
+            out.positional.push(arg.to_string());
+            continue;
+        };
+        if body.is_empty() {
+            out.positional.push(arg.to_string());
+            continue;
+        }
+        let (name, value) = match body.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (body, None),
+        };
+        if name == "overwrite" && !matches!(value, None | Some("0" | "1")) {
+            permit(&mut out.permissions, value.unwrap_or_default())?;
+            continue;
+        }
+        match meaning(name).map_err(SpecError::new)? {
+            Meaning::Run(option) => {
+                let value = match (option.takes, value) {
+                    (None, Some(value)) => {
+                        let message = format!("--{name} takes no value, but was given '{value}'");
+                        return Err(SpecError::new(message));
+                    }
+                    (None, None) => "",
+                    (Some(_), Some(value)) => value,
+                    (Some(_), None) if option.refusal().is_some() || name == "cmdhelp" => "all",
+                    (Some(form), None) => rest.next().ok_or_else(|| missing(name, form))?,
+                };
+                carry_out(option, value, &mut out)?;
+            }
+            Meaning::Key(key) => {
+                let value = match value {
+                    Some(value) => Some(value.to_string()),
+                    // Only a bare 0 or 1 after a flag is its value: anything else is a target.
+                    None if key.is_flag() => {
+                        rest.next_if(|next| matches!(*next, "0" | "1")).map(str::to_string)
+                    }
+                    None => {
+                        let next = rest.next().ok_or_else(|| missing(name, key.takes.form()))?;
+                        Some(next.to_string())
+                    }
+                };
+                out.keys.push(Line { key: name.to_string(), value, place: None });
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn permit(permissions: &mut Permissions, path: &str) -> Result<(), SpecError> {
+    if path.is_empty() {
+        return Err(SpecError::new("--overwrite= needs the path of the file that may be written"));
+    }
+    permissions.overwrite.push(path.to_string());
+    Ok(())
+}
+
+fn meaning(name: &str) -> Result<Meaning, String> {
+    if let Some(option) = output::find(name) {
+        return Ok(Meaning::Run(option));
+    }
+    if let Some(key) = keys::find(name) {
+        return Ok(Meaning::Key(key));
+    }
+    let names = output::run_options().iter().map(|option| option.name);
+    match suggest::nearest(name, names.filter(|n| n.len() > 3)) {
+        Some(near) => Err(format!("unknown option '--{name}'; did you mean '--{near}'?")),
+        None => Err(keys::unknown(name)),
+    }
+}
+
+fn missing(name: &str, form: &str) -> SpecError {
+    SpecError::new(format!("--{name} needs a value: --{name}={form}"))
+}
+
+fn carry_out(option: &RunOption, value: &str, out: &mut Args) -> Result<(), SpecError> {
+    match option.action {
+        RunAction::Set(set) => set(&mut out.output, &mut out.permissions, value)
+            .map_err(|why| SpecError::new(format!("--{}: {why}", option.name))),
+        RunAction::Refuse(why) => {
+            Err(SpecError::new(format!("--{} is refused: {why}", option.name)))
+        }
+    }
+}

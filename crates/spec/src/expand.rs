@@ -1,0 +1,82 @@
+//! `${NAME}` of the environment, and `$ncpus`, `$pagesize`, `$mb_memory`, in lines of a job file.
+
+use crate::Sources;
+
+/// The greatest line after expansion, in bytes: no environment makes a bomb of a job file.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// `line` with its words replaced. What was put in is not looked at again.
+pub(crate) fn expand(line: &str, sources: &dyn Sources) -> Result<String, String> {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        if let Some(name) = rest.strip_prefix("${") {
+            let end = name.find('}').ok_or_else(|| format!("'{rest}': a }} is missing"))?;
+            let (name, after) = (&name[..end], &name[end + 1..]);
+            let value = sources.env(name).ok_or_else(|| not_set(name))?;
+            if value.contains(['\n', '\r', '\0']) {
+                return Err(format!("the environment's {name} has more than one line"));
+            }
+            out.push_str(&value);
+            rest = after;
+        } else if let Some((word, value)) = machine_word(rest, sources) {
+            out.push_str(&value.to_string());
+            rest = &rest[word.len()..];
+            if rest.trim_start().starts_with(['*', '/', '+', '-']) {
+                return Err(format!(
+                    "'{line}': fathom does not calculate with {word}; write the result"
+                ));
+            }
+        } else {
+            out.push('$');
+            rest = &rest[1..];
+        }
+        if out.len() > LINE_BYTES_MAX {
+            break;
+        }
+    }
+    out.push_str(rest);
+    if out.len() > LINE_BYTES_MAX {
+        return Err(format!("a line of more than {} KiB", LINE_BYTES_MAX >> 10));
+    }
+    Ok(out)
+}
+
+fn machine_word(text: &str, sources: &dyn Sources) -> Option<(&'static str, u64)> {
+    let machine = sources.machine();
+    let words = [
+        ("$ncpus", machine.cpus),
+        ("$pagesize", machine.page_bytes),
+        ("$mb_memory", machine.memory_mib),
+    ];
+    words.into_iter().find(|(word, _)| text.starts_with(word))
+}
+
+fn not_set(name: &str) -> String {
+    format!(
+        "the environment has no {name}; set it, for example: {name}=… fathom run …\
+         (fio would put nothing in its place)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::tests::Memory;
+
+    #[test]
+    fn words() {
+        let sources = Memory::new(&[]).with_env("DISK", "/dev/x").with_env("LOOP", "${LOOP}");
+        let line = |text: &str| expand(text, &sources);
+        assert_eq!(line("filename=${DISK}1").unwrap(), "filename=/dev/x1");
+        assert_eq!(line("numjobs=$ncpus").unwrap(), "numjobs=4");
+        assert_eq!(line("bs=$pagesize").unwrap(), "bs=4096");
+        assert_eq!(line("x=$jobname.$jobnum").unwrap(), "x=$jobname.$jobnum");
+        assert_eq!(line("x=${LOOP}").unwrap(), "x=${LOOP}", "looked at once only");
+        assert!(line("x=${NONE}").unwrap_err().contains("NONE"));
+        assert!(line("x=${DISK").unwrap_err().contains('}'));
+        assert!(line("x=$ncpus*2").unwrap_err().contains("calculate"));
+    }
+}

@@ -1,0 +1,125 @@
+//! When jobs start and end, how many there are, and where they run.
+
+use super::Key;
+use crate::job::JobSpec;
+use crate::value::{Value, cpu_list};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+pub(super) const KEYS: &[Key] = &[
+    Key::value("name", "TEXT", "The job's name; on the command line begins a job", |job, v| {
+        job.name = v.text.to_string();
+        Ok(())
+    }),
+    Key::value("description", "TEXT", "A note that comes with the results", |job, v| {
+        job.description = Some(v.text.to_string());
+        Ok(())
+    }),
+    Key::value("numjobs", "COUNT", "Clones of the job", |job, v| {
+        job.numjobs = v.count32(1, crate::JOBS_MAX)?;
+        Ok(())
+    })
+    .differs("At most 4096 clones in all; the clones are numbered from 0 in order."),
+    Key::flag("stonewall", "Start when all jobs before have ended", |job, v| {
+        job.schedule.stonewall = v.flag()?;
+        Ok(())
+    })
+    .aliases(&["wait_for_previous"]),
+    Key::value("wait_for", "NAME", "Start when the job of this name has ended", |job, v| {
+        job.schedule.wait_for = Some(v.text.to_string());
+        Ok(())
+    })
+    .differs("Refused where other jobs would run beside both; use stonewall there."),
+    Key::value("startdelay", "TIME[-TIME]", "Wait before the start; bare: s", start_delay),
+    Key::value("runtime", "TIME", "End after this time; bare: s", |job, v| {
+        job.schedule.runtime_ns = Some(v.time_ns(SECOND_NS)?).filter(|ns| *ns > 0);
+        Ok(())
+    })
+    .aliases(&["timeout"]),
+    Key::flag("time_based", "Go on until runtime, whatever the size", |job, v| {
+        job.schedule.time_based = v.flag()?;
+        Ok(())
+    })
+    .differs("Without runtime it is an error."),
+    Key::value("ramp_time", "TIME", "Work this long before measuring; bare: s", |job, v| {
+        job.schedule.ramp_ns = v.time_ns(SECOND_NS)?;
+        Ok(())
+    }),
+    Key::value("loops", "COUNT", "Passes over the size", |job, v| {
+        job.schedule.loops = v.count32(1, u32::MAX)?;
+        Ok(())
+    }),
+    Key::value("io_size", "SIZE|N%", "Bytes to move in all, in place of size", |job, v| {
+        job.schedule.io_size = Some(v.size_or_percent()?);
+        Ok(())
+    })
+    .aliases(&["io_limit"]),
+    Key::value("number_ios", "COUNT", "End after this many I/Os", |job, v| {
+        job.schedule.ios = Some(v.bytes()?).filter(|n| *n > 0);
+        Ok(())
+    }),
+    Key::flag("exitall", "When this job ends, all end", |job, v| {
+        job.schedule.exitall = v.flag()?;
+        Ok(())
+    })
+    .differs("Ends jobs of all groups, also those that have not begun (fio's `exit_what=all`)."),
+    Key::value("exit_what", "all", "Which jobs exitall ends", |_, v| match v.text {
+        "all" => Ok(()),
+        other => Err(format!("'{other}' is not there; exitall ends all jobs, that is, 'all'")),
+    })
+    .differs("Only all, which is the default here."),
+    Key::flag("new_group", "Begin a reporting group", |job, v| {
+        job.schedule.new_group = v.flag()?;
+        Ok(())
+    }),
+    Key::flag("group_reporting", "Show the jobs of a group as one", |job, v| {
+        job.schedule.group_reporting = v.flag()?;
+        Ok(())
+    }),
+    Key::value("cpus_allowed", "LIST", "Processors, such as 0,5,8-15", |job, v| {
+        job.placement.cpus = cpu_list(v.text)?;
+        Ok(())
+    }),
+    Key::value("cpumask", "MASK", "Processors as a bit mask", |job, v| {
+        let mask = v.bytes()?;
+        job.placement.cpus = (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect();
+        Ok(())
+    }),
+    Key::value(
+        "cpus_allowed_policy",
+        "shared|split",
+        "All processors for all clones, or one for each",
+        |job, v| {
+            job.placement.split = v.choice(&[("shared", false), ("split", true)])?;
+            Ok(())
+        },
+    ),
+    Key::value("nice", "N", "nice(2) value, -20 to 19", |job, v| {
+        job.placement.nice = v.signed(-20, 19)? as i32;
+        Ok(())
+    }),
+    Key::value("prio", "N", "I/O priority, 0 to 7", |job, v| {
+        job.placement.io_level = Some(v.count32(0, 7)? as u8);
+        Ok(())
+    }),
+    Key::value(
+        "prioclass",
+        "N",
+        "I/O priority class: 0 none, 1 real time, 2 best effort, 3 idle",
+        |job, v| {
+            job.placement.io_class = Some(v.count32(0, 3)? as u8);
+            Ok(())
+        },
+    ),
+];
+
+fn start_delay(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+    let (low, high) = v.text.split_once('-').unwrap_or((v.text, v.text));
+    let (low, high) =
+        (v.with(low.trim()).time_ns(SECOND_NS)?, v.with(high.trim()).time_ns(SECOND_NS)?);
+    if low > high {
+        return Err(format!("'{}' goes backwards", v.text));
+    }
+    job.schedule.start_delay_ns = (low, high);
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Which paths a job works on.
+
+use crate::error::SpecError;
+use crate::job::JobSpec;
+use crate::spec::{Spec, job_error};
+use std::collections::HashMap;
+
+/// The most paths of one run.
+const PATHS_MAX: usize = 1 << 20;
+
+/// A path about which a plan needs to know what is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetQuery {
+    /// The path as it was named or made up.
+    pub path: String,
+    /// Some job writes to it or trims it.
+    pub modified: bool,
+}
+
+impl Spec {
+    /// Every path that some job works on, each once, in the order of first use.
+    ///
+    /// # Errors
+    /// Names that leave the job's directory, or too many of them.
+    pub fn target_paths(&self) -> Result<Vec<TargetQuery>, SpecError> {
+        let mut queries: Vec<TargetQuery> = Vec::new();
+        let mut index: HashMap<String, usize> = HashMap::new();
+        for job in self.jobs.iter().filter(|job| job.uses_files()) {
+            for clone in 0..job.numjobs {
+                for path in paths(job, clone)? {
+                    let at = *index.entry(path).or_insert_with_key(|path| {
+                        queries.push(TargetQuery { path: path.clone(), modified: false });
+                        queries.len() - 1
+                    });
+                    queries[at].modified |= job.modifies();
+                }
+                if queries.len() > PATHS_MAX {
+                    return Err(job_error(job, "the run has more than a million files"));
+                }
+            }
+        }
+        Ok(queries)
+    }
+}
+
+/// The paths that clone number `clone` of `job` works on.
+pub(crate) fn paths(job: &JobSpec, clone: u32) -> Result<Vec<String>, SpecError> {
+    let files = &job.files;
+    let directory = directory(job, clone);
+    let names: Vec<String> = if files.filename.is_empty() {
+        // As fio: a job that is called like a device works on it.
+        if files.format.is_empty() && files.count == 1 && job.name.starts_with("/dev/") {
+            return Ok(vec![job.name.clone()]);
+        }
+        (0..files.count).map(|number| made_up(job, clone, number)).collect()
+    } else {
+        files.filename.clone()
+    };
+    names.into_iter().map(|name| place(job, directory, name)).collect()
+}
+
+/// The directory that clone number `clone` must stay within, where one is given.
+pub(crate) fn directory(job: &JobSpec, clone: u32) -> Option<&str> {
+    match job.files.directory.len() {
+        0 => None,
+        n => Some(&job.files.directory[clone as usize % n]),
+    }
+}
+
+/// A name by `filename_format`.
+fn made_up(job: &JobSpec, clone: u32, number: u32) -> String {
+    let format = match job.files.format.as_str() {
+        "" => "$jobname.$jobnum.$filenum",
+        format => format,
+    };
+    let mut name = String::new();
+    let mut rest = format;
+    while let Some(at) = rest.find('$') {
+        name.push_str(&rest[..at]);
+        rest = &rest[at..];
+        // ASCII only, so that a match ends at a character's border.
+        let starts = |word: &str| {
+            rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+        };
+        let (length, text) = if starts("$jobname") {
+            (8, job.name.clone())
+        } else if starts("$jobnum") {
+            (7, clone.to_string())
+        } else if starts("$filenum") {
+            (8, number.to_string())
+        } else {
+            (1, "$".to_string())
+        };
+        name.push_str(&text);
+        rest = &rest[length..];
+    }
+    name.push_str(rest);
+    name
+}
+
+/// `name` within `directory`, which it must not leave. Made-up names stay within the working
+/// directory where no other is given.
+fn place(job: &JobSpec, directory: Option<&str>, name: String) -> Result<String, SpecError> {
+    let confined = directory.is_some() || job.files.filename.is_empty();
+    let leaves = name.starts_with('/') || name.split('/').any(|part| part == "..");
+    if confined && leaves {
+        let within = directory.unwrap_or("the working directory");
+        return Err(job_error(
+            job,
+            &format!("'{name}' leaves {within}; name it by filename= without directory="),
+        ));
+    }
+    Ok(match directory {
+        Some(directory) => format!("{}/{name}", directory.trim_end_matches('/')),
+        None => name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(name: &str) -> JobSpec {
+        JobSpec { name: name.into(), ..JobSpec::new() }
+    }
+
+    #[test]
+    fn made_up_names() {
+        let mut j = job("a");
+        j.files.count = 2;
+        j.files.directory = vec!["/x".into(), "/y/".into()];
+        assert_eq!(paths(&j, 0).unwrap(), ["/x/a.0.0", "/x/a.0.1"]);
+        assert_eq!(paths(&j, 1).unwrap(), ["/y/a.1.0", "/y/a.1.1"]);
+        j.files.format = "f.$jobnum.$FILENUM.$x".into();
+        assert_eq!(paths(&j, 1).unwrap()[1], "/y/f.1.1.$x");
+    }
+
+    #[test]
+    fn names_stay_within_their_directory() {
+        for name in ["../x", "/etc/passwd", "a/../../b", ".."] {
+            let mut j = job("a");
+            j.files.filename = vec![name.into()];
+            assert!(paths(&j, 0).is_ok(), "without directory any path is fine");
+            j.files.directory = vec!["/safe".into()];
+            let error = paths(&j, 0).unwrap_err().to_string();
+            assert!(error.contains("leaves /safe"), "{error}");
+        }
+        assert!(paths(&job("../a"), 0).is_err());
+        assert!(paths(&job("/etc/a"), 0).is_err());
+        assert_eq!(paths(&job("/dev/vda"), 0).unwrap(), ["/dev/vda"]);
+    }
+
+    #[test]
+    fn each_path_is_asked_for_once() {
+        let mut a = job("a");
+        a.files.filename = vec!["/dev/x".into(), "/dev/y".into()];
+        a.numjobs = 3;
+        let mut b = a.clone();
+        b.work.rw.kind = crate::job::RwKind::Write;
+        b.files.filename.pop();
+        let spec = Spec { jobs: vec![a, b], ..Spec::default() };
+        let queries = spec.target_paths().unwrap();
+        assert_eq!(queries.len(), 2);
+        assert!(queries[0].modified && !queries[1].modified);
+    }
+}

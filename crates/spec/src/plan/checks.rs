@@ -1,0 +1,248 @@
+//! What cannot be done, found before anything is.
+
+use super::regions::Part;
+use super::{File, engine, jobs};
+use crate::job::{EngineName, JobSpec};
+use crate::spec::Spec;
+use fathom_model::Dir;
+use fathom_model::facts::{Facts, TargetKind};
+use fathom_model::plan::{BlockSizes, Plan};
+use fathom_model::units::bytes as show;
+use std::collections::BTreeMap;
+
+/// Settings against each other and against the machine.
+pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Result<(), String> {
+    for dir in Dir::ALL {
+        if job.rate.bytes[dir].is_some() && job.rate.iops[dir].is_some() {
+            return Err(format!("rate and rate_iops both limit {dir}s; keep one"));
+        }
+    }
+    if let Some(key) = engine::foreign_key(job) {
+        let name = job.engine.name.name();
+        return Err(format!("{key} has no meaning with ioengine={name}; leave it out"));
+    }
+    if job
+        .files
+        .open_max
+        .is_some_and(|open| open < job.files.count.max(job.files.filename.len() as u32))
+    {
+        return Err("openfiles below the number of files: all stay open here; leave it out".into());
+    }
+    if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
+        return Err("nonvectored=0 has no meaning with io_uring_cmd; leave it out".into());
+    }
+    let poller = job.engine.sqpoll_cpu;
+    let allowed = &facts.host.cpus_allowed;
+    let missing = job.placement.cpus.iter().copied().chain(poller).find(|c| !allowed.contains(c));
+    match missing {
+        Some(cpu) if !allowed.is_empty() => Err(format!(
+            "processor {cpu} is not among those that fathom may use here: {}",
+            ranges(allowed)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Processors as `0-3,8`.
+fn ranges(cpus: &[u32]) -> String {
+    let mut cpus = cpus.to_vec();
+    cpus.sort_unstable();
+    let parts = cpus.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+        [one] => one.to_string(),
+        _ => format!("{}-{}", run[0], run[run.len() - 1]),
+    });
+    parts.collect::<Vec<_>>().join(",")
+}
+
+/// What a target is, against what the job wants of it.
+pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), String> {
+    let path = &file.path;
+    match file.facts.kind {
+        TargetKind::Directory => {
+            return Err(format!("{path} is a directory; for files in it use directory={path}"));
+        }
+        TargetKind::Other => {
+            return Err(format!("{path} is neither a file nor a block device"));
+        }
+        TargetKind::Missing if under_dev(path) || under_dev(&file.facts.resolved) => {
+            return Err(format!("{path} does not exist, and fathom makes no files under /dev"));
+        }
+        TargetKind::Missing if !job.files.allow_create => {
+            return Err(format!("{path} does not exist, and allow_file_create=0 was given"));
+        }
+        TargetKind::Missing if spec.output.readonly => {
+            return Err(format!("{path} does not exist, and with --readonly it is not made"));
+        }
+        _ => {}
+    }
+    let is_generic = file.facts.kind == TargetKind::NvmeGeneric;
+    match (job.engine.name == EngineName::IoUringCmd, is_generic) {
+        (true, false) => Err(format!(
+            "ioengine=io_uring_cmd needs an NVMe generic device such as /dev/ng0n1, and {path} is none"
+        )),
+        (false, true) => Err(format!(
+            "{path} is an NVMe generic device: use ioengine=io_uring_cmd, or the block device"
+        )),
+        _ => discard(job, file),
+    }
+}
+
+fn discard(job: &JobSpec, file: &File<'_>) -> Result<(), String> {
+    let device = file.facts.device.as_ref().filter(|_| file.facts.kind == TargetKind::BlockDevice);
+    let cannot = device.is_some_and(|device| device.discard_max_bytes == Some(0));
+    if cannot && jobs::mix(job).has(Dir::Trim) {
+        return Err(format!("{} cannot discard, so it cannot be trimmed", file.path));
+    }
+    Ok(())
+}
+
+/// Whether `path`, its `.` and `..` resolved as words, lies under /dev.
+fn under_dev(path: &str) -> bool {
+    if !path.starts_with('/') {
+        return false;
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.first() == Some(&"dev") && parts.get(1) != Some(&"shm")
+}
+
+/// The part of a target that a job works on.
+pub(super) fn region(
+    job: &JobSpec,
+    file: &File<'_>,
+    part: &Part,
+    spec: &Spec,
+) -> Result<(), String> {
+    let path = &file.path;
+    for dir in jobs::used(job) {
+        let largest = job.work.sizes[dir].max();
+        if largest > part.len {
+            return Err(format!(
+                "bs={} is larger than the {} of {path} that the job works on",
+                show(largest),
+                show(part.len)
+            ));
+        }
+    }
+    let grows = part.create_size.is_some() && file.facts.kind == TargetKind::File;
+    if grows && !file.facts.made_by_fathom && !spec.permissions.overwrite.contains(path) {
+        return Err(format!(
+            "{path} is {}, shorter than the {} that the job works on; give a smaller size, or let \
+             fathom make it longer with --overwrite={path}",
+            show(file.facts.size_bytes),
+            show(part.start + part.len)
+        ));
+    }
+    aligned(job, file, part)
+}
+
+/// Direct I/O against what the target demands.
+fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
+    let path = &file.path;
+    let passthrough = file.facts.kind == TargetKind::NvmeGeneric;
+    if !job.engine.direct && !passthrough {
+        return Ok(());
+    }
+    let block = file.facts.device.as_ref().map(|device| device.logical_block);
+    let unit = match file.facts.direct_align.or(block.filter(|_| passthrough)) {
+        Some(0) => return Err(format!("{path} cannot do direct I/O; leave direct=1 out")),
+        Some(unit) => u64::from(unit),
+        None => return Ok(()),
+    };
+    let bad = |what: &str, bytes: u64| {
+        let why = if passthrough { "passthrough" } else { "direct I/O" };
+        Err(format!(
+            "{what} of {bytes} bytes: {why} on {path} needs multiples of {unit} bytes; \
+             use {what}={}",
+            bytes.next_multiple_of(unit)
+        ))
+    };
+    for dir in jobs::used(job) {
+        let sizes = match &job.work.sizes[dir] {
+            BlockSizes::Fixed(size) => vec![*size],
+            BlockSizes::Range { min, .. } => vec![*min],
+            BlockSizes::Split(parts) => parts.iter().map(|part| part.0).collect(),
+        };
+        if let Some(size) = sizes.into_iter().find(|size| size % unit != 0) {
+            return bad("bs", size);
+        }
+        if let Some(align) = job.work.align[dir].filter(|align| align % unit != 0) {
+            return bad("blockalign", align);
+        }
+    }
+    let skip = job.work.rw.postfix.filter(|_| !job.work.rw.random).map_or(0, i64::unsigned_abs);
+    match (part.start % unit, skip % unit) {
+        (0, 0) => Ok(()),
+        (0, _) => bad("a skip", skip),
+        _ => bad("offset", part.start),
+    }
+}
+
+/// The buffers of all jobs that run at once, against the memory that there is.
+pub(super) fn memory(plan: &Plan, facts: &Facts) -> Result<(), String> {
+    let mut waves: BTreeMap<u32, u64> = BTreeMap::new();
+    for job in &plan.jobs {
+        let bytes = job.block_max().saturating_mul(u64::from(job.depth));
+        let sum = waves.entry(job.wave).or_default();
+        *sum = sum.saturating_add(bytes);
+    }
+    let needed = waves.into_values().max().unwrap_or(0);
+    let available = facts.host.memory_available_bytes;
+    let limits = [
+        (Some(available).filter(|bytes| *bytes > 0), "the memory that is available"),
+        (facts.host.cgroup_memory_max_bytes, "the memory limit of this control group"),
+    ];
+    for (limit, what) in limits {
+        if let Some(limit) = limit.filter(|limit| needed > *limit) {
+            return Err(format!(
+                "the I/O buffers (iodepth × bs × jobs) need {}, more than {what}, {}; lower \
+                 iodepth, bs or numjobs",
+                show(needed),
+                show(limit)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Descriptors, against RLIMIT_NOFILE.
+pub(super) fn open_files(plan: &Plan, facts: &Facts) -> Result<(), String> {
+    // A ring each, and some for standard streams, samplers and the record.
+    let needed = plan.jobs.iter().map(|job| job.regions.len() as u64 + 1).sum::<u64>() + 32;
+    match facts.host.open_files_limit {
+        limit if limit > 0 && needed > limit => Err(format!(
+            "the jobs need {needed} open files, and RLIMIT_NOFILE is {limit}; raise it \
+             (ulimit -n {needed}), or lower numjobs or nrfiles"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// New and longer files, against the free space of their file systems.
+pub(super) fn space(plan: &Plan, facts: &Facts) -> Result<(), String> {
+    let mut systems: BTreeMap<(u32, u32), (u64, u64, &str)> = BTreeMap::new();
+    for target in &plan.targets {
+        let known = facts.targets.iter().find(|known| known.path == target.path);
+        let (Some(size), Some(known)) = (target.create_size, known) else { continue };
+        let Some(free) = known.free_bytes else { continue };
+        let system = systems.entry(known.device_number).or_insert((0, free, &target.path));
+        system.0 = system.0.saturating_add(size.saturating_sub(known.allocated_bytes));
+    }
+    match systems.into_values().find(|(needed, free, _)| needed > free) {
+        Some((needed, free, path)) => Err(format!(
+            "{path} and what else is made beside it need {}, and {} are free there; give a \
+             smaller size",
+            show(needed),
+            show(free)
+        )),
+        None => Ok(()),
+    }
+}

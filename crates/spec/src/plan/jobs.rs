@@ -1,0 +1,197 @@
+//! One clone of a job, in full.
+
+use super::engine;
+use super::own_options;
+use super::waves::Start;
+use crate::job::{JobSpec, RwKind, Size};
+use fathom_model::plan::{
+    Access, Distribution, JobPlan, Mix, Order, Placement, Rate, Think, Until,
+};
+use fathom_model::{Dir, PerDir};
+
+/// fio's own default of `randseed`, so that a seed is never 0.
+const SEED: u64 = 0xb189_9bed;
+
+/// Clone number `clone` of `job`, the `number`-th worker of the run, as yet without regions and end.
+pub(super) fn resolve(
+    job: &JobSpec,
+    clone: u32,
+    number: usize,
+    start: Start,
+    entropy: u64,
+) -> JobPlan {
+    let seed = mixed(base_seed(job, entropy), number as u64);
+    let mut plan =
+        JobPlan::new(job.name.clone(), engine::resolve(&job.engine), mix(job), order(job));
+    plan.description.clone_from(&job.description);
+    plan.clone = clone;
+    plan.group = start.group;
+    plan.wave = start.wave;
+    plan.group_reporting = job.schedule.group_reporting;
+    plan.exitall = job.schedule.exitall;
+    let (low, high) = job.schedule.start_delay_ns;
+    plan.start_delay_ns = low + mixed(seed, 1) % (high - low).saturating_add(1);
+    plan.depth = if plan.engine.is_synchronous() { 1 } else { job.engine.depth };
+    plan.batch = job.engine.batch;
+    plan.direct = job.engine.direct;
+    plan.sync_io = job.sync_io;
+    plan.file_service = job.files.service;
+    plan.access =
+        Access { seed, align: align(job), block_sizes: job.work.sizes.clone(), ..plan.access };
+    plan.rate = rate(job);
+    plan.rate_process = job.rate.process;
+    plan.think = (job.rate.think_ns > 0).then(|| Think {
+        time_ns: job.rate.think_ns,
+        spin_ns: job.rate.think_spin_ns.min(job.rate.think_ns),
+        blocks: job.rate.think_blocks,
+    });
+    plan.sync = job.sync;
+    plan.buffers = job.buffers.clone();
+    plan.on_error = job.on_error.clone();
+    plan.placement = placement(job, clone);
+    plan.show = job.show.clone();
+    plan.options = own_options(job);
+    plan
+}
+
+/// Which directions occur.
+pub(super) fn mix(job: &JobSpec) -> Mix {
+    match job.work.rw.kind {
+        RwKind::Read => Mix::Only(Dir::Read),
+        RwKind::Write => Mix::Only(Dir::Write),
+        RwKind::Trim => Mix::Only(Dir::Trim),
+        RwKind::Both => Mix::ReadWrite { read_percent: job.work.read_percent },
+    }
+}
+
+fn order(job: &JobSpec) -> Order {
+    let postfix = job.work.rw.postfix;
+    if !job.work.rw.random {
+        return Order::Sequential { skip: postfix.unwrap_or(0) };
+    }
+    let default = if job.work.no_map { Distribution::Uniform } else { Distribution::EachOnce };
+    let distribution = job.work.distribution.clone().unwrap_or(default);
+    let run = postfix.and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+    Order::Random { distribution, run }
+}
+
+/// The least block of the directions that occur, in bytes.
+pub(super) fn block_min(job: &JobSpec) -> u64 {
+    used(job).map(|dir| job.work.sizes[dir].min()).min().unwrap_or(1).max(1)
+}
+
+/// The directions that occur.
+pub(super) fn used(job: &JobSpec) -> impl Iterator<Item = Dir> {
+    let mix = mix(job);
+    Dir::ALL.into_iter().filter(move |dir| mix.has(*dir))
+}
+
+fn align(job: &JobSpec) -> PerDir<u64> {
+    let given = if job.work.rw.random { job.work.align } else { PerDir::default() };
+    given.map(|dir, align| align.unwrap_or_else(|| job.work.sizes[dir].min()))
+}
+
+fn rate(job: &JobSpec) -> PerDir<Option<Rate>> {
+    PerDir::from_fn(|dir| {
+        let iops = job.rate.iops[dir].map(Rate::Iops);
+        iops.or_else(|| job.rate.bytes[dir].map(Rate::BytesPerSecond))
+    })
+}
+
+fn placement(job: &JobSpec, clone: u32) -> Placement {
+    let spec = &job.placement;
+    let cpus = match (spec.split, spec.cpus.len()) {
+        (true, n) if n > 0 => vec![spec.cpus[clone as usize % n]],
+        _ => spec.cpus.clone(),
+    };
+    let io_priority = match (spec.io_class, spec.io_level) {
+        (None, None) => None,
+        // As fio: a level without a class is best effort's.
+        (class, level) => Some((class.unwrap_or(2), level.unwrap_or(0))),
+    };
+    Placement { cpus, nice: spec.nice, io_priority }
+}
+
+/// When the clone ends; its regions must be known.
+pub(super) fn until(job: &JobSpec, plan: &JobPlan) -> Result<Until, String> {
+    let schedule = &job.schedule;
+    let block = block_min(job);
+    if schedule.time_based && schedule.runtime_ns.is_none() {
+        return Err("time_based needs a runtime; give runtime=60, for example".to_string());
+    }
+    // A rest shorter than a block cannot be moved.
+    let all = plan.regions.iter().map(|r| r.len - r.len % block).fold(0, u64::saturating_add);
+    let size = match (job.files.size, job.files.file_size) {
+        (Some(Size::Bytes(size)), _) if !job.uses_files() => size,
+        // As fio: beside filesize, size is the most that is moved.
+        (Some(Size::Bytes(size)), Some(_)) => all.min(size),
+        _ => all,
+    };
+    let bytes = match schedule.io_size {
+        Some(Size::Bytes(bytes)) if bytes > 0 => bytes,
+        Some(Size::Percent(percent)) => (u128::from(size) * u128::from(percent) / 100) as u64,
+        _ => size,
+    };
+    let loops = u64::from(schedule.loops);
+    let endless = schedule.time_based || (bytes == 0 && !job.uses_files());
+    let until = Until {
+        bytes: (!endless).then(|| bytes.saturating_mul(loops)),
+        ios: match job.files.create_only {
+            true => Some(0),
+            false => schedule.ios.map(|ios| ios.saturating_mul(loops)),
+        },
+        runtime_ns: schedule.runtime_ns,
+        ramp_ns: schedule.ramp_ns,
+    };
+    if until.bytes.is_none() && until.ios.is_none() && until.runtime_ns.is_none() {
+        return Err("it would never end; give size, number_ios or runtime".to_string());
+    }
+    if until.bytes == Some(0) {
+        return Err("there is nothing to move: size or io_size is less than one block".to_string());
+    }
+    Ok(until)
+}
+
+/// What the user should know of this job, in words; once for all clones.
+pub(super) fn notes(job: &JobSpec, clone: u32) -> Vec<String> {
+    let mut notes = Vec::new();
+    if clone > 0 {
+        return notes;
+    }
+    let name = &job.name;
+    if engine::resolve(&job.engine).is_synchronous() && job.engine.depth > 1 {
+        notes.push(format!(
+            "job '{name}': iodepth={} on the synchronous engine {} runs at depth 1; use \
+             ioengine=io_uring, or numjobs={}",
+            job.engine.depth,
+            job.engine.name.name(),
+            job.engine.depth
+        ));
+    }
+    if !job.work.rw.random && (job.work.no_map || job.work.distribution.is_some()) {
+        notes.push(format!(
+            "job '{name}': norandommap and random_distribution change nothing in sequential I/O"
+        ));
+    }
+    notes.extend(engine::idle_keys(job).map(|key| {
+        format!("job '{name}': {key} changes nothing with ioengine={}", job.engine.name.name())
+    }));
+    notes
+}
+
+/// The seed that the clones of a job share.
+pub(super) fn base_seed(job: &JobSpec, entropy: u64) -> u64 {
+    match (job.work.seed, job.work.repeat) {
+        (Some(seed), _) => seed,
+        (None, true) => SEED,
+        (None, false) => entropy,
+    }
+}
+
+/// `seed` and `n` mixed well (splitmix64, Steele et al. 2014, its finalizer).
+pub(super) fn mixed(seed: u64, n: u64) -> u64 {
+    let mut z = seed.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,124 @@
+//! Which part of each file a clone works on, and how large the file must be, as fio reckons it.
+
+use super::File;
+use crate::job::{JobSpec, Size};
+use crate::plan::jobs;
+use fathom_model::facts::TargetKind;
+use fathom_model::plan::Region;
+use fathom_model::units::bytes as show;
+
+/// The part of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    pub start: u64,
+    pub len: u64,
+    /// The file must be made, or made longer, to have this many bytes.
+    pub create_size: Option<u64>,
+}
+
+impl Part {
+    pub fn at(&self, target: usize) -> Region {
+        Region { target, start: self.start, len: self.len }
+    }
+}
+
+/// The part of each of `files` that clone number `clone` works on.
+pub(super) fn regions(job: &JobSpec, clone: u32, files: &[File<'_>]) -> Result<Vec<Part>, String> {
+    let block = jobs::block_min(job);
+    let count = files.len() as u64;
+    // As fio: what does not divide evenly makes the first files a block longer.
+    let (each, mut longer) = match job.files.size {
+        Some(Size::Bytes(size)) if job.files.file_size.is_none() => {
+            (size / count, (size - size / count * count) / block)
+        }
+        _ => (0, 0),
+    };
+    let mut parts = Vec::new();
+    for (index, file) in files.iter().enumerate() {
+        let share = each + if longer > 0 { block } else { 0 };
+        longer = longer.saturating_sub(1);
+        parts.push(part(job, clone, index as u64, file, share)?);
+    }
+    Ok(parts)
+}
+
+/// `share` is the file's share of `size`, 0 where that is not given in bytes.
+fn part(
+    job: &JobSpec,
+    clone: u32,
+    index: u64,
+    file: &File<'_>,
+    share: u64,
+) -> Result<Part, String> {
+    let path = &file.path;
+    let is_file = matches!(file.facts.kind, TargetKind::File | TargetKind::Missing);
+    let real = file.facts.size_bytes;
+    let wanted = match job.files.file_size {
+        Some((low, high)) if is_file && !(low..=high).contains(&real) => {
+            let seed = jobs::mixed(jobs::base_seed(job, 0), u64::from(clone) << 32 | index);
+            Some(low + seed % (high - low + 1))
+        }
+        _ => None,
+    };
+    // What percentages are of.
+    let whole = wanted.unwrap_or(if real > 0 { real } else { share });
+    let start = start(job, clone, whole)?;
+    let len = match wanted {
+        Some(length) => length.checked_sub(start).filter(|len| *len > 0).ok_or_else(|| {
+            format!("offset {start} is beyond the {} that filesize gives {path}", show(length))
+        })?,
+        None if share > 0 => share,
+        None => rest_of(path, start, real, file.facts.kind)?,
+    };
+    let len = match job.files.size {
+        Some(Size::Percent(percent)) => {
+            let part = (u128::from(whole) * u128::from(percent) / 100) as u64;
+            part.min(len) - part.min(len) % jobs::block_min(job)
+        }
+        _ => len,
+    };
+    let end =
+        start.checked_add(len).ok_or_else(|| format!("offset and size of {path} overflow"))?;
+    if !is_file && end > real {
+        return Err(format!(
+            "{path} is {}, but offset and size reach to {}; give a smaller size, or none",
+            show(real),
+            show(end)
+        ));
+    }
+    let create_size = (is_file && end > real).then_some(end);
+    Ok(Part { start, len, create_size })
+}
+
+/// From `start` to the end of what is there.
+fn rest_of(path: &str, start: u64, real: u64, kind: TargetKind) -> Result<u64, String> {
+    match (kind, real) {
+        (TargetKind::Missing, _) => {
+            Err(format!("{path} does not exist; to have it made give its size, as size=1g"))
+        }
+        (TargetKind::File, 0) => Err(format!("{path} is empty; give size=, or another file")),
+        (_, 0) => Err(format!("{path} has no size: no medium, or not attached")),
+        _ if start >= real => {
+            Err(format!("offset {start} is beyond the end of {path}, which is {}", show(real)))
+        }
+        _ => Ok(real - start),
+    }
+}
+
+fn start(job: &JobSpec, clone: u32, whole: u64) -> Result<u64, String> {
+    let of = |percent: u32| (u128::from(whole) * u128::from(percent) / 100) as u64;
+    let mut align = None;
+    let mut resolve = |size: Size| match size {
+        Size::Bytes(bytes) => bytes,
+        Size::Percent(percent) => {
+            align = Some(job.files.offset_align.unwrap_or_else(|| jobs::block_min(job)));
+            of(percent)
+        }
+    };
+    let (offset, increment) = (resolve(job.files.offset), resolve(job.files.offset_increment));
+    increment
+        .checked_mul(u64::from(clone))
+        .and_then(|more| offset.checked_add(more))
+        .and_then(|start| start.checked_next_multiple_of(align.unwrap_or(1)))
+        .ok_or_else(|| format!("the offset of clone {clone} is more than 2^64"))
+}

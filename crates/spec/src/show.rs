@@ -1,0 +1,32 @@
+//! `--showcmd`: jobs as the command line that makes the same ones.
+
+use crate::Spec;
+use crate::job::Given;
+
+impl Spec {
+    /// The arguments of one command line, in fio's form, that makes the same jobs.
+    ///
+    /// What stood in a `[global]` section comes behind `--name=global`, before the first job
+    /// that it held for.
+    #[must_use]
+    pub fn show_command(&self) -> Vec<String> {
+        let mut args = Vec::new();
+        let mut global_done = 0;
+        for job in &self.jobs {
+            let (global, own): (Vec<&Given>, Vec<&Given>) =
+                job.given.iter().partition(|g| g.global);
+            if global.len() > global_done {
+                args.push("--name=global".to_string());
+                args.extend(global[global_done..].iter().map(|given| argument(given)));
+                global_done = global.len();
+            }
+            args.push(format!("--name={}", job.name));
+            args.extend(own.into_iter().filter(|given| given.key != "name").map(argument));
+        }
+        args
+    }
+}
+
+fn argument(given: &Given) -> String {
+    format!("--{}={}", given.key, given.value)
+}

@@ -1,0 +1,91 @@
+//! `buffer_pattern`: bytes as text in double quotes, decimal or hexadecimal numbers, one
+//! after the other.
+
+/// The longest pattern, in bytes; fio's own limit.
+const PATTERN_BYTES_MAX: usize = 512;
+
+/// The bytes of a pattern.
+pub(crate) fn pattern(text: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        rest = if let Some(quoted) = rest.strip_prefix('"') {
+            let end = quoted.find('"').ok_or_else(|| format!("'{text}': a \" is missing"))?;
+            bytes.extend_from_slice(&quoted.as_bytes()[..end]);
+            &quoted[end + 1..]
+        } else if rest.starts_with('\'') {
+            return Err(format!(
+                "'{text}': a pattern from a file is not read; write the bytes as 0x… or \"…\""
+            ));
+        } else if let Some(hex) = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")) {
+            hexadecimal(hex, &mut bytes).ok_or_else(|| format!("'{text}': no digits after 0x"))?
+        } else {
+            decimal(rest, &mut bytes).ok_or_else(|| not_a_pattern(text))?
+        };
+    }
+    match bytes.len() {
+        0 => Err("a pattern of no bytes".to_string()),
+        n if n > PATTERN_BYTES_MAX => {
+            Err(format!("a pattern of {n} bytes; at most {PATTERN_BYTES_MAX} are taken"))
+        }
+        _ => Ok(bytes),
+    }
+}
+
+/// As fio: digits as they are written, first byte first; an odd digit at the end stands alone.
+fn hexadecimal<'a>(digits: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
+    let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
+    for pair in digits.as_bytes()[..end].chunks(2) {
+        let pair = std::str::from_utf8(pair).ok()?;
+        bytes.push(u8::from_str_radix(pair, 16).ok()?);
+    }
+    (end > 0).then_some(&digits[end..])
+}
+
+/// As fio: a 32-bit number, its lowest byte first, without zero bytes at its end.
+fn decimal<'a>(text: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
+    let sign = usize::from(text.starts_with('-'));
+    let digits = text[sign..].find(|c: char| !c.is_ascii_digit());
+    let end = digits.map_or(text.len(), |n| n + sign);
+    let number: i64 = text[..end].parse().ok()?;
+    let word = i32::try_from(number).map(|n| n as u32).or_else(|_| u32::try_from(number)).ok()?;
+    let length = (4 - word.leading_zeros() as usize / 8).max(1);
+    bytes.extend_from_slice(&word.to_le_bytes()[..length]);
+    Some(&text[end..])
+}
+
+fn not_a_pattern(text: &str) -> String {
+    format!("'{text}' is no pattern: write \"text\", 0x and digits, or a 32-bit number")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn kinds() {
+        assert_eq!(pattern("\"abcd\""), Ok(b"abcd".to_vec()));
+        assert_eq!(pattern("0xdeadface"), Ok(vec![0xde, 0xad, 0xfa, 0xce]));
+        assert_eq!(pattern("0xabc"), Ok(vec![0xab, 0x0c]));
+        assert_eq!(pattern("255"), Ok(vec![255]));
+        assert_eq!(pattern("-12"), Ok(vec![0xf4, 0xff, 0xff, 0xff]));
+        assert_eq!(pattern("0xff\"ab\"1"), Ok(vec![255, b'a', b'b', 1]));
+        for bad in ["", "abc", "\"abc", "'file'", "0x", "99999999999"] {
+            assert!(pattern(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_read_back(bytes in proptest::collection::vec(any::<u8>(), 1..64)) {
+            let text: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+            prop_assert_eq!(pattern(&format!("0x{text}")), Ok(bytes));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,24}") {
+            let _ = pattern(&text);
+        }
+    }
+}

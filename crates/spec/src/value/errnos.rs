@@ -1,0 +1,59 @@
+//! Names of errors, as `ignore_error` takes them.
+
+/// Linux's generic numbers (include/uapi/asm-generic/errno-base.h and errno.h).
+const NAMES: &[(&str, i32)] = &[
+    ("EPERM", 1),
+    ("ENOENT", 2),
+    ("EINTR", 4),
+    ("EIO", 5),
+    ("ENXIO", 6),
+    ("EBADF", 9),
+    ("EAGAIN", 11),
+    ("EWOULDBLOCK", 11),
+    ("ENOMEM", 12),
+    ("EACCES", 13),
+    ("EFAULT", 14),
+    ("EBUSY", 16),
+    ("ENODEV", 19),
+    ("EINVAL", 22),
+    ("EFBIG", 27),
+    ("ENOSPC", 28),
+    ("EROFS", 30),
+    ("ENODATA", 61),
+    ("ETIME", 62),
+    ("ENOLINK", 67),
+    ("EREMOTEIO", 121),
+    ("EDQUOT", 122),
+    ("ENOMEDIUM", 123),
+    ("EBADE", 52),
+    ("EILSEQ", 84),
+    ("EOPNOTSUPP", 95),
+    ("ETIMEDOUT", 110),
+    ("ESTALE", 116),
+    ("ECANCELED", 125),
+];
+
+/// The number of an error given by number or by name.
+pub(crate) fn errno(text: &str) -> Result<i32, String> {
+    if let Some((_, number)) = NAMES.iter().find(|(name, _)| *name == text) {
+        return Ok(*number);
+    }
+    match text.parse::<i32>() {
+        Ok(number) if (1..=4095).contains(&number) => Ok(number),
+        _ => Err(format!("'{text}' is neither an error's name, such as EIO, nor its number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers() {
+        assert_eq!(errno("EIO"), Ok(5));
+        assert_eq!(errno("28"), Ok(28));
+        assert!(errno("EWHAT").is_err());
+        assert!(errno("0").is_err());
+        assert!(errno("-5").is_err());
+    }
+}

@@ -1,0 +1,254 @@
+//! Values that are lists: `r,w,t` triples, paths, processors, shares.
+
+use super::Value;
+use fathom_model::plan::Zone;
+use fathom_model::{Dir, PerDir};
+use std::collections::BTreeSet;
+
+/// The highest processor number that is taken.
+const CPU_MAX: u32 = 8191;
+
+/// Reads `read,write,trim` into `into`, as fio does: a missing entry leaves its direction
+/// alone, and the last entry holds for the directions after it unless it is empty.
+pub(crate) fn triple<T: Clone>(
+    value: Value<'_>,
+    into: &mut PerDir<T>,
+    mut read: impl FnMut(Value<'_>) -> Result<T, String>,
+) -> Result<(), String> {
+    let parts: Vec<&str> = value.text.split(',').map(str::trim).collect();
+    if parts.len() > 3 {
+        return Err(format!("'{}' has more than three entries: read,write,trim", value.text));
+    }
+    if parts.iter().all(|part| part.is_empty()) {
+        return Err("a value is missing".to_string());
+    }
+    let mut last = None;
+    for (index, dir) in Dir::ALL.into_iter().enumerate() {
+        let part = parts.get(index).copied();
+        match part {
+            Some("") => last = None,
+            Some(text) => {
+                last = Some(read(value.with(text))?);
+            }
+            None => {}
+        }
+        if let Some(new) = &last {
+            into[dir] = new.clone();
+        }
+    }
+    Ok(())
+}
+
+/// The entries of a list that are not empty, trimmed.
+fn entries(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    text.split(separator).map(str::trim).filter(|entry| !entry.is_empty())
+}
+
+/// Paths separated by `:`; `\:` is a colon of a path.
+pub(crate) fn path_list(text: &str) -> Result<Vec<String>, String> {
+    let mut paths = vec![String::new()];
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if chars.peek() == Some(&':') => {
+                chars.next();
+                push(&mut paths, ':');
+            }
+            ':' => paths.push(String::new()),
+            _ => push(&mut paths, c),
+        }
+    }
+    if paths.iter().any(String::is_empty) {
+        return Err(format!("'{text}' names an empty path; write \\: for a colon in a path"));
+    }
+    Ok(paths)
+}
+
+fn push(paths: &mut [String], c: char) {
+    if let Some(path) = paths.last_mut() {
+        path.push(c);
+    }
+}
+
+/// A path as [`path_list`] reads it back.
+#[must_use]
+pub(crate) fn escape_path(path: &str) -> String {
+    path.replace(':', "\\:")
+}
+
+/// Processors as `0,5,8-15`.
+pub(crate) fn cpu_list(text: &str) -> Result<Vec<u32>, String> {
+    let number = |n: &str| match n.trim().parse::<u32>() {
+        Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
+        _ => Err(format!("'{n}' is no processor number (0 to {CPU_MAX})")),
+    };
+    let mut cpus = BTreeSet::new();
+    for entry in entries(text, ',') {
+        let (first, last) = match entry.split_once('-') {
+            Some((first, last)) => (number(first)?, number(last)?),
+            None => (number(entry)?, number(entry)?),
+        };
+        if first > last {
+            return Err(format!("'{entry}' goes backwards"));
+        }
+        cpus.extend(first..=last);
+    }
+    if cpus.is_empty() {
+        return Err("no processor is named".to_string());
+    }
+    Ok(cpus.into_iter().collect())
+}
+
+/// Numbers separated by `:`, each above 0 and at most 100, at most 20 of them.
+pub(crate) fn floats(text: &str) -> Result<Vec<f64>, String> {
+    let mut list = Vec::new();
+    for entry in entries(text, ':') {
+        match entry.parse::<f64>() {
+            Ok(n) if n > 0.0 && n <= 100.0 => list.push(n),
+            _ => return Err(format!("'{entry}' is not a number above 0 and up to 100")),
+        }
+    }
+    if list.is_empty() || list.len() > 20 {
+        return Err(format!("{} numbers; 1 to 20 are taken, separated by ':'", list.len()));
+    }
+    list.sort_by(f64::total_cmp);
+    Ok(list)
+}
+
+/// Block sizes with shares: `4k/60:64k/40`; sizes without a share divide what is left.
+pub(crate) fn block_split(value: Value<'_>) -> Result<Vec<(u64, u32)>, String> {
+    let mut parts: Vec<(u64, Option<u32>)> = Vec::new();
+    for entry in entries(value.text, ':') {
+        let (size, share) = match entry.split_once('/') {
+            Some((size, "")) => (size, None),
+            Some((size, share)) => (size, Some(value.with(share).count32(0, 100)?)),
+            None => (entry, None),
+        };
+        parts.push((value.with(size.trim()).size()?, share));
+    }
+    if parts.is_empty() || parts.len() > 64 {
+        return Err(format!("{} sizes; 1 to 64 are taken", parts.len()));
+    }
+    let given: u32 = parts.iter().filter_map(|(_, share)| *share).sum();
+    let open = parts.iter().filter(|(_, share)| share.is_none()).count() as u32;
+    if given > 100 || (open == 0 && given != 100) {
+        return Err(format!("the shares of '{}' add up to {given}%, not 100%", value.text));
+    }
+    let mut left = 100 - given;
+    let mut open_left = open;
+    let mut split = Vec::new();
+    for (size, share) in parts {
+        let share = share.unwrap_or_else(|| {
+            // What does not divide evenly goes to the last.
+            let share = left / open_left.max(1);
+            (left, open_left) = (left - share, open_left - 1);
+            share
+        });
+        if share > 0 {
+            split.push((size, share));
+        }
+    }
+    Ok(split)
+}
+
+/// Zones of `random_distribution=zoned:access/span:…`, in percent.
+pub(crate) fn zones(text: &str) -> Result<Vec<Zone>, String> {
+    let mut zones = Vec::new();
+    for entry in entries(text, ':') {
+        let bad = || format!("'{entry}' is no zone: write the share of accesses / of the space");
+        let (access, span) = entry.split_once('/').ok_or_else(bad)?;
+        let percent = |n: &str| match n.trim().parse::<f64>() {
+            Ok(n) if (0.0..=100.0).contains(&n) => Ok(n),
+            _ => Err(bad()),
+        };
+        zones.push(Zone { access_percent: percent(access)?, span_percent: percent(span)? });
+    }
+    let sums = zones.iter().fold((0.0, 0.0), |(access, span), zone| {
+        (access + zone.access_percent, span + zone.span_percent)
+    });
+    if zones.is_empty() || (sums.0 - 100.0_f64).abs() > 0.01 || (sums.1 - 100.0_f64).abs() > 0.01 {
+        return Err(format!(
+            "the zones of '{text}' hold {}% of the accesses and {}% of the space; both must be 100",
+            sums.0, sums.1
+        ));
+    }
+    Ok(zones)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn v(text: &str) -> Value<'_> {
+        Value { text, kb_base: 1024 }
+    }
+
+    fn sizes(text: &str) -> (u64, u64, u64) {
+        let mut sizes = PerDir::splat(1);
+        triple(v(text), &mut sizes, |v| v.bytes()).unwrap();
+        (sizes.read, sizes.write, sizes.trim)
+    }
+
+    #[test]
+    fn triples_inherit_as_in_fio() {
+        assert_eq!(sizes("4k"), (4096, 4096, 4096));
+        assert_eq!(sizes("4k,8k"), (4096, 8192, 8192));
+        assert_eq!(sizes(",8k"), (1, 8192, 8192));
+        assert_eq!(sizes("4k,"), (4096, 1, 1));
+        assert_eq!(sizes("4k,,16k"), (4096, 1, 16384));
+        assert_eq!(sizes(",8k,"), (1, 8192, 1));
+        assert!(triple(v(","), &mut PerDir::splat(1), |v| v.bytes()).is_err());
+        assert!(triple(v("1,2,3,4"), &mut PerDir::splat(1), |v| v.bytes()).is_err());
+    }
+
+    #[test]
+    fn paths_with_colons() {
+        assert_eq!(path_list("/dev/a:/dev/b").unwrap(), ["/dev/a", "/dev/b"]);
+        assert_eq!(path_list("/x\\:0:/y").unwrap(), ["/x:0", "/y"]);
+        assert!(path_list("a::b").is_err());
+    }
+
+    #[test]
+    fn splits_share_what_is_left() {
+        assert_eq!(block_split(v("4k/60:64k/40")).unwrap(), [(4096, 60), (65536, 40)]);
+        assert_eq!(block_split(v("4k/50:8k:16k")).unwrap(), [(4096, 50), (8192, 25), (16384, 25)]);
+        assert_eq!(block_split(v("4k")).unwrap(), [(4096, 100)]);
+        assert!(block_split(v("4k/60:64k/60")).unwrap_err().contains("120%"));
+        assert!(block_split(v("4k/60:64k/20")).unwrap_err().contains("80%"));
+    }
+
+    #[test]
+    fn processors() {
+        assert_eq!(cpu_list("0,5,8-10").unwrap(), [0, 5, 8, 9, 10]);
+        assert!(cpu_list("3-1").is_err());
+        assert!(cpu_list("0-4294967295").is_err());
+        assert!(cpu_list("").is_err());
+    }
+
+    #[test]
+    fn zones_add_up() {
+        assert_eq!(zones("60/10:40/90").unwrap().len(), 2);
+        assert!(zones("60/10:30/90").unwrap_err().contains("90%"));
+        assert!(zones("nan/10:30/90").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_reads_back(path in "[^\\\\]{1,20}") {
+            prop_assert_eq!(path_list(&escape_path(&path)), Ok(vec![path]));
+        }
+
+        #[test]
+        fn shares_add_up_to_100(text in "[0-9k/:]{1,30}") {
+            if let Ok(split) = block_split(v(&text)) {
+                prop_assert_eq!(split.iter().map(|part| part.1).sum::<u32>(), 100);
+            }
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,24}") {
+            let _ = (path_list(&text), cpu_list(&text), floats(&text), zones(&text));
+        }
+    }
+}

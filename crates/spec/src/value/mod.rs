@@ -1,0 +1,267 @@
+//! The values of keys: sizes, times, counts, lists.
+
+mod buffer;
+mod errnos;
+mod lists;
+
+pub(crate) use buffer::pattern;
+pub(crate) use errnos::errno;
+pub(crate) use lists::{block_split, cpu_list, escape_path, floats, path_list, triple, zones};
+
+use crate::job::Size;
+
+/// What stands behind the `=` of a key.
+#[derive(Debug, Clone, Copy)]
+pub struct Value<'a> {
+    /// The text; for a key without a value what that key then means.
+    pub text: &'a str,
+    /// Whether `k` stands for 1024 (the default) or 1000 (`kb_base`).
+    pub kb_base: u64,
+}
+
+impl<'a> Value<'a> {
+    /// The same with another text: one entry of a list.
+    pub(crate) fn with(self, text: &'a str) -> Self {
+        Self { text, ..self }
+    }
+
+    /// 0 or 1.
+    pub(crate) fn flag(self) -> Result<bool, String> {
+        match self.text {
+            "0" => Ok(false),
+            "1" => Ok(true),
+            other => Err(format!("'{other}' is neither 0 nor 1")),
+        }
+    }
+
+    /// A whole number in a range.
+    pub(crate) fn count(self, min: u64, max: u64) -> Result<u64, String> {
+        let n = self.bytes()?;
+        if n < min || n > max {
+            return Err(format!("{n} is not within {min} to {max}"));
+        }
+        Ok(n)
+    }
+
+    /// A whole number up to `max`, as it goes into 32 bits.
+    pub(crate) fn count32(self, min: u32, max: u32) -> Result<u32, String> {
+        let n = self.count(u64::from(min), u64::from(max))?;
+        u32::try_from(n).map_err(|_| format!("{n} is not within {min} to {max}"))
+    }
+
+    /// A whole number that may be negative, in a range.
+    pub(crate) fn signed(self, min: i64, max: i64) -> Result<i64, String> {
+        let n = match self.text.strip_prefix('-') {
+            Some(rest) => -to_i64(self.with(rest).bytes()?)?,
+            None => to_i64(self.bytes()?)?,
+        };
+        if n < min || n > max {
+            return Err(format!("{n} is not within {min} to {max}"));
+        }
+        Ok(n)
+    }
+
+    /// A size in bytes, not 0.
+    pub(crate) fn size(self) -> Result<u64, String> {
+        match self.bytes()? {
+            0 => Err("a size of 0 moves nothing".to_string()),
+            n => Ok(n),
+        }
+    }
+
+    /// A size in bytes or a percentage from 0 to 100.
+    pub(crate) fn size_or_percent(self) -> Result<Size, String> {
+        match self.text.strip_suffix('%') {
+            Some(number) => Ok(Size::Percent(self.with(number.trim_end()).count32(0, 100)?)),
+            None => Ok(Size::Bytes(self.bytes()?)),
+        }
+    }
+
+    /// A whole number with an optional suffix of size.
+    pub(crate) fn bytes(self) -> Result<u64, String> {
+        let (number, suffix) = split_number(self.text)?;
+        let (power, opposite) = match suffix.to_ascii_lowercase().as_str() {
+            "" | "b" => (0, false),
+            "k" | "kb" => (1, false),
+            "m" | "mb" => (2, false),
+            "g" | "gb" => (3, false),
+            "t" | "tb" => (4, false),
+            "p" | "pb" => (5, false),
+            "kib" => (1, true),
+            "mib" => (2, true),
+            "gib" => (3, true),
+            "tib" => (4, true),
+            "pib" => (5, true),
+            "z" => return Err(no_zones(self.text)),
+            _ => return Err(bad_suffix(self.text, suffix, "k, m, g, t or p")),
+        };
+        // As fio: with kb_base=1024, k is 1024 and kib is 1000; with kb_base=1000 both are right.
+        let base =
+            if opposite { if self.kb_base == 1024 { 1000 } else { 1024 } } else { self.kb_base };
+        base.checked_pow(power)
+            .and_then(|unit| number.checked_mul(unit))
+            .ok_or_else(|| format!("'{}' is more than 2^64", self.text))
+    }
+
+    /// A time in nanoseconds; a bare number is in units of `bare_ns`.
+    pub(crate) fn time_ns(self, bare_ns: u64) -> Result<u64, String> {
+        let (number, suffix) = split_number(self.text)?;
+        let unit = match suffix.to_ascii_lowercase().as_str() {
+            "" => bare_ns,
+            "us" | "usec" => 1_000,
+            "ms" | "msec" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            "d" => 86_400_000_000_000,
+            _ => return Err(bad_suffix(self.text, suffix, "us, ms, s, m, h or d")),
+        };
+        number.checked_mul(unit).ok_or_else(|| format!("'{}' is more than 500 years", self.text))
+    }
+
+    /// One of some words.
+    pub(crate) fn choice<T: Copy>(self, words: &[(&str, T)]) -> Result<T, String> {
+        words.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value).ok_or_else(
+            || {
+                let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+                format!("'{}' is none of {}", self.text, known.join(", "))
+            },
+        )
+    }
+}
+
+fn to_i64(n: u64) -> Result<i64, String> {
+    i64::try_from(n).map_err(|_| format!("{n} is more than 2^63"))
+}
+
+/// The digits (decimal, or hexadecimal after 0x) and what follows them.
+fn split_number(text: &str) -> Result<(u64, &str), String> {
+    if text.is_empty() {
+        return Err("a number is missing".to_string());
+    }
+    if text.starts_with('(') {
+        return Err(format!("'{text}': expressions in parentheses are not read; write the result"));
+    }
+    let (digits, rest, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => {
+            let end = hex.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(hex.len());
+            (&hex[..end], &hex[end..], 16)
+        }
+        None => {
+            let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+            (&text[..end], &text[end..], 10)
+        }
+    };
+    if digits.is_empty() {
+        return Err(format!("'{text}' is not a number of 0 or more"));
+    }
+    if rest.starts_with('.') {
+        return Err(format!("'{text}' is not a whole number; use a smaller unit"));
+    }
+    u64::from_str_radix(digits, radix)
+        .map(|number| (number, rest.trim_start()))
+        .map_err(|_| format!("'{text}' is more than 2^64"))
+}
+
+fn bad_suffix(text: &str, suffix: &str, known: &str) -> String {
+    format!("'{text}': '{suffix}' is not a unit; use {known}")
+}
+
+fn no_zones(text: &str) -> String {
+    format!("'{text}': sizes in zones are not there yet; write it in bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn v(text: &str) -> Value<'_> {
+        Value { text, kb_base: 1024 }
+    }
+
+    /// A size as [`Value::bytes`] reads it back, with the greatest unit that fits.
+    fn render_bytes(bytes: u64) -> String {
+        for (shift, suffix) in [(50, "p"), (40, "t"), (30, "g"), (20, "m"), (10, "k")] {
+            if bytes != 0 && bytes.is_multiple_of(1 << shift) {
+                return format!("{}{suffix}", bytes >> shift);
+            }
+        }
+        bytes.to_string()
+    }
+
+    #[test]
+    fn sizes_as_fio_reads_them() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("4k", 4096),
+            ("4K", 4096),
+            ("4kb", 4096),
+            ("4kib", 4000),
+            ("1m", 1 << 20),
+            ("2G", 2 << 30),
+            ("0x1000", 4096),
+            ("512b", 512),
+            ("1t", 1 << 40),
+        ] {
+            assert_eq!(v(text).bytes(), Ok(bytes), "{text}");
+        }
+        let si = Value { text: "4k", kb_base: 1000 };
+        assert_eq!(si.bytes(), Ok(4000));
+        assert_eq!(si.with("4kib").bytes(), Ok(4096));
+    }
+
+    #[test]
+    fn bad_sizes_say_why() {
+        for (text, part) in [
+            ("", "missing"),
+            ("k", "not a number"),
+            ("-1", "not a number of 0 or more"),
+            ("4q", "'q' is not a unit"),
+            ("4kk", "'kk' is not a unit"),
+            ("1.5g", "whole number"),
+            ("99999999999999999999", "2^64"),
+            ("99999999999p", "2^64"),
+            ("4z", "zones"),
+            ("(1+2)", "parentheses"),
+        ] {
+            let error = v(text).bytes().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        let second = 1_000_000_000;
+        assert_eq!(v("10").time_ns(second), Ok(10 * second));
+        assert_eq!(v("10").time_ns(1000), Ok(10_000));
+        assert_eq!(v("5ms").time_ns(second), Ok(5_000_000));
+        assert_eq!(v("2m").time_ns(second), Ok(120 * second));
+        assert_eq!(v("1D").time_ns(second), Ok(86_400 * second));
+        assert!(v("30min").time_ns(second).unwrap_err().contains("'min' is not a unit"));
+        assert!(v("99999999d").time_ns(second).is_err());
+    }
+
+    #[test]
+    fn percentages_have_bounds() {
+        assert_eq!(v("50%").size_or_percent(), Ok(Size::Percent(50)));
+        assert!(v("101%").size_or_percent().is_err());
+        assert!(v("%").size_or_percent().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn rendered_sizes_read_back(bytes: u64) {
+            prop_assert_eq!(v(&render_bytes(bytes)).bytes(), Ok(bytes));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,24}") {
+            let _ = v(&text).bytes();
+            let _ = v(&text).time_ns(1);
+            let _ = v(&text).signed(-5, 5);
+            let _ = v(&text).size_or_percent();
+        }
+    }
+}
