@@ -1,0 +1,197 @@
+//! The cases: what is run, what is measured, and what fathom must reach.
+
+use super::results::{Figure, Goal};
+use super::tools::Tool;
+
+/// One kind of work that the tools are compared at. Its keys are fio's, and come on top of
+/// random reads of 4 KiB; t/io_uring's options are its own. A tool without keys has no part.
+pub struct Case {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub target: Target,
+    pub measure: Measure,
+    /// Hand the keys over in a job file.
+    pub job_file: bool,
+    pub fathom: &'static [&'static [&'static str]],
+    pub fio: &'static [&'static [&'static str]],
+    pub t_io_uring: &'static [&'static str],
+    pub goals: &'static [Goal],
+}
+
+/// What is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A file without data, of this size in bytes.
+    Sparse(u64),
+    /// A file with data on the disk.
+    Filled,
+    Zram,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// I/Os per second, and the processor time of each.
+    Speed,
+    Instructions,
+    /// What an I/O takes beyond the device's own time.
+    Overhead,
+    /// One I/O, from start to exit.
+    Start,
+    /// Peak memory less the buffers of so many jobs, fathom's and the peers'.
+    Memory {
+        fathom_jobs: u32,
+        peer_jobs: u32,
+    },
+}
+
+const SPARSE: Target = Target::Sparse(4 << 30);
+/// What makes a ring cheap: fathom's default, and fio's to ask for.
+const REGISTERED: &[&str] = &["ioengine=io_uring", "fixedbufs=1", "registerfiles=1"];
+const DEEP: &[&str] = &[
+    "iodepth=128",
+    "iodepth_batch_submit=32",
+    "iodepth_batch_complete_min=32",
+    "direct=1",
+    "norandommap=1",
+];
+const SHALLOW: &[&str] = &[
+    "iodepth=32",
+    "iodepth_batch_submit=16",
+    "iodepth_batch_complete_min=16",
+    "direct=1",
+    "norandommap=1",
+];
+/// What only fio needs in order to be fast: one process, no clock and so no latencies.
+const FIO_FAST: &[&str] = &["thread=1", "gtod_reduce=1"];
+const PLAIN: &[&str] = &["ioengine=io_uring", "iodepth=128", "direct=1"];
+const ONE: &[&str] = &["iodepth=1", "direct=1"];
+
+/// Whatever a case does not set.
+const BASE: Case = Case {
+    name: "",
+    title: "",
+    target: SPARSE,
+    measure: Measure::Speed,
+    job_file: false,
+    fathom: &[],
+    fio: &[],
+    t_io_uring: &[],
+    goals: &[],
+};
+
+pub const CASES: [Case; 9] = [
+    Case {
+        name: "tuned",
+        title: "sparse 4 GiB file, O_DIRECT, 4 KiB random reads, depth 128, batches of 32",
+        fathom: &[DEEP, REGISTERED],
+        fio: &[DEEP, REGISTERED, FIO_FAST],
+        t_io_uring: &["-d128", "-s32", "-c32"],
+        goals: &[than(Figure::Iops, Tool::TIoUring, 1.0), than(Figure::Iops, Tool::Fio, 1.3)],
+        ..BASE
+    },
+    Case {
+        name: "tuned-instructions",
+        title: "the case `tuned`, its instructions",
+        measure: Measure::Instructions,
+        fathom: &[DEEP, REGISTERED],
+        fio: &[DEEP, REGISTERED, FIO_FAST],
+        t_io_uring: &["-d128", "-s32", "-c32"],
+        goals: &[
+            at(Figure::UserInstructions, 100.0),
+            than(Figure::UserInstructions, Tool::Fio, 0.05),
+            than(Figure::KernelInstructions, Tool::TIoUring, 1.0),
+        ],
+        ..BASE
+    },
+    Case {
+        name: "plain",
+        title: "plain job file, the same file: rw=randread bs=4k iodepth=128 direct=1",
+        job_file: true,
+        fathom: &[PLAIN],
+        fio: &[PLAIN],
+        goals: &[than(Figure::Iops, Tool::Fio, 3.0)],
+        ..BASE
+    },
+    Case {
+        name: "plain-instructions",
+        title: "the case `plain`, its instructions",
+        measure: Measure::Instructions,
+        job_file: true,
+        fathom: &[PLAIN],
+        fio: &[PLAIN],
+        ..BASE
+    },
+    Case {
+        name: "nop",
+        title: "operations that do nothing, depth 128, batches of 32",
+        fathom: &[DEEP, &["ioengine=nop"]],
+        // It wants a file here too, and does not read it.
+        t_io_uring: &["-N1", "-d128", "-s32", "-c32"],
+        goals: &[than(Figure::Iops, Tool::TIoUring, 1.0)],
+        ..BASE
+    },
+    Case {
+        name: "zram",
+        title: "zram, 4 KiB random reads, depth 32, batches of 16",
+        target: Target::Zram,
+        fathom: &[SHALLOW, REGISTERED],
+        fio: &[SHALLOW, REGISTERED, FIO_FAST],
+        t_io_uring: &["-d32", "-s16", "-c16"],
+        goals: &[than(Figure::Iops, Tool::TIoUring, 1.0)],
+        ..BASE
+    },
+    Case {
+        name: "depth-one",
+        title: "file on the disk, 4 KiB random reads, depth 1",
+        target: Target::Filled,
+        measure: Measure::Overhead,
+        fathom: &[ONE, REGISTERED],
+        fio: &[ONE, REGISTERED, &["thread=1"]],
+        goals: &[than(Figure::Overhead, Tool::Fio, 1.0), than(Figure::CpuPerIo, Tool::Fio, 1.0)],
+        ..BASE
+    },
+    Case {
+        name: "start",
+        title: "one job of one I/O, from start to exit",
+        target: Target::Filled,
+        measure: Measure::Start,
+        fathom: &[ONE, REGISTERED],
+        fio: &[ONE, REGISTERED, &["thread=1"]],
+        goals: &[at(Figure::StartTime, 20.0)],
+        ..BASE
+    },
+    Case {
+        name: "memory",
+        title: "15 TiB sparse file, each block once, depth 128; fathom 64 jobs, fio 1",
+        target: Target::Sparse(15 << 40),
+        // fio's map of the blocks takes half a gigabyte for each job: 64 of them are too many.
+        measure: Measure::Memory { fathom_jobs: 64, peer_jobs: 1 },
+        fathom: &[PLAIN, &["numjobs=64"]],
+        fio: &[PLAIN, &["thread=1"]],
+        goals: &[at(Figure::Memory, 64.0)],
+        ..BASE
+    },
+];
+
+impl Case {
+    /// What is particular to a tool, or nothing where it has no part in this case.
+    pub fn keys(&self, tool: Tool) -> Option<Vec<&'static str>> {
+        let keys = match tool {
+            Tool::Fathom => self.fathom.concat(),
+            Tool::Fio => self.fio.concat(),
+            Tool::TIoUring => self.t_io_uring.to_vec(),
+        };
+        (!keys.is_empty()).then_some(keys)
+    }
+}
+
+/// fathom's figure against a peer's.
+const fn than(figure: Figure, peer: Tool, ratio: f64) -> Goal {
+    Goal { figure, peer: Some(peer), limit: ratio }
+}
+
+/// fathom's figure by itself.
+const fn at(figure: Figure, limit: f64) -> Goal {
+    Goal { figure, peer: None, limit }
+}

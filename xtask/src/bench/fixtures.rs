@@ -1,0 +1,186 @@
+//! What the tools read: files, a zram device, and the disk that a file is on.
+
+use super::Env;
+use super::cases::{Measure, Target};
+use crate::Result;
+use fathom_watch::counters::Counters;
+use fathom_watch::disks::{DiskSampler, DiskSnapshot};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a case reads.
+pub enum Fixture {
+    /// Kept until all cases are done, for others read it too.
+    File(PathBuf),
+    Zram(Zram),
+}
+
+impl Fixture {
+    /// Makes what is to be read; the error says why it, or what is to be measured, cannot be had.
+    pub fn new(target: Target, measure: Measure, env: &Env) -> Result<Self> {
+        if measure == Measure::Instructions {
+            Counters::open(0)?;
+        }
+        let file = |name: &str, make: &dyn Fn(&Path) -> Result<()>| {
+            let path = env.scratch.path().join(name);
+            if !path.exists() {
+                make(&path)?;
+            }
+            Ok(Self::File(path))
+        };
+        match target {
+            Target::Sparse(size) => {
+                file(&format!("sparse-{}g", size >> 30), &|path| sparse(path, size))
+            }
+            Target::Filled => {
+                let size = if env.quick { 64 << 20 } else { 1 << 30 };
+                file("filled", &|path| filled(path, size))
+            }
+            Target::Zram => Ok(Self::Zram(Zram::new(256 << 20)?)),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File(path) | Self::Zram(Zram { path, .. }) => path,
+        }
+    }
+}
+
+/// Makes a file of `size` bytes without any data.
+fn sparse(path: &Path, size: u64) -> Result<()> {
+    File::create_new(path)?.set_len(size).map_err(|error| {
+        format!("{}: a sparse file of {} GiB: {error}", path.display(), size >> 30).into()
+    })
+}
+
+/// Makes a file of `size` bytes of data on the disk.
+fn filled(path: &Path, size: u64) -> Result<()> {
+    fill(&File::create_new(path)?, size)
+}
+
+/// Writes `size` bytes that do not compress.
+fn fill(mut file: &File, size: u64) -> Result<()> {
+    const CHUNK: usize = 1 << 20;
+    let mut chunk = vec![0; CHUNK];
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut left = size;
+    while left > 0 {
+        for word in chunk.as_chunks_mut::<8>().0 {
+            // Marsaglia's xorshift64.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *word = state.to_ne_bytes();
+        }
+        let take = left.min(CHUNK as u64) as usize;
+        file.write_all(&chunk[..take])?;
+        left -= take as u64;
+    }
+    Ok(file.sync_all()?)
+}
+
+/// A zram device of our own, full of data that does not compress; given back when dropped.
+pub struct Zram {
+    number: u32,
+    path: PathBuf,
+}
+
+const CONTROL: &str = "/sys/class/zram-control";
+
+impl Zram {
+    pub fn new(size: u64) -> Result<Self> {
+        let number = std::fs::read_to_string(format!("{CONTROL}/hot_add"))
+            .map_err(|error| format!("{CONTROL}/hot_add: {error}; needs root and `modprobe zram`"))?
+            .trim()
+            .parse()?;
+        let zram = Self { number, path: PathBuf::from(format!("/dev/zram{number}")) };
+        zram.set("disksize", &size.to_string())?;
+        fill(&OpenOptions::new().write(true).open(&zram.path)?, size)?;
+        Ok(zram)
+    }
+
+    fn set(&self, attribute: &str, value: &str) -> Result<()> {
+        let path = format!("/sys/block/zram{}/{attribute}", self.number);
+        std::fs::write(&path, value).map_err(|error| format!("{path}: {error}").into())
+    }
+
+    fn release(&self) -> Result<()> {
+        self.set("reset", "1")?;
+        Ok(std::fs::write(format!("{CONTROL}/hot_remove"), self.number.to_string())?)
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        // udev may be looking at the device.
+        for _ in 0..20 {
+            if self.release().is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        eprintln!("xtask: {} is still in use; release it with zramctl -r", self.path.display());
+    }
+}
+
+/// The block device that a file is on.
+pub struct Disk {
+    sampler: DiskSampler,
+}
+
+impl Disk {
+    pub fn below(path: &Path) -> Result<Self> {
+        let device = std::fs::metadata(path)?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let link = format!("/sys/dev/block/{major}:{minor}");
+        let sysfs = std::fs::canonicalize(&link).map_err(|_| {
+            format!("{} is on no single block device; choose a place with --dir", path.display())
+        })?;
+        let name = sysfs.file_name().and_then(|name| name.to_str()).ok_or("a nameless device")?;
+        Ok(Self { sampler: DiskSampler::new(Path::new("/proc"), &[name.to_string()]) })
+    }
+
+    pub fn snapshot(&self) -> Result<DiskSnapshot> {
+        Ok(self.sampler.snapshot()?)
+    }
+
+    /// The device's own mean time for a read since `then`, in nanoseconds.
+    pub fn read_time_ns(&self, then: &DiskSnapshot) -> Result<f64> {
+        let records = self.snapshot()?.since(then);
+        let record = records.first().ok_or("the disk is not in /proc/diskstats")?;
+        if record.ios.read == 0 {
+            return Err("the disk did no reads; they were answered from memory".into());
+        }
+        Ok(record.ticks_ms.read as f64 * 1e6 / record.ios.read as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_as_long_as_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let (hole, data) = (dir.path().join("hole"), dir.path().join("data"));
+        sparse(&hole, 1 << 30).unwrap();
+        filled(&data, (1 << 20) + 5).unwrap();
+        let hole = std::fs::metadata(hole).unwrap();
+        assert_eq!((hole.len(), hole.blocks()), (1 << 30, 0));
+        let bytes = std::fs::read(data).unwrap();
+        assert_eq!(bytes.len(), (1 << 20) + 5);
+        assert_ne!(bytes[..4096], bytes[4096..8192]);
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_left_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "mine").unwrap();
+        assert!(sparse(file.path(), 1).is_err() && filled(file.path(), 1).is_err());
+        assert_eq!(std::fs::read(file.path()).unwrap(), b"mine");
+    }
+}

@@ -1,0 +1,180 @@
+//! fathom beside its peers: each round runs every tool once, one after the other, so that
+//! whatever else the machine does meets all of them alike.
+
+mod cases;
+mod fixtures;
+mod process;
+mod results;
+mod table;
+mod tools;
+mod work;
+
+use crate::Result;
+use cases::{CASES, Case};
+use fixtures::Fixture;
+use results::Rounds;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+use tools::Tool;
+use work::Work;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Rounds; each runs every tool once [default: 7, with --quick 2]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Short runs, to see that all works rather than how fast it is
+    #[arg(long)]
+    quick: bool,
+    /// fio's t/io_uring, built from its source; left out of the comparison without it
+    #[arg(long, value_name = "PATH")]
+    t_io_uring: Option<PathBuf>,
+    /// Run only the cases whose name contains this (may be given several times)
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Use this fathom instead of building it
+    #[arg(long, value_name = "PATH")]
+    fathom: Option<PathBuf>,
+    /// The fio to compare with
+    #[arg(long, value_name = "PATH", default_value = "fio")]
+    fio: PathBuf,
+    /// Make the files to read in this directory, on the disk to be measured [default: target]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// List the cases
+    #[arg(long)]
+    list: bool,
+}
+
+/// What all cases share.
+struct Env {
+    /// The tools that are there, in the order in which they run.
+    paths: Vec<(Tool, PathBuf)>,
+    /// Where files to read are made.
+    scratch: TempDir,
+    quick: bool,
+}
+
+/// Runs the benchmarks and prints the table. Speeds never fail it; a tool that fails does.
+pub fn run(options: &Options) -> Result<()> {
+    let cases: Vec<&Case> = CASES.iter().filter(|case| options.wants(case)).collect();
+    if cases.is_empty() {
+        let names = CASES.each_ref().map(|case| case.name);
+        return Err(format!("no case has that name; there are {}", names.join(", ")).into());
+    }
+    if options.list {
+        cases.iter().for_each(|case| println!("{:<20} {}", case.name, case.title));
+        return Ok(());
+    }
+    // With SIGINT caught, the tool that runs ends by it, and the fixtures are put away.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&interrupted))?;
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&interrupted))?;
+
+    let env = options.env()?;
+    let rounds = options.rounds.unwrap_or(if options.quick { 2 } else { 7 });
+    println!("{}\n", table::heading(&env, rounds));
+    let mut all = Vec::new();
+    for case in cases {
+        all.push(run_case(case, &env, rounds, &interrupted)?);
+    }
+    println!("{}\n\n{}", table::results(&all), table::commands(&all, &env));
+    match all.iter().filter(|case| case.failed).count() {
+        0 => Ok(()),
+        n => Err(format!("{n} of {} cases failed; see the notes above", all.len()).into()),
+    }
+}
+
+/// Runs all rounds of one case. A fixture that cannot be had here is a note; a tool that fails
+/// ends the case.
+fn run_case(
+    case: &'static Case,
+    env: &Env,
+    rounds: u32,
+    interrupted: &AtomicBool,
+) -> Result<Rounds> {
+    let mut results = Rounds::new(case);
+    let fixture = match Fixture::new(case.target, case.measure, env) {
+        Ok(fixture) => fixture,
+        Err(reason) => {
+            eprintln!("{}: left out: {reason}", case.name);
+            results.notes.push(format!("left out: {reason}"));
+            return Ok(results);
+        }
+    };
+    for round in 1..=rounds {
+        results.begin_round();
+        for (tool, _) in &env.paths {
+            let Some(work) = Work::new(case, *tool, &fixture, env) else { continue };
+            eprintln!("{}: round {round} of {rounds}: {}", case.name, tool.name());
+            let outcome = work.measure();
+            if interrupted.load(Ordering::Relaxed) {
+                return Err("interrupted".into());
+            }
+            results.keep_command(work.description());
+            match outcome {
+                Ok(measured) => results.add(*tool, measured),
+                Err(error) => {
+                    results.fail(*tool, &error.to_string());
+                    return Ok(results);
+                }
+            }
+        }
+    }
+    Ok(results)
+}
+
+impl Options {
+    fn wants(&self, case: &Case) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| case.name.contains(name.as_str()))
+    }
+
+    fn env(&self) -> Result<Env> {
+        let mut paths = vec![(Tool::Fathom, self.fathom()?)];
+        match process::output_of(&self.fio, &["--version"]) {
+            Ok(_) => paths.push((Tool::Fio, self.fio.clone())),
+            Err(error) => eprintln!("fio is left out: {error}; it is in Debian's package fio"),
+        }
+        match &self.t_io_uring {
+            Some(path) => paths.push((Tool::TIoUring, path.canonicalize()?)),
+            None => eprintln!("t/io_uring is left out: give its path with --t-io-uring"),
+        }
+        let dir = match &self.dir {
+            Some(dir) => dir.clone(),
+            None => target_dir()?,
+        };
+        let scratch = tempfile::Builder::new().prefix("fathom-bench-").tempdir_in(dir)?;
+        Ok(Env { paths, scratch, quick: self.quick })
+    }
+
+    /// The fathom to measure: the one given, or one built now.
+    fn fathom(&self) -> Result<PathBuf> {
+        if let Some(path) = &self.fathom {
+            // Found as the shell would: a bare name is looked up in PATH.
+            return if path.components().count() > 1 {
+                Ok(path.canonicalize()?)
+            } else {
+                Ok(path.clone())
+            };
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let status =
+            std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+                .args(["build", "--release", "--package", "fathom"])
+                .current_dir(root)
+                .status()?;
+        if !status.success() {
+            return Err("cargo build --release --package fathom failed".into());
+        }
+        Ok(target_dir()?.join("release/fathom"))
+    }
+}
+
+/// Cargo's target directory: this program is in `release` or `debug` there.
+fn target_dir() -> Result<PathBuf> {
+    let exe = std::env::current_exe()?;
+    let dir = exe.parent().and_then(Path::parent);
+    Ok(dir.ok_or("cannot tell the target directory from this program's path")?.to_path_buf())
+}

@@ -1,0 +1,139 @@
+//! What one tool does in a case: its command line, its runs, its figures.
+
+use super::Env;
+use super::cases::{Case, Measure};
+use super::fixtures::{Disk, Fixture};
+use super::process::{self, Finished, Probe};
+use super::results::{Figure, Measured};
+use super::tools::{Done, End, Tool};
+use crate::Result;
+use std::path::{Path, PathBuf};
+
+/// One tool's part in a case.
+pub struct Work<'a> {
+    case: &'a Case,
+    tool: Tool,
+    path: &'a Path,
+    keys: Vec<&'static str>,
+    target: &'a Path,
+    job_file: PathBuf,
+    /// How long it works: in one run or, to cancel what starting costs, in two.
+    lengths: Vec<End>,
+}
+
+/// A run and what it did.
+type Run = (Finished, Done);
+
+impl<'a> Work<'a> {
+    /// `None` where the tool has no part in the case.
+    pub fn new(case: &'a Case, tool: Tool, fixture: &'a Fixture, env: &'a Env) -> Option<Self> {
+        let (_, path) = env.paths.iter().find(|(have, _)| *have == tool)?;
+        let seconds = End::Seconds(if env.quick { 2 } else { 5 });
+        let lengths = match case.measure {
+            Measure::Instructions if tool != Tool::TIoUring => {
+                vec![End::Ios(50_000), End::Ios(if env.quick { 300_000 } else { 1_000_000 })]
+            }
+            Measure::Start => vec![End::Ios(1)],
+            _ => vec![seconds],
+        };
+        let keys = case.keys(tool)?;
+        let job_file = env.scratch.path().join(format!("{}.fio", case.name));
+        Some(Self { case, tool, path, keys, target: fixture.path(), job_file, lengths })
+    }
+
+    /// The whole command line, for the reader to repeat, and the job file that it reads.
+    pub fn description(&self) -> String {
+        let Some(end) = self.lengths.last() else { return String::new() };
+        let command = format!("{} {}", self.tool.name(), self.args(*end).join(" "));
+        if self.case.job_file {
+            format!("{command}  # {}", self.job(*end).join(" "))
+        } else {
+            command
+        }
+    }
+
+    fn args(&self, end: End) -> Vec<String> {
+        match self.tool {
+            Tool::TIoUring => self.tool.own_form(self.target, &self.keys, end),
+            _ if self.case.job_file => self.tool.job_file(&self.job_file),
+            _ => self.tool.fio_form(self.target, &self.keys, end),
+        }
+    }
+
+    fn job(&self, end: End) -> Vec<String> {
+        let mut lines = vec!["[bench]".to_string(), format!("filename={}", self.target.display())];
+        lines.extend(["rw=randread", "bs=4k"].iter().chain(&self.keys).map(ToString::to_string));
+        lines.extend(end.keys());
+        lines
+    }
+
+    /// Runs the tool and takes the case's figures.
+    pub fn measure(&self) -> Result<Measured> {
+        match self.case.measure {
+            Measure::Speed => {
+                let run = self.run_last(Probe::Nothing)?;
+                Ok(vec![(Figure::Iops, run.1.iops), cpu_per_io(&run)])
+            }
+            Measure::Instructions => self.instructions(),
+            Measure::Overhead => self.overhead(),
+            Measure::Start => {
+                let (finished, _) = self.run_last(Probe::Nothing)?;
+                Ok(vec![(Figure::StartTime, finished.wall.as_secs_f64() * 1e3)])
+            }
+            Measure::Memory { fathom_jobs, peer_jobs } => {
+                let (finished, _) = self.run_last(Probe::PeakMemory)?;
+                let jobs = if self.tool == Tool::Fathom { fathom_jobs } else { peer_jobs };
+                let buffers = f64::from(jobs) * 128.0 * 4096.0;
+                let beyond = finished.memory_bytes as f64 - buffers;
+                Ok(vec![(Figure::Memory, beyond / f64::from(1 << 20))])
+            }
+        }
+    }
+
+    fn run_last(&self, probe: Probe) -> Result<Run> {
+        let end = self.lengths.last().ok_or("a case without a length")?;
+        self.run(*end, probe)
+    }
+
+    fn run(&self, end: End, probe: Probe) -> Result<Run> {
+        if self.case.job_file {
+            std::fs::write(&self.job_file, self.job(end).join("\n") + "\n")?;
+        }
+        let finished = process::run(self.path, &self.args(end), probe)?;
+        let done = self.tool.read_output(&finished.stdout, end)?;
+        Ok((finished, done))
+    }
+
+    /// Instructions per I/O: the difference of two runs, so that starting does not count, or all
+    /// of one run where the tool cannot be told how many I/Os to do.
+    fn instructions(&self) -> Result<Measured> {
+        let (end, done) = self.run_last(Probe::Instructions)?;
+        let (mut user, mut ios) = (end.counts.user_instructions as f64, done.ios);
+        let mut kernel = end.counts.kernel_instructions.map(|n| n as f64);
+        if let [shorter, _] = self.lengths[..] {
+            let (start, done) = self.run(shorter, Probe::Instructions)?;
+            user -= start.counts.user_instructions as f64;
+            ios -= done.ios;
+            kernel = kernel.zip(start.counts.kernel_instructions).map(|(n, then)| n - then as f64);
+        }
+        let mut measured = vec![(Figure::UserInstructions, user / ios)];
+        measured.extend(kernel.map(|kernel| (Figure::KernelInstructions, kernel / ios)));
+        Ok(measured)
+    }
+
+    /// At depth 1 an I/O takes one over the I/Os per second. What of that is not the device's is
+    /// the tool's and the kernel's; the kernel's is the same for all.
+    fn overhead(&self) -> Result<Measured> {
+        let disk = Disk::below(self.target)?;
+        let before = disk.snapshot()?;
+        let run = self.run_last(Probe::Nothing)?;
+        let device_ns = disk.read_time_ns(&before)?;
+        let iops = run.1.iops;
+        let overhead_us = (1e9 / iops - device_ns) / 1e3;
+        Ok(vec![(Figure::Overhead, overhead_us), cpu_per_io(&run), (Figure::Iops, iops)])
+    }
+}
+
+fn cpu_per_io((finished, done): &Run) -> (Figure, f64) {
+    (Figure::CpuPerIo, finished.cpu.as_secs_f64() * 1e9 / done.ios)
+}
