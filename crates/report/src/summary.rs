@@ -1,1 +1,178 @@
-//! The summary of a run.
+//! The summary of a run that a person reads in ten seconds: bad news, then figures, then cost.
+
+mod cost;
+mod figures;
+mod table;
+
+use fathom_analysis::derive::{self, Group};
+use fathom_model::finding::{Finding, Severity};
+use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
+use fathom_model::record::RunRecord;
+use fathom_model::{Dir, units};
+use table::Style as _;
+
+/// Groups of this many jobs at most are shown job by job as well.
+const JOBS_SHOWN: usize = 8;
+
+/// How the text is to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Use ANSI colours.
+    pub color: bool,
+    /// Columns that a line may have; longer sentences are wrapped.
+    pub width: usize,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self { color: false, width: 100 }
+    }
+}
+
+/// Renders `record` as a summary, in lines that end with a line break.
+#[must_use]
+pub fn render(record: &RunRecord, style: Style) -> String {
+    let mut out = String::new();
+    for finding in &record.findings {
+        news(&mut out, finding, style);
+    }
+    if !record.findings.is_empty() {
+        out.push('\n');
+    }
+    let groups = shown_groups(record);
+    for (index, group) in groups.iter().enumerate() {
+        if index > 0 {
+            out.push('\n');
+        }
+        section(&mut out, record, group, style);
+    }
+    cost::disks(&mut out, record);
+    out
+}
+
+/// One finding: what it says, the figures, and what to do.
+fn news(out: &mut String, finding: &Finding, style: Style) {
+    let word = match finding.severity {
+        Severity::Error => style.red("ERROR   "),
+        Severity::Warning => style.yellow("WARNING "),
+        Severity::Info => style.dim("note    "),
+    };
+    let mut text = finding.summary.clone();
+    if !finding.evidence.is_empty() && finding.severity != Severity::Info {
+        text.push_str(&format!(" ({})", finding.evidence.join("; ")));
+    }
+    if let Some(next) = &finding.next_step {
+        text.push_str(&format!(" → {next}"));
+    }
+    for (index, line) in wrap(&text, style.width.saturating_sub(8)).iter().enumerate() {
+        let lead = if index == 0 { word.as_str() } else { "        " };
+        out.push_str(&format!("{lead}{line}\n"));
+    }
+}
+
+/// `text` in lines of at most `width` letters, broken between words.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines
+}
+
+/// What is shown as one: the clones of a section, or what `group_reporting` puts together.
+fn shown_groups(record: &RunRecord) -> Vec<Group<'_>> {
+    let mut shown: Vec<Group> = Vec::new();
+    for group in derive::groups(record) {
+        let continues = shown.last().is_some_and(|last| {
+            last.plan.name == group.plan.name && group.plan.clone > 0 && !group.plan.group_reporting
+        });
+        match shown.pop_if(|_| continues) {
+            Some(mut last) => {
+                last.jobs.extend(&group.jobs);
+                shown.push(derive::group(record, last.plan, last.jobs));
+            }
+            None => shown.push(group),
+        }
+    }
+    shown
+}
+
+/// All about one group.
+fn section(out: &mut String, record: &RunRecord, group: &Group, style: Style) {
+    out.push_str(&heading(record, group, style));
+    if let Some(description) = &group.plan.description {
+        out.push_str(&format!("{}\n", style.dim(description)));
+    }
+    figures::figures(out, group, style);
+    if figures::differ(record, group) && group.jobs.len() <= JOBS_SHOWN {
+        figures::each_job(out, record, group, style);
+    }
+    cost::cost(out, record, group);
+}
+
+/// `a  randread 4 KiB · io_uring depth 32 · 3 jobs · direct · /dev/nvme0n1 · 10 s`
+fn heading(record: &RunRecord, group: &Group, style: Style) -> String {
+    let plan = group.plan;
+    let jobs = group.jobs.len();
+    let mut parts = vec![
+        format!("{} {}", work(plan), sizes(plan)),
+        format!("{}, depth {}", plan.engine.name(), plan.depth),
+        if jobs == 1 { "1 job".to_string() } else { format!("{jobs} jobs") },
+        if group.record.granted.direct { "direct" } else { "buffered" }.to_string(),
+    ];
+    parts.extend(targets(record, group));
+    parts.push(units::time(group.record.runtime_ns as f64));
+    format!("{}  {}\n", style.bold(&plan.name), parts.join(" · "))
+}
+
+fn work(plan: &JobPlan) -> String {
+    let order = match plan.access.order {
+        Order::Random { .. } => "random",
+        Order::Sequential { .. } => "sequential",
+    };
+    match plan.access.mix {
+        Mix::Only(dir) => format!("{order} {dir}"),
+        Mix::ReadWrite { read_percent } => format!("{order} read/write {read_percent}%"),
+    }
+}
+
+fn sizes(plan: &JobPlan) -> String {
+    let text = |dir: Dir| match &plan.access.block_sizes[dir] {
+        BlockSizes::Fixed(size) => units::bytes(*size),
+        other => format!("{} to {}", units::bytes(other.min()), units::bytes(other.max())),
+    };
+    let mut all: Vec<String> = plan.used_dirs().map(text).collect();
+    all.dedup();
+    all.join(" / ")
+}
+
+/// The targets, shortly; none for engines without.
+fn targets(record: &RunRecord, group: &Group) -> Option<String> {
+    let plans = group.jobs.iter().filter_map(|index| record.plan.jobs.get(*index));
+    let mut targets: Vec<usize> = plans.flat_map(|p| &p.regions).map(|r| r.target).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    let first = record.plan.targets.get(*targets.first()?)?;
+    Some(match targets.len() {
+        1 => first.path.clone(),
+        n => format!("{} and {} more", first.path, n - 1),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_broken_between_words() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("incomprehensible", 4), ["incomprehensible"]);
+        assert!(wrap("", 10).is_empty());
+    }
+}

@@ -1,0 +1,137 @@
+//! What an I/O cost, how deep the queues were, and what the kernel granted.
+
+use fathom_analysis::derive::{self, Group};
+use fathom_model::plan::Engine;
+use fathom_model::record::{Cost, Granted, JobRecord, RunRecord};
+use fathom_model::units;
+
+/// The lines below a group's table.
+pub(super) fn cost(out: &mut String, record: &RunRecord, group: &Group) {
+    let done = &group.record;
+    line(out, "depth", depth(group));
+    line(out, "CPU", processor(done));
+    line(out, "counted", counted(done));
+    line(out, "granted", granted(group));
+    if let Some(error) = done.error.as_ref().filter(|_| record.findings.is_empty()) {
+        line(out, "failed", Some(error.message.clone()));
+    }
+}
+
+fn line(out: &mut String, title: &str, text: Option<String>) {
+    if let Some(text) = text {
+        out.push_str(&format!("  {title:<8} {text}\n"));
+    }
+}
+
+/// Depth asked and depth in flight.
+fn depth(group: &Group) -> Option<String> {
+    let mean = derive::depth_mean(&group.record)?;
+    let jobs = group.jobs.len();
+    let asked = match jobs {
+        1 => format!("asked {}", group.plan.depth),
+        _ => format!("asked {} in each of {jobs} jobs", group.plan.depth),
+    };
+    let most = group.record.depth.in_flight_max;
+    Some(format!("{asked}, in flight {mean:.1} on average, {most} at most"))
+}
+
+/// Processor time per I/O and what follows from it.
+fn processor(done: &JobRecord) -> Option<String> {
+    let per_io = derive::cpu_per_io_ns(done)?;
+    let ios = derive::ios(done) as f64;
+    let usage = &done.usage;
+    let mut parts = vec![
+        format!("{} user", units::time((usage.user_ns as f64 / ios).round())),
+        format!("{} kernel", units::time((usage.system_ns as f64 / ios).round())),
+    ];
+    if usage.helper_ns > 0 {
+        parts.push(format!(
+            "{} kernel's helper threads",
+            units::time((usage.helper_ns as f64 / ios).round())
+        ));
+    }
+    let stop = units::count(derive::one_core_iops(done).unwrap_or(0.0));
+    let total = units::time(per_io.round());
+    Some(format!("{total} per I/O ({}); one core would stop at {stop} IOPS", parts.join(" + ")))
+}
+
+/// Instructions and cycles per I/O, or why there are none.
+fn counted(done: &JobRecord) -> Option<String> {
+    let Some(cost) = &done.cost else {
+        return done.cost_missing.as_ref().map(|why| format!("no instructions: {why}"));
+    };
+    let instructions = both(cost.user_instructions, cost.kernel_instructions);
+    let cycles = both(cost.user_cycles, cost.kernel_cycles);
+    Some(format!("{instructions} instructions, {cycles} cycles per I/O{}", apart(cost)))
+}
+
+fn both(user: f64, kernel: Option<f64>) -> String {
+    let figure = |value: f64| format!("{}", value.round() as u64);
+    match kernel {
+        Some(kernel) => format!("{} user + {} kernel", figure(user), figure(kernel)),
+        None => format!("{} user", figure(user)),
+    }
+}
+
+fn apart(cost: &Cost) -> String {
+    let speed = cost.speed_ratio * 100.0;
+    let window = units::time(cost.window_ns as f64);
+    format!(" (in {window} of their own, at {speed:.0}% of the speed)")
+}
+
+/// What is in force, and what of the usual is not.
+fn granted(group: &Group) -> Option<String> {
+    let granted = &group.record.granted;
+    let ring = group.plan.engine.uring()?;
+    let takes_target = !matches!(group.plan.engine, Engine::Nop(_));
+    let mut words: Vec<String> = granted.setup_flags.clone();
+    let mut registered: Vec<&str> = Vec::new();
+    for (on, name) in registered_parts(granted) {
+        if on {
+            registered.push(name);
+        }
+    }
+    if !registered.is_empty() {
+        words.push(format!("registered {}", registered.join(", ")));
+    }
+    if granted.huge_pages {
+        words.push("huge pages".to_string());
+    }
+    if granted.polled {
+        words.push("polled".to_string());
+    }
+    if takes_target && ring.fixed_buffers && !granted.fixed_buffers {
+        words.push("NOT registered buffers".to_string());
+    }
+    if takes_target && ring.registered_files && !granted.registered_files {
+        words.push("NOT registered files".to_string());
+    }
+    words.extend(granted.refused_flags.iter().map(|flag| format!("NOT {flag}")));
+    (!words.is_empty()).then(|| words.join(" · "))
+}
+
+fn registered_parts(granted: &Granted) -> [(bool, &'static str); 3] {
+    [
+        (granted.fixed_buffers, "buffers"),
+        (granted.registered_files, "files"),
+        (granted.registered_ring, "ring"),
+    ]
+}
+
+/// What the disks below the targets saw.
+pub(super) fn disks(out: &mut String, record: &RunRecord) {
+    for disk in &record.disks {
+        let ios: u64 = disk.ios.iter().map(|(_, n)| n).sum();
+        let sectors: u64 = disk.sectors.iter().map(|(_, n)| n).sum();
+        let busy = disk.busy_ms as f64 * 100.0 / disk.elapsed_ms.max(1) as f64;
+        let text = format!(
+            "{} saw {} I/Os and {}, {:.1} in flight on average, busy {:.0}% of the time",
+            disk.name,
+            units::count(ios as f64),
+            units::bytes(sectors.saturating_mul(512)),
+            disk.queue_mean(),
+            busy.min(100.0),
+        );
+        line(out, "disk", Some(text));
+    }
+}
