@@ -1,0 +1,335 @@
+//! Searches on simulated devices whose truth is known.
+
+use super::sim::Sim;
+use super::*;
+use proptest::prelude::*;
+
+fn small(report: &LimitReport) -> &BlockLimit {
+    &report.targets[0].blocks[0]
+}
+
+fn cause(verdict: &Option<Verdict>) -> Cause {
+    verdict.as_ref().expect("a verdict").cause
+}
+
+#[test]
+fn a_device_with_a_fixed_rate_is_found_to_be_the_limit() {
+    // 100k I/Os per second at 100 µs: 10 in flight saturate it, 9.5 reach 95%.
+    for seconds in [15.0, 60.0] {
+        let (report, _) = Sim::default().run(1, seconds);
+        let found = small(&report);
+        let peak = found.peak.as_ref().unwrap();
+        assert!((peak.iops.mean / 100_000.0 - 1.0).abs() < 0.02, "{peak:?}");
+        let knee = found.knee.as_ref().unwrap();
+        assert_eq!(knee.point.workers, 1);
+        assert!((9..=11).contains(&knee.point.depth), "{seconds} s: {knee:?}");
+        assert!(knee.refined);
+        assert_eq!(cause(&found.verdict), Cause::Device, "{:?}", found.verdict);
+        assert_eq!(found.one_worker, None);
+        let large = &report.targets[0].blocks[1];
+        assert!((large.peak.as_ref().unwrap().bytes_per_second / 2e9 - 1.0).abs() < 0.02);
+        assert_eq!(cause(&large.verdict), Cause::Device, "{:?}", large.verdict);
+        assert!(report.finished);
+    }
+}
+
+#[test]
+fn latency_is_that_of_one_io_in_flight() {
+    let (report, _) = Sim::default().run(1, 15.0);
+    let latency = small(&report).latency.as_ref().unwrap();
+    // 4 KiB at 2 GB/s add 2 µs.
+    assert!((latency.clat_mean_ns / 102_000.0 - 1.0).abs() < 0.02, "{latency:?}");
+    assert!((latency.in_flight - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn the_own_ceiling_is_measured_apart() {
+    let (report, _) = Sim::default().run(1, 15.0);
+    let own = report.own;
+    assert!((own.one_worker.unwrap().mean / 1e7 - 1.0).abs() < 0.02);
+    assert!((own.all_cores.unwrap().mean / 8e7 - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn a_full_submitting_core_is_named_and_more_workers_reach_the_peak() {
+    // One worker stops at 500k (2 µs each); the device does 1.5M, which 3 of 8 processors reach.
+    let mut sim = Sim { device_iops: 1.5e6, device_bandwidth: 1e10, ..Sim::default() };
+    let (report, _) = sim.run(1, 60.0);
+    let found = small(&report);
+    assert_eq!(cause(&found.one_worker), Cause::SubmittingCore, "{:?}", found.one_worker);
+    assert_eq!(cause(&found.verdict), Cause::Device, "{:?}", found.verdict);
+    let peak = found.peak.as_ref().unwrap();
+    assert!((peak.iops.mean / 1.5e6 - 1.0).abs() < 0.03, "{peak:?}");
+    assert_eq!(found.knee.as_ref().unwrap().point.workers, 3, "{:?}", found.knee);
+    assert!((peak.one_core_iops().unwrap() / 500_000.0 - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn all_cores_are_named_when_half_of_them_do_half() {
+    let mut sim = Sim { cores: 2, device_iops: 1e7, device_bandwidth: 1e11, ..Sim::default() };
+    let (report, _) = sim.run(1, 60.0);
+    let verdict = small(&report).verdict.as_ref().unwrap();
+    assert_eq!(verdict.cause, Cause::AllCores, "{verdict:?}");
+    let fewer = verdict.experiments.iter().find(|e| e.kind == ExperimentKind::FewerCores).unwrap();
+    assert!((fewer.gain.unwrap().value - 0.5).abs() < 0.03, "{fewer:?}");
+}
+
+#[test]
+fn a_single_processor_needs_no_confirmation() {
+    let mut sim = Sim { cores: 1, device_iops: 1e7, device_bandwidth: 1e11, ..Sim::default() };
+    let (report, _) = sim.run(1, 60.0);
+    assert_eq!(cause(&small(&report).verdict), Cause::AllCores);
+}
+
+#[test]
+fn depth_is_named_when_the_deepest_queue_still_gains() {
+    // 2 ms of latency: 8 × 1024 in flight reach 4M of a hundred.
+    let mut sim = Sim {
+        latency_ns: 2e6,
+        device_iops: 1e8,
+        device_bandwidth: 1e12,
+        cpu_ns: 100.0,
+        ..Sim::default()
+    };
+    let (report, _) = sim.run(1, 60.0);
+    let found = small(&report);
+    assert_eq!(cause(&found.verdict), Cause::Depth, "{:?}", found.verdict);
+    let peak = found.peak.as_ref().unwrap();
+    assert_eq!((peak.workers, peak.depth), (8, 1024));
+}
+
+#[test]
+fn with_noise_no_wrong_cause_is_claimed() {
+    let mut undecided = 0;
+    for seed in 0..40 {
+        let mut sim = Sim { noise: 0.2, seed, ..Sim::default() };
+        let (report, _) = sim.run(1, 15.0);
+        for verdict in report.targets[0].blocks.iter().filter_map(|b| b.verdict.as_ref()) {
+            let allowed = matches!(verdict.cause, Cause::Device | Cause::Undecided);
+            assert!(allowed, "seed {seed}: {verdict:?}");
+            undecided += u32::from(verdict.cause == Cause::Undecided);
+        }
+    }
+    assert!(undecided > 40, "{undecided} of 80 undecided");
+}
+
+#[test]
+fn half_the_machine_taken_by_others_is_said() {
+    let mut sim = Sim {
+        cores: 2,
+        device_iops: 1e7,
+        device_bandwidth: 1e11,
+        background: 0.5,
+        ..Sim::default()
+    };
+    let (report, _) = sim.run(1, 60.0);
+    let verdict = small(&report).verdict.as_ref().unwrap();
+    assert!(verdict.reason.contains("other programs"), "{verdict:?}");
+}
+
+#[test]
+fn targets_behind_one_link_slow_each_other_down() {
+    let mut sim = Sim { link_iops: 120_000.0, ..Sim::default() };
+    let (report, _) = sim.run(2, 60.0);
+    let together = &report.together[0];
+    assert_eq!(together.cause, TogetherCause::SharedBelow, "{together:?}");
+    assert!((together.ratio.unwrap().value - 0.6).abs() < 0.02);
+    assert!((together.targets[1].ratio.unwrap().value - 0.6).abs() < 0.02);
+}
+
+#[test]
+fn independent_targets_add_up() {
+    let (report, _) = Sim::default().run(3, 60.0);
+    assert_eq!(report.together.len(), 2);
+    for together in &report.together {
+        assert_eq!(together.cause, TogetherCause::Independent, "{together:?}");
+    }
+    assert_eq!(report.targets.len(), 3);
+    assert!(report.targets.iter().all(|t| t.blocks.iter().all(|b| b.knee.is_some())));
+}
+
+#[test]
+fn targets_that_fill_the_processors_are_told_from_a_shared_link() {
+    let mut sim = Sim { cores: 2, cpu_ns: 15_000.0, ..Sim::default() };
+    let (report, _) = sim.run(2, 60.0);
+    assert_eq!(report.together[0].cause, TogetherCause::Cores, "{:?}", report.together[0]);
+}
+
+#[test]
+fn an_overdriven_device_has_its_peak_in_the_middle() {
+    let mut sim = Sim { overdriven_at: Some(32.0), ..Sim::default() };
+    let (report, _) = sim.run(1, 60.0);
+    let found = small(&report);
+    let peak = found.peak.as_ref().unwrap();
+    assert!((16..=32).contains(&peak.setting().in_flight()), "{peak:?}");
+    assert!((peak.iops.mean / 100_000.0 - 1.0).abs() < 0.02);
+    assert_eq!(cause(&found.verdict), Cause::Device, "{:?}", found.verdict);
+}
+
+#[test]
+fn windows_with_errors_are_reported_and_do_not_count() {
+    let mut sim = Sim { errors_at: Some(8), ..Sim::default() };
+    let (report, _) = sim.run(1, 60.0);
+    let found = small(&report);
+    assert!(found.problems.iter().any(|p| p.message == "read: EIO" && p.errors > 0));
+    assert!(found.points.iter().all(|p| p.setting().in_flight() < 8), "{:?}", found.points);
+    assert_ne!(cause(&found.verdict), Cause::Device, "{:?}", found.verdict);
+}
+
+#[test]
+fn a_target_that_only_fails_gives_no_figures() {
+    let mut sim = Sim { errors_at: Some(0), ..Sim::default() };
+    let (report, windows) = sim.run(1, 60.0);
+    let found = small(&report);
+    assert!(found.points.is_empty() && found.peak.is_none() && found.knee.is_none());
+    assert!(!found.problems.is_empty());
+    assert!(windows.len() < 20, "{} windows on a broken target", windows.len());
+}
+
+#[test]
+fn settings_that_cannot_be_had_end_the_climb() {
+    let mut sim = Sim { refuses_at: Some(64), latency_ns: 1e7, cpu_ns: 100.0, ..Sim::default() };
+    let (report, _) = sim.run(1, 60.0);
+    let found = small(&report);
+    assert!((32..64).contains(&found.peak.as_ref().unwrap().setting().in_flight()));
+    assert_eq!(cause(&found.verdict), Cause::Undecided, "{:?}", found.verdict);
+    assert!(found.verdict.as_ref().unwrap().reason.contains("could not be tried"));
+}
+
+#[test]
+fn memory_bounds_what_is_in_flight() {
+    let mut sim = Sim { latency_ns: 1e8, device_bandwidth: 1e12, ..Sim::default() };
+    let mut config = sim.config(1, 15.0);
+    config.buffers_bytes_max = 16 << 20;
+    let mut search = Search::new(config);
+    while let Some(probe) = search.next_probe() {
+        let bytes: u64 = probe
+            .loads
+            .iter()
+            .filter(|l| l.target.is_some())
+            .map(|l| l.setting.in_flight())
+            .sum::<u64>()
+            * probe.block_bytes;
+        assert!(bytes <= 16 << 20, "{probe:?}");
+        search.observe(&sim.window(&probe).unwrap());
+    }
+}
+
+#[test]
+fn a_stored_search_can_be_redone() {
+    let mut sim = Sim { noise: 0.05, refuses_at: Some(512), ..Sim::default() };
+    let (report, windows) = sim.run(2, 15.0);
+    let json = serde_json::to_string(&windows).unwrap();
+    let windows: Vec<Window> = serde_json::from_str(&json).unwrap();
+    assert_eq!(replay(sim.config(2, 15.0), &windows).unwrap(), report);
+    let cut = replay(sim.config(2, 15.0), &windows[..40]).unwrap();
+    assert!(!cut.finished && cut.windows <= 40);
+    assert!(replay(sim.config(1, 15.0), &windows).is_err());
+}
+
+#[test]
+fn an_interrupted_search_reports_what_it_has() {
+    let mut sim = Sim::default();
+    let mut search = Search::new(sim.config(1, 60.0));
+    for _ in 0..20 {
+        let probe = search.next_probe().unwrap();
+        search.observe(&sim.window(&probe).unwrap());
+    }
+    let report = search.finish();
+    assert!(!report.finished);
+    assert!(small(&report).peak.is_some() && small(&report).latency.is_some());
+    assert_eq!(small(&report).verdict, None);
+}
+
+#[test]
+fn time_is_about_a_minute_and_more_for_many_targets() {
+    assert_eq!(Config::default_seconds(1, false), 60.0);
+    assert_eq!(Config::default_seconds(1, true), 15.0);
+    assert!(Config::default_seconds(24, false) > 240.0);
+}
+
+/// Checks what must hold whatever a device answers.
+fn check(report: &LimitReport) {
+    let json = serde_json::to_string(report).unwrap();
+    let again: LimitReport = serde_json::from_str(&json).expect("no NaN in the report");
+    assert_eq!(again.targets.len(), report.targets.len());
+    for block in report.targets.iter().flat_map(|t| &t.blocks) {
+        let (Some(peak), Some(knee)) = (&block.peak, &block.knee) else { continue };
+        assert!(knee.point.iops.mean <= peak.iops.mean, "{block:?}");
+        assert!(knee.point.iops.mean >= KNEE_SHARE * peak.iops.mean, "{block:?}");
+        assert!(knee.point.setting().in_flight() <= peak.setting().in_flight(), "{block:?}");
+    }
+}
+
+/// A device without any sense.
+fn wild() -> impl Strategy<Value = Vec<(u64, u64, u64, u8)>> {
+    let ios = prop_oneof![Just(0), 0..1_000_000_u64, Just(u64::MAX)];
+    let elapsed = prop_oneof![Just(0), 1..1_000_000_000_u64];
+    let took = prop_oneof![Just(0), 0..3_000_000_000_u64];
+    proptest::collection::vec((ios, elapsed, took, 0..20_u8), 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_a_device_answers_the_search_ends_in_time(
+        answers in wild(),
+        targets in 0..3_usize,
+        cores in 0..5_u32,
+        seconds in prop_oneof![Just(f64::NAN), Just(-1.0), 0.0..40.0_f64],
+    ) {
+        let config = Config {
+            targets: vec!["x".into(); targets], seconds, cores, buffers_bytes_max: 1 << 26,
+        };
+        let mut search = Search::new(config);
+        let mut longest = 0.0_f64;
+        for n in 0.. {
+            let Some(probe) = search.next_probe() else { break };
+            prop_assert!(n < 60_000, "it does not end");
+            let (ios, elapsed_ns, took_ns, kind) = answers[n % answers.len()];
+            if kind == 0 {
+                search.refuse("no");
+                continue;
+            }
+            let asked_ns = probe.ramp_ns + probe.window_ns;
+            longest = longest.max(took_ns.saturating_sub(asked_ns) as f64 / 1e9);
+            let load = LoadMeasure {
+                ios,
+                bytes: ios,
+                errors: u64::from(kind == 1),
+                short_ios: u64::from(kind == 2),
+                workers: vec![WorkerCpu { user_ns: ios, system_ns: took_ns }],
+                disk: (kind == 3).then(fathom_model::record::DiskRecord::default),
+                ..LoadMeasure::default()
+            };
+            let cpu = (kind > 5).then_some(CpuTime { busy_ns: ios, steal_ns: elapsed_ns, idle_ns: took_ns });
+            let loads = if kind == 4 { Vec::new() } else { vec![load; probe.loads.len()] };
+            search.observe(&Measurement { elapsed_ns, took_ns, loads, cpu });
+        }
+        let report = search.finish();
+        prop_assert!(report.seconds_used <= report.seconds_planned + longest + 0.01, "{} of {}", report.seconds_used, report.seconds_planned);
+        prop_assert!(report.finished);
+        check(&report);
+    }
+
+    #[test]
+    fn whatever_a_device_is_the_knee_is_below_the_peak(
+        cores in 1..17_u32,
+        latency_ns in 1e3..1e8_f64,
+        device_iops in 50.0..1e7_f64,
+        cpu_ns in 100.0..50_000.0_f64,
+        noise in 0.0..0.5_f64,
+        seed in any::<u64>(),
+    ) {
+        let mut sim = Sim { cores, latency_ns, device_iops, cpu_ns, noise, seed, ..Sim::default() };
+        let (report, _) = sim.run(1, 15.0);
+        check(&report);
+        prop_assert!(report.seconds_used <= 15.1, "{}", report.seconds_used);
+        let found = small(&report);
+        let truth = device_iops.min(f64::from(cores) * 1e9 / cpu_ns);
+        if let Some(peak) = &found.peak {
+            prop_assert!(peak.iops.mean <= truth * (1.0 + noise) * 1.01 + 20.0, "{peak:?}");
+        }
+    }
+}

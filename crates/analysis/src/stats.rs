@@ -1,0 +1,217 @@
+//! The little statistics that a claim about a measurement needs: how sure a mean is, and how sure
+//! the ratio of two means is. All intervals are two-sided at 95%.
+//!
+//! Sources: Student's t interval of a mean, NIST/SEMATECH e-Handbook of Statistical Methods 1.3.5.2;
+//! Welch–Satterthwaite degrees of freedom, the same 7.3.1.3; the interval of a ratio is taken on the logarithm (delta
+//! method: var(ln x̄) ≈ s²/(n·x̄²)), so that it is never negative and a:b is the inverse of b:a.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Student's t at 97.5% for 1 to 30 degrees of freedom.
+const T_975: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+];
+
+/// The mean of repeated windows and the interval that it is in with 95% confidence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// The mean, in the unit of what was measured.
+    pub mean: f64,
+    /// Lower end of the interval; absent with fewer than two windows.
+    pub low: Option<f64>,
+    /// Upper end of the interval; absent with fewer than two windows.
+    pub high: Option<f64>,
+    /// Windows measured.
+    pub windows: u32,
+}
+
+impl Estimate {
+    /// Student's t interval of the mean of `values`; not-finite values are left out.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Self {
+        let Some(m) = Moments::of(values) else { return Self::default() };
+        let half = m.standard_error().map(|e| t_975(m.n - 1.0) * e);
+        Self {
+            mean: m.mean,
+            low: half.map(|h| m.mean - h),
+            high: half.map(|h| m.mean + h),
+            windows: m.n as u32,
+        }
+    }
+
+    /// Half the width of the interval as a share of the mean: 0.03 is "±3%". `None` when unknown.
+    #[must_use]
+    pub fn relative(&self) -> Option<f64> {
+        let (low, high) = (self.low?, self.high?);
+        (self.mean > 0.0).then(|| (high - low) / 2.0 / self.mean)
+    }
+}
+
+/// How many times as much, and the interval that this is in with 95% confidence.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ratio {
+    /// The ratio; 1 is no difference.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+impl Ratio {
+    /// Pairs measured one right after the other, as (changed, base): the t interval of the mean of
+    /// their log ratios. A drift that is slower than a pair cancels out. Needs two usable pairs.
+    #[must_use]
+    pub fn paired(pairs: &[(f64, f64)]) -> Option<Self> {
+        let logs: Vec<f64> =
+            pairs.iter().filter(|(c, b)| *c > 0.0 && *b > 0.0).map(|(c, b)| (c / b).ln()).collect();
+        let m = Moments::of(&logs)?;
+        Some(Self::from_log(m.mean, t_975(m.n - 1.0) * m.standard_error()?))
+    }
+
+    /// The ratio of the means of two independent samples (Welch, on the logarithm). Needs two
+    /// values of each and means above 0.
+    #[must_use]
+    pub fn welch(changed: &[f64], base: &[f64]) -> Option<Self> {
+        let (c, b) = (Moments::of(changed)?, Moments::of(base)?);
+        if c.mean <= 0.0 || b.mean <= 0.0 {
+            return None;
+        }
+        let c_var = (c.standard_error()? / c.mean).powi(2);
+        let b_var = (b.standard_error()? / b.mean).powi(2);
+        let var = c_var + b_var;
+        let parts = c_var.powi(2) / (c.n - 1.0) + b_var.powi(2) / (b.n - 1.0);
+        let freedom = if parts > 0.0 { var.powi(2) / parts } else { c.n + b.n - 2.0 };
+        Some(Self::from_log((c.mean / b.mean).ln(), t_975(freedom) * var.sqrt()))
+    }
+
+    /// Half the width of the interval on the logarithm: 0.03 is about "±3%".
+    #[must_use]
+    pub fn spread(&self) -> f64 {
+        (self.high / self.low).ln() / 2.0
+    }
+
+    fn from_log(center: f64, half: f64) -> Self {
+        // exp overflows beyond 709; a ratio of e^300 says "unknown" as well as infinity does, and fits in JSON.
+        let exp = |x: f64| x.clamp(-300.0, 300.0).exp();
+        Self { value: exp(center), low: exp(center - half), high: exp(center + half) }
+    }
+}
+
+/// Student's t at 97.5%. Between whole degrees of freedom the lower one counts, which is the
+/// careful side; above 30 an approximation that is off by less than 0.2%.
+#[must_use]
+pub fn t_975(freedom: f64) -> f64 {
+    let whole = freedom.max(1.0) as usize;
+    T_975.get(whole - 1).copied().unwrap_or(1.96 + 2.4 / whole as f64)
+}
+
+struct Moments {
+    n: f64,
+    mean: f64,
+    /// Sample variance (n - 1); absent for a single value.
+    variance: Option<f64>,
+}
+
+impl Moments {
+    fn of(values: &[f64]) -> Option<Self> {
+        let values: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+        if values.is_empty() {
+            return None;
+        }
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+        Some(Self { n, mean, variance: (n > 1.0).then(|| squares / (n - 1.0)) })
+    }
+
+    fn standard_error(&self) -> Option<f64> {
+        Some((self.variance? / self.n).sqrt())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_interval_of_a_mean_is_students() {
+        // Worked by hand: mean 10, s = 1, n = 3, t(2) = 4.303: 4.303/√3 = 2.484.
+        let e = Estimate::of(&[9.0, 10.0, 11.0]);
+        assert_eq!((e.mean, e.windows), (10.0, 3));
+        assert!((e.high.unwrap() - 12.484).abs() < 0.001, "{e:?}");
+        assert!((e.relative().unwrap() - 0.2484).abs() < 0.0001);
+    }
+
+    #[test]
+    fn one_window_has_no_interval() {
+        let e = Estimate::of(&[7.0]);
+        assert_eq!((e.mean, e.low, e.high, e.relative()), (7.0, None, None, None));
+        assert_eq!(Estimate::of(&[]), Estimate::default());
+    }
+
+    #[test]
+    fn drift_cancels_out_of_pairs_but_not_out_of_samples() {
+        let base = [100.0, 200.0, 400.0, 800.0];
+        let changed = base.map(|b| b * 1.5);
+        let pairs: Vec<_> = changed.into_iter().zip(base).collect();
+        let paired = Ratio::paired(&pairs).unwrap();
+        assert!((paired.value - 1.5).abs() < 1e-9 && paired.spread() < 1e-6, "{paired:?}");
+        assert!(Ratio::welch(&changed, &base).unwrap().low < 1.0);
+    }
+
+    #[test]
+    fn ratios_need_two_positive_values() {
+        assert_eq!(Ratio::paired(&[(1.0, 1.0)]), None);
+        assert_eq!(Ratio::paired(&[(0.0, 1.0), (1.0, 0.0)]), None);
+        assert_eq!(Ratio::welch(&[1.0, 1.0], &[0.0, 0.0]), None);
+    }
+
+    #[test]
+    fn t_falls_with_freedom_to_the_normal_quantile() {
+        assert_eq!(t_975(0.0), 12.706);
+        assert_eq!(t_975(2.9), 4.303);
+        assert!((t_975(60.0) - 2.000).abs() < 0.004);
+        assert!((t_975(1e9) - 1.96).abs() < 0.001);
+    }
+
+    #[test]
+    fn ninety_five_of_a_hundred_intervals_hold_the_truth() {
+        // A fixed sequence (multiplicative congruential), sums of 12 uniforms for a normal.
+        let mut state = 12_345_u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let held = (0..2000)
+            .filter(|_| {
+                let v: Vec<f64> =
+                    (0..5).map(|_| 50.0 + (0..12).map(|_| uniform()).sum::<f64>() - 6.0).collect();
+                let e = Estimate::of(&v);
+                e.low.unwrap() <= 50.0 && 50.0 <= e.high.unwrap()
+            })
+            .count();
+        assert!((1860..=1940).contains(&held), "{held} of 2000");
+    }
+
+    proptest! {
+        #[test]
+        fn intervals_hold_their_means(values in proptest::collection::vec(-1e12..1e12_f64, 2..20)) {
+            let e = Estimate::of(&values);
+            prop_assert!(e.low.unwrap() <= e.mean && e.mean <= e.high.unwrap());
+        }
+
+        #[test]
+        fn ratios_are_finite_and_ordered(
+            pairs in proptest::collection::vec((1e-9..1e15_f64, 1e-9..1e15_f64), 2..10)
+        ) {
+            let r = Ratio::paired(&pairs).unwrap();
+            prop_assert!(r.low.is_finite() && r.high.is_finite());
+            prop_assert!(r.low <= r.value && r.value <= r.high);
+        }
+    }
+}
