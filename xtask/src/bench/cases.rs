@@ -125,7 +125,7 @@ pub const CASES: [Case; 9] = [
     Case {
         name: "nop",
         title: "operations that do nothing, depth 128, batches of 32",
-        fathom: &[DEEP, &["ioengine=nop"]],
+        fathom: &[DEEP, &["ioengine=nop", "size=4g"]],
         // It wants a file here too, and does not read it.
         t_io_uring: &["-N1", "-d128", "-s32", "-c32"],
         goals: &[than(Figure::Iops, Tool::TIoUring, 1.0)],
