@@ -1,2 +1,48 @@
-//! The fathom program.
-fn main() {}
+//! fathom drives storage as fast as Linux can go, and says what stopped it, with the evidence.
+#![forbid(unsafe_code)]
+
+mod cost;
+mod folder;
+mod limit;
+mod live;
+mod output;
+mod run;
+mod session;
+mod signals;
+mod sources;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Drives storage as fast as Linux can go, and says what stopped it, with the evidence.
+#[derive(Parser)]
+#[command(name = "fathom", version, arg_required_else_help = true, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Find what a disk can do on this machine, and what stops it there (read-only).
+    Limit(limit::Args),
+    /// Run fio job files and command lines.
+    #[command(disable_help_flag = true)]
+    Run {
+        /// Job files, or --key=value and targets; `fathom run --help` lists all keys.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    session::raise_limits();
+    let result = match Cli::parse().command {
+        Command::Limit(args) => limit::command(&args),
+        Command::Run { args } => run::command(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("fathom: {error}");
+        ExitCode::FAILURE
+    })
+}

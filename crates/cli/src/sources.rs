@@ -1,0 +1,40 @@
+//! Job files, the environment and the machine, as the parser asks for them.
+
+use fathom_spec::{MachineNumbers, Sources};
+use std::fs::File;
+use std::io::{self, Read};
+
+/// The real system.
+pub struct System;
+
+impl Sources for System {
+    fn read(&self, path: &str, limit_bytes: usize) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        let limit = limit_bytes as u64 + 1;
+        let result = if path == "-" {
+            io::stdin().lock().take(limit).read_to_end(&mut bytes)
+        } else {
+            File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        };
+        result.map(|_| bytes).map_err(|error| error.to_string())
+    }
+
+    fn env(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn machine(&self) -> MachineNumbers {
+        let info = rustix::system::sysinfo();
+        MachineNumbers {
+            cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+            page_bytes: rustix::param::page_size() as u64,
+            memory_mib: (info.totalram as u64).saturating_mul(u64::from(info.mem_unit)) >> 20,
+        }
+    }
+
+    fn random(&self) -> u64 {
+        use std::hash::{BuildHasher, Hasher};
+        // The standard library seeds every hasher from the system's randomness.
+        std::hash::RandomState::new().build_hasher().finish()
+    }
+}
