@@ -14,10 +14,12 @@ mod curve;
 mod knee;
 mod outcome;
 mod probe;
+mod record;
 mod search;
 mod stage;
 mod together;
 mod verdict;
+mod warnings;
 
 #[cfg(test)]
 mod sim;
@@ -31,7 +33,10 @@ pub use outcome::{
 pub use probe::{
     CpuShares, CpuTime, Load, LoadMeasure, Measurement, Phase, Probe, Setting, WorkerCpu,
 };
+pub use record::{Conditions, LimitRecord};
 pub use search::{Search, Window, replay};
+pub use verdict::{percent, times};
+pub use warnings::findings;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -245,11 +245,13 @@ fn more_workers(experiment: Option<&Experiment>, workers: u32) -> String {
 }
 
 /// A share as a percentage.
-pub(super) fn percent(share: f64) -> String {
+#[must_use]
+pub fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
 /// A ratio with its interval.
-pub(super) fn times(ratio: &Ratio) -> String {
+#[must_use]
+pub fn times(ratio: &Ratio) -> String {
     format!("{:.2} times ({:.2} to {:.2})", ratio.value, ratio.low, ratio.high)
 }
