@@ -2,10 +2,10 @@
 
 use crate::guard::subject::{self, Spot, Want};
 use crate::guard::{Entry, GuardError, Held, OpenTarget, make, space};
-use crate::mark::{self, Mark};
+use crate::mark;
 use crate::roots::Roots;
 use fathom_model::plan::Fallocate;
-use rustix::fs::{Mode, OFlags, fstatvfs, openat};
+use rustix::fs::{Mode, OFlags, fstatvfs};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,23 +56,40 @@ fn size(path: &str, spot: &Spot, wanted: u64) -> Result<u64, GuardError> {
 /// Without a name where that is possible, or else as a marked file that is removed on drop.
 fn open(path: &str, spot: Spot, size: u64) -> Result<Held, GuardError> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    // The directory is opened anew: O_TMPFILE needs it by path.
+    // By path, as a descriptor that only names the directory cannot be opened anew otherwise.
     let dir = mark::descriptor_path(&spot.dir);
-    let unnamed = openat(rustix::fs::CWD, dir, flags, Mode::from_raw_mode(0o600));
-    match unnamed {
+    match rustix::fs::open(dir, flags, Mode::from_raw_mode(0o600)) {
         Ok(fd) => {
-            let fd = Arc::new(fd);
-            let unfinished = Mark { unfinished_from: Some(0) };
-            mark::write(&fd, unfinished).map_err(|error| GuardError::io(path, "mark", error))?;
             make::reserve(path, &fd, 0, size, Fallocate::Native)?;
-            Held::new(path, fd, None)
+            Held::new(path, Arc::new(fd), None)
         }
-        // EISDIR: a kernel or file system that takes it for an attempt to write to the directory.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
-            let want = Want { create_size: Some(size), fill: true, ..Want::default() };
-            let (fd, made) = make::create(path, spot, &want)?;
-            Held::new(path, fd, Some(made))
-        }
+        // EISDIR, EINVAL: what kernels and file systems say that do not know O_TMPFILE.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => named(path, spot, size),
         Err(error) => Err(GuardError::io(path, "make", error)),
+    }
+}
+
+fn named(path: &str, spot: Spot, size: u64) -> Result<Held, GuardError> {
+    let want = Want { create_size: Some(size), fill: true, ..Want::default() };
+    let (fd, made) = make::create(path, spot, &want)?;
+    Held::new(path, fd, Some(made))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_a_name_it_is_marked_and_removed_in_the_end() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("scratch");
+        let place = dir.path().to_str().expect("UTF-8");
+        let spot = subject::spot(&Roots::default(), "scratch", place, "scratch").expect("spot");
+        let held = named("scratch", spot, UNIT).expect("made");
+        assert_eq!(path.metadata().expect("there").len(), UNIT);
+        let entry = Entry::scratch("scratch".to_string(), held, UNIT);
+        assert!(path.exists());
+        drop(entry);
+        assert!(!path.exists());
     }
 }

@@ -1,0 +1,402 @@
+//! What protects files, and how files are made.
+
+mod support;
+
+use fathom_machine::guard::GuardError;
+use fathom_model::facts::TargetKind;
+use fathom_model::plan::{Fallocate, SyncIo, Target};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use support::{
+    MIB, Mounted, READ, WRITE, checksum, devices, none, open, overwrite, refused, run, says,
+    target, written,
+};
+use tempfile::TempDir;
+
+/// A directory with one file of someone else's, 1 MiB of sevens.
+fn theirs() -> (TempDir, PathBuf) {
+    let dir = support::dir();
+    let path = dir.path().join("theirs");
+    std::fs::write(&path, vec![7; 1 << 20]).expect("file");
+    (dir, path)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+fn made(path: impl AsRef<Path>, size: u64) -> Target {
+    Target { create_size: Some(size), ..target(path) }
+}
+
+fn error(targets: Vec<Target>) -> String {
+    open(targets, &none()).err().expect("refused").to_string()
+}
+
+#[test]
+fn a_file_of_someone_else_needs_overwrite() {
+    let (dir, path) = theirs();
+    let said = refused(&path, &none(), &path);
+    says(&said, &["not made by fathom", &format!("--overwrite={}", path.display())]);
+    refused(&path, &overwrite(&["/", "theirs", "", text(dir.path())]), &path);
+    refused(&path, &support::erase(&[text(&path)]), &path);
+    // A directory within the path may be a link: it is the same file all the same.
+    let link = dir.path().join("link");
+    symlink(&path, &link).expect("link");
+    for name in [&path, &link] {
+        for permitted in [&path, &link] {
+            let targets = open(vec![written(name)], &overwrite(&[text(permitted)]));
+            targets.expect("permitted")[0].open_worker(WRITE).expect("a worker's descriptor");
+        }
+    }
+}
+
+#[test]
+fn a_file_with_several_names_says_so() {
+    let (dir, path) = theirs();
+    std::fs::hard_link(&path, dir.path().join("again")).expect("link");
+    says(&refused(&path, &none(), &path), &["2 names"]);
+    let targets =
+        open(vec![written(&path), written(dir.path().join("again"))], &overwrite(&[text(&path)]));
+    assert_eq!(targets.expect("one file in one run").len(), 2);
+}
+
+#[test]
+fn fathoms_own_file_is_written_again_but_not_under_a_second_name() {
+    let dir = support::dir();
+    let path = dir.path().join("own");
+    let targets = open(vec![Target { written: true, ..made(&path, MIB) }], &none()).expect("made");
+    assert!(targets[0].facts.made_by_fathom);
+    assert_eq!(targets[0].facts.size_bytes, MIB);
+    assert_eq!(targets[0].facts.kind, TargetKind::File);
+    assert_eq!(targets[0].fill_range(), None, "what is only written needs no contents");
+    drop(targets);
+    drop(open(vec![written(&path)], &none()).expect("its own"));
+    std::fs::hard_link(&path, dir.path().join("kept")).expect("link");
+    says(&refused(&path, &none(), &path), &["2 names"]);
+}
+
+#[test]
+fn a_second_writer_is_refused_and_a_reader_is_not() {
+    let (_dir, path) = theirs();
+    let permitted = overwrite(&[text(&path)]);
+    let first = open(vec![written(&path)], &permitted).expect("free");
+    says(&refused(&path, &permitted, &path), &["locked by another program"]);
+    assert!(open(vec![target(&path)], &none()).is_ok());
+    drop(first);
+    assert!(open(vec![written(&path)], &permitted).is_ok());
+}
+
+#[test]
+fn readers_get_nothing_but_reading() {
+    let (_dir, path) = theirs();
+    let targets = open(vec![target(&path)], &none()).expect("readable");
+    assert!(targets[0].open_worker(WRITE).is_err());
+    let fd = targets[0].open_worker(READ).expect("a worker's descriptor");
+    assert!(rustix::io::pwrite(&fd, &[1], 0).is_err());
+}
+
+#[test]
+fn bad_targets_are_named() {
+    let dir = support::dir();
+    let at = |name: &str| dir.path().join(name);
+    says(&error(vec![target(at("gone"))]), &["gone does not exist"]);
+    says(&error(vec![made(at("no/where"), MIB)]), &["its directory does not exist"]);
+    says(&error(vec![target(dir.path())]), &["is a directory"]);
+    says(&error(vec![made(at("new/"), MIB)]), &["is a directory"]);
+    std::fs::write(at("empty"), "").expect("file");
+    says(&error(vec![target(at("empty"))]), &["is empty"]);
+    run("mkfifo", &[text(&at("pipe"))]);
+    says(&error(vec![target(at("pipe"))]), &["neither a regular file nor a block device"]);
+    says(&error(vec![target("/dev/zero")]), &["neither a regular file nor a block device"]);
+    says(&error(vec![target(at("empty/below"))]), &["empty/below"]);
+    says(&error(vec![target("nul\0byte")]), &["cannot open"]);
+}
+
+#[test]
+fn nothing_is_made_under_dev() {
+    let dir = support::dir();
+    symlink("/dev", dir.path().join("devices")).expect("link");
+    let name = format!("fathom-test-{}", std::process::id());
+    let before = run("ls", &["/dev", "/dev/shm"]);
+    let through = dir.path().join("devices").join(&name);
+    let paths = [format!("/dev/{name}"), format!("/dev/shm/{name}"), text(&through).to_string()];
+    for path in &paths {
+        for late in [false, true] {
+            let new = Target { create_on_open: late, written: true, ..made(path, MIB) };
+            says(&error(vec![new]), &["nothing is ever made under /dev"]);
+        }
+    }
+    says(&error(vec![made("/dev/no/such", MIB)]), &["nothing is ever made under /dev"]);
+    assert_eq!(run("ls", &["/dev", "/dev/shm"]), before);
+}
+
+#[test]
+fn nothing_is_made_on_a_devtmpfs_that_is_mounted_elsewhere() {
+    let Some(_alone) = devices("devtmpfs elsewhere") else { return };
+    let devtmpfs = Mounted::new(&["-t", "devtmpfs", "none"]);
+    let path = devtmpfs.path(&format!("fathom-test-{}", std::process::id()));
+    says(&error(vec![made(&path, MIB)]), &["nothing is ever made under /dev"]);
+    assert!(!Path::new(&path).exists());
+}
+
+#[test]
+fn no_file_is_made_through_a_link_that_leads_nowhere() {
+    let dir = support::dir();
+    let (link, gone) = (dir.path().join("link"), dir.path().join("gone"));
+    symlink(&gone, &link).expect("link");
+    says(&error(vec![made(&link, MIB)]), &["leads nowhere"]);
+    assert!(!gone.exists());
+}
+
+#[test]
+fn a_job_stays_in_its_directory() {
+    let (outside, path) = theirs();
+    let dir = support::dir();
+    symlink(&path, dir.path().join("file")).expect("link");
+    symlink(outside.path(), dir.path().join("sub")).expect("link");
+    let within = Some(text(dir.path()).to_string());
+    for name in ["file", "sub/theirs", "sub/new"] {
+        let leading = Target { within: within.clone(), ..made(dir.path().join(name), MIB) };
+        says(&error(vec![leading]), &["outside of the job's directory"]);
+    }
+    let inside = Target { within, ..made(dir.path().join("inside"), MIB) };
+    open(vec![inside], &none()).expect("inside");
+}
+
+#[test]
+fn what_is_made_is_removed_only_if_asked() {
+    let dir = support::dir();
+    let (kept, gone) = (dir.path().join("kept"), dir.path().join("gone"));
+    let plan = || vec![made(&kept, MIB), Target { unlink: true, ..made(&gone, MIB) }];
+    for target in open(plan(), &none()).expect("made") {
+        target.finish().expect("finished");
+    }
+    assert!(kept.exists() && !gone.exists());
+    // The same when a run ends without a word.
+    drop(open(plan(), &none()).expect("made"));
+    assert!(kept.exists() && !gone.exists());
+    // What was there before is not removed, not even fathom's own.
+    let again = vec![Target { unlink: true, ..target(&kept) }];
+    for target in open(again, &none()).expect("readable") {
+        target.finish().expect("finished");
+    }
+    assert!(kept.exists());
+}
+
+#[test]
+fn a_file_that_took_the_name_is_not_removed() {
+    let dir = support::dir();
+    let path = dir.path().join("file");
+    let new = Target { unlink: true, ..made(&path, MIB) };
+    let mut targets = open(vec![new], &none()).expect("made");
+    std::fs::rename(&path, dir.path().join("moved")).expect("renamed");
+    std::fs::write(&path, "someone else's").expect("file");
+    says(&targets[0].changed().expect("reported"), &["another file"]);
+    let error = targets.remove(0).finish().expect_err("not removed");
+    says(&error.to_string(), &["no longer the file"]);
+    assert_eq!(std::fs::read_to_string(&path).expect("there"), "someone else's");
+}
+
+#[test]
+fn a_plan_that_fails_leaves_nothing_behind() {
+    let (dir, theirs) = theirs();
+    let own = dir.path().join("own");
+    drop(open(vec![made(&own, MIB)], &none()).expect("made"));
+    let new = dir.path().join("new");
+    let grown = Target { written: true, ..made(&own, 2 * MIB) };
+    // The last one cannot be reserved: it is beyond what any file can be.
+    let huge =
+        Target { fallocate: Fallocate::None, ..made(dir.path().join("huge"), u64::MAX >> 1) };
+    let before = checksum(&theirs);
+    for last in [written(&theirs), huge] {
+        let plan = vec![made(&new, MIB), grown.clone(), last];
+        open(plan, &none()).err().expect("refused");
+        assert!(!new.exists());
+        assert!(!dir.path().join("huge").exists());
+        assert_eq!(own.metadata().expect("there").len(), MIB);
+        assert_eq!(checksum(&theirs), before);
+    }
+    assert!(open(vec![written(&own)], &none()).is_ok(), "it is still fathom's own");
+}
+
+#[test]
+fn a_file_that_is_too_short_is_made_longer_only_if_it_is_fathoms() {
+    let (dir, theirs) = theirs();
+    let before = checksum(&theirs);
+    let fill = |path: &Path, size| Target { fill: true, ..made(path, size) };
+    says(&error(vec![fill(&theirs, 2 * MIB)]), &["--overwrite="]);
+    assert_eq!(checksum(&theirs), before);
+    let targets = open(vec![fill(&theirs, 2 * MIB)], &overwrite(&[text(&theirs)])).expect("longer");
+    assert_eq!(targets[0].fill_range(), Some((MIB, MIB)));
+    assert!(!targets[0].facts.made_by_fathom, "it does not become fathom's");
+    drop(targets);
+    assert_eq!(std::fs::read(&theirs).expect("readable")[..1 << 20], vec![7; 1 << 20]);
+
+    let own = dir.path().join("own");
+    let targets = open(vec![fill(&own, MIB)], &none()).expect("made");
+    targets[0].filled().expect("marked");
+    drop(targets);
+    let targets = open(vec![fill(&own, 3 * MIB)], &none()).expect("longer");
+    assert_eq!(targets[0].fill_range(), Some((MIB, 2 * MIB)));
+    assert_eq!(targets[0].facts.size_bytes, 3 * MIB);
+}
+
+#[test]
+fn what_is_newly_made_is_filled_once() {
+    let dir = support::dir();
+    let path = dir.path().join("file");
+    let read = || vec![Target { fill: true, invalidate: true, ..made(&path, MIB) }];
+    let twice = [read(), read()].concat();
+    let targets = open(twice, &none()).expect("made");
+    for target in &targets {
+        assert_eq!(target.fill_range(), Some((0, MIB)));
+    }
+    let fd = targets[1].open_worker(WRITE).expect("to fill it");
+    rustix::io::pwrite(&fd, &vec![1; 1 << 19], 0).expect("written");
+    drop((fd, targets));
+    // That run was killed before it was done.
+    let targets = open(read(), &none()).expect("its own");
+    assert_eq!(targets[0].fill_range(), Some((0, MIB)));
+    says(&error(read()), &["locked by another program"]);
+    targets[0].filled().expect("marked");
+    assert_eq!(targets[0].fill_range(), None);
+    assert!(targets[0].open_worker(WRITE).is_err(), "it is only read");
+    drop(targets);
+    assert_eq!(open(read(), &none()).expect("its own")[0].fill_range(), None);
+}
+
+#[test]
+fn a_file_is_made_late_where_its_job_asks() {
+    let dir = support::dir();
+    let path = dir.path().join("late");
+    let late =
+        |unlink| vec![Target { create_on_open: true, written: true, unlink, ..made(&path, MIB) }];
+    let targets = open(late(false), &none()).expect("planned");
+    assert!(!path.exists());
+    assert_eq!((targets[0].facts.kind, targets[0].facts.size_bytes), (TargetKind::File, MIB));
+    assert_eq!(targets[0].changed(), None);
+    targets[0].open_worker(WRITE).expect("made");
+    targets[0].open_worker(WRITE).expect("made once");
+    assert_eq!(path.metadata().expect("there").len(), MIB);
+    drop(targets);
+    assert!(path.exists());
+    std::fs::remove_file(&path).expect("removed");
+    let targets = open(late(true), &none()).expect("planned");
+    std::fs::write(&path, "someone else's").expect("file");
+    says(&targets[0].open_worker(WRITE).expect_err("taken").to_string(), &["changed"]);
+    drop(targets);
+    assert_eq!(std::fs::read_to_string(&path).expect("there"), "someone else's");
+}
+
+#[test]
+fn space_is_reserved_as_asked() {
+    let dir = support::dir();
+    let reserves = |how| !matches!(how, Fallocate::None | Fallocate::Truncate);
+    for how in
+        [Fallocate::None, Fallocate::Native, Fallocate::Posix, Fallocate::Keep, Fallocate::Truncate]
+    {
+        let path = dir.path().join(format!("{how:?}"));
+        let new = Target { fallocate: how, ..made(&path, 4 * MIB) };
+        let targets = open(vec![new], &none()).expect("made");
+        assert_eq!(targets[0].facts.size_bytes, 4 * MIB, "{how:?}");
+        assert_eq!(targets[0].facts.allocated_bytes >= 4 * MIB, reserves(how), "{how:?}");
+    }
+}
+
+#[test]
+fn a_file_system_is_never_filled() {
+    let Some(_alone) = devices("small file system") else { return };
+    let small = Mounted::new(&["-t", "tmpfs", "-o", "size=16m", "none"]);
+    let fits = |size| Target { written: true, ..made(small.path("new"), size) };
+    says(&error(vec![fits(16 * MIB)]), &["not enough room", "16 MiB would be written", "819 KiB"]);
+    assert!(!Path::new(&small.path("new")).exists());
+    // Each would fit, both do not.
+    let other = Target { written: true, ..made(small.path("other"), 8 * MIB) };
+    says(&error(vec![fits(8 * MIB), other]), &["16 MiB would be written"]);
+    // The holes of a sparse file are filled when it is written.
+    let sparse = small.path("sparse");
+    run("truncate", &["-s", "20M", &sparse]);
+    let allowed = overwrite(&[&sparse]);
+    says(&refused(&sparse, &allowed, &sparse), &["20 MiB would be written"]);
+    assert!(open(vec![target(&sparse)], &none()).is_ok(), "reading takes no room");
+    let unwritten = Target { fallocate: Fallocate::None, ..made(small.path("new"), 64 * MIB) };
+    assert!(open(vec![unwritten], &none()).is_ok(), "nor does a sparse file that is only read");
+    assert_eq!(
+        run("df", &["--output=used", small.dir.path().to_str().expect("UTF-8")])
+            .lines()
+            .last()
+            .map(str::trim),
+        Some("0")
+    );
+}
+
+#[test]
+fn a_loop_device_is_not_written_beyond_the_room_below_it() {
+    let Some(_alone) = devices("sparse loop device") else { return };
+    let small = Mounted::new(&["-t", "tmpfs", "-o", "size=16m", "none"]);
+    let image = small.path("image");
+    run("truncate", &["-s", "64M", &image]);
+    let disk = support::Loop::on(Path::new(&image), &[]);
+    let said = refused(&disk.path, &support::erase(&[&disk.path]), &image);
+    says(&said, &["not enough room", &image, "64 MiB would be written"]);
+}
+
+#[test]
+fn what_befalls_a_file_is_reported() {
+    let (dir, path) = theirs();
+    let open = || open(vec![target(&path)], &none()).expect("readable");
+    let targets = open();
+    assert_eq!(targets[0].changed(), None);
+    let file = std::fs::OpenOptions::new().append(true).open(&path).expect("open");
+    file.set_len(2 * MIB).expect("longer");
+    assert_eq!(targets[0].changed(), None);
+    file.set_len(5).expect("shorter");
+    says(&targets[0].changed().expect("reported"), &["truncated from 1048576 to 5 bytes"]);
+    let targets = open();
+    std::fs::rename(&path, dir.path().join("moved")).expect("renamed");
+    says(&targets[0].changed().expect("reported"), &["no longer leads to the file"]);
+    std::fs::remove_file(dir.path().join("moved")).expect("removed");
+    says(&targets[0].changed().expect("reported"), &["was deleted"]);
+    assert!(targets[0].open_worker(READ).is_ok(), "the file that was proven, not its name");
+}
+
+#[test]
+fn workers_open_as_they_ask() {
+    use rustix::fs::OFlags;
+    let (_dir, path) = theirs();
+    let targets = open(vec![written(&path)], &overwrite(&[text(&path)])).expect("permitted");
+    let direct = targets[0].facts.direct_align.is_some_and(|align| align > 0);
+    for (sync_io, flag) in [
+        (SyncIo::None, OFlags::empty()),
+        (SyncIo::Dsync, OFlags::DSYNC),
+        (SyncIo::Sync, OFlags::SYNC),
+    ] {
+        let how = fathom_machine::guard::WorkerOpen { direct, write: true, sync_io };
+        let fd = targets[0].open_worker(how).expect("a worker's descriptor");
+        let flags = rustix::fs::fcntl_getfl(&fd).expect("flags");
+        assert_eq!(flags & OFlags::SYNC, flag);
+        assert_eq!(flags.contains(OFlags::DIRECT), direct);
+        let (own, its) = (path.metadata().expect("there"), rustix::fs::fstat(&fd).expect("stat"));
+        assert_eq!((own.dev(), own.ino()), (its.st_dev, its.st_ino));
+    }
+}
+
+#[test]
+fn a_file_system_without_marks_or_direct_io() {
+    let Some(_alone) = devices("ramfs") else { return };
+    let plain = Mounted::new(&["-t", "ramfs", "none"]);
+    let path = plain.path("file");
+    std::fs::write(&path, [1; 8192]).expect("file");
+    let targets = open(vec![target(&path)], &none()).expect("readable");
+    let direct = fathom_machine::guard::WorkerOpen { direct: true, ..READ };
+    let said = targets[0].open_worker(direct).expect_err("no O_DIRECT").to_string();
+    says(&said, &["ramfs", "does not support direct I/O", "direct=0"]);
+    let new = plain.path("new");
+    drop(
+        open(vec![Target { fallocate: Fallocate::None, ..made(&new, MIB) }], &none())
+            .expect("made"),
+    );
+    let error = open(vec![written(&new)], &none()).err().expect("refused");
+    assert!(matches!(error, GuardError::NeedsOverwrite { .. }), "{error}");
+}

@@ -1,0 +1,59 @@
+//! The scratch file of `fathom limit`.
+
+mod support;
+
+use fathom_machine::guard::{GuardError, OpenTarget};
+use fathom_machine::{Roots, scratch};
+use fathom_model::facts::TargetKind;
+use std::path::Path;
+use support::{MIB, Mounted, READ, WRITE, devices, run, says};
+
+fn create(dir: impl AsRef<Path>, wanted: u64) -> Result<OpenTarget, GuardError> {
+    scratch::create(&Roots::default(), dir.as_ref(), wanted)
+}
+
+#[test]
+fn it_is_filled_then_read_and_leaves_nothing() {
+    let dir = support::dir();
+    let file = create(dir.path(), 4 * MIB + 5).expect("made");
+    assert_eq!((file.facts.kind, file.facts.size_bytes), (TargetKind::File, 4 * MIB));
+    assert!(file.facts.path.starts_with(dir.path().to_str().expect("UTF-8")));
+    assert_eq!(file.fill_range(), Some((0, 4 * MIB)));
+    let fd = file.open_worker(WRITE).expect("to fill it");
+    assert_eq!(rustix::io::pwrite(&fd, &[9; 4096], 0).expect("written"), 4096);
+    file.filled().expect("marked");
+    assert!(file.open_worker(WRITE).is_err(), "from now on it is read");
+    let mut bytes = [0; 4096];
+    let fd = file.open_worker(READ).expect("to read it");
+    assert_eq!(rustix::io::pread(&fd, &mut bytes, 0).expect("read"), 4096);
+    assert_eq!(bytes, [9; 4096]);
+    assert_eq!(file.changed(), None, "that it has no name is no deletion");
+    rustix::fs::ftruncate(file.open_worker(READ).expect("open"), 0).expect_err("read-only");
+    // This file system makes files without a name, so that nothing stays after SIGKILL either.
+    assert_eq!(run("ls", &["-A", dir.path().to_str().expect("UTF-8")]), "");
+    file.finish().expect("gone");
+}
+
+#[test]
+fn it_takes_a_tenth_of_what_is_free_at_most() {
+    let Some(_alone) = devices("scratch file on a small file system") else { return };
+    let small = Mounted::new(&["-t", "tmpfs", "-o", "size=40m", "none"]);
+    let file = create(small.dir.path(), 100 * MIB).expect("made");
+    assert_eq!(file.facts.size_bytes, 4 * MIB);
+    drop(file);
+    let full = Mounted::new(&["-t", "tmpfs", "-o", "size=9m", "none"]);
+    let error = create(full.dir.path(), 100 * MIB).err().expect("refused").to_string();
+    says(&error, &["not enough room", "1 MiB would be written"]);
+    assert_eq!(run("ls", &["-A", small.dir.path().to_str().expect("UTF-8")]), "");
+}
+
+#[test]
+fn bad_places_are_named() {
+    let dir = support::dir();
+    std::fs::write(dir.path().join("file"), "x").expect("file");
+    let said = |place: &Path| create(place, MIB).err().expect("refused").to_string();
+    says(&said(&dir.path().join("gone")), &["its directory does not exist"]);
+    says(&said(&dir.path().join("file")), &["file/.fathom-scratch"]);
+    says(&said(Path::new("/dev")), &["nothing is ever made under /dev"]);
+    says(&said(Path::new("/dev/shm")), &["nothing is ever made under /dev"]);
+}

@@ -1,0 +1,307 @@
+//! Devices and mounts that tests make, and release themselves also when they fail.
+#![allow(dead_code, missing_docs)]
+
+use fathom_machine::guard::{self, GuardError, OpenTarget, Permissions};
+use fathom_machine::{Roots, guard::WorkerOpen};
+use fathom_model::Plan;
+use fathom_model::plan::{Fallocate, SyncIo, Target};
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub const MIB: u64 = 1 << 20;
+
+/// Tests that make devices run one at a time, and only as root.
+pub fn devices(test: &str) -> Option<MutexGuard<'static, ()>> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    if !is_root() {
+        eprintln!("skipped: {test} makes block devices and mounts, which needs root");
+        return None;
+    }
+    Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A directory on the disk: a tmpfs may not know extended attributes.
+pub fn dir() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("directory")
+}
+
+/// Runs a program and returns what it prints.
+pub fn run(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().unwrap_or_else(|error| {
+        panic!("cannot run {program} ({error}): install Debian's {}", package(program))
+    });
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {args:?} failed: {error}");
+    String::from_utf8_lossy(&output.stdout).trim().to_string()
+}
+
+fn package(program: &str) -> &'static str {
+    match program {
+        "mkfs.ext4" => "e2fsprogs",
+        "mount" | "umount" | "losetup" | "swapon" | "swapoff" => "mount",
+        _ => "util-linux",
+    }
+}
+
+/// A loop device on an image of its own.
+pub struct Loop {
+    pub path: String,
+    pub image: PathBuf,
+    partitions: usize,
+    _dir: Option<TempDir>,
+}
+
+impl Loop {
+    /// A blank device of this size.
+    pub fn new(size: u64) -> Self {
+        let dir = dir();
+        let image = dir.path().join("image");
+        std::fs::write(&image, vec![0; usize::try_from(size).expect("size")]).expect("image");
+        let mut device = Self::on(&image, &[]);
+        device._dir = Some(dir);
+        device
+    }
+
+    /// A device on this file or device.
+    pub fn on(image: &Path, options: &[&str]) -> Self {
+        let text = image.to_str().expect("UTF-8");
+        let path = run("losetup", &[&["-f", "--show", "-P"], options, &[text]].concat());
+        Self { path, image: image.into(), partitions: 0, _dir: None }
+    }
+
+    /// Adds a partition of 8 MiB, as the kernel may know no partition tables.
+    pub fn partition(&mut self) -> String {
+        self.partitions += 1;
+        let number = self.partitions.to_string();
+        let start = (2048 + (self.partitions - 1) * 16384).to_string();
+        run("addpart", &[&self.path, &number, &start, "16384"]);
+        let path = format!("{}p{number}", self.path);
+        wait(|| Path::new(&path).exists(), &path);
+        path
+    }
+
+    pub fn name(&self) -> &str {
+        self.path.strip_prefix("/dev/").expect("below /dev")
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        for number in 1..=self.partitions {
+            let _ = Command::new("delpart").args([&self.path, &number.to_string()]).output();
+        }
+        let _ = Command::new("losetup").args(["-d", &self.path]).output();
+        // Detaching is lazy: it is done when the last one closes the device.
+        let backing = format!("/sys/block/{}/loop/backing_file", self.name());
+        let until = Instant::now() + Duration::from_secs(5);
+        while Path::new(&backing).exists() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A zram device.
+pub struct Zram {
+    pub path: String,
+    number: String,
+}
+
+impl Zram {
+    pub fn new(size: u64) -> Self {
+        let control = "/sys/class/zram-control/hot_add";
+        let number = std::fs::read_to_string(control)
+            .unwrap_or_else(|error| panic!("{control}: {error}: load the module zram"));
+        let number = number.trim().to_string();
+        let zram = Self { path: format!("/dev/zram{number}"), number };
+        let disksize = format!("/sys/block/zram{}/disksize", zram.number);
+        std::fs::write(disksize, size.to_string()).expect("size of zram");
+        wait(|| Path::new(&zram.path).exists(), &zram.path);
+        zram
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let reset = format!("/sys/block/zram{}/reset", self.number);
+        let until = Instant::now() + Duration::from_secs(5);
+        while std::fs::write(&reset, "1").is_err() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = std::fs::write("/sys/class/zram-control/hot_remove", &self.number);
+    }
+}
+
+/// Something mounted on a directory of its own.
+pub struct Mounted {
+    pub dir: TempDir,
+}
+
+impl Mounted {
+    pub fn new(args: &[&str]) -> Self {
+        let dir = dir();
+        let at = dir.path().to_str().expect("UTF-8");
+        run("mount", &[args, &[at]].concat());
+        let mounted = Self { dir };
+        // What mounting itself writes is not to come between two checksums.
+        run("sync", &["-f", mounted.dir.path().to_str().expect("UTF-8")]);
+        mounted
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().expect("UTF-8").to_string()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.dir.path()).output();
+    }
+}
+
+/// Swap space in use.
+pub struct Swap(pub String);
+
+impl Swap {
+    pub fn on(path: &str) -> Self {
+        run("mkswap", &[path]);
+        run("swapon", &[path]);
+        Self(path.to_string())
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        let _ = Command::new("swapoff").arg(&self.0).output();
+    }
+}
+
+/// A device mounted in a mount namespace of its own.
+pub struct Elsewhere {
+    child: Child,
+    _dir: TempDir,
+}
+
+impl Elsewhere {
+    pub fn mounted(device: &str) -> Self {
+        let dir = dir();
+        let at = dir.path().to_str().expect("UTF-8");
+        let ready = dir.path().join("../").join(format!("{}.ready", std::process::id()));
+        let script = "mount \"$0\" \"$1\" && sync -f \"$1\" && touch \"$2\" && exec sleep 60";
+        let child = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script, device, at])
+            .arg(&ready)
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("unshare, of Debian's util-linux");
+        let here = Self { child, _dir: dir };
+        wait(|| ready.exists(), "the mount in another namespace");
+        std::fs::remove_file(&ready).expect("ready file");
+        here
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn wait(done: impl Fn() -> bool, what: &str) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < until, "waited 10 s in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Makes an ext4 that writes nothing by itself once it is mounted.
+pub fn mkfs(device: &str) {
+    let options = ["-q", "-F", "-O", "^has_journal", "-E", "lazy_itable_init=0"];
+    run("mkfs.ext4", &[&options[..], &[device]].concat());
+}
+
+pub fn checksum(path: impl AsRef<Path>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&std::fs::read(path).expect("readable"));
+    hasher.finish()
+}
+
+pub fn target(path: impl AsRef<Path>) -> Target {
+    Target {
+        path: path.as_ref().to_str().expect("UTF-8").to_string(),
+        within: None,
+        create_size: None,
+        fallocate: Fallocate::Native,
+        fill: false,
+        create_on_open: false,
+        unlink: false,
+        invalidate: false,
+        written: false,
+        trimmed: false,
+    }
+}
+
+pub fn written(path: impl AsRef<Path>) -> Target {
+    Target { written: true, ..target(path) }
+}
+
+pub fn open(
+    targets: Vec<Target>,
+    permissions: &Permissions,
+) -> Result<Vec<OpenTarget>, GuardError> {
+    let plan = Plan { targets, ..Plan::default() };
+    guard::open_all(&Roots::default(), &plan, permissions)
+}
+
+pub fn none() -> Permissions {
+    Permissions::default()
+}
+
+pub fn erase(flags: &[&str]) -> Permissions {
+    Permissions { erase: flags.iter().map(ToString::to_string).collect(), ..none() }
+}
+
+pub fn overwrite(paths: &[&str]) -> Permissions {
+    Permissions { overwrite: paths.iter().map(ToString::to_string).collect(), ..none() }
+}
+
+/// That a target is refused for writing and for trimming, and that nothing of `content` changes.
+/// The result is the refusal in words.
+pub fn refused(
+    path: impl AsRef<Path>,
+    permissions: &Permissions,
+    content: impl AsRef<Path>,
+) -> String {
+    let before = checksum(&content);
+    let path = path.as_ref();
+    let trimmed = Target { trimmed: true, ..target(path) };
+    let trim = open(vec![trimmed], permissions).err().expect("trimming is refused");
+    let write = open(vec![written(path)], permissions).err().expect("writing is refused");
+    assert_eq!(trim.to_string(), write.to_string());
+    assert_eq!(
+        checksum(&content),
+        before,
+        "the contents of {} changed",
+        content.as_ref().display()
+    );
+    write.to_string()
+}
+
+pub const READ: WorkerOpen = WorkerOpen { direct: false, write: false, sync_io: SyncIo::None };
+pub const WRITE: WorkerOpen = WorkerOpen { direct: false, write: true, sync_io: SyncIo::None };
+
+#[track_caller]
+pub fn says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not said in: {text}");
+    }
+}
