@@ -78,11 +78,6 @@ fn section_name(rest: &str, place: &Place) -> Result<String, SpecError> {
     if name.is_empty() || name.len() > 255 {
         return bad("a section's name has 1 to 255 bytes".to_string());
     }
-    if name.starts_with("global") && name != "global" {
-        return bad(format!(
-            "fio takes [{name}] for [global]; call it [global], or something else"
-        ));
-    }
     Ok(name.to_string())
 }
 
@@ -200,7 +195,6 @@ mod tests {
         assert!(error(&[("job", "bs=4k\n[a]")]).contains("job:1: 'bs=4k' stands before"));
         assert!(error(&[("job", "[a")]).contains("] is missing"));
         assert!(error(&[("job", "# nothing")]).contains("no [section]"));
-        assert!(error(&[("job", "[global-x]")]).contains("[global]"));
         assert!(error(&[("job", "[a]\ninclude job")]).contains("job:2: 'job' includes itself"));
         let cycle = [("job", "[a]\ninclude x"), ("x", "include y"), ("y", "include x")];
         assert!(error(&cycle).contains("y:1: 'x' includes itself"));

@@ -13,15 +13,16 @@ impl Spec {
         let mut args = Vec::new();
         let mut global_done = 0;
         for job in &self.jobs {
-            let (global, own): (Vec<&Given>, Vec<&Given>) =
-                job.given.iter().partition(|g| g.global);
+            // A job's name stands at its head, whichever key gave it.
+            let given = job.given.iter().filter(|given| given.key != "name");
+            let (global, own): (Vec<&Given>, Vec<&Given>) = given.partition(|g| g.global);
             if global.len() > global_done {
                 args.push("--name=global".to_string());
                 args.extend(global[global_done..].iter().map(|given| argument(given)));
                 global_done = global.len();
             }
             args.push(format!("--name={}", job.name));
-            args.extend(own.into_iter().filter(|given| given.key != "name").map(argument));
+            args.extend(own.into_iter().map(argument));
         }
         args
     }

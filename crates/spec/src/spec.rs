@@ -158,6 +158,11 @@ impl Builder {
         if job.name.is_empty() {
             return Err(SpecError::new("a job's name is empty; write --name=something"));
         }
+        if job.name.starts_with("global") {
+            let message = "fio takes a name that begins with 'global' for [global]; call it so, \
+                           or something else";
+            return Err(job_error(&job, message).at(place));
+        }
         check_conflicts(&job).map_err(|why| job_error(&job, &why).at(place))?;
         if self.spec.output.readonly && job.modifies() {
             let message = "it writes or trims, and --readonly was given";

@@ -17,6 +17,7 @@ const ENGINES: &[(&str, EngineName)] = &[
     ("pvsync2", EngineName::Pvsync2),
     ("nop", EngineName::Nop),
     ("null", EngineName::Null),
+    ("cpp_null", EngineName::Null),
 ];
 
 /// The greatest depth: io_uring registers at most this many buffers (IORING_MAX_REG_BUFFERS).
@@ -143,16 +144,17 @@ pub(super) const KEYS: &[Key] = &[
     })
     .aliases(&["iomem"])
     .differs("Buffers are always anonymous pages, huge or not; a file behind mmap is refused."),
-    Key::value("io_submit_mode", "inline", "Who submits", |_, v| match v.text {
-        "inline" => Ok(()),
-        _ => {
-            Err("only inline is there; for kernel threads use force_async=1 or sqthread_poll=1"
-                .into())
-        }
+    Key::value("io_submit_mode", "inline|offload", "Who submits", |_, v| {
+        v.choice(&[("inline", ()), ("offload", ())])
     })
-    .differs("`offload` is refused; a stalled device never delays an I/O's schedule here anyhow."),
+    .differs(
+        "Changes nothing: what `offload` is for, rates that a stall does not delay, always holds.",
+    ),
     Key::flag("thread", "Jobs are threads, not processes", accept_flag)
-        .differs("Changes nothing: jobs are always threads."),
+        .differs(
+            "Changes nothing: jobs are always threads. `threads` is taken as well, as fio does.",
+        )
+        .aliases(&["threads"]),
 ];
 
 fn engine(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
@@ -166,7 +168,6 @@ fn engine(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
         "sg" | "nvme" | "xnvme" | "libblkio" | "spdk" => {
             "use io_uring, or io_uring_cmd on /dev/ngXnY"
         }
-        "cpp_null" => "use null",
         "cpuio" | "net" | "netsplice" | "rdma" | "exec" => "fathom drives storage only",
         _ => {
             let near = suggest::nearest(v.text, ENGINES.iter().map(|(word, _)| *word));

@@ -304,7 +304,7 @@ const REFUSED: &[Refused] = &[
     Refused {
         what: "Other statistics",
         why: "all is recorded in record.json; use output-format and percentile_list",
-        names: &["stats", "significant_figures", "block_error_percentiles", "error_dump"],
+        names: &["stats", "significant_figures", "block_error_percentiles"],
     },
     Refused {
         what: "Other ways to end",

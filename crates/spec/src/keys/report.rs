@@ -94,6 +94,8 @@ pub(super) const KEYS: &[Key] = &[
         v.choice(&[("gettimeofday", ()), ("clock_gettime", ()), ("cpu", ())])
     })
     .differs("Changes nothing: fathom takes the best clock that there is, and records which."),
+    Key::flag("error_dump", "Print every error", accept_flag)
+        .differs("Changes nothing: errors are counted by their number."),
     Key::flag("disk_util", "Show the disks' utilisation", accept_flag)
         .differs("Changes nothing: it is always recorded."),
     Key::flag("log_unix_epoch", "Logs with wall-clock times", accept_flag)

@@ -10,7 +10,10 @@ pub(super) const KEYS: &[Key] = &[
     Key::value("name", "TEXT", "The job's name; on the command line begins a job", |job, v| {
         job.name = v.text.to_string();
         Ok(())
-    }),
+    })
+    .differs(
+        "Over a section's own name it counts; in `[global]` it does not. Files are called by it.",
+    ),
     Key::value("description", "TEXT", "A note that comes with the results", |job, v| {
         job.description = Some(v.text.to_string());
         Ok(())

@@ -84,7 +84,9 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::flag("overwrite", "Lay out files before they are written", |job, v| {
-        job.files.overwrite = v.flag()?;
+        job.files.overwrite = v.flag().map_err(|why| {
+            format!("{why}; permission to write to a file is given on the command line only")
+        })?;
         Ok(())
     })
     .differs("On the command line any value but 0 and 1 is a path: the permission to write to it."),

@@ -151,28 +151,36 @@ pub(crate) fn block_split(value: Value<'_>) -> Result<Vec<(u64, u32)>, String> {
     Ok(split)
 }
 
-/// Zones of `random_distribution=zoned:access/span:…`, in percent.
+/// Zones of `random_distribution=zoned:access/span:…`, in percent; zones without a span
+/// divide what is left.
 pub(crate) fn zones(text: &str) -> Result<Vec<Zone>, String> {
-    let mut zones = Vec::new();
+    let mut parts: Vec<(f64, Option<f64>)> = Vec::new();
     for entry in entries(text, ':') {
         let bad = || format!("'{entry}' is no zone: write the share of accesses / of the space");
-        let (access, span) = entry.split_once('/').ok_or_else(bad)?;
         let percent = |n: &str| match n.trim().parse::<f64>() {
             Ok(n) if (0.0..=100.0).contains(&n) => Ok(n),
             _ => Err(bad()),
         };
-        zones.push(Zone { access_percent: percent(access)?, span_percent: percent(span)? });
+        let (access, span) = entry.split_once('/').ok_or_else(bad)?;
+        let span = if span.trim().is_empty() { None } else { Some(percent(span)?) };
+        parts.push((percent(access)?, span));
     }
-    let sums = zones.iter().fold((0.0, 0.0), |(access, span), zone| {
-        (access + zone.access_percent, span + zone.span_percent)
-    });
-    if zones.is_empty() || (sums.0 - 100.0_f64).abs() > 0.01 || (sums.1 - 100.0_f64).abs() > 0.01 {
+    let access: f64 = parts.iter().map(|part| part.0).sum();
+    let given: f64 = parts.iter().filter_map(|part| part.1).sum();
+    let open = parts.iter().filter(|part| part.1.is_none()).count();
+    let is_all = |sum: f64| (sum - 100.0).abs() <= 0.01;
+    if !is_all(access) || (open == 0 && !is_all(given)) || (open > 0 && given >= 100.0) {
         return Err(format!(
-            "the zones of '{text}' hold {}% of the accesses and {}% of the space; both must be 100",
-            sums.0, sums.1
+            "the zones of '{text}' hold {access}% of the accesses and {given}% of the space; \
+             both must be 100"
         ));
     }
-    Ok(zones)
+    let rest = (100.0 - given) / open.max(1) as f64;
+    let zone = |(access_percent, span): (f64, Option<f64>)| Zone {
+        access_percent,
+        span_percent: span.unwrap_or(rest),
+    };
+    Ok(parts.into_iter().map(zone).collect())
 }
 
 #[cfg(test)]
@@ -229,6 +237,8 @@ mod tests {
     #[test]
     fn zones_add_up() {
         assert_eq!(zones("60/10:40/90").unwrap().len(), 2);
+        assert!((zones("50/5:30/15:20/").unwrap()[2].span_percent - 80.0).abs() < 1e-9);
+        assert!(zones("50/50:30/50:20/").is_err());
         assert!(zones("60/10:30/90").unwrap_err().contains("90%"));
         assert!(zones("nan/10:30/90").is_err());
     }

@@ -1,0 +1,193 @@
+//! What plans come of requests.
+
+use crate::common::{command, facts, job};
+use fathom_model::plan::{
+    BlockSizes, Distribution, Engine, Mix, Order, Plan, Psync, Rate, Region, SqPoll,
+};
+use fathom_model::{Dir, plan::SyncIo};
+use fathom_spec::{Format, plan};
+
+fn of_file(text: &str) -> Plan {
+    let spec = job(text).unwrap();
+    plan(&spec, &facts(&spec)).unwrap()
+}
+
+fn of_command(line: &str) -> Plan {
+    let spec = command(line).unwrap();
+    plan(&spec, &facts(&spec)).unwrap()
+}
+
+#[test]
+fn the_short_form() {
+    let plan = of_command("--rw=randread --bs=4k --iodepth=32 --numjobs=3 --direct=1 /dev/disk");
+    assert_eq!(plan.jobs.len(), 3);
+    assert_eq!(plan.targets.len(), 1);
+    let job = &plan.jobs[2];
+    assert_eq!((job.name.as_str(), job.clone, job.depth, job.direct), ("randread", 2, 32, true));
+    assert_eq!(job.regions, [Region { target: 0, start: 0, len: 1 << 30 }]);
+    assert_eq!(job.access.mix, Mix::Only(Dir::Read));
+    assert_eq!(job.until.bytes, Some(1 << 30));
+    let each_once = Order::Random { distribution: Distribution::EachOnce, run: 1 };
+    assert_eq!(job.access.order, each_once);
+    assert!(!plan.targets[0].written);
+}
+
+#[test]
+fn clones_draw_different_sequences_that_repeat() {
+    let line = "--rw=randread --numjobs=4 /dev/disk";
+    let seeds =
+        |line: &str| of_command(line).jobs.iter().map(|j| j.access.seed).collect::<Vec<_>>();
+    let mut first = seeds(line);
+    assert_eq!(first, seeds(line));
+    assert_ne!(first, seeds(&format!("--randseed=5 {line}")));
+    assert_ne!(first, seeds(&format!("--randrepeat=0 {line}")));
+    first.sort_unstable();
+    first.dedup();
+    assert_eq!(first.len(), 4);
+}
+
+#[test]
+fn paths_with_colons_are_one_target() {
+    let spec = command("--rw=read /by-path/pci-0000:00 b").unwrap();
+    let paths: Vec<String> = spec.target_paths().unwrap().into_iter().map(|q| q.path).collect();
+    assert_eq!(paths, ["/by-path/pci-0000:00", "b"]);
+}
+
+#[test]
+fn percentages_are_of_the_target() {
+    let plan = of_command("--rw=read --bs=64k --offset=50% --size=25% /data/file");
+    assert_eq!(plan.jobs[0].regions[0], Region { target: 0, start: 32 << 20, len: 16 << 20 });
+    let text = "[a]\nfilename=${DISK}\nrw=read\nnumjobs=4\noffset_increment=25%\nsize=25%";
+    let starts: Vec<u64> = of_file(text).jobs.iter().map(|j| j.regions[0].start).collect();
+    assert_eq!(starts, [0, 256 << 20, 512 << 20, 768 << 20]);
+}
+
+#[test]
+fn missing_files_are_made() {
+    let plan = of_file("[a]\ndirectory=/data\nsize=10m\nnrfiles=3\nbs=1m\nrw=randread\nunlink=1");
+    let third = (10 << 20) / 3;
+    let sizes: Vec<u64> = plan.targets.iter().filter_map(|t| t.create_size).collect();
+    assert_eq!(sizes, [third, third, third]);
+    assert_eq!(plan.targets[1].path, "/data/a.0.1");
+    assert_eq!(plan.targets[1].within.as_deref(), Some("/data"));
+    assert!(plan.targets.iter().all(|t| t.fill && t.unlink && !t.written));
+    let written = of_file("[a]\nfilename=new\nsize=1m\nrw=write");
+    assert!(written.targets[0].written && !written.targets[0].fill);
+}
+
+#[test]
+fn own_files_grow_and_others_with_permission() {
+    let plan = of_command("--rw=write --size=4m /data/own");
+    assert_eq!(plan.targets[0].create_size, Some(4 << 20));
+    let plan = of_command("--rw=write --size=128m --overwrite=/data/file /data/file");
+    assert_eq!(plan.targets[0].create_size, Some(128 << 20));
+}
+
+#[test]
+fn a_rest_shorter_than_a_block_is_left() {
+    let plan = of_command("--rw=read --bs=4k --size=10k --loops=3 /data/file");
+    assert_eq!(plan.jobs[0].until.bytes, Some(3 * 8192));
+}
+
+#[test]
+fn how_jobs_end() {
+    let until = |line: &str| of_command(&format!("--rw=read {line} /data/file")).jobs[0].until;
+    assert_eq!(until("--runtime=10 --time_based").bytes, None);
+    assert_eq!(until("--runtime=1m").runtime_ns, Some(60_000_000_000));
+    assert_eq!(until("--io_size=1g").bytes, Some(1 << 30));
+    assert_eq!(until("--io_size=50%").bytes, Some(32 << 20));
+    assert_eq!(until("--number_ios=7 --loops=2").ios, Some(14));
+    assert_eq!(until("--create_only").ios, Some(0));
+    assert_eq!(until("--ramp_time=500ms").ramp_ns, 500_000_000);
+}
+
+#[test]
+fn global_sections_hold_for_what_follows() {
+    let text = "[global]\nfilename=/dev/disk\nbs=8k\n[a]\n[global]\nbs=16k\n[b]\nstonewall\n\
+                [c]\nbssplit=4k/50:64k/50\nrw=randwrite:8\n";
+    let plan = of_file(text);
+    let sizes: Vec<u64> = plan.jobs.iter().map(|j| j.access.block_sizes.read.max()).collect();
+    assert_eq!(sizes, [8192, 16384, 65536]);
+    let waves: Vec<(u32, u32)> = plan.jobs.iter().map(|j| (j.wave, j.group)).collect();
+    assert_eq!(waves, [(0, 0), (1, 1), (1, 1)]);
+    let split = BlockSizes::Split(vec![(4096, 50), (65536, 50)]);
+    assert_eq!(plan.jobs[2].access.block_sizes.write, split);
+    let run = Order::Random { distribution: Distribution::EachOnce, run: 8 };
+    assert_eq!(plan.jobs[2].access.order, run);
+    assert_eq!(plan.global_options.get("bs").map(String::as_str), Some("16k"));
+    assert_eq!(plan.jobs[2].options.get("rw").map(String::as_str), Some("randwrite:8"));
+    assert!(plan.targets[0].written);
+}
+
+#[test]
+fn engines() {
+    let engine = |line: &str| of_command(&format!("--rw=read {line} /data/file")).jobs[0].clone();
+    let Engine::IoUring(ring) = engine("").engine else { panic!("io_uring is the default") };
+    assert!(ring.fixed_buffers && ring.registered_files && !ring.vectored && !ring.iopoll);
+    let Engine::IoUring(ring) = engine("--hipri --sqthread_poll --sqthread_poll_cpu=1").engine
+    else {
+        panic!("io_uring is the default")
+    };
+    assert!(ring.iopoll);
+    assert_eq!(ring.sqpoll, Some(SqPoll { cpu: Some(1), idle_ms: None }));
+    let job = engine("--ioengine=pvsync2 --hipri --iodepth=8");
+    let flags = Psync::VectoredFlags { hipri: true, nowait: false };
+    assert_eq!((job.engine, job.depth), (Engine::Psync(flags), 1));
+    let null = of_command("--ioengine=null --rw=randread --size=1g");
+    assert!(null.jobs[0].regions.is_empty() && null.targets.is_empty());
+    assert_eq!(null.jobs[0].until.bytes, Some(1 << 30));
+}
+
+#[test]
+fn rates_and_pauses() {
+    let plan = of_command(
+        "--rw=randrw --rate_iops=1000,500 --thinktime=2ms --thinktime_blocks=4 /data/file",
+    );
+    let job = &plan.jobs[0];
+    assert_eq!((job.rate.read, job.rate.write), (Some(Rate::Iops(1000)), Some(Rate::Iops(500))));
+    assert_eq!(job.think.map(|t| (t.time_ns, t.blocks)), Some((2_000_000, 4)));
+}
+
+#[test]
+fn notes_say_what_differs() {
+    let notes = |line: &str| of_command(line).notes.join("\n");
+    assert!(notes("--rw=read --ioengine=psync --iodepth=32 /data/file").contains("depth 1"));
+    assert!(notes("--rw=read --bs=4kib /data/file").contains("powers of 1000"));
+    let text = "[global]\nhipri=1\nfilename=/data/file\n[a]\nioengine=libaio";
+    assert!(of_file(text).notes.join("\n").contains("hipri changes nothing with ioengine=libaio"));
+}
+
+#[test]
+fn fio_s_command_line() {
+    let spec =
+        command("--bs=8k --name=a --rw=read --name=b --rw=write --sync=1 --filename=x").unwrap();
+    assert_eq!(spec.jobs.len(), 2);
+    assert!(spec.jobs.iter().all(|job| job.work.sizes.read == BlockSizes::Fixed(8192)));
+    assert_eq!(spec.jobs[1].sync_io, SyncIo::Sync);
+    let spec = command("-name a -rw read -direct 1 -size 1m").unwrap();
+    assert!(spec.jobs[0].engine.direct);
+}
+
+#[test]
+fn options_of_the_run() {
+    let line = "--output-format=json,normal --append-terse --eta=never --status-interval=5 \
+                --erase=/dev/disk@S1 --overwrite=a --overwrite=./1 --overwrite=1 --rw=write a";
+    let spec = command(line).unwrap();
+    assert_eq!(spec.output.formats, [Format::Json, Format::Normal, Format::Terse]);
+    assert_eq!(spec.output.status_interval_ns, Some(5_000_000_000));
+    assert_eq!(spec.permissions.erase, ["/dev/disk@S1"]);
+    assert_eq!(spec.permissions.overwrite, ["a", "./1"]);
+    assert!(spec.jobs[0].files.overwrite);
+}
+
+#[test]
+fn sections_are_picked() {
+    let args: Vec<String> = ["--section=b", "job"].map(String::from).into();
+    let text = "[global]\nbs=8k\n[a]\nrw=write\n[b]\nrw=read\n";
+    let spec = fathom_spec::parse(&args, &crate::common::OneFile(text)).unwrap();
+    let names: Vec<&str> = spec.jobs.iter().map(|job| job.name.as_str()).collect();
+    assert_eq!(names, ["b"]);
+    let args: Vec<String> = ["--section=bb", "job"].map(String::from).into();
+    let error = fathom_spec::parse(&args, &crate::common::OneFile(text)).unwrap_err().to_string();
+    assert!(error.contains("did you mean 'b'"), "{error}");
+}

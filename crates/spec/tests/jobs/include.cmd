@@ -1,0 +1,10 @@
+--name=global
+--filename=a\:b.dat:c.dat
+--size=64m
+--fallocate=none
+--refill_buffers=1
+--name=log
+--rw=write
+--bs=4k
+--sync=dsync
+--fsync=1

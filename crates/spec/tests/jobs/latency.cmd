@@ -1,0 +1,17 @@
+--name=global
+--filename=/dev/nvme0n1
+--direct=1
+--rw=randread
+--bs=4096
+--runtime=30s
+--ramp_time=5
+--percentile_list=50:99:99.9:99.99
+--name=qd1
+--name=global
+--iodepth=32
+--stonewall=1
+--name=qd32
+--name=qd32-polled
+--hipri=1
+--sqthread_poll=1
+--sqthread_poll_cpu=2

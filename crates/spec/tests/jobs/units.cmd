@@ -1,0 +1,11 @@
+--name=si
+--kb_base=1000
+--filename=/dev/nvme0n1
+--bs=4kib
+--size=10g
+--name=binary
+--filename=/dev/nvme0n1
+--bs=4k
+--offset=25%
+--size=50%
+--io_size=1t

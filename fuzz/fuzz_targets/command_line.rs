@@ -1,0 +1,6 @@
+#![no_main]
+
+#[path = "../check.rs"]
+mod check;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::command_line(bytes));
