@@ -193,7 +193,7 @@ pub fn percent(part: f64, whole: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::plan::{Distribution, Engine, Mix, Order};
+    use fathom_model::plan::{Distribution, Engine, Mix, Order, Plan};
 
     fn plan(name: &str, group: u32, group_reporting: bool, clone: u32) -> JobPlan {
         let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };
@@ -202,10 +202,8 @@ mod tests {
     }
 
     fn record(plans: Vec<JobPlan>) -> RunRecord {
-        let mut record = RunRecord::default();
-        record.jobs = vec![JobRecord::default(); plans.len()];
-        record.plan.jobs = plans;
-        record
+        let jobs = vec![JobRecord::default(); plans.len()];
+        RunRecord { jobs, plan: Plan { jobs: plans, ..Plan::default() }, ..RunRecord::default() }
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub fn render(record: &RunRecord, style: Style) -> String {
         }
         section(&mut out, record, group, style);
     }
-    cost::disks(&mut out, record);
+    cost::disks(&mut out, record, style);
     out
 }
 
@@ -109,25 +109,35 @@ fn section(out: &mut String, record: &RunRecord, group: &Group, style: Style) {
     if let Some(description) = &group.plan.description {
         out.push_str(&format!("{}\n", style.dim(description)));
     }
+    if group.record.runtime_ns == 0 {
+        return;
+    }
     figures::figures(out, group, style);
     if figures::differ(record, group) && group.jobs.len() <= JOBS_SHOWN {
         figures::each_job(out, record, group, style);
     }
-    cost::cost(out, record, group);
+    cost::cost(out, group, style);
 }
 
 /// `a  randread 4 KiB · io_uring depth 32 · 3 jobs · direct · /dev/nvme0n1 · 10 s`
 fn heading(record: &RunRecord, group: &Group, style: Style) -> String {
     let plan = group.plan;
     let jobs = group.jobs.len();
+    let engine = plan.engine.name();
     let mut parts = vec![
         format!("{} {}", work(plan), sizes(plan)),
-        format!("{}, depth {}", plan.engine.name(), plan.depth),
+        match plan.engine.is_synchronous() {
+            true => engine.to_string(),
+            false => format!("{engine}, depth {}", plan.depth),
+        },
         if jobs == 1 { "1 job".to_string() } else { format!("{jobs} jobs") },
-        if group.record.granted.direct { "direct" } else { "buffered" }.to_string(),
+        if plan.direct { "direct" } else { "buffered" }.to_string(),
     ];
     parts.extend(targets(record, group));
-    parts.push(units::time(group.record.runtime_ns as f64));
+    parts.push(match group.record.runtime_ns {
+        0 => style.red("did not start"),
+        ns => units::time(ns as f64),
+    });
     format!("{}  {}\n", style.bold(&plan.name), parts.join(" · "))
 }
 

@@ -19,17 +19,17 @@ const NOISE_INTERVALS: u64 = 5;
 pub(super) fn job_failed(record: &RunRecord) -> Option<Finding> {
     let failed = jobs_where(record, |job| job.done.error.is_some());
     let first = failed.first()?.done.error.as_ref()?;
-    let mut messages: Vec<String> = Vec::new();
+    let mut evidence: Vec<String> = Vec::new();
+    if first.errno != 0 {
+        evidence.push(errno_text(first.errno));
+    }
     for job in &failed {
-        if let Some(error) = job.done.error.as_ref().filter(|_| messages.len() < 4) {
-            let message = format!("{}: {}", job.plan.name, error.message);
-            if !messages.contains(&message) {
-                messages.push(message);
-            }
-        }
+        let other = job.done.error.as_ref().filter(|error| error.message != first.message);
+        let told = other.map(|error| format!("{}: {}", job.plan.name, error.message));
+        evidence.extend(told.filter(|text| evidence.len() < 4 && !evidence.contains(text)));
     }
     let summary = format!("{} failed: {}", sentence(&named(&failed)), ended(&first.message));
-    finding("job-failed", Severity::Error, summary, messages, "")
+    finding("job-failed", Severity::Error, summary, evidence, "")
 }
 
 /// A message as the end of a sentence.
@@ -246,7 +246,19 @@ mod tests {
             r.jobs[0].error = Some(JobError { errno: 5, message: "read of /x failed: EIO".into() });
         });
         assert_eq!(f.summary, "Job a failed: read of /x failed: EIO.");
-        assert_eq!(f.severity, Severity::Error);
+        assert_eq!((f.severity, f.evidence), (Severity::Error, vec!["EIO, I/O error".to_string()]));
+        let f = fires(job_failed, |r| {
+            r.plan.jobs.push(r.plan.jobs[0].clone());
+            r.plan.jobs[1].name = "b".into();
+            r.jobs.push(r.jobs[0].clone());
+            for (job, message) in r.jobs.iter_mut().zip(["first", "second"]) {
+                job.error = Some(JobError { errno: 0, message: message.into() });
+            }
+        });
+        assert_eq!(
+            (f.summary.as_str(), f.evidence),
+            ("Jobs a, b failed: first.", vec!["b: second".to_string()])
+        );
     }
 
     #[test]

@@ -1,30 +1,36 @@
 //! What an I/O cost, how deep the queues were, and what the kernel granted.
 
+use super::{Style, wrap};
 use fathom_analysis::derive::{self, Group};
 use fathom_model::plan::Engine;
 use fathom_model::record::{Cost, Granted, JobRecord, RunRecord};
 use fathom_model::units;
 
+/// Columns before a line's text.
+const INDENT: usize = 11;
+
 /// The lines below a group's table.
-pub(super) fn cost(out: &mut String, record: &RunRecord, group: &Group) {
+pub(super) fn cost(out: &mut String, group: &Group, style: Style) {
     let done = &group.record;
-    line(out, "depth", depth(group));
-    line(out, "CPU", processor(done));
-    line(out, "counted", counted(done));
-    line(out, "granted", granted(group));
-    if let Some(error) = done.error.as_ref().filter(|_| record.findings.is_empty()) {
-        line(out, "failed", Some(error.message.clone()));
-    }
+    line(out, "depth", depth(group), style);
+    line(out, "CPU", processor(done), style);
+    line(out, "counted", counted(done), style);
+    line(out, "granted", granted(group), style);
 }
 
-fn line(out: &mut String, title: &str, text: Option<String>) {
-    if let Some(text) = text {
-        out.push_str(&format!("  {title:<8} {text}\n"));
+fn line(out: &mut String, title: &str, text: Option<String>, style: Style) {
+    let text = text.unwrap_or_default();
+    for (index, part) in wrap(&text, style.width.saturating_sub(INDENT)).iter().enumerate() {
+        let title = if index == 0 { title } else { "" };
+        out.push_str(&format!("  {title:<8} {part}\n"));
     }
 }
 
 /// Depth asked and depth in flight.
 fn depth(group: &Group) -> Option<String> {
+    if group.plan.engine.is_synchronous() && group.plan.depth == 1 {
+        return None;
+    }
     let mean = derive::depth_mean(&group.record)?;
     let jobs = group.jobs.len();
     let asked = match jobs {
@@ -119,7 +125,7 @@ fn registered_parts(granted: &Granted) -> [(bool, &'static str); 3] {
 }
 
 /// What the disks below the targets saw.
-pub(super) fn disks(out: &mut String, record: &RunRecord) {
+pub(super) fn disks(out: &mut String, record: &RunRecord, style: Style) {
     for disk in &record.disks {
         let ios: u64 = disk.ios.iter().map(|(_, n)| n).sum();
         let sectors: u64 = disk.sectors.iter().map(|(_, n)| n).sum();
@@ -132,6 +138,6 @@ pub(super) fn disks(out: &mut String, record: &RunRecord) {
             disk.queue_mean(),
             busy.min(100.0),
         );
-        line(out, "disk", Some(text));
+        line(out, "disk", Some(text), style);
     }
 }

@@ -73,7 +73,7 @@ fn direction(
     }
     rows.push(line);
     if !dir.response.is_empty() {
-        let mut line = row(&["  with waiting", "", ""]);
+        let mut line = row(&["  response", "", ""]);
         line.extend(latencies(&dir.response));
         rows.push(line);
     }
