@@ -173,30 +173,35 @@ impl Evidence<'_> {
         };
         if cpu.taken() >= CORES_SUSPECT {
             let text = format!(
-                "neither more workers nor more depth do more, and the processors are {} busy: too full to rule \
-                 them out, not full enough to blame them",
+                "{}, and the processors are {} busy: too full to rule them out, not full enough to blame them",
+                self.no_more(),
                 percent(cpu.taken())
             );
             return (Cause::Undecided, text);
         }
-        let mut text = format!(
-            "neither more workers nor more depth do more, and the processors are only {} busy",
-            percent(cpu.busy)
-        );
-        if let Some(latency) = self.latency_of_deeper() {
-            text += &if latency >= QUEUES {
-                format!("; with twice the depth I/Os wait {latency:.2} times as long")
-            } else {
-                format!(
-                    "; yet with twice the depth they take only {latency:.2} times as long: some of it does not \
-                     reach a queue below"
-                )
-            };
+        let mut text =
+            format!("{}, and the processors are only {} busy", self.no_more(), percent(cpu.busy));
+        if self.latency_of_deeper().is_some_and(|l| l < QUEUES) {
+            text += "; yet latency does not rise in proportion: some of the depth waits above the device";
         }
         if base.worker_share >= WORKER_FULL && base.workers == 1 {
             text += "; the worker's processor is full too, but a second worker does not help";
         }
         (Cause::Device, text)
+    }
+
+    /// The experiments that brought nothing, with their figures.
+    fn no_more(&self) -> String {
+        let gain = |kind| self.gain(kind).map_or_else(|| "no more".to_string(), |g| times(&g));
+        let latency = self
+            .latency_of_deeper()
+            .map_or_else(String::new, |l| format!(" at {l:.2} times the latency"));
+        let more = self.experiment(ExperimentKind::MoreWorkers).map_or(0, |e| e.setting.workers);
+        format!(
+            "twice the depth does {}{latency}, {more} workers do {}",
+            gain(ExperimentKind::Deeper),
+            gain(ExperimentKind::MoreWorkers)
+        )
     }
 
     fn latency_of_deeper(&self) -> Option<f64> {
