@@ -113,6 +113,7 @@ fn cpu_ns_in_stat(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::{FromRawFd, OwnedFd};
 
     fn task(root: &Path, tid: i32, name: &str, cpu_ns: u64) {
         let dir = root.join(format!("self/task/{tid}"));
@@ -176,5 +177,40 @@ mod tests {
         while cpu_ns(Path::new("/proc/thread-self")).unwrap() == 0 {
             assert!(std::time::Instant::now() < until, "no processor time after 10 s");
         }
+    }
+
+    /// A ring whose submission thread spins for 10 s without work; `None` where rings are forbidden.
+    fn polling_ring() -> Option<OwnedFd> {
+        let mut params = linux_raw_sys::io_uring::io_uring_params {
+            flags: linux_raw_sys::io_uring::IORING_SETUP_SQPOLL,
+            sq_thread_idle: 10_000,
+            // SAFETY: the structure holds numbers only, for which zeroes are values.
+            ..unsafe { std::mem::zeroed() }
+        };
+        // SAFETY: `params` is the structure that the call reads and writes, alive during the call.
+        let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, &raw mut params) };
+        if fd < 0 {
+            let errno = io::Error::last_os_error().raw_os_error();
+            assert!(matches!(errno, Some(libc::EPERM | libc::ENOSYS | libc::ENOMEM)), "{errno:?}");
+            return None;
+        }
+        // SAFETY: the call above made this descriptor, and nothing else owns it.
+        Some(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    }
+
+    #[test]
+    fn the_submission_thread_of_a_real_ring() {
+        let Some(ring) = polling_ring() else { return };
+        let me = rustix::thread::gettid().as_raw_nonzero().get();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        loop {
+            let time = helper_time(Path::new("/proc"), me).unwrap();
+            // In a pid namespace the thread is seen and cannot be told whose it is.
+            if time.owned_ns + time.unknown_ns > 0 {
+                break;
+            }
+            assert!(std::time::Instant::now() < until, "no processor time after 10 s");
+        }
+        drop(ring);
     }
 }

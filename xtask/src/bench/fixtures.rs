@@ -26,6 +26,9 @@ impl Fixture {
         }
         let file = |name: &str, make: &dyn Fn(&Path) -> Result<()>| {
             let path = env.scratch.path().join(name);
+            if measure == Measure::Overhead {
+                Disk::below(env.scratch.path())?.snapshot()?;
+            }
             if !path.exists() {
                 make(&path)?;
             }

@@ -134,30 +134,26 @@ impl Options {
     fn env(&self) -> Result<Env> {
         let mut paths = vec![(Tool::Fathom, self.fathom()?)];
         match process::output_of(&self.fio, &["--version"]) {
-            Ok(_) => paths.push((Tool::Fio, self.fio.clone())),
+            Ok(_) => paths.push((Tool::Fio, program(&self.fio)?)),
             Err(error) => eprintln!("fio is left out: {error}; it is in Debian's package fio"),
         }
         match &self.t_io_uring {
-            Some(path) => paths.push((Tool::TIoUring, path.canonicalize()?)),
+            Some(path) => paths.push((Tool::TIoUring, program(path)?)),
             None => eprintln!("t/io_uring is left out: give its path with --t-io-uring"),
         }
         let dir = match &self.dir {
             Some(dir) => dir.clone(),
             None => target_dir()?,
         };
-        let scratch = tempfile::Builder::new().prefix("fathom-bench-").tempdir_in(dir)?;
+        let scratch =
+            tempfile::Builder::new().prefix("fathom-bench-").tempdir_in(dir.canonicalize()?)?;
         Ok(Env { paths, scratch, quick: self.quick })
     }
 
     /// The fathom to measure: the one given, or one built now.
     fn fathom(&self) -> Result<PathBuf> {
         if let Some(path) = &self.fathom {
-            // Found as the shell would: a bare name is looked up in PATH.
-            return if path.components().count() > 1 {
-                Ok(path.canonicalize()?)
-            } else {
-                Ok(path.clone())
-            };
+            return program(path);
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let status =
@@ -170,6 +166,14 @@ impl Options {
         }
         Ok(target_dir()?.join("release/fathom"))
     }
+}
+
+/// The absolute path of a program, unless it is a bare name, which is looked up in PATH.
+fn program(path: &Path) -> Result<PathBuf> {
+    if path.components().count() == 1 && !path.exists() {
+        return Ok(path.to_path_buf());
+    }
+    path.canonicalize().map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
 /// Cargo's target directory: this program is in `release` or `debug` there.

@@ -35,11 +35,11 @@ pub struct Finished {
 /// A run that takes longer than this is killed and counts as failed.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs `command` to its end. A failure names the command's last words.
-pub fn run(path: &Path, args: &[String], probe: Probe) -> Result<Finished> {
+/// Runs a command in `dir` to its end. A failure names the command's last words.
+pub fn run(path: &Path, args: &[String], dir: &Path, probe: Probe) -> Result<Finished> {
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut command = Command::new(path);
-    command.args(args).stdin(Stdio::null());
+    command.args(args).current_dir(dir).stdin(Stdio::null());
     command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
 
     let watch = Watch::start(probe == Probe::PeakMemory);
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str, probe: Probe) -> Result<Finished> {
-        run(Path::new("sh"), &["-c".into(), script.into()], probe)
+        run(Path::new("sh"), &["-c".into(), script.into()], Path::new("/"), probe)
     }
 
     #[test]
@@ -185,7 +185,10 @@ mod tests {
     fn failures_show_the_last_words() {
         let error = shell("echo oh no >&2; exit 3", Probe::Nothing).err().unwrap().to_string();
         assert!(error.contains("3") && error.contains("oh no"), "{error}");
-        let error = run(Path::new("/nonexistent"), &[], Probe::Nothing).err().unwrap().to_string();
+        let error = run(Path::new("/nonexistent"), &[], Path::new("/"), Probe::Nothing)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("/nonexistent"), "{error}");
     }
 }

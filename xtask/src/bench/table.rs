@@ -23,6 +23,7 @@ pub fn heading(env: &Env, rounds: u32) -> String {
     );
     for (tool, path) in env.paths.iter().filter(|(tool, _)| *tool != Tool::TIoUring) {
         let version = super::process::output_of(path, &["--version"]).unwrap_or_default();
+        let version = version.lines().next().unwrap_or("unknown");
         let _ = write!(text, " {}: {version}.", tool.name());
     }
     text
@@ -43,7 +44,7 @@ pub fn results(cases: &[Rounds]) -> String {
             row[0] = case.case.title.to_string();
         }
     }
-    let mut text = aligned(&rows);
+    let mut text = if rows.len() > 1 { aligned(&rows) } else { "No results.".to_string() };
     for case in cases {
         for note in &case.notes {
             let _ = write!(text, "\n* {}: {note}", case.case.name);

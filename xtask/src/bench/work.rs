@@ -16,6 +16,8 @@ pub struct Work<'a> {
     path: &'a Path,
     keys: Vec<&'static str>,
     target: &'a Path,
+    /// Where it runs, and leaves what it writes.
+    dir: &'a Path,
     job_file: PathBuf,
     /// How long it works: in one run or, to cancel what starting costs, in two.
     lengths: Vec<End>,
@@ -37,8 +39,9 @@ impl<'a> Work<'a> {
             _ => vec![seconds],
         };
         let keys = case.keys(tool)?;
-        let job_file = env.scratch.path().join(format!("{}.fio", case.name));
-        Some(Self { case, tool, path, keys, target: fixture.path(), job_file, lengths })
+        let dir = env.scratch.path();
+        let job_file = dir.join(format!("{}.fio", case.name));
+        Some(Self { case, tool, path, keys, target: fixture.path(), dir, job_file, lengths })
     }
 
     /// The whole command line, for the reader to repeat, and the job file that it reads.
@@ -99,7 +102,7 @@ impl<'a> Work<'a> {
         if self.case.job_file {
             std::fs::write(&self.job_file, self.job(end).join("\n") + "\n")?;
         }
-        let finished = process::run(self.path, &self.args(end), probe)?;
+        let finished = process::run(self.path, &self.args(end), self.dir, probe)?;
         let done = self.tool.read_output(&finished.stdout, end)?;
         Ok((finished, done))
     }
