@@ -149,3 +149,6 @@ fn uberblock<'a>(label: u64, at: impl Fn(u64, usize) -> Option<&'a [u8]>) -> Opt
     };
     (128..256).any(|kib| is_magic(kib << 10)).then_some("a ZFS pool member")
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //! stacked on a device.
 
 use crate::device::{self, Node, Number};
-use crate::mounts::{self, Namespace, unescape};
+use crate::mounts::{self, Mount, Namespace, unescape};
 use crate::roots::{Roots, text};
 use rustix::fs::{FileType, Stat, major, minor};
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ fn siblings(roots: &Roots, namespaces: &[Namespace], node: &Node) -> Vec<String>
 fn mounted(namespaces: &[Namespace], node: &Node) -> Vec<String> {
     let mut found = Vec::new();
     for (index, namespace) in namespaces.iter().enumerate() {
-        for mount in namespace.mounts.iter().filter(|mount| mount.device == node.number) {
+        for mount in namespace.mounts.iter().filter(|mount| is_on(mount, namespaces, node)) {
             let mut line = format!("{} is mounted at {}", node.path(), mount.point);
             if index > 0 {
                 let pid = namespace.process.file_name().unwrap_or_default().to_string_lossy();
@@ -76,6 +76,15 @@ fn mounted(namespaces: &[Namespace], node: &Node) -> Vec<String> {
         }
     }
     found
+}
+
+/// Whether a mount is of a file system on this device. btrfs and bcachefs have device numbers of
+/// their own and tell (one of) their devices only by its path.
+fn is_on(mount: &Mount, namespaces: &[Namespace], node: &Node) -> bool {
+    let is_member = |stat: &Stat| block_number(stat) == Some(node.number);
+    mount.device == node.number
+        || (matches!(mount.file_system.as_str(), "btrfs" | "bcachefs")
+            && mount.source.split(':').any(|source| leads_to(namespaces, source, is_member)))
 }
 
 fn swapped<'a>(

@@ -1,5 +1,6 @@
 //! What protects block devices, on devices that the tests make. Each refusal is followed by a look
 //! at the contents.
+#![allow(clippy::expect_used, clippy::panic)]
 
 mod support;
 
@@ -258,6 +259,41 @@ fn what_is_stacked_on_a_device_is_seen_in_sysfs() {
     let error = guard::open_all(&roots, &plan, &erase(&[&disk.path])).err().expect("refused");
     says(&error.to_string(), &["in use", "dm-0 (vault) is stacked on"]);
     assert_eq!(checksum(&disk.image), before);
+}
+
+#[test]
+fn a_btrfs_is_known_by_the_device_that_it_names() {
+    let Some(_alone) = devices("btrfs") else { return };
+    let disk = Loop::new(4 * MIB);
+    let proc = support::dir();
+    std::fs::create_dir_all(proc.path().join("self/ns")).expect("made-up tree");
+    symlink("mnt:[1]", proc.path().join("self/ns/mnt")).expect("made-up tree");
+    let mounts = format!("9 1 0:44 / /pool rw - btrfs {} rw,space_cache\n", disk.path);
+    std::fs::write(proc.path().join("self/mountinfo"), mounts).expect("made-up tree");
+    let roots = Roots { proc: proc.path().into(), ..Roots::default() };
+    let plan = Plan { targets: vec![written(&disk.path)], ..Plan::default() };
+    let error = guard::open_all(&roots, &plan, &erase(&[&disk.path])).err().expect("refused");
+    says(&error.to_string(), &["is mounted at /pool"]);
+}
+
+#[test]
+fn a_file_behind_a_loop_device_of_another_namespace_is_found() {
+    let Some(_alone) = devices("loop device of another namespace") else { return };
+    let (dir, other) = (support::dir(), support::dir());
+    let image = dir.path().join("image");
+    std::fs::write(&image, vec![0; 1 << 20]).expect("image");
+    let shown = other.path().join("image");
+    let script = "mount --bind \"$1\" \"$2\" && losetup -f --show \"$2/image\"";
+    let paths = [dir.path(), other.path()].map(|path| path.to_str().expect("UTF-8"));
+    let elsewhere = Elsewhere::run(&format!("{script} >\"$1/name\""), &paths);
+    let name = std::fs::read_to_string(dir.path().join("name")).expect("name of the loop device");
+    let _disk = Loop::adopt(name.trim());
+    assert!(!shown.exists(), "the path that the kernel names is not to be seen from here");
+    let all = overwrite(&[image.to_str().expect("UTF-8")]);
+    says(&refused(&image, &all, &image), &["it is the file behind", name.trim()]);
+    drop(elsewhere);
+    // Now nobody can tell which file the kernel means.
+    says(&refused(&image, &all, &image), &["it may be the file behind", name.trim()]);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! What protects files, and how files are made.
+#![allow(clippy::expect_used, clippy::panic)]
 
 mod support;
 
@@ -392,6 +393,8 @@ fn a_file_system_without_marks_or_direct_io() {
     let direct = fathom_machine::guard::WorkerOpen { direct: true, ..READ };
     let said = targets[0].open_worker(direct).expect_err("no O_DIRECT").to_string();
     says(&said, &["ramfs", "does not support direct I/O", "direct=0"]);
+    // It does not tell how much room it has.
+    says(&error(vec![made(plain.path("reserved"), MIB)]), &["not enough room"]);
     let new = plain.path("new");
     drop(
         open(vec![Target { fallocate: Fallocate::None, ..made(&new, MIB) }], &none())
@@ -399,4 +402,22 @@ fn a_file_system_without_marks_or_direct_io() {
     );
     let error = open(vec![written(&new)], &none()).err().expect("refused");
     assert!(matches!(error, GuardError::NeedsOverwrite { .. }), "{error}");
+}
+
+#[test]
+fn space_is_reserved_also_where_the_file_system_cannot() {
+    let Some(_alone) = devices("file system without fallocate") else { return };
+    let disk = support::Loop::new(32 * MIB);
+    let old = "^extents,^64bit,^has_journal,^metadata_csum";
+    run("mkfs.ext4", &["-q", "-F", "-O", old, &disk.path]);
+    let mounted = Mounted::new(&[&disk.path]);
+    for how in [Fallocate::Native, Fallocate::Posix, Fallocate::Keep] {
+        let path = mounted.path(&format!("{how:?}"));
+        let new = Target { fallocate: how, ..made(&path, 3 * MIB + 5) };
+        let targets = open(vec![new], &none()).expect("made");
+        assert_eq!(targets[0].facts.size_bytes, 3 * MIB + 5, "{how:?}");
+        let is_full = targets[0].facts.allocated_bytes > 3 * MIB;
+        assert_eq!(is_full, how == Fallocate::Posix, "{how:?}");
+        assert_eq!(targets[0].facts.device.as_ref().map(|d| d.name.as_str()), Some(disk.name()));
+    }
 }

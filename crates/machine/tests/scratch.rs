@@ -1,4 +1,5 @@
 //! The scratch file of `fathom limit`.
+#![allow(clippy::expect_used, clippy::panic)]
 
 mod support;
 

@@ -77,8 +77,8 @@ fn exclusively(
         std::thread::sleep(PAUSE);
     }
     let users = vec![
-        "it, or a part of it, is held exclusively (O_EXCL) by another program, such as \
-         a second fathom, or by another target of this run"
+        "it, or a part of it, is held exclusively (O_EXCL) by a file system of several \
+         devices, by another program, such as a second fathom, or by another target of this run"
             .to_string(),
     ];
     Err(GuardError::InUse { path: path.to_string(), users })
@@ -97,10 +97,11 @@ fn open_node(
 ) -> Result<OwnedFd, GuardError> {
     let own = match at {
         Some(_) => None,
-        None => Some(
-            target::look(&node.path())
-                .map_err(|error| GuardError::io(&node.path(), "open, to lock it,", error))?,
-        ),
+        None => Some(target::look(&node.path()).map_err(|source| GuardError::Io {
+            path: format!("{} to hold {path}", node.path()),
+            doing: "open",
+            source,
+        })?),
     };
     let Some(named) = at.or(own.as_ref()) else { return Err(changed(path)) };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | extra;

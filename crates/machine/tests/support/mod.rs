@@ -6,6 +6,7 @@ use fathom_machine::{Roots, guard::WorkerOpen};
 use fathom_model::Plan;
 use fathom_model::plan::{Fallocate, SyncIo, Target};
 use std::hash::{DefaultHasher, Hasher};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,9 @@ pub const MIB: u64 = 1 << 20;
 pub fn devices(test: &str) -> Option<MutexGuard<'static, ()>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if !is_root() {
-        eprintln!("skipped: {test} makes block devices and mounts, which needs root");
+        // Not eprintln, which the test harness hides where a test passes.
+        let word = format!("skipped: {test} makes block devices or mounts, which needs root\n");
+        std::io::stderr().write_all(word.as_bytes()).expect("standard error");
         return None;
     }
     Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
@@ -75,6 +78,11 @@ impl Loop {
         let text = image.to_str().expect("UTF-8");
         let path = run("losetup", &[&["-f", "--show", "-P"], options, &[text]].concat());
         Self { path, image: image.into(), partitions: 0, _dir: None }
+    }
+
+    /// A device that was set up otherwise, to be released.
+    pub fn adopt(path: &str) -> Self {
+        Self { path: path.to_string(), image: PathBuf::new(), partitions: 0, _dir: None }
     }
 
     /// Adds a partition of 8 MiB, as the kernel may know no partition tables.
@@ -191,19 +199,24 @@ pub struct Elsewhere {
 
 impl Elsewhere {
     pub fn mounted(device: &str) -> Self {
+        // Mounted over a directory of the system, which this namespace alone sees.
+        Self::run("mount \"$1\" /mnt && sync -f /mnt", &[device])
+    }
+
+    /// Runs a shell script in a new mount namespace, which stays as long as this.
+    pub fn run(script: &str, args: &[&str]) -> Self {
         let dir = dir();
-        let at = dir.path().to_str().expect("UTF-8");
-        let ready = dir.path().join("../").join(format!("{}.ready", std::process::id()));
-        let script = "mount \"$0\" \"$1\" && sync -f \"$1\" && touch \"$2\" && exec sleep 60";
+        let ready = dir.path().join("ready");
+        let script = format!("{script} && touch \"$0\" && exec sleep 60");
         let child = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "sh", "-c", script, device, at])
+            .args(["--mount", "--propagation", "private", "sh", "-c", &script])
             .arg(&ready)
+            .args(args)
             .stdin(Stdio::null())
             .spawn()
             .expect("unshare, of Debian's util-linux");
         let here = Self { child, _dir: dir };
-        wait(|| ready.exists(), "the mount in another namespace");
-        std::fs::remove_file(&ready).expect("ready file");
+        wait(|| ready.exists(), "the other namespace");
         here
     }
 }
