@@ -16,7 +16,7 @@ use crate::derive;
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::{Finding, Severity};
 use fathom_model::plan::{Engine, JobPlan};
-use fathom_model::record::{JobRecord, RunRecord};
+use fathom_model::record::{DiskRecord, JobRecord, RunRecord};
 
 /// A rule: what it has to say about a record, if anything.
 type Rule = fn(&RunRecord) -> Option<Finding>;
@@ -152,6 +152,23 @@ fn facts_of(record: &RunRecord, index: usize) -> Option<&TargetFacts> {
     record.facts.targets.iter().find(|facts| facts.path == *path || facts.resolved == *path)
 }
 
+/// Whether a target is on `disk`, or on a partition of it.
+fn is_on(record: &RunRecord, target: usize, disk: &DiskRecord) -> bool {
+    let device = facts_of(record, target).and_then(|facts| facts.device.as_ref());
+    device.is_some_and(|device| is_same_or_partition(&device.name, &disk.name))
+}
+
+/// Whether `name` is `disk` or a partition of it: `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`.
+fn is_same_or_partition(name: &str, disk: &str) -> bool {
+    let Some(rest) = name.strip_prefix(disk) else { return false };
+    let number = match disk.ends_with(|last: char| last.is_ascii_digit()) {
+        true => rest.strip_prefix('p'),
+        false => Some(rest),
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    rest.is_empty() || number.is_some_and(is_number)
+}
+
 /// Indices of the targets that a job works on, each once.
 fn targets_of(job: &JobPlan) -> Vec<usize> {
     let mut targets: Vec<usize> = job.regions.iter().map(|region| region.target).collect();
@@ -203,6 +220,14 @@ mod tests {
         for name in SUPERSEDES.iter().flat_map(|pair| [pair.0, pair.1]) {
             assert!(source.contains(&format!("\"{name}\"")), "no rule is named {name}");
         }
+    }
+
+    #[test]
+    fn partitions_are_told_from_other_disks() {
+        let of = |disk: &str, names: [&str; 4]| names.map(|name| is_same_or_partition(name, disk));
+        assert_eq!(of("sda", ["sda", "sda12", "sdaa", "sdb"]), [true, true, false, false]);
+        let nvme = ["nvme0n1", "nvme0n1p2", "nvme0n10", "nvme0n1p"];
+        assert_eq!(of("nvme0n1", nvme), [true, true, false, false]);
     }
 
     #[test]

@@ -46,8 +46,34 @@ pub fn render(record: &RunRecord, style: Style) -> String {
         }
         section(&mut out, record, group, style);
     }
+    together(&mut out, record, &groups, style);
+    if groups.len() > 1 && !record.disks.is_empty() {
+        out.push('\n');
+    }
     cost::disks(&mut out, record, style);
     out
+}
+
+/// What groups that worked at the same time did in all.
+fn together(out: &mut String, record: &RunRecord, groups: &[Group], style: Style) {
+    let mut waves: Vec<u32> = groups.iter().map(|group| group.plan.wave).collect();
+    waves.dedup();
+    for wave in waves {
+        let members: Vec<&Group> = groups.iter().filter(|g| g.plan.wave == wave).collect();
+        let [first, _, ..] = members.as_slice() else { continue };
+        let jobs = members.iter().flat_map(|group| group.jobs.clone()).collect();
+        let all = derive::group(record, first.plan, jobs).record;
+        let iops = derive::per_second(derive::ios(&all), all.runtime_ns);
+        let bytes = derive::per_second(derive::bytes(&all), all.runtime_ns);
+        let names: Vec<&str> = members.iter().map(|group| group.plan.name.as_str()).collect();
+        let text = format!(
+            "{} IOPS, {} ({})",
+            units::count(iops),
+            figures::bandwidth(bytes, &first.plan.show),
+            names.join(" + ")
+        );
+        out.push_str(&format!("\n{}  {text}\n", style.bold("together")));
+    }
 }
 
 /// One finding: what it says, the figures, and what to do.
@@ -113,8 +139,11 @@ fn section(out: &mut String, record: &RunRecord, group: &Group, style: Style) {
         return;
     }
     figures::figures(out, group, style);
-    if figures::differ(record, group) && group.jobs.len() <= JOBS_SHOWN {
-        figures::each_job(out, record, group, style);
+    if figures::differ(record, group) {
+        match group.jobs.len() {
+            0..=JOBS_SHOWN => figures::each_job(out, record, group, style),
+            _ => figures::extremes(out, record, group),
+        }
     }
     cost::cost(out, group, style);
 }

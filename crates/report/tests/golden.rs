@@ -20,6 +20,29 @@ fn summaries() {
 }
 
 #[test]
+fn many_jobs_are_told_by_their_extremes() {
+    let mut record = uneven();
+    for clone in 3..12 {
+        let plan = fathom_model::JobPlan { clone, ..record.plan.jobs[0].clone() };
+        record.plan.jobs.push(plan);
+        record.jobs.push(record.jobs[1].clone());
+    }
+    let text = summary::render(&record, summary::Style::default());
+    let line = "  jobs     from 50k IOPS (read.0) to 150k IOPS (read.2)\n";
+    assert!(text.contains("12 jobs") && text.contains(line), "{text}");
+}
+
+#[test]
+fn groups_that_ran_together_are_summed_up() {
+    let mut record = two_groups();
+    assert!(!summary::render(&record, summary::Style::default()).contains("together"));
+    record.plan.jobs[2].wave = 0;
+    record.jobs[2].started_ns = record.jobs[0].started_ns;
+    let text = summary::render(&record, summary::Style::default());
+    assert!(text.contains("together  210k IOPS, 822 MiB/s (mixed + log)\n"), "{text}");
+}
+
+#[test]
 fn json() {
     golden("two_groups.json", &fio_json::render(&two_groups(), false));
     golden("two_groups_plus.json", &fio_json::render(&two_groups(), true));

@@ -1,6 +1,6 @@
 //! Whether as many I/Os were in flight as asked, at the worker and at the device.
 
-use super::{Job, facts_of, finding, jobs_where, named, sentence, targets_of};
+use super::{Job, finding, is_on, jobs_where, named, sentence, targets_of};
 use crate::derive;
 use fathom_model::finding::{Finding, Severity};
 use fathom_model::record::{DiskRecord, RunRecord};
@@ -32,7 +32,8 @@ pub(super) fn not_reached(record: &RunRecord) -> Option<Finding> {
         let plan = job.plan;
         let held_back = plan.is_paced() || plan.think.is_some() || plan.batch.low.is_some();
         let long_enough = derive::ios(job.done) > u64::from(plan.depth) * 10;
-        !plan.engine.is_synchronous()
+        job.is_real()
+            && !plan.engine.is_synchronous()
             && !held_back
             && long_enough
             && mean(job) < f64::from(plan.depth) * REACHED_SHARE
@@ -97,12 +98,6 @@ fn readers_of<'a>(record: &'a RunRecord, disk: &DiskRecord) -> Vec<Job<'a>> {
             && !job.plan.engine.is_synchronous()
             && targets_of(job.plan).into_iter().any(|target| is_on(record, target, disk))
     })
-}
-
-/// Whether a target is on `disk`, or on a partition of it.
-fn is_on(record: &RunRecord, target: usize, disk: &DiskRecord) -> bool {
-    let device = facts_of(record, target).and_then(|facts| facts.device.as_ref());
-    device.is_some_and(|device| device.name.starts_with(&disk.name))
 }
 
 /// I/Os that the readers of `disk` would keep in flight on average over the time it was watched.

@@ -4,7 +4,7 @@ use super::{finding, jobs_where, named};
 use fathom_model::finding::{Finding, Severity};
 use fathom_model::record::RunRecord;
 
-/// A load above this share of the processors disturbs.
+/// A load above this share of the processors may disturb; one above all of them does.
 const LOAD_SHARE: f64 = 0.5;
 /// Counting that leaves less than this share of the speed changed what it counted.
 const COUNTING_SHARE: f64 = 0.9;
@@ -15,10 +15,14 @@ pub(super) fn busy_machine(record: &RunRecord) -> Option<Finding> {
     if host.cpus_online == 0 || host.load_1min < f64::from(host.cpus_online) * LOAD_SHARE {
         return None;
     }
-    let summary = "The machine was busy with something else when the run began.".to_string();
+    // The load average is over a minute: what it shows may have been an earlier run.
+    let all_busy = host.load_1min >= f64::from(host.cpus_online);
+    let severity = if all_busy { Severity::Warning } else { Severity::Info };
+    let summary =
+        "The machine was not idle in the minute before the run: others may share it.".to_string();
     let evidence = vec![format!("load {:.1} on {} processors", host.load_1min, host.cpus_online)];
     let next = "wait until it is quiet, or see who it is with top";
-    finding("busy-machine", Severity::Warning, summary, evidence, next)
+    finding("busy-machine", severity, summary, evidence, next)
 }
 
 /// A clock that needs a system call for every look.
@@ -75,7 +79,12 @@ mod tests {
     #[test]
     fn load_is_judged_by_processors() {
         let f = fires(busy_machine, |r| r.facts.host.load_1min = 5.0);
-        assert_eq!(f.evidence, ["load 5.0 on 8 processors"]);
+        assert_eq!(
+            (f.severity, f.evidence[0].as_str()),
+            (Severity::Info, "load 5.0 on 8 processors")
+        );
+        let f = fires(busy_machine, |r| r.facts.host.load_1min = 9.0);
+        assert_eq!(f.severity, Severity::Warning);
         silent(busy_machine, |r| r.facts.host.load_1min = 3.0);
         silent(busy_machine, |r| r.facts.host.cpus_online = 0);
     }

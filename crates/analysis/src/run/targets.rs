@@ -1,10 +1,10 @@
 //! Whether the I/O reached the target, and the target was what one would take it for.
 
-use super::{Job, facts_of, finding, jobs_where, listed, named, sentence, targets_of};
+use super::{Job, facts_of, finding, is_on, jobs_where, listed, named, sentence, targets_of};
 use crate::derive::percent;
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::finding::{Finding, Severity};
-use fathom_model::record::RunRecord;
+use fathom_model::record::{DiskRecord, RunRecord};
 use fathom_model::{Dir, units};
 use std::collections::BTreeSet;
 
@@ -100,8 +100,15 @@ fn filled_anew(record: &RunRecord, index: usize) -> bool {
 }
 
 /// Bytes that the disks below the targets moved in one direction.
+///
+/// Where disks are stacked, the upper ones and those below them are in the record; only those
+/// that the targets are on directly count, so that nothing counts twice.
 fn disk_bytes(record: &RunRecord, dir: Dir) -> u64 {
-    record.disks.iter().map(|disk| disk.sectors[dir] * SECTOR).sum()
+    let targets = 0..record.plan.targets.len();
+    let is_direct = |disk: &&DiskRecord| targets.clone().any(|target| is_on(record, target, disk));
+    let direct: Vec<&DiskRecord> = record.disks.iter().filter(is_direct).collect();
+    let counted = if direct.is_empty() { record.disks.iter().collect() } else { direct };
+    counted.iter().map(|disk| disk.sectors[dir].saturating_mul(SECTOR)).fold(0, u64::saturating_add)
 }
 
 /// Bytes that jobs moved in one direction, with and without O_DIRECT.
@@ -310,6 +317,12 @@ mod tests {
         assert!(f.summary.starts_with("99% of the buffered reads"), "{}", f.summary);
         assert_eq!(f.evidence, ["the jobs read 3.81 GiB", "disk vda read 39.1 MiB"]);
         silent(cached_reads, make_buffered);
+        fires(cached_reads, |r| {
+            make_buffered(r);
+            // A disk below vda saw the same reads: they must not count twice.
+            r.disks[0].sectors.read = IOS * 8 / 3;
+            r.disks.push(DiskRecord { name: "sda".into(), ..r.disks[0].clone() });
+        });
         silent(cached_reads, |r| {
             make_buffered(r);
             r.disks.clear();

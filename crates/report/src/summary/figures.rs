@@ -126,7 +126,7 @@ fn behind(out: &mut String, group: &Group, style: Style) {
 
 /// Whether the jobs of a group did differently well, so that their sum alone would mislead.
 pub(super) fn differ(record: &RunRecord, group: &Group) -> bool {
-    let rates: Vec<f64> = members(record, group).map(|(_, _, done)| rate(done)).collect();
+    let rates: Vec<f64> = members(record, group).map(|(_, done)| rate(done)).collect();
     let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
     rates.len() > 1 && rates.iter().any(|rate| (rate - mean).abs() > mean * DIFFERENCE)
 }
@@ -138,16 +138,27 @@ fn rate(done: &JobRecord) -> f64 {
 fn members<'a>(
     record: &'a RunRecord,
     group: &'a Group,
-) -> impl Iterator<Item = (usize, &'a JobPlan, &'a JobRecord)> {
-    let pick =
-        |index: &usize| Some((*index, record.plan.jobs.get(*index)?, record.jobs.get(*index)?));
+) -> impl Iterator<Item = (&'a JobPlan, &'a JobRecord)> {
+    let pick = |index: &usize| Some((record.plan.jobs.get(*index)?, record.jobs.get(*index)?));
     group.jobs.iter().filter_map(pick)
+}
+
+/// The slowest and the fastest job, where there are too many to show each.
+pub(super) fn extremes(out: &mut String, record: &RunRecord, group: &Group) {
+    let mut rates: Vec<(f64, String)> = members(record, group)
+        .map(|(plan, done)| (rate(done), format!("{}.{}", plan.name, plan.clone)))
+        .collect();
+    rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if let (Some(least), Some(most)) = (rates.first(), rates.last()) {
+        let figure = |job: &(f64, String)| format!("{} IOPS ({})", units::count(job.0), job.1);
+        out.push_str(&format!("  jobs     from {} to {}\n", figure(least), figure(most)));
+    }
 }
 
 /// A line for each job of a group.
 pub(super) fn each_job(out: &mut String, record: &RunRecord, group: &Group, style: Style) {
     let mut rows = vec![row(&["job", "IOPS", "bandwidth", "p50", "p99", "p99.9", "max"])];
-    for (_, plan, done) in members(record, group) {
+    for (plan, done) in members(record, group) {
         let mut lat = Histogram::default();
         for dir in Dir::ALL {
             lat.merge(&done.dirs[dir].lat);
