@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../check.rs"]
-mod check;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::command_line(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fathom_fuzz::command_line(bytes));

@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../check.rs"]
-mod check;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::job_file(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fathom_fuzz::job_file(bytes));

@@ -295,8 +295,8 @@ fn add(output: &mut Output, format: Format) {
 }
 
 impl Output {
-    /// Checks what is written against each other and against what the jobs work on.
-    pub(crate) fn check(&self, jobs: &[JobSpec]) -> Result<(), String> {
+    /// Checks what is written against each other, and against what is read or worked on.
+    pub(crate) fn check(&self, jobs: &[JobSpec], job_files: &[String]) -> Result<(), String> {
         if self.record.is_some() && self.no_record {
             return Err("--record and --no-record contradict each other".into());
         }
@@ -304,11 +304,13 @@ impl Output {
         if self.record.as_deref().map(|dir| dir.trim_end_matches('/')) == Some(file) {
             return Err(format!("--output and --record both name {file}"));
         }
-        match jobs.iter().find(|job| job.files.filename.contains(file)) {
-            Some(job) => {
-                Err(format!("--output={file} is a target of job '{}'; name another file", job.name))
-            }
-            None => Ok(()),
+        if let Some(job) = jobs.iter().find(|job| job.files.filename.contains(file)) {
+            let name = &job.name;
+            return Err(format!("--output={file} is a target of job '{name}'; name another file"));
         }
+        if job_files.contains(file) {
+            return Err(format!("--output={file} is a job file; name another file"));
+        }
+        Ok(())
     }
 }

@@ -52,7 +52,7 @@ pub fn parse(args: &[String], sources: &dyn Sources) -> Result<Spec, SpecError> 
     } else {
         builder.short_form(args.keys, &args.positional)?;
     }
-    builder.finish()
+    builder.finish(&args.positional)
 }
 
 struct Builder {
@@ -173,7 +173,7 @@ impl Builder {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Spec, SpecError> {
+    fn finish(mut self, job_files: &[String]) -> Result<Spec, SpecError> {
         for section in &self.spec.output.sections {
             if self.sections_seen.contains(section) {
                 continue;
@@ -190,7 +190,7 @@ impl Builder {
         }
         self.spec.global = std::mem::take(&mut self.defaults.given);
         self.spec.notes.dedup();
-        self.spec.output.check(&self.spec.jobs).map_err(SpecError::new)?;
+        self.spec.output.check(&self.spec.jobs, job_files).map_err(SpecError::new)?;
         Ok(self.spec)
     }
 }

@@ -19,7 +19,15 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Result<(), String> {
     }
     if let Some(key) = engine::foreign_key(job) {
         let name = job.engine.name.name();
-        return Err(format!("{key} has no meaning with ioengine={name}; leave it out"));
+        return Err(format!("{key} is not there with ioengine={name}; leave it out"));
+    }
+    for key in ["sqthread_poll_cpu", "sqthread_poll_idle"] {
+        if job.has_own(key) && !job.engine.sqpoll {
+            return Err(format!("{key} has no meaning without sqthread_poll=1"));
+        }
+    }
+    if job.engine.name == EngineName::IoUring && job.engine.uring.iopoll && !job.engine.direct {
+        return Err("hipri polls only direct I/O; give direct=1, or leave hipri out".to_string());
     }
     if job
         .files
@@ -31,7 +39,7 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Result<(), String> {
     if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
         return Err("nonvectored=0 has no meaning with io_uring_cmd; leave it out".into());
     }
-    let poller = job.engine.sqpoll_cpu;
+    let poller = job.engine.sqpoll_cpu.filter(|_| job.engine.sqpoll);
     let allowed = &facts.host.cpus_allowed;
     let missing = job.placement.cpus.iter().copied().chain(poller).find(|c| !allowed.contains(c));
     match missing {
@@ -111,7 +119,7 @@ fn under_dev(path: &str) -> bool {
             part => parts.push(part),
         }
     }
-    parts.first() == Some(&"dev") && parts.get(1) != Some(&"shm")
+    parts.first() == Some(&"dev")
 }
 
 /// The part of a target that a job works on.
@@ -133,7 +141,10 @@ pub(super) fn region(
         }
     }
     let grows = part.create_size.is_some() && file.facts.kind == TargetKind::File;
-    if grows && !file.facts.made_by_fathom && !spec.permissions.overwrite.contains(path) {
+    let permitted = [path, &file.facts.resolved]
+        .into_iter()
+        .any(|name| spec.permissions.overwrite.contains(name));
+    if grows && !file.facts.made_by_fathom && !permitted {
         return Err(format!(
             "{path} is {}, shorter than the {} that the job works on; give a smaller size, or let \
              fathom make it longer with --overwrite={path}",

@@ -1,12 +1,12 @@
 //! The engine of a job, and which keys belong to it.
 
 use crate::job::{EngineName, EngineSpec, JobSpec};
-use fathom_model::plan::{Engine, Psync, SqPoll, Uring};
+use fathom_model::plan::{Batch, Engine, Psync, SqPoll, Uring};
 
 /// The engine with its settings.
 pub(super) fn resolve(spec: &EngineSpec) -> Engine {
-    let sqpoll = (spec.sqpoll || spec.sqpoll_cpu.is_some())
-        .then_some(SqPoll { cpu: spec.sqpoll_cpu, idle_ms: spec.sqpoll_idle_ms });
+    let sqpoll =
+        spec.sqpoll.then_some(SqPoll { cpu: spec.sqpoll_cpu, idle_ms: spec.sqpoll_idle_ms });
     let ring = || Uring { sqpoll, ..spec.uring.clone() };
     match spec.name {
         EngineName::IoUring => Engine::IoUring(ring()),
@@ -20,6 +20,18 @@ pub(super) fn resolve(spec: &EngineSpec) -> Engine {
             Engine::Psync(Psync::VectoredFlags { hipri: spec.uring.iopoll, nowait: spec.nowait })
         }
         EngineName::Null => Engine::Null,
+    }
+}
+
+/// Batches within the depth, as fio trims them.
+pub(super) fn batch(spec: &EngineSpec) -> Batch {
+    let within = |n: u32| n.min(spec.depth);
+    let complete_min = within(spec.batch.complete_min);
+    Batch {
+        submit_max: spec.batch.submit_max.map(within),
+        complete_min,
+        complete_max: spec.batch.complete_max.map(|n| within(n).max(complete_min)),
+        low: spec.batch.low.map(within),
     }
 }
 

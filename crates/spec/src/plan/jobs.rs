@@ -32,7 +32,7 @@ pub(super) fn resolve(
     let (low, high) = job.schedule.start_delay_ns;
     plan.start_delay_ns = low + mixed(seed, 1) % (high - low).saturating_add(1);
     plan.depth = if plan.engine.is_synchronous() { 1 } else { job.engine.depth };
-    plan.batch = job.engine.batch;
+    plan.batch = engine::batch(&job.engine);
     plan.direct = job.engine.direct;
     plan.sync_io = job.sync_io;
     plan.file_service = job.files.service;
@@ -168,10 +168,8 @@ pub(super) fn notes(job: &JobSpec, clone: u32) -> Vec<String> {
             job.engine.depth
         ));
     }
-    if !job.work.rw.random && (job.work.no_map || job.work.distribution.is_some()) {
-        notes.push(format!(
-            "job '{name}': norandommap and random_distribution change nothing in sequential I/O"
-        ));
+    if !job.work.rw.random && job.work.distribution.is_some() {
+        notes.push(format!("job '{name}': random_distribution changes nothing in sequential I/O"));
     }
     notes.extend(engine::idle_keys(job).map(|key| {
         format!("job '{name}': {key} changes nothing with ioengine={}", job.engine.name.name())

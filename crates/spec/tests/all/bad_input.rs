@@ -72,6 +72,8 @@ fn conflicting_keys() {
     refuses_command("--output-format=json,json+ --rw=read x", &["json+ holds all"]);
     refuses_plan("--rw=read --rate=1m --rate_iops=100 /data/file", &["rate and rate_iops"]);
     refuses_plan("--rw=read --ioengine=psync --fixedbufs /data/file", &["fixedbufs", "psync"]);
+    refuses_plan("--rw=read --hipri /data/file", &["hipri", "direct=1"]);
+    refuses_plan("--rw=read --sqthread_poll_cpu=1 /data/file", &["without sqthread_poll"]);
     refuses_plan("--rw=read --time_based /data/file", &["time_based needs a runtime"]);
 }
 
@@ -79,6 +81,9 @@ fn conflicting_keys() {
 fn two_outputs_to_one_file() {
     refuses_command("--output=a --output=b --rw=read x", &["given twice", "a", "b"]);
     refuses_command("--output=r --record=r/ --rw=read x", &["both name r"]);
+    let args = ["--output=job".to_string(), "job".to_string()];
+    let error = fathom_spec::parse(&args, &crate::common::OneFile("[a]")).unwrap_err();
+    says(&error.to_string(), &["--output=job is a job file"]);
     refuses_command("--output=x --rw=read x", &["--output=x is a target"]);
 }
 
@@ -98,6 +103,7 @@ fn targets_that_cannot_be() {
     refuses_plan("--rw=read /data/none", &["/data/none does not exist", "size="]);
     refuses_plan("--rw=read --size=1m /dev/none", &["/dev/none", "no files under /dev"]);
     refuses_plan("--rw=read --size=1m /x/../dev/none", &["no files under /dev"]);
+    refuses_plan("--rw=read --size=1m /dev/shm/new", &["no files under /dev"]);
     refuses_plan("--rw=read --size=1m --allow_file_create=0 n", &["allow_file_create=0"]);
     refuses_plan("--rw=read --size=1m --readonly n", &["--readonly"]);
     refuses_plan("--rw=read /data", &["is a directory", "directory=/data"]);
@@ -131,7 +137,7 @@ fn blocks_that_do_not_fit() {
 fn more_than_the_machine_has() {
     refuses_plan("--rw=read --bs=1m --iodepth=16384 /data/file", &["16 GiB", "8 GiB", "iodepth"]);
     refuses_plan("--rw=read --cpus_allowed=2-5 /data/file", &["processor 4", "0-3"]);
-    refuses_plan("--rw=read --sqthread_poll_cpu=9 /data/file", &["processor 9"]);
+    refuses_plan("--rw=read --sqthread_poll --sqthread_poll_cpu=9 /data/file", &["processor 9"]);
 }
 
 #[test]

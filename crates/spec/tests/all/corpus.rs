@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-#[path = "../../../../fuzz/check.rs"]
+#[path = "../../../../fuzz/src/lib.rs"]
 mod check;
 
 fn each(folder: &str, check: fn(&[u8])) {

@@ -124,7 +124,8 @@ fn engines() {
     let engine = |line: &str| of_command(&format!("--rw=read {line} /data/file")).jobs[0].clone();
     let Engine::IoUring(ring) = engine("").engine else { panic!("io_uring is the default") };
     assert!(ring.fixed_buffers && ring.registered_files && !ring.vectored && !ring.iopoll);
-    let Engine::IoUring(ring) = engine("--hipri --sqthread_poll --sqthread_poll_cpu=1").engine
+    let Engine::IoUring(ring) =
+        engine("--hipri --direct --sqthread_poll --sqthread_poll_cpu=1").engine
     else {
         panic!("io_uring is the default")
     };
@@ -134,6 +135,8 @@ fn engines() {
     let flags = Psync::VectoredFlags { hipri: true, nowait: false };
     assert_eq!((job.engine, job.depth), (Engine::Psync(flags), 1));
     let null = of_command("--ioengine=null --rw=randread --size=1g");
+    let batch = engine("--iodepth=4 --iodepth_batch=9 --iodepth_batch_complete_min=9").batch;
+    assert_eq!((batch.submit_max, batch.complete_min, batch.complete_max), (Some(4), 4, None));
     assert!(null.jobs[0].regions.is_empty() && null.targets.is_empty());
     assert_eq!(null.jobs[0].until.bytes, Some(1 << 30));
 }
