@@ -1,6 +1,7 @@
 //! What the engine itself costs: near-null targets, one worker, I/Os per second.
 //!
 //! `cargo bench -p fathom-engine [-- PART-OF-A-NAME]`. Compare lines of one run with each other, never across machines.
+#![allow(clippy::expect_used)]
 
 use fathom_engine::{FileKind, OpenFile, start};
 use fathom_model::plan::{
@@ -23,7 +24,12 @@ fn main() {
     let once = || Order::Random { distribution: Distribution::EachOnce, run: 1 };
     let uniform = || Order::Random { distribution: Distribution::Uniform, run: 1 };
     let cases = [
-        ("sparse file, 4 KiB, depth 128, batches of 32", Engine::IoUring(Uring::default()), once(), Some(32)),
+        (
+            "sparse file, 4 KiB, depth 128, batches of 32",
+            Engine::IoUring(Uring::default()),
+            once(),
+            Some(32),
+        ),
         ("the same, norandommap", Engine::IoUring(Uring::default()), uniform(), Some(32)),
         ("the same, adaptive batches", Engine::IoUring(Uring::default()), once(), None),
         ("nop ring, batches of 32", Engine::Nop(Uring::default()), once(), Some(32)),
@@ -53,8 +59,13 @@ fn rate(path: &Path, engine: Engine, order: Order, batch: Option<u32>, seconds: 
     if let Some(size) = batch {
         job.batch = Batch { submit_max: Some(size), complete_min: size, ..Batch::default() };
     }
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).expect("the sparse file");
-    let open = OpenFile { fd: file.into(), kind: FileKind::Regular, path: path.display().to_string() };
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(path)
+        .expect("the sparse file");
+    let open =
+        OpenFile { fd: file.into(), kind: FileKind::Regular, path: path.display().to_string() };
     let plan = Plan { jobs: vec![job], ..Plan::default() };
     let record = start(&plan, vec![vec![open]]).expect("a run").join().remove(0);
     assert_eq!(record.error, None);

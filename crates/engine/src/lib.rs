@@ -12,7 +12,6 @@ mod job;
 mod layout;
 mod libaio;
 mod null;
-mod outcome;
 mod pace;
 mod placement;
 mod psync;

@@ -1,1 +1,317 @@
+//! A simulated queue with seeded faults, and the worker held against it.
 
+use crate::buffers::Slab;
+use crate::queue::{Op, Queue, Request};
+use crate::source::Source;
+use crate::stats::{Shared, Stats};
+use crate::worker::{End, Worker};
+use fathom_model::plan::{
+    Batch, BlockSizes, Distribution, Engine, JobPlan, Memory, Mix, Order, Region, Think,
+};
+use fathom_model::record::Granted;
+use fathom_model::{Dir, PerDir};
+use proptest::prelude::*;
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use std::collections::HashMap;
+use std::io;
+
+/// Shares of faults, each one in so many; 0 is never.
+#[derive(Debug, Clone, Copy, Default)]
+struct Faults {
+    short: u64,
+    again: u64,
+    error: u64,
+    /// Reads beyond this offset move nothing, as after a truncation.
+    truncated_at: Option<u64>,
+    /// Turns that a request may take at most.
+    delay_max: u64,
+    /// Completions that the queue holds; what finds no place comes later.
+    completions_max: usize,
+    /// Requests that can be pushed before a turn, where that is less than the depth.
+    room_max: u32,
+    /// Turns after which the queue itself fails.
+    breaks_after: u64,
+}
+
+/// A queue that does what its seed says.
+struct Sim {
+    faults: Faults,
+    random: Xoshiro256PlusPlus,
+    turns: u64,
+    pushed: u32,
+    /// Requests in flight, by slot, with the turn in which they complete.
+    flying: HashMap<u32, (Request, u64)>,
+    ready: Vec<(u32, i32)>,
+    /// Bytes moved, as a device would count them.
+    moved: u64,
+    writes_in_flight: u32,
+    flushes: u32,
+}
+
+impl Sim {
+    fn new(faults: Faults, seed: u64) -> Self {
+        Self {
+            faults,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            turns: 0,
+            pushed: 0,
+            flying: HashMap::new(),
+            ready: Vec::new(),
+            moved: 0,
+            writes_in_flight: 0,
+            flushes: 0,
+        }
+    }
+
+    fn strikes(&mut self, one_in: u64) -> bool {
+        one_in > 0 && self.random.next_u64().is_multiple_of(one_in)
+    }
+
+    fn result(&mut self, request: &Request) -> i32 {
+        let Op::Io(dir) = request.op else { return 0 };
+        if self.faults.truncated_at.is_some_and(|at| request.offset >= at) {
+            return 0;
+        }
+        if self.strikes(self.faults.again) {
+            return -if self.random.next_u64().is_multiple_of(2) {
+                libc::EAGAIN
+            } else {
+                libc::EINTR
+            };
+        }
+        if self.strikes(self.faults.error) {
+            return -libc::EIO;
+        }
+        let mut len = request.len;
+        if self.strikes(self.faults.short) && len > 512 {
+            len = (self.random.next_u64() % u64::from(len / 512)) as u32 * 512;
+            len = len.max(512);
+        }
+        self.moved += u64::from(len);
+        if dir == Dir::Trim { 0 } else { len as i32 }
+    }
+}
+
+impl Queue for Sim {
+    fn room(&self) -> u32 {
+        if self.faults.room_max > 0 { self.faults.room_max - self.pushed } else { u32::MAX }
+    }
+
+    fn push(&mut self, slot: u32, request: &Request) {
+        assert!(self.room() > 0, "pushed into a full queue");
+        self.pushed += 1;
+        if request.op == Op::Io(Dir::Write) {
+            self.writes_in_flight += 1;
+        } else if !matches!(request.op, Op::Io(_)) {
+            assert_eq!(
+                self.writes_in_flight, 0,
+                "a flush covers the writes before it only once they are complete"
+            );
+            self.flushes += 1;
+        }
+        let delay = if self.faults.delay_max > 0 {
+            self.random.next_u64() % self.faults.delay_max
+        } else {
+            0
+        };
+        let before = self.flying.insert(slot, (*request, self.turns + delay));
+        assert_eq!(before.map(|b| b.0), None, "slot {slot} is in flight already");
+    }
+
+    fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
+        self.turns += 1;
+        self.pushed = 0;
+        if self.faults.breaks_after > 0 && self.turns > self.faults.breaks_after {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        let mut due: Vec<u32> =
+            self.flying.iter().filter(|(_, f)| f.1 < self.turns).map(|(slot, _)| *slot).collect();
+        // A map has no order of its own that a seed could repeat.
+        due.sort_unstable();
+        let turn = self.random.next_u64() as usize;
+        let pivot = turn % due.len().max(1);
+        due.rotate_left(pivot);
+        for slot in due {
+            if self.faults.completions_max > 0 && self.ready.len() >= self.faults.completions_max {
+                break;
+            }
+            if let Some((request, _)) = self.flying.remove(&slot) {
+                self.writes_in_flight -= u32::from(request.op == Op::Io(Dir::Write));
+                let result = self.result(&request);
+                self.ready.push((slot, result));
+            }
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, max: u32, mut each: impl FnMut(u32, i32)) -> u32 {
+        let count = self.ready.len().min(max as usize);
+        self.ready.drain(..count).for_each(|(slot, result)| each(slot, result));
+        count as u32
+    }
+
+    fn system_calls(&self) -> u64 {
+        self.turns
+    }
+
+    fn granted(&self) -> Granted {
+        Granted::default()
+    }
+}
+
+/// What a worker did with a simulated queue.
+struct Outcome {
+    end: End,
+    shared: Shared,
+    moved: u64,
+    flushes: u32,
+    failure: Option<String>,
+    in_flight: u32,
+    in_flight_max: u32,
+    errnos: PerDir<Vec<(i32, u64)>>,
+}
+
+impl Outcome {
+    fn counts(&self) -> fathom_model::progress::Counts {
+        let mut sum = fathom_model::progress::Counts::default();
+        Dir::ALL.iter().for_each(|d| sum += self.shared.stats.dirs[*d].counts());
+        sum
+    }
+}
+
+fn job(mix: Mix, depth: u32) -> JobPlan {
+    let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };
+    let mut job = JobPlan::new("sim", Engine::Null, mix, order);
+    job.depth = depth;
+    job.regions = vec![Region { target: 0, start: 0, len: 4 << 20 }];
+    job
+}
+
+fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> Outcome {
+    let shared = Shared::default();
+    let paths = ["target".to_string()];
+    let slab = Slab::new(job.depth, job.block_max(), Memory::Normal).unwrap();
+    let mut worker = Worker::new(job, &paths, &shared, Sim::new(faults, seed), slab);
+    worker.source = Source::new(job);
+    let end = worker.span(&shared.stats, u64::MAX, Some(ios), None);
+    worker.drain();
+    let (moved, flushes, in_flight) = (worker.queue.moved, worker.queue.flushes, worker.in_flight);
+    let failure = worker.failure.take().map(|f| f.message);
+    let errnos = std::mem::take(&mut worker.errnos);
+    let in_flight_max = worker.depth.record(0).in_flight_max;
+    drop(worker);
+    Outcome { end, shared, moved, flushes, failure, in_flight, in_flight_max, errnos }
+}
+
+proptest! {
+    #[test]
+    fn delays_reordering_and_short_transfers_lose_nothing(
+        seed in any::<u64>(), depth in 1u32..40, ios in 1u64..600,
+        short in 0u64..6, again in prop::sample::select(vec![0u64, 2, 7]), delay_max in 0u64..6,
+        completions_max in 0usize..9, room_max in 0u32..5,
+        submit_max in prop::option::of(1u32..9), complete_min in 0u32..9,
+        complete_max in prop::option::of(1u32..9), low in prop::option::of(0u32..9),
+        mix in prop::sample::select(vec![Mix::Only(Dir::Read), Mix::Only(Dir::Write), Mix::ReadWrite { read_percent: 50 }]),
+    ) {
+        let mut job = job(mix, depth);
+        job.batch = Batch { submit_max, complete_min, complete_max, low };
+        let faults = Faults { short, again, delay_max, completions_max, room_max, ..Faults::default() };
+        let out = simulate(&job, faults, seed, ios);
+        prop_assert_eq!(out.end, End::Finished);
+        let counts = out.counts();
+        prop_assert_eq!((counts.ios, counts.bytes, counts.errors, counts.short_ios), (ios, ios * 4096, 0, 0));
+        prop_assert_eq!(out.moved, ios * 4096);
+        prop_assert_eq!((out.in_flight, out.failure), (0, None));
+        prop_assert!(out.in_flight_max <= depth);
+        let latencies: u64 = Dir::ALL.iter().map(|d| out.shared.stats.dirs[*d].clat.snapshot().count()).sum();
+        prop_assert_eq!(latencies, ios);
+    }
+
+    #[test]
+    fn errors_that_may_go_on_are_counted_apart(seed in any::<u64>(), ios in 50u64..500) {
+        let mut job = job(Mix::Only(Dir::Read), 16);
+        job.on_error.keep_going.read = true;
+        let out = simulate(&job, Faults { error: 4, short: 3, delay_max: 3, ..Faults::default() }, seed, ios);
+        let counts = out.counts();
+        prop_assert_eq!(out.end, End::Finished);
+        prop_assert_eq!(counts.ios + counts.errors + counts.short_ios, ios);
+        prop_assert_eq!(counts.bytes, counts.ios * 4096, "only whole I/Os count as performance");
+        let seen: u64 = out.errnos.read.iter().map(|e| e.1).sum();
+        prop_assert_eq!(seen, counts.errors + counts.short_ios);
+        prop_assert!(out.failure.is_none_or(|f| f.contains("read of") && f.contains("target") && f.contains("dmesg")));
+    }
+
+    #[test]
+    fn flushes_come_when_due_and_cover_what_was_written(seed in any::<u64>(), every in 1u32..20, ios in 1u64..200) {
+        let mut job = job(Mix::Only(Dir::Write), 8);
+        job.sync.fsync_every = every;
+        job.think = Some(Think { time_ns: 10, spin_ns: 10, blocks: 7 });
+        let out = simulate(&job, Faults { delay_max: 4, ..Faults::default() }, seed, ios);
+        prop_assert_eq!(out.counts().ios, ios);
+        prop_assert_eq!(u64::from(out.flushes), ios / u64::from(every));
+    }
+}
+
+#[test]
+fn an_error_ends_the_job_and_says_where() {
+    let out =
+        simulate(&job(Mix::Only(Dir::Write), 4), Faults { error: 1, ..Faults::default() }, 1, 100);
+    assert_eq!((out.end, out.in_flight, out.counts().ios), (End::Failed, 0, 0));
+    let message = out.failure.unwrap();
+    assert!(
+        message.contains("write of 4096 bytes at offset") && message.contains("target"),
+        "{message}"
+    );
+}
+
+#[test]
+fn an_error_to_be_ignored_is_no_failure() {
+    let mut job = job(Mix::Only(Dir::Read), 4);
+    job.on_error.ignore.read = vec![libc::EIO];
+    let out = simulate(&job, Faults { error: 2, ..Faults::default() }, 1, 100);
+    assert_eq!((out.end, out.failure), (End::Finished, None));
+}
+
+#[test]
+fn reads_beyond_a_new_end_are_no_performance() {
+    let mut job = job(Mix::Only(Dir::Read), 4);
+    job.on_error.keep_going.read = true;
+    let out = simulate(&job, Faults { truncated_at: Some(2 << 20), ..Faults::default() }, 1, 1024);
+    let counts = out.counts();
+    assert_eq!((counts.ios, counts.errors), (512, 512), "each block once: half of them lie beyond");
+    assert!(out.failure.unwrap().contains("shorter than when the run began"));
+}
+
+#[test]
+fn a_broken_queue_ends_the_job_without_a_hang() {
+    let faults = Faults { breaks_after: 5, delay_max: 3, ..Faults::default() };
+    let out = simulate(&job(Mix::Only(Dir::Read), 8), faults, 1, 10_000);
+    assert_eq!(out.end, End::Failed);
+    assert!(out.failure.unwrap().contains("the queue failed"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let mut job = job(Mix::ReadWrite { read_percent: 30 }, 8);
+    job.access.block_sizes = PerDir::splat(BlockSizes::Range { min: 512, max: 8192 });
+    let faults = Faults { short: 3, again: 5, delay_max: 4, ..Faults::default() };
+    let run = || {
+        let out = simulate(&job, faults, 42, 500);
+        (out.shared.stats.dirs.map(|_, d| d.counts()), out.moved)
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_ramp_is_not_measured() {
+    let job = job(Mix::Only(Dir::Read), 4);
+    let (shared, ramp) = (Shared::default(), Stats::default());
+    let paths = ["target".to_string()];
+    let slab = Slab::new(4, 4096, Memory::Normal).unwrap();
+    let mut worker = Worker::new(&job, &paths, &shared, Sim::new(Faults::default(), 1), slab);
+    assert_eq!(worker.span(&ramp, u64::MAX, Some(100), None), End::Finished);
+    assert_eq!(worker.span(&shared.stats, u64::MAX, Some(10), None), End::Finished);
+    assert_eq!((ramp.dirs.read.ios.get(), shared.stats.dirs.read.ios.get()), (100, 10));
+}

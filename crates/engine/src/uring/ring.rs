@@ -94,16 +94,13 @@ impl Ring {
         let cq_bytes = cq.cqes as usize + ((params.cq_entries as usize * 16) << completion_shift);
         let single = params.features & sys::IORING_FEAT_SINGLE_MMAP != 0;
         let first = if single { sq_bytes.max(cq_bytes) } else { sq_bytes };
-        let queues = Mapping::new(&fd, first, sys::IORING_OFF_SQ_RING as u32)?;
-        let separate = if single {
-            None
-        } else {
-            Some(Mapping::new(&fd, cq_bytes, sys::IORING_OFF_CQ_RING as u32)?)
-        };
+        let queues = Mapping::new(&fd, first, sys::IORING_OFF_SQ_RING)?;
+        let separate =
+            if single { None } else { Some(Mapping::new(&fd, cq_bytes, sys::IORING_OFF_CQ_RING)?) };
         let entries = Mapping::new(
             &fd,
             (params.sq_entries as usize * 64) << entry_shift,
-            sys::IORING_OFF_SQES as u32,
+            sys::IORING_OFF_SQES,
         )?;
         let completions = separate.as_ref().unwrap_or(&queues);
         if has_array {

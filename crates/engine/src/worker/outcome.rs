@@ -1,7 +1,7 @@
 //! What to do with completions that are not plain successes. Cold.
 
+use super::Worker;
 use crate::queue::{Op, Queue};
-use crate::worker::Worker;
 use fathom_model::Dir;
 use fathom_model::record::JobError;
 use std::io;
@@ -11,7 +11,7 @@ const RETRIES_MAX: u32 = 1_000_000;
 
 impl<Q: Queue> Worker<'_, Q> {
     /// Handles the completion of `slot` with `result`: bytes moved, or `-errno`.
-    pub(crate) fn unusual_completion(&mut self, slot: u32, result: i32) {
+    pub(super) fn unusual_completion(&mut self, slot: u32, result: i32) {
         let state = self.slots[slot as usize];
         let dir = match state.request.op {
             Op::Io(dir) => dir,
@@ -120,7 +120,7 @@ impl<Q: Queue> Worker<'_, Q> {
 
     /// The queue itself failed; nothing more can be done with it.
     #[cold]
-    pub(crate) fn broken(&mut self, error: &io::Error) {
+    pub(super) fn broken(&mut self, error: &io::Error) {
         self.fatal = true;
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
         self.failure.get_or_insert(JobError {
@@ -135,7 +135,7 @@ impl<Q: Queue> Worker<'_, Q> {
     }
 
     /// Nothing completed for long: report what is lost.
-    pub(crate) fn give_up(&mut self) {
+    pub(super) fn give_up(&mut self) {
         let lost = self.in_flight;
         self.fatal = true;
         self.failure.get_or_insert(JobError {

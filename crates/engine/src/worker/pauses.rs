@@ -1,0 +1,136 @@
+//! Pauses in the work: retries, flushes, thinktime, waiting for what is due, and the end. Cold.
+
+use super::{DRAIN_NS, Gate, NAP_NS, PerFlush, Slot, Worker};
+use crate::clock;
+use crate::queue::{Op, Queue, Request};
+use std::sync::atomic::Ordering::Relaxed;
+
+impl<Q: Queue> Worker<'_, Q> {
+    /// Gives a slot back.
+    pub(super) fn release(&mut self, slot: u32) {
+        self.idle[self.idle_len] = slot;
+        self.idle_len += 1;
+    }
+
+    /// Pushes again what the kernel did not do or did only in part.
+    #[cold]
+    pub(super) fn push_retries(&mut self) {
+        while self.queue.room() > 0 {
+            let Some(slot) = self.retry.pop() else { break };
+            let request = self.slots[slot as usize].request;
+            self.queue.push(slot, &request);
+            self.in_flight += 1;
+        }
+    }
+
+    /// Opens the gate once nothing is in flight, and keeps `iodepth_low`.
+    #[cold]
+    pub(super) fn pass_gate(&mut self) {
+        if let Some(low) = self.job.batch.low {
+            self.filling |= self.in_flight <= low;
+        }
+        if self.in_flight > 0 || !self.retry.is_empty() {
+            return;
+        }
+        match self.gate {
+            Gate::Flush(op, file) => {
+                self.push_flush(op, file);
+                self.gate = Gate::Flushing;
+                self.since_flush = PerFlush::default();
+            }
+            Gate::Think => {
+                self.think();
+                self.gate = Gate::Open;
+            }
+            Gate::Flushing | Gate::Open => {}
+        }
+    }
+
+    /// Lets issuing go on after a flush; a pause that came due meanwhile comes first.
+    pub(super) fn open_gate(&mut self) {
+        self.gate = if self.until_think == 0 { Gate::Think } else { Gate::Open };
+    }
+
+    pub(super) fn push_flush(&mut self, op: Op, file: u32) {
+        self.idle_len -= 1;
+        let slot = self.idle[self.idle_len];
+        let request = Request { op, file, offset: 0, len: 0, buffer_offset: 0 };
+        let now = clock::now_ns();
+        self.slots[slot as usize] = Slot {
+            request,
+            expect: 0,
+            len: 0,
+            retries: 0,
+            prepared_ns: now,
+            submitted_ns: now,
+            due_ns: 0,
+        };
+        self.queue.push(slot, &request);
+        self.in_flight += 1;
+    }
+
+    pub(super) fn think(&mut self) {
+        let Some(think) = self.job.think else { return };
+        self.until_think = u64::from(think.blocks.max(1));
+        let start = clock::now_ns();
+        let (end, spin_from) =
+            (start + think.time_ns, start + think.time_ns.saturating_sub(think.spin_ns));
+        while clock::now_ns() < spin_from && !self.shared.is_stopping() {
+            clock::sleep_until(spin_from.min(clock::now_ns() + NAP_NS));
+        }
+        while clock::now_ns() < end && !self.shared.is_stopping() {
+            std::hint::spin_loop();
+        }
+        self.now_ns = clock::now_ns();
+    }
+
+    /// Sleeps while nothing is in flight and nothing is due.
+    #[cold]
+    pub(super) fn rest(&mut self, not_before: u64, until_ns: u64) {
+        if not_before > self.now_ns {
+            clock::sleep_until(not_before.min(until_ns).min(self.now_ns + NAP_NS));
+        }
+        self.now_ns = clock::now_ns();
+    }
+
+    /// Waits for all that is in flight; what does not come is given up with an error.
+    pub fn drain(&mut self) {
+        self.drop_retries();
+        let mut last_progress = self.now_ns;
+        while self.in_flight > 0 && !self.queue_broken {
+            let before = self.in_flight;
+            let deadline = clock::now_ns() + NAP_NS;
+            if self.pace.is_some() {
+                self.turn::<true>(1, Some(deadline))
+            } else {
+                self.turn::<false>(1, Some(deadline))
+            }
+            self.drop_retries();
+            if self.in_flight < before {
+                last_progress = self.now_ns;
+            } else if self.now_ns.saturating_sub(last_progress) > DRAIN_NS {
+                self.give_up();
+                break;
+            }
+        }
+        self.shared.in_flight.store(self.in_flight, Relaxed);
+    }
+
+    pub(super) fn drop_retries(&mut self) {
+        while let Some(slot) = self.retry.pop() {
+            self.release(slot);
+        }
+    }
+
+    /// Flushes every file, as at the end of a job.
+    pub fn flush_all(&mut self) {
+        for file in 0..self.paths.len() as u32 {
+            if self.fatal {
+                return;
+            }
+            self.push_flush(Op::Fsync, file);
+            self.gate = Gate::Flushing;
+            self.drain();
+        }
+    }
+}
