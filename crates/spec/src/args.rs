@@ -91,7 +91,7 @@ fn permit(permissions: &mut Permissions, path: &str) -> Result<(), SpecError> {
 }
 
 fn meaning(name: &str) -> Result<Meaning, String> {
-    if let Some(option) = output::find(name) {
+    if let Some(option) = output::find(if name == "h" { "help" } else { name }) {
         return Ok(Meaning::Run(option));
     }
     if let Some(key) = keys::find(name) {

@@ -1,7 +1,7 @@
 //! Help and documentation, derived from the tables.
 
 use crate::keys::{self, Action, Group, Key};
-use crate::output::run_options;
+use crate::output::{self, run_options};
 use std::fmt::Write;
 
 const USAGE: &str = "\
@@ -45,6 +45,14 @@ fn line(text: &mut String, left: &str, right: &str) {
 /// # Errors
 /// That there is no such key, and the nearest one.
 pub fn key_help(name: &str) -> Result<String, crate::SpecError> {
+    if let Some(option) = output::find(name).filter(|_| keys::find(name).is_none()) {
+        let form = option.takes.map(|form| format!("={form}")).unwrap_or_default();
+        let mut text = format!("--{name}{form}\n  {}.\n", option.doc);
+        if let Some(why) = option.refusal() {
+            let _ = writeln!(text, "  Refused: {why}.");
+        }
+        return Ok(text);
+    }
     let key = keys::find(name).ok_or_else(|| crate::SpecError::new(keys::unknown(name)))?;
     let mut text = format!("{}={}\n  {}.\n", key.name, key.takes.form(), key.doc);
     if !key.aliases.is_empty() {

@@ -125,6 +125,11 @@ const fn option(
     RunOption { name, takes, doc, action: RunAction::Set(set) }
 }
 
+/// An option of fio's that fathom has no need of.
+const fn idle(name: &'static str, takes: Option<&'static str>, doc: &'static str) -> RunOption {
+    option(name, takes, doc, |_, _, _| Ok(()))
+}
+
 const fn refused(name: &'static str, doc: &'static str, why: &'static str) -> RunOption {
     RunOption { name, takes: Some("…"), doc, action: RunAction::Refuse(why) }
 }
@@ -205,6 +210,11 @@ const OPTIONS: &[RunOption] = &[
         o.help = Some(if v == "all" { Help::All } else { Help::Key(v.to_string()) });
         Ok(())
     }),
+    idle("eta-interval", Some("TIME"), "Changes nothing: the live line is renewed every second"),
+    idle("eta-newline", Some("TIME"), "Changes nothing: off a terminal each is a line of its own"),
+    idle("max-jobs", Some("COUNT"), "Changes nothing: 4096 jobs are possible"),
+    idle("alloc-size", Some("SIZE"), "Changes nothing: memory is taken as it is needed"),
+    idle("warnings-fatal", None, "Changes nothing: what cannot be done is an error already"),
     refused("client", "Work on another machine", MANY),
     refused("server", "Work for another machine", MANY),
     refused("daemonize", "Work for another machine", MANY),
@@ -237,11 +247,6 @@ const OPTIONS: &[RunOption] = &[
         "Trace fio's inner workings",
         "record.json says what was asked, planned and granted",
     ),
-    refused("alloc-size", "Size of fio's memory pool", "memory is taken as it is needed"),
-    refused("max-jobs", "Most jobs", "4096 are possible"),
-    refused("warnings-fatal", "Fail on warnings", "what cannot be done is an error already"),
-    refused("eta-interval", "Period of the live line", "it is renewed every second"),
-    refused("eta-newline", "Period of new live lines", "off a terminal each is a line of its own"),
     refused("cpuclock-test", "Test the clock", TESTS),
     refused("crctest", "Test checksums", TESTS),
     refused("memcpytest", "Test copying", TESTS),

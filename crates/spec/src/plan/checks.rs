@@ -5,10 +5,10 @@ use super::{File, engine, jobs};
 use crate::job::{EngineName, JobSpec};
 use crate::spec::Spec;
 use fathom_model::Dir;
-use fathom_model::facts::{Facts, TargetKind};
+use fathom_model::facts::{Facts, TargetFacts, TargetKind};
 use fathom_model::plan::{BlockSizes, Plan};
 use fathom_model::units::bytes as show;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Settings against each other and against the machine.
 pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Result<(), String> {
@@ -29,11 +29,11 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Result<(), String> {
     if job.engine.name == EngineName::IoUring && job.engine.uring.iopoll && !job.engine.direct {
         return Err("hipri polls only direct I/O; give direct=1, or leave hipri out".to_string());
     }
-    if job
-        .files
-        .open_max
-        .is_some_and(|open| open < job.files.count.max(job.files.filename.len() as u32))
-    {
+    let files = match job.files.filename.len() {
+        0 => job.files.count as usize,
+        named => named,
+    };
+    if job.files.open_max.is_some_and(|open| (open as usize) < files) {
         return Err("openfiles below the number of files: all stay open here; leave it out".into());
     }
     if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
@@ -239,9 +239,11 @@ pub(super) fn open_files(plan: &Plan, facts: &Facts) -> Result<(), String> {
 
 /// New and longer files, against the free space of their file systems.
 pub(super) fn space(plan: &Plan, facts: &Facts) -> Result<(), String> {
+    let known: HashMap<&str, &TargetFacts> =
+        facts.targets.iter().map(|target| (target.path.as_str(), target)).collect();
     let mut systems: BTreeMap<(u32, u32), (u64, u64, &str)> = BTreeMap::new();
     for target in &plan.targets {
-        let known = facts.targets.iter().find(|known| known.path == target.path);
+        let known = known.get(target.path.as_str());
         let (Some(size), Some(known)) = (target.create_size, known) else { continue };
         let Some(free) = known.free_bytes else { continue };
         let system = systems.entry(known.device_number).or_insert((0, free, &target.path));

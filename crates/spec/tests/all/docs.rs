@@ -33,8 +33,36 @@ fn every_key_has_help() {
             assert!(key_help(name).unwrap().contains(key.doc), "{name}");
         }
     }
+    assert!(key_help("output").unwrap().contains("--output=FILE"));
+    assert!(key_help("client").unwrap().contains("Refused"));
     assert!(key_help("iodeth").unwrap_err().to_string().contains("iodepth"));
     for word in ["--output-format", "--erase", "--overwrite=PATH", "iodepth", "rw|readwrite"] {
         assert!(run_help().contains(word), "{word}");
+    }
+}
+
+/// Keys that people's job files use: none of them is simply unknown.
+const USED: &str = "rw readwrite ioengine bs blocksize size iodepth filename direct numjobs \
+    stonewall runtime time_based group_reporting thread verify name norandommap filesize directory \
+    nrfiles offset io_size buffered rwmixread rwmixwrite startdelay bssplit bsrange loops \
+    number_ios ramp_time randrepeat randseed invalidate refill_buffers end_fsync fsync \
+    fsync_on_close create_on_open create_only filename_format write_bw_log write_lat_log \
+    write_iops_log log_avg_msec percentile_list lat_percentiles clat_percentiles gtod_reduce \
+    description new_group exitall unlink fallocate overwrite rate rate_iops cpus_allowed \
+    cpus_allowed_policy fixedbufs registerfiles hipri sqthread_poll sqthread_poll_cpu nonvectored \
+    force_async iodepth_batch iodepth_batch_submit iodepth_batch_complete_min \
+    iodepth_batch_complete_max iodepth_low random_distribution random_generator zero_buffers \
+    buffer_pattern buffer_compress_percentage dedupe_percentage do_verify verify_fatal \
+    verify_backlog verify_pattern verify_dump verify_interval steadystate ss ss_dur ss_ramp \
+    latency_target latency_window latency_percentile latency_run rate_process thinktime \
+    disable_lat disable_clat disable_slat write_hist_log log_hist_msec log_unix_epoch \
+    unified_rw_reporting kb_base unit_base clocksource continue_on_error ignore_error wait_for \
+    offset_increment openfiles file_service_type fill_device fdatasync zonemode zonesize \
+    max_open_zones numa_cpu_nodes numa_mem_policy per_job_logs allow_mounted_write read_iolog mem";
+
+#[test]
+fn keys_that_people_use_are_known() {
+    for name in USED.split_whitespace() {
+        assert!(fathom_spec::find_key(name).is_some(), "{name}");
     }
 }

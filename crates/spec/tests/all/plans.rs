@@ -76,6 +76,21 @@ fn missing_files_are_made() {
 }
 
 #[test]
+fn sizes_of_files() {
+    let plan = of_file("[a]\nnrfiles=3\nfilesize=1m-2m\nbs=64k\nrw=randread");
+    assert!(
+        plan.targets.iter().all(|t| t.create_size.is_some_and(|n| n >> 20 == 1 || n == 2 << 20))
+    );
+    // Beside filesize, size is the most that is moved.
+    let plan = of_file("[a]\nnrfiles=3\nfilesize=1m\nsize=2m\nrw=read");
+    assert_eq!(plan.jobs[0].until.bytes, Some(2 << 20));
+    // An existing file of a size within the range stays as it is.
+    let plan = of_command("--rw=read --filesize=1m-1g --offset=1m /data/file");
+    assert_eq!(plan.jobs[0].regions, [Region { target: 0, start: 1 << 20, len: 63 << 20 }]);
+    assert_eq!(plan.targets[0].create_size, None);
+}
+
+#[test]
 fn own_files_grow_and_others_with_permission() {
     let plan = of_command("--rw=write --size=4m /data/own");
     assert_eq!(plan.targets[0].create_size, Some(4 << 20));
