@@ -4,5 +4,6 @@
 //! parameter, so that tests hand it a made-up tree.
 
 pub mod counters;
+pub mod cpus;
 pub mod disks;
 pub mod threads;
