@@ -1,7 +1,8 @@
 //! The run folder: `record.json`, and `samples.ndjson`, which a killed run keeps.
 
 use fathom_model::progress::{JobSample, Progress, Sample};
-use fathom_model::{Dir, Histogram, PerDir, RunRecord};
+use fathom_model::{Dir, Histogram, PerDir};
+use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -54,7 +55,15 @@ impl Folder {
             unix_ns: fathom_engine::clock::unix_ns(),
             jobs: jobs.collect(),
         };
-        let mut line = serde_json::to_vec(&sample)?;
+        self.append(&sample)
+    }
+
+    /// Appends a line to `samples.ndjson`.
+    ///
+    /// # Errors
+    /// Those of the write.
+    pub fn append(&mut self, line: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(line)?;
         line.push(b'\n');
         // One write for a line, so that a kill leaves whole lines.
         self.samples.write_all(&line)
@@ -64,7 +73,7 @@ impl Folder {
     ///
     /// # Errors
     /// Those of the write; names the file.
-    pub fn record(&self, record: &RunRecord) -> Result<(), String> {
+    pub fn record(&self, record: &impl Serialize) -> Result<(), String> {
         let mut text = serde_json::to_vec_pretty(record).map_err(|e| e.to_string())?;
         text.push(b'\n');
         replace(&self.path.join("record.json"), &text)
@@ -121,6 +130,7 @@ fn stamp(unix_ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fathom_model::RunRecord;
 
     #[test]
     fn stamps_are_dates() {

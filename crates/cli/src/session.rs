@@ -160,7 +160,9 @@ impl Session {
         }
     }
 
-    fn disk_sampler(&self) -> DiskSampler {
+    /// A sampler of the block devices below all targets.
+    #[must_use]
+    pub fn disk_sampler(&self) -> DiskSampler {
         let devices = self.facts.targets.iter().filter_map(|t| t.device.as_ref());
         let mut names: Vec<String> = devices.map(|d| d.name.clone()).collect();
         names.sort_unstable();

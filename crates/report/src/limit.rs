@@ -64,10 +64,10 @@ fn header(out: &mut String, record: &LimitRecord) {
         report.seconds_used,
         report.windows
     );
-    for (facts, conditions) in record.facts.targets.iter().zip(&record.conditions) {
+    let targets = record.facts.targets.iter().zip(&record.conditions);
+    for ((facts, conditions), name) in targets.zip(&record.config.targets) {
         let how = if conditions.direct { "O_DIRECT" } else { "through the page cache" };
-        let scratch = if conditions.scratch { ", scratch file" } else { "" };
-        let _ = writeln!(out, "{}: {}{scratch}, read with {how}", facts.path, description(facts));
+        let _ = writeln!(out, "{name}: {}, read with {how}", description(facts));
     }
     let own = [("one worker", report.own.one_worker), ("all cores", report.own.all_cores)];
     let own: Vec<String> =

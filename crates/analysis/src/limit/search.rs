@@ -13,6 +13,8 @@ use std::collections::VecDeque;
 const SLOTS: f64 = 120.0;
 const SLOT_MIN_NS: f64 = 0.1e9;
 const SLOT_MAX_NS: f64 = 1.0e9;
+/// The kernel counts processor time in steps of 10 ms.
+const IDLE_MIN_NS: f64 = 0.25e9;
 /// The part of a slot that is the ramp.
 const RAMP_PART: f64 = 0.2;
 /// A slow target gets longer windows, so that about this many I/Os are in each.
@@ -188,7 +190,7 @@ impl Search {
     fn times(&self, ask: &Ask) -> (f64, f64) {
         let (ramp, window) = (self.slot_ns * RAMP_PART, self.slot_ns * (1.0 - RAMP_PART));
         if ask.phase == Phase::Idle {
-            return (0.0, window);
+            return (0.0, window.max(IDLE_MIN_NS));
         }
         let mut stretched = (ramp, window);
         for load in &ask.loads {

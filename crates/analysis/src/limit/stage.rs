@@ -78,7 +78,7 @@ impl Stage {
     /// Its part of the time, in windows that it would like to have.
     pub fn weight(&self) -> f64 {
         match self {
-            Stage::Idle { .. } => 1.0,
+            Stage::Idle { .. } => 3.0,
             Stage::Own { .. } => 2.0 * WINDOWS as f64,
             Stage::Latency { .. } => WINDOWS as f64,
             Stage::Climb(_) => 21.0,

@@ -228,7 +228,10 @@ impl Evidence<'_> {
             text += &format!("; the hypervisor took {} of the processors", percent(cpu.steal));
         }
         if let Some(idle) = self.idle.filter(|i| i.busy >= FOREIGN) {
-            text += &format!("; other programs used {} of them", percent(idle.busy));
+            text += &format!(
+                "; before this search {} of the processors were busy with other programs",
+                percent(idle.busy)
+            );
         }
         (Cause::Undecided, text)
     }

@@ -29,7 +29,7 @@ pub fn findings(record: &LimitRecord) -> Vec<Finding> {
     let mut found = Vec::new();
     let targets = record.facts.targets.iter().zip(&record.conditions).zip(&record.report.targets);
     for ((facts, conditions), limit) in targets {
-        found.extend(about_target(facts, conditions));
+        found.extend(about_target(&limit.name, facts, conditions));
         for block in &limit.blocks {
             found.extend(about_errors(&limit.name, block));
             if let Some(peak) = &block.peak {
@@ -58,9 +58,8 @@ fn is_sparse(facts: &TargetFacts) -> bool {
         && (facts.allocated_bytes as f64) < ALLOCATED_MIN * facts.size_bytes as f64
 }
 
-fn about_target(facts: &TargetFacts, conditions: &Conditions) -> Vec<Finding> {
+fn about_target(path: &str, facts: &TargetFacts, conditions: &Conditions) -> Vec<Finding> {
     let mut found = Vec::new();
-    let path = &facts.path;
     if is_sparse(facts) {
         found.push(finding(
             "sparse-target",
@@ -93,11 +92,11 @@ fn about_target(facts: &TargetFacts, conditions: &Conditions) -> Vec<Finding> {
             conditions.scratch.then_some("give a greater --size"),
         ));
     }
-    found.extend(virtual_disk(facts));
+    found.extend(virtual_disk(path, facts));
     found
 }
 
-fn virtual_disk(facts: &TargetFacts) -> Option<Finding> {
+fn virtual_disk(path: &str, facts: &TargetFacts) -> Option<Finding> {
     let device = facts.device.as_ref()?;
     let model = device.model.clone().unwrap_or_default();
     let hypervisors = ["QEMU", "VMware", "Virtual", "VBOX", "Amazon", "Google", "Msft"];
@@ -110,7 +109,7 @@ fn virtual_disk(facts: &TargetFacts) -> Option<Finding> {
             Severity::Info,
             format!(
                 "{} is on {}, a virtual disk: its limit may be a quota, and others may share what is below it",
-                facts.path, device.name
+                path, device.name
             ),
             None,
         )
@@ -211,7 +210,9 @@ fn about_machine(record: &LimitRecord) -> Vec<Finding> {
     }
     let peaks = report.targets.iter().flat_map(|t| &t.blocks).filter_map(|b| b.peak.as_ref());
     let best = peaks.map(|p| p.iops.mean).fold(0.0, f64::max);
-    if let Some(own) = report.own.all_cores.filter(|own| best >= OWN_PART * own.mean) {
+    if let Some(own) =
+        report.own.all_cores.filter(|own| own.mean > 0.0 && best >= OWN_PART * own.mean)
+    {
         found.push(finding(
             "own-ceiling",
             Severity::Warning,

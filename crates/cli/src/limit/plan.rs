@@ -1,0 +1,118 @@
+//! A window as a plan for the engine: one job for each worker.
+
+use fathom_analysis::limit::{Conditions, Load, Probe};
+use fathom_model::facts::Facts;
+use fathom_model::plan::{
+    BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Plan, Region, Uring,
+};
+use fathom_model::{Dir, PerDir};
+
+/// The plan of `probe`, whose jobs follow each other in the order of its loads. `number` is
+/// different for every window, so that none reads the blocks that another has just read.
+///
+/// # Errors
+/// When a target is smaller than one block.
+pub fn plan(
+    probe: &Probe,
+    facts: &Facts,
+    conditions: &[Conditions],
+    number: u64,
+) -> Result<Plan, String> {
+    let cpus = &facts.host.cpus_allowed;
+    let cpus = probe.cores.map_or(&[][..], |n| &cpus[..cpus.len().min(n as usize)]);
+    let mut jobs = Vec::new();
+    for load in &probe.loads {
+        // The NOP ring reads nothing, but its offsets are drawn as those of a target are.
+        let region = region(load.target.unwrap_or(0), probe.block_bytes, facts)?;
+        let direct = load.target.and_then(|t| conditions.get(t)).is_some_and(|c| c.direct);
+        for _ in 0..load.setting.workers {
+            let mut job = job(probe, load, region);
+            job.access.seed = seed(number, jobs.len() as u64);
+            job.direct = direct;
+            job.placement.cpus = cpus.to_vec();
+            jobs.push(job);
+        }
+    }
+    Ok(Plan { jobs, ..Plan::default() })
+}
+
+fn region(target: usize, block: u64, facts: &Facts) -> Result<Region, String> {
+    let (path, size) =
+        facts.targets.get(target).map_or(("", 0), |t| (t.path.as_str(), t.size_bytes));
+    let len = size / block * block;
+    if len == 0 {
+        return Err(format!("{path} has {size} bytes, less than one block of {block}"));
+    }
+    Ok(Region { target, start: 0, len })
+}
+
+fn job(probe: &Probe, load: &Load, region: Region) -> JobPlan {
+    let ring = Uring::default();
+    let engine = if load.target.is_some() { Engine::IoUring(ring) } else { Engine::Nop(ring) };
+    let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };
+    let mut job = JobPlan::new("limit", engine, Mix::Only(Dir::Read), order);
+    job.depth = load.setting.depth;
+    job.regions = vec![region];
+    job.access.block_sizes = PerDir::splat(BlockSizes::Fixed(probe.block_bytes));
+    job.access.align = PerDir::splat(probe.block_bytes);
+    job.until.runtime_ns = Some(probe.window_ns);
+    job.until.ramp_ns = probe.ramp_ns;
+    job
+}
+
+/// A seed for each worker of each window (SplitMix64's increment, Steele et al. 2014).
+fn seed(number: u64, worker: u64) -> u64 {
+    (number << 20 | worker).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_analysis::limit::{Phase, Setting};
+    use fathom_model::facts::{Host, TargetFacts};
+    use std::collections::BTreeSet;
+
+    fn facts() -> Facts {
+        Facts {
+            host: Host { cpus_allowed: vec![2, 4, 6], ..Host::default() },
+            targets: vec![TargetFacts { size_bytes: (3 << 20) + 5, ..TargetFacts::default() }],
+        }
+    }
+
+    fn probe(target: Option<usize>, block_bytes: u64) -> Probe {
+        Probe {
+            phase: Phase::Climb,
+            loads: vec![Load { target, setting: Setting { workers: 3, depth: 7 } }],
+            block_bytes,
+            cores: Some(2),
+            ramp_ns: 5,
+            window_ns: 50,
+        }
+    }
+
+    #[test]
+    fn each_worker_is_a_job_with_a_seed_of_its_own() {
+        let conditions = [Conditions { direct: true, scratch: false }];
+        let plan = plan(&probe(Some(0), 1 << 20), &facts(), &conditions, 9).unwrap();
+        assert_eq!(plan.jobs.len(), 3);
+        let job = &plan.jobs[0];
+        assert_eq!(job.regions, [Region { target: 0, start: 0, len: 3 << 20 }]);
+        assert_eq!((job.depth, job.direct, job.block_max()), (7, true, 1 << 20));
+        assert_eq!(job.placement.cpus, [2, 4]);
+        assert_eq!((job.until.runtime_ns, job.until.ramp_ns), (Some(50), 5));
+        let seeds: BTreeSet<u64> = plan.jobs.iter().map(|j| j.access.seed).collect();
+        assert_eq!(seeds.len(), 3);
+    }
+
+    #[test]
+    fn nothing_is_read_without_a_target() {
+        let plan = plan(&probe(None, 4096), &facts(), &[], 0).unwrap();
+        assert!(plan.jobs.iter().all(|j| j.engine.name() == "nop" && !j.direct));
+    }
+
+    #[test]
+    fn a_target_smaller_than_a_block_is_refused() {
+        let error = plan(&probe(Some(0), 1 << 30), &facts(), &[], 0).unwrap_err();
+        assert!(error.contains("less than one block"), "{error}");
+    }
+}

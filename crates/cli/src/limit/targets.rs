@@ -1,0 +1,116 @@
+//! What is searched: the targets that were named, opened for reading only, or a scratch file.
+
+use super::Args;
+use crate::run::show_layout;
+use crate::session::Session;
+use crate::signals::Signals;
+use fathom_analysis::limit::{BLOCKS, Conditions};
+use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
+use fathom_machine::{Roots, scratch};
+use fathom_model::facts::TargetKind;
+use fathom_model::plan::{Fallocate, Plan, SyncIo, Target};
+use fathom_model::units;
+use std::path::Path;
+
+/// Size of a scratch file unless told otherwise.
+const SCRATCH: u64 = 1 << 30;
+/// The same for a quick search: filling it takes time too.
+const SCRATCH_QUICK: u64 = 256 << 20;
+
+/// Opens what `args` name, or makes and fills a scratch file; says how each is read.
+///
+/// # Errors
+/// Why one of them cannot be used; nothing has changed then.
+pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>), String> {
+    let roots = Roots::default();
+    let host = fathom_machine::host(&roots);
+    if args.targets.is_empty() {
+        let size = args.size.unwrap_or(if args.quick { SCRATCH_QUICK } else { SCRATCH });
+        let dir = &args.scratch_dir;
+        let target = scratch::create(&roots, Path::new(dir), size).map_err(|e| e.to_string())?;
+        eprintln!(
+            "fathom: no target was named: making a scratch file of {} in {dir}, removed afterwards",
+            units::bytes(target.facts.size_bytes)
+        );
+        let conditions = vec![Conditions { direct: is_direct(&target), scratch: true }];
+        let mut session = Session::with_targets(host, vec![target]);
+        session.fill(signals, show_layout())?;
+        return Ok((session, conditions));
+    }
+    let plan =
+        Plan { targets: args.targets.iter().map(|p| read_only(p)).collect(), ..Plan::default() };
+    let targets =
+        guard::open_all(&roots, &plan, &Permissions::default()).map_err(|e| e.to_string())?;
+    for target in &targets {
+        check(target)?;
+    }
+    differ(&targets)?;
+    let condition = |t| Conditions { direct: is_direct(t), scratch: false };
+    let conditions: Vec<_> = targets.iter().map(condition).collect();
+    Ok((Session::with_targets(host, targets), conditions))
+}
+
+fn read_only(path: &str) -> Target {
+    Target {
+        path: path.to_string(),
+        within: None,
+        create_size: None,
+        fallocate: Fallocate::None,
+        fill: false,
+        create_on_open: false,
+        unlink: false,
+        invalidate: true,
+        written: false,
+        trimmed: false,
+    }
+}
+
+fn check(target: &OpenTarget) -> Result<(), String> {
+    let facts = &target.facts;
+    if !matches!(facts.kind, TargetKind::File | TargetKind::BlockDevice) {
+        return Err(format!(
+            "{} is neither a file nor a block device: name one of these",
+            facts.path
+        ));
+    }
+    if facts.size_bytes < BLOCKS[0] {
+        return Err(format!(
+            "{} has {} bytes, which is less than one block of {}: name a larger one",
+            facts.path,
+            facts.size_bytes,
+            units::bytes(BLOCKS[0])
+        ));
+    }
+    Ok(())
+}
+
+/// One file or device named twice would be taken for two that slow each other down.
+fn differ(targets: &[OpenTarget]) -> Result<(), String> {
+    for (n, second) in targets.iter().enumerate() {
+        if let Some(first) = targets[..n].iter().find(|t| t.facts.resolved == second.facts.resolved)
+        {
+            return Err(format!(
+                "{} and {} are the same: name it once",
+                first.facts.path, second.facts.path
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether it can be opened with O_DIRECT; says so where it cannot.
+fn is_direct(target: &OpenTarget) -> bool {
+    let how = WorkerOpen { direct: true, write: false, sync_io: SyncIo::None };
+    let refused = match target.facts.direct_align {
+        Some(0) => Some("its file system does not support it".to_string()),
+        _ => target.open_worker(how).err().map(|e| e.to_string()),
+    };
+    if let Some(why) = &refused {
+        eprintln!(
+            "fathom: {} cannot be read with O_DIRECT ({why}); it is read through the page cache, whose speed this \
+             will largely be",
+            target.facts.path
+        );
+    }
+    refused.is_none()
+}
