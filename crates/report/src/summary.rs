@@ -7,7 +7,7 @@ mod table;
 use fathom_analysis::derive::{self, Group};
 use fathom_model::finding::{Finding, Severity};
 use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
-use fathom_model::record::RunRecord;
+use fathom_model::record::{DiskRecord, RunRecord};
 use fathom_model::{Dir, units};
 use table::Style as _;
 
@@ -44,7 +44,8 @@ pub fn render(record: &RunRecord, style: Style) -> String {
         if index > 0 {
             out.push('\n');
         }
-        section(&mut out, record, group, style);
+        let disks = if groups.len() == 1 { record.disks.as_slice() } else { &[] };
+        section(&mut out, record, group, disks, style);
     }
     together(&mut out, record, &groups, style);
     if groups.len() > 1 && !record.disks.is_empty() {
@@ -130,7 +131,13 @@ fn shown_groups(record: &RunRecord) -> Vec<Group<'_>> {
 }
 
 /// All about one group.
-fn section(out: &mut String, record: &RunRecord, group: &Group, style: Style) {
+fn section(
+    out: &mut String,
+    record: &RunRecord,
+    group: &Group,
+    disks: &[DiskRecord],
+    style: Style,
+) {
     out.push_str(&heading(record, group, style));
     if let Some(description) = &group.plan.description {
         out.push_str(&format!("{}\n", style.dim(description)));
@@ -145,7 +152,7 @@ fn section(out: &mut String, record: &RunRecord, group: &Group, style: Style) {
             _ => figures::extremes(out, record, group),
         }
     }
-    cost::cost(out, group, style);
+    cost::cost(out, group, disks, style);
 }
 
 /// `a  randread 4 KiB · io_uring depth 32 · 3 jobs · direct · /dev/nvme0n1 · 10 s`

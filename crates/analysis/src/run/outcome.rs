@@ -172,7 +172,7 @@ fn pace_evidence(job: &Job) -> Vec<String> {
             p99(&done.response),
         ))
     };
-    Dir::ALL.into_iter().filter_map(of).collect()
+    job.plan.used_dirs().filter_map(of).collect()
 }
 
 /// IOPS that went up and down too much.
@@ -294,7 +294,8 @@ mod tests {
 
     fn paced(late: u64, unstarted: u64) -> impl FnOnce(&mut RunRecord) {
         move |r| {
-            r.plan.jobs[0].rate.read = Some(Rate::Iops(120_000));
+            // As a plain rate_iops is understood: for each direction, used or not.
+            r.plan.jobs[0].rate = fathom_model::PerDir::splat(Some(Rate::Iops(120_000)));
             r.jobs[0].dirs.read.late_ios = late;
             r.jobs[0].dirs.read.unstarted_ios = unstarted;
             r.jobs[0].dirs.read.lat.record(1_000_000);

@@ -3,16 +3,18 @@
 use super::{Style, wrap};
 use fathom_analysis::derive::{self, Group};
 use fathom_model::plan::Engine;
-use fathom_model::record::{Cost, Granted, JobRecord, RunRecord};
+use fathom_model::record::{Cost, DiskRecord, Granted, JobRecord, RunRecord};
 use fathom_model::units;
 
 /// Columns before a line's text.
 const INDENT: usize = 11;
 
 /// The lines below a group's table.
-pub(super) fn cost(out: &mut String, group: &Group, style: Style) {
+///
+/// `disks` are those whose counters cover this group and no other.
+pub(super) fn cost(out: &mut String, group: &Group, disks: &[DiskRecord], style: Style) {
     let done = &group.record;
-    line(out, "depth", depth(group), style);
+    line(out, "depth", depth(group, disks), style);
     line(out, "CPU", processor(done), style);
     line(out, "counted", counted(done), style);
     line(out, "granted", granted(group), style);
@@ -26,8 +28,8 @@ fn line(out: &mut String, title: &str, text: Option<String>, style: Style) {
     }
 }
 
-/// Depth asked and depth in flight.
-fn depth(group: &Group) -> Option<String> {
+/// Depth asked, depth in flight, and depth that the disks saw.
+fn depth(group: &Group, disks: &[DiskRecord]) -> Option<String> {
     if group.plan.engine.is_synchronous() && group.plan.depth == 1 {
         return None;
     }
@@ -38,7 +40,9 @@ fn depth(group: &Group) -> Option<String> {
         _ => format!("asked {} in each of {jobs} jobs", group.plan.depth),
     };
     let most = group.record.depth.in_flight_max;
-    Some(format!("{asked}, in flight {mean:.1} on average, {most} at most"))
+    let saw: String =
+        disks.iter().map(|disk| format!("; {} saw {:.1}", disk.name, disk.queue_mean())).collect();
+    Some(format!("{asked}, in flight {mean:.1} on average, {most} at most{saw}"))
 }
 
 /// Processor time per I/O and what follows from it.
