@@ -148,6 +148,8 @@ pub const CASES: [Case; 9] = [
         measure: Measure::Overhead,
         fathom: &[ONE, REGISTERED],
         fio: &[ONE, REGISTERED, &["thread=1"]],
+        // Without latencies, so not a peer here: what the kernel takes at least.
+        t_io_uring: &["-d1", "-s1", "-c1"],
         goals: &[than(Figure::Overhead, Tool::Fio, 1.0), than(Figure::CpuPerIo, Tool::Fio, 1.0)],
         ..BASE
     },
