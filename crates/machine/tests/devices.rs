@@ -51,6 +51,22 @@ fn a_mounted_partition_and_its_disk_are_refused() {
 }
 
 #[test]
+fn a_partition_of_a_disk_that_is_in_use_as_a_whole_is_refused() {
+    let Some(_alone) = devices("disk in use as a whole") else { return };
+    let mut disk = Loop::new(32 * MIB);
+    mkfs(&disk.path);
+    let partition = disk.partition();
+    let all = erase(&[&partition, &format!("{partition}@{}", 8 * MIB)]);
+    let mounted = Mounted::new(&[&disk.path]);
+    let text = refused(&partition, &all, &disk.image);
+    says(&text, &[&format!("{} is mounted at", disk.path)]);
+    drop(mounted);
+    let upper = Loop::on(Path::new(&disk.path), &[]);
+    let text = refused(&partition, &all, &disk.image);
+    says(&text, &[&format!("{} is set up on {}", upper.path, disk.path)]);
+}
+
+#[test]
 fn a_symbolic_link_neither_hides_a_device_nor_permits_one() {
     let Some(_alone) = devices("symbolic link") else { return };
     let disk = Loop::new(16 * MIB);

@@ -133,6 +133,18 @@ fn nothing_is_made_under_dev() {
 }
 
 #[test]
+fn a_file_under_dev_is_not_made_longer() {
+    let file = tempfile::NamedTempFile::new_in("/dev/shm").expect("file");
+    file.as_file().set_len(4096).expect("length");
+    let path = text(file.path());
+    let targets = vec![Target { written: true, ..made(path, MIB) }];
+    let error = open(targets, &overwrite(&[path])).err().expect("refused").to_string();
+    says(&error, &["nothing is ever made under /dev"]);
+    assert_eq!(file.as_file().metadata().expect("there").len(), 4096);
+    assert!(open(vec![written(path)], &overwrite(&[path])).is_ok(), "it may be written as it is");
+}
+
+#[test]
 fn nothing_is_made_on_a_devtmpfs_that_is_mounted_elsewhere() {
     let Some(_alone) = devices("devtmpfs elsewhere") else { return };
     let devtmpfs = Mounted::new(&["-t", "devtmpfs", "none"]);

@@ -140,10 +140,10 @@ pub enum GuardError {
         /// The path as asked.
         path: String,
     },
-    /// A file would appear among the devices.
+    /// A file would appear, or grow, among the devices.
     #[error(
-        "{path} does not exist, and nothing is ever made under /dev: check the device's name, or \
-         name a file elsewhere"
+        "{path} would have to be made, and nothing is ever made under /dev: check the device's name, \
+         or name a file elsewhere"
     )]
     UnderDev {
         /// The path as asked.
