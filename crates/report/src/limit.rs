@@ -108,6 +108,7 @@ pub(crate) fn description(facts: &TargetFacts) -> String {
 pub(crate) fn rate(estimate: &Estimate) -> String {
     match estimate.relative() {
         Some(r) if r < 0.001 => format!("{} ±<0.1%", units::count(estimate.mean)),
+        Some(r) if r > 1.0 => format!("{} ±>100%", units::count(estimate.mean)),
         Some(r) => format!("{} ±{:.1}%", units::count(estimate.mean), r * 100.0),
         None => units::count(estimate.mean),
     }

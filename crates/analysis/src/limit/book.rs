@@ -136,23 +136,32 @@ impl BlockBook {
             None if load.errors > 0 => "I/O errors".to_string(),
             None => "I/Os moved fewer bytes than asked".to_string(),
         };
-        if let Some(p) =
-            self.problems.iter_mut().find(|p| p.setting == setting && p.message == message)
-        {
-            p.errors = p.errors.saturating_add(load.errors);
-            p.short_ios = p.short_ios.saturating_add(load.short_ios);
-        } else {
-            let (errors, short_ios) = (load.errors, load.short_ios);
-            self.problems.push(Problem { setting, errors, short_ios, message });
-        }
+        let (errors, short_ios) = (load.errors, load.short_ios);
+        self.note(Problem { setting, errors, short_ios, message });
     }
 
-    /// A setting that could not be had; nothing with as many in flight is tried again.
+    /// A setting that could not be had. Nothing with as many in flight is tried again, unless it
+    /// was had before: then it is the target that has changed.
     pub fn refuse(&mut self, setting: Setting, message: String) {
-        let in_flight = setting.in_flight();
-        self.refused_in_flight =
-            Some(self.refused_in_flight.map_or(in_flight, |r| r.min(in_flight)));
-        self.problems.push(Problem { setting, errors: 0, short_ios: 0, message });
+        let was_had = self.curve.windows(setting) > 0;
+        if was_had {
+            self.bad_windows += 1;
+        } else {
+            let in_flight = setting.in_flight();
+            self.refused_in_flight =
+                Some(self.refused_in_flight.map_or(in_flight, |r| r.min(in_flight)));
+        }
+        self.note(Problem { setting, errors: u64::from(was_had), short_ios: 0, message });
+    }
+
+    /// One problem for each setting, with the message of the first.
+    fn note(&mut self, problem: Problem) {
+        if let Some(known) = self.problems.iter_mut().find(|p| p.setting == problem.setting) {
+            known.errors = known.errors.saturating_add(problem.errors);
+            known.short_ios = known.short_ios.saturating_add(problem.short_ios);
+        } else {
+            self.problems.push(problem);
+        }
     }
 
     /// The best that a single worker did.

@@ -166,7 +166,8 @@ impl Search {
         let left_ns = (self.planned_ns - self.used_ns).max(0.0);
         let share_ns = left_ns * stage.weight() / weights;
         let wanted_ns = if stage.comes_first() {
-            stage.weight() * (self.slot_ns + self.overhead_ns)
+            // Twice, for set-up; what is not needed goes on to the next.
+            stage.weight() * (2.0 * self.slot_ns + self.overhead_ns)
         } else {
             0.0
         };

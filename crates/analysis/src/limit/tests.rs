@@ -156,6 +156,19 @@ fn targets_that_fill_the_processors_are_told_from_a_shared_link() {
 }
 
 #[test]
+fn a_disk_of_200_ios_per_second_still_gets_its_answer() {
+    let mut sim =
+        Sim { latency_ns: 8e6, device_iops: 200.0, device_bandwidth: 1.5e8, ..Sim::default() };
+    let (report, _) = sim.run(1, 60.0);
+    for block in &report.targets[0].blocks {
+        assert_eq!(cause(&block.verdict), Cause::Device, "{:?}", block.verdict);
+        assert!(block.knee.is_some());
+    }
+    let latency = small(&report).latency.as_ref().unwrap();
+    assert!((latency.clat_mean_ns / 8e6 - 1.0).abs() < 0.05, "{latency:?}");
+}
+
+#[test]
 fn an_overdriven_device_has_its_peak_in_the_middle() {
     let mut sim = Sim { overdriven_at: Some(32.0), ..Sim::default() };
     let (report, _) = sim.run(1, 60.0);
@@ -184,6 +197,26 @@ fn a_target_that_only_fails_gives_no_figures() {
     assert!(found.points.is_empty() && found.peak.is_none() && found.knee.is_none());
     assert!(!found.problems.is_empty());
     assert!(windows.len() < 20, "{} windows on a broken target", windows.len());
+}
+
+#[test]
+fn a_target_that_goes_away_is_left_alone() {
+    let mut sim = Sim::default();
+    let mut search = Search::new(sim.config(1, 60.0));
+    let mut refused = 0;
+    while let Some(probe) = search.next_probe() {
+        let reads = probe.loads.iter().any(|l| l.target.is_some());
+        if reads && search.done() > 0.3 {
+            refused += 1;
+            search.refuse("it is gone");
+        } else {
+            search.observe(&sim.window(&probe).unwrap());
+        }
+    }
+    let report = search.finish();
+    assert!(refused <= 8, "{refused} attempts at a target that is gone");
+    let messages = report.targets[0].blocks.iter().flat_map(|b| &b.problems);
+    assert!(messages.filter(|p| p.message == "it is gone").count() >= 2);
 }
 
 #[test]

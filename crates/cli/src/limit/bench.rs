@@ -11,6 +11,7 @@ use fathom_model::progress::Phase;
 use fathom_model::record::{DiskRecord, JobRecord};
 use fathom_watch::cpus::{CpuSampler, CpuTimes};
 use fathom_watch::disks::{DiskSampler, DiskSnapshot};
+use rustix::io::Errno;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -100,7 +101,7 @@ impl Bench for EngineBench<'_> {
             return Err(error);
         }
         let elapsed_ns = jobs.iter().map(|j| j.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64;
-        if elapsed_ns == 0 {
+        if elapsed_ns == 0 && jobs.iter().all(|job| job.error.is_none()) {
             return Err("the workers ended before the measured time began".to_string());
         }
         let mut rest = jobs.as_slice();
@@ -139,11 +140,31 @@ fn cpu_time(from: &Look, to: &Look) -> Option<CpuTime> {
     Some(CpuTime { busy_ns, steal_ns, idle_ns })
 }
 
+/// What the kernel answers where a setting asks for more than there is, or for what it lacks.
+const REFUSALS: [Errno; 10] = [
+    Errno::NOMEM,
+    Errno::AGAIN,
+    Errno::INVAL,
+    Errno::MFILE,
+    Errno::NFILE,
+    Errno::NOBUFS,
+    Errno::PERM,
+    Errno::ACCESS,
+    Errno::NOSYS,
+    Errno::OPNOTSUPP,
+];
+
+/// Whether no I/O of this worker failed within the measured time.
+fn is_clean(job: &JobRecord) -> bool {
+    let read = job.dirs[Dir::Read].counts;
+    read.errors == 0 && read.short_ios == 0
+}
+
 /// Why a worker failed without an I/O having failed: its setting cannot be had.
 fn never_began(jobs: &[JobRecord]) -> Option<String> {
-    let read = |job: &JobRecord| job.dirs[Dir::Read].counts;
-    let clean = |job: &&JobRecord| read(job).errors == 0 && read(job).short_ios == 0;
-    jobs.iter().filter(clean).find_map(|job| job.error.as_ref()).map(|e| e.message.clone())
+    let errors = jobs.iter().filter(|job| is_clean(job)).filter_map(|job| job.error.as_ref());
+    let refusal = |errno: i32| errno == 0 || REFUSALS.iter().any(|e| e.raw_os_error() == errno);
+    errors.filter(|e| refusal(e.errno)).map(|e| e.message.clone()).next()
 }
 
 /// What the workers of one load did.
@@ -160,6 +181,8 @@ fn measured(jobs: &[JobRecord]) -> LoadMeasure {
             user_ns: job.usage.user_ns,
             system_ns: job.usage.system_ns + job.usage.helper_ns,
         });
+        // An I/O that failed in the ramp is not in the counts.
+        sum.errors += u64::from(job.error.is_some() && is_clean(job));
         if sum.first_error.is_none() {
             sum.first_error = job.error.as_ref().map(|e| e.message.clone());
         }
@@ -172,9 +195,9 @@ mod tests {
     use super::*;
     use fathom_model::record::JobError;
 
-    fn job(ios: u64, errors: u64, error: Option<&str>) -> JobRecord {
+    fn job(ios: u64, errors: u64, error: Option<(i32, &str)>) -> JobRecord {
         let mut job = JobRecord {
-            error: error.map(|m| JobError { errno: 5, message: m.into() }),
+            error: error.map(|(errno, m)| JobError { errno, message: m.into() }),
             ..JobRecord::default()
         };
         job.dirs.read.counts.ios = ios;
@@ -183,20 +206,26 @@ mod tests {
         job
     }
 
+    const ENOMEM: Option<(i32, &str)> = Some((12, "no memory"));
+    const EIO: Option<(i32, &str)> = Some((5, "EIO"));
+
     #[test]
     fn a_worker_that_fails_without_io_makes_the_setting_impossible() {
-        assert_eq!(
-            never_began(&[job(5, 0, None), job(0, 0, Some("no memory"))]).unwrap(),
-            "no memory"
-        );
-        assert_eq!(never_began(&[job(5, 1, Some("EIO"))]), None);
+        assert_eq!(never_began(&[job(5, 0, None), job(0, 0, ENOMEM)]).unwrap(), "no memory");
+        assert_eq!(never_began(&[job(5, 1, EIO)]), None);
+        assert_eq!(never_began(&[job(0, 0, EIO)]), None);
     }
 
     #[test]
     fn workers_add_up() {
-        let sum = measured(&[job(5, 1, Some("EIO")), job(6, 0, None)]);
+        let sum = measured(&[job(5, 1, EIO), job(6, 0, None)]);
         assert_eq!((sum.ios, sum.errors, sum.workers.len()), (11, 1, 2));
         assert_eq!(sum.first_error.as_deref(), Some("EIO"));
         assert_eq!(sum.workers[1].user_ns, 7);
+    }
+
+    #[test]
+    fn an_io_that_fails_in_the_ramp_is_an_error_too() {
+        assert_eq!(measured(&[job(0, 0, EIO)]).errors, 1);
     }
 }

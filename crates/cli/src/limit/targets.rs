@@ -7,7 +7,7 @@ use crate::signals::Signals;
 use fathom_analysis::limit::{BLOCKS, Conditions};
 use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
 use fathom_machine::{Roots, scratch};
-use fathom_model::facts::TargetKind;
+use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{Fallocate, Plan, SyncIo, Target};
 use fathom_model::units;
 use std::path::Path;
@@ -37,13 +37,14 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
         session.fill(signals, show_layout())?;
         return Ok((session, conditions));
     }
+    for path in &args.targets {
+        let facts = fathom_machine::target(&roots, path);
+        check(&facts.map_err(|e| format!("cannot look at {path}: {e}"))?)?;
+    }
     let plan =
         Plan { targets: args.targets.iter().map(|p| read_only(p)).collect(), ..Plan::default() };
     let targets =
         guard::open_all(&roots, &plan, &Permissions::default()).map_err(|e| e.to_string())?;
-    for target in &targets {
-        check(target)?;
-    }
     differ(&targets)?;
     let condition = |t| Conditions { direct: is_direct(t), scratch: false };
     let conditions: Vec<_> = targets.iter().map(condition).collect();
@@ -65,23 +66,26 @@ fn read_only(path: &str) -> Target {
     }
 }
 
-fn check(target: &OpenTarget) -> Result<(), String> {
-    let facts = &target.facts;
-    if !matches!(facts.kind, TargetKind::File | TargetKind::BlockDevice) {
-        return Err(format!(
-            "{} is neither a file nor a block device: name one of these",
-            facts.path
-        ));
-    }
-    if facts.size_bytes < BLOCKS[0] {
-        return Err(format!(
-            "{} has {} bytes, which is less than one block of {}: name a larger one",
-            facts.path,
+/// What this command cannot use, in its own words; all else is the guard's to say.
+fn check(facts: &TargetFacts) -> Result<(), String> {
+    let path = &facts.path;
+    match facts.kind {
+        TargetKind::Missing => Err(format!(
+            "{path} does not exist: check the name, or name no target for a scratch file"
+        )),
+        TargetKind::Directory => {
+            Err(format!("{path} is a directory: name a file in it, or give --scratch-dir={path}"))
+        }
+        TargetKind::File | TargetKind::BlockDevice if facts.size_bytes < BLOCKS[0] => Err(format!(
+            "{path} has {} bytes, which is less than one block of {}: name a larger target",
             facts.size_bytes,
             units::bytes(BLOCKS[0])
-        ));
+        )),
+        TargetKind::File | TargetKind::BlockDevice => Ok(()),
+        TargetKind::NvmeGeneric | TargetKind::Other => {
+            Err(format!("{path} is neither a file nor a block device: name one of these"))
+        }
     }
-    Ok(())
 }
 
 /// One file or device named twice would be taken for two that slow each other down.
