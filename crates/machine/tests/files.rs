@@ -114,6 +114,26 @@ fn bad_targets_are_named() {
     says(&error(vec![target("nul\0byte")]), &["cannot open"]);
 }
 
+/// A file that not even root may write to.
+struct Immutable(PathBuf);
+
+impl Drop for Immutable {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("chattr").arg("-i").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn missing_permission_is_said() {
+    let Some(_alone) = devices("immutable file") else { return };
+    let (_dir, path) = theirs();
+    run("chattr", &["+i", text(&path)]);
+    let fixed = Immutable(path);
+    let said = refused(&fixed.0, &overwrite(&[text(&fixed.0)]), &fixed.0);
+    says(&said, &["no permission to write to", "theirs", "run as a user who may"]);
+    assert!(open(vec![target(&fixed.0)], &none()).is_ok());
+}
+
 #[test]
 fn nothing_is_made_under_dev() {
     let dir = support::dir();

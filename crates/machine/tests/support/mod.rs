@@ -48,7 +48,7 @@ pub fn run(program: &str, args: &[&str]) -> String {
 
 fn package(program: &str) -> &'static str {
     match program {
-        "mkfs.ext4" => "e2fsprogs",
+        "mkfs.ext4" | "chattr" => "e2fsprogs",
         "mount" | "umount" | "losetup" | "swapon" | "swapoff" => "mount",
         _ => "util-linux",
     }
