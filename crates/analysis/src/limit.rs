@@ -2,7 +2,7 @@
 //!
 //! [`Search`] is a state machine that does no I/O: it says which window to measure next
 //! ([`Search::next_probe`]), is told what came of it ([`Search::observe`], [`Search::refuse`]) and
-//! makes a [`LimitReport`] of what it knows at any time ([`Search::report`]). The same windows
+//! makes a [`LimitReport`] of what it knows at any time ([`Search::finish`]). The same windows
 //! always give the same report, so that a stored search can be redone ([`replay`]).
 //!
 //! `docs/limit.md` describes the method, the terms and the sources.

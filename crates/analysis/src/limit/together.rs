@@ -2,7 +2,7 @@
 
 use super::BLOCKS;
 use super::book::{At, Book};
-use super::counter::NARROW;
+use super::counter::{CORES_SUSPECT, NARROW};
 use super::curve::{Cell, iops};
 use super::outcome::{Together, TogetherCause, TogetherTarget};
 use super::probe::{CpuShares, Load, Phase, Setting};
@@ -14,7 +14,8 @@ const ROUNDS_MIN: usize = 3;
 const ROUNDS_MAX: usize = 8;
 /// Less than this share of the sum is a slow-down.
 const SLOWER: f64 = 0.95;
-/// An interval that ends above this share rules out a slow-down worth the name.
+/// An interval that begins above this share rules out a slow-down worth the name; a single target whose
+/// interval ends below it is slowed down. It is less than [`SLOWER`], as one of many targets may be low by chance.
 const NOT_SLOWER: f64 = 0.90;
 
 /// The stage for one block size.
@@ -107,7 +108,7 @@ impl TogetherStage {
         let ratio = self.ratio();
         let (cause, reason) = match &self.refused {
             Some(why) => (TogetherCause::Undecided, format!("a window could not be used: {why}")),
-            None => decide(ratio, cpu),
+            None => decide(ratio, self.worst(), cpu),
         };
         let sums = |f: fn(&Round) -> &Vec<f64>| {
             Estimate::of(&self.rounds.iter().map(|r| f(r).iter().sum()).collect::<Vec<f64>>())
@@ -142,6 +143,12 @@ impl TogetherStage {
         })
     }
 
+    /// The target that suffers most: a fast one must not hide it in the sum.
+    fn worst(&self) -> Option<Ratio> {
+        let ratios = (0..self.loads.len()).filter_map(|i| self.target(i)?.ratio);
+        ratios.min_by(|a, b| a.value.total_cmp(&b.value))
+    }
+
     fn ratio(&self) -> Option<Ratio> {
         let sums = |r: &Round| (r.together.iter().sum(), r.alone.iter().sum());
         Ratio::paired(&self.rounds.iter().map(sums).collect::<Vec<_>>())
@@ -166,8 +173,12 @@ fn loads(book: &Book, block: usize) -> Vec<Load> {
     peaks.into_iter().map(|(t, s)| Load { target: Some(t), setting: fit(s) }).collect()
 }
 
-fn decide(ratio: Option<Ratio>, cpu: Option<CpuShares>) -> (TogetherCause, String) {
-    let Some(r) = ratio else {
+fn decide(
+    ratio: Option<Ratio>,
+    worst: Option<Ratio>,
+    cpu: Option<CpuShares>,
+) -> (TogetherCause, String) {
+    let (Some(sum), Some(worst)) = (ratio, worst) else {
         return (TogetherCause::Undecided, "the time was up before two rounds were done".into());
     };
     let full = cpu.map(CpuShares::taken);
@@ -175,18 +186,62 @@ fn decide(ratio: Option<Ratio>, cpu: Option<CpuShares>) -> (TogetherCause, Strin
         || "how busy the processors were is not known".to_string(),
         |f| format!("the processors were {} busy", percent(f)),
     );
-    let did = format!("together they did {} of what each did alone", times(&r));
-    if r.low >= SLOWER || (r.low >= NOT_SLOWER && r.value >= 0.97) {
-        return (TogetherCause::Independent, did);
-    }
-    if r.high >= 1.0 || r.value >= SLOWER {
-        return (TogetherCause::Undecided, format!("{did}: too noisy to say"));
+    let did = format!(
+        "together they did {} of what each did alone, the one that suffers most {}",
+        times(&sum),
+        times(&worst)
+    );
+    let sum_slower = sum.high < 1.0 && sum.value < SLOWER;
+    if !sum_slower && worst.high >= NOT_SLOWER {
+        let sum_same = sum.low >= SLOWER || (sum.low >= NOT_SLOWER && sum.value >= 0.97);
+        return if sum_same && worst.value >= NOT_SLOWER {
+            (TogetherCause::Independent, did)
+        } else {
+            (TogetherCause::Undecided, format!("{did}: too noisy to say"))
+        };
     }
     match full {
         Some(f) if f >= CORES_FULL => (TogetherCause::Cores, format!("{did}, and {busy}")),
-        Some(f) if f < super::counter::CORES_SUSPECT => {
+        Some(f) if f < CORES_SUSPECT => {
             (TogetherCause::SharedBelow, format!("{did}, though {busy}"))
         }
         _ => (TogetherCause::Undecided, format!("{did}, but {busy}: what they share is not clear")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(low: f64, value: f64, high: f64) -> Option<Ratio> {
+        Some(Ratio { value, low, high })
+    }
+
+    fn cause(sum: Option<Ratio>, worst: Option<Ratio>, busy: f64) -> TogetherCause {
+        decide(sum, worst, Some(CpuShares { busy, steal: 0.0 })).0
+    }
+
+    #[test]
+    fn a_fast_target_does_not_hide_a_slow_one() {
+        let same = ratio(0.98, 1.0, 1.02);
+        assert_eq!(cause(same, same, 0.1), TogetherCause::Independent);
+        assert_eq!(cause(same, ratio(0.4, 0.5, 0.6), 0.1), TogetherCause::SharedBelow);
+        assert_eq!(cause(same, ratio(0.6, 0.8, 1.1), 0.1), TogetherCause::Undecided);
+    }
+
+    #[test]
+    fn the_processors_say_what_is_shared() {
+        let slow = ratio(0.55, 0.6, 0.65);
+        assert_eq!(cause(slow, slow, 0.97), TogetherCause::Cores);
+        assert_eq!(cause(slow, slow, 0.90), TogetherCause::Undecided);
+        assert_eq!(cause(slow, slow, 0.50), TogetherCause::SharedBelow);
+        assert_eq!(decide(slow, slow, None).0, TogetherCause::Undecided);
+    }
+
+    #[test]
+    fn noise_and_too_few_rounds_decide_nothing() {
+        let noisy = ratio(0.6, 0.9, 1.3);
+        assert_eq!(cause(noisy, noisy, 0.1), TogetherCause::Undecided);
+        assert_eq!(cause(None, noisy, 0.1), TogetherCause::Undecided);
     }
 }
