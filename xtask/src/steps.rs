@@ -43,7 +43,8 @@ fn trace(first: Pid, steps: &mut HashMap<Pid, u64>) -> io::Result<i32> {
     loop {
         let status = waitpid(None, Some(WaitPidFlag::__WALL))?;
         let go_on = |pid: Pid, signal: Option<Signal>| {
-            let result = if pid == first { ptrace::cont(pid, signal) } else { ptrace::step(pid, signal) };
+            let result =
+                if pid == first { ptrace::cont(pid, signal) } else { ptrace::step(pid, signal) };
             // A thread may be gone by now, with its process.
             match result {
                 Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),

@@ -19,7 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Runs the jobs of `plan` once more for a moment and notes what an I/O costs, or why that is unknown.
 pub fn measure(session: &Session, plan: &Plan, jobs: &mut [JobRecord]) {
     if let Err(reason) = try_measure(session, plan, jobs) {
-        jobs.iter_mut().filter(|j| j.cost.is_none()).for_each(|j| j.cost_missing = Some(reason.clone()));
+        jobs.iter_mut()
+            .filter(|j| j.cost.is_none())
+            .for_each(|j| j.cost_missing = Some(reason.clone()));
     }
 }
 
@@ -39,8 +41,10 @@ fn try_measure(session: &Session, plan: &Plan, jobs: &mut [JobRecord]) -> Result
     waves.sort_unstable();
     waves.dedup();
     for wave in waves {
-        let indices: Vec<usize> = (0..plan.jobs.len()).filter(|i| plan.jobs[*i].wave == wave).collect();
-        let window = Plan { jobs: indices.iter().map(|i| brief(&plan.jobs[*i])).collect(), ..plan.clone() };
+        let indices: Vec<usize> =
+            (0..plan.jobs.len()).filter(|i| plan.jobs[*i].wave == wave).collect();
+        let window =
+            Plan { jobs: indices.iter().map(|i| brief(&plan.jobs[*i])).collect(), ..plan.clone() };
         let costs = count(session, &window)?;
         for (index, cost) in indices.into_iter().zip(costs) {
             jobs[index].cost = cost.map(|cost| with_ratio(cost, &jobs[index]));
@@ -51,7 +55,8 @@ fn try_measure(session: &Session, plan: &Plan, jobs: &mut [JobRecord]) -> Result
 
 /// The same job for a moment, as fast as it goes.
 fn brief(job: &JobPlan) -> JobPlan {
-    let until = Until { runtime_ns: Some(2 * (PATIENCE + WINDOW).as_nanos() as u64), ..Until::default() };
+    let until =
+        Until { runtime_ns: Some(2 * (PATIENCE + WINDOW).as_nanos() as u64), ..Until::default() };
     JobPlan { until, start_delay_ns: 0, exitall: false, think: None, ..job.clone() }
 }
 
@@ -62,7 +67,11 @@ fn count(session: &Session, plan: &Plan) -> Result<Vec<Option<Cost>>, String> {
     let records = running.join();
     let costs = result?;
     // What failed cost nothing that is worth a figure.
-    Ok(costs.into_iter().zip(records).map(|(cost, record)| cost.filter(|_| record.error.is_none())).collect())
+    Ok(costs
+        .into_iter()
+        .zip(records)
+        .map(|(cost, record)| cost.filter(|_| record.error.is_none()))
+        .collect())
 }
 
 fn wait_and_count(running: &Running) -> Result<Vec<Option<Cost>>, String> {
@@ -73,8 +82,11 @@ fn wait_and_count(running: &Running) -> Result<Vec<Option<Cost>>, String> {
         }
         thread::sleep(Duration::from_millis(5));
     }
-    let open = |tid: Option<i32>| Counters::open(tid.ok_or("a worker ended early")?).map_err(|e| e.to_string());
-    let counters: Vec<Counters> = running.thread_ids().into_iter().map(open).collect::<Result<_, _>>()?;
+    let open = |tid: Option<i32>| {
+        Counters::open(tid.ok_or("a worker ended early")?).map_err(|e| e.to_string())
+    };
+    let counters: Vec<Counters> =
+        running.thread_ids().into_iter().map(open).collect::<Result<_, _>>()?;
     let before = running.progress();
     counters.iter().try_for_each(|c| c.enable().map_err(|e| e.to_string()))?;
     thread::sleep(WINDOW);

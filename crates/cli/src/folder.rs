@@ -22,14 +22,23 @@ impl Folder {
     pub fn create(named: Option<&str>, started_unix_ns: u64) -> Result<Self, String> {
         let path = match named {
             Some(path) => PathBuf::from(path),
-            None => runs_folder()?.join(format!("{}-{}", stamp(started_unix_ns), std::process::id())),
+            None => {
+                runs_folder()?.join(format!("{}-{}", stamp(started_unix_ns), std::process::id()))
+            }
         };
         let fail = |what: &Path, error: io::Error| {
-            format!("cannot make the run folder {}: {error}; name another with --record=DIR, or give --no-record", what.display())
+            format!(
+                "cannot make the run folder {}: {error}; name another with --record=DIR, or give --no-record",
+                what.display()
+            )
         };
         fs::create_dir_all(&path).map_err(|e| fail(&path, e))?;
         let samples = path.join("samples.ndjson");
-        let samples = File::options().write(true).create_new(true).open(&samples).map_err(|e| fail(&samples, e))?;
+        let samples = File::options()
+            .write(true)
+            .create_new(true)
+            .open(&samples)
+            .map_err(|e| fail(&samples, e))?;
         Ok(Self { path, samples, before: Vec::new() })
     }
 
@@ -107,7 +116,9 @@ pub fn replace(path: &Path, contents: &[u8]) -> Result<(), String> {
 fn runs_folder() -> Result<PathBuf, String> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    let base = state.or_else(home).ok_or("neither XDG_STATE_HOME nor HOME is set; name a run folder with --record=DIR")?;
+    let base = state
+        .or_else(home)
+        .ok_or("neither XDG_STATE_HOME nor HOME is set; name a run folder with --record=DIR")?;
     Ok(base.join("fathom/runs"))
 }
 
@@ -118,7 +129,8 @@ fn stamp(unix_ns: u64) -> String {
     let z = days + 719_468;
     let era = z / 146_097;
     let day_of_era = z % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;

@@ -24,7 +24,13 @@ impl Live {
     pub fn new(interval: Option<Duration>) -> Self {
         let terminal = std::io::stderr().is_terminal() && interval.is_none();
         let interval = interval.unwrap_or(if terminal { REDRAW } else { PLAIN });
-        Self { terminal, interval, next: Instant::now() + interval, before: Progress::default(), drawn: false }
+        Self {
+            terminal,
+            interval,
+            next: Instant::now() + interval,
+            before: Progress::default(),
+            drawn: false,
+        }
     }
 
     /// Shows `progress`, where it is time to.
@@ -34,7 +40,10 @@ impl Live {
         }
         self.next += self.interval;
         let text = if self.terminal {
-            format!("\r{}\x1b[K", fathom_report::live::line(progress, &self.before, plan, Some(width())))
+            format!(
+                "\r{}\x1b[K",
+                fathom_report::live::line(progress, &self.before, plan, Some(width()))
+            )
         } else {
             format!("{}\n", fathom_report::live::line(progress, &self.before, plan, None))
         };

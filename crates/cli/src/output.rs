@@ -16,8 +16,10 @@ pub fn write(record: &RunRecord, output: &Output) -> Result<(), String> {
     let to_file = output.file.is_some();
     let color = !to_file && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let style = Style { color, ..Style::default() };
-    let formats: &[Format] = if output.formats.is_empty() { &[Format::Normal] } else { &output.formats };
-    let version = terse::Version::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
+    let formats: &[Format] =
+        if output.formats.is_empty() { &[Format::Normal] } else { &output.formats };
+    let version =
+        terse::Version::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
     let text: String = formats
         .iter()
         .map(|format| match format {

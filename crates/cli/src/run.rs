@@ -42,7 +42,9 @@ pub fn command(args: &[String]) -> Result<ExitCode, String> {
 fn answer_without_running(spec: &Spec) -> Option<String> {
     match &spec.output.help {
         Some(Help::All) => return Some(fathom_spec::run_help()),
-        Some(Help::Key(key)) => return Some(fathom_spec::key_help(key).unwrap_or_else(|e| format!("{e}\n"))),
+        Some(Help::Key(key)) => {
+            return Some(fathom_spec::key_help(key).unwrap_or_else(|e| format!("{e}\n")));
+        }
         None => {}
     }
     spec.output.showcmd.then(|| spec.show_command().join("\n") + "\n")
@@ -53,14 +55,19 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     let queries = spec.target_paths().map_err(|e| e.to_string())?;
     let targets = queries
         .iter()
-        .map(|q| fathom_machine::target(&roots, &q.path).map_err(|e| format!("cannot look at {}: {e}", q.path)))
+        .map(|q| {
+            fathom_machine::target(&roots, &q.path)
+                .map_err(|e| format!("cannot look at {}: {e}", q.path))
+        })
         .collect::<Result<_, _>>()?;
     Ok(Facts { host: fathom_machine::host(&roots), targets })
 }
 
 fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<RunRecord, String> {
-    let permissions =
-        Permissions { erase: spec.permissions.erase.clone(), overwrite: spec.permissions.overwrite.clone() };
+    let permissions = Permissions {
+        erase: spec.permissions.erase.clone(),
+        overwrite: spec.permissions.overwrite.clone(),
+    };
     let mut session = Session::open(plan, facts, &permissions)?;
     session.fill(signals, show_layout())?;
     let mut folder = open_folder(&spec.output, &session, plan)?;

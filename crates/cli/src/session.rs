@@ -14,7 +14,6 @@ use fathom_watch::disks::{DiskSampler, DiskSnapshot};
 use fathom_watch::threads::helper_time;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Between two looks at the workers.
@@ -61,7 +60,11 @@ impl Session {
     ///
     /// # Errors
     /// When writing fails or a signal comes.
-    pub fn fill(&mut self, signals: &Signals, mut progress: impl FnMut(&str, u64, u64)) -> Result<(), String> {
+    pub fn fill(
+        &mut self,
+        signals: &Signals,
+        mut progress: impl FnMut(&str, u64, u64),
+    ) -> Result<(), String> {
         for target in &mut self.targets {
             let Some((from, len)) = target.fill_range() else { continue };
             let path = target.facts.path.clone();
@@ -78,7 +81,11 @@ impl Session {
                 None => fail(error),
             })?;
             target.filled().map_err(fail)?;
-            self.facts.targets.iter_mut().filter(|f| f.path == path).for_each(|f| f.allocated_bytes += len);
+            self.facts
+                .targets
+                .iter_mut()
+                .filter(|f| f.path == path)
+                .for_each(|f| f.allocated_bytes += len);
         }
         Ok(())
     }
@@ -117,15 +124,19 @@ impl Session {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn run(&self, plan: &Plan, signals: &Signals, mut look: impl FnMut(&Progress)) -> Result<RunRecord, String> {
+    pub fn run(
+        &self,
+        plan: &Plan,
+        signals: &Signals,
+        mut look: impl FnMut(&Progress),
+    ) -> Result<RunRecord, String> {
         let mut record = self.new_record(plan);
         let sampler = self.disk_sampler();
         let before = sampler.snapshot().ok();
         let running = self.start(plan)?;
         let mut helpers = Helpers::new(plan, self.roots.proc.clone());
         let began = Instant::now();
-        while !running.is_over() {
-            thread::sleep(TICK);
+        while !running.wait(TICK) {
             if let Some(signal) = signals.caught().filter(|_| record.interrupted.is_none()) {
                 record.interrupted = Some(signal.to_string());
                 running.stop();
@@ -204,7 +215,9 @@ struct Helpers {
 
 impl Helpers {
     fn new(plan: &Plan, proc: impl AsRef<Path>) -> Self {
-        let has = |job: &JobPlan| job.engine.uring().is_some_and(|u| u.sqpoll.is_some() || u.force_async > 0);
+        let has = |job: &JobPlan| {
+            job.engine.uring().is_some_and(|u| u.sqpoll.is_some() || u.force_async > 0)
+        };
         Self {
             proc: proc.as_ref().to_path_buf(),
             seen: vec![None; plan.jobs.len()],

@@ -22,7 +22,11 @@ impl Signals {
         let any = Arc::new(AtomicBool::new(false));
         for (signal, flag) in [(SIGINT, &this.interrupt), (SIGTERM, &this.terminate)] {
             // In this order the first signal passes and only a second one of either kind exits.
-            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&any))?;
+            signal_hook::flag::register_conditional_shutdown(
+                signal,
+                128 + signal,
+                Arc::clone(&any),
+            )?;
             signal_hook::flag::register(signal, Arc::clone(&any))?;
             signal_hook::flag::register(signal, Arc::clone(flag))?;
         }

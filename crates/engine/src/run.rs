@@ -9,6 +9,7 @@ use fathom_model::plan::{JobPlan, Plan};
 use fathom_model::progress::{JobProgress, Phase, Progress};
 use fathom_model::record::{JobError, JobRecord};
 use fathom_model::{Dir, PerDir};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -43,6 +44,8 @@ struct State {
     members: Vec<Member>,
     start_ns: u64,
     stopped: AtomicBool,
+    over: Mutex<bool>,
+    over_changed: Condvar,
 }
 
 impl State {
@@ -77,10 +80,16 @@ pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartErr
         members: members.collect::<std::io::Result<_>>()?,
         start_ns: clock::now_ns(),
         stopped: AtomicBool::new(false),
+        over: Mutex::new(false),
+        over_changed: Condvar::new(),
     });
     let shared = Arc::clone(&state);
-    let conductor =
-        thread::Builder::new().name("conductor".into()).spawn(move || conduct(&shared))?;
+    let conductor = thread::Builder::new().name("conductor".into()).spawn(move || {
+        let records = conduct(&shared);
+        *shared.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        shared.over_changed.notify_all();
+        records
+    })?;
     Ok(Running { state, conductor })
 }
 
@@ -100,10 +109,19 @@ impl Running {
         self.state.stop_all();
     }
 
+    /// Waits until all workers have ended, `timeout` at most; whether they have.
+    #[must_use]
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let over = self.state.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.state.over_changed.wait_timeout_while(over, timeout, |over| !*over);
+        let (over, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *over || self.conductor.is_finished()
+    }
+
     /// Whether all workers have ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.conductor.is_finished()
+        self.wait(Duration::ZERO)
     }
 
     /// Thread ids of the workers that run now, by job index.
@@ -236,9 +254,17 @@ fn spawn(
             wake: &member.wake,
             run_start_ns: state.start_ns,
         };
-        let record = job::perform(&task, |ready| {
-            // A conductor that is gone no longer wants the work.
-            events.send(Event::Ready(index, ready)).is_ok() && barrier.wait()
+        let perform = || {
+            job::perform(&task, |ready| {
+                // A conductor that is gone no longer wants the work.
+                events.send(Event::Ready(index, ready)).is_ok() && barrier.wait()
+            })
+        };
+        // A defect in one worker must show as this job's failure, not as a run without errors.
+        let record = catch_unwind(AssertUnwindSafe(perform)).unwrap_or_else(|_| {
+            let record = internal_error("the worker failed: a defect in fathom; please report it");
+            let _ = events.send(Event::Ready(index, Err(record.error.clone().unwrap_or_default())));
+            record
         });
         member.shared.set_phase(Phase::Done);
         // Nobody to tell is no failure of the work.

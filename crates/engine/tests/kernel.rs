@@ -321,7 +321,6 @@ fn nop_and_null_need_no_target() {
     for engine in [Engine::Nop(Uring::default()), Engine::Null] {
         let mut job = fathom_model::JobPlan::new("none", engine, Mix::Only(Dir::Read), random());
         job.depth = 32;
-        job.regions = vec![fathom_model::plan::Region { target: 0, start: 0, len: 1 << 30 }];
         job.until = Until { ios: Some(100_000), ..Until::default() };
         let record = start(&plan(vec![job]), vec![vec![]]).unwrap().join().remove(0);
         assert_eq!((record.error, record.dirs.read.counts.ios), (None, 100_000));

@@ -77,7 +77,7 @@ pub struct JobRecord {
 }
 
 /// Why a job failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobError {
     /// errno, or 0 where no system call failed.
     pub errno: i32,

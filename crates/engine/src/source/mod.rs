@@ -5,11 +5,14 @@ mod permutation;
 
 use crate::queue::{Op, Request};
 use distribution::{Draw, below, unit};
-use fathom_model::plan::{BlockSizes, FileService, JobPlan, Mix, Order};
+use fathom_model::plan::{self, BlockSizes, FileService, JobPlan, Mix, Order};
 use fathom_model::{Dir, PerDir};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
+
+/// Length of the region that engines without a target pretend to work on.
+const NOWHERE_BYTES: u64 = 1 << 40;
 
 /// Makes the I/Os of a job, one after the other. The same seed makes the same ones.
 pub(crate) struct Source {
@@ -94,7 +97,10 @@ impl Source {
         let dirs: Vec<Dir> = job.used_dirs().collect();
         let align = dirs.iter().map(|d| job.access.align[*d]).min().unwrap_or(1).max(1);
         let least = dirs.iter().map(|d| job.access.block_sizes[*d].min()).min().unwrap_or(1).max(1);
-        let regions = job.regions.iter().enumerate();
+        // Engines without a target still make offsets, as those with one do.
+        let anywhere = [plan::Region { target: 0, start: 0, len: NOWHERE_BYTES }];
+        let regions = if job.regions.is_empty() { &anywhere[..] } else { &job.regions };
+        let regions = regions.iter().enumerate();
         let regions = regions.map(|(file, region)| {
             let order = match &job.access.order {
                 Order::Sequential { skip } => {
@@ -221,7 +227,7 @@ fn backwards_start(start: u64, end: u64, size: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::plan::{self, Distribution, Engine};
+    use fathom_model::plan::{Distribution, Engine};
     use proptest::prelude::*;
 
     fn job(order: Order, mix: Mix, sizes: BlockSizes, lens: &[u64]) -> JobPlan {
