@@ -1,6 +1,18 @@
 //! What is to be done, fully resolved: every size in bytes, every time in nanoseconds, every
 //! clone a job of its own. The engine reads a plan and asks nothing more.
 
+mod access;
+mod data;
+mod engine;
+mod pace;
+mod show;
+
+pub use access::{Access, BlockSizes, Distribution, Mix, Order, Zone};
+pub use data::{Buffers, Fill, Memory, OnError, Sync, SyncIo};
+pub use engine::{Batch, Engine, Psync, SqPoll, Uring};
+pub use pace::{Rate, RateProcess, Think, Until};
+pub use show::{DEFAULT_PERCENTILES, Show, Unified};
+
 use crate::per_dir::{Dir, PerDir};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -122,488 +134,6 @@ pub struct JobPlan {
     pub options: BTreeMap<String, String>,
 }
 
-/// A contiguous part of a target that a job works on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Region {
-    /// Index into [`Plan::targets`].
-    pub target: usize,
-    /// First byte.
-    pub start: u64,
-    /// Length in bytes, never 0.
-    pub len: u64,
-}
-
-/// How I/O reaches the kernel.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Engine {
-    /// io_uring on a file or block device.
-    IoUring(Uring),
-    /// io_uring passthrough commands on an NVMe generic device (`/dev/ngXnY`).
-    IoUringCmd(Uring),
-    /// Linux native asynchronous I/O: io_submit(2), io_getevents(2).
-    Libaio,
-    /// One system call per I/O.
-    Psync(Psync),
-    /// io_uring with operations that do nothing: what the ring itself costs.
-    Nop(Uring),
-    /// Completes everything at once without the kernel: what the engine itself costs.
-    Null,
-}
-
-impl Engine {
-    /// The name as in fio's `ioengine`.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Engine::IoUring(_) => "io_uring",
-            Engine::IoUringCmd(_) => "io_uring_cmd",
-            Engine::Libaio => "libaio",
-            Engine::Psync(p) => match p {
-                Psync::Plain => "psync",
-                Psync::Seek => "sync",
-                Psync::Vectored => "pvsync",
-                Psync::VectoredFlags { .. } => "pvsync2",
-            },
-            Engine::Nop(_) => "nop",
-            Engine::Null => "null",
-        }
-    }
-
-    /// Whether each call does one I/O and waits for it, whatever the depth asked.
-    #[must_use]
-    pub fn is_synchronous(&self) -> bool {
-        matches!(self, Engine::Psync(_))
-    }
-
-    /// The io_uring settings, where the engine is a ring.
-    #[must_use]
-    pub fn uring(&self) -> Option<&Uring> {
-        match self {
-            Engine::IoUring(u) | Engine::IoUringCmd(u) | Engine::Nop(u) => Some(u),
-            _ => None,
-        }
-    }
-}
-
-/// Which system call the synchronous engine uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Psync {
-    /// pread(2), pwrite(2).
-    Plain,
-    /// lseek(2), then read(2) or write(2) (fio's `sync`).
-    Seek,
-    /// preadv(2), pwritev(2).
-    Vectored,
-    /// preadv2(2), pwritev2(2).
-    VectoredFlags {
-        /// RWF_HIPRI: poll for the completion.
-        hipri: bool,
-        /// RWF_NOWAIT.
-        nowait: bool,
-    },
-}
-
-/// What is asked of io_uring. What was granted is in [`crate::record::Granted`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Uring {
-    /// Register the buffers, so that the kernel maps them once (`fixedbufs`).
-    pub fixed_buffers: bool,
-    /// Register the files (`registerfiles`).
-    pub registered_files: bool,
-    /// Poll for completions instead of taking interrupts (`hipri`; IORING_SETUP_IOPOLL).
-    pub iopoll: bool,
-    /// A kernel thread submits (`sqthread_poll`; IORING_SETUP_SQPOLL).
-    pub sqpoll: Option<SqPoll>,
-    /// Use the vectored operations READV and WRITEV (`nonvectored=0`).
-    pub vectored: bool,
-    /// Every n-th I/O goes to a kernel worker thread at once (`force_async`); 0 is none.
-    pub force_async: u32,
-}
-
-impl Default for Uring {
-    /// What changes no meaning, only cost, is on.
-    fn default() -> Self {
-        Self {
-            fixed_buffers: true,
-            registered_files: true,
-            iopoll: false,
-            sqpoll: None,
-            vectored: false,
-            force_async: 0,
-        }
-    }
-}
-
-/// The kernel's submission thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SqPoll {
-    /// Bind it to this processor.
-    pub cpu: Option<u32>,
-    /// It sleeps after this time without work, in milliseconds; `None` leaves the kernel's default.
-    pub idle_ms: Option<u32>,
-}
-
-/// Sizes of batches (`iodepth_batch*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Batch {
-    /// Submit at most this many at once (`iodepth_batch`); `None`: all that is free.
-    pub submit_max: Option<u32>,
-    /// Wait for at least this many completions (`iodepth_batch_complete_min`); 0 only looks.
-    pub complete_min: u32,
-    /// Reap at most this many at once (`iodepth_batch_complete_max`); `None`: all that is there.
-    pub complete_max: Option<u32>,
-    /// Once the depth is reached, let it fall to this before refilling (`iodepth_low`);
-    /// `None`: refill at once.
-    pub low: Option<u32>,
-}
-
-impl Default for Batch {
-    /// Adaptive: reap all that is there, refill all that is free.
-    fn default() -> Self {
-        Self { submit_max: None, complete_min: 1, complete_max: None, low: None }
-    }
-}
-
-/// Synchronous writes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum SyncIo {
-    /// Neither.
-    #[default]
-    None,
-    /// O_DSYNC.
-    Dsync,
-    /// O_SYNC.
-    Sync,
-}
-
-/// How the next of several regions is picked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FileService {
-    /// One after the other, changing after every I/O.
-    #[default]
-    RoundRobin,
-    /// By chance.
-    Random,
-    /// The first until it is done, then the next.
-    Sequential,
-}
-
-/// Directions, sizes and places of a job's I/Os.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Access {
-    /// Which directions occur.
-    pub mix: Mix,
-    /// The order of offsets.
-    pub order: Order,
-    /// Sizes of the I/Os, for each direction.
-    pub block_sizes: PerDir<BlockSizes>,
-    /// Random offsets are multiples of this, in bytes (`blockalign`; by default the least block size).
-    pub align: PerDir<u64>,
-    /// Seed of everything random in this job, already different for each clone.
-    pub seed: u64,
-}
-
-/// Which directions occur.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Mix {
-    /// One direction only.
-    Only(Dir),
-    /// Reads and writes by chance.
-    ReadWrite {
-        /// Share of reads in percent.
-        read_percent: u32,
-    },
-}
-
-impl Mix {
-    /// Whether `dir` occurs.
-    #[must_use]
-    pub fn has(self, dir: Dir) -> bool {
-        match self {
-            Mix::Only(only) => only == dir,
-            Mix::ReadWrite { .. } => dir != Dir::Trim,
-        }
-    }
-}
-
-/// The order of offsets.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// Ascending, from the region's start; begins anew at its end.
-    Sequential {
-        /// Added to the offset after each I/O, in bytes (`rw=read:8k`); may be negative.
-        skip: i64,
-    },
-    /// By chance.
-    Random {
-        /// How the blocks are drawn.
-        distribution: Distribution,
-        /// After each random offset go on sequentially for this many I/Os in all
-        /// (`rw=randread:8`); 1 draws every time.
-        run: u32,
-    },
-}
-
-/// How random blocks are drawn.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Distribution {
-    /// Every block once before any is drawn again: a permutation, in constant memory.
-    EachOnce,
-    /// Uniform and independent (`norandommap`).
-    Uniform,
-    /// Zipf: block of rank k with probability proportional to k^-theta, ranks scattered.
-    Zipf {
-        /// The exponent, above 0 and not 1.
-        theta: f64,
-    },
-    /// Pareto with shape h (0 < h < 1), as fio's `pareto:h`.
-    Pareto {
-        /// The shape.
-        h: f64,
-    },
-    /// Normal around the middle of the region.
-    Normal {
-        /// Standard deviation in percent of the region.
-        deviation_percent: f64,
-    },
-    /// Zones with shares of accesses.
-    Zoned(Vec<Zone>),
-}
-
-/// A zone of [`Distribution::Zoned`]; the zones follow each other from the region's start.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Zone {
-    /// Share of the accesses in percent; all zones together 100.
-    pub access_percent: f64,
-    /// Length in percent of the region; all zones together 100.
-    pub span_percent: f64,
-}
-
-/// Sizes of I/Os.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum BlockSizes {
-    /// Always the same, in bytes.
-    Fixed(u64),
-    /// Uniform between the two, in multiples of the lower, in bytes (`bsrange`).
-    Range {
-        /// Least size.
-        min: u64,
-        /// Greatest size.
-        max: u64,
-    },
-    /// Sizes in bytes with their shares in percent, which add up to 100 (`bssplit`).
-    Split(Vec<(u64, u32)>),
-}
-
-impl BlockSizes {
-    /// The least size in bytes.
-    #[must_use]
-    pub fn min(&self) -> u64 {
-        match self {
-            BlockSizes::Fixed(size) => *size,
-            BlockSizes::Range { min, .. } => *min,
-            BlockSizes::Split(parts) => parts.iter().map(|p| p.0).min().unwrap_or(0),
-        }
-    }
-
-    /// The greatest size in bytes.
-    #[must_use]
-    pub fn max(&self) -> u64 {
-        match self {
-            BlockSizes::Fixed(size) => *size,
-            BlockSizes::Range { max, .. } => *max,
-            BlockSizes::Split(parts) => parts.iter().map(|p| p.0).max().unwrap_or(0),
-        }
-    }
-}
-
-/// When a job ends: with the first that is reached.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Until {
-    /// Bytes moved (`io_size` times `loops`); `None` with `time_based`.
-    pub bytes: Option<u64>,
-    /// I/Os done (`number_ios`).
-    pub ios: Option<u64>,
-    /// Time measured, in nanoseconds (`runtime`).
-    pub runtime_ns: Option<u64>,
-    /// Work this long, in nanoseconds, before measuring (`ramp_time`).
-    pub ramp_ns: u64,
-}
-
-/// A rate limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Rate {
-    /// Bytes per second (`rate`).
-    BytesPerSecond(u64),
-    /// I/Os per second (`rate_iops`).
-    Iops(u64),
-}
-
-/// How arrivals are spread under a rate.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RateProcess {
-    /// Evenly.
-    #[default]
-    Linear,
-    /// As a Poisson process: exponential gaps.
-    Poisson,
-}
-
-/// A pause between I/Os.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Think {
-    /// Length in nanoseconds (`thinktime`).
-    pub time_ns: u64,
-    /// The part of it spent in a busy loop, in nanoseconds (`thinktime_spin`).
-    pub spin_ns: u64,
-    /// After this many I/Os (`thinktime_blocks`).
-    pub blocks: u32,
-}
-
-/// Flushes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Sync {
-    /// fsync(2) after this many writes; 0 is never (`fsync`).
-    pub fsync_every: u32,
-    /// fdatasync(2) after this many writes; 0 is never (`fdatasync`).
-    pub fdatasync_every: u32,
-    /// fsync(2) at the end of the job (`end_fsync`).
-    pub at_end: bool,
-    /// fsync(2) when a file is closed (`fsync_on_close`).
-    pub on_close: bool,
-}
-
-/// What is written, and the memory it is in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Buffers {
-    /// Contents.
-    pub fill: Fill,
-    /// Make the contents anew for every write (`refill_buffers`).
-    pub refill: bool,
-    /// Share of each buffer that compresses away, in percent (`buffer_compress_percentage`).
-    pub compress_percent: u32,
-    /// The memory's kind (`mem`).
-    pub memory: Memory,
-}
-
-/// Contents of write buffers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Fill {
-    /// Pseudo-random bytes.
-    #[default]
-    Random,
-    /// Zeroes (`zero_buffers`).
-    Zero,
-    /// These bytes over and over (`buffer_pattern`).
-    Pattern(Vec<u8>),
-}
-
-/// The kind of memory that buffers are in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Memory {
-    /// Anonymous pages.
-    #[default]
-    Normal,
-    /// Huge pages of hugetlbfs (`mem=mmaphuge`, `shmhuge`); an error where none are reserved.
-    Huge,
-}
-
-/// Which errors do not end the job.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct OnError {
-    /// Go on after any error in this direction, counting it (`continue_on_error`).
-    pub keep_going: PerDir<bool>,
-    /// errno values that are not even counted as the job's failure (`ignore_error`).
-    pub ignore: PerDir<Vec<i32>>,
-}
-
-/// Where and how a worker's thread runs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Placement {
-    /// Processors it may run on; empty leaves it free.
-    pub cpus: Vec<u32>,
-    /// nice(2) value.
-    pub nice: i32,
-    /// I/O priority class and level, as ioprio_set(2) takes them (`prioclass`, `prio`).
-    pub io_priority: Option<(u8, u8)>,
-}
-
-/// What of a job's results is shown. All is always recorded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Show {
-    /// Percentiles listed (`percentile_list`).
-    pub percentiles: Vec<f64>,
-    /// Percentiles of submission latency.
-    pub slat_percentiles: bool,
-    /// Percentiles of completion latency.
-    pub clat_percentiles: bool,
-    /// Percentiles of total latency.
-    pub lat_percentiles: bool,
-    /// Submission latency at all.
-    pub slat: bool,
-    /// Completion latency at all.
-    pub clat: bool,
-    /// Total latency at all.
-    pub lat: bool,
-    /// Bandwidth statistics over samples.
-    pub bw: bool,
-    /// All directions as one (`unified_rw_reporting`).
-    pub unified: Unified,
-    /// A kilobyte is 1000 or 1024 bytes in text output (`kb_base`).
-    pub kb_base: u32,
-    /// Text output in bits (8) or bytes (1) per second (`unit_base`); 0 picks bytes.
-    pub unit_base: u32,
-}
-
-impl Default for Show {
-    fn default() -> Self {
-        Self {
-            percentiles: DEFAULT_PERCENTILES.to_vec(),
-            slat_percentiles: false,
-            clat_percentiles: true,
-            lat_percentiles: false,
-            slat: true,
-            clat: true,
-            lat: true,
-            bw: true,
-            unified: Unified::Separate,
-            kb_base: 1024,
-            unit_base: 0,
-        }
-    }
-}
-
-/// How directions are put together (`unified_rw_reporting`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Unified {
-    /// Each for itself.
-    #[default]
-    Separate,
-    /// All as one, called "mixed".
-    Mixed,
-    /// Both.
-    Both,
-}
-
-/// fio's default `percentile_list`.
-pub const DEFAULT_PERCENTILES: [f64; 17] = [
-    1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
-    99.99,
-];
-
 impl JobPlan {
     /// A job with fio's defaults: 4 KiB, depth 1, buffered, as fast as it can.
     #[must_use]
@@ -661,4 +191,39 @@ impl JobPlan {
     pub fn is_paced(&self) -> bool {
         self.used_dirs().any(|dir| self.rate[dir].is_some())
     }
+}
+
+/// A contiguous part of a target that a job works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Region {
+    /// Index into [`Plan::targets`].
+    pub target: usize,
+    /// First byte.
+    pub start: u64,
+    /// Length in bytes, never 0.
+    pub len: u64,
+}
+
+/// How the next of several regions is picked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FileService {
+    /// One after the other, changing after every I/O.
+    #[default]
+    RoundRobin,
+    /// By chance.
+    Random,
+    /// The first until it is done, then the next.
+    Sequential,
+}
+
+/// Where and how a worker's thread runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Placement {
+    /// Processors it may run on; empty leaves it free.
+    pub cpus: Vec<u32>,
+    /// nice(2) value.
+    pub nice: i32,
+    /// I/O priority class and level, as ioprio_set(2) takes them (`prioclass`, `prio`).
+    pub io_priority: Option<(u8, u8)>,
 }
