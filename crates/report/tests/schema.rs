@@ -4,6 +4,7 @@
 
 mod support;
 
+use fathom_analysis::limit::{LimitRecord, Window};
 use fathom_model::progress::Sample;
 use fathom_model::record::RunRecord;
 use schemars::Schema;
@@ -21,6 +22,8 @@ fn check(file: &str, schema: &Schema) {
 fn published_schemas_are_current() {
     check("record.schema.json", &schemars::schema_for!(RunRecord));
     check("samples.schema.json", &schemars::schema_for!(Sample));
+    check("limit.schema.json", &schemars::schema_for!(LimitRecord));
+    check("limit-samples.schema.json", &schemars::schema_for!(Window));
 }
 
 #[test]
