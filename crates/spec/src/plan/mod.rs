@@ -77,7 +77,7 @@ impl<'a> Planner<'a> {
             let mut plan = jobs::resolve(job, clone, number, start, self.spec.entropy);
             for (file, part) in files.iter().zip(&parts) {
                 checks::region(job, file, part, self.spec).map_err(fail)?;
-                let target = self.target(job, file, part);
+                let target = self.target(job, file, part).map_err(fail)?;
                 if part.len > 0 {
                     plan.regions.push(part.at(target));
                 }
@@ -93,7 +93,7 @@ impl<'a> Planner<'a> {
         if !job.uses_files() {
             return Ok(Vec::new());
         }
-        let within = names::directory(job, clone).map(str::to_string);
+        let within = names::directory(job, clone).map(without_slash);
         names::paths(job, clone)?
             .into_iter()
             .map(|path| match self.by_path.get(path.as_str()) {
@@ -104,7 +104,12 @@ impl<'a> Planner<'a> {
     }
 
     /// The plan's target for `file`, with the wishes of this job added to those of others.
-    fn target(&mut self, job: &JobSpec, file: &File<'_>, part: &regions::Part) -> usize {
+    fn target(
+        &mut self,
+        job: &JobSpec,
+        file: &File<'_>,
+        part: &regions::Part,
+    ) -> Result<usize, String> {
         let index = *self.index.entry(file.path.clone()).or_insert_with(|| {
             self.plan.targets.push(Target {
                 path: file.path.clone(),
@@ -122,6 +127,7 @@ impl<'a> Planner<'a> {
         });
         let mix = jobs::mix(job);
         let target = &mut self.plan.targets[index];
+        target.within = stricter(target.within.take(), file)?;
         target.create_size = target.create_size.max(part.create_size);
         target.fill |= mix.has(fathom_model::Dir::Read) || job.files.overwrite;
         // One job that needs the file at once outweighs others that could wait.
@@ -130,7 +136,26 @@ impl<'a> Planner<'a> {
         target.invalidate |= job.files.invalidate;
         target.written |= mix.has(fathom_model::Dir::Write);
         target.trimmed |= mix.has(fathom_model::Dir::Trim);
-        index
+        Ok(index)
+    }
+}
+
+/// A directory named in one way only.
+fn without_slash(directory: &str) -> String {
+    match directory.trim_end_matches('/') {
+        "" => "/".to_string(),
+        trimmed => trimmed.to_string(),
+    }
+}
+
+/// The directory that a file must stay within when one job names `before` and another `file`.
+fn stricter(before: Option<String>, file: &File<'_>) -> Result<Option<String>, String> {
+    match (before, &file.within) {
+        (Some(one), Some(other)) if one != *other => Err(format!(
+            "{} is named with directory={one} and with directory={other}; give it the same in both",
+            file.path
+        )),
+        (before, within) => Ok(before.or_else(|| within.clone())),
     }
 }
 

@@ -76,6 +76,25 @@ fn missing_files_are_made() {
 }
 
 #[test]
+fn files_stay_within_the_directory_that_any_job_names() {
+    let within = |text: &str| {
+        let plan = of_file(text);
+        assert_eq!(plan.targets.len(), 1);
+        plan.targets[0].within.clone()
+    };
+    let (free, bound) = ("[a]\nrw=read\nfilename=/data/file", "[b]\nrw=read\nfilename=file");
+    assert_eq!(within(free), None);
+    assert_eq!(within(&format!("{free}\n{bound}\ndirectory=/data/")).as_deref(), Some("/data"));
+    assert_eq!(within(&format!("{bound}\ndirectory=/data\n{free}")).as_deref(), Some("/data"));
+    assert_eq!(within("[a]\nrw=read\nfilename=x\nsize=1m\ndirectory=/").as_deref(), Some("/"));
+    let spec = job("[a]\nrw=read\ndirectory=/a\nfilename=b/c\nsize=1m\n\
+        [b]\nrw=read\ndirectory=/a/b\nfilename=c\nsize=1m")
+    .unwrap();
+    let error = plan(&spec, &facts(&spec)).unwrap_err().to_string();
+    assert!(error.contains("/a/b/c") && error.contains("directory=/a/b"), "{error}");
+}
+
+#[test]
 fn sizes_of_files() {
     let plan = of_file("[a]\nnrfiles=3\nfilesize=1m-2m\nbs=64k\nrw=randread");
     assert!(
