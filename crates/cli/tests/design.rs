@@ -2,6 +2,8 @@
 //! printing and exiting may be, that every dependency has a reason, and that files stay short.
 //! Each failure says where and what to do.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -67,13 +67,14 @@ impl LiveHistogram {
 
     /// A copy as it is now.
     pub fn snapshot(&self) -> Histogram {
-        let counts = self.buckets.iter().map(|b| b.load(Relaxed)).enumerate();
-        Histogram::from_parts(
-            counts,
-            self.sum_ns.get(),
-            self.min_ns.load(Relaxed),
-            self.max_ns.load(Relaxed),
-        )
+        let (min_ns, max_ns) = (self.min_ns.load(Relaxed), self.max_ns.load(Relaxed));
+        if min_ns > max_ns {
+            return Histogram::default();
+        }
+        // What lies outside was never touched, and reading it would cost memory and time.
+        let (first, last) = (bucket_of(min_ns), bucket_of(max_ns));
+        let counts = (first..=last).map(|index| (index, self.buckets[index].load(Relaxed)));
+        Histogram::from_parts(counts, self.sum_ns.get(), min_ns, max_ns)
     }
 }
 
