@@ -114,33 +114,39 @@ impl Filler {
 
     /// Whether each write needs [`Filler::fill`] anew.
     pub fn refills(&self) -> bool {
-        self.plan.refill && self.plan.fill == Fill::Random
+        self.plan.refill && self.random_percent() > 0
     }
 
     /// Whether each write needs [`Filler::stamp`].
     pub fn stamps(&self) -> bool {
-        !self.plan.refill && self.plan.fill == Fill::Random
+        !self.plan.refill && !self.plan.repeat && self.plan.fill == Fill::Random
+    }
+
+    /// Share of each page that is random, in percent.
+    fn random_percent(&self) -> usize {
+        let compress = self.plan.compress_percent.min(100) as usize;
+        match &self.plan.fill {
+            Fill::Random => 100 - compress,
+            Fill::Pattern(_) if compress > 0 => 100 - compress,
+            Fill::Pattern(_) | Fill::Zero => 0,
+        }
     }
 
     /// Fills a buffer.
     pub fn fill(&mut self, buffer: &mut [u8]) {
-        match &self.plan.fill {
-            Fill::Zero => buffer.fill(0),
-            Fill::Pattern(pattern) if pattern.is_empty() => buffer.fill(0),
-            Fill::Pattern(pattern) => {
-                for (byte, source) in buffer.iter_mut().zip(pattern.iter().cycle()) {
-                    *byte = *source;
-                }
-            }
-            Fill::Random => {
-                // Compressible parts are spread, so that every page compresses alike.
-                for page in buffer.chunks_mut(ALIGN) {
-                    let random =
-                        page.len() * (100 - self.plan.compress_percent.min(100)) as usize / 100;
-                    let (noise, zeroes) = page.split_at_mut(random);
-                    self.random.fill_bytes(noise);
-                    zeroes.fill(0);
-                }
+        let percent = self.random_percent();
+        let pattern = match &self.plan.fill {
+            Fill::Pattern(pattern) if !pattern.is_empty() => pattern.as_slice(),
+            _ => &[0],
+        };
+        let mut bytes = pattern.iter().cycle();
+        // Compressible parts are spread, so that every page compresses alike.
+        for page in buffer.chunks_mut(ALIGN) {
+            let (random, rest) = page.split_at_mut(page.len() * percent / 100);
+            self.random.fill_bytes(random);
+            match pattern {
+                [byte] => rest.fill(*byte),
+                _ => rest.iter_mut().zip(&mut bytes).for_each(|(to, from)| *to = *from),
             }
         }
     }
@@ -188,5 +194,24 @@ mod tests {
         let mut buffer = [0u8; 7];
         Filler::new(&plan, 1).fill(&mut buffer);
         assert_eq!(buffer, [1, 2, 3, 1, 2, 3, 1]);
+    }
+
+    #[test]
+    fn a_pattern_is_what_compresses() {
+        let fill = Fill::Pattern(vec![0x11, 0x22]);
+        let plan = Buffers { fill, compress_percent: 50, refill: true, ..Buffers::default() };
+        let mut filler = Filler::new(&plan, 1);
+        let mut buffers = [[0u8; 2 * ALIGN]; 2];
+        buffers.iter_mut().for_each(|buffer| filler.fill(buffer));
+        assert!(filler.refills() && buffers[0][..ALIGN] != buffers[1][..ALIGN]);
+        for half in buffers.iter().flat_map(|buffer| buffer.chunks(ALIGN / 2)).skip(1).step_by(2) {
+            assert!(half.chunks(2).all(|pair| pair == [0x11, 0x22]));
+        }
+    }
+
+    #[test]
+    fn contents_repeat_only_if_asked() {
+        let stamps = |repeat| Filler::new(&Buffers { repeat, ..Buffers::default() }, 1).stamps();
+        assert!(stamps(false) && !stamps(true));
     }
 }

@@ -37,7 +37,12 @@ pub struct Buffers {
     pub fill: Fill,
     /// Make the contents anew for every write (`refill_buffers`).
     pub refill: bool,
-    /// Share of each buffer that compresses away, in percent (`buffer_compress_percentage`).
+    /// Leave the contents as they are from write to write (`scramble_buffers=0`); otherwise each
+    /// page is changed a little, so that a device that deduplicates gains nothing.
+    #[serde(default)]
+    pub repeat: bool,
+    /// Share of each buffer that compresses away, in percent (`buffer_compress_percentage`); the
+    /// rest is random. 0 leaves it to `fill`.
     pub compress_percent: u32,
     /// The memory's kind (`mem`).
     pub memory: Memory,

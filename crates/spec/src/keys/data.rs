@@ -16,10 +16,9 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::flag("scramble_buffers", "Change a little of the contents for every write", |job, v| {
-        job.buffers.refill |= v.flag()?;
+        job.buffers.repeat = !v.flag()?;
         Ok(())
-    })
-    .differs("Off by default; 1 makes the contents anew, as `refill_buffers`."),
+    }),
     Key::value("buffer_pattern", "BYTES", "Write these bytes over and over", |job, v| {
         job.buffers.fill = Fill::Pattern(pattern(v.text)?);
         Ok(())
