@@ -10,7 +10,9 @@ pub struct Output {
     pub file: Option<String>,
     /// `--output-format` and its short forms, in the order given; empty is [`Format::Normal`].
     pub formats: Vec<Format>,
-    /// `--terse-version`: 3, 4 or 5; `None` is 3.
+    /// `--append-terse`: terse form after the others; already in `formats` once all is read.
+    pub append_terse: bool,
+    /// `--terse-version`: 2, 3, 4 or 5; `None` is 3.
     pub terse_version: Option<u32>,
     /// `--eta`.
     pub eta: Eta,
@@ -154,14 +156,11 @@ const OPTIONS: &[RunOption] = &[
     }),
     option("minimal", None, "The same as --output-format=terse", |o, _, _| formats(o, "terse")),
     option("append-terse", None, "Results in terse form as well", |o, _, _| {
-        if o.formats.is_empty() {
-            o.formats.push(Format::Normal);
-        }
-        add(o, Format::Terse);
+        o.append_terse = true;
         Ok(())
     }),
-    option("terse-version", Some("3|4|5"), "Version of the terse form", |o, _, v| {
-        o.terse_version = Some(value(v).choice(&[("3", 3), ("4", 4), ("5", 5)])?);
+    option("terse-version", Some("2|3|4|5"), "Version of the terse form", |o, _, v| {
+        o.terse_version = Some(value(v).choice(&[("2", 2), ("3", 3), ("4", 4), ("5", 5)])?);
         Ok(())
     }),
     option("eta", Some("always|never|auto"), "When the live line is shown", |o, _, v| {
@@ -300,6 +299,16 @@ fn add(output: &mut Output, format: Format) {
 }
 
 impl Output {
+    /// Puts what `--append-terse` adds behind the other formats, wherever it was given.
+    pub(crate) fn complete(&mut self) {
+        if self.append_terse {
+            if self.formats.is_empty() {
+                add(self, Format::Normal);
+            }
+            add(self, Format::Terse);
+        }
+    }
+
     /// Checks what is written against each other, and against what is read or worked on.
     pub(crate) fn check(&self, jobs: &[JobSpec], job_files: &[String]) -> Result<(), String> {
         if self.record.is_some() && self.no_record {

@@ -190,6 +190,7 @@ impl Builder {
         }
         self.spec.global = std::mem::take(&mut self.defaults.given);
         self.spec.notes.dedup();
+        self.spec.output.complete();
         self.spec.output.check(&self.spec.jobs, job_files).map_err(SpecError::new)?;
         Ok(self.spec)
     }

@@ -162,8 +162,9 @@ fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
     if !job.engine.direct && !passthrough {
         return Ok(());
     }
+    // For a file that is yet to be made, that of the device which it will be on.
     let block = file.facts.device.as_ref().map(|device| device.logical_block);
-    let unit = match file.facts.direct_align.or(block.filter(|_| passthrough)) {
+    let unit = match file.facts.direct_align.or(block) {
         Some(0) => return Err(format!("{path} cannot do direct I/O; leave direct=1 out")),
         Some(unit) => u64::from(unit),
         None => return Ok(()),

@@ -129,6 +129,7 @@ fn blocks_that_do_not_fit() {
     );
     refuses_plan("--rw=read --direct=1 --offset=512 /dev/disk", &["offset=4096"]);
     refuses_plan("--rw=randread --direct=1 --ba=512 /dev/disk", &["blockalign=4096"]);
+    refuses_plan("--rw=read --direct=1 --size=1m --bs=1k --offset=100 new", &["offset=512"]);
     refuses_plan("--rw=read --direct=1 /tmpfs/file", &["cannot do direct I/O"]);
     refuses_plan("--rw=read --ioengine=io_uring_cmd --bs=512 /dev/ng0n1", &["passthrough", "4096"]);
 }

@@ -37,7 +37,8 @@ pub fn command(line: &str) -> Result<Spec, SpecError> {
 }
 
 /// What is there: `/dev/disk` (1 GiB), `/dev/ng0n1`, `/data/file` (64 MiB), `/data/own` (1 MiB,
-/// made by fathom), `/data/empty`, `/data`, `/tmpfs/file`; everything else is missing.
+/// made by fathom), `/data/empty`, `/data`, `/tmpfs/file`; everything else is missing
+/// and would be on a device with blocks of 512 bytes.
 pub fn facts(spec: &Spec) -> Facts {
     let mut facts = Facts::default();
     facts.host.memory_available_bytes = 8 << 30;
@@ -78,7 +79,11 @@ fn target(path: &str) -> TargetFacts {
         "/data/empty" => file(0, 512),
         "/tmpfs/file" => file(1 << 20, 0),
         "/data" => TargetFacts { kind: TargetKind::Directory, ..TargetFacts::default() },
-        _ => TargetFacts { free_bytes: Some(20 << 30), ..TargetFacts::default() },
+        _ => TargetFacts {
+            free_bytes: Some(20 << 30),
+            device: Some(DeviceFacts { logical_block: 512, ..DeviceFacts::default() }),
+            ..TargetFacts::default()
+        },
     };
     TargetFacts { path: path.into(), resolved: path.into(), ..known }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{command, facts, job};
 use fathom_model::plan::{
-    BlockSizes, Distribution, Engine, Mix, Order, Plan, Psync, Rate, Region, SqPoll,
+    BlockSizes, Distribution, Engine, Fill, Mix, Order, Plan, Psync, Rate, Region, SqPoll,
 };
 use fathom_model::{Dir, plan::SyncIo};
 use fathom_spec::{Format, plan};
@@ -211,10 +211,32 @@ fn options_of_the_run() {
                 --erase=/dev/disk@S1 --overwrite=a --overwrite=./1 --overwrite=1 --rw=write a";
     let spec = command(line).unwrap();
     assert_eq!(spec.output.formats, [Format::Json, Format::Normal, Format::Terse]);
+    let formats = |line: &str| command(&format!("{line} --rw=read a")).unwrap().output.formats;
+    assert_eq!(formats("--append-terse --output-format=json"), [Format::Json, Format::Terse]);
+    assert_eq!(formats("--append-terse --minimal"), [Format::Terse]);
+    assert_eq!(formats("--append-terse"), [Format::Normal, Format::Terse]);
+    for version in 2..=5 {
+        let line = format!("--minimal --terse-version={version} --rw=read a");
+        assert_eq!(command(&line).unwrap().output.terse_version, Some(version));
+    }
     assert_eq!(spec.output.status_interval_ns, Some(5_000_000_000));
     assert_eq!(spec.permissions.erase, ["/dev/disk@S1"]);
     assert_eq!(spec.permissions.overwrite, ["a", "./1"]);
     assert!(spec.jobs[0].files.overwrite);
+}
+
+#[test]
+fn contents_of_buffers() {
+    let of = |keys: &str| of_command(&format!("--rw=write --size=1m {keys} x")).jobs.remove(0);
+    let buffers = |keys: &str| of(keys).buffers;
+    // Contents change a little for every write unless that is switched off.
+    assert!(!buffers("").repeat && !buffers("--scramble_buffers=1").refill);
+    assert!(buffers("--scramble_buffers=0").repeat);
+    let half = buffers("--buffer_compress_percentage=50 --buffer_pattern=0x11");
+    assert_eq!(
+        (half.fill, half.compress_percent, half.refill),
+        (Fill::Pattern(vec![0x11]), 50, true)
+    );
 }
 
 #[test]
