@@ -116,18 +116,18 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 fn shown_groups(record: &RunRecord) -> Vec<Group<'_>> {
     let mut shown: Vec<Group> = Vec::new();
     for group in derive::groups(record) {
-        let continues = shown.last().is_some_and(|last| {
-            last.plan.name == group.plan.name && group.plan.clone > 0 && !group.plan.group_reporting
-        });
-        match shown.pop_if(|_| continues) {
-            Some(mut last) => {
-                last.jobs.extend(&group.jobs);
-                shown.push(derive::group(record, last.plan, last.jobs));
+        let (plan, jobs) = (group.plan, &group.jobs);
+        match shown.last_mut() {
+            Some(last)
+                if last.plan.name == plan.name && plan.clone > 0 && !plan.group_reporting =>
+            {
+                last.jobs.extend(jobs);
             }
-            None => shown.push(group),
+            _ => shown.push(group),
         }
     }
-    shown
+    // Merged once: to do so for each clone takes time that grows with the square of their number.
+    shown.into_iter().map(|group| derive::group(record, group.plan, group.jobs)).collect()
 }
 
 /// All about one group.
