@@ -15,6 +15,26 @@ pub struct Folder {
 }
 
 impl Folder {
+    /// Files of a run folder.
+    pub const FILES: [&str; 2] = ["record.json", "samples.ndjson"];
+
+    /// Whether `path` can become a run folder: it holds none of its files yet.
+    ///
+    /// # Errors
+    /// Names what is in the way.
+    pub fn check(path: &str) -> Result<(), String> {
+        let folder = Path::new(path);
+        let in_the_way = Self::FILES.iter().map(|name| folder.join(name));
+        let what = if folder.exists() && !folder.is_dir() {
+            format!("{path} is not a directory")
+        } else if let Some(file) = in_the_way.into_iter().find(|f| f.symlink_metadata().is_ok()) {
+            format!("{} exists already", file.display())
+        } else {
+            return Ok(());
+        };
+        Err(format!("--record={path}: {what}; name another folder, or give --no-record"))
+    }
+
     /// Makes the folder: `named`, which must not hold a run yet, or a new one among the user's runs.
     ///
     /// # Errors
@@ -115,10 +135,10 @@ pub fn replace(path: &Path, contents: &[u8]) -> Result<(), String> {
 /// Where runs are kept that name no folder: `$XDG_STATE_HOME/fathom/runs`.
 fn runs_folder() -> Result<PathBuf, String> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    let base = state
-        .or_else(home)
-        .ok_or("neither XDG_STATE_HOME nor HOME is set; name a run folder with --record=DIR")?;
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|p| p.is_absolute());
+    let base = state.or_else(|| home.map(|home| home.join(".local/state"))).ok_or(
+        "neither XDG_STATE_HOME nor HOME names a directory; name a run folder with --record=DIR",
+    )?;
     Ok(base.join("fathom/runs"))
 }
 
@@ -155,7 +175,10 @@ mod tests {
     fn a_folder_is_not_used_twice() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
+        Folder::check(path.to_str().unwrap()).unwrap();
         let first = Folder::create(path.to_str(), 0).unwrap();
+        let checked = Folder::check(path.to_str().unwrap()).unwrap_err();
+        assert!(checked.contains("samples.ndjson exists"), "{checked}");
         let second = Folder::create(path.to_str(), 0).err().unwrap();
         assert!(second.contains("samples.ndjson") && second.contains("--record"), "{second}");
         first.record(&RunRecord::default()).unwrap();

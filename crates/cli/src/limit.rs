@@ -58,10 +58,22 @@ pub struct Args {
 /// Why nothing was found out.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
+    check_outputs(args)?;
     let (session, conditions) = targets::open(args, &signals)?;
     let record = perform(args, &session, conditions, &signals)?;
     session.finish()?;
     Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether result and record have a place, which is no target.
+fn check_outputs(args: &Args) -> Result<(), String> {
+    if let Some(folder) = &args.record {
+        Folder::check(folder)?;
+    }
+    let Some(file) = &args.output else { return Ok(()) };
+    let record = args.record.iter().flat_map(|dir| Folder::FILES.map(|f| format!("{dir}/{f}")));
+    let record: Vec<String> = record.collect();
+    output::check(file, args.targets.iter().chain(&record).map(String::as_str))
 }
 
 fn perform(
@@ -130,7 +142,10 @@ fn drive(
 ) {
     let mut search = Search::new(record.config.clone());
     let mut view = View::new(&record.config);
-    while let Some(probe) = search.next_probe() {
+    // A signal may have come while a scratch file was filled.
+    record.interrupted = signal().map(str::to_string);
+    while record.interrupted.is_none() {
+        let Some(probe) = search.next_probe() else { break };
         view.show(&probe, search.done());
         let outcome = bench.window(&probe);
         // A window that a signal has cut short is not what was asked for.
@@ -249,7 +264,7 @@ mod tests {
         };
         drive(&mut record, &mut bench, &mut None, signal);
         assert_eq!(record.interrupted.as_deref(), Some("SIGINT"));
-        assert_eq!((record.report.windows, bench.windows), (20, 21));
+        assert_eq!((record.report.windows, bench.windows), (19, 20));
         assert!(!record.report.finished && !record.is_complete());
     }
 }

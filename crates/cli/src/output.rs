@@ -5,8 +5,10 @@ use fathom_model::RunRecord;
 use fathom_report::summary::Style;
 use fathom_report::{fio_json, summary, terse};
 use fathom_spec::{Format, Output};
+use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 /// Renders `record` in every form asked for and writes it where asked.
 ///
@@ -32,17 +34,93 @@ pub fn write(record: &RunRecord, output: &Output) -> Result<(), String> {
     emit(&text, output.file.as_deref())
 }
 
+/// Whether results can be written to the file `path` in the end, and are not to take the place of
+/// one of the files or devices `used` by the run.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check<'a>(path: &str, used: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+    let refuse = |why: String| Err(format!("--output={path}: {why}; name another file"));
+    let file = Path::new(path);
+    if let Some(other) = used.into_iter().find(|other| is_same(file, Path::new(other))) {
+        return refuse(format!("this leads to {other}, which the run uses"));
+    }
+    match fs::metadata(file) {
+        Ok(found) if found.is_dir() => return refuse("this is a directory".into()),
+        Ok(found) if found.file_type().is_block_device() => {
+            return refuse("this is a block device".into());
+        }
+        Ok(found) if is_stream(file, &found) => return Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return refuse(error.to_string()),
+        _ => {}
+    }
+    let Some(place) = place(file) else { return refuse("its directory does not exist".into()) };
+    let dir = place.parent().unwrap_or(Path::new("/"));
+    if dir.starts_with("/dev") {
+        return refuse("nothing is ever made under /dev".into());
+    }
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::accessat(rustix::fs::CWD, dir, access, rustix::fs::AtFlags::EACCESS)
+        .or_else(|error| refuse(format!("its directory cannot be written to ({error})")))
+}
+
+/// Whether both lead to one file, or would.
+fn is_same(a: &Path, b: &Path) -> bool {
+    match (fs::metadata(a), fs::metadata(b)) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => place(a).is_some_and(|place_a| Some(place_a) == place(b)),
+    }
+}
+
+/// The path with all symbolic links followed, where its directory exists.
+fn place(path: &Path) -> Option<PathBuf> {
+    fs::canonicalize(path).ok().or_else(|| {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        Some(fs::canonicalize(dir.unwrap_or(Path::new("."))).ok()?.join(path.file_name()?))
+    })
+}
+
+/// What is written to as it is, and never replaced: pipes, terminals, /dev/stdout whatever it is.
+fn is_stream(path: &Path, found: &Metadata) -> bool {
+    let of_process = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
+    !found.is_file() || of_process.iter().any(|prefix| path.starts_with(prefix))
+}
+
 /// Writes `text` to the file `path`, or to standard output.
 ///
 /// # Errors
 /// When it cannot be written; names the place.
 pub fn emit(text: &str, path: Option<&str>) -> Result<(), String> {
-    match path {
-        Some(path) => folder::replace(Path::new(path), text.as_bytes()),
-        None => {
-            let mut stdout = io::stdout().lock();
-            let result = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-            result.map_err(|error| format!("cannot write to standard output: {error}"))
-        }
+    let Some(path) = path else {
+        return print(text).map_err(|e| format!("cannot write to standard output: {e}"));
+    };
+    // It may have become something else since it was checked.
+    check(path, [])?;
+    let file = Path::new(path);
+    if fs::metadata(file).is_ok_and(|found| is_stream(file, &found)) {
+        let stream = File::options().append(true).open(file);
+        return stream
+            .and_then(|mut stream| stream.write_all(text.as_bytes()))
+            .map_err(|error| format!("cannot write to {path}: {error}"));
     }
+    // Where the path is a symbolic link, what it leads to is replaced, not the link.
+    folder::replace(&place(file).unwrap_or_else(|| file.into()), text.as_bytes())
+}
+
+/// Prints help or the like. A reader who has seen enough is no error.
+///
+/// # Errors
+/// When standard output cannot be written to.
+pub fn help(text: &str) -> Result<(), String> {
+    match print(text) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
 }

@@ -8,8 +8,9 @@ use crate::signals::Signals;
 use crate::sources::System;
 use fathom_machine::Roots;
 use fathom_machine::guard::Permissions;
+use fathom_model::record::RECORD_VERSION;
 use fathom_model::{Facts, Plan, RunRecord};
-use fathom_spec::{Eta, Help, Output, Spec};
+use fathom_spec::{Eta, Format, Help, Output, Spec};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -22,12 +23,21 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// # Errors
 /// Why nothing was done.
 pub fn command(args: &[String]) -> Result<ExitCode, String> {
-    let spec = fathom_spec::parse(args, &System).map_err(|e| e.to_string())?;
+    let system = System::default();
+    let spec = fathom_spec::parse(args, &system)
+        .map_err(|e| e.to_string())
+        .or_else(|error| refuse(asks_for_json(args), error))?;
     if let Some(text) = answer_without_running(&spec) {
-        return output::emit(&text, None).map(|()| ExitCode::SUCCESS);
+        return output::help(&text?).map(|()| ExitCode::SUCCESS);
     }
-    let facts = facts(&spec)?;
-    let plan = fathom_spec::plan(&spec, &facts).map_err(|e| e.to_string())?;
+    let json = spec.output.formats.iter().any(|f| matches!(f, Format::Json | Format::JsonPlus));
+    execute(&spec, &system.into_files()).or_else(|error| refuse(json, error))
+}
+
+fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, String> {
+    let facts = facts(spec)?;
+    check_outputs(&spec.output, &facts, job_files)?;
+    let plan = fathom_spec::plan(spec, &facts).map_err(|e| e.to_string())?;
     if spec.output.parse_only {
         return Ok(ExitCode::SUCCESS);
     }
@@ -35,19 +45,57 @@ pub fn command(args: &[String]) -> Result<ExitCode, String> {
         eprintln!("fathom: note: {note}");
     }
     let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
-    let record = perform(&spec, &plan, facts, &signals)?;
+    let record = perform(spec, &plan, facts, &signals)?;
     Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn answer_without_running(spec: &Spec) -> Option<String> {
+/// Whether a command line that cannot be read asks for JSON.
+fn asks_for_json(args: &[String]) -> bool {
+    args.iter().any(|arg| {
+        let format = arg.trim_start_matches('-').strip_prefix("output-format=");
+        format.is_some_and(|list| list.split(',').any(|word| word.starts_with("json")))
+    })
+}
+
+/// Passes on why nothing was done. Who reads JSON gets it as JSON too.
+fn refuse<T>(json: bool, error: String) -> Result<T, String> {
+    if json {
+        let record = RunRecord {
+            record_version: RECORD_VERSION,
+            fathom_version: env!("CARGO_PKG_VERSION").to_string(),
+            command: std::env::args().collect(),
+            started_unix_ns: fathom_engine::clock::unix_ns(),
+            interrupted: Some(error.clone()),
+            ..RunRecord::default()
+        };
+        // The error that is passed on matters more than one of printing it.
+        let _ = output::emit(&fathom_report::fio_json::render(&record, false), None);
+    }
+    Err(error)
+}
+
+fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
     match &spec.output.help {
-        Some(Help::All) => return Some(fathom_spec::run_help()),
+        Some(Help::All) => return Some(Ok(fathom_spec::run_help())),
         Some(Help::Key(key)) => {
-            return Some(fathom_spec::key_help(key).unwrap_or_else(|e| format!("{e}\n")));
+            return Some(fathom_spec::key_help(key).map_err(|error| error.to_string()));
         }
         None => {}
     }
-    spec.output.showcmd.then(|| spec.show_command().join("\n") + "\n")
+    spec.output.showcmd.then(|| Ok(spec.show_command().join("\n") + "\n"))
+}
+
+/// Whether results and record have a place, which is no file that the run uses.
+fn check_outputs(output: &Output, facts: &Facts, job_files: &[String]) -> Result<(), String> {
+    if let Some(folder) = &output.record {
+        Folder::check(folder)?;
+    }
+    let Some(file) = &output.file else { return Ok(()) };
+    let record = output.record.iter().flat_map(|dir| Folder::FILES.map(|f| format!("{dir}/{f}")));
+    let record: Vec<String> = record.collect();
+    let targets = facts.targets.iter().map(|target| &target.path);
+    let used = targets.chain(job_files).chain(&record).map(String::as_str);
+    output::check(file, used)
 }
 
 fn facts(spec: &Spec) -> Result<Facts, String> {
@@ -69,9 +117,18 @@ fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<
         overwrite: spec.permissions.overwrite.clone(),
     };
     let mut session = Session::open(plan, facts, &permissions)?;
-    session.fill(signals, show_layout())?;
+    let quiet = spec.output.eta == Eta::Never;
+    let laid_out = session.fill(signals, show_layout(quiet));
+    let interrupted = match (laid_out, signals.caught()) {
+        (Ok(()), _) => None,
+        (Err(_), Some(signal)) => Some(signal.to_string()),
+        (Err(error), None) => return Err(error),
+    };
     let mut folder = open_folder(&spec.output, &session, plan)?;
-    let mut record = watch(&session, plan, signals, &spec.output, folder.as_mut())?;
+    let mut record = match interrupted {
+        None => watch(&session, plan, signals, &spec.output, folder.as_mut())?,
+        some => RunRecord { interrupted: some, ..session.new_record(plan) },
+    };
     record.findings = fathom_analysis::run::findings(&record);
     if let Some(folder) = &folder {
         folder.record(&record)?;
@@ -143,12 +200,12 @@ fn sample(folder: &mut Option<&mut Folder>, progress: &fathom_model::Progress) {
     }
 }
 
-/// Tells on standard error how far the laying out of files is.
-pub fn show_layout() -> impl FnMut(&str, u64, u64) {
+/// Tells on standard error, unless it is to be `quiet`, how far the laying out of files is.
+pub fn show_layout(quiet: bool) -> impl FnMut(&str, u64, u64) {
     let terminal = std::io::stderr().is_terminal();
     let mut next = Instant::now() + Duration::from_millis(500);
     move |path, done, total| {
-        if Instant::now() < next && done < total {
+        if quiet || Instant::now() < next && done < total {
             return;
         }
         next = Instant::now() + Duration::from_millis(500);

@@ -1,14 +1,27 @@
 //! Job files, the environment and the machine, as the parser asks for them.
 
 use fathom_spec::{MachineNumbers, Sources};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read};
 
 /// The real system.
-pub struct System;
+#[derive(Default)]
+pub struct System {
+    files: RefCell<Vec<String>>,
+}
+
+impl System {
+    /// Paths of the job files that were read, included ones among them.
+    #[must_use]
+    pub fn into_files(self) -> Vec<String> {
+        self.files.into_inner()
+    }
+}
 
 impl Sources for System {
     fn read(&self, path: &str, limit_bytes: usize) -> Result<Vec<u8>, String> {
+        self.files.borrow_mut().push(path.to_string());
         let mut bytes = Vec::new();
         let limit = limit_bytes as u64 + 1;
         let result = if path == "-" {

@@ -34,7 +34,9 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
         );
         let conditions = vec![Conditions { direct: is_direct(&target), scratch: true }];
         let mut session = Session::with_targets(host, vec![target]);
-        session.fill(signals, show_layout())?;
+        let filled = session.fill(signals, show_layout(false));
+        // After a signal nothing is read any more, and the result says so.
+        filled.or_else(|error| signals.caught().map(|_| ()).ok_or(error))?;
         return Ok((session, conditions));
     }
     for path in &args.targets {
