@@ -9,6 +9,7 @@ use crate::pace::Pace;
 use crate::placement;
 use crate::psync::Sync;
 use crate::queue::Queue;
+use crate::source::{Ascending, General, Permutation, Simple, Source, Uniform};
 use crate::stats::{Shared, Stats};
 use crate::uring::{self, Uring};
 use crate::usage;
@@ -159,14 +160,39 @@ fn check_passthrough(job: &JobPlan, files: &[OpenFile]) -> Result<(), String> {
     Ok(())
 }
 
+/// Picks the cheapest source for the job, so that its loop has no branch for what it does not do.
 fn work<Q: Queue>(
     task: &Task<'_>,
     queue: Q,
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, String> {
+    let job = task.job;
+    // Under a rate the clock is what counts.
+    if job.is_paced() {
+        return work_with(task, queue, General::new(job), slab, ready);
+    }
+    if let Some(source) = Simple::<Permutation>::new(job) {
+        return work_with(task, queue, source, slab, ready);
+    }
+    if let Some(source) = Simple::<Uniform>::new(job) {
+        return work_with(task, queue, source, slab, ready);
+    }
+    if let Some(source) = Simple::<Ascending>::new(job) {
+        return work_with(task, queue, source, slab, ready);
+    }
+    work_with(task, queue, General::new(job), slab, ready)
+}
+
+fn work_with<Q: Queue, S: Source>(
+    task: &Task<'_>,
+    queue: Q,
+    source: S,
+    slab: Slab,
+    ready: &mut Option<Ready<'_>>,
+) -> Result<JobRecord, String> {
     let paths: Vec<String> = task.files.iter().map(|f| f.path.clone()).collect();
-    let mut worker = Worker::new(task.job, &paths, task.shared, queue, slab);
+    let mut worker = Worker::new(task.job, &paths, task.shared, queue, source, slab);
     let ramp_stats = (task.job.until.ramp_ns > 0).then(Stats::default);
     let go = ready.take().is_none_or(|ready| ready(Ok(())));
     if !go {
@@ -176,9 +202,9 @@ fn work<Q: Queue>(
 }
 
 /// From the first I/O to the record.
-fn measured<'a, Q: Queue>(
+fn measured<'a, Q: Queue, S: Source>(
     task: &Task<'a>,
-    worker: &mut Worker<'a, Q>,
+    worker: &mut Worker<'a, Q, S>,
     ramp: Option<&'a Stats>,
 ) -> JobRecord {
     let (job, shared) = (task.job, task.shared);
@@ -214,7 +240,11 @@ fn measured<'a, Q: Queue>(
 }
 
 /// I/Os that were scheduled before the job's time was over, or it was stopped, and never started.
-fn unstarted<Q: Queue>(worker: &Worker<'_, Q>, end: End, until_ns: u64) -> PerDir<u64> {
+fn unstarted<Q: Queue, S: Source>(
+    worker: &Worker<'_, Q, S>,
+    end: End,
+    until_ns: u64,
+) -> PerDir<u64> {
     match (&worker.pace, end) {
         (Some(pace), End::TimeOver | End::Stopped) => {
             PerDir::from_fn(|dir| pace.unstarted(dir, until_ns.min(worker.now_ns)))
@@ -229,16 +259,16 @@ fn wait_until(task: &Task<'_>, start_ns: u64) {
     }
 }
 
-fn record<Q: Queue>(
+fn record<Q: Queue, S: Source>(
     task: &Task<'_>,
-    worker: &mut Worker<'_, Q>,
+    worker: &mut Worker<'_, Q, S>,
     usage: Usage,
     unstarted: &PerDir<u64>,
 ) -> JobRecord {
     let shared = task.shared;
     let mut granted = worker.queue.granted();
     granted.direct = task.job.direct;
-    granted.huge_pages = worker.slab.is_huge();
+    granted.huge_pages = worker.is_huge();
     let dirs = PerDir::from_fn(|dir| {
         let stats = &shared.stats.dirs[dir];
         let mut errnos = std::mem::take(&mut worker.errnos[dir]);

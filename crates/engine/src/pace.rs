@@ -23,8 +23,8 @@ pub(crate) enum Due {
 /// The schedule of a job with rate limits.
 pub(crate) struct Pace {
     arrivals: PerDir<Option<Arrivals>>,
-    /// Some direction has no limit.
-    has_free: bool,
+    /// A direction without a limit, where one occurs.
+    free: Option<Dir>,
     random: Xoshiro256PlusPlus,
 }
 
@@ -48,9 +48,9 @@ impl Pace {
                 gap_ns: 0.0,
             })
         });
-        let has_free = job.used_dirs().any(|dir| arrivals[dir].is_none());
+        let free = job.used_dirs().find(|dir| arrivals[*dir].is_none());
         let random = Xoshiro256PlusPlus::seed_from_u64(job.access.seed ^ 0x7061_6365);
-        Self { arrivals, has_free, random }
+        Self { arrivals, free, random }
     }
 
     /// What may start at `now_ns`. The earliest scheduled instant comes first.
@@ -62,7 +62,7 @@ impl Pace {
             .min_by_key(|(_, next)| *next);
         match earliest {
             Some((dir, next)) if next <= now_ns => Due::At(dir, next),
-            _ if self.has_free => Due::Free,
+            _ if self.free.is_some() => Due::Free,
             Some((_, next)) => Due::NotBefore(next),
             None => Due::Free,
         }
@@ -71,6 +71,11 @@ impl Pace {
     /// Whether `dir` has no limit.
     pub fn is_free(&self, dir: Dir) -> bool {
         self.arrivals[dir].is_none()
+    }
+
+    /// A direction without a limit, where one occurs.
+    pub fn free(&self) -> Option<Dir> {
+        self.free
     }
 
     /// Schedules the I/O after one of `len` bytes in direction `dir`.

@@ -2,7 +2,7 @@
 
 use crate::buffers::Slab;
 use crate::queue::{Op, Queue, Request};
-use crate::source::Source;
+use crate::source::General;
 use crate::stats::{Shared, Stats};
 use crate::worker::{End, Worker};
 use fathom_model::plan::{
@@ -193,8 +193,8 @@ fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> Outcome {
     let shared = Shared::default();
     let paths = ["target".to_string()];
     let slab = Slab::new(job.depth, job.block_max(), Memory::Normal).unwrap();
-    let mut worker = Worker::new(job, &paths, &shared, Sim::new(faults, seed), slab);
-    worker.source = Source::new(job);
+    let mut worker =
+        Worker::new(job, &paths, &shared, Sim::new(faults, seed), General::new(job), slab);
     let end = worker.span(&shared.stats, u64::MAX, Some(ios), None);
     worker.drain();
     let (moved, flushes, in_flight) = (worker.queue.moved, worker.queue.flushes, worker.in_flight);
@@ -310,7 +310,14 @@ fn a_ramp_is_not_measured() {
     let (shared, ramp) = (Shared::default(), Stats::default());
     let paths = ["target".to_string()];
     let slab = Slab::new(4, 4096, Memory::Normal).unwrap();
-    let mut worker = Worker::new(&job, &paths, &shared, Sim::new(Faults::default(), 1), slab);
+    let mut worker = Worker::new(
+        &job,
+        &paths,
+        &shared,
+        Sim::new(Faults::default(), 1),
+        General::new(&job),
+        slab,
+    );
     assert_eq!(worker.span(&ramp, u64::MAX, Some(100), None), End::Finished);
     assert_eq!(worker.span(&shared.stats, u64::MAX, Some(10), None), End::Finished);
     assert_eq!((ramp.dirs.read.ios.get(), shared.stats.dirs.read.ios.get()), (100, 10));

@@ -2,6 +2,10 @@
 
 mod distribution;
 mod permutation;
+mod simple;
+
+pub(crate) use permutation::Permutation;
+pub(crate) use simple::{Ascending, Simple, Uniform};
 
 use crate::queue::{Op, Request};
 use distribution::{Draw, below, unit};
@@ -15,7 +19,15 @@ use rand_xoshiro::rand_core::SeedableRng;
 const NOWHERE_BYTES: u64 = 1 << 40;
 
 /// Makes the I/Os of a job, one after the other. The same seed makes the same ones.
-pub(crate) struct Source {
+pub(crate) trait Source {
+    /// The direction of the next I/O, by the plan's mix.
+    fn next_dir(&mut self) -> Dir;
+    /// The next I/O in direction `dir`, at most `max` bytes long.
+    fn next(&mut self, dir: Dir, max: u64) -> Request;
+}
+
+/// The source of any job.
+pub(crate) struct General {
     mix: Mix,
     sizes: PerDir<Sizes>,
     regions: Vec<Region>,
@@ -90,7 +102,7 @@ impl Sizes {
     }
 }
 
-impl Source {
+impl General {
     /// The I/Os of `job`. Its plan is taken as checked: regions are not empty and hold a block.
     pub fn new(job: &JobPlan) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(job.access.seed);
@@ -131,39 +143,6 @@ impl Source {
         }
     }
 
-    /// The direction of the next I/O, by the plan's mix.
-    #[inline]
-    pub fn next_dir(&mut self) -> Dir {
-        match self.mix {
-            Mix::Only(dir) => dir,
-            Mix::ReadWrite { read_percent } => {
-                if unit(&mut self.random) * 100.0 <= f64::from(read_percent) {
-                    Dir::Read
-                } else {
-                    Dir::Write
-                }
-            }
-        }
-    }
-
-    /// The next I/O in direction `dir`, at most `max` bytes long.
-    #[inline]
-    pub fn next(&mut self, dir: Dir, max: u64) -> Request {
-        let size = self.sizes[dir].next(&mut self.random);
-        let region = &mut self.regions[self.current];
-        let (offset, room) = region.place(dir, size);
-        let mut len = size;
-        if u64::from(len) > room.min(max) {
-            len = shortened(room.min(max));
-        }
-        region.moved += u64::from(len);
-        let request = Request { op: Op::Io(dir), file: region.file, offset, len, buffer_offset: 0 };
-        if self.regions.len() > 1 {
-            self.pick_region();
-        }
-        request
-    }
-
     /// Chooses the region of the I/O after this one.
     fn pick_region(&mut self) {
         self.current = match self.service {
@@ -178,6 +157,39 @@ impl Source {
                 (self.current + 1) % self.regions.len()
             }
         };
+    }
+}
+
+impl Source for General {
+    #[inline]
+    fn next_dir(&mut self) -> Dir {
+        match self.mix {
+            Mix::Only(dir) => dir,
+            Mix::ReadWrite { read_percent } => {
+                if unit(&mut self.random) * 100.0 <= f64::from(read_percent) {
+                    Dir::Read
+                } else {
+                    Dir::Write
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn next(&mut self, dir: Dir, max: u64) -> Request {
+        let size = self.sizes[dir].next(&mut self.random);
+        let region = &mut self.regions[self.current];
+        let (offset, room) = region.place(dir, size);
+        let mut len = size;
+        if u64::from(len) > room.min(max) {
+            len = shortened(room.min(max));
+        }
+        region.moved += u64::from(len);
+        let request = Request { op: Op::Io(dir), file: region.file, offset, len, buffer_offset: 0 };
+        if self.regions.len() > 1 {
+            self.pick_region();
+        }
+        request
     }
 }
 
@@ -254,7 +266,7 @@ mod tests {
             BlockSizes::Fixed(4096),
             &[10_240],
         );
-        let mut source = Source::new(&job);
+        let mut source = General::new(&job);
         let got: Vec<_> =
             (0..4).map(|_| source.next(Dir::Read, u64::MAX)).map(|r| (r.offset, r.len)).collect();
         assert_eq!(got, [(8192, 4096), (12288, 4096), (16384, 2048), (8192, 4096)]);
@@ -269,7 +281,7 @@ mod tests {
                 BlockSizes::Fixed(4096),
                 &[16384],
             );
-            let mut source = Source::new(&job);
+            let mut source = General::new(&job);
             (0..4).map(|_| source.next(Dir::Read, u64::MAX).offset - 8192).collect::<Vec<_>>()
         };
         assert_eq!(offsets(4096), [0, 8192, 0, 8192]);
@@ -280,7 +292,7 @@ mod tests {
     fn a_run_follows_each_draw() {
         let order = Order::Random { distribution: Distribution::Uniform, run: 4 };
         let job = job(order, Mix::Only(Dir::Read), BlockSizes::Fixed(4096), &[1 << 30]);
-        let mut source = Source::new(&job);
+        let mut source = General::new(&job);
         let offsets: Vec<u64> = (0..8).map(|_| source.next(Dir::Read, u64::MAX).offset).collect();
         for run in offsets.chunks(4) {
             assert!(run.windows(2).all(|w| w[1] == w[0] + 4096), "{run:?}");
@@ -292,7 +304,7 @@ mod tests {
     fn the_mix_and_the_split_have_their_shares() {
         let sizes = BlockSizes::Split(vec![(4096, 80), (65536, 20)]);
         let mut source =
-            Source::new(&job(once(), Mix::ReadWrite { read_percent: 70 }, sizes, &[1 << 30]));
+            General::new(&job(once(), Mix::ReadWrite { read_percent: 70 }, sizes, &[1 << 30]));
         let draws: Vec<_> = (0..50_000)
             .map(|_| {
                 let d = source.next_dir();
@@ -314,11 +326,30 @@ mod tests {
                 &[8192; 3],
             );
             job.file_service = service;
-            let mut source = Source::new(&job);
+            let mut source = General::new(&job);
             (0..6).map(|_| source.next(Dir::Read, u64::MAX).file).collect::<Vec<_>>()
         };
         assert_eq!(files(FileService::RoundRobin), [0, 1, 2, 0, 1, 2]);
         assert_eq!(files(FileService::Sequential), [0, 0, 1, 1, 2, 2]);
+    }
+
+    fn same<P: super::simple::Places>(job: &JobPlan) {
+        let (mut simple, mut general) = (Simple::<P>::new(job).unwrap(), General::new(job));
+        for _ in 0..1000 {
+            assert_eq!(simple.next(Dir::Read, u64::MAX), general.next(Dir::Read, u64::MAX));
+        }
+    }
+
+    #[test]
+    fn the_cheap_way_makes_the_same_ios() {
+        let job = |order| job(order, Mix::Only(Dir::Read), BlockSizes::Fixed(4096), &[300 * 4096]);
+        same::<Permutation>(&job(once()));
+        same::<Uniform>(&job(Order::Random { distribution: Distribution::Uniform, run: 1 }));
+        same::<Ascending>(&job(Order::Sequential { skip: 0 }));
+        assert!(Simple::<Ascending>::new(&job(once())).is_none());
+        let mut odd = job(once());
+        odd.regions[0].len += 512;
+        assert!(Simple::<Permutation>::new(&odd).is_none(), "the last block would be shortened");
     }
 
     proptest! {
@@ -337,7 +368,7 @@ mod tests {
         ) {
             let len = len / 512 * 512;
             let sizes = BlockSizes::Range { min, max: (min * (1 + more)).min(len) };
-            let mut source = Source::new(&job(order, Mix::Only(Dir::Write), sizes, &[len]));
+            let mut source = General::new(&job(order, Mix::Only(Dir::Write), sizes, &[len]));
             for _ in 0..500 {
                 let io = source.next(Dir::Write, u64::MAX);
                 prop_assert!(io.len > 0 && io.offset >= 8192 && io.offset + u64::from(io.len) <= 8192 + len, "{:?}", io);
@@ -347,7 +378,7 @@ mod tests {
 
         #[test]
         fn each_block_once(blocks in 1u64..3000) {
-            let mut source = Source::new(&job(once(), Mix::Only(Dir::Read), BlockSizes::Fixed(4096), &[blocks * 4096]));
+            let mut source = General::new(&job(once(), Mix::Only(Dir::Read), BlockSizes::Fixed(4096), &[blocks * 4096]));
             let mut offsets: Vec<u64> = (0..blocks).map(|_| source.next(Dir::Read, u64::MAX).offset).collect();
             offsets.sort_unstable();
             prop_assert!(offsets.into_iter().eq((0..blocks).map(|b| 8192 + b * 4096)));

@@ -75,6 +75,7 @@ impl<M: Mode> Uring<M> {
             granted.fixed_buffers =
                 register_buffers(&ring, &mut target, parts.slab, &mut granted.fallbacks);
         }
+        target.registered();
         let mut uring = Self {
             ring,
             target,

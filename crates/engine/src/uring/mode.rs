@@ -34,18 +34,42 @@ pub(crate) struct Handle {
     /// IOSQE_FIXED_FILE or 0.
     pub flags: u8,
     pub kind: FileKind,
+    /// First words of a read and of a write.
+    read: u64,
+    write: u64,
+}
+
+impl Handle {
+    /// First word of an entry: opcode, flags, descriptor.
+    fn head(&self, opcode: Opcode) -> u64 {
+        opcode as u64 & 0xff | u64::from(self.flags) << 8 | (self.number as u32 as u64) << 32
+    }
 }
 
 impl Target {
     pub fn new(files: &[OpenFile], slab: &Slab) -> Self {
-        let files =
-            files.iter().map(|f| Handle { number: f.raw(), flags: 0, kind: f.kind }).collect();
-        Self {
-            files,
+        let handle =
+            |f: &OpenFile| Handle { number: f.raw(), flags: 0, kind: f.kind, read: 0, write: 0 };
+        let mut target = Self {
+            files: files.iter().map(handle).collect(),
             base: slab.address(0),
             slot_bytes: slab.slot_bytes() as u64,
             fixed_buffers: false,
             registration_shift: 31,
+        };
+        target.registered();
+        target
+    }
+
+    /// Makes the words that hold for every I/O, once it is known what is registered.
+    pub fn registered(&mut self) {
+        let (read, write) = if self.fixed_buffers {
+            (Opcode::IORING_OP_READ_FIXED, Opcode::IORING_OP_WRITE_FIXED)
+        } else {
+            (Opcode::IORING_OP_READ, Opcode::IORING_OP_WRITE)
+        };
+        for file in &mut self.files {
+            (file.read, file.write) = (file.head(read), file.head(write));
         }
     }
 
@@ -54,11 +78,8 @@ impl Target {
         self.base + u64::from(slot) * self.slot_bytes + u64::from(request.buffer_offset)
     }
 
-    /// First word: opcode, flags, fd.
-    #[inline]
     fn head(&self, opcode: Opcode, request: &Request) -> u64 {
-        let file = self.files[request.file as usize];
-        opcode as u64 & 0xff | u64::from(file.flags) << 8 | (file.number as u32 as u64) << 32
+        self.files[request.file as usize].head(opcode)
     }
 
     #[inline]
@@ -88,13 +109,8 @@ impl Mode for Plain {
         let entry = ring.entry();
         match request.op {
             Op::Io(dir @ (Dir::Read | Dir::Write)) => {
-                let opcode = match (dir, target.fixed_buffers) {
-                    (Dir::Read, true) => Opcode::IORING_OP_READ_FIXED,
-                    (Dir::Read, false) => Opcode::IORING_OP_READ,
-                    (_, true) => Opcode::IORING_OP_WRITE_FIXED,
-                    (_, false) => Opcode::IORING_OP_WRITE,
-                };
-                entry[0] = target.head(opcode, request);
+                let file = &target.files[request.file as usize];
+                entry[0] = if dir == Dir::Read { file.read } else { file.write };
                 entry[1] = request.offset;
                 entry[2] = target.address(slot, request);
                 entry[3] = u64::from(request.len);

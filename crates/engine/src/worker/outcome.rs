@@ -2,6 +2,7 @@
 
 use super::Worker;
 use crate::queue::{Op, Queue};
+use crate::source::Source;
 use fathom_model::Dir;
 use fathom_model::record::JobError;
 use std::io;
@@ -9,7 +10,7 @@ use std::io;
 /// An I/O that the kernel sends back this often is given up.
 const RETRIES_MAX: u32 = 1_000_000;
 
-impl<Q: Queue> Worker<'_, Q> {
+impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     /// Handles the completion of `slot` with `result`: bytes moved, or `-errno`.
     pub(super) fn unusual_completion(&mut self, slot: u32, result: i32) {
         let state = self.slots[slot as usize];
@@ -18,7 +19,8 @@ impl<Q: Queue> Worker<'_, Q> {
             flush => return self.flushed(slot, flush, result),
         };
         match result {
-            n if n >= 0 && n as u32 == state.expect => self.late_success(slot, dir),
+            0 if dir == Dir::Trim => self.late_success(slot, dir),
+            n if n > 0 && n as u32 == state.request.len => self.late_success(slot, dir),
             n if -n == libc::EAGAIN || -n == libc::EINTR => self.again(slot, dir, -n),
             n if n < 0 => self.failed(slot, dir, -n, ""),
             // Nothing moved: the target ends here, though it did not when the run began.
@@ -39,23 +41,24 @@ impl<Q: Queue> Worker<'_, Q> {
     /// A success after retries or in parts.
     fn late_success(&mut self, slot: u32, dir: Dir) {
         let state = self.slots[slot as usize];
+        let batch = self.retire(slot);
         let stats = &self.stats.dirs[dir];
         stats.ios.add(1);
-        stats.bytes.add(u64::from(state.len));
-        stats.clat.record_n(self.now_ns.saturating_sub(state.submitted_ns), 1);
-        stats.lat.record_n(self.now_ns.saturating_sub(state.prepared_ns), 1);
+        // What was moved before the last part is where that part began in the buffer.
+        stats.bytes.add(u64::from(state.request.buffer_offset) + u64::from(state.request.len));
+        stats.clat.record_n(self.now_ns.saturating_sub(batch.submitted_ns), 1);
+        stats.lat.record_n(self.now_ns.saturating_sub(batch.prepared_ns), 1);
         if state.due_ns > 0 {
             stats.response.record_n(self.now_ns.saturating_sub(state.due_ns), 1);
         }
-        self.release(slot);
     }
 
     fn again(&mut self, slot: u32, dir: Dir, errno: i32) {
-        let state = &mut self.slots[slot as usize];
-        state.retries += 1;
-        if state.retries > RETRIES_MAX {
+        self.retries[slot as usize] += 1;
+        if self.retries[slot as usize] > RETRIES_MAX {
             self.failed(slot, dir, errno, "; given up after a million tries");
         } else {
+            self.slots[slot as usize].expect = u32::MAX;
             self.retry.push(slot);
         }
     }
@@ -63,11 +66,10 @@ impl<Q: Queue> Worker<'_, Q> {
     /// A part was moved: go on with the rest.
     fn rest_of(&mut self, slot: u32, moved: u32) {
         let state = &mut self.slots[slot as usize];
-        state.retries += 1;
         state.request.offset += u64::from(moved);
         state.request.buffer_offset += moved;
         state.request.len -= moved;
-        state.expect = state.request.len;
+        state.expect = u32::MAX;
         self.retry.push(slot);
     }
 
@@ -84,7 +86,7 @@ impl<Q: Queue> Worker<'_, Q> {
             Some((_, count)) => *count += 1,
             None => seen.push((errno, 1)),
         }
-        self.release(slot);
+        self.retire(slot);
         let plan = &self.job.on_error;
         if plan.ignore[dir].contains(&errno) {
             return;
@@ -105,7 +107,7 @@ impl<Q: Queue> Worker<'_, Q> {
             self.retry.push(slot);
             return;
         }
-        self.release(slot);
+        self.retire(slot);
         self.open_gate();
         if result < 0 {
             let what = if op == Op::Fsync { "fsync" } else { "fdatasync" };
@@ -114,7 +116,7 @@ impl<Q: Queue> Worker<'_, Q> {
             self.failure.get_or_insert(error);
         } else {
             self.stats.flushes.add(1);
-            self.stats.flush_lat.record_n(self.now_ns.saturating_sub(state.submitted_ns), 1);
+            self.stats.flush_lat.record_n(self.now_ns.saturating_sub(self.flush_started_ns), 1);
         }
     }
 

@@ -1,15 +1,23 @@
 //! Pauses in the work: retries, flushes, thinktime, waiting for what is due, and the end. Cold.
 
-use super::{DRAIN_NS, Gate, NAP_NS, PerFlush, Slot, Worker};
+use super::batches::Batch;
+use super::{DRAIN_NS, Gate, NAP_NS, Slot, Worker};
 use crate::clock;
 use crate::queue::{Op, Queue, Request};
+use crate::source::Source;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl<Q: Queue> Worker<'_, Q> {
-    /// Gives a slot back.
-    pub(super) fn release(&mut self, slot: u32) {
+impl<Q: Queue, S: Source> Worker<'_, Q, S> {
+    /// Gives back a slot whose I/O is done, or given up; returns when it was prepared and submitted.
+    pub(super) fn retire(&mut self, slot: u32) -> Batch {
         self.idle[self.idle_len] = slot;
         self.idle_len += 1;
+        self.retries[slot as usize] = 0;
+        let state = &self.slots[slot as usize];
+        match state.request.op {
+            Op::Io(_) => self.batches.done(Slot::batch(state.tag), 1),
+            Op::Fsync | Op::Fdatasync => Batch::default(),
+        }
     }
 
     /// Pushes again what the kernel did not do or did only in part.
@@ -36,7 +44,7 @@ impl<Q: Queue> Worker<'_, Q> {
             Gate::Flush(op, file) => {
                 self.push_flush(op, file);
                 self.gate = Gate::Flushing;
-                self.since_flush = PerFlush::default();
+                self.writes.flushed();
             }
             Gate::Think => {
                 self.think();
@@ -55,16 +63,8 @@ impl<Q: Queue> Worker<'_, Q> {
         self.idle_len -= 1;
         let slot = self.idle[self.idle_len];
         let request = Request { op, file, offset: 0, len: 0, buffer_offset: 0 };
-        let now = clock::now_ns();
-        self.slots[slot as usize] = Slot {
-            request,
-            expect: 0,
-            len: 0,
-            retries: 0,
-            prepared_ns: now,
-            submitted_ns: now,
-            due_ns: 0,
-        };
+        self.flush_started_ns = clock::now_ns();
+        self.slots[slot as usize] = Slot { tag: 0, expect: u32::MAX, request, due_ns: 0 };
         self.queue.push(slot, &request);
         self.in_flight += 1;
     }
@@ -118,7 +118,7 @@ impl<Q: Queue> Worker<'_, Q> {
 
     pub(super) fn drop_retries(&mut self) {
         while let Some(slot) = self.retry.pop() {
-            self.release(slot);
+            self.retire(slot);
         }
     }
 
