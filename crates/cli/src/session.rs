@@ -146,6 +146,8 @@ impl Session {
             look(&progress);
         }
         record.elapsed_ns = began.elapsed().as_nanos() as u64;
+        // Once more at the end, so that what was seen adds up to what was done.
+        look(&running.progress());
         record.jobs = running.join();
         record.disks = disks(&sampler, before.as_ref());
         helpers.note(&mut record.jobs);

@@ -1,0 +1,269 @@
+//! A working directory for fathom, and what a user sees of it there.
+#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub const FATHOM: &str = env!("CARGO_BIN_EXE_fathom");
+pub const MIB: usize = 1 << 20;
+
+/// No program of a test takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a user sees when a program has ended.
+pub struct Answer {
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Answer {
+    #[track_caller]
+    pub fn done(self) -> Self {
+        assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Standard output as the one JSON document that it must be.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|e| panic!("{e} in standard output: {}{}", self.stdout, self.stderr))
+    }
+}
+
+/// A program that runs.
+pub struct Running {
+    child: Child,
+    out: TempDir,
+}
+
+impl Running {
+    pub fn start(command: &mut Command) -> Self {
+        let out = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let file = |name: &str| File::create(out.path().join(name)).unwrap();
+        let child = command.stdout(file("stdout")).stderr(file("stderr")).spawn().unwrap();
+        Self { child, out }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// What is on standard output or standard error so far.
+    pub fn so_far(&self, name: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.out.path().join(name)).unwrap()).into_owned()
+    }
+
+    pub fn wait(mut self) -> Answer {
+        let until = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < until, "it hangs; {}", self.so_far("stderr"));
+            thread::sleep(Duration::from_millis(2));
+        };
+        Answer {
+            code: status.code(),
+            signal: status.signal(),
+            stdout: self.so_far("stdout"),
+            stderr: self.so_far("stderr"),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A directory to work in, with a home beside it.
+pub struct Place {
+    dir: TempDir,
+    home: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let dir = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Self { dir: dir(), home: dir() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
+        fs::write(self.path(name), contents).unwrap();
+    }
+
+    /// A file of data that fathom did not make.
+    pub fn data(&self, name: &str, len: usize) {
+        let bytes: Vec<u8> = (0..len).map(|n| (n * 7 + n / 4096) as u8).collect();
+        self.write(name, bytes);
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// A command in this directory that finds nothing of the user's.
+    pub fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
+        command.env("HOME", self.home.path()).env_remove("XDG_STATE_HOME").env("NO_COLOR", "1");
+        command
+    }
+
+    pub fn start(&self, args: &[&str]) -> Running {
+        Running::start(&mut self.command(FATHOM, args))
+    }
+
+    pub fn ask(&self, args: &[&str]) -> Answer {
+        self.start(args).wait()
+    }
+
+    /// `fathom run` without a record and without a live line.
+    pub fn run(&self, args: &[&str]) -> Answer {
+        self.ask(&[&["run", "--no-record", "--eta=never"], args].concat())
+    }
+
+    /// `fathom run` with this as standard input.
+    pub fn run_stdin(&self, input: &str, args: &[&str]) -> Answer {
+        self.write("stdin", input);
+        let args = [&["run", "--no-record", "--eta=never"], args].concat();
+        let mut command = self.command(FATHOM, &args);
+        Running::start(command.stdin(File::open(self.path("stdin")).unwrap())).wait()
+    }
+
+    /// Every path with what is there.
+    pub fn look(&self) -> BTreeMap<PathBuf, (u64, u64)> {
+        let mut found = BTreeMap::new();
+        let mut rest = vec![self.dir.path().to_path_buf(), self.home.path().to_path_buf()];
+        while let Some(path) = rest.pop() {
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let mut contents = 0;
+            if meta.is_dir() {
+                rest.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            } else if meta.is_file() && meta.len() < 64 * MIB as u64 {
+                contents = checksum(&path);
+            }
+            found.insert(path, (meta.is_file().then_some(meta.len()).unwrap_or(0), contents));
+        }
+        found
+    }
+
+    /// That this is refused with one error that holds all of `parts`, and changes nothing.
+    #[track_caller]
+    pub fn refuses(&self, args: &[&str], parts: &[&str]) {
+        let before = self.look();
+        let answer = self.run(args);
+        assert_eq!(answer.code, Some(1), "{args:?}: {}{}", answer.stdout, answer.stderr);
+        assert_eq!(answer.stdout, "", "{args:?}");
+        assert_one_error(&answer.stderr, parts);
+        assert_eq!(self.look(), before, "{args:?} changed something");
+    }
+}
+
+/// That standard error is one line, and says all of `parts`.
+#[track_caller]
+pub fn assert_one_error(stderr: &str, parts: &[&str]) {
+    assert!(stderr.starts_with("fathom: ") && stderr.lines().count() == 1, "{stderr}");
+    says(stderr, parts);
+}
+
+#[track_caller]
+pub fn says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not said in: {text}");
+    }
+}
+
+pub fn checksum(path: impl AsRef<Path>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&fs::read(path).unwrap());
+    hasher.finish()
+}
+
+#[track_caller]
+pub fn until(what: &str, done: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Tests that make devices or mounts run one at a time, and only as root.
+pub fn as_root(test: &str) -> Option<MutexGuard<'static, ()>> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: {test} needs root");
+        return None;
+    }
+    Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Runs a tool of the system and returns what it prints.
+pub fn tool(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {args:?} failed: {error}");
+    String::from_utf8_lossy(&output.stdout).trim().to_string()
+}
+
+/// A small file system in memory, mounted on a directory of the place.
+pub struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    pub fn new(place: &Place, name: &str, mib: usize) -> Self {
+        let at = place.path(name);
+        fs::create_dir(&at).unwrap();
+        let options = format!("size={mib}m");
+        tool("mount", &["-t", "tmpfs", "-o", &options, "tmpfs", at.to_str().unwrap()]);
+        Self(at)
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// A loop device on a file.
+pub struct Loop(pub String);
+
+impl Loop {
+    pub fn on(file: &Path) -> Self {
+        Self(tool("losetup", &["-f", "--show", file.to_str().unwrap()]))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).output();
+    }
+}
