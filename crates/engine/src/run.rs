@@ -5,7 +5,7 @@ use crate::files::OpenFile;
 use crate::job::{self, Task};
 use crate::stats::Shared;
 use crate::wake::Wake;
-use fathom_model::plan::{JobPlan, Plan};
+use fathom_model::plan::{ExitWhat, JobPlan, Plan};
 use fathom_model::progress::{JobProgress, Phase, Progress};
 use fathom_model::record::{JobError, JobRecord};
 use fathom_model::{Dir, PerDir};
@@ -305,9 +305,7 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
             Ok(Event::Ended(index, record)) => {
                 running.retain(|i| *i != index);
                 records[index] = *record;
-                if state.jobs[index].exitall {
-                    state.stop_all();
-                }
+                end_others(state, index, &running);
             }
             Ok(Event::Ready(..)) => {}
             Err(RecvTimeoutError::Timeout) => {}
@@ -326,6 +324,19 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
         for dir in Dir::ALL {
             records[*index].dirs[dir].intervals.clone_from(&seen[dir]);
         }
+    }
+}
+
+/// Ends the jobs that are to end with this one.
+fn end_others(state: &State, index: usize, running: &[usize]) {
+    let job = &state.jobs[index];
+    match job.exit_what {
+        _ if !job.exitall => {}
+        ExitWhat::All => state.stop_all(),
+        ExitWhat::Stonewall => running.iter().for_each(|other| state.stop(*other)),
+        ExitWhat::Group => (0..state.jobs.len())
+            .filter(|other| state.jobs[*other].group == job.group)
+            .for_each(|other| state.stop(other)),
     }
 }
 

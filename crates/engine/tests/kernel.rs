@@ -6,7 +6,8 @@ use common::{Target, all, engines, job, open, plan, random, run, run_one};
 use fathom_engine::start;
 use fathom_model::Dir;
 use fathom_model::plan::{
-    Batch, BlockSizes, Engine, Fill, Mix, Order, Psync, Rate, RateProcess, Until, Uring,
+    Batch, BlockSizes, Engine, ExitWhat, Fill, JobPlan, Mix, Order, Psync, Rate, RateProcess,
+    Until, Uring,
 };
 use fathom_model::progress::Phase;
 use std::os::unix::fs::FileExt;
@@ -239,6 +240,33 @@ fn waves_follow_each_other_and_exitall_ends_all() {
     let began = Instant::now();
     let records = run(&target.path, vec![first, second]);
     assert!(began.elapsed() < Duration::from_secs(30) && records.iter().all(|r| r.error.is_none()));
+}
+
+#[test]
+fn exit_what_says_which_jobs_end() {
+    let target = Target::filled(1 << 20);
+    let with = |group, wave, until| {
+        let job = job(Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), &target);
+        JobPlan { group, wave, until, ..job }
+    };
+    let ios = |n| Until { ios: Some(n), ..Until::default() };
+    let minute = Until { runtime_ns: Some(60_000_000_000), ..Until::default() };
+    // How long a job of another group works beside the one that ends the others, and what it and
+    // one that comes later then get done.
+    let cases = [
+        (ExitWhat::Group, ios(300), Some(300), 300),
+        (ExitWhat::Stonewall, minute, None, 300),
+        (ExitWhat::All, minute, None, 0),
+    ];
+    for (exit_what, until, beside, later) in cases {
+        let ends = JobPlan { exitall: true, exit_what, ..with(0, 0, ios(10)) };
+        let jobs = vec![ends, with(0, 0, minute), with(1, 0, until), with(2, 1, ios(300))];
+        let records = run(&target.path, jobs);
+        assert!(records.iter().all(|r| r.error.is_none() && r.runtime_ns < 30_000_000_000));
+        let done = |index: usize| records[index].dirs.read.counts.ios;
+        assert!(beside.is_none_or(|ios| done(2) == ios), "{exit_what:?}: {}", done(2));
+        assert_eq!(done(3), later, "{exit_what:?}");
+    }
 }
 
 #[test]

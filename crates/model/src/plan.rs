@@ -10,7 +10,7 @@ mod show;
 pub use access::{Access, BlockSizes, Distribution, Mix, Order, Zone};
 pub use data::{Buffers, Fill, Memory, OnError, Sync, SyncIo};
 pub use engine::{Batch, Engine, Psync, SqPoll, Uring};
-pub use pace::{Rate, RateProcess, Think, Until};
+pub use pace::{ExitWhat, Rate, RateProcess, Think, Until};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
 
 use crate::per_dir::{Dir, PerDir};
@@ -92,8 +92,11 @@ pub struct JobPlan {
     pub group_reporting: bool,
     /// Jobs of wave n start when all of wave n-1 have ended (`stonewall`).
     pub wave: u32,
-    /// When this job ends, all end (`exitall`).
+    /// When this job ends, others end too (`exitall`).
     pub exitall: bool,
+    /// Which others.
+    #[serde(default)]
+    pub exit_what: ExitWhat,
     /// Wait this long after the wave's start, in nanoseconds (`startdelay`).
     pub start_delay_ns: u64,
     /// How I/O reaches the kernel.
@@ -147,6 +150,7 @@ impl JobPlan {
             group_reporting: false,
             wave: 0,
             exitall: false,
+            exit_what: ExitWhat::Group,
             start_delay_ns: 0,
             engine,
             depth: 1,

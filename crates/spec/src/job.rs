@@ -2,8 +2,8 @@
 
 use fathom_model::PerDir;
 use fathom_model::plan::{
-    Batch, BlockSizes, Buffers, Distribution, Fallocate, FileService, OnError, RateProcess, Show,
-    Sync, SyncIo, Uring,
+    Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, OnError,
+    RateProcess, Show, Sync, SyncIo, Uring,
 };
 
 /// A key as it was given.
@@ -208,6 +208,8 @@ pub struct Schedule {
     pub start_delay_ns: (u64, u64),
     /// `exitall`.
     pub exitall: bool,
+    /// `exit_what`.
+    pub exit_what: ExitWhat,
     /// `runtime`, in nanoseconds.
     pub runtime_ns: Option<u64>,
     /// `time_based`.

@@ -16,6 +16,19 @@ pub struct Until {
     pub ramp_ns: u64,
 }
 
+/// Which jobs end with one that has `exitall` (`exit_what`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ExitWhat {
+    /// Those of its group, also those that have not begun.
+    #[default]
+    Group,
+    /// Those that run now, of any group.
+    Stonewall,
+    /// All, also those that have not begun.
+    All,
+}
+
 /// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -3,6 +3,7 @@
 use super::Key;
 use crate::job::JobSpec;
 use crate::value::{Value, cpu_list};
+use fathom_model::plan::ExitWhat;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -61,16 +62,19 @@ pub(super) const KEYS: &[Key] = &[
         job.schedule.ios = Some(v.bytes()?).filter(|n| *n > 0);
         Ok(())
     }),
-    Key::flag("exitall", "When this job ends, all end", |job, v| {
+    Key::flag("exitall", "When this job ends, its group ends", |job, v| {
         job.schedule.exitall = v.flag()?;
         Ok(())
     })
-    .differs("Ends jobs of all groups, also those that have not begun (fio's `exit_what=all`)."),
-    Key::value("exit_what", "all", "Which jobs exitall ends", |_, v| match v.text {
-        "all" => Ok(()),
-        other => Err(format!("'{other}' is not there; exitall ends all jobs, that is, 'all'")),
-    })
-    .differs("Only all, which is the default here."),
+    .differs("Holds for the jobs that have it; in fio one that has it makes it hold for all."),
+    Key::value("exit_what", "KIND", "What exitall ends: group, stonewall or all", |job, v| {
+        job.schedule.exit_what = v.choice(&[
+            ("group", ExitWhat::Group),
+            ("stonewall", ExitWhat::Stonewall),
+            ("all", ExitWhat::All),
+        ])?;
+        Ok(())
+    }),
     Key::flag("new_group", "Begin a reporting group", |job, v| {
         job.schedule.new_group = v.flag()?;
         Ok(())

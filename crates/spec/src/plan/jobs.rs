@@ -29,6 +29,7 @@ pub(super) fn resolve(
     plan.wave = start.wave;
     plan.group_reporting = job.schedule.group_reporting;
     plan.exitall = job.schedule.exitall;
+    plan.exit_what = job.schedule.exit_what;
     let (low, high) = job.schedule.start_delay_ns;
     plan.start_delay_ns = low + mixed(seed, 1) % (high - low).saturating_add(1);
     plan.depth = if plan.engine.is_synchronous() { 1 } else { job.engine.depth };

@@ -2,7 +2,7 @@
 
 use crate::common::{command, facts, job};
 use fathom_model::plan::{
-    BlockSizes, Distribution, Engine, Fill, Mix, Order, Plan, Psync, Rate, Region, SqPoll,
+    BlockSizes, Distribution, Engine, ExitWhat, Fill, Mix, Order, Plan, Psync, Rate, Region, SqPoll,
 };
 use fathom_model::{Dir, plan::SyncIo};
 use fathom_spec::{Format, plan};
@@ -223,6 +223,18 @@ fn options_of_the_run() {
     assert_eq!(spec.permissions.erase, ["/dev/disk@S1"]);
     assert_eq!(spec.permissions.overwrite, ["a", "./1"]);
     assert!(spec.jobs[0].files.overwrite);
+}
+
+#[test]
+fn what_exitall_ends() {
+    let of = |keys: &str| {
+        let job = of_file(&format!("[a]\nrw=read\nfilename=/data/file\n{keys}")).jobs.remove(0);
+        (job.exitall, job.exit_what)
+    };
+    assert_eq!(of(""), (false, ExitWhat::Group));
+    assert_eq!(of("exitall"), (true, ExitWhat::Group));
+    assert_eq!(of("exitall\nexit_what=stonewall"), (true, ExitWhat::Stonewall));
+    assert_eq!(of("exitall\nexit_what=all"), (true, ExitWhat::All));
 }
 
 #[test]
