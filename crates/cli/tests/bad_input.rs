@@ -210,3 +210,48 @@ fn a_full_disk() {
     assert_eq!((answer.code, json["jobs"][0]["error"].as_i64()), (Some(1), Some(28)), "{json}");
     assert_eq!(json["fathom"]["complete"], false);
 }
+
+/// What a command answers where the system call io_uring_setup fails with `errno`.
+fn without_io_uring(errno: i32, mut command: std::process::Command) -> common::Answer {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    const IO_URING_SETUP: i64 = 425;
+    let filter = SeccompFilter::new(
+        [(IO_URING_SETUP, Vec::new())].into(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(errno as u32),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    // A thread of its own: what it starts inherits the filter, and the other tests do not.
+    let thread = std::thread::spawn(move || {
+        seccompiler::apply_filter(&program).unwrap();
+        Running::start(&mut command).wait()
+    });
+    thread.join().unwrap()
+}
+
+#[test]
+fn io_uring_is_forbidden_or_not_there() {
+    let place = place();
+    let (not_permitted, no_such_call) = (1, 38);
+    for (errno, why) in [(not_permitted, "seccomp"), (no_such_call, "kernel")] {
+        let args =
+            ["run", "--no-record", "--eta=never", "--output-format=json", "--rw=read", "data"];
+        let run = without_io_uring(errno, place.command(FATHOM, &args));
+        assert_eq!(run.code, Some(1));
+        let json = run.json();
+        assert_eq!(json["jobs"][0]["error"], errno);
+        says(json["fathom"]["jobs"][0]["error"].as_str().unwrap(), &[why, "--ioengine=libaio"]);
+        let before = place.look();
+        for target in [&["data"][..], &["--size=1m"]] {
+            let args = [&["limit", "--quick", "--no-record"], target].concat();
+            let limit = without_io_uring(errno, place.command(FATHOM, &args));
+            assert_eq!((limit.code, limit.stdout.as_str()), (Some(1), ""));
+            let error = limit.stderr.lines().last().unwrap();
+            assert_one_error(error, &[why, "fathom limit measures through io_uring alone"]);
+        }
+        assert_eq!(place.look(), before);
+        let libaio = place.command(FATHOM, &[&args[..], &["--ioengine=libaio"]].concat());
+        without_io_uring(errno, libaio).done();
+    }
+}

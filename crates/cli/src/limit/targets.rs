@@ -1,10 +1,11 @@
 //! What is searched: the targets that were named, opened for reading only, or a scratch file.
 
 use super::Args;
+use super::bench::{Bench, EngineBench};
 use crate::run::show_layout;
 use crate::session::Session;
 use crate::signals::Signals;
-use fathom_analysis::limit::{BLOCKS, Conditions};
+use fathom_analysis::limit::{BLOCKS, Conditions, Load, Phase, Probe, Setting};
 use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
 use fathom_machine::{Roots, scratch};
 use fathom_model::facts::{TargetFacts, TargetKind};
@@ -34,6 +35,7 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
         );
         let conditions = vec![Conditions { direct: is_direct(&target), scratch: true }];
         let mut session = Session::with_targets(host, vec![target]);
+        try_ring(&session, &conditions)?;
         let filled = session.fill(signals, show_layout(false));
         // After a signal nothing is read any more, and the result says so.
         filled.or_else(|error| signals.caught().map(|_| ()).ok_or(error))?;
@@ -50,7 +52,27 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
     differ(&targets)?;
     let condition = |t| Conditions { direct: is_direct(t), scratch: false };
     let conditions: Vec<_> = targets.iter().map(condition).collect();
-    Ok((Session::with_targets(host, targets), conditions))
+    let session = Session::with_targets(host, targets);
+    try_ring(&session, &conditions)?;
+    Ok((session, conditions))
+}
+
+/// Whether there is io_uring here at all, found out on a ring that does nothing.
+fn try_ring(session: &Session, conditions: &[Conditions]) -> Result<(), String> {
+    let load = Load { target: None, setting: Setting { workers: 1, depth: 1 } };
+    let probe = Probe {
+        phase: Phase::Own,
+        loads: vec![load],
+        block_bytes: BLOCKS[0],
+        cores: None,
+        ramp_ns: 0,
+        window_ns: 5_000_000,
+    };
+    let tried = EngineBench::new(session, conditions.to_vec()).window(&probe);
+    tried.map(|_| ()).map_err(|error| match error.contains("--ioengine=libaio") {
+        true => format!("{error} (with fathom run; fathom limit measures through io_uring alone)"),
+        false => error,
+    })
 }
 
 fn read_only(path: &str) -> Target {

@@ -170,7 +170,8 @@ impl Place {
             } else if meta.is_file() && meta.len() < 64 * MIB as u64 {
                 contents = checksum(&path);
             }
-            found.insert(path, (meta.is_file().then_some(meta.len()).unwrap_or(0), contents));
+            let len = if meta.is_file() { meta.len() } else { 0 };
+            found.insert(path, (len, contents));
         }
         found
     }

@@ -1,0 +1,68 @@
+//! `fathom limit` as a user sees it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::{MIB, Place, assert_one_error, checksum, says, until};
+use fathom_analysis::limit::LimitRecord;
+use rustix::process::Signal;
+use std::fs;
+
+#[test]
+fn a_file_is_searched_and_not_changed() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    let before = checksum(place.path("data"));
+    let answer = place.ask(&["limit", "--time=5", "--record=kept", "data"]).done();
+    says(&answer.stdout, &["4 KiB", "1 MiB", "peak", "knee", "stopped by", "data"]);
+    says(&answer.stderr, &["latency at depth 1"]);
+    assert!(!answer.stdout.contains('\x1b') && !answer.stderr.contains(['\r', '\x1b']));
+    assert_eq!(checksum(place.path("data")), before);
+    let record: LimitRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+    assert!(record.is_complete() && record.report.windows > 0);
+    let windows = place.read("kept/samples.ndjson").lines().count();
+    assert_eq!(windows, record.report.windows as usize);
+}
+
+#[test]
+fn a_signal_leaves_a_partial_result_and_no_scratch_file() {
+    for (size, laid_out) in [("1m", true), ("4g", false)] {
+        let place = Place::new();
+        let size = format!("--size={size}");
+        let running = place.start(&["limit", "--quick", "--no-record", "--json", &size]);
+        let mark = if laid_out { "latency at depth 1" } else { "making a scratch file" };
+        until(mark, || running.so_far("stderr").contains(mark));
+        running.signal(Signal::INT);
+        let answer = running.wait();
+        assert_eq!((answer.code, answer.signal), (Some(1), None));
+        assert_eq!(answer.json()["interrupted"], "SIGINT");
+        assert_eq!(fs::read_dir(place.path(".")).unwrap().count(), 0, "{}", answer.stderr);
+    }
+}
+
+#[test]
+fn bad_targets_and_outputs_are_refused() {
+    let place = Place::new();
+    place.data("data", MIB);
+    place.write("empty", "");
+    fs::create_dir(place.path("dir")).unwrap();
+    let before = place.look();
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&["nosuch"], &["nosuch does not exist"]),
+        (&["dir"], &["dir is a directory", "--scratch-dir=dir"]),
+        (&["empty"], &["empty has 0 bytes"]),
+        (&["/dev/null"], &["/dev/null", "neither"]),
+        (&["data", "./data"], &["data and ./data are the same"]),
+        (&["--output=./data", "data"], &["data, which the run uses"]),
+        (&["--output=none/x", "data"], &["directory does not exist"]),
+        (&["--record=data", "data"], &["data is not a directory"]),
+        (&["--scratch-dir=none"], &["none"]),
+    ];
+    for (args, parts) in cases {
+        let answer = place.ask(&[&["limit", "--quick"], args].concat());
+        assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{args:?}");
+        assert_one_error(&answer.stderr, parts);
+    }
+    assert_eq!(place.ask(&["limit", "--time=0", "data"]).code, Some(2));
+    assert_eq!(place.look(), before);
+}

@@ -1,0 +1,111 @@
+//! Signals: the first ends the work early with a valid result, a later one at once, and SIGKILL
+//! leaves what was sampled.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::{MIB, Place, Running, tool, until};
+use fathom_model::RunRecord;
+use fathom_model::progress::Sample;
+use rustix::process::Signal;
+use std::thread;
+use std::time::Duration;
+
+const LONG: [&str; 6] =
+    ["run", "--eta=never", "--rw=randread", "--time_based", "--runtime=50", "--output-format=json"];
+
+fn long(place: &Place, more: &[&str]) -> Running {
+    let running = place.start(&[&LONG[..], more].concat());
+    // A worker works once its thread is there beside the main one and the one for signals.
+    let tasks = format!("/proc/{}/task", running.id());
+    until("a worker", || std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() >= 3));
+    running
+}
+
+#[test]
+fn the_first_signal_ends_the_run_with_a_complete_result() {
+    for (signal, name) in [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM")] {
+        let place = Place::new();
+        place.data("data", MIB);
+        let running = long(&place, &["--record=kept", "--numjobs=2", "data"]);
+        running.signal(signal);
+        // `timeout` sends it twice in a row.
+        running.signal(signal);
+        let answer = running.wait();
+        assert_eq!((answer.code, answer.signal), (Some(1), None));
+        let json = answer.json();
+        assert_eq!(json["fathom"]["interrupted"], name);
+        assert_eq!(json["fathom"]["complete"], false);
+        assert_eq!(json["jobs"].as_array().unwrap().len(), 2);
+        let record: RunRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+        assert_eq!(record.interrupted.as_deref(), Some(name));
+    }
+}
+
+#[test]
+fn a_signal_ends_the_laying_out_of_a_file_too() {
+    let place = Place::new();
+    let running = place.start(&[
+        "run",
+        "--no-record",
+        "--rw=read",
+        "--size=8g",
+        "--unlink=1",
+        "--output-format=json",
+        "new",
+    ]);
+    until("the file", || place.path("new").exists());
+    running.signal(Signal::INT);
+    let answer = running.wait();
+    assert_eq!((answer.code, answer.signal), (Some(1), None));
+    let json = answer.json();
+    assert_eq!(json["fathom"]["interrupted"], "SIGINT");
+    assert_eq!(json["jobs"][0]["read"]["total_ios"], 0);
+    assert!(!place.path("new").exists());
+}
+
+#[test]
+fn a_later_signal_ends_at_once() {
+    let place = Place::new();
+    place.data("data", MIB);
+    // Nobody reads the pipe, so that the result waits for ever to be written.
+    tool("mkfifo", &[place.path("pipe").to_str().unwrap()]);
+    let running = long(&place, &["--no-record", "--output=pipe", "data"]);
+    running.signal(Signal::INT);
+    // Longer than two signals may lie apart to count as one.
+    thread::sleep(Duration::from_millis(400));
+    running.signal(Signal::TERM);
+    let answer = running.wait();
+    assert_eq!((answer.code, answer.signal, answer.stdout.as_str()), (Some(143), None, ""));
+}
+
+#[test]
+fn a_killed_run_keeps_its_samples() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let running = long(&place, &["--record=kept", "data"]);
+    until("two samples", || place.read("kept/samples.ndjson").lines().count() >= 2);
+    running.signal(Signal::KILL);
+    let answer = running.wait();
+    assert_eq!((answer.code, answer.signal, answer.stdout.as_str()), (None, Some(9), ""));
+    for line in place.read("kept/samples.ndjson").lines() {
+        serde_json::from_str::<Sample>(line).unwrap();
+    }
+    let record: RunRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+    assert!(record.interrupted.unwrap().contains("did not end"));
+    assert_eq!(record.plan.jobs.len(), 1);
+}
+
+#[test]
+fn a_target_that_goes_away_fails_its_job() {
+    let place = Place::new();
+    place.data("data", 4 * MIB);
+    let running = long(&place, &["--no-record", "--bs=64k", "data"]);
+    std::fs::File::options().write(true).open(place.path("data")).unwrap().set_len(4096).unwrap();
+    let answer = running.wait();
+    assert_eq!(answer.code, Some(1));
+    let json = answer.json();
+    assert_ne!(json["jobs"][0]["error"], 0);
+    let said = json["fathom"].to_string();
+    assert!(said.contains("truncated from 4194304 to 4096"), "{said}");
+}
