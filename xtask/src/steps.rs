@@ -33,13 +33,29 @@ pub fn busiest_thread(program: &str, arguments: &[&str]) -> io::Result<u64> {
     // Tracing reaped it: this only tells the standard library so.
     let _ = child.wait();
     match status? {
-        0 => Ok(steps.into_values().max().unwrap_or(0)),
+        0 => Ok(steps.into_values().map(|s| s.count).max().unwrap_or(0)),
         code => Err(io::Error::other(format!("{program} ended with status {code}"))),
     }
 }
 
+/// What a thread has executed.
+#[derive(Default)]
+struct Steps {
+    count: u64,
+    at: u64,
+}
+
+impl Steps {
+    /// The thread has come to the instruction at `address`. A repeated string instruction (`rep
+    /// movsb`) stops once for each repetition but counts once, as hardware counters count it.
+    fn step(&mut self, address: u64) {
+        self.count += u64::from(address != self.at);
+        self.at = address;
+    }
+}
+
 /// Steps all threads but the first until the process has ended; returns its exit status.
-fn trace(first: Pid, steps: &mut HashMap<Pid, u64>) -> io::Result<i32> {
+fn trace(first: Pid, steps: &mut HashMap<Pid, Steps>) -> io::Result<i32> {
     loop {
         let status = waitpid(None, Some(WaitPidFlag::__WALL))?;
         let go_on = |pid: Pid, signal: Option<Signal>| {
@@ -55,7 +71,7 @@ fn trace(first: Pid, steps: &mut HashMap<Pid, u64>) -> io::Result<i32> {
             WaitStatus::Exited(pid, code) if pid == first => return Ok(code),
             WaitStatus::Signaled(pid, signal, _) if pid == first => return Ok(128 + signal as i32),
             WaitStatus::Stopped(pid, Signal::SIGTRAP) => {
-                *steps.entry(pid).or_default() += 1;
+                steps.entry(pid).or_default().step(ptrace::getregs(pid)?.rip);
                 go_on(pid, None)?;
             }
             WaitStatus::Stopped(pid, signal) => go_on(pid, Some(signal))?,

@@ -127,7 +127,8 @@ impl Filler {
         let compress = self.plan.compress_percent.min(100) as usize;
         match &self.plan.fill {
             Fill::Random => 100 - compress,
-            Fill::Pattern(_) if compress > 0 => 100 - compress,
+            // As fio: zeroes or the pattern are then the part that compresses.
+            Fill::Pattern(_) | Fill::Zero if compress > 0 => 100 - compress,
             Fill::Pattern(_) | Fill::Zero => 0,
         }
     }
@@ -207,6 +208,12 @@ mod tests {
         for half in buffers.iter().flat_map(|buffer| buffer.chunks(ALIGN / 2)).skip(1).step_by(2) {
             assert!(half.chunks(2).all(|pair| pair == [0x11, 0x22]));
         }
+        let zero = Buffers { fill: Fill::Zero, ..plan };
+        Filler::new(&zero, 1).fill(&mut buffers[0]);
+        assert!(
+            buffers[0][..ALIGN / 2] != [0; ALIGN / 2]
+                && buffers[0][ALIGN / 2..ALIGN] == [0; ALIGN / 2]
+        );
     }
 
     #[test]

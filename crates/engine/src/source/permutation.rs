@@ -1,7 +1,7 @@
 //! A random order of the numbers below `n`, each once, in constant memory.
 //!
-//! A counter runs through all numbers of the least sufficient number of bits; invertible steps
-//! (multiplication by an odd number, xor with the own high half, addition of a key) scatter it;
+//! A Weyl sequence runs through all numbers of the least sufficient number of bits; invertible
+//! steps (multiplication by an odd number, xor with the own high half) scatter them;
 //! what falls outside `n` is passed over (cycle walking: Black and Rogaway, "Ciphers with
 //! Arbitrary Finite Domains", CT-RSA 2002). At most half of the numbers are passed over.
 
@@ -14,8 +14,10 @@ pub(crate) struct Permutation {
     n: u64,
     mask: u64,
     shift: u32,
-    keys: [u64; 3],
-    counter: u64,
+    /// Start and odd step of this pass: a Weyl sequence goes through all numbers of so many bits.
+    start: u64,
+    step: u64,
+    state: u64,
     left: u64,
     random: Xoshiro256PlusPlus,
 }
@@ -26,10 +28,11 @@ impl Permutation {
         let bits = 64 - (n.max(2) - 1).leading_zeros();
         let mut this = Self {
             n,
-            mask: if bits == 64 { u64::MAX } else { (1 << bits) - 1 },
+            mask: u64::MAX >> (64 - bits),
             shift: bits.div_ceil(2),
-            keys: [0; 3],
-            counter: 0,
+            start: 0,
+            step: 1,
+            state: 0,
             left: 0,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
         };
@@ -40,10 +43,9 @@ impl Permutation {
     /// Begins a pass in another order.
     #[cold]
     fn restart(&mut self) {
-        for key in &mut self.keys {
-            *key = self.random.next_u64();
-        }
-        self.counter = 0;
+        self.start = self.random.next_u64();
+        self.step = self.random.next_u64() | 1;
+        self.state = self.start;
         self.left = self.n;
     }
 
@@ -55,8 +57,8 @@ impl Permutation {
         }
         self.left -= 1;
         loop {
-            let x = self.scatter(self.counter);
-            self.counter = self.counter.wrapping_add(1);
+            let x = self.scatter(self.state);
+            self.state = self.state.wrapping_add(self.step);
             if x < self.n {
                 return x;
             }
@@ -65,22 +67,22 @@ impl Permutation {
 
     /// The number at `rank` in the order of the current pass.
     pub fn at(&self, rank: u64) -> u64 {
-        let mut x = self.scatter(rank);
+        let place = |rank: u64| self.scatter(self.start.wrapping_add(rank.wrapping_mul(self.step)));
+        let mut x = place(rank);
         while x >= self.n {
-            x = self.scatter(x);
+            x = place(x);
         }
         x
     }
 
     #[inline]
-    fn scatter(&self, counter: u64) -> u64 {
-        // Odd multipliers of MurmurHash3's finaliser and splitmix64: well mixed, and invertible in any width.
-        let mut x = counter.wrapping_add(self.keys[0]) & self.mask;
-        x = x.wrapping_mul(0xff51_afd7_ed55_8ccd) & self.mask;
+    fn scatter(&self, state: u64) -> u64 {
+        // Odd multipliers of splitmix64's finaliser: well mixed, and invertible in any width.
+        let mut x = state & self.mask;
         x ^= x >> self.shift;
-        x = x.wrapping_add(self.keys[1]).wrapping_mul(0xbf58_476d_1ce4_e5b9) & self.mask;
+        x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9) & self.mask;
         x ^= x >> self.shift;
-        x = x.wrapping_add(self.keys[2]).wrapping_mul(0x94d0_49bb_1331_11eb) & self.mask;
+        x = x.wrapping_mul(0x94d0_49bb_1331_11eb) & self.mask;
         x ^ (x >> self.shift)
     }
 }

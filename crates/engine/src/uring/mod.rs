@@ -92,7 +92,8 @@ impl<M: Mode> Uring<M> {
 
     /// Lets a write to `wake` end a wait, at no cost per I/O.
     fn arm(&mut self, wake: &Wake) -> io::Result<()> {
-        let entry = self.ring.entry();
+        let mut slip = self.ring.entry();
+        let entry = slip.words();
         *entry = [0; 8];
         entry[0] = sys::io_uring_op::IORING_OP_POLL_ADD as u64 | (wake.raw() as u64) << 32;
         entry[3] = (libc::POLLIN as u64) << 32;
@@ -113,8 +114,9 @@ impl<M: Mode> Queue for Uring<M> {
 
     #[inline]
     fn push(&mut self, slot: u32, request: &Request) {
-        self.mode.encode(&mut self.ring, &self.target, slot, request);
-        let entry = self.ring.entry();
+        let mut slip = self.ring.entry();
+        self.mode.encode(&mut slip, &self.target, slot, request);
+        let entry = slip.words();
         entry[4] = u64::from(slot);
         if self.async_every > 0 {
             self.async_count += 1;

@@ -1,6 +1,6 @@
 //! How a request becomes the words of an entry, for each kind of ring.
 
-use super::ring::Ring;
+use super::ring::Slip;
 use crate::buffers::Slab;
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
@@ -84,14 +84,14 @@ impl Target {
 
     #[inline]
     fn registration(&self, slot: u32) -> u64 {
-        u64::from(slot >> self.registration_shift) & 0xffff
+        u64::from(slot >> self.registration_shift)
     }
 }
 
 /// A kind of entry.
 pub(crate) trait Mode {
-    /// Fills in the ring's next entry.
-    fn encode(&mut self, ring: &mut Ring, target: &Target, slot: u32, request: &Request);
+    /// Fills in an entry, but for its user data.
+    fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request);
 
     /// The bytes that a completion stands for, or `-errno`.
     #[inline]
@@ -105,8 +105,8 @@ pub(crate) struct Plain;
 
 impl Mode for Plain {
     #[inline]
-    fn encode(&mut self, ring: &mut Ring, target: &Target, slot: u32, request: &Request) {
-        let entry = ring.entry();
+    fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request) {
+        let entry = slip.words();
         match request.op {
             Op::Io(dir @ (Dir::Read | Dir::Write)) => {
                 let file = &target.files[request.file as usize];
@@ -161,8 +161,8 @@ impl Vectored {
 }
 
 impl Mode for Vectored {
-    fn encode(&mut self, ring: &mut Ring, target: &Target, slot: u32, request: &Request) {
-        let entry = ring.entry();
+    fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request) {
+        let entry = slip.words();
         let opcode = match request.op {
             Op::Io(Dir::Read) => Opcode::IORING_OP_READV,
             Op::Io(Dir::Write) => Opcode::IORING_OP_WRITEV,
@@ -192,9 +192,9 @@ impl Nop {
 
 impl Mode for Nop {
     #[inline]
-    fn encode(&mut self, ring: &mut Ring, _target: &Target, slot: u32, request: &Request) {
+    fn encode(&mut self, slip: &mut Slip<'_>, _target: &Target, slot: u32, request: &Request) {
         self.lengths[slot as usize] = request.len as i32;
-        let entry = ring.entry();
+        let entry = slip.words();
         entry[0] = Opcode::IORING_OP_NOP as u64;
         entry[3] = 0;
     }
@@ -217,17 +217,17 @@ impl Passthrough {
 }
 
 impl Mode for Passthrough {
-    fn encode(&mut self, ring: &mut Ring, target: &Target, slot: u32, request: &Request) {
+    fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request) {
         let FileKind::NvmeGeneric { nsid, lba_bytes } = target.files[request.file as usize].kind
         else {
             // Set-up takes no other kind; a request that names one must fail, not act.
-            *ring.entry() = [Opcode::IORING_OP_LAST as u64, 0, 0, 0, 0, 0, 0, 0];
+            *slip.words() = [Opcode::IORING_OP_LAST as u64, 0, 0, 0, 0, 0, 0, 0];
             return;
         };
         let moves = matches!(request.op, Op::Io(_));
         self.lengths[slot as usize] = if moves { request.len as i32 } else { 0 };
         let fixed = moves && target.fixed_buffers;
-        let entry = ring.entry();
+        let entry = slip.words();
         entry[0] = target.head(Opcode::IORING_OP_URING_CMD, request);
         entry[1] = NVME_IO;
         entry[2] = 0;
@@ -237,7 +237,7 @@ impl Mode for Passthrough {
         let command = nvme_command(nsid, lba_bytes, target.address(slot, request), request);
         // The command of 72 bytes starts in the last two words of the entry and goes on in its extension.
         (entry[6], entry[7]) = (command[0], command[1]);
-        let extension = ring.entry_extension();
+        let extension = slip.extension();
         extension[..7].copy_from_slice(&command[2..]);
         extension[7] = 0;
     }

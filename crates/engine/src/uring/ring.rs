@@ -9,6 +9,29 @@ use std::sync::atomic::{AtomicU32, fence};
 /// A 64-byte entry as the kernel's words; two of them with SQE128.
 pub(crate) type Entry = [u64; 8];
 
+/// An entry that is being filled in.
+pub(crate) struct Slip<'a> {
+    words: *mut Entry,
+    has_extension: bool,
+    ring: std::marker::PhantomData<&'a mut Ring>,
+}
+
+impl Slip<'_> {
+    /// The entry.
+    #[inline]
+    pub fn words(&mut self) -> &mut Entry {
+        // SAFETY: an element of the mapped array, which the kernel does not read before the tail moves.
+        unsafe { &mut *self.words }
+    }
+
+    /// The second half of the entry, with SQE128.
+    pub fn extension(&mut self) -> &mut Entry {
+        assert!(self.has_extension, "only rings with SQE128 have an extension");
+        // SAFETY: with SQE128 each request has two elements of the array.
+        unsafe { &mut *self.words.add(1) }
+    }
+}
+
 /// A shared mapping of the ring's memory.
 struct Mapping {
     address: *mut u8,
@@ -162,18 +185,11 @@ impl Ring {
 
     /// The next free entry; the request is there once `advance` is called. Callers keep to [`Ring::room`].
     #[inline]
-    pub fn entry(&mut self) -> &mut Entry {
+    pub fn entry(&mut self) -> Slip<'_> {
         let index = (self.tail & self.sq_mask) << self.entry_shift;
-        // SAFETY: masked to the mapped array; the kernel does not read it before the tail moves.
-        unsafe { &mut *self.entries.add(index as usize) }
-    }
-
-    /// The second half of the next free entry, with SQE128.
-    pub fn entry_extension(&mut self) -> &mut Entry {
-        assert!(self.entry_shift == 1, "only rings with SQE128 have an extension");
-        let index = (self.tail & self.sq_mask) << 1;
-        // SAFETY: with SQE128 each request has two array elements.
-        unsafe { &mut *self.entries.add(index as usize + 1) }
+        // SAFETY: masked to the mapped array; with SQE128 each request has two elements of it.
+        let words = unsafe { self.entries.add(index as usize) };
+        Slip { words, has_extension: self.entry_shift == 1, ring: std::marker::PhantomData }
     }
 
     /// Makes the entry part of the next turn.

@@ -1,0 +1,120 @@
+//! The usual job, made cheap: one region, one direction, one block size.
+
+use super::distribution::below;
+use super::permutation::Permutation;
+use super::{NOWHERE_BYTES, Source};
+use crate::queue::{Op, Request};
+use fathom_model::Dir;
+use fathom_model::plan::{BlockSizes, Distribution, JobPlan, Mix, Order, Region};
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+/// Block numbers, one after the other.
+pub(crate) trait Places {
+    /// Numbers below `blocks`, as `job` orders them, where this kind does that.
+    fn new(job: &JobPlan, blocks: u64) -> Option<Self>
+    where
+        Self: Sized;
+    /// The next one.
+    fn next(&mut self) -> u64;
+}
+
+/// One region, one direction, one block size.
+pub(crate) struct Simple<P> {
+    dir: Dir,
+    len: u32,
+    start: u64,
+    places: P,
+}
+
+impl<P: Places> Simple<P> {
+    /// The I/Os of `job`, where it is so simple; the same as those of [`super::General`].
+    pub fn new(job: &JobPlan) -> Option<Self> {
+        let Mix::Only(dir) = job.access.mix else { return None };
+        let BlockSizes::Fixed(size) = job.access.block_sizes[dir] else { return None };
+        let nowhere = Region { target: 0, start: 0, len: NOWHERE_BYTES };
+        let region = match job.regions.as_slice() {
+            [] => nowhere,
+            [region] => *region,
+            _ => return None,
+        };
+        // Whole blocks only: nothing is ever shortened.
+        let is_whole = job.access.align[dir] == size
+            && region.len.is_multiple_of(size)
+            && job.until.bytes.is_none_or(|bytes| bytes.is_multiple_of(size));
+        let places = P::new(job, region.len / size.max(1)).filter(|_| is_whole)?;
+        Some(Self { dir, len: u32::try_from(size).ok()?, start: region.start, places })
+    }
+}
+
+impl<P: Places> Source for Simple<P> {
+    #[inline]
+    fn next_dir(&mut self) -> Dir {
+        self.dir
+    }
+
+    #[inline]
+    fn next(&mut self, dir: Dir, _max: u64) -> Request {
+        let offset = self.start + self.places.next() * u64::from(self.len);
+        Request { op: Op::Io(dir), file: 0, offset, len: self.len, buffer_offset: 0 }
+    }
+}
+
+/// What the general source draws its region's seed from.
+fn region_seed(job: &JobPlan) -> u64 {
+    Xoshiro256PlusPlus::seed_from_u64(job.access.seed).next_u64()
+}
+
+fn draws(job: &JobPlan, wanted: &Distribution) -> bool {
+    matches!(&job.access.order, Order::Random { distribution, run: 1 } if distribution == wanted)
+}
+
+impl Places for Permutation {
+    fn new(job: &JobPlan, blocks: u64) -> Option<Self> {
+        draws(job, &Distribution::EachOnce).then(|| Permutation::new(blocks, region_seed(job)))
+    }
+
+    #[inline]
+    fn next(&mut self) -> u64 {
+        Permutation::next(self)
+    }
+}
+
+/// Independent draws.
+pub(crate) struct Uniform {
+    blocks: u64,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Places for Uniform {
+    fn new(job: &JobPlan, blocks: u64) -> Option<Self> {
+        let random = Xoshiro256PlusPlus::seed_from_u64(region_seed(job));
+        draws(job, &Distribution::Uniform).then_some(Self { blocks, random })
+    }
+
+    #[inline]
+    fn next(&mut self) -> u64 {
+        below(&mut self.random, self.blocks)
+    }
+}
+
+/// Ascending, over and over.
+pub(crate) struct Ascending {
+    blocks: u64,
+    next: u64,
+}
+
+impl Places for Ascending {
+    fn new(job: &JobPlan, blocks: u64) -> Option<Self> {
+        matches!(job.access.order, Order::Sequential { skip: 0 })
+            .then_some(Self { blocks, next: 0 })
+    }
+
+    #[inline]
+    fn next(&mut self) -> u64 {
+        let block = self.next;
+        self.next = if block + 1 == self.blocks { 0 } else { block + 1 };
+        block
+    }
+}
