@@ -26,7 +26,7 @@ pub(super) const KEYS: &[Key] = &[
     .differs("A pattern from a file is refused."),
     Key::value("buffer_compress_percentage", "PERCENT", "Share that compresses away", |job, v| {
         match v.count32(0, 100)? {
-            100 => job.buffers.fill = Fill::Zero,
+            100 => (job.buffers.fill, job.buffers.compress_percent) = (Fill::Zero, 0),
             0 => job.buffers.compress_percent = 0,
             percent => {
                 job.buffers.compress_percent = percent;

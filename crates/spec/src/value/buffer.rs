@@ -32,10 +32,11 @@ pub(crate) fn pattern(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// As fio: digits as they are written, first byte first; an odd digit at the end stands alone.
+/// As fio: digits as they are written, first byte first; of an odd number the first stands alone.
 fn hexadecimal<'a>(digits: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
     let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
-    for pair in digits.as_bytes()[..end].chunks(2) {
+    let (first, pairs) = digits.as_bytes()[..end].split_at(end % 2);
+    for pair in first.chunks(1).chain(pairs.chunks(2)) {
         let pair = std::str::from_utf8(pair).ok()?;
         bytes.push(u8::from_str_radix(pair, 16).ok()?);
     }
@@ -67,7 +68,7 @@ mod tests {
     fn kinds() {
         assert_eq!(pattern("\"abcd\""), Ok(b"abcd".to_vec()));
         assert_eq!(pattern("0xdeadface"), Ok(vec![0xde, 0xad, 0xfa, 0xce]));
-        assert_eq!(pattern("0xabc"), Ok(vec![0xab, 0x0c]));
+        assert_eq!(pattern("0xabc"), Ok(vec![0x0a, 0xbc]));
         assert_eq!(pattern("255"), Ok(vec![255]));
         assert_eq!(pattern("-12"), Ok(vec![0xf4, 0xff, 0xff, 0xff]));
         assert_eq!(pattern("0xff\"ab\"1"), Ok(vec![255, b'a', b'b', 1]));

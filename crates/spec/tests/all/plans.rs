@@ -249,6 +249,8 @@ fn contents_of_buffers() {
         (half.fill, half.compress_percent, half.refill),
         (Fill::Pattern(vec![0x11]), 50, true)
     );
+    let all = buffers("--buffer_compress_percentage=50 --buffer_compress_percentage=100");
+    assert_eq!((all.fill, all.compress_percent), (Fill::Zero, 0));
 }
 
 #[test]
