@@ -63,7 +63,11 @@ impl Live {
 /// Columns of the terminal at standard error.
 #[must_use]
 pub fn width() -> u16 {
-    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col.max(20))
+    match rustix::termios::tcgetwinsize(std::io::stderr()) {
+        // 0 where nobody has set a size, as over a serial line.
+        Ok(size) if size.ws_col > 0 => size.ws_col.max(20),
+        _ => 80,
+    }
 }
 
 fn write(text: &str) {

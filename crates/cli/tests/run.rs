@@ -142,6 +142,18 @@ fn progress_is_plain_lines_on_standard_error() {
 }
 
 #[test]
+fn progress_is_one_line_on_a_terminal_and_gone_at_the_end() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let work = "run --no-record --rw=randread --time_based --runtime=1200ms --output=result data";
+    let line = format!("'{FATHOM}' {work}");
+    let shown = Running::start(&mut place.command("script", &["-qec", &line, "/dev/null"])).wait();
+    let shown = shown.done().stdout;
+    says(&shown, &["\r", "% ", "IOPS", "p99", "left"]);
+    assert!(!shown.contains('\n') && shown.ends_with("\r\x1b[K"), "{shown:?}");
+}
+
+#[test]
 fn the_run_folder_holds_the_record_and_samples_that_add_up() {
     let place = Place::new();
     place.data("data", MIB);
