@@ -8,6 +8,7 @@ use crate::signals::Signals;
 use crate::sources::System;
 use fathom_machine::Roots;
 use fathom_machine::guard::Permissions;
+use fathom_model::finding::Severity;
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::{Facts, Plan, RunRecord};
 use fathom_spec::{Eta, Format, Help, Output, Spec};
@@ -134,11 +135,23 @@ fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<
         folder.record(&record)?;
     }
     output::write(&record, &spec.output)?;
+    complain(&record, &spec.output);
     if let Some(folder) = folder.filter(|_| std::io::stderr().is_terminal()) {
         eprintln!("record: {}", folder.path().display());
     }
     session.finish()?;
     Ok(record)
+}
+
+/// Says on standard error what was not done, where no person sees the results.
+fn complain(record: &RunRecord, output: &Output) {
+    let formats = &output.formats;
+    if output.file.is_none() && (formats.is_empty() || formats.contains(&Format::Normal)) {
+        return;
+    }
+    for finding in record.findings.iter().filter(|f| f.severity == Severity::Error) {
+        eprintln!("fathom: {}", finding.summary);
+    }
 }
 
 /// A run folder with a record that says that the run did not end, until it has.

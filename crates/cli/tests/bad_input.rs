@@ -209,6 +209,8 @@ fn a_full_disk() {
     let json = answer.json();
     assert_eq!((answer.code, json["jobs"][0]["error"].as_i64()), (Some(1), Some(28)), "{json}");
     assert_eq!(json["fathom"]["complete"], false);
+    // Also for who does not read the JSON.
+    says(&answer.stderr, &["Job", "failed", "No space left"]);
 }
 
 /// What a command answers where the system call io_uring_setup fails with `errno`.
