@@ -98,21 +98,21 @@ fn dispatch(
             work(task, queue, slab, ready)
         }
         Engine::IoUring(plan) if plan.vectored => {
-            let queue = Uring::new(&parts(plan), uring::Vectored::new(depth), 0)?;
+            let queue = Uring::new(&parts(plan), uring::Vectored::new(depth))?;
             work(task, queue, slab, ready)
         }
         Engine::IoUring(plan) => {
-            let queue = Uring::new(&parts(plan), uring::Plain, 0)?;
+            let queue = Uring::new(&parts(plan), uring::Plain)?;
             work(task, queue, slab, ready)
         }
         Engine::IoUringCmd(plan) => {
             check_passthrough(job, files)?;
             let mode = uring::Passthrough::new(depth);
-            let queue = Uring::new(&parts(plan), mode, uring::PASSTHROUGH_FLAGS)?;
+            let queue = Uring::new(&parts(plan), mode)?;
             work(task, queue, slab, ready)
         }
         Engine::Nop(plan) => {
-            let queue = Uring::new(&parts(plan), uring::Nop::new(depth), 0)?;
+            let queue = Uring::new(&parts(plan), uring::Nop::new(depth))?;
             work(task, queue, slab, ready)
         }
         Engine::Libaio if job.access.mix.has(Dir::Trim) => {
@@ -172,13 +172,16 @@ fn work<Q: Queue>(
     if job.is_paced() {
         return work_with(task, queue, General::new(job), slab, ready);
     }
-    if let Some(source) = Simple::<Permutation>::new(job) {
+    if let Some(source) = Simple::<Permutation, false>::new(job) {
         return work_with(task, queue, source, slab, ready);
     }
-    if let Some(source) = Simple::<Uniform>::new(job) {
+    if let Some(source) = Simple::<Uniform, false>::new(job) {
         return work_with(task, queue, source, slab, ready);
     }
-    if let Some(source) = Simple::<Ascending>::new(job) {
+    if let Some(source) = Simple::<Ascending, false>::new(job) {
+        return work_with(task, queue, source, slab, ready);
+    }
+    if let Some(source) = Simple::<Permutation, true>::new(job) {
         return work_with(task, queue, source, slab, ready);
     }
     work_with(task, queue, General::new(job), slab, ready)

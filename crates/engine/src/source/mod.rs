@@ -20,6 +20,8 @@ const NOWHERE_BYTES: u64 = 1 << 40;
 
 /// Makes the I/Os of a job, one after the other. The same seed makes the same ones.
 pub(crate) trait Source {
+    /// All I/Os have the same length.
+    const IS_FIXED: bool;
     /// The direction of the next I/O, by the plan's mix.
     fn next_dir(&mut self) -> Dir;
     /// The next I/O in direction `dir`, at most `max` bytes long.
@@ -161,6 +163,8 @@ impl General {
 }
 
 impl Source for General {
+    const IS_FIXED: bool = false;
+
     #[inline]
     fn next_dir(&mut self) -> Dir {
         match self.mix {
@@ -334,7 +338,7 @@ mod tests {
     }
 
     fn same<P: super::simple::Places>(job: &JobPlan) {
-        let (mut simple, mut general) = (Simple::<P>::new(job).unwrap(), General::new(job));
+        let (mut simple, mut general) = (Simple::<P, false>::new(job).unwrap(), General::new(job));
         for _ in 0..1000 {
             assert_eq!(simple.next(Dir::Read, u64::MAX), general.next(Dir::Read, u64::MAX));
         }
@@ -346,10 +350,13 @@ mod tests {
         same::<Permutation>(&job(once()));
         same::<Uniform>(&job(Order::Random { distribution: Distribution::Uniform, run: 1 }));
         same::<Ascending>(&job(Order::Sequential { skip: 0 }));
-        assert!(Simple::<Ascending>::new(&job(once())).is_none());
+        assert!(Simple::<Ascending, false>::new(&job(once())).is_none());
         let mut odd = job(once());
         odd.regions[0].len += 512;
-        assert!(Simple::<Permutation>::new(&odd).is_none(), "the last block would be shortened");
+        assert!(
+            Simple::<Permutation, false>::new(&odd).is_none(),
+            "the last block would be shortened"
+        );
     }
 
     proptest! {

@@ -77,12 +77,14 @@ impl Permutation {
 
     #[inline]
     fn scatter(&self, state: u64) -> u64 {
-        // Odd multipliers of splitmix64's finaliser: well mixed, and invertible in any width.
+        // Odd multipliers of splitmix64 and MurmurHash3: well mixed, and invertible in any width.
         let mut x = state & self.mask;
         x ^= x >> self.shift;
         x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9) & self.mask;
         x ^= x >> self.shift;
         x = x.wrapping_mul(0x94d0_49bb_1331_11eb) & self.mask;
+        x ^= x >> self.shift;
+        x = x.wrapping_mul(0xff51_afd7_ed55_8ccd) & self.mask;
         x ^ (x >> self.shift)
     }
 }

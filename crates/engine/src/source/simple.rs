@@ -20,19 +20,19 @@ pub(crate) trait Places {
     fn next(&mut self) -> u64;
 }
 
-/// One region, one direction, one block size.
-pub(crate) struct Simple<P> {
-    dir: Dir,
+/// One region, one direction (writes or reads), one block size.
+pub(crate) struct Simple<P, const WRITES: bool> {
     len: u32,
     start: u64,
     places: P,
 }
 
-impl<P: Places> Simple<P> {
+impl<P: Places, const WRITES: bool> Simple<P, WRITES> {
+    const DIR: Dir = if WRITES { Dir::Write } else { Dir::Read };
+
     /// The I/Os of `job`, where it is so simple; the same as those of [`super::General`].
     pub fn new(job: &JobPlan) -> Option<Self> {
-        let Mix::Only(dir) = job.access.mix else { return None };
-        let BlockSizes::Fixed(size) = job.access.block_sizes[dir] else { return None };
+        let BlockSizes::Fixed(size) = job.access.block_sizes[Self::DIR] else { return None };
         let nowhere = Region { target: 0, start: 0, len: NOWHERE_BYTES };
         let region = match job.regions.as_slice() {
             [] => nowhere,
@@ -40,24 +40,27 @@ impl<P: Places> Simple<P> {
             _ => return None,
         };
         // Whole blocks only: nothing is ever shortened.
-        let is_whole = job.access.align[dir] == size
+        let is_simple = job.access.mix == Mix::Only(Self::DIR)
+            && job.access.align[Self::DIR] == size
             && region.len.is_multiple_of(size)
             && job.until.bytes.is_none_or(|bytes| bytes.is_multiple_of(size));
-        let places = P::new(job, region.len / size.max(1)).filter(|_| is_whole)?;
-        Some(Self { dir, len: u32::try_from(size).ok()?, start: region.start, places })
+        let places = P::new(job, region.len / size.max(1)).filter(|_| is_simple)?;
+        Some(Self { len: u32::try_from(size).ok()?, start: region.start, places })
     }
 }
 
-impl<P: Places> Source for Simple<P> {
+impl<P: Places, const WRITES: bool> Source for Simple<P, WRITES> {
+    const IS_FIXED: bool = true;
+
     #[inline]
     fn next_dir(&mut self) -> Dir {
-        self.dir
+        Self::DIR
     }
 
     #[inline]
-    fn next(&mut self, dir: Dir, _max: u64) -> Request {
+    fn next(&mut self, _dir: Dir, _max: u64) -> Request {
         let offset = self.start + self.places.next() * u64::from(self.len);
-        Request { op: Op::Io(dir), file: 0, offset, len: self.len, buffer_offset: 0 }
+        Request { op: Op::Io(Self::DIR), file: 0, offset, len: self.len, buffer_offset: 0 }
     }
 }
 

@@ -51,8 +51,8 @@ impl<M: Mode> Uring<M> {
     /// # Errors
     ///
     /// Says why there can be no ring. What only makes the ring dearer is no error but recorded.
-    pub fn new(parts: &Parts<'_>, mode: M, entry_flags: u32) -> Result<Self, String> {
-        let wanted = wanted(parts, entry_flags);
+    pub fn new(parts: &Parts<'_>, mode: M) -> Result<Self, String> {
+        let wanted = wanted(parts, M::WIDE);
         let mut ring = setup::ring(&wanted).map_err(|e| setup::explain(&e, &wanted))?;
         let mut granted = Granted {
             setup_flags: setup::flag_names(ring.flags),
@@ -92,7 +92,7 @@ impl<M: Mode> Uring<M> {
 
     /// Lets a write to `wake` end a wait, at no cost per I/O.
     fn arm(&mut self, wake: &Wake) -> io::Result<()> {
-        let mut slip = self.ring.entry();
+        let mut slip = self.ring.entry(M::WIDE);
         let entry = slip.words();
         *entry = [0; 8];
         entry[0] = sys::io_uring_op::IORING_OP_POLL_ADD as u64 | (wake.raw() as u64) << 32;
@@ -114,7 +114,7 @@ impl<M: Mode> Queue for Uring<M> {
 
     #[inline]
     fn push(&mut self, slot: u32, request: &Request) {
-        let mut slip = self.ring.entry();
+        let mut slip = self.ring.entry(M::WIDE);
         self.mode.encode(&mut slip, &self.target, slot, request);
         let entry = slip.words();
         entry[4] = u64::from(slot);
@@ -143,7 +143,7 @@ impl<M: Mode> Queue for Uring<M> {
     fn reap(&mut self, max: u32, mut each: impl FnMut(u32, i32)) -> u32 {
         let mut wakes = 0;
         let mode = &self.mode;
-        let count = self.ring.reap(max, |user_data, result| {
+        let count = self.ring.reap(M::WIDE, max, |user_data, result| {
             if user_data == WAKE {
                 wakes += 1;
             } else {
@@ -167,9 +167,9 @@ impl<M: Mode> Queue for Uring<M> {
     }
 }
 
-fn wanted(parts: &Parts<'_>, entry_flags: u32) -> setup::Wanted {
+fn wanted(parts: &Parts<'_>, wide: bool) -> setup::Wanted {
     let plan = parts.plan;
-    let mut required = entry_flags;
+    let mut required = if wide { sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32 } else { 0 };
     let mut optional = setup::CHEAPER;
     if plan.iopoll {
         required |= sys::IORING_SETUP_IOPOLL;
@@ -191,9 +191,6 @@ fn wanted(parts: &Parts<'_>, entry_flags: u32) -> setup::Wanted {
         sq_idle_ms: sqpoll.and_then(|s| s.idle_ms).unwrap_or(0),
     }
 }
-
-/// Flags of a ring for NVMe passthrough: commands of 80 bytes and results of 16.
-pub(crate) const PASSTHROUGH_FLAGS: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
 
 fn register_ring(ring: &mut Ring) -> bool {
     let mut update =

@@ -90,6 +90,9 @@ impl Target {
 
 /// A kind of entry.
 pub(crate) trait Mode {
+    /// Whether entries and completions are twice as long (SQE128, CQE32).
+    const WIDE: bool = false;
+
     /// Fills in an entry, but for its user data.
     fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request);
 
@@ -217,6 +220,8 @@ impl Passthrough {
 }
 
 impl Mode for Passthrough {
+    const WIDE: bool = true;
+
     fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request) {
         let FileKind::NvmeGeneric { nsid, lba_bytes } = target.files[request.file as usize].kind
         else {

@@ -82,8 +82,6 @@ pub(crate) struct Ring {
     sq_mask: u32,
     sq_entries: u32,
     entries: *mut Entry,
-    /// log2 of 64-byte entries per request: 1 with SQE128.
-    entry_shift: u32,
     /// Our tail; the kernel sees it with [`Ring::publish`].
     tail: u32,
     cq_head: *const AtomicU32,
@@ -91,8 +89,6 @@ pub(crate) struct Ring {
     cq_overflow: *const AtomicU32,
     cq_mask: u32,
     completions: *const [u64; 2],
-    /// log2 of 16-byte entries per completion: 1 with CQE32.
-    completion_shift: u32,
     enter_fd: i32,
     enter_flags: u32,
     pub flags: u32,
@@ -142,14 +138,12 @@ impl Ring {
             sq_mask: params.sq_entries - 1,
             sq_entries: params.sq_entries,
             entries: entries.at(0),
-            entry_shift,
             tail: 0,
             cq_head: completions.at(cq.head),
             cq_tail: completions.at(cq.tail),
             cq_overflow: completions.at(cq.overflow),
             cq_mask: params.cq_entries - 1,
             completions: completions.at(cq.cqes),
-            completion_shift,
             enter_fd,
             // Deferred work runs only in a call that asks for events.
             enter_flags: if defers { sys::IORING_ENTER_GETEVENTS } else { 0 },
@@ -183,13 +177,14 @@ impl Ring {
         self.sq_entries - self.pending()
     }
 
-    /// The next free entry; the request is there once `advance` is called. Callers keep to [`Ring::room`].
+    /// The next free entry (`wide` with SQE128); the request is there once `advance` is called. Callers keep to [`Ring::room`].
     #[inline]
-    pub fn entry(&mut self) -> Slip<'_> {
-        let index = (self.tail & self.sq_mask) << self.entry_shift;
+    pub fn entry(&mut self, wide: bool) -> Slip<'_> {
+        debug_assert_eq!(wide, self.flags & sys::IORING_SETUP_SQE128 != 0);
+        let index = (self.tail & self.sq_mask) << u32::from(wide);
         // SAFETY: masked to the mapped array; with SQE128 each request has two elements of it.
         let words = unsafe { self.entries.add(index as usize) };
-        Slip { words, has_extension: self.entry_shift == 1, ring: std::marker::PhantomData }
+        Slip { words, has_extension: wide, ring: std::marker::PhantomData }
     }
 
     /// Makes the entry part of the next turn.
@@ -287,15 +282,15 @@ impl Ring {
         }
     }
 
-    /// Takes at most `max` completions; `each` gets user data and result.
+    /// Takes at most `max` completions (`wide` with CQE32); `each` gets user data and result.
     #[inline]
-    pub fn reap(&mut self, max: u32, mut each: impl FnMut(u64, i32)) -> u32 {
+    pub fn reap(&mut self, wide: bool, max: u32, mut each: impl FnMut(u64, i32)) -> u32 {
         let count = self.ready().min(max);
         // SAFETY: points into the mapped ring; the head is ours alone.
         let head_cell = unsafe { &*self.cq_head };
         let head = head_cell.load(Relaxed);
         for index in 0..count {
-            let at = (head.wrapping_add(index) & self.cq_mask) << self.completion_shift;
+            let at = (head.wrapping_add(index) & self.cq_mask) << u32::from(wide);
             // SAFETY: masked to the mapped array, and below the tail that `ready` acquired.
             let [user_data, result] = unsafe { *self.completions.add(at as usize) };
             each(user_data, result as u32 as i32);

@@ -3,7 +3,7 @@
 use super::{Gate, Slot, Worker};
 use crate::clock;
 use crate::pace::{Due, LATE_NS, Pace};
-use crate::queue::{Op, Queue};
+use crate::queue::Queue;
 use crate::source::Source;
 use fathom_model::Dir;
 
@@ -46,10 +46,12 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             // SAFETY: `idle` holds only numbers of slots.
             let slot = unsafe { slots.get_unchecked_mut(index as usize) };
             *slot = Slot {
+                due_ns,
+                offset: request.offset,
+                len: request.len,
+                file: request.file,
                 tag: Slot::tag(batch, dir),
                 expect: if dir == Dir::Trim { 0 } else { request.len },
-                request,
-                due_ns,
             };
             if dir == Dir::Write {
                 *gate = writes.prepare(index, &request);
@@ -79,7 +81,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         if PACED {
             for slot in taken.iter().map(|slot| &self.slots[*slot as usize]) {
                 if slot.due_ns > 0 && now.saturating_sub(slot.due_ns) > LATE_NS {
-                    self.stats.dirs[slot.dir()].late_ios.add(1);
+                    self.stats.dirs[Slot::dir_of(slot.tag)].late_ios.add(1);
                 }
             }
         }
@@ -118,6 +120,8 @@ fn next_due(pace: &Pace, source: &mut impl Source, now_ns: u64) -> Result<(Dir, 
 
 impl Slot {
     const DIR_SHIFT: u32 = 30;
+    /// The tag of a flush.
+    pub(super) const FLUSH: u32 = 3 << Self::DIR_SHIFT;
 
     /// What tells apart I/Os that are counted apart: their batch and direction.
     #[inline]
@@ -135,12 +139,5 @@ impl Slot {
     #[inline]
     pub(super) fn dir_of(tag: u32) -> Dir {
         Dir::ALL[((tag >> Self::DIR_SHIFT) as usize).min(2)]
-    }
-
-    pub(super) fn dir(&self) -> Dir {
-        match self.request.op {
-            Op::Io(dir) => dir,
-            Op::Fsync | Op::Fdatasync => Dir::Write,
-        }
     }
 }

@@ -14,7 +14,7 @@ use crate::buffers::Slab;
 use crate::clock;
 use crate::depth::DepthCounts;
 use crate::pace::Pace;
-use crate::queue::{Op, Queue, Request};
+use crate::queue::{Op, Queue};
 use crate::source::Source;
 use crate::stats::{Shared, Stats};
 use batches::Batches;
@@ -29,16 +29,18 @@ const DRAIN_NS: u64 = 8_000_000_000;
 /// Longest sleep between looks at the stop flag.
 const NAP_NS: u64 = 50_000_000;
 
-/// What a slot is busy with.
+/// What a slot is busy with: a request, as it is still to be done.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// Batch and direction.
+    /// When it was scheduled, under a rate; 0 without a schedule.
+    due_ns: u64,
+    offset: u64,
+    len: u32,
+    file: u32,
+    /// Batch and direction, or [`Slot::FLUSH`].
     tag: u32,
     /// The result that means success; `u32::MAX` sends every result to the cold path.
     expect: u32,
-    request: Request,
-    /// When it was scheduled, under a rate; 0 without a schedule.
-    due_ns: u64,
 }
 
 /// A pause in issuing: everything in flight completes first.
@@ -80,6 +82,8 @@ pub(crate) struct Worker<'a, Q, S> {
     slots: Box<[Slot]>,
     /// How often the request of each slot was sent back by the kernel.
     retries: Box<[u32]>,
+    /// How much of each slot's request was moved before.
+    moved: Box<[u32]>,
     batches: Batches,
     /// Slots without a request: the first `idle_len` of these.
     idle: Box<[u32]>,
@@ -96,6 +100,7 @@ pub(crate) struct Worker<'a, Q, S> {
     filling: bool,
     /// Slots whose request must be pushed once more.
     retry: Vec<u32>,
+    flush_op: Op,
     flush_started_ns: u64,
     /// Completions that are not plain successes: (slot, result).
     unusual: Vec<(u32, i32)>,
@@ -121,8 +126,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         slab: Slab,
     ) -> Self {
         let depth = slab.slots();
-        let request = Request { op: Op::Fsync, file: 0, offset: 0, len: 0, buffer_offset: 0 };
-        let slot = Slot { tag: 0, expect: u32::MAX, request, due_ns: 0 };
+        let slot = Slot { due_ns: 0, offset: 0, len: 0, file: 0, tag: 0, expect: u32::MAX };
         Self {
             job,
             paths,
@@ -134,6 +138,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             pace: None,
             slots: vec![slot; depth as usize].into(),
             retries: vec![0; depth as usize].into(),
+            moved: vec![0; depth as usize].into(),
             batches: Batches::new(depth),
             // The last of these is taken first: begin with slot 0.
             idle: (0..depth).rev().collect(),
@@ -145,6 +150,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             gate: Gate::Open,
             submit_max: job.batch.submit_max.unwrap_or(u32::MAX) as usize,
             complete_max: job.batch.complete_max.unwrap_or(u32::MAX),
+            flush_op: Op::Fsync,
             flush_started_ns: 0,
             filling: true,
             retry: Vec::with_capacity(depth as usize),

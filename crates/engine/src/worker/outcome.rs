@@ -13,14 +13,14 @@ const RETRIES_MAX: u32 = 1_000_000;
 impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     /// Handles the completion of `slot` with `result`: bytes moved, or `-errno`.
     pub(super) fn unusual_completion(&mut self, slot: u32, result: i32) {
-        let state = self.slots[slot as usize];
-        let dir = match state.request.op {
+        let request = self.request(slot);
+        let dir = match request.op {
             Op::Io(dir) => dir,
             flush => return self.flushed(slot, flush, result),
         };
         match result {
             0 if dir == Dir::Trim => self.late_success(slot, dir),
-            n if n > 0 && n as u32 == state.request.len => self.late_success(slot, dir),
+            n if n > 0 && n as u32 == request.len => self.late_success(slot, dir),
             n if -n == libc::EAGAIN || -n == libc::EINTR => self.again(slot, dir, -n),
             n if n < 0 => self.failed(slot, dir, -n, ""),
             // Nothing moved: the target ends here, though it did not when the run began.
@@ -31,7 +31,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 "; the target is shorter than when the run began",
             ),
             0 => self.failed(slot, dir, libc::ENOSPC, ""),
-            n if (n as u32) < state.request.len => self.rest_of(slot, n as u32),
+            n if (n as u32) < request.len => self.rest_of(slot, n as u32),
             n => {
                 self.failed(slot, dir, libc::EIO, &format!("; the kernel reports {n} bytes moved"))
             }
@@ -40,16 +40,16 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
 
     /// A success after retries or in parts.
     fn late_success(&mut self, slot: u32, dir: Dir) {
-        let state = self.slots[slot as usize];
+        let (request, due_ns) = (self.request(slot), self.slots[slot as usize].due_ns);
         let batch = self.retire(slot);
         let stats = &self.stats.dirs[dir];
         stats.ios.add(1);
         // What was moved before the last part is where that part began in the buffer.
-        stats.bytes.add(u64::from(state.request.buffer_offset) + u64::from(state.request.len));
+        stats.bytes.add(u64::from(request.buffer_offset) + u64::from(request.len));
         stats.clat.record_n(self.now_ns.saturating_sub(batch.submitted_ns), 1);
         stats.lat.record_n(self.now_ns.saturating_sub(batch.prepared_ns), 1);
-        if state.due_ns > 0 {
-            stats.response.record_n(self.now_ns.saturating_sub(state.due_ns), 1);
+        if due_ns > 0 {
+            stats.response.record_n(self.now_ns.saturating_sub(due_ns), 1);
         }
     }
 
@@ -66,17 +66,17 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     /// A part was moved: go on with the rest.
     fn rest_of(&mut self, slot: u32, moved: u32) {
         let state = &mut self.slots[slot as usize];
-        state.request.offset += u64::from(moved);
-        state.request.buffer_offset += moved;
-        state.request.len -= moved;
         state.expect = u32::MAX;
+        state.offset += u64::from(moved);
+        state.len -= moved;
+        self.moved[slot as usize] += moved;
         self.retry.push(slot);
     }
 
     fn failed(&mut self, slot: u32, dir: Dir, errno: i32, more: &str) {
-        let state = self.slots[slot as usize];
+        let request = self.request(slot);
         let stats = &self.stats.dirs[dir];
-        if state.request.buffer_offset > 0 {
+        if request.buffer_offset > 0 {
             stats.short_ios.add(1)
         } else {
             stats.errors.add(1)
@@ -95,14 +95,13 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             self.fatal = true;
         }
         if self.failure.is_none() {
-            let request = &state.request;
             let what = format!("{dir} of {} bytes at offset {}", request.len, request.offset);
             self.failure = Some(self.describe(&what, request.file, errno, more));
         }
     }
 
     fn flushed(&mut self, slot: u32, op: Op, result: i32) {
-        let state = self.slots[slot as usize];
+        let file = self.slots[slot as usize].file;
         if -result == libc::EINTR || -result == libc::EAGAIN {
             self.retry.push(slot);
             return;
@@ -112,7 +111,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         if result < 0 {
             let what = if op == Op::Fsync { "fsync" } else { "fdatasync" };
             self.fatal = true;
-            let error = self.describe(what, state.request.file, -result, "");
+            let error = self.describe(what, file, -result, "");
             self.failure.get_or_insert(error);
         } else {
             self.stats.flushes.add(1);

@@ -13,11 +13,18 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         self.idle[self.idle_len] = slot;
         self.idle_len += 1;
         self.retries[slot as usize] = 0;
-        let state = &self.slots[slot as usize];
-        match state.request.op {
-            Op::Io(_) => self.batches.done(Slot::batch(state.tag), 1),
-            Op::Fsync | Op::Fdatasync => Batch::default(),
+        self.moved[slot as usize] = 0;
+        match self.slots[slot as usize].tag {
+            Slot::FLUSH => Batch::default(),
+            tag => self.batches.done(Slot::batch(tag), 1),
         }
+    }
+
+    /// What a slot still has to do.
+    pub(super) fn request(&self, slot: u32) -> Request {
+        let Slot { offset, len, file, tag, .. } = self.slots[slot as usize];
+        let op = if tag == Slot::FLUSH { self.flush_op } else { Op::Io(Slot::dir_of(tag)) };
+        Request { op, file, offset, len, buffer_offset: self.moved[slot as usize] }
     }
 
     /// Pushes again what the kernel did not do or did only in part.
@@ -25,7 +32,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     pub(super) fn push_retries(&mut self) {
         while self.queue.room() > 0 {
             let Some(slot) = self.retry.pop() else { break };
-            let request = self.slots[slot as usize].request;
+            let request = self.request(slot);
             self.queue.push(slot, &request);
             self.in_flight += 1;
         }
@@ -62,9 +69,12 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     pub(super) fn push_flush(&mut self, op: Op, file: u32) {
         self.idle_len -= 1;
         let slot = self.idle[self.idle_len];
-        let request = Request { op, file, offset: 0, len: 0, buffer_offset: 0 };
+        self.flush_op = op;
         self.flush_started_ns = clock::now_ns();
-        self.slots[slot as usize] = Slot { tag: 0, expect: u32::MAX, request, due_ns: 0 };
+        let tag = Slot::FLUSH;
+        self.slots[slot as usize] =
+            Slot { due_ns: 0, offset: 0, len: 0, file, tag, expect: u32::MAX };
+        let request = self.request(slot);
         self.queue.push(slot, &request);
         self.in_flight += 1;
     }

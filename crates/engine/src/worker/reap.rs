@@ -9,26 +9,10 @@ use crate::stats::Stats;
 /// Successes of one reap that share batch and direction, counted at once.
 struct Run {
     tag: u32,
-    ios: u32,
+    /// The first of the slots that they left idle.
+    from: usize,
+    /// The length of each, or of all together.
     bytes: u64,
-}
-
-impl Run {
-    /// A run of nothing yet.
-    const NONE: Self = Self { tag: u32::MAX, ios: 0, bytes: 0 };
-
-    #[inline]
-    fn count(&self, stats: &Stats, batches: &mut Batches, now_ns: u64) {
-        if self.ios > 0 {
-            let batch = batches.done(Slot::batch(self.tag), self.ios);
-            let dir = &stats.dirs[Slot::dir_of(self.tag)];
-            let ios = u64::from(self.ios);
-            dir.ios.add(ios);
-            dir.bytes.add(self.bytes);
-            dir.clat.record_n(now_ns.saturating_sub(batch.submitted_ns), ios);
-            dir.lat.record_n(now_ns.saturating_sub(batch.prepared_ns), ios);
-        }
-    }
 }
 
 impl<Q: Queue, S: Source> Worker<'_, Q, S> {
@@ -36,31 +20,41 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     #[inline]
     pub(super) fn reap<const PACED: bool>(&mut self) {
         let (now_ns, stats) = (self.now_ns, self.stats);
-        let mut run = Run::NONE;
-        let Self { queue, slots, idle, idle_len, unusual, batches, .. } = self;
-        let count = queue.reap(self.complete_max, |index, result| {
-            let slot = &slots[index as usize];
+        let Self { queue, slots, idle, unusual, batches, .. } = self;
+        let mut idle_len = self.idle_len;
+        let mut run = Run { tag: Slot::FLUSH, from: idle_len, bytes: 0 };
+        let mut end = |run: &Run, to: usize| {
+            let ios = (to - run.from) as u64;
+            if ios > 0 {
+                let bytes = if S::IS_FIXED { run.bytes * ios } else { run.bytes };
+                count(stats, batches, now_ns, run.tag, ios, bytes);
+            }
+        };
+        let reaped = queue.reap(self.complete_max, |index, result| {
+            // SAFETY: queues give back only slots that were pushed.
+            let slot = unsafe { slots.get_unchecked(index as usize) };
             if result as u32 != slot.expect {
                 return unusual.push((index, result));
             }
             if slot.tag != run.tag {
-                run.count(stats, batches, now_ns);
-                run = Run { tag: slot.tag, ..Run::NONE };
+                end(&run, idle_len);
+                run = Run { tag: slot.tag, from: idle_len, bytes: 0 };
             }
-            run.ios += 1;
-            run.bytes += u64::from(slot.request.len);
+            let len = u64::from(slot.len);
+            run.bytes = if S::IS_FIXED { len } else { run.bytes + len };
             if PACED && slot.due_ns > 0 {
                 let dir = Slot::dir_of(slot.tag);
                 stats.dirs[dir].response.record_n(now_ns.saturating_sub(slot.due_ns), 1);
             }
             // SAFETY: `idle` has a place for each slot, and this one was not idle.
-            *unsafe { idle.get_unchecked_mut(*idle_len) } = index;
-            *idle_len += 1;
+            *unsafe { idle.get_unchecked_mut(idle_len) } = index;
+            idle_len += 1;
         });
-        run.count(stats, batches, now_ns);
-        self.in_flight -= count;
-        if count > 0 {
-            self.depth.completed(count);
+        end(&run, idle_len);
+        self.idle_len = idle_len;
+        self.in_flight -= reaped;
+        if reaped > 0 {
+            self.depth.completed(reaped);
         }
         if !self.unusual.is_empty() {
             self.handle_unusual();
@@ -75,4 +69,15 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         }
         self.unusual.clear();
     }
+}
+
+/// Books `ios` I/Os of one batch and direction that completed together.
+#[inline]
+fn count(stats: &Stats, batches: &mut Batches, now_ns: u64, tag: u32, ios: u64, bytes: u64) {
+    let batch = batches.done(Slot::batch(tag), ios as u32);
+    let dir = &stats.dirs[Slot::dir_of(tag)];
+    dir.ios.add(ios);
+    dir.bytes.add(bytes);
+    dir.clat.record_n(now_ns.saturating_sub(batch.submitted_ns), ios);
+    dir.lat.record_n(now_ns.saturating_sub(batch.prepared_ns), ios);
 }
