@@ -88,6 +88,14 @@ fn dispatch(
 ) -> Result<JobRecord, String> {
     let (job, files) = (task.job, task.files);
     let depth = slab.slots();
+    let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null);
+    if !needs_none && (files.is_empty() || files.len() != job.regions.len()) {
+        return Err(format!(
+            "{} regions and {} open files: each region needs one",
+            job.regions.len(),
+            files.len()
+        ));
+    }
     let parts = |plan| uring::Parts { plan, depth, files, slab: &slab, wake: task.wake };
     match &job.engine {
         Engine::IoUring(_) if trims_in_turn(job, files) => {
@@ -98,13 +106,14 @@ fn dispatch(
             work(task, queue, slab, ready)
         }
         Engine::IoUring(plan) if plan.vectored => {
-            let queue = Uring::new(&parts(plan), uring::Vectored::new(depth))?;
-            work(task, queue, slab, ready)
+            let mode = uring::Offloaded::new(uring::Vectored::new(depth), plan.force_async);
+            work(task, Uring::new(&parts(plan), mode)?, slab, ready)
         }
-        Engine::IoUring(plan) => {
-            let queue = Uring::new(&parts(plan), uring::Plain)?;
-            work(task, queue, slab, ready)
+        Engine::IoUring(plan) if plan.force_async > 0 => {
+            let mode = uring::Offloaded::new(uring::Plain, plan.force_async);
+            work(task, Uring::new(&parts(plan), mode)?, slab, ready)
         }
+        Engine::IoUring(plan) => work(task, Uring::new(&parts(plan), uring::Plain)?, slab, ready),
         Engine::IoUringCmd(plan) => {
             check_passthrough(job, files)?;
             let mode = uring::Passthrough::new(depth);

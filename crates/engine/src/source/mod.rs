@@ -20,8 +20,10 @@ const NOWHERE_BYTES: u64 = 1 << 40;
 
 /// Makes the I/Os of a job, one after the other. The same seed makes the same ones.
 pub(crate) trait Source {
-    /// All I/Os have the same length.
-    const IS_FIXED: bool;
+    /// All I/Os have the same length, and never fewer bytes may be left than that.
+    const FIXED: bool;
+    /// The length of all, where they have the same; the greatest otherwise. Never 0.
+    fn len(&self) -> u32;
     /// The direction of the next I/O, by the plan's mix.
     fn next_dir(&mut self) -> Dir;
     /// The next I/O in direction `dir`, at most `max` bytes long.
@@ -37,6 +39,7 @@ pub(crate) struct General {
     /// The region that the next I/O goes to.
     current: usize,
     random: Xoshiro256PlusPlus,
+    len_max: u32,
 }
 
 /// A region and where in it the job is.
@@ -142,6 +145,7 @@ impl General {
             service: job.file_service,
             current: 0,
             random,
+            len_max: job.block_max().clamp(1, u64::from(u32::MAX)) as u32,
         }
     }
 
@@ -163,7 +167,11 @@ impl General {
 }
 
 impl Source for General {
-    const IS_FIXED: bool = false;
+    const FIXED: bool = false;
+
+    fn len(&self) -> u32 {
+        self.len_max
+    }
 
     #[inline]
     fn next_dir(&mut self) -> Dir {

@@ -50,7 +50,12 @@ impl<P: Places, const WRITES: bool> Simple<P, WRITES> {
 }
 
 impl<P: Places, const WRITES: bool> Source for Simple<P, WRITES> {
-    const IS_FIXED: bool = true;
+    const FIXED: bool = true;
+
+    #[inline]
+    fn len(&self) -> u32 {
+        self.len
+    }
 
     #[inline]
     fn next_dir(&mut self) -> Dir {

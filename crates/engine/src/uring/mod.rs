@@ -4,7 +4,7 @@ mod mode;
 mod ring;
 mod setup;
 
-pub(crate) use mode::{Mode, Nop, Passthrough, Plain, Vectored};
+pub(crate) use mode::{Mode, Nop, Offloaded, Passthrough, Plain, Vectored};
 
 use crate::buffers::Slab;
 use crate::clock;
@@ -30,9 +30,6 @@ pub(crate) struct Uring<M> {
     ring: Ring,
     target: Target,
     mode: M,
-    /// Every n-th request goes to a kernel worker at once; 0 is none.
-    async_every: u32,
-    async_count: u32,
     granted: Granted,
 }
 
@@ -76,14 +73,7 @@ impl<M: Mode> Uring<M> {
                 register_buffers(&ring, &mut target, parts.slab, &mut granted.fallbacks);
         }
         target.registered();
-        let mut uring = Self {
-            ring,
-            target,
-            mode,
-            async_every: parts.plan.force_async,
-            async_count: 0,
-            granted,
-        };
+        let mut uring = Self { ring, target, mode, granted };
         if !uring.granted.polled {
             uring.arm(parts.wake).map_err(|e| format!("cannot arm the ring's wake-up: {e}"))?;
         }
@@ -116,15 +106,7 @@ impl<M: Mode> Queue for Uring<M> {
     fn push(&mut self, slot: u32, request: &Request) {
         let mut slip = self.ring.entry(M::WIDE);
         self.mode.encode(&mut slip, &self.target, slot, request);
-        let entry = slip.words();
-        entry[4] = u64::from(slot);
-        if self.async_every > 0 {
-            self.async_count += 1;
-            if self.async_count == self.async_every {
-                self.async_count = 0;
-                entry[0] |= 1 << (8 + sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u32);
-            }
-        }
+        slip.words()[4] = u64::from(slot);
         self.ring.advance();
     }
 

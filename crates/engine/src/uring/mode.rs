@@ -112,7 +112,8 @@ impl Mode for Plain {
         let entry = slip.words();
         match request.op {
             Op::Io(dir @ (Dir::Read | Dir::Write)) => {
-                let file = &target.files[request.file as usize];
+                // SAFETY: sources name only the files of the job's regions, which all are here.
+                let file = unsafe { target.files.get_unchecked(request.file as usize) };
                 entry[0] = if dir == Dir::Read { file.read } else { file.write };
                 entry[1] = request.offset;
                 entry[2] = target.address(slot, request);
@@ -179,6 +180,39 @@ impl Mode for Vectored {
         entry[2] = std::ptr::from_ref(vector) as u64;
         entry[3] = 1;
         entry[5] = 0;
+    }
+}
+
+/// Another mode, of which every n-th request goes to a kernel worker at once (`force_async`).
+pub(crate) struct Offloaded<M> {
+    inner: M,
+    every: u32,
+    count: u32,
+}
+
+impl<M> Offloaded<M> {
+    pub fn new(inner: M, every: u32) -> Self {
+        Self { inner, every, count: 0 }
+    }
+}
+
+impl<M: Mode> Mode for Offloaded<M> {
+    const WIDE: bool = M::WIDE;
+
+    fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request) {
+        self.inner.encode(slip, target, slot, request);
+        if self.every == 0 {
+            return;
+        }
+        self.count += 1;
+        if self.count == self.every {
+            self.count = 0;
+            slip.words()[0] |= 1 << (8 + sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u32);
+        }
+    }
+
+    fn result(&self, slot: u32, result: i32) -> i32 {
+        self.inner.result(slot, result)
     }
 }
 

@@ -22,7 +22,10 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         }
         let before = self.idle_len;
         let allowed = self.left_ios.min(self.until_think).min(u64::from(self.queue.room()));
-        let most = before.min(allowed as usize).min(self.submit_max);
+        let mut most = before.min(allowed as usize).min(self.submit_max);
+        if S::FIXED {
+            most = most.min((self.left_bytes / u64::from(self.source.len())) as usize);
+        }
         if most == 0 || self.left_bytes == 0 {
             return 0;
         }
@@ -53,20 +56,27 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 tag: Slot::tag(batch, dir),
                 expect: if dir == Dir::Trim { 0 } else { request.len },
             };
+            let mut must_pause = false;
             if dir == Dir::Write {
                 *gate = writes.prepare(index, &request);
+                must_pause = *gate != Gate::Open;
             }
             if PACED && let Some(pace) = pace {
                 pace.advance(dir, request.len);
             }
             queue.push(index, &request);
             pushed[dir as usize] += 1;
-            *left_bytes -= u64::from(request.len);
-            if *left_bytes == 0 || *gate != Gate::Open {
+            if !S::FIXED {
+                *left_bytes -= u64::from(request.len);
+            }
+            if must_pause || (!S::FIXED && *left_bytes == 0) {
                 break;
             }
         }
         let count = pushed.iter().sum::<u64>() as usize;
+        if S::FIXED {
+            *left_bytes -= count as u64 * u64::from(source.len());
+        }
         if count > 0 {
             self.handed_over::<PACED>(count, &pushed);
         }

@@ -26,7 +26,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         let mut end = |run: &Run, to: usize| {
             let ios = (to - run.from) as u64;
             if ios > 0 {
-                let bytes = if S::IS_FIXED { run.bytes * ios } else { run.bytes };
+                let bytes = if S::FIXED { run.bytes * ios } else { run.bytes };
                 count(stats, batches, now_ns, run.tag, ios, bytes);
             }
         };
@@ -41,7 +41,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 run = Run { tag: slot.tag, from: idle_len, bytes: 0 };
             }
             let len = u64::from(slot.len);
-            run.bytes = if S::IS_FIXED { len } else { run.bytes + len };
+            run.bytes = if S::FIXED { len } else { run.bytes + len };
             if PACED && slot.due_ns > 0 {
                 let dir = Slot::dir_of(slot.tag);
                 stats.dirs[dir].response.record_n(now_ns.saturating_sub(slot.due_ns), 1);
