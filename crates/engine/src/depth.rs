@@ -16,6 +16,14 @@ impl DepthCounts {
         Self { level: zeroes(), submit: zeroes(), complete: zeroes(), in_flight_max: 0 }
     }
 
+    /// Begins anew.
+    pub fn clear(&mut self) {
+        [&mut self.level, &mut self.submit, &mut self.complete]
+            .into_iter()
+            .for_each(|counts| counts.fill(0));
+        self.in_flight_max = 0;
+    }
+
     /// A batch of `count` was issued, after which `in_flight` are in flight.
     #[inline]
     pub fn submitted(&mut self, count: u32, in_flight: u32) {

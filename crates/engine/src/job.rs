@@ -210,7 +210,12 @@ fn work_with<Q: Queue, S: Source>(
     if !go {
         return Ok(JobRecord::default());
     }
-    Ok(measured(task, &mut worker, ramp_stats.as_ref()))
+    let record = measured(task, &mut worker, ramp_stats.as_ref());
+    if worker.in_flight > 0 {
+        // The kernel may still write into these buffers, and closing the queue may wait for that.
+        std::mem::forget(worker);
+    }
+    Ok(record)
 }
 
 /// From the first I/O to the record.
@@ -235,6 +240,7 @@ fn measured<'a, Q: Queue, S: Source>(
     if end == End::TimeOver {
         shared.measured_from_ns.store(from_ns, Release);
         shared.set_phase(Phase::Running);
+        worker.begin_measuring();
         end = worker.span(&shared.stats, until_ns, job.until.ios, job.until.bytes);
     }
     shared.set_phase(Phase::Finishing);
@@ -306,7 +312,7 @@ fn record<Q: Queue, S: Source>(
             lat: shared.stats.flush_lat.snapshot(),
         },
         usage,
-        depth: worker.depth.record(worker.queue.system_calls()),
+        depth: worker.depth.record(worker.system_calls()),
         granted,
         ..JobRecord::default()
     }

@@ -12,6 +12,7 @@ mod job;
 mod layout;
 mod libaio;
 mod null;
+mod overdue;
 mod pace;
 mod placement;
 mod psync;

@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::files::OpenFile;
 use crate::job::{self, Task};
+use crate::overdue::Overdue;
 use crate::stats::Shared;
 use crate::wake::Wake;
 use fathom_model::plan::{ExitWhat, JobPlan, Plan};
@@ -19,8 +20,6 @@ use std::time::Duration;
 
 /// Interval of bandwidth statistics, as fio's `bwavgtime`.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// A worker that has not ended this long after it should have is left behind.
-const STUCK_NS: u64 = 9_000_000_000;
 
 /// Why a run could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -297,7 +296,7 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
     let mut running: Vec<usize> = members.to_vec();
     let mut intervals: Vec<PerDir<Vec<(u64, u64, u64)>>> =
         vec![PerDir::default(); state.jobs.len()];
-    let mut overdue: Option<u64> = None;
+    let mut overdue: Vec<Overdue> = state.jobs.iter().map(|_| Overdue::default()).collect();
     let mut next_look = clock::now_ns() + INTERVAL.as_nanos() as u64;
     while !running.is_empty() {
         let wait = Duration::from_nanos(next_look.saturating_sub(clock::now_ns()).max(1_000_000));
@@ -315,9 +314,15 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
             next_look += INTERVAL.as_nanos() as u64;
             running.iter().for_each(|i| look(&state.members[*i].shared, &mut intervals[*i]));
         }
-        if leave_stuck(state, &mut running, records, &mut overdue) {
-            break;
+        let now = clock::now_ns();
+        for index in &running {
+            if overdue[*index].is_over(&state.members[*index].shared, now) {
+                state.stop(*index);
+            }
         }
+        let stuck: Vec<usize> =
+            running.iter().copied().filter(|i| overdue[*i].is_stuck(now)).collect();
+        leave(state, &stuck, &mut running, records);
     }
     for index in members {
         let seen = std::mem::take(&mut intervals[*index]);
@@ -354,39 +359,13 @@ fn look(shared: &Shared, intervals: &mut PerDir<Vec<(u64, u64, u64)>>) {
     }
 }
 
-/// Wakes workers whose time is over, and leaves behind those that do not end: a thread that the
-/// kernel holds in a system call cannot be ended, but the others' results can be had.
-fn leave_stuck(
-    state: &State,
-    running: &mut Vec<usize>,
-    records: &mut [JobRecord],
-    overdue: &mut Option<u64>,
-) -> bool {
-    let late: Vec<usize> = running.iter().copied().filter(|i| is_overdue(state, *i)).collect();
-    if late.is_empty() {
-        *overdue = None;
-        return false;
+/// Notes what is known of workers that do not end, and waits for them no longer: a thread that
+/// the kernel holds in a system call cannot be ended, but the others' results can be had.
+fn leave(state: &State, stuck: &[usize], running: &mut Vec<usize>, records: &mut [JobRecord]) {
+    for index in stuck {
+        running.retain(|i| i != index);
+        records[*index] = partial(&state.members[*index].shared, state.start_ns);
     }
-    late.iter().for_each(|index| state.stop(*index));
-    let since = *overdue.get_or_insert_with(clock::now_ns);
-    // Completions that still come in show that the device works: only silence is stuck.
-    if clock::now_ns() - since < STUCK_NS || late.len() < running.len() {
-        return false;
-    }
-    for index in running.drain(..) {
-        records[index] = partial(&state.members[index].shared, state.start_ns);
-    }
-    true
-}
-
-fn is_overdue(state: &State, index: usize) -> bool {
-    let shared = &state.members[index].shared;
-    let over = state.jobs[index]
-        .until
-        .runtime_ns
-        .is_some_and(|t| shared.measured_ns() > t + INTERVAL.as_nanos() as u64);
-    // A worker that is draining or flushing is alive: it gives up by itself.
-    shared.phase() != Phase::Finishing && (over || shared.is_stopping())
 }
 
 /// What is known of a worker that did not end.

@@ -23,6 +23,8 @@ struct Faults {
     short: u64,
     again: u64,
     error: u64,
+    /// The errors are this one instead of EIO.
+    errno: i32,
     /// Reads beyond this offset move nothing, as after a truncation.
     truncated_at: Option<u64>,
     /// Turns that a request may take at most.
@@ -82,7 +84,7 @@ impl Sim {
             };
         }
         if self.strikes(self.faults.error) {
-            return -libc::EIO;
+            return -if self.faults.errno > 0 { self.faults.errno } else { libc::EIO };
         }
         let mut len = request.len;
         if self.strikes(self.faults.short) && len > 512 {
@@ -264,6 +266,18 @@ fn an_error_ends_the_job_and_says_where() {
         message.contains("write of 4096 bytes at offset") && message.contains("target"),
         "{message}"
     );
+}
+
+#[test]
+fn no_error_is_taken_for_a_success_after_a_retry() {
+    let mut job = job(Mix::Only(Dir::Read), 4);
+    job.on_error.keep_going.read = true;
+    let faults = Faults { again: 2, error: 2, errno: libc::EPERM, ..Faults::default() };
+    let out = simulate(&job, faults, 1, 400);
+    let counts = out.counts();
+    assert_eq!(counts.ios + counts.errors, 400);
+    assert_eq!(out.moved, counts.ios * 4096);
+    assert_eq!(out.errnos.read, [(libc::EPERM, counts.errors)]);
 }
 
 #[test]

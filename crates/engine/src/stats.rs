@@ -123,6 +123,8 @@ pub(crate) struct Shared {
     phase: AtomicU8,
     /// The worker's thread id; 0 before it runs.
     pub tid: AtomicI32,
+    /// When the span that it works on is to end, on [`clock::now_ns`]; 0 for none.
+    pub deadline_ns: AtomicU64,
     /// Start and end of the measured time on [`clock::now_ns`]; 0 before.
     pub measured_from_ns: AtomicU64,
     pub measured_to_ns: AtomicU64,
@@ -136,6 +138,7 @@ impl Default for Shared {
             stop: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Waiting as u8),
             tid: AtomicI32::new(0),
+            deadline_ns: AtomicU64::new(0),
             measured_from_ns: AtomicU64::new(0),
             measured_to_ns: AtomicU64::new(0),
         }

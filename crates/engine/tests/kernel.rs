@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Target, all, engines, job, open, plan, random, run, run_one};
-use fathom_engine::start;
+use fathom_engine::{FileKind, OpenFile, start};
 use fathom_model::Dir;
 use fathom_model::plan::{
     Batch, BlockSizes, Engine, ExitWhat, Fill, JobPlan, Mix, Order, Psync, Rate, RateProcess,
@@ -342,6 +342,38 @@ fn laying_out_writes_all_of_it() {
         file.read_exact_at(&mut block, at).unwrap();
         assert!(block.iter().filter(|b| **b == 0).count() < 200, "random bytes at {at}");
     }
+}
+
+/// An empty pipe stands in for a device that never answers.
+#[test]
+fn a_target_that_never_answers_does_not_hold_up_the_run() {
+    let target = Target::filled(1 << 20);
+    let mut silent = job(Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), &target);
+    silent.direct = false;
+    silent.until = Until { runtime_ns: Some(200_000_000), ..Until::default() };
+    let mut ramp = silent.clone();
+    ramp.until.ramp_ns = 100_000_000;
+    let mut healthy = silent.clone();
+    healthy.until = Until { runtime_ns: Some(9_000_000_000), ..Until::default() };
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let pipe = || OpenFile {
+        fd: reader.try_clone().unwrap().into(),
+        kind: FileKind::Regular,
+        path: "the pipe".into(),
+    };
+    for job in [&mut silent, &mut ramp] {
+        job.access.order = Order::Sequential { skip: 0 };
+        job.depth = 1;
+    }
+    let files = vec![vec![pipe()], vec![pipe()], vec![open(&target.path, &healthy)]];
+    let records = start(&plan(vec![silent, ramp, healthy]), files).unwrap().join();
+    for (record, what) in records.iter().zip(["measured", "in the ramp"]) {
+        let error = record.error.as_ref().expect(what);
+        assert_eq!(error.errno, libc::ETIMEDOUT, "{what}: {error:?}");
+        assert_eq!(record.dirs.read.counts.ios, 0, "{what}");
+    }
+    assert_eq!(records[2].error, None);
+    assert!(records[2].dirs.read.counts.ios > 0);
 }
 
 #[test]

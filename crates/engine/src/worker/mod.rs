@@ -18,16 +18,19 @@ use crate::queue::{Op, Queue};
 use crate::source::Source;
 use crate::stats::{Shared, Stats};
 use batches::Batches;
-use fathom_model::PerDir;
 use fathom_model::plan::JobPlan;
 use fathom_model::record::JobError;
-use std::sync::atomic::Ordering::Relaxed;
+use fathom_model::{Dir, PerDir};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use writes::Writes;
 
 /// Without any completion for this long, what is in flight is given up when the job ends.
 const DRAIN_NS: u64 = 8_000_000_000;
 /// Longest sleep between looks at the stop flag.
 const NAP_NS: u64 = 50_000_000;
+
+/// A result that no request has: lengths are positive and `-errno` is small.
+const NEVER: u32 = i32::MIN as u32;
 
 /// What a slot is busy with: a request, as it is still to be done.
 #[derive(Clone, Copy)]
@@ -39,7 +42,7 @@ struct Slot {
     file: u32,
     /// Batch and direction, or [`Slot::FLUSH`].
     tag: u32,
-    /// The result that means success; `u32::MAX` sends every result to the cold path.
+    /// The result that means success; [`NEVER`] sends every result to the cold path.
     expect: u32,
 }
 
@@ -94,6 +97,10 @@ pub(crate) struct Worker<'a, Q, S> {
     left_bytes: u64,
     until_think: u64,
     gate: Gate,
+    /// End of the current span.
+    until_ns: u64,
+    /// System calls before measuring began.
+    calls_before: u64,
     submit_max: usize,
     complete_max: u32,
     /// `iodepth_low`: whether the queue is being refilled.
@@ -126,7 +133,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         slab: Slab,
     ) -> Self {
         let depth = slab.slots();
-        let slot = Slot { due_ns: 0, offset: 0, len: 0, file: 0, tag: 0, expect: u32::MAX };
+        let slot = Slot { due_ns: 0, offset: 0, len: 0, file: 0, tag: 0, expect: NEVER };
         Self {
             job,
             paths,
@@ -148,6 +155,8 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             left_bytes: u64::MAX,
             until_think: job.think.map_or(u64::MAX, |t| u64::from(t.blocks.max(1))),
             gate: Gate::Open,
+            until_ns: u64::MAX,
+            calls_before: 0,
             submit_max: job.batch.submit_max.unwrap_or(u32::MAX) as usize,
             complete_max: job.batch.complete_max.unwrap_or(u32::MAX),
             flush_op: Op::Fsync,
@@ -169,7 +178,20 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         self.writes.slab.is_huge()
     }
 
-    /// Works until `until_ns`, counting into `stats`, and issues at most so much.
+    /// Forgets what was counted outside of [`Stats`], as at the end of a ramp.
+    pub fn begin_measuring(&mut self) {
+        self.depth.clear();
+        self.calls_before = self.queue.system_calls();
+        Dir::ALL.iter().for_each(|dir| self.errnos[*dir].clear());
+    }
+
+    /// System calls of the queue since measuring began.
+    pub fn system_calls(&self) -> u64 {
+        self.queue.system_calls() - self.calls_before
+    }
+
+    /// Works until `until_ns`, counting into `stats`; so much is to be counted, with what is in
+    /// flight already.
     pub fn span(
         &mut self,
         stats: &'a Stats,
@@ -178,8 +200,12 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         bytes: Option<u64>,
     ) -> End {
         self.stats = stats;
-        self.left_ios = ios.unwrap_or(u64::MAX);
-        self.left_bytes = bytes.unwrap_or(u64::MAX);
+        let begun = u64::from(self.in_flight) + self.retry.len() as u64;
+        self.left_ios = ios.map_or(u64::MAX, |ios| ios.saturating_sub(begun));
+        let begun_bytes = begun * u64::from(self.source.len());
+        self.left_bytes = bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(begun_bytes));
+        self.until_ns = until_ns;
+        self.shared.deadline_ns.store(if until_ns == u64::MAX { 0 } else { until_ns }, Release);
         if self.pace.is_some() { self.work::<true>(until_ns) } else { self.work::<false>(until_ns) }
     }
 
@@ -202,9 +228,15 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
                 self.rest(not_before, until_ns);
                 continue;
             }
-            let deadline =
-                if PACED && not_before > 0 { Some(not_before.min(until_ns)) } else { None };
-            self.turn::<PACED>(self.wait_for(deadline.is_some()), deadline);
+            let scheduled = PACED && not_before > 0;
+            let wait_for = self.wait_for(scheduled);
+            let deadline = if scheduled {
+                Some(not_before.min(until_ns))
+            } else {
+                // A stop wakes a wait for one completion; a wait for several must look up by itself.
+                (wait_for > 1).then(|| until_ns.min(self.now_ns + NAP_NS))
+            };
+            self.turn::<PACED>(wait_for, deadline);
         }
     }
 

@@ -1,9 +1,10 @@
 //! What to do with completions that are not plain successes. Cold.
 
-use super::Worker;
+use super::{NEVER, Worker};
 use crate::queue::{Op, Queue};
 use crate::source::Source;
 use fathom_model::Dir;
+use fathom_model::plan::{Engine, Psync};
 use fathom_model::record::JobError;
 use std::io;
 
@@ -54,11 +55,20 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     }
 
     fn again(&mut self, slot: u32, dir: Dir, errno: i32) {
+        let nowait = Engine::Psync(Psync::VectoredFlags { hipri: false, nowait: true });
+        if errno == libc::EAGAIN && self.job.engine == nowait {
+            return self.failed(
+                slot,
+                dir,
+                errno,
+                "; it would have waited, and nowait was asked for",
+            );
+        }
         self.retries[slot as usize] += 1;
         if self.retries[slot as usize] > RETRIES_MAX {
             self.failed(slot, dir, errno, "; given up after a million tries");
         } else {
-            self.slots[slot as usize].expect = u32::MAX;
+            self.slots[slot as usize].expect = NEVER;
             self.retry.push(slot);
         }
     }
@@ -66,7 +76,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     /// A part was moved: go on with the rest.
     fn rest_of(&mut self, slot: u32, moved: u32) {
         let state = &mut self.slots[slot as usize];
-        state.expect = u32::MAX;
+        state.expect = NEVER;
         state.offset += u64::from(moved);
         state.len -= moved;
         self.moved[slot as usize] += moved;

@@ -1,7 +1,7 @@
 //! Pauses in the work: retries, flushes, thinktime, waiting for what is due, and the end. Cold.
 
 use super::batches::Batch;
-use super::{DRAIN_NS, Gate, NAP_NS, Slot, Worker};
+use super::{DRAIN_NS, Gate, NAP_NS, NEVER, Slot, Worker};
 use crate::clock;
 use crate::queue::{Op, Queue, Request};
 use crate::source::Source;
@@ -72,8 +72,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         self.flush_op = op;
         self.flush_started_ns = clock::now_ns();
         let tag = Slot::FLUSH;
-        self.slots[slot as usize] =
-            Slot { due_ns: 0, offset: 0, len: 0, file, tag, expect: u32::MAX };
+        self.slots[slot as usize] = Slot { due_ns: 0, offset: 0, len: 0, file, tag, expect: NEVER };
         let request = self.request(slot);
         self.queue.push(slot, &request);
         self.in_flight += 1;
@@ -82,9 +81,12 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     pub(super) fn think(&mut self) {
         let Some(think) = self.job.think else { return };
         self.until_think = u64::from(think.blocks.max(1));
+        if self.left_ios == 0 || self.left_bytes == 0 {
+            return;
+        }
         let start = clock::now_ns();
-        let (end, spin_from) =
-            (start + think.time_ns, start + think.time_ns.saturating_sub(think.spin_ns));
+        let end = (start + think.time_ns).min(self.until_ns);
+        let spin_from = (start + think.time_ns.saturating_sub(think.spin_ns)).min(end);
         while clock::now_ns() < spin_from && !self.shared.is_stopping() {
             clock::sleep_until(spin_from.min(clock::now_ns() + NAP_NS));
         }
@@ -116,7 +118,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 self.turn::<false>(1, Some(deadline))
             }
             self.drop_retries();
-            if self.in_flight < before {
+            // A flush may take as long as the device does, until it is told to stop.
+            let patient = self.gate == Gate::Flushing && !self.shared.is_stopping();
+            if patient || self.in_flight < before {
                 last_progress = self.now_ns;
             } else if self.now_ns.saturating_sub(last_progress) > DRAIN_NS {
                 self.give_up();
@@ -126,9 +130,22 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         self.shared.in_flight.store(self.in_flight, Relaxed);
     }
 
+    /// Gives up I/Os that would have to be pushed once more; flushes are pushed.
     pub(super) fn drop_retries(&mut self) {
         while let Some(slot) = self.retry.pop() {
-            self.retire(slot);
+            let request = self.request(slot);
+            match request.op {
+                Op::Io(dir) => {
+                    if request.buffer_offset > 0 {
+                        self.stats.dirs[dir].short_ios.add(1);
+                    }
+                    self.retire(slot);
+                }
+                Op::Fsync | Op::Fdatasync => {
+                    self.queue.push(slot, &request);
+                    self.in_flight += 1;
+                }
+            }
         }
     }
 
