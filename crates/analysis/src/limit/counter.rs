@@ -37,6 +37,13 @@ pub(super) struct Counted {
     pub experiments: Vec<Experiment>,
 }
 
+impl Counted {
+    /// Whether any experiment was made, or could not be for a reason worth telling.
+    pub fn says_something(&self) -> bool {
+        self.experiments.iter().any(|e| e.gain.is_some() || e.refused.is_some())
+    }
+}
+
 /// The experiments at the peak, or where one worker is at its best.
 #[derive(Debug)]
 pub(super) struct Counter {

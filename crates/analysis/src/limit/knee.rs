@@ -1,7 +1,8 @@
 //! The search for the knee: the fewest workers, and with those the least depth, that reach 95% of
 //! the peak. It halves the gap between a depth that fails and one that passes.
 
-use super::book::{At, Book};
+use super::book::{At, BlockBook, Book};
+use super::counter::Counted;
 use super::curve::Curve;
 use super::probe::{Phase, Setting};
 use super::stage::{Ask, Heard};
@@ -65,12 +66,16 @@ impl Knee {
     }
 
     pub fn close(self, book: &mut Book) {
+        let cores = book.config.cores;
         let block = book.block_mut(self.at);
         let Some(peak) = block.peak else { return };
         let knee = Bracket::of(&block.curve, peak).map(|b| b.pass);
-        // The two may be one plateau, where chance puts the knee above: then that is the peak.
-        if let Some(knee) = knee.filter(|k| block.curve.mean(*k) > block.curve.mean(peak)) {
+        if let Some(knee) = knee.filter(|knee| is_the_peak(block, *knee, peak)) {
             block.peak = Some(knee);
+            // What was found at the other setting is not said of this one.
+            if let (Some(counted), Some(cell)) = (&mut block.at_peak, block.curve.get(knee)) {
+                *counted = Counted { base: cell.point(knee, cores), experiments: Vec::new() };
+            }
         }
         block.knee = knee;
         block.knee_refined = self.refined;
@@ -109,6 +114,14 @@ impl Bracket {
         let depth = halfway(self.fail.map_or(0, |s| s.depth), self.pass.depth)?;
         Some(Setting { depth, ..self.pass })
     }
+}
+
+/// Whether a knee with more I/Os per second than the peak takes its place. Where both are one
+/// plateau, and chance puts the knee above, the peak stays where its counter-experiments were made.
+fn is_the_peak(block: &BlockBook, knee: Setting, peak: Setting) -> bool {
+    let (knee, peak) = (block.curve.mean(knee), block.curve.mean(peak));
+    let is_examined = block.at_peak.as_ref().is_some_and(Counted::says_something);
+    knee > if is_examined { peak / KNEE_SHARE } else { peak }
 }
 
 /// The middle of a gap, while it is worth halving.

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 /// Late or missing I/Os above this share mean that the rate was not kept.
 const LATE_SHARE: f64 = 0.01;
+/// But not so few as these: a wake-up that comes late now and then is no shortfall.
+const LATE_FEW: f64 = 10.0;
 /// IOPS that vary more than this (standard deviation over mean) are too noisy for a claim.
 const NOISE_VARIATION: f64 = 0.15;
 /// Fewer intervals than this say nothing about noise.
@@ -51,6 +53,10 @@ pub(super) fn interrupted(record: &RunRecord) -> Option<Finding> {
 /// A job that did no I/O at all and does not say why.
 pub(super) fn nothing_done(record: &RunRecord) -> Option<Finding> {
     let idle = jobs_where(record, |job| {
+        // With create_only no I/O is what was asked.
+        if job.plan.until.ios == Some(0) {
+            return false;
+        }
         let counts = job.done.dirs.iter().map(|(_, dir)| dir.counts);
         job.done.error.is_none() && counts.map(|c| c.ios + c.short_ios + c.errors).sum::<u64>() == 0
     });
@@ -127,16 +133,16 @@ pub(super) fn could_not_keep_up(record: &RunRecord) -> Option<Finding> {
     let unstarted: u64 = dirs().map(|dir| dir.unstarted_ios).sum();
     let done: u64 = dirs().map(|dir| dir.counts.ios).sum();
     let due = (done + unstarted) as f64;
+    let (behind_ios, share) = ((late + unstarted) as f64, due * LATE_SHARE);
     // One last I/O may be due just when the time is up.
-    if due == 0.0
-        || (late + unstarted) as f64 <= due * LATE_SHARE.min(2.0 * paced.len() as f64 / due)
-    {
+    let last = 2.0 * paced.len() as f64;
+    if behind_ios <= share.min(last) {
         return None;
     }
     let behind = jobs_where(record, |job| {
         job.plan.is_paced() && job.done.dirs.iter().any(|(_, d)| d.late_ios + d.unstarted_ios > 0)
     });
-    let much = (late + unstarted) as f64 > due * LATE_SHARE;
+    let much = unstarted as f64 > share.max(last) || behind_ios > share.max(LATE_FEW);
     let severity = if much { Severity::Warning } else { Severity::Info };
     let verb = if much { "could not keep up with its rate" } else { "was late now and then" };
     let summary = format!(
@@ -276,6 +282,10 @@ mod tests {
         assert_eq!(f.summary, "Job a did no I/O at all.");
         silent(nothing_done, |r| {
             r.jobs[0].dirs.read = Default::default();
+            r.plan.jobs[0].until.ios = Some(0);
+        });
+        silent(nothing_done, |r| {
+            r.jobs[0].dirs.read = Default::default();
             r.jobs[0].dirs.read.counts.errors = 1;
         });
     }
@@ -318,6 +328,16 @@ mod tests {
         );
         assert_eq!(fires(could_not_keep_up, paced(500, 0)).severity, Severity::Info);
         silent(could_not_keep_up, paced(1, 1));
+        let few = |late, unstarted| {
+            fires(could_not_keep_up, move |r| {
+                paced(late, unstarted)(r);
+                r.jobs[0].dirs.read.counts.ios = 100 - unstarted;
+            })
+        };
+        assert_eq!(few(2, 0).severity, Severity::Info, "the full rate was reached");
+        assert!(few(2, 0).summary.contains("was late now and then"));
+        assert_eq!(few(0, 5).severity, Severity::Warning, "5 of 100 never started");
+        assert_eq!(few(11, 0).severity, Severity::Warning);
         silent(could_not_keep_up, |r| r.jobs[0].dirs.read.late_ios = 10);
     }
 
