@@ -251,34 +251,37 @@ impl Passthrough {
     pub fn new(slots: u32) -> Self {
         Self { lengths: vec![0; slots as usize] }
     }
+
+    /// Both halves of the entry.
+    fn entry(&mut self, target: &Target, slot: u32, request: &Request) -> [[u64; 8]; 2] {
+        let (nsid, lba_bytes) = match target.files[request.file as usize].kind {
+            FileKind::NvmeGeneric { nsid, lba_bytes } if is_command(lba_bytes, request) => {
+                (nsid, lba_bytes)
+            }
+            // Set-up lets nothing else come here; what does come must fail (EINVAL), not act.
+            _ => return [[Opcode::IORING_OP_LAST as u64, 0, 0, 0, 0, 0, 0, 0], [0; 8]],
+        };
+        let moves = matches!(request.op, Op::Io(_));
+        self.lengths[slot as usize] = if moves { request.len as i32 } else { 0 };
+        let fixed = moves && target.fixed_buffers;
+        // `uring_cmd_flags`: take the buffer from the registration.
+        let flags = u64::from(if fixed { sys::IORING_URING_CMD_FIXED } else { 0 }) << 32;
+        let head = target.head(Opcode::IORING_OP_URING_CMD, request);
+        let registration = if fixed { target.registration(slot) } else { 0 };
+        // The command of 72 bytes starts in the last two words of the entry and goes on in its extension.
+        let c = nvme_command(nsid, lba_bytes, target.address(slot, request), request);
+        [
+            [head, NVME_IO, 0, flags, 0, registration, c[0], c[1]],
+            [c[2], c[3], c[4], c[5], c[6], c[7], c[8], 0],
+        ]
+    }
 }
 
 impl Mode for Passthrough {
     const WIDE: bool = true;
 
     fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request) {
-        let FileKind::NvmeGeneric { nsid, lba_bytes } = target.files[request.file as usize].kind
-        else {
-            // Set-up takes no other kind; a request that names one must fail, not act.
-            *slip.words() = [Opcode::IORING_OP_LAST as u64, 0, 0, 0, 0, 0, 0, 0];
-            return;
-        };
-        let moves = matches!(request.op, Op::Io(_));
-        self.lengths[slot as usize] = if moves { request.len as i32 } else { 0 };
-        let fixed = moves && target.fixed_buffers;
-        let entry = slip.words();
-        entry[0] = target.head(Opcode::IORING_OP_URING_CMD, request);
-        entry[1] = NVME_IO;
-        entry[2] = 0;
-        // `uring_cmd_flags`: take the buffer from the registration.
-        entry[3] = u64::from(if fixed { sys::IORING_URING_CMD_FIXED } else { 0 }) << 32;
-        entry[5] = if fixed { target.registration(slot) } else { 0 };
-        let command = nvme_command(nsid, lba_bytes, target.address(slot, request), request);
-        // The command of 72 bytes starts in the last two words of the entry and goes on in its extension.
-        (entry[6], entry[7]) = (command[0], command[1]);
-        let extension = slip.extension();
-        extension[..7].copy_from_slice(&command[2..]);
-        extension[7] = 0;
+        [*slip.words(), *slip.extension()] = self.entry(target, slot, request);
     }
 
     #[inline]
@@ -288,6 +291,21 @@ impl Mode for Passthrough {
             // A positive result is an NVMe status code, not a length.
             status if status > 0 => -libc::EIO,
             error => error,
+        }
+    }
+}
+
+/// Whether a command can say what `request` asks: a read or write of 1 to 65,536 whole blocks, or a flush.
+fn is_command(lba_bytes: u32, request: &Request) -> bool {
+    let blocks = || request.len / lba_bytes;
+    match request.op {
+        Op::Fsync | Op::Fdatasync => true,
+        Op::Io(Dir::Trim) => false,
+        Op::Io(_) => {
+            lba_bytes.is_power_of_two()
+                && request.len.is_multiple_of(lba_bytes)
+                && request.offset.is_multiple_of(u64::from(lba_bytes))
+                && (1..=1 << 16).contains(&blocks())
         }
     }
 }
@@ -337,5 +355,32 @@ mod tests {
         assert_eq!((flush[0] & 0xff, flush[3], flush[4], flush[5], flush[6]), (0, 0, 0, 0, 0));
         let write = nvme_command(1, 512, 0x1000, &Request { op: Op::Io(Dir::Write), ..request });
         assert_eq!(write[0] & 0xff, 1);
+    }
+
+    #[test]
+    fn passthrough_refuses_what_no_command_can_say() {
+        let opcode = |op, offset, len| {
+            let kind = FileKind::NvmeGeneric { nsid: 1, lba_bytes: 4096 };
+            let target = Target {
+                files: vec![Handle { number: 3, flags: 0, kind, read: 0, write: 0 }],
+                base: 0x10000,
+                slot_bytes: 1 << 30,
+                fixed_buffers: false,
+                registration_shift: 31,
+            };
+            let request = Request { op, file: 0, offset, len, buffer_offset: 0 };
+            Passthrough::new(1).entry(&target, 0, &request)[0][0] & 0xff
+        };
+        let (last, command) = (Opcode::IORING_OP_LAST as u64, Opcode::IORING_OP_URING_CMD as u64);
+        let read = Op::Io(Dir::Read);
+        for (offset, len) in
+            [(0, 0), (0, 272), (0, 512), (0, 6144), (512, 4096), (0, (1 << 28) + 4096)]
+        {
+            assert_eq!(opcode(read, offset, len), last, "{len} bytes at {offset}");
+        }
+        assert_eq!(opcode(Op::Io(Dir::Trim), 0, 4096), last);
+        assert_eq!(opcode(read, 8192, 1 << 28), command);
+        assert_eq!(opcode(Op::Io(Dir::Write), 4096, 4096), command);
+        assert_eq!(opcode(Op::Fsync, 0, 0), command);
     }
 }
