@@ -22,6 +22,8 @@ pub(crate) enum Due {
 
 /// The schedule of a job with rate limits.
 pub(crate) struct Pace {
+    /// Where all schedules begin, in nanoseconds.
+    start_ns: u64,
     arrivals: PerDir<Option<Arrivals>>,
     /// A direction without a limit, where one occurs.
     free: Option<Dir>,
@@ -31,10 +33,11 @@ pub(crate) struct Pace {
 struct Arrivals {
     rate: Rate,
     process: RateProcess,
-    /// The next scheduled instant, in nanoseconds.
+    /// The next scheduled instant, in nanoseconds from the start: the clock's own numbers are so
+    /// large after months of uptime that a float would round each gap.
     next_ns: f64,
-    /// The last gap, for estimating what was left undone.
-    gap_ns: f64,
+    /// I/Os scheduled before that one.
+    scheduled: u64,
 }
 
 impl Pace {
@@ -44,13 +47,13 @@ impl Pace {
             rate.filter(|_| job.access.mix.has(dir)).map(|rate| Arrivals {
                 rate,
                 process: job.rate_process,
-                next_ns: start_ns as f64,
-                gap_ns: 0.0,
+                next_ns: 0.0,
+                scheduled: 0,
             })
         });
         let free = job.used_dirs().find(|dir| arrivals[*dir].is_none());
         let random = Xoshiro256PlusPlus::seed_from_u64(job.access.seed ^ 0x7061_6365);
-        Self { arrivals, free, random }
+        Self { start_ns, arrivals, free, random }
     }
 
     /// What may start at `now_ns`. The earliest scheduled instant comes first.
@@ -58,7 +61,7 @@ impl Pace {
         let earliest = self
             .arrivals
             .iter()
-            .filter_map(|(dir, a)| a.as_ref().map(|a| (dir, a.next_ns as u64)))
+            .filter_map(|(dir, a)| a.as_ref().map(|a| (dir, self.start_ns + a.next_ns as u64)))
             .min_by_key(|(_, next)| *next);
         match earliest {
             Some((dir, next)) if next <= now_ns => Due::At(dir, next),
@@ -93,17 +96,22 @@ impl Pace {
                 -unit.ln()
             }
         };
-        arrivals.gap_ns = mean_ns;
+        arrivals.scheduled += 1;
         arrivals.next_ns += mean_ns * stretch;
     }
 
-    /// I/Os that were scheduled up to `end_ns` and have not been started, by the mean gap.
+    /// I/Os that were scheduled up to `end_ns` and have not been started, by the mean gap so far.
     pub fn unstarted(&self, dir: Dir, end_ns: u64) -> u64 {
-        match &self.arrivals[dir] {
-            Some(a) if a.next_ns < end_ns as f64 && a.gap_ns > 0.0 => {
-                ((end_ns as f64 - a.next_ns) / a.gap_ns).ceil() as u64
-            }
-            _ => 0,
+        let Some(a) = &self.arrivals[dir] else { return 0 };
+        let left_ns = end_ns.saturating_sub(self.start_ns) as f64 - a.next_ns;
+        if left_ns <= 0.0 {
+            return 0;
+        }
+        match (a.scheduled, a.rate) {
+            (0, Rate::Iops(n)) => (left_ns * n as f64 / 1e9).ceil() as u64,
+            // Without a length only the first is known to be due.
+            (0, Rate::BytesPerSecond(_)) => 1,
+            (n, _) => (left_ns * n as f64 / a.next_ns).ceil() as u64,
         }
     }
 }
@@ -139,6 +147,38 @@ mod tests {
         pace.advance(Dir::Write, 4000);
         pace.advance(Dir::Write, 1000);
         assert_eq!(pace.due(0), Due::NotBefore(5_000_000));
+    }
+
+    #[test]
+    fn what_was_not_started_is_reckoned_by_the_mean_gap() {
+        let mut job = job(Mix::Only(Dir::Write));
+        job.rate.write = Some(Rate::BytesPerSecond(1_000_000));
+        for last in [1000, 9000] {
+            let mut pace = Pace::new(&job, 7);
+            assert_eq!(pace.unstarted(Dir::Write, 1_000_000_007), 1);
+            (0..50).for_each(|_| {
+                pace.advance(Dir::Write, 10_000 - last);
+                pace.advance(Dir::Write, last);
+            });
+            // 100 in half a second, whichever length came last.
+            assert_eq!(pace.unstarted(Dir::Write, 1_000_000_007), 100);
+            assert_eq!(pace.unstarted(Dir::Write, 500_000_007), 0);
+            assert_eq!(pace.unstarted(Dir::Read, 1_000_000_007), 0);
+        }
+        job.rate.write = Some(Rate::Iops(100));
+        assert_eq!(Pace::new(&job, 7).unstarted(Dir::Write, 1_000_000_007), 100);
+    }
+
+    #[test]
+    fn gaps_are_exact_after_years_of_uptime() {
+        let mut job = job(Mix::Only(Dir::Read));
+        // A gap of 1,000,000/3 ns: beyond 2^53 ns a float holds even numbers only.
+        job.rate.read = Some(Rate::Iops(3000));
+        let start = (1 << 56) + 1;
+        let mut pace = Pace::new(&job, start);
+        (0..30_000).for_each(|_| pace.advance(Dir::Read, 1));
+        let Due::NotBefore(next) = pace.due(start) else { panic!("nothing is due yet") };
+        assert!((next - start).abs_diff(10_000_000_000) <= 1, "{}", next - start);
     }
 
     #[test]
