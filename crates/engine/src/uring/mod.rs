@@ -22,6 +22,8 @@ use sys::io_uring_register_op as Register;
 
 /// User data of the request that ends a wait from outside.
 const WAKE: u64 = u64::MAX;
+/// A feature that came with IORING_OP_READ and IORING_OP_WRITE.
+const SINCE_5_6: u32 = sys::IORING_FEAT_RW_CUR_POS;
 /// The kernel registers at most 1 GiB as one buffer.
 const REGISTRATION_MAX: usize = 1 << 30;
 
@@ -31,6 +33,8 @@ pub(crate) struct Uring<M> {
     target: Target,
     mode: M,
     granted: Granted,
+    /// The request that ends a wait from outside is in the kernel.
+    armed: bool,
 }
 
 /// What a ring is made from.
@@ -72,8 +76,15 @@ impl<M: Mode> Uring<M> {
             granted.fixed_buffers =
                 register_buffers(&ring, &mut target, parts.slab, &mut granted.fallbacks);
         }
+        let takes_plain = !M::WIDE && !parts.plan.vectored && !parts.files.is_empty();
+        if takes_plain && !granted.fixed_buffers && ring.features & SINCE_5_6 == 0 {
+            return Err("io_uring reads and writes plain buffers only from Linux 5.6 on; use \
+                        fixedbufs=1 with enough locked memory (`ulimit -l`), nonvectored=0, or \
+                        --ioengine=libaio"
+                .to_string());
+        }
         target.registered();
-        let mut uring = Self { ring, target, mode, granted };
+        let mut uring = Self { ring, target, mode, granted, armed: false };
         if !uring.granted.polled {
             uring.arm(parts.wake).map_err(|e| format!("cannot arm the ring's wake-up: {e}"))?;
         }
@@ -90,9 +101,32 @@ impl<M: Mode> Uring<M> {
         entry[4] = WAKE;
         self.ring.advance();
         self.ring.turn(0, None)?;
+        self.armed = true;
         self.ring.enters = 0;
         self.ring.wakeups = 0;
         Ok(())
+    }
+}
+
+impl<M> Uring<M> {
+    /// Gives registered buffers back, unless that would wait for I/O. Closing the ring does so too, but
+    /// some time later, and till then they count against the RLIMIT_MEMLOCK of the next run.
+    fn release_buffers(&self) -> bool {
+        // Kernels before 5.13 wait here for every request, so also for the one that is armed.
+        let waits = self.ring.features & sys::IORING_FEAT_RSRC_TAGS == 0;
+        let idle = self.ring.outstanding() == u32::from(self.armed);
+        let opcode = Register::IORING_UNREGISTER_BUFFERS as u32;
+        self.granted.fixed_buffers
+            && idle
+            && !waits
+            && setup::register(&self.ring.fd, opcode, std::ptr::null(), 0).is_ok()
+    }
+}
+
+impl<M> Drop for Uring<M> {
+    fn drop(&mut self) {
+        // Refused, the kernel does it when the ring is closed.
+        let _ = self.release_buffers();
     }
 }
 
@@ -133,6 +167,9 @@ impl<M: Mode> Queue for Uring<M> {
                 each(slot, mode.result(slot, result));
             }
         });
+        if wakes > 0 {
+            self.armed = false;
+        }
         count - wakes
     }
 
@@ -246,5 +283,72 @@ fn register_buffers(
             fallbacks.push(format!("buffers are not registered: {error}; {advice}"));
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::FileKind;
+    use fathom_model::plan::Memory;
+    use std::time::{Duration, Instant};
+
+    /// Runs `check` on a ring with a file of 8 KiB and two registered buffers.
+    fn on_ring(check: impl FnOnce(&mut Uring<Plain>, &Wake)) {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8192).unwrap();
+        let files =
+            [OpenFile { fd: file.into(), kind: FileKind::Regular, path: "file".to_string() }];
+        let slab = Slab::new(2, 4096, Memory::Normal).unwrap();
+        let wake = Wake::new().unwrap();
+        let plan = plan::Uring { fixed_buffers: true, ..plan::Uring::default() };
+        let parts = Parts { plan: &plan, depth: 2, files: &files, slab: &slab, wake: &wake };
+        let mut ring = Uring::new(&parts, Plain).unwrap();
+        assert!(ring.granted.fixed_buffers, "{:?}", ring.granted.fallbacks);
+        check(&mut ring, &wake);
+    }
+
+    fn reap_one(ring: &mut Uring<Plain>) {
+        let mut reaped = 0;
+        while reaped == 0 {
+            ring.turn(1, None).unwrap();
+            reaped = ring.reap(2, |_, result| assert_eq!(result, 4096));
+        }
+    }
+
+    const READ: Request = Request {
+        op: crate::queue::Op::Io(fathom_model::Dir::Read),
+        file: 0,
+        offset: 4096,
+        len: 4096,
+        buffer_offset: 0,
+    };
+
+    #[test]
+    fn buffers_are_given_back_when_nothing_is_in_flight() {
+        on_ring(|ring, _| {
+            let began = Instant::now();
+            ring.push(1, &READ);
+            assert!(!ring.release_buffers(), "a request is in flight");
+            reap_one(ring);
+            assert!(ring.armed && ring.release_buffers());
+            assert!(!ring.release_buffers(), "there are none any more");
+            assert!(began.elapsed() < Duration::from_secs(5));
+        });
+    }
+
+    #[test]
+    fn buffers_are_given_back_after_a_wake() {
+        on_ring(|ring, wake| {
+            wake.wake();
+            while ring.armed {
+                ring.turn(1, None).unwrap();
+                assert_eq!(ring.reap(2, |_, _| ()), 0);
+            }
+            ring.push(0, &READ);
+            assert!(!ring.release_buffers(), "a request is in flight");
+            reap_one(ring);
+            assert!(ring.release_buffers());
+        });
     }
 }

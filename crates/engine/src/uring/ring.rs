@@ -230,7 +230,12 @@ impl Ring {
         if submit == 0 && flags & (sys::IORING_ENTER_GETEVENTS | sys::IORING_ENTER_SQ_WAKEUP) == 0 {
             return Ok(());
         }
-        self.enter(submit, wait_for, flags, timeout)
+        match timeout {
+            Some(limit) if self.features & sys::IORING_FEAT_EXT_ARG == 0 => {
+                self.enter_then_poll(submit, wait_for, flags, limit)
+            }
+            _ => self.enter(submit, wait_for, flags, timeout),
+        }
     }
 
     #[inline]
@@ -282,6 +287,36 @@ impl Ring {
         }
     }
 
+    /// [`Ring::enter`] for kernels before 5.11, whose io_uring_enter knows no timeout.
+    #[cold]
+    fn enter_then_poll(
+        &mut self,
+        submit: u32,
+        wait_for: u32,
+        flags: u32,
+        limit: &libc::timespec,
+    ) -> io::Result<()> {
+        self.enter(submit, 0, flags, None)?;
+        // A polled ring has no completions until it is entered: the caller comes again instead.
+        if self.ready() >= wait_for || self.flags & sys::IORING_SETUP_IOPOLL != 0 {
+            return Ok(());
+        }
+        self.enters += 1;
+        let mut ring = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one pollfd and a timespec, both valid during the call; no signal mask.
+        if unsafe { libc::ppoll(&raw mut ring, 1, limit, std::ptr::null()) } >= 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() == Some(libc::EINTR) { Ok(()) } else { Err(error) }
+    }
+
+    /// Requests that were pushed and have not completed.
+    pub fn outstanding(&self) -> u32 {
+        // SAFETY: points into the mapped ring.
+        self.tail.wrapping_sub(unsafe { &*self.cq_tail }.load(Acquire))
+    }
+
     /// Takes at most `max` completions (`wide` with CQE32); `each` gets user data and result.
     #[inline]
     pub fn reap(&mut self, wide: bool, max: u32, mut each: impl FnMut(u64, i32)) -> u32 {
@@ -303,5 +338,62 @@ impl Ring {
     pub fn overflows(&self) -> u64 {
         // SAFETY: points into the mapped ring.
         u64::from(unsafe { &*self.cq_overflow }.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::setup::{Wanted, ring};
+    use super::*;
+    use std::time::{Duration, Instant};
+    use sys::io_uring_op as Opcode;
+
+    fn push(ring: &mut Ring, opcode: Opcode, words: [(usize, u64); 2]) {
+        let mut slip = ring.entry(false);
+        let entry = slip.words();
+        *entry = [0; 8];
+        entry[0] = opcode as u64;
+        words.into_iter().for_each(|(at, word)| entry[at] = word);
+        ring.advance();
+    }
+
+    /// As a kernel before 5.11 has it: with none of the flags that came later.
+    fn old_ring() -> Ring {
+        let wanted = Wanted { entries: 4, required: 0, optional: 0, sq_cpu: 0, sq_idle_ms: 0 };
+        let mut ring = ring(&wanted).unwrap();
+        ring.features &= !sys::IORING_FEAT_EXT_ARG;
+        ring
+    }
+
+    #[test]
+    fn a_wait_ends_in_time_without_ext_arg() {
+        let mut ring = old_ring();
+        let short = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        let began = Instant::now();
+        ring.turn(1, Some(&short)).unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(20));
+        assert_eq!((ring.ready(), ring.enters), (0, 2));
+    }
+
+    #[test]
+    fn a_completion_ends_a_wait_without_ext_arg() {
+        let mut ring = old_ring();
+        let after = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        let limit = libc::timespec { tv_sec: 20, tv_nsec: 0 };
+        let words = [(2, std::ptr::from_ref(&after) as u64), (3, 1)];
+        push(&mut ring, Opcode::IORING_OP_TIMEOUT, words);
+        assert_eq!(ring.outstanding(), 1);
+        let began = Instant::now();
+        while ring.ready() == 0 {
+            ring.turn(1, Some(&limit)).unwrap();
+        }
+        assert_eq!(ring.reap(false, 4, |_, result| assert_eq!(result, -libc::ETIME)), 1);
+        // What is there already is not waited for.
+        push(&mut ring, Opcode::IORING_OP_NOP, [(4, 1), (5, 0)]);
+        while ring.ready() == 0 {
+            ring.turn(1, Some(&limit)).unwrap();
+        }
+        assert!(began.elapsed() < Duration::from_secs(10));
+        assert_eq!((ring.outstanding(), ring.ready()), (0, 1));
     }
 }

@@ -1,6 +1,7 @@
 //! Making a ring: what the kernel grants is found out flag by flag. Cold; see `ring.rs` for the hot part.
 
 use super::ring::Ring;
+use crate::usage::kernel_version;
 use linux_raw_sys::io_uring as sys;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -17,6 +18,9 @@ pub(crate) struct Wanted {
     pub sq_cpu: u32,
     pub sq_idle_ms: u32,
 }
+
+/// The first kernel that has io_uring at all.
+const FIRST: (u32, u32) = (5, 1);
 
 /// Flags that only lower the cost, each with its name and with what it needs beside it.
 const OPTIONAL: [(u32, &str, u32); 5] = [
@@ -123,7 +127,9 @@ pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> String {
     let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
     let sysctl = sysctl.as_deref().map_or("", str::trim);
     let advice = match error.raw_os_error() {
-        Some(libc::ENOSYS) => "this kernel has no io_uring (Linux 5.1 and later have it); use --ioengine=libaio or psync".into(),
+        // Some containers answer as a kernel without the call would.
+        Some(libc::ENOSYS) if kernel_version() >= FIRST && seccomp_filtered() => "a seccomp filter hides io_uring_setup here, as in many containers, or this kernel was built without io_uring; allow it in the container's profile, or use --ioengine=libaio".into(),
+        Some(libc::ENOSYS) => "this kernel has no io_uring (Linux 5.6 and later have all of it that is used here); use --ioengine=libaio or psync".into(),
         Some(libc::EPERM) if sysctl == "2" => {
             "kernel.io_uring_disabled is 2, which forbids it to all; run `sysctl kernel.io_uring_disabled=0`, or use --ioengine=libaio".into()
         }
