@@ -185,6 +185,14 @@ impl JobPlan {
         self.used_dirs().map(|dir| self.access.block_sizes[dir].max()).max().unwrap_or(0)
     }
 
+    /// What every I/O is a multiple of, the shortened ones too, in bytes: the greatest common
+    /// divisor of the sizes of all directions that occur. At least 1.
+    #[must_use]
+    pub fn block_unit(&self) -> u64 {
+        let units = self.used_dirs().map(|dir| self.access.block_sizes[dir].unit());
+        units.fold(0, access::common).max(1)
+    }
+
     /// The directions that occur.
     pub fn used_dirs(&self) -> impl Iterator<Item = Dir> + '_ {
         Dir::ALL.into_iter().filter(|dir| self.access.mix.has(*dir))

@@ -126,6 +126,16 @@ impl BlockSizes {
         }
     }
 
+    /// The greatest number that all sizes are multiples of, in bytes.
+    #[must_use]
+    pub fn unit(&self) -> u64 {
+        match self {
+            BlockSizes::Fixed(size) => *size,
+            BlockSizes::Range { min, .. } => *min,
+            BlockSizes::Split(parts) => parts.iter().fold(0, |unit, part| common(unit, part.0)),
+        }
+    }
+
     /// The greatest size in bytes.
     #[must_use]
     pub fn max(&self) -> u64 {
@@ -135,4 +145,12 @@ impl BlockSizes {
             BlockSizes::Split(parts) => parts.iter().map(|p| p.0).max().unwrap_or(0),
         }
     }
+}
+
+/// The greatest common divisor; of 0 and another number, that number.
+pub(super) fn common(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }

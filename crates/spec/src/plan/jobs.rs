@@ -116,12 +116,12 @@ fn placement(job: &JobSpec, clone: u32) -> Placement {
 /// When the clone ends; its regions must be known.
 pub(super) fn until(job: &JobSpec, plan: &JobPlan) -> Result<Until, String> {
     let schedule = &job.schedule;
-    let block = block_min(job);
+    let unit = plan.block_unit();
     if schedule.time_based && schedule.runtime_ns.is_none() {
         return Err("time_based needs a runtime; give runtime=60, for example".to_string());
     }
     // A rest shorter than a block cannot be moved.
-    let all = plan.regions.iter().map(|r| r.len - r.len % block).fold(0, u64::saturating_add);
+    let all = plan.regions.iter().map(|r| r.len - r.len % unit).fold(0, u64::saturating_add);
     let size = match (job.files.size, job.files.file_size) {
         (Some(Size::Bytes(size)), _) if !job.uses_files() => size,
         // As fio: beside filesize, size is the most that is moved.
@@ -133,6 +133,8 @@ pub(super) fn until(job: &JobSpec, plan: &JobPlan) -> Result<Until, String> {
         Some(Size::Percent(percent)) => (u128::from(size) * u128::from(percent) / 100) as u64,
         _ => size,
     };
+    // As fio: a block that is begun is moved whole.
+    let bytes = bytes.checked_next_multiple_of(unit).unwrap_or(bytes - bytes % unit);
     let loops = u64::from(schedule.loops);
     let endless = schedule.time_based || (bytes == 0 && !job.uses_files());
     let until = Until {

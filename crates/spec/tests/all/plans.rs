@@ -124,6 +124,20 @@ fn a_rest_shorter_than_a_block_is_left() {
 }
 
 #[test]
+fn a_block_that_is_begun_is_moved_whole() {
+    let bytes = |line: &str| {
+        let plan = of_command(&format!("--rw=randrw {line} /data/file"));
+        plan.jobs[0].until.bytes.unwrap()
+    };
+    assert_eq!(bytes("--bs=4k --io_size=10000"), 12_288);
+    assert_eq!(bytes("--bs=4k --io_size=1 --loops=2"), 8192);
+    assert_eq!(bytes("--bs=4k --io_size=1% --size=1m"), 12_288);
+    // Sizes that differ: what all of them are multiples of.
+    assert_eq!(bytes("--bs=6k,4k --io_size=10000"), 10_240);
+    assert_eq!(bytes("--bssplit=4k/50:10k/50 --size=999424"), 999_424);
+}
+
+#[test]
 fn how_jobs_end() {
     let until = |line: &str| of_command(&format!("--rw=read {line} /data/file")).jobs[0].until;
     assert_eq!(until("--runtime=10 --time_based").bytes, None);
