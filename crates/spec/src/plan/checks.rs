@@ -26,9 +26,7 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Result<(), String> {
             return Err(format!("{key} has no meaning without sqthread_poll=1"));
         }
     }
-    if job.engine.name == EngineName::IoUring && job.engine.uring.iopoll && !job.engine.direct {
-        return Err("hipri polls only direct I/O; give direct=1, or leave hipri out".to_string());
-    }
+    polling(job)?;
     let files = match job.files.filename.len() {
         0 => job.files.count as usize,
         named => named,
@@ -49,6 +47,35 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Result<(), String> {
         )),
         _ => Ok(()),
     }
+}
+
+/// What a polled ring cannot do, by the kernel's rules.
+fn polling(job: &JobSpec) -> Result<(), String> {
+    if job.engine.name != EngineName::IoUring || !job.engine.uring.iopoll {
+        return Ok(());
+    }
+    if !job.engine.direct {
+        return Err("hipri polls only direct I/O; give direct=1, or leave hipri out".to_string());
+    }
+    let mix = jobs::mix(job);
+    let sync = &job.sync;
+    let flushes = [
+        ("fsync", sync.fsync_every > 0),
+        ("fdatasync", sync.fdatasync_every > 0),
+        ("end_fsync", sync.at_end),
+        ("fsync_on_close", sync.on_close),
+    ];
+    // Jobs that only read never flush, so a key from [global] does no harm to them.
+    let flush = flushes.into_iter().find(|(_, on)| *on && mix.has(Dir::Write));
+    let (what, key) = match flush {
+        Some((key, _)) => ("flush", key),
+        None if mix.has(Dir::Trim) => ("trim", "the trims"),
+        None => return Ok(()),
+    };
+    Err(format!(
+        "the kernel does not {what} through a ring that polls; leave hipri or {key} out, \
+         or use --ioengine=pvsync2, which polls too"
+    ))
 }
 
 /// Processors as `0-3,8`.

@@ -32,12 +32,23 @@ fn misspelt_and_unknown_keys() {
 }
 
 #[test]
+fn arguments_that_cannot_be_files() {
+    let of = |args: &[&str]| {
+        let args: Vec<String> = args.iter().map(|a| (*a).to_string()).collect();
+        fathom_spec::parse(&args, &crate::common::OneFile("")).unwrap_err().to_string()
+    };
+    says(&of(&[""]), &["an argument is empty", "leave it out"]);
+    says(&of(&["--rw=read", ""]), &["an argument is empty"]);
+}
+
+#[test]
 fn refused_keys_name_the_reason() {
     refuses_file("[a]\nexec_prerun=reboot", &["exec_prerun", "never runs commands"]);
     refuses_file("[a]\nallow_mounted_write=1", &["never writes to a device in use", "--erase="]);
     refuses_file("[a]\nverify=crc32c", &["verify", "not there yet"]);
     refuses_file("[a]\nerase=/dev/disk", &["command line", "--erase="]);
     refuses_file("[a]\noverwrite=/data/file", &["overwrite", "command line"]);
+    refuses_file("[a]\nhugepage-size=2m", &["hugepage-size", "iomem=mmaphuge"]);
     refuses_command("--client=host x", &["--client", "many machines"]);
     refuses_command("--server", &["--server", "many machines"]);
     refuses_command("--idle-prof=system x", &["--idle-prof"]);
@@ -73,6 +84,11 @@ fn conflicting_keys() {
     refuses_plan("--rw=read --rate=1m --rate_iops=100 /data/file", &["rate and rate_iops"]);
     refuses_plan("--rw=read --ioengine=psync --fixedbufs /data/file", &["fixedbufs", "psync"]);
     refuses_plan("--rw=read --hipri /data/file", &["hipri", "direct=1"]);
+    for flush in ["fsync=8", "fdatasync=1", "end_fsync", "fsync_on_close"] {
+        let line = format!("--rw=randrw --direct=1 --hipri --{flush} /data/file");
+        refuses_plan(&line, &["hipri", "flush", flush.split('=').next().unwrap(), "pvsync2"]);
+    }
+    refuses_plan("--rw=randtrim --direct=1 --hipri /data/file", &["hipri", "trim"]);
     refuses_plan("--rw=read --sqthread_poll_cpu=1 /data/file", &["without sqthread_poll"]);
     refuses_plan("--rw=read --time_based /data/file", &["time_based needs a runtime"]);
 }
