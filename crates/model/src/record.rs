@@ -160,7 +160,8 @@ pub struct Granted {
     pub refused_flags: Vec<String>,
     /// Features of the ring, by name, such as `NODROP`.
     pub features: Vec<String>,
-    /// Completions were polled for (as asked with `hipri`), and the device has polled queues.
+    /// Polling for completions was asked (`hipri`) and the kernel did not refuse it. Whether the device
+    /// has polled queues is in its facts.
     pub polled: bool,
     /// Buffers are registered.
     pub fixed_buffers: bool,

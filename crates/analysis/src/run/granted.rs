@@ -1,27 +1,38 @@
 //! What was asked of the kernel and what it granted.
 
-use super::{Job, finding, jobs_where, named, sentence};
+use super::{Job, facts_of, finding, jobs_where, named, sentence, targets_of};
+use fathom_model::facts::DeviceFacts;
 use fathom_model::finding::{Finding, Severity};
 use fathom_model::plan::{Engine, Memory, Psync};
 use fathom_model::record::{Granted, RunRecord};
 use fathom_model::units;
+use std::collections::BTreeSet;
 
 /// Whether the job ran, so that something could be granted.
 fn ran(job: &Job) -> bool {
     job.done.runtime_ns > 0
 }
 
-/// Polling that was asked and did not happen.
+/// Polling that was asked and did not happen: refused, or granted on a device without polled queues,
+/// where some kernels quietly wait for interrupts.
 pub(super) fn not_polled(record: &RunRecord) -> Option<Finding> {
-    let jobs = jobs_where(record, |job| ran(job) && asks_polling(job) && !job.done.granted.polled);
+    let unpolled = |job: &Job| -> Vec<&DeviceFacts> {
+        let targets = targets_of(job.plan).into_iter();
+        targets
+            .filter_map(|target| facts_of(record, target)?.device.as_ref())
+            .filter(|device| device.io_poll == Some(false))
+            .collect()
+    };
+    let jobs = jobs_where(record, |job| {
+        ran(job) && asks_polling(job) && (!job.done.granted.polled || !unpolled(job).is_empty())
+    });
     if jobs.is_empty() {
         return None;
     }
-    let unpolled = record.facts.targets.iter().filter_map(|facts| facts.device.as_ref());
-    let mut evidence: Vec<String> = unpolled
-        .filter(|device| device.io_poll == Some(false))
-        .map(|device| format!("{} has no polled queues", device.name))
-        .collect();
+    let names: BTreeSet<&str> =
+        jobs.iter().flat_map(unpolled).map(|device| device.name.as_str()).collect();
+    let mut evidence: Vec<String> =
+        names.into_iter().map(|name| format!("{name} has no polled queues")).collect();
     if evidence.is_empty() {
         evidence.push("polling was asked (hipri) and is not in force".to_string());
     }
@@ -193,6 +204,18 @@ mod tests {
         silent(not_polled, |r| {
             poll(r);
             r.jobs[0].granted.polled = true;
+        });
+        // Granted by the kernel, but there is nothing to poll.
+        let f = fires(not_polled, |r| {
+            poll(r);
+            r.jobs[0].granted.polled = true;
+            r.facts.targets[0].device.as_mut().unwrap().io_poll = Some(false);
+        });
+        assert_eq!(f.evidence, ["vda has no polled queues"]);
+        silent(not_polled, |r| {
+            poll(r);
+            r.jobs[0].granted.polled = true;
+            r.facts.targets[0].device.as_mut().unwrap().io_poll = Some(true);
         });
     }
 
