@@ -52,10 +52,23 @@ impl Permutation {
     /// The next number; after each pass over all of them a new one begins.
     #[inline]
     pub fn next(&mut self) -> u64 {
+        self.ready(1);
+        self.made(1);
+        self.draw()
+    }
+
+    /// How many numbers, `want` at most, can be drawn before the pass ends.
+    #[inline]
+    pub fn ready(&mut self, want: usize) -> usize {
         if self.left == 0 {
             self.restart();
         }
-        self.left -= 1;
+        self.left.min(want as u64) as usize
+    }
+
+    /// The next number of this pass, of which some must be left.
+    #[inline]
+    pub fn draw(&mut self) -> u64 {
         loop {
             let x = self.scatter(self.state);
             self.state = self.state.wrapping_add(self.step);
@@ -63,6 +76,12 @@ impl Permutation {
                 return x;
             }
         }
+    }
+
+    /// So many numbers were drawn.
+    #[inline]
+    pub fn made(&mut self, count: usize) {
+        self.left -= count as u64;
     }
 
     /// The number at `rank` in the order of the current pass.

@@ -29,6 +29,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         if most == 0 || self.left_bytes == 0 {
             return 0;
         }
+        let most = self.source.ready(most);
         let batch = self.batches.next();
         let now_ns = self.now_ns;
         let mut pushed = [0u64; 3];
@@ -48,14 +49,16 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             let request = source.next(dir, *left_bytes);
             // SAFETY: `idle` holds only numbers of slots.
             let slot = unsafe { slots.get_unchecked_mut(index as usize) };
-            *slot = Slot {
-                due_ns,
-                offset: request.offset,
-                len: request.len,
-                file: request.file,
-                tag: Slot::tag(batch, dir),
-                expect: if dir == Dir::Trim { 0 } else { request.len },
-            };
+            slot.offset = request.offset;
+            slot.tag = Slot::tag(batch, dir);
+            if PACED {
+                slot.due_ns = due_ns;
+            }
+            if !S::FIXED {
+                slot.len = request.len;
+                slot.file = request.file;
+                slot.expect = expected(dir, request.len);
+            }
             let mut must_pause = false;
             if dir == Dir::Write {
                 *gate = writes.prepare(index, &request);
@@ -74,6 +77,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             }
         }
         let count = pushed.iter().sum::<u64>() as usize;
+        source.made(count);
         if S::FIXED {
             *left_bytes -= count as u64 * u64::from(source.len());
         }
@@ -150,4 +154,10 @@ impl Slot {
     pub(super) fn dir_of(tag: u32) -> Dir {
         Dir::ALL[((tag >> Self::DIR_SHIFT) as usize).min(2)]
     }
+}
+
+/// The result that means success.
+#[inline]
+pub(super) fn expected(dir: Dir, len: u32) -> u32 {
+    if dir == Dir::Trim { 0 } else { len }
 }

@@ -46,6 +46,13 @@ struct Slot {
     expect: u32,
 }
 
+impl Slot {
+    /// A slot that is not busy. Where all I/Os have the same length it holds that already.
+    fn fresh(source: &impl Source) -> Self {
+        Self { due_ns: 0, offset: 0, len: source.len(), file: 0, tag: 0, expect: source.len() }
+    }
+}
+
 /// A pause in issuing: everything in flight completes first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gate {
@@ -133,7 +140,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         slab: Slab,
     ) -> Self {
         let depth = slab.slots();
-        let slot = Slot { due_ns: 0, offset: 0, len: 0, file: 0, tag: 0, expect: NEVER };
+        let slot = Slot::fresh(&source);
         Self {
             job,
             paths,

@@ -14,7 +14,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         self.idle_len += 1;
         self.retries[slot as usize] = 0;
         self.moved[slot as usize] = 0;
-        match self.slots[slot as usize].tag {
+        let tag = self.slots[slot as usize].tag;
+        self.slots[slot as usize] = Slot::fresh(&self.source);
+        match tag {
             Slot::FLUSH => Batch::default(),
             tag => self.batches.done(Slot::batch(tag), 1),
         }

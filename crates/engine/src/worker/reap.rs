@@ -11,7 +11,7 @@ struct Run {
     tag: u32,
     /// The first of the slots that they left idle.
     from: usize,
-    /// The length of each, or of all together.
+    /// Their bytes, where not all I/Os of the job have the same length.
     bytes: u64,
 }
 
@@ -22,11 +22,12 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         let (now_ns, stats) = (self.now_ns, self.stats);
         let Self { queue, slots, idle, unusual, batches, .. } = self;
         let mut idle_len = self.idle_len;
+        let len_fixed = u64::from(self.source.len());
         let mut run = Run { tag: Slot::FLUSH, from: idle_len, bytes: 0 };
         let mut end = |run: &Run, to: usize| {
             let ios = (to - run.from) as u64;
             if ios > 0 {
-                let bytes = if S::FIXED { run.bytes * ios } else { run.bytes };
+                let bytes = if S::FIXED { len_fixed * ios } else { run.bytes };
                 count(stats, batches, now_ns, run.tag, ios, bytes);
             }
         };
@@ -40,8 +41,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 end(&run, idle_len);
                 run = Run { tag: slot.tag, from: idle_len, bytes: 0 };
             }
-            let len = u64::from(slot.len);
-            run.bytes = if S::FIXED { len } else { run.bytes + len };
+            if !S::FIXED {
+                run.bytes += u64::from(slot.len);
+            }
             if PACED && slot.due_ns > 0 {
                 let dir = Slot::dir_of(slot.tag);
                 stats.dirs[dir].response.record_n(now_ns.saturating_sub(slot.due_ns), 1);
@@ -71,8 +73,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     }
 }
 
-/// Books `ios` I/Os of one batch and direction that completed together.
-#[inline]
+/// Books `ios` I/Os of one batch and direction that completed together. Kept out of the loop over
+/// completions, whose registers it would take.
+#[inline(never)]
 fn count(stats: &Stats, batches: &mut Batches, now_ns: u64, tag: u32, ios: u64, bytes: u64) {
     let batch = batches.done(Slot::batch(tag), ios as u32);
     let dir = &stats.dirs[Slot::dir_of(tag)];
