@@ -2,18 +2,19 @@
 
 mod distribution;
 mod permutation;
+mod region;
 mod simple;
 
 pub(crate) use permutation::Permutation;
 pub(crate) use simple::{Ascending, Simple, Uniform};
 
 use crate::queue::{Op, Request};
-use distribution::{Draw, below, unit};
-use fathom_model::plan::{self, BlockSizes, FileService, JobPlan, Mix, Order};
+use distribution::{below, unit};
+use fathom_model::plan::{self, BlockSizes, FileService, JobPlan, Mix};
 use fathom_model::{Dir, PerDir};
-use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
+use region::Region;
 
 /// Length of the region that engines without a target pretend to work on.
 const NOWHERE_BYTES: u64 = 1 << 40;
@@ -40,32 +41,8 @@ pub(crate) struct General {
     current: usize,
     random: Xoshiro256PlusPlus,
     len_max: u32,
-}
-
-/// A region and where in it the job is.
-struct Region {
-    file: u32,
-    start: u64,
-    len: u64,
-    /// Bytes moved in the current pass; used to go on to the next region (`sequential`).
-    moved: u64,
-    order: Places,
-}
-
-enum Places {
-    Sequential {
-        next: PerDir<u64>,
-        skip: i64,
-    },
-    Random {
-        draw: Draw,
-        /// Offsets are multiples of this.
-        align: u64,
-        /// I/Os that follow each other after each draw.
-        run: u32,
-        left: u32,
-        next: u64,
-    },
+    /// Lengths are multiples of this.
+    unit: u64,
 }
 
 /// Sizes of one direction.
@@ -111,41 +88,23 @@ impl General {
     /// The I/Os of `job`. Its plan is taken as checked: regions are not empty and hold a block.
     pub fn new(job: &JobPlan) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(job.access.seed);
-        let dirs: Vec<Dir> = job.used_dirs().collect();
-        let align = dirs.iter().map(|d| job.access.align[*d]).min().unwrap_or(1).max(1);
-        let least = dirs.iter().map(|d| job.access.block_sizes[*d].min()).min().unwrap_or(1).max(1);
         // Engines without a target still make offsets, as those with one do.
         let anywhere = [plan::Region { target: 0, start: 0, len: NOWHERE_BYTES }];
         let regions = if job.regions.is_empty() { &anywhere[..] } else { &job.regions };
-        let regions = regions.iter().enumerate();
-        let regions = regions.map(|(file, region)| {
-            let order = match &job.access.order {
-                Order::Sequential { skip } => {
-                    Places::Sequential { next: PerDir::splat(region.start), skip: *skip }
-                }
-                Order::Random { distribution, run } => Places::Random {
-                    // Block sizes that are no multiple of the alignment must still fit at the last place.
-                    draw: Draw::new(
-                        distribution,
-                        (region.len.saturating_sub(least)) / align + 1,
-                        random.next_u64(),
-                    ),
-                    align,
-                    run: (*run).max(1),
-                    left: 0,
-                    next: region.start,
-                },
-            };
-            Region { file: file as u32, start: region.start, len: region.len, moved: 0, order }
+        let unit = job.block_unit();
+        let regions = regions.iter().enumerate().map(|(file, region)| {
+            Region::new(job, file as u32, region.start, region.len - region.len % unit, &mut random)
         });
+        let regions = regions.collect();
         Self {
             mix: job.access.mix,
             sizes: job.access.block_sizes.map(|_, sizes| Sizes::new(sizes)),
-            regions: regions.collect(),
+            regions,
             service: job.file_service,
             current: 0,
             random,
             len_max: job.block_max().clamp(1, u64::from(u32::MAX)) as u32,
+            unit,
         }
     }
 
@@ -194,7 +153,7 @@ impl Source for General {
         let (offset, room) = region.place(dir, size);
         let mut len = size;
         if u64::from(len) > room.min(max) {
-            len = shortened(room.min(max));
+            len = shortened(room, max, self.unit);
         }
         region.moved += u64::from(len);
         let request = Request { op: Op::Io(dir), file: region.file, offset, len, buffer_offset: 0 };
@@ -205,53 +164,18 @@ impl Source for General {
     }
 }
 
-/// A length no longer than `room` that direct I/O still accepts where `room` allows it.
-fn shortened(room: u64) -> u32 {
-    let aligned = room / 512 * 512;
-    (if aligned > 0 { aligned } else { room }) as u32
-}
-
-impl Region {
-    /// The offset of the next I/O of `size` bytes and how many bytes there are from there to the end.
-    #[inline]
-    fn place(&mut self, dir: Dir, size: u32) -> (u64, u64) {
-        let end = self.start + self.len;
-        match &mut self.order {
-            Places::Random { draw, align, run, left, next } => {
-                if *left == 0 || *next + u64::from(size) > end {
-                    *left = *run;
-                    *next = self.start + draw.next() * *align;
-                }
-                *left -= 1;
-                let offset = *next;
-                *next = offset + u64::from(size);
-                (offset, end - offset)
-            }
-            Places::Sequential { next, skip } => {
-                let cursor = &mut next[dir];
-                if *cursor >= end || *cursor < self.start {
-                    *cursor =
-                        if *skip < 0 { backwards_start(self.start, end, size) } else { self.start };
-                }
-                let offset = *cursor;
-                let after = (offset + u64::from(size)) as i64 + *skip;
-                // Before the region's start: wraps with the next I/O.
-                *cursor = u64::try_from(after).unwrap_or(u64::MAX);
-                (offset, end - offset)
-            }
-        }
-    }
-}
-
-/// Where an order that runs backwards begins anew: with the last block.
-fn backwards_start(start: u64, end: u64, size: u32) -> u64 {
-    end.saturating_sub(u64::from(size)).max(start)
+/// A length of whole units that fits in `room`, which has one, and in what is left to be moved.
+#[cold]
+fn shortened(room: u64, max: u64, unit: u64) -> u32 {
+    let whole = room.min(max) / unit * unit;
+    // Plans move whole units; one that does not ends with what it asked for.
+    (if whole > 0 { whole } else { max.min(room) }) as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::plan::{Distribution, Engine};
+    use fathom_model::plan::{Distribution, Engine, Order};
     use proptest::prelude::*;
 
     fn job(order: Order, mix: Mix, sizes: BlockSizes, lens: &[u64]) -> JobPlan {
@@ -281,7 +205,39 @@ mod tests {
         let mut source = General::new(&job);
         let got: Vec<_> =
             (0..4).map(|_| source.next(Dir::Read, u64::MAX)).map(|r| (r.offset, r.len)).collect();
-        assert_eq!(got, [(8192, 4096), (12288, 4096), (16384, 2048), (8192, 4096)]);
+        assert_eq!(got, [(8192, 4096), (12288, 4096), (8192, 4096), (12288, 4096)]);
+    }
+
+    #[test]
+    fn the_last_io_takes_what_is_left_in_whole_units() {
+        let sizes = BlockSizes::Split(vec![(6144, 50), (4096, 50)]);
+        let order = Order::Sequential { skip: 0 };
+        let mut source = General::new(&job(order, Mix::Only(Dir::Read), sizes, &[1 << 20]));
+        assert_eq!((0..64).map(|_| source.next(Dir::Read, 2048).len).max(), Some(2048));
+        assert_eq!(source.next(Dir::Read, 4097).len, 4096);
+    }
+
+    #[test]
+    fn each_direction_keeps_its_own_alignment() {
+        for run in [1, 4] {
+            let order = Order::Random { distribution: Distribution::EachOnce, run };
+            let mix = Mix::ReadWrite { read_percent: 50 };
+            let len = (1 << 20) + 4096;
+            let mut job = job(order, mix, BlockSizes::Fixed(4096), &[len]);
+            (job.access.block_sizes.write, job.access.align.write) =
+                (BlockSizes::Fixed(65536), 65536);
+            let mut source = General::new(&job);
+            let mut starts = std::collections::BTreeSet::new();
+            for _ in 0..2000 {
+                let dir = source.next_dir();
+                let io = source.next(dir, u64::MAX);
+                let size = if dir == Dir::Read { 4096 } else { 65536 };
+                assert_eq!((u64::from(io.len), (io.offset - 8192) % size), (size, 0), "{io:?}");
+                assert!(io.offset + size <= 8192 + len);
+                starts.insert((dir == Dir::Write, io.offset));
+            }
+            assert_eq!(starts.into_iter().filter(|s| s.0).count(), 16);
+        }
     }
 
     #[test]
@@ -361,33 +317,63 @@ mod tests {
         assert!(Simple::<Ascending, false>::new(&job(once())).is_none());
         let mut odd = job(once());
         odd.regions[0].len += 512;
-        assert!(
-            Simple::<Permutation, false>::new(&odd).is_none(),
-            "the last block would be shortened"
-        );
+        // The rest at the end is left alone.
+        same::<Permutation>(&odd);
+        odd.regions[0].len = 512;
+        assert!(Simple::<Permutation, false>::new(&odd).is_none(), "no block fits");
+    }
+
+    fn sizes() -> impl Strategy<Value = BlockSizes> {
+        let min = prop::sample::select(vec![512u64, 1000, 4096, 6144]);
+        (min, 0u64..8, 0..3).prop_map(|(min, more, kind)| match kind {
+            0 => BlockSizes::Fixed(min * (1 + more)),
+            1 => BlockSizes::Range { min, max: min * (1 + more) + 100 },
+            _ => BlockSizes::Split(vec![(min * (1 + more), 30), (min, 30), (4096, 40)]),
+        })
+    }
+
+    fn orders() -> impl Strategy<Value = Order> {
+        let random = |distribution, run| Order::Random { distribution, run };
+        prop::sample::select(vec![
+            random(Distribution::EachOnce, 1),
+            random(Distribution::Uniform, 3),
+            random(Distribution::Zipf { theta: 1.2 }, 1),
+            random(Distribution::Normal { deviation_percent: 30.0 }, 1),
+            Order::Sequential { skip: 0 },
+            Order::Sequential { skip: 12_288 },
+            Order::Sequential { skip: 500 },
+            Order::Sequential { skip: -12_288 },
+        ])
     }
 
     proptest! {
         #[test]
         fn every_io_lies_in_its_region(
-            len in 4096u64..1_000_000, min in prop::sample::select(vec![512u64, 4096]), more in 0u64..8,
-            order in prop::sample::select(vec![
-                once(),
-                Order::Random { distribution: Distribution::Uniform, run: 3 },
-                Order::Random { distribution: Distribution::Zipf { theta: 1.2 }, run: 1 },
-                Order::Random { distribution: Distribution::Normal { deviation_percent: 30.0 }, run: 1 },
-                Order::Sequential { skip: 0 },
-                Order::Sequential { skip: 12_288 },
-                Order::Sequential { skip: -12_288 },
-            ]),
+            len in 65_536u64..1_000_000, sizes in (sizes(), sizes()), order in orders(),
+            budget in 1u64..2000,
         ) {
-            let len = len / 512 * 512;
-            let sizes = BlockSizes::Range { min, max: (min * (1 + more)).min(len) };
-            let mut source = General::new(&job(order, Mix::Only(Dir::Write), sizes, &[len]));
+            let mut job = job(order.clone(), Mix::ReadWrite { read_percent: 50 }, sizes.0.clone(), &[len, len / 2 + 40_000]);
+            job.access.align.write = sizes.1.min();
+            job.access.block_sizes.write = sizes.1;
+            let unit = job.block_unit();
+            let mut source = General::new(&job);
+            let mut left = budget * unit;
             for _ in 0..500 {
-                let io = source.next(Dir::Write, u64::MAX);
-                prop_assert!(io.len > 0 && io.offset >= 8192 && io.offset + u64::from(io.len) <= 8192 + len, "{:?}", io);
-                prop_assert_eq!(io.len % 512, 0);
+                let dir = source.next_dir();
+                let io = source.next(dir, left);
+                let (at, size) = (io.offset - 8192, u64::from(io.len));
+                let region = job.regions[io.file as usize].len;
+                prop_assert!(size > 0 && size <= left && at + size <= region, "{:?}", io);
+                prop_assert_eq!(size % unit, 0);
+                let sizes = &job.access.block_sizes[dir];
+                prop_assert!(size >= sizes.min() || size == left, "{:?}", io);
+                if matches!(order, Order::Random { run: 1, .. }) {
+                    prop_assert_eq!(at % job.access.align[dir], 0);
+                }
+                left -= size;
+                if left == 0 {
+                    break;
+                }
             }
         }
 

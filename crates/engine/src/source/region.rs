@@ -1,0 +1,111 @@
+//! A part of a file, and which of its bytes come next.
+
+use super::distribution::Draw;
+use fathom_model::plan::{JobPlan, Order};
+use fathom_model::{Dir, PerDir};
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// A region and where in it the job is.
+pub(super) struct Region {
+    pub file: u32,
+    start: u64,
+    /// Without the rest at the end that no block fits in.
+    pub len: u64,
+    /// The least block of each direction: where less is left there is no I/O.
+    least: PerDir<u64>,
+    /// Bytes moved in the current pass; used to go on to the next region (`sequential`).
+    pub moved: u64,
+    order: Places,
+}
+
+enum Places {
+    Sequential {
+        next: PerDir<u64>,
+        skip: i64,
+    },
+    Random {
+        draw: Draw,
+        /// What draws are multiples of: the least of `align`.
+        step: u64,
+        /// Offsets from the region's start are multiples of this.
+        align: PerDir<u64>,
+        /// I/Os that follow each other after each draw.
+        run: u32,
+        left: u32,
+        /// Where a run goes on: in each direction on its own, as in fio.
+        next: PerDir<u64>,
+    },
+}
+
+impl Region {
+    /// Where `job` goes in the `len` bytes from `start` of its file number `file`.
+    pub fn new(
+        job: &JobPlan,
+        file: u32,
+        start: u64,
+        len: u64,
+        random: &mut Xoshiro256PlusPlus,
+    ) -> Self {
+        let least = job.access.block_sizes.map(|_, sizes| sizes.min().max(1));
+        let order = match &job.access.order {
+            Order::Sequential { skip } => {
+                Places::Sequential { next: PerDir::splat(start), skip: *skip }
+            }
+            Order::Random { distribution, run } => {
+                let align = job.access.align.map(|_, align| (*align).max(1));
+                let step = job.used_dirs().map(|dir| align[dir]).min().unwrap_or(1);
+                let least = job.used_dirs().map(|dir| least[dir]).min().unwrap_or(1);
+                // Block sizes that are no multiple of the alignment must still fit at the last place.
+                let places = len.saturating_sub(least) / step + 1;
+                Places::Random {
+                    draw: Draw::new(distribution, places, random.next_u64()),
+                    step,
+                    align,
+                    run: (*run).max(1),
+                    left: 0,
+                    next: PerDir::splat(start),
+                }
+            }
+        };
+        Self { file, start, len, least, moved: 0, order }
+    }
+
+    /// The offset of the next I/O of `size` bytes and how many bytes there are from there to the end.
+    #[inline]
+    pub fn place(&mut self, dir: Dir, size: u32) -> (u64, u64) {
+        let end = self.start + self.len;
+        match &mut self.order {
+            Places::Random { draw, step, align, run, left, next } => {
+                let cursor = &mut next[dir];
+                if *left == 0 || *cursor + u64::from(size) > end {
+                    *left = *run;
+                    let last = self.len.saturating_sub(self.least[dir]);
+                    let drawn = (draw.next() * *step).min(last);
+                    *cursor = self.start + drawn - drawn % align[dir];
+                }
+                *left -= 1;
+                let offset = *cursor;
+                *cursor = offset + u64::from(size);
+                (offset, end - offset)
+            }
+            Places::Sequential { next, skip } => {
+                let cursor = &mut next[dir];
+                if *cursor < self.start || end.saturating_sub(*cursor) < self.least[dir] {
+                    *cursor =
+                        if *skip < 0 { backwards_start(self.start, end, size) } else { self.start };
+                }
+                let offset = *cursor;
+                let after = (offset + u64::from(size)) as i64 + *skip;
+                // Before the region's start: wraps with the next I/O.
+                *cursor = u64::try_from(after).unwrap_or(u64::MAX);
+                (offset, end - offset)
+            }
+        }
+    }
+}
+
+/// Where an order that runs backwards begins anew: with the last block.
+fn backwards_start(start: u64, end: u64, size: u32) -> u64 {
+    end.saturating_sub(u64::from(size)).max(start)
+}
