@@ -7,6 +7,7 @@ use common::{MIB, Place, assert_one_error, checksum, says, until};
 use fathom_analysis::limit::LimitRecord;
 use rustix::process::Signal;
 use std::fs;
+use std::os::fd::AsRawFd;
 
 #[test]
 fn a_file_is_searched_and_not_changed() {
@@ -65,4 +66,18 @@ fn bad_targets_and_outputs_are_refused() {
     }
     assert_eq!(place.ask(&["limit", "--time=0", "data"]).code, Some(2));
     assert_eq!(place.look(), before);
+}
+
+#[test]
+fn a_deleted_directory_is_said_to_be_one() {
+    let place = Place::new();
+    let there = place.path("gone");
+    fs::create_dir(&there).unwrap();
+    let open = fs::File::open(&there).unwrap();
+    fs::remove_dir(&there).unwrap();
+    let answer = place.ask(&[
+        "limit",
+        &format!("--scratch-dir=/proc/{}/fd/{}", std::process::id(), open.as_raw_fd()),
+    ]);
+    assert_one_error(&answer.stderr, &["this directory was deleted", "--scratch-dir"]);
 }

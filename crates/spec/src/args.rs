@@ -32,6 +32,11 @@ pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
             out.positional.extend(rest.by_ref().map(str::to_string));
             break;
         }
+        if arg.is_empty() {
+            let message = "an argument is empty (''): leave it out, or name a job file or target; \
+                           perhaps a variable of the shell is not set";
+            return Err(SpecError::new(message));
+        }
         // As fio, one dash is as good as two.
         let Some(body) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else {
             out.positional.push(arg.to_string());

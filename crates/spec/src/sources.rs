@@ -1,6 +1,7 @@
 //! What a job file may refer to outside of itself.
 
 use crate::SpecError;
+use crate::keys;
 
 /// The largest job file that is read, in bytes.
 pub const JOB_FILE_BYTES_MAX: usize = 16 << 20;
@@ -41,9 +42,9 @@ pub struct MachineNumbers {
 /// The text of a job file, which must be text and of sensible size.
 pub(crate) fn read_text(sources: &dyn Sources, path: &str) -> Result<String, SpecError> {
     let shown = if path == "-" { "standard input" } else { path };
-    let bytes = sources
-        .read(path, JOB_FILE_BYTES_MAX)
-        .map_err(|why| SpecError::new(format!("cannot read job file {shown}: {why}")))?;
+    let bytes = sources.read(path, JOB_FILE_BYTES_MAX).map_err(|why| {
+        SpecError::new(format!("cannot read job file {shown}: {why}{}", hint(path)))
+    })?;
     if bytes.len() > JOB_FILE_BYTES_MAX {
         let message = format!(
             "{shown} is larger than the {} MiB that a job file may have: is it a target? \
@@ -61,6 +62,15 @@ pub(crate) fn read_text(sources: &dyn Sources, path: &str) -> Result<String, Spe
         let offset = e.utf8_error().valid_up_to();
         SpecError::new(format!("{shown} is not UTF-8 text (byte {offset}), so not a job file"))
     })
+}
+
+/// What was perhaps meant by a "job file" that cannot be read: a key without its dashes.
+fn hint(path: &str) -> String {
+    let name = path.split('=').next().unwrap_or_default();
+    match path.contains('=') && keys::find(name).is_some() {
+        true => format!("; did you mean --{path}?"),
+        false => String::new(),
+    }
 }
 
 #[cfg(test)]
@@ -101,6 +111,14 @@ pub(crate) mod tests {
         fn random(&self) -> u64 {
             7
         }
+    }
+
+    #[test]
+    fn a_key_without_dashes_is_known() {
+        let error = |path: &str| read_text(&Memory::default(), path).unwrap_err().to_string();
+        assert!(error("rw=read").ends_with("; did you mean --rw=read?"), "{}", error("rw=read"));
+        assert!(error("a=b").ends_with("No such file or directory"), "{}", error("a=b"));
+        assert!(error("rw").ends_with("No such file or directory"), "{}", error("rw"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use fathom_machine::{Roots, scratch};
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{Fallocate, Plan, SyncIo, Target};
 use fathom_model::units;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Size of a scratch file unless told otherwise.
@@ -28,6 +29,7 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
     if args.targets.is_empty() {
         let size = args.size.unwrap_or(if args.quick { SCRATCH_QUICK } else { SCRATCH });
         let dir = &args.scratch_dir;
+        check_scratch_dir(dir)?;
         let target = scratch::create(&roots, Path::new(dir), size).map_err(|e| e.to_string())?;
         eprintln!(
             "fathom: no target was named: making a scratch file of {} in {dir}, removed afterwards",
@@ -42,6 +44,13 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
         return Ok((session, conditions));
     }
     for path in &args.targets {
+        if path.is_empty() {
+            return Err(
+                "a target's name is empty (''): name a file or block device, or no target \
+                        for a scratch file"
+                    .to_string(),
+            );
+        }
         let facts = fathom_machine::target(&roots, path);
         check(&facts.map_err(|e| format!("cannot look at {path}: {e}"))?)?;
     }
@@ -55,6 +64,19 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
     let session = Session::with_targets(host, targets);
     try_ring(&session, &conditions)?;
     Ok((session, conditions))
+}
+
+/// A directory that was removed while it is someone's working directory still opens, but nothing
+/// can be made in it.
+fn check_scratch_dir(dir: &str) -> Result<(), String> {
+    match std::fs::metadata(dir) {
+        Ok(found) if found.is_dir() && found.nlink() == 0 => Err(format!(
+            "no scratch file can be made in {dir}, because this directory was deleted: go to \
+             another one, or give --scratch-dir=<directory>"
+        )),
+        // All else is said where the file is made.
+        _ => Ok(()),
+    }
 }
 
 /// Whether there is io_uring here at all, found out on a ring that does nothing.

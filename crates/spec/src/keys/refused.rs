@@ -289,12 +289,15 @@ const REFUSED: &[Refused] = &[
             "gid",
             "ioscheduler",
             "lockmem",
-            "hugepage-size",
-            "iomem_align",
-            "mem_align",
             "comm",
             "gpu_dev_id",
         ],
+    },
+    Refused {
+        what: "Other buffers",
+        why: "buffers begin at a page, huge pages have the kernel's default size; use \
+              iomem=mmaphuge for huge ones",
+        names: &["hugepage-size", "iomem_align", "mem_align"],
     },
     Refused {
         what: "Other clocks",
