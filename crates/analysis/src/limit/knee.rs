@@ -71,12 +71,10 @@ impl Knee {
         let Some(peak) = block.peak else { return };
         let knee = Bracket::of(&block.curve, peak).map(|b| b.pass);
         if let Some(knee) = knee.filter(|knee| is_the_peak(block, *knee, peak)) {
-            block.peak = Some(knee);
-            // What was found at the other setting is not said of this one.
-            if let (Some(counted), Some(cell)) = (&mut block.at_peak, block.curve.get(knee)) {
-                *counted = Counted { base: cell.point(knee, cores), experiments: Vec::new() };
-            }
+            move_peak(block, knee, cores);
         }
+        // One worker that reaches the knee is not what stops anything.
+        block.at_one_worker.take_if(|_| knee.is_some_and(|knee| knee.workers == 1));
         block.knee = knee;
         block.knee_refined = self.refined;
     }
@@ -122,6 +120,17 @@ fn is_the_peak(block: &BlockBook, knee: Setting, peak: Setting) -> bool {
     let (knee, peak) = (block.curve.mean(knee), block.curve.mean(peak));
     let is_examined = block.at_peak.as_ref().is_some_and(Counted::says_something);
     knee > if is_examined { peak / KNEE_SHARE } else { peak }
+}
+
+/// Makes `knee` the peak, with what was found at that setting: what was found at another is not
+/// said of this one.
+fn move_peak(block: &mut BlockBook, knee: Setting, cores: u32) {
+    block.peak = Some(knee);
+    if block.at_one_worker.as_ref().is_some_and(|counted| counted.base.setting() == knee) {
+        block.at_peak = block.at_one_worker.take();
+    } else if let (Some(counted), Some(cell)) = (&mut block.at_peak, block.curve.get(knee)) {
+        *counted = Counted { base: cell.point(knee, cores), experiments: Vec::new() };
+    }
 }
 
 /// The middle of a gap, while it is worth halving.

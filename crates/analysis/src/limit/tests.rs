@@ -295,6 +295,7 @@ fn check(report: &LimitReport) {
             verdict.is_none_or(|v| v.at == peak.setting()),
             "the verdict is on the peak: {block:?}"
         );
+        assert!(knee.point.workers > 1 || block.one_worker.is_none(), "{block:?}");
         assert!(knee.point.iops.mean >= KNEE_SHARE * peak.iops.mean, "{block:?}");
         assert!(knee.point.setting().in_flight() <= peak.setting().in_flight(), "{block:?}");
     }
