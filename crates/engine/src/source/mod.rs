@@ -25,6 +25,14 @@ pub(crate) trait Source {
     const FIXED: bool;
     /// The length of all, where they have the same; the greatest otherwise. Never 0.
     fn len(&self) -> u32;
+    /// How many I/Os, `want` at most, can be made before [`Source::made`] must be told.
+    #[inline]
+    fn ready(&mut self, want: usize) -> usize {
+        want
+    }
+    /// So many were made.
+    #[inline]
+    fn made(&mut self, _count: usize) {}
     /// The direction of the next I/O, by the plan's mix.
     fn next_dir(&mut self) -> Dir;
     /// The next I/O in direction `dir`, at most `max` bytes long.
@@ -304,7 +312,9 @@ mod tests {
     fn same<P: super::simple::Places>(job: &JobPlan) {
         let (mut simple, mut general) = (Simple::<P, false>::new(job).unwrap(), General::new(job));
         for _ in 0..1000 {
+            assert_eq!(simple.ready(1), 1);
             assert_eq!(simple.next(Dir::Read, u64::MAX), general.next(Dir::Read, u64::MAX));
+            simple.made(1);
         }
     }
 

@@ -16,8 +16,16 @@ pub(crate) trait Places {
     fn new(job: &JobPlan, blocks: u64) -> Option<Self>
     where
         Self: Sized;
-    /// The next one.
-    fn next(&mut self) -> u64;
+    /// How many, `want` at most, can be drawn at once.
+    #[inline]
+    fn ready(&mut self, want: usize) -> usize {
+        want
+    }
+    /// The next one, after [`Places::ready`].
+    fn draw(&mut self) -> u64;
+    /// So many were drawn.
+    #[inline]
+    fn made(&mut self, _count: usize) {}
 }
 
 /// One region, one direction (writes or reads), one block size.
@@ -58,13 +66,23 @@ impl<P: Places, const WRITES: bool> Source for Simple<P, WRITES> {
     }
 
     #[inline]
+    fn ready(&mut self, want: usize) -> usize {
+        self.places.ready(want)
+    }
+
+    #[inline]
+    fn made(&mut self, count: usize) {
+        self.places.made(count);
+    }
+
+    #[inline]
     fn next_dir(&mut self) -> Dir {
         Self::DIR
     }
 
     #[inline]
     fn next(&mut self, _dir: Dir, _max: u64) -> Request {
-        let offset = self.start + self.places.next() * u64::from(self.len);
+        let offset = self.start + self.places.draw() * u64::from(self.len);
         Request { op: Op::Io(Self::DIR), file: 0, offset, len: self.len, buffer_offset: 0 }
     }
 }
@@ -84,8 +102,18 @@ impl Places for Permutation {
     }
 
     #[inline]
-    fn next(&mut self) -> u64 {
-        Permutation::next(self)
+    fn ready(&mut self, want: usize) -> usize {
+        Permutation::ready(self, want)
+    }
+
+    #[inline]
+    fn draw(&mut self) -> u64 {
+        Permutation::draw(self)
+    }
+
+    #[inline]
+    fn made(&mut self, count: usize) {
+        Permutation::made(self, count);
     }
 }
 
@@ -102,7 +130,7 @@ impl Places for Uniform {
     }
 
     #[inline]
-    fn next(&mut self) -> u64 {
+    fn draw(&mut self) -> u64 {
         below(&mut self.random, self.blocks)
     }
 }
@@ -120,7 +148,7 @@ impl Places for Ascending {
     }
 
     #[inline]
-    fn next(&mut self) -> u64 {
+    fn draw(&mut self) -> u64 {
         let block = self.next;
         self.next = if block + 1 == self.blocks { 0 } else { block + 1 };
         block
