@@ -153,7 +153,7 @@ impl Session {
         helpers.note(&mut record.jobs);
         self.note_changes(plan, &mut record.jobs);
         if record.interrupted.is_none() {
-            cost::measure(self, plan, &mut record.jobs);
+            cost::measure(self, plan, signals, &mut record.jobs);
         }
         Ok(record)
     }
