@@ -25,7 +25,7 @@ enum Places {
         skip: i64,
     },
     Random {
-        draw: Draw,
+        draw: Box<Draw>,
         /// What draws are multiples of: the least of `align`.
         step: u64,
         /// Offsets from the region's start are multiples of this.
@@ -59,7 +59,7 @@ impl Region {
                 // Block sizes that are no multiple of the alignment must still fit at the last place.
                 let places = len.saturating_sub(least) / step + 1;
                 Places::Random {
-                    draw: Draw::new(distribution, places, random.next_u64()),
+                    draw: Box::new(Draw::new(distribution, places, random.next_u64())),
                     step,
                     align,
                     run: (*run).max(1),
