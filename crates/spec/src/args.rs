@@ -5,6 +5,7 @@ use crate::ini::Line;
 use crate::keys::{self, Key};
 use crate::output::{self, Output, Permissions, RunAction, RunOption};
 use crate::suggest;
+use std::iter::Peekable;
 
 /// A command line, its options carried out, the rest in order.
 #[derive(Debug, Default)]
@@ -71,20 +72,27 @@ pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
             Meaning::Key(key) => {
                 let value = match value {
                     Some(value) => Some(value.to_string()),
-                    // Only a bare 0 or 1 after a flag is its value: anything else is a target.
-                    None if key.is_flag() => {
-                        rest.next_if(|next| matches!(*next, "0" | "1")).map(str::to_string)
-                    }
-                    None => {
-                        let next = rest.next().ok_or_else(|| missing(name, key.takes.form()))?;
-                        Some(next.to_string())
-                    }
+                    None => next_value(name, key, &mut rest)?,
                 };
                 out.keys.push(Line { key: name.to_string(), value, place: None });
             }
         }
     }
     Ok(out)
+}
+
+/// The value of a key that has none behind `=`: the next argument, or nothing for a flag.
+fn next_value<'a>(
+    name: &str,
+    key: &Key,
+    rest: &mut Peekable<impl Iterator<Item = &'a str>>,
+) -> Result<Option<String>, SpecError> {
+    if key.is_flag() {
+        // Only a bare 0 or 1 after a flag is its value: anything else is a target.
+        return Ok(rest.next_if(|next| matches!(*next, "0" | "1")).map(str::to_string));
+    }
+    let next = rest.next().ok_or_else(|| missing(name, key.takes.form()))?;
+    Ok(Some(next.to_string()))
 }
 
 fn permit(permissions: &mut Permissions, path: &str) -> Result<(), SpecError> {
