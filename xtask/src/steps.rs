@@ -1,7 +1,6 @@
-//! Counts the user instructions of each thread of a program by single-stepping it (ptrace(2)).
-//!
-//! Exact, and possible on machines that show no hardware counters; some thousand times slower
-//! than the program itself, so take the difference of a longer and a shorter run.
+//! Counts the user instructions of a worker between its system calls by single-stepping it
+//! (ptrace(2)): exact, and possible on machines that show no hardware counters; some thousand
+//! times slower than the program itself.
 
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
@@ -11,12 +10,26 @@ use std::collections::HashMap;
 use std::io;
 use std::process::{Command, Stdio};
 
-/// Runs `program` with `arguments` and returns how many instructions its busiest thread executed
-/// in user mode, the first thread left out. A system call counts as one.
+/// io_uring_enter(2) on x86-64.
+const ENTER: u64 = 426;
+/// More than any argument of io_uring_enter(2) that is a number.
+const NUMBER_MAX: u64 = 1 << 16;
+
+/// What a worker executed from its first to its last io_uring_enter(2).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counted {
+    /// Instructions in user mode; a system call counts as one.
+    pub instructions: u64,
+    /// Calls, the first one left out.
+    pub enters: u64,
+}
+
+/// Runs `program` with `arguments` and counts in the thread that enters its ring most often; the
+/// first thread is left out.
 ///
 /// # Errors
 /// When the program cannot be started or traced, or ends with a failure.
-pub fn busiest_thread(program: &str, arguments: &[&str]) -> io::Result<u64> {
+pub fn count(program: &str, arguments: &[&str]) -> io::Result<Counted> {
     // The shell stops itself, so that nothing runs before it is traced.
     let mut child = Command::new("sh")
         .args(["-c", "kill -STOP $$; exec \"$@\"", "sh", program])
@@ -33,7 +46,9 @@ pub fn busiest_thread(program: &str, arguments: &[&str]) -> io::Result<u64> {
     // Tracing reaped it: this only tells the standard library so.
     let _ = child.wait();
     match status? {
-        0 => Ok(steps.into_values().map(|s| s.count).max().unwrap_or(0)),
+        0 => {
+            Ok(steps.into_values().map(|s| s.counted).max_by_key(|c| c.enters).unwrap_or_default())
+        }
         code => Err(io::Error::other(format!("{program} ended with status {code}"))),
     }
 }
@@ -43,14 +58,30 @@ pub fn busiest_thread(program: &str, arguments: &[&str]) -> io::Result<u64> {
 struct Steps {
     count: u64,
     at: u64,
+    /// Count at the first call.
+    first: Option<u64>,
+    counted: Counted,
+    calling: bool,
 }
 
 impl Steps {
-    /// The thread has come to the instruction at `address`. A repeated string instruction (`rep
-    /// movsb`) stops once for each repetition but counts once, as hardware counters count it.
-    fn step(&mut self, address: u64) {
-        self.count += u64::from(address != self.at);
-        self.at = address;
+    /// The thread has come to the next instruction. A repeated string instruction (`rep movsb`)
+    /// stops once for each repetition but counts once, as hardware counters count it.
+    fn step(&mut self, registers: &libc::user_regs_struct) {
+        self.count += u64::from(registers.rip != self.at);
+        self.at = registers.rip;
+        let numbers = [registers.rdi, registers.rsi, registers.rdx];
+        let calling = registers.rax == ENTER && numbers.iter().all(|n| *n < NUMBER_MAX);
+        if calling && !self.calling {
+            match self.first {
+                None => self.first = Some(self.count),
+                Some(first) => {
+                    self.counted.instructions = self.count - first;
+                    self.counted.enters += 1;
+                }
+            }
+        }
+        self.calling = calling;
     }
 }
 
@@ -71,7 +102,7 @@ fn trace(first: Pid, steps: &mut HashMap<Pid, Steps>) -> io::Result<i32> {
             WaitStatus::Exited(pid, code) if pid == first => return Ok(code),
             WaitStatus::Signaled(pid, signal, _) if pid == first => return Ok(128 + signal as i32),
             WaitStatus::Stopped(pid, Signal::SIGTRAP) => {
-                steps.entry(pid).or_default().step(ptrace::getregs(pid)?.rip);
+                steps.entry(pid).or_default().step(&ptrace::getregs(pid)?);
                 go_on(pid, None)?;
             }
             WaitStatus::Stopped(pid, signal) => go_on(pid, Some(signal))?,

@@ -110,10 +110,15 @@ fn dispatch(
             work(task, Uring::new(&parts(plan), mode)?, slab, ready)
         }
         Engine::IoUring(plan) if plan.force_async > 0 => {
-            let mode = uring::Offloaded::new(uring::Plain, plan.force_async);
+            let mode = uring::Offloaded::new(uring::Plain::<true>, plan.force_async);
             work(task, Uring::new(&parts(plan), mode)?, slab, ready)
         }
-        Engine::IoUring(plan) => work(task, Uring::new(&parts(plan), uring::Plain)?, slab, ready),
+        Engine::IoUring(plan) if uring::needs_many(&slab) => {
+            work(task, Uring::new(&parts(plan), uring::Plain::<true>)?, slab, ready)
+        }
+        Engine::IoUring(plan) => {
+            work(task, Uring::new(&parts(plan), uring::Plain::<false>)?, slab, ready)
+        }
         Engine::IoUringCmd(plan) => {
             check_passthrough(job, files)?;
             let mode = uring::Passthrough::new(depth);

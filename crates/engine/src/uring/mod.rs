@@ -246,6 +246,16 @@ fn register_files(ring: &Ring, target: &mut Target, fallbacks: &mut Vec<String>)
     }
 }
 
+/// Whether the buffers take more than one registration.
+pub(crate) fn needs_many(slab: &Slab) -> bool {
+    slab.slots() > 1 << registration_shift(slab)
+}
+
+/// Slots in each registration: the greatest power of two that fits, as its exponent.
+fn registration_shift(slab: &Slab) -> u32 {
+    (REGISTRATION_MAX / slab.slot_bytes()).max(1).ilog2()
+}
+
 fn register_buffers(
     ring: &Ring,
     target: &mut Target,
@@ -253,8 +263,7 @@ fn register_buffers(
     fallbacks: &mut Vec<String>,
 ) -> bool {
     let total = slab.slot_bytes() * slab.slots() as usize;
-    let per_registration = (REGISTRATION_MAX / slab.slot_bytes()).max(1);
-    let shift = per_registration.ilog2();
+    let shift = registration_shift(slab);
     let vectors: Vec<libc::iovec> = (0..slab.slots())
         .step_by(1 << shift)
         .map(|first| {
@@ -294,7 +303,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     /// Runs `check` on a ring with a file of 8 KiB and two registered buffers.
-    fn on_ring(check: impl FnOnce(&mut Uring<Plain>, &Wake)) {
+    fn on_ring(check: impl FnOnce(&mut Uring<Plain<false>>, &Wake)) {
         let file = tempfile::tempfile().unwrap();
         file.set_len(8192).unwrap();
         let files =
@@ -303,12 +312,12 @@ mod tests {
         let wake = Wake::new().unwrap();
         let plan = plan::Uring { fixed_buffers: true, ..plan::Uring::default() };
         let parts = Parts { plan: &plan, depth: 2, files: &files, slab: &slab, wake: &wake };
-        let mut ring = Uring::new(&parts, Plain).unwrap();
+        let mut ring = Uring::new(&parts, Plain::<false>).unwrap();
         assert!(ring.granted.fixed_buffers, "{:?}", ring.granted.fallbacks);
         check(&mut ring, &wake);
     }
 
-    fn reap_one(ring: &mut Uring<Plain>) {
+    fn reap_one(ring: &mut Uring<Plain<false>>) {
         let mut reaped = 0;
         while reaped == 0 {
             ring.turn(1, None).unwrap();

@@ -103,10 +103,11 @@ pub(crate) trait Mode {
     }
 }
 
-/// READ, WRITE and their kin on files and block devices.
-pub(crate) struct Plain;
+/// READ, WRITE and their kin on files and block devices; with `MANY`, of buffers in more than one
+/// registration.
+pub(crate) struct Plain<const MANY: bool>;
 
-impl Mode for Plain {
+impl<const MANY: bool> Mode for Plain<MANY> {
     #[inline]
     fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request) {
         let entry = slip.words();
@@ -118,7 +119,9 @@ impl Mode for Plain {
                 entry[1] = request.offset;
                 entry[2] = target.address(slot, request);
                 entry[3] = u64::from(request.len);
-                entry[5] = target.registration(slot);
+                if MANY {
+                    entry[5] = target.registration(slot);
+                }
             }
             op => encode_rare(entry, target, op, request),
         }
