@@ -1,4 +1,4 @@
-//! What only builders run: `cargo xtask bench`.
+//! What only builders run: `cargo xtask bench` and `cargo xtask steps`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -14,15 +14,38 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 enum Command {
     /// Run fathom, fio and t/io_uring in turn, and print medians and ratios as Markdown.
     Bench(bench::Options),
+    /// Count the user instructions of a program's ring-driving thread, by single-stepping it.
+    ///
+    /// For fathom, fio (with thread=1) and t/io_uring alike, on machines without hardware counters.
+    Steps {
+        /// The program and its arguments; a small number of I/Os, as this is slow.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
-    let Command::Bench(options) = Command::parse();
-    match bench::run(&options) {
+    let result = match Command::parse() {
+        Command::Bench(options) => bench::run(&options),
+        Command::Steps { command } => steps(&command),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn steps(command: &[String]) -> Result<()> {
+    let (program, arguments) = command.split_first().ok_or("name a program")?;
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let counted = xtask::steps::count(program, &arguments)?;
+    let per_call = counted.instructions as f64 / counted.enters.max(1) as f64;
+    println!(
+        "{} user instructions in {} calls of io_uring_enter: {per_call:.0} for each call",
+        counted.instructions, counted.enters
+    );
+    Ok(())
 }
