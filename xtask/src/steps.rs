@@ -15,12 +15,13 @@ const ENTER: u64 = 426;
 /// More than any argument of io_uring_enter(2) that is a number.
 const NUMBER_MAX: u64 = 1 << 16;
 
-/// What a worker executed from its first to its last io_uring_enter(2).
+/// What a worker executed from its second to its last io_uring_enter(2): before the second one
+/// lies what it does only once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counted {
     /// Instructions in user mode; a system call counts as one.
     pub instructions: u64,
-    /// Calls, the first one left out.
+    /// Calls, the first two left out.
     pub enters: u64,
 }
 
@@ -58,8 +59,9 @@ pub fn count(program: &str, arguments: &[&str]) -> io::Result<Counted> {
 struct Steps {
     count: u64,
     at: u64,
-    /// Count at the first call.
-    first: Option<u64>,
+    /// Calls so far, and the count at the second one.
+    calls: u64,
+    from: u64,
     counted: Counted,
     calling: bool,
 }
@@ -73,13 +75,12 @@ impl Steps {
         let numbers = [registers.rdi, registers.rsi, registers.rdx];
         let calling = registers.rax == ENTER && numbers.iter().all(|n| *n < NUMBER_MAX);
         if calling && !self.calling {
-            match self.first {
-                None => self.first = Some(self.count),
-                Some(first) => {
-                    self.counted.instructions = self.count - first;
-                    self.counted.enters += 1;
-                }
+            self.calls += 1;
+            if self.calls == 2 {
+                self.from = self.count;
             }
+            self.counted.enters = self.calls.saturating_sub(2);
+            self.counted.instructions = self.count - self.from;
         }
         self.calling = calling;
     }
