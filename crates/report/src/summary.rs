@@ -171,6 +171,7 @@ fn heading(record: &RunRecord, group: &Group, style: Style) -> String {
     ];
     parts.extend(targets(record, group));
     parts.push(match group.record.runtime_ns {
+        _ if plan.until.ios == Some(0) => "laid out, no I/O was asked".to_string(),
         0 => style.red("did not start"),
         ns => units::time(ns as f64),
     });
