@@ -164,6 +164,18 @@ impl BlockBook {
         }
     }
 
+    /// Makes `to` the peak, with what was found at that setting: what was found at another is not
+    /// said of this one.
+    pub fn move_peak(&mut self, to: Setting, cores: u32) {
+        self.peak = Some(to);
+        if self.at_one_worker.as_ref().is_some_and(|counted| counted.base.setting() == to) {
+            self.at_peak = self.at_one_worker.take();
+        } else if let (Some(counted), Some(cell)) = (&mut self.at_peak, self.curve.get(to)) {
+            *counted =
+                Counted { base: cell.point(to, cores), experiments: Vec::new(), moved: None };
+        }
+    }
+
     /// The best that a single worker did.
     pub fn best_of_one_worker(&self) -> Option<Setting> {
         self.curve.cheapest_best(|s, _| s.workers == 1)

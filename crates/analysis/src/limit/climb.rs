@@ -75,11 +75,13 @@ impl Climb {
         self.failed = matches!(heard, Heard::Bad(_));
     }
 
-    /// The peak so far: preferably of the settings that were measured more than once.
-    pub fn close(self, book: &mut Book) {
+    /// The peak so far: preferably of the settings that were measured more than once. One that is there
+    /// already, from an earlier turn, stays where nothing is clearly better.
+    pub fn close(&mut self, book: &mut Book) {
+        let cores = book.config.cores;
         let block = book.block_mut(self.at);
         let curve = &block.curve;
-        block.peak = curve
+        let best = curve
             .cheapest_best(|_, c| c.windows() > 1)
             .into_iter()
             .chain(curve.cheapest_best(|_, _| true))
@@ -87,6 +89,10 @@ impl Climb {
                 // Without time for the second look, a single window that is far better is the better guess.
                 if curve.mean(any) > GAIN_MIN * curve.mean(again) { any } else { again }
             });
+        let known = block.peak.map_or(0.0, |peak| curve.mean(peak));
+        if let Some(best) = best.filter(|s| curve.mean(*s) > GAIN_MIN * known) {
+            block.move_peak(best, cores);
+        }
     }
 
     fn setting(&self) -> Option<Setting> {

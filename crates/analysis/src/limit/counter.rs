@@ -9,15 +9,13 @@ use super::stage::{Ask, Heard};
 use super::{DEPTHS_MAX, KNEE_SHARE};
 use crate::stats::{Estimate, Ratio};
 
-/// Rounds of base and changes: at least, at most.
+/// Rounds of base and changes: at least; in one turn at most.
 const ROUNDS_MIN: usize = 3;
 const ROUNDS_MAX: usize = 12;
 /// An interval of ±3% is narrow enough.
 pub(super) const NARROW: f64 = 0.03;
 /// With the processors this full it is worth asking what fewer of them do.
 pub(super) const CORES_SUSPECT: f64 = 0.85;
-/// So often may a change that turns out better become the peak.
-const MOVES_MAX: u32 = 3;
 
 /// One change.
 #[derive(Debug)]
@@ -35,6 +33,8 @@ struct Arm {
 pub(super) struct Counted {
     pub base: Point,
     pub experiments: Vec<Experiment>,
+    /// The setting that was left for this one, and how many times as much this one did.
+    pub moved: Option<(Setting, Ratio)>,
 }
 
 impl Counted {
@@ -54,8 +54,9 @@ pub(super) struct Counter {
     arms: Vec<Arm>,
     /// 0 is the base, n the n-th arm.
     turn: usize,
+    /// Rounds in this turn.
     rounds: usize,
-    moves: u32,
+    moved: Option<(Setting, Ratio)>,
     /// I/Os per second of this round's base; `None` when that window was bad.
     round_base: Option<f64>,
 }
@@ -78,7 +79,7 @@ impl Counter {
             arms: Vec::new(),
             turn: 0,
             rounds: 0,
-            moves: 0,
+            moved: None,
             round_base: None,
         }
     }
@@ -91,8 +92,9 @@ impl Counter {
         if book.block(self.at).is_broken() {
             return None;
         }
-        if self.base.is_none() {
+        if self.base.is_none() || self.is_elsewhere(book) {
             let base = self.question(book)?;
+            self.moved = None;
             self.start(book, base);
         }
         loop {
@@ -100,7 +102,11 @@ impl Counter {
                 self.turn = 0;
                 self.rounds += 1;
                 self.suspect_cores(book);
-                if self.is_settled() && !self.moves_up(book) {
+            }
+            if self.turn == 0 && self.cell.windows() >= ROUNDS_MIN {
+                let settled = self.is_settled();
+                let better = if settled { helps } else { surely_helps };
+                if !self.moves_up(book, better) && settled {
                     return None;
                 }
             }
@@ -146,12 +152,20 @@ impl Counter {
         self.turn += 1;
     }
 
-    pub fn close(self, book: &mut Book) {
-        let Some(base) = self.base else { return };
+    pub fn close(&mut self, book: &mut Book) {
+        if self.is_elsewhere(book) {
+            return;
+        }
+        // What is surely better is the peak also where no time is left to look further from there.
+        self.moves_up(book, helps);
+        // A round that was broken off begins anew.
+        (self.turn, self.rounds, self.round_base) = (0, 0, None);
+        let Some(base) = self.base.filter(|_| self.cell.windows() > 0) else { return };
         let cores = book.config.cores;
         let counted = Counted {
             base: self.cell.point(base, cores),
             experiments: self.arms.iter().map(|arm| arm.experiment(&self.cell, cores)).collect(),
+            moved: self.moved,
         };
         let block = book.block_mut(self.at);
         if self.phase == Phase::Counter {
@@ -159,6 +173,11 @@ impl Counter {
         } else {
             block.at_one_worker = Some(counted);
         }
+    }
+
+    /// Whether the peak is no longer where these experiments were made.
+    fn is_elsewhere(&self, book: &Book) -> bool {
+        self.phase == Phase::Counter && self.base != book.block(self.at).peak
     }
 
     /// The setting to ask about, if there is a question.
@@ -197,27 +216,27 @@ impl Counter {
     fn is_settled(&self) -> bool {
         let narrow = Estimate::of(&self.cell.iops).relative().is_some_and(|r| r <= NARROW);
         let enough = |arm: &Arm| arm.refused.is_some() || arm.is_clear();
-        self.rounds >= ROUNDS_MAX
-            || (self.rounds >= ROUNDS_MIN && narrow && self.arms.iter().all(enough))
+        self.rounds >= ROUNDS_MAX || (narrow && self.arms.iter().all(enough))
     }
 
     /// A change that is better, and that the climb could have come to, becomes the peak, and the
     /// experiments begin anew there.
-    fn moves_up(&mut self, book: &mut Book) -> bool {
-        if self.phase != Phase::Counter || self.moves >= MOVES_MAX {
-            return false;
-        }
+    fn moves_up(&mut self, book: &mut Book, is_better: fn(&Ratio) -> bool) -> bool {
+        let Some(base) = self.base.filter(|_| self.phase == Phase::Counter) else { return false };
         let (cores, depth_max) = (book.config.cores, DEPTHS_MAX[self.at.block]);
         let better = self
             .arms
             .iter()
             .filter(|arm| arm.cores.is_none())
             .filter(|arm| arm.setting.workers <= cores && arm.setting.depth <= depth_max)
-            .filter_map(|arm| Some((arm.gain().filter(helps)?.value, arm.setting)))
-            .max_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((_, setting)) = better else { return false };
-        self.moves += 1;
-        book.block_mut(self.at).peak = Some(setting);
+            .filter_map(|arm| Some((arm.gain().filter(is_better)?, arm)))
+            .max_by(|a, b| a.0.value.total_cmp(&b.0.value));
+        let Some((gain, arm)) = better else { return false };
+        self.moved = Some((base, gain));
+        let (setting, base) = (arm.setting, arm.cell.point(arm.setting, cores));
+        let block = book.block_mut(self.at);
+        block.peak = Some(setting);
+        block.at_peak = Some(Counted { base, experiments: Vec::new(), moved: self.moved });
         self.start(book, setting);
         true
     }
@@ -226,6 +245,11 @@ impl Counter {
 /// Whether a change surely brings something worth having.
 pub(super) fn helps(gain: &Ratio) -> bool {
     gain.low > 1.0 && gain.value >= GAIN_MIN
+}
+
+/// Whether it does even if one looks again and again until it seems so.
+fn surely_helps(gain: &Ratio) -> bool {
+    gain.low >= GAIN_MIN
 }
 
 impl Arm {

@@ -22,6 +22,8 @@ const ASKS_MAX: u32 = 60;
 #[derive(Debug)]
 pub(super) struct Knee {
     at: At,
+    /// Where the peak was when the search began.
+    peak: Option<Setting>,
     asks: u32,
     failed: bool,
     refined: bool,
@@ -38,12 +40,15 @@ struct Bracket {
 
 impl Knee {
     pub fn new(at: At) -> Self {
-        Self { at, asks: 0, failed: false, refined: false }
+        Self { at, peak: None, asks: 0, failed: false, refined: false }
     }
 
     pub fn next(&mut self, book: &Book) -> Option<Ask> {
         let block = book.block(self.at);
         let peak = block.peak?;
+        if self.peak != Some(peak) {
+            *self = Self { peak: Some(peak), ..Self::new(self.at) };
+        }
         if self.failed || self.refined || self.asks >= ASKS_MAX || block.is_broken() {
             return None;
         }
@@ -65,13 +70,13 @@ impl Knee {
         self.failed = matches!(heard, Heard::Bad(_));
     }
 
-    pub fn close(self, book: &mut Book) {
+    pub fn close(&mut self, book: &mut Book) {
         let cores = book.config.cores;
         let block = book.block_mut(self.at);
         let Some(peak) = block.peak else { return };
         let knee = Bracket::of(&block.curve, peak).map(|b| b.pass);
         if let Some(knee) = knee.filter(|knee| is_the_peak(block, *knee, peak)) {
-            move_peak(block, knee, cores);
+            block.move_peak(knee, cores);
         }
         // One worker that reaches the knee is not what stops anything.
         block.at_one_worker.take_if(|_| knee.is_some_and(|knee| knee.workers == 1));
@@ -120,17 +125,6 @@ fn is_the_peak(block: &BlockBook, knee: Setting, peak: Setting) -> bool {
     let (knee, peak) = (block.curve.mean(knee), block.curve.mean(peak));
     let is_examined = block.at_peak.as_ref().is_some_and(Counted::says_something);
     knee > if is_examined { peak / KNEE_SHARE } else { peak }
-}
-
-/// Makes `knee` the peak, with what was found at that setting: what was found at another is not
-/// said of this one.
-fn move_peak(block: &mut BlockBook, knee: Setting, cores: u32) {
-    block.peak = Some(knee);
-    if block.at_one_worker.as_ref().is_some_and(|counted| counted.base.setting() == knee) {
-        block.at_peak = block.at_one_worker.take();
-    } else if let (Some(counted), Some(cell)) = (&mut block.at_peak, block.curve.get(knee)) {
-        *counted = Counted { base: cell.point(knee, cores), experiments: Vec::new() };
-    }
 }
 
 /// The middle of a gap, while it is worth halving.

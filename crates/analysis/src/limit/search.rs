@@ -31,13 +31,28 @@ pub struct Window {
     pub outcome: Result<Measurement, String>,
 }
 
+/// A stage that waits for its turn.
+#[derive(Debug)]
+struct Queued {
+    stage: Stage,
+    /// It has more to ask, as far as is known: time is kept for it.
+    open: bool,
+}
+
 /// The search for the limits of some targets.
 #[derive(Debug)]
 pub struct Search {
     book: Book,
-    stages: VecDeque<Stage>,
+    /// What is still to come in this round over the stages.
+    stages: VecDeque<Queued>,
+    /// Those whose turn is over, for the next round with the time that is left.
+    again: VecDeque<Queued>,
+    /// Several targets at once: not before all of them have had their first round.
+    together: VecDeque<Queued>,
     /// The stage that is on, and the time at which it must end.
     current: Option<(Stage, f64)>,
+    /// What was used when this round began.
+    round_began_ns: f64,
     pending: Option<(Ask, Probe)>,
     planned_ns: f64,
     used_ns: f64,
@@ -60,7 +75,10 @@ impl Search {
         let planned_ns = config.seconds * 1e9;
         let slot = planned_ns / SLOTS / targets.max(1) as f64;
         Self {
-            stages: Stage::all(targets).into(),
+            stages: queued(Stage::all(targets)),
+            again: VecDeque::new(),
+            together: queued(Stage::together(targets)),
+            round_began_ns: 0.0,
             book: Book::new(config),
             current: None,
             pending: None,
@@ -84,13 +102,13 @@ impl Search {
                 None => self.begin_stage()?,
             };
             let Some(ask) = stage.next(&mut self.book) else {
-                stage.close(&mut self.book);
+                self.end_stage(stage, false);
                 continue;
             };
             let probe = self.probe(&ask);
             let end_ns = self.used_ns + (probe.ramp_ns + probe.window_ns) as f64 + self.overhead_ns;
             if end_ns > until_ns.min(self.planned_ns) {
-                stage.close(&mut self.book);
+                self.end_stage(stage, true);
                 continue;
             }
             self.current = Some((stage, until_ns));
@@ -147,11 +165,12 @@ impl Search {
     pub fn finish(mut self) -> LimitReport {
         // Without a question left, only what did not fit into the time is missing.
         let finished = self.pending.is_none() && self.next_probe().is_none();
-        if let Some((stage, _)) = self.current.take() {
-            stage.close(&mut self.book);
-        }
+        let seconds_planned = self.planned_ns / 1e9;
+        // All stages enter what they have, as when the time is up.
+        (self.planned_ns, self.pending) = (0.0, None);
+        while self.next_probe().is_some() {}
         LimitReport {
-            seconds_planned: self.planned_ns / 1e9,
+            seconds_planned,
             seconds_used: self.used_ns / 1e9,
             windows: self.windows,
             finished,
@@ -159,10 +178,28 @@ impl Search {
         }
     }
 
-    /// The next stage, with its part of the time that is left.
+    /// Enters what a stage found. It has its turn again once all others have had theirs.
+    fn end_stage(&mut self, mut stage: Stage, open: bool) {
+        stage.close(&mut self.book);
+        if open || stage.may_reopen() {
+            self.again.push_back(Queued { stage, open });
+        }
+    }
+
+    /// The next stage, with its part of the time that is left; `None` when none of them needs or can use
+    /// what is left.
     fn begin_stage(&mut self) -> Option<(Stage, f64)> {
-        let weights: f64 = self.stages.iter().map(Stage::weight).sum();
-        let stage = self.stages.pop_front()?;
+        if self.stages.is_empty() {
+            if self.used_ns <= self.round_began_ns {
+                return None;
+            }
+            self.round_began_ns = self.used_ns;
+            self.stages.append(&mut self.again);
+            self.stages.append(&mut self.together);
+        }
+        let Queued { stage, .. } = self.stages.pop_front()?;
+        let others = self.stages.iter().chain(&self.together).filter(|queued| queued.open);
+        let weights = stage.weight() + others.map(|queued| queued.stage.weight()).sum::<f64>();
         let left_ns = (self.planned_ns - self.used_ns).max(0.0);
         let share_ns = left_ns * stage.weight() / weights;
         let wanted_ns = if stage.comes_first() {
@@ -240,6 +277,10 @@ impl Search {
         }
         trouble
     }
+}
+
+fn queued(stages: Vec<Stage>) -> VecDeque<Queued> {
+    stages.into_iter().map(|stage| Queued { stage, open: true }).collect()
 }
 
 /// Redoes a search from its windows. `finished` is not known from these alone where a search was

@@ -53,7 +53,7 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// All stages for `targets` targets.
+    /// All stages for `targets` targets, but those with several at once.
     pub fn all(targets: usize) -> Vec<Self> {
         let mut stages = vec![Stage::Idle { done: false }, Stage::Own { done: 0 }];
         for target in 0..targets {
@@ -68,11 +68,13 @@ impl Stage {
                 ]);
             }
         }
-        if targets > 1 {
-            let both = 0..super::BLOCKS.len();
-            stages.extend(both.map(|block| Stage::Together(TogetherStage::new(block, targets))));
-        }
         stages
+    }
+
+    /// The stages with several targets at once.
+    pub fn together(targets: usize) -> Vec<Self> {
+        let blocks = if targets > 1 { 0..super::BLOCKS.len() } else { 0..0 };
+        blocks.map(|block| Stage::Together(TogetherStage::new(block, targets))).collect()
     }
 
     /// Its part of the time, in windows that it would like to have.
@@ -92,6 +94,12 @@ impl Stage {
     /// is read against it.
     pub fn comes_first(&self) -> bool {
         matches!(self, Stage::Idle { .. } | Stage::Own { .. } | Stage::Latency { .. })
+    }
+
+    /// Whether it may have more to ask after it had what it needed: the peak may have moved, and what was too
+    /// noisy may get clear.
+    pub fn may_reopen(&self) -> bool {
+        matches!(self, Stage::Counter(_) | Stage::Knee(_))
     }
 
     /// What to measure next; `None` when the stage has what it needs.
@@ -138,7 +146,7 @@ impl Stage {
     }
 
     /// Writes what the stage found into the book, at its end or when its time is up.
-    pub fn close(self, book: &mut Book) {
+    pub fn close(&mut self, book: &mut Book) {
         match self {
             Stage::Idle { .. } | Stage::Own { .. } | Stage::Latency { .. } => {}
             Stage::Climb(climb) => climb.close(book),

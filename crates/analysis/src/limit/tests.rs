@@ -275,6 +275,62 @@ fn an_interrupted_search_reports_what_it_has() {
 }
 
 #[test]
+fn no_question_is_left_for_lack_of_time_while_there_is_time() {
+    for seed in 0..60 {
+        let mut sim = Sim { cores: 2, latency_ns: 600_000.0, noise: 0.25, seed, ..Sim::default() };
+        let (report, _) = sim.run(1, 60.0);
+        let left = report.seconds_planned - report.seconds_used;
+        for verdict in report.targets[0].blocks.iter().filter_map(|b| b.verdict.as_ref()) {
+            let is_open = verdict.reason.contains("the time was up");
+            assert!(!is_open || left < 3.0, "seed {seed}: {left} s left: {verdict:?}");
+        }
+    }
+}
+
+/// A machine on which the climb was unlucky: it saw nothing beyond depth 64, where twice as much
+/// does 1.16 times as many. All answers are noisy.
+fn unlucky(seconds: f64, seed: u64) -> LimitReport {
+    let mut sim = Sim { cores: 2, latency_ns: 600_000.0, noise: 0.12, seed, ..Sim::default() };
+    let mut search = Search::new(sim.config(1, seconds));
+    while let Some(probe) = search.next_probe() {
+        let deep = probe.loads.iter().any(|l| l.setting.depth >= 128);
+        sim.device_iops = if deep && probe.phase != Phase::Climb { 116_000.0 } else { 100_000.0 };
+        sim.noise = if probe.phase == Phase::Climb { 0.0 } else { 0.12 };
+        search.observe(&sim.window(&probe).unwrap());
+    }
+    search.finish()
+}
+
+#[test]
+fn a_peak_below_the_best_is_left_while_there_is_time() {
+    for seed in 0..20 {
+        let report = unlucky(60.0, seed);
+        let found = small(&report);
+        // Chance may take it further on the same plateau.
+        assert!(found.peak.as_ref().unwrap().depth >= 128, "seed {seed}: {:?}", found.verdict);
+        let verdict = found.verdict.as_ref().unwrap();
+        let is_open = verdict.cause == Cause::Undecided;
+        let left = report.seconds_planned - report.seconds_used;
+        assert!(!is_open || left < 3.0, "seed {seed}: {left} s left: {verdict:?}");
+    }
+}
+
+#[test]
+fn a_better_point_is_the_peak_though_the_time_is_up() {
+    let mut cut_short = 0;
+    for seed in 0..40 {
+        let report = unlucky(10.0 + seed as f64 / 2.0, seed);
+        let found = small(&report);
+        let (peak, verdict) = (found.peak.as_ref().unwrap(), found.verdict.as_ref().unwrap());
+        let deeper = verdict.experiments.iter().find(|e| e.kind == ExperimentKind::Deeper);
+        let helped = deeper.and_then(|e| e.gain).is_some_and(|g| counter::helps(&g));
+        assert!(peak.depth >= 128 || !helped, "seed {seed}: {verdict:?}");
+        cut_short += u32::from(verdict.reason.contains("(--time) lets the search go on"));
+    }
+    assert!(cut_short > 0, "none was cut short just after the peak had moved");
+}
+
+#[test]
 fn time_is_about_a_minute_and_more_for_many_targets() {
     assert_eq!(Config::default_seconds(1, false), 60.0);
     assert_eq!(Config::default_seconds(1, true), 15.0);

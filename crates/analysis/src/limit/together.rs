@@ -71,9 +71,9 @@ impl TogetherStage {
         if self.turn > self.loads.len() {
             self.turn = 0;
             self.rounds.push(std::mem::take(&mut self.round));
-            if self.is_settled() {
-                return None;
-            }
+        }
+        if self.turn == 0 && self.is_settled() {
+            return None;
         }
         let loads = match self.turn.checked_sub(1) {
             None => self.loads.clone(),
@@ -100,10 +100,12 @@ impl TogetherStage {
         }
     }
 
-    pub fn close(self, book: &mut Book) {
+    pub fn close(&mut self, book: &mut Book) {
         if self.loads.len() < 2 {
             return;
         }
+        // A round that was broken off begins anew.
+        (self.turn, self.round) = (0, Round::default());
         let cpu = self.cell.cpu();
         let ratio = self.ratio();
         let (cause, reason) = match &self.refused {
@@ -113,6 +115,7 @@ impl TogetherStage {
         let sums = |f: fn(&Round) -> &Vec<f64>| {
             Estimate::of(&self.rounds.iter().map(|r| f(r).iter().sum()).collect::<Vec<f64>>())
         };
+        book.together.retain(|known| known.block_bytes != BLOCKS[self.block]);
         book.together.push(Together {
             block_bytes: BLOCKS[self.block],
             targets: (0..self.loads.len()).filter_map(|i| self.target(i)).collect(),

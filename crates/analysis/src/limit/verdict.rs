@@ -72,6 +72,9 @@ impl Evidence<'_> {
         if self.counted.base.iops.mean <= 0.0 {
             return (Cause::Undecided, "no I/O was completed here".into());
         }
+        if let Some(text) = self.just_moved() {
+            return (Cause::Undecided, text);
+        }
         let full = self.counted.base.cpu.map_or(0.0, |c| c.taken()) >= CORES_FULL;
         let deeper = self.effect(ExperimentKind::Deeper);
         let workers = self.effect(ExperimentKind::MoreWorkers);
@@ -85,6 +88,21 @@ impl Evidence<'_> {
             (Effect::Unclear, _) => self.unclear(ExperimentKind::Deeper),
             (_, Effect::Unclear) => self.unclear(ExperimentKind::MoreWorkers),
         }
+    }
+
+    /// The search came here from a lower peak, and nothing could be tried from here.
+    fn just_moved(&self) -> Option<String> {
+        let (from, gain) = self.counted.moved?;
+        let is_open =
+            self.counted.experiments.iter().all(|e| e.gain.is_none() && e.refused.is_none());
+        is_open.then(|| {
+            format!(
+                "{} does {} what {from} does, and the time was up before more could be tried from there: \
+                 more time (--time) lets the search go on",
+                self.counted.base.setting(),
+                times(&gain)
+            )
+        })
     }
 
     fn depth(&self) -> (Cause, String) {
