@@ -12,6 +12,8 @@ mod targets;
 #[cfg(test)]
 mod testing;
 
+pub use granted::unpolled;
+
 use crate::derive;
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::{Finding, Severity};

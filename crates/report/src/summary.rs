@@ -152,7 +152,7 @@ fn section(
             _ => figures::extremes(out, record, group),
         }
     }
-    cost::cost(out, group, disks, style);
+    cost::cost(out, record, group, disks, style);
 }
 
 /// `a  randread 4 KiB · io_uring depth 32 · 3 jobs · direct · /dev/nvme0n1 · 10 s`

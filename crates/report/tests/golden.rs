@@ -4,7 +4,7 @@
 
 mod support;
 
-use fathom_model::plan::Unified;
+use fathom_model::plan::{Engine, Unified, Uring};
 use fathom_model::record::RunRecord;
 use fathom_report::{fio_json, summary, terse};
 use support::{golden, json::Json, troubled, two_groups, uneven};
@@ -40,6 +40,27 @@ fn groups_that_ran_together_are_summed_up() {
     record.jobs[2].started_ns = record.jobs[0].started_ns;
     let text = summary::render(&record, summary::Style::default());
     assert!(text.contains("together  210k IOPS, 822 MiB/s (mixed + log)\n"), "{text}");
+}
+
+#[test]
+fn polling_that_nothing_did_is_not_called_polled() {
+    let mut record = uneven();
+    for job in &mut record.plan.jobs {
+        job.engine = Engine::IoUring(Uring { iopoll: true, ..Uring::default() });
+    }
+    let text = |record: &RunRecord| {
+        let lines = summary::render(record, summary::Style::default());
+        lines.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(text(&record).contains("NOT polled, though asked"), "{}", text(&record));
+    record.jobs.iter_mut().for_each(|job| job.granted.polled = true);
+    assert!(text(&record).contains(" · polled"), "{}", text(&record));
+    // Granted by the kernel, but the device has no polled queues.
+    for target in &mut record.facts.targets {
+        target.device.get_or_insert_default().io_poll = Some(false);
+    }
+    let text = text(&record);
+    assert!(text.contains("NOT polled, though asked") && !text.contains("· polled"), "{text}");
 }
 
 #[test]

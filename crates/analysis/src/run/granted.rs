@@ -3,7 +3,7 @@
 use super::{Job, facts_of, finding, jobs_where, named, sentence, targets_of};
 use fathom_model::facts::DeviceFacts;
 use fathom_model::finding::{Finding, Severity};
-use fathom_model::plan::{Engine, Memory, Psync};
+use fathom_model::plan::{Engine, JobPlan, Memory, Psync};
 use fathom_model::record::{Granted, RunRecord};
 use fathom_model::units;
 use std::collections::BTreeSet;
@@ -13,16 +13,20 @@ fn ran(job: &Job) -> bool {
     job.done.runtime_ns > 0
 }
 
+/// The devices of a job that have no polled queues: where they grant polling, nothing polls.
+#[must_use]
+pub fn unpolled<'a>(record: &'a RunRecord, job: &JobPlan) -> Vec<&'a DeviceFacts> {
+    let targets = targets_of(job).into_iter();
+    targets
+        .filter_map(|target| facts_of(record, target)?.device.as_ref())
+        .filter(|device| device.io_poll == Some(false))
+        .collect()
+}
+
 /// Polling that was asked and did not happen: refused, or granted on a device without polled queues,
 /// where some kernels quietly wait for interrupts.
 pub(super) fn not_polled(record: &RunRecord) -> Option<Finding> {
-    let unpolled = |job: &Job| -> Vec<&DeviceFacts> {
-        let targets = targets_of(job.plan).into_iter();
-        targets
-            .filter_map(|target| facts_of(record, target)?.device.as_ref())
-            .filter(|device| device.io_poll == Some(false))
-            .collect()
-    };
+    let unpolled = |job: &Job| unpolled(record, job.plan);
     let jobs = jobs_where(record, |job| {
         ran(job) && asks_polling(job) && (!job.done.granted.polled || !unpolled(job).is_empty())
     });

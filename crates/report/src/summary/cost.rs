@@ -2,6 +2,7 @@
 
 use super::{Style, wrap};
 use fathom_analysis::derive::{self, Group};
+use fathom_analysis::run;
 use fathom_model::plan::Engine;
 use fathom_model::record::{Cost, DiskRecord, Granted, JobRecord, RunRecord};
 use fathom_model::units;
@@ -12,12 +13,18 @@ const INDENT: usize = 11;
 /// The lines below a group's table.
 ///
 /// `disks` are those whose counters cover this group and no other.
-pub(super) fn cost(out: &mut String, group: &Group, disks: &[DiskRecord], style: Style) {
+pub(super) fn cost(
+    out: &mut String,
+    record: &RunRecord,
+    group: &Group,
+    disks: &[DiskRecord],
+    style: Style,
+) {
     let done = &group.record;
     line(out, "depth", depth(group, disks), style);
     line(out, "CPU", processor(done), style);
     line(out, "counted", counted(done), style);
-    line(out, "granted", granted(group), style);
+    line(out, "granted", granted(record, group), style);
 }
 
 fn line(out: &mut String, title: &str, text: Option<String>, style: Style) {
@@ -90,7 +97,7 @@ fn apart(cost: &Cost) -> String {
 }
 
 /// What is in force, and what of the usual is not.
-fn granted(group: &Group) -> Option<String> {
+fn granted(record: &RunRecord, group: &Group) -> Option<String> {
     let granted = &group.record.granted;
     let ring = group.plan.engine.uring()?;
     let takes_target = !matches!(group.plan.engine, Engine::Nop(_));
@@ -107,8 +114,12 @@ fn granted(group: &Group) -> Option<String> {
     if granted.huge_pages {
         words.push("huge pages".to_string());
     }
-    if granted.polled {
+    let polls = granted.polled && run::unpolled(record, group.plan).is_empty();
+    if polls {
         words.push("polled".to_string());
+    }
+    if takes_target && ring.iopoll && !polls {
+        words.push("NOT polled, though asked".to_string());
     }
     if takes_target && ring.fixed_buffers && !granted.fixed_buffers {
         words.push("NOT registered buffers".to_string());
