@@ -62,6 +62,15 @@ fn more_than_there_is() {
     let answer = Running::start(&mut place.command("prlimit", &args)).wait();
     assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""));
     assert_one_error(&answer.stderr, &["open files", "RLIMIT_NOFILE is 20", "numjobs"]);
+    for engine in ["--ioengine=io_uring", "--ioengine=psync"] {
+        let run = ["--as=300000000", FATHOM, "run", "--no-record", "--eta=never", "--rw=read"];
+        let more = ["--numjobs=200", "--iodepth=64", "--bs=64k", engine, "data"];
+        let answer =
+            Running::start(&mut place.command("prlimit", &[&run[..], &more].concat())).wait();
+        assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{}", answer.stderr);
+        assert!(answer.stderr.contains("200 workers need about"), "{}", answer.stderr);
+        assert!(answer.stderr.contains("RLIMIT_AS"), "{}", answer.stderr);
+    }
     assert_eq!(place.look(), before);
 }
 

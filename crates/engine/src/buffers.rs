@@ -25,12 +25,9 @@ unsafe impl Send for Slab {}
 impl Slab {
     /// Maps `slots` buffers of at least `bytes` each.
     pub fn new(slots: u32, bytes: u64, memory: Memory) -> io::Result<Self> {
-        let slot_bytes = (bytes as usize).max(1).next_multiple_of(ALIGN);
+        let slot_bytes = slot_bytes(bytes);
         let huge = memory == Memory::Huge;
-        let unit = if huge { HUGE_PAGE } else { ALIGN };
-        let mapped = slot_bytes
-            .checked_mul(slots as usize)
-            .map(|n| n.next_multiple_of(unit))
+        let mapped = Self::size(slots, bytes, memory)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         let flags =
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if huge { libc::MAP_HUGETLB } else { 0 };
@@ -54,6 +51,12 @@ impl Slab {
             unsafe { libc::madvise(memory, mapped, libc::MADV_HUGEPAGE) };
         }
         Ok(Self { memory: memory.cast(), mapped, slot_bytes, slots, huge })
+    }
+
+    /// What such a slab takes, in bytes; `None` where that is no number.
+    pub fn size(slots: u32, bytes: u64, memory: Memory) -> Option<usize> {
+        let unit = if memory == Memory::Huge { HUGE_PAGE } else { ALIGN };
+        slot_bytes(bytes).checked_mul(slots as usize)?.checked_next_multiple_of(unit)
     }
 
     /// Address of a slot's buffer.
@@ -89,6 +92,10 @@ impl Slab {
             )
         }
     }
+}
+
+fn slot_bytes(bytes: u64) -> usize {
+    (bytes as usize).max(1).next_multiple_of(ALIGN)
 }
 
 impl Drop for Slab {

@@ -66,10 +66,16 @@ fn prepare(
     })
 }
 
-fn slab(job: &JobPlan) -> Result<Slab, String> {
+/// How many buffers a worker needs, and of how many bytes each.
+pub(crate) fn buffers(job: &JobPlan) -> (u32, u64) {
     // Each synchronous call waits for its I/O: one buffer is all it uses.
     let depth = if job.engine.is_synchronous() { 1 } else { job.depth.max(1) };
     let bytes = if job.used_dirs().any(|d| d != Dir::Trim) { job.block_max() } else { 1 };
+    (depth, bytes)
+}
+
+fn slab(job: &JobPlan) -> Result<Slab, String> {
+    let (depth, bytes) = buffers(job);
     Slab::new(depth, bytes, job.buffers.memory).map_err(|error| {
         let kind = if job.buffers.memory == fathom_model::plan::Memory::Huge {
             "reserve huge pages (`sysctl vm.nr_hugepages`)"

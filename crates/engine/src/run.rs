@@ -1,5 +1,7 @@
 //! A run: all workers of a plan, started wave by wave, watched, stopped and collected.
 
+mod memory;
+
 use crate::clock;
 use crate::files::OpenFile;
 use crate::job::{self, Task};
@@ -29,6 +31,9 @@ pub enum StartError {
         "cannot start workers: {0}; raise the limits of open files and processes (`ulimit -n`, `ulimit -u`) or lower numjobs"
     )]
     Resources(#[from] std::io::Error),
+    /// The address space is limited to less than the run needs.
+    #[error(transparent)]
+    Memory(#[from] memory::TooLittle),
 }
 
 /// One worker as the run sees it.
@@ -69,8 +74,9 @@ pub struct Running {
 ///
 /// # Errors
 ///
-/// When threads or descriptors cannot be made. What goes wrong in a job is in its record.
+/// When memory, threads or descriptors cannot be had. What goes wrong in a job is in its record.
 pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartError> {
+    memory::check(plan)?;
     let members =
         plan.jobs.iter().map(|_| Ok(Member { shared: Shared::default(), wake: Wake::new()? }));
     let state = Arc::new(State {
@@ -244,7 +250,7 @@ fn spawn(
 ) -> std::io::Result<()> {
     let state = Arc::clone(state);
     let name = format!("worker-{index}");
-    thread::Builder::new().name(name).stack_size(512 << 10).spawn(move || {
+    thread::Builder::new().name(name).stack_size(memory::STACK_BYTES).spawn(move || {
         let member = &state.members[index];
         let task = Task {
             job: &state.jobs[index],

@@ -111,6 +111,12 @@ pub(crate) struct Stats {
     pub flush_lat: LiveHistogram,
 }
 
+impl Stats {
+    /// What the histograms take beside the struct itself.
+    pub const HEAP_BYTES: u64 =
+        ((4 * Dir::ALL.len() + 1) * BUCKETS * size_of::<AtomicU64>()) as u64;
+}
+
 /// What a worker and its observers share. Aligned so that no two workers share a cache line.
 #[repr(align(128))]
 pub(crate) struct Shared {
