@@ -1,7 +1,8 @@
-//! What only builders run: `cargo xtask bench` and `cargo xtask steps`.
+//! What only builders run: `cargo xtask bench`, `cargo xtask lab` and `cargo xtask steps`.
 #![forbid(unsafe_code)]
 
 mod bench;
+mod lab;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -14,6 +15,10 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 enum Command {
     /// Run fathom, fio and t/io_uring in turn, and print medians and ratios as Markdown.
     Bench(bench::Options),
+    /// Run fathom in guests with real NVMe drivers, and print whether each case holds.
+    ///
+    /// The guests are emulated machines with Debian's kernels. docs/lab.md says how to write a case.
+    Lab(lab::Options),
     /// Count the user instructions of a program's ring-driving thread, by single-stepping it.
     ///
     /// For fathom, fio (with thread=1) and t/io_uring alike, on machines without hardware counters.
@@ -27,6 +32,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Command::parse() {
         Command::Bench(options) => bench::run(&options),
+        Command::Lab(options) => lab::run(&options),
         Command::Steps { command } => steps(&command),
     };
     match result {

@@ -1,0 +1,17 @@
+# Polled reads reach an NVMe disk and come back without an interrupt.
+# kernels: all
+reload nvme poll_queues=1
+ctrl=$(controller 0)
+set -- --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --iodepth=8 --number_ios=2000 --output-format=json
+before=$(interrupts_of "$ctrl")
+fathom run --name=polled "$@" --hipri=1 --record=polled >polled.json
+polled=$(($(interrupts_of "$ctrl") - before))
+fathom run --name=plain "$@" --record=plain >plain.json
+plain=$(($(interrupts_of "$ctrl") - before - polled))
+
+# fathom looks at what is on the disk before it starts, by ordinary reads.
+check "2000 polled reads bring no interrupts but for those few ($polled)" [ "$polled" -le 4 ]
+check "others bring them ($plain)" [ "$plain" -ge 100 ]
+is polled.json '.jobs[0].read.total_ios' 2000
+is polled.json '.jobs[0].error' 0
+keep polled plain

@@ -1,0 +1,115 @@
+# What cases are written with. A case runs with `set -eu` in an empty folder in memory; the first
+# command that fails ends it.
+
+# check WHAT COMMAND…: the case fails unless the command succeeds; WHAT says what should hold.
+check() {
+    what=$1
+    shift
+    if "$@"; then
+        echo "holds: $what"
+    else
+        echo "DOES NOT HOLD: $what ($*)"
+        exit 1
+    fi
+}
+
+# expect STATUS COMMAND…: the command must end with that exit status. What it prints is in `out`
+# and `err`.
+expect() {
+    wanted=$1
+    shift
+    got=0
+    "$@" >out 2>err || got=$?
+    if [ "$got" != "$wanted" ]; then
+        echo "EXIT STATUS $got, not $wanted: $*"
+        cat out err
+        exit 1
+    fi
+}
+
+# says FILE TEXT: the file holds the text.
+says() {
+    if ! grep -q -F -e "$2" "$1"; then
+        echo "NOT SAID in $1: $2"
+        cat "$1"
+        exit 1
+    fi
+}
+
+# value FILE FILTER: what jq finds; null where there is nothing.
+value() { jq -r "$2" "$1"; }
+
+# is FILE FILTER WANTED: what jq finds there is that.
+is() {
+    got=$(jq -r "$2" "$1")
+    if [ "$got" != "$3" ]; then
+        echo "IN $1: $2 is $got, not $3"
+        exit 1
+    fi
+}
+
+# Disks are counted as the case's machine names them: 0, 1, … The kernel may number them otherwise.
+controller() {
+    path=$(grep -l "^LAB$1 *$" /sys/class/nvme/nvme*/serial)
+    path=${path%/serial}
+    echo "${path##*/}"
+}
+disk() { echo "/dev/$(controller "$1")n1"; }
+passthrough() { disk "$1" | sed 's,/dev/nvme,/dev/ng,'; }
+
+# settle: waits until the disks that are being found are there.
+settle() {
+    for try in $(seq 500); do
+        ready=yes
+        for slot in /sys/bus/pci/devices/*; do
+            [ "$(cat "$slot/class" 2>/dev/null)" = 0x010802 ] || continue
+            set -- "$slot"/nvme/nvme*/nvme*n1
+            [ -e "$1" ] && [ -b "/dev/${1##*/}" ] || ready=no
+        done
+        [ $ready = yes ] && return
+        usleep 20000
+    done
+    echo "the disks did not come"
+    return 1
+}
+
+# reload MODULE PARAMETER=VALUE…: nvme and its kind again with other parameters. nvme gets its own
+# back after the case.
+reload() {
+    modprobe -r "$1" || true # It fails when a module that this one needed has other users.
+    [ ! -d "/sys/module/$1" ] || { echo "$1 stays loaded"; return 1; }
+    : >/run/reloaded
+    modprobe "$@"
+    (set +x; settle)
+}
+
+# interrupts_of CONTROLLER: all that arrived so far for its I/O queues; q0 is for administration.
+interrupts_of() {
+    awk -v name="^$1q[1-9][0-9]*\$" '$NF ~ name { for (i = 2; $i ~ /^[0-9]+$/; i++) sum += $i } END { print sum + 0 }' \
+        /proc/interrupts
+}
+
+# sum FILE: the checksum of a disk or file.
+sum() { sha256sum "$1" | cut -d' ' -f1; }
+
+# host ACTION…: asks the lab for what a guest cannot do itself; docs/lab.md lists the actions.
+host() {
+    echo "host $*" >&3
+    read -r answer <&3
+    [ "$answer" = ok ] || { echo "host $*: $answer"; return 1; }
+}
+
+# remember TEXT: kept by the lab over a power cut, where /run/known holds all such lines.
+remember() { echo "remember $*" >&3; }
+
+# keep PATH…: stored on the host in target/lab/records/KERNEL/CASE.
+keep() {
+    tar -cf - "$@" | base64 | sed 's/^/keep /' >&3
+    echo kept >&3
+}
+
+# case_run NAME: a case by hand, in the shell.
+case_run() {
+    mkdir -p "/tmp/$1"
+    (cd "/tmp/$1" && LAB_STAGE=0 sh -eux -c '. /lab/lib.sh; . "$0"' "/lab/cases/$1.sh")
+}

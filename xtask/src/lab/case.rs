@@ -1,0 +1,232 @@
+//! A case: a shell script whose head, comments in a fixed form, says what machine it needs.
+
+use crate::Result;
+use std::path::Path;
+
+/// The kernels of the lab, each the newest that Debian has of its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
+pub enum Kernel {
+    #[value(name = "6.1")]
+    V6_1,
+    #[value(name = "6.12")]
+    V6_12,
+    #[value(name = "7")]
+    V7,
+}
+
+impl Kernel {
+    pub const ALL: [Kernel; 3] = [Kernel::V6_1, Kernel::V6_12, Kernel::V7];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kernel::V6_1 => "6.1",
+            Kernel::V6_12 => "6.12",
+            Kernel::V7 => "7",
+        }
+    }
+
+    fn parse(name: &str) -> Result<Kernel> {
+        let found = Kernel::ALL.into_iter().find(|kernel| kernel.name() == name);
+        Ok(found.ok_or_else(|| format!("no kernel {name}: it is 6.1, 6.12 or 7"))?)
+    }
+}
+
+/// What the guest consists of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Machine {
+    /// Bytes of a logical block of each NVMe disk.
+    pub lba_bytes: Vec<u32>,
+    /// PCIe root complexes beside the first; disks are dealt out to them in turn.
+    pub roots: usize,
+    pub disk_mib: u64,
+    pub memory_mib: u64,
+}
+
+impl Machine {
+    /// `nvme=4 lba=512,512,512,4096 roots=2 disk=256M memory=1024M`, each with a default; of
+    /// `lba` the last counts for all further disks.
+    pub fn parse(text: &str) -> Result<Machine> {
+        let (mut disks, mut lba) = (4, vec![512, 512, 512, 4096]);
+        let (mut roots, mut disk_mib, mut memory_mib) = (2, 256, 1024);
+        for word in text.split_whitespace() {
+            let (key, value) =
+                word.split_once('=').ok_or_else(|| format!("{word}: no KEY=VALUE"))?;
+            match key {
+                "nvme" => disks = number(word, value, 0, 16)? as usize,
+                "lba" => {
+                    lba = value
+                        .split(',')
+                        .map(|size| match size {
+                            "512" => Ok(512),
+                            "4096" => Ok(4096),
+                            _ => Err(format!("{word}: a logical block is 512 or 4096 bytes")),
+                        })
+                        .collect::<std::result::Result<_, _>>()?;
+                }
+                "roots" => roots = number(word, value, 1, 4)? as usize,
+                "disk" => disk_mib = number(word, value.trim_end_matches('M'), 16, 65536)?,
+                "memory" => memory_mib = number(word, value.trim_end_matches('M'), 512, 4096)?,
+                _ => {
+                    return Err(
+                        format!("{word}: a machine has nvme, lba, roots, disk, memory").into()
+                    );
+                }
+            }
+        }
+        let last = lba[lba.len() - 1];
+        let lba_bytes = lba.into_iter().chain(std::iter::repeat(last)).take(disks).collect();
+        Ok(Machine { lba_bytes, roots, disk_mib, memory_mib })
+    }
+}
+
+fn number(word: &str, value: &str, min: u64, max: u64) -> Result<u64> {
+    let parsed = value.parse().ok().filter(|value| (min..=max).contains(value));
+    Ok(parsed.ok_or_else(|| format!("{word}: expected {min} to {max}"))?)
+}
+
+/// One case of the lab.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub name: String,
+    /// What holds, in a sentence.
+    pub title: String,
+    pub machine: Machine,
+    /// Parameters for the kernel.
+    pub cmdline: String,
+    /// Loaded before the script starts.
+    pub modules: Vec<String>,
+    /// The kernels that it is for; the first of them all where the case does not say.
+    pub kernels: Vec<Kernel>,
+    /// The case does not say, and so may run on any when one is picked.
+    pub any_kernel: bool,
+    /// The case takes the machine apart, so no other may share its boot.
+    pub own_boot: bool,
+    pub limit_s: u64,
+}
+
+impl Case {
+    pub fn read(path: &Path) -> Result<Case> {
+        let text = std::fs::read_to_string(path)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Case::parse(&name, &text).map_err(|error| format!("{}: {error}", path.display()).into())
+    }
+
+    /// The head ends at the first line that is no comment.
+    pub fn parse(name: &str, text: &str) -> Result<Case> {
+        let mut case = Case {
+            name: name.to_string(),
+            title: String::new(),
+            machine: Machine::parse("")?,
+            cmdline: String::new(),
+            modules: Vec::new(),
+            kernels: vec![Kernel::V6_1],
+            any_kernel: true,
+            own_boot: false,
+            limit_s: 60,
+        };
+        let mut head = text.lines().map_while(|line| line.strip_prefix('#'));
+        let title = head.next().unwrap_or_default().trim();
+        if title.is_empty() || title.starts_with('!') || key_of(title).is_some() {
+            return Err("the first line says in a comment what holds".into());
+        }
+        case.title = title.to_string();
+        let mut seen = Vec::new();
+        for line in head {
+            let Some((key, value)) = key_of(line) else { continue };
+            if seen.contains(&key) {
+                return Err(format!("{key}: stands there twice").into());
+            }
+            seen.push(key);
+            case.set(key, value)?;
+            case.any_kernel &= key != "kernels";
+        }
+        Ok(case)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "machine" => self.machine = Machine::parse(value)?,
+            "cmdline" => self.cmdline = value.to_string(),
+            "modules" => self.modules = value.split_whitespace().map(String::from).collect(),
+            "kernels" if value == "all" => self.kernels = Kernel::ALL.to_vec(),
+            "kernels" => {
+                self.kernels =
+                    value.split_whitespace().map(Kernel::parse).collect::<Result<_>>()?;
+            }
+            "boot" => {
+                self.own_boot = match value {
+                    "own" => true,
+                    "shared" => false,
+                    _ => return Err(format!("boot: {value}: it is own or shared").into()),
+                }
+            }
+            "limit" => self.limit_s = number("limit", value.trim_end_matches('s'), 1, 600)?,
+            _ => {
+                let known = "machine, cmdline, modules, kernels, boot, limit";
+                return Err(format!("unknown key {key}: there are {known}").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `key: value`, where the key is one lower-case word; all else in the head is prose.
+fn key_of(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.trim().split_once(':')?;
+    let is_word =
+        !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    is_word.then_some((key, value.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_head_is_read() {
+        let text = "# Reads are polled.\n# More about it, for: people.\n# machine: nvme=2 lba=512,4096 roots=1\n\
+                    # cmdline: nvme.poll_queues=1\n# modules: nvme null_blk\n# kernels: 6.1 7\n\
+                    # boot: own\n# limit: 90\nset -eu\n# kernels: all\n";
+        let case = Case::parse("polled", text).unwrap();
+        assert_eq!(case.machine, Machine::parse("nvme=2 lba=512,4096 roots=1").unwrap());
+        assert_eq!(case.machine.lba_bytes, [512, 4096]);
+        assert_eq!(case.modules, ["nvme", "null_blk"]);
+        assert_eq!(case.kernels, [Kernel::V6_1, Kernel::V7]);
+        assert_eq!((case.own_boot, case.limit_s), (true, 90));
+        assert_eq!(case.cmdline, "nvme.poll_queues=1");
+    }
+
+    #[test]
+    fn without_keys_there_are_defaults() {
+        let case = Case::parse("plain", "# Something holds.\ntrue\n").unwrap();
+        assert_eq!(case.machine.lba_bytes, [512, 512, 512, 4096]);
+        assert_eq!(case.kernels, [Kernel::V6_1]);
+        assert!(!case.own_boot);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_an_error_that_names_it() {
+        for (text, named) in [
+            ("true\n", "first line"),
+            ("#!/bin/sh\n", "first line"),
+            ("# kernels: all\n", "first line"),
+            ("# It holds.\n# kernel: 6.1\n", "unknown key kernel"),
+            ("# It holds.\n# kernels: 6.1 5.10\n", "5.10"),
+            ("# It holds.\n# boot: once\n", "once"),
+            ("# It holds.\n# boot: own\n# boot: own\n", "twice"),
+            ("# It holds.\n# machine: disks=2\n", "disks=2"),
+            ("# It holds.\n# machine: lba=520\n", "lba=520"),
+            ("# It holds.\n# limit: forever\n", "limit"),
+        ] {
+            let error = Case::parse("bad", text).unwrap_err().to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_last_lba_counts_for_further_disks() {
+        let machine = Machine::parse("nvme=3 lba=4096").unwrap();
+        assert_eq!(machine.lba_bytes, [4096; 3]);
+    }
+}

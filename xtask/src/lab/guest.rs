@@ -1,0 +1,242 @@
+//! A guest: QEMU with its disks, and the channel on which it and the lab talk in lines.
+//! `docs/lab.md` lists the lines.
+
+use super::case::Machine;
+use super::host;
+use super::image::Image;
+use super::qmp::Qmp;
+use crate::Result;
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A boot takes some 10 s; a busy host makes it several times that.
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
+
+/// All that a guest is started from.
+pub struct Setup<'a> {
+    pub image: &'a Image,
+    pub machine: &'a Machine,
+    pub cmdline: &'a str,
+    /// Holds the disks and sockets; they outlive the guest.
+    pub dir: PathBuf,
+    pub console: PathBuf,
+}
+
+pub struct Guest {
+    qemu: Child,
+    channel: BufReader<UnixStream>,
+    qmp: Qmp,
+    part_of_line: Vec<u8>,
+    pub boot_time: Duration,
+}
+
+impl Guest {
+    /// Starts the guest and waits until it takes cases.
+    pub fn boot(setup: &Setup) -> Result<Guest> {
+        let start = Instant::now();
+        make_disks(setup)?;
+        let listen = |name: &str| -> Result<UnixListener> {
+            let path = setup.dir.join(name);
+            drop(fs::remove_file(&path));
+            let listener = UnixListener::bind(&path)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        let (channel, qmp) = (listen("channel")?, listen("qmp")?);
+        let log =
+            File::options().create(true).append(true).open(setup.console.with_extension("qemu"))?;
+        let mut command = Command::new(host::QEMU);
+        command.args(arguments(setup, Talk::Channel));
+        let mut qemu = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?;
+        let connected =
+            accept(&channel, &mut qemu).and_then(|channel| Ok((channel, accept(&qmp, &mut qemu)?)));
+        let (channel, qmp) = match connected {
+            Ok(streams) => streams,
+            Err(error) => {
+                drop(qemu.kill());
+                qemu.wait()?;
+                return Err(error);
+            }
+        };
+        let channel = BufReader::new(channel);
+        let qmp = Qmp::greet(qmp)?;
+        let mut guest =
+            Guest { qemu, channel, qmp, part_of_line: Vec::new(), boot_time: Duration::ZERO };
+        let ready = guest.line(start + BOOT_LIMIT)?;
+        match ready.as_deref() {
+            Some(line) if line.starts_with("ready") => {
+                guest.boot_time = start.elapsed();
+                Ok(guest)
+            }
+            other => {
+                Err(format!("the guest did not come up ({})", other.unwrap_or("no sign of life"))
+                    .into())
+            }
+        }
+    }
+
+    /// The next line from the guest; none when the time is over.
+    pub fn line(&mut self, deadline: Instant) -> Result<Option<String>> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.channel.get_ref().set_read_timeout(Some(left))?;
+            match self.channel.read_until(b'\n', &mut self.part_of_line) {
+                Ok(_) if self.part_of_line.ends_with(b"\n") => {
+                    let line = String::from_utf8_lossy(&self.part_of_line).trim_end().to_string();
+                    self.part_of_line.clear();
+                    return Ok(Some(line));
+                }
+                Ok(_) => return Err("the guest ended".into()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    pub fn say(&mut self, line: &str) -> Result<()> {
+        Ok(self.channel.get_mut().write_all(format!("{line}\n").as_bytes())?)
+    }
+
+    /// Pulls out a disk, as a hand at a hot-plug slot does: the guest has some seconds to agree.
+    pub fn remove_disk(&mut self, disk: &str) -> Result<()> {
+        self.qmp.execute("device_del", &json!({ "id": disk })).map(drop)
+    }
+
+    /// Puts a disk that was pulled out back into its slot.
+    pub fn add_disk(&mut self, disk: &str, machine: &Machine) -> Result<()> {
+        let index: usize = disk.trim_start_matches("nvme").parse()?;
+        let lba = machine.lba_bytes.get(index).ok_or_else(|| format!("no disk {disk}"))?;
+        let device = json!({
+            "driver": "nvme", "id": disk, "serial": format!("LAB{index}"), "bus": format!("port{index}"),
+            "drive": format!("disk{index}"), "logical_block_size": lba, "physical_block_size": lba,
+        });
+        self.qmp.execute("device_add", &device).map(drop)
+    }
+}
+
+impl Drop for Guest {
+    /// As if the mains were cut.
+    fn drop(&mut self) {
+        drop(self.qemu.kill());
+        drop(self.qemu.wait());
+    }
+}
+
+fn disk_path(dir: &Path, index: usize) -> PathBuf {
+    dir.join(format!("nvme{index}.raw"))
+}
+
+/// Makes disks, of holes, that are not there from an earlier boot.
+pub fn make_disks(setup: &Setup) -> Result<()> {
+    for index in 0..setup.machine.lba_bytes.len() {
+        let path = disk_path(&setup.dir, index);
+        if !path.exists() {
+            File::create(path)?.set_len(setup.machine.disk_mib << 20)?;
+        }
+    }
+    Ok(())
+}
+
+fn accept(listener: &UnixListener, qemu: &mut Child) -> Result<UnixStream> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < deadline {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(status) = qemu.try_wait()? {
+            return Err(format!("QEMU did not start: {status}").into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err("QEMU did not connect within 30 s".into())
+}
+
+/// Whom a guest talks to.
+pub enum Talk {
+    Channel,
+    Terminal,
+}
+
+/// QEMU's arguments.
+pub fn arguments(setup: &Setup, talk: Talk) -> Vec<String> {
+    let machine = setup.machine;
+    // Hardware emulation has no side channels to close, and seconds of a boot go into closing them.
+    let cmdline = format!(
+        "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off audit=0 apparmor=0 random.trust_cpu=on \
+         no_timer_check tsc=reliable {}",
+        setup.cmdline
+    );
+    let memory = format!("{}M", machine.memory_mib);
+    let mut args: Vec<String> =
+        ["-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "max", "-smp", "2"]
+            .iter()
+            .chain(&["-display", "none", "-no-reboot", "-nodefaults", "-nic", "none"])
+            .map(ToString::to_string)
+            .collect();
+    let mut add = |option: &str, value: String| args.extend([option.to_string(), value]);
+    add("-m", memory);
+    add("-kernel", setup.image.kernel.display().to_string());
+    add("-initrd", setup.image.initrd.display().to_string());
+    add("-append", cmdline);
+    match talk {
+        Talk::Terminal => add("-serial", "mon:stdio".into()),
+        Talk::Channel => {
+            for name in ["channel", "qmp"] {
+                add(
+                    "-chardev",
+                    format!("socket,id={name},path={}", setup.dir.join(name).display()),
+                );
+            }
+            add("-mon", "chardev=qmp,mode=control".into());
+            add("-device", "virtio-serial-pci".into());
+            add("-device", "virtserialport,chardev=channel,name=lab".into());
+            add("-chardev", format!("file,id=console,path={},append=on", setup.console.display()));
+            add("-serial", "chardev:console".into());
+        }
+    }
+    for root in 1..machine.roots {
+        add("-device", format!("pxb-pcie,id=root{root},bus_nr={},bus=pcie.0", 64 * root));
+    }
+    for (index, lba) in machine.lba_bytes.iter().enumerate() {
+        let bus = match index % machine.roots {
+            0 => "pcie.0".to_string(),
+            root => format!("root{root}"),
+        };
+        add(
+            "-device",
+            format!("pcie-root-port,id=port{index},bus={bus},chassis={},slot={index}", index + 1),
+        );
+        let file = disk_path(&setup.dir, index);
+        add(
+            "-blockdev",
+            format!("file,node-name=file{index},filename={},discard=unmap", file.display()),
+        );
+        add(
+            "-blockdev",
+            format!("raw,node-name=disk{index},file=file{index},discard=unmap,detect-zeroes=unmap"),
+        );
+        add(
+            "-device",
+            format!(
+                "nvme,id=nvme{index},serial=LAB{index},bus=port{index},drive=disk{index},\
+                 logical_block_size={lba},physical_block_size={lba}"
+            ),
+        );
+    }
+    args
+}

@@ -1,0 +1,156 @@
+//! What a guest boots: the kernel, and an archive with its modules, Debian's programs, fathom and
+//! the cases, which the kernel unpacks into memory.
+
+use super::case::Kernel;
+use super::cpio::Cpio;
+use super::{debian, host, modules};
+use crate::Result;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// The files that QEMU is given.
+pub struct Image {
+    pub kernel: PathBuf,
+    pub initrd: PathBuf,
+}
+
+/// The fathom of the tree, linked statically, as the guest may have another C library.
+pub fn fathom(root: &Path, lab: &Path) -> Result<PathBuf> {
+    let build = lab.join("build");
+    // Its speed does not count here, so that it may build faster than a release.
+    let status = Command::new("cargo")
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--package",
+            "fathom",
+            "--target",
+            TARGET,
+        ])
+        .current_dir(root)
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .env("CARGO_TARGET_DIR", &build)
+        .envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")])
+        .envs([("CARGO_PROFILE_RELEASE_DEBUG", "0"), ("CARGO_PROFILE_RELEASE_STRIP", "symbols")])
+        .status()?;
+    if !status.success() {
+        return Err("the static fathom did not build; libc.a is in Debian's libc6-dev".into());
+    }
+    Ok(build.join(TARGET).join("release/fathom"))
+}
+
+/// Puts together what a guest with this kernel boots; `dir` is this run's own.
+pub fn build(root: &Path, lab: &Path, dir: &Path, kernel: Kernel, fathom: &Path) -> Result<Image> {
+    let package = debian::kernel(lab, kernel)?;
+    let mut initrd =
+        kept(&package.join("modules.cpio"), &root.join("xtask/src/lab/modules.rs"), || {
+            modules::archive(&package)
+        })?;
+    let tools = debian::tools(lab)?;
+    initrd.extend(kept(&tools.join("tools.cpio"), &root.join("xtask/src/lab/image.rs"), || {
+        let mut cpio = Cpio::default();
+        cpio.tree(&tools, &in_guest)?;
+        Ok(cpio.finish())
+    })?);
+    initrd.extend(own(root, fathom)?);
+    let path = dir.join(format!("initrd-{}", kernel.name()));
+    fs::write(&path, initrd)?;
+    Ok(Image { kernel: kernel_file(&package)?, initrd: path })
+}
+
+/// What was made before and is no older than the source that says how; made anew otherwise.
+fn kept(path: &Path, source: &Path, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+    let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified());
+    if let (Ok(made), Ok(changed)) = (modified(path), modified(source))
+        && made > changed
+    {
+        return Ok(fs::read(path)?);
+    }
+    let bytes = make()?;
+    fs::write(path, &bytes)?;
+    Ok(bytes)
+}
+
+/// Whether a file of Debian's packages is of use in the guest.
+fn in_guest(name: &str) -> bool {
+    let idle = [
+        "usr/share",
+        "usr/lib/x86_64-linux-gnu/gconv",
+        "usr/lib/systemd",
+        "lib/systemd",
+        "usr/lib/udev",
+    ];
+    let own = ["complete", "packages.list", "tools.cpio"];
+    !own.contains(&name) && !idle.contains(&name) && !name.starts_with("lib/udev")
+}
+
+/// What comes from the tree: the guest's first program, its library, the cases and fathom.
+fn own(root: &Path, fathom: &Path) -> Result<Vec<u8>> {
+    let mut cpio = Cpio::default();
+    for dir in
+        ["dev", "proc", "sys", "run", "tmp", "mnt", "root", "etc", "lab", "lab/bin", "lab/cases"]
+    {
+        cpio.directory(dir);
+    }
+    cpio.program("init", &fs::read(root.join("lab/guest/init.sh"))?);
+    cpio.file("lab/lib.sh", &fs::read(root.join("lab/guest/lib.sh"))?);
+    cpio.file("etc/passwd", b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/tmp:/bin/sh\n");
+    cpio.file("etc/group", b"root:x:0:\nnogroup:x:65534:\n");
+    for entry in fs::read_dir(root.join("lab/cases"))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        cpio.file(&format!("lab/cases/{name}"), &fs::read(&path)?);
+    }
+    cpio.program("lab/bin/fathom", &fs::read(fathom)?);
+    Ok(cpio.finish())
+}
+
+/// The kernel without its compression, which takes QEMU seconds to undo; as it is in the package
+/// where the compression is not known.
+fn kernel_file(package: &Path) -> Result<PathBuf> {
+    let plain = package.join("vmlinux");
+    if plain.exists() {
+        return Ok(plain);
+    }
+    let packed =
+        find(package, "vmlinuz")?.ok_or_else(|| format!("{}: no vmlinuz", package.display()))?;
+    let bytes = fs::read(&packed)?;
+    for (program, magic) in [("xz", b"\xfd7zXZ\0".as_slice()), ("zstd", b"\x28\xb5\x2f\xfd")] {
+        let part = package.join("payload");
+        for at in bytes
+            .windows(magic.len())
+            .enumerate()
+            .filter(|(_, have)| *have == magic)
+            .map(|(at, _)| at)
+        {
+            fs::write(&part, &bytes[at..])?;
+            let kernel = host::unpacked(program, &part).unwrap_or_default();
+            fs::remove_file(&part)?;
+            if kernel.starts_with(b"\x7fELF") {
+                fs::write(&plain, kernel)?;
+                return Ok(plain);
+            }
+        }
+    }
+    Ok(packed)
+}
+
+/// A file whose name begins so, anywhere below a folder.
+fn find(dir: &Path, start: &str) -> Result<Option<PathBuf>> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            if let Some(path) = find(&entry.path(), start)? {
+                return Ok(Some(path));
+            }
+        } else if entry.file_name().to_string_lossy().starts_with(start) {
+            return Ok(Some(entry.path()));
+        }
+    }
+    Ok(None)
+}

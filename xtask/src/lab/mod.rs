@@ -1,0 +1,171 @@
+//! The lab: fathom in emulated machines with Debian's kernels and real NVMe drivers. What holds
+//! there says nothing about speed. `docs/lab.md` is for those who run it and write cases.
+
+mod case;
+mod cpio;
+mod debian;
+mod guest;
+mod host;
+mod image;
+mod modules;
+mod qmp;
+mod run;
+mod schedule;
+mod shell;
+
+use crate::Result;
+use case::{Case, Kernel};
+use image::Image;
+use run::{Outcome, Places};
+use schedule::Boot;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Guests that run at the same time, also those of other labs in the same tree.
+const GUESTS: usize = 2;
+/// Lines of a failed case's log that are shown.
+const TAIL: usize = 15;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The cases to run, or `shell` for a prompt in a guest [default: all cases]
+    cases: Vec<String>,
+    /// Run on this kernel only
+    #[arg(long, value_name = "VERSION")]
+    kernel: Option<Kernel>,
+    /// The shell's machine, in the form that cases have
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    machine: String,
+    /// Parameters for the shell's kernel
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    cmdline: String,
+    /// List the cases
+    #[arg(long)]
+    list: bool,
+}
+
+/// Runs the cases and prints a line for each; an error when one failed.
+pub fn run(options: &Options) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    let all = read_cases(&root.join("lab/cases"))?;
+    if options.list {
+        all.iter().for_each(|case| println!("{:<24} {}", case.name, case.title));
+        return Ok(());
+    }
+    let is_shell = options.cases == ["shell"];
+    let kernel = options.kernel;
+    let boots =
+        if is_shell { Vec::new() } else { schedule::boots(&chosen(&all, &options.cases)?, kernel) };
+    if boots.is_empty() && !is_shell {
+        return Err("no case is for that kernel".into());
+    }
+
+    let start = Instant::now();
+    let lab = root.join("target/lab");
+    fs::create_dir_all(&lab)?;
+    host::prepare()?;
+    let dir = tempfile::Builder::new().prefix("fathom-lab-").tempdir()?;
+    let mut kernels: Vec<Kernel> = boots.iter().map(|boot| boot.kernel).collect();
+    if is_shell {
+        kernels.push(kernel.unwrap_or(Kernel::V6_1));
+    }
+    let images = images(&root, &lab, dir.path(), kernels)?;
+    if is_shell {
+        let image = images.values().next().ok_or("no image")?;
+        return shell::run(image, &options.machine, &options.cmdline, dir.path());
+    }
+    println!("the guests' files are ready after {:.0} s", start.elapsed().as_secs_f64());
+    let places = Places { logs: lab.join("logs"), records: lab.join("records") };
+    let (passed, failed) = run_all(boots, &images, &places, &lab)?;
+    println!("{passed} passed, {failed} failed, in {:.0} s", start.elapsed().as_secs_f64());
+    if failed > 0 { Err(format!("{failed} cases failed").into()) } else { Ok(()) }
+}
+
+fn read_cases(dir: &Path) -> Result<Vec<Case>> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "sh"));
+    paths.sort();
+    paths.iter().map(|path| Case::read(path)).collect()
+}
+
+fn chosen(all: &[Case], names: &[String]) -> Result<Vec<Case>> {
+    let known = || all.iter().map(|case| case.name.as_str()).collect::<Vec<_>>().join(", ");
+    if let Some(name) = names.iter().find(|name| all.iter().all(|case| case.name != **name)) {
+        return Err(format!("no case {name}; there are {}", known()).into());
+    }
+    let wanted = |case: &&Case| names.is_empty() || names.contains(&case.name);
+    Ok(all.iter().filter(wanted).cloned().collect())
+}
+
+/// Fetches and builds what guests with these kernels boot. One lab at a time does so.
+fn images(
+    root: &Path,
+    lab: &Path,
+    dir: &Path,
+    mut kernels: Vec<Kernel>,
+) -> Result<BTreeMap<Kernel, Image>> {
+    let lock = File::create(lab.join("lock"))?;
+    lock.lock()?;
+    kernels.sort();
+    kernels.dedup();
+    let fathom = image::fathom(root, lab)?;
+    let build = |kernel| Ok((kernel, image::build(root, lab, dir, kernel, &fathom)?));
+    kernels.into_iter().map(build).collect()
+}
+
+/// Runs all boots, some at a time; returns how many cases passed and failed.
+fn run_all(
+    boots: Vec<Boot>,
+    images: &BTreeMap<Kernel, Image>,
+    places: &Places,
+    lab: &Path,
+) -> Result<(usize, usize)> {
+    let counts = Mutex::new((0, 0));
+    let report = |outcome: Outcome| {
+        let mut counts = counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        print(&outcome);
+        if outcome.fault.is_some() { counts.1 += 1 } else { counts.0 += 1 }
+    };
+    let boots = Mutex::new(boots.into_iter());
+    let work = |index: usize| -> std::result::Result<(), String> {
+        let next = || boots.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+        while let Some(boot) = next() {
+            let run = || -> Result<()> {
+                let slot = File::create(lab.join(format!("slot-{index}")))?;
+                slot.lock()?;
+                let image = images.get(&boot.kernel).ok_or("no image for a kernel")?;
+                run::boot(&boot, image, places, &report)
+            };
+            run().map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..GUESTS).map(|index| scope.spawn(move || work(index))).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| "a guest's thread ended early")?)
+    })?;
+    Ok(counts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+fn print(outcome: &Outcome) {
+    let Outcome { case, kernel, time, fault } = outcome;
+    let word = if fault.is_some() { "FAIL" } else { "ok" };
+    println!("{word:<4} {case:<24} {kernel:<4} {:>6.1} s", time.as_secs_f64());
+    if let Some(fault) = fault {
+        println!(
+            "     {}; console: {}; log: {}",
+            fault.what,
+            fault.console.display(),
+            fault.log.display()
+        );
+        let log = fs::read_to_string(&fault.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(TAIL)..].iter().for_each(|line| println!("     | {line}"));
+    }
+}

@@ -1,0 +1,197 @@
+//! Runs the cases of a boot, one after the other, and answers what they ask of the lab.
+
+use super::case::Case;
+use super::guest::{Guest, Setup};
+use super::image::Image;
+use super::schedule::Boot;
+use crate::Result;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Beyond its limit the guest itself ends a case; one that does not answer even then hangs.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Where results go.
+pub struct Places {
+    pub logs: PathBuf,
+    pub records: PathBuf,
+}
+
+/// How a case ended.
+pub struct Outcome {
+    pub case: String,
+    pub kernel: &'static str,
+    pub time: Duration,
+    /// Why it failed, if it did.
+    pub fault: Option<Fault>,
+}
+
+pub struct Fault {
+    pub what: String,
+    pub log: PathBuf,
+    pub console: PathBuf,
+}
+
+/// Runs all cases of a boot. A guest that hangs or ends is replaced for the cases that remain.
+pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome)) -> Result<()> {
+    let kernel = boot.kernel.name();
+    let logs = places.logs.join(kernel);
+    fs::create_dir_all(&logs)?;
+    let dir = tempfile::Builder::new().prefix("fathom-lab-").tempdir()?;
+    let mut guest: Option<Guest> = None;
+    let mut console = PathBuf::new();
+    for case in &boot.cases {
+        if guest.is_none() {
+            console = logs.join(format!("{}.console", case.name));
+            drop(fs::remove_file(&console));
+        }
+        let setup = Setup {
+            image,
+            machine: &boot.machine,
+            cmdline: &boot.cmdline,
+            dir: dir.path().to_path_buf(),
+            console: console.clone(),
+        };
+        let log = logs.join(format!("{}.log", case.name));
+        let start = Instant::now();
+        let run = Run {
+            case,
+            setup: &setup,
+            log: File::create(&log)?,
+            kept: Kept::new(places, kernel, case),
+        };
+        let result = run.finish(&mut guest);
+        let what = match result {
+            Ok(None) => None,
+            Ok(Some(what)) => Some(what),
+            Err(error) => {
+                guest = None;
+                Some(error.to_string())
+            }
+        };
+        let fault = what.map(|what| Fault { what, log, console: console.clone() });
+        let time = start.elapsed();
+        report(Outcome { case: case.name.clone(), kernel, time, fault });
+    }
+    Ok(())
+}
+
+struct Run<'a> {
+    case: &'a Case,
+    setup: &'a Setup<'a>,
+    log: File,
+    kept: Kept,
+}
+
+enum Next {
+    /// The case is over, with what it failed for.
+    End(Option<String>),
+    PowerCut,
+}
+
+impl Run<'_> {
+    /// What the case failed for, if it did. An error means that the guest is of no more use.
+    fn finish(mut self, slot: &mut Option<Guest>) -> Result<Option<String>> {
+        let mut known = Vec::new();
+        for stage in 0.. {
+            let guest = match slot {
+                Some(guest) => guest,
+                None => slot.insert(Guest::boot(self.setup)?),
+            };
+            for line in &known {
+                guest.say(&format!("known {line}"))?;
+            }
+            let Case { name, limit_s, modules, .. } = self.case;
+            guest.say(&format!("case {name} {stage} {limit_s} {}", modules.join(" ")))?;
+            match self.listen(guest, &mut known)? {
+                Next::End(fault) => return Ok(fault),
+                Next::PowerCut => *slot = None,
+            }
+        }
+        Ok(None)
+    }
+
+    fn listen(&mut self, guest: &mut Guest, known: &mut Vec<String>) -> Result<Next> {
+        let limit = Duration::from_secs(self.case.limit_s);
+        let deadline = Instant::now() + limit + GRACE;
+        while let Some(line) = guest.line(deadline)? {
+            let (what, rest) = line.split_once(' ').unwrap_or((&line, ""));
+            match what {
+                "out" => writeln!(self.log, "{rest}")?,
+                "remember" => known.push(rest.to_string()),
+                "keep" => self.kept.text.push_str(rest),
+                "kept" => self.kept.store()?,
+                "host" if rest == "powercut" && self.case.own_boot => {
+                    writeln!(self.log, "-- power cut --")?;
+                    return Ok(Next::PowerCut);
+                }
+                "host" => {
+                    let answer = self.host(guest, rest);
+                    guest.say(
+                        &answer.map_or_else(|error| format!("no: {error}"), |()| "ok".to_string()),
+                    )?;
+                }
+                "end" => return Ok(Next::End(fault(rest, limit))),
+                _ => writeln!(self.log, "?? {line}")?,
+            }
+        }
+        Err(format!("hangs: no end within {} s", limit.as_secs()).into())
+    }
+
+    fn host(&self, guest: &mut Guest, action: &str) -> Result<()> {
+        if !self.case.own_boot {
+            return Err("the machine is shared; the case needs `boot: own`".into());
+        }
+        match action.split_once(' ') {
+            Some(("device_del", disk)) => guest.remove_disk(disk),
+            Some(("device_add", disk)) => guest.add_disk(disk, self.setup.machine),
+            _ => Err("there are powercut, device_del DISK, device_add DISK".into()),
+        }
+    }
+}
+
+/// What an exit status means, as the guest's shell has it.
+fn fault(status: &str, limit: Duration) -> Option<String> {
+    match status {
+        "0" => None,
+        "137" => Some(format!("killed; its limit is {} s", limit.as_secs())),
+        status => Some(format!("exit status {status}")),
+    }
+}
+
+/// What a case keeps, on its way to the host.
+struct Kept {
+    dir: PathBuf,
+    text: String,
+}
+
+impl Kept {
+    fn new(places: &Places, kernel: &str, case: &Case) -> Kept {
+        let dir = places.records.join(kernel).join(&case.name);
+        drop(fs::remove_dir_all(&dir));
+        Kept { dir, text: String::new() }
+    }
+
+    /// Unpacks a tar archive in base64.
+    fn store(&mut self) -> Result<()> {
+        fs::create_dir_all(&self.dir)?;
+        let archive = pipe(Command::new("base64").arg("-d"), self.text.as_bytes(), &self.dir)?;
+        pipe(Command::new("tar").args(["-xf", "-"]), &archive, &self.dir)?;
+        self.text.clear();
+        Ok(())
+    }
+}
+
+fn pipe(command: &mut Command, input: &[u8], dir: &Path) -> Result<Vec<u8>> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(input)?;
+    std::io::Seek::rewind(&mut file)?;
+    let output = command.current_dir(dir).stdin(file).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("{:?} failed on what the case kept", command.get_program()).into());
+    }
+    Ok(output.stdout)
+}

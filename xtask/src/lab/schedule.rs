@@ -1,0 +1,94 @@
+//! Which cases share a boot, and in which order boots are run, two at a time.
+
+use super::case::{Case, Kernel, Machine};
+
+/// One boot and the cases that it serves.
+#[derive(Debug)]
+pub struct Boot {
+    pub kernel: Kernel,
+    pub machine: Machine,
+    pub cmdline: String,
+    pub cases: Vec<Case>,
+}
+
+/// Cases of one kernel, machine and command line share a boot, unless they need one of their own.
+/// The largest boots come first, so that none of them is left to run alone at the end.
+pub fn boots(cases: &[Case], only: Option<Kernel>) -> Vec<Boot> {
+    let mut boots: Vec<Boot> = Vec::new();
+    for kernel in Kernel::ALL.into_iter().filter(|kernel| only.is_none_or(|only| only == *kernel)) {
+        let here =
+            |case: &&Case| case.kernels.contains(&kernel) || (case.any_kernel && only.is_some());
+        for case in cases.iter().filter(here) {
+            let shared = boots.iter_mut().find(|boot| {
+                boot.kernel == kernel
+                    && boot.machine == case.machine
+                    && boot.cmdline == case.cmdline
+                    && !boot.cases[0].own_boot
+            });
+            match shared {
+                Some(boot) if !case.own_boot => boot.cases.push(case.clone()),
+                _ => boots.push(Boot {
+                    kernel,
+                    machine: case.machine.clone(),
+                    cmdline: case.cmdline.clone(),
+                    cases: vec![case.clone()],
+                }),
+            }
+        }
+    }
+    boots.sort_by_key(|boot| std::cmp::Reverse(boot.cases.len()));
+    boots
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn case(name: &str, head: &str) -> Case {
+        Case::parse(name, &format!("# It holds.\n{head}true\n")).unwrap()
+    }
+
+    fn names(boots: &[Boot]) -> Vec<(&'static str, Vec<&str>)> {
+        boots
+            .iter()
+            .map(|boot| {
+                (boot.kernel.name(), boot.cases.iter().map(|case| case.name.as_str()).collect())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn cases_that_need_the_same_share_a_boot() {
+        let cases = [
+            case("a", ""),
+            case("b", "# machine: nvme=1\n"),
+            case("c", "# boot: own\n"),
+            case("d", "# kernels: 6.1 7\n"),
+            case("e", "# cmdline: nvme.poll_queues=1\n"),
+        ];
+        let boots = boots(&cases, None);
+        assert_eq!(
+            names(&boots),
+            [
+                ("6.1", vec!["a", "d"]),
+                ("6.1", vec!["b"]),
+                ("6.1", vec!["c"]),
+                ("6.1", vec!["e"]),
+                ("7", vec!["d"]),
+            ]
+        );
+    }
+
+    #[test]
+    fn one_kernel_can_be_picked() {
+        let cases = [case("a", ""), case("b", "# kernels: all\n"), case("c", "# kernels: 6.1\n")];
+        assert_eq!(names(&boots(&cases, Some(Kernel::V7))), [("7", vec!["a", "b"])]);
+    }
+
+    #[test]
+    fn two_that_need_their_own_boot_do_not_share_it() {
+        let cases = [case("a", "# boot: own\n"), case("b", "# boot: own\n"), case("c", "")];
+        assert_eq!(boots(&cases, None).len(), 3);
+    }
+}
