@@ -12,7 +12,6 @@ mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /tmp
 mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
-mount -t configfs configfs /sys/kernel/config 2>/dev/null
 mount -t cgroup2 cgroup2 /sys/fs/cgroup 2>/dev/null
 ln -sf /proc/self/fd /dev/fd
 ln -sf /proc/mounts /etc/mtab
@@ -23,6 +22,8 @@ ip link set lo up 2>/dev/null
 modprobe virtio_pci
 modprobe virtio_console
 modprobe nvme
+modprobe configfs
+mount -t configfs configfs /sys/kernel/config
 
 if grep -q lab.shell /proc/cmdline; then
     . /lab/lib.sh

@@ -89,14 +89,20 @@ interrupts_of() {
         /proc/interrupts
 }
 
-# sum FILE: the checksum of a disk or file.
-sum() { sha256sum "$1" | cut -d' ' -f1; }
+# disk_sum N: the checksum of disk N, by the host, which is quicker.
+disk_sum() {
+    blockdev --flushbufs "$(disk "$1")"
+    host sum "nvme$1"
+}
 
 # host ACTION…: asks the lab for what a guest cannot do itself; docs/lab.md lists the actions.
 host() {
     echo "host $*" >&3
     read -r answer <&3
-    [ "$answer" = ok ] || { echo "host $*: $answer"; return 1; }
+    case $answer in
+    ok*) answer=${answer#ok} && echo "${answer# }" ;;
+    *) echo "host $*: $answer" >&2 && return 1 ;;
+    esac
 }
 
 # remember TEXT: kept by the lab over a power cut, where /run/known holds all such lines.

@@ -38,34 +38,30 @@ pub struct Machine {
     pub lba_bytes: Vec<u32>,
     /// PCIe root complexes beside the first; disks are dealt out to them in turn.
     pub roots: usize,
-    pub disk_mib: u64,
+    pub disk_mib: Vec<u64>,
     pub memory_mib: u64,
 }
 
 impl Machine {
-    /// `nvme=4 lba=512,512,512,4096 roots=2 disk=256M memory=1024M`, each with a default; of
-    /// `lba` the last counts for all further disks.
+    /// `nvme=4 lba=512,512,512,4096 disk=64,64,512,64 roots=2 memory=1024`, each with a default; of
+    /// lists the last counts for all further disks. XFS takes no disk below 300 MiB.
     pub fn parse(text: &str) -> Result<Machine> {
         let (mut disks, mut lba) = (4, vec![512, 512, 512, 4096]);
-        let (mut roots, mut disk_mib, mut memory_mib) = (2, 256, 1024);
+        let (mut roots, mut disk_mib, mut memory_mib) = (2, vec![64, 64, 512, 64], 1024);
         for word in text.split_whitespace() {
             let (key, value) =
                 word.split_once('=').ok_or_else(|| format!("{word}: no KEY=VALUE"))?;
             match key {
                 "nvme" => disks = number(word, value, 0, 16)? as usize,
                 "lba" => {
-                    lba = value
-                        .split(',')
-                        .map(|size| match size {
-                            "512" => Ok(512),
-                            "4096" => Ok(4096),
-                            _ => Err(format!("{word}: a logical block is 512 or 4096 bytes")),
-                        })
-                        .collect::<std::result::Result<_, _>>()?;
+                    lba = list(value, |size| Ok(number(word, size, 512, 4096)? as u32))?;
+                    if lba.iter().any(|size| ![512, 4096].contains(size)) {
+                        return Err(format!("{word}: a logical block is 512 or 4096 bytes").into());
+                    }
                 }
                 "roots" => roots = number(word, value, 1, 4)? as usize,
-                "disk" => disk_mib = number(word, value.trim_end_matches('M'), 16, 65536)?,
-                "memory" => memory_mib = number(word, value.trim_end_matches('M'), 512, 4096)?,
+                "disk" => disk_mib = list(value, |size| number(word, size, 16, 65536))?,
+                "memory" => memory_mib = number(word, value, 512, 4096)?,
                 _ => {
                     return Err(
                         format!("{word}: a machine has nvme, lba, roots, disk, memory").into()
@@ -73,10 +69,19 @@ impl Machine {
                 }
             }
         }
-        let last = lba[lba.len() - 1];
-        let lba_bytes = lba.into_iter().chain(std::iter::repeat(last)).take(disks).collect();
+        let (lba_bytes, disk_mib) = (stretched(&lba, disks), stretched(&disk_mib, disks));
         Ok(Machine { lba_bytes, roots, disk_mib, memory_mib })
     }
+}
+
+fn list<T>(value: &str, parse: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
+    value.split(',').map(parse).collect()
+}
+
+/// As many as there are disks; the last counts for further ones.
+fn stretched<T: Copy>(values: &[T], disks: usize) -> Vec<T> {
+    let last = values.last().copied();
+    values.iter().copied().chain(std::iter::from_fn(|| last)).take(disks).collect()
 }
 
 fn number(word: &str, value: &str, min: u64, max: u64) -> Result<u64> {
@@ -217,6 +222,7 @@ mod tests {
             ("# It holds.\n# boot: own\n# boot: own\n", "twice"),
             ("# It holds.\n# machine: disks=2\n", "disks=2"),
             ("# It holds.\n# machine: lba=520\n", "lba=520"),
+            ("# It holds.\n# machine: disk=1G\n", "disk=1G"),
             ("# It holds.\n# limit: forever\n", "limit"),
         ] {
             let error = Case::parse("bad", text).unwrap_err().to_string();
@@ -225,8 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lba_counts_for_further_disks() {
-        let machine = Machine::parse("nvme=3 lba=4096").unwrap();
+    fn the_last_of_a_list_counts_for_further_disks() {
+        let machine = Machine::parse("nvme=3 lba=4096 disk=32,64").unwrap();
         assert_eq!(machine.lba_bytes, [4096; 3]);
+        assert_eq!(machine.disk_mib, [32, 64, 64]);
     }
 }

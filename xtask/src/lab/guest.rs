@@ -6,7 +6,7 @@ use super::host;
 use super::image::Image;
 use super::qmp::Qmp;
 use crate::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -108,20 +108,23 @@ impl Guest {
     }
 
     /// Pulls out a disk, as a hand at a hot-plug slot does: the guest has some seconds to agree.
-    pub fn remove_disk(&mut self, disk: &str) -> Result<()> {
-        self.qmp.execute("device_del", &json!({ "id": disk })).map(drop)
+    pub fn remove_disk(&mut self, index: usize) -> Result<()> {
+        self.qmp.execute("device_del", &json!({ "id": format!("nvme{index}") })).map(drop)
     }
 
     /// Puts a disk that was pulled out back into its slot.
-    pub fn add_disk(&mut self, disk: &str, machine: &Machine) -> Result<()> {
-        let index: usize = disk.trim_start_matches("nvme").parse()?;
-        let lba = machine.lba_bytes.get(index).ok_or_else(|| format!("no disk {disk}"))?;
-        let device = json!({
-            "driver": "nvme", "id": disk, "serial": format!("LAB{index}"), "bus": format!("port{index}"),
-            "drive": format!("disk{index}"), "logical_block_size": lba, "physical_block_size": lba,
-        });
-        self.qmp.execute("device_add", &device).map(drop)
+    pub fn add_disk(&mut self, index: usize, machine: &Machine) -> Result<()> {
+        self.qmp.execute("device_add", &nvme(index, machine.lba_bytes[index])).map(drop)
     }
+}
+
+/// QEMU's properties of a disk.
+fn nvme(index: usize, lba_bytes: u32) -> Value {
+    json!({
+        "driver": "nvme", "id": format!("nvme{index}"), "serial": format!("LAB{index}"),
+        "bus": format!("port{index}"), "drive": format!("disk{index}"),
+        "logical_block_size": lba_bytes, "physical_block_size": lba_bytes,
+    })
 }
 
 impl Drop for Guest {
@@ -132,16 +135,17 @@ impl Drop for Guest {
     }
 }
 
-fn disk_path(dir: &Path, index: usize) -> PathBuf {
+/// The file behind a disk.
+pub fn disk_path(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("nvme{index}.raw"))
 }
 
 /// Makes disks, of holes, that are not there from an earlier boot.
 pub fn make_disks(setup: &Setup) -> Result<()> {
-    for index in 0..setup.machine.lba_bytes.len() {
+    for (index, mib) in setup.machine.disk_mib.iter().enumerate() {
         let path = disk_path(&setup.dir, index);
         if !path.exists() {
-            File::create(path)?.set_len(setup.machine.disk_mib << 20)?;
+            File::create(path)?.set_len(mib << 20)?;
         }
     }
     Ok(())
@@ -230,13 +234,7 @@ pub fn arguments(setup: &Setup, talk: Talk) -> Vec<String> {
             "-blockdev",
             format!("raw,node-name=disk{index},file=file{index},discard=unmap,detect-zeroes=unmap"),
         );
-        add(
-            "-device",
-            format!(
-                "nvme,id=nvme{index},serial=LAB{index},bus=port{index},drive=disk{index},\
-                 logical_block_size={lba},physical_block_size={lba}"
-            ),
-        );
+        add("-device", nvme(index, *lba).to_string());
     }
     args
 }

@@ -9,9 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What cases may load. Some are built into, or unknown to, one kernel or another.
-const MODULES: [&str; 31] = [
+const MODULES: [&str; 32] = [
     "brd",
     "btrfs",
+    "configfs",
     "crc32c_generic",
     "crc32c_intel",
     "crc32c_cryptoapi",

@@ -1,7 +1,7 @@
 //! Runs the cases of a boot, one after the other, and answers what they ask of the lab.
 
 use super::case::Case;
-use super::guest::{Guest, Setup};
+use super::guest::{self, Guest, Setup};
 use super::image::Image;
 use super::schedule::Boot;
 use crate::Result;
@@ -130,9 +130,10 @@ impl Run<'_> {
                 }
                 "host" => {
                     let answer = self.host(guest, rest);
-                    guest.say(
-                        &answer.map_or_else(|error| format!("no: {error}"), |()| "ok".to_string()),
-                    )?;
+                    guest.say(&answer.map_or_else(
+                        |error| format!("no: {error}"),
+                        |text| format!("ok {text}"),
+                    ))?;
                 }
                 "end" => return Ok(Next::End(fault(rest, limit))),
                 _ => writeln!(self.log, "?? {line}")?,
@@ -141,14 +142,31 @@ impl Run<'_> {
         Err(format!("hangs: no end within {} s", limit.as_secs()).into())
     }
 
-    fn host(&self, guest: &mut Guest, action: &str) -> Result<()> {
-        if !self.case.own_boot {
-            return Err("the machine is shared; the case needs `boot: own`".into());
-        }
-        match action.split_once(' ') {
-            Some(("device_del", disk)) => guest.remove_disk(disk),
-            Some(("device_add", disk)) => guest.add_disk(disk, self.setup.machine),
-            _ => Err("there are powercut, device_del DISK, device_add DISK".into()),
+    /// Does what only the host can, and returns what there is to say about it.
+    fn host(&self, guest: &mut Guest, action: &str) -> Result<String> {
+        let Some((action, disk)) = action.split_once(' ') else {
+            return Err("there are powercut, sum DISK, device_del DISK, device_add DISK".into());
+        };
+        let index = disk.strip_prefix("nvme").and_then(|index| index.parse().ok());
+        let there = self.setup.machine.lba_bytes.len();
+        let index =
+            index.filter(|index| *index < there).ok_or_else(|| format!("no disk {disk}"))?;
+        match action {
+            "sum" => {
+                let path = guest::disk_path(&self.setup.dir, index);
+                let sum = pipe(&mut Command::new("sha256sum"), File::open(path)?, &self.setup.dir)?;
+                Ok(String::from_utf8_lossy(&sum)
+                    .split_whitespace()
+                    .next()
+                    .unwrap_or_default()
+                    .into())
+            }
+            _ if !self.case.own_boot => {
+                Err("the machine is shared; the case needs `boot: own`".into())
+            }
+            "device_del" => guest.remove_disk(index).map(|()| String::new()),
+            "device_add" => guest.add_disk(index, self.setup.machine).map(|()| String::new()),
+            _ => Err(format!("no action {action}").into()),
         }
     }
 }
@@ -157,7 +175,7 @@ impl Run<'_> {
 fn fault(status: &str, limit: Duration) -> Option<String> {
     match status {
         "0" => None,
-        "137" => Some(format!("killed; its limit is {} s", limit.as_secs())),
+        "137" => Some(format!("killed, as after its limit of {} s", limit.as_secs())),
         status => Some(format!("exit status {status}")),
     }
 }
@@ -178,20 +196,25 @@ impl Kept {
     /// Unpacks a tar archive in base64.
     fn store(&mut self) -> Result<()> {
         fs::create_dir_all(&self.dir)?;
-        let archive = pipe(Command::new("base64").arg("-d"), self.text.as_bytes(), &self.dir)?;
-        pipe(Command::new("tar").args(["-xf", "-"]), &archive, &self.dir)?;
+        let archive =
+            pipe(Command::new("base64").arg("-d"), temporary(self.text.as_bytes())?, &self.dir)?;
+        pipe(Command::new("tar").args(["-xf", "-"]), temporary(&archive)?, &self.dir)?;
         self.text.clear();
         Ok(())
     }
 }
 
-fn pipe(command: &mut Command, input: &[u8], dir: &Path) -> Result<Vec<u8>> {
+fn temporary(content: &[u8]) -> Result<File> {
     let mut file = tempfile::tempfile()?;
-    file.write_all(input)?;
+    file.write_all(content)?;
     std::io::Seek::rewind(&mut file)?;
-    let output = command.current_dir(dir).stdin(file).stderr(Stdio::inherit()).output()?;
+    Ok(file)
+}
+
+fn pipe(command: &mut Command, input: File, dir: &Path) -> Result<Vec<u8>> {
+    let output = command.current_dir(dir).stdin(input).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
-        return Err(format!("{:?} failed on what the case kept", command.get_program()).into());
+        return Err(format!("{:?} failed on what the case gave it", command.get_program()).into());
     }
     Ok(output.stdout)
 }

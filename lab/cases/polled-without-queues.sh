@@ -1,0 +1,12 @@
+# Without poll queues hipri is not quietly something else: an error or a warning says so.
+# kernels: all
+check "the driver has no poll queues" [ "$(cat /sys/module/nvme/parameters/poll_queues)" = 0 ]
+status=0
+fathom run --name=polled --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --iodepth=8 --hipri=1 \
+    --number_ios=200 --record=run >out 2>err || status=$?
+# Older kernels quietly wait for interrupts; later ones refuse each read.
+check "reads were done, or failed, and nothing else went wrong ($status)" [ $status -le 1 ]
+cat err >>out
+says out "nothing polled"
+says out nvme.poll_queues
+keep run
