@@ -28,7 +28,7 @@ pub struct Setup<'a> {
 }
 
 pub struct Guest {
-    qemu: Child,
+    _qemu: Qemu,
     channel: BufReader<UnixStream>,
     qmp: Qmp,
     part_of_line: Vec<u8>,
@@ -52,21 +52,19 @@ impl Guest {
             File::options().create(true).append(true).open(setup.console.with_extension("qemu"))?;
         let mut command = Command::new(host::QEMU);
         command.args(arguments(setup, Talk::Channel));
-        let mut qemu = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?;
-        let connected =
-            accept(&channel, &mut qemu).and_then(|channel| Ok((channel, accept(&qmp, &mut qemu)?)));
-        let (channel, qmp) = match connected {
-            Ok(streams) => streams,
-            Err(error) => {
-                drop(qemu.kill());
-                qemu.wait()?;
-                return Err(error);
-            }
-        };
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let mut qemu = Qemu(command.spawn()?);
+        let channel = accept(&channel, &mut qemu.0)?;
+        let qmp = accept(&qmp, &mut qemu.0)?;
         let channel = BufReader::new(channel);
         let qmp = Qmp::greet(qmp)?;
-        let mut guest =
-            Guest { qemu, channel, qmp, part_of_line: Vec::new(), boot_time: Duration::ZERO };
+        let mut guest = Guest {
+            _qemu: qemu,
+            channel,
+            qmp,
+            part_of_line: Vec::new(),
+            boot_time: Duration::ZERO,
+        };
         let ready = guest.line(start + BOOT_LIMIT)?;
         match ready.as_deref() {
             Some(line) if line.starts_with("ready") => {
@@ -114,7 +112,17 @@ impl Guest {
 
     /// Puts a disk that was pulled out back into its slot.
     pub fn add_disk(&mut self, index: usize, machine: &Machine) -> Result<()> {
-        self.qmp.execute("device_add", &nvme(index, machine.lba_bytes[index])).map(drop)
+        let device = nvme(index, machine.lba_bytes[index]);
+        // QEMU lets go of a disk some time after the guest does, and takes no second one till then.
+        let mut added = self.qmp.execute("device_add", &device);
+        for _ in 0..50 {
+            if added.is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            added = self.qmp.execute("device_add", &device);
+        }
+        added.map(drop)
     }
 }
 
@@ -127,11 +135,13 @@ fn nvme(index: usize, lba_bytes: u32) -> Value {
     })
 }
 
-impl Drop for Guest {
-    /// As if the mains were cut.
+/// Ends when it goes out of scope, as if the mains were cut.
+struct Qemu(Child);
+
+impl Drop for Qemu {
     fn drop(&mut self) {
-        drop(self.qemu.kill());
-        drop(self.qemu.wait());
+        drop(self.0.kill());
+        drop(self.0.wait());
     }
 }
 

@@ -154,9 +154,13 @@ fn run_all(
 }
 
 fn print(outcome: &Outcome) {
-    let Outcome { case, kernel, time, fault } = outcome;
+    let Outcome { case, kernel, time, boot_time, fault } = outcome;
     let word = if fault.is_some() { "FAIL" } else { "ok" };
-    println!("{word:<4} {case:<24} {kernel:<4} {:>6.1} s", time.as_secs_f64());
+    let boot = match boot_time.as_secs_f64() {
+        0.0 => String::new(),
+        seconds => format!(" after {seconds:.1} s of booting"),
+    };
+    println!("{word:<4} {case:<24} {kernel:<4} {:>6.1} s{boot}", time.as_secs_f64());
     if let Some(fault) = fault {
         println!(
             "     {}; console: {}; log: {}",

@@ -5,6 +5,7 @@ use super::guest::{self, Guest, Setup};
 use super::image::Image;
 use super::schedule::Boot;
 use crate::Result;
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub struct Outcome {
     pub case: String,
     pub kernel: &'static str,
     pub time: Duration,
+    /// What was spent on booting for it, beside its time.
+    pub boot_time: Duration,
     /// Why it failed, if it did.
     pub fault: Option<Fault>,
 }
@@ -56,12 +59,13 @@ pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome
             console: console.clone(),
         };
         let log = logs.join(format!("{}.log", case.name));
-        let start = Instant::now();
+        let (start, boot_time) = (Instant::now(), Cell::default());
         let run = Run {
             case,
             setup: &setup,
             log: File::create(&log)?,
             kept: Kept::new(places, kernel, case),
+            boot_time: &boot_time,
         };
         let result = run.finish(&mut guest);
         let what = match result {
@@ -73,8 +77,9 @@ pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome
             }
         };
         let fault = what.map(|what| Fault { what, log, console: console.clone() });
-        let time = start.elapsed();
-        report(Outcome { case: case.name.clone(), kernel, time, fault });
+        let boot_time = boot_time.get();
+        let time = start.elapsed().saturating_sub(boot_time);
+        report(Outcome { case: case.name.clone(), kernel, time, boot_time, fault });
     }
     Ok(())
 }
@@ -84,6 +89,7 @@ struct Run<'a> {
     setup: &'a Setup<'a>,
     log: File,
     kept: Kept,
+    boot_time: &'a Cell<Duration>,
 }
 
 enum Next {
@@ -99,7 +105,11 @@ impl Run<'_> {
         for stage in 0.. {
             let guest = match slot {
                 Some(guest) => guest,
-                None => slot.insert(Guest::boot(self.setup)?),
+                None => {
+                    let guest = slot.insert(Guest::boot(self.setup)?);
+                    self.boot_time.set(self.boot_time.get() + guest.boot_time);
+                    guest
+                }
             };
             for line in &known {
                 guest.say(&format!("known {line}"))?;
