@@ -22,6 +22,7 @@ mod run;
 mod sim;
 mod source;
 mod stats;
+mod token;
 mod uring;
 mod usage;
 mod wake;

@@ -3,7 +3,8 @@
 use crate::buffers::Slab;
 use crate::clock;
 use crate::files::OpenFile;
-use crate::queue::{Op, Queue, Request};
+use crate::queue::{Op, Push, Queue, Request};
+use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::record::Granted;
 use std::io;
@@ -123,12 +124,9 @@ impl Libaio {
     }
 }
 
-impl Queue for Libaio {
-    fn room(&self) -> u32 {
-        (self.requests.len() - self.pending.len()) as u32
-    }
-
-    fn push(&mut self, slot: u32, request: &Request) {
+impl Push for Libaio {
+    fn push(&mut self, token: Token, request: &Request) {
+        let slot = token.slot();
         let opcode = match request.op {
             Op::Io(Dir::Read) => IOCB_CMD_PREAD,
             Op::Io(_) => IOCB_CMD_PWRITE,
@@ -137,7 +135,7 @@ impl Queue for Libaio {
         };
         let moves = matches!(request.op, Op::Io(_));
         self.requests[slot as usize] = Iocb {
-            data: u64::from(slot),
+            data: token.0,
             opcode,
             fd: self.descriptors[request.file as usize] as u32,
             buffer: if moves {
@@ -150,6 +148,18 @@ impl Queue for Libaio {
             ..Iocb::default()
         };
         self.pending.push(&raw const self.requests[slot as usize]);
+    }
+}
+
+impl Queue for Libaio {
+    type Batch<'a> = &'a mut Self;
+
+    fn room(&self) -> u32 {
+        (self.requests.len() - self.pending.len()) as u32
+    }
+
+    fn batch(&mut self) -> &mut Self {
+        self
     }
 
     fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
@@ -183,13 +193,12 @@ impl Queue for Libaio {
         if error.raw_os_error() == Some(libc::EINTR) { Ok(()) } else { Err(error) }
     }
 
-    fn reap(&mut self, max: u32, mut each: impl FnMut(u32, i32)) -> u32 {
+    fn reap(&mut self, max: u32, mut each: impl FnMut(Token, i32)) {
         let count = (self.ready - self.reaped).min(max as usize);
         for event in &self.events[self.reaped..self.reaped + count] {
-            each(event.data as u32, event.result as i32);
+            each(Token(event.data), event.result as i32);
         }
         self.reaped += count;
-        count as u32
     }
 
     fn system_calls(&self) -> u64 {

@@ -1,13 +1,14 @@
 //! Completes everything at once: what the engine costs without a kernel.
 
-use crate::queue::{Op, Queue, Request};
+use crate::queue::{Op, Push, Queue, Request};
+use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::record::Granted;
 use std::io;
 
 /// A queue that does nothing.
 pub(crate) struct Null {
-    done: Vec<(u32, i32)>,
+    done: Vec<(Token, i32)>,
 }
 
 impl Null {
@@ -16,25 +17,32 @@ impl Null {
     }
 }
 
+impl Push for Null {
+    fn push(&mut self, token: Token, request: &Request) {
+        let bytes =
+            if matches!(request.op, Op::Io(Dir::Read | Dir::Write)) { request.len } else { 0 };
+        self.done.push((token, bytes as i32));
+    }
+}
+
 impl Queue for Null {
+    type Batch<'a> = &'a mut Self;
+
     fn room(&self) -> u32 {
         (self.done.capacity() - self.done.len()) as u32
     }
 
-    fn push(&mut self, slot: u32, request: &Request) {
-        let bytes =
-            if matches!(request.op, Op::Io(Dir::Read | Dir::Write)) { request.len } else { 0 };
-        self.done.push((slot, bytes as i32));
+    fn batch(&mut self) -> &mut Self {
+        self
     }
 
     fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         Ok(())
     }
 
-    fn reap(&mut self, max: u32, mut each: impl FnMut(u32, i32)) -> u32 {
+    fn reap(&mut self, max: u32, mut each: impl FnMut(Token, i32)) {
         let count = self.done.len().min(max as usize);
-        self.done.drain(..count).for_each(|(slot, result)| each(slot, result));
-        count as u32
+        self.done.drain(..count).for_each(|(token, result)| each(token, result));
     }
 
     fn system_calls(&self) -> u64 {

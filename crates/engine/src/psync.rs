@@ -2,7 +2,8 @@
 
 use crate::buffers::Slab;
 use crate::files::{FileKind, OpenFile};
-use crate::queue::{Op, Queue, Request};
+use crate::queue::{Op, Push, Queue, Request};
+use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::plan::Psync as Call;
 use fathom_model::record::Granted;
@@ -17,8 +18,8 @@ pub(crate) struct Sync {
     files: Vec<(i32, FileKind)>,
     base: u64,
     slot_bytes: u64,
-    pushed: Vec<(u32, Request)>,
-    done: Vec<(u32, i32)>,
+    pushed: Vec<(Token, Request)>,
+    done: Vec<(Token, i32)>,
     calls: u64,
     fallbacks: Vec<String>,
 }
@@ -105,29 +106,36 @@ fn discard(fd: i32, kind: FileKind, request: &Request) -> isize {
     }
 }
 
+impl Push for Sync {
+    fn push(&mut self, token: Token, request: &Request) {
+        self.pushed.push((token, *request));
+    }
+}
+
 impl Queue for Sync {
+    type Batch<'a> = &'a mut Self;
+
     fn room(&self) -> u32 {
         (self.pushed.capacity() - self.pushed.len()) as u32
     }
 
-    fn push(&mut self, slot: u32, request: &Request) {
-        self.pushed.push((slot, *request));
+    fn batch(&mut self) -> &mut Self {
+        self
     }
 
     fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         for index in 0..self.pushed.len() {
-            let (slot, request) = self.pushed[index];
-            let result = self.perform(slot, &request);
-            self.done.push((slot, result));
+            let (token, request) = self.pushed[index];
+            let result = self.perform(token.slot(), &request);
+            self.done.push((token, result));
         }
         self.pushed.clear();
         Ok(())
     }
 
-    fn reap(&mut self, max: u32, mut each: impl FnMut(u32, i32)) -> u32 {
+    fn reap(&mut self, max: u32, mut each: impl FnMut(Token, i32)) {
         let count = self.done.len().min(max as usize);
-        self.done.drain(..count).for_each(|(slot, result)| each(slot, result));
-        count as u32
+        self.done.drain(..count).for_each(|(token, result)| each(token, result));
     }
 
     fn system_calls(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! The one shape of all ways to the kernel.
 
+use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::record::Granted;
 use std::io;
@@ -29,21 +30,42 @@ pub(crate) struct Request {
     pub buffer_offset: u32,
 }
 
+/// Takes requests for the next turn.
+pub(crate) trait Push {
+    /// Adds a request; `token` names its slot. It may reach the kernel only with [`Queue::turn`].
+    fn push(&mut self, token: Token, request: &Request);
+}
+
+impl<P: Push> Push for &mut P {
+    #[inline]
+    fn push(&mut self, token: Token, request: &Request) {
+        (**self).push(token, request);
+    }
+}
+
 /// A queue of requests to the kernel. Every request has a slot, which is also its buffer.
 pub(crate) trait Queue {
+    /// What takes several requests at once; it keeps in registers what does not change between them.
+    type Batch<'a>: Push
+    where
+        Self: 'a;
+
     /// How many requests can be pushed now.
     fn room(&self) -> u32;
 
-    /// Adds the request of `slot`. It may reach the kernel only with [`Queue::turn`].
-    fn push(&mut self, slot: u32, request: &Request);
+    /// Begins to push.
+    fn batch(&mut self) -> Self::Batch<'_>;
 
     /// Hands over all that was pushed and waits for at least `wait_for` completions, or until
     /// `deadline_ns`, where given, on the engine's clock. May return early without either, as
     /// after a signal or [`crate::wake`]. Fails only when the queue itself is broken.
     fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()>;
 
-    /// Takes at most `max` completions; `each` gets the slot and the bytes moved or `-errno`.
-    fn reap(&mut self, max: u32, each: impl FnMut(u32, i32)) -> u32;
+    /// Takes at most `max` completions; `each` gets the token and the bytes moved or `-errno`.
+    fn reap(&mut self, max: u32, each: impl FnMut(Token, i32));
+
+    /// Is told of a [`Token::WAKE`] that was reaped.
+    fn woken(&mut self) {}
 
     /// System calls made so far.
     fn system_calls(&self) -> u64;

@@ -1,9 +1,10 @@
 //! A simulated queue with seeded faults, and the worker held against it.
 
 use crate::buffers::Slab;
-use crate::queue::{Op, Queue, Request};
+use crate::queue::{Op, Push, Queue, Request};
 use crate::source::General;
 use crate::stats::{Shared, Stats};
+use crate::token::Token;
 use crate::worker::{End, Worker};
 use fathom_model::plan::{
     Batch, BlockSizes, Distribution, Engine, JobPlan, Memory, Mix, Order, Region, Think,
@@ -44,8 +45,8 @@ struct Sim {
     turns: u64,
     pushed: u32,
     /// Requests in flight, by slot, with the turn in which they complete.
-    flying: HashMap<u32, (Request, u64)>,
-    ready: Vec<(u32, i32)>,
+    flying: HashMap<u32, (Token, Request, u64)>,
+    ready: Vec<(Token, i32)>,
     /// Bytes moved, as a device would count them.
     moved: u64,
     writes_in_flight: u32,
@@ -96,12 +97,9 @@ impl Sim {
     }
 }
 
-impl Queue for Sim {
-    fn room(&self) -> u32 {
-        if self.faults.room_max > 0 { self.faults.room_max - self.pushed } else { u32::MAX }
-    }
-
-    fn push(&mut self, slot: u32, request: &Request) {
+impl Push for Sim {
+    fn push(&mut self, token: Token, request: &Request) {
+        let slot = token.slot();
         assert!(self.room() > 0, "pushed into a full queue");
         self.pushed += 1;
         if request.op == Op::Io(Dir::Write) {
@@ -118,8 +116,20 @@ impl Queue for Sim {
         } else {
             0
         };
-        let before = self.flying.insert(slot, (*request, self.turns + delay));
-        assert_eq!(before.map(|b| b.0), None, "slot {slot} is in flight already");
+        let before = self.flying.insert(slot, (token, *request, self.turns + delay));
+        assert_eq!(before.map(|b| b.1), None, "slot {slot} is in flight already");
+    }
+}
+
+impl Queue for Sim {
+    type Batch<'a> = &'a mut Self;
+
+    fn room(&self) -> u32 {
+        if self.faults.room_max > 0 { self.faults.room_max - self.pushed } else { u32::MAX }
+    }
+
+    fn batch(&mut self) -> &mut Self {
+        self
     }
 
     fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
@@ -129,7 +139,7 @@ impl Queue for Sim {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
         let mut due: Vec<u32> =
-            self.flying.iter().filter(|(_, f)| f.1 < self.turns).map(|(slot, _)| *slot).collect();
+            self.flying.iter().filter(|(_, f)| f.2 < self.turns).map(|(slot, _)| *slot).collect();
         // A map has no order of its own that a seed could repeat.
         due.sort_unstable();
         let turn = self.random.next_u64() as usize;
@@ -139,19 +149,18 @@ impl Queue for Sim {
             if self.faults.completions_max > 0 && self.ready.len() >= self.faults.completions_max {
                 break;
             }
-            if let Some((request, _)) = self.flying.remove(&slot) {
+            if let Some((token, request, _)) = self.flying.remove(&slot) {
                 self.writes_in_flight -= u32::from(request.op == Op::Io(Dir::Write));
                 let result = self.result(&request);
-                self.ready.push((slot, result));
+                self.ready.push((token, result));
             }
         }
         Ok(())
     }
 
-    fn reap(&mut self, max: u32, mut each: impl FnMut(u32, i32)) -> u32 {
+    fn reap(&mut self, max: u32, mut each: impl FnMut(Token, i32)) {
         let count = self.ready.len().min(max as usize);
-        self.ready.drain(..count).for_each(|(slot, result)| each(slot, result));
-        count as u32
+        self.ready.drain(..count).for_each(|(token, result)| each(token, result));
     }
 
     fn system_calls(&self) -> u64 {

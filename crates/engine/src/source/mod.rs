@@ -23,20 +23,46 @@ const NOWHERE_BYTES: u64 = 1 << 40;
 pub(crate) trait Source {
     /// All I/Os have the same length, and never fewer bytes may be left than that.
     const FIXED: bool;
+    /// What makes several I/Os; it keeps in registers what does not change between them.
+    type Batch<'a>: Draw
+    where
+        Self: 'a;
     /// The length of all, where they have the same; the greatest otherwise. Never 0.
     fn len(&self) -> u32;
-    /// How many I/Os, `want` at most, can be made before [`Source::made`] must be told.
+    /// How many I/Os, `want` at most, can be made in one batch now; at least one.
     #[inline]
     fn ready(&mut self, want: usize) -> usize {
         want
     }
-    /// So many were made.
-    #[inline]
-    fn made(&mut self, _count: usize) {}
+    /// Begins a batch of what is ready.
+    fn batch(&mut self) -> Self::Batch<'_>;
+}
+
+/// Makes the I/Os of one batch.
+pub(crate) trait Draw {
     /// The direction of the next I/O, by the plan's mix.
     fn next_dir(&mut self) -> Dir;
     /// The next I/O in direction `dir`, at most `max` bytes long.
     fn next(&mut self, dir: Dir, max: u64) -> Request;
+    /// So many were made.
+    #[inline]
+    fn end(self, _count: usize)
+    where
+        Self: Sized,
+    {
+    }
+}
+
+impl<D: Draw> Draw for &mut D {
+    #[inline]
+    fn next_dir(&mut self) -> Dir {
+        (**self).next_dir()
+    }
+
+    #[inline]
+    fn next(&mut self, dir: Dir, max: u64) -> Request {
+        (**self).next(dir, max)
+    }
 }
 
 /// The source of any job.
@@ -135,11 +161,19 @@ impl General {
 
 impl Source for General {
     const FIXED: bool = false;
+    type Batch<'a> = &'a mut Self;
 
     fn len(&self) -> u32 {
         self.len_max
     }
 
+    #[inline]
+    fn batch(&mut self) -> &mut Self {
+        self
+    }
+}
+
+impl Draw for General {
     #[inline]
     fn next_dir(&mut self) -> Dir {
         match self.mix {
@@ -313,8 +347,9 @@ mod tests {
         let (mut simple, mut general) = (Simple::<P, false>::new(job).unwrap(), General::new(job));
         for _ in 0..1000 {
             assert_eq!(simple.ready(1), 1);
-            assert_eq!(simple.next(Dir::Read, u64::MAX), general.next(Dir::Read, u64::MAX));
-            simple.made(1);
+            let mut batch = simple.batch();
+            assert_eq!(batch.next(Dir::Read, u64::MAX), general.next(Dir::Read, u64::MAX));
+            batch.end(1);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A random order of the numbers below `n`, each once, in constant memory.
 //!
-//! A Weyl sequence runs through all numbers of the least sufficient number of bits; invertible
+//! A linear congruential generator of full period (Hull and Dobell, "Random Number Generators",
+//! SIAM Review 4, 1962) runs through all numbers of the least sufficient number of bits; invertible
 //! steps (multiplication by an odd number, xor with the own high half) scatter them;
 //! what falls outside `n` is passed over (cycle walking: Black and Rogaway, "Ciphers with
 //! Arbitrary Finite Domains", CT-RSA 2002). At most half of the numbers are passed over.
@@ -10,13 +11,14 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 /// The order and where in it we are.
+#[derive(Clone)]
 pub(crate) struct Permutation {
     n: u64,
     mask: u64,
     shift: u32,
-    /// Start and odd step of this pass: a Weyl sequence goes through all numbers of so many bits.
-    start: u64,
-    step: u64,
+    /// Of this pass: 5 modulo 8, and odd, which makes the period full.
+    multiplier: u64,
+    increment: u64,
     state: u64,
     left: u64,
     random: Xoshiro256PlusPlus,
@@ -30,8 +32,8 @@ impl Permutation {
             n,
             mask: u64::MAX >> (64 - bits),
             shift: bits.div_ceil(2),
-            start: 0,
-            step: 1,
+            multiplier: 5,
+            increment: 1,
             state: 0,
             left: 0,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -43,9 +45,9 @@ impl Permutation {
     /// Begins a pass in another order.
     #[cold]
     fn restart(&mut self) {
-        self.start = self.random.next_u64();
-        self.step = self.random.next_u64() | 1;
-        self.state = self.start;
+        self.multiplier = self.random.next_u64() & !7 | 5;
+        self.increment = self.random.next_u64() | 1;
+        self.state = self.random.next_u64();
         self.left = self.n;
     }
 
@@ -71,7 +73,7 @@ impl Permutation {
     pub fn draw(&mut self) -> u64 {
         loop {
             let x = self.scatter(self.state);
-            self.state = self.state.wrapping_add(self.step);
+            self.state = self.after(self.state);
             if x < self.n {
                 return x;
             }
@@ -84,26 +86,28 @@ impl Permutation {
         self.left -= count as u64;
     }
 
-    /// The number at `rank` in the order of the current pass.
+    /// The number that stands for `rank`; not the one that is drawn `rank`th.
     pub fn at(&self, rank: u64) -> u64 {
-        let place = |rank: u64| self.scatter(self.start.wrapping_add(rank.wrapping_mul(self.step)));
-        let mut x = place(rank);
+        let mut x = self.scatter(self.after(rank));
         while x >= self.n {
-            x = place(x);
+            x = self.scatter(self.after(x));
         }
         x
     }
 
     #[inline]
+    fn after(&self, state: u64) -> u64 {
+        state.wrapping_mul(self.multiplier).wrapping_add(self.increment)
+    }
+
+    #[inline]
     fn scatter(&self, state: u64) -> u64 {
-        // Odd multipliers of splitmix64 and MurmurHash3: well mixed, and invertible in any width.
+        // Multipliers of splitmix64: well mixed, and, being odd, invertible in any width.
         let mut x = state & self.mask;
         x ^= x >> self.shift;
         x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9) & self.mask;
         x ^= x >> self.shift;
         x = x.wrapping_mul(0x94d0_49bb_1331_11eb) & self.mask;
-        x ^= x >> self.shift;
-        x = x.wrapping_mul(0xff51_afd7_ed55_8ccd) & self.mask;
         x ^ (x >> self.shift)
     }
 }
@@ -145,31 +149,47 @@ mod tests {
         assert_ne!(take(1), take(2));
     }
 
-    /// Chi-squared of where each draw lies, and of the gap from one draw to the next, over 64 bins.
+    /// Chi-squared of where each draw lies, of its low bits, and of the gap from one draw to the next
+    /// and from one batch to the next, over 64 bins.
     #[test]
     fn draws_look_random() {
-        for (n, seed) in [(1 << 20, 1), ((1 << 20) + 7, 2), (1 << 38, 3), (1_000_003, 4)] {
+        for (n, seed) in [
+            (1 << 16, 1),
+            (1 << 18, 2),
+            (1 << 20, 3),
+            ((1 << 20) + 7, 4),
+            (1 << 38, 5),
+            (1_000_003, 6),
+        ]
+        .into_iter()
+        .flat_map(|(n, seed)| (0..10).map(move |more| (n, seed + 10 * more)))
+        {
             let mut order = Permutation::new(n, seed);
-            let (mut places, mut gaps) = ([0u32; 64], [0u32; 64]);
-            let draws = 64 * 1000;
-            let mut before = order.next();
-            for _ in 0..draws {
-                let x = order.next();
-                let bin = |v: u64| (u128::from(v) * 64 / u128::from(n)) as usize;
-                places[bin(x)] += 1;
-                gaps[bin((x + n - before) % n)] += 1;
-                before = x;
-            }
-            let chi = |bins: &[u32; 64]| {
-                bins.iter().map(|b| (f64::from(*b) - 1000.0).powi(2) / 1000.0).sum::<f64>()
+            let draws = 32_000;
+            let all: Vec<u64> = (0..draws).map(|_| order.next()).collect();
+            let bin = |v: u64| (u128::from(v) * 64 / u128::from(n)) as usize;
+            let gaps = |far: usize| {
+                all.iter()
+                    .skip(far)
+                    .zip(&all)
+                    .map(|(x, before)| bin((x + n - before) % n))
+                    .collect::<Vec<_>>()
             };
-            // 63 degrees of freedom: above 120 with a probability below 1e-5.
-            assert!(
-                chi(&places) < 120.0 && chi(&gaps) < 120.0,
-                "{n}: {} {}",
-                chi(&places),
-                chi(&gaps)
-            );
+            let looks: [(&str, Vec<usize>); 4] = [
+                ("places", all.iter().map(|x| bin(*x)).collect()),
+                ("low bits", all.iter().map(|x| (x % 64) as usize).collect()),
+                ("gaps", gaps(1)),
+                ("gaps of batches", gaps(32)),
+            ];
+            for (what, bins) in looks {
+                let mut counts = [0u32; 64];
+                bins.iter().for_each(|bin| counts[*bin] += 1);
+                let expected = bins.len() as f64 / 64.0;
+                let chi: f64 =
+                    counts.iter().map(|c| (f64::from(*c) - expected).powi(2) / expected).sum();
+                // 63 degrees of freedom: above 140 with a probability below 1e-7.
+                assert!(chi < 140.0, "{what} of {n}, seed {seed}: {chi}");
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::distribution::below;
 use super::permutation::Permutation;
-use super::{NOWHERE_BYTES, Source};
+use super::{Draw, NOWHERE_BYTES, Source};
 use crate::queue::{Op, Request};
 use fathom_model::Dir;
 use fathom_model::plan::{BlockSizes, Distribution, JobPlan, Mix, Order, Region};
@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 /// Block numbers, one after the other.
-pub(crate) trait Places {
+pub(crate) trait Places: Clone {
     /// Numbers below `blocks`, as `job` orders them, where this kind does that.
     fn new(job: &JobPlan, blocks: u64) -> Option<Self>
     where
@@ -51,6 +51,9 @@ impl<P: Places, const WRITES: bool> Simple<P, WRITES> {
         let is_simple = job.access.mix == Mix::Only(Self::DIR)
             && job.access.align[Self::DIR] == size
             && region.len >= size
+            // No I/O of a batch may have to wait for a flush.
+            && job.sync.fsync_every == 0
+            && job.sync.fdatasync_every == 0
             && job.until.bytes.is_none_or(|bytes| bytes.is_multiple_of(size));
         let places = P::new(job, region.len / size.max(1)).filter(|_| is_simple)?;
         Some(Self { len: u32::try_from(size).ok()?, start: region.start, places })
@@ -59,6 +62,10 @@ impl<P: Places, const WRITES: bool> Simple<P, WRITES> {
 
 impl<P: Places, const WRITES: bool> Source for Simple<P, WRITES> {
     const FIXED: bool = true;
+    type Batch<'a>
+        = Batch<'a, P, WRITES>
+    where
+        P: 'a;
 
     #[inline]
     fn len(&self) -> u32 {
@@ -71,19 +78,36 @@ impl<P: Places, const WRITES: bool> Source for Simple<P, WRITES> {
     }
 
     #[inline]
-    fn made(&mut self, count: usize) {
-        self.places.made(count);
+    fn batch(&mut self) -> Batch<'_, P, WRITES> {
+        let (len, start, places) = (self.len, self.start, self.places.clone());
+        Batch { len, start, places, home: &mut self.places }
     }
+}
 
+/// A copy of the source that no store to memory can alias.
+pub(crate) struct Batch<'a, P, const WRITES: bool> {
+    len: u32,
+    start: u64,
+    places: P,
+    home: &'a mut P,
+}
+
+impl<P: Places, const WRITES: bool> Draw for Batch<'_, P, WRITES> {
     #[inline]
     fn next_dir(&mut self) -> Dir {
-        Self::DIR
+        Simple::<P, WRITES>::DIR
     }
 
     #[inline]
-    fn next(&mut self, _dir: Dir, _max: u64) -> Request {
+    fn next(&mut self, dir: Dir, _max: u64) -> Request {
         let offset = self.start + self.places.draw() * u64::from(self.len);
-        Request { op: Op::Io(Self::DIR), file: 0, offset, len: self.len, buffer_offset: 0 }
+        Request { op: Op::Io(dir), file: 0, offset, len: self.len, buffer_offset: 0 }
+    }
+
+    #[inline]
+    fn end(mut self, count: usize) {
+        self.places.made(count);
+        *self.home = self.places;
     }
 }
 
@@ -118,6 +142,7 @@ impl Places for Permutation {
 }
 
 /// Independent draws.
+#[derive(Clone)]
 pub(crate) struct Uniform {
     blocks: u64,
     random: Xoshiro256PlusPlus,
@@ -136,6 +161,7 @@ impl Places for Uniform {
 }
 
 /// Ascending, over and over.
+#[derive(Clone)]
 pub(crate) struct Ascending {
     blocks: u64,
     next: u64,

@@ -9,19 +9,18 @@ pub(crate) use mode::{Mode, Nop, Offloaded, Passthrough, Plain, Vectored};
 use crate::buffers::Slab;
 use crate::clock;
 use crate::files::OpenFile;
-use crate::queue::{Queue, Request};
+use crate::queue::{Push, Queue, Request};
+use crate::token::Token;
 use crate::wake::Wake;
 use fathom_model::plan;
 use fathom_model::record::Granted;
 use linux_raw_sys::io_uring as sys;
-use mode::Target;
-use ring::Ring;
+use mode::{Target, View};
+use ring::{Entries, Ring};
 use std::io;
 use std::os::fd::AsRawFd;
 use sys::io_uring_register_op as Register;
 
-/// User data of the request that ends a wait from outside.
-const WAKE: u64 = u64::MAX;
 /// A feature that came with IORING_OP_READ and IORING_OP_WRITE.
 const SINCE_5_6: u32 = sys::IORING_FEAT_RW_CUR_POS;
 /// The kernel registers at most 1 GiB as one buffer.
@@ -93,13 +92,14 @@ impl<M: Mode> Uring<M> {
 
     /// Lets a write to `wake` end a wait, at no cost per I/O.
     fn arm(&mut self, wake: &Wake) -> io::Result<()> {
-        let mut slip = self.ring.entry(M::WIDE);
+        let mut entries = self.ring.entries(M::WIDE);
+        let mut slip = entries.next();
         let entry = slip.words();
         *entry = [0; 8];
         entry[0] = sys::io_uring_op::IORING_OP_POLL_ADD as u64 | (wake.raw() as u64) << 32;
         entry[3] = (libc::POLLIN as u64) << 32;
-        entry[4] = WAKE;
-        self.ring.advance();
+        entry[4] = Token::WAKE.0;
+        drop(entries);
         self.ring.turn(0, None)?;
         self.armed = true;
         self.ring.enters = 0;
@@ -130,18 +130,40 @@ impl<M> Drop for Uring<M> {
     }
 }
 
+/// Requests that are being pushed onto a ring.
+pub(crate) struct Batch<'a, M> {
+    entries: Entries<'a>,
+    target: View<'a>,
+    mode: &'a mut M,
+}
+
+impl<M: Mode> Push for Batch<'_, M> {
+    #[inline]
+    fn push(&mut self, token: Token, request: &Request) {
+        let mut slip = self.entries.next();
+        self.mode.encode(&mut slip, &self.target, token.slot(), request);
+        slip.words()[4] = token.0;
+    }
+}
+
 impl<M: Mode> Queue for Uring<M> {
+    type Batch<'a>
+        = Batch<'a, M>
+    where
+        M: 'a;
+
     #[inline]
     fn room(&self) -> u32 {
         self.ring.room()
     }
 
     #[inline]
-    fn push(&mut self, slot: u32, request: &Request) {
-        let mut slip = self.ring.entry(M::WIDE);
-        self.mode.encode(&mut slip, &self.target, slot, request);
-        slip.words()[4] = u64::from(slot);
-        self.ring.advance();
+    fn batch(&mut self) -> Batch<'_, M> {
+        Batch {
+            entries: self.ring.entries(M::WIDE),
+            target: self.target.view(),
+            mode: &mut self.mode,
+        }
     }
 
     #[inline]
@@ -156,21 +178,16 @@ impl<M: Mode> Queue for Uring<M> {
     }
 
     #[inline]
-    fn reap(&mut self, max: u32, mut each: impl FnMut(u32, i32)) -> u32 {
-        let mut wakes = 0;
+    fn reap(&mut self, max: u32, mut each: impl FnMut(Token, i32)) {
         let mode = &self.mode;
-        let count = self.ring.reap(M::WIDE, max, |user_data, result| {
-            if user_data == WAKE {
-                wakes += 1;
-            } else {
-                let slot = user_data as u32;
-                each(slot, mode.result(slot, result));
-            }
+        self.ring.reap(M::WIDE, max, |user_data, result| {
+            let token = Token(user_data);
+            each(token, mode.result(token.slot(), result));
         });
-        if wakes > 0 {
-            self.armed = false;
-        }
-        count - wakes
+    }
+
+    fn woken(&mut self) {
+        self.armed = false;
     }
 
     fn system_calls(&self) -> u64 {
@@ -277,8 +294,8 @@ fn register_buffers(
     let opcode = Register::IORING_REGISTER_BUFFERS as u32;
     match setup::register(&ring.fd, opcode, vectors.as_ptr().cast(), vectors.len() as u32) {
         Ok(_) => {
-            target.fixed_buffers = true;
-            target.registration_shift = shift;
+            target.buffers.fixed = true;
+            target.buffers.registration_shift = shift;
             true
         }
         Err(error) => {
@@ -299,6 +316,7 @@ fn register_buffers(
 mod tests {
     use super::*;
     use crate::files::FileKind;
+    use crate::token::Tag;
     use fathom_model::plan::Memory;
     use std::time::{Duration, Instant};
 
@@ -318,11 +336,12 @@ mod tests {
     }
 
     fn reap_one(ring: &mut Uring<Plain<false>>) {
-        let mut reaped = 0;
-        while reaped == 0 {
+        let mut results = Vec::new();
+        while results.is_empty() {
             ring.turn(1, None).unwrap();
-            reaped = ring.reap(2, |_, result| assert_eq!(result, 4096));
+            ring.reap(2, |_, result| results.push(result));
         }
+        assert_eq!(results, [4096]);
     }
 
     const READ: Request = Request {
@@ -337,7 +356,7 @@ mod tests {
     fn buffers_are_given_back_when_nothing_is_in_flight() {
         on_ring(|ring, _| {
             let began = Instant::now();
-            ring.push(1, &READ);
+            ring.batch().push(Token::new(1, Tag::APART), &READ);
             assert!(!ring.release_buffers(), "a request is in flight");
             reap_one(ring);
             assert!(ring.armed && ring.release_buffers());
@@ -352,9 +371,13 @@ mod tests {
             wake.wake();
             while ring.armed {
                 ring.turn(1, None).unwrap();
-                assert_eq!(ring.reap(2, |_, _| ()), 0);
+                let mut tokens = Vec::new();
+                ring.reap(2, |token, _| tokens.push(token));
+                if tokens == [Token::WAKE] {
+                    ring.woken();
+                }
             }
-            ring.push(0, &READ);
+            ring.batch().push(Token::new(0, Tag::APART), &READ);
             assert!(!ring.release_buffers(), "a request is in flight");
             reap_one(ring);
             assert!(ring.release_buffers());

@@ -19,9 +19,24 @@ const NVME_READ: u8 = 2;
 /// What the modes share: addresses of buffers and what was registered.
 pub(crate) struct Target {
     pub files: Vec<Handle>,
+    pub buffers: Buffers,
+}
+
+/// [`Target`] for one batch of requests.
+pub(crate) struct View<'a> {
+    pub files: &'a [Handle],
+    pub buffers: Buffers,
+    /// First words of a read and of a write on the first file: most jobs have no other.
+    pub read: u64,
+    pub write: u64,
+}
+
+/// Where the buffers are and how they are registered.
+#[derive(Clone, Copy)]
+pub(crate) struct Buffers {
     pub base: u64,
     pub slot_bytes: u64,
-    pub fixed_buffers: bool,
+    pub fixed: bool,
     /// Slots in each buffer registration, as a shift: the kernel takes 1 GiB at most in one.
     pub registration_shift: u32,
 }
@@ -52,10 +67,12 @@ impl Target {
             |f: &OpenFile| Handle { number: f.raw(), flags: 0, kind: f.kind, read: 0, write: 0 };
         let mut target = Self {
             files: files.iter().map(handle).collect(),
-            base: slab.address(0),
-            slot_bytes: slab.slot_bytes() as u64,
-            fixed_buffers: false,
-            registration_shift: 31,
+            buffers: Buffers {
+                base: slab.address(0),
+                slot_bytes: slab.slot_bytes() as u64,
+                fixed: false,
+                registration_shift: 31,
+            },
         };
         target.registered();
         target
@@ -63,7 +80,7 @@ impl Target {
 
     /// Makes the words that hold for every I/O, once it is known what is registered.
     pub fn registered(&mut self) {
-        let (read, write) = if self.fixed_buffers {
+        let (read, write) = if self.buffers.fixed {
             (Opcode::IORING_OP_READ_FIXED, Opcode::IORING_OP_WRITE_FIXED)
         } else {
             (Opcode::IORING_OP_READ, Opcode::IORING_OP_WRITE)
@@ -74,12 +91,31 @@ impl Target {
     }
 
     #[inline]
-    fn address(&self, slot: u32, request: &Request) -> u64 {
-        self.base + u64::from(slot) * self.slot_bytes + u64::from(request.buffer_offset)
+    pub fn view(&self) -> View<'_> {
+        let (read, write) = self.files.first().map_or((0, 0), |file| (file.read, file.write));
+        View { files: &self.files, buffers: self.buffers, read, write }
+    }
+}
+
+impl View<'_> {
+    #[inline]
+    fn first_word(&self, dir: Dir, file: u32) -> u64 {
+        if file == 0 {
+            return if dir == Dir::Read { self.read } else { self.write };
+        }
+        let handle = &self.files[file as usize];
+        if dir == Dir::Read { handle.read } else { handle.write }
     }
 
     fn head(&self, opcode: Opcode, request: &Request) -> u64 {
         self.files[request.file as usize].head(opcode)
+    }
+}
+
+impl Buffers {
+    #[inline]
+    fn address(&self, slot: u32, request: &Request) -> u64 {
+        self.base + u64::from(slot) * self.slot_bytes + u64::from(request.buffer_offset)
     }
 
     #[inline]
@@ -94,7 +130,7 @@ pub(crate) trait Mode {
     const WIDE: bool = false;
 
     /// Fills in an entry, but for its user data.
-    fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request);
+    fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request);
 
     /// The bytes that a completion stands for, or `-errno`.
     #[inline]
@@ -109,18 +145,16 @@ pub(crate) struct Plain<const MANY: bool>;
 
 impl<const MANY: bool> Mode for Plain<MANY> {
     #[inline]
-    fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request) {
+    fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
         let entry = slip.words();
         match request.op {
             Op::Io(dir @ (Dir::Read | Dir::Write)) => {
-                // SAFETY: sources name only the files of the job's regions, which all are here.
-                let file = unsafe { target.files.get_unchecked(request.file as usize) };
-                entry[0] = if dir == Dir::Read { file.read } else { file.write };
+                entry[0] = target.first_word(dir, request.file);
                 entry[1] = request.offset;
-                entry[2] = target.address(slot, request);
+                entry[2] = target.buffers.address(slot, request);
                 entry[3] = u64::from(request.len);
                 if MANY {
-                    entry[5] = target.registration(slot);
+                    entry[5] = target.buffers.registration(slot);
                 }
             }
             op => encode_rare(entry, target, op, request),
@@ -130,7 +164,7 @@ impl<const MANY: bool> Mode for Plain<MANY> {
 
 /// Flushes and discards.
 #[cold]
-fn encode_rare(entry: &mut [u64; 8], target: &Target, op: Op, request: &Request) {
+fn encode_rare(entry: &mut [u64; 8], target: &View<'_>, op: Op, request: &Request) {
     let punch = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u64;
     *entry = [0; 8];
     match (op, target.files[request.file as usize].kind) {
@@ -168,7 +202,7 @@ impl Vectored {
 }
 
 impl Mode for Vectored {
-    fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request) {
+    fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
         let entry = slip.words();
         let opcode = match request.op {
             Op::Io(Dir::Read) => Opcode::IORING_OP_READV,
@@ -176,7 +210,7 @@ impl Mode for Vectored {
             op => return encode_rare(entry, target, op, request),
         };
         let vector = &mut self.vectors[slot as usize];
-        vector.iov_base = target.address(slot, request) as *mut libc::c_void;
+        vector.iov_base = target.buffers.address(slot, request) as *mut libc::c_void;
         vector.iov_len = request.len as usize;
         entry[0] = target.head(opcode, request);
         entry[1] = request.offset;
@@ -202,7 +236,7 @@ impl<M> Offloaded<M> {
 impl<M: Mode> Mode for Offloaded<M> {
     const WIDE: bool = M::WIDE;
 
-    fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request) {
+    fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
         self.inner.encode(slip, target, slot, request);
         if self.every == 0 {
             return;
@@ -232,7 +266,7 @@ impl Nop {
 
 impl Mode for Nop {
     #[inline]
-    fn encode(&mut self, slip: &mut Slip<'_>, _target: &Target, slot: u32, request: &Request) {
+    fn encode(&mut self, slip: &mut Slip<'_>, _target: &View<'_>, slot: u32, request: &Request) {
         self.lengths[slot as usize] = request.len as i32;
         let entry = slip.words();
         entry[0] = Opcode::IORING_OP_NOP as u64;
@@ -241,7 +275,7 @@ impl Mode for Nop {
 
     #[inline]
     fn result(&self, slot: u32, result: i32) -> i32 {
-        if result == 0 { self.lengths[slot as usize] } else { result }
+        if result == 0 { self.lengths.get(slot as usize).map_or(0, |len| *len) } else { result }
     }
 }
 
@@ -256,7 +290,7 @@ impl Passthrough {
     }
 
     /// Both halves of the entry.
-    fn entry(&mut self, target: &Target, slot: u32, request: &Request) -> [[u64; 8]; 2] {
+    fn entry(&mut self, target: &View<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
         let (nsid, lba_bytes) = match target.files[request.file as usize].kind {
             FileKind::NvmeGeneric { nsid, lba_bytes } if is_command(lba_bytes, request) => {
                 (nsid, lba_bytes)
@@ -266,13 +300,13 @@ impl Passthrough {
         };
         let moves = matches!(request.op, Op::Io(_));
         self.lengths[slot as usize] = if moves { request.len as i32 } else { 0 };
-        let fixed = moves && target.fixed_buffers;
+        let fixed = moves && target.buffers.fixed;
         // `uring_cmd_flags`: take the buffer from the registration.
         let flags = u64::from(if fixed { sys::IORING_URING_CMD_FIXED } else { 0 }) << 32;
         let head = target.head(Opcode::IORING_OP_URING_CMD, request);
-        let registration = if fixed { target.registration(slot) } else { 0 };
+        let registration = if fixed { target.buffers.registration(slot) } else { 0 };
         // The command of 72 bytes starts in the last two words of the entry and goes on in its extension.
-        let c = nvme_command(nsid, lba_bytes, target.address(slot, request), request);
+        let c = nvme_command(nsid, lba_bytes, target.buffers.address(slot, request), request);
         [
             [head, NVME_IO, 0, flags, 0, registration, c[0], c[1]],
             [c[2], c[3], c[4], c[5], c[6], c[7], c[8], 0],
@@ -283,14 +317,14 @@ impl Passthrough {
 impl Mode for Passthrough {
     const WIDE: bool = true;
 
-    fn encode(&mut self, slip: &mut Slip<'_>, target: &Target, slot: u32, request: &Request) {
+    fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
         [*slip.words(), *slip.extension()] = self.entry(target, slot, request);
     }
 
     #[inline]
     fn result(&self, slot: u32, result: i32) -> i32 {
         match result {
-            0 => self.lengths[slot as usize],
+            0 => self.lengths.get(slot as usize).map_or(0, |len| *len),
             // A positive result is an NVMe status code, not a length.
             status if status > 0 => -libc::EIO,
             error => error,
@@ -364,12 +398,16 @@ mod tests {
     fn passthrough_refuses_what_no_command_can_say() {
         let opcode = |op, offset, len| {
             let kind = FileKind::NvmeGeneric { nsid: 1, lba_bytes: 4096 };
-            let target = Target {
-                files: vec![Handle { number: 3, flags: 0, kind, read: 0, write: 0 }],
-                base: 0x10000,
-                slot_bytes: 1 << 30,
-                fixed_buffers: false,
-                registration_shift: 31,
+            let target = View {
+                files: &[Handle { number: 3, flags: 0, kind, read: 0, write: 0 }],
+                buffers: Buffers {
+                    base: 0x10000,
+                    slot_bytes: 1 << 30,
+                    fixed: false,
+                    registration_shift: 31,
+                },
+                read: 0,
+                write: 0,
             };
             let request = Request { op, file: 0, offset, len, buffer_offset: 0 };
             Passthrough::new(1).entry(&target, 0, &request)[0][0] & 0xff

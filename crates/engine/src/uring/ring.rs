@@ -32,6 +32,38 @@ impl Slip<'_> {
     }
 }
 
+/// Free entries, one after the other, by values of its own: stores to entries might alias the
+/// ring's, which would then be read again for each.
+pub(crate) struct Entries<'a> {
+    first: *mut u8,
+    /// The tail and the mask of the array, in bytes.
+    at: u64,
+    mask: u64,
+    shift: u32,
+    tail: &'a mut u32,
+}
+
+impl Entries<'_> {
+    /// The next one, which belongs to the next turn. Callers keep to [`Ring::room`].
+    #[inline]
+    pub fn next(&mut self) -> Slip<'_> {
+        // SAFETY: masked to the mapped array.
+        let words = unsafe { self.first.add((self.at & self.mask) as usize).cast() };
+        self.at += 1 << self.shift;
+        Slip { words, has_extension: self.shift > SHIFT, ring: std::marker::PhantomData }
+    }
+}
+
+impl Drop for Entries<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        *self.tail = (self.at >> self.shift) as u32;
+    }
+}
+
+/// Binary logarithm of an entry's 64 bytes.
+const SHIFT: u32 = 6;
+
 /// A shared mapping of the ring's memory.
 struct Mapping {
     address: *mut u8,
@@ -177,20 +209,18 @@ impl Ring {
         self.sq_entries - self.pending()
     }
 
-    /// The next free entry (`wide` with SQE128); the request is there once `advance` is called. Callers keep to [`Ring::room`].
+    /// The free entries (`wide` with SQE128).
     #[inline]
-    pub fn entry(&mut self, wide: bool) -> Slip<'_> {
+    pub fn entries(&mut self, wide: bool) -> Entries<'_> {
         debug_assert_eq!(wide, self.flags & sys::IORING_SETUP_SQE128 != 0);
-        let index = (self.tail & self.sq_mask) << u32::from(wide);
-        // SAFETY: masked to the mapped array; with SQE128 each request has two elements of it.
-        let words = unsafe { self.entries.add(index as usize) };
-        Slip { words, has_extension: wide, ring: std::marker::PhantomData }
-    }
-
-    /// Makes the entry part of the next turn.
-    #[inline]
-    pub fn advance(&mut self) {
-        self.tail = self.tail.wrapping_add(1);
+        let shift = SHIFT + u32::from(wide);
+        Entries {
+            first: self.entries.cast(),
+            at: u64::from(self.tail) << shift,
+            mask: u64::from(self.sq_mask) << shift,
+            shift,
+            tail: &mut self.tail,
+        }
     }
 
     /// Shows the kernel all requests pushed so far.
@@ -319,19 +349,24 @@ impl Ring {
 
     /// Takes at most `max` completions (`wide` with CQE32); `each` gets user data and result.
     #[inline]
-    pub fn reap(&mut self, wide: bool, max: u32, mut each: impl FnMut(u64, i32)) -> u32 {
+    pub fn reap(&mut self, wide: bool, max: u32, mut each: impl FnMut(u64, i32)) {
         let count = self.ready().min(max);
         // SAFETY: points into the mapped ring; the head is ours alone.
         let head_cell = unsafe { &*self.cq_head };
         let head = head_cell.load(Relaxed);
-        for index in 0..count {
-            let at = (head.wrapping_add(index) & self.cq_mask) << u32::from(wide);
+        let shift = 4 + u32::from(wide);
+        let (first, mask) = (self.completions.cast::<u8>(), u64::from(self.cq_mask) << shift);
+        let mut at = u64::from(head) << shift;
+        let end = at + (u64::from(count) << shift);
+        while at != end {
             // SAFETY: masked to the mapped array, and below the tail that `ready` acquired.
-            let [user_data, result] = unsafe { *self.completions.add(at as usize) };
+            let completion: *const [u64; 2] = unsafe { first.add((at & mask) as usize).cast() };
+            // SAFETY: as above.
+            let [user_data, result] = unsafe { *completion };
             each(user_data, result as u32 as i32);
+            at += 1 << shift;
         }
         head_cell.store(head.wrapping_add(count), Release);
-        count
     }
 
     /// Completions that found no place in the ring so far.
@@ -349,12 +384,12 @@ mod tests {
     use sys::io_uring_op as Opcode;
 
     fn push(ring: &mut Ring, opcode: Opcode, words: [(usize, u64); 2]) {
-        let mut slip = ring.entry(false);
+        let mut entries = ring.entries(false);
+        let mut slip = entries.next();
         let entry = slip.words();
         *entry = [0; 8];
         entry[0] = opcode as u64;
         words.into_iter().for_each(|(at, word)| entry[at] = word);
-        ring.advance();
     }
 
     /// As a kernel before 5.11 has it: with none of the flags that came later.
@@ -387,7 +422,9 @@ mod tests {
         while ring.ready() == 0 {
             ring.turn(1, Some(&limit)).unwrap();
         }
-        assert_eq!(ring.reap(false, 4, |_, result| assert_eq!(result, -libc::ETIME)), 1);
+        let mut results = Vec::new();
+        ring.reap(false, 4, |_, result| results.push(result));
+        assert_eq!(results, [-libc::ETIME]);
         // What is there already is not waited for.
         push(&mut ring, Opcode::IORING_OP_NOP, [(4, 1), (5, 0)]);
         while ring.ready() == 0 {

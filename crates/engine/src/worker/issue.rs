@@ -3,8 +3,9 @@
 use super::{Gate, Slot, Worker};
 use crate::clock;
 use crate::pace::{Due, LATE_NS, Pace};
-use crate::queue::Queue;
-use crate::source::Source;
+use crate::queue::{Push, Queue, Request};
+use crate::source::{Draw, Source};
+use crate::token::{Tag, Token};
 use fathom_model::Dir;
 
 impl<Q: Queue, S: Source> Worker<'_, Q, S> {
@@ -30,61 +31,73 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             return 0;
         }
         let most = self.source.ready(most);
-        let batch = self.batches.next();
-        let now_ns = self.now_ns;
-        let mut pushed = [0u64; 3];
-        let mut not_before = 0;
-        let Self { queue, source, slots, idle, pace, writes, left_bytes, gate, .. } = self;
-        for &index in idle[before - most..before].iter().rev() {
-            let (dir, due_ns) = match pace {
-                Some(pace) if PACED => match next_due(pace, source, now_ns) {
-                    Ok(next) => next,
-                    Err(instant) => {
-                        not_before = instant;
-                        break;
-                    }
-                },
-                _ => (source.next_dir(), 0),
-            };
-            let request = source.next(dir, *left_bytes);
-            // SAFETY: `idle` holds only numbers of slots.
-            let slot = unsafe { slots.get_unchecked_mut(index as usize) };
-            slot.offset = request.offset;
-            slot.tag = Slot::tag(batch, dir);
-            if PACED {
-                slot.due_ns = due_ns;
-            }
-            if !S::FIXED {
-                slot.len = request.len;
-                slot.file = request.file;
-                slot.expect = expected(dir, request.len);
-            }
-            let mut must_pause = false;
-            if dir == Dir::Write {
-                *gate = writes.prepare(index, &request);
-                must_pause = *gate != Gate::Open;
-            }
-            if PACED && let Some(pace) = pace {
-                pace.advance(dir, request.len);
-            }
-            queue.push(index, &request);
-            pushed[dir as usize] += 1;
-            if !S::FIXED {
-                *left_bytes -= u64::from(request.len);
-            }
-            if must_pause || (!S::FIXED && *left_bytes == 0) {
-                break;
-            }
-        }
+        let (pushed, not_before) =
+            if S::FIXED { (self.issue_alike(most), 0) } else { self.issue_any::<PACED>(most) };
         let count = pushed.iter().sum::<u64>() as usize;
-        source.made(count);
-        if S::FIXED {
-            *left_bytes -= count as u64 * u64::from(source.len());
-        }
         if count > 0 {
             self.handed_over::<PACED>(count, &pushed);
         }
         not_before
+    }
+
+    /// Issues `most` I/Os that differ only in where they go; returns how many in each direction.
+    #[inline]
+    fn issue_alike(&mut self, most: usize) -> [u64; 3] {
+        let Self { queue, source, offsets, idle, writes, batches, .. } = self;
+        // Values of their own stay in registers: stores to entries might alias what `self` points to.
+        let (mut out, mut draw, offsets) = (queue.batch(), source.batch(), &mut offsets[..]);
+        let dir = draw.next_dir();
+        let tag = Tag::new(batches.next(), dir);
+        for &index in idle[self.idle_len - most..self.idle_len].iter().rev() {
+            let request = draw.next(dir, u64::MAX);
+            // SAFETY: `idle` holds only numbers of slots.
+            *unsafe { offsets.get_unchecked_mut(index as usize) } = request.offset;
+            if dir == Dir::Write {
+                writes.prepare(index, &request);
+            }
+            out.push(Token::new(index, tag), &request);
+        }
+        drop(out);
+        draw.end(most);
+        self.left_bytes -= most as u64 * u64::from(self.source.len());
+        let mut pushed = [0; 3];
+        pushed[dir as usize] = most as u64;
+        pushed
+    }
+
+    /// Issues at most `most` I/Os of any kind; returns how many in each direction, and the instant
+    /// before which nothing more is due, or 0.
+    #[inline]
+    fn issue_any<const PACED: bool>(&mut self, most: usize) -> ([u64; 3], u64) {
+        let mut pushed = [0; 3];
+        let Self { queue, source, slots, offsets, idle, pace, writes, left_bytes, gate, .. } = self;
+        let (mut out, mut draw) = (queue.batch(), source.batch());
+        for &index in idle[self.idle_len - most..self.idle_len].iter().rev() {
+            let (dir, due_ns) = match pace {
+                Some(pace) if PACED => match next_due(pace, &mut draw, self.now_ns) {
+                    Ok(next) => next,
+                    Err(instant) => return (pushed, instant),
+                },
+                _ => (draw.next_dir(), 0),
+            };
+            let request = draw.next(dir, *left_bytes);
+            let (Request { len, file, .. }, tag) = (request, Tag::new(self.batches.next(), dir));
+            slots[index as usize] = Slot { due_ns, len, file, tag, expect: expected(dir, len) };
+            offsets[index as usize] = request.offset;
+            if dir == Dir::Write {
+                *gate = writes.prepare(index, &request);
+            }
+            if PACED && let Some(pace) = pace {
+                pace.advance(dir, len);
+            }
+            out.push(Token::new(index, tag), &request);
+            pushed[dir as usize] += 1;
+            *left_bytes -= u64::from(len);
+            if *gate != Gate::Open || *left_bytes == 0 {
+                break;
+            }
+        }
+        (pushed, 0)
     }
 
     /// Books what was pushed: one look at the clock for the whole batch.
@@ -95,7 +108,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         if PACED {
             for slot in taken.iter().map(|slot| &self.slots[*slot as usize]) {
                 if slot.due_ns > 0 && now.saturating_sub(slot.due_ns) > LATE_NS {
-                    self.stats.dirs[Slot::dir_of(slot.tag)].late_ios.add(1);
+                    self.stats.dirs[slot.tag.dir()].late_ios.add(1);
                 }
             }
         }
@@ -121,38 +134,14 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
 }
 
 /// What is due under the schedule, or the instant before which nothing is.
-fn next_due(pace: &Pace, source: &mut impl Source, now_ns: u64) -> Result<(Dir, u64), u64> {
+fn next_due(pace: &Pace, draw: &mut impl Draw, now_ns: u64) -> Result<(Dir, u64), u64> {
     match pace.due(now_ns) {
         Due::At(dir, due) => Ok((dir, due)),
         Due::NotBefore(instant) => Err(instant),
         Due::Free => {
-            let dir = source.next_dir();
+            let dir = draw.next_dir();
             Ok((if pace.is_free(dir) { dir } else { pace.free().unwrap_or(dir) }, 0))
         }
-    }
-}
-
-impl Slot {
-    const DIR_SHIFT: u32 = 30;
-    /// The tag of a flush.
-    pub(super) const FLUSH: u32 = 3 << Self::DIR_SHIFT;
-
-    /// What tells apart I/Os that are counted apart: their batch and direction.
-    #[inline]
-    fn tag(batch: u32, dir: Dir) -> u32 {
-        batch | (dir as u32) << Self::DIR_SHIFT
-    }
-
-    /// Number of the batch that a tag names.
-    #[inline]
-    pub(super) fn batch(tag: u32) -> u32 {
-        tag & ((1 << Self::DIR_SHIFT) - 1)
-    }
-
-    /// The direction that a tag names.
-    #[inline]
-    pub(super) fn dir_of(tag: u32) -> Dir {
-        Dir::ALL[((tag >> Self::DIR_SHIFT) as usize).min(2)]
     }
 }
 

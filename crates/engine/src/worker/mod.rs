@@ -17,6 +17,7 @@ use crate::pace::Pace;
 use crate::queue::{Op, Queue};
 use crate::source::Source;
 use crate::stats::{Shared, Stats};
+use crate::token::{Tag, Token};
 use batches::Batches;
 use fathom_model::plan::JobPlan;
 use fathom_model::record::JobError;
@@ -29,27 +30,25 @@ const DRAIN_NS: u64 = 8_000_000_000;
 /// Longest sleep between looks at the stop flag.
 const NAP_NS: u64 = 50_000_000;
 
-/// A result that no request has: lengths are positive and `-errno` is small.
-const NEVER: u32 = i32::MIN as u32;
-
-/// What a slot is busy with: a request, as it is still to be done.
+/// What a slot is busy with: a request, as it is still to be done. Its offset is kept apart. Where
+/// all I/Os have the same length it is written only by what is out of the ordinary.
 #[derive(Clone, Copy)]
 struct Slot {
     /// When it was scheduled, under a rate; 0 without a schedule.
     due_ns: u64,
-    offset: u64,
     len: u32,
     file: u32,
-    /// Batch and direction, or [`Slot::FLUSH`].
-    tag: u32,
-    /// The result that means success; [`NEVER`] sends every result to the cold path.
+    /// Batch and direction, or [`Tag::APART`] for a flush.
+    tag: Tag,
+    /// The result that means success.
     expect: u32,
 }
 
 impl Slot {
     /// A slot that is not busy. Where all I/Os have the same length it holds that already.
     fn fresh(source: &impl Source) -> Self {
-        Self { due_ns: 0, offset: 0, len: source.len(), file: 0, tag: 0, expect: source.len() }
+        let len = source.len();
+        Self { due_ns: 0, len, file: 0, tag: Tag::APART, expect: len }
     }
 }
 
@@ -90,6 +89,8 @@ pub(crate) struct Worker<'a, Q, S> {
     pub source: S,
     pub pace: Option<Pace>,
     slots: Box<[Slot]>,
+    /// Where the request of each slot begins on its target.
+    offsets: Box<[u64]>,
     /// How often the request of each slot was sent back by the kernel.
     retries: Box<[u32]>,
     /// How much of each slot's request was moved before.
@@ -116,8 +117,8 @@ pub(crate) struct Worker<'a, Q, S> {
     retry: Vec<u32>,
     flush_op: Op,
     flush_started_ns: u64,
-    /// Completions that are not plain successes: (slot, result).
-    unusual: Vec<(u32, i32)>,
+    /// Completions that are not plain successes.
+    unusual: Vec<(Token, i32)>,
     /// The last look at the clock.
     pub now_ns: u64,
     pub depth: DepthCounts,
@@ -151,6 +152,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             source,
             pace: None,
             slots: vec![slot; depth as usize].into(),
+            offsets: vec![0; depth as usize].into(),
             retries: vec![0; depth as usize].into(),
             moved: vec![0; depth as usize].into(),
             batches: Batches::new(depth),

@@ -1,6 +1,6 @@
 //! What to do with completions that are not plain successes. Cold.
 
-use super::{NEVER, Worker};
+use super::Worker;
 use crate::queue::{Op, Queue};
 use crate::source::Source;
 use fathom_model::Dir;
@@ -68,17 +68,14 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         if self.retries[slot as usize] > RETRIES_MAX {
             self.failed(slot, dir, errno, "; given up after a million tries");
         } else {
-            self.slots[slot as usize].expect = NEVER;
             self.retry.push(slot);
         }
     }
 
     /// A part was moved: go on with the rest.
     fn rest_of(&mut self, slot: u32, moved: u32) {
-        let state = &mut self.slots[slot as usize];
-        state.expect = NEVER;
-        state.offset += u64::from(moved);
-        state.len -= moved;
+        self.offsets[slot as usize] += u64::from(moved);
+        self.slots[slot as usize].len -= moved;
         self.moved[slot as usize] += moved;
         self.retry.push(slot);
     }

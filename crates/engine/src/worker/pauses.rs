@@ -1,10 +1,11 @@
 //! Pauses in the work: retries, flushes, thinktime, waiting for what is due, and the end. Cold.
 
 use super::batches::Batch;
-use super::{DRAIN_NS, Gate, NAP_NS, NEVER, Slot, Worker};
+use super::{DRAIN_NS, Gate, NAP_NS, Slot, Worker};
 use crate::clock;
-use crate::queue::{Op, Queue, Request};
+use crate::queue::{Op, Push, Queue, Request};
 use crate::source::Source;
+use crate::token::{Tag, Token};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<Q: Queue, S: Source> Worker<'_, Q, S> {
@@ -17,15 +18,16 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         let tag = self.slots[slot as usize].tag;
         self.slots[slot as usize] = Slot::fresh(&self.source);
         match tag {
-            Slot::FLUSH => Batch::default(),
-            tag => self.batches.done(Slot::batch(tag), 1),
+            Tag::APART => Batch::default(),
+            tag => self.batches.done(tag.batch(), 1),
         }
     }
 
     /// What a slot still has to do.
     pub(super) fn request(&self, slot: u32) -> Request {
-        let Slot { offset, len, file, tag, .. } = self.slots[slot as usize];
-        let op = if tag == Slot::FLUSH { self.flush_op } else { Op::Io(Slot::dir_of(tag)) };
+        let (offset, Slot { len, file, tag, .. }) =
+            (self.offsets[slot as usize], self.slots[slot as usize]);
+        let op = if tag == Tag::APART { self.flush_op } else { Op::Io(tag.dir()) };
         Request { op, file, offset, len, buffer_offset: self.moved[slot as usize] }
     }
 
@@ -34,10 +36,15 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     pub(super) fn push_retries(&mut self) {
         while self.queue.room() > 0 {
             let Some(slot) = self.retry.pop() else { break };
-            let request = self.request(slot);
-            self.queue.push(slot, &request);
-            self.in_flight += 1;
+            self.push_apart(slot);
         }
+    }
+
+    /// Pushes the request of a slot on its own; whatever comes of it is looked at.
+    fn push_apart(&mut self, slot: u32) {
+        let request = self.request(slot);
+        self.queue.batch().push(Token::new(slot, Tag::APART), &request);
+        self.in_flight += 1;
     }
 
     /// Opens the gate once nothing is in flight, and keeps `iodepth_low`.
@@ -73,11 +80,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         let slot = self.idle[self.idle_len];
         self.flush_op = op;
         self.flush_started_ns = clock::now_ns();
-        let tag = Slot::FLUSH;
-        self.slots[slot as usize] = Slot { due_ns: 0, offset: 0, len: 0, file, tag, expect: NEVER };
-        let request = self.request(slot);
-        self.queue.push(slot, &request);
-        self.in_flight += 1;
+        self.offsets[slot as usize] = 0;
+        self.slots[slot as usize] = Slot { due_ns: 0, len: 0, file, tag: Tag::APART, expect: 0 };
+        self.push_apart(slot);
     }
 
     pub(super) fn think(&mut self) {
@@ -143,10 +148,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                     }
                     self.retire(slot);
                 }
-                Op::Fsync | Op::Fdatasync => {
-                    self.queue.push(slot, &request);
-                    self.in_flight += 1;
-                }
+                Op::Fsync | Op::Fdatasync => self.push_apart(slot),
             }
         }
     }

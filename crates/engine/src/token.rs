@@ -1,0 +1,77 @@
+//! What travels with a request and comes back with its completion.
+
+use fathom_model::Dir;
+
+/// The slot of a request and its [`Tag`], as the kernel's user data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token(pub u64);
+
+impl Token {
+    /// The request that ends a wait from outside; no slot has it.
+    pub const WAKE: Self = Self(u64::MAX);
+
+    #[inline]
+    pub fn new(slot: u32, tag: Tag) -> Self {
+        Self(u64::from(slot) | u64::from(tag.0) << 32)
+    }
+
+    #[inline]
+    pub fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline]
+    pub fn tag(self) -> Tag {
+        Tag((self.0 >> 32) as u32)
+    }
+}
+
+/// What tells apart I/Os that are counted apart: their batch and direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tag(u32);
+
+impl Tag {
+    const DIR_SHIFT: u32 = 30;
+    /// Flushes, retries and [`Token::WAKE`] (any tag from here on): looked at one by one.
+    pub const APART: Self = Self(3 << Self::DIR_SHIFT);
+
+    /// No request has this one.
+    pub const NONE: Self = Self(Self::APART.0 + 1);
+
+    #[inline]
+    pub fn new(batch: u32, dir: Dir) -> Self {
+        Self(batch | (dir as u32) << Self::DIR_SHIFT)
+    }
+
+    #[inline]
+    pub fn is_apart(self) -> bool {
+        self.0 >= Self::APART.0
+    }
+
+    /// Number of the batch.
+    #[inline]
+    pub fn batch(self) -> u32 {
+        self.0 & ((1 << Self::DIR_SHIFT) - 1)
+    }
+
+    #[inline]
+    pub fn dir(self) -> Dir {
+        Dir::ALL[((self.0 >> Self::DIR_SHIFT) as usize).min(2)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_holds_slot_batch_and_direction() {
+        for dir in Dir::ALL {
+            let tag = Tag::new(32_768, dir);
+            let token = Token::new(u32::MAX - 1, tag);
+            assert_eq!((token.slot(), token.tag()), (u32::MAX - 1, tag));
+            assert_eq!((tag.batch(), tag.dir(), tag.is_apart()), (32_768, dir, false));
+        }
+        assert!(Tag::APART.is_apart() && Token::WAKE.tag().is_apart());
+    }
+}
