@@ -95,6 +95,26 @@ disk_sum() {
     host sum "nvme$1"
 }
 
+# sums: the checksums of the disks whose numbers are in `watched`.
+sums() {
+    (set +x; for each in $watched; do disk_sum "$each"; done)
+}
+
+# unchanged: the disks in `watched` are as they were at `before=$(sums)`.
+unchanged() { [ "$(sums)" = "$before" ]; }
+
+# refused RW PATH TEXT ARGUMENT…: `fathom run` ends with status 1 and one error, which names the path
+# and holds TEXT; the disks are unchanged.
+refused() {
+    refused_rw=$1 refused_path=$2 refused_text=$3
+    shift 3
+    expect 1 fathom run --name=refused --rw="$refused_rw" --bs=64k --filename="$refused_path" "$@"
+    says err "$refused_path"
+    says err "$refused_text"
+    check "it is one error, and no result" [ "$(cat out err | wc -l)" = 1 ]
+    check "no disk has changed" unchanged
+}
+
 # host ACTION…: asks the lab for what a guest cannot do itself; docs/lab.md lists the actions.
 host() {
     echo "host $*" >&3
@@ -110,7 +130,8 @@ remember() { echo "remember $*" >&3; }
 
 # keep PATH…: stored on the host in target/lab/records/KERNEL/CASE.
 keep() {
-    tar -cf - "$@" | base64 | sed 's/^/keep /' >&3
+    # Whole lines at a time, as what the case prints goes the same way.
+    tar -cf - "$@" | base64 | awk '{ print "keep " $0; fflush() }' >&3
     echo kept >&3
 }
 
@@ -118,4 +139,16 @@ keep() {
 case_run() {
     mkdir -p "/tmp/$1"
     (cd "/tmp/$1" && LAB_STAGE=0 sh -eux -c '. /lab/lib.sh; . "$0"' "/lab/cases/$1.sh")
+}
+
+# uptime_s: seconds since boot, by a clock that nobody sets.
+uptime_s() { cut -d. -f1 /proc/uptime; }
+
+# as_nobody COMMAND…: without root. busybox's setpriv cannot do that.
+as_nobody() { /usr/bin/setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+
+# nothing_left: no fathom runs any more, and nobody's scratch or half-written file lies here.
+nothing_left() {
+    check "no fathom is left" [ -z "$(pidof fathom)" ]
+    check "no file is left" [ -z "$(find . -name '.fathom-*' -o -name '*.part')" ]
 }

@@ -1,0 +1,32 @@
+# Sectors that fail are errors, not I/Os: the run names the device, counts what came, and exits with 1.
+# modules: dm_mod
+disk=$(disk 0)
+# Of 16 MiB the fifth one is bad, which is 16 blocks of 64 KiB.
+dmsetup create labbad <<END
+0 8192 linear $disk 0
+8192 2048 error
+10240 22528 linear $disk 10240
+END
+bad=/dev/mapper/labbad
+[ -e $bad ] || dmsetup mknodes
+
+for rw in read write; do
+    set -- --name=$rw --filename=$bad --rw=$rw --bs=64k --size=16m --direct=1 --iodepth=1 --output-format=json
+    [ $rw = read ] || set -- "$@" --erase=$bad
+    expect 1 fathom run "$@" --record=stop-$rw
+    says err "$rw of 65536 bytes at offset 4194304 of $bad failed: Input/output error"
+    says err dmesg
+    is out '.jobs[0].error' 5
+    is out ".jobs[0].$rw.total_ios" 64
+    is stop-$rw/record.json ".jobs[0].dirs.$rw.counts.ios" 64
+    is stop-$rw/record.json ".jobs[0].dirs.$rw.counts.errors" 1
+
+    expect 1 fathom run "$@" --continue_on_error=all --record=go-$rw --iodepth=8
+    says err "$bad"
+    is out ".jobs[0].$rw.total_ios" 240
+    is out ".jobs[0].$rw.io_bytes" 15728640
+    is out '.jobs[0].total_err' 16
+    is go-$rw/record.json ".jobs[0].dirs.$rw.counts.errors" 16
+    keep stop-$rw go-$rw
+done
+nothing_left

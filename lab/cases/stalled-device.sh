@@ -1,0 +1,45 @@
+# A device that stalls for 8 s shows as latency; one that never comes back ends the run within 10 s.
+# modules: dm_mod
+for number in 0 1 2; do
+    echo "0 65536 linear $(disk $number) 0" | dmsetup create lab$number
+done
+dmsetup mknodes
+
+# start NUMBER RUNTIME
+start() {
+    (
+        status=0
+        fathom run --name=job --filename=/dev/mapper/lab$1 --rw=randread --bs=4k --direct=1 --iodepth=4 --time_based \
+            --runtime=$2 --output-format=json --record=record$1 >out$1 2>err$1 || status=$?
+        echo "$status $(uptime_s)" >end$1
+    ) &
+}
+start 0 14
+start 1 5
+start 2 2
+sleep 1
+began=$(uptime_s)
+for number in 0 1 2; do dmsetup suspend --noflush --nolockfs lab$number; done
+sleep 8
+dmsetup resume lab0
+dmsetup resume lab1
+sleep 4
+# The third is not there again even now.
+check "a run ends although its device does not" [ -e end2 ]
+read -r status ended <end2
+check "with 1 ($status)" [ $status = 1 ]
+check "within 10 s ($began to $ended)" [ $((ended - began)) -le 12 ]
+says err2 /dev/mapper/lab2
+is record2/record.json '.jobs[0].error.errno' 110
+check "what was read before is counted" [ "$(value out2 '.jobs[0].read.total_ios')" -gt 0 ]
+dmsetup resume lab2
+wait
+for number in 0 1; do
+    read -r status ended <end$number
+    check "run $number is complete ($status)" [ $status = 0 ]
+    stalled=$(value out$number '.jobs[0].read.clat_ns.max')
+    check "the stall is in its latency ($stalled ns)" [ "$stalled" -ge 7500000000 ]
+    is out$number '.jobs[0].error' 0
+done
+keep record0 record1 record2
+nothing_left
