@@ -17,21 +17,17 @@ pub struct Image {
     pub initrd: PathBuf,
 }
 
-/// The fathom of the tree, linked statically, as the guest may have another C library.
-pub fn fathom(root: &Path, lab: &Path) -> Result<PathBuf> {
+/// Programs of the tree that the guest needs, each with its package.
+const PROGRAMS: [(&str, &str); 2] = [("fathom", "fathom"), ("xtask", "deny-io-uring")];
+
+/// The folder with the programs of the tree, linked statically, as the guest may have another C
+/// library.
+pub fn programs(root: &Path, lab: &Path) -> Result<PathBuf> {
     let build = lab.join("build");
     // Its speed does not count here, so that it may build faster than a release.
     let status = Command::new("cargo")
-        .args([
-            "build",
-            "--quiet",
-            "--release",
-            "--locked",
-            "--package",
-            "fathom",
-            "--target",
-            TARGET,
-        ])
+        .args(["build", "--quiet", "--release", "--locked", "--target", TARGET])
+        .args(PROGRAMS.iter().flat_map(|(package, name)| ["--package", package, "--bin", name]))
         .current_dir(root)
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env("CARGO_TARGET_DIR", &build)
@@ -39,13 +35,19 @@ pub fn fathom(root: &Path, lab: &Path) -> Result<PathBuf> {
         .envs([("CARGO_PROFILE_RELEASE_DEBUG", "0"), ("CARGO_PROFILE_RELEASE_STRIP", "symbols")])
         .status()?;
     if !status.success() {
-        return Err("the static fathom did not build; libc.a is in Debian's libc6-dev".into());
+        return Err("fathom did not build statically; libc.a is in Debian's libc6-dev".into());
     }
-    Ok(build.join(TARGET).join("release/fathom"))
+    Ok(build.join(TARGET).join("release"))
 }
 
 /// Puts together what a guest with this kernel boots; `dir` is this run's own.
-pub fn build(root: &Path, lab: &Path, dir: &Path, kernel: Kernel, fathom: &Path) -> Result<Image> {
+pub fn build(
+    root: &Path,
+    lab: &Path,
+    dir: &Path,
+    kernel: Kernel,
+    programs: &Path,
+) -> Result<Image> {
     let package = debian::kernel(lab, kernel)?;
     let mut initrd =
         kept(&package.join("modules.cpio"), &root.join("xtask/src/lab/modules.rs"), || {
@@ -57,7 +59,7 @@ pub fn build(root: &Path, lab: &Path, dir: &Path, kernel: Kernel, fathom: &Path)
         cpio.tree(&tools, &in_guest)?;
         Ok(cpio.finish())
     })?);
-    initrd.extend(own(root, fathom)?);
+    initrd.extend(own(root, programs)?);
     let path = dir.join(format!("initrd-{}", kernel.name()));
     fs::write(&path, initrd)?;
     Ok(Image { kernel: kernel_file(&package)?, initrd: path })
@@ -89,8 +91,8 @@ fn in_guest(name: &str) -> bool {
     !own.contains(&name) && !idle.contains(&name) && !name.starts_with("lib/udev")
 }
 
-/// What comes from the tree: the guest's first program, its library, the cases and fathom.
-fn own(root: &Path, fathom: &Path) -> Result<Vec<u8>> {
+/// What comes from the tree: the guest's first program, its library, the cases and programs.
+fn own(root: &Path, programs: &Path) -> Result<Vec<u8>> {
     let mut cpio = Cpio::default();
     for dir in
         ["dev", "proc", "sys", "run", "tmp", "mnt", "root", "etc", "lab", "lab/bin", "lab/cases"]
@@ -106,7 +108,9 @@ fn own(root: &Path, fathom: &Path) -> Result<Vec<u8>> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         cpio.file(&format!("lab/cases/{name}"), &fs::read(&path)?);
     }
-    cpio.program("lab/bin/fathom", &fs::read(fathom)?);
+    for (_, name) in PROGRAMS {
+        cpio.program(&format!("lab/bin/{name}"), &fs::read(programs.join(name))?);
+    }
     Ok(cpio.finish())
 }
 

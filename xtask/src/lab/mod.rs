@@ -112,8 +112,8 @@ fn images(
     lock.lock()?;
     kernels.sort();
     kernels.dedup();
-    let fathom = image::fathom(root, lab)?;
-    let build = |kernel| Ok((kernel, image::build(root, lab, dir, kernel, &fathom)?));
+    let programs = image::programs(root, lab)?;
+    let build = |kernel| Ok((kernel, image::build(root, lab, dir, kernel, &programs)?));
     kernels.into_iter().map(build).collect()
 }
 

@@ -1,0 +1,31 @@
+//! `deny-io-uring ERRNO COMMAND…`: runs a command under a seccomp filter by which io_uring_setup fails
+//! with ERRNO, as in many containers. For cases of the lab.
+#![forbid(unsafe_code)]
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+use std::env;
+use std::error::Error;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+const IO_URING_SETUP: i64 = 425;
+
+fn main() -> ExitCode {
+    let Err(error) = run() else { return ExitCode::SUCCESS };
+    eprintln!("deny-io-uring: {error}");
+    ExitCode::FAILURE
+}
+
+/// Becomes the command; returns only when that cannot be.
+fn run() -> Result<(), Box<dyn Error>> {
+    let mut args = env::args().skip(1);
+    let usage = "give an errno and a command";
+    let errno: u32 = args.next().ok_or(usage)?.parse().map_err(|_| usage)?;
+    let program = args.next().ok_or(usage)?;
+    let denied = [(IO_URING_SETUP, Vec::new())].into();
+    let (others, those) = (SeccompAction::Allow, SeccompAction::Errno(errno));
+    let filter = SeccompFilter::new(denied, others, those, env::consts::ARCH.try_into()?)?;
+    let filter: BpfProgram = filter.try_into()?;
+    apply_filter(&filter)?;
+    Err(Command::new(program).args(args).exec().into())
+}
