@@ -152,3 +152,16 @@ nothing_left() {
     check "no fathom is left" [ -z "$(pidof fathom)" ]
     check "no file is left" [ -z "$(find . -name '.fathom-*' -o -name '*.part')" ]
 }
+
+# working FOLDER: waits until the run that records there has done something.
+working() {
+    (
+        set +x
+        for try in $(seq 300); do
+            grep -q '"ios":[1-9]' "$1/samples.ndjson" 2>/dev/null && exit 0
+            usleep 100000
+        done
+        echo "the run in $1 does nothing"
+        exit 1
+    )
+}

@@ -164,7 +164,8 @@ impl Run<'_> {
         match action {
             "sum" => {
                 let path = guest::disk_path(&self.setup.dir, index);
-                let sum = pipe(&mut Command::new("sha256sum"), File::open(path)?, &self.setup.dir)?;
+                // A CRC finds any change there is by chance, in a tenth of the time of better sums.
+                let sum = pipe(&mut Command::new("cksum"), File::open(path)?, &self.setup.dir)?;
                 Ok(String::from_utf8_lossy(&sum)
                     .split_whitespace()
                     .next()
