@@ -29,7 +29,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 slot,
                 dir,
                 libc::ENODATA,
-                "; the target is shorter than when the run began",
+                "; the target is shorter than when the run began: it was cut short, or the device is gone (see `dmesg`)",
             ),
             0 => self.failed(slot, dir, libc::ENOSPC, ""),
             n if (n as u32) < request.len => self.rest_of(slot, n as u32),
@@ -168,7 +168,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 "; direct I/O must be aligned to the target's logical block: check bs, offset and blockalign"
             }
             libc::EIO => "; the device reports an error: see `dmesg`",
-            libc::ENOSPC => "; the file system or device is full",
+            libc::ENOSPC => {
+                "; the file system or device is full, or the device is gone (see `dmesg`)"
+            }
             libc::EDQUOT => "; the disk quota is used up",
             libc::ENODEV | libc::ENXIO => "; the device is gone",
             libc::EBADF => "; the target was not opened for this",
