@@ -2,7 +2,7 @@
 before=$(date +%s)
 fathom run --name=job --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --iodepth=4 --rate_iops=100 \
     --time_based --runtime=5 --output-format=json --record=run >out 2>err &
-sleep 2
+working run
 date -s "@$(($(date +%s) - 3600))"
 wait $!
 date -s "@$(($(date +%s) + 3600))"

@@ -7,7 +7,7 @@ mount -t tmpfs -o size=40m tmpfs /mnt/tmpfs
 for fs in ext4 tmpfs; do
     fathom run --name=full --filename=/mnt/$fs/file --rw=write --bs=64k --size=30m --fallocate=none --rate=5m \
         --output-format=json --record=$fs >out 2>err &
-    sleep 2
+    working $fs
     dd if=/dev/zero of=/mnt/$fs/others bs=64k 2>/dev/null || true
     status=0
     wait $! || status=$?
@@ -16,7 +16,7 @@ for fs in ext4 tmpfs; do
     says err "the file system or device is full"
     is out '.jobs[0].error' 28
     written=$(value out '.jobs[0].write.io_bytes')
-    check "what was written is counted ($written)" [ "$written" -ge 5242880 ]
+    check "what was written is counted ($written)" [ "$written" -gt 0 ]
     check "and not more" [ "$written" -le "$(stat -c %s /mnt/$fs/file)" ]
     is $fs/record.json '.jobs[0].dirs.write.counts.bytes' "$written"
     keep $fs
