@@ -1,6 +1,7 @@
 //! fathom drives storage as fast as Linux can go, and says what stopped it, with the evidence.
 #![forbid(unsafe_code)]
 
+mod clean;
 mod cost;
 mod folder;
 mod limit;
@@ -24,6 +25,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// List what killed runs left in a directory, and remove it if asked to.
+    Clean(clean::Args),
     /// Find what a disk can do on this machine, and what stops it there (read-only).
     Limit(limit::Args),
     /// Run fio job files and command lines.
@@ -38,6 +41,7 @@ enum Command {
 fn main() -> ExitCode {
     session::raise_limits();
     let result = match Cli::parse().command {
+        Command::Clean(args) => clean::command(&args),
         Command::Limit(args) => limit::command(&args),
         Command::Run { args } => run::command(&args),
     };

@@ -97,6 +97,33 @@ fn a_killed_run_keeps_its_samples() {
 }
 
 #[test]
+fn what_a_killed_run_did_not_lay_out_is_found_and_removed() {
+    let place = Place::new();
+    let args = ["run", "--no-record", "--eta=never", "--rw=read", "--size=8g", "new"];
+    let running = place.start(&args);
+    until("the file", || place.path("new").exists());
+    // Its mark comes right after it.
+    thread::sleep(Duration::from_millis(50));
+    let busy = place.ask(&["clean"]).done();
+    assert!(busy.stdout.contains("nothing is left"), "{}", busy.stdout);
+    running.signal(Signal::KILL);
+    running.wait();
+    let listed = place.ask(&["clean"]).done();
+    assert!(
+        listed.stdout.contains("new: file that was not laid out to its end"),
+        "{}",
+        listed.stdout
+    );
+    assert!(place.path("new").exists());
+    let removed = place.ask(&["clean", "--remove", "."]).done();
+    assert!(removed.stdout.starts_with("removed ./new: "), "{}", removed.stdout);
+    assert!(!place.path("new").exists());
+    let missing = place.ask(&["clean", "missing"]);
+    assert_eq!(missing.code, Some(1));
+    assert!(missing.stderr.contains("missing"), "{}", missing.stderr);
+}
+
+#[test]
 fn a_target_that_goes_away_fails_its_job() {
     let place = Place::new();
     place.data("data", 4 * MIB);

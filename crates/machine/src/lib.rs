@@ -12,6 +12,7 @@ mod cgroup;
 pub mod device;
 pub mod guard;
 mod host;
+pub mod leftover;
 mod mark;
 mod mounts;
 mod roots;

@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// How the name of a scratch file begins where it needs one.
+pub(crate) const PREFIX: &str = ".fathom-scratch-";
 /// Sizes are multiples of this.
 const UNIT: u64 = 1 << 20;
 /// At most this part of what is free is used.
@@ -25,7 +27,7 @@ const PART: u64 = 10;
 pub fn create(roots: &Roots, dir: &Path, wanted_bytes: u64) -> Result<OpenTarget, GuardError> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!(".fathom-scratch-{}-{number}", std::process::id());
+    let name = format!("{PREFIX}{}-{number}", std::process::id());
     let dir = dir.to_string_lossy();
     let path = Path::new(dir.as_ref()).join(&name).to_string_lossy().into_owned();
     let spot = subject::spot(roots, &path, &dir, &name)?;

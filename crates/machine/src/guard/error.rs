@@ -175,6 +175,15 @@ pub enum GuardError {
         /// The path as asked.
         path: String,
     },
+    /// A leftover that only its name says to be fathom's.
+    #[error(
+        "{path} has fathom's name for a scratch file but not fathom's mark, which this file system cannot \
+         keep or which someone removed: if nobody needs it, remove it yourself: rm '{path}'"
+    )]
+    Unmarked {
+        /// Where it is.
+        path: String,
+    },
     /// Something else went wrong.
     #[error("cannot {doing} {path}: {source}")]
     Io {

@@ -1,0 +1,59 @@
+//! `fathom clean`: what killed runs left behind.
+
+use crate::output;
+use fathom_machine::leftover::{self, Leftover};
+use fathom_model::units;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What to look through.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Directories to look in, without those below them
+    #[arg(default_value = ".")]
+    directories: Vec<PathBuf>,
+    /// Remove what is found, if it carries fathom's mark
+    #[arg(long)]
+    remove: bool,
+}
+
+/// Lists leftovers, or removes them. The exit status is 0 only if all that was to be removed is gone.
+///
+/// # Errors
+/// When a directory cannot be read.
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let mut text = String::new();
+    let mut all_removed = true;
+    let mut found = Vec::new();
+    for dir in &args.directories {
+        found.extend(leftover::find(dir).map_err(|error| error.to_string())?);
+    }
+    if found.is_empty() {
+        text += "nothing is left of killed runs here\n";
+    }
+    for left in found {
+        let line = describe(&left);
+        if args.remove
+            && let Err(error) = left.remove()
+        {
+            eprintln!("fathom: {error}");
+            all_removed = false;
+            continue;
+        }
+        let done = if args.remove { "removed " } else { "" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{done}{line}");
+    }
+    output::help(&text)?;
+    Ok(if all_removed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn describe(left: &Leftover) -> String {
+    let what = match (left.scratch, left.marked) {
+        (true, true) => "scratch file",
+        (true, false) => "scratch file by its name, without fathom's mark",
+        (false, _) => "file that was not laid out to its end",
+    };
+    format!("{}: {what}, {}", left.path.display(), units::bytes(left.bytes))
+}

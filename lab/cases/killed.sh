@@ -1,0 +1,61 @@
+# SIGKILL in mid-run leaves a record up to its last interval; scratch files vanish or `fathom clean` finds them.
+# kernels: 6.1
+# modules: ext4 overlay
+fathom run --name=job --filename="$(disk 1)" --rw=randread --bs=4k --direct=1 --iodepth=4 --time_based --runtime=30 \
+    --output-format=json --record=run >out 2>err &
+working run
+sleep 2
+kill -9 $!
+wait $! || true
+says run/record.json "the run did not end: it was killed"
+is run/record.json '.plan.jobs | length' 1
+jq -s . run/samples.ndjson >samples.json
+is samples.json 'length >= 2 and last.jobs[0].dirs.read.ios > 0 and last.elapsed_ns > 1e9' true
+keep run
+
+mkdir -p /mnt/ext4 /mnt/overlay
+mkfs.ext4 -q "$(disk 0)"
+mount -t ext4 "$(disk 0)" /mnt/ext4
+mkdir /mnt/ext4/upper /mnt/ext4/work /mnt/ext4/lower
+cd /mnt/ext4
+mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay /mnt/overlay
+cd -
+# Without a name on ext4, with one on overlayfs, which before Linux 6.3 cannot do otherwise.
+for fs in ext4 overlay; do
+    free=$(stat -f -c %f /mnt/$fs)
+    fathom limit --quick --no-record --scratch-dir=/mnt/$fs >out 2>err &
+    for try in $(seq 100); do
+        [ "$(stat -f -c %f /mnt/$fs)" -ge $((free - 16)) ] || break
+        usleep 100000
+    done
+    kill -0 $!
+    check "there is a scratch file" [ "$(stat -f -c %f /mnt/$fs)" -lt $((free - 16)) ]
+    expect 0 fathom clean /mnt/$fs
+    says out "nothing is left"
+    kill -9 $!
+    wait $! || true
+    [ $fs = ext4 ] || break
+    expect 0 fathom clean /mnt/$fs
+    says out "nothing is left"
+    check "its space is free again" [ "$(stat -f -c %f /mnt/$fs)" -ge $((free - 16)) ]
+done
+expect 0 fathom clean /mnt/overlay
+says out "/mnt/overlay/.fathom-scratch-"
+expect 0 fathom clean --remove /mnt/overlay
+says out "removed /mnt/overlay/.fathom-scratch-"
+check "nothing is left there" [ -z "$(ls -A /mnt/overlay)" ]
+
+# A file that was being laid out carries its mark.
+fathom run --name=new --directory=/mnt/ext4 --filename=new --size=20m --rw=read --bs=4k --no-record >out 2>err &
+for try in $(seq 200); do
+    [ -e /mnt/ext4/new ] && break
+    usleep 5000
+done
+kill -9 $!
+wait $! || true
+expect 0 fathom clean /mnt/ext4
+says out "/mnt/ext4/new: file that was not laid out to its end"
+expect 0 fathom clean --remove /mnt/ext4
+says out "removed /mnt/ext4/new"
+check "it is gone" [ ! -e /mnt/ext4/new ]
+nothing_left
