@@ -7,13 +7,12 @@ pub(crate) struct DepthCounts {
     level: Box<[u64]>,
     submit: Box<[u64]>,
     complete: Box<[u64]>,
-    in_flight_max: u32,
 }
 
 impl DepthCounts {
     pub fn new(depth: u32) -> Self {
         let zeroes = || vec![0; depth as usize + 1].into_boxed_slice();
-        Self { level: zeroes(), submit: zeroes(), complete: zeroes(), in_flight_max: 0 }
+        Self { level: zeroes(), submit: zeroes(), complete: zeroes() }
     }
 
     /// Begins anew.
@@ -21,7 +20,6 @@ impl DepthCounts {
         [&mut self.level, &mut self.submit, &mut self.complete]
             .into_iter()
             .for_each(|counts| counts.fill(0));
-        self.in_flight_max = 0;
     }
 
     /// A batch of `count` was issued, after which `in_flight` are in flight.
@@ -29,7 +27,6 @@ impl DepthCounts {
     pub fn submitted(&mut self, count: u32, in_flight: u32) {
         self.level[in_flight as usize] += u64::from(count);
         self.submit[count as usize] += 1;
-        self.in_flight_max = self.in_flight_max.max(in_flight);
     }
 
     /// A batch of `count` was reaped.
@@ -53,7 +50,7 @@ impl DepthCounts {
             submit: sparse(&self.submit),
             complete: sparse(&self.complete),
             system_calls,
-            in_flight_max: self.in_flight_max,
+            in_flight_max: self.level.iter().rposition(|n| *n > 0).unwrap_or(0) as u32,
         }
     }
 }

@@ -52,7 +52,7 @@ fn prepare(
 ) -> Result<JobRecord, JobError> {
     let mut ready: Option<Ready<'_>> = Some(Box::new(ready));
     let result = placement::apply(&task.job.placement)
-        .and_then(|()| slab(task.job))
+        .and_then(|()| slab(task.job, task.files))
         .and_then(|slab| dispatch(task, slab, &mut ready));
     result.map_err(|message| {
         let error = JobError {
@@ -74,8 +74,10 @@ pub(crate) fn buffers(job: &JobPlan) -> (u32, u64) {
     (depth, bytes)
 }
 
-fn slab(job: &JobPlan) -> Result<Slab, String> {
+fn slab(job: &JobPlan, files: &[OpenFile]) -> Result<Slab, String> {
     let (depth, bytes) = buffers(job);
+    // What waits for its turn is not in flight, and its wait is not the device's latency.
+    let depth = if trims_in_turn(job, files, usage::kernel_version()) { 1 } else { depth };
     Slab::new(depth, bytes, job.buffers.memory).map_err(|error| {
         let kind = if job.buffers.memory == fathom_model::plan::Memory::Huge {
             "reserve huge pages (`sysctl vm.nr_hugepages`)"
@@ -104,7 +106,7 @@ fn dispatch(
     }
     let parts = |plan| uring::Parts { plan, depth, files, slab: &slab, wake: task.wake };
     match &job.engine {
-        Engine::IoUring(_) if trims_in_turn(job, files) => {
+        Engine::IoUring(_) if trims_in_turn(job, files, usage::kernel_version()) => {
             let note =
                 "discards run one at a time: io_uring discards of block devices need Linux 6.12"
                     .to_string();
@@ -151,9 +153,10 @@ fn dispatch(
 }
 
 /// Whether discards must run one at a time: kernels before 6.12 know none through io_uring.
-fn trims_in_turn(job: &JobPlan, files: &[OpenFile]) -> bool {
+fn trims_in_turn(job: &JobPlan, files: &[OpenFile], kernel: (u32, u32)) -> bool {
     let on_device = files.iter().any(|f| f.kind == FileKind::Block);
-    job.access.mix.has(Dir::Trim) && on_device && usage::kernel_version() < (6, 12)
+    let by_ring = matches!(job.engine, Engine::IoUring(_));
+    by_ring && job.access.mix.has(Dir::Trim) && on_device && kernel < (6, 12)
 }
 
 fn check_passthrough(job: &JobPlan, files: &[OpenFile]) -> Result<(), String> {
@@ -326,5 +329,26 @@ fn record<Q: Queue, S: Source>(
         depth: worker.depth.record(worker.system_calls()),
         granted,
         ..JobRecord::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::plan::{Mix, Order, Uring};
+
+    #[test]
+    fn discards_that_wait_for_their_turn_are_not_in_flight() {
+        let fd = std::os::fd::OwnedFd::from(tempfile::tempfile().unwrap());
+        let block = [OpenFile { fd, kind: FileKind::Block, path: "/dev/disk".to_string() }];
+        let in_turn = |engine, dir, kernel| {
+            let job = JobPlan::new("t", engine, Mix::Only(dir), Order::Sequential { skip: 0 });
+            trims_in_turn(&job, &block, kernel)
+        };
+        let ring = || Engine::IoUring(Uring::default());
+        assert!(in_turn(ring(), Dir::Trim, (6, 11)));
+        assert!(!in_turn(ring(), Dir::Trim, (6, 12)));
+        assert!(!in_turn(ring(), Dir::Write, (6, 1)));
+        assert!(!in_turn(Engine::Null, Dir::Trim, (6, 1)));
     }
 }

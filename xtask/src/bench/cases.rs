@@ -57,8 +57,8 @@ const DEEP: &[&str] = &[
 ];
 const SHALLOW: &[&str] = &[
     "iodepth=32",
-    "iodepth_batch_submit=16",
-    "iodepth_batch_complete_min=16",
+    "iodepth_batch_submit=4",
+    "iodepth_batch_complete_min=4",
     "direct=1",
     "norandommap=1",
 ];
@@ -133,11 +133,11 @@ pub const CASES: [Case; 9] = [
     },
     Case {
         name: "zram",
-        title: "zram, 4 KiB random reads, depth 32, batches of 16",
+        title: "zram, 4 KiB random reads, depth 32, batches of 4",
         target: Target::Zram,
         fathom: &[SHALLOW, REGISTERED],
         fio: &[SHALLOW, REGISTERED, FIO_FAST],
-        t_io_uring: &["-d32", "-s16", "-c16"],
+        t_io_uring: &["-d32", "-s4", "-c4"],
         goals: &[than(Figure::Iops, Tool::TIoUring, 1.0)],
         ..BASE
     },

@@ -104,8 +104,8 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     #[inline]
     fn handed_over<const PACED: bool>(&mut self, count: usize, pushed: &[u64; 3]) {
         let now = clock::now_ns();
-        let taken = &self.idle[self.idle_len - count..self.idle_len];
         if PACED {
+            let taken = &self.idle[self.idle_len - count..self.idle_len];
             for slot in taken.iter().map(|slot| &self.slots[*slot as usize]) {
                 if slot.due_ns > 0 && now.saturating_sub(slot.due_ns) > LATE_NS {
                     self.stats.dirs[slot.tag.dir()].late_ios.add(1);
@@ -118,14 +118,11 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         for (dir, n) in Dir::ALL.into_iter().zip(pushed).filter(|(_, n)| **n > 0) {
             self.stats.dirs[dir].slat.record_n(now.saturating_sub(self.now_ns), *n);
         }
-        if self.left_ios != u64::MAX {
-            self.left_ios -= u64::from(count);
-        }
-        if self.until_think != u64::MAX {
-            self.until_think -= u64::from(count);
-            if self.until_think == 0 && self.gate == Gate::Open {
-                self.gate = Gate::Think;
-            }
+        // What has no bound begins with more than a worker can do.
+        self.left_ios -= u64::from(count);
+        self.until_think -= u64::from(count);
+        if self.until_think == 0 && self.gate == Gate::Open {
+            self.gate = Gate::Think;
         }
         self.in_flight += count;
         self.depth.submitted(count, self.in_flight);
@@ -147,6 +144,6 @@ fn next_due(pace: &Pace, draw: &mut impl Draw, now_ns: u64) -> Result<(Dir, u64)
 
 /// The result that means success.
 #[inline]
-pub(super) fn expected(dir: Dir, len: u32) -> u32 {
+fn expected(dir: Dir, len: u32) -> u32 {
     if dir == Dir::Trim { 0 } else { len }
 }
