@@ -146,7 +146,8 @@ fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<
 /// Says on standard error what was not done, where no person sees the results.
 fn complain(record: &RunRecord, output: &Output) {
     let formats = &output.formats;
-    if output.file.is_none() && (formats.is_empty() || formats.contains(&Format::Normal)) {
+    let summary = formats.is_empty() || formats.contains(&Format::Normal);
+    if output.file.is_none() && summary && std::io::stdout().is_terminal() {
         return;
     }
     for finding in record.findings.iter().filter(|f| f.severity == Severity::Error) {

@@ -15,7 +15,10 @@ const LONG: [&str; 6] =
     ["run", "--eta=never", "--rw=randread", "--time_based", "--runtime=50", "--output-format=json"];
 
 fn long(place: &Place, more: &[&str]) -> Running {
-    let running = place.start(&[&LONG[..], more].concat());
+    works(place.start(&[&LONG[..], more].concat()))
+}
+
+fn works(running: Running) -> Running {
     // A worker works once its thread is there beside the main one and the one for signals.
     let tasks = format!("/proc/{}/task", running.id());
     until("a worker", || std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() >= 3));
@@ -121,6 +124,21 @@ fn what_a_killed_run_did_not_lay_out_is_found_and_removed() {
     let missing = place.ask(&["clean", "missing"]);
     assert_eq!(missing.code, Some(1));
     assert!(missing.stderr.contains("missing"), "{}", missing.stderr);
+}
+
+#[test]
+fn a_failure_stands_on_standard_error_too_when_nobody_reads_the_summary() {
+    let place = Place::new();
+    place.data("data", 4 * MIB);
+    // All but the last, which asks for JSON.
+    let summary = [&LONG[..5], &["--no-record", "--bs=64k", "data"]].concat();
+    let running = works(place.start(&summary));
+    std::fs::File::options().write(true).open(place.path("data")).unwrap().set_len(4096).unwrap();
+    let answer = running.wait();
+    assert_eq!(answer.code, Some(1));
+    for text in [&answer.stdout, &answer.stderr] {
+        assert!(text.contains("shorter than when the run began"), "{text}");
+    }
 }
 
 #[test]
