@@ -60,11 +60,11 @@ tidy() {
     wait
     swapoff -a
     for try in 1 2 3; do
-        awk '$2 ~ "^/(mnt|tmp/.)" { print $2 }' /proc/mounts | tac | xargs -r umount -l
+        awk '$2 ~ "^/(mnt|tmp/.)" { gsub(/\\040/, " ", $2); print $2 }' /proc/mounts | tac | tr '\n' '\0' | xargs -0r umount -l
     done
     dmsetup remove_all --force
     for md in /sys/block/md*; do [ -e "$md" ] && mdadm --stop "/dev/${md##*/}"; done
-    losetup -D
+    for loop in /sys/block/loop*; do [ -e "$loop/loop" ] && losetup -d "/dev/${loop##*/}"; done
     for zram in /sys/block/zram*; do [ -e "$zram/reset" ] && echo 1 >"$zram/reset"; done
     rmdir /sys/kernel/config/nullb/* /sys/fs/cgroup/lab*
     for module in null_blk scsi_debug; do

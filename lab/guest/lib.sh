@@ -109,7 +109,7 @@ refused() {
     refused_rw=$1 refused_path=$2 refused_text=$3
     shift 3
     expect 1 fathom run --name=refused --rw="$refused_rw" --bs=64k --filename="$refused_path" "$@"
-    says err "$refused_path"
+    check "it names the target" grep -q -F -e "$(echo "$refused_path" | tr : '\n')" err
     says err "$refused_text"
     check "it is one error, and no result" [ "$(cat out err | wc -l)" = 1 ]
     check "no disk has changed" unchanged
