@@ -131,6 +131,7 @@ impl Node {
         let hardware_queues = entries(disk.join("mq")).len();
         DeviceFacts {
             name: self.name(),
+            members: entries(disk.join("slaves")),
             model: text(disk.join("device/model")),
             serial: serial(&disk),
             size_bytes: self.size_bytes(),

@@ -247,6 +247,20 @@ mod generic {
 }
 
 #[test]
+fn a_made_up_stack_names_its_members() {
+    let dir = tree(&[
+        ("sys/devices/virtual/block/md987/dev", "9:987\n"),
+        ("sys/devices/virtual/block/md987/slaves/nvme8n1/size", "8\n"),
+        ("sys/devices/virtual/block/md987/slaves/nvme9n1/size", "8\n"),
+    ]);
+    std::fs::create_dir_all(dir.path().join("sys/dev/block")).expect("made-up tree");
+    symlink("../../devices/virtual/block/md987", dir.path().join("sys/dev/block/9:987"))
+        .expect("made-up tree");
+    let facts = device(&roots(dir.path()), (9, 987)).expect("it is there");
+    assert_eq!((facts.name.as_str(), facts.members.join(" ")), ("md987", "nvme8n1 nvme9n1".into()));
+}
+
+#[test]
 fn this_machine() {
     let host = host(&Roots::default());
     assert!(!host.hostname.is_empty() && !host.kernel.is_empty() && !host.arch.is_empty());

@@ -105,6 +105,9 @@ pub enum TargetKind {
 pub struct DeviceFacts {
     /// Kernel name, such as `nvme0n1`.
     pub name: String,
+    /// Devices that it is made of (device mapper, md), by kernel name; none for a disk.
+    #[serde(default)]
+    pub members: Vec<String>,
     /// Model, where it has one.
     pub model: Option<String>,
     /// Serial number, where it has one.
