@@ -9,6 +9,7 @@ use crate::pace::Pace;
 use crate::placement;
 use crate::psync::Sync;
 use crate::queue::Queue;
+use crate::refusal::Refusal;
 use crate::source::{Ascending, General, Permutation, Simple, Source, Uniform};
 use crate::stats::{Shared, Stats};
 use crate::uring::{self, Uring};
@@ -54,11 +55,7 @@ fn prepare(
     let result = placement::apply(&task.job.placement)
         .and_then(|()| slab(task.job, task.files))
         .and_then(|slab| dispatch(task, slab, &mut ready));
-    result.map_err(|message| {
-        let error = JobError {
-            errno: std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
-            message,
-        };
+    result.map_err(|Refusal(error)| {
         if let Some(ready) = ready {
             ready(Err(error.clone()));
         }
@@ -74,7 +71,7 @@ pub(crate) fn buffers(job: &JobPlan) -> (u32, u64) {
     (depth, bytes)
 }
 
-fn slab(job: &JobPlan, files: &[OpenFile]) -> Result<Slab, String> {
+fn slab(job: &JobPlan, files: &[OpenFile]) -> Result<Slab, Refusal> {
     let (depth, bytes) = buffers(job);
     // What waits for its turn is not in flight, and its wait is not the device's latency.
     let depth = if trims_in_turn(job, files, usage::kernel_version()) { 1 } else { depth };
@@ -84,7 +81,8 @@ fn slab(job: &JobPlan, files: &[OpenFile]) -> Result<Slab, String> {
         } else {
             "lower iodepth, bs or numjobs"
         };
-        format!("no memory for {depth} buffers of {bytes} bytes: {error}; {kind}")
+        let message = format!("no memory for {depth} buffers of {bytes} bytes: {error}; {kind}");
+        Refusal::by_kernel(&error, message)
     })
 }
 
@@ -93,7 +91,7 @@ fn dispatch(
     task: &Task<'_>,
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, String> {
+) -> Result<JobRecord, Refusal> {
     let (job, files) = (task.job, task.files);
     let depth = slab.slots();
     let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null);
@@ -102,7 +100,8 @@ fn dispatch(
             "{} regions and {} open files: each region needs one",
             job.regions.len(),
             files.len()
-        ));
+        )
+        .into());
     }
     let parts = |plan| uring::Parts { plan, depth, files, slab: &slab, wake: task.wake };
     match &job.engine {
@@ -138,7 +137,7 @@ fn dispatch(
             work(task, queue, slab, ready)
         }
         Engine::Libaio if job.access.mix.has(Dir::Trim) => {
-            Err("libaio has no trim; use --ioengine=io_uring or psync".to_string())
+            Err("libaio has no trim; use --ioengine=io_uring or psync".to_string().into())
         }
         Engine::Libaio => {
             let queue = Libaio::new(depth, files, &slab)?;
@@ -189,7 +188,7 @@ fn work<Q: Queue>(
     queue: Q,
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, String> {
+) -> Result<JobRecord, Refusal> {
     let job = task.job;
     // Under a rate the clock is what counts.
     if job.is_paced() {
@@ -216,7 +215,7 @@ fn work_with<Q: Queue, S: Source>(
     source: S,
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, String> {
+) -> Result<JobRecord, Refusal> {
     let paths: Vec<String> = task.files.iter().map(|f| f.path.clone()).collect();
     let mut worker = Worker::new(task.job, &paths, task.shared, queue, source, slab);
     let ramp_stats = (task.job.until.ramp_ns > 0).then(Stats::default);

@@ -17,6 +17,7 @@ mod pace;
 mod placement;
 mod psync;
 mod queue;
+mod refusal;
 mod run;
 #[cfg(test)]
 mod sim;

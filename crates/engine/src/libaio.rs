@@ -4,6 +4,7 @@ use crate::buffers::Slab;
 use crate::clock;
 use crate::files::OpenFile;
 use crate::queue::{Op, Push, Queue, Request};
+use crate::refusal::Refusal;
 use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::record::Granted;
@@ -64,7 +65,7 @@ impl Libaio {
     /// # Errors
     ///
     /// Says why there can be none.
-    pub fn new(depth: u32, files: &[OpenFile], slab: &Slab) -> Result<Self, String> {
+    pub fn new(depth: u32, files: &[OpenFile], slab: &Slab) -> Result<Self, Refusal> {
         let mut context: libc::c_ulong = 0;
         // SAFETY: `context` is a zeroed place for the handle, as io_setup(2) asks.
         let result = unsafe {
@@ -81,7 +82,8 @@ impl Libaio {
                 }
                 _ => "lower iodepth, or use --ioengine=io_uring",
             };
-            return Err(format!("io_setup failed for a depth of {depth}: {error}; {advice}"));
+            let message = format!("io_setup failed for a depth of {depth}: {error}; {advice}");
+            return Err(Refusal::by_kernel(&error, message));
         }
         Ok(Self {
             context,

@@ -1,5 +1,6 @@
 //! Where and how a worker's thread runs.
 
+use crate::refusal::Refusal;
 use fathom_model::plan::Placement;
 use std::io;
 
@@ -12,7 +13,7 @@ const IOPRIO_CLASS_SHIFT: i32 = 13;
 /// # Errors
 ///
 /// Names the setting that was refused and what would allow it.
-pub(crate) fn apply(plan: &Placement) -> Result<(), String> {
+pub(crate) fn apply(plan: &Placement) -> Result<(), Refusal> {
     // Sleeps of paced workers end on time; it costs nothing else.
     // SAFETY: takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
@@ -23,11 +24,10 @@ pub(crate) fn apply(plan: &Placement) -> Result<(), String> {
         // SAFETY: takes no pointers; 0 is the calling thread.
         let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, plan.nice) };
         if result < 0 {
-            return Err(format!(
-                "nice={}: {}; values below 0 need CAP_SYS_NICE",
-                plan.nice,
-                io::Error::last_os_error()
-            ));
+            let error = io::Error::last_os_error();
+            let nice = plan.nice;
+            let message = format!("nice={nice}: {error}; values below 0 need CAP_SYS_NICE");
+            return Err(Refusal::by_kernel(&error, message));
         }
     }
     if let Some((class, level)) = plan.io_priority {
@@ -36,15 +36,16 @@ pub(crate) fn apply(plan: &Placement) -> Result<(), String> {
         let result = unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, value) };
         if result < 0 {
             let error = io::Error::last_os_error();
-            return Err(format!(
+            let message = format!(
                 "prioclass={class} prio={level}: {error}; the real-time class needs CAP_SYS_ADMIN"
-            ));
+            );
+            return Err(Refusal::by_kernel(&error, message));
         }
     }
     Ok(())
 }
 
-fn pin(cpus: &[u32]) -> Result<(), String> {
+fn pin(cpus: &[u32]) -> Result<(), Refusal> {
     // SAFETY: a cpu_set_t is plain bits, for which zeroes are valid.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for cpu in cpus {
@@ -52,7 +53,8 @@ fn pin(cpus: &[u32]) -> Result<(), String> {
             return Err(format!(
                 "cpus_allowed: processor {cpu} is beyond {}",
                 libc::CPU_SETSIZE - 1
-            ));
+            )
+            .into());
         }
         // SAFETY: below CPU_SETSIZE, as just checked.
         unsafe { libc::CPU_SET(*cpu as usize, &mut set) };
@@ -62,9 +64,10 @@ fn pin(cpus: &[u32]) -> Result<(), String> {
         unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
     if result < 0 {
         let error = io::Error::last_os_error();
-        return Err(format!(
+        let message = format!(
             "cpus_allowed={cpus:?}: {error}; name processors that are online and allowed to this process"
-        ));
+        );
+        return Err(Refusal::by_kernel(&error, message));
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::buffers::Slab;
 use crate::clock;
 use crate::files::OpenFile;
 use crate::queue::{Push, Queue, Request};
+use crate::refusal::Refusal;
 use crate::token::Token;
 use crate::wake::Wake;
 use fathom_model::plan;
@@ -51,7 +52,7 @@ impl<M: Mode> Uring<M> {
     /// # Errors
     ///
     /// Says why there can be no ring. What only makes the ring dearer is no error but recorded.
-    pub fn new(parts: &Parts<'_>, mode: M) -> Result<Self, String> {
+    pub fn new(parts: &Parts<'_>, mode: M) -> Result<Self, Refusal> {
         let wanted = wanted(parts, M::WIDE);
         let mut ring = setup::ring(&wanted).map_err(|e| setup::explain(&e, &wanted))?;
         let mut granted = Granted {
@@ -80,12 +81,16 @@ impl<M: Mode> Uring<M> {
             return Err("io_uring reads and writes plain buffers only from Linux 5.6 on; use \
                         fixedbufs=1 with enough locked memory (`ulimit -l`), nonvectored=0, or \
                         --ioengine=libaio"
-                .to_string());
+                .to_string()
+                .into());
         }
         target.registered();
         let mut uring = Self { ring, target, mode, granted, armed: false };
         if !uring.granted.polled {
-            uring.arm(parts.wake).map_err(|e| format!("cannot arm the ring's wake-up: {e}"))?;
+            let refused = |e: io::Error| {
+                Refusal::by_kernel(&e, format!("cannot arm the ring's wake-up: {e}"))
+            };
+            uring.arm(parts.wake).map_err(refused)?;
         }
         Ok(uring)
     }

@@ -1,6 +1,7 @@
 //! Making a ring: what the kernel grants is found out flag by flag. Cold; see `ring.rs` for the hot part.
 
 use super::ring::Ring;
+use crate::refusal::Refusal;
 use crate::usage::kernel_version;
 use linux_raw_sys::io_uring as sys;
 use std::io;
@@ -123,7 +124,7 @@ pub(crate) fn register(
 }
 
 /// Why a ring could not be made, in words that say what to do.
-pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> String {
+pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> Refusal {
     let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
     let sysctl = sysctl.as_deref().map_or("", str::trim);
     let advice = match error.raw_os_error() {
@@ -146,11 +147,28 @@ pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> String {
         ),
         _ => "see io_uring_setup(2)".into(),
     };
-    format!("io_uring_setup failed: {error}; {advice}")
+    Refusal::by_kernel(error, format!("io_uring_setup failed: {error}; {advice}"))
 }
 
 /// Whether a seccomp filter is on this thread, as /proc/thread-self/status tells.
 fn seccomp_filtered() -> bool {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looking_for_the_cause_does_not_change_the_errno() {
+        let wanted = Wanted { entries: 1, required: 0, optional: 0, sq_cpu: 0, sq_idle_ms: 0 };
+        for errno in [libc::EPERM, libc::ENOSYS, libc::ENOMEM] {
+            let error = io::Error::from_raw_os_error(errno);
+            std::fs::read("/missing").unwrap_err();
+            let refusal = explain(&error, &wanted).0;
+            assert_eq!(refusal.errno, errno);
+            assert!(refusal.message.starts_with("io_uring_setup failed"), "{}", refusal.message);
+        }
+    }
 }
