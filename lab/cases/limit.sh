@@ -1,0 +1,31 @@
+# `fathom limit` on one disk and on four ends in time with a coherent result, and changes nothing.
+# limit: 120
+for number in 0 1 2 3; do
+    dd if=/dev/urandom of="$(disk $number)" bs=64k count=16 conv=fsync 2>/dev/null
+    eval "before$number=$(disk_sum $number)"
+done
+
+# limit_over NAME DISK…: what holds for every search.
+limit_over() {
+    name=$1
+    shift
+    fathom limit "$@" --time=$((8 + 2 * $#)) --json --record="$name" >"$name.json" 2>err
+    check "what is printed is what is recorded" cmp "$name.json" "$name/record.json"
+    is "$name.json" '.report | [.finished, (.seconds_used <= .seconds_planned + 5)] | tojson' '[true,true]'
+    is "$name.json" '[.facts.targets[].path, .report.targets[].name] | unique | join(" ")' \
+        "$(printf '%s\n' "$@" | sort | xargs)"
+    # Every peak is one of the points measured, has a verdict, and no window had an error.
+    is "$name.json" '[.report.targets[].blocks[] | .problems == [] and .verdict != null
+        and (.peak | [.workers, .depth]) as $peak | any(.points[]; [.workers, .depth] == $peak)] | unique | tojson' '[true]'
+    is "$name.json" '.report.windows' "$(wc -l <"$name/samples.ndjson")"
+    keep "$name"
+}
+
+limit_over one "$(disk 0)"
+is one.json '.report.together' '[]'
+limit_over four "$(disk 0)" "$(disk 1)" "$(disk 2)" "$(disk 3)"
+is four.json '.report.together | length > 0 and all(.[]; [.targets[].target] == [0, 1, 2, 3])' true
+for number in 0 1 2 3; do
+    eval "before=\$before$number"
+    check "disk $number is as it was" [ "$(disk_sum $number)" = "$before" ]
+done
