@@ -326,9 +326,26 @@ impl Mode for Passthrough {
         match result {
             0 => self.lengths.get(slot as usize).map_or(0, |len| *len),
             // A positive result is an NVMe status code, not a length.
-            status if status > 0 => -libc::EIO,
+            status if status > 0 => -nvme_errno(status),
             error => error,
         }
+    }
+}
+
+/// The errno that the kernel makes of an NVMe status for block devices, as in `nvme_error_status` of
+/// drivers/nvme/host/core.c: what failed is then called the same on both ways to a disk.
+#[cold]
+fn nvme_errno(status: i32) -> i32 {
+    // Above are hints on whether to try again.
+    match status & 0x7ff {
+        0x01 | 0x02 | 0x0b | 0x180 => libc::EOPNOTSUPP,
+        0x21 | 0x80 | 0x82 => libc::EREMOTEIO,
+        0x81 => libc::ENOSPC,
+        0x83 => libc::EBADE,
+        0x182 | 0x280 | 0x281 | 0x285..=0x287 => libc::ENODATA,
+        0x181 | 0x282..=0x284 => libc::EILSEQ,
+        0x370 => libc::ENOLINK,
+        _ => libc::EIO,
     }
 }
 
@@ -392,6 +409,16 @@ mod tests {
         assert_eq!((flush[0] & 0xff, flush[3], flush[4], flush[5], flush[6]), (0, 0, 0, 0, 0));
         let write = nvme_command(1, 512, 0x1000, &Request { op: Op::Io(Dir::Write), ..request });
         assert_eq!(write[0] & 0xff, 1);
+    }
+
+    #[test]
+    fn statuses_are_called_what_the_kernel_calls_them() {
+        let passthrough = Passthrough::new(1);
+        let (do_not_retry, unrecovered_read, lba_out_of_range) = (0x4000, 0x281, 0x80);
+        assert_eq!(passthrough.result(0, do_not_retry | unrecovered_read), -libc::ENODATA);
+        assert_eq!(passthrough.result(0, lba_out_of_range), -libc::EREMOTEIO);
+        assert_eq!(passthrough.result(0, 0x06), -libc::EIO, "an internal error");
+        assert_eq!(passthrough.result(0, -libc::EINTR), -libc::EINTR);
     }
 
     #[test]

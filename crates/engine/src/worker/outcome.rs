@@ -171,6 +171,10 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             libc::ENOSPC => {
                 "; the file system or device is full, or the device is gone (see `dmesg`)"
             }
+            libc::ENODATA if more.is_empty() => {
+                "; the device's medium is bad there, or refuses writes: see `dmesg`"
+            }
+            libc::EREMOTEIO => "; the device refuses it, or ends before that",
             libc::EDQUOT => "; the disk quota is used up",
             libc::ENODEV | libc::ENXIO => "; the device is gone",
             libc::EBADF => "; the target was not opened for this",
