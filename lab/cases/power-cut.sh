@@ -1,20 +1,40 @@
-# What fathom wrote and flushed before the power went is there afterwards.
+# What was acknowledged after a flush is there after a power cut, on disks that lose all else.
 # boot: own
-disk=$(disk 0)
+disk=$(disk 0) unflushed=$(disk 1) grown=$(disk 2)
+
+# flushed FOLDER: MiB of a run that are surely flushed: one thread writes, and flushes after each.
+flushed() {
+    writes=$(tail -n 1 "$1/samples.ndjson" | jq '.jobs[0].dirs.write.ios')
+    echo $(((writes - 1) / 16))
+}
+# filled FILE MIB BYTE: so much of it has that value.
+filled() { [ "$(head -c "$(($2 << 20))" "$1" | tr -d "$3" | wc -c)" = 0 ]; }
+
 if [ "$LAB_STAGE" = 0 ]; then
-    fathom run --name=first --filename="$disk" --erase="$disk" --rw=write --bs=16k --size=32m --direct=1 \
-        --iodepth=8 --buffer_pattern=0x11 --end_fsync=1 --output-format=json >first.json
-    is first.json '.jobs[0].write.io_bytes' 33554432
-    remember flushed
-    # The power goes while more is being written behind it.
-    fathom run --name=more --filename="$disk" --erase="$disk" --rw=randwrite --bs=16k --offset=32m --direct=1 \
-        --iodepth=8 --buffer_pattern=0x22 --time_based --runtime=30 >/dev/null &
-    sleep 2
-    kill -0 $!
+    fathom run --name=first --filename="$disk" --erase="$disk" --rw=write --bs=64k --size=8m --direct=1 \
+        --iodepth=8 --buffer_pattern=0x11 --end_fsync=1
+    mkfs.ext4 -q "$grown"
+    mount -t ext4 "$grown" /mnt
+    fathom run --name=unflushed --filename="$unflushed" --erase="$unflushed" --rw=write --bs=64k --size=8m \
+        --direct=1 --buffer_pattern=0x33
+    # The power goes in the middle of these two.
+    set -- --rw=write --bs=64k --ioengine=psync --rate_iops=100
+    fathom run --name=disk "$@" --record=disk --filename="$disk" --erase="$disk" --offset=8m --direct=1 \
+        --fsync=16 --buffer_pattern=0x22 >/dev/null 2>&1 &
+    fathom run --name=file "$@" --record=file --filename=/mnt/file --size=200m --fallocate=none \
+        --fdatasync=16 --buffer_pattern=0x44 >/dev/null 2>&1 &
+    sleep 5
+    remember on_disk=$(flushed disk)
+    remember in_file=$(flushed file)
+    kill -0 $! # It is not over yet.
     host powercut
 fi
 check "this is after the cut" [ "$LAB_STAGE" = 1 ]
-says /run/known flushed
-check "all that was flushed is there" [ "$(head -c 33554432 "$disk" | tr -d '\21' | wc -c)" = 0 ]
-check "what was being written got there in part" \
-    [ "$(tail -c +33554433 "$disk" | tr -d '\0' | head -c 1 | wc -c)" = 1 ]
+. /run/known
+check "much was flushed ($on_disk, $in_file)" [ "$on_disk" -gt 5 -a "$in_file" -gt 5 ]
+check "what was flushed at the end is there" filled "$disk" 8 '\21'
+tail -c +8388609 "$disk" | head -c 50331648 >then
+check "what was flushed in mid-run is there" filled then "$on_disk" '"'
+check "a disk that was not flushed has lost what was written" filled "$unflushed" 8 '\0'
+mount -t ext4 "$grown" /mnt
+check "a file that was flushed in mid-run is there" filled /mnt/file "$in_file" D

@@ -2,9 +2,9 @@
 //! `docs/lab.md` lists the lines.
 
 use super::case::Machine;
-use super::host;
 use super::image::Image;
 use super::qmp::Qmp;
+use super::{cut, host};
 use crate::Result;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -22,6 +22,8 @@ pub struct Setup<'a> {
     pub image: &'a Image,
     pub machine: &'a Machine,
     pub cmdline: &'a str,
+    /// What is written is logged, so that a power cut can take back what was not flushed.
+    pub logged: bool,
     /// Holds the disks and sockets; they outlive the guest.
     pub dir: PathBuf,
     pub console: PathBuf,
@@ -150,13 +152,15 @@ pub fn disk_path(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("nvme{index}.raw"))
 }
 
-/// Makes disks, of holes, that are not there from an earlier boot.
+/// Makes disks, of holes, that are not there from an earlier boot, and empty logs.
 pub fn make_disks(setup: &Setup) -> Result<()> {
     for (index, mib) in setup.machine.disk_mib.iter().enumerate() {
         let path = disk_path(&setup.dir, index);
         if !path.exists() {
             File::create(path)?.set_len(mib << 20)?;
+            File::create(cut::base_path(&setup.dir, index))?.set_len(mib << 20)?;
         }
+        File::create(cut::log_path(&setup.dir, index))?;
     }
     Ok(())
 }
@@ -235,16 +239,26 @@ pub fn arguments(setup: &Setup, talk: Talk) -> Vec<String> {
             "-device",
             format!("pcie-root-port,id=port{index},bus={bus},chassis={},slot={index}", index + 1),
         );
-        let file = disk_path(&setup.dir, index);
-        add(
-            "-blockdev",
-            format!("file,node-name=file{index},filename={},discard=unmap", file.display()),
-        );
-        add(
-            "-blockdev",
-            format!("raw,node-name=disk{index},file=file{index},discard=unmap,detect-zeroes=unmap"),
-        );
+        blockdevs(setup, index).into_iter().for_each(|blockdev| add("-blockdev", blockdev));
         add("-device", nvme(index, *lba).to_string());
     }
     args
+}
+
+/// What is behind a disk: its file, and a log of what is written where that is kept.
+fn blockdevs(setup: &Setup, index: usize) -> Vec<String> {
+    let file = |name: &str, path: &Path| {
+        format!("file,node-name={name}{index},filename={},discard=unmap", path.display())
+    };
+    let raw = |name: &str| {
+        format!("raw,node-name={name}{index},file=file{index},discard=unmap,detect-zeroes=unmap")
+    };
+    let disk = file("file", &disk_path(&setup.dir, index));
+    if !setup.logged {
+        return vec![disk, raw("disk")];
+    }
+    let log = file("log", &cut::log_path(&setup.dir, index));
+    let logged =
+        format!("blklogwrites,node-name=disk{index},file=raw{index},log=log{index},discard=unmap");
+    vec![disk, raw("raw"), log, logged]
 }

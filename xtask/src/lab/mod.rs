@@ -3,6 +3,7 @@
 
 mod case;
 mod cpio;
+mod cut;
 mod debian;
 mod guest;
 mod host;

@@ -1,6 +1,7 @@
 //! Runs the cases of a boot, one after the other, and answers what they ask of the lab.
 
 use super::case::Case;
+use super::cut;
 use super::guest::{self, Guest, Setup};
 use super::image::Image;
 use super::schedule::Boot;
@@ -55,6 +56,7 @@ pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome
             image,
             machine: &boot.machine,
             cmdline: &boot.cmdline,
+            logged: case.own_boot,
             dir: dir.path().to_path_buf(),
             console: console.clone(),
         };
@@ -118,7 +120,10 @@ impl Run<'_> {
             guest.say(&format!("case {name} {stage} {limit_s} {}", modules.join(" ")))?;
             match self.listen(guest, &mut known)? {
                 Next::End(fault) => return Ok(fault),
-                Next::PowerCut => *slot = None,
+                Next::PowerCut => {
+                    *slot = None;
+                    cut::take_back(&self.setup.dir, self.setup.machine.disk_mib.len())?;
+                }
             }
         }
         Ok(None)

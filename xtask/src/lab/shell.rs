@@ -15,6 +15,7 @@ pub fn run(image: &Image, machine: &str, cmdline: &str, dir: &Path) -> Result<()
         image,
         machine: &machine,
         cmdline: &cmdline,
+        logged: false,
         dir: dir.to_path_buf(),
         console: dir.join("console"),
     };
