@@ -4,6 +4,7 @@ use crate::buffers::Slab;
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Push, Queue, Request};
 use crate::token::Token;
+use crate::usage::kernel_version;
 use fathom_model::Dir;
 use fathom_model::plan::Psync as Call;
 use fathom_model::record::Granted;
@@ -11,6 +12,8 @@ use std::io;
 
 /// BLKDISCARD of linux/fs.h: `_IO(0x12, 119)`.
 const BLKDISCARD: libc::c_ulong = 0x1277;
+/// Since this kernel RWF_HIPRI changes nothing about a synchronous call.
+const IGNORES_HIPRI: (u32, u32) = (5, 19);
 
 /// A queue that does each request at once.
 pub(crate) struct Sync {
@@ -143,7 +146,8 @@ impl Queue for Sync {
     }
 
     fn granted(&self) -> Granted {
-        let polled = matches!(self.call, Call::VectoredFlags { hipri: true, .. });
+        let asks = matches!(self.call, Call::VectoredFlags { hipri: true, .. });
+        let polled = asks && kernel_version() < IGNORES_HIPRI;
         Granted { polled, fallbacks: self.fallbacks.clone(), ..Granted::default() }
     }
 }

@@ -37,12 +37,21 @@ pub(super) fn not_polled(record: &RunRecord) -> Option<Finding> {
         jobs.iter().flat_map(unpolled).map(|device| device.name.as_str()).collect();
     let mut evidence: Vec<String> =
         names.into_iter().map(|name| format!("{name} has no polled queues")).collect();
-    if evidence.is_empty() {
+    let in_vain =
+        jobs.iter().any(|job| job.plan.engine.is_synchronous() && !job.done.granted.polled);
+    if in_vain {
+        let kernel = &record.facts.host.kernel;
+        evidence.push(format!("kernel {kernel}: since Linux 5.19 synchronous calls do not poll"));
+    } else if evidence.is_empty() {
         evidence.push("polling was asked (hipri) and is not in force".to_string());
     }
     let summary =
         format!("{} asked to poll for completions, but nothing polled.", sentence(&named(&jobs)));
-    let next = "give the driver polled queues (nvme.poll_queues=N), or leave hipri out";
+    let next = if in_vain {
+        "use ioengine=io_uring on a device with polled queues, or leave hipri out"
+    } else {
+        "give the driver polled queues (nvme.poll_queues=N), or leave hipri out"
+    };
     finding("not-polled", Severity::Warning, summary, evidence, next)
 }
 
@@ -201,10 +210,11 @@ mod tests {
             r.facts.targets[0].device.as_mut().unwrap().io_poll = Some(false);
         });
         assert_eq!(f.evidence, ["vda has no polled queues"]);
-        fires(not_polled, |r| {
+        let f = fires(not_polled, |r| {
             r.plan.jobs[0].engine =
                 Engine::Psync(Psync::VectoredFlags { hipri: true, nowait: false });
         });
+        assert!(f.evidence[0].contains("synchronous calls do not poll"), "{:?}", f.evidence);
         silent(not_polled, |r| {
             poll(r);
             r.jobs[0].granted.polled = true;
