@@ -210,7 +210,8 @@ fn disks(sampler: &DiskSampler, before: Option<&DiskSnapshot>) -> Vec<DiskRecord
 /// Processor time of kernel threads that work for the jobs' rings.
 struct Helpers {
     proc: std::path::PathBuf,
-    /// For each job whose ring has such threads: the first and the last reading.
+    /// For each job whose ring has such threads: the last reading before the measured time, which is 0
+    /// where there was none, and the last of all.
     seen: Vec<Option<(u64, u64)>>,
     wanted: Vec<bool>,
 }
@@ -232,12 +233,16 @@ impl Helpers {
             return;
         }
         for (index, tid) in running.thread_ids().into_iter().enumerate() {
-            let measured = progress.jobs[index].phase == Phase::Running;
-            let (true, true, Some(tid)) = (self.wanted[index], measured, tid) else { continue };
+            let phase = progress.jobs[index].phase;
+            let works = matches!(phase, Phase::Ramp | Phase::Running);
+            let (true, true, Some(tid)) = (self.wanted[index], works, tid) else { continue };
             if let Ok(time) = helper_time(&self.proc, tid) {
                 let now = time.owned_ns;
-                let entry = self.seen[index].get_or_insert((now, now));
+                let entry = self.seen[index].get_or_insert((0, now));
                 entry.1 = entry.1.max(now);
+                if phase == Phase::Ramp {
+                    entry.0 = entry.1;
+                }
             }
         }
     }
