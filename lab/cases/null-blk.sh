@@ -1,4 +1,6 @@
 # null_blk works in bio and multi-queue mode, with one queue and several, and counts what fathom does.
+# kernels: 6.1 6.12
+# Kernels since 5.0 have no request mode (queue_mode 1), those since 6.9 no bio mode (0).
 modprobe null_blk nr_devices=0
 
 # read_write MODE QUEUES: makes a device, writes and reads it whole, and compares the kernel's counts.
@@ -27,6 +29,23 @@ read_write() {
     check "mode $1: and little beside it" [ $((after - before)) -le 33792 ]
 }
 
-read_write 0 1
+# gone MODE WORDS: the kernel has no such mode, and says so.
+gone() {
+    device=/sys/kernel/config/nullb/lab$1
+    mkdir "$device"
+    echo "$1" >"$device/queue_mode"
+    status=0
+    echo 1 2>err >"$device/power" || status=$?
+    check "mode $1 is refused" [ $status != 0 ]
+    dmesg >messages
+    says messages "$2"
+    rmdir "$device"
+}
+
 read_write 2 1
 read_write 2 2
+gone 1 "legacy IO path is no longer available"
+case $(uname -r) in
+6.1.*) read_write 0 1 ;;
+*) gone 0 "BIO-based IO path is no longer available" ;;
+esac

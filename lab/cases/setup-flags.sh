@@ -16,8 +16,11 @@ flags() {
 
 own="SUBMIT_ALL COOP_TASKRUN SINGLE_ISSUER DEFER_TASKRUN"
 flags plain "$own" --filename="$(disk 0)" --direct=1
+before=$(interrupts_of "$(controller 0)")
 flags polled "IOPOLL $own" --filename="$(disk 0)" --direct=1 --hipri=1
+flags both "IOPOLL SQE128 CQE32 $own" --filename="$(passthrough 0)" --ioengine=io_uring_cmd --hipri=1
+interrupts=$(($(interrupts_of "$(controller 0)") - before))
+check "both were polled ($interrupts interrupts)" [ $interrupts -le 8 ]
 flags thread "SQPOLL SUBMIT_ALL SINGLE_ISSUER" --filename="$(disk 0)" --direct=1 --sqthread_poll=1
 flags command "SQE128 CQE32 $own" --filename="$(passthrough 0)" --ioengine=io_uring_cmd
-flags both "IOPOLL SQE128 CQE32 $own" --filename="$(passthrough 0)" --ioengine=io_uring_cmd --hipri=1
 keep plain polled thread command both
