@@ -234,13 +234,13 @@ impl Helpers {
         }
         for (index, tid) in running.thread_ids().into_iter().enumerate() {
             let phase = progress.jobs[index].phase;
-            let works = matches!(phase, Phase::Ramp | Phase::Running);
-            let (true, true, Some(tid)) = (self.wanted[index], works, tid) else { continue };
+            let alive = matches!(phase, Phase::Waiting | Phase::Ramp | Phase::Running);
+            let (true, true, Some(tid)) = (self.wanted[index], alive, tid) else { continue };
             if let Ok(time) = helper_time(&self.proc, tid) {
                 let now = time.owned_ns;
                 let entry = self.seen[index].get_or_insert((0, now));
                 entry.1 = entry.1.max(now);
-                if phase == Phase::Ramp {
+                if phase != Phase::Running {
                     entry.0 = entry.1;
                 }
             }
