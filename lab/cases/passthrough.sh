@@ -27,7 +27,20 @@ for number in 0 3; do
     check "the last block was written" [ "$(tail -c "$lba" "$disk" | tr -d 'Z' | wc -c)" = 0 ]
     check "the one before was not" [ "$(tail -c $((2 * lba)) "$disk" | head -c "$lba" | tr -d '\0' | wc -c)" = 0 ]
     fathom run --name=read --filename="$ng" --ioengine=io_uring_cmd --cmd_type=nvme --rw=read --bs="$lba" \
-        --offset=$((bytes - 16 * lba)) --output-format=json >read.json
+        --offset=$((bytes - 16 * lba)) --output-format=json --record=read-$number >read.json
     is read.json '.jobs[0].read.total_ios' 16
     is read.json '.jobs[0].error' 0
+    is read-$number/record.json '.jobs[0].granted | .fixed_buffers and .registered_files' true
+    keep read-$number
+
+    # Without registered buffers it is the same.
+    fathom run --name=read --filename="$ng" --ioengine=io_uring_cmd --cmd_type=nvme --rw=randread --bs=16k \
+        --fixedbufs=0 --registerfiles=0 --iodepth=8 --size=1m --output-format=json >read.json
+    is read.json '.jobs[0].read.total_ios' 64
+    is read.json '.jobs[0].error' 0
 done
+before=$(disk_sum 3)
+expect 1 fathom run --name=small --filename="$ng" --erase="$ng" --ioengine=io_uring_cmd --cmd_type=nvme --rw=write \
+    --bs=512 --number_ios=1
+says err 4096
+check "nothing was written with blocks smaller than the disk's" [ "$(disk_sum 3)" = "$before" ]
