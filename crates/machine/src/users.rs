@@ -37,7 +37,9 @@ pub(crate) fn of_file(roots: &Roots, stat: &Stat, path: &str) -> Vec<String> {
         if leads_to(&namespaces, &file, is_it) {
             found.push(format!("it is the file behind {}", upper.path()));
             found.extend(of_device(roots, &upper));
-        } else if is_lost(&namespaces, &file) && same_name(&file, path) {
+        } else if same_name(&file, path)
+            && (is_lost(&namespaces, &file) || may_overlay(&namespaces, &file, stat, path))
+        {
             let upper = upper.path();
             found.push(format!("it may be the file behind {upper}, which the kernel calls {file}"));
         }
@@ -121,6 +123,22 @@ fn leads_to(namespaces: &[Namespace], path: &str, matches: impl Fn(&Stat) -> boo
 
 fn is_lost(namespaces: &[Namespace], path: &str) -> bool {
     in_all(namespaces, path).next().is_none()
+}
+
+/// Whether a loop device's file and this one may be one file, of which an overlay shows either under
+/// a device and inode number of its own.
+fn may_overlay(namespaces: &[Namespace], file: &str, stat: &Stat, path: &str) -> bool {
+    let is_like = |other: &Stat| other.st_dev != stat.st_dev && other.st_size == stat.st_size;
+    let mut roots = namespaces.iter().map(|namespace| namespace.process.join("root"));
+    leads_to(namespaces, file, is_like)
+        && (on_overlay(Path::new(path))
+            || on_overlay(Path::new(file))
+            || roots.any(|root| on_overlay(&root.join(file.trim_start_matches('/')))))
+}
+
+fn on_overlay(path: &Path) -> bool {
+    // OVERLAYFS_SUPER_MAGIC
+    rustix::fs::statfs(path).is_ok_and(|system| system.f_type == 0x794c_7630)
 }
 
 fn same_name(backing: &str, path: &str) -> bool {
