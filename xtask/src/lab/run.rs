@@ -108,7 +108,13 @@ impl Run<'_> {
             let guest = match slot {
                 Some(guest) => guest,
                 None => {
-                    let guest = slot.insert(Guest::boot(self.setup)?);
+                    // Emulated kernels sometimes crash in their first seconds, while they patch
+                    // themselves: that says nothing about fathom, so they get a second chance.
+                    let booted = Guest::boot(self.setup).or_else(|error| {
+                        writeln!(self.log, "-- {error}; booting once more --")?;
+                        Guest::boot(self.setup)
+                    });
+                    let guest = slot.insert(booted?);
                     self.boot_time.set(self.boot_time.get() + guest.boot_time);
                     guest
                 }
