@@ -103,7 +103,14 @@ fn dispatch(
         )
         .into());
     }
-    let parts = |plan| uring::Parts { plan, depth, files, slab: &slab, wake: task.wake };
+    let parts = |plan| uring::Parts {
+        plan,
+        depth,
+        files,
+        slab: &slab,
+        wake: task.wake,
+        wait_max: job.batch.complete_min,
+    };
     match &job.engine {
         Engine::IoUring(_) if trims_in_turn(job, files, usage::kernel_version()) => {
             let note =

@@ -64,8 +64,8 @@ pub(crate) trait Queue {
     /// Takes at most `max` completions; `each` gets the token and the bytes moved or `-errno`.
     fn reap(&mut self, max: u32, each: impl FnMut(Token, i32));
 
-    /// Is told of a [`Token::WAKE`] that was reaped.
-    fn woken(&mut self) {}
+    /// Is told of so many [`Token::WAKE`] that were reaped.
+    fn woken(&mut self, _count: u32) {}
 
     /// System calls made so far.
     fn system_calls(&self) -> u64;

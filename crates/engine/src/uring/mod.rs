@@ -22,6 +22,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use sys::io_uring_register_op as Register;
 
+/// Requests that end a wait from outside: more would cost memory.
+const ARMED_MAX: u32 = 64;
+/// Longest wait for more completions than those.
+const NAP_NS: u64 = 50_000_000;
 /// A feature that came with IORING_OP_READ and IORING_OP_WRITE.
 const SINCE_5_6: u32 = sys::IORING_FEAT_RW_CUR_POS;
 /// The kernel registers at most 1 GiB as one buffer.
@@ -33,8 +37,8 @@ pub(crate) struct Uring<M> {
     target: Target,
     mode: M,
     granted: Granted,
-    /// The request that ends a wait from outside is in the kernel.
-    armed: bool,
+    /// Requests in the kernel that end a wait from outside: each completes it by one.
+    armed: u32,
 }
 
 /// What a ring is made from.
@@ -44,6 +48,8 @@ pub(crate) struct Parts<'a> {
     pub files: &'a [OpenFile],
     pub slab: &'a Slab,
     pub wake: &'a Wake,
+    /// Completions that a turn waits for at most.
+    pub wait_max: u32,
 }
 
 impl<M: Mode> Uring<M> {
@@ -85,28 +91,31 @@ impl<M: Mode> Uring<M> {
                 .into());
         }
         target.registered();
-        let mut uring = Self { ring, target, mode, granted, armed: false };
+        let mut uring = Self { ring, target, mode, granted, armed: 0 };
         if !uring.granted.polled {
             let refused = |e: io::Error| {
                 Refusal::by_kernel(&e, format!("cannot arm the ring's wake-up: {e}"))
             };
-            uring.arm(parts.wake).map_err(refused)?;
+            let count = parts.wait_max.clamp(1, parts.depth.clamp(1, ARMED_MAX));
+            uring.arm(parts.wake, count).map_err(refused)?;
         }
         Ok(uring)
     }
 
-    /// Lets a write to `wake` end a wait, at no cost per I/O.
-    fn arm(&mut self, wake: &Wake) -> io::Result<()> {
+    /// Lets a write to `wake` end a wait for `count` completions, at no cost per I/O.
+    fn arm(&mut self, wake: &Wake, count: u32) -> io::Result<()> {
         let mut entries = self.ring.entries(M::WIDE);
-        let mut slip = entries.next();
-        let entry = slip.words();
-        *entry = [0; 8];
-        entry[0] = sys::io_uring_op::IORING_OP_POLL_ADD as u64 | (wake.raw() as u64) << 32;
-        entry[3] = (libc::POLLIN as u64) << 32;
-        entry[4] = Token::WAKE.0;
+        for _ in 0..count {
+            let mut slip = entries.next();
+            let entry = slip.words();
+            *entry = [0; 8];
+            entry[0] = sys::io_uring_op::IORING_OP_POLL_ADD as u64 | (wake.raw() as u64) << 32;
+            entry[3] = (libc::POLLIN as u64) << 32;
+            entry[4] = Token::WAKE.0;
+        }
         drop(entries);
         self.ring.turn(0, None)?;
-        self.armed = true;
+        self.armed = count;
         self.ring.enters = 0;
         self.ring.wakeups = 0;
         Ok(())
@@ -119,7 +128,7 @@ impl<M> Uring<M> {
     fn release_buffers(&self) -> bool {
         // Kernels before 5.13 wait here for every request, so also for the one that is armed.
         let waits = self.ring.features & sys::IORING_FEAT_RSRC_TAGS == 0;
-        let idle = self.ring.outstanding() == u32::from(self.armed);
+        let idle = self.ring.outstanding() == self.armed;
         let opcode = Register::IORING_UNREGISTER_BUFFERS as u32;
         self.granted.fixed_buffers
             && idle
@@ -174,7 +183,9 @@ impl<M: Mode> Queue for Uring<M> {
     #[inline]
     fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         match deadline_ns {
-            None => self.ring.turn(wait_for, None),
+            None if wait_for <= self.armed.max(1) => self.ring.turn(wait_for, None),
+            // No wake ends such a wait: it must look up by itself.
+            None => self.ring.turn(wait_for, Some(&clock::timespec(NAP_NS))),
             Some(deadline) => {
                 let timeout = clock::timespec(deadline.saturating_sub(clock::now_ns()));
                 self.ring.turn(wait_for, Some(&timeout))
@@ -191,8 +202,8 @@ impl<M: Mode> Queue for Uring<M> {
         });
     }
 
-    fn woken(&mut self) {
-        self.armed = false;
+    fn woken(&mut self, count: u32) {
+        self.armed -= count;
     }
 
     fn system_calls(&self) -> u64 {
@@ -325,8 +336,9 @@ mod tests {
     use fathom_model::plan::Memory;
     use std::time::{Duration, Instant};
 
-    /// Runs `check` on a ring with a file of 8 KiB and two registered buffers.
-    fn on_ring(check: impl FnOnce(&mut Uring<Plain<false>>, &Wake)) {
+    /// Runs `check` on a ring with a file of 8 KiB and two registered buffers, on which `wait_max`
+    /// completions are waited for.
+    fn on_ring(wait_max: u32, check: impl FnOnce(&mut Uring<Plain<false>>, &Wake)) {
         let file = tempfile::tempfile().unwrap();
         file.set_len(8192).unwrap();
         let files =
@@ -334,7 +346,8 @@ mod tests {
         let slab = Slab::new(2, 4096, Memory::Normal).unwrap();
         let wake = Wake::new().unwrap();
         let plan = plan::Uring { fixed_buffers: true, ..plan::Uring::default() };
-        let parts = Parts { plan: &plan, depth: 2, files: &files, slab: &slab, wake: &wake };
+        let parts =
+            Parts { plan: &plan, depth: 2, files: &files, slab: &slab, wake: &wake, wait_max };
         let mut ring = Uring::new(&parts, Plain::<false>).unwrap();
         assert!(ring.granted.fixed_buffers, "{:?}", ring.granted.fallbacks);
         check(&mut ring, &wake);
@@ -359,27 +372,48 @@ mod tests {
 
     #[test]
     fn buffers_are_given_back_when_nothing_is_in_flight() {
-        on_ring(|ring, _| {
+        on_ring(1, |ring, _| {
             let began = Instant::now();
             ring.batch().push(Token::new(1, Tag::APART), &READ);
             assert!(!ring.release_buffers(), "a request is in flight");
             reap_one(ring);
-            assert!(ring.armed && ring.release_buffers());
+            assert!(ring.armed == 1 && ring.release_buffers());
             assert!(!ring.release_buffers(), "there are none any more");
             assert!(began.elapsed() < Duration::from_secs(5));
         });
     }
 
     #[test]
+    fn a_wake_ends_a_wait_for_several() {
+        on_ring(2, |ring, wake| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(100));
+                    wake.wake();
+                });
+                let began = Instant::now();
+                while ring.armed > 0 {
+                    ring.turn(2, None).unwrap();
+                    let mut count = 0;
+                    ring.reap(4, |token, _| count += u32::from(token == Token::WAKE));
+                    ring.woken(count);
+                }
+                assert!(began.elapsed() >= Duration::from_millis(100));
+                assert!(ring.ring.enters < 3, "it slept in one call, without looking up");
+            });
+        });
+    }
+
+    #[test]
     fn buffers_are_given_back_after_a_wake() {
-        on_ring(|ring, wake| {
+        on_ring(1, |ring, wake| {
             wake.wake();
-            while ring.armed {
+            while ring.armed > 0 {
                 ring.turn(1, None).unwrap();
                 let mut tokens = Vec::new();
                 ring.reap(2, |token, _| tokens.push(token));
                 if tokens == [Token::WAKE] {
-                    ring.woken();
+                    ring.woken(1);
                 }
             }
             ring.batch().push(Token::new(0, Tag::APART), &READ);

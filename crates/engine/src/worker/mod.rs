@@ -238,14 +238,8 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
                 continue;
             }
             let scheduled = PACED && not_before > 0;
-            let wait_for = self.wait_for(scheduled);
-            let deadline = if scheduled {
-                Some(not_before.min(until_ns))
-            } else {
-                // A stop wakes a wait for one completion; a wait for several must look up by itself.
-                (wait_for > 1).then(|| until_ns.min(self.now_ns + NAP_NS))
-            };
-            self.turn::<PACED>(wait_for, deadline);
+            let deadline = scheduled.then(|| not_before.min(until_ns));
+            self.turn::<PACED>(self.wait_for(scheduled), deadline);
         }
     }
 

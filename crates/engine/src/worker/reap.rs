@@ -24,7 +24,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         let Self { queue, slots, idle, unusual, batches, .. } = self;
         let before = self.idle_len;
         let mut idle_len = before;
-        let mut woken = false;
+        let mut woken = 0;
         let len_fixed = self.source.len();
         let mut run = Run { tag: Tag::NONE, from: idle_len, bytes: 0 };
         let mut end = |run: &Run, to: usize| {
@@ -38,7 +38,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             let tag = token.tag();
             if tag != run.tag {
                 if token == Token::WAKE {
-                    woken = true;
+                    woken += 1;
                     return;
                 }
                 if tag.is_apart() {
@@ -71,8 +71,8 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         if reaped > 0 {
             self.depth.completed(reaped);
         }
-        if woken {
-            self.queue.woken();
+        if woken > 0 {
+            self.queue.woken(woken);
         }
         if !self.unusual.is_empty() {
             self.handle_unusual();
