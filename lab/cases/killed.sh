@@ -14,8 +14,8 @@ is samples.json 'length >= 2 and last.jobs[0].dirs.read.ios > 0 and last.elapsed
 keep run
 
 mkdir -p /mnt/ext4 /mnt/overlay
-mkfs.ext4 -q "$(disk 0)"
-mount -t ext4 "$(disk 0)" /mnt/ext4
+mkfs.ext4 -q "$(disk 2)"
+mount -t ext4 "$(disk 2)" /mnt/ext4
 mkdir /mnt/ext4/upper /mnt/ext4/work /mnt/ext4/lower
 cd /mnt/ext4
 mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay /mnt/overlay
@@ -45,13 +45,14 @@ expect 0 fathom clean --remove /mnt/overlay
 says out "removed /mnt/overlay/.fathom-scratch-"
 check "nothing is left there" [ -z "$(ls -A /mnt/overlay)" ]
 
-# A file that was being laid out carries its mark.
-fathom run --name=new --directory=/mnt/ext4 --filename=new --size=20m --rw=read --bs=4k --no-record >out 2>err &
-for try in $(seq 200); do
-    [ -e /mnt/ext4/new ] && break
-    usleep 5000
+# A file that was being laid out carries its mark: it gets that before its first block, and it is
+# large enough not to be done before it is seen to have one.
+fathom run --name=new --directory=/mnt/ext4 --filename=new --size=300m --rw=read --bs=4k --no-record >out 2>err &
+for try in $(seq 2000); do
+    [ "$(stat -c %b /mnt/ext4/new 2>/dev/null || echo 0)" -gt 0 ] && break
+    usleep 1000
 done
-kill -9 $!
+check "it is not laid out yet" kill -9 $!
 wait $! || true
 expect 0 fathom clean /mnt/ext4
 says out "/mnt/ext4/new: file that was not laid out to its end"
