@@ -1,6 +1,7 @@
 //! The run folder: `record.json`, and `samples.ndjson`, which a killed run keeps.
 
 use fathom_model::progress::{JobSample, Progress, Sample};
+use fathom_model::watch::MachineSample;
 use fathom_model::{Dir, Histogram, PerDir};
 use serde::Serialize;
 use std::fs::{self, File};
@@ -83,6 +84,7 @@ impl Folder {
             elapsed_ns: progress.elapsed_ns,
             unix_ns: fathom_engine::clock::unix_ns(),
             jobs: jobs.collect(),
+            machine: MachineSample::default(),
         };
         self.append(&sample)
     }

@@ -13,6 +13,7 @@ pub mod plan;
 pub mod progress;
 pub mod record;
 pub mod units;
+pub mod watch;
 
 pub use facts::Facts;
 pub use finding::Finding;

@@ -2,6 +2,7 @@
 
 use crate::histogram::Histogram;
 use crate::per_dir::PerDir;
+use crate::watch::MachineSample;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +78,9 @@ pub struct Sample {
     pub unix_ns: u64,
     /// One entry for each job of the plan, in its order.
     pub jobs: Vec<JobSample>,
+    /// The machine, where it was watched.
+    #[serde(default)]
+    pub machine: MachineSample,
 }
 
 /// One job's part of a [`Sample`].

@@ -6,6 +6,7 @@ use crate::histogram::Histogram;
 use crate::per_dir::PerDir;
 use crate::plan::Plan;
 use crate::progress::Counts;
+use crate::watch::WatchRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,9 @@ pub struct RunRecord {
     pub jobs: Vec<JobRecord>,
     /// Block devices below the targets, each once.
     pub disks: Vec<DiskRecord>,
+    /// How the machine was watched, where it was.
+    #[serde(default)]
+    pub watch: Option<WatchRecord>,
     /// What ended the run early, if something did: `SIGINT`, `SIGTERM`.
     pub interrupted: Option<String>,
     /// What it means, worst first.

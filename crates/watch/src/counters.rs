@@ -4,12 +4,9 @@
 //! Counting is not free everywhere: on some virtual machines it makes I/O several times slower.
 //! Use it in a window of its own, never in one whose speed is reported.
 
-use perf_event_open_sys as sys;
+use crate::perf::{Event, Of, Reading, bindings as perf};
 use rustix::io::Errno;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use sys::bindings as perf;
+use std::io;
 
 /// Counters of one thread. Dropping them closes them.
 #[derive(Debug)]
@@ -128,7 +125,7 @@ impl Counters {
     /// # Errors
     /// Where the kernel refuses, as when the counters are pinned elsewhere.
     pub fn enable(&self) -> Result<(), CountersError> {
-        self.pairs().try_for_each(Pair::enable).map_err(failed("enable"))
+        self.pairs().try_for_each(|pair| pair.leader.enable()).map_err(failed("enable"))
     }
 
     /// Stops counting; the values stay.
@@ -136,7 +133,7 @@ impl Counters {
     /// # Errors
     /// Where the kernel refuses.
     pub fn disable(&self) -> Result<(), CountersError> {
-        self.pairs().try_for_each(Pair::disable).map_err(failed("disable"))
+        self.pairs().try_for_each(|pair| pair.leader.disable()).map_err(failed("disable"))
     }
 
     /// What was counted so far. For a window, subtract an earlier reading or read once after
@@ -197,9 +194,9 @@ fn combine(user: [Reading; 2], kernel: Option<[Reading; 2]>) -> Option<CounterVa
 }
 
 /// Type and number of an event.
-type Event = (u32, u64);
+type Kind = (u32, u64);
 
-const INSTRUCTIONS_AND_CYCLES: [Event; 2] = [
+const INSTRUCTIONS_AND_CYCLES: [Kind; 2] = [
     (perf::PERF_TYPE_HARDWARE, perf::PERF_COUNT_HW_INSTRUCTIONS as u64),
     (perf::PERF_TYPE_HARDWARE, perf::PERF_COUNT_HW_CPU_CYCLES as u64),
 ];
@@ -222,55 +219,23 @@ enum Reach {
 /// pairs, not one group of four: a group that finds too few free counters never counts.
 #[derive(Debug)]
 struct Pair {
-    leader: File,
-    member: File,
+    leader: Event,
+    member: Event,
 }
 
 impl Pair {
-    fn open(tid: i32, events: [Event; 2], mode: Mode, reach: Reach) -> Result<Self, Errno> {
+    fn open(tid: i32, events: [Kind; 2], mode: Mode, reach: Reach) -> Result<Self, Errno> {
         let leader = open_event(events[0], tid, mode, reach, None)?;
         let member = open_event(events[1], tid, mode, reach, Some(&leader))?;
         Ok(Self { leader, member })
     }
 
-    fn enable(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is an open perf event, and the argument of ENABLE is a number.
-        let ret =
-            unsafe { sys::ioctls::ENABLE(self.leader.as_raw_fd(), perf::PERF_IOC_FLAG_GROUP) };
-        if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
-    fn disable(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is an open perf event, and the argument of DISABLE is a number.
-        let ret =
-            unsafe { sys::ioctls::DISABLE(self.leader.as_raw_fd(), perf::PERF_IOC_FLAG_GROUP) };
-        if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
     fn read(&self) -> io::Result<[Reading; 2]> {
-        Ok([Reading::of(&self.leader)?, Reading::of(&self.member)?])
+        Ok([self.leader.read()?, self.member.read()?])
     }
-}
-
-/// One event as the kernel shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Reading {
-    value: u64,
-    enabled_ns: u64,
-    running_ns: u64,
 }
 
 impl Reading {
-    fn of(mut event: &File) -> io::Result<Self> {
-        // Each event alone: older kernels refuse to read a group that children inherit.
-        let mut bytes = [0; 24];
-        event.read_exact(&mut bytes)?;
-        let mut words =
-            bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).fuse();
-        let mut next = || words.next().unwrap_or(0);
-        Ok(Self { value: next(), enabled_ns: next(), running_ns: next() })
-    }
-
     /// The value for the whole time that the event was enabled; `None` where it never ran.
     fn scaled(self) -> Option<u64> {
         match (self.enabled_ns, self.running_ns) {
@@ -286,37 +251,20 @@ impl Reading {
 }
 
 fn open_event(
-    (kind, config): Event,
+    (kind, config): Kind,
     tid: i32,
     mode: Mode,
     reach: Reach,
-    leader: Option<&File>,
-) -> Result<File, Errno> {
-    let mut attr = perf::perf_event_attr {
-        type_: kind,
-        size: size_of::<perf::perf_event_attr>() as u32,
-        config,
-        read_format: u64::from(
-            perf::PERF_FORMAT_TOTAL_TIME_ENABLED | perf::PERF_FORMAT_TOTAL_TIME_RUNNING,
-        ),
-        ..Default::default()
-    };
+    leader: Option<&Event>,
+) -> Result<Event, Errno> {
+    let mut attr = perf::perf_event_attr { type_: kind, config, ..Default::default() };
     // A member starts and stops with its leader.
     attr.set_disabled(u64::from(leader.is_none()));
     attr.set_inherit(u64::from(reach == Reach::WithChildren));
     attr.set_exclude_user(u64::from(mode == Mode::Kernel));
     attr.set_exclude_kernel(u64::from(mode == Mode::User));
     attr.set_exclude_hv(1);
-    let group = leader.map_or(-1, AsRawFd::as_raw_fd);
-    let (any_cpu, flags) = (-1, perf::PERF_FLAG_FD_CLOEXEC.into());
-    // SAFETY: `attr` is an initialised structure of the size it states, alive during the call;
-    // the event takes no memory of this process.
-    let fd = unsafe { sys::perf_event_open(&raw mut attr, tid, any_cpu, group, flags) };
-    if fd < 0 {
-        return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
-    }
-    // SAFETY: the call above made this descriptor, and nothing else owns it.
-    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+    Event::open(attr, Of::Thread(tid), leader)
 }
 
 #[cfg(test)]

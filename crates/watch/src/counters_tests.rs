@@ -2,7 +2,7 @@
 
 use super::*;
 
-const CLOCK_AND_FAULTS: [Event; 2] = [
+const CLOCK_AND_FAULTS: [Kind; 2] = [
     (perf::PERF_TYPE_SOFTWARE, perf::PERF_COUNT_SW_TASK_CLOCK as u64),
     (perf::PERF_TYPE_SOFTWARE, perf::PERF_COUNT_SW_PAGE_FAULTS as u64),
 ];
@@ -36,9 +36,9 @@ fn counts_only_while_enabled() {
     let Some(pair) = software(0, Reach::ThreadOnly) else { return };
     fault(PAGES);
     assert_eq!(pair.read().unwrap(), [Reading { value: 0, enabled_ns: 0, running_ns: 0 }; 2]);
-    pair.enable().unwrap();
+    pair.leader.enable().unwrap();
     fault(PAGES);
-    pair.disable().unwrap();
+    pair.leader.disable().unwrap();
     let first = pair.read().unwrap();
     assert!(first[1].value >= FAULTS_MIN, "{first:?}");
     assert!(first[0].enabled_ns > 0 && first[0].running_ns > 0, "{first:?}");
@@ -61,7 +61,7 @@ fn another_thread_is_counted_alone() {
     let tid = told.recv().unwrap();
     let pair = software(tid, Reach::ThreadOnly);
     if let Some(pair) = &pair {
-        pair.enable().unwrap();
+        pair.leader.enable().unwrap();
     }
     go.send(()).unwrap();
     finished.recv().unwrap();
@@ -79,10 +79,10 @@ fn another_thread_is_counted_alone() {
 #[test]
 fn children_count_once_they_have_ended() {
     let Some(pair) = software(0, Reach::WithChildren) else { return };
-    pair.enable().unwrap();
+    pair.leader.enable().unwrap();
     std::thread::spawn(|| fault(PAGES)).join().unwrap();
     let status = std::process::Command::new("true").status().unwrap();
-    pair.disable().unwrap();
+    pair.leader.disable().unwrap();
     assert!(status.success());
     assert!(pair.read().unwrap()[1].value >= FAULTS_MIN);
 }

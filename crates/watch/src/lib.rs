@@ -6,4 +6,10 @@
 pub mod counters;
 pub mod cpus;
 pub mod disks;
+mod perf;
+mod sampler;
 pub mod threads;
+mod watcher;
+
+pub use sampler::Sampler;
+pub use watcher::{Watched, Watcher};

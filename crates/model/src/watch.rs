@@ -1,0 +1,60 @@
+//! What samplers saw of the machine: raw counters, which only grow, so that two samples give rates.
+
+mod blocks;
+mod disks;
+mod missing;
+mod rings;
+mod stacks;
+mod system;
+mod threads;
+
+pub use blocks::{BlocksSample, DeviceBlocks, TaskBlocks};
+pub use disks::{DiskCounters, DiskKind, IoCounters};
+pub use missing::{Missing, SamplerCost};
+pub use rings::{RingSample, RingsSample};
+pub use stacks::{Stack, StackCount, StacksSample};
+pub use system::{
+    CgroupSample, CpuSample, InterruptSample, MemorySample, PagingSample, Pressure, PressureSample,
+    SystemSample,
+};
+pub use threads::{ThreadCount, ThreadsSample};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The machine at the end of one interval; a part is absent where its sampler does not look.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MachineSample {
+    /// Processors, memory, interrupts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<SystemSample>,
+    /// Block devices, in the order of /proc/diskstats.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<DiskCounters>,
+    /// What threads were doing in this interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<ThreadsSample>,
+    /// Where processors were in this interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacks: Option<StacksSample>,
+    /// The block layer's events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<BlocksSample>,
+    /// io_uring instances.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rings: Option<RingsSample>,
+    /// Processor time that looking itself took, by sampler.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost: Vec<SamplerCost>,
+}
+
+/// How a record was watched.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchRecord {
+    /// Between two samples, in nanoseconds.
+    pub interval_ns: u64,
+    /// Processor time that looking took in all, by sampler.
+    pub cost: Vec<SamplerCost>,
+    /// What could not be seen, and what would allow it.
+    pub missing: Vec<Missing>,
+}
