@@ -3,6 +3,7 @@
 mod blocks;
 mod disks;
 mod missing;
+mod placement;
 mod rings;
 mod stacks;
 mod system;
@@ -11,7 +12,8 @@ mod threads;
 pub use blocks::{BlocksSample, DeviceBlocks, TaskBlocks};
 pub use disks::{DiskCounters, DiskKind, IoCounters};
 pub use missing::{Missing, SamplerCost};
-pub use rings::{RingSample, RingsSample};
+pub use placement::{DeviceWiring, SubmitSample};
+pub use rings::{RingEvents, RingQueues, RingSample, RingWorkers, RingsSample, SqPoll};
 pub use stacks::{Stack, StackCount, StacksSample};
 pub use system::{
     CgroupSample, CpuSample, InterruptSample, MemorySample, PagingSample, Pressure, PressureSample,
@@ -43,6 +45,9 @@ pub struct MachineSample {
     /// io_uring instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings: Option<RingsSample>,
+    /// Where I/Os are submitted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub submits: Vec<SubmitSample>,
     /// Processor time that looking itself took, by sampler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost: Vec<SamplerCost>,
@@ -57,4 +62,7 @@ pub struct WatchRecord {
     pub cost: Vec<SamplerCost>,
     /// What could not be seen, and what would allow it.
     pub missing: Vec<Missing>,
+    /// Block devices with the processors and interrupts that serve them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wiring: Vec<DeviceWiring>,
 }
