@@ -3,5 +3,6 @@
 
 pub mod derive;
 pub mod limit;
+pub mod machine;
 pub mod run;
 pub mod stats;

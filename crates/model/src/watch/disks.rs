@@ -10,9 +10,13 @@ pub struct DiskCounters {
     pub name: String,
     /// What it is.
     pub kind: DiskKind,
-    /// Devices right below it, by kernel name: a partition's disk, the members of a stack.
+    /// Devices right below it, by kernel name: a partition's disk, the members of a stack, the disk
+    /// that a loop device's file is on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<String>,
+    /// What people call it: a device mapper's name, a loop device's file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub alias: String,
     /// Reads.
     pub read: IoCounters,
     /// Writes.
@@ -38,13 +42,13 @@ pub enum DiskKind {
     Disk,
     /// A part of a device.
     Partition,
-    /// Made of other devices or of a file: device mapper, md, loop, NVMe multipath head.
+    /// Made of other devices or of a file: device mapper, md, loop, bcache, NVMe multipath head.
     Stacked,
-    /// In memory: zram, ram.
+    /// Without a medium: zram, ram, null_blk.
     Memory,
 }
 
-/// I/Os in one direction.
+/// I/Os in one direction, since the device was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IoCounters {
     /// I/Os completed.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct SystemSample {
     /// Processors that are online, ascending.
     pub cpus: Vec<CpuSample>,
-    /// Tasks that run or are ready to, at this instant.
+    /// Tasks that run or are ready to, at this instant; the thread that looks is one of them.
     pub running: u32,
     /// Tasks in uninterruptible sleep for I/O, at this instant.
     pub blocked: u32,
@@ -21,6 +21,9 @@ pub struct SystemSample {
     pub forks: u64,
     /// Interrupts by source; sources that never fired are left out.
     pub interrupts_by: Vec<InterruptSample>,
+    /// Soft interrupts by kind, such as `BLOCK` for completions finished on another processor.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub soft_interrupts_by: Vec<InterruptSample>,
     /// Memory.
     pub memory: MemorySample,
     /// Paging and reclaim.
@@ -52,20 +55,21 @@ pub struct CpuSample {
     pub softirq: u64,
     /// Ready to run while the hypervisor ran something else.
     pub steal: u64,
-    /// Frequency at this instant, in kHz.
+    /// Frequency at this instant, in kHz; absent where it was not read this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub khz: Option<u32>,
 }
 
-/// One source of interrupts, as a line of /proc/interrupts.
+/// One source of interrupts, as a line of /proc/interrupts or /proc/softirqs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptSample {
     /// Number, or short name such as `LOC`.
     pub irq: String,
-    /// What it is, such as `nvme0q1`.
+    /// What it is, such as `nvme0q1`; empty for soft interrupts.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// Counts since boot on each processor of [`SystemSample::cpus`].
-    pub counts: Vec<u64>,
+    /// Processors that it fired on, each with its count since boot modulo 2^32.
+    pub counts: Vec<(u32, u32)>,
 }
 
 /// Memory at this instant, in bytes.
@@ -95,29 +99,46 @@ pub struct MemorySample {
     pub swap_free: u64,
 }
 
-/// Paging and reclaim, in pages since boot (/proc/vmstat).
+/// Paging and reclaim since boot (/proc/vmstat), in pages where not said otherwise. A counter that
+/// the kernel does not have stays 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct PagingSample {
-    /// KiB read from block devices (pgpgin).
+    /// KiB read from block devices by whomever (pgpgin).
     pub in_kib: u64,
-    /// KiB written to block devices (pgpgout).
+    /// KiB written to block devices by whomever (pgpgout).
     pub out_kib: u64,
-    /// Pages swapped in.
+    /// Pages swapped in (pswpin).
     pub swap_in: u64,
-    /// Pages swapped out.
+    /// Pages swapped out (pswpout).
     pub swap_out: u64,
-    /// Page faults.
+    /// Page faults (pgfault).
     pub faults: u64,
-    /// Page faults that needed I/O.
+    /// Page faults that needed I/O (pgmajfault).
     pub major_faults: u64,
-    /// Pages looked at by kswapd.
+    /// Pages looked at by kswapd (pgscan_kswapd).
     pub scan_kswapd: u64,
-    /// Pages looked at by tasks that needed memory themselves.
+    /// Pages looked at by tasks that needed memory themselves (pgscan_direct).
     pub scan_direct: u64,
-    /// Pages freed by kswapd.
+    /// Pages freed by kswapd (pgsteal_kswapd).
     pub steal_kswapd: u64,
-    /// Pages freed by tasks that needed memory themselves.
+    /// Pages freed by tasks that needed memory themselves (pgsteal_direct).
     pub steal_direct: u64,
+    /// Pages of files looked at by whomever, reclaim for a control group's limit included, which the
+    /// four above leave out (pgscan_file; Linux 5.8).
+    pub scan_file: u64,
+    /// Pages of files freed by whomever (pgsteal_file; Linux 5.8).
+    pub steal_file: u64,
+    /// Pages of files read again that were freed shortly before (workingset_refault_file).
+    pub refault_file: u64,
+    /// Times a task had to free memory itself before it got any (allocstall_*).
+    pub direct_stalls: u64,
+    /// Pages of files made dirty (nr_dirtied).
+    pub dirtied: u64,
+    /// Pages of files written back (nr_written).
+    pub written: u64,
+    /// Processes killed for want of memory (oom_kill).
+    pub oom_kills: u64,
 }
 
 /// Stalls for each resource.
@@ -129,6 +150,9 @@ pub struct PressureSample {
     pub memory: Pressure,
     /// For I/O.
     pub io: Pressure,
+    /// Of tasks by interrupts, where the kernel counts it (Linux 6.1); only `full_us` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub irq: Option<Pressure>,
 }
 
 /// Time of stalls since boot, in microseconds.
@@ -140,21 +164,27 @@ pub struct Pressure {
     pub full_us: u64,
 }
 
-/// The limits of a control group and how often they were hit.
+/// The limits of a control group and its parents, of all hierarchies that the process is in, and how
+/// often they were hit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CgroupSample {
-    /// Path of the group, as in /proc/PID/cgroup.
+    /// Path of the group that limits processor time, as in /proc/PID/cgroup.
     pub path: String,
-    /// Processors' worth of time it may use (cpu.max), the lowest of it and its parents.
+    /// Processors' worth of time it may use: the lowest of it and its parents (cpu.max; in version 1
+    /// cpu.cfs_quota_us over cpu.cfs_period_us).
     pub cpu_limit: Option<f64>,
-    /// Periods in which it was throttled, since it was made.
+    /// Periods in which it or a parent was throttled, added up (nr_throttled of cpu.stat).
     pub throttled_periods: Option<u64>,
-    /// Time it was throttled since it was made, in microseconds.
+    /// Time that it or a parent was throttled, added up over processors, in microseconds.
     pub throttled_us: Option<u64>,
-    /// Bytes of memory it may use, the lowest of it and its parents.
+    /// Bytes of memory it may use: the lowest of it and its parents (memory.max, memory.high; in
+    /// version 1 memory.limit_in_bytes).
     pub memory_limit: Option<u64>,
-    /// Bytes of memory it uses.
+    /// Bytes of memory used by the group whose limit is the lowest.
     pub memory_used: Option<u64>,
-    /// Limits of I/O on it or its parents (io.max), in words.
+    /// Times that memory use hit the limit of it or a parent (`max` and `high` of memory.events; in
+    /// version 1 memory.failcnt).
+    pub memory_hits: Option<u64>,
+    /// Limits of I/O on it or its parents: group, device and limits as in io.max.
     pub io_limits: Vec<String>,
 }

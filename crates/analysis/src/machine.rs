@@ -1,0 +1,107 @@
+//! From two samples of the machine to what happened between them: shares and rates.
+//!
+//! Counters that ran backwards give 0; what is not in both samples (a processor that came, a disk
+//! that was replaced) is left out. docs/figures.md has each figure with its formula and source.
+
+mod cpu;
+mod disk;
+mod interrupts;
+mod memory;
+#[cfg(test)]
+mod tests;
+
+pub use cpu::{CpuRates, CpuShares};
+pub use disk::{DiskRates, IoRates};
+pub use interrupts::InterruptRates;
+pub use memory::{CgroupRates, MemoryUse, PagingRates, PressureRates, StallShares};
+
+use fathom_model::watch::{MachineSample, SystemSample};
+use serde::Serialize;
+
+/// The machine between two samples.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct MachineRates {
+    /// Time between the samples, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Processors, memory, interrupts.
+    pub system: Option<SystemRates>,
+    /// Each block device that is in both samples.
+    pub disks: Vec<DiskRates>,
+    /// Whole disks added up ([`fathom_model::watch::DiskKind::Disk`]); the load on partitions and
+    /// stacks reaches them and is counted there.
+    pub disks_total: DiskRates,
+}
+
+/// Processors, memory and interrupts between two samples.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct SystemRates {
+    /// All processors together.
+    pub cpu: CpuShares,
+    /// Each processor for which at least one tick was counted.
+    pub cpus: Vec<CpuRates>,
+    /// Tasks that ran or were ready to at the end, without the thread that looked.
+    pub ready: u32,
+    /// Tasks in uninterruptible sleep for I/O at the end.
+    pub blocked: u32,
+    /// Context switches per second.
+    pub context_switches: f64,
+    /// Interrupts per second.
+    pub interrupts: f64,
+    /// Processes and threads made per second.
+    pub forks: f64,
+    /// Sources that fired.
+    pub interrupts_by: Vec<InterruptRates>,
+    /// Kinds of soft interrupts that fired.
+    pub soft_interrupts_by: Vec<InterruptRates>,
+    /// Memory at the end.
+    pub memory: MemoryUse,
+    /// Paging and reclaim.
+    pub paging: PagingRates,
+    /// Shares of the time in which tasks were stalled.
+    pub pressure: Option<PressureRates>,
+    /// How often the control group's limits were hit.
+    pub cgroup: Option<CgroupRates>,
+}
+
+/// What happened from `earlier` to `later`, `elapsed_ns` nanoseconds after it; all rates are 0 where
+/// no time passed.
+#[must_use]
+pub fn rates(earlier: &MachineSample, later: &MachineSample, elapsed_ns: u64) -> MachineRates {
+    let system = match (&earlier.system, &later.system) {
+        (Some(earlier), Some(later)) => Some(system(earlier, later, elapsed_ns)),
+        _ => None,
+    };
+    let (disks, disks_total) = disk::rates(&earlier.disks, &later.disks, elapsed_ns);
+    MachineRates { elapsed_ns, system, disks, disks_total }
+}
+
+fn system(earlier: &SystemSample, later: &SystemSample, elapsed_ns: u64) -> SystemRates {
+    let rate = |of: fn(&SystemSample) -> u64| per_second(of(earlier), of(later), elapsed_ns);
+    let (cpu, cpus) = cpu::shares(&earlier.cpus, &later.cpus);
+    let pressure = earlier.pressure.zip(later.pressure);
+    let cgroup = earlier.cgroup.as_ref().zip(later.cgroup.as_ref());
+    SystemRates {
+        cpu,
+        cpus,
+        ready: later.running.saturating_sub(1),
+        blocked: later.blocked,
+        context_switches: rate(|s| s.context_switches),
+        interrupts: rate(|s| s.interrupts),
+        forks: rate(|s| s.forks),
+        interrupts_by: interrupts::rates(&earlier.interrupts_by, &later.interrupts_by, elapsed_ns),
+        soft_interrupts_by: interrupts::rates(
+            &earlier.soft_interrupts_by,
+            &later.soft_interrupts_by,
+            elapsed_ns,
+        ),
+        memory: MemoryUse::of(&later.memory),
+        paging: PagingRates::between(&earlier.paging, &later.paging, elapsed_ns),
+        pressure: pressure.map(|(then, now)| PressureRates::between(&then, &now, elapsed_ns)),
+        cgroup: cgroup.map(|(then, now)| CgroupRates::between(then, now, elapsed_ns)),
+    }
+}
+
+/// Growth of a counter per second; 0 where it ran backwards.
+fn per_second(earlier: u64, later: u64, elapsed_ns: u64) -> f64 {
+    crate::derive::per_second(later.saturating_sub(earlier), elapsed_ns)
+}

@@ -1,0 +1,182 @@
+//! Memory, paging, stalls and limits.
+
+use super::per_second;
+use fathom_model::watch::{CgroupSample, MemorySample, PagingSample, Pressure, PressureSample};
+use serde::Serialize;
+
+/// What memory is used for, in bytes: used, free, buffers and cache sum to the total, as in `free`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct MemoryUse {
+    /// All that the kernel manages.
+    pub total: u64,
+    /// By programs and by the kernel itself: all that is none of the three below.
+    pub used: u64,
+    /// Unused.
+    pub free: u64,
+    /// Buffers.
+    pub buffers: u64,
+    /// Page cache, shared memory and reclaimable slab.
+    pub cache: u64,
+    /// What programs could get without swapping, by the kernel's estimate.
+    pub available: u64,
+    /// Of the cache: not yet written back.
+    pub dirty: u64,
+    /// Of the cache: being written back.
+    pub writeback: u64,
+    /// Swap space used.
+    pub swap_used: u64,
+}
+
+impl MemoryUse {
+    /// From a sample.
+    #[must_use]
+    pub fn of(sample: &MemorySample) -> Self {
+        let cache = sample.cached.saturating_add(sample.slab_reclaimable);
+        let rest = sample.free.saturating_add(sample.buffers).saturating_add(cache);
+        Self {
+            total: sample.total,
+            used: sample.total.saturating_sub(rest),
+            free: sample.free,
+            buffers: sample.buffers,
+            cache,
+            available: sample.available,
+            dirty: sample.dirty,
+            writeback: sample.writeback,
+            swap_used: sample.swap_total.saturating_sub(sample.swap_free),
+        }
+    }
+}
+
+/// Paging and reclaim per second, in pages where not said otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct PagingRates {
+    /// Bytes read from block devices by whomever.
+    pub in_bytes: f64,
+    /// Bytes written to block devices by whomever.
+    pub out_bytes: f64,
+    /// Pages swapped in.
+    pub swap_in: f64,
+    /// Pages swapped out.
+    pub swap_out: f64,
+    /// Page faults.
+    pub faults: f64,
+    /// Page faults that needed I/O.
+    pub major_faults: f64,
+    /// Pages looked at by kswapd.
+    pub scan_kswapd: f64,
+    /// Pages looked at by tasks that needed memory themselves.
+    pub scan_direct: f64,
+    /// Pages freed by kswapd.
+    pub steal_kswapd: f64,
+    /// Pages freed by tasks that needed memory themselves.
+    pub steal_direct: f64,
+    /// Pages of files looked at by whomever, for a control group's limit included.
+    pub scan_file: f64,
+    /// Pages of files freed by whomever, for a control group's limit included.
+    pub steal_file: f64,
+    /// Pages of files read again that were freed shortly before.
+    pub refault_file: f64,
+    /// Times a task had to free memory itself before it got any.
+    pub direct_stalls: f64,
+    /// Pages of files made dirty.
+    pub dirtied: f64,
+    /// Pages of files written back.
+    pub written: f64,
+    /// Processes killed for want of memory.
+    pub oom_kills: f64,
+}
+
+impl PagingRates {
+    pub(super) fn between(then: &PagingSample, now: &PagingSample, elapsed_ns: u64) -> Self {
+        let rate = |of: fn(&PagingSample) -> u64| per_second(of(then), of(now), elapsed_ns);
+        Self {
+            in_bytes: rate(|p| p.in_kib) * 1024.0,
+            out_bytes: rate(|p| p.out_kib) * 1024.0,
+            swap_in: rate(|p| p.swap_in),
+            swap_out: rate(|p| p.swap_out),
+            faults: rate(|p| p.faults),
+            major_faults: rate(|p| p.major_faults),
+            scan_kswapd: rate(|p| p.scan_kswapd),
+            scan_direct: rate(|p| p.scan_direct),
+            steal_kswapd: rate(|p| p.steal_kswapd),
+            steal_direct: rate(|p| p.steal_direct),
+            scan_file: rate(|p| p.scan_file),
+            steal_file: rate(|p| p.steal_file),
+            refault_file: rate(|p| p.refault_file),
+            direct_stalls: rate(|p| p.direct_stalls),
+            dirtied: rate(|p| p.dirtied),
+            written: rate(|p| p.written),
+            oom_kills: rate(|p| p.oom_kills),
+        }
+    }
+}
+
+/// Shares of the time in which tasks were stalled for want of a resource (PSI).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct PressureRates {
+    /// Of a processor.
+    pub cpu: StallShares,
+    /// Of memory.
+    pub memory: StallShares,
+    /// Of I/O.
+    pub io: StallShares,
+    /// By interrupts, where the kernel counts it.
+    pub irq: Option<StallShares>,
+}
+
+/// Shares of the time, in percent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct StallShares {
+    /// At least one task was stalled.
+    pub some: f64,
+    /// All tasks that were not idle were stalled.
+    pub full: f64,
+}
+
+impl PressureRates {
+    pub(super) fn between(then: &PressureSample, now: &PressureSample, elapsed_ns: u64) -> Self {
+        let share = |then: Pressure, now: Pressure| StallShares {
+            some: share(then.some_us, now.some_us, elapsed_ns),
+            full: share(then.full_us, now.full_us, elapsed_ns),
+        };
+        Self {
+            cpu: share(then.cpu, now.cpu),
+            memory: share(then.memory, now.memory),
+            io: share(then.io, now.io),
+            irq: then.irq.zip(now.irq).map(|(then, now)| share(then, now)),
+        }
+    }
+}
+
+/// How the limits of a control group were felt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct CgroupRates {
+    /// Periods per second in which it or a parent was throttled.
+    pub throttled_periods: Option<f64>,
+    /// Time throttled, in percent of one processor.
+    pub throttled: Option<f64>,
+    /// Times per second that memory use hit a limit.
+    pub memory_hits: Option<f64>,
+    /// Memory used, in percent of the limit.
+    pub memory_used: Option<f64>,
+}
+
+impl CgroupRates {
+    pub(super) fn between(then: &CgroupSample, now: &CgroupSample, elapsed_ns: u64) -> Self {
+        let both = |of: fn(&CgroupSample) -> Option<u64>| of(then).zip(of(now));
+        let rate = |of| both(of).map(|(then, now)| per_second(then, now, elapsed_ns));
+        let throttled = both(|c| c.throttled_us);
+        let memory = now.memory_used.zip(now.memory_limit);
+        Self {
+            throttled_periods: rate(|c| c.throttled_periods),
+            throttled: throttled.map(|(then, now)| share(then, now, elapsed_ns)),
+            memory_hits: rate(|c| c.memory_hits),
+            memory_used: memory.map(|(used, limit)| used as f64 * 100.0 / limit.max(1) as f64),
+        }
+    }
+}
+
+/// Microseconds that came, in percent of the time that passed.
+fn share(then_us: u64, now_us: u64, elapsed_ns: u64) -> f64 {
+    per_second(then_us, now_us, elapsed_ns) / 1e4
+}
