@@ -19,6 +19,8 @@ pub(crate) enum Of {
     Thread(i32),
     /// A processor, whatever runs there.
     Cpu(u32),
+    /// A thread while it is on this processor.
+    ThreadOn(i32, u32),
 }
 
 /// What an event counted, as the kernel shows it.
@@ -39,7 +41,8 @@ impl Event {
         );
         let (pid, cpu) = match of {
             Of::Thread(tid) => (tid, -1),
-            Of::Cpu(cpu) => (-1, i32::try_from(cpu).map_err(|_| Errno::INVAL)?),
+            Of::Cpu(cpu) => (-1, number(cpu)?),
+            Of::ThreadOn(tid, cpu) => (tid, number(cpu)?),
         };
         let group = leader.map_or(-1, |leader| leader.0.as_raw_fd());
         let flags = bindings::PERF_FLAG_FD_CLOEXEC.into();
@@ -72,6 +75,13 @@ impl Event {
         done(unsafe { sys::ioctls::SET_FILTER(self.0.as_raw_fd(), filter.as_ptr().cast_mut()) })
     }
 
+    /// Sends its records to the ring of `other`, an event of the same processor.
+    pub fn send_to(&self, other: &Self) -> io::Result<()> {
+        let ring = other.0.as_raw_fd();
+        // SAFETY: both descriptors are open perf events.
+        done(unsafe { sys::ioctls::SET_OUTPUT(self.0.as_raw_fd(), ring as _) })
+    }
+
     /// What it counted so far. Each event alone: older kernels refuse to read a group that children
     /// inherit.
     pub fn read(&self) -> io::Result<Reading> {
@@ -88,6 +98,10 @@ impl AsFd for Event {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+fn number(cpu: u32) -> Result<i32, Errno> {
+    i32::try_from(cpu).map_err(|_| Errno::INVAL)
 }
 
 fn done(ret: i32) -> io::Result<()> {
