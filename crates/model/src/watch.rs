@@ -9,7 +9,7 @@ mod stacks;
 mod system;
 mod threads;
 
-pub use blocks::{BlocksSample, DeviceBlocks, TaskBlocks};
+pub use blocks::{BlockOp, BlocksSample, DeviceBlocks, SizeSamples, SplitSamples, TaskBlocks};
 pub use disks::{DiskCounters, DiskKind, IoCounters};
 pub use missing::{Missing, SamplerCost};
 pub use placement::{DeviceWiring, SubmitSample};

@@ -3,49 +3,113 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Events of the block layer since the sampler was opened.
+/// Events of the block layer since the sampler was opened. Counts are exact unless they say
+/// `samples`: of those, one in [`BlocksSample::one_in`] was looked at.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlocksSample {
-    /// Unplugs by how many requests they let go: (requests at least, unplugs), ascending. The
-    /// kernel does not say of which device.
+    /// Unplugs by how many requests they let go: (requests at least, unplugs), ascending, each up to
+    /// the next. The kernel does not say of which device.
     pub unplugs: Vec<(u32, u64)>,
+    /// One event in so many was sampled; 0 where none was.
+    pub one_in: u32,
+    /// Sampled events that came faster than they were read.
+    #[serde(default)]
+    pub lost: u64,
     /// By device.
     pub devices: Vec<DeviceBlocks>,
-    /// By task, where the event has it.
+    /// By task, where the event has it: the busiest, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskBlocks>,
 }
 
-/// Events of one device.
+/// Events of one device or partition. In a device with requests, `queued` + `split` - `merged` is
+/// `issued` - `requeued`, but for flushes and commands of the driver's own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceBlocks {
     /// Kernel name.
     pub name: String,
+    /// Whether it serves I/Os (bios) itself, without requests, as zram, dm and md do. Then only
+    /// `queued`, `completed`, `split` and `errors` are counted, and no I/O waits for its driver.
+    #[serde(default)]
+    pub bio_based: bool,
+    /// I/Os (bios) that entered, before they were split or merged.
+    #[serde(default)]
+    pub queued: u64,
     /// Requests handed to the driver; one that was put back is counted again.
     pub issued: u64,
-    /// Requests completed.
+    /// Requests completed; I/Os where there are no requests.
     pub completed: u64,
     /// Requests that the driver put back.
     pub requeued: u64,
-    /// I/Os merged into others.
+    /// I/Os merged into requests, and requests into others.
     pub merged: u64,
-    /// I/Os split.
+    /// Times that an I/O was split.
     pub split: u64,
-    /// Requests completed with an error.
+    /// Requests completed with an error; I/Os where there are no requests.
     pub errors: u64,
-    /// Requests at the driver by direction and size: (direction, bytes at least, requests).
-    pub sizes: Vec<(String, u64, u64)>,
+    /// Errors by number, as errno(3) has them: (number, errors), as many as could be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub error_codes: Vec<(i32, u64)>,
+    /// Requests at the driver, sampled, by what they do and their size; I/Os where there are no requests.
+    pub sizes: Vec<SizeSamples>,
+    /// Splits, sampled, by the limit that made them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub splits: Vec<SplitSamples>,
     /// From entering the queue to the driver, of sampled requests.
     pub queue: crate::Histogram,
-    /// From the driver to completion, of sampled requests.
+    /// From the driver to completion, of sampled requests; from entering where there are no requests.
     pub driver: crate::Histogram,
 }
 
-/// Events of one task.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// What a request does.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockOp {
+    /// Reads.
+    Read,
+    /// Writes, appends to a zone, writes zeroes.
+    Write,
+    /// Discards or erases.
+    Discard,
+    /// Flushes a cache, without data.
+    Flush,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+/// Sampled requests of one kind and size.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SizeSamples {
+    /// What they do.
+    pub op: BlockOp,
+    /// At least so many bytes, a power of two, and less than twice as many.
+    pub bytes_min: u64,
+    /// How many were sampled.
+    pub samples: u64,
+}
+
+/// Sampled splits with one outcome.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SplitSamples {
+    /// The limit that made them, by its name in /sys/block/DEVICE/queue; empty where none explains it.
+    pub limit: String,
+    /// Bytes of the part in front, which is as large as the limit allowed.
+    pub bytes: u64,
+    /// How many were sampled.
+    pub samples: u64,
+}
+
+/// Sampled events of tasks with one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskBlocks {
     /// The task's name.
     pub comm: String,
-    /// Unplugs by how many requests they let go: (requests at least, unplugs), ascending.
+    /// Sampled I/Os that it let enter, on the devices watched.
+    #[serde(default)]
+    pub queued: u64,
+    /// Sampled unplugs by how many requests they let go: (requests at least, unplugs), ascending.
     pub unplugs: Vec<(u32, u64)>,
 }
