@@ -1,7 +1,12 @@
-//! The run folder: `record.json`, and `samples.ndjson`, which a killed run keeps.
+//! The run folder: `record.json`, and `samples.ndjson` and `stacks.ndjson`, which a killed run keeps.
+
+mod lines;
+#[cfg_attr(not(test), expect(dead_code, reason = "for the commands that read records"))]
+pub mod read;
+mod ring;
 
 use fathom_model::progress::{JobSample, Progress, Sample};
-use fathom_model::watch::MachineSample;
+use fathom_model::watch::{MachineSample, Stack};
 use fathom_model::{Dir, Histogram, PerDir};
 use serde::Serialize;
 use std::fs::{self, File};
@@ -12,12 +17,14 @@ use std::path::{Path, PathBuf};
 pub struct Folder {
     path: PathBuf,
     samples: File,
+    /// Made with the first stack.
+    stacks: Option<File>,
     before: Vec<PerDir<Histogram>>,
 }
 
 impl Folder {
     /// Files of a run folder.
-    pub const FILES: [&str; 2] = ["record.json", "samples.ndjson"];
+    pub const FILES: [&str; 3] = ["record.json", "samples.ndjson", "stacks.ndjson"];
 
     /// Whether `path` can become a run folder: it holds none of its files yet.
     ///
@@ -60,7 +67,7 @@ impl Folder {
             .create_new(true)
             .open(&samples)
             .map_err(|e| fail(&samples, e))?;
-        Ok(Self { path, samples, before: Vec::new() })
+        Ok(Self { path, samples, stacks: None, before: Vec::new() })
     }
 
     /// Where it is.
@@ -69,11 +76,11 @@ impl Folder {
         &self.path
     }
 
-    /// Appends what happened since the last sample.
+    /// Appends what happened since the last sample, and the machine as it is now.
     ///
     /// # Errors
     /// Those of the write.
-    pub fn sample(&mut self, progress: &Progress) -> io::Result<()> {
+    pub fn sample(&mut self, progress: &Progress, machine: MachineSample) -> io::Result<()> {
         self.before.resize_with(progress.jobs.len(), PerDir::default);
         let jobs = progress.jobs.iter().zip(&mut self.before).map(|(job, before)| {
             let clat = PerDir::from_fn(|dir: Dir| job.clat[dir].since(&before[dir]));
@@ -84,9 +91,36 @@ impl Folder {
             elapsed_ns: progress.elapsed_ns,
             unix_ns: fathom_engine::clock::unix_ns(),
             jobs: jobs.collect(),
-            machine: MachineSample::default(),
+            machine,
         };
-        self.append(&sample)
+        self.watched(&sample)
+    }
+
+    /// Appends a sample, after the stacks that it is the first to name.
+    ///
+    /// # Errors
+    /// Those of the write.
+    pub fn watched(&mut self, sample: &Sample) -> io::Result<()> {
+        if let Some(stacks) = sample.machine.stacks.as_ref().filter(|s| !s.new.is_empty()) {
+            self.define(&stacks.new)?;
+        }
+        self.append(sample)
+    }
+
+    fn define(&mut self, new: &[Stack]) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for stack in new {
+            serde_json::to_writer(&mut lines, stack)?;
+            lines.push(b'\n');
+        }
+        let file = match &mut self.stacks {
+            Some(file) => file,
+            none => {
+                let path = self.path.join("stacks.ndjson");
+                none.insert(File::options().write(true).create_new(true).open(path)?)
+            }
+        };
+        file.write_all(&lines)
     }
 
     /// Appends a line to `samples.ndjson`.

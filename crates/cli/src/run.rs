@@ -10,6 +10,7 @@ use fathom_machine::Roots;
 use fathom_machine::guard::Permissions;
 use fathom_model::finding::Severity;
 use fathom_model::record::RECORD_VERSION;
+use fathom_model::watch::MachineSample;
 use fathom_model::{Facts, Plan, RunRecord};
 use fathom_spec::{Eta, Format, Help, Output, Spec};
 use std::io::{IsTerminal, Write};
@@ -208,7 +209,9 @@ fn watch(
 
 /// Appends a sample; a folder that can no longer be written is given up, not the run.
 fn sample(folder: &mut Option<&mut Folder>, progress: &fathom_model::Progress) {
-    if let Some(Err(error)) = folder.as_mut().map(|folder| folder.sample(progress)) {
+    if let Some(Err(error)) =
+        folder.as_mut().map(|folder| folder.sample(progress, MachineSample::default()))
+    {
         eprintln!("fathom: samples are no longer written: {error}");
         *folder = None;
     }

@@ -1,0 +1,160 @@
+//! A file of lines that may be long and still be growing, read from any place in it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes read at once.
+const CHUNK: usize = 64 << 10;
+/// A line that is longer is damage: the largest machines' samples are some MiB.
+const LINE_MAX: usize = 64 << 20;
+
+/// The file. Offsets are in bytes; a line begins at 0 or right after a newline.
+pub struct Lines {
+    file: File,
+    buffer: Vec<u8>,
+    #[cfg(test)]
+    pub bytes_read: u64,
+}
+
+impl Lines {
+    /// Opens `path`.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        Ok(Self {
+            file,
+            buffer: Vec::new(),
+            #[cfg(test)]
+            bytes_read: 0,
+        })
+    }
+
+    /// The line that begins at `from`, without its newline, and where the next one begins; `None`
+    /// where it has no newline yet.
+    ///
+    /// # Errors
+    /// Those of the read; a line without end.
+    pub fn line(&mut self, from: u64) -> io::Result<Option<(&[u8], u64)>> {
+        self.buffer.clear();
+        loop {
+            let have = self.buffer.len();
+            let got = self.read(from + have as u64, CHUNK)?;
+            let newline = self.buffer[have..].iter().position(|b| *b == b'\n');
+            if let Some(end) = newline.map(|at| have + at) {
+                return Ok(Some((&self.buffer[..end], from + end as u64 + 1)));
+            }
+            if got == 0 {
+                return Ok(None);
+            }
+            if self.buffer.len() > LINE_MAX {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("the line at byte {from} is longer than {LINE_MAX} bytes"),
+                ));
+            }
+        }
+    }
+
+    /// The first bytes of the line that begins at `from`, at most `len`.
+    ///
+    /// # Errors
+    /// Those of the read.
+    pub fn head(&mut self, from: u64, len: usize) -> io::Result<&[u8]> {
+        self.buffer.clear();
+        self.read(from, len)?;
+        Ok(&self.buffer)
+    }
+
+    /// Where the last line begins that begins before `end`, which is 0 where none does.
+    ///
+    /// # Errors
+    /// Those of the read.
+    pub fn start_before(&mut self, end: u64) -> io::Result<u64> {
+        // The newline right before `end` ends the line that is looked for.
+        self.after_newline(end.saturating_sub(1))
+    }
+
+    /// Where the last whole line ends.
+    ///
+    /// # Errors
+    /// Those of the read.
+    pub fn whole_end(&mut self) -> io::Result<u64> {
+        let len = self.file.metadata()?.len();
+        self.after_newline(len)
+    }
+
+    /// The offset right after the last newline before `end`, or 0.
+    fn after_newline(&mut self, mut end: u64) -> io::Result<u64> {
+        while end > 0 {
+            let from = end.saturating_sub(CHUNK as u64);
+            self.buffer.clear();
+            self.read(from, (end - from) as usize)?;
+            if let Some(at) = self.buffer.iter().rposition(|b| *b == b'\n') {
+                return Ok(from + at as u64 + 1);
+            }
+            end = from;
+        }
+        Ok(0)
+    }
+
+    /// Appends up to `len` bytes from `offset` to the buffer.
+    fn read(&mut self, offset: u64, len: usize) -> io::Result<usize> {
+        let have = self.buffer.len();
+        self.buffer.resize(have + len, 0);
+        let mut got = 0;
+        while got < len {
+            match self.file.read_at(&mut self.buffer[have + got..], offset + got as u64) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.buffer.truncate(have + got);
+        #[cfg(test)]
+        {
+            self.bytes_read += got as u64;
+        }
+        Ok(got)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &[u8]) -> Lines {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        Lines::open(file.path()).unwrap()
+    }
+
+    #[test]
+    fn lines_are_found_from_either_side() {
+        let mut lines = lines(b"one\n\nthree\nhal");
+        assert_eq!(lines.line(0).unwrap(), Some((&b"one"[..], 4)));
+        assert_eq!(lines.line(4).unwrap(), Some((&b""[..], 5)));
+        assert_eq!(lines.line(5).unwrap(), Some((&b"three"[..], 11)));
+        assert_eq!(lines.line(11).unwrap(), None);
+        assert_eq!(lines.whole_end().unwrap(), 11);
+        let starts = [(11, 5), (8, 5), (5, 4), (4, 0), (1, 0), (0, 0)];
+        for (end, start) in starts {
+            assert_eq!(lines.start_before(end).unwrap(), start, "before {end}");
+        }
+    }
+
+    #[test]
+    fn lines_longer_than_a_chunk_are_whole() {
+        let long = vec![b'x'; 3 * CHUNK + 7];
+        let mut text = long.clone();
+        text.push(b'\n');
+        let mut lines = lines(&text);
+        assert_eq!(lines.line(0).unwrap(), Some((&long[..], text.len() as u64)));
+        assert_eq!(lines.start_before(text.len() as u64).unwrap(), 0);
+        assert_eq!(lines.head(0, 2).unwrap(), b"xx");
+    }
+}
