@@ -7,9 +7,12 @@ pub mod counters;
 pub mod cpus;
 pub mod disks;
 mod perf;
+pub mod rings;
 mod sampler;
+mod scope;
 pub mod threads;
 mod watcher;
 
 pub use sampler::Sampler;
+pub use scope::Scope;
 pub use watcher::{Watched, Watcher};

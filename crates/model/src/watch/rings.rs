@@ -68,7 +68,7 @@ pub struct RingQueues {
 pub struct SqPoll {
     /// Thread, as the kernel numbers it outside of all pid namespaces.
     pub thread: i32,
-    /// Processor that it is bound to.
+    /// Processor that it is bound to; newer kernels: on which it ran last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
     /// Its processor time since setup, in microseconds, from kernel 6.9 on.

@@ -1,0 +1,188 @@
+//! io_uring instances: what is in their queues, how busy their SQPOLL threads are, how many workers
+//! their processes have.
+//!
+//! A ring is seen where a process has it open: a program that closed its descriptor after having
+//! registered it (io_uring_register_ring_fd(3), io_uring_close_ring_fd(3)) hides it.
+
+mod fdinfo;
+mod find;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use crate::{Sampler, Scope};
+use fathom_model::watch::{MachineSample, Missing, RingSample, RingsSample, SqPoll};
+use fdinfo::FdInfo;
+use find::Workers;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// More text than this is not read of one ring: 2^16 completions are listed in less.
+const TEXT_MAX: u64 = 16 << 20;
+/// Share of the time that goes into looking for new rings, and into asking a busy ring again, at most:
+/// one part in these.
+const SEARCH_PART: u32 = 50;
+const RETRY_PART: u32 = 1000;
+/// The first look has no time before it.
+const FIRST_RETRY: Duration = Duration::from_millis(1);
+
+/// Looks at the rings of processes.
+#[derive(Debug)]
+pub struct RingSampler {
+    proc_root: PathBuf,
+    scope: Scope,
+    rings: Vec<Ring>,
+    /// Processes that have any.
+    processes: Vec<i32>,
+    workers: Workers,
+    missing: Vec<Missing>,
+    /// Processor time of the last search, and when it was.
+    search: Option<(Duration, Instant)>,
+    last_take: Option<Instant>,
+    text: Vec<u8>,
+}
+
+/// A ring that was found.
+#[derive(Debug)]
+struct Ring {
+    at: find::Found,
+    fdinfo: File,
+    /// What was seen of it last; of its SQPOLL thread also what was known before.
+    seen: FdInfo,
+    /// Whether the kernel has told the times of its SQPOLL thread.
+    is_timed: bool,
+}
+
+impl RingSampler {
+    /// A sampler of the rings of `scope`. `proc_root` is where the proc file system is mounted: `/proc`.
+    ///
+    /// # Errors
+    /// Where `proc_root` cannot be listed; the error names it.
+    pub fn open(proc_root: &Path, scope: Scope) -> io::Result<Self> {
+        let mut sampler = Self {
+            proc_root: proc_root.to_path_buf(),
+            scope,
+            rings: Vec::new(),
+            processes: Vec::new(),
+            workers: Workers::default(),
+            missing: Vec::new(),
+            search: None,
+            last_take: None,
+            text: Vec::new(),
+        };
+        sampler.search()?;
+        Ok(sampler)
+    }
+
+    /// What it cannot see.
+    #[must_use]
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// Looks for rings that came and drops those that went.
+    fn search(&mut self) -> io::Result<()> {
+        let began = Instant::now();
+        let found = find::rings(&self.proc_root, &self.scope)?;
+        self.missing = found.missing;
+        self.processes = found.processes;
+        let mut before = std::mem::take(&mut self.rings);
+        for at in found.rings {
+            let known = before.iter().position(|ring| ring.at.is_same(&at));
+            let kept = known.map(|place| before.swap_remove(place));
+            self.rings.extend(match kept {
+                Some(ring) => Some(Ring { at, ..ring }),
+                None => Ring::open(&self.proc_root, at),
+            });
+        }
+        self.search = Some((began.elapsed(), Instant::now()));
+        Ok(())
+    }
+
+    /// Reads all rings, and those that were locked again and again for a while: a program that always
+    /// has work holds its ring's lock most of the time.
+    fn read(&mut self, patience: Duration) {
+        let text = &mut self.text;
+        self.rings.retain_mut(|ring| ring.read(text));
+        let until = Instant::now() + patience;
+        while Instant::now() < until && !self.rings.iter().all(Ring::is_complete) {
+            let left = self.rings.iter_mut().filter(|ring| !ring.is_complete());
+            left.for_each(|ring| {
+                // One that went is dropped with the next look.
+                ring.read(text);
+            });
+        }
+    }
+}
+
+impl Sampler for RingSampler {
+    fn name(&self) -> &'static str {
+        "rings"
+    }
+
+    fn take(&mut self, sample: &mut MachineSample) {
+        let now = Instant::now();
+        let due = |(cost, at): (Duration, Instant)| now - at >= cost * SEARCH_PART;
+        if self.search.is_none_or(due) {
+            // Without /proc there is nothing to be seen of any ring.
+            let _ = self.search();
+        }
+        let patience = self.last_take.map_or(FIRST_RETRY, |last| (now - last) / RETRY_PART);
+        self.read(patience);
+        self.last_take = Some(now);
+        sample.rings = Some(RingsSample {
+            rings: self.rings.iter().map(Ring::sample).collect(),
+            workers: self.workers.count(&self.proc_root, &self.processes),
+            events: None,
+        });
+    }
+}
+
+impl Ring {
+    /// `None` where it is gone.
+    fn open(proc_root: &Path, at: find::Found) -> Option<Self> {
+        let path = proc_root.join(format!("{}/fdinfo/{}", at.pid, at.fd));
+        Some(Self { at, fdinfo: File::open(path).ok()?, seen: FdInfo::default(), is_timed: false })
+    }
+
+    /// Reads it into `text`; false where it is no more.
+    fn read(&mut self, text: &mut Vec<u8>) -> bool {
+        text.clear();
+        let read = self.fdinfo.seek(SeekFrom::Start(0));
+        if read.and_then(|_| (&self.fdinfo).take(TEXT_MAX).read_to_end(text)).is_err() {
+            return false;
+        }
+        let now = fdinfo::parse(text);
+        let before = self.seen.sq_poll.filter(|_| now.sq_poll.is_none());
+        // Older kernels show a locked ring as one without a thread.
+        let no_times = |known: SqPoll| SqPoll { total_us: None, work_us: None, ..known };
+        self.seen = FdInfo { sq_poll: now.sq_poll.or(before.map(no_times)), ..now };
+        self.is_timed |= self.has_times();
+        // The descriptor may be another file's by now; a ring that is locked shows its inode only.
+        now.queues.is_some() || now.inode.is_some() && now.inode == self.at.inode
+    }
+
+    /// Whether there is nothing that could be seen at another attempt.
+    fn is_complete(&self) -> bool {
+        self.seen.queues.is_some() && (!self.is_timed || self.has_times())
+    }
+
+    fn has_times(&self) -> bool {
+        self.seen.sq_poll.is_some_and(|thread| thread.total_us.is_some())
+    }
+
+    fn sample(&self) -> RingSample {
+        RingSample {
+            pid: self.at.pid,
+            fd: self.at.fd,
+            inode: self.at.unique_inode(),
+            processes: self.at.processes,
+            queues: self.seen.queues,
+            sq_poll: self.seen.sq_poll,
+            setup_flags: None,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Which processes have rings, and how many io-wq workers they have.
+
+use crate::Scope;
+use fathom_model::watch::{Missing, RingWorkers};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fstat, openat, readlinkat_raw, statat};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::path::Path;
+
+/// What the link in /proc/PID/fd of a ring says.
+const LINK: &[u8] = b"anon_inode:[io_uring]";
+const WORKER: &str = "iou-wrk-";
+
+/// A ring and where it is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    pub pid: i32,
+    pub fd: i32,
+    pub inode: Option<u64>,
+    /// Whether no other ring has that inode.
+    pub unique: bool,
+    pub processes: u32,
+}
+
+impl Found {
+    pub fn unique_inode(&self) -> Option<u64> {
+        self.inode.filter(|_| self.unique)
+    }
+
+    /// Whether it is still the same one, seen from the same process.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.pid, self.fd, self.inode) == (other.pid, other.fd, other.inode)
+    }
+}
+
+/// The rings of a scope, by process and descriptor.
+#[derive(Debug, Default)]
+pub(super) struct Rings {
+    pub rings: Vec<Found>,
+    /// Processes that have any, ascending.
+    pub processes: Vec<i32>,
+    pub missing: Vec<Missing>,
+}
+
+/// Finds all rings that the processes of `scope` have open.
+pub(super) fn rings(proc_root: &Path, scope: &Scope) -> io::Result<Rings> {
+    let shared = shared_inode();
+    let mut found = Rings::default();
+    let mut places: HashMap<u64, (usize, i32)> = HashMap::new();
+    let mut denied: Vec<i32> = Vec::new();
+    for pid in scope.processes(proc_root)? {
+        let of_process = match descriptors(proc_root, pid) {
+            Ok(rings) => rings,
+            Err(error) => {
+                denied.extend((error == Errno::ACCESS || error == Errno::PERM).then_some(pid));
+                continue;
+            }
+        };
+        found.processes.extend((!of_process.is_empty()).then_some(pid));
+        for (fd, inode) in of_process {
+            let unique = inode.is_some() && inode != shared;
+            let known = inode.filter(|_| unique).and_then(|inode| places.get_mut(&inode));
+            if let Some((place, last)) = known {
+                found.rings[*place].processes += u32::from(*last != pid);
+                *last = pid;
+                continue;
+            }
+            places.extend(inode.filter(|_| unique).map(|inode| (inode, (found.rings.len(), pid))));
+            found.rings.push(Found { pid, fd, inode, unique, processes: 1 });
+        }
+    }
+    found.missing.extend(missing(&denied));
+    Ok(found)
+}
+
+/// Descriptors of a process that are rings, ascending, with their inodes.
+fn descriptors(proc_root: &Path, pid: i32) -> Result<Vec<(i32, Option<u64>)>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(CWD, proc_root.join(format!("{pid}/fd")), flags, Mode::empty())?;
+    let mut rings = Vec::new();
+    for entry in Dir::read_from(&folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(fd) = name.to_str().ok().and_then(|name| name.parse().ok()) else { continue };
+        let mut text = [MaybeUninit::uninit(); LINK.len() + 1];
+        // Closed since the folder was read, or no link.
+        let Ok((link, _)) = readlinkat_raw(&folder, name, &mut text[..]) else { continue };
+        if *link == *LINK {
+            let inode = statat(&folder, name, AtFlags::empty()).ok().map(|stat| stat.st_ino);
+            rings.push((fd, inode));
+        }
+    }
+    rings.sort_unstable();
+    Ok(rings)
+}
+
+/// The inode that older kernels give to all rings, as all kernels do to event descriptors.
+fn shared_inode() -> Option<u64> {
+    let event = eventfd(0, EventfdFlags::CLOEXEC).ok()?;
+    Some(fstat(event).ok()?.st_ino)
+}
+
+fn missing(denied: &[i32]) -> Option<Missing> {
+    let first = denied.first()?;
+    Some(Missing {
+        what: format!("rings of {} processes", denied.len()),
+        why: format!("/proc/{first}/fd: permission denied"),
+        allow: "run as root, or as their user".into(),
+    })
+}
+
+/// Counts io-wq's workers.
+#[derive(Debug, Default)]
+pub(super) struct Workers {
+    /// Threads known not to be workers, with how often their name was read, and workers.
+    known: HashMap<i32, Thread>,
+    looks: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Thread {
+    is_worker: bool,
+    /// Times its name was read.
+    read: u8,
+    /// The look in which it was last there.
+    seen: u64,
+}
+
+/// A worker bears its process's name until it first runs, so one reading of a name is not enough.
+const READINGS: u8 = 2;
+
+impl Workers {
+    /// Workers of each of `pids`; those without any are left out.
+    pub fn count(&mut self, proc_root: &Path, pids: &[i32]) -> Vec<RingWorkers> {
+        self.looks += 1;
+        let of = |pid: &i32| RingWorkers { pid: *pid, threads: self.of(proc_root, *pid) };
+        let all: Vec<RingWorkers> = pids.iter().map(of).collect();
+        let now = self.looks;
+        self.known.retain(|_, thread| thread.seen == now);
+        all.into_iter().filter(|workers| workers.threads > 0).collect()
+    }
+
+    fn of(&mut self, proc_root: &Path, pid: i32) -> u32 {
+        let folder = proc_root.join(format!("{pid}/task"));
+        // A process that ended has none.
+        let Ok(tasks) = std::fs::read_dir(&folder) else { return 0 };
+        let mut workers = 0;
+        for task in tasks.flatten() {
+            let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let thread: &mut Thread = self.known.entry(tid).or_default();
+            thread.seen = self.looks;
+            if !thread.is_worker && thread.read < READINGS {
+                let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+                thread.is_worker = name.starts_with(WORKER);
+                thread.read += 1;
+            }
+            workers += u32::from(thread.is_worker);
+        }
+        workers
+    }
+}

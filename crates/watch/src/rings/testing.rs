@@ -1,0 +1,119 @@
+//! A real ring, by the kernel's own interface.
+
+use linux_raw_sys::io_uring as sys;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A ring that does nothing but NOPs.
+pub(crate) struct TestRing {
+    pub fd: OwnedFd,
+    params: sys::io_uring_params,
+    queues: *mut u8,
+    entries: *mut u8,
+}
+
+impl TestRing {
+    /// A ring with `entries` places, its queue of completions with twice as many; `None`, with the
+    /// reason printed, where the kernel gives none.
+    pub fn new(entries: u32, flags: u32) -> Option<Self> {
+        let mut params = sys::io_uring_params {
+            flags,
+            sq_thread_idle: 10_000,
+            // SAFETY: the structure holds numbers only, for which zeroes are values.
+            ..unsafe { std::mem::zeroed() }
+        };
+        // SAFETY: `params` is the structure that the call reads and writes, alive during the call.
+        let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut params) };
+        if fd < 0 {
+            let error = io::Error::last_os_error();
+            let errno = error.raw_os_error();
+            assert!(matches!(errno, Some(libc::EPERM | libc::ENOSYS | libc::ENOMEM)), "{error}");
+            println!("skipped: no ring: {error}");
+            return None;
+        }
+        // SAFETY: the call above made this descriptor, and nothing else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        let completions = params.cq_off.cqes as usize
+            + params.cq_entries as usize * size_of::<sys::io_uring_cqe>();
+        let array = params.sq_off.array as usize + params.sq_entries as usize * 4;
+        let queues = map(&fd, completions.max(array), sys::IORING_OFF_SQ_RING);
+        let bytes = params.sq_entries as usize * size_of::<sys::io_uring_sqe>();
+        let entries = map(&fd, bytes, sys::IORING_OFF_SQES);
+        Some(Self { fd, params, queues, entries })
+    }
+
+    pub fn number(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+
+    /// Queues `count` NOPs with these flags, at most as many as it has places.
+    pub fn push(&self, count: u32, flags: u8) {
+        assert!(count <= self.params.sq_entries);
+        let tail = self.word(self.params.sq_off.tail);
+        let at = tail.load(Ordering::Relaxed);
+        for index in 0..count {
+            let place = at.wrapping_add(index) & (self.params.sq_entries - 1);
+            // SAFETY: `place` is below the number of entries that are mapped, each 64 bytes; the kernel
+            // does not read it before the tail says so.
+            unsafe {
+                let entry = self.entries.add(place as usize * size_of::<sys::io_uring_sqe>());
+                entry.write_bytes(0, size_of::<sys::io_uring_sqe>());
+                entry.add(1).write(flags);
+            }
+            self.word(self.params.sq_off.array + place * 4).store(place, Ordering::Relaxed);
+        }
+        tail.store(at.wrapping_add(count), Ordering::Release);
+    }
+
+    /// Submits, and waits for so many completions.
+    pub fn enter(&self, submit: u32, wait_for: u32) {
+        self.call(submit, wait_for, sys::IORING_ENTER_GETEVENTS);
+    }
+
+    /// Wakes the SQPOLL thread, which takes `submit` entries.
+    pub fn wake(&self, submit: u32) {
+        self.call(submit, 0, sys::IORING_ENTER_SQ_WAKEUP);
+    }
+
+    /// io_uring_enter(2).
+    fn call(&self, submit: u32, wait_for: u32, flags: u32) {
+        let none = std::ptr::null::<libc::c_void>();
+        // SAFETY: the descriptor is a ring, and no further argument is given.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_enter,
+                self.number(),
+                submit,
+                wait_for,
+                flags,
+                none,
+                0_usize,
+            )
+        };
+        assert_eq!(done, i64::from(submit), "{}", io::Error::last_os_error());
+    }
+
+    /// Completions that are there, taken away.
+    pub fn reap(&self) -> u32 {
+        let tail = self.word(self.params.cq_off.tail).load(Ordering::Acquire);
+        tail.wrapping_sub(self.word(self.params.cq_off.head).swap(tail, Ordering::Release))
+    }
+
+    fn word(&self, offset: u32) -> &AtomicU32 {
+        // SAFETY: the kernel states offsets within the mapping, aligned, of words that it shares.
+        unsafe { AtomicU32::from_ptr(self.queues.add(offset as usize).cast()) }
+    }
+}
+
+fn map(fd: &OwnedFd, bytes: usize, offset: u32) -> *mut u8 {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let raw = fd.as_raw_fd();
+    let none = std::ptr::null_mut();
+    // SAFETY: the descriptor is a ring, and the address is the kernel's choice. The mapping lives until
+    // the test's process ends.
+    let at =
+        unsafe { libc::mmap(none, bytes, protection, libc::MAP_SHARED, raw, i64::from(offset)) };
+    assert_ne!(at, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+    at.cast()
+}

@@ -1,0 +1,224 @@
+//! Rings in made-up trees, then real ones.
+
+use super::fdinfo::tests::{LOCKED, V6_1, V6_12, V6_18};
+use super::testing::TestRing;
+use super::*;
+use linux_raw_sys::io_uring as sys;
+use std::fs;
+
+const LINK: &str = "anon_inode:[io_uring]";
+
+/// A process with threads; `rings` are descriptors with the text that they show.
+fn process(root: &Path, pid: i32, threads: &[&str], rings: &[(i32, &str)]) {
+    let at = root.join(pid.to_string());
+    for folder in ["fd", "fdinfo", "task"] {
+        fs::create_dir_all(at.join(folder)).unwrap();
+    }
+    fs::write(at.join("stat"), format!("{pid} (db) S 1 1 1 0\n")).unwrap();
+    for (index, name) in threads.iter().enumerate() {
+        let task = at.join(format!("task/{}", pid + index as i32));
+        fs::create_dir_all(&task).unwrap();
+        fs::write(task.join("comm"), format!("{name}\n")).unwrap();
+    }
+    std::os::unix::fs::symlink("/dev/null", at.join("fd/0")).unwrap();
+    for (fd, text) in rings {
+        std::os::unix::fs::symlink(LINK, at.join(format!("fd/{fd}"))).unwrap();
+        fs::write(at.join(format!("fdinfo/{fd}")), text).unwrap();
+    }
+}
+
+fn take(sampler: &mut RingSampler) -> RingsSample {
+    let mut sample = MachineSample::default();
+    sampler.take(&mut sample);
+    sample.rings.unwrap()
+}
+
+#[test]
+fn rings_of_several_kernels() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    process(
+        root,
+        100,
+        &["db", "iou-sqp-100", "iou-wrk-100", "iou-wrk-100"],
+        &[(3, V6_1), (12, V6_12)],
+    );
+    process(root, 200, &["other", "iou-wrk"], &[(3, V6_18)]);
+    process(root, 300, &["none"], &[]);
+    let mut sampler = RingSampler::open(root, Scope::Machine).unwrap();
+    assert_eq!(sampler.missing(), []);
+    let sample = take(&mut sampler);
+    let at: Vec<(i32, i32)> = sample.rings.iter().map(|ring| (ring.pid, ring.fd)).collect();
+    assert_eq!(at, [(100, 3), (100, 12), (200, 3)]);
+    assert_eq!(sample.rings[0].queues.unwrap().overflowed, 2);
+    assert_eq!(sample.rings[2].sq_poll.unwrap().work_us, Some(1250));
+    let workers: Vec<(i32, u32)> = sample.workers.iter().map(|w| (w.pid, w.threads)).collect();
+    assert_eq!(workers, [(100, 2)]);
+    let only = RingSampler::open(root, Scope::Trees(vec![200])).unwrap();
+    assert_eq!(only.rings.len(), 1);
+}
+
+#[test]
+fn a_ring_that_several_processes_share_is_shown_once() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    for pid in [100, 101] {
+        process(root, pid, &["db", "iou-wrk-1"], &[(3, V6_18), (4, V6_18)]);
+    }
+    // Where the link leads to a file, that is the ring's inode.
+    fs::write(root.join(format!("100/fd/{LINK}")), "").unwrap();
+    fs::hard_link(root.join(format!("100/fd/{LINK}")), root.join(format!("101/fd/{LINK}")))
+        .unwrap();
+    let mut sampler = RingSampler::open(root, Scope::Machine).unwrap();
+    let sample = take(&mut sampler);
+    assert_eq!(sample.rings.len(), 1);
+    assert_eq!((sample.rings[0].pid, sample.rings[0].fd, sample.rings[0].processes), (100, 3, 2));
+    assert_eq!(sample.workers.len(), 2);
+}
+
+#[test]
+fn what_comes_goes_or_is_locked() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    process(root, 100, &["db"], &[(3, V6_18)]);
+    let mut sampler = RingSampler::open(root, Scope::Machine).unwrap();
+    assert!(take(&mut sampler).rings[0].queues.is_some());
+    fs::write(root.join("100/fdinfo/3"), "pos:\t0\nflags:\t02\n").unwrap();
+    assert_eq!(take(&mut sampler).rings, [], "the descriptor is another file's now");
+    fs::write(root.join("100/fdinfo/3"), V6_18).unwrap();
+    sampler.search().unwrap();
+    assert_eq!(take(&mut sampler).rings.len(), 1);
+    fs::remove_dir_all(root.join("100")).unwrap();
+    process(root, 90, &["new"], &[(5, V6_1)]);
+    sampler.search().unwrap();
+    let sample = take(&mut sampler);
+    assert_eq!((sample.rings.len(), sample.rings[0].pid), (1, 90));
+}
+
+#[test]
+fn a_locked_ring_keeps_its_thread() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    process(root, 100, &["db"], &[(3, V6_18)]);
+    let text = root.join("100/fdinfo/3");
+    let mut ring = Ring {
+        at: find::Found { pid: 100, fd: 3, inode: Some(993_794), unique: true, processes: 1 },
+        fdinfo: File::open(&text).unwrap(),
+        seen: FdInfo::default(),
+        is_timed: false,
+    };
+    assert!(ring.read(&mut Vec::new()) && ring.is_complete());
+    fs::write(&text, LOCKED).unwrap();
+    assert!(ring.read(&mut Vec::new()) && !ring.is_complete());
+    let seen = ring.sample();
+    let known = SqPoll { thread: 1973, cpu: None, total_us: None, work_us: None };
+    assert_eq!((seen.queues, seen.sq_poll), (None, Some(known)));
+    // As a kernel before 6.14 shows it when locked.
+    fs::write(&text, V6_18.replace("1973", "-1")).unwrap();
+    assert!(ring.read(&mut Vec::new()) && !ring.is_complete());
+    fs::write(&text, V6_18.replace("993794", "5")).unwrap();
+    assert!(ring.read(&mut Vec::new()) && ring.is_complete());
+    fs::write(&text, LOCKED.replace("993794", "5")).unwrap();
+    assert!(!ring.read(&mut Vec::new()), "another file");
+}
+
+fn me() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+fn real() -> RingSampler {
+    RingSampler::open(Path::new("/proc"), Scope::Trees(vec![me()])).unwrap()
+}
+
+fn only<'a>(sample: &'a RingsSample, ring: &TestRing) -> &'a RingSample {
+    let mine = |seen: &&RingSample| (seen.pid, seen.fd) == (me(), ring.number());
+    sample.rings.iter().find(mine).unwrap()
+}
+
+#[test]
+fn the_queues_of_a_real_ring() {
+    let Some(ring) = TestRing::new(8, 0) else { return };
+    let mut sampler = real();
+    ring.push(8, 0);
+    ring.enter(8, 8);
+    assert_eq!(ring.reap(), 8);
+    ring.push(5, 0);
+    ring.enter(3, 0);
+    let sample = take(&mut sampler);
+    let queues = only(&sample, &ring).queues.unwrap();
+    assert_eq!((queues.sq_entries, queues.cq_entries), (8, 16));
+    assert_eq!((queues.submitted, queues.sq_ready), (11, 2));
+    assert_eq!((queues.completed, queues.cq_ready, queues.overflowed), (11, 3, 0));
+    assert_eq!(only(&sample, &ring).sq_poll, None);
+    let number = ring.number();
+    drop(ring);
+    sampler.search().unwrap();
+    let gone = take(&mut sampler);
+    assert!(!gone.rings.iter().any(|seen| (seen.pid, seen.fd) == (me(), number)));
+}
+
+#[test]
+fn completions_without_a_place() {
+    let Some(ring) = TestRing::new(8, 0) else { return };
+    for _ in 0..3 {
+        ring.push(8, 0);
+        ring.enter(8, 0);
+    }
+    let sample = take(&mut real());
+    let queues = only(&sample, &ring).queues.unwrap();
+    assert_eq!((queues.cq_ready, queues.overflowed), (16, 8));
+}
+
+#[test]
+fn workers_of_a_real_ring() {
+    let Some(ring) = TestRing::new(8, 0) else { return };
+    let mut sampler = real();
+    ring.push(4, 1 << sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8);
+    ring.enter(4, 4);
+    // Workers stay for some seconds after their last request.
+    let workers = take(&mut sampler).workers;
+    assert!(workers.iter().any(|of| of.pid == me() && of.threads > 0), "{workers:?}");
+}
+
+#[test]
+fn a_real_polling_thread_idle_and_busy() {
+    let Some(ring) = TestRing::new(8, sys::IORING_SETUP_SQPOLL) else { return };
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", ring.number())).unwrap();
+    if !text.contains("SqWorkTime") {
+        println!("skipped: before kernel 6.9 the times are not told");
+        return;
+    }
+    let mut sampler = real();
+    let until = Instant::now() + Duration::from_secs(20);
+    let in_time = || assert!(Instant::now() < until, "no such time within 20 s");
+    // Its time in all, and at work, in microseconds.
+    let mut times = || loop {
+        in_time();
+        let thread = only(&take(&mut sampler), &ring).sq_poll.unwrap();
+        if let Some(times) = thread.total_us.zip(thread.work_us) {
+            break times;
+        }
+    };
+    let work = || {
+        ring.push(8, 0);
+        ring.wake(8);
+        let mut done = 0;
+        while done < 8 {
+            in_time();
+            done += ring.reap();
+        }
+    };
+    // It sleeps until the first request, then it spins, whether there is work or not.
+    work();
+    std::thread::sleep(Duration::from_millis(50));
+    let first = times();
+    let mut idle = first;
+    while idle.0 < first.0 + 20_000 {
+        std::thread::sleep(Duration::from_millis(10));
+        idle = times();
+    }
+    assert_eq!(idle.1, first.1, "no work without requests");
+    while times().1 == idle.1 {
+        work();
+    }
+}
