@@ -4,6 +4,7 @@
 //! A ring is seen where a process has it open: a program that closed its descriptor after having
 //! registered it (io_uring_register_ring_fd(3), io_uring_close_ring_fd(3)) hides it.
 
+mod events;
 mod fdinfo;
 mod find;
 #[cfg(test)]
@@ -12,9 +13,11 @@ mod testing;
 mod tests;
 
 use crate::{Sampler, Scope};
+use events::Events;
 use fathom_model::watch::{MachineSample, Missing, RingSample, RingsSample, SqPoll};
 use fdinfo::FdInfo;
 use find::Workers;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -39,6 +42,9 @@ pub struct RingSampler {
     processes: Vec<i32>,
     workers: Workers,
     missing: Vec<Missing>,
+    events: Option<Events>,
+    /// Flags of the rings that were made meanwhile, by process and descriptor.
+    setup_flags: HashMap<(i32, i32), u32>,
     /// Processor time of the last search, and when it was.
     search: Option<(Duration, Instant)>,
     last_take: Option<Instant>,
@@ -69,25 +75,35 @@ impl RingSampler {
             processes: Vec::new(),
             workers: Workers::default(),
             missing: Vec::new(),
+            events: None,
+            setup_flags: HashMap::new(),
             search: None,
             last_take: None,
             text: Vec::new(),
         };
-        sampler.search()?;
+        sampler.missing = sampler.search()?;
         Ok(sampler)
     }
 
-    /// What it cannot see.
+    /// Has it count io_uring's events too, of all processes; without `task_work` those only that are
+    /// rare where all is well, else also each run of task work, at some 0.2 µs a run. `sys_root` is where
+    /// sysfs is mounted: `/sys`.
+    #[must_use]
+    pub fn with_events(mut self, sys_root: &Path, task_work: bool) -> Self {
+        self.events = Events::open(&self.proc_root, sys_root, task_work, &mut self.missing);
+        self
+    }
+
+    /// What it could not see when it was opened.
     #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// Looks for rings that came and drops those that went.
-    fn search(&mut self) -> io::Result<()> {
+    /// Looks for rings that came and drops those that went; gives what it could not see.
+    fn search(&mut self) -> io::Result<Vec<Missing>> {
         let began = Instant::now();
         let found = find::rings(&self.proc_root, &self.scope)?;
-        self.missing = found.missing;
         self.processes = found.processes;
         let mut before = std::mem::take(&mut self.rings);
         for at in found.rings {
@@ -98,8 +114,11 @@ impl RingSampler {
                 None => Ring::open(&self.proc_root, at),
             });
         }
+        let is_there =
+            |at: &(i32, i32)| self.rings.iter().any(|ring| (ring.at.pid, ring.at.fd) == *at);
+        self.setup_flags.retain(|at, _| is_there(at));
         self.search = Some((began.elapsed(), Instant::now()));
-        Ok(())
+        Ok(found.missing)
     }
 
     /// Reads all rings, and those that were locked again and again for a while: a program that always
@@ -125,6 +144,9 @@ impl Sampler for RingSampler {
 
     fn take(&mut self, sample: &mut MachineSample) {
         let now = Instant::now();
+        if let Some(events) = &mut self.events {
+            events.created(&mut self.setup_flags);
+        }
         let due = |(cost, at): (Duration, Instant)| now - at >= cost * SEARCH_PART;
         if self.search.is_none_or(due) {
             // Without /proc there is nothing to be seen of any ring.
@@ -134,9 +156,9 @@ impl Sampler for RingSampler {
         self.read(patience);
         self.last_take = Some(now);
         sample.rings = Some(RingsSample {
-            rings: self.rings.iter().map(Ring::sample).collect(),
+            rings: self.rings.iter().map(|ring| ring.sample(&self.setup_flags)).collect(),
             workers: self.workers.count(&self.proc_root, &self.processes),
-            events: None,
+            events: self.events.as_ref().map(Events::read),
         });
     }
 }
@@ -174,7 +196,7 @@ impl Ring {
         self.seen.sq_poll.is_some_and(|thread| thread.total_us.is_some())
     }
 
-    fn sample(&self) -> RingSample {
+    fn sample(&self, setup_flags: &HashMap<(i32, i32), u32>) -> RingSample {
         RingSample {
             pid: self.at.pid,
             fd: self.at.fd,
@@ -182,7 +204,7 @@ impl Ring {
             processes: self.at.processes,
             queues: self.seen.queues,
             sq_poll: self.seen.sq_poll,
-            setup_flags: None,
+            setup_flags: setup_flags.get(&(self.at.pid, self.at.fd)).copied(),
         }
     }
 }

@@ -88,7 +88,7 @@ pub struct RingWorkers {
     pub threads: u32,
 }
 
-/// io_uring's tracepoints, counted since the sampler was opened.
+/// io_uring's tracepoints of all processes of the machine, counted since the sampler was opened.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RingEvents {
     /// Requests handed to io-wq (`io_uring_queue_async_work`).
@@ -97,5 +97,6 @@ pub struct RingEvents {
     pub overflows: Option<u64>,
     /// Runs of task work by how many requests each ran: (requests at least, runs), ascending
     /// (`io_uring_task_work_run`, `io_uring_local_work_run`). Runs that found nothing are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub task_work: Vec<(u32, u64)>,
 }

@@ -110,7 +110,7 @@ fn a_locked_ring_keeps_its_thread() {
     assert!(ring.read(&mut Vec::new()) && ring.is_complete());
     fs::write(&text, LOCKED).unwrap();
     assert!(ring.read(&mut Vec::new()) && !ring.is_complete());
-    let seen = ring.sample();
+    let seen = ring.sample(&HashMap::new());
     let known = SqPoll { thread: 1973, cpu: None, total_us: None, work_us: None };
     assert_eq!((seen.queues, seen.sq_poll), (None, Some(known)));
     // As a kernel before 6.14 shows it when locked.
@@ -225,4 +225,38 @@ fn a_real_polling_thread_idle_and_busy() {
     while times().1 == idle.1 {
         work();
     }
+}
+
+#[test]
+fn the_real_kernel_counts_events_and_tells_setup_flags() {
+    let mut sampler = real().with_events(Path::new("/sys"), true);
+    let Some(before) = take(&mut sampler).events else {
+        return println!("skipped: {}", sampler.missing()[0]);
+    };
+    let Some(ring) = ring(16, sys::IORING_SETUP_CLAMP) else { return };
+    ring.push(4, 1 << sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8);
+    ring.enter(4, 4);
+    for _ in 0..3 {
+        ring.push(16, 0);
+        ring.enter(16, 0);
+    }
+    sampler.search = None;
+    let sample = take(&mut sampler);
+    assert_eq!(only(&sample, &ring).setup_flags, Some(sys::IORING_SETUP_CLAMP));
+    let now = sample.events.unwrap();
+    // Others may use io_uring at the same time.
+    assert!(now.punted.unwrap() >= before.punted.unwrap() + 4);
+    assert!(now.overflows.unwrap() >= before.overflows.unwrap() + 20);
+    let batches: Vec<u32> = now.task_work.iter().map(|(least, _)| *least).collect();
+    assert_eq!(batches, [1, 2, 4, 8, 16, 32, 64, 128]);
+}
+
+#[test]
+fn what_cannot_be_counted_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("mounts"), "").unwrap();
+    let sampler = RingSampler::open(root.path(), Scope::Machine).unwrap();
+    let mut sampler = sampler.with_events(root.path(), false);
+    assert!(sampler.missing()[0].to_string().contains("tracefs is not mounted"));
+    assert_eq!(take(&mut sampler), RingsSample::default());
 }
