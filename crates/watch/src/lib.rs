@@ -6,6 +6,7 @@
 pub mod counters;
 pub mod cpus;
 pub mod disks;
+mod pattern;
 mod perf;
 pub mod rings;
 mod sampler;
@@ -13,6 +14,7 @@ mod scope;
 pub mod threads;
 mod watcher;
 
+pub use pattern::Pattern;
 pub use sampler::Sampler;
 pub use scope::Scope;
 pub use watcher::{Watched, Watcher};

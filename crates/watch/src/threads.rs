@@ -1,216 +1,352 @@
-//! Processor time of the kernel threads that work for a thread's io_uring.
-//!
-//! They are tasks of this process. The kernel names the submission thread `iou-sqp-N` after the
-//! thread N that set up the ring, and an offload worker `iou-wrk-N` after the thread N that it
-//! works for: the ring's owner or its submission thread (io_uring/sqpoll.c, io_uring/io-wq.c).
+//! What threads do: state, system call, wait channel and more, many times a second.
 
-use std::io;
-use std::path::Path;
-
-/// Processor time of io_uring's kernel threads, in nanoseconds, since each of them began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HelperTime {
-    /// Of those that work for the thread asked about.
-    pub owned_ns: u64,
-    /// Of those whose owner is no thread of this process: it has ended, or this process is in a
-    /// pid namespace, where the names carry numbers of the outermost one. It cannot be told
-    /// which ring they work for.
-    pub unknown_ns: u64,
-}
-
-/// Processor time of the kernel threads that work for the rings of thread `tid` of this process.
-///
-/// A kernel thread ends with its ring, and its time is gone then: read while the ring is open,
-/// at both ends of the measured time, and subtract. The kernel brings the time of a thread that
-/// runs up to date once per clock tick, 1 to 10 ms. `proc_root` is where the proc file system is
-/// mounted: `/proc`.
-///
-/// # Errors
-/// Where the process's tasks cannot be listed; the error names the path.
-pub fn helper_time(proc_root: &Path, tid: i32) -> io::Result<HelperTime> {
-    let tasks = Tasks::read(&proc_root.join("self/task"))?;
-    let mut time = HelperTime::default();
-    for helper in &tasks.helpers {
-        match tasks.owner(helper.works_for) {
-            Some(owner) if owner == tid => time.owned_ns += helper.cpu_ns,
-            Some(_) => {}
-            None => time.unknown_ns += helper.cpu_ns,
-        }
-    }
-    Ok(time)
-}
-
-/// The tasks of a process.
-struct Tasks {
-    /// Threads of the program itself.
-    threads: Vec<i32>,
-    helpers: Vec<Helper>,
-}
-
-/// A kernel thread of a ring.
-struct Helper {
-    tid: i32,
-    works_for: i32,
-    cpu_ns: u64,
-}
-
-impl Tasks {
-    fn read(dir: &Path) -> io::Result<Self> {
-        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", dir.display()));
-        let mut tasks = Self { threads: Vec::new(), helpers: Vec::new() };
-        for entry in std::fs::read_dir(dir).map_err(named)? {
-            let path = entry.map_err(named)?.path();
-            let Some(tid) = number(&path) else { continue };
-            // A task that ended since the directory was read has no files any more.
-            let Ok(name) = std::fs::read_to_string(path.join("comm")) else { continue };
-            match owner_in_name(name.trim_end()) {
-                Some(works_for) => {
-                    if let Some(cpu_ns) = cpu_ns(&path) {
-                        tasks.helpers.push(Helper { tid, works_for, cpu_ns });
-                    }
-                }
-                None => tasks.threads.push(tid),
-            }
-        }
-        Ok(tasks)
-    }
-
-    /// The thread of the program that task `tid` is, or works for.
-    fn owner(&self, tid: i32) -> Option<i32> {
-        if self.threads.contains(&tid) {
-            return Some(tid);
-        }
-        // Offload workers of a ring with a submission thread work for that thread.
-        let helper = self.helpers.iter().find(|helper| helper.tid == tid)?;
-        self.threads.contains(&helper.works_for).then_some(helper.works_for)
-    }
-}
-
-fn number(path: &Path) -> Option<i32> {
-    path.file_name()?.to_str()?.parse().ok()
-}
-
-fn owner_in_name(name: &str) -> Option<i32> {
-    name.strip_prefix("iou-sqp-").or_else(|| name.strip_prefix("iou-wrk-"))?.parse().ok()
-}
-
-/// Processor time of the task whose directory in /proc this is, in nanoseconds.
-fn cpu_ns(task: &Path) -> Option<u64> {
-    let exact = std::fs::read_to_string(task.join("schedstat"))
-        .ok()
-        .and_then(|text| text.split_whitespace().next()?.parse().ok());
-    // Kernels without scheduler statistics: in clock ticks, 10 ms.
-    exact.or_else(|| cpu_ns_in_stat(&std::fs::read_to_string(task.join("stat")).ok()?))
-}
-
-fn cpu_ns_in_stat(stat: &str) -> Option<u64> {
-    // The name, in brackets, may hold blanks and brackets; utime and stime are fields 14 and 15.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    Some((user + system) * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
-}
-
+mod files;
+mod helpers;
+mod members;
+mod names;
+mod parse;
+mod running;
+mod syscalls;
+mod task;
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::fd::{FromRawFd, OwnedFd};
+mod tests;
+mod trial;
 
-    fn task(root: &Path, tid: i32, name: &str, cpu_ns: u64) {
-        let dir = root.join(format!("self/task/{tid}"));
-        std::fs::create_dir_all(&dir).unwrap();
-        std::fs::write(dir.join("comm"), format!("{name}\n")).unwrap();
-        std::fs::write(dir.join("schedstat"), format!("{cpu_ns} 5 3\n")).unwrap();
-    }
+pub use helpers::{HelperTime, helper_time};
 
-    #[test]
-    fn helpers_are_told_apart_by_owner() {
-        let root = tempfile::tempdir().unwrap();
-        let root = root.path();
-        task(root, 100, "fathom", 1);
-        task(root, 101, "worker", 10);
-        task(root, 102, "worker", 20);
-        task(root, 103, "iou-sqp-101", 1000);
-        task(root, 104, "iou-wrk-101", 200);
-        task(root, 105, "iou-wrk-103", 30);
-        task(root, 106, "iou-sqp-102", 7000);
-        task(root, 107, "iou-sqp-999", 50_000);
-        let unknown_ns = 50_000;
-        assert_eq!(helper_time(root, 101).unwrap(), HelperTime { owned_ns: 1230, unknown_ns });
-        assert_eq!(helper_time(root, 102).unwrap(), HelperTime { owned_ns: 7000, unknown_ns });
-        assert_eq!(helper_time(root, 100).unwrap(), HelperTime { owned_ns: 0, unknown_ns });
-    }
+use crate::{Sampler, Scope};
+use fathom_model::watch::{MachineSample, Missing, ThreadCount, ThreadsSample};
+use files::Proc;
+use members::{About, Members, Process};
+use names::{NONE, Name, Names};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use syscalls::Syscalls;
+use task::{Eye, Seen};
 
-    #[test]
-    fn stat_where_schedstat_is_missing() {
-        let root = tempfile::tempdir().unwrap();
-        task(root.path(), 1, "worker", 0);
-        task(root.path(), 2, "iou-sqp-1", 0);
-        let dir = root.path().join("self/task/2");
-        std::fs::remove_file(dir.join("schedstat")).unwrap();
-        let stat = "2 (iou) sqp-1) S 1 1 1 0 -1 69238848 0 0 0 0 3 40 0 0 20 0 2 0 1 2 3\n";
-        std::fs::write(dir.join("stat"), stat).unwrap();
-        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
-        assert_eq!(helper_time(root.path(), 1).unwrap().owned_ns, 43 * tick_ns);
-    }
+/// Looks per second unless asked otherwise.
+pub const HZ: u32 = 20;
+/// The most looks per second.
+pub const HZ_MAX: u32 = 100;
 
-    #[test]
-    fn bad_stat_is_no_time() {
-        for stat in ["", "1 (x", "1 (x) S 1 2 3", "1 (x) S 1 1 1 0 -1 6 0 0 0 0 a b 0"] {
-            assert_eq!(cpu_ns_in_stat(stat), None, "{stat}");
+/// What a [`ThreadSampler`] looks at.
+#[derive(Debug, Clone)]
+pub struct ThreadOptions {
+    /// Where the proc file system is mounted.
+    pub proc_root: PathBuf,
+    /// The file that names users: `/etc/passwd`.
+    pub passwd: PathBuf,
+    /// Whose threads.
+    pub scope: Scope,
+    /// Looks per second, from 1 to [`HZ_MAX`].
+    pub hz: u32,
+    /// Threads in all states, not only those that run, wait to run, wait for I/O or are in an
+    /// uninterruptible sleep.
+    pub all_states: bool,
+    /// What is looked up beyond state, system call and wait channel.
+    pub parts: Parts,
+}
+
+impl Default for ThreadOptions {
+    fn default() -> Self {
+        Self {
+            proc_root: "/proc".into(),
+            passwd: "/etc/passwd".into(),
+            scope: Scope::default(),
+            hz: HZ,
+            all_states: false,
+            parts: Parts::default(),
         }
     }
+}
 
-    #[test]
-    fn the_error_names_the_path() {
-        let error = helper_time(Path::new("/nonexistent"), 1).unwrap_err();
-        assert!(error.to_string().contains("/nonexistent/self/task"), "{error}");
-    }
+/// What is looked up on request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// The kernel stack of a thread that sleeps.
+    pub kstack: bool,
+    /// The file of its system call.
+    pub filename: bool,
+    /// The arguments of its process.
+    pub cmdline: bool,
+    /// The user of its process.
+    pub user: bool,
+    /// The processor on which it ran last.
+    pub cpu: bool,
+}
 
-    #[test]
-    fn the_kernel_at_hand() {
-        let me = rustix::thread::gettid().as_raw_nonzero().get();
-        assert_eq!(helper_time(Path::new("/proc"), me).unwrap().owned_ns, 0);
-        let tasks = Tasks::read(Path::new("/proc/self/task")).unwrap();
-        assert!(tasks.threads.contains(&me));
-        // The kernel brings the time of a running thread up to date at its clock ticks only.
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while cpu_ns(Path::new("/proc/thread-self")).unwrap() == 0 {
-            assert!(std::time::Instant::now() < until, "no processor time after 10 s");
+/// Looks at threads.
+#[derive(Debug)]
+pub struct ThreadSampler {
+    period: Duration,
+    opened: Instant,
+    eye: Eye,
+    members: Members,
+    users: BTreeMap<u32, String>,
+    missing: Vec<Missing>,
+    counts: HashMap<Doing, u32>,
+    looks: u32,
+    seen: u64,
+    /// The thread that looks, which is always running then.
+    own: Option<i32>,
+    /// Numbers found, kept for the next time.
+    found: Vec<i32>,
+}
+
+/// What a thread was doing, as [`ThreadCount`] but by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Doing {
+    pid: i32,
+    tid: i32,
+    comm: Name,
+    state: u8,
+    syscall: Name,
+    wchan: Name,
+    kstack: Name,
+    filename: Name,
+    cmdline: Name,
+    user: Name,
+    cpu: Option<u32>,
+    works_for: Option<i32>,
+    torn: bool,
+}
+
+impl ThreadSampler {
+    /// Opens the files of all threads that are there, and looks at them once without counting.
+    ///
+    /// # Errors
+    /// Where /proc cannot be read, or the looks per second are out of range.
+    pub fn open(options: ThreadOptions) -> io::Result<Self> {
+        let ThreadOptions { proc_root, passwd, scope, hz, all_states, parts } = options;
+        if !(1..=HZ_MAX).contains(&hz) {
+            let why = format!("{hz} looks per second: from 1 to {HZ_MAX} are possible");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-    }
-
-    /// A ring whose submission thread spins for 10 s without work; `None` where rings are forbidden.
-    fn polling_ring() -> Option<OwnedFd> {
-        let mut params = linux_raw_sys::io_uring::io_uring_params {
-            flags: linux_raw_sys::io_uring::IORING_SETUP_SQPOLL,
-            sq_thread_idle: 10_000,
-            // SAFETY: the structure holds numbers only, for which zeroes are values.
-            ..unsafe { std::mem::zeroed() }
+        let proc = Proc::open(&proc_root)?;
+        let trial = trial::Trial::of(&proc, &proc_root, parts);
+        let eye = Eye {
+            proc,
+            names: Names::default(),
+            calls: Syscalls::new(),
+            parts,
+            all_states,
+            has_schedstat: trial.has_schedstat,
+            now_ns: 0,
+            turn: 0,
+            buffer: vec![0; 16 << 10].into(),
+            folded: Vec::new(),
         };
-        // SAFETY: `params` is the structure that the call reads and writes, alive during the call.
-        let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, &raw mut params) };
-        if fd < 0 {
-            let errno = io::Error::last_os_error().raw_os_error();
-            assert!(matches!(errno, Some(libc::EPERM | libc::ENOSYS | libc::ENOMEM)), "{errno:?}");
-            return None;
-        }
-        // SAFETY: the call above made this descriptor, and nothing else owns it.
-        Some(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+        let users = if parts.user { users(&passwd) } else { BTreeMap::new() };
+        let mut sampler = Self {
+            period: Duration::from_secs(1) / hz,
+            opened: Instant::now(),
+            eye,
+            members: Members::new(scope),
+            users,
+            missing: trial.missing,
+            counts: HashMap::new(),
+            looks: 0,
+            seen: 0,
+            own: None,
+            found: Vec::new(),
+        };
+        sampler.look();
+        sampler.counts.clear();
+        (sampler.looks, sampler.seen, sampler.own) = (0, 0, None);
+        Ok(sampler)
     }
 
-    #[test]
-    fn the_submission_thread_of_a_real_ring() {
-        let Some(ring) = polling_ring() else { return };
-        let me = rustix::thread::gettid().as_raw_nonzero().get();
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        loop {
-            let time = helper_time(Path::new("/proc"), me).unwrap();
-            // In a pid namespace the thread is seen and cannot be told whose it is.
-            if time.owned_ns + time.unknown_ns > 0 {
-                break;
-            }
-            assert!(std::time::Instant::now() < until, "no processor time after 10 s");
-        }
-        drop(ring);
+    /// What cannot be seen.
+    #[must_use]
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
     }
+
+    /// Processes that are looked at now.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        self.members.processes.len()
+    }
+
+    /// Threads that are looked at now.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.members.processes.iter().map(|process| process.tasks.len()).sum()
+    }
+
+    fn look_at(&mut self, process: &mut Process) {
+        // Once more for those that were new.
+        for _ in 0..2 {
+            if self.look_at_known(process) {
+                return;
+            }
+            process.list(&mut self.eye.proc, &mut self.found);
+        }
+        self.look_at_known(process);
+    }
+
+    /// Looks at the threads that are known and were not looked at this time; whether these are all.
+    fn look_at_known(&mut self, process: &mut Process) -> bool {
+        let known = process.tasks.len();
+        let mut threads = None;
+        let mut ended = known == 0;
+        for place in 0..known {
+            let task = &mut process.tasks[place];
+            let is_due = task.turn != self.eye.turn && Some(task.tid) != self.own;
+            if !is_due {
+                continue;
+            }
+            task.turn = self.eye.turn;
+            match task.look(process.pid, &mut self.eye) {
+                Ok(seen) => {
+                    threads = Some(seen.threads);
+                    self.seen += 1;
+                    self.count(process, place, seen);
+                }
+                Err(_) => {
+                    task.ended = true;
+                    ended = true;
+                }
+            }
+        }
+        if ended {
+            process.drop_ended(&mut self.eye.proc);
+        }
+        !ended && threads.is_none_or(|threads| threads as usize == known)
+    }
+
+    fn count(&mut self, process: &mut Process, place: usize, seen: Seen) {
+        if seen.renamed && !seen.in_kernel_only {
+            process.about = None;
+        }
+        if seen.state == 0 {
+            return;
+        }
+        let about = self.about(process);
+        let Some(task) = process.tasks.get(place) else { return };
+        let doing = Doing {
+            pid: process.pid,
+            tid: task.tid,
+            comm: task.comm,
+            state: seen.state,
+            syscall: seen.sleep.syscall,
+            wchan: seen.sleep.wchan,
+            kstack: seen.sleep.kstack,
+            filename: seen.sleep.filename,
+            cmdline: about.cmdline,
+            user: about.user,
+            cpu: self.eye.parts.cpu.then_some(seen.cpu),
+            works_for: process.owner(place),
+            torn: seen.sleep.torn,
+        };
+        *self.counts.entry(doing).or_insert(0) += 1;
+    }
+
+    fn about(&mut self, process: &mut Process) -> About {
+        let Parts { cmdline, user, .. } = self.eye.parts;
+        if !cmdline && !user {
+            return About::NOTHING;
+        }
+        if let Some(about) = process.about {
+            return about;
+        }
+        let Eye { proc, names, buffer, .. } = &mut self.eye;
+        let mut about = About::NOTHING;
+        if cmdline {
+            about.cmdline = names.name(members::arguments(process.pid, proc, buffer));
+        }
+        if user && let Some(uid) = members::user(process.pid, proc, buffer) {
+            let known = self.users.get(&uid).cloned();
+            about.user = names.name(known.unwrap_or_else(|| uid.to_string()).as_bytes());
+        }
+        *process.about.insert(about)
+    }
+
+    fn text(&self, doing: &Doing, count: u32) -> ThreadCount {
+        let text = |name: Name| if name == NONE { String::new() } else { self.eye.names.text(name) };
+        ThreadCount {
+            pid: doing.pid,
+            tid: doing.tid,
+            comm: text(doing.comm),
+            state: char::from(doing.state),
+            syscall: text(doing.syscall),
+            wchan: text(doing.wchan),
+            kstack: text(doing.kstack),
+            filename: text(doing.filename),
+            cmdline: text(doing.cmdline),
+            user: text(doing.user),
+            cpu: doing.cpu,
+            works_for: doing.works_for,
+            torn: doing.torn,
+            count,
+        }
+    }
+
+    fn forget_names(&mut self) {
+        self.eye.names = Names::default();
+        for process in &mut self.members.processes {
+            process.about = None;
+            process.tasks.iter_mut().for_each(task::Task::forget_names);
+        }
+    }
+}
+
+impl Sampler for ThreadSampler {
+    fn name(&self) -> &'static str {
+        "threads"
+    }
+
+    fn period(&self) -> Option<Duration> {
+        Some(self.period)
+    }
+
+    fn look(&mut self) {
+        self.eye.turn += 1;
+        self.eye.now_ns = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        if self.own.is_none() {
+            self.own = Some(own_thread(&self.eye.proc, &mut self.eye.buffer).unwrap_or(0));
+        }
+        self.members.refresh(&mut self.eye.proc, &mut self.eye.buffer);
+        let mut processes = std::mem::take(&mut self.members.processes);
+        processes.iter_mut().for_each(|process| self.look_at(process));
+        processes.retain(|process| !process.tasks.is_empty());
+        self.members.processes = processes;
+        self.looks += 1;
+    }
+
+    fn take(&mut self, sample: &mut MachineSample) {
+        let mut active: Vec<ThreadCount> =
+            self.counts.iter().map(|(doing, count)| self.text(doing, *count)).collect();
+        self.counts.clear();
+        active.sort_unstable();
+        sample.threads = Some(ThreadsSample {
+            looks: std::mem::take(&mut self.looks),
+            seen: std::mem::take(&mut self.seen),
+            active,
+        });
+        if self.eye.names.is_full() {
+            self.forget_names();
+        }
+    }
+}
+
+/// The calling thread's number in the pid namespace that /proc shows.
+fn own_thread(proc: &Proc, buffer: &mut [u8]) -> Option<i32> {
+    let target = proc.link(format_args!("thread-self"), buffer)?;
+    parse::number(target.rsplit(|&b| b == b'/').next()?)
+}
+
+/// Names of users by number; where the file cannot be read, numbers are shown.
+fn users(passwd: &Path) -> BTreeMap<u32, String> {
+    let text = std::fs::read(passwd).unwrap_or_default();
+    let user = |line: &str| {
+        // name:password:number:...
+        let mut fields = line.split(':');
+        let name = fields.next()?.to_string();
+        Some((fields.nth(1)?.parse().ok()?, name))
+    };
+    // The first of several names for a number is its name.
+    String::from_utf8_lossy(&text).lines().rev().filter_map(user).collect()
 }

@@ -1,0 +1,224 @@
+//! Processor time of the kernel threads that work for a thread's io_uring.
+//!
+//! They are tasks of this process. The kernel names the submission thread `iou-sqp-N` after the
+//! thread N that set up the ring, and an offload worker `iou-wrk-N` after the thread N that it
+//! works for: the ring's owner or its submission thread (io_uring/sqpoll.c, io_uring/io-wq.c).
+
+use super::parse::number;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Processor time of io_uring's kernel threads, in nanoseconds, since each of them began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HelperTime {
+    /// Of those that work for the thread asked about.
+    pub owned_ns: u64,
+    /// Of those whose owner is no thread of this process: it has ended, or this process is in a
+    /// pid namespace, where the names carry numbers of the outermost one. It cannot be told
+    /// which ring they work for.
+    pub unknown_ns: u64,
+}
+
+/// Processor time of the kernel threads that work for the rings of thread `tid` of this process.
+///
+/// A kernel thread ends with its ring, and its time is gone then: read while the ring is open,
+/// at both ends of the measured time, and subtract. The kernel brings the time of a thread that
+/// runs up to date once per clock tick, 1 to 10 ms. `proc_root` is where the proc file system is
+/// mounted: `/proc`.
+///
+/// # Errors
+/// Where the process's tasks cannot be listed; the error names the path.
+pub fn helper_time(proc_root: &Path, tid: i32) -> io::Result<HelperTime> {
+    let tasks = Tasks::read(&proc_root.join("self/task"))?;
+    let mut time = HelperTime::default();
+    for helper in &tasks.helpers {
+        match tasks.owner(helper.works_for) {
+            Some(owner) if owner == tid => time.owned_ns += helper.cpu_ns,
+            Some(_) => {}
+            None => time.unknown_ns += helper.cpu_ns,
+        }
+    }
+    Ok(time)
+}
+
+/// The tasks of a process.
+struct Tasks {
+    /// Threads of the program itself.
+    threads: Vec<i32>,
+    helpers: Vec<Helper>,
+}
+
+/// A kernel thread of a ring.
+struct Helper {
+    tid: i32,
+    works_for: i32,
+    cpu_ns: u64,
+}
+
+impl Tasks {
+    fn read(dir: &Path) -> io::Result<Self> {
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", dir.display()));
+        let mut tasks = Self { threads: Vec::new(), helpers: Vec::new() };
+        for entry in std::fs::read_dir(dir).map_err(named)? {
+            let path = entry.map_err(named)?.path();
+            let Some(tid) = path.file_name().and_then(|name| number(name.as_bytes())) else {
+                continue;
+            };
+            // A task that ended since the directory was read has no files any more.
+            let Ok(name) = std::fs::read_to_string(path.join("comm")) else { continue };
+            match owner_in_name(name.trim_end().as_bytes()) {
+                Some(works_for) => {
+                    if let Some(cpu_ns) = cpu_ns(&path) {
+                        tasks.helpers.push(Helper { tid, works_for, cpu_ns });
+                    }
+                }
+                None => tasks.threads.push(tid),
+            }
+        }
+        Ok(tasks)
+    }
+
+    /// The thread of the program that task `tid` is, or works for.
+    fn owner(&self, tid: i32) -> Option<i32> {
+        owner(tid, |tid| {
+            let helper = self.helpers.iter().find(|helper| helper.tid == tid);
+            let works_for = helper.map(|helper| helper.works_for);
+            (works_for.is_some() || self.threads.contains(&tid)).then_some(works_for)
+        })
+    }
+}
+
+/// The thread of the program that task `tid` is, or works for. `works_for` says of a task of the
+/// process for which task it works: for none if it is the program's own.
+pub(super) fn owner(tid: i32, works_for: impl Fn(i32) -> Option<Option<i32>>) -> Option<i32> {
+    let Some(other) = works_for(tid)? else { return Some(tid) };
+    // Offload workers of a ring with a submission thread work for that thread.
+    works_for(other)?.is_none().then_some(other)
+}
+
+/// The task for which a kernel thread of this name works, if it is one of io_uring's.
+pub(super) fn owner_in_name(name: &[u8]) -> Option<i32> {
+    number(name.strip_prefix(b"iou-sqp-").or_else(|| name.strip_prefix(b"iou-wrk-"))?)
+}
+
+/// Processor time of the task whose directory in /proc this is, in nanoseconds.
+fn cpu_ns(task: &Path) -> Option<u64> {
+    let exact = std::fs::read_to_string(task.join("schedstat"))
+        .ok()
+        .and_then(|text| text.split_whitespace().next()?.parse().ok());
+    // Kernels without scheduler statistics: in clock ticks, 10 ms.
+    exact.or_else(|| cpu_ns_in_stat(&std::fs::read_to_string(task.join("stat")).ok()?))
+}
+
+fn cpu_ns_in_stat(stat: &str) -> Option<u64> {
+    // The name, in brackets, may hold blanks and brackets; utime and stime are fields 14 and 15.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some((user + system) * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{FromRawFd, OwnedFd};
+
+    fn task(root: &Path, tid: i32, name: &str, cpu_ns: u64) {
+        let dir = root.join(format!("self/task/{tid}"));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("comm"), format!("{name}\n")).unwrap();
+        std::fs::write(dir.join("schedstat"), format!("{cpu_ns} 5 3\n")).unwrap();
+    }
+
+    #[test]
+    fn helpers_are_told_apart_by_owner() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        task(root, 100, "fathom", 1);
+        task(root, 101, "worker", 10);
+        task(root, 102, "worker", 20);
+        task(root, 103, "iou-sqp-101", 1000);
+        task(root, 104, "iou-wrk-101", 200);
+        task(root, 105, "iou-wrk-103", 30);
+        task(root, 106, "iou-sqp-102", 7000);
+        task(root, 107, "iou-sqp-999", 50_000);
+        let unknown_ns = 50_000;
+        assert_eq!(helper_time(root, 101).unwrap(), HelperTime { owned_ns: 1230, unknown_ns });
+        assert_eq!(helper_time(root, 102).unwrap(), HelperTime { owned_ns: 7000, unknown_ns });
+        assert_eq!(helper_time(root, 100).unwrap(), HelperTime { owned_ns: 0, unknown_ns });
+    }
+
+    #[test]
+    fn stat_where_schedstat_is_missing() {
+        let root = tempfile::tempdir().unwrap();
+        task(root.path(), 1, "worker", 0);
+        task(root.path(), 2, "iou-sqp-1", 0);
+        let dir = root.path().join("self/task/2");
+        std::fs::remove_file(dir.join("schedstat")).unwrap();
+        let stat = "2 (iou) sqp-1) S 1 1 1 0 -1 69238848 0 0 0 0 3 40 0 0 20 0 2 0 1 2 3\n";
+        std::fs::write(dir.join("stat"), stat).unwrap();
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+        assert_eq!(helper_time(root.path(), 1).unwrap().owned_ns, 43 * tick_ns);
+    }
+
+    #[test]
+    fn bad_stat_is_no_time() {
+        for stat in ["", "1 (x", "1 (x) S 1 2 3", "1 (x) S 1 1 1 0 -1 6 0 0 0 0 a b 0"] {
+            assert_eq!(cpu_ns_in_stat(stat), None, "{stat}");
+        }
+    }
+
+    #[test]
+    fn the_error_names_the_path() {
+        let error = helper_time(Path::new("/nonexistent"), 1).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/self/task"), "{error}");
+    }
+
+    #[test]
+    fn the_kernel_at_hand() {
+        let me = rustix::thread::gettid().as_raw_nonzero().get();
+        assert_eq!(helper_time(Path::new("/proc"), me).unwrap().owned_ns, 0);
+        let tasks = Tasks::read(Path::new("/proc/self/task")).unwrap();
+        assert!(tasks.threads.contains(&me));
+        // The kernel brings the time of a running thread up to date at its clock ticks only.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while cpu_ns(Path::new("/proc/thread-self")).unwrap() == 0 {
+            assert!(std::time::Instant::now() < until, "no processor time after 10 s");
+        }
+    }
+
+    /// A ring whose submission thread spins for 10 s without work; `None` where rings are forbidden.
+    fn polling_ring() -> Option<OwnedFd> {
+        let mut params = linux_raw_sys::io_uring::io_uring_params {
+            flags: linux_raw_sys::io_uring::IORING_SETUP_SQPOLL,
+            sq_thread_idle: 10_000,
+            // SAFETY: the structure holds numbers only, for which zeroes are values.
+            ..unsafe { std::mem::zeroed() }
+        };
+        // SAFETY: `params` is the structure that the call reads and writes, alive during the call.
+        let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, &raw mut params) };
+        if fd < 0 {
+            let errno = io::Error::last_os_error().raw_os_error();
+            assert!(matches!(errno, Some(libc::EPERM | libc::ENOSYS | libc::ENOMEM)), "{errno:?}");
+            return None;
+        }
+        // SAFETY: the call above made this descriptor, and nothing else owns it.
+        Some(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    }
+
+    #[test]
+    fn the_submission_thread_of_a_real_ring() {
+        let Some(ring) = polling_ring() else { return };
+        let me = rustix::thread::gettid().as_raw_nonzero().get();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        loop {
+            let time = helper_time(Path::new("/proc"), me).unwrap();
+            // In a pid namespace the thread is seen and cannot be told whose it is.
+            if time.owned_ns + time.unknown_ns > 0 {
+                break;
+            }
+            assert!(std::time::Instant::now() < until, "no processor time after 10 s");
+        }
+        drop(ring);
+    }
+}

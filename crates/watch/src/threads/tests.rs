@@ -1,0 +1,351 @@
+//! The sampler on made-up /proc trees.
+
+use super::*;
+use crate::Pattern;
+use std::fs;
+use tempfile::TempDir;
+
+/// A made-up /proc.
+struct Tree(TempDir);
+
+/// A thread of it.
+#[derive(Clone, Copy)]
+struct Thread<'a> {
+    pid: i32,
+    tid: i32,
+    comm: &'a str,
+    state: char,
+    sched: &'a str,
+    syscall: &'a str,
+    wchan: &'a str,
+    flags: u32,
+    threads: u32,
+}
+
+const THREAD: Thread<'static> = Thread {
+    pid: 10,
+    tid: 10,
+    comm: "program",
+    state: 'S',
+    sched: "1000 1000 1",
+    syscall: "202 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffd00000000 0x7f0000000000",
+    wchan: "futex_do_wait",
+    flags: 0x40_0000,
+    threads: 1,
+};
+/// pread64 and io_uring_enter on this processor, of descriptor 3.
+const READS: &str = if cfg!(target_arch = "aarch64") {
+    "67 0x3 0x2 0x3 0x4 0x5 0x6 0x7ffd00000000 0x7f0000000000"
+} else {
+    "17 0x3 0x2 0x3 0x4 0x5 0x6 0x7ffd00000000 0x7f0000000000"
+};
+const WAITS_IN_RING: &str = "426 0x3 0x0 0x1 0x1 0x0 0x8 0x7ffd00000000 0x7f0000000000";
+
+impl Tree {
+    fn new() -> Self {
+        let tree = Self(tempfile::tempdir().unwrap());
+        tree.write("self/schedstat", "1 1 1\n");
+        tree.write("self/syscall", "running\n");
+        tree.write("1/stat", "");
+        tree.write("1/syscall", "");
+        tree
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // In place, as a kept descriptor sees it.
+        fs::write(path, text).unwrap();
+    }
+
+    fn put(&self, thread: Thread<'_>) {
+        let Thread { pid, tid, comm, state, sched, syscall, wchan, flags, threads } = thread;
+        let stat = format!(
+            "{tid} ({comm}) {state} 1 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0 0 0 0 0 0 \
+             0 0 0 0 0 0 0 0 0 17 2 0 0 0 0\n"
+        );
+        let dir = format!("{pid}/task/{tid}");
+        self.write(&format!("{dir}/stat"), &stat);
+        self.write(&format!("{dir}/schedstat"), &format!("{sched}\n"));
+        self.write(&format!("{dir}/syscall"), &format!("{syscall}\n"));
+        self.write(&format!("{dir}/wchan"), wchan);
+        self.write(&format!("{pid}/stat"), &stat);
+    }
+
+    fn end(&self, path: &str) {
+        fs::remove_dir_all(self.0.path().join(path)).unwrap();
+    }
+
+    fn options(&self) -> ThreadOptions {
+        ThreadOptions {
+            proc_root: self.0.path().into(),
+            passwd: self.0.path().join("passwd"),
+            ..ThreadOptions::default()
+        }
+    }
+
+    fn open(&self) -> ThreadSampler {
+        ThreadSampler::open(self.options()).unwrap()
+    }
+}
+
+fn take(sampler: &mut ThreadSampler) -> ThreadsSample {
+    let mut sample = MachineSample::default();
+    sampler.take(&mut sample);
+    sample.threads.unwrap()
+}
+
+fn look(sampler: &mut ThreadSampler) -> ThreadsSample {
+    sampler.look();
+    take(sampler)
+}
+
+/// State, system call and wait channel of each thread.
+fn doings(sample: &ThreadsSample) -> Vec<(i32, char, &str, &str)> {
+    let doing = |t: &'_ ThreadCount| (t.tid, t.state);
+    sample
+        .active
+        .iter()
+        .map(|t| (doing(t).0, doing(t).1, t.syscall.as_str(), t.wchan.as_str()))
+        .collect()
+}
+
+#[test]
+fn only_threads_that_do_something_are_shown() {
+    let tree = Tree::new();
+    tree.put(THREAD);
+    tree.put(Thread { pid: 11, tid: 11, state: 'D', syscall: READS, wchan: "folio_wait", ..THREAD });
+    let waiter = Thread { syscall: WAITS_IN_RING, wchan: "io_cqring_wait", ..THREAD };
+    tree.put(Thread { pid: 12, tid: 12, ..waiter });
+    tree.put(Thread { pid: 13, tid: 13, state: 'I', flags: 0x20_0000, ..THREAD });
+    let mut sampler = tree.open();
+    assert!(sampler.missing().is_empty(), "{:?}", sampler.missing());
+    sampler.look();
+    let sample = look(&mut sampler);
+    assert_eq!((sample.looks, sample.seen), (2, 8));
+    let want = [
+        (11, 'D', "pread64", "folio_wait"),
+        (12, 'S', "io_uring_enter", "io_cqring_wait"),
+    ];
+    assert_eq!(doings(&sample), want);
+    assert!(sample.active.iter().all(|thread| thread.count == 2 && !thread.torn));
+    assert_eq!(look(&mut sampler).looks, 1);
+
+    let mut all = ThreadSampler::open(ThreadOptions { all_states: true, ..tree.options() }).unwrap();
+    let all = look(&mut all);
+    assert_eq!(all.active.len(), 4);
+    assert_eq!(doings(&all)[0], (10, 'S', "futex", "futex_do_wait"));
+}
+
+#[test]
+fn running_and_waiting_for_a_processor() {
+    let tree = Tree::new();
+    let runs = Thread { state: 'R', syscall: "running", wchan: "0", ..THREAD };
+    tree.put(runs);
+    tree.put(Thread { pid: 11, tid: 11, ..runs });
+    let mut sampler = tree.open();
+    tree.put(Thread { sched: "50001000 1000 1", ..runs });
+    let sample = look(&mut sampler);
+    assert_eq!(doings(&sample), [(10, 'R', "", ""), (11, 'Q', "", "")]);
+}
+
+#[test]
+fn what_a_thread_sleeps_in_is_read_once_per_sleep() {
+    let tree = Tree::new();
+    let sleeps = Thread { state: 'D', syscall: READS, wchan: "first", ..THREAD };
+    tree.put(sleeps);
+    let mut sampler = tree.open();
+    // Nothing of this is true: it had no turn on a processor in which it could have gone elsewhere.
+    tree.put(Thread { wchan: "never", ..sleeps });
+    assert_eq!(doings(&look(&mut sampler)), [(10, 'D', "pread64", "first")]);
+    tree.put(Thread { wchan: "second", sched: "2000 1000 2", ..sleeps });
+    assert_eq!(doings(&look(&mut sampler)), [(10, 'D', "pread64", "second")]);
+}
+
+#[test]
+fn parts_that_disagree_are_marked_and_not_remembered() {
+    let tree = Tree::new();
+    tree.put(Thread { state: 'D', syscall: "running", wchan: "0", ..THREAD });
+    let mut sampler = tree.open();
+    let sample = look(&mut sampler);
+    assert!(sample.active[0].torn);
+    tree.put(Thread { state: 'D', syscall: READS, wchan: "folio_wait", ..THREAD });
+    let sample = look(&mut sampler);
+    assert_eq!(doings(&sample), [(10, 'D', "pread64", "folio_wait")]);
+    assert!(!sample.active[0].torn);
+}
+
+#[test]
+fn threads_come_and_go() {
+    let tree = Tree::new();
+    tree.write("loadavg", "0.1 0.2 0.3 1/100 10\n");
+    let works = Thread { state: 'D', ..THREAD };
+    tree.put(works);
+    let mut sampler = tree.open();
+    // A new thread of a known process is told by the process's number of threads.
+    tree.put(Thread { threads: 2, ..works });
+    tree.put(Thread { tid: 20, threads: 2, ..works });
+    assert_eq!(doings(&look(&mut sampler)).len(), 2);
+    // A new process is told by the newest task's number.
+    tree.put(Thread { pid: 21, tid: 21, ..works });
+    assert_eq!(doings(&look(&mut sampler)).len(), 2);
+    tree.write("loadavg", "0.1 0.2 0.3 1/100 21\n");
+    assert_eq!(doings(&look(&mut sampler)).len(), 3);
+    assert_eq!((sampler.processes(), sampler.threads()), (2, 3));
+    // Without such a sign it is found in the end.
+    tree.put(Thread { pid: 22, tid: 22, ..works });
+    let found = (0..members::LIST_EVERY).any(|_| doings(&look(&mut sampler)).len() == 4);
+    assert!(found);
+    tree.end("10/task/20");
+    tree.end("21");
+    tree.put(works);
+    (0..=members::LIST_EVERY).for_each(|_| sampler.look());
+    take(&mut sampler);
+    let tids: Vec<i32> = look(&mut sampler).active.iter().map(|t| t.tid).collect();
+    assert_eq!(tids, [10, 22]);
+}
+
+#[test]
+fn trees_and_patterns() {
+    let tree = Tree::new();
+    let of = |scope: Scope| {
+        let mut sampler = ThreadSampler::open(ThreadOptions { scope, ..tree.options() }).unwrap();
+        look(&mut sampler).active.iter().map(|t| t.pid).collect::<Vec<_>>()
+    };
+    for (pid, parent, comm) in [(10, 1, "init"), (12, 14, "child"), (14, 10, "postgres"), (15, 1, "fio")] {
+        tree.put(Thread { pid, tid: pid, comm, state: 'D', ..THREAD });
+        let stat = format!("{pid} ({comm}) D {parent} 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 2 0\n");
+        tree.write(&format!("{pid}/stat"), &stat);
+        tree.write(&format!("{pid}/cmdline"), &format!("/usr/bin/{comm}\0--flag\0"));
+    }
+    assert_eq!(of(Scope::Machine), [10, 12, 14, 15]);
+    assert_eq!(of(Scope::Trees(vec![10])), [10, 12, 14]);
+    assert_eq!(of(Scope::Only(vec![10, 99])), [10]);
+    let matching = |pattern: &str, descendants| Scope::Matching {
+        pattern: Pattern::parse(pattern).unwrap(),
+        descendants,
+    };
+    assert_eq!(of(matching("post|fio", false)), [14, 15]);
+    assert_eq!(of(matching("post|fio", true)), [12, 14, 15]);
+    assert_eq!(of(matching("bin/postgres --flag", false)), [14]);
+}
+
+#[test]
+fn a_process_that_matches_only_after_it_executed() {
+    let tree = Tree::new();
+    tree.put(Thread { comm: "sh", state: 'D', ..THREAD });
+    let pattern = Pattern::parse("fio").unwrap();
+    let scope = Scope::Matching { pattern, descendants: false };
+    let mut sampler = ThreadSampler::open(ThreadOptions { scope, ..tree.options() }).unwrap();
+    assert!(look(&mut sampler).active.is_empty());
+    tree.put(Thread { comm: "fio", state: 'D', ..THREAD });
+    assert_eq!(look(&mut sampler).active.len(), 1);
+}
+
+#[test]
+fn io_uring_helpers_are_tied_to_the_thread_that_they_serve() {
+    let tree = Tree::new();
+    let (threads, state) = (4, 'D');
+    // What /proc tells of their system call is left over.
+    let helper = Thread { state, flags: 0x10, threads, syscall: READS, ..THREAD };
+    tree.put(Thread { threads, ..THREAD });
+    tree.put(Thread { tid: 11, comm: "iou-sqp-10", ..helper });
+    tree.put(Thread { tid: 12, comm: "iou-wrk-11", wchan: "folio_wait", ..helper });
+    tree.put(Thread { tid: 13, comm: "iou-wrk-99", ..helper });
+    let mut sampler = tree.open();
+    let sample = look(&mut sampler);
+    let tied: Vec<_> = sample.active.iter().map(|t| (t.tid, t.works_for)).collect();
+    assert_eq!(tied, [(11, Some(10)), (12, Some(10)), (13, None)]);
+    assert_eq!(doings(&sample)[1], (12, 'D', "", "folio_wait"));
+    assert!(sample.active.iter().all(|t| !t.torn));
+}
+
+#[test]
+fn parts_on_request() {
+    let tree = Tree::new();
+    tree.write("passwd", "root:x:0:0::/:/bin/sh\ndaemon:x:4711:1::/:/bin/false\nalias:x:4711:::\n");
+    tree.write("self/stack", "");
+    tree.put(Thread { state: 'D', syscall: READS, ..THREAD });
+    tree.write("10/task/10/stack", "[<0>] inner+0x1/0x2\n[<0>] outer+0x3/0x4\n");
+    tree.write("10/cmdline", "/bin/program\0-x\0");
+    tree.write("10/status", "Name:\tprogram\nUid:\t1\t4711\t4711\t4711\n");
+    fs::create_dir_all(tree.0.path().join("10/fd")).unwrap();
+    std::os::unix::fs::symlink("/data/file", tree.0.path().join("10/fd/3")).unwrap();
+    let all = Parts { kstack: true, filename: true, cmdline: true, user: true, cpu: true };
+    let mut sampler = ThreadSampler::open(ThreadOptions { parts: all, ..tree.options() }).unwrap();
+    let seen = look(&mut sampler).active.remove(0);
+    assert_eq!(seen.kstack, "outer;inner");
+    assert_eq!(seen.filename, "/data/file");
+    assert_eq!(seen.cmdline, "/bin/program -x");
+    assert_eq!(seen.user, "daemon");
+    assert_eq!(seen.cpu, Some(2));
+    let without = look(&mut tree.open()).active.remove(0);
+    let (kstack, filename) = (String::new(), String::new());
+    let (cmdline, user) = (String::new(), String::new());
+    assert_eq!(without, ThreadCount { kstack, filename, cmdline, user, cpu: None, ..seen });
+}
+
+#[test]
+fn where_files_may_not_be_kept_open_they_are_opened_anew() {
+    let tree = Tree::new();
+    tree.put(Thread { state: 'D', syscall: READS, ..THREAD });
+    let mut sampler = tree.open();
+    let kept = look(&mut sampler);
+    let mut sampler = tree.open();
+    sampler.eye.proc.keep_at_most(0);
+    tree.put(Thread { state: 'D', syscall: READS, sched: "1 1 9", ..THREAD });
+    assert_eq!(doings(&look(&mut sampler)), doings(&kept));
+}
+
+#[test]
+fn without_schedstat_all_that_is_ready_is_running() {
+    let tree = Tree::new();
+    tree.end("self");
+    tree.write("self/syscall", "running\n");
+    tree.put(Thread { state: 'R', ..THREAD });
+    tree.put(Thread { pid: 11, tid: 11, state: 'D', syscall: READS, ..THREAD });
+    fs::remove_file(tree.0.path().join("10/task/10/schedstat")).unwrap();
+    fs::remove_file(tree.0.path().join("11/task/11/schedstat")).unwrap();
+    let mut sampler = tree.open();
+    assert!(sampler.missing()[0].to_string().contains("CONFIG_SCHED_INFO"));
+    let sample = look(&mut sampler);
+    assert_eq!(doings(&sample), [(10, 'R', "", ""), (11, 'D', "pread64", "futex_do_wait")]);
+    assert!(!sample.active[1].torn);
+}
+
+#[test]
+fn what_cannot_be_seen_is_named_once() {
+    let tree = Tree::new();
+    tree.end("1");
+    let parts = Parts { kstack: true, ..Parts::default() };
+    let sampler = ThreadSampler::open(ThreadOptions { parts, ..tree.options() }).unwrap();
+    let missing: Vec<String> = sampler.missing().iter().map(Missing::to_string).collect();
+    assert_eq!(missing.len(), 2, "{missing:?}");
+    assert!(missing[0].contains("hidepid"), "{missing:?}");
+    assert!(missing[1].contains("CAP_SYS_ADMIN"), "{missing:?}");
+}
+
+#[test]
+fn bad_options_are_refused() {
+    let tree = Tree::new();
+    for hz in [0, 101] {
+        let error = ThreadSampler::open(ThreadOptions { hz, ..tree.options() }).unwrap_err();
+        assert!(error.to_string().contains("from 1 to 100"), "{error}");
+    }
+    let proc_root = "/nonexistent".into();
+    let error = ThreadSampler::open(ThreadOptions { proc_root, ..tree.options() }).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent"), "{error}");
+}
+
+#[test]
+fn names_are_bounded() {
+    let tree = Tree::new();
+    tree.put(Thread { state: 'D', syscall: READS, ..THREAD });
+    let mut sampler = tree.open();
+    for number in 0..70_000_u32 {
+        sampler.eye.names.name(&number.to_le_bytes());
+    }
+    let before = look(&mut sampler);
+    assert!(!sampler.eye.names.is_full());
+    assert_eq!(look(&mut sampler), before);
+}

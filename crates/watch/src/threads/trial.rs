@@ -1,0 +1,68 @@
+//! What of threads can be seen here, tried once.
+
+use super::Parts;
+use super::files::{Proc, Unread};
+use fathom_model::watch::Missing;
+use std::fmt::Arguments;
+use std::path::Path;
+
+/// What is not seen without the right to trace, and what would allow it.
+const OTHER_USERS: (&str, &str) = (
+    "system calls, wait channels and files of other users' threads, and by them who waits for I/O \
+     in state S",
+    "run as root or with CAP_SYS_PTRACE",
+);
+/// The same where the Yama security module keeps a user's programs apart.
+const OTHER_PROGRAMS: (&str, &str) = (
+    "system calls and files of other programs' threads, of the same user's too, and by them who \
+     waits for I/O in state S; wait channels of other users' threads",
+    "run as root or with CAP_SYS_PTRACE, or for the same user `sysctl kernel.yama.ptrace_scope=0`",
+);
+
+/// What the trial gave.
+pub(super) struct Trial {
+    /// The kernel tells the times of each thread.
+    pub has_schedstat: bool,
+    pub missing: Vec<Missing>,
+}
+
+impl Trial {
+    /// Tries the files of this process and of process 1, which belongs to another user unless this
+    /// is root.
+    pub fn of(proc: &Proc, proc_root: &Path, parts: Parts) -> Self {
+        let mut buffer = vec![0; 16 << 10];
+        let mut read = |path: Arguments<'_>| proc.read_once(path, &mut buffer).err();
+        let mut missing = Vec::new();
+        let mut add = |what: &str, path: &str, why: Unread, allow: &str| {
+            let why = if why == Unread::Denied { "permission denied" } else { "not there" };
+            let why = format!("{}: {why}", proc_root.join(path).display());
+            missing.push(Missing { what: what.into(), why, allow: allow.into() });
+        };
+        let schedstat = read(format_args!("self/schedstat"));
+        if let Some(why) = schedstat {
+            let what = "threads that wait for a processor, which are shown as running";
+            add(what, "self/schedstat", why, "a kernel with CONFIG_SCHED_INFO");
+        }
+        if let Some(why) = read(format_args!("self/syscall")) {
+            let what = "system calls, and by them who waits for I/O in state S";
+            add(what, "self/syscall", why, "a kernel with CONFIG_HAVE_ARCH_TRACEHOOK");
+        } else if read(format_args!("1/stat")) == Some(Unread::Gone) {
+            let allow = "run as root, or mount /proc without hidepid";
+            add("threads of other users", "1", Unread::Gone, allow);
+        } else if let Some(why) = read(format_args!("1/syscall")) {
+            let (what, allow) = if yama_forbids(proc) { OTHER_PROGRAMS } else { OTHER_USERS };
+            add(what, "1/syscall", why, allow);
+        }
+        if parts.kstack && let Some(why) = read(format_args!("self/stack")) {
+            let allow = "run as root or with CAP_SYS_ADMIN, on a kernel with CONFIG_STACKTRACE";
+            add("kernel stacks", "self/stack", why, allow);
+        }
+        Self { has_schedstat: schedstat.is_none(), missing }
+    }
+}
+
+fn yama_forbids(proc: &Proc) -> bool {
+    let mut buffer = [0; 8];
+    let scope = proc.read_once(format_args!("sys/kernel/yama/ptrace_scope"), &mut buffer);
+    scope.is_ok_and(|text| text.trim_ascii() != b"0")
+}
