@@ -15,7 +15,9 @@ impl Pattern {
             let pieces: Vec<String> =
                 part.split('*').filter(|piece| !piece.is_empty()).map(Into::into).collect();
             if pieces.is_empty() {
-                return Err(format!("`{text}` would match every process: name a part of a program's name"));
+                return Err(format!(
+                    "`{text}` would match every process: name a part of a program's name"
+                ));
             }
             Ok(pieces)
         };

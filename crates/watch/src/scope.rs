@@ -1,5 +1,6 @@
 //! Whom a sampler looks at.
 
+use crate::Pattern;
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
@@ -12,6 +13,15 @@ pub enum Scope {
     Machine,
     /// These processes and all that descend from them.
     Trees(Vec<i32>),
+    /// These processes.
+    Only(Vec<i32>),
+    /// Processes other than this one whose name or arguments match.
+    Matching {
+        /// What they match.
+        pattern: Pattern,
+        /// With all that descend from them.
+        descendants: bool,
+    },
 }
 
 impl Scope {
@@ -32,7 +42,43 @@ impl Scope {
         Ok(match self {
             Self::Machine => all,
             Self::Trees(roots) => descendants(proc_root, all, roots),
+            Self::Only(wanted) => all.into_iter().filter(|pid| wanted.contains(pid)).collect(),
+            Self::Matching { .. } => {
+                let roots: Vec<i32> =
+                    all.iter().copied().filter(|pid| self.matches(proc_root, *pid)).collect();
+                if self.follows_children() { descendants(proc_root, all, &roots) } else { roots }
+            }
         })
+    }
+
+    fn matches(&self, proc_root: &Path, pid: i32) -> bool {
+        // What ended since the folder was read matches nothing.
+        let wants = |file: &str| {
+            std::fs::read(proc_root.join(format!("{pid}/{file}")))
+                .is_ok_and(|text| self.wants_text(pid, &text))
+        };
+        wants("comm") || wants("cmdline")
+    }
+
+    /// Whether a process is wanted for its number.
+    pub(crate) fn wants_number(&self, pid: i32) -> bool {
+        match self {
+            Self::Machine => true,
+            Self::Trees(wanted) | Self::Only(wanted) => wanted.contains(&pid),
+            Self::Matching { .. } => false,
+        }
+    }
+
+    /// Whether a process is wanted for its name or its arguments.
+    pub(crate) fn wants_text(&self, pid: i32, text: &[u8]) -> bool {
+        // This program's own arguments hold the pattern.
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        matches!(self, Self::Matching { pattern, .. } if pid != own && pattern.matches(text))
+    }
+
+    /// Whether children of wanted processes are wanted.
+    pub(crate) fn follows_children(&self) -> bool {
+        matches!(self, Self::Trees(_) | Self::Matching { descendants: true, .. })
     }
 }
 
@@ -87,6 +133,28 @@ mod tests {
         assert_eq!(of(Scope::Trees(vec![90])), [7, 8, 90, 91]);
         assert_eq!(of(Scope::Trees(vec![91, 92])), [7, 8, 91, 92]);
         assert_eq!(of(Scope::Trees(vec![4711])), [0; 0]);
+    }
+
+    #[test]
+    fn processes_that_match() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for (pid, parent, name) in
+            [(1, 0, "init"), (90, 1, "postgres"), (91, 90, "sh"), (7, 1, "fio")]
+        {
+            process(root, pid, parent);
+            std::fs::write(root.join(format!("{pid}/comm")), format!("{name}\n")).unwrap();
+            std::fs::write(root.join(format!("{pid}/cmdline")), "/bin/prog\0--x\0").unwrap();
+        }
+        let of = |pattern: &str, descendants| {
+            let pattern = Pattern::parse(pattern).unwrap();
+            Scope::Matching { pattern, descendants }.processes(root).unwrap()
+        };
+        assert_eq!(of("post|fio", false), [7, 90]);
+        assert_eq!(of("post|fio", true), [7, 90, 91]);
+        assert_eq!(of("prog", false), [1, 7, 90, 91]);
+        assert_eq!(of("progs", false), [0; 0]);
+        assert_eq!(Scope::Only(vec![90, 4711]).processes(root).unwrap(), [90]);
     }
 
     #[test]

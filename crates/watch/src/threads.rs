@@ -190,8 +190,8 @@ impl ThreadSampler {
     /// Looks at the threads that are known and were not looked at this time; whether these are all.
     fn look_at_known(&mut self, process: &mut Process) -> bool {
         let known = process.tasks.len();
-        let mut threads = None;
-        let mut ended = known == 0;
+        let mut are_all = known != 0;
+        let mut ended = false;
         for place in 0..known {
             let task = &mut process.tasks[place];
             let is_due = task.turn != self.eye.turn && Some(task.tid) != self.own;
@@ -201,7 +201,7 @@ impl ThreadSampler {
             task.turn = self.eye.turn;
             match task.look(process.pid, &mut self.eye) {
                 Ok(seen) => {
-                    threads = Some(seen.threads);
+                    are_all &= seen.threads as usize == known;
                     self.seen += 1;
                     self.count(process, place, seen);
                 }
@@ -214,7 +214,7 @@ impl ThreadSampler {
         if ended {
             process.drop_ended(&mut self.eye.proc);
         }
-        !ended && threads.is_none_or(|threads| threads as usize == known)
+        are_all && !ended
     }
 
     fn count(&mut self, process: &mut Process, place: usize, seen: Seen) {
@@ -265,7 +265,8 @@ impl ThreadSampler {
     }
 
     fn text(&self, doing: &Doing, count: u32) -> ThreadCount {
-        let text = |name: Name| if name == NONE { String::new() } else { self.eye.names.text(name) };
+        let text =
+            |name: Name| if name == NONE { String::new() } else { self.eye.names.text(name) };
         ThreadCount {
             pid: doing.pid,
             tid: doing.tid,

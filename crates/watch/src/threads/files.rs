@@ -55,7 +55,12 @@ impl Proc {
         // The rest of the program opens files, too.
         let kept_max = limit.saturating_sub(RESERVE).min(limit / 2);
         let entries = vec![MaybeUninit::uninit(); 32 << 10].into();
-        Ok(Self { root, kept: 0, kept_max: usize::try_from(kept_max).unwrap_or(usize::MAX), entries })
+        Ok(Self {
+            root,
+            kept: 0,
+            kept_max: usize::try_from(kept_max).unwrap_or(usize::MAX),
+            entries,
+        })
     }
 
     /// Keeps at most this many files open; all others are opened whenever they are read.
@@ -104,7 +109,11 @@ impl Proc {
     }
 
     /// Reads the file at `path` once.
-    pub fn read_once<'b>(&self, path: Arguments<'_>, buffer: &'b mut [u8]) -> Result<&'b [u8], Unread> {
+    pub fn read_once<'b>(
+        &self,
+        path: Arguments<'_>,
+        buffer: &'b mut [u8],
+    ) -> Result<&'b [u8], Unread> {
         read_fd(&self.open_file(path)?, buffer)
     }
 

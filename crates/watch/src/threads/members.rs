@@ -148,10 +148,11 @@ impl Members {
         if self.scope.follows_children() && is_member(stat.parent) {
             return true;
         }
-        by_name && (self.scope.wants_text(pid, stat.comm) || {
-            let path = format_args!("{pid}/cmdline");
-            self.scope.wants_text(pid, proc.read_once(path, buffer).unwrap_or_default())
-        })
+        by_name
+            && (self.scope.wants_text(pid, stat.comm) || {
+                let path = format_args!("{pid}/cmdline");
+                self.scope.wants_text(pid, proc.read_once(path, buffer).unwrap_or_default())
+            })
     }
 }
 

@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn a_stat_line() {
-        let text = b"4711 (a) (b c) D 12 4711 12 0 -1 4194624 1 2 3 4 5 6 7 8 20 0 9 0 100 200 300 \
+        let text =
+            b"4711 (a) (b c) D 12 4711 12 0 -1 4194624 1 2 3 4 5 6 7 8 20 0 9 0 100 200 300 \
             18446744073709551615 1 1 0 0 0 0 0 0 0 1 0 0 -1 3 0 0 0 0 0\n";
         let stat = Stat::parse(text).unwrap();
         let comm = b"a) (b c".as_slice();

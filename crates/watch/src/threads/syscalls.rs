@@ -10,12 +10,49 @@ const TABLE: &str = "";
 
 /// Calls whose first argument is the descriptor of the file that they are about.
 const FILE_FIRST: &[&str] = &[
-    "read", "pread64", "readv", "preadv", "preadv2", "write", "pwrite64", "writev", "pwritev",
-    "pwritev2", "fsync", "fdatasync", "syncfs", "sync_file_range", "fallocate", "ftruncate",
-    "fadvise64", "readahead", "lseek", "fstat", "fstatfs", "getdents", "getdents64", "ioctl",
-    "flock", "fcntl", "close", "splice", "tee", "vmsplice", "copy_file_range", "accept", "accept4",
-    "connect", "recvfrom", "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg", "epoll_wait",
-    "epoll_pwait", "epoll_pwait2",
+    "read",
+    "pread64",
+    "readv",
+    "preadv",
+    "preadv2",
+    "write",
+    "pwrite64",
+    "writev",
+    "pwritev",
+    "pwritev2",
+    "fsync",
+    "fdatasync",
+    "syncfs",
+    "sync_file_range",
+    "fallocate",
+    "ftruncate",
+    "fadvise64",
+    "readahead",
+    "lseek",
+    "fstat",
+    "fstatfs",
+    "getdents",
+    "getdents64",
+    "ioctl",
+    "flock",
+    "fcntl",
+    "close",
+    "splice",
+    "tee",
+    "vmsplice",
+    "copy_file_range",
+    "accept",
+    "accept4",
+    "connect",
+    "recvfrom",
+    "recvmsg",
+    "recvmmsg",
+    "sendto",
+    "sendmsg",
+    "sendmmsg",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
 ];
 
 /// Calls that sleep in state `S` for I/Os that were submitted before.
@@ -100,8 +137,11 @@ mod tests {
             for name in FILE_FIRST.iter().chain(WAITS_FOR_IO) {
                 assert!(has(name) || old.contains(name), "{name}");
             }
-            let numbers: Vec<u32> =
-                table.lines().skip(1).map(|l| l.split(' ').next().unwrap().parse().unwrap()).collect();
+            let numbers: Vec<u32> = table
+                .lines()
+                .skip(1)
+                .map(|l| l.split(' ').next().unwrap().parse().unwrap())
+                .collect();
             assert!(numbers.is_sorted_by(|a, b| a < b));
         }
     }

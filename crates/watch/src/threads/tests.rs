@@ -114,7 +114,14 @@ fn doings(sample: &ThreadsSample) -> Vec<(i32, char, &str, &str)> {
 fn only_threads_that_do_something_are_shown() {
     let tree = Tree::new();
     tree.put(THREAD);
-    tree.put(Thread { pid: 11, tid: 11, state: 'D', syscall: READS, wchan: "folio_wait", ..THREAD });
+    tree.put(Thread {
+        pid: 11,
+        tid: 11,
+        state: 'D',
+        syscall: READS,
+        wchan: "folio_wait",
+        ..THREAD
+    });
     let waiter = Thread { syscall: WAITS_IN_RING, wchan: "io_cqring_wait", ..THREAD };
     tree.put(Thread { pid: 12, tid: 12, ..waiter });
     tree.put(Thread { pid: 13, tid: 13, state: 'I', flags: 0x20_0000, ..THREAD });
@@ -123,15 +130,13 @@ fn only_threads_that_do_something_are_shown() {
     sampler.look();
     let sample = look(&mut sampler);
     assert_eq!((sample.looks, sample.seen), (2, 8));
-    let want = [
-        (11, 'D', "pread64", "folio_wait"),
-        (12, 'S', "io_uring_enter", "io_cqring_wait"),
-    ];
+    let want = [(11, 'D', "pread64", "folio_wait"), (12, 'S', "io_uring_enter", "io_cqring_wait")];
     assert_eq!(doings(&sample), want);
     assert!(sample.active.iter().all(|thread| thread.count == 2 && !thread.torn));
     assert_eq!(look(&mut sampler).looks, 1);
 
-    let mut all = ThreadSampler::open(ThreadOptions { all_states: true, ..tree.options() }).unwrap();
+    let mut all =
+        ThreadSampler::open(ThreadOptions { all_states: true, ..tree.options() }).unwrap();
     let all = look(&mut all);
     assert_eq!(all.active.len(), 4);
     assert_eq!(doings(&all)[0], (10, 'S', "futex", "futex_do_wait"));
@@ -212,9 +217,13 @@ fn trees_and_patterns() {
         let mut sampler = ThreadSampler::open(ThreadOptions { scope, ..tree.options() }).unwrap();
         look(&mut sampler).active.iter().map(|t| t.pid).collect::<Vec<_>>()
     };
-    for (pid, parent, comm) in [(10, 1, "init"), (12, 14, "child"), (14, 10, "postgres"), (15, 1, "fio")] {
+    for (pid, parent, comm) in
+        [(10, 1, "init"), (12, 14, "child"), (14, 10, "postgres"), (15, 1, "fio")]
+    {
         tree.put(Thread { pid, tid: pid, comm, state: 'D', ..THREAD });
-        let stat = format!("{pid} ({comm}) D {parent} 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 2 0\n");
+        let stat = format!(
+            "{pid} ({comm}) D {parent} 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 2 0\n"
+        );
         tree.write(&format!("{pid}/stat"), &stat);
         tree.write(&format!("{pid}/cmdline"), &format!("/usr/bin/{comm}\0--flag\0"));
     }

@@ -53,7 +53,9 @@ impl Trial {
             let (what, allow) = if yama_forbids(proc) { OTHER_PROGRAMS } else { OTHER_USERS };
             add(what, "1/syscall", why, allow);
         }
-        if parts.kstack && let Some(why) = read(format_args!("self/stack")) {
+        if parts.kstack
+            && let Some(why) = read(format_args!("self/stack"))
+        {
             let allow = "run as root or with CAP_SYS_ADMIN, on a kernel with CONFIG_STACKTRACE";
             add("kernel stacks", "self/stack", why, allow);
         }
