@@ -7,6 +7,7 @@
 mod direction;
 mod extra;
 
+use crate::calendar::Moment;
 use crate::fio::{self, Buckets, Entry};
 use direction::{Direction, Flushes};
 use extra::Extra;
@@ -238,29 +239,18 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Seconds since 1970 as `Sat Nov 21 19:53:12 2026`, in UTC.
-///
-/// Days to date: Howard Hinnant, <https://howardhinnant.github.io/date_algorithms.html>.
 fn calendar(seconds: u64) -> String {
-    const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const WEEKDAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let from_march_0000 = days + 719_468;
-    let (era, day_of_era) = (from_march_0000 / 146_097, from_march_0000 % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12;
-    let year = year_of_era + era * 400 + u64::from(month < 2);
+    let moment = Moment::at(seconds);
     format!(
-        "{} {} {day:2} {:02}:{:02}:{:02} {year}",
-        WEEKDAYS[(days % 7) as usize],
-        MONTHS[month as usize],
-        second / 3600,
-        second / 60 % 60,
-        second % 60,
+        "{} {} {:2} {} {}",
+        WEEKDAYS[moment.weekday as usize],
+        MONTHS[moment.month as usize - 1],
+        moment.day,
+        moment.time(),
+        moment.year,
     )
 }
 

@@ -1,9 +1,11 @@
 //! Records, findings and progress as people and programs read them. Returns text; prints nothing.
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 mod fio;
 pub mod fio_json;
 pub mod limit;
 pub mod live;
 pub mod summary;
 pub mod terse;
+pub mod top;

@@ -1,0 +1,154 @@
+//! One row of a table in full.
+
+use super::paint::Tone;
+use super::ui::{Grouping, Panel, Ui};
+use super::{View, disks, table, threads};
+use fathom_analysis::machine::{DiskRates, InterruptRates, IoRates};
+use fathom_model::units;
+use fathom_model::watch::ThreadCount;
+
+type Lines = Vec<(Tone, String)>;
+
+/// What is known of the row of a table that has this key.
+pub fn text(view: &View<'_>, ui: &Ui, panel: Panel, key: &str) -> Lines {
+    let lines = match panel {
+        Panel::Disks => disk(view, key),
+        Panel::Threads => group(view, ui.grouping, key),
+        Panel::Layers | Panel::Rings => row(view, ui, panel, key),
+    };
+    lines.unwrap_or_else(|| {
+        let name = key.replace('\t', " ");
+        vec![(Tone::Warning, format!("{name}: not there in this interval"))]
+    })
+}
+
+fn disk(view: &View<'_>, name: &str) -> Option<Lines> {
+    let disk = view.rates.disks.iter().find(|disk| disk.name == name)?;
+    let kind = serde_json::to_value(disk.kind).ok()?;
+    let mut lines = vec![(Tone::Key, format!("{name}: {}", kind.as_str().unwrap_or_default()))];
+    let origin = disks::origin(disk);
+    if !origin.is_empty() {
+        lines.push((Tone::Plain, format!("  of: {origin}")));
+    }
+    let above = view.rates.disks.iter().filter(|other| other.below.iter().any(|n| n == name));
+    let above: Vec<&str> = above.map(|other| other.name.as_str()).collect();
+    if !above.is_empty() {
+        lines.push((Tone::Plain, format!("  used by: {}", above.join(", "))));
+    }
+    directions(disk, &mut lines);
+    lines.push((
+        Tone::Plain,
+        format!(
+            "  aqu-sz {:.2} (I/Os in flight, mean)   in flight now {}",
+            disk.queue, disk.in_flight
+        ),
+    ));
+    let meaning = "a device that works in parallel can do more at 100";
+    let text = format!("  %util {:.1} (time with an I/O in flight; {meaning})", disk.util);
+    lines.push((Tone::Plain, text));
+    interrupts(view, name, &mut lines);
+    Some(lines)
+}
+
+fn directions(disk: &DiskRates, lines: &mut Lines) {
+    let title = format!(
+        "  {:8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>7}",
+        "", "I/Os/s", "MB/s", "await ms", "size kB", "merged/s", "merged"
+    );
+    lines.push((Tone::Faint, title));
+    let all = [
+        ("read", &disk.read),
+        ("write", &disk.write),
+        ("discard", &disk.discard),
+        ("flush", &disk.flush),
+    ];
+    for (name, io) in all {
+        let known = |value: Option<f64>, decimals: usize| {
+            value.map_or("-".into(), |value| format!("{value:.decimals$}"))
+        };
+        let IoRates { ios, bytes, merges, merged, wait_ms, size } = *io;
+        lines.push((
+            Tone::Plain,
+            format!(
+                "  {name:8} {:>8} {:>9.2} {:>9} {:>9} {:>9} {merged:>6.1}%",
+                units::count(ios),
+                bytes / 1e6,
+                known(wait_ms, 3),
+                known(size.map(|bytes| bytes / 1024.0), 1),
+                units::count(merges),
+            ),
+        ));
+    }
+}
+
+/// The device's interrupts, by processor.
+fn interrupts(view: &View<'_>, name: &str, lines: &mut Lines) {
+    let Some(system) = &view.rates.system else { return };
+    // Of `nvme0n1` the interrupts are `nvme0q3`.
+    let stem = match name.strip_prefix("nvme").and_then(|rest| rest.split_once('n')) {
+        Some((number, _)) => format!("nvme{number}q"),
+        None => name.to_string(),
+    };
+    let of = |source: &&InterruptRates| {
+        source.source.split([' ', ',']).any(|word| word.starts_with(&stem))
+    };
+    for source in system.interrupts_by.iter().filter(of) {
+        let cpus: Vec<String> = source
+            .cpus
+            .iter()
+            .map(|(cpu, rate)| format!("cpu{cpu} {}", units::count(*rate)))
+            .collect();
+        let text = format!("  interrupts/s {} {}: {}", source.irq, source.source, cpus.join("  "));
+        lines.push((Tone::Plain, text));
+    }
+}
+
+/// The threads of a group, each with what it did.
+fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
+    let sample = view.now.threads.as_ref()?;
+    let looks = f64::from(sample.looks.max(1));
+    let mut counts: Vec<&ThreadCount> =
+        sample.active.iter().filter(|count| threads::key(count, grouping) == key).collect();
+    let first = counts.first()?;
+    let active = counts.iter().map(|count| f64::from(count.count)).sum::<f64>() / looks;
+    let title = format!("{}: {active:.2} active at a time, {} looks", first.comm, sample.looks);
+    let names = format!(
+        "  {:>6} {:>8} {:>8} {:15} {:2} {:16} {}",
+        "active", "pid", "tid", "comm", "st", "syscall", "wchan"
+    );
+    let mut lines = vec![(Tone::Key, title), (Tone::Faint, names)];
+    counts.sort_by_key(|count| (std::cmp::Reverse(count.count), count.tid));
+    for count in counts {
+        let mut notes = String::new();
+        if let Some(owner) = count.works_for {
+            notes += &format!("  for thread {owner}");
+        }
+        if count.torn {
+            notes += "  torn: it went on while it was looked at";
+        }
+        let dash = |text: &str| if text.is_empty() { "-".to_string() } else { text.to_string() };
+        let ThreadCount { pid, tid, comm, state, .. } = count;
+        lines.push((
+            Tone::Plain,
+            format!(
+                "  {:>6.2} {pid:>8} {tid:>8} {comm:15} {state:2} {:16} {}{notes}",
+                f64::from(count.count) / looks,
+                dash(&count.syscall),
+                dash(&count.wchan),
+            ),
+        ));
+    }
+    Some(lines)
+}
+
+/// All columns of a row, one to a line.
+fn row(view: &View<'_>, ui: &Ui, panel: Panel, key: &str) -> Option<Lines> {
+    let table = table(view, ui, panel);
+    let row = table.rows.iter().find(|row| row.key == key)?;
+    let pairs = table.columns.iter().zip(&row.cells);
+    Some(
+        pairs
+            .map(|(column, cell)| (Tone::Plain, format!("  {:14} {}", column.name, cell.shown())))
+            .collect(),
+    )
+}

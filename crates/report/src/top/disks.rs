@@ -1,0 +1,105 @@
+//! Block devices, as `iostat -x` shows them.
+
+use super::View;
+use super::paint::Tone;
+use super::table::{Cell, Column, Row, Table};
+use super::ui::Ui;
+use fathom_analysis::machine::{DiskRates, IoRates};
+use fathom_model::watch::DiskKind;
+
+/// The column sorted by where none was chosen: `%util`.
+pub const SORT: usize = 8;
+
+const COLUMNS: &[Column] = &[
+    Column { name: "DISK", width: 12, wide: 20, rank: 0 },
+    Column { name: "r/s", width: 6, wide: 6, rank: 1 },
+    Column { name: "rMB/s", width: 6, wide: 6, rank: 1 },
+    Column { name: "r_await", width: 7, wide: 7, rank: 2 },
+    Column { name: "w/s", width: 6, wide: 6, rank: 1 },
+    Column { name: "wMB/s", width: 6, wide: 6, rank: 1 },
+    Column { name: "w_await", width: 7, wide: 7, rank: 2 },
+    Column { name: "aqu-sz", width: 6, wide: 6, rank: 2 },
+    Column { name: "%util", width: 5, wide: 5, rank: 1 },
+    Column { name: "inflt", width: 5, wide: 5, rank: 3 },
+    Column { name: "rareq-kB", width: 8, wide: 8, rank: 4 },
+    Column { name: "wareq-kB", width: 8, wide: 8, rank: 4 },
+    Column { name: "rrqm/s", width: 6, wide: 6, rank: 5 },
+    Column { name: "wrqm/s", width: 6, wide: 6, rank: 5 },
+    Column { name: "d/s", width: 6, wide: 6, rank: 6 },
+    Column { name: "f/s", width: 6, wide: 6, rank: 6 },
+    Column { name: "f_await", width: 7, wide: 7, rank: 7 },
+    Column { name: "of", width: 16, wide: 60, rank: 8 },
+];
+
+/// The table: whole devices, and partitions where they were asked for.
+pub fn table(view: &View<'_>, ui: &Ui) -> Table {
+    let wanted = |disk: &&DiskRates| {
+        (ui.partitions || disk.kind != DiskKind::Partition) && (ui.idle || does_anything(disk))
+    };
+    let rows: Vec<Row> = view.rates.disks.iter().filter(wanted).map(row).collect();
+    let note = match view.rates.disks.len() {
+        0 => "no block devices seen".into(),
+        n => format!("none of {n} block devices did anything (i shows them)"),
+    };
+    Table { note, columns: COLUMNS, rows, ..Table::default() }
+}
+
+/// Whether it did I/O or has some in flight.
+pub fn does_anything(disk: &DiskRates) -> bool {
+    let ios = [disk.read, disk.write, disk.discard, disk.flush].map(|io| io.ios);
+    disk.in_flight > 0 || ios.iter().any(|ios| *ios > 0.0)
+}
+
+fn row(disk: &DiskRates) -> Row {
+    let megabytes = |io: &IoRates| Cell::fixed(io.bytes / 1e6, decimals(io.bytes / 1e6).min(2));
+    let wait = |io: &IoRates| Cell::known(io.wait_ms, |ms| Cell::fixed(ms, decimals(ms)));
+    let size = |io: &IoRates| Cell::known(io.size, |bytes| Cell::fixed(bytes / 1024.0, 1));
+    let cells = vec![
+        Cell::text(label(disk)),
+        Cell::count(disk.read.ios),
+        megabytes(&disk.read),
+        wait(&disk.read),
+        Cell::count(disk.write.ios),
+        megabytes(&disk.write),
+        wait(&disk.write),
+        Cell::fixed(disk.queue, decimals(disk.queue)),
+        Cell::fixed(disk.util, 1),
+        Cell::count(disk.in_flight as f64),
+        size(&disk.read),
+        size(&disk.write),
+        Cell::count(disk.read.merges),
+        Cell::count(disk.write.merges),
+        Cell::count(disk.discard.ios),
+        Cell::count(disk.flush.ios),
+        wait(&disk.flush),
+        Cell::text(origin(disk)),
+    ];
+    let tone = if does_anything(disk) { Tone::Plain } else { Tone::Faint };
+    Row { key: disk.name.clone(), cells, tone }
+}
+
+/// What it is made of, in words.
+pub fn origin(disk: &DiskRates) -> String {
+    let below = disk.below.join("+");
+    match (disk.alias.is_empty(), below.is_empty()) {
+        (true, _) => below,
+        (false, true) => disk.alias.clone(),
+        (false, false) => format!("{below} ({})", disk.alias),
+    }
+}
+
+/// The name, with partitions told from disks.
+fn label(disk: &DiskRates) -> String {
+    let mark = if disk.kind == DiskKind::Partition { "└" } else { "" };
+    format!("{mark}{}", disk.name)
+}
+
+/// Decimals that keep three digits.
+fn decimals(value: f64) -> usize {
+    match value {
+        100.0.. => 0,
+        10.0.. => 1,
+        1.0.. => 2,
+        _ => 3,
+    }
+}

@@ -1,0 +1,224 @@
+//! The same figures as lines: for people as `dstat -tpcrmd` has them, as CSV, as JSON.
+
+use super::View;
+use crate::calendar;
+use fathom_analysis::machine::{CpuShares, MachineRates, SystemRates};
+use fathom_model::watch::SamplerCost;
+use serde::Serialize;
+
+const TITLE: &str = "--time-- ---procs--- ------total-cpu-usage------ --io/total- \
+    ------memory-usage----- -dsk/total-\n\
+    HH:MM:SS|run blk new|usr sys idl wai hiq siq stl| read  writ| used  free  buff  cach| read  writ\n";
+
+/// The names of the columns of [`plain`].
+#[must_use]
+pub fn plain_header() -> &'static str {
+    TITLE
+}
+
+/// One interval. The shares of processor time sum to 100; whole disks are counted, once.
+#[must_use]
+pub fn plain(view: &View<'_>) -> String {
+    let none = SystemRates::default();
+    let system = view.rates.system.as_ref().unwrap_or(&none);
+    let [user, kernel, idle, wait, irq, softirq, steal] = whole(dstat_shares(&system.cpu));
+    let disks = &view.rates.disks_total;
+    let memory = &system.memory;
+    let count = |value: f64| short(value, 1000.0);
+    let bytes = |value: f64| short(value, 1024.0);
+    let time = calendar::Moment::at(view.unix_ns / 1_000_000_000).time();
+    format!(
+        "{time}|{:>3} {:>3} {:>3}|{user:>3} {kernel:>3} {idle:>3} {wait:>3} {irq:>3} {softirq:>3} \
+         {steal:>3}|{:>5} {:>5}|{:>5} {:>5} {:>5} {:>5}|{:>5} {:>5}\n",
+        count(system.ready.into()),
+        count(system.blocked.into()),
+        short(system.forks.round(), 1000.0),
+        count(disks.read.ios),
+        count(disks.write.ios),
+        bytes(memory.used as f64),
+        bytes(memory.free as f64),
+        bytes(memory.buffers as f64),
+        bytes(memory.cache as f64),
+        bytes(disks.read.bytes),
+        bytes(disks.write.bytes),
+    )
+}
+
+/// In dstat's order, with nice in user time; what dstat leaves out or adds to user time stands for
+/// itself.
+fn dstat_shares(cpu: &CpuShares) -> [f64; 7] {
+    [cpu.user + cpu.nice, cpu.system, cpu.idle, cpu.iowait, cpu.irq, cpu.softirq, cpu.steal]
+}
+
+/// Whole percents that sum to 100 as the shares do: what rounding down loses goes to those that lost
+/// most.
+fn whole<const N: usize>(shares: [f64; N]) -> [u64; N] {
+    let mut whole = shares.map(|share| share as u64);
+    let missing = (shares.iter().sum::<f64>().round() as u64).saturating_sub(whole.iter().sum());
+    let mut order: Vec<usize> = (0..N).collect();
+    order.sort_by(|a, b| shares[*b].fract().total_cmp(&shares[*a].fract()));
+    order.into_iter().take(missing as usize).for_each(|index| whole[index] += 1);
+    whole
+}
+
+/// A number in at most five columns: `0`, `0.4`, `812`, `12k`, `3.1M`.
+fn short(value: f64, base: f64) -> String {
+    let mut value = value;
+    let mut suffixes = ["", "k", "M", "G", "T", "P", "E"].iter();
+    let mut suffix = suffixes.next().copied().unwrap_or_default();
+    while value >= base.min(999.5) {
+        let Some(next) = suffixes.next() else { break };
+        value /= base;
+        suffix = next;
+    }
+    match value {
+        0.0 => "0".into(),
+        v if v >= 9.95 || (suffix.is_empty() && v.fract() == 0.0) => format!("{v:.0}{suffix}"),
+        v => format!("{v:.1}{suffix}"),
+    }
+}
+
+/// A column of the CSV: its name and its value, where it is known.
+type Field = (&'static str, fn(&MachineRates) -> Option<f64>);
+
+/// The columns after the time.
+const FIELDS: &[Field] = &[
+    ("run", |r| system(r, |s| s.ready.into())),
+    ("blocked", |r| system(r, |s| s.blocked.into())),
+    ("new_per_s", |r| system(r, |s| s.forks)),
+    ("user_pct", |r| system(r, |s| s.cpu.user)),
+    ("nice_pct", |r| system(r, |s| s.cpu.nice)),
+    ("system_pct", |r| system(r, |s| s.cpu.system)),
+    ("idle_pct", |r| system(r, |s| s.cpu.idle)),
+    ("iowait_pct", |r| system(r, |s| s.cpu.iowait)),
+    ("irq_pct", |r| system(r, |s| s.cpu.irq)),
+    ("softirq_pct", |r| system(r, |s| s.cpu.softirq)),
+    ("steal_pct", |r| system(r, |s| s.cpu.steal)),
+    ("context_switches_per_s", |r| system(r, |s| s.context_switches)),
+    ("interrupts_per_s", |r| system(r, |s| s.interrupts)),
+    ("memory_used_bytes", |r| system(r, |s| s.memory.used as f64)),
+    ("memory_free_bytes", |r| system(r, |s| s.memory.free as f64)),
+    ("memory_buffers_bytes", |r| system(r, |s| s.memory.buffers as f64)),
+    ("memory_cache_bytes", |r| system(r, |s| s.memory.cache as f64)),
+    ("dirty_bytes", |r| system(r, |s| s.memory.dirty as f64)),
+    ("writeback_bytes", |r| system(r, |s| s.memory.writeback as f64)),
+    ("stalled_cpu_pct", |r| r.system.as_ref()?.pressure.map(|p| p.cpu.some)),
+    ("stalled_memory_pct", |r| r.system.as_ref()?.pressure.map(|p| p.memory.some)),
+    ("stalled_io_pct", |r| r.system.as_ref()?.pressure.map(|p| p.io.some)),
+    ("reads_per_s", |r| Some(r.disks_total.read.ios)),
+    ("writes_per_s", |r| Some(r.disks_total.write.ios)),
+    ("read_bytes_per_s", |r| Some(r.disks_total.read.bytes)),
+    ("write_bytes_per_s", |r| Some(r.disks_total.write.bytes)),
+    ("read_await_ms", |r| r.disks_total.read.wait_ms),
+    ("write_await_ms", |r| r.disks_total.write.wait_ms),
+    ("queue", |r| Some(r.disks_total.queue)),
+    ("in_flight", |r| Some(r.disks_total.in_flight as f64)),
+];
+
+fn system(rates: &MachineRates, of: impl Fn(&SystemRates) -> f64) -> Option<f64> {
+    rates.system.as_ref().map(of)
+}
+
+/// The names of the columns of [`csv`].
+#[must_use]
+pub fn csv_header() -> String {
+    let names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
+    format!("time,unix_s,{}\n", names.join(","))
+}
+
+/// One interval of the whole machine; what is not known is left empty.
+#[must_use]
+pub fn csv(view: &View<'_>) -> String {
+    let number = |value: f64| {
+        let text = format!("{value:.3}");
+        text.trim_end_matches('0').trim_end_matches('.').to_string()
+    };
+    let values = FIELDS.iter().map(|(_, of)| of(view.rates).map(number).unwrap_or_default());
+    let values: Vec<String> = values.collect();
+    let unix_s = view.unix_ns as f64 / 1e9;
+    format!("{},{unix_s:.3},{}\n", iso(view.unix_ns), values.join(","))
+}
+
+/// An instant as `2026-11-21T19:53:12Z`.
+fn iso(unix_ns: u64) -> String {
+    format!("{}Z", calendar::date_and_time(unix_ns).replace(' ', "T"))
+}
+
+/// All of one interval.
+#[derive(Serialize)]
+struct Whole<'a> {
+    time: String,
+    unix_ns: u64,
+    #[serde(flatten)]
+    rates: &'a MachineRates,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    threads: Vec<Doing<'a>>,
+    cost: &'a [SamplerCost],
+}
+
+/// What threads did.
+#[derive(Serialize)]
+struct Doing<'a> {
+    /// How many did it at a time.
+    active: f64,
+    comm: &'a str,
+    state: char,
+    syscall: &'a str,
+    wchan: &'a str,
+    threads: usize,
+    torn: bool,
+}
+
+/// One interval as an object on one line.
+///
+/// # Errors
+/// None is known: all of it can be written as JSON.
+pub fn ndjson(view: &View<'_>) -> serde_json::Result<String> {
+    let looks = f64::from(view.now.threads.as_ref().map_or(1, |sample| sample.looks.max(1)));
+    let groups = super::threads::groups(view, super::Grouping::Doing);
+    let threads = groups.values().filter_map(|group| {
+        let like = group.like?;
+        Some(Doing {
+            active: group.count as f64 / looks,
+            comm: &like.comm,
+            state: like.state,
+            syscall: &like.syscall,
+            wchan: &like.wchan,
+            threads: group.tids.len(),
+            torn: group.torn,
+        })
+    });
+    let whole = Whole {
+        time: iso(view.unix_ns),
+        unix_ns: view.unix_ns,
+        rates: view.rates,
+        threads: threads.collect(),
+        cost: &view.now.cost,
+    };
+    serde_json::to_string(&whole).map(|text| text + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_percents_sum_to_a_hundred() {
+        assert_eq!(whole([33.4, 33.3, 33.3]), [34, 33, 33]);
+        assert_eq!(whole([0.5, 0.5, 99.0]), [1, 0, 99]);
+        assert_eq!(whole([0.0; 7]), [0; 7]);
+        assert_eq!(whole([100.0, 0.0]), [100, 0]);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let of = |value| short(value, 1024.0);
+        assert_eq!(
+            ["0", "0.4", "812", "1.0k"],
+            [of(0.0), of(0.4), of(812.0), of(1024.0)].map(|s| s)
+        );
+        assert_eq!(["9.9k", "12k", "977k"], [of(10_137.0), of(12_288.0), of(1_000_448.0)]);
+        assert_eq!(short(999.6, 1000.0), "1.0k");
+        assert_eq!(short(1e21, 1000.0), "1000E");
+    }
+}

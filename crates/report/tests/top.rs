@@ -1,0 +1,360 @@
+//! The view of the machine, whole, for samples made by hand.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use fathom_analysis::machine::{self, MachineRates};
+use fathom_model::watch::*;
+use fathom_report::top::{self, Page, Paint, Panel, Source, Ui, View, lines};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Color;
+use support::{SECOND, golden};
+
+/// Two samples a second apart.
+struct Machine {
+    before: MachineSample,
+    now: MachineSample,
+    rates: MachineRates,
+    stacks: Vec<Stack>,
+    missing: Vec<Missing>,
+}
+
+const END: u64 = 1_795_290_792 * SECOND;
+
+impl Machine {
+    fn new(cpus: u32, disks: u64) -> Self {
+        let before = MachineSample {
+            system: Some(SystemSample {
+                cpus: (0..cpus).map(|cpu| CpuSample { cpu, ..CpuSample::default() }).collect(),
+                pressure: Some(PressureSample::default()),
+                ..SystemSample::default()
+            }),
+            disks: (0..disks).map(|n| disk(n, DiskKind::Disk, 0)).collect(),
+            rings: Some(RingsSample { rings: vec![ring(0)], ..RingsSample::default() }),
+            cost: vec![cost(0)],
+            ..MachineSample::default()
+        };
+        let mut machine = Self { now: before.clone(), before, ..Self::empty() };
+        machine.now.system = Some(busy_system(cpus));
+        machine.now.disks = (0..disks).map(|n| disk(n, DiskKind::Disk, disks - n)).collect();
+        machine.add_disk(disks, DiskKind::Partition, vec!["nvme0n1".into()]);
+        machine.add_disk(disks + 1, DiskKind::Stacked, vec!["nvme0n1".into(), "nvme1n1".into()]);
+        machine.now.threads = Some(threads());
+        machine.now.rings = Some(RingsSample {
+            rings: vec![ring(120_000)],
+            workers: vec![RingWorkers { pid: 4711, threads: 3 }],
+            ..RingsSample::default()
+        });
+        machine.now.cost = vec![cost(4)];
+        machine.derive();
+        machine
+    }
+
+    fn empty() -> Self {
+        Self {
+            before: MachineSample::default(),
+            now: MachineSample::default(),
+            rates: MachineRates::default(),
+            stacks: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
+
+    fn add_disk(&mut self, number: u64, kind: DiskKind, below: Vec<String>) {
+        let with = |busy| DiskCounters { below: below.clone(), ..disk(number, kind, busy) };
+        self.before.disks.push(with(0));
+        self.now.disks.push(with(1));
+    }
+
+    fn derive(&mut self) {
+        self.rates = machine::rates(&self.before, &self.now, SECOND);
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            before: &self.before,
+            now: &self.now,
+            rates: &self.rates,
+            elapsed_ns: SECOND,
+            unix_ns: END,
+            source: Source::Live { interval_ns: SECOND, frozen: None, recording: false },
+            stacks: &self.stacks,
+            missing: &self.missing,
+            own_ns: Some(4_200_000),
+        }
+    }
+}
+
+fn busy_system(cpus: u32) -> SystemSample {
+    let cpu = |cpu: u32| {
+        let busy = u64::from(cpu * 37 % 101);
+        let (user, softirq) = (busy / 3, busy / 10);
+        CpuSample {
+            cpu,
+            user,
+            system: busy - user - softirq,
+            softirq,
+            iowait: (100 - busy) / 4,
+            idle: 100 - busy - (100 - busy) / 4,
+            ..CpuSample::default()
+        }
+    };
+    SystemSample {
+        cpus: (0..cpus).map(cpu).collect(),
+        running: 4,
+        blocked: 1,
+        context_switches: 123_400,
+        interrupts: 98_765,
+        forks: 12,
+        interrupts_by: vec![InterruptSample {
+            irq: "45".into(),
+            source: "PCI-MSI 524289-edge nvme0q1".into(),
+            counts: vec![(0, 9000), (1, 12_000)],
+        }],
+        memory: MemorySample {
+            total: 64 << 30,
+            free: 20 << 30,
+            available: 50 << 30,
+            buffers: 512 << 20,
+            cached: 30 << 30,
+            slab_reclaimable: 1 << 30,
+            dirty: 300 << 20,
+            writeback: 12 << 20,
+            ..MemorySample::default()
+        },
+        paging: PagingSample {
+            in_kib: 512_000,
+            out_kib: 2048,
+            faults: 3210,
+            scan_kswapd: 1000,
+            scan_direct: 24,
+            steal_kswapd: 900,
+            ..PagingSample::default()
+        },
+        pressure: Some(PressureSample {
+            cpu: Pressure { some_us: 32_000, full_us: 0 },
+            io: Pressure { some_us: 412_000, full_us: 100_000 },
+            ..PressureSample::default()
+        }),
+        ..SystemSample::default()
+    }
+}
+
+/// A disk that was `busy` tenths of the second.
+fn disk(number: u64, kind: DiskKind, busy: u64) -> DiskCounters {
+    let name = match kind {
+        DiskKind::Partition => "nvme0n1p1".to_string(),
+        DiskKind::Stacked => "dm-0".to_string(),
+        _ => format!("nvme{number}n1"),
+    };
+    let alias = if kind == DiskKind::Stacked { "vg-data".into() } else { String::new() };
+    DiskCounters {
+        name,
+        kind,
+        alias,
+        read: IoCounters {
+            ios: busy * 12_345,
+            merges: 0,
+            sectors: busy * 12_345 * 8,
+            ticks_ms: (busy * 1234) as u32,
+        },
+        write: IoCounters { ios: busy * 70, merges: busy * 7, sectors: busy * 9000, ticks_ms: 45 },
+        flush: IoCounters { ios: busy / 2, ticks_ms: 2, ..IoCounters::default() },
+        in_flight: busy,
+        busy_ms: (busy * 100).min(1000) as u32,
+        weighted_ms: (busy * 1300) as u32,
+        ..DiskCounters::default()
+    }
+}
+
+fn threads() -> ThreadsSample {
+    let thread = |tid, comm: &str, state, syscall: &str, wchan: &str, count| ThreadCount {
+        pid: 4711,
+        tid,
+        comm: comm.into(),
+        state,
+        syscall: syscall.into(),
+        wchan: wchan.into(),
+        count,
+        ..ThreadCount::default()
+    };
+    let wait = ("io_uring_enter", "io_cqring_wait");
+    ThreadsSample {
+        looks: 20,
+        seen: 8240,
+        active: vec![
+            thread(4712, "fathom-w0", 'S', wait.0, wait.1, 13),
+            thread(4713, "fathom-w0", 'S', wait.0, wait.1, 12),
+            thread(4712, "fathom-w0", 'R', "", "", 7),
+            ThreadCount {
+                works_for: Some(4712),
+                torn: true,
+                ..thread(4720, "iou-wrk-4712", 'D', "", "folio_wait_bit_common", 5)
+            },
+            thread(88, "kswapd0", 'Q', "", "", 1),
+        ],
+    }
+}
+
+fn ring(done: u32) -> RingSample {
+    RingSample {
+        pid: 4711,
+        fd: 7,
+        processes: 1,
+        queues: Some(RingQueues {
+            sq_entries: 256,
+            cq_entries: 512,
+            sq_ready: 3,
+            cq_ready: 5,
+            submitted: (u32::MAX - 1000).wrapping_add(done),
+            completed: (u32::MAX - 1032).wrapping_add(done),
+            buffers: 256,
+            ..RingQueues::default()
+        }),
+        sq_poll: Some(SqPoll {
+            thread: 4721,
+            total_us: Some(u64::from(done) * 8),
+            work_us: Some(u64::from(done) * 5),
+            ..SqPoll::default()
+        }),
+        ..RingSample::default()
+    }
+}
+
+fn cost(milliseconds: u64) -> SamplerCost {
+    let cpu_ns = milliseconds * 1_000_000;
+    SamplerCost { sampler: "threads".into(), looks: milliseconds * 5, cpu_ns, missed: 0 }
+}
+
+/// The screen as text, with blanks at the ends of lines.
+fn screen(view: &View<'_>, ui: &Ui, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let paint = Paint::default();
+    terminal.draw(|frame| top::draw(view, ui, paint, frame.area(), frame.buffer_mut())).unwrap();
+    let buffer = terminal.backend().buffer();
+    assert!(buffer.content.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+    let rows = buffer.content.chunks(width.into());
+    let text = rows.map(|row| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>());
+    text.map(|line| line.trim_end().to_string() + "\n").collect()
+}
+
+#[test]
+fn small_and_large_screens() {
+    let mut machine = Machine::new(2, 2);
+    golden("top_80x24.txt", &screen(&machine.view(), &Ui::default(), 80, 24));
+    machine.missing = vec![Missing {
+        what: "stacks".into(),
+        why: "perf_event_open: permission denied".into(),
+        allow: "run as root".into(),
+    }];
+    golden("top_80x24_missing.txt", &screen(&machine.view(), &Ui::default(), 80, 24));
+    let large = Machine::new(192, 40);
+    golden("top_200x60.txt", &screen(&large.view(), &Ui::default(), 200, 60));
+}
+
+#[test]
+fn pages() {
+    let mut machine = Machine::new(2, 2);
+    machine.missing = vec![Missing {
+        what: "stacks".into(),
+        why: "perf_event_open: permission denied".into(),
+        allow: "run as root".into(),
+    }];
+    let page = |page| screen(&machine.view(), &Ui { page, ..Ui::default() }, 80, 24);
+    let group = "fathom-w0\tS\tio_uring_enter\tio_cqring_wait";
+    let pages = [
+        Page::Help,
+        Page::Missing,
+        Page::Detail(Panel::Disks, "nvme0n1".into()),
+        Page::Detail(Panel::Threads, group.into()),
+        Page::Detail(Panel::Rings, "4711/7".into()),
+        Page::Detail(Panel::Disks, "gone".into()),
+    ];
+    golden("top_pages.txt", &pages.map(page).join("~~~~\n"));
+}
+
+#[test]
+fn any_size_can_be_drawn() {
+    let machine = Machine::new(300, 7);
+    for width in [1, 5, 19, 20, 33, 79, 131, 400] {
+        for height in [1, 3, 4, 7, 12, 25, 120] {
+            for zoomed in [false, true] {
+                screen(&machine.view(), &Ui { zoomed, ..Ui::default() }, width, height);
+            }
+            let ui = Ui { page: Page::Help, scrolled: 999, ..Ui::default() };
+            screen(&machine.view(), &ui, width, height);
+        }
+    }
+    screen(&Machine::empty().view(), &Ui::default(), 80, 24);
+}
+
+#[test]
+fn the_selected_row_is_on_the_screen_however_many_there_are() {
+    let machine = Machine::new(4, 40);
+    for selected in ["nvme0n1", "nvme20n1", "nvme39n1"] {
+        let mut ui = Ui::default();
+        Panel::Disks.of_mut(&mut ui).selected = Some(selected.into());
+        let text = screen(&machine.view(), &ui, 80, 24);
+        assert!(text.contains(&format!(" {selected} ")), "{selected}\n{text}");
+    }
+}
+
+#[test]
+fn rows_are_sorted_as_chosen() {
+    let machine = Machine::new(4, 12);
+    let keys = |sort, reversed| {
+        let mut ui = Ui::default();
+        *Panel::Disks.of_mut(&mut ui) = top::TableUi { sort, reversed, ..top::TableUi::default() };
+        let table = top::table(&machine.view(), &ui, Panel::Disks);
+        table.rows.into_iter().map(|row| row.key).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(Some(1), false)[..2], ["nvme0n1", "nvme1n1"]);
+    assert_eq!(keys(Some(0), false)[0], "dm-0");
+    assert_eq!(keys(Some(1), true)[..2], ["nvme11n1", "dm-0"]);
+    assert!(!keys(None, false).contains(&"nvme0n1p1".to_string()));
+}
+
+#[test]
+fn a_record_says_where_it_stands() {
+    let machine = Machine::new(2, 2);
+    let mut view = machine.view();
+    let (first_ns, last_ns) = (END - 60 * SECOND, END + 180 * SECOND);
+    view.source = Source::Replay { first_ns, last_ns, speed: None };
+    let text = screen(&view, &Ui::default(), 80, 24);
+    assert!(text.contains("19:53:12 UTC  REPLAY PAUSED 25% of record to 19:56:12"), "{text}");
+    view.source = Source::Live { interval_ns: SECOND, frozen: Some(5 * SECOND), recording: true };
+    let text = screen(&view, &Ui::default(), 80, 24);
+    assert!(text.contains("FROZEN 5 s ago  recording"), "{text}");
+}
+
+#[test]
+fn colours_only_where_they_are_wanted() {
+    let machine = Machine::new(2, 2);
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    let draw = |frame: &mut ratatui::Frame<'_>| {
+        let paint = Paint { color: true };
+        top::draw(&machine.view(), &Ui::default(), paint, frame.area(), frame.buffer_mut());
+    };
+    terminal.draw(draw).unwrap();
+    let colored = terminal.backend().buffer().content.iter().filter(|cell| cell.fg != Color::Reset);
+    assert!(colored.count() > 0);
+}
+
+#[test]
+fn lines_for_programs() {
+    let machine = Machine::new(2, 2);
+    let view = machine.view();
+    let plain = lines::plain_header().to_string() + &lines::plain(&view);
+    golden("top_plain.txt", &plain);
+    let widths: Vec<usize> = plain.lines().map(|line| line.chars().count()).collect();
+    assert!(widths.iter().all(|width| *width == widths[0]), "{plain}");
+    golden("top.csv", &(lines::csv_header() + &lines::csv(&view)));
+    let line = lines::ndjson(&view).unwrap();
+    assert_eq!(line.matches('\n').count(), 1);
+    let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(json["disks_total"]["read"]["ios"], 37_035.0);
+    assert_eq!(json["threads"][0]["active"], 0.35);
+    assert_eq!(json["time"], "2026-11-21T19:53:12Z");
+}
