@@ -1,7 +1,7 @@
 //! From two samples of the machine to what happened between them: shares and rates.
 //!
-//! Counters that ran backwards give 0; what is not in both samples (a processor that came, a disk
-//! that was replaced) is left out. docs/figures.md has each figure with its formula and source.
+//! Counters that ran backwards give 0; a processor that came or went and a disk that was replaced
+//! under its name are left out. docs/figures.md has each figure with its formula and source.
 
 mod cpu;
 mod disk;
@@ -25,7 +25,7 @@ pub struct MachineRates {
     pub elapsed_ns: u64,
     /// Processors, memory, interrupts.
     pub system: Option<SystemRates>,
-    /// Each block device that is in both samples.
+    /// Each block device that ever did I/O.
     pub disks: Vec<DiskRates>,
     /// Whole disks added up ([`fathom_model::watch::DiskKind::Disk`]); the load on partitions and
     /// stacks reaches them and is counted there.

@@ -10,7 +10,7 @@ use fathom_model::plan::{JobPlan, Plan, SyncIo};
 use fathom_model::progress::Phase;
 use fathom_model::record::{DiskRecord, JobRecord, RECORD_VERSION, RunRecord};
 use fathom_model::{Dir, Progress};
-use fathom_watch::disks::{DiskSampler, DiskSnapshot};
+use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use fathom_watch::threads::helper_time;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
@@ -175,12 +175,12 @@ impl Session {
 
     /// A sampler of the block devices below all targets.
     #[must_use]
-    pub fn disk_sampler(&self) -> DiskSampler {
+    pub fn disk_sampler(&self) -> NamedDisks {
         let devices = self.facts.targets.iter().filter_map(|t| t.device.as_ref());
         let mut names: Vec<String> = devices.map(|d| d.name.clone()).collect();
         names.sort_unstable();
         names.dedup();
-        DiskSampler::new(&self.roots.proc, &names)
+        NamedDisks::new(&self.roots.proc, &names)
     }
 
     fn note_changes(&self, plan: &Plan, jobs: &mut [JobRecord]) {
@@ -200,7 +200,7 @@ impl Session {
     }
 }
 
-fn disks(sampler: &DiskSampler, before: Option<&DiskSnapshot>) -> Vec<DiskRecord> {
+fn disks(sampler: &NamedDisks, before: Option<&DiskSnapshot>) -> Vec<DiskRecord> {
     match (sampler.snapshot(), before) {
         (Ok(after), Some(before)) => after.since(before),
         _ => Vec::new(),

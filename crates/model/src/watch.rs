@@ -30,7 +30,7 @@ pub struct MachineSample {
     /// Processors, memory, interrupts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<SystemSample>,
-    /// Block devices, in the order of /proc/diskstats.
+    /// Block devices that ever did I/O, in the order of /proc/diskstats.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskCounters>,
     /// What threads were doing in this interval.

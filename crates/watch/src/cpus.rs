@@ -1,6 +1,8 @@
-//! Where the processors' time went, from /proc/stat
-//! (Documentation/filesystems/proc.rst of the kernel, "Miscellaneous kernel statistics").
+//! Where the time of some processors went, added up.
 
+use crate::kept::named;
+use crate::system::stat::Stat;
+use fathom_model::watch::CpuSample;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -44,22 +46,11 @@ impl CpuSampler {
     /// Where the file cannot be read, or has a line that is not as the kernel writes it; both name
     /// the file.
     pub fn snapshot(&self) -> io::Result<CpuTimes> {
-        let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
-        };
-        let text = std::fs::read_to_string(&self.path).map_err(named)?;
+        let text = std::fs::read_to_string(&self.path).map_err(|e| named(&self.path, &e))?;
         let mut sum = CpuTimes::default();
-        for line in text.lines() {
-            let Some((name, counters)) = line.split_once(' ') else { continue };
-            let number = name.strip_prefix("cpu").and_then(|n| n.parse::<u32>().ok());
-            if number.is_some_and(|n| self.cpus.contains(&n)) {
-                let [busy, steal, idle] = parse(counters).ok_or_else(|| {
-                    let message = format!("expected 7 or more counters after the name: {line:?}");
-                    named(io::Error::new(io::ErrorKind::InvalidData, message))
-                })?;
-                sum.busy_ns = sum.busy_ns.saturating_add(busy.saturating_mul(self.tick_ns));
-                sum.steal_ns = sum.steal_ns.saturating_add(steal.saturating_mul(self.tick_ns));
-                sum.idle_ns = sum.idle_ns.saturating_add(idle.saturating_mul(self.tick_ns));
+        for cpu in Stat::parse(&text, &self.path)?.cpus {
+            if self.cpus.contains(&cpu.cpu) {
+                sum.add(&cpu, self.tick_ns);
             }
         }
         Ok(sum)
@@ -77,16 +68,16 @@ impl CpuTimes {
             idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
         }
     }
-}
 
-/// Busy, stolen and idle ticks of one line: user nice system idle iowait irq softirq steal.
-fn parse(counters: &str) -> Option<[u64; 3]> {
-    let n: Vec<u64> =
-        counters.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
-    let [user, nice, system, idle, iowait, irq, softirq] = *n.first_chunk::<7>()?;
-    let sum = |parts: &[u64]| parts.iter().fold(0_u64, |a, b| a.saturating_add(*b));
-    let steal = n.get(7).copied().unwrap_or(0);
-    Some([sum(&[user, nice, system, irq, softirq]), steal, sum(&[idle, iowait])])
+    fn add(&mut self, cpu: &CpuSample, tick_ns: u64) {
+        let ns = |parts: &[u64]| {
+            parts.iter().fold(0_u64, |sum, ticks| sum.saturating_add(ticks.saturating_mul(tick_ns)))
+        };
+        let busy = ns(&[cpu.user, cpu.nice, cpu.system, cpu.irq, cpu.softirq]);
+        self.busy_ns = self.busy_ns.saturating_add(busy);
+        self.steal_ns = self.steal_ns.saturating_add(ns(&[cpu.steal]));
+        self.idle_ns = self.idle_ns.saturating_add(ns(&[cpu.idle, cpu.iowait]));
+    }
 }
 
 #[cfg(test)]

@@ -1,231 +1,107 @@
 //! What block devices did, from /proc/diskstats
-//! (Documentation/admin-guide/iostats.rst of the kernel).
+//! (Documentation/admin-guide/iostats.rst of the kernel), and what they are, from sysfs.
 
-use fathom_model::PerDir;
-use fathom_model::record::DiskRecord;
+mod kinds;
+mod named;
+mod stats;
+
+pub use named::{DiskSnapshot, NamedDisks};
+
+use crate::Sampler;
+use crate::kept::Kept;
+use fathom_model::watch::{DiskCounters, MachineSample};
+use kinds::Kinds;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::Path;
 
-/// Reads the counters of a fixed set of block devices.
-#[derive(Debug, Clone)]
+/// Reads the counters of all block devices that ever did I/O.
+#[derive(Debug)]
 pub struct DiskSampler {
-    path: PathBuf,
-    names: Vec<String>,
-}
-
-/// The counters of the devices at one instant.
-#[derive(Debug, Clone)]
-pub struct DiskSnapshot {
-    at: Instant,
-    disks: Vec<Disk>,
-}
-
-/// One line of /proc/diskstats, without the device's number.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Disk {
-    name: String,
-    ios: PerDir<u64>,
-    merges: PerDir<u64>,
-    sectors: PerDir<u64>,
-    ticks_ms: PerDir<u32>,
-    busy_ms: u32,
-    weighted_ms: u32,
+    stats: Kept,
+    kinds: Kinds,
+    buffer: Vec<u8>,
 }
 
 impl DiskSampler {
-    /// A sampler of the devices or partitions with these kernel names, such as `nvme0n1`.
-    ///
-    /// `proc_root` is where the proc file system is mounted: `/proc`.
-    #[must_use]
-    pub fn new(proc_root: &Path, names: &[String]) -> Self {
-        // sysfs writes `cciss!c0d0` for what diskstats calls `cciss/c0d0`.
-        let names = names.iter().map(|name| name.replace('!', "/")).collect();
-        Self { path: proc_root.join("diskstats"), names }
-    }
-
-    /// Reads all counters. A device that is not there is left out.
+    /// A sampler of the machine whose proc and sysfs are mounted at `proc` and `sys`: `/proc`,
+    /// `/sys`.
     ///
     /// # Errors
-    /// Where the file cannot be read, or has a line that is not as the kernel writes it; both
-    /// name the file.
-    pub fn snapshot(&self) -> io::Result<DiskSnapshot> {
-        let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
-        };
-        let text = std::fs::read_to_string(&self.path).map_err(named)?;
-        let at = Instant::now();
-        let mut disks = Vec::with_capacity(self.names.len());
-        for line in text.lines() {
-            let wanted = line.split_whitespace().nth(2).is_some_and(|n| self.has(n));
-            if wanted {
-                disks.push(Disk::parse(line).ok_or_else(|| {
-                    let message = format!("expected 11 or more counters after the name: {line:?}");
-                    named(io::Error::new(io::ErrorKind::InvalidData, message))
-                })?);
-            }
-        }
-        Ok(DiskSnapshot { at, disks })
+    /// Where there is no /proc/diskstats.
+    pub fn open(proc: &Path, sys: &Path) -> io::Result<Self> {
+        let stats = Kept::open(proc.join("diskstats"))?;
+        Ok(Self { stats, kinds: Kinds::new(proc, sys), buffer: Vec::new() })
     }
 
-    fn has(&self, name: &str) -> bool {
-        self.names.iter().any(|wanted| wanted == name)
+    /// The counters as they stand, in the order of the file.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or has a line that is not as the kernel writes it.
+    pub fn read(&mut self) -> io::Result<Vec<DiskCounters>> {
+        let text = self.stats.read(&mut self.buffer)?;
+        let mut disks = stats::parse(&text, self.stats.path())?;
+        self.kinds.put_into(&mut disks);
+        disks.retain(stats::did_any);
+        Ok(disks)
     }
 }
 
-impl DiskSnapshot {
-    /// What the devices did since `earlier`, for each device that is in both, in the order of
-    /// /proc/diskstats.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Vec<DiskRecord> {
-        let elapsed_ms = self.at.saturating_duration_since(earlier.at).as_millis() as u64;
-        let before = |name: &str| earlier.disks.iter().find(|disk| disk.name == name);
-        self.disks
-            .iter()
-            .filter_map(|now| Some(now.since(before(&now.name)?, elapsed_ms)))
-            .collect()
-    }
-}
-
-impl Disk {
-    fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_whitespace().skip(2);
-        let name = words.next()?.to_string();
-        let fields: Vec<u64> = words.map(|w| w.parse().ok()).collect::<Option<_>>()?;
-        if fields.len() < 11 {
-            return None;
-        }
-        // The kernel prints times as 32-bit numbers, which wrap after 49 days.
-        let times = |index: usize| fields.get(index).map_or(0, |n| *n as u32);
-        // Kernels before 4.18 have no fields for discards.
-        let counts = |index: usize| fields.get(index).copied().unwrap_or(0);
-        Some(Self {
-            name,
-            ios: PerDir { read: counts(0), write: counts(4), trim: counts(11) },
-            merges: PerDir { read: counts(1), write: counts(5), trim: counts(12) },
-            sectors: PerDir { read: counts(2), write: counts(6), trim: counts(13) },
-            ticks_ms: PerDir { read: times(3), write: times(7), trim: times(14) },
-            busy_ms: times(9),
-            weighted_ms: times(10),
-        })
+impl Sampler for DiskSampler {
+    fn name(&self) -> &'static str {
+        "disks"
     }
 
-    fn since(&self, earlier: &Self, elapsed_ms: u64) -> DiskRecord {
-        // A device that was replaced under its name begins at 0 again: no difference then.
-        let counts = |now: &PerDir<u64>, then: &PerDir<u64>| {
-            now.map(|dir, n| n.checked_sub(then[dir]).unwrap_or(0))
-        };
-        let times = |now: u32, then: u32| u64::from(now.wrapping_sub(then));
-        DiskRecord {
-            name: self.name.clone(),
-            ios: counts(&self.ios, &earlier.ios),
-            merges: counts(&self.merges, &earlier.merges),
-            sectors: counts(&self.sectors, &earlier.sectors),
-            ticks_ms: self.ticks_ms.map(|dir, n| times(*n, earlier.ticks_ms[dir])),
-            busy_ms: times(self.busy_ms, earlier.busy_ms),
-            weighted_ms: times(self.weighted_ms, earlier.weighted_ms),
-            elapsed_ms,
-        }
+    fn take(&mut self, sample: &mut MachineSample) {
+        sample.disks = self.read().unwrap_or_default();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fathom_model::watch::DiskKind;
 
-    fn snapshot(text: &str, names: &[&str]) -> io::Result<DiskSnapshot> {
+    #[test]
+    fn devices_that_did_io_with_what_they_are() {
         let root = tempfile::tempdir().unwrap();
-        std::fs::write(root.path().join("diskstats"), text).unwrap();
-        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        DiskSampler::new(root.path(), &names).snapshot()
-    }
-
-    const BEFORE: &str = "   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n \
-        254       0 vda 100 10 800 50 20 2 160 30 0 70 80 5 1 40 3 9 9\n \
-        259       0 nvme0n1 1 0 8 4294967290 0 0 0 0 0 4294967295 7 0 0 0 0 0 0\n";
-    const AFTER: &str = "   7       0 loop0 9 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n \
-        254       0 vda 350 15 2800 150 21 2 168 31 4 170 381 7 1 56 4 9 9\n \
-        259       0 nvme0n1 2 0 16 4 0 0 0 0 0 1 17 0 0 0 0 0 0\n";
-
-    #[test]
-    fn differences_by_direction_for_the_named_devices_only() {
-        let names = ["nvme0n1", "vda"];
-        let earlier = snapshot(BEFORE, &names).unwrap();
-        let mut later = snapshot(AFTER, &names).unwrap();
-        later.at = earlier.at + std::time::Duration::from_millis(250);
-        let records = later.since(&earlier);
-        assert_eq!(
-            records[0],
-            DiskRecord {
-                name: "vda".into(),
-                ios: PerDir { read: 250, write: 1, trim: 2 },
-                merges: PerDir { read: 5, write: 0, trim: 0 },
-                sectors: PerDir { read: 2000, write: 8, trim: 16 },
-                ticks_ms: PerDir { read: 100, write: 1, trim: 1 },
-                busy_ms: 100,
-                weighted_ms: 301,
-                elapsed_ms: 250,
-            }
-        );
-        assert_eq!(records.len(), 2);
-    }
-
-    #[test]
-    fn times_wrap_at_32_bits() {
-        let records =
-            snapshot(AFTER, &["nvme0n1"]).unwrap().since(&snapshot(BEFORE, &["nvme0n1"]).unwrap());
-        assert_eq!(records[0].ticks_ms.read, 10);
-        assert_eq!(records[0].busy_ms, 2);
-    }
-
-    #[test]
-    fn a_device_that_began_anew_shows_nothing() {
-        let records =
-            snapshot(BEFORE, &["vda"]).unwrap().since(&snapshot(AFTER, &["vda"]).unwrap());
-        assert_eq!(records[0].ios, PerDir::splat(0));
-    }
-
-    #[test]
-    fn a_device_that_came_or_went_is_left_out() {
-        let none = snapshot("", &["vda"]).unwrap();
-        let one = snapshot(BEFORE, &["vda"]).unwrap();
-        assert_eq!(none.since(&one), []);
-        assert_eq!(one.since(&none), []);
-    }
-
-    #[test]
-    fn old_kernels_without_discards() {
-        let text = "8 0 sda 1 2 3 4 5 6 7 8 9 10 11\n";
-        let disk = snapshot(text, &["sda"]).unwrap().disks.remove(0);
-        assert_eq!(disk.ios, PerDir { read: 1, write: 5, trim: 0 });
-        assert_eq!(disk.weighted_ms, 11);
-    }
-
-    #[test]
-    fn names_as_sysfs_writes_them() {
-        let text = "104 0 cciss/c0d0 1 2 3 4 5 6 7 8 9 10 11\n";
-        assert_eq!(snapshot(text, &["cciss!c0d0"]).unwrap().disks.len(), 1);
-    }
-
-    #[test]
-    fn errors_name_the_file() {
-        for text in ["8 0 sda 1 2 3\n", "8 0 sda 1 2 x 4 5 6 7 8 9 10 11\n"] {
-            let error = snapshot(text, &["sda"]).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-            assert!(error.to_string().contains("diskstats"), "{error}");
+        let stats = "8 0 sda 1 2 3 4 5 6 7 8 9 10 11\n8 1 sda1 1 0 8 0 0 0 0 0 0 0 0\n\
+            7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n";
+        std::fs::write(root.path().join("diskstats"), stats).unwrap();
+        std::fs::create_dir_all(root.path().join("devices/sda/sda1")).unwrap();
+        std::fs::write(root.path().join("devices/sda/sda1/partition"), "1\n").unwrap();
+        std::fs::create_dir_all(root.path().join("class/block")).unwrap();
+        for (name, dir) in [("sda", "sda"), ("sda1", "sda/sda1")] {
+            let link = root.path().join("class/block").join(name);
+            std::os::unix::fs::symlink(root.path().join("devices").join(dir), link).unwrap();
         }
-        let error = DiskSampler::new(Path::new("/nonexistent"), &[]).snapshot().unwrap_err();
+        let mut sampler = DiskSampler::open(root.path(), root.path()).unwrap();
+        let mut sample = MachineSample::default();
+        sampler.take(&mut sample);
+        let seen: Vec<_> = sample.disks.iter().map(|d| (d.name.as_str(), d.kind)).collect();
+        assert_eq!(seen, [("sda", DiskKind::Disk), ("sda1", DiskKind::Partition)]);
+        assert_eq!(sample.disks[1].below, ["sda"]);
+        std::fs::write(root.path().join("diskstats"), "8 0 sda 1\n").unwrap();
+        sampler.take(&mut sample);
+        assert_eq!(sample.disks, []);
+    }
+
+    #[test]
+    fn a_machine_without_diskstats_is_an_error() {
+        let error = DiskSampler::open(Path::new("/nonexistent"), Path::new("/sys")).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/diskstats"), "{error}");
     }
 
     #[test]
     fn the_kernel_at_hand() {
-        let text = std::fs::read_to_string("/proc/diskstats").unwrap();
-        let names: Vec<String> =
-            text.lines().filter_map(|l| l.split_whitespace().nth(2)).map(String::from).collect();
-        let sampler = DiskSampler::new(Path::new("/proc"), &names);
-        let first = sampler.snapshot().unwrap();
-        assert_eq!(first.disks.len(), names.len());
-        assert_eq!(sampler.snapshot().unwrap().since(&first).len(), names.len());
+        let mut sampler = DiskSampler::open(Path::new("/proc"), Path::new("/sys")).unwrap();
+        let disks = sampler.read().unwrap();
+        for disk in &disks {
+            let sysfs = Path::new("/sys/class/block").join(disk.name.replace('/', "!"));
+            assert_eq!(disk.kind == DiskKind::Partition, sysfs.join("partition").exists());
+            assert!(
+                disk.below.iter().all(|below| Path::new("/sys/class/block").join(below).exists())
+            );
+        }
+        assert_eq!(sampler.read().unwrap().len(), disks.len());
     }
 }

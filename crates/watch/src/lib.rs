@@ -6,11 +6,13 @@
 pub mod counters;
 pub mod cpus;
 pub mod disks;
+mod kept;
 mod pattern;
 mod perf;
 pub mod rings;
 mod sampler;
 mod scope;
+pub mod system;
 pub mod threads;
 mod watcher;
 

@@ -4,7 +4,7 @@ use super::Env;
 use super::cases::{Measure, Target};
 use crate::Result;
 use fathom_watch::counters::Counters;
-use fathom_watch::disks::{DiskSampler, DiskSnapshot};
+use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -132,7 +132,7 @@ impl Drop for Zram {
 
 /// The block device that a file is on.
 pub struct Disk {
-    sampler: DiskSampler,
+    sampler: NamedDisks,
 }
 
 impl Disk {
@@ -144,7 +144,7 @@ impl Disk {
             format!("{} is on no single block device; choose a place with --dir", path.display())
         })?;
         let name = sysfs.file_name().and_then(|name| name.to_str()).ok_or("a nameless device")?;
-        Ok(Self { sampler: DiskSampler::new(Path::new("/proc"), &[name.to_string()]) })
+        Ok(Self { sampler: NamedDisks::new(Path::new("/proc"), &[name.to_string()]) })
     }
 
     pub fn snapshot(&self) -> Result<DiskSnapshot> {

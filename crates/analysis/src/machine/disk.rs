@@ -70,7 +70,7 @@ struct IoGrowth {
     ticks_ms: u64,
 }
 
-/// Each device that is in both samples, and whole disks added up.
+/// Each device, and whole disks added up.
 pub(super) fn rates(
     earlier: &[DiskCounters],
     later: &[DiskCounters],
@@ -79,9 +79,12 @@ pub(super) fn rates(
     let mut each = Vec::with_capacity(later.len());
     let mut sum = Growth::default();
     let mut disks = 0;
+    // One that was not there before, or had done nothing, began at 0.
+    let new = DiskCounters::default();
+    let later = if earlier.is_empty() { &[] } else { later };
     for now in later {
-        let then = earlier.iter().find(|then| then.name == now.name);
-        let Some(growth) = then.and_then(|then| Growth::between(then, now)) else { continue };
+        let then = earlier.iter().find(|then| then.name == now.name).unwrap_or(&new);
+        let Some(growth) = Growth::between(then, now) else { continue };
         if now.kind == DiskKind::Disk {
             sum.add(&growth);
             disks += 1;

@@ -116,9 +116,17 @@ fn times_wrap_and_replaced_disks_are_left_out() {
         disk("new", DiskKind::Disk, io(3, 0, 0, 0)),
     ]);
     let rates = rates(&then, &now, SECOND);
-    assert_eq!(rates.disks.len(), 1);
+    let names: Vec<&str> = rates.disks.iter().map(|disk| disk.name.as_str()).collect();
+    assert_eq!(names, ["a", "new"]);
     assert_eq!(rates.disks[0].read.wait_ms, Some(1.0));
-    assert_eq!(rates.disks_total.read.ios, 10.0);
+    assert_eq!(rates.disks_total.read.ios, 13.0);
+}
+
+#[test]
+fn without_a_look_before_there_are_no_rates() {
+    let now = disks(vec![disk("a", DiskKind::Disk, io(11, 0, 0, 5))]);
+    let rates = rates(&MachineSample::default(), &now, SECOND);
+    assert_eq!((rates.disks.len(), rates.disks_total), (0, DiskRates::default()));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use fathom_model::Dir;
 use fathom_model::progress::Phase;
 use fathom_model::record::{DiskRecord, JobRecord};
 use fathom_watch::cpus::{CpuSampler, CpuTimes};
-use fathom_watch::disks::{DiskSampler, DiskSnapshot};
+use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use rustix::io::Errno;
 use std::path::Path;
 use std::thread;
@@ -33,7 +33,7 @@ pub struct EngineBench<'a> {
     session: &'a Session,
     conditions: Vec<Conditions>,
     cpus: CpuSampler,
-    disks: DiskSampler,
+    disks: NamedDisks,
     number: u64,
 }
 

@@ -182,8 +182,8 @@ pub struct CgroupSample {
     pub memory_limit: Option<u64>,
     /// Bytes of memory used by the group whose limit is the lowest.
     pub memory_used: Option<u64>,
-    /// Times that memory use hit the limit of it or a parent (`max` and `high` of memory.events; in
-    /// version 1 memory.failcnt).
+    /// Times that memory use hit the limit of it or a parent (`max` and `high` of
+    /// memory.events.local; in version 1 memory.failcnt).
     pub memory_hits: Option<u64>,
     /// Limits of I/O on it or its parents: group, device and limits as in io.max.
     pub io_limits: Vec<String>,

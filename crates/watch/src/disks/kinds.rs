@@ -1,0 +1,210 @@
+//! What block devices are and what is below them, from sysfs.
+
+use fathom_model::watch::{DiskCounters, DiskKind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Knows what each device is. It looks again when devices come or go, and every few seconds, since
+/// loop devices and device mapper tables change under their names.
+#[derive(Debug)]
+pub(super) struct Kinds {
+    proc: PathBuf,
+    sys: PathBuf,
+    known: Vec<Known>,
+    looked: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// As /proc/diskstats has it.
+    name: String,
+    kind: DiskKind,
+    below: Vec<String>,
+    alias: String,
+}
+
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// How devices that are made of others are named; of some, sysfs does not say of which.
+const STACKED: [&str; 6] = ["bcache", "dm-", "drbd", "loop", "md", "zd"];
+/// How devices without a medium are named.
+const MEMORY: [&str; 3] = ["nullb", "ram", "zram"];
+
+impl Kinds {
+    pub fn new(proc: &Path, sys: &Path) -> Self {
+        Self { proc: proc.into(), sys: sys.into(), known: Vec::new(), looked: None }
+    }
+
+    /// Puts kind, members and alias into each device. All devices are to be given.
+    pub fn put_into(&mut self, disks: &mut [DiskCounters]) {
+        let same = self.known.iter().map(|known| &known.name).eq(disks.iter().map(|d| &d.name));
+        if !same || self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
+            let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
+            self.known = names.iter().map(|name| self.look(name, &names)).collect();
+            self.looked = Some(Instant::now());
+        }
+        for (disk, known) in disks.iter_mut().zip(&self.known) {
+            disk.kind = known.kind;
+            disk.below.clone_from(&known.below);
+            disk.alias.clone_from(&known.alias);
+        }
+    }
+
+    fn look(&self, name: &str, all: &[&str]) -> Known {
+        // sysfs has no slashes within names.
+        let dir = self.sys.join("class/block").join(name.replace('/', "!"));
+        let known = |kind, below| Known { name: name.into(), kind, below, alias: String::new() };
+        if dir.join("partition").exists() {
+            return known(DiskKind::Partition, parent(&dir).into_iter().collect());
+        }
+        if MEMORY.iter().any(|prefix| is_numbered(name, prefix)) {
+            return known(DiskKind::Memory, Vec::new());
+        }
+        if let Some(file) = text(&dir.join("loop/backing_file")) {
+            let below = self.device_below(&file).into_iter().collect();
+            return Known { alias: file, ..known(DiskKind::Stacked, below) };
+        }
+        let mut below = entries(&dir.join("slaves"));
+        below.extend(paths_of(name, all));
+        let is_stacked =
+            !below.is_empty() || STACKED.iter().any(|prefix| is_numbered(name, prefix));
+        let kind = if is_stacked { DiskKind::Stacked } else { DiskKind::Disk };
+        Known { alias: text(&dir.join("dm/name")).unwrap_or_default(), ..known(kind, below) }
+    }
+
+    /// The device of the file system that a file is on. The file itself is not touched: what it is on
+    /// may hang.
+    fn device_below(&self, file: &str) -> Option<String> {
+        let mounts = std::fs::read_to_string(self.proc.join("self/mountinfo")).ok()?;
+        let above = mounts.lines().filter_map(|line| {
+            let mut words = line.split(' ').skip(2);
+            let (number, point) = (words.next()?, words.nth(1)?);
+            Path::new(file).starts_with(point).then_some((point.len(), number))
+        });
+        // Of two mounts at one place the later is seen.
+        let (_, number) = above.max_by_key(|(length, _)| *length)?;
+        let link = std::fs::read_link(self.sys.join("dev/block").join(number)).ok()?;
+        Some(link.file_name()?.to_string_lossy().into_owned())
+    }
+}
+
+/// `ram0`, not `ramdisk`.
+fn is_numbered(name: &str, prefix: &str) -> bool {
+    let rest = name.strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '_'))
+}
+
+/// The paths to an NVMe multipath head: `nvme0c1n2` is one to `nvme0n2`.
+fn paths_of<'a>(name: &'a str, all: &'a [&str]) -> impl Iterator<Item = String> + 'a {
+    let head = name.strip_prefix("nvme").and_then(|rest| rest.split_once('n'));
+    let is_path = move |other: &str| {
+        let parts = other.strip_prefix("nvme").and_then(|rest| rest.split_once('c'));
+        let Some((subsystem, rest)) = parts else { return false };
+        let namespace = rest.split_once('n').map(|(_, namespace)| namespace);
+        head.is_some_and(|head| (subsystem, namespace) == (head.0, Some(head.1)))
+    };
+    all.iter().filter(move |other| is_path(other)).map(ToString::to_string)
+}
+
+/// The disk of a partition: sysfs has it inside the disk's directory.
+fn parent(dir: &Path) -> Option<String> {
+    let dir = std::fs::canonicalize(dir).ok()?;
+    Some(dir.parent()?.file_name()?.to_string_lossy().into_owned())
+}
+
+fn text(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.trim_end_matches('\n').to_string())
+}
+
+fn entries(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// A made-up machine with an LVM volume over a RAID of a partition and a multipath namespace.
+    fn machine() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("sys/devices/sda/size", "1\n");
+        write("sys/devices/sda/sda1/partition", "1\n");
+        write("sys/class/block/md127/slaves/nvme0n1", "");
+        write("sys/class/block/md127/slaves/sda1", "");
+        write("sys/class/block/dm-3/slaves/md127", "");
+        write("sys/class/block/dm-3/dm/name", "vg-data\n");
+        write("sys/class/block/loop1/loop/backing_file", "/srv/images/a b.img\n");
+        let (devices, class) =
+            (root.path().join("sys/devices"), root.path().join("sys/class/block"));
+        symlink(devices.join("sda"), class.join("sda")).unwrap();
+        symlink(devices.join("sda/sda1"), class.join("sda1")).unwrap();
+        fs::create_dir_all(root.path().join("sys/dev/block")).unwrap();
+        symlink("../../devices/dm-3", root.path().join("sys/dev/block/253:3")).unwrap();
+        write(
+            "proc/self/mountinfo",
+            "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 253:3 / /srv rw - xfs /dev/dm-3 rw\n\
+             24 22 0:30 / /srv/im rw - tmpfs tmpfs rw\n",
+        );
+        root
+    }
+
+    fn seen(root: &Path, names: &[&str]) -> Vec<DiskCounters> {
+        let disk = |name: &&str| DiskCounters { name: name.to_string(), ..DiskCounters::default() };
+        let mut disks: Vec<DiskCounters> = names.iter().map(disk).collect();
+        Kinds::new(&root.join("proc"), &root.join("sys")).put_into(&mut disks);
+        disks
+    }
+
+    #[test]
+    fn each_device_with_its_stack() {
+        let root = machine();
+        let names =
+            ["sda", "sda1", "nvme0n1", "nvme0c0n1", "nvme0c1n1", "nvme0c1n10", "md127", "dm-3"];
+        let disks = seen(root.path(), &names);
+        let kinds: Vec<DiskKind> = disks.iter().map(|disk| disk.kind).collect();
+        use DiskKind::{Disk, Partition, Stacked};
+        assert_eq!(kinds, [Disk, Partition, Stacked, Disk, Disk, Disk, Stacked, Stacked]);
+        assert_eq!(disks[1].below, ["sda"]);
+        assert_eq!(disks[2].below, ["nvme0c0n1", "nvme0c1n1"]);
+        assert_eq!(disks[6].below, ["nvme0n1", "sda1"]);
+        assert_eq!((disks[7].below[0].as_str(), disks[7].alias.as_str()), ("md127", "vg-data"));
+    }
+
+    #[test]
+    fn loop_devices_and_devices_without_a_medium() {
+        let root = machine();
+        let disks =
+            seen(root.path(), &["loop0", "loop1", "zram0", "ram3", "nullb1", "rambler", "nvme3n1"]);
+        let kinds: Vec<DiskKind> = disks.iter().map(|disk| disk.kind).collect();
+        use DiskKind::{Disk, Memory, Stacked};
+        assert_eq!(kinds, [Stacked, Stacked, Memory, Memory, Memory, Disk, Disk]);
+        assert_eq!(
+            (disks[1].alias.as_str(), disks[1].below[0].as_str()),
+            ("/srv/images/a b.img", "dm-3")
+        );
+        assert!(disks[0].below.is_empty() && disks[0].alias.is_empty());
+    }
+
+    #[test]
+    fn devices_that_come_are_looked_at() {
+        let root = machine();
+        let mut kinds = Kinds::new(&root.path().join("proc"), &root.path().join("sys"));
+        let mut disks = seen(root.path(), &["sda"]);
+        kinds.put_into(&mut disks);
+        let mut disks = vec![DiskCounters { name: "sda1".into(), ..disks.remove(0) }];
+        kinds.put_into(&mut disks);
+        assert_eq!(disks[0].kind, DiskKind::Partition);
+    }
+}

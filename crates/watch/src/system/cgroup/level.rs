@@ -1,0 +1,182 @@
+//! One control group's directory.
+
+use crate::kept::Kept;
+use fathom_model::watch::CgroupSample;
+use std::path::{Path, PathBuf};
+
+/// A group with the files that hold its limits.
+#[derive(Debug)]
+pub(super) struct Level {
+    name: String,
+    sys: PathBuf,
+    files: Vec<(Kept, Put)>,
+}
+
+/// What a group's files say.
+#[derive(Debug, Default)]
+struct Limits {
+    quota_us: Option<f64>,
+    period_us: Option<f64>,
+    throttled_periods: Option<u64>,
+    throttled_us: Option<u64>,
+    memory_limit: Option<u64>,
+    memory_used: Option<u64>,
+    memory_hits: Option<u64>,
+    /// Device and limits.
+    io: Vec<(String, String)>,
+}
+
+/// Puts the text of a file into its place.
+type Put = fn(&mut Limits, &str);
+
+/// Files of version 2.
+const VERSION_2: &[(&str, Put)] = &[
+    ("cpu.max", |limits, text| {
+        let mut words = text.split_ascii_whitespace();
+        limits.quota_us = words.next().and_then(|word| word.parse().ok());
+        limits.period_us = words.next().and_then(|word| word.parse().ok());
+    }),
+    ("cpu.stat", |limits, text| {
+        limits.throttled_periods = value(text, "nr_throttled");
+        limits.throttled_us = value(text, "throttled_usec");
+    }),
+    ("memory.max", |limits, text| limits.limit_memory(text)),
+    ("memory.high", |limits, text| limits.limit_memory(text)),
+    ("memory.current", |limits, text| limits.memory_used = text.trim_ascii().parse().ok()),
+    ("memory.events.local", |limits, text| {
+        let hits = [value(text, "max"), value(text, "high")];
+        limits.memory_hits = hits.into_iter().flatten().reduce(u64::saturating_add);
+    }),
+    ("io.max", |limits, text| {
+        for (device, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
+            let set = rest.split_ascii_whitespace().filter(|limit| !limit.ends_with("=max"));
+            set.for_each(|limit| limits.limit_io(device, limit));
+        }
+    }),
+];
+
+/// Files of version 1, with their controller.
+const VERSION_1: &[(&str, &str, Put)] = &[
+    ("cpu", "cpu.cfs_quota_us", |limits, text| {
+        // -1 stands for no limit.
+        let quota: Option<f64> = text.trim_ascii().parse().ok();
+        limits.quota_us = quota.filter(|quota| *quota >= 0.0);
+    }),
+    ("cpu", "cpu.cfs_period_us", |limits, text| limits.period_us = text.trim_ascii().parse().ok()),
+    ("cpu", "cpu.stat", |limits, text| {
+        limits.throttled_periods = value(text, "nr_throttled");
+        limits.throttled_us = value(text, "throttled_time").map(|ns| ns / 1000);
+    }),
+    ("memory", "memory.limit_in_bytes", |limits, text| limits.limit_memory(text)),
+    ("memory", "memory.usage_in_bytes", |limits, text| {
+        limits.memory_used = text.trim_ascii().parse().ok();
+    }),
+    ("memory", "memory.failcnt", |limits, text| {
+        limits.memory_hits = text.trim_ascii().parse().ok()
+    }),
+    ("blkio", "blkio.throttle.read_bps_device", |limits, text| limits.throttle(text, "rbps")),
+    ("blkio", "blkio.throttle.write_bps_device", |limits, text| limits.throttle(text, "wbps")),
+    ("blkio", "blkio.throttle.read_iops_device", |limits, text| limits.throttle(text, "riops")),
+    ("blkio", "blkio.throttle.write_iops_device", |limits, text| limits.throttle(text, "wiops")),
+];
+
+impl Level {
+    /// Opens the files of the group that has this directory. Without controllers it is of version 2.
+    pub fn open(dir: &Path, name: &Path, controllers: &[&str], sys: &Path) -> Self {
+        let open = |file: &str, put: Put| Some((Kept::open(dir.join(file)).ok()?, put));
+        let files = if controllers.is_empty() {
+            VERSION_2.iter().filter_map(|(file, put)| open(file, *put)).collect()
+        } else {
+            let mine = VERSION_1.iter().filter(|(controller, ..)| controllers.contains(controller));
+            mine.filter_map(|(_, file, put)| open(file, *put)).collect()
+        };
+        Self { name: name.display().to_string(), sys: sys.to_path_buf(), files }
+    }
+
+    /// Whether there is anything to be read.
+    pub fn has_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// Adds what the files say now to what the groups inside this one said; nothing where the group
+    /// is no more.
+    pub fn add_to(&self, sample: &mut CgroupSample, buffer: &mut Vec<u8>) {
+        let mut limits = Limits::default();
+        for (file, put) in &self.files {
+            if let Ok(text) = file.read(buffer) {
+                put(&mut limits, &text);
+            }
+        }
+        let device = |number: &str| device_name(&self.sys, number);
+        let words = |(number, limits): &(String, String)| {
+            format!("{} {} {limits}", self.name, device(number))
+        };
+        sample.io_limits.extend(limits.io.iter().map(words));
+        limits.add_to(sample);
+    }
+}
+
+impl Limits {
+    fn add_to(&self, sample: &mut CgroupSample) {
+        let period = self.period_us.filter(|period| *period > 0.0);
+        let cpu = self.quota_us.zip(period).map(|(quota, period)| quota / period);
+        sample.cpu_limit = lowest(sample.cpu_limit, cpu);
+        sum(&mut sample.throttled_periods, self.throttled_periods);
+        sum(&mut sample.throttled_us, self.throttled_us);
+        sum(&mut sample.memory_hits, self.memory_hits);
+        let limit = lowest(sample.memory_limit, self.memory_limit);
+        if limit != sample.memory_limit || sample.memory_used.is_none() {
+            sample.memory_used = self.memory_used;
+        }
+        sample.memory_limit = limit;
+    }
+
+    /// Version 2 writes `max` for none, version 1 about 2^63.
+    fn limit_memory(&mut self, text: &str) {
+        let limit = text.trim_ascii().parse().ok().filter(|bytes: &u64| *bytes < 1 << 60);
+        self.memory_limit = lowest(self.memory_limit, limit);
+    }
+
+    /// Lines such as `254:0 1048576`.
+    fn throttle(&mut self, text: &str, what: &str) {
+        for (device, limit) in text.lines().filter_map(|line| line.split_once(' ')) {
+            self.limit_io(device, &format!("{what}={limit}"));
+        }
+    }
+
+    fn limit_io(&mut self, device: &str, limit: &str) {
+        match self.io.iter_mut().find(|(known, _)| known == device) {
+            Some((_, limits)) => {
+                limits.push(' ');
+                limits.push_str(limit);
+            }
+            None => self.io.push((device.to_string(), limit.to_string())),
+        }
+    }
+}
+
+fn lowest<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if b < a { b } else { a }),
+        (a, b) => a.or(b),
+    }
+}
+
+fn sum(total: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        *total = Some(total.unwrap_or(0).saturating_add(more));
+    }
+}
+
+/// The value of a line `key value`.
+fn value(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+    line.trim_ascii().parse().ok()
+}
+
+/// The kernel name of the device with this number, or the number.
+fn device_name(sys: &Path, number: &str) -> String {
+    let link = std::fs::read_link(sys.join("dev/block").join(number)).ok();
+    let name = link.as_deref().and_then(Path::file_name);
+    name.map_or_else(|| number.to_string(), |name| name.to_string_lossy().into_owned())
+}

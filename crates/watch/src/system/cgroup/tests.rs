@@ -1,0 +1,157 @@
+use super::*;
+use std::fs;
+
+/// A made-up /proc and /sys.
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new(groups: &str, mounts: &str) -> Self {
+        let tree = Self(tempfile::tempdir().unwrap());
+        tree.write("proc/7/cgroup", groups);
+        tree.write("proc/self/mountinfo", mounts);
+        tree
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn open(&self) -> Cgroups {
+        let root = self.0.path();
+        Cgroups::open(&root.join("proc"), &root.join("sys"), Some(7)).unwrap()
+    }
+
+    fn read(&self) -> Option<CgroupSample> {
+        self.open().read(&mut Vec::new())
+    }
+}
+
+const V2: &str = "36 25 0:31 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n\
+    22 1 254:0 / / rw - ext4 /dev/vda rw\n";
+
+#[test]
+fn version_2_with_the_lowest_limit_of_all_parents() {
+    let tree = Tree::new("0::/db.slice/pg.service\n", V2);
+    let dir = "sys/fs/cgroup/db.slice";
+    tree.write(&format!("{dir}/cpu.max"), "150000 100000\n");
+    tree.write(
+        &format!("{dir}/cpu.stat"),
+        "usage_usec 1\nnr_periods 5\nnr_throttled 2\nthrottled_usec 700\n",
+    );
+    tree.write(&format!("{dir}/memory.max"), "4096000\n");
+    tree.write(&format!("{dir}/memory.high"), "2048000\n");
+    tree.write(&format!("{dir}/memory.current"), "1000\n");
+    tree.write(&format!("{dir}/memory.events.local"), "low 9\nhigh 3\nmax 4\noom 1\n");
+    tree.write(&format!("{dir}/pg.service/cpu.max"), "max 100000\n");
+    tree.write(&format!("{dir}/pg.service/cpu.stat"), "nr_throttled 1\nthrottled_usec 50\n");
+    tree.write(&format!("{dir}/pg.service/memory.max"), "max\n");
+    tree.write(&format!("{dir}/pg.service/memory.current"), "600\n");
+    tree.write(
+        &format!("{dir}/pg.service/io.max"),
+        "254:0 rbps=1048576 wbps=max riops=100 wiops=max\n8:0 rbps=max wbps=max riops=max wiops=max\n",
+    );
+    fs::create_dir_all(tree.0.path().join("sys/dev/block")).unwrap();
+    std::os::unix::fs::symlink("../../block/vda", tree.0.path().join("sys/dev/block/254:0"))
+        .unwrap();
+    assert_eq!(
+        tree.read().unwrap(),
+        CgroupSample {
+            path: "/db.slice/pg.service".into(),
+            cpu_limit: Some(1.5),
+            throttled_periods: Some(3),
+            throttled_us: Some(750),
+            memory_limit: Some(2_048_000),
+            memory_used: Some(1000),
+            memory_hits: Some(7),
+            io_limits: vec!["/db.slice/pg.service vda rbps=1048576 riops=100".into()],
+        }
+    );
+}
+
+#[test]
+fn version_1_with_hierarchies_of_their_own() {
+    let mounts = "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+        35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+        39 31 0:36 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n\
+        41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+    let groups = "9:name=systemd:/\n7:blkio:/b\n4:memory:/m\n2:cpu,cpuacct:/c\n0::/\n";
+    let tree = Tree::new(groups, mounts);
+    let dir = "sys/fs/cgroup";
+    tree.write(&format!("{dir}/cpu/c/cpu.cfs_quota_us"), "25000\n");
+    tree.write(&format!("{dir}/cpu/c/cpu.cfs_period_us"), "100000\n");
+    tree.write(
+        &format!("{dir}/cpu/c/cpu.stat"),
+        "nr_periods 9\nnr_throttled 4\nthrottled_time 8000000\n",
+    );
+    tree.write(&format!("{dir}/cpu/cpu.cfs_quota_us"), "-1\n");
+    tree.write(&format!("{dir}/memory/m/memory.limit_in_bytes"), "9223372036854771712\n");
+    tree.write(&format!("{dir}/memory/m/memory.usage_in_bytes"), "12288\n");
+    tree.write(&format!("{dir}/memory/m/memory.failcnt"), "6\n");
+    tree.write(&format!("{dir}/blkio/b/blkio.throttle.read_bps_device"), "254:0 1000\n");
+    tree.write(&format!("{dir}/blkio/b/blkio.throttle.write_iops_device"), "254:0 50\n");
+    assert_eq!(
+        tree.read().unwrap(),
+        CgroupSample {
+            path: "/c".into(),
+            cpu_limit: Some(0.25),
+            throttled_periods: Some(4),
+            throttled_us: Some(8000),
+            memory_limit: None,
+            memory_used: Some(12288),
+            memory_hits: Some(6),
+            io_limits: vec!["/b 254:0 rbps=1000 wiops=50".into()],
+        }
+    );
+}
+
+#[test]
+fn a_process_that_moves_and_limits_that_change_are_seen() {
+    let tree = Tree::new("0::/a\n", V2);
+    tree.write("sys/fs/cgroup/a/cpu.max", "100000 100000\n");
+    tree.write("sys/fs/cgroup/b/cpu.max", "300000 100000\n");
+    let mut cgroups = tree.open();
+    let mut limit = || cgroups.read(&mut Vec::new()).unwrap().cpu_limit;
+    assert_eq!(limit(), Some(1.0));
+    tree.write("sys/fs/cgroup/a/cpu.max", "200000 100000\n");
+    assert_eq!(limit(), Some(2.0));
+    tree.write("proc/7/cgroup", "0::/b\n");
+    assert_eq!(limit(), Some(3.0));
+}
+
+#[test]
+fn in_a_container_the_mount_shows_a_group_of_the_host() {
+    let mounts = "36 25 0:31 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    let tree = Tree::new("0::/docker/abc/inner\n", mounts);
+    tree.write("sys/fs/cgroup/cpu.max", "50000 100000\n");
+    tree.write("sys/fs/cgroup/inner/cpu.max", "max 100000\n");
+    tree.write("sys/fs/cgroup/io.max", "8:0 wbps=5\n");
+    let sample = tree.read().unwrap();
+    assert_eq!(sample.cpu_limit, Some(0.5));
+    assert_eq!(sample.io_limits, ["/docker/abc 8:0 wbps=5"]);
+    // A group outside of what is mounted: the one at the mount still limits.
+    tree.write("proc/7/cgroup", "0::/../other\n");
+    assert_eq!(tree.read().unwrap().cpu_limit, Some(0.5));
+}
+
+#[test]
+fn without_groups_there_is_nothing() {
+    assert_eq!(Tree::new("0::/\n", "").read(), None);
+    assert_eq!(Tree::new("", V2).read(), None);
+    assert_eq!(Tree::new("x\n:\n0::\n", "1 2\n - cgroup\n a b c d e - cgroup x\n").read(), None);
+    let tree = Tree::new("", V2);
+    let root = tree.0.path();
+    assert!(Cgroups::open(&root.join("proc"), &root.join("sys"), Some(8)).is_err());
+}
+
+#[test]
+fn the_kernel_at_hand() {
+    let mut cgroups = Cgroups::open(Path::new("/proc"), Path::new("/sys"), None).unwrap();
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let Some(sample) = cgroups.read(&mut Vec::new()) else {
+        eprintln!("skipped: no control group of this process is mounted: {groups}");
+        return;
+    };
+    assert!(groups.contains(&sample.path), "{sample:?}");
+}

@@ -1,0 +1,100 @@
+//! /proc/stat (Documentation/filesystems/proc.rst of the kernel, "Miscellaneous kernel statistics").
+
+use crate::kept::unlike;
+use fathom_model::watch::CpuSample;
+use std::io;
+use std::path::Path;
+
+/// What /proc/stat says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Stat {
+    pub cpus: Vec<CpuSample>,
+    pub running: u32,
+    pub blocked: u32,
+    pub context_switches: u64,
+    pub interrupts: u64,
+    pub forks: u64,
+}
+
+impl Stat {
+    /// Reads the text of the file at `path`, which is only named in errors.
+    ///
+    /// # Errors
+    /// Where a processor's line is not as the kernel writes it.
+    pub fn parse(text: &str, path: &Path) -> io::Result<Self> {
+        let mut stat = Self::default();
+        for line in text.lines() {
+            let Some((name, rest)) = line.split_once(' ') else { continue };
+            // `intr` and `softirq` go on with a number for each source.
+            let first = || rest.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
+            let count = || first().unwrap_or(0_u64);
+            match name {
+                "intr" => stat.interrupts = count(),
+                "ctxt" => stat.context_switches = count(),
+                "processes" => stat.forks = count(),
+                "procs_running" => stat.running = count() as u32,
+                "procs_blocked" => stat.blocked = count() as u32,
+                _ => {
+                    let number = name.strip_prefix("cpu").and_then(|number| number.parse().ok());
+                    let Some(number) = number else { continue };
+                    let unlike = || unlike(path, "7 or more counters after the name", line);
+                    stat.cpus.push(cpu(number, rest).ok_or_else(unlike)?);
+                }
+            }
+        }
+        Ok(stat)
+    }
+}
+
+/// One processor's line: user nice system idle iowait irq softirq steal, then guests, which are part
+/// of user and nice.
+fn cpu(cpu: u32, counters: &str) -> Option<CpuSample> {
+    let mut ticks = [0_u64; 8];
+    let mut known = 0;
+    for (place, word) in ticks.iter_mut().zip(counters.split_ascii_whitespace()) {
+        *place = word.parse().ok()?;
+        known += 1;
+    }
+    let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks;
+    let sample =
+        CpuSample { cpu, user, nice, system, idle, iowait, irq, softirq, steal, khz: None };
+    (known >= 7).then_some(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> io::Result<Stat> {
+        Stat::parse(text, Path::new("/proc/stat"))
+    }
+
+    #[test]
+    fn what_the_kernel_writes() {
+        let text = "cpu  11 22 33 44 55 66 77 88 0 0\n\
+            cpu0 1 2 3 4 5 6 7 8 1 0\n\
+            cpu12 10 20 30 40 50 60 70\n\
+            intr 500 1 2 3 0 0\nctxt 900\nbtime 1\nprocesses 30\nprocs_running 4\n\
+            procs_blocked 2\nsoftirq 80 1 2\n";
+        let stat = parse(text).unwrap();
+        assert_eq!(stat.cpus.iter().map(|c| c.cpu).collect::<Vec<_>>(), [0, 12]);
+        let CpuSample { user, nice, system, idle, iowait, irq, softirq, steal, .. } = stat.cpus[0];
+        assert_eq!(
+            [user, nice, system, idle, iowait, irq, softirq, steal],
+            [1, 2, 3, 4, 5, 6, 7, 8]
+        );
+        assert_eq!((stat.cpus[1].softirq, stat.cpus[1].steal), (70, 0));
+        assert_eq!((stat.interrupts, stat.context_switches, stat.forks), (500, 900, 30));
+        assert_eq!((stat.running, stat.blocked), (4, 2));
+    }
+
+    #[test]
+    fn what_it_does_not_write_is_an_error_that_names_the_file() {
+        for text in ["cpu0 1 2 x\n", "cpu0 1 2 3\n", "cpu0 1 2 3 4 5 6 -7\n"] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains("/proc/stat") && error.contains("7 or more"), "{error}");
+        }
+        assert_eq!(parse("").unwrap(), Stat::default());
+        assert_eq!(parse("cpus 1\nintr x\n\n").unwrap(), Stat::default());
+    }
+}
