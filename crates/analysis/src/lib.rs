@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod derive;
+pub mod layers;
 pub mod limit;
 pub mod machine;
 pub mod run;

@@ -4,6 +4,7 @@
 pub mod calendar;
 mod fio;
 pub mod fio_json;
+pub mod layers;
 pub mod limit;
 pub mod live;
 pub mod summary;

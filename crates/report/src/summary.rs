@@ -10,6 +10,7 @@ use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
 use fathom_model::record::{DiskRecord, RunRecord};
 use fathom_model::{Dir, units};
 use table::Style as _;
+pub(crate) use table::table;
 
 /// Groups of this many jobs at most are shown job by job as well.
 const JOBS_SHOWN: usize = 8;

@@ -28,7 +28,7 @@ fn painted(style: super::Style, code: &str, text: &str) -> String {
 }
 
 /// Rows of cells; the first column is aligned left, the others right. The first row is dimmed.
-pub(super) fn table(rows: &[Vec<String>], style: super::Style) -> String {
+pub(crate) fn table(rows: &[Vec<String>], style: super::Style) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)

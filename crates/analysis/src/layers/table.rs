@@ -1,0 +1,108 @@
+//! The table that says which layer a function belongs to.
+
+use super::Layer;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// Lines of a key and a pattern, which a tab divides.
+const TEXT: &str = include_str!("table.txt");
+
+/// What the table says of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// It belongs to a layer.
+    Layer(Layer),
+    /// It works on a lock of its caller's layer.
+    Lock,
+    /// It belongs to its caller's layer.
+    Caller,
+}
+
+/// The words by which the table names classes.
+const KEYS: [(&str, Class); 22] = [
+    ("syscall", Class::Layer(Layer::Syscall)),
+    ("uring", Class::Layer(Layer::Uring)),
+    ("iowq", Class::Layer(Layer::IoWq)),
+    ("aio", Class::Layer(Layer::Aio)),
+    ("fs", Class::Layer(Layer::FileSystem)),
+    ("pagecache", Class::Layer(Layer::PageCache)),
+    ("reclaim", Class::Layer(Layer::Reclaim)),
+    ("block", Class::Layer(Layer::Block)),
+    ("iosched", Class::Layer(Layer::IoScheduler)),
+    ("dm", Class::Layer(Layer::Mapper)),
+    ("driver", Class::Layer(Layer::Driver)),
+    ("dma", Class::Layer(Layer::Dma)),
+    ("irq", Class::Layer(Layer::Interrupt)),
+    ("copy", Class::Layer(Layer::Copy)),
+    ("alloc", Class::Layer(Layer::Allocation)),
+    ("vm", Class::Layer(Layer::Mappings)),
+    ("sched", Class::Layer(Layer::Scheduler)),
+    ("net", Class::Layer(Layer::Network)),
+    ("watch", Class::Layer(Layer::Watching)),
+    ("idle", Class::Layer(Layer::Idle)),
+    ("lock", Class::Lock),
+    ("caller", Class::Caller),
+];
+
+/// What is known of the function `symbol`, with or without its module: `name` or `name [module]`.
+pub(super) fn class(symbol: &str) -> Option<Class> {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    let table = TABLE.get_or_init(|| Table::parse(TEXT));
+    let (name, module) = symbol.split_once(' ').unwrap_or((symbol, ""));
+    // The module is sure; that names begin alike may be chance.
+    table.find(module).or_else(|| table.find(plain(name)))
+}
+
+/// A function's name without what compilers and the kernel's naming put around it:
+/// `__blk_mq_free_request.part.0` is `blk_mq_free_request`, `__pi_memcpy` is `memcpy`.
+fn plain(name: &str) -> &str {
+    let name = name.split('.').next().unwrap_or(name).trim_start_matches('_');
+    name.strip_prefix("pi_").map_or(name, |rest| rest.trim_start_matches('_'))
+}
+
+/// The patterns, taken apart for looking them up.
+struct Table {
+    whole: HashMap<&'static str, Class>,
+    beginnings: HashMap<&'static str, Class>,
+}
+
+impl Table {
+    /// Lines that do not fit are left out; tests see to it that there are none.
+    fn parse(text: &'static str) -> Self {
+        let mut table = Self { whole: HashMap::new(), beginnings: HashMap::new() };
+        for (key, pattern) in rows(text) {
+            let Some(class) = class_of(key) else { continue };
+            match beginning(pattern) {
+                Some(start) => table.beginnings.insert(start, class),
+                None => table.whole.insert(pattern, class),
+            };
+        }
+        table
+    }
+
+    /// The class of the longest pattern that fits.
+    fn find(&self, text: &str) -> Option<Class> {
+        self.whole.get(text).copied().or_else(|| {
+            let starts = (1..=text.len()).rev().filter_map(|end| text.get(..end));
+            starts.filter_map(|start| self.beginnings.get(start)).copied().next()
+        })
+    }
+}
+
+fn rows(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once('\t'))
+}
+
+fn class_of(key: &str) -> Option<Class> {
+    KEYS.iter().find(|(word, _)| *word == key).map(|(_, class)| *class)
+}
+
+/// What names that fit begin with, where the pattern is of that kind: `blk_mq_*`, `[nvme*]`.
+fn beginning(pattern: &str) -> Option<&str> {
+    pattern.strip_suffix('*').or_else(|| pattern.strip_suffix("*]"))
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;
