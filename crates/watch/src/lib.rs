@@ -3,6 +3,7 @@
 //! Each sampler is one file and one type. A sampler that reads /proc takes its root as a
 //! parameter, so that tests hand it a made-up tree.
 
+pub mod blocks;
 pub mod counters;
 pub mod cpus;
 pub mod disks;

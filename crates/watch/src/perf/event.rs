@@ -82,6 +82,14 @@ impl Event {
         done(unsafe { sys::ioctls::SET_OUTPUT(self.0.as_raw_fd(), ring as _) })
     }
 
+    /// The number by which its records name it (`PERF_SAMPLE_IDENTIFIER`).
+    pub fn id(&self) -> io::Result<u64> {
+        let mut id: u64 = 0;
+        // SAFETY: the descriptor is an open perf event, and the kernel writes one number to `id`.
+        done(unsafe { sys::ioctls::ID(self.0.as_raw_fd(), &raw mut id) })?;
+        Ok(id)
+    }
+
     /// What it counted so far. Each event alone: older kernels refuse to read a group that children
     /// inherit.
     pub fn read(&self) -> io::Result<Reading> {

@@ -86,7 +86,8 @@ impl Tracefs {
 }
 
 impl Tracepoint {
-    fn parse(name: String, format: &str) -> Option<Self> {
+    /// Reads a `format` file; `None` where it is not as the kernel writes it.
+    pub fn parse(name: String, format: &str) -> Option<Self> {
         let id = format.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let fields: Vec<Field> = format.lines().filter_map(Field::parse).collect();
         (!fields.is_empty()).then_some(Self { name, id, fields })

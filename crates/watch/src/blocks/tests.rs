@@ -1,0 +1,86 @@
+use super::*;
+use crate::blocks::device::find;
+use std::fs;
+
+/// A disk with two partitions, a zram device and an empty loop device.
+fn tree() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    for (dir, dev, size) in [
+        ("block/sda", "8:0", "1000"),
+        ("block/sda/sda1", "8:1", "100"),
+        ("block/sda/sda2", "259:5", "900"),
+        ("block/zram0", "253:0", "64"),
+        ("block/loop0", "7:0", "0"),
+    ] {
+        write(&format!("{dir}/dev"), &format!("{dev}\n"));
+        write(&format!("{dir}/size"), size);
+        write(&format!("{dir}/stat"), "5 0 0 0 6 0 0\n");
+    }
+    for (part, start) in [("sda1", "1"), ("sda2", "101")] {
+        write(&format!("block/sda/{part}/partition"), "1\n");
+        write(&format!("block/sda/{part}/start"), start);
+    }
+    write("block/sda/mq/0/cpu_list", "0");
+    write("block/sda/queue/max_segments", "168\n");
+    write("block/zram0/stat", "50 0 0 0 60 0 0\n");
+    root
+}
+
+fn found(root: &Path, names: &[&str]) -> Vec<Device> {
+    find(root, &names.iter().map(|name| name.to_string()).collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn devices_and_partitions_by_name() {
+    let root = tree();
+    let all = found(root.path(), &["sda2", "sda", "sda", "zram0"]);
+    let names: Vec<&str> = all.iter().map(|d| d.name.as_str()).collect();
+    assert_eq!(names, ["sda2", "sda", "zram0"]);
+    let sda = 8 << 20;
+    let sda2 = (259 << 20) + 5;
+    assert_eq!(all[0].request_filter(), format!("dev == {sda} && sector >= 101 && sector < 1001"));
+    assert_eq!(all[0].bio_filter(), format!("(({}) || dev == {sda2})", all[0].request_filter()));
+    assert_eq!(
+        all[1].bio_filter(),
+        format!("(dev == {sda} || dev == {} || dev == {sda2})", sda + 1)
+    );
+    assert!(all[0].owns(sda, 101) && all[0].owns(sda2, 5) && !all[0].owns(sda, 100));
+    assert!(all[1].owns(sda, 100) && all[1].owns(sda2, 101) && !all[1].owns(253 << 20, 0));
+    assert_eq!(all[0].limits.max_segments, 168);
+    assert_eq!(all.iter().map(|d| d.bio_based).collect::<Vec<_>>(), [false, false, true]);
+}
+
+#[test]
+fn without_a_name_the_busiest_that_hold_something() {
+    let root = tree();
+    let names: Vec<String> = found(root.path(), &[]).into_iter().map(|d| d.name).collect();
+    assert_eq!(names, ["zram0", "sda"]);
+}
+
+#[test]
+fn what_is_no_device_is_named() {
+    let root = tree();
+    let of = |name: &str| find(root.path(), &[name.to_string()]).unwrap_err().to_string();
+    assert_eq!(
+        of("nvme9"),
+        "there is no block device nvme9; there are loop0, sda, sda1, sda2, zram0"
+    );
+    assert!(of("/dev/null").contains("/dev/null: it is no block device"));
+    assert!(of("/dev/no such").contains("No such file"));
+    let empty = find(Path::new("/nonexistent"), &[]).unwrap_err().to_string();
+    assert!(empty.starts_with("/nonexistent/block"), "{empty}");
+}
+
+#[test]
+fn without_tracefs_it_says_what_to_mount() {
+    let root = tree();
+    fs::write(root.path().join("mounts"), "proc /proc proc rw 0 0\n").unwrap();
+    let options = BlocksOptions { devices: vec![], one_in: ONE_IN };
+    let error = BlockSampler::open(root.path(), root.path(), &options).unwrap_err().to_string();
+    assert!(error.contains("mount -t tracefs nodev /sys/kernel/tracing"), "{error}");
+}

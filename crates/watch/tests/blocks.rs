@@ -1,0 +1,251 @@
+//! The block layer's events against the real kernel: what a program did to a device is what is seen.
+//! Skipped, with the reason printed, without root, tracefs, or a device of the kind needed.
+
+use fathom_model::watch::{BlockOp, BlocksSample, DeviceBlocks, MachineSample};
+use fathom_watch::Sampler;
+use fathom_watch::blocks::{BlockSampler, BlocksOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+const PAGE: usize = 4096;
+
+/// What is seen of `device` while `work` goes on in rounds, after each of which samples are read;
+/// `None`, with the reason printed, where nothing is.
+fn seen(device: &str, one_in: u32, rounds: usize, work: impl Fn(usize)) -> Option<BlocksSample> {
+    let options = BlocksOptions { devices: vec![device.into()], one_in };
+    let mut sampler = match BlockSampler::open(Path::new("/proc"), Path::new("/sys"), &options) {
+        Ok(sampler) => sampler,
+        Err(error) => {
+            println!("skipped: {error}");
+            return None;
+        }
+    };
+    assert!(sampler.missing().is_empty(), "{:?}", sampler.missing());
+    for round in 0..rounds {
+        work(round);
+        sampler.look();
+    }
+    let mut sample = MachineSample::default();
+    sampler.take(&mut sample);
+    sample.blocks
+}
+
+/// Memory that the kernel takes for direct I/O.
+struct Pages(*mut libc::c_void, usize);
+
+impl Pages {
+    fn new(pages: usize) -> Self {
+        let length = pages * PAGE;
+        // SAFETY: a new mapping at a place that the kernel chooses.
+        let at = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(std::ptr::null_mut(), length, prot, flags, -1, 0)
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        // SAFETY: the mapping was just made. Pages that are touched before the kernel needs every other
+        // one of them, and are not huge, lie apart.
+        unsafe {
+            libc::madvise(at, length, libc::MADV_NOHUGEPAGE);
+            at.write_bytes(1, length);
+        }
+        Self(at, length)
+    }
+
+    fn page(&self, index: usize) -> *mut libc::c_void {
+        self.0.wrapping_byte_add(index * PAGE % self.1)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, with this length.
+        unsafe { libc::munmap(self.0, self.1) };
+    }
+}
+
+fn direct(path: &Path) -> Option<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path);
+    file.map_err(|error| println!("skipped: {}: direct I/O: {error}", path.display())).ok()
+}
+
+/// Reads one page each at `offsets`, one after the other.
+fn read_each(file: &File, offsets: impl Iterator<Item = usize>) {
+    let pages = Pages::new(1);
+    for offset in offsets {
+        // SAFETY: the page is mapped and nothing else uses it.
+        let n = unsafe { libc::pread(file.as_raw_fd(), pages.0, PAGE, offset as i64) };
+        assert_eq!(n, PAGE as isize, "{}", std::io::Error::last_os_error());
+    }
+}
+
+/// A zram device of its own, removed at the end.
+struct Zram(u32);
+
+impl Zram {
+    fn new() -> Option<Self> {
+        let made = fs::read_to_string("/sys/class/zram-control/hot_add");
+        let number = made.map_err(|error| println!("skipped: zram: {error}")).ok()?;
+        let this = Self(number.trim().parse().unwrap());
+        fs::write(format!("/sys/block/{}/disksize", this.name()), "16M").unwrap();
+        Some(this)
+    }
+
+    fn name(&self) -> String {
+        format!("zram{}", self.0)
+    }
+
+    /// Reads that the device completed.
+    fn reads(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).unwrap();
+        stat.split_whitespace().next().unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let _ = fs::write("/sys/class/zram-control/hot_remove", self.0.to_string());
+    }
+}
+
+#[test]
+fn each_io_of_a_device_without_requests_is_counted() {
+    let Some(zram) = Zram::new() else { return };
+    let path = format!("/dev/{}", zram.name());
+    let Some(file) = direct(Path::new(&path)) else { return };
+    let before = zram.reads();
+    let (rounds, each) = (30, 100);
+    let all = rounds * each;
+    let work = |round| read_each(&file, (0..each).map(|i| (round * each + i) * 7 % 4096 * PAGE));
+    let Some(blocks) = seen(&path, 1, rounds, work) else { return };
+    let device = &blocks.devices[0];
+    assert_eq!(device.name, zram.name());
+    assert!(device.bio_based);
+    assert_eq!((device.queued, device.completed), (all as u64, all as u64));
+    assert_eq!(zram.reads() - before, device.completed);
+    assert_eq!((device.issued, device.errors, device.split), (0, 0, 0));
+    assert_eq!(blocks.lost, 0);
+    // One in one: all of them.
+    let [sizes] = &device.sizes[..] else { panic!("{:?}", device.sizes) };
+    assert_eq!((sizes.op, sizes.bytes_min, sizes.samples), (BlockOp::Read, 4096, all as u64));
+    assert_eq!((device.queue.count(), device.driver.count()), (0, all as u64));
+}
+
+#[test]
+fn counting_alone_records_nothing() {
+    let Some(zram) = Zram::new() else { return };
+    let Some(file) = direct(Path::new(&format!("/dev/{}", zram.name()))) else { return };
+    let work = |_| read_each(&file, (0..100).map(|i| i * PAGE));
+    let Some(blocks) = seen(&zram.name(), 0, 1, work) else { return };
+    assert_eq!((blocks.devices[0].queued, blocks.one_in), (100, 0));
+    assert!(blocks.devices[0].sizes.is_empty() && blocks.tasks.is_empty());
+}
+
+/// A file on a disk with requests, and the disk's name.
+fn file_on_disk(mib: usize) -> Option<(tempfile::NamedTempFile, File, String)> {
+    let mut file = tempfile::Builder::new().tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dev = file.as_file().metadata().unwrap().dev();
+    let (major, minor) = (libc::major(dev), libc::minor(dev));
+    let Ok(link) = fs::read_link(format!("/sys/dev/block/{major}:{minor}")) else {
+        println!("skipped: the file system of the tests is on no single block device");
+        return None;
+    };
+    let name = link.file_name().unwrap().to_str().unwrap().to_string();
+    let chunk = vec![0xa5; 1 << 20];
+    (0..mib).for_each(|_| file.write_all(&chunk).unwrap());
+    file.as_file().sync_all().unwrap();
+    let direct = direct(file.path())?;
+    Some((file, direct, name))
+}
+
+fn of_requests(blocks: BlocksSample) -> Option<(BlocksSample, DeviceBlocks)> {
+    let device = blocks.devices[0].clone();
+    if device.bio_based {
+        println!("skipped: {} has no requests", device.name);
+        return None;
+    }
+    Some((blocks, device))
+}
+
+/// Calls into the kernel for asynchronous I/O; what the addresses lead to lives during the call.
+fn aio(number: i64, a: u64, b: u64, c: u64, d: u64) -> usize {
+    // SAFETY: the callers below pass addresses of memory that they own and keep until the I/O is done.
+    let done = unsafe { libc::syscall(number, a, b, c, d, 0_u64) };
+    assert!(done >= 0, "{}", std::io::Error::last_os_error());
+    done as usize
+}
+
+/// Submits `batches` of `size` reads each through io_submit(2), which plugs the queue around each call.
+fn submit(file: &File, batches: usize, size: usize) {
+    let (pages, mut context) = (Pages::new(size), 0_u64);
+    aio(libc::SYS_io_setup, size as u64, &raw mut context as u64, 0, 0);
+    for batch in 0..batches {
+        // Gaps between the reads of a batch keep them from being merged.
+        let offset = |i: usize| ((batch + i * 61) * 16 * PAGE) % (32 << 20);
+        // struct iocb of <linux/aio_abi.h>; the number of a positioned read is 0.
+        let iocbs: Vec<[u64; 8]> = (0..size)
+            .map(|i| {
+                let fd = (file.as_raw_fd() as u64) << 32;
+                [0, 0, fd, pages.page(i) as u64, PAGE as u64, offset(i) as u64, 0, 0]
+            })
+            .collect();
+        let list: Vec<*const [u64; 8]> = iocbs.iter().map(|iocb| &raw const *iocb).collect();
+        let taken = aio(libc::SYS_io_submit, context, size as u64, list.as_ptr() as u64, 0);
+        assert_eq!(taken, size);
+        let mut events = vec![[0_u64; 4]; size];
+        let (n, at) = (size as u64, events.as_mut_ptr() as u64);
+        assert_eq!(aio(libc::SYS_io_getevents, context, n, n, at), size);
+        assert!(events.iter().all(|event| event[2] == PAGE as u64), "{events:?}");
+    }
+    aio(libc::SYS_io_destroy, context, 0, 0, 0);
+}
+
+#[test]
+#[cfg(all(target_pointer_width = "64", target_endian = "little"))]
+fn batches_of_7_and_of_32_are_told_apart() {
+    let Some((_kept, file, disk)) = file_on_disk(32) else { return };
+    let rounds = 100;
+    let count = |size: usize| {
+        let blocks = seen(&disk, 1, 10, |_| submit(&file, rounds / 10, size))?;
+        let (blocks, device) = of_requests(blocks)?;
+        assert!(device.completed >= (rounds * size) as u64 / 2, "{device:?}");
+        assert!(!device.driver.is_empty() && !device.queue.is_empty(), "{device:?}");
+        let of = |first: u32| blocks.unplugs.iter().find(|(least, _)| *least == first).unwrap().1;
+        Some((of(5), of(32)))
+    };
+    let (Some(small), Some(large)) = (count(7), count(32)) else { return };
+    println!(
+        "unplugs of 5 to 8 and of 32: {small:?} for batches of 7, {large:?} for batches of 32"
+    );
+    // Others use the disk too, and a thread that must wait lets its plug go early.
+    let most = rounds as u64 * 3 / 4;
+    assert!(small.0 >= most && small.1 < most, "{small:?}");
+    assert!(large.1 >= most && large.0 < most, "{large:?}");
+}
+
+#[test]
+fn a_split_is_seen_with_the_limit_that_made_it() {
+    let Some((_kept, file, disk)) = file_on_disk(8) else { return };
+    let path = format!("/sys/class/block/{disk}/queue/max_segments");
+    let segments = fs::read_to_string(&path).ok().and_then(|s| s.trim().parse::<usize>().ok());
+    let Some(segments) = segments.filter(|n| *n < 256) else {
+        return println!("skipped: {disk} takes any number of scattered pages: {segments:?}");
+    };
+    // Every other page of a larger area: no two lie together.
+    let pages = Pages::new(2 * 512);
+    let parts: Vec<libc::iovec> =
+        (0..512).map(|i| libc::iovec { iov_base: pages.page(2 * i), iov_len: PAGE }).collect();
+    let work = |_| {
+        // SAFETY: the pages are mapped, and nothing else uses them.
+        let n = unsafe { libc::preadv(file.as_raw_fd(), parts.as_ptr(), 512, 0) };
+        assert_eq!(n, 512 * PAGE as isize, "{}", std::io::Error::last_os_error());
+    };
+    let Some((_, device)) = seen(&disk, 1, 20, work).and_then(of_requests) else { return };
+    println!("{device:?}");
+    assert!(device.split >= 20, "{device:?}");
+    let mut by_segments = device.splits.iter().filter(|split| split.limit == "max_segments");
+    assert!(by_segments.any(|split| split.bytes >= ((segments - 2) * PAGE) as u64), "{device:?}");
+}
