@@ -1,6 +1,8 @@
 //! The block layer's events against the real kernel: what a program did to a device is what is seen.
 //! Skipped, with the reason printed, without root, tracefs, or a device of the kind needed.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use fathom_model::watch::{BlockOp, BlocksSample, DeviceBlocks, MachineSample};
 use fathom_watch::Sampler;
 use fathom_watch::blocks::{BlockSampler, BlocksOptions};
