@@ -1,0 +1,349 @@
+//! Where processors are: call chains of whatever runs there, many times a second
+//! (perf_event_open(2)).
+
+mod elf;
+mod kallsyms;
+mod kernel;
+mod lanes;
+mod table;
+mod tasks;
+mod user;
+
+use crate::perf::{Record, bindings as perf};
+use crate::{Sampler, Scope};
+use fathom_model::watch::{MachineSample, Missing, StackCount, StacksSample};
+use kernel::KernelNames;
+use lanes::{Lanes, Source};
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+use table::{Names, Stacks};
+use tasks::Tasks;
+use user::UserNames;
+
+/// How processors are sampled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StackSettings {
+    /// Samples for each second and processor. 99 keeps out of step with what happens 100 times a second.
+    pub hz: u32,
+    /// Whether user functions are wanted. They are found as far as programs keep frame pointers.
+    pub user: bool,
+    /// Whose samples are wanted.
+    pub scope: Scope,
+    /// By the clock even where the processor counts its cycles.
+    pub by_clock: bool,
+}
+
+impl Default for StackSettings {
+    fn default() -> Self {
+        Self { hz: 99, user: false, scope: Scope::Machine, by_clock: false }
+    }
+}
+
+/// Samples processors.
+#[derive(Debug)]
+pub struct StackSampler {
+    lanes: Lanes,
+    found: Found,
+    names: Names,
+    stacks: Stacks,
+    kernel: KernelNames,
+    user: Option<UserNames>,
+    tasks: Tasks,
+    /// Counts and periods by process, thread, name and stack.
+    counts: HashMap<(i32, i32, u32, u32), (u32, u64)>,
+    sample: StacksSample,
+    missing: Vec<Missing>,
+}
+
+/// What was in the rings, before it is put in the order of time.
+#[derive(Debug, Default)]
+struct Found {
+    events: Vec<(u64, What)>,
+    /// The call chains, one after the other.
+    chains: Vec<u64>,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    Sample { pid: i32, tid: i32, period: u64, chain: std::ops::Range<usize> },
+    Named { pid: i32, tid: i32, comm: String, exec: bool },
+    Forked { child: (i32, i32), parent: (i32, i32) },
+    Ended { pid: i32, tid: i32 },
+    Throttled,
+}
+
+/// How often rings are emptied: the smallest of them lasts as long at some 20 samples of usual length.
+const PERIOD: Duration = Duration::from_millis(200);
+
+impl StackSampler {
+    /// Begins to sample. Where the kernel refuses to look at processors as a whole, the processes asked
+    /// for, or all of the calling user, are sampled thread by thread; where it refuses to look into
+    /// itself, user mode only. [`StackSampler::missing`] says what is not seen then.
+    ///
+    /// # Errors
+    /// Where nothing can be sampled: why, and what would allow it.
+    pub fn open(
+        settings: &StackSettings,
+        proc_root: &Path,
+        sys_root: &Path,
+    ) -> Result<Self, Missing> {
+        let mut missing = Vec::new();
+        let lanes = open_lanes(settings, proc_root, sys_root, &mut missing)?;
+        if !lanes.source.cycles && !settings.by_clock {
+            missing.push(no_cycles());
+        }
+        let source = lanes.source;
+        Ok(Self {
+            lanes,
+            found: Found::default(),
+            names: Names::new(),
+            stacks: Stacks::new(),
+            kernel: KernelNames::new(proc_root),
+            user: source.user.then(|| UserNames::new(proc_root)),
+            counts: HashMap::new(),
+            sample: StacksSample::default(),
+            // After the events were opened: whoever is made from now on is told of.
+            tasks: Tasks::new(proc_root, &settings.scope).map_err(|error| unlisted(&error))?,
+            missing,
+        })
+    }
+
+    /// What could not be seen so far.
+    #[must_use]
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// Empties the rings.
+    fn drain(&mut self) {
+        let lost = self.lanes.drain(|record| self.found.add(record));
+        self.sample.lost += lost;
+        if let Some(user) = &mut self.user {
+            user.next_round();
+        }
+        // Each ring has its own order; a name counts from its time on.
+        self.found.events.sort_by_key(|(time, _)| *time);
+        let mut events = std::mem::take(&mut self.found.events);
+        for (_, what) in events.drain(..) {
+            self.happened(what);
+        }
+        self.found.events = events;
+        self.found.chains.clear();
+        self.tasks.forget(lost > 0);
+    }
+
+    fn happened(&mut self, what: What) {
+        match what {
+            What::Sample { pid, tid, period, chain } => self.count(pid, tid, period, chain),
+            What::Named { pid, tid, comm, exec } => {
+                self.tasks.named((pid, tid), &comm, &mut self.names);
+                if exec {
+                    self.forget_program(pid);
+                }
+            }
+            What::Forked { child, parent } => self.tasks.forked(child, parent),
+            What::Ended { pid, tid } => {
+                self.tasks.ended(tid);
+                if pid == tid {
+                    self.forget_program(pid);
+                }
+            }
+            What::Throttled => self.sample.throttled += 1,
+        }
+    }
+
+    fn forget_program(&mut self, pid: i32) {
+        if let Some(user) = &mut self.user {
+            user.forget(pid);
+        }
+    }
+
+    fn count(&mut self, pid: i32, tid: i32, period: u64, chain: std::ops::Range<usize>) {
+        if tid != 0 && tid == rustix::thread::gettid().as_raw_nonzero().get() {
+            self.sample.own += 1;
+            return;
+        }
+        let (kernel, user) = split(&self.found.chains[chain]);
+        let kernel = self.kernel.ids(kernel, &mut self.names);
+        // The time of an idle processor is that of its interrupts and of nothing, as /proc/stat has it.
+        if tid == 0 && !kernel.interrupted {
+            self.sample.idle += 1;
+            return;
+        }
+        if !self.tasks.wanted(pid) {
+            return;
+        }
+        let user: Vec<u32> = match &mut self.user {
+            Some(names) => {
+                let before = |(at, address): (usize, &u64)| address.wrapping_sub(u64::from(at > 0));
+                let addresses = user.iter().enumerate().map(before);
+                addresses.map(|address| names.id(pid, address, &mut self.names)).collect()
+            }
+            None => Vec::new(),
+        };
+        let (stack, cut) = self.stacks.id(kernel.ids, &user, &self.names);
+        self.sample.cut += u64::from(cut);
+        let comm = self.tasks.comm(pid, tid, &mut self.names);
+        let (count, periods) = self.counts.entry((pid, tid, comm, stack)).or_default();
+        *count += 1;
+        *periods = periods.saturating_add(period);
+    }
+}
+
+impl Sampler for StackSampler {
+    fn name(&self) -> &'static str {
+        "stacks"
+    }
+
+    fn period(&self) -> Option<Duration> {
+        Some(PERIOD)
+    }
+
+    fn look(&mut self) {
+        self.drain();
+    }
+
+    fn take(&mut self, sample: &mut MachineSample) {
+        self.drain();
+        self.missing.extend(self.lanes.follow());
+        self.missing.extend(self.kernel.take_missing());
+        let names = &self.names;
+        let row =
+            |((pid, tid, comm, stack), (count, period)): ((i32, i32, u32, u32), (u32, u64))| {
+                StackCount { pid, tid, comm: names.name(comm).into(), stack, count, period }
+            };
+        let mut counts: Vec<StackCount> = self.counts.drain().map(row).collect();
+        counts.sort_unstable_by_key(|c| (c.pid, c.tid, c.stack));
+        let source = self.lanes.source;
+        sample.stacks = Some(StacksSample {
+            event: if source.cycles { "cycles" } else { "cpu-clock" }.into(),
+            hz: source.hz,
+            counts,
+            new: self.stacks.take_fresh(),
+            ..std::mem::take(&mut self.sample)
+        });
+    }
+}
+
+impl Found {
+    /// Takes a record apart: its body, then thread and time, which all but samples have at their end
+    /// (perf_event_open(2), "MMAP layout").
+    fn add(&mut self, record: Record<'_>) {
+        let id = |at| record.u32_at(at).map(|id| id as i32);
+        let ids = || Some((id(0)?, id(4)?));
+        let end = record.body.len().wrapping_sub(8);
+        let found = match record.kind {
+            perf::PERF_RECORD_SAMPLE => self.sample(record),
+            perf::PERF_RECORD_COMM => ids().and_then(|(pid, tid)| {
+                let exec = u32::from(record.misc) & perf::PERF_RECORD_MISC_COMM_EXEC != 0;
+                Some(What::Named { pid, tid, comm: record.text_at(8)?.into(), exec })
+            }),
+            // Process, parent, thread, parent's thread.
+            perf::PERF_RECORD_FORK => id(0).and_then(|pid| {
+                Some(What::Forked { child: (pid, id(8)?), parent: (id(4)?, id(12)?) })
+            }),
+            perf::PERF_RECORD_EXIT => id(0).and_then(|pid| Some(What::Ended { pid, tid: id(8)? })),
+            perf::PERF_RECORD_THROTTLE => Some(What::Throttled),
+            _ => None,
+        };
+        let time = if record.kind == perf::PERF_RECORD_SAMPLE { 8 } else { end };
+        if let (Some(what), Some(time)) = (found, record.u64_at(time)) {
+            self.events.push((time, what));
+        }
+    }
+
+    /// Process, thread, time, period, and the number of addresses before them.
+    fn sample(&mut self, record: Record<'_>) -> Option<What> {
+        let (pid, tid) = (record.u32_at(0)? as i32, record.u32_at(4)? as i32);
+        let (period, length) = (record.u64_at(16)?, record.u64_at(24)?);
+        let words = record.body.get(32..)?.as_chunks::<8>().0;
+        let words = words.get(..usize::try_from(length).ok()?)?;
+        let start = self.chains.len();
+        self.chains.extend(words.iter().map(|word| u64::from_ne_bytes(*word)));
+        Some(What::Sample { pid, tid, period, chain: start..self.chains.len() })
+    }
+}
+
+/// The kernel's and the user's addresses of a chain, in which marks say whose come next.
+fn split(chain: &[u64]) -> (&[u64], &[u64]) {
+    let (mut kernel, mut user): (&[u64], &[u64]) = (&[], &[]);
+    let is_mark = |address: &u64| *address >= perf::PERF_CONTEXT_MAX;
+    let starts = chain.iter().enumerate().filter(|(_, address)| is_mark(address));
+    for (at, mark) in starts {
+        let part = chain[at + 1..].split(is_mark).next().unwrap_or_default();
+        match *mark {
+            perf::PERF_CONTEXT_KERNEL => kernel = part,
+            perf::PERF_CONTEXT_USER => user = part,
+            _ => {}
+        }
+    }
+    (kernel, user)
+}
+
+fn open_lanes(
+    settings: &StackSettings,
+    proc_root: &Path,
+    sys_root: &Path,
+    missing: &mut Vec<Missing>,
+) -> Result<Lanes, Missing> {
+    let hz = settings.hz.clamp(1, fastest(proc_root));
+    if hz != settings.hz {
+        missing.push(Missing {
+            what: format!("{} samples a second", settings.hz),
+            why: format!("kernel.perf_event_max_sample_rate is {hz}"),
+            allow: "raise it with sysctl, or ask for fewer".into(),
+        });
+    }
+    let source = Source { cycles: !settings.by_clock, kernel: true, hz, user: settings.user };
+    let error = match Lanes::of_machine(source, sys_root) {
+        Ok((lanes, refused)) => {
+            missing.extend(refused);
+            return Ok(lanes);
+        }
+        Err(error) => error,
+    };
+    let nothing = |error: &io::Error| lanes::refused("samples of processors", error);
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return Err(nothing(&error));
+    }
+    if settings.scope == Scope::Machine {
+        let what = "samples of the kernel's own threads and of other users' processes";
+        missing.push(lanes::refused(what, &error));
+    }
+    let pids = settings.scope.processes(proc_root).map_err(|error| unlisted(&error))?;
+    let tids = lanes::threads(proc_root, &pids);
+    Lanes::of_threads(source, sys_root, &tids)
+        .or_else(|error| {
+            missing.push(lanes::refused("kernel functions", &error));
+            Lanes::of_threads(Source { kernel: false, ..source }, sys_root, &tids)
+        })
+        .map_err(|error| nothing(&error))
+}
+
+fn unlisted(error: &io::Error) -> Missing {
+    let what = "the processes to sample".into();
+    Missing { what, why: error.to_string(), allow: "mount a proc file system there".into() }
+}
+
+/// kernel.perf_event_max_sample_rate; no bound where it cannot be read.
+fn fastest(proc_root: &Path) -> u32 {
+    let text = std::fs::read_to_string(proc_root.join("sys/kernel/perf_event_max_sample_rate"));
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u32::MAX).max(1)
+}
+
+fn no_cycles() -> Missing {
+    Missing {
+        what: "samples by the processor's cycles".into(),
+        why: "this machine shows no hardware counters: they are made by a clock, which does not look \
+              into code that has interrupts switched off but at its end"
+            .into(),
+        allow: "on a virtual machine, its host must pass the PMU through (QEMU/KVM: -cpu host,pmu=on)"
+            .into(),
+    }
+}
+
+#[cfg(test)]
+#[path = "stacks/tests.rs"]
+mod tests;

@@ -1,0 +1,163 @@
+//! Kernel functions by their addresses, from /proc/kallsyms.
+
+use std::io;
+use std::path::Path;
+
+/// No kernel function is longer: an address further from the last one's start is in none.
+const LONGEST: u64 = 1 << 16;
+
+/// The kernel's functions, sorted by address.
+#[derive(Debug, Default)]
+pub(super) struct Kallsyms {
+    functions: Vec<Function>,
+    /// Plain names, one after the other.
+    names: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Function {
+    start: u64,
+    name: u32,
+    length: u16,
+    /// Which of several names for one address is shown: the highest.
+    rank: u16,
+}
+
+impl Kallsyms {
+    /// Reads `kallsyms` below where the proc file system is mounted. Empty where the kernel shows no
+    /// addresses to this user (kernel.kptr_restrict).
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn read(proc_root: &Path) -> io::Result<Self> {
+        std::fs::read(proc_root.join("kallsyms")).map(|text| Self::parse(&text))
+    }
+
+    fn parse(text: &[u8]) -> Self {
+        let mut this = Self::default();
+        for line in text.split(|byte| *byte == b'\n') {
+            if let Some((start, global, name)) = function(line) {
+                this.add(start, global, plain(name));
+            }
+        }
+        let best_first = |f: &Function| (f.start, std::cmp::Reverse(f.rank));
+        this.functions.sort_unstable_by_key(best_first);
+        this.functions.dedup_by_key(|function| function.start);
+        this.functions.shrink_to_fit();
+        this
+    }
+
+    fn add(&mut self, start: u64, global: bool, name: &str) {
+        let (Ok(at), Ok(length)) = (u32::try_from(self.names.len()), u16::try_from(name.len()))
+        else {
+            return;
+        };
+        let underscores = name.bytes().take_while(|byte| *byte == b'_').count().min(99) as u16;
+        // perf's order: global names first, then those that look least like the compiler's.
+        let rank = u16::from(global) * 100 + 99 - underscores;
+        self.names.push_str(name);
+        self.functions.push(Function { start, name: at, length, rank });
+    }
+
+    /// Whether there are no functions.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// The plain name of the function that `address` lies in.
+    pub fn name(&self, address: u64) -> Option<&str> {
+        let next = self.functions.partition_point(|function| function.start <= address);
+        let function = self.functions[..next].last()?;
+        let at = function.name as usize;
+        let name = self.names.get(at..at + usize::from(function.length));
+        name.filter(|_| address - function.start < LONGEST)
+    }
+}
+
+/// Start, whether it is global, and name of the function in a line `ffffffff81000000 T _stext [module]`.
+fn function(line: &[u8]) -> Option<(u64, bool, &str)> {
+    let (start, rest) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    let (kind, rest) = rest.split_once(' ')?;
+    let name = rest.split(['\t', ' ']).next().filter(|name| !name.is_empty())?;
+    let start = u64::from_str_radix(start, 16).ok().filter(|start| *start != 0)?;
+    let global = matches!(kind, "T");
+    // The space before a function that may be patched, and the ends of sections, are no functions.
+    let marks = ["_text", "_stext", "_etext"].contains(&name) || name.starts_with("__pfx_");
+    (!marks && matches!(kind, "t" | "T" | "w" | "W")).then_some((start, global, name))
+}
+
+/// The name without what compilers append to parts and copies of a function: `.cold`, `.isra.0`,
+/// `.constprop.0`, `.part.0`, `.llvm.123`. No C function has a dot in its name.
+fn plain(name: &str) -> &str {
+    match name.find('.') {
+        Some(at) if at > 0 => &name[..at],
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+ffffffff81000000 T _stext
+ffffffff81000000 t start_here
+ffffffff81000100 t blk_mq_try_issue_list_directly.isra.0
+ffffffff81000240 T __se_sys_read
+ffffffff81000240 t read_local
+ffffffff81000240 T sys_read
+ffffffff81000240 W sys_read_weak_and_long
+ffffffff81000400 t __pfx_after
+ffffffff81000410 T after
+ffffffff81000500 D data
+ffffffffc0203000 t nvme_queue_rq\t[nvme]
+ffffffffc0001000 t ext4_map_blocks.cold\t[ext4]
+nonsense
+zzzz T x
+ffffffff81000700 T
+0000000000000000 A fixed_percpu_data
+";
+
+    #[test]
+    fn addresses_lead_to_plain_names() {
+        let table = Kallsyms::parse(TEXT.as_bytes());
+        let expected = [
+            (0xffff_ffff_8000_0000, None),
+            (0xffff_ffff_8100_0000, Some("start_here")),
+            (0xffff_ffff_8100_0100, Some("blk_mq_try_issue_list_directly")),
+            (0xffff_ffff_8100_023f, Some("blk_mq_try_issue_list_directly")),
+            (0xffff_ffff_8100_0240, Some("sys_read")),
+            (0xffff_ffff_8100_0408, Some("sys_read")),
+            (0xffff_ffff_8100_0500, Some("after")),
+            (0xffff_ffff_8200_0000, None),
+            (0xffff_ffff_c000_1004, Some("ext4_map_blocks")),
+            (0xffff_ffff_c020_3001, Some("nvme_queue_rq")),
+            (0xffff_ffff_c020_3000 + LONGEST, None),
+            (u64::MAX, None),
+        ];
+        for (address, name) in expected {
+            assert_eq!(table.name(address), name, "{address:x}");
+        }
+    }
+
+    #[test]
+    fn hidden_addresses_are_no_functions() {
+        let text = "0000000000000000 T _stext\n0000000000000000 T vfs_read\n";
+        let table = Kallsyms::parse(text.as_bytes());
+        assert!(table.is_empty());
+        assert_eq!(table.name(0), None);
+    }
+
+    #[test]
+    fn the_kernel_names_its_own_functions() {
+        let table = Kallsyms::read(Path::new("/proc")).unwrap();
+        if table.is_empty() {
+            eprintln!("skipped: /proc/kallsyms shows no addresses to this user");
+            return;
+        }
+        let text = std::fs::read_to_string("/proc/kallsyms").unwrap();
+        let line = text.lines().find(|line| line.ends_with(" T vfs_read")).unwrap();
+        let address = u64::from_str_radix(&line[..16], 16).unwrap();
+        assert_eq!(table.name(address + 5), Some("vfs_read"));
+    }
+}

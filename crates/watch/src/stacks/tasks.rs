@@ -1,0 +1,182 @@
+//! Names of threads, and which processes are looked at.
+
+use super::table::Names;
+use crate::Scope;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What is known of threads.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    proc_root: PathBuf,
+    /// Numbers of names by thread.
+    comms: HashMap<i32, u32>,
+    ended: Vec<i32>,
+    scope: Scope,
+    /// The processes of the scope; all where `None`.
+    only: Option<HashSet<i32>>,
+}
+
+impl Tasks {
+    /// The threads of this scope.
+    ///
+    /// # Errors
+    /// Where `proc_root` cannot be listed.
+    pub fn new(proc_root: &Path, scope: &Scope) -> io::Result<Self> {
+        let only = match scope {
+            Scope::Machine => None,
+            scope => Some(scope.processes(proc_root)?.into_iter().collect()),
+        };
+        let (comms, ended) = (HashMap::new(), Vec::new());
+        Ok(Self { proc_root: proc_root.into(), comms, ended, scope: scope.clone(), only })
+    }
+
+    /// Whether the process is looked at.
+    pub fn wanted(&self, pid: i32) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(&pid))
+    }
+
+    /// A thread was made.
+    pub fn forked(&mut self, (pid, tid): (i32, i32), (parent, parent_tid): (i32, i32)) {
+        if let Some(comm) = self.comms.get(&parent_tid).copied() {
+            self.comms.insert(tid, comm);
+        } else {
+            self.comms.remove(&tid);
+        }
+        if let Some(only) = &mut self.only
+            && pid != parent
+        {
+            // A number that was given anew is another process.
+            let wanted = self.scope.follows_children() && only.contains(&parent);
+            if wanted {
+                only.insert(pid)
+            } else {
+                only.remove(&pid)
+            };
+        }
+    }
+
+    /// A thread was named.
+    pub fn named(&mut self, (pid, tid): (i32, i32), comm: &str, names: &mut Names) {
+        if let Some(only) = &mut self.only
+            && self.scope.wants_text(pid, comm.as_bytes())
+        {
+            only.insert(pid);
+        }
+        self.comms.insert(tid, names.id(plain(comm)));
+    }
+
+    /// A thread has ended; samples of its end may still come.
+    pub fn ended(&mut self, tid: i32) {
+        self.ended.push(tid);
+    }
+
+    /// Forgets the threads that have ended; all, where records of names were `lost`.
+    pub fn forget(&mut self, lost: bool) {
+        for tid in self.ended.drain(..) {
+            self.comms.remove(&tid);
+        }
+        if lost {
+            self.comms.clear();
+        }
+    }
+
+    /// The number of a thread's name.
+    pub fn comm(&mut self, pid: i32, tid: i32, names: &mut Names) -> u32 {
+        if let Some(comm) = self.comms.get(&tid) {
+            return *comm;
+        }
+        let path = self.proc_root.join(format!("{pid}/task/{tid}/comm"));
+        let text = match tid {
+            0 => "swapper".into(),
+            _ => fs::read_to_string(path).unwrap_or_default(),
+        };
+        let id = names.id(plain(text.trim_end_matches('\n')));
+        self.comms.insert(tid, id);
+        id
+    }
+}
+
+/// A kworker's name without the work it does at the moment, which changes without notice.
+fn plain(comm: &str) -> &str {
+    match comm.find(['-', '+']) {
+        Some(end) if comm.starts_with("kworker/") => &comm[..end],
+        _ => comm,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(processes: &[(i32, i32, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (pid, parent, comm) in processes {
+            let task = dir.path().join(format!("{pid}/task/{pid}"));
+            fs::create_dir_all(&task).unwrap();
+            let stat = format!("{pid} ({comm}) S {parent} 1 1 0");
+            fs::write(dir.path().join(format!("{pid}/stat")), stat).unwrap();
+            for dir in [dir.path().join(pid.to_string()), task] {
+                fs::write(dir.join("comm"), format!("{comm}\n")).unwrap();
+            }
+        }
+        dir
+    }
+
+    #[test]
+    fn descendants_are_found_and_followed() {
+        let proc = tree(&[(40, 30, "c"), (30, 20, "b) S 1 ("), (20, 1, "a"), (50, 1, "x")]);
+        let mut tasks = Tasks::new(proc.path(), &Scope::Trees(vec![20])).unwrap();
+        assert_eq!(
+            [20, 30, 40, 50, 1].map(|pid| tasks.wanted(pid)),
+            [true, true, true, false, false]
+        );
+        tasks.forked((60, 60), (40, 40));
+        tasks.forked((60, 61), (60, 60));
+        tasks.forked((70, 70), (50, 50));
+        assert_eq!([60, 61, 70].map(|pid| tasks.wanted(pid)), [true, false, false]);
+        tasks.forked((60, 60), (50, 50));
+        assert!(!tasks.wanted(60));
+        assert!(Tasks::new(proc.path(), &Scope::Machine).unwrap().wanted(50));
+    }
+
+    #[test]
+    fn processes_that_take_a_name_are_looked_at_from_then_on() {
+        let proc = tree(&[(20, 1, "sh"), (30, 1, "fio")]);
+        let pattern = crate::Pattern::parse("fio").unwrap();
+        let scope = Scope::Matching { pattern, descendants: false };
+        let (mut tasks, mut names) = (Tasks::new(proc.path(), &scope).unwrap(), Names::new());
+        assert_eq!([20, 30].map(|pid| tasks.wanted(pid)), [false, true]);
+        tasks.named((20, 20), "fio", &mut names);
+        tasks.forked((40, 40), (30, 30));
+        assert_eq!([20, 30, 40].map(|pid| tasks.wanted(pid)), [true, true, false]);
+    }
+
+    #[test]
+    fn names_come_from_records_and_else_from_proc() {
+        let proc = tree(&[(20, 1, "fio"), (21, 2, "kworker/1:2H-kblockd")]);
+        let (mut tasks, mut names) =
+            (Tasks::new(proc.path(), &Scope::Machine).unwrap(), Names::new());
+        let mut comm = |tasks: &mut Tasks, pid, tid| {
+            let id = tasks.comm(pid, tid, &mut names);
+            names.name(id).to_string()
+        };
+        assert_eq!(comm(&mut tasks, 20, 20), "fio");
+        assert_eq!(comm(&mut tasks, 21, 21), "kworker/1:2H");
+        assert_eq!(comm(&mut tasks, 0, 0), "swapper");
+        assert_eq!(comm(&mut tasks, 99, 99), "");
+        tasks.forked((20, 25), (20, 20));
+        assert_eq!(comm(&mut tasks, 20, 25), "fio");
+        let mut names = Names::new();
+        tasks.named((20, 25), "iou-wrk-20", &mut names);
+        let id = tasks.comm(20, 25, &mut names);
+        assert_eq!(names.name(id), "iou-wrk-20");
+        tasks.ended(25);
+        assert_eq!(tasks.comm(20, 25, &mut names), id);
+        tasks.forget(false);
+        let id = tasks.comm(20, 25, &mut names);
+        assert_eq!(names.name(id), "");
+    }
+}
