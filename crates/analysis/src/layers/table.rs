@@ -94,7 +94,8 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, &str)> {
     lines.filter_map(|line| line.split_once('\t'))
 }
 
-fn class_of(key: &str) -> Option<Class> {
+/// The class of a key.
+pub(super) fn class_of(key: &str) -> Option<Class> {
     KEYS.iter().find(|(word, _)| *word == key).map(|(_, class)| *class)
 }
 

@@ -49,6 +49,18 @@ fn what_is_not_known_is_other() {
 }
 
 #[test]
+fn stacks_of_real_kernels_have_their_places() {
+    let files = [include_str!("golden/seen.txt"), include_str!("golden/known.txt")];
+    for line in files.iter().flat_map(|file| file.lines()).filter(|line| !line.starts_with('#')) {
+        let (expected, stack) = line.split_once('\t').unwrap();
+        let lock = expected.ends_with(" lock");
+        let class = table::class_of(expected.trim_end_matches(" lock"));
+        let (layer, found_lock) = place(stack);
+        assert_eq!((Some(Class::Layer(layer)), found_lock), (class, lock), "{stack}");
+    }
+}
+
+#[test]
 fn samples_are_added_up() {
     let stack = |text: &str| Stack {
         kernel: text.split(';').filter(|name| !name.is_empty()).map(String::from).collect(),
