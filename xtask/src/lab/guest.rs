@@ -200,12 +200,17 @@ pub fn arguments(setup: &Setup, talk: Talk) -> Vec<String> {
         setup.cmdline
     );
     let memory = format!("{}M", machine.memory_mib);
-    let mut args: Vec<String> =
-        ["-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "max", "-smp", "2"]
-            .iter()
-            .chain(&["-display", "none", "-no-reboot", "-nodefaults", "-nic", "none"])
-            .map(ToString::to_string)
-            .collect();
+    let processors: &[&str] = if machine.counts_instructions {
+        &["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"]
+    } else {
+        &["-accel", "tcg,thread=multi", "-smp", "2"]
+    };
+    let mut args: Vec<String> = processors
+        .iter()
+        .chain(&["-machine", "q35", "-cpu", "max", "-display", "none"])
+        .chain(&["-no-reboot", "-nodefaults", "-nic", "none"])
+        .map(ToString::to_string)
+        .collect();
     let mut add = |option: &str, value: String| args.extend([option.to_string(), value]);
     add("-m", memory);
     add("-kernel", setup.image.kernel.display().to_string());
