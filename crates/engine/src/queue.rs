@@ -56,6 +56,12 @@ pub(crate) trait Queue {
     /// Begins to push.
     fn batch(&mut self) -> Self::Batch<'_>;
 
+    /// Begins to push `count` requests of the one direction, file and length that all requests have
+    /// which are pushed this way.
+    fn batch_alike(&mut self, _count: u32) -> Self::Batch<'_> {
+        self.batch()
+    }
+
     /// Hands over all that was pushed and waits for at least `wait_for` completions, or until
     /// `deadline_ns`, where given, on the engine's clock. May return early without either, as
     /// after a signal or [`crate::wake`]. Fails only when the queue itself is broken.

@@ -15,7 +15,7 @@ pub(crate) struct Draw {
 
 enum Kind {
     Once(Permutation),
-    Uniform,
+    Uniform(Uniform),
     Zipf { ranks: Zipf, places: Permutation },
     Pareto { exponent: f64, places: Permutation },
     Normal { deviation: f64 },
@@ -29,7 +29,7 @@ impl Draw {
         let places = || Permutation::new(blocks, seed ^ 0x9e37_79b9_7f4a_7c15);
         let kind = match distribution {
             Distribution::EachOnce => Kind::Once(Permutation::new(blocks, seed)),
-            Distribution::Uniform => Kind::Uniform,
+            Distribution::Uniform => Kind::Uniform(Uniform::new(seed)),
             Distribution::Zipf { theta } => {
                 Kind::Zipf { ranks: Zipf::new(blocks, *theta), places: places() }
             }
@@ -50,7 +50,7 @@ impl Draw {
     pub fn next(&mut self) -> u64 {
         match &mut self.kind {
             Kind::Once(order) => order.next(),
-            Kind::Uniform => below(&mut self.random, self.blocks),
+            Kind::Uniform(uniform) => uniform.below(self.blocks),
             _ => self.next_skewed(),
         }
     }
@@ -65,15 +65,44 @@ impl Draw {
             }
             Kind::Normal { deviation } => normal(random, *deviation, self.blocks),
             Kind::Zoned(zones) => zoned(random, zones, self.blocks),
-            Kind::Once(_) | Kind::Uniform => below(random, self.blocks),
+            Kind::Once(_) | Kind::Uniform(_) => below(random, self.blocks),
         }
     }
 }
 
-/// Uniform below `bound` (Lemire's multiplication; its bias is below bound / 2^64).
+/// Uniform and independent draws, one for each I/O, by the generator that takes the fewest
+/// instructions: multiplicative congruential modulo 2^128, of which the upper half is used (L'Ecuyer,
+/// "Tables of linear congruential generators of different sizes and good lattice structure", Math.
+/// Comp. 68, 1999; the multiplier that Lemire's lehmer64 takes from there). Its period is 2^126.
+#[derive(Clone)]
+pub(crate) struct Uniform(u128);
+
+impl Uniform {
+    pub fn new(seed: u64) -> Self {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (high, low) = (random.next_u64(), random.next_u64());
+        // Only odd states have the whole period.
+        Self(u128::from(high) << 64 | u128::from(low | 1))
+    }
+
+    /// A number below `bound`.
+    #[inline]
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0xda94_2042_e4dd_58b5);
+        scaled((self.0 >> 64) as u64, bound)
+    }
+}
+
+/// Uniform below `bound`.
 #[inline]
 pub(crate) fn below(random: &mut Xoshiro256PlusPlus, bound: u64) -> u64 {
-    ((u128::from(random.next_u64()) * u128::from(bound)) >> 64) as u64
+    scaled(random.next_u64(), bound)
+}
+
+/// Brings any 64 bits below `bound` (Lemire's multiplication; its bias is below bound / 2^64).
+#[inline]
+fn scaled(bits: u64, bound: u64) -> u64 {
+    ((u128::from(bits) * u128::from(bound)) >> 64) as u64
 }
 
 /// Uniform in (0, 1].
@@ -169,6 +198,31 @@ mod tests {
         let mut counts = vec![0; blocks as usize];
         (0..draws).for_each(|_| counts[draw.next() as usize] += 1);
         counts
+    }
+
+    /// Pearson's statistic of `counts` against equal shares, in standard deviations from its mean.
+    fn deviation(counts: &[u64]) -> f64 {
+        let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+        let squares: f64 = counts.iter().map(|n| (*n as f64 - mean).powi(2) / mean).sum();
+        let freedom = (counts.len() - 1) as f64;
+        (squares - freedom) / (2.0 * freedom).sqrt()
+    }
+
+    #[test]
+    fn uniform_draws_are_uniform_and_do_not_follow_from_the_one_before() {
+        for seed in [0, 1, 2, 12_345, u64::MAX] {
+            let mut draw = Uniform::new(seed);
+            let (mut alone, mut pairs) = (vec![0; 1000], vec![0; 64 * 64]);
+            let mut before = draw.below(64);
+            for _ in 0..400_000 {
+                alone[draw.below(1000) as usize] += 1;
+                let now = draw.below(64);
+                pairs[(before * 64 + now) as usize] += 1;
+                before = now;
+            }
+            assert!(deviation(&alone).abs() < 5.0, "{seed}: {}", deviation(&alone));
+            assert!(deviation(&pairs).abs() < 5.0, "{seed}: {}", deviation(&pairs));
+        }
     }
 
     #[test]

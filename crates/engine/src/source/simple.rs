@@ -1,6 +1,6 @@
 //! The usual job, made cheap: one region, one direction, one block size.
 
-use super::distribution::below;
+use super::distribution;
 use super::permutation::Permutation;
 use super::{Draw, NOWHERE_BYTES, Source};
 use crate::queue::{Op, Request};
@@ -145,18 +145,18 @@ impl Places for Permutation {
 #[derive(Clone)]
 pub(crate) struct Uniform {
     blocks: u64,
-    random: Xoshiro256PlusPlus,
+    random: distribution::Uniform,
 }
 
 impl Places for Uniform {
     fn new(job: &JobPlan, blocks: u64) -> Option<Self> {
-        let random = Xoshiro256PlusPlus::seed_from_u64(region_seed(job));
+        let random = distribution::Uniform::new(region_seed(job));
         draws(job, &Distribution::Uniform).then_some(Self { blocks, random })
     }
 
     #[inline]
     fn draw(&mut self) -> u64 {
-        below(&mut self.random, self.blocks)
+        self.random.below(self.blocks)
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Uring<M> {
     granted: Granted,
     /// Requests in the kernel that end a wait from outside: each completes it by one.
     armed: u32,
+    /// Entries, from the next one on, that may hold something else than what [`Queue::batch_alike`] pushes.
+    strange: u32,
 }
 
 /// What a ring is made from.
@@ -91,7 +93,8 @@ impl<M: Mode> Uring<M> {
                 .into());
         }
         target.registered();
-        let mut uring = Self { ring, target, mode, granted, armed: 0 };
+        let strange = ring.size();
+        let mut uring = Self { ring, target, mode, granted, armed: 0, strange };
         if !uring.granted.polled {
             let refused = |e: io::Error| {
                 Refusal::by_kernel(&e, format!("cannot arm the ring's wake-up: {e}"))
@@ -137,6 +140,18 @@ impl<M> Uring<M> {
     }
 }
 
+impl<M: Mode> Uring<M> {
+    #[inline]
+    fn begin(&mut self, repeats: bool) -> Batch<'_, M> {
+        Batch {
+            entries: self.ring.entries(M::WIDE),
+            target: self.target.view(),
+            mode: &mut self.mode,
+            repeats,
+        }
+    }
+}
+
 impl<M> Drop for Uring<M> {
     fn drop(&mut self) {
         // Refused, the kernel does it when the ring is closed.
@@ -149,13 +164,19 @@ pub(crate) struct Batch<'a, M> {
     entries: Entries<'a>,
     target: View<'a>,
     mode: &'a mut M,
+    /// The entries hold requests like these.
+    repeats: bool,
 }
 
 impl<M: Mode> Push for Batch<'_, M> {
     #[inline]
     fn push(&mut self, token: Token, request: &Request) {
         let mut slip = self.entries.next();
-        self.mode.encode(&mut slip, &self.target, token.slot(), request);
+        if self.repeats {
+            self.mode.repeat(&mut slip, &self.target, token.slot(), request);
+        } else {
+            self.mode.encode(&mut slip, &self.target, token.slot(), request);
+        }
         slip.words()[4] = token.0;
     }
 }
@@ -173,11 +194,15 @@ impl<M: Mode> Queue for Uring<M> {
 
     #[inline]
     fn batch(&mut self) -> Batch<'_, M> {
-        Batch {
-            entries: self.ring.entries(M::WIDE),
-            target: self.target.view(),
-            mode: &mut self.mode,
-        }
+        self.strange = self.ring.size();
+        self.begin(false)
+    }
+
+    #[inline]
+    fn batch_alike(&mut self, count: u32) -> Batch<'_, M> {
+        let repeats = M::REPEATS && self.strange == 0;
+        self.strange = self.strange.saturating_sub(count);
+        self.begin(repeats)
     }
 
     #[inline]

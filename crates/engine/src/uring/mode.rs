@@ -129,8 +129,17 @@ pub(crate) trait Mode {
     /// Whether entries and completions are twice as long (SQE128, CQE32).
     const WIDE: bool = false;
 
+    /// Whether [`Mode::repeat`] saves anything.
+    const REPEATS: bool = false;
+
     /// Fills in an entry, but for its user data.
     fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request);
+
+    /// The same for an entry that holds a request of the same direction, file and length.
+    #[inline]
+    fn repeat(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
+        self.encode(slip, target, slot, request);
+    }
 
     /// The bytes that a completion stands for, or `-errno`.
     #[inline]
@@ -144,20 +153,27 @@ pub(crate) trait Mode {
 pub(crate) struct Plain<const MANY: bool>;
 
 impl<const MANY: bool> Mode for Plain<MANY> {
+    const REPEATS: bool = true;
+
     #[inline]
     fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
-        let entry = slip.words();
         match request.op {
             Op::Io(dir @ (Dir::Read | Dir::Write)) => {
-                entry[0] = target.first_word(dir, request.file);
-                entry[1] = request.offset;
-                entry[2] = target.buffers.address(slot, request);
-                entry[3] = u64::from(request.len);
-                if MANY {
-                    entry[5] = target.buffers.registration(slot);
-                }
+                slip.words()[0] = target.first_word(dir, request.file);
+                slip.words()[3] = u64::from(request.len);
+                self.repeat(slip, target, slot, request);
             }
-            op => encode_rare(entry, target, op, request),
+            op => encode_rare(slip.words(), target, op, request),
+        }
+    }
+
+    #[inline]
+    fn repeat(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
+        let entry = slip.words();
+        entry[1] = request.offset;
+        entry[2] = target.buffers.address(slot, request);
+        if MANY {
+            entry[5] = target.buffers.registration(slot);
         }
     }
 }

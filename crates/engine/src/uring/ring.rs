@@ -40,7 +40,7 @@ pub(crate) struct Entries<'a> {
     at: u64,
     mask: u64,
     shift: u32,
-    tail: &'a mut u32,
+    tail: &'a mut u64,
 }
 
 impl Entries<'_> {
@@ -57,7 +57,7 @@ impl Entries<'_> {
 impl Drop for Entries<'_> {
     #[inline]
     fn drop(&mut self) {
-        *self.tail = (self.at >> self.shift) as u32;
+        *self.tail = self.at;
     }
 }
 
@@ -114,8 +114,11 @@ pub(crate) struct Ring {
     sq_mask: u32,
     sq_entries: u32,
     entries: *mut Entry,
-    /// Our tail; the kernel sees it with [`Ring::publish`].
-    tail: u32,
+    /// Binary logarithm of the bytes that a request takes.
+    shift: u32,
+    /// Our tail, in bytes, which saves the loop over requests a second count; the kernel sees it with
+    /// [`Ring::publish`].
+    tail: u64,
     cq_head: *const AtomicU32,
     cq_tail: *const AtomicU32,
     cq_overflow: *const AtomicU32,
@@ -170,6 +173,7 @@ impl Ring {
             sq_mask: params.sq_entries - 1,
             sq_entries: params.sq_entries,
             entries: entries.at(0),
+            shift: SHIFT + entry_shift,
             tail: 0,
             cq_head: completions.at(cq.head),
             cq_tail: completions.at(cq.tail),
@@ -200,7 +204,7 @@ impl Ring {
     #[inline]
     pub fn pending(&self) -> u32 {
         // SAFETY: points into the mapped ring, which lives as long as `self`.
-        self.tail.wrapping_sub(unsafe { &*self.sq_head }.load(Acquire))
+        self.tail().wrapping_sub(unsafe { &*self.sq_head }.load(Acquire))
     }
 
     /// Requests that can be pushed now.
@@ -216,18 +220,30 @@ impl Ring {
         let shift = SHIFT + u32::from(wide);
         Entries {
             first: self.entries.cast(),
-            at: u64::from(self.tail) << shift,
+            at: self.tail,
             mask: u64::from(self.sq_mask) << shift,
             shift,
             tail: &mut self.tail,
         }
     }
 
+    /// Our tail as the kernel counts it, modulo 2^32.
+    #[inline]
+    fn tail(&self) -> u32 {
+        (self.tail >> self.shift) as u32
+    }
+
+    /// Requests that the ring has entries for.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.sq_entries
+    }
+
     /// Shows the kernel all requests pushed so far.
     #[inline]
     fn publish(&self) {
         // SAFETY: points into the mapped ring.
-        unsafe { &*self.sq_tail }.store(self.tail, Release);
+        unsafe { &*self.sq_tail }.store(self.tail(), Release);
     }
 
     /// Completions that wait to be reaped.
@@ -241,7 +257,7 @@ impl Ring {
     pub fn turn(&mut self, wait_for: u32, timeout: Option<&libc::timespec>) -> io::Result<()> {
         self.publish();
         let mut flags = self.enter_flags;
-        let mut submit = self.tail.wrapping_sub(self.head_relaxed());
+        let mut submit = self.tail().wrapping_sub(self.head_relaxed());
         if self.flags & sys::IORING_SETUP_SQPOLL != 0 {
             submit = 0;
             // The kernel's thread sets the flag, then looks at the tail once more: both sides need a full fence.
@@ -344,7 +360,7 @@ impl Ring {
     /// Requests that were pushed and have not completed.
     pub fn outstanding(&self) -> u32 {
         // SAFETY: points into the mapped ring.
-        self.tail.wrapping_sub(unsafe { &*self.cq_tail }.load(Acquire))
+        self.tail().wrapping_sub(unsafe { &*self.cq_tail }.load(Acquire))
     }
 
     /// Takes at most `max` completions (`wide` with CQE32); `each` gets user data and result.

@@ -45,7 +45,8 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     fn issue_alike(&mut self, most: usize) -> [u64; 3] {
         let Self { queue, source, offsets, idle, writes, batches, .. } = self;
         // Values of their own stay in registers: stores to entries might alias what `self` points to.
-        let (mut out, mut draw, offsets) = (queue.batch(), source.batch(), &mut offsets[..]);
+        let (mut out, mut draw) = (queue.batch_alike(most as u32), source.batch());
+        let offsets = &mut offsets[..];
         let dir = draw.next_dir();
         let tag = Tag::new(batches.next(), dir);
         for &index in idle[self.idle_len - most..self.idle_len].iter().rev() {
