@@ -10,6 +10,7 @@ pub mod disks;
 mod kept;
 mod pattern;
 mod perf;
+pub mod placement;
 pub mod rings;
 mod sampler;
 mod scope;

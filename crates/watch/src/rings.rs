@@ -55,6 +55,8 @@ pub struct RingSampler {
 #[derive(Debug)]
 struct Ring {
     at: find::Found,
+    /// The process's name.
+    comm: String,
     fdinfo: File,
     /// What was seen of it last; of its SQPOLL thread also what was known before.
     seen: FdInfo,
@@ -166,8 +168,16 @@ impl Sampler for RingSampler {
 impl Ring {
     /// `None` where it is gone.
     fn open(proc_root: &Path, at: find::Found) -> Option<Self> {
-        let path = proc_root.join(format!("{}/fdinfo/{}", at.pid, at.fd));
-        Some(Self { at, fdinfo: File::open(path).ok()?, seen: FdInfo::default(), is_timed: false })
+        let process = proc_root.join(at.pid.to_string());
+        let path = process.join(format!("fdinfo/{}", at.fd));
+        let comm = std::fs::read_to_string(process.join("comm")).ok()?.trim_end().to_string();
+        Some(Self {
+            at,
+            comm,
+            fdinfo: File::open(path).ok()?,
+            seen: FdInfo::default(),
+            is_timed: false,
+        })
     }
 
     /// Reads it into `text`; false where it is no more.
@@ -199,6 +209,7 @@ impl Ring {
     fn sample(&self, setup_flags: &HashMap<(i32, i32), u32>) -> RingSample {
         RingSample {
             pid: self.at.pid,
+            comm: self.comm.clone(),
             fd: self.at.fd,
             inode: self.at.unique_inode(),
             processes: self.at.processes,

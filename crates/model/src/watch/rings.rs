@@ -21,6 +21,8 @@ pub struct RingsSample {
 pub struct RingSample {
     /// Process with the lowest number that has it open.
     pub pid: i32,
+    /// Its name.
+    pub comm: String,
     /// Descriptor there.
     pub fd: i32,
     /// Inode, which tells rings apart; absent where the kernel gives all rings the same.

@@ -14,6 +14,7 @@ fn process(root: &Path, pid: i32, threads: &[&str], rings: &[(i32, &str)]) {
     for folder in ["fd", "fdinfo", "task"] {
         fs::create_dir_all(at.join(folder)).unwrap();
     }
+    fs::write(at.join("comm"), "db\n").unwrap();
     fs::write(at.join("stat"), format!("{pid} (db) S 1 1 1 0\n")).unwrap();
     for (index, name) in threads.iter().enumerate() {
         let task = at.join(format!("task/{}", pid + index as i32));
@@ -103,6 +104,7 @@ fn a_locked_ring_keeps_its_thread() {
     let text = root.join("100/fdinfo/3");
     let mut ring = Ring {
         at: find::Found { pid: 100, fd: 3, inode: Some(993_794), unique: true, processes: 1 },
+        comm: "db".into(),
         fdinfo: File::open(&text).unwrap(),
         seen: FdInfo::default(),
         is_timed: false,
