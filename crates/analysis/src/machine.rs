@@ -7,6 +7,8 @@ mod cpu;
 mod disk;
 mod interrupts;
 mod memory;
+mod placement;
+mod rings;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +16,8 @@ pub use cpu::{CpuRates, CpuShares};
 pub use disk::{DiskRates, IoRates};
 pub use interrupts::InterruptRates;
 pub use memory::{CgroupRates, MemoryUse, PagingRates, PressureRates, StallShares};
+pub use placement::{CpuCount, Placement, placement};
+pub use rings::{RingEventRates, RingRates, RingsRates, ring_rates, setup_flag_names};
 
 use fathom_model::watch::{MachineSample, SystemSample};
 use serde::Serialize;

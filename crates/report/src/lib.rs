@@ -7,6 +7,7 @@ pub mod fio_json;
 pub mod layers;
 pub mod limit;
 pub mod live;
+pub mod rings;
 pub mod summary;
 pub mod terse;
 pub mod top;

@@ -49,7 +49,7 @@ fn of(then: Option<&InterruptSample>, now: &InterruptSample, elapsed_ns: u64) ->
 }
 
 /// Half of the range ahead is growth past 2^32, half behind a counter that began anew.
-fn growth(then: u32, now: u32) -> u64 {
+pub(super) fn growth(then: u32, now: u32) -> u64 {
     let growth = now.wrapping_sub(then);
     if growth < 1 << 31 { growth.into() } else { 0 }
 }
