@@ -1,6 +1,7 @@
 //! The full-screen view of the machine, as a pure function of two samples and of what its user has
 //! chosen to see; and the same figures as lines for programs.
 
+mod blocks;
 mod detail;
 mod disks;
 mod header;
@@ -155,13 +156,34 @@ fn shares<const N: usize>(height: u16, wanted: [u16; N]) -> [u16; N] {
     given
 }
 
-/// Draws lines of text, which may be scrolled.
+/// Draws lines of text, broken where they are too long; they may be scrolled.
 fn page(lines: &[(Tone, String)], ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer) {
+    let broken = |(tone, text): &(Tone, String)| {
+        broken(text, area.width.into()).into_iter().map(|text| (*tone, text)).collect::<Vec<_>>()
+    };
+    let lines: Vec<(Tone, String)> = lines.iter().flat_map(broken).collect();
     let first = ui.scrolled.min(lines.len().saturating_sub(area.height.into()));
     for (row, (tone, text)) in lines.iter().skip(first).take(area.height.into()).enumerate() {
         let y = area.y + row as u16;
         buf.set_stringn(area.x, y, text, area.width.into(), paint.of(*tone));
     }
+}
+
+/// The lines of a text in which none is longer than `width`, where words allow; those that follow
+/// the first are indented.
+fn broken(text: &str, width: usize) -> Vec<String> {
+    const INDENT: &str = "      ";
+    let mut lines = vec![String::new()];
+    for word in text.split_inclusive(' ') {
+        let line = lines.last_mut().map_or(0, |line| line.chars().count());
+        if line + word.trim_end().chars().count() > width && line > INDENT.len() {
+            lines.push(INDENT.into());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(word);
+        }
+    }
+    lines
 }
 
 /// Takes the uppermost lines away from `area`.

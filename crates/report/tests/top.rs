@@ -48,6 +48,13 @@ impl Machine {
             ..RingsSample::default()
         });
         machine.now.cost = vec![cost(4)];
+        machine.stacks = stacks();
+        machine.now.stacks = Some(StacksSample {
+            event: "cycles".into(),
+            counts: (0..4).map(stack_count).collect(),
+            ..StacksSample::default()
+        });
+        machine.now.blocks = Some(blocks());
         machine.derive();
         machine
     }
@@ -198,6 +205,39 @@ fn threads() -> ThreadsSample {
     }
 }
 
+fn stacks() -> Vec<Stack> {
+    let entry = ["entry_SYSCALL_64_after_hwframe", "do_syscall_64"];
+    let leaves = ["io_submit_sqes", "native_queued_spin_lock_slowpath", "nvme_queue_rq"];
+    let mut stacks = vec![Stack::default()];
+    for leaf in leaves {
+        let kernel = entry.into_iter().chain(["io_submit_sqes", leaf]).map(String::from);
+        stacks.push(Stack { kernel: kernel.collect(), user: Vec::new() });
+    }
+    stacks
+}
+
+fn stack_count(stack: u32) -> StackCount {
+    let (comm, count) = ("fathom-w0".into(), 10 * (stack + 1));
+    StackCount { pid: 4711, tid: 4712, comm, stack, count, period: u64::from(count) * 1000 }
+}
+
+fn blocks() -> BlocksSample {
+    let mut device = DeviceBlocks {
+        name: "nvme0n1".into(),
+        queued: 24_700,
+        issued: 25_000,
+        completed: 24_990,
+        merged: 3,
+        split: 303,
+        sizes: vec![SizeSamples { op: BlockOp::Read, bytes_min: 4096, samples: 250 }],
+        splits: vec![SplitSamples { limit: "max_segments".into(), bytes: 1 << 20, samples: 3 }],
+        ..DeviceBlocks::default()
+    };
+    device.driver.record_n(82_000, 249);
+    device.driver.record(1_200_000);
+    BlocksSample { one_in: 100, devices: vec![device], ..BlocksSample::default() }
+}
+
 fn ring(done: u32) -> RingSample {
     RingSample {
         pid: 4711,
@@ -270,6 +310,7 @@ fn pages() {
         Page::Detail(Panel::Disks, "nvme0n1".into()),
         Page::Detail(Panel::Threads, group.into()),
         Page::Detail(Panel::Rings, "4711/7".into()),
+        Page::Detail(Panel::Layers, "driver".into()),
         Page::Detail(Panel::Disks, "gone".into()),
     ];
     golden("top_pages.txt", &pages.map(page).join("~~~~\n"));
@@ -326,7 +367,7 @@ fn a_record_says_where_it_stands() {
     assert!(text.contains("19:53:12 UTC  REPLAY PAUSED 25% of record to 19:56:12"), "{text}");
     view.source = Source::Live { interval_ns: SECOND, frozen: Some(5 * SECOND), recording: true };
     let text = screen(&view, &Ui::default(), 80, 24);
-    assert!(text.contains("FROZEN 5 s ago  recording"), "{text}");
+    assert!(text.contains("FROZEN 5 s ago  REC"), "{text}");
 }
 
 #[test]
@@ -356,5 +397,6 @@ fn lines_for_programs() {
     let json: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(json["disks_total"]["read"]["ios"], 37_035.0);
     assert_eq!(json["threads"][0]["active"], 0.35);
+    assert_eq!(json["layers"]["samples"], 100);
     assert_eq!(json["time"], "2026-11-21T19:53:12Z");
 }

@@ -2,10 +2,11 @@
 
 use super::paint::Tone;
 use super::ui::{Grouping, Panel, Ui};
-use super::{View, disks, table, threads};
+use super::{View, blocks, disks, layers, table, threads};
 use fathom_analysis::machine::{DiskRates, InterruptRates, IoRates};
 use fathom_model::units;
 use fathom_model::watch::ThreadCount;
+use std::collections::BTreeSet;
 
 type Lines = Vec<(Tone, String)>;
 
@@ -14,7 +15,8 @@ pub fn text(view: &View<'_>, ui: &Ui, panel: Panel, key: &str) -> Lines {
     let lines = match panel {
         Panel::Disks => disk(view, key),
         Panel::Threads => group(view, ui.grouping, key),
-        Panel::Layers | Panel::Rings => row(view, ui, panel, key),
+        Panel::Layers => layer(view, key),
+        Panel::Rings => row(view, ui, panel, key),
     };
     lines.unwrap_or_else(|| {
         let name = key.replace('\t', " ");
@@ -47,6 +49,7 @@ fn disk(view: &View<'_>, name: &str) -> Option<Lines> {
     let text = format!("  %util {:.1} (time with an I/O in flight; {meaning})", disk.util);
     lines.push((Tone::Plain, text));
     interrupts(view, name, &mut lines);
+    lines.extend(blocks::lines(view, name));
     Some(lines)
 }
 
@@ -117,6 +120,7 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
         "active", "pid", "tid", "comm", "st", "syscall", "wchan"
     );
     let mut lines = vec![(Tone::Key, title), (Tone::Faint, names)];
+    let tids: BTreeSet<i32> = counts.iter().map(|count| count.tid).collect();
     counts.sort_by_key(|count| (std::cmp::Reverse(count.count), count.tid));
     for count in counts {
         let mut notes = String::new();
@@ -138,7 +142,22 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
             ),
         ));
     }
+    let times = layers::times(view, |count| tids.contains(&count.tid));
+    if times.samples > 0 {
+        let title = format!("processor time of these threads by layer ({} samples)", times.samples);
+        lines.push((Tone::Key, title));
+        lines.extend(layers::lines(&times, |_| true));
+    }
     Some(lines)
+}
+
+fn layer(view: &View<'_>, name: &str) -> Option<Lines> {
+    let times = layers::times(view, |_| true);
+    let found = times.layers.iter().any(|layer| layer.layer.name() == name);
+    let event = view.now.stacks.as_ref().map_or("", |stacks| &stacks.event);
+    let title = format!("{name}: of {} samples by {event}", times.samples);
+    let lines = layers::lines(&times, |layer| layer.layer.name() == name);
+    found.then(|| std::iter::once((Tone::Key, title)).chain(lines).collect())
 }
 
 /// All columns of a row, one to a line.

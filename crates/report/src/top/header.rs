@@ -27,7 +27,7 @@ fn state(view: &View<'_>) -> String {
     let seconds = |ns: u64| units::time(ns as f64);
     match view.source {
         Source::Live { interval_ns, frozen, recording } => {
-            let recording = if recording { "  recording" } else { "" };
+            let recording = if recording { "  REC" } else { "" };
             match frozen {
                 None => format!("every {}{recording}", seconds(interval_ns)),
                 Some(0) => format!("FROZEN{recording}"),
@@ -49,7 +49,7 @@ fn state(view: &View<'_>) -> String {
 fn cost(view: &View<'_>) -> String {
     match view.own_ns {
         Some(ns) if view.elapsed_ns > 0 => {
-            format!("itself {:.2}% of a core ", ns as f64 * 100.0 / view.elapsed_ns as f64)
+            format!("cost {:.2}% of a core ", ns as f64 * 100.0 / view.elapsed_ns as f64)
         }
         _ => String::new(),
     }

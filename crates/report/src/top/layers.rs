@@ -3,42 +3,61 @@
 use super::View;
 use super::paint::Tone;
 use super::table::{Cell, Column, Row, Table};
-use std::collections::BTreeMap;
+use fathom_analysis::layers::{LayerTime, LayerTimes};
+use fathom_model::watch::StackCount;
 
 /// The column sorted by where none was chosen: the share.
 pub const SORT: usize = 0;
 
 const COLUMNS: &[Column] = &[
-    Column { name: "CPU%", width: 5, wide: 5, rank: 0 },
-    Column { name: "kernel function", width: 20, wide: 40, rank: 0 },
+    Column { name: "BUSY%", width: 5, wide: 5, rank: 0, number: true },
+    Column { name: "layer", width: 16, wide: 17, rank: 0, number: false },
+    Column { name: "locks%", width: 6, wide: 6, rank: 1, number: true },
+    Column { name: "most in", width: 20, wide: 40, rank: 2, number: false },
 ];
 
 /// Columns of the screen that the table takes where it stands beside another.
 pub fn width(screen: u16) -> u16 {
-    (screen / 3).clamp(10, 50)
+    (screen / 3).clamp(10, 56)
 }
 
 /// The table.
 pub fn table(view: &View<'_>) -> Table {
-    let Some(sample) = &view.now.stacks else {
-        return Table {
-            note: "stacks are not watched".into(),
-            columns: COLUMNS,
-            ..Table::default()
-        };
-    };
-    let mut places: BTreeMap<&str, u64> = BTreeMap::new();
-    for count in &sample.counts {
-        let stack = view.stacks.get(count.stack as usize);
-        let place = stack.and_then(|stack| stack.kernel.last());
-        *places.entry(place.map_or("(program)", String::as_str)).or_default() +=
-            u64::from(count.count);
-    }
-    let all = places.values().sum::<u64>().max(1) as f64;
-    let rows = places.into_iter().map(|(place, count)| Row {
-        key: place.to_string(),
-        cells: vec![Cell::fixed(count as f64 * 100.0 / all, 1), Cell::text(place)],
-        tone: Tone::Plain,
+    let note = if view.now.stacks.is_some() { "no samples" } else { "stacks are not watched" };
+    let times = times(view, |_| true);
+    let rows = times.layers.iter().map(|layer| {
+        let cells = vec![
+            Cell::fixed(share(layer.time, &times), 1),
+            Cell::text(layer.layer.name()),
+            Cell::fixed(share(layer.lock_time, &times), 1),
+            Cell::text(layer.top.first().map_or("", |(function, _)| function)),
+        ];
+        Row { key: layer.layer.name().into(), cells, tone: Tone::Plain }
     });
-    Table { note: "no samples".into(), columns: COLUMNS, rows: rows.collect(), ..Table::default() }
+    Table { note: note.into(), columns: COLUMNS, rows: rows.collect(), ..Table::default() }
+}
+
+/// Processor time of the interval by layer.
+pub fn times(view: &View<'_>, wanted: impl Fn(&StackCount) -> bool) -> LayerTimes {
+    LayerTimes::of(&view.now.stacks, view.stacks, wanted)
+}
+
+/// The layers of some threads, or one layer of all, with the functions that were seen most.
+pub fn lines(times: &LayerTimes, wanted: impl Fn(&LayerTime) -> bool) -> Vec<(Tone, String)> {
+    let mut lines = Vec::new();
+    for layer in times.layers.iter().filter(|layer| wanted(layer)) {
+        let (busy, locks) = (share(layer.time, times), share(layer.lock_time, times));
+        let name = layer.layer.name();
+        lines.push((Tone::Plain, format!("  {name:17} {busy:5.1}%   in locks {locks:.1}%")));
+        for (function, samples) in &layer.top {
+            let part = *samples as f64 * 100.0 / layer.samples.max(1) as f64;
+            lines.push((Tone::Faint, format!("    {part:5.1}% of it in {function}")));
+        }
+    }
+    lines
+}
+
+/// In percent of all busy time.
+fn share(time: u64, times: &LayerTimes) -> f64 {
+    time as f64 * 100.0 / times.time().max(1) as f64
 }

@@ -2,8 +2,9 @@
 
 use super::View;
 use crate::calendar;
+use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{CpuShares, MachineRates, SystemRates};
-use fathom_model::watch::SamplerCost;
+use fathom_model::watch::{RingsSample, SamplerCost};
 use serde::Serialize;
 
 const TITLE: &str = "--time-- ---procs--- ------total-cpu-usage------ --io/total- \
@@ -153,6 +154,10 @@ struct Whole<'a> {
     rates: &'a MachineRates,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     threads: Vec<Doing<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layers: Option<LayerTimes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rings: &'a Option<RingsSample>,
     cost: &'a [SamplerCost],
 }
 
@@ -193,6 +198,8 @@ pub fn ndjson(view: &View<'_>) -> serde_json::Result<String> {
         unix_ns: view.unix_ns,
         rates: view.rates,
         threads: threads.collect(),
+        layers: view.now.stacks.as_ref().map(|_| super::layers::times(view, |_| true)),
+        rings: &view.now.rings,
         cost: &view.now.cost,
     };
     serde_json::to_string(&whole).map(|text| text + "\n")

@@ -10,18 +10,18 @@ use fathom_model::watch::{RingQueues, RingSample, RingsSample, SqPoll};
 pub const SORT: usize = 1;
 
 const COLUMNS: &[Column] = &[
-    Column { name: "RING pid/fd", width: 12, wide: 20, rank: 0 },
-    Column { name: "sub/s", width: 6, wide: 6, rank: 0 },
-    Column { name: "compl/s", width: 7, wide: 7, rank: 1 },
-    Column { name: "inside", width: 6, wide: 6, rank: 1 },
-    Column { name: "sq", width: 5, wide: 5, rank: 2 },
-    Column { name: "cq", width: 5, wide: 5, rank: 2 },
-    Column { name: "overfl", width: 6, wide: 6, rank: 3 },
-    Column { name: "iowq", width: 4, wide: 4, rank: 2 },
-    Column { name: "sqpoll%", width: 7, wide: 7, rank: 2 },
-    Column { name: "sq size", width: 7, wide: 7, rank: 4 },
-    Column { name: "buffers", width: 7, wide: 7, rank: 5 },
-    Column { name: "files", width: 7, wide: 7, rank: 5 },
+    Column { name: "RING pid/fd", width: 12, wide: 20, rank: 0, number: false },
+    Column { name: "sub/s", width: 6, wide: 6, rank: 0, number: true },
+    Column { name: "compl/s", width: 7, wide: 7, rank: 1, number: true },
+    Column { name: "inside", width: 6, wide: 6, rank: 1, number: true },
+    Column { name: "sq", width: 5, wide: 5, rank: 2, number: true },
+    Column { name: "cq", width: 5, wide: 5, rank: 2, number: true },
+    Column { name: "overfl", width: 6, wide: 6, rank: 3, number: true },
+    Column { name: "iowq", width: 4, wide: 4, rank: 2, number: true },
+    Column { name: "sqpoll%", width: 7, wide: 7, rank: 2, number: true },
+    Column { name: "sq size", width: 7, wide: 7, rank: 4, number: true },
+    Column { name: "buffers", width: 7, wide: 7, rank: 5, number: true },
+    Column { name: "files", width: 7, wide: 7, rank: 5, number: true },
 ];
 
 /// The table.

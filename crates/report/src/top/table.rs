@@ -34,6 +34,8 @@ pub struct Column {
     pub wide: u16,
     /// Columns with the highest rank are left out first.
     pub rank: u8,
+    /// Whether it holds numbers, which are set against the right.
+    pub number: bool,
 }
 
 /// A row.
@@ -151,7 +153,7 @@ impl Table {
         }
         let hidden = self.rows.len().saturating_sub(room);
         if hidden > 0 {
-            let text = format!(" {}-{} of {} ", first + 1, first + room, self.rows.len());
+            let text = format!(" {}-{}/{}", first + 1, first + room, self.rows.len());
             let x = (area.x + area.width).saturating_sub(text.chars().count() as u16);
             buf.set_stringn(x, area.y, &text, width_left(area, x - area.x), paint.of(Tone::Title));
         }
@@ -196,15 +198,10 @@ impl Table {
         let Some(place) = places.iter().find(|place| place.index == self.sorted) else { return };
         // In the gap that every column has on its left.
         let name = self.columns[self.sorted].name.chars().count() as u16;
-        let pad = if self.is_number(self.sorted) { place.width.saturating_sub(name) } else { 0 };
+        let pad =
+            if self.columns[self.sorted].number { place.width.saturating_sub(name) } else { 0 };
         let mark = if self.reversed { "▴" } else { "▾" };
         buf.set_stringn(place.x + pad - 1, area.y, mark, 1, style);
-    }
-
-    /// Whether a column holds numbers, which are set against the right.
-    fn is_number(&self, column: usize) -> bool {
-        let cell = self.rows.first().and_then(|row| row.cells.get(column));
-        matches!(cell, Some(Cell::Number(..)))
     }
 
     fn draw_cells<'a>(
@@ -217,7 +214,7 @@ impl Table {
         for Place { index, x, width } in places {
             let text = text(*index).unwrap_or("");
             let length = text.chars().count() as u16;
-            let pad = if self.is_number(*index) { width.saturating_sub(length) } else { 0 };
+            let pad = if self.columns[*index].number { width.saturating_sub(length) } else { 0 };
             buf.set_stringn(x + pad, y, text, (*width).into(), Style::new());
         }
     }

@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const SORT: usize = 0;
 
 const COLUMNS: &[Column] = &[
-    Column { name: "ACTIVE", width: 6, wide: 6, rank: 0 },
-    Column { name: "comm", width: 15, wide: 15, rank: 0 },
-    Column { name: "st", width: 2, wide: 2, rank: 1 },
-    Column { name: "syscall", width: 12, wide: 20, rank: 2 },
-    Column { name: "wchan", width: 12, wide: 40, rank: 3 },
-    Column { name: "threads", width: 7, wide: 7, rank: 4 },
+    Column { name: "ACTIVE", width: 6, wide: 6, rank: 0, number: true },
+    Column { name: "comm", width: 15, wide: 15, rank: 0, number: false },
+    Column { name: "st", width: 2, wide: 2, rank: 1, number: false },
+    Column { name: "syscall", width: 12, wide: 20, rank: 2, number: false },
+    Column { name: "wchan", width: 12, wide: 40, rank: 3, number: false },
+    Column { name: "threads", width: 7, wide: 7, rank: 4, number: true },
 ];
 
 /// Threads that do the same.
