@@ -52,8 +52,9 @@ pub struct StackCount {
 /// A call chain.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Stack {
-    /// Kernel functions by their plain names, outermost first; empty where the processor was in user
-    /// mode. `[unknown]` where the kernel does not show its addresses.
+    /// Kernel functions by their plain names, those of modules with the module (`nvme_queue_rq
+    /// [nvme]`), outermost first; empty where the processor was in user mode. `[unknown]` where the
+    /// kernel does not show its addresses.
     pub kernel: Vec<String>,
     /// User functions, outermost first; empty unless they were asked for. `[libfoo.so]` where the
     /// file tells no name.

@@ -10,7 +10,7 @@ const LONGEST: u64 = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct Kallsyms {
     functions: Vec<Function>,
-    /// Plain names, one after the other.
+    /// Plain names, with their modules, one after the other.
     names: String,
 }
 
@@ -36,8 +36,8 @@ impl Kallsyms {
     fn parse(text: &[u8]) -> Self {
         let mut this = Self::default();
         for line in text.split(|byte| *byte == b'\n') {
-            if let Some((start, global, name)) = function(line) {
-                this.add(start, global, plain(name));
+            if let Some(function) = function(line) {
+                this.add(&function);
             }
         }
         let best_first = |f: &Function| (f.start, std::cmp::Reverse(f.rank));
@@ -47,16 +47,19 @@ impl Kallsyms {
         this
     }
 
-    fn add(&mut self, start: u64, global: bool, name: &str) {
-        let (Ok(at), Ok(length)) = (u32::try_from(self.names.len()), u16::try_from(name.len()))
-        else {
+    fn add(&mut self, line: &Line<'_>) {
+        let name = plain(line.name);
+        // As /proc/kallsyms has it, with a space for its tab.
+        let gap = if line.module.is_empty() { "" } else { " " };
+        let length = name.len() + gap.len() + line.module.len();
+        let (Ok(at), Ok(length)) = (u32::try_from(self.names.len()), u16::try_from(length)) else {
             return;
         };
         let underscores = name.bytes().take_while(|byte| *byte == b'_').count().min(99) as u16;
         // perf's order: global names first, then those that look least like the compiler's.
-        let rank = u16::from(global) * 100 + 99 - underscores;
-        self.names.push_str(name);
-        self.functions.push(Function { start, name: at, length, rank });
+        let rank = u16::from(line.global) * 100 + 99 - underscores;
+        self.names.extend([name, gap, line.module]);
+        self.functions.push(Function { start: line.start, name: at, length, rank });
     }
 
     /// Whether there are no functions.
@@ -64,7 +67,8 @@ impl Kallsyms {
         self.functions.is_empty()
     }
 
-    /// The plain name of the function that `address` lies in.
+    /// The plain name of the function that `address` lies in, with its module where it has one:
+    /// `nvme_queue_rq [nvme]`.
     pub fn name(&self, address: u64) -> Option<&str> {
         let next = self.functions.partition_point(|function| function.start <= address);
         let function = self.functions[..next].last()?;
@@ -74,16 +78,27 @@ impl Kallsyms {
     }
 }
 
-/// Start, whether it is global, and name of the function in a line `ffffffff81000000 T _stext [module]`.
-fn function(line: &[u8]) -> Option<(u64, bool, &str)> {
+/// A line `ffffffff81000000 T _stext` or `ffffffffc0203000 t nvme_queue_rq [nvme]`.
+struct Line<'a> {
+    start: u64,
+    global: bool,
+    name: &'a str,
+    /// In its brackets; empty for what belongs to no module.
+    module: &'a str,
+}
+
+fn function(line: &[u8]) -> Option<Line<'_>> {
     let (start, rest) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     let (kind, rest) = rest.split_once(' ')?;
-    let name = rest.split(['\t', ' ']).next().filter(|name| !name.is_empty())?;
+    let mut words = rest.split(['\t', ' ']);
+    let name = words.next().filter(|name| !name.is_empty())?;
+    let module = words.next().unwrap_or_default();
     let start = u64::from_str_radix(start, 16).ok().filter(|start| *start != 0)?;
     let global = matches!(kind, "T");
     // The space before a function that may be patched, and the ends of sections, are no functions.
     let marks = ["_text", "_stext", "_etext"].contains(&name) || name.starts_with("__pfx_");
-    (!marks && matches!(kind, "t" | "T" | "w" | "W")).then_some((start, global, name))
+    let is_function = !marks && matches!(kind, "t" | "T" | "w" | "W");
+    is_function.then_some(Line { start, global, name, module })
 }
 
 /// The name without what compilers append to parts and copies of a function: `.cold`, `.isra.0`,
@@ -130,8 +145,8 @@ ffffffff81000700 T
             (0xffff_ffff_8100_0408, Some("sys_read")),
             (0xffff_ffff_8100_0500, Some("after")),
             (0xffff_ffff_8200_0000, None),
-            (0xffff_ffff_c000_1004, Some("ext4_map_blocks")),
-            (0xffff_ffff_c020_3001, Some("nvme_queue_rq")),
+            (0xffff_ffff_c000_1004, Some("ext4_map_blocks [ext4]")),
+            (0xffff_ffff_c020_3001, Some("nvme_queue_rq [nvme]")),
             (0xffff_ffff_c020_3000 + LONGEST, None),
             (u64::MAX, None),
         ];
