@@ -7,3 +7,4 @@ pub mod limit;
 pub mod machine;
 pub mod run;
 pub mod stats;
+pub mod threads;

@@ -11,6 +11,7 @@ mod run;
 mod session;
 mod signals;
 mod sources;
+mod threads;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -36,6 +37,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Show what threads do: state, system call, wait channel and more, many times a second.
+    Threads(threads::Args),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Clean(args) => clean::command(&args),
         Command::Limit(args) => limit::command(&args),
         Command::Run { args } => run::command(&args),
+        Command::Threads(args) => threads::command(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("fathom: {error}");

@@ -10,4 +10,5 @@ pub mod live;
 pub mod rings;
 pub mod summary;
 pub mod terse;
+pub mod threads;
 pub mod top;

@@ -1,0 +1,294 @@
+//! What threads were doing, put into groups by what they have in common.
+
+use fathom_model::watch::{ThreadCount, ThreadsSample};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What threads can be grouped by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Column {
+    /// Process.
+    Pid,
+    /// Thread.
+    Tid,
+    /// Its name with `*` for each run of digits, so that workers of one kind are one group.
+    Comm,
+    /// Its name as it is.
+    Comm2,
+    /// What it does.
+    State,
+    /// System call in which it sleeps.
+    Syscall,
+    /// Kernel function in which it sleeps.
+    Wchan,
+    /// Kernel stack of a thread that sleeps.
+    Kstack,
+    /// File of its system call.
+    Filename,
+    /// Arguments of its process.
+    Cmdline,
+    /// User of its process.
+    User,
+    /// Processor on which it ran last.
+    Cpu,
+    /// For io_uring's kernel threads, the thread whose ring they serve.
+    Owner,
+}
+
+/// Columns unless asked otherwise.
+pub const DEFAULT: [Column; 4] = [Column::Comm, Column::State, Column::Syscall, Column::Wchan];
+
+/// What a part is shown as where the thread went on while it was looked at.
+pub const TORN: &str = "(torn)";
+
+impl Column {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Pid,
+        Self::Tid,
+        Self::Comm,
+        Self::Comm2,
+        Self::State,
+        Self::Syscall,
+        Self::Wchan,
+        Self::Kstack,
+        Self::Filename,
+        Self::Cmdline,
+        Self::User,
+        Self::Cpu,
+        Self::Owner,
+    ];
+
+    /// Its name on command lines and in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pid => "pid",
+            Self::Tid => "tid",
+            Self::Comm => "comm",
+            Self::Comm2 => "comm2",
+            Self::State => "state",
+            Self::Syscall => "syscall",
+            Self::Wchan => "wchan",
+            Self::Kstack => "kstack",
+            Self::Filename => "filename",
+            Self::Cmdline => "cmdline",
+            Self::User => "user",
+            Self::Cpu => "cpu",
+            Self::Owner => "owner",
+        }
+    }
+
+    /// Reads names with commas between them; pSnapper's `task` is `tid`, its `uid` is `user`.
+    ///
+    /// # Errors
+    /// Which name is none, and which there are.
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, String> {
+        let column = |name: &str| {
+            let wanted = match name {
+                "task" => "tid",
+                "uid" => "user",
+                "processor" => "cpu",
+                name => name,
+            };
+            Self::ALL.into_iter().find(|column| column.name() == wanted).ok_or_else(|| {
+                let names: Vec<&str> = Self::ALL.iter().map(|column| column.name()).collect();
+                format!("`{name}` is no column; there are {}", names.join(", "))
+            })
+        };
+        text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(column).collect()
+    }
+
+    /// What `thread` has in this column.
+    #[must_use]
+    pub fn of(self, thread: &ThreadCount) -> Cow<'_, str> {
+        let later = |text| if thread.torn { Cow::Borrowed(TORN) } else { Cow::Borrowed(text) };
+        let number = |number: Option<String>| Cow::Owned(number.unwrap_or_default());
+        match self {
+            Self::Pid => Cow::Owned(thread.pid.to_string()),
+            Self::Tid => Cow::Owned(thread.tid.to_string()),
+            Self::Comm => fold_digits(&thread.comm),
+            Self::Comm2 => Cow::Borrowed(&thread.comm),
+            Self::State => Cow::Owned(thread.state.to_string()),
+            Self::Syscall => later(&thread.syscall),
+            Self::Wchan => later(&thread.wchan),
+            Self::Kstack => later(&thread.kstack),
+            Self::Filename => later(&thread.filename),
+            Self::Cmdline => Cow::Borrowed(&thread.cmdline),
+            Self::User => Cow::Borrowed(&thread.user),
+            Self::Cpu => number(thread.cpu.map(|cpu| cpu.to_string())),
+            Self::Owner => number(thread.works_for.map(|tid| tid.to_string())),
+        }
+    }
+}
+
+/// `text` with `*` for each run of digits.
+#[must_use]
+pub fn fold_digits(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c: char| c.is_ascii_digit()) {
+        return Cow::Borrowed(text);
+    }
+    let mut folded = String::with_capacity(text.len());
+    for c in text.chars() {
+        let c = if c.is_ascii_digit() { '*' } else { c };
+        if c != '*' || !folded.ends_with('*') {
+            folded.push(c);
+        }
+    }
+    Cow::Owned(folded)
+}
+
+/// Samples added up, in groups.
+#[derive(Debug, Clone, Default)]
+pub struct Groups {
+    /// Times that threads were looked at.
+    pub looks: u64,
+    /// Threads seen, asleep or not, over all looks.
+    pub seen: u64,
+    /// Threads seen doing something, over all looks.
+    pub active: u64,
+    /// Those of [`Self::active`] that went on while they were looked at.
+    pub torn: u64,
+    columns: Vec<Column>,
+    groups: BTreeMap<Vec<String>, Members>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Members {
+    count: u64,
+    tids: BTreeSet<i32>,
+}
+
+/// Threads that have all columns in common.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// What they have in common, in the order of the columns.
+    pub values: Vec<String>,
+    /// Times that one of them was seen.
+    pub count: u64,
+    /// How many of them did this at a time, on average over all looks.
+    pub average: f64,
+    /// Their part of all that did something, from 0 to 1.
+    pub share: f64,
+    /// How many different threads they were.
+    pub threads: usize,
+}
+
+impl Groups {
+    /// Nothing yet, to be grouped by `columns`.
+    #[must_use]
+    pub fn new(columns: &[Column]) -> Self {
+        Self { columns: columns.to_vec(), ..Self::default() }
+    }
+
+    /// What is grouped by.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Adds an interval.
+    pub fn add(&mut self, sample: &ThreadsSample) {
+        self.looks += u64::from(sample.looks);
+        self.seen += sample.seen;
+        for thread in &sample.active {
+            let count = u64::from(thread.count);
+            self.active += count;
+            self.torn += if thread.torn { count } else { 0 };
+            let key = self.columns.iter().map(|column| column.of(thread).into_owned()).collect();
+            let members = self.groups.entry(key).or_default();
+            members.count += count;
+            members.tids.insert(thread.tid);
+        }
+    }
+
+    /// The groups, the largest first.
+    #[must_use]
+    pub fn largest_first(&self) -> Vec<Group> {
+        let group = |(values, members): (&Vec<String>, &Members)| Group {
+            values: values.clone(),
+            count: members.count,
+            average: self.average(members.count),
+            share: members.count as f64 / self.active.max(1) as f64,
+            threads: members.tids.len(),
+        };
+        let mut groups: Vec<Group> = self.groups.iter().map(group).collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+        groups
+    }
+
+    /// `count` per look.
+    #[must_use]
+    pub fn average(&self, count: u64) -> f64 {
+        count as f64 / self.looks.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(tid: i32, comm: &str, state: char, count: u32) -> ThreadCount {
+        let comm = comm.into();
+        let wchan = "folio_wait".into();
+        ThreadCount { pid: 10, tid, comm, state, wchan, count, ..ThreadCount::default() }
+    }
+
+    #[test]
+    fn digits_are_folded() {
+        assert_eq!(fold_digits("kworker/12:1H-kblockd"), "kworker/*:*H-kblockd");
+        assert_eq!(fold_digits("iou-wrk-4711"), "iou-wrk-*");
+        assert_eq!(fold_digits("fio"), "fio");
+        assert_eq!(fold_digits(""), "");
+    }
+
+    #[test]
+    fn lists_of_columns() {
+        let columns = Column::parse_list("pid,task, comm2").unwrap();
+        assert_eq!(columns, [Column::Pid, Column::Tid, Column::Comm2]);
+        let error = Column::parse_list("comm,foo").unwrap_err();
+        assert!(error.contains("`foo`") && error.contains("wchan"), "{error}");
+        for column in Column::ALL {
+            assert_eq!(Column::parse_list(column.name()).unwrap(), [column]);
+        }
+    }
+
+    #[test]
+    fn averages_and_shares() {
+        let mut groups = Groups::new(&[Column::Comm, Column::State]);
+        let one = [thread(1, "w1", 'D', 6), thread(2, "w2", 'D', 4), thread(1, "w1", 'R', 5)];
+        groups.add(&ThreadsSample { looks: 10, seen: 100, active: one.into() });
+        let two = [thread(2, "w2", 'R', 5)];
+        groups.add(&ThreadsSample { looks: 10, seen: 90, active: two.into() });
+        assert_eq!((groups.looks, groups.seen, groups.active, groups.torn), (20, 190, 20, 0));
+        let largest = groups.largest_first();
+        assert_eq!(largest.len(), 2);
+        let common = |state: &str| vec!["w*".to_string(), state.to_string()];
+        let (count, average, share, threads) = (10, 0.5, 0.5, 2);
+        let d = Group { values: common("D"), count, average, share, threads };
+        assert_eq!(largest, [d.clone(), Group { values: common("R"), ..d }]);
+    }
+
+    #[test]
+    fn what_was_torn_is_not_shown_as_truth() {
+        let torn = ThreadCount { torn: true, ..thread(1, "w", 'D', 3) };
+        let mut groups = Groups::new(&[Column::State, Column::Wchan]);
+        groups.add(&ThreadsSample {
+            looks: 5,
+            seen: 5,
+            active: vec![torn, thread(1, "w", 'D', 2)],
+        });
+        assert_eq!(groups.torn, 3);
+        let values: Vec<Vec<String>> =
+            groups.largest_first().into_iter().map(|group| group.values).collect();
+        assert_eq!(values, [["D", TORN], ["D", "folio_wait"]]);
+    }
+
+    #[test]
+    fn nothing_is_no_division() {
+        let groups = Groups::new(&DEFAULT);
+        assert_eq!(groups.average(0), 0.0);
+        assert!(groups.largest_first().is_empty());
+    }
+}

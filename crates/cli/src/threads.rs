@@ -1,0 +1,239 @@
+//! `fathom threads`: what the threads of the machine or of a program do.
+
+use crate::output;
+use crate::signals::Signals;
+use fathom_analysis::threads::{Column, DEFAULT, Groups};
+use fathom_model::watch::{Missing, SamplerCost, ThreadsSample};
+use fathom_report::threads::Report;
+use fathom_watch::threads::{HZ_MAX, Parts, ThreadOptions, ThreadSampler};
+use fathom_watch::{Pattern, Scope, Watched, Watcher};
+use std::process::ExitCode;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+/// Between two looks at signals and at the end of the time.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Whose threads, and how they are shown.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Columns to group by, with commas between them: pid, tid, comm (digits folded), comm2 (as it
+    /// is), state, syscall, wchan, kstack, filename, cmdline, user, cpu, owner (whose ring an
+    /// io_uring kernel thread serves)
+    #[arg(short = 'g', long, value_name = "COLUMNS", default_value = "comm,state,syscall,wchan")]
+    group_by: String,
+    /// Columns to group by beyond the default ones
+    #[arg(short = 'G', long, value_name = "COLUMNS", conflicts_with = "group_by")]
+    append_group_by: Option<String>,
+    /// Seconds to look; Ctrl-C ends it earlier with what was seen
+    #[arg(short = 'd', long = "seconds", value_name = "SECONDS", default_value_t = 5.0)]
+    seconds: f64,
+    /// Processes by number, with commas between them, or by a part of their name or arguments (`|`
+    /// between alternatives, `*` for any text)
+    #[arg(short = 'p', long, value_name = "PID|PATTERN")]
+    pid: Option<String>,
+    /// With all processes that descend from those of -p
+    #[arg(short = 'r', long, requires = "pid")]
+    recursive: bool,
+    /// Threads in all states, not only those that do something or wait for I/O
+    #[arg(short = 'a', long)]
+    all_states: bool,
+    /// Looks per second, at most 100
+    #[arg(long = "sample-hz", visible_alias = "hz", value_name = "HZ", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(HZ_MAX)))]
+    hz: u32,
+    /// Print a table every so many seconds, too
+    #[arg(short = 'i', long, value_name = "SECONDS")]
+    interval: Option<f64>,
+    /// The most rows of a table
+    #[arg(short = 'n', long, default_value_t = 40)]
+    rows: usize,
+    /// Print JSON, one line for each table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks at threads and prints what they did.
+///
+/// # Errors
+/// What is wrong with the arguments, or why nothing can be looked at.
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let columns = columns(args)?;
+    let seconds = duration("-d", args.seconds)?;
+    let interval = args.interval.map(|interval| duration("-i", interval)).transpose()?;
+    let scope = scope(args)?;
+    let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
+    // A number may be that of a process that ends: then there is nothing more to look at.
+    let ends = matches!(scope, Scope::Only(_) | Scope::Trees(_));
+    let options = ThreadOptions {
+        scope,
+        hz: args.hz,
+        all_states: args.all_states,
+        parts: parts(&columns),
+        ..ThreadOptions::default()
+    };
+    let sampler =
+        ThreadSampler::open(options).map_err(|e| format!("cannot look at threads: {e}"))?;
+    if let (0, Some(wanted)) = (sampler.processes(), &args.pid) {
+        return Err(format!("-p {wanted}: there is no such process, or this user may not see it"));
+    }
+    let missing = sampler.missing().to_vec();
+    let every = interval.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
+    let watcher = Watcher::start(vec![Box::new(sampler)], every)
+        .map_err(|e| format!("cannot start to look: {e}"))?;
+    let mut view = View::new(args, &columns, missing, interval);
+    let began = Instant::now();
+    while began.elapsed() < seconds && signals.caught().is_none() && !(ends && view.all_ended) {
+        match watcher.samples.recv_timeout(TICK) {
+            Ok(watched) => view.add(&watched)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    watcher.stop().iter().try_for_each(|watched| view.add(watched))?;
+    view.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was seen so far, and what of it was shown.
+struct View<'a> {
+    args: &'a Args,
+    missing: Vec<Missing>,
+    interval: Option<Duration>,
+    all: Tally,
+    /// Since the last table.
+    part: Tally,
+    /// Nothing was there any more to look at.
+    all_ended: bool,
+}
+
+/// Samples added up from one instant on.
+struct Tally {
+    groups: Groups,
+    from: Option<(Instant, SamplerCost)>,
+    to: Option<(Instant, SamplerCost)>,
+}
+
+impl<'a> View<'a> {
+    fn new(
+        args: &'a Args,
+        columns: &[Column],
+        missing: Vec<Missing>,
+        interval: Option<Duration>,
+    ) -> Self {
+        let (all, part) = (Tally::new(columns, None), Tally::new(columns, None));
+        Self { args, missing, interval, all, part, all_ended: false }
+    }
+
+    fn add(&mut self, watched: &Watched) -> Result<(), String> {
+        let Some(sample) = &watched.machine.threads else { return Ok(()) };
+        let cost = watched.machine.cost.first().cloned().unwrap_or_default();
+        self.all_ended = sample.looks > 0 && sample.seen == 0;
+        self.all.add(watched.at, sample, &cost);
+        let Some(interval) = self.interval else { return Ok(()) };
+        self.part.add(watched.at, sample, &cost);
+        // Samples come a little later than they are due.
+        if self.part.elapsed() + TICK >= interval {
+            let columns = self.all.groups.columns().to_vec();
+            let part =
+                std::mem::replace(&mut self.part, Tally::new(&columns, Some((watched.at, cost))));
+            let (report_cost, seconds) = part.cost_and_seconds();
+            let report = self.report(&part.groups, &report_cost, seconds);
+            let text = if self.args.json { report.json() } else { report.table() };
+            output::emit(&text, None)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<(), String> {
+        let (cost, seconds) = self.all.cost_and_seconds();
+        let report = self.report(&self.all.groups, &cost, seconds);
+        let text = if self.args.json { report.json() } else { report.table() + &report.footer() };
+        output::emit(&text, None)
+    }
+
+    fn report<'r>(&'r self, groups: &'r Groups, cost: &'r SamplerCost, seconds: f64) -> Report<'r> {
+        let Args { hz, rows, all_states, .. } = *self.args;
+        Report { seconds, hz, groups, cost, missing: &self.missing, rows, all_states }
+    }
+}
+
+impl Tally {
+    fn new(columns: &[Column], from: Option<(Instant, SamplerCost)>) -> Self {
+        Self { groups: Groups::new(columns), from, to: None }
+    }
+
+    fn add(&mut self, at: Instant, sample: &ThreadsSample, cost: &SamplerCost) {
+        self.groups.add(sample);
+        self.from.get_or_insert_with(|| (at, cost.clone()));
+        self.to = Some((at, cost.clone()));
+    }
+
+    fn elapsed(&self) -> Duration {
+        match (&self.from, &self.to) {
+            (Some((from, _)), Some((to, _))) => to.saturating_duration_since(*from),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn cost_and_seconds(&self) -> (SamplerCost, f64) {
+        let (Some((_, from)), Some((_, to))) = (&self.from, &self.to) else {
+            return (SamplerCost::default(), 0.0);
+        };
+        let cost = SamplerCost {
+            sampler: to.sampler.clone(),
+            looks: to.looks - from.looks,
+            cpu_ns: to.cpu_ns - from.cpu_ns,
+            missed: to.missed - from.missed,
+        };
+        (cost, self.elapsed().as_secs_f64())
+    }
+}
+
+fn columns(args: &Args) -> Result<Vec<Column>, String> {
+    let mut columns = match &args.append_group_by {
+        None => Column::parse_list(&args.group_by).map_err(|e| format!("-g: {e}"))?,
+        Some(more) => {
+            let more = Column::parse_list(more).map_err(|e| format!("-G: {e}"))?;
+            DEFAULT.into_iter().chain(more).collect()
+        }
+    };
+    let mut known = Vec::new();
+    columns.retain(|column| {
+        let is_new = !known.contains(column);
+        known.push(*column);
+        is_new
+    });
+    if columns.is_empty() { Err("-g: name at least one column".into()) } else { Ok(columns) }
+}
+
+fn parts(columns: &[Column]) -> Parts {
+    let has = |column| columns.contains(&column);
+    Parts {
+        kstack: has(Column::Kstack),
+        filename: has(Column::Filename),
+        cmdline: has(Column::Cmdline),
+        user: has(Column::User),
+        cpu: has(Column::Cpu),
+    }
+}
+
+fn scope(args: &Args) -> Result<Scope, String> {
+    let Some(wanted) = &args.pid else { return Ok(Scope::Machine) };
+    let pids: Result<Vec<i32>, _> = wanted.split(',').map(|pid| pid.trim().parse()).collect();
+    match pids {
+        Ok(pids) if args.recursive => Ok(Scope::Trees(pids)),
+        Ok(pids) => Ok(Scope::Only(pids)),
+        Err(_) => {
+            let pattern = Pattern::parse(wanted).map_err(|e| format!("-p: {e}"))?;
+            Ok(Scope::Matching { pattern, descendants: args.recursive })
+        }
+    }
+}
+
+fn duration(option: &str, seconds: f64) -> Result<Duration, String> {
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|duration| *duration >= TICK)
+        .ok_or_else(|| format!("{option} {seconds}: a number of seconds of at least 0.05 is meant"))
+}
