@@ -1,6 +1,7 @@
-//! What only builders run: `cargo xtask bench`, `cargo xtask lab` and `cargo xtask steps`.
+//! What only builders run: `cargo xtask agree`, `cargo xtask bench`, `cargo xtask lab` and `cargo xtask steps`.
 #![forbid(unsafe_code)]
 
+mod agree;
 mod bench;
 mod lab;
 
@@ -13,6 +14,9 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "What only builders of fathom run")]
 enum Command {
+    /// Show figures of fathom's samplers beside those of iostat, mpstat, vmstat and perf stat, of the
+    /// same seconds.
+    Agree(agree::Options),
     /// Run fathom, fio and t/io_uring in turn, and print medians and ratios as Markdown.
     Bench(bench::Options),
     /// Run fathom in guests with real NVMe drivers, and print whether each case holds.
@@ -31,6 +35,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Command::parse() {
+        Command::Agree(options) => agree::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::Steps { command } => steps(&command),

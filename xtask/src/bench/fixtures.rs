@@ -61,7 +61,7 @@ fn sparse(path: &Path, size: u64) -> Result<()> {
 }
 
 /// Makes a file of `size` bytes of data on the disk.
-fn filled(path: &Path, size: u64) -> Result<()> {
+pub fn filled(path: &Path, size: u64) -> Result<()> {
     fill(&File::create_new(path)?, size)
 }
 
@@ -104,6 +104,10 @@ impl Zram {
         zram.set("disksize", &size.to_string())?;
         fill(&OpenOptions::new().write(true).open(&zram.path)?, size)?;
         Ok(zram)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     fn set(&self, attribute: &str, value: &str) -> Result<()> {

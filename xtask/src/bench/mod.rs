@@ -9,6 +9,9 @@ mod table;
 mod tools;
 mod work;
 
+pub(crate) use fixtures::{Zram, filled};
+pub(crate) use table::aligned;
+
 use crate::Result;
 use cases::{CASES, Case};
 use fixtures::Fixture;

@@ -104,7 +104,7 @@ pub fn commands(cases: &[Rounds], env: &Env) -> String {
 }
 
 /// A Markdown table whose columns are aligned, so that it can be read as text too.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);

@@ -1,0 +1,54 @@
+//! Work of many kinds at once: direct and buffered reads, synced writes, a zram device where one can
+//! be had, niced user time.
+
+use crate::Result;
+use crate::bench::{Zram, filled};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Work that goes on until dropped.
+pub struct Load {
+    shell: Child,
+    // Given back after the work has ended.
+    _zram: Option<Zram>,
+    _dir: tempfile::TempDir,
+}
+
+/// What the load's loops do, in a directory with a file `filled`; $1 is a zram device or empty. They
+/// end with the program that started them, however that ends.
+const LOOPS: &str = "
+    again() { while kill -0 $PPID; do \"$@\"; done 2>/dev/null; }
+    again dd if=filled of=/dev/null bs=64k iflag=direct &
+    again dd if=filled of=copied bs=128k conv=fsync &
+    again nice dd if=/dev/zero of=/dev/null bs=1M count=2000 &
+    [ -z \"$1\" ] || again dd if=$1 of=/dev/null bs=4k iflag=direct &
+    wait";
+
+impl Load {
+    pub fn start(dir: &Path) -> Result<Self> {
+        let dir = tempfile::tempdir_in(dir)?;
+        filled(&dir.path().join("filled"), 128 << 20)?;
+        let zram = Zram::new(64 << 20)
+            .inspect_err(|error| eprintln!("xtask: no zram in the load: {error}"))
+            .ok();
+        let device = zram.as_ref().map_or_else(String::new, |z| z.path().display().to_string());
+        let shell = Command::new("sh")
+            .args(["-c", LOOPS, "sh", &device])
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        Ok(Self { shell, _zram: zram, _dir: dir })
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if let Some(group) = Pid::from_raw(self.shell.id() as i32) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.shell.wait();
+    }
+}
