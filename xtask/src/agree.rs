@@ -8,15 +8,15 @@ use crate::Result;
 use crate::bench::aligned;
 use clap::Args;
 use fathom_analysis::machine::{self, MachineRates};
-use fathom_model::watch::MachineSample;
-use fathom_watch::Sampler;
+use fathom_model::watch::SamplerCost;
 use fathom_watch::disks::DiskSampler;
 use fathom_watch::system::SystemSampler;
+use fathom_watch::{Sampler, Watcher};
 use load::Load;
 use peers::{PEERS, Peer};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[derive(Args)]
 pub struct Options {
@@ -29,7 +29,7 @@ pub struct Options {
     /// Make no load: look at what the machine does anyway.
     #[arg(long)]
     no_load: bool,
-    /// Show all figures, not only those that differ and the largest.
+    /// Show all figures, also those too small to tell.
     #[arg(long)]
     all: bool,
 }
@@ -43,6 +43,9 @@ struct Row {
     /// Differences up to this are those of when each looked, or of rounding in print.
     floor: f64,
 }
+
+/// Between two looks of the samplers.
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// What counts as the same.
 const WITHIN: f64 = 0.02;
@@ -86,7 +89,7 @@ pub fn run(options: &Options) -> Result<()> {
         // The load's first moments are its start.
         std::thread::sleep(Duration::from_secs(2));
     }
-    let (children, rates) = look(options.seconds)?;
+    let (children, rates, cost) = look(options.seconds)?;
     drop(load);
     let mut lines =
         vec![["tool", "figure", "fathom", "tool", "difference", ""].map(str::to_string)];
@@ -109,29 +112,31 @@ pub fn run(options: &Options) -> Result<()> {
         "\n{} s; {telling} figures large enough to tell; {apart} differ by more than 2%.",
         options.seconds
     );
+    for SamplerCost { sampler, looks, cpu_ns, .. } in cost {
+        let us = cpu_ns as f64 / 1e3 / looks.max(1) as f64;
+        println!("{sampler}: {looks} looks, {us:.0} µs of processor time each");
+    }
     Ok(())
 }
 
 type Started = Vec<(&'static Peer, Result<Child>)>;
 
-/// Starts the tools, which look at once and after `seconds`, and looks with them.
-fn look(seconds: u32) -> Result<(Started, MachineRates)> {
+/// Starts the tools, which look at once and after `seconds`, and looks with them, and in between as
+/// often as the samplers are meant to be able to.
+fn look(seconds: u32) -> Result<(Started, MachineRates, Vec<SamplerCost>)> {
     let (proc, sys) = (Path::new("/proc"), Path::new("/sys"));
-    let mut samplers: Vec<Box<dyn Sampler>> = vec![
+    let samplers: Vec<Box<dyn Sampler>> = vec![
         Box::new(DiskSampler::open(proc, sys)?),
         Box::new(SystemSampler::open(proc, sys, None)?),
     ];
-    let mut take = || {
-        let at = Instant::now();
-        let mut sample = MachineSample::default();
-        samplers.iter_mut().for_each(|sampler| sampler.take(&mut sample));
-        (at, sample)
-    };
     let children = PEERS.iter().map(|peer| (peer, start(peer, seconds))).collect();
-    let (from, earlier) = take();
+    let watcher = Watcher::start(samplers, INTERVAL)?;
+    let earlier = watcher.samples.recv()?;
     std::thread::sleep(Duration::from_secs(seconds.into()));
-    let (to, later) = take();
-    Ok((children, machine::rates(&earlier, &later, (to - from).as_nanos() as u64)))
+    let later = watcher.stop().pop().ok_or("the samplers ended early")?;
+    let elapsed_ns = (later.at - earlier.at).as_nanos() as u64;
+    let rates = machine::rates(&earlier.machine, &later.machine, elapsed_ns);
+    Ok((children, rates, later.machine.cost))
 }
 
 fn start(peer: &Peer, seconds: u32) -> Result<Child> {

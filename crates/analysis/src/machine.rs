@@ -45,7 +45,7 @@ pub struct SystemRates {
     pub cpus: Vec<CpuRates>,
     /// Tasks that ran or were ready to at the end, without the thread that looked.
     pub ready: u32,
-    /// Tasks in uninterruptible sleep for I/O at the end.
+    /// Tasks that waited for I/O at the end, those that sleep in io_uring included.
     pub blocked: u32,
     /// Context switches per second.
     pub context_switches: f64,

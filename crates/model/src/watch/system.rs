@@ -11,7 +11,7 @@ pub struct SystemSample {
     pub cpus: Vec<CpuSample>,
     /// Tasks that run or are ready to, at this instant; the thread that looks is one of them.
     pub running: u32,
-    /// Tasks in uninterruptible sleep for I/O, at this instant.
+    /// Tasks that wait for I/O at this instant, those that sleep in io_uring included.
     pub blocked: u32,
     /// Context switches since boot.
     pub context_switches: u64,

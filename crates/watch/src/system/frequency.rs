@@ -15,7 +15,7 @@ pub(super) struct Frequencies {
     next: usize,
 }
 
-/// What one look may take. Kernels before 5.18 sleep 10 ms for each processor on x86: then a few are
+/// What one look may take. Kernels before 5.19 sleep 10 ms for each processor on x86: then a few are
 /// read at each look, in turn.
 const BUDGET: Duration = Duration::from_millis(2);
 
