@@ -20,7 +20,7 @@ pub use table::Table;
 pub use ui::{Grouping, Page, Panel, TableUi, Ui};
 
 use fathom_analysis::machine::MachineRates;
-use fathom_model::watch::{MachineSample, Missing, Stack};
+use fathom_model::watch::{DeviceWiring, MachineSample, Missing, Stack};
 use paint::Tone;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -42,6 +42,8 @@ pub struct View<'a> {
     pub source: Source,
     /// Stacks by their numbers in [`fathom_model::watch::StackCount::stack`].
     pub stacks: &'a [Stack],
+    /// How block devices are connected.
+    pub wiring: &'a [DeviceWiring],
     /// What cannot be seen.
     pub missing: &'a [Missing],
     /// Processor time of this program in the interval, in nanoseconds, where it is live.

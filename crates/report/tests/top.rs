@@ -19,6 +19,7 @@ struct Machine {
     rates: MachineRates,
     stacks: Vec<Stack>,
     missing: Vec<Missing>,
+    wiring: Vec<DeviceWiring>,
 }
 
 const END: u64 = 1_795_290_792 * SECOND;
@@ -49,6 +50,8 @@ impl Machine {
         });
         machine.now.cost = vec![cost(4)];
         machine.stacks = stacks();
+        let irqs = vec!["45".into()];
+        machine.wiring = vec![DeviceWiring { name: "nvme0n1".into(), irqs, ..Default::default() }];
         machine.now.stacks = Some(StacksSample {
             event: "cycles".into(),
             counts: (0..4).map(stack_count).collect(),
@@ -66,6 +69,7 @@ impl Machine {
             rates: MachineRates::default(),
             stacks: Vec::new(),
             missing: Vec::new(),
+            wiring: Vec::new(),
         }
     }
 
@@ -88,6 +92,7 @@ impl Machine {
             unix_ns: END,
             source: Source::Live { interval_ns: SECOND, frozen: None, recording: false },
             stacks: &self.stacks,
+            wiring: &self.wiring,
             missing: &self.missing,
             own_ns: Some(4_200_000),
         }
@@ -241,6 +246,7 @@ fn blocks() -> BlocksSample {
 fn ring(done: u32) -> RingSample {
     RingSample {
         pid: 4711,
+        comm: "fathom".into(),
         fd: 7,
         processes: 1,
         queues: Some(RingQueues {
@@ -303,7 +309,7 @@ fn pages() {
         allow: "run as root".into(),
     }];
     let page = |page| screen(&machine.view(), &Ui { page, ..Ui::default() }, 80, 24);
-    let group = "fathom-w0\tS\tio_uring_enter\tio_cqring_wait";
+    let group = "fathom-w*\tS\tio_uring_enter\tio_cqring_wait";
     let pages = [
         Page::Help,
         Page::Missing,
@@ -396,7 +402,7 @@ fn lines_for_programs() {
     assert_eq!(line.matches('\n').count(), 1);
     let json: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(json["disks_total"]["read"]["ios"], 37_035.0);
-    assert_eq!(json["threads"][0]["active"], 0.35);
+    assert_eq!(json["threads"][0]["active"], 1.25);
     assert_eq!(json["layers"]["samples"], 100);
     assert_eq!(json["time"], "2026-11-21T19:53:12Z");
 }

@@ -2,8 +2,8 @@
 
 use super::paint::Tone;
 use super::ui::{Grouping, Panel, Ui};
-use super::{View, blocks, disks, layers, table, threads};
-use fathom_analysis::machine::{DiskRates, InterruptRates, IoRates};
+use super::{View, blocks, disks, layers, rings, threads};
+use fathom_analysis::machine::{DiskRates, IoRates, placement};
 use fathom_model::units;
 use fathom_model::watch::ThreadCount;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ pub fn text(view: &View<'_>, ui: &Ui, panel: Panel, key: &str) -> Lines {
         Panel::Disks => disk(view, key),
         Panel::Threads => group(view, ui.grouping, key),
         Panel::Layers => layer(view, key),
-        Panel::Rings => row(view, ui, panel, key),
+        Panel::Rings => ring(view, key),
     };
     lines.unwrap_or_else(|| {
         let name = key.replace('\t', " ");
@@ -48,7 +48,7 @@ fn disk(view: &View<'_>, name: &str) -> Option<Lines> {
     let meaning = "a device that works in parallel can do more at 100";
     let text = format!("  %util {:.1} (time with an I/O in flight; {meaning})", disk.util);
     lines.push((Tone::Plain, text));
-    interrupts(view, name, &mut lines);
+    lines.extend(places(view, name));
     lines.extend(blocks::lines(view, name));
     Some(lines)
 }
@@ -84,37 +84,30 @@ fn directions(disk: &DiskRates, lines: &mut Lines) {
     }
 }
 
-/// The device's interrupts, by processor.
-fn interrupts(view: &View<'_>, name: &str, lines: &mut Lines) {
-    let Some(system) = &view.rates.system else { return };
-    // Of `nvme0n1` the interrupts are `nvme0q3`.
-    let stem = match name.strip_prefix("nvme").and_then(|rest| rest.split_once('n')) {
-        Some((number, _)) => format!("nvme{number}q"),
-        None => name.to_string(),
-    };
-    let of = |source: &&InterruptRates| {
-        source.source.split([' ', ',']).any(|word| word.starts_with(&stem))
-    };
-    for source in system.interrupts_by.iter().filter(of) {
-        let cpus: Vec<String> = source
-            .cpus
-            .iter()
-            .map(|(cpu, rate)| format!("cpu{cpu} {}", units::count(*rate)))
-            .collect();
-        let text = format!("  interrupts/s {} {}: {}", source.irq, source.source, cpus.join("  "));
-        lines.push((Tone::Plain, text));
-    }
+/// Which processors the device interrupts, and which submit to it.
+fn places(view: &View<'_>, name: &str) -> Lines {
+    let mut all = placement(view.wiring, view.before, view.now);
+    all.retain(|place| place.device == name);
+    crate::rings::placement(&all).lines().map(|line| (Tone::Plain, format!("  {line}"))).collect()
 }
 
 /// The threads of a group, each with what it did.
 fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
     let sample = view.now.threads.as_ref()?;
     let looks = f64::from(sample.looks.max(1));
+    let columns = threads::grouped_by(grouping);
+    let values = |count: &ThreadCount| -> Vec<String> {
+        columns.iter().map(|column| column.of(count).into_owned()).collect()
+    };
     let mut counts: Vec<&ThreadCount> =
-        sample.active.iter().filter(|count| threads::key(count, grouping) == key).collect();
+        sample.active.iter().filter(|count| threads::key(&values(count)) == key).collect();
     let first = counts.first()?;
     let active = counts.iter().map(|count| f64::from(count.count)).sum::<f64>() / looks;
-    let title = format!("{}: {active:.2} active at a time, {} looks", first.comm, sample.looks);
+    let title = format!(
+        "{}: {active:.2} active at a time, {} looks",
+        values(first).join(" "),
+        sample.looks
+    );
     let names = format!(
         "  {:>6} {:>8} {:>8} {:15} {:2} {:16} {}",
         "active", "pid", "tid", "comm", "st", "syscall", "wchan"
@@ -160,14 +153,12 @@ fn layer(view: &View<'_>, name: &str) -> Option<Lines> {
     found.then(|| std::iter::once((Tone::Key, title)).chain(lines).collect())
 }
 
-/// All columns of a row, one to a line.
-fn row(view: &View<'_>, ui: &Ui, panel: Panel, key: &str) -> Option<Lines> {
-    let table = table(view, ui, panel);
-    let row = table.rows.iter().find(|row| row.key == key)?;
-    let pairs = table.columns.iter().zip(&row.cells);
-    Some(
-        pairs
-            .map(|(column, cell)| (Tone::Plain, format!("  {:14} {}", column.name, cell.shown())))
-            .collect(),
-    )
+/// A ring in words, with what is known of all rings together.
+fn ring(view: &View<'_>, key: &str) -> Option<Lines> {
+    let mut rates = rings::rates(view)?;
+    rates.rings.retain(|ring| rings::key(&ring.ring) == key);
+    let name = rates.rings.first().map(|ring| format!("{} {key}", ring.ring.comm))?;
+    let text = crate::rings::rings(&rates);
+    let lines = text.lines().map(|line| (Tone::Plain, format!("  {line}")));
+    Some(std::iter::once((Tone::Key, name)).chain(lines).collect())
 }

@@ -3,9 +3,10 @@
 use super::View;
 use crate::calendar;
 use fathom_analysis::layers::LayerTimes;
-use fathom_analysis::machine::{CpuShares, MachineRates, SystemRates};
-use fathom_model::watch::{RingsSample, SamplerCost};
+use fathom_analysis::machine::{CpuShares, MachineRates, RingsRates, SystemRates};
+use fathom_model::watch::SamplerCost;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 const TITLE: &str = "--time-- ---procs--- ------total-cpu-usage------ --io/total- \
     ------memory-usage----- -dsk/total-\n\
@@ -153,25 +154,24 @@ struct Whole<'a> {
     #[serde(flatten)]
     rates: &'a MachineRates,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    threads: Vec<Doing<'a>>,
+    threads: Vec<Doing>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layers: Option<LayerTimes>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rings: &'a Option<RingsSample>,
+    rings: Option<RingsRates>,
     cost: &'a [SamplerCost],
 }
 
 /// What threads did.
 #[derive(Serialize)]
-struct Doing<'a> {
+struct Doing {
     /// How many did it at a time.
     active: f64,
-    comm: &'a str,
-    state: char,
-    syscall: &'a str,
-    wchan: &'a str,
+    /// How many different ones they were.
     threads: usize,
-    torn: bool,
+    /// What they have in common, by the names of the columns.
+    #[serde(flatten)]
+    by: BTreeMap<&'static str, String>,
 }
 
 /// One interval as an object on one line.
@@ -179,19 +179,12 @@ struct Doing<'a> {
 /// # Errors
 /// None is known: all of it can be written as JSON.
 pub fn ndjson(view: &View<'_>) -> serde_json::Result<String> {
-    let looks = f64::from(view.now.threads.as_ref().map_or(1, |sample| sample.looks.max(1)));
-    let groups = super::threads::groups(view, super::Grouping::Doing);
-    let threads = groups.values().filter_map(|group| {
-        let like = group.like?;
-        Some(Doing {
-            active: group.count as f64 / looks,
-            comm: &like.comm,
-            state: like.state,
-            syscall: &like.syscall,
-            wchan: &like.wchan,
-            threads: group.tids.len(),
-            torn: group.torn,
-        })
+    let groups = super::threads::groups(view, super::Grouping::Doing).unwrap_or_default();
+    let names = || groups.columns().iter().map(|column| column.name());
+    let threads = groups.largest_first().into_iter().map(|group| Doing {
+        active: group.average,
+        threads: group.threads,
+        by: names().zip(group.values).collect(),
     });
     let whole = Whole {
         time: iso(view.unix_ns),
@@ -199,7 +192,7 @@ pub fn ndjson(view: &View<'_>) -> serde_json::Result<String> {
         rates: view.rates,
         threads: threads.collect(),
         layers: view.now.stacks.as_ref().map(|_| super::layers::times(view, |_| true)),
-        rings: &view.now.rings,
+        rings: super::rings::rates(view),
         cost: &view.now.cost,
     };
     serde_json::to_string(&whole).map(|text| text + "\n")

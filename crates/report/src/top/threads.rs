@@ -4,8 +4,7 @@ use super::View;
 use super::paint::Tone;
 use super::table::{Cell, Column, Row, Table};
 use super::ui::{Grouping, Ui};
-use fathom_model::watch::ThreadCount;
-use std::collections::{BTreeMap, BTreeSet};
+use fathom_analysis::threads::{Column as By, DEFAULT, Group, Groups};
 
 /// The column sorted by where none was chosen: the average number of active threads.
 pub const SORT: usize = 0;
@@ -19,80 +18,60 @@ const COLUMNS: &[Column] = &[
     Column { name: "threads", width: 7, wide: 7, rank: 4, number: true },
 ];
 
-/// Threads that do the same.
-#[derive(Debug, Default)]
-pub struct Group<'a> {
-    /// One of them.
-    pub like: Option<&'a ThreadCount>,
-    /// Times that one of them was seen.
-    pub count: u64,
-    /// Their numbers.
-    pub tids: BTreeSet<i32>,
-    /// Some were seen while they went on.
-    pub torn: bool,
-}
-
 /// The table.
 pub fn table(view: &View<'_>, ui: &Ui) -> Table {
-    let Some(sample) = &view.now.threads else {
+    let Some(groups) = groups(view, ui.grouping) else {
         return Table {
             note: "threads are not watched".into(),
             columns: COLUMNS,
             ..Table::default()
         };
     };
-    let looks = f64::from(sample.looks.max(1));
-    let rows = groups(view, ui.grouping)
-        .into_iter()
-        .map(|(key, group)| row(key, &group, looks, ui.grouping))
-        .collect();
-    let seen = sample.seen as f64 / looks;
+    let rows = groups.largest_first().iter().map(|group| row(groups.columns(), group)).collect();
+    let seen = groups.average(groups.seen);
     let note = format!("none of {seen:.0} threads did anything or waited for I/O");
     Table { note, columns: COLUMNS, rows, ..Table::default() }
 }
 
-/// The groups by their keys.
-pub fn groups<'a>(view: &View<'a>, grouping: Grouping) -> BTreeMap<String, Group<'a>> {
-    let mut groups: BTreeMap<String, Group<'a>> = BTreeMap::new();
-    for count in view.now.threads.iter().flat_map(|sample| &sample.active) {
-        let group = groups.entry(key(count, grouping)).or_default();
-        group.like.get_or_insert(count);
-        group.count += u64::from(count.count);
-        group.tids.insert(count.tid);
-        group.torn |= count.torn;
-    }
-    groups
+/// Threads in groups; `None` where they are not watched.
+pub fn groups(view: &View<'_>, grouping: Grouping) -> Option<Groups> {
+    let mut groups = Groups::new(grouped_by(grouping));
+    groups.add(view.now.threads.as_ref()?);
+    Some(groups)
 }
 
-/// What threads of one group have in common.
-pub fn key(count: &ThreadCount, grouping: Grouping) -> String {
-    let ThreadCount { comm, state, syscall, wchan, tid, .. } = count;
+/// What tells groups apart.
+pub fn grouped_by(grouping: Grouping) -> &'static [By] {
     match grouping {
-        Grouping::Doing => {
-            [comm, &state.to_string(), syscall, wchan].map(String::as_str).join("\t")
-        }
-        Grouping::State => format!("{comm}\t{state}"),
-        Grouping::Name => comm.clone(),
-        Grouping::Thread => format!("{comm}\t{tid}"),
+        Grouping::Doing => &DEFAULT,
+        Grouping::State => &[By::Comm, By::State],
+        Grouping::Name => &[By::Comm],
+        Grouping::Thread => &[By::Tid, By::Comm2],
     }
 }
 
-fn row(key: String, group: &Group<'_>, looks: f64, grouping: Grouping) -> Row {
-    let of = |want: &[Grouping], text: fn(&ThreadCount) -> String| {
-        let text = group.like.filter(|_| want.contains(&grouping)).map(text);
-        Cell::text(text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".into()))
+/// What the row of a group has as its key.
+pub fn key(values: &[String]) -> String {
+    values.join("\t")
+}
+
+fn row(columns: &[By], group: &Group) -> Row {
+    let value = |by: By| {
+        let place = columns.iter().position(|column| *column == by);
+        place.and_then(|place| group.values.get(place)).filter(|value| !value.is_empty())
     };
-    let name = |count: &ThreadCount| match grouping {
-        Grouping::Thread => format!("{} {}", count.tid, count.comm),
-        _ => count.comm.clone(),
+    let text = |by| Cell::text(value(by).map_or("-", String::as_str));
+    let name = match (value(By::Tid), value(By::Comm2)) {
+        (Some(tid), Some(comm)) => Cell::text(format!("{tid} {comm}")),
+        _ => text(By::Comm),
     };
     let cells = vec![
-        Cell::fixed(group.count as f64 / looks, 2),
-        Cell::text(group.like.map(name).unwrap_or_default()),
-        of(&[Grouping::Doing, Grouping::State], |count| count.state.to_string()),
-        of(&[Grouping::Doing], |count| count.syscall.clone()),
-        of(&[Grouping::Doing], |count| count.wchan.clone()),
-        Cell::count(group.tids.len() as f64),
+        Cell::fixed(group.average, 2),
+        name,
+        text(By::State),
+        text(By::Syscall),
+        text(By::Wchan),
+        Cell::count(group.threads as f64),
     ];
-    Row { key, cells, tone: Tone::Plain }
+    Row { key: key(&group.values), cells, tone: Tone::Plain }
 }
