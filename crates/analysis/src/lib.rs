@@ -8,3 +8,4 @@ pub mod machine;
 pub mod run;
 pub mod stats;
 pub mod threads;
+pub mod watch;

@@ -6,7 +6,7 @@ pub mod read;
 mod ring;
 
 use fathom_model::progress::{JobSample, Progress, Sample};
-use fathom_model::watch::{MachineSample, Stack};
+use fathom_model::watch::MachineSample;
 use fathom_model::{Dir, Histogram, PerDir};
 use serde::Serialize;
 use std::fs::{self, File};
@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 /// A run folder that is being written.
 pub struct Folder {
     path: PathBuf,
-    samples: File,
+    samples: Growing,
     /// Made with the first stack.
-    stacks: Option<File>,
+    stacks: Option<Growing>,
     before: Vec<PerDir<Histogram>>,
 }
 
@@ -50,24 +50,28 @@ impl Folder {
     pub fn create(named: Option<&str>, started_unix_ns: u64) -> Result<Self, String> {
         let path = match named {
             Some(path) => PathBuf::from(path),
-            None => {
-                runs_folder()?.join(format!("{}-{}", stamp(started_unix_ns), std::process::id()))
-            }
+            None => state_folder("runs")?.join(format!(
+                "{}-{}",
+                stamp(started_unix_ns),
+                std::process::id()
+            )),
         };
-        let fail = |what: &Path, error: io::Error| {
+        Self::at(&path).map_err(|error| {
             format!(
                 "cannot make the run folder {}: {error}; name another with --record=DIR, or give --no-record",
-                what.display()
+                path.display()
             )
-        };
-        fs::create_dir_all(&path).map_err(|e| fail(&path, e))?;
-        let samples = path.join("samples.ndjson");
-        let samples = File::options()
-            .write(true)
-            .create_new(true)
-            .open(&samples)
-            .map_err(|e| fail(&samples, e))?;
-        Ok(Self { path, samples, stacks: None, before: Vec::new() })
+        })
+    }
+
+    /// Makes the folder `path`, which must not hold a run yet.
+    ///
+    /// # Errors
+    /// Those of the kernel; names the file.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        let samples = Growing::create(&path.join("samples.ndjson"))?;
+        Ok(Self { path: path.to_path_buf(), samples, stacks: None, before: Vec::new() })
     }
 
     /// Where it is.
@@ -101,26 +105,42 @@ impl Folder {
     /// # Errors
     /// Those of the write.
     pub fn watched(&mut self, sample: &Sample) -> io::Result<()> {
-        if let Some(stacks) = sample.machine.stacks.as_ref().filter(|s| !s.new.is_empty()) {
-            self.define(&stacks.new)?;
-        }
-        self.append(sample)
+        self.write(&Encoded::of(sample)?)
     }
 
-    fn define(&mut self, new: &[Stack]) -> io::Result<()> {
-        let mut lines = Vec::new();
-        for stack in new {
-            serde_json::to_writer(&mut lines, stack)?;
-            lines.push(b'\n');
+    /// The same, of a sample whose size is to be known before. After an error it can be tried again.
+    ///
+    /// # Errors
+    /// Those of the write.
+    pub fn write(&mut self, sample: &Encoded) -> io::Result<()> {
+        let stacks_before = self.stacks.as_ref().map_or(0, |stacks| stacks.len);
+        if !sample.stacks.is_empty() {
+            let stacks = match &mut self.stacks {
+                Some(stacks) => stacks,
+                none => none.insert(Growing::create(&self.path.join("stacks.ndjson"))?),
+            };
+            stacks.append(&sample.stacks)?;
         }
-        let file = match &mut self.stacks {
-            Some(file) => file,
-            none => {
-                let path = self.path.join("stacks.ndjson");
-                none.insert(File::options().write(true).create_new(true).open(path)?)
-            }
-        };
-        file.write_all(&lines)
+        let written = self.samples.append(&sample.line);
+        if let (Err(_), Some(stacks)) = (&written, &mut self.stacks) {
+            stacks.cut(stacks_before);
+        }
+        written
+    }
+
+    /// Bytes of samples and of stacks.
+    #[must_use]
+    pub fn len(&self) -> (u64, u64) {
+        (self.samples.len, self.stacks.as_ref().map_or(0, |stacks| stacks.len))
+    }
+
+    /// Brings samples and stacks to the disk.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn sync(&self) -> io::Result<()> {
+        self.stacks.iter().try_for_each(|stacks| stacks.file.sync_data())?;
+        self.samples.file.sync_data()
     }
 
     /// Appends a line to `samples.ndjson`.
@@ -128,10 +148,9 @@ impl Folder {
     /// # Errors
     /// Those of the write.
     pub fn append(&mut self, line: &impl Serialize) -> io::Result<()> {
-        let mut line = serde_json::to_vec(line)?;
-        line.push(b'\n');
-        // One write for a line, so that a kill leaves whole lines.
-        self.samples.write_all(&line)
+        let mut text = Vec::new();
+        push_line(&mut text, line)?;
+        self.samples.append(&text)
     }
 
     /// Writes the record, whole or not at all.
@@ -142,6 +161,70 @@ impl Folder {
         let mut text = serde_json::to_vec_pretty(record).map_err(|e| e.to_string())?;
         text.push(b'\n');
         replace(&self.path.join("record.json"), &text)
+    }
+}
+
+/// A sample as it is stored.
+pub struct Encoded {
+    /// Lines of `stacks.ndjson`.
+    stacks: Vec<u8>,
+    /// The line of `samples.ndjson`.
+    line: Vec<u8>,
+}
+
+impl Encoded {
+    /// The lines of `sample`.
+    ///
+    /// # Errors
+    /// When it holds a number that JSON has not.
+    pub fn of(sample: &Sample) -> io::Result<Self> {
+        let (mut stacks, mut line) = (Vec::new(), Vec::new());
+        let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
+        new.into_iter().try_for_each(|stack| push_line(&mut stacks, stack))?;
+        push_line(&mut line, sample)?;
+        Ok(Self { stacks, line })
+    }
+
+    /// Bytes of all lines.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        (self.stacks.len() + self.line.len()) as u64
+    }
+}
+
+fn push_line(text: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *text, value)?;
+    text.push(b'\n');
+    Ok(())
+}
+
+/// A file of whole lines.
+struct Growing {
+    file: File,
+    len: u64,
+}
+
+impl Growing {
+    fn create(path: &Path) -> io::Result<Self> {
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let file = File::options().append(true).create_new(true).open(path).map_err(named)?;
+        Ok(Self { file, len: 0 })
+    }
+
+    /// Appends lines, all or nothing. One write, so that a kill leaves whole lines.
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(lines);
+        match written {
+            Ok(()) => self.len += lines.len() as u64,
+            Err(_) => self.cut(self.len),
+        }
+        written
+    }
+
+    fn cut(&mut self, len: u64) {
+        // Half a line is damage that readers pass over.
+        let _ = self.file.set_len(len);
+        self.len = len;
     }
 }
 
@@ -168,18 +251,22 @@ pub fn replace(path: &Path, contents: &[u8]) -> Result<(), String> {
     })
 }
 
-/// Where runs are kept that name no folder: `$XDG_STATE_HOME/fathom/runs`.
-fn runs_folder() -> Result<PathBuf, String> {
+/// A folder of the user's among those in which programs keep what they know: `$XDG_STATE_HOME/fathom/NAME`.
+///
+/// # Errors
+/// Where the environment names no directory for it.
+pub fn state_folder(name: &str) -> Result<PathBuf, String> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let base = state.or_else(|| home.map(|home| home.join(".local/state"))).ok_or(
-        "neither XDG_STATE_HOME nor HOME names a directory; name a run folder with --record=DIR",
+        "neither XDG_STATE_HOME nor HOME names a directory; name a folder with --record=DIR",
     )?;
-    Ok(base.join("fathom/runs"))
+    Ok(base.join("fathom").join(name))
 }
 
 /// `20261121-193600`, in UTC (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn stamp(unix_ns: u64) -> String {
+#[must_use]
+pub fn stamp(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let z = days + 719_468;

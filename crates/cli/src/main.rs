@@ -7,11 +7,14 @@ mod folder;
 mod limit;
 mod live;
 mod output;
+mod quantity;
+mod record;
 mod run;
 mod session;
 mod signals;
 mod sources;
 mod threads;
+mod watch;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -30,6 +33,8 @@ enum Command {
     Clean(clean::Args),
     /// Find what a disk can do on this machine, and what stops it there (read-only).
     Limit(limit::Args),
+    /// Watch the machine all the time, and keep the last hours or days, for looking back.
+    Record(record::Args),
     /// Run fio job files and command lines.
     #[command(disable_help_flag = true)]
     Run {
@@ -39,15 +44,26 @@ enum Command {
     },
     /// Show what threads do: state, system call, wait channel and more, many times a second.
     Threads(threads::Args),
+    /// Watch the machine, a process or a command, and keep all that is seen in a record.
+    Watch(watch::Args),
+    #[command(name = watch::child::HELD, hide = true)]
+    Held(watch::child::HeldArgs),
 }
 
 fn main() -> ExitCode {
-    session::raise_limits();
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // A command that is watched is to find the limits that it would have found without.
+    if !matches!(command, Command::Watch(_) | Command::Held(_)) {
+        session::raise_limits();
+    }
+    let result = match command {
         Command::Clean(args) => clean::command(&args),
         Command::Limit(args) => limit::command(&args),
+        Command::Record(args) => record::command(&args),
         Command::Run { args } => run::command(&args),
         Command::Threads(args) => threads::command(&args),
+        Command::Watch(args) => watch::command(&args),
+        Command::Held(args) => watch::child::held(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("fathom: {error}");

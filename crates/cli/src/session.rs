@@ -1,5 +1,7 @@
 //! The one place that starts and stops engine and watch.
 
+pub mod watching;
+
 use crate::cost;
 use crate::signals::Signals;
 use fathom_engine::{FileKind, OpenFile, Running};

@@ -58,6 +58,15 @@ pub struct MachineSample {
 pub struct WatchRecord {
     /// Between two samples, in nanoseconds.
     pub interval_ns: u64,
+    /// How much was watched: `default` or `full`.
+    #[serde(default)]
+    pub level: String,
+    /// Processes that were watched with all that descend from them; none for the whole machine.
+    #[serde(default)]
+    pub pids: Vec<i32>,
+    /// The command that was run to be watched.
+    #[serde(default)]
+    pub command: Option<CommandRecord>,
     /// Processor time that looking took in all, by sampler.
     pub cost: Vec<SamplerCost>,
     /// What could not be seen, and what would allow it.
@@ -65,4 +74,16 @@ pub struct WatchRecord {
     /// Block devices with the processors and interrupts that serve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wiring: Vec<DeviceWiring>,
+}
+
+/// A command that was run to be watched.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandRecord {
+    /// The command and its arguments.
+    pub argv: Vec<String>,
+    /// From its first instruction to its end, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Its exit status, or 128 and the number of the signal that ended it; absent where it did not
+    /// end.
+    pub status: Option<i32>,
 }

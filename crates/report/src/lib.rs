@@ -12,3 +12,4 @@ pub mod summary;
 pub mod terse;
 pub mod threads;
 pub mod top;
+pub mod watch;

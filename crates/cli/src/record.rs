@@ -1,0 +1,211 @@
+//! `fathom record`: always on, into a ring with bounds, for looking back after something happened.
+
+mod ring;
+
+use crate::folder::{Encoded, state_folder};
+use crate::quantity;
+use crate::session;
+use crate::session::watching::{Level, Watch, Watching};
+use crate::signals::Signals;
+use crate::watch::{UNFINISHED, new_record};
+use fathom_model::RunRecord;
+use fathom_model::progress::Sample;
+use fathom_model::units;
+use ring::{Bounds, Ring};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two looks for signals.
+const TICK: Duration = Duration::from_millis(200);
+/// A machine that stops loses at most this much.
+const SYNC: Duration = Duration::from_secs(10);
+/// Looks at threads and samples of processors per second: enough to tell what lasts.
+const THREADS_HZ: u32 = 2;
+const STACKS_HZ: u32 = 19;
+/// Samples after which it is known how much they take.
+const SAMPLES_TYPICAL: u64 = 100;
+
+/// What `fathom record` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Keep what was seen within this time, such as 24h or 7d.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = keep)]
+    keep: Duration,
+    /// Take at most this much room, at least 4m; the oldest is removed before it is kept less long than asked.
+    #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = size)]
+    max_size: u64,
+    /// Between two samples, 50ms to 1h.
+    #[arg(short, long, value_name = "TIME", default_value = "500ms", value_parser = quantity::interval)]
+    interval: Duration,
+    /// How much to watch.
+    #[arg(long, value_enum, default_value = "default")]
+    level: Level,
+    /// The folder of the ring; one that is there is gone on with.
+    #[arg(short = 'o', long = "record", value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+fn keep(text: &str) -> Result<Duration, String> {
+    match quantity::duration(text)? {
+        time if time < Duration::from_secs(1) => Err("less than 1s".into()),
+        time => Ok(time),
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    match quantity::bytes(text)? {
+        ..4_194_304 => Err("less than 4m".into()),
+        size => Ok(size),
+    }
+}
+
+/// Records until a signal comes, which is its regular end.
+///
+/// # Errors
+/// When the ring cannot be written, or is being written by another.
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
+    session::raise_limits();
+    let path = match &args.folder {
+        Some(path) => path.clone(),
+        None => state_folder("ring")?,
+    };
+    let ring = Ring::open(&path, Bounds { keep: args.keep, bytes_max: args.max_size })?;
+    eprintln!(
+        "fathom: keeps the last {} within {} in {}",
+        long(args.keep),
+        units::bytes(args.max_size),
+        path.display()
+    );
+    let watch = Watch {
+        level: args.level,
+        interval: args.interval,
+        threads_hz: Some(THREADS_HZ),
+        stacks_hz: Some(STACKS_HZ),
+        ..Watch::default()
+    };
+    let mut recorder = Recorder { args, ring, samples: 0, said: None, last_sync: Instant::now() };
+    while signals.caught().is_none() {
+        recorder.segment(&watch, &signals)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A time as `--keep` takes it, in the largest unit in which it is a whole number.
+fn long(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let fits = [(86_400, "d"), (3600, "h"), (60, "m")].into_iter();
+    let mut fits = fits.filter(|(unit, _)| seconds >= *unit && seconds.is_multiple_of(*unit));
+    fits.next().map_or(format!("{seconds}s"), |(unit, name)| format!("{}{name}", seconds / unit))
+}
+
+struct Recorder<'a> {
+    args: &'a Args,
+    ring: Ring,
+    samples: u64,
+    /// What was complained about last: a disk that is full stays so for many samples.
+    said: Option<String>,
+    last_sync: Instant,
+}
+
+impl Recorder<'_> {
+    /// Writes one folder of the ring, with samplers of its own, so that it holds all that its samples
+    /// refer to.
+    fn segment(&mut self, watch: &Watch, signals: &Signals) -> Result<(), String> {
+        let mut record = new_record();
+        let mut watching = Watching::start(watch)?;
+        record.watch = Some(watching.record().clone());
+        if self.said.is_none() && self.samples == 0 {
+            watching.record().missing.iter().for_each(|m| eprintln!("fathom: not seen: {m}"));
+        }
+        let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
+        let begun = self.ring.begin(&unfinished);
+        let has_begun = begun.is_ok();
+        self.complain(begun);
+        let until = Instant::now() + self.ring.segment_time();
+        while signals.caught().is_none() && Instant::now() < until && !self.ring.is_segment_full() {
+            if !has_begun {
+                // Perhaps there is room again by then.
+                thread::sleep(TICK.max(watch.interval));
+                break;
+            }
+            if let Some(sample) = watching.next(TICK) {
+                self.keep(&sample);
+            }
+        }
+        let (rest, watched) = watching.stop();
+        rest.iter().for_each(|sample| self.keep(sample));
+        record.elapsed_ns = fathom_engine::clock::unix_ns().saturating_sub(record.started_unix_ns);
+        record.watch = Some(watched);
+        let ended = self.ring.end(&record);
+        self.complain(ended);
+        Ok(())
+    }
+
+    fn keep(&mut self, sample: &Sample) {
+        let encoded = Encoded::of(sample).map_err(|e| format!("cannot write a sample: {e}"));
+        let kept = encoded.and_then(|encoded| self.ring.keep(&encoded, sample.unix_ns));
+        self.complain(kept);
+        self.samples += 1;
+        if self.samples == SAMPLES_TYPICAL {
+            self.foretell();
+        }
+        if self.last_sync.elapsed() >= SYNC {
+            let synced = self.ring.sync();
+            self.complain(synced);
+            self.last_sync = Instant::now();
+        }
+    }
+
+    /// Says what is wrong once, and that it is right again.
+    fn complain(&mut self, result: Result<(), String>) {
+        let error = result.err();
+        match (&self.said, &error) {
+            (Some(said), Some(error)) if said == error => {}
+            (_, Some(error)) => eprintln!("fathom: {error}; it goes on trying"),
+            (Some(_), None) => eprintln!("fathom: samples are kept again"),
+            (None, None) => {}
+        }
+        self.said = error;
+    }
+
+    /// Says so where the room will not hold as long as was asked.
+    fn foretell(&self) {
+        let Some(per_sample) = self.ring.open_bytes().checked_div(self.samples) else { return };
+        let per_second = per_sample as f64 / self.args.interval.as_secs_f64();
+        let holds = self.args.max_size as f64 / per_second.max(1.0);
+        if holds < self.args.keep.as_secs_f64() {
+            eprintln!(
+                "fathom: note: at {} a sample, {} hold the last {:.1} hours only; give a larger \
+                 --max-size or --interval",
+                units::bytes(per_sample),
+                units::bytes(self.args.max_size),
+                holds / 3600.0
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_as_they_are_given() {
+        for text in ["45s", "90m", "24h", "7d", "61s"] {
+            let time = quantity::duration(text).unwrap();
+            let shown = quantity::duration(&long(time)).unwrap();
+            assert_eq!(shown, time, "{text}");
+        }
+        assert_eq!(long(Duration::from_secs(86_400)), "1d");
+        assert_eq!(long(Duration::from_secs(5400)), "90m");
+    }
+
+    #[test]
+    fn bounds_have_bounds() {
+        assert!(keep("0.5").is_err() && keep("1s").is_ok());
+        assert!(size("3m").is_err() && size("4m").is_ok());
+    }
+}

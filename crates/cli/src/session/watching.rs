@@ -1,0 +1,246 @@
+//! Which samplers look, whom they look at, and the thread in which they do.
+
+use clap::ValueEnum;
+use fathom_machine::Roots;
+use fathom_model::progress::Sample;
+use fathom_model::watch::{Missing, WatchRecord};
+use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions};
+use fathom_watch::disks::DiskSampler;
+use fathom_watch::rings::RingSampler;
+
+use fathom_watch::system::SystemSampler;
+use fathom_watch::threads::{self, ThreadOptions, ThreadSampler};
+use fathom_watch::{Sampler, Scope, StackSampler, StackSettings, Watched, Watcher};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// One part in so many of the machine's processor time may go into looking at all its threads.
+const PART_DEFAULT: u64 = 200;
+const PART_FULL: u64 = 50;
+/// What a look at a thread is allowed to take, which is more than it was seen to.
+const THREAD_NS: u64 = 12_000;
+
+/// How much is watched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// Nothing.
+    Off,
+    /// What costs the work next to nothing.
+    #[default]
+    Default,
+    /// All that can be seen.
+    Full,
+}
+
+impl Level {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Default => "default",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What is to be watched, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Watch {
+    /// How much.
+    pub level: Level,
+    /// Whose threads, stacks and rings; processors, disks and the block layer are always the machine's.
+    pub scope: Scope,
+    /// Between two samples.
+    pub interval: Duration,
+    /// Looks at threads per second; what suits level and machine if absent.
+    pub threads_hz: Option<u32>,
+    /// Samples of stacks per second and processor; what suits the level if absent.
+    pub stacks_hz: Option<u32>,
+}
+
+impl Watch {
+    /// The processes at the roots of what is watched; none for the machine.
+    fn pids(&self) -> &[i32] {
+        match &self.scope {
+            Scope::Trees(pids) | Scope::Only(pids) => pids,
+            Scope::Machine | Scope::Matching { .. } => &[],
+        }
+    }
+}
+
+/// Samplers that look.
+pub struct Watching {
+    watcher: Watcher,
+    began: Instant,
+    record: WatchRecord,
+}
+
+impl Watching {
+    /// Starts to watch.
+    ///
+    /// # Errors
+    /// When no thread can be made. What cannot be seen is no error: it is in the record.
+    pub fn start(watch: &Watch) -> Result<Self, String> {
+        let Opened { samplers, missing } = open(watch);
+        let record = WatchRecord {
+            interval_ns: watch.interval.as_nanos() as u64,
+            level: watch.level.name().into(),
+            pids: watch.pids().to_vec(),
+            missing,
+            ..WatchRecord::default()
+        };
+        let began = Instant::now();
+        let watcher = Watcher::start(samplers, watch.interval)
+            .map_err(|e| format!("cannot start the thread that watches: {e}"))?;
+        Ok(Self { watcher, began, record })
+    }
+
+    /// How it is watched, as far as is known.
+    #[must_use]
+    pub fn record(&self) -> &WatchRecord {
+        &self.record
+    }
+
+    /// The next sample that is not taken yet, where one comes within `patience`.
+    pub fn next(&mut self, patience: Duration) -> Option<Sample> {
+        let watched = self.watcher.samples.recv_timeout(patience).ok()?;
+        Some(sample(watched, self.began))
+    }
+
+    /// Ends watching; gives the samples that were not taken yet, and what it cost.
+    #[must_use]
+    pub fn stop(mut self) -> (Vec<Sample>, WatchRecord) {
+        let rest = self.watcher.stop();
+        let mut samples = Vec::new();
+        for watched in rest {
+            self.record.cost.clone_from(&watched.machine.cost);
+            samples.push(sample(watched, self.began));
+        }
+        (samples, self.record)
+    }
+}
+
+fn sample(watched: Watched, began: Instant) -> Sample {
+    let since = watched.at.elapsed().as_nanos() as u64;
+    Sample {
+        elapsed_ns: watched.at.saturating_duration_since(began).as_nanos() as u64,
+        unix_ns: fathom_engine::clock::unix_ns().saturating_sub(since),
+        jobs: Vec::new(),
+        machine: watched.machine,
+    }
+}
+
+/// Samplers, and what none of them can see.
+#[derive(Default)]
+struct Opened {
+    samplers: Vec<Box<dyn Sampler>>,
+    missing: Vec<Missing>,
+}
+
+fn open(watch: &Watch) -> Opened {
+    let (roots, mut opened) = (Roots::default(), Opened::default());
+    if watch.level == Level::Off {
+        return opened;
+    }
+    let (proc, sys) = (&roots.proc, &roots.sys);
+    let full = watch.level == Level::Full;
+    let pid = watch.pids().first().copied();
+    let system = SystemSampler::open(proc, sys, pid).map_err(missing("processors and memory"));
+    opened.add(system, SystemSampler::missing);
+    opened.add(DiskSampler::open(proc, sys).map_err(missing("disks")), |_| &[]);
+    let options = ThreadOptions {
+        proc_root: proc.clone(),
+        scope: watch.scope.clone(),
+        hz: watch.threads_hz.unwrap_or_else(|| threads_hz(proc, &watch.scope, full)),
+        ..ThreadOptions::default()
+    };
+    opened.add(ThreadSampler::open(options).map_err(missing("threads")), ThreadSampler::missing);
+    let settings = StackSettings {
+        hz: watch.stacks_hz.unwrap_or(if full { 99 } else { 49 }),
+        scope: watch.scope.clone(),
+        // Cycle counters that are on slow the work on some virtual machines, the clock does not.
+        by_clock: true,
+        ..StackSettings::default()
+    };
+    opened.add(StackSampler::open(&settings, proc, sys), StackSampler::missing);
+    let options =
+        BlocksOptions { devices: Vec::new(), one_in: if full { blocks::ONE_IN } else { 0 } };
+    let blocks = BlockSampler::open(proc, sys, &options).map_err(|error| match error {
+        BlocksError::Missing(missing) => missing,
+        error => missing("the block layer's events")(error),
+    });
+    opened.add(blocks, BlockSampler::missing);
+    let rings = RingSampler::open(proc, watch.scope.clone());
+    let rings = rings.map(|rings| rings.with_events(sys, full)).map_err(missing("io_uring"));
+    opened.add(rings, RingSampler::missing);
+    opened
+}
+
+impl Opened {
+    fn add<S: Sampler + 'static>(
+        &mut self,
+        sampler: Result<S, Missing>,
+        missing: impl Fn(&S) -> &[Missing],
+    ) {
+        match sampler {
+            Ok(sampler) => {
+                self.missing.extend_from_slice(missing(&sampler));
+                self.samplers.push(Box::new(sampler));
+            }
+            Err(missing) => self.missing.push(missing),
+        }
+    }
+}
+
+fn missing<E: std::error::Error>(what: &str) -> impl Fn(E) -> Missing {
+    move |error| Missing { what: what.into(), why: error.to_string(), allow: String::new() }
+}
+
+/// How often threads are looked at: of a few processes as often as usual, of a whole machine as often
+/// as the part of its processor time allows that is meant for it.
+fn threads_hz(proc: &Path, scope: &Scope, full: bool) -> u32 {
+    if *scope != Scope::Machine {
+        return threads::HZ;
+    }
+    let text = std::fs::read_to_string(proc.join("loadavg")).unwrap_or_default();
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    affordable_hz(&text, cpus as u64, if full { PART_FULL } else { PART_DEFAULT })
+}
+
+/// By the number of threads in /proc/loadavg, whose fourth field is `running/all`.
+fn affordable_hz(loadavg: &str, cpus: u64, part: u64) -> u32 {
+    let all = loadavg.split_whitespace().nth(3).and_then(|field| field.split_once('/'));
+    let all: u64 = all.and_then(|(_, all)| all.parse().ok()).unwrap_or(1);
+    let hz = cpus * 1_000_000_000 / part / (all * THREAD_NS).max(1);
+    u32::try_from(hz).unwrap_or(u32::MAX).clamp(1, threads::HZ)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_large_machines_are_looked_at_less_often() {
+        let hz = |threads: u64, cpus| {
+            affordable_hz(&format!("0.1 0.2 0.3 1/{threads} 4711\n"), cpus, PART_DEFAULT)
+        };
+        assert_eq!(hz(20, 2), threads::HZ);
+        assert_eq!((hz(200, 2), hz(400, 2), hz(100_000, 2)), (4, 2, 1));
+        assert_eq!(hz(2000, 64), 13);
+        assert_eq!(affordable_hz("", 1, PART_DEFAULT), threads::HZ);
+    }
+
+    #[test]
+    fn every_sampler_looks_or_says_why_not() {
+        let watch = |level| Watch { level, interval: Duration::from_secs(1), ..Watch::default() };
+        let full = open(&watch(Level::Full));
+        let names: Vec<&str> = full.samplers.iter().map(|sampler| sampler.name()).collect();
+        for name in ["system", "disks", "threads"] {
+            assert!(names.contains(&name), "{name}: {names:?} {:?}", full.missing);
+        }
+        assert!(names.len() == 6 || !full.missing.is_empty(), "{names:?}");
+        assert!(full.missing.iter().all(|missing| !missing.why.is_empty()));
+        assert!(open(&watch(Level::Off)).samplers.is_empty());
+    }
+}

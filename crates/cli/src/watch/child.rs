@@ -1,0 +1,135 @@
+//! A command that is watched from its first instruction on.
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process,
+    set_parent_process_death_signal, waitid,
+};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::Instant;
+
+/// The name of the hidden command that becomes the watched one.
+pub const HELD: &str = "held-command";
+
+/// A command that was started. It is killed where it is dropped before it was released.
+pub struct Watched {
+    child: Child,
+    signals: Option<Signals>,
+    ended: Option<(ExitStatus, Instant)>,
+}
+
+impl Watched {
+    /// Starts `argv`, which waits before its first instruction until [`Watched::release`].
+    ///
+    /// # Errors
+    /// When no process can be made.
+    pub fn hold(argv: &[OsString]) -> Result<Self, String> {
+        let fail = |error: io::Error| format!("cannot start {}: {error}", argv[0].display());
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(HELD).arg(std::process::id().to_string()).arg("--").args(argv);
+        let child = command.spawn().map_err(fail)?;
+        let this = Self { child, signals: None, ended: None };
+        let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(this.id()), stopped).map_err(|e| fail(e.into()))?;
+        Ok(this)
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn id(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Lets it go. From here on signals are meant for it.
+    ///
+    /// # Errors
+    /// When the kernel refuses the handlers of signals.
+    pub fn release(&mut self) -> Result<(), String> {
+        let passed = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+        let signals = Signals::new(passed).map_err(|e| format!("cannot take signals: {e}"))?;
+        self.signals = Some(signals);
+        // One that was killed meanwhile is seen to have ended.
+        let _ = kill_process(self.id(), Signal::CONT);
+        Ok(())
+    }
+
+    /// How and when it ended, if it has; passes signals on to it until then.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn ended(&mut self) -> Result<Option<(ExitStatus, Instant)>, String> {
+        if self.ended.is_none() {
+            let status = self.child.try_wait();
+            let status = status.map_err(|e| format!("cannot wait for the command: {e}"))?;
+            self.ended = status.map(|status| (status, Instant::now()));
+        }
+        let id = self.id();
+        let pending = self.signals.iter_mut().flat_map(Signals::pending);
+        for signal in pending.collect::<Vec<i32>>() {
+            let from_terminal = matches!(signal, SIGINT | SIGQUIT) && in_foreground();
+            // The terminal has sent it to the command too.
+            if let (None, false, Some(signal)) =
+                (self.ended, from_terminal, Signal::from_named_raw(signal))
+            {
+                let _ = kill_process(id, signal);
+            }
+        }
+        Ok(self.ended)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.signals.is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Whether what is typed at the terminal comes to this process.
+fn in_foreground() -> bool {
+    let terminal = File::open("/dev/tty").ok();
+    let group = terminal.and_then(|terminal| rustix::termios::tcgetpgrp(terminal).ok());
+    group.is_some_and(|group| group == rustix::process::getpgrp())
+}
+
+/// A command's status as shells give it: its own, or 128 and the number of the signal that ended it.
+#[must_use]
+pub fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// What [`Watched::hold`] starts.
+#[derive(clap::Args)]
+pub struct HeldArgs {
+    /// The process that watches.
+    parent: i32,
+    /// The command.
+    #[arg(required = true, last = true)]
+    argv: Vec<OsString>,
+}
+
+/// Waits to be let go, then becomes the command. Returns only where there is no such command.
+///
+/// # Errors
+/// When it cannot wait.
+pub fn held(args: &HeldArgs) -> Result<ExitCode, String> {
+    let fail = |error: rustix::io::Errno| format!("cannot wait to be watched: {error}");
+    // Who watches may be killed; nobody would let this process go then.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(fail)?;
+    if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(args.parent) {
+        return Ok(ExitCode::FAILURE);
+    }
+    kill_process(getpid(), Signal::STOP).map_err(fail)?;
+    set_parent_process_death_signal(None).map_err(fail)?;
+    let error = Command::new(&args.argv[0]).args(&args.argv[1..]).exec();
+    eprintln!("fathom: cannot run {}: {error}", args.argv[0].display());
+    // As shells and env(1) do.
+    Ok(ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+}
