@@ -54,7 +54,9 @@ fn line(rates: &RingRates) -> String {
     }
     if let Some(thread) = &ring.sq_poll {
         let busy = match (rates.sq_busy, rates.sq_cpu) {
-            (Some(busy), Some(cpu)) => format!(" at work {:.0}% of {cpu:.2} cores", busy * 100.0),
+            (Some(busy), Some(cpu)) => {
+                format!(" at work {:.0}% of its {cpu:.2} cores", busy * 100.0)
+            }
             (None, Some(_)) => " asleep".into(),
             _ => String::new(),
         };
@@ -68,12 +70,14 @@ fn line(rates: &RingRates) -> String {
 #[must_use]
 pub fn placement(all: &[Placement]) -> String {
     let mut text = String::new();
+    let together = all.iter().any(|at| at.device.is_empty());
     for at in all {
         let name = if at.device.is_empty() { "all devices" } else { &at.device };
-        let mut parts = vec![
-            format!("interrupts {}", processors(&at.interrupts)),
-            format!("submitted {}", processors(&at.submitted)),
-        ];
+        let mut parts = vec![format!("interrupts {}", processors(&at.interrupts))];
+        // Counted of all devices together, they are not known of each.
+        if !together || at.device.is_empty() {
+            parts.push(format!("submitted {}", processors(&at.submitted)));
+        }
         parts.extend(at.common.map(|common| format!("{:.0}% in common", common * 100.0)));
         let _ = writeln!(text, "{name}: {}", parts.join(" · "));
     }
@@ -145,7 +149,7 @@ mod tests {
             "fathom 4711 fd 9 · 32/64 entries · 223k/s submitted · 29 in the kernel · 0 to submit · \
              3 to reap · 2 overflowed · SINGLE_ISSUER DEFER_TASKRUN\n\
              fathom 4711 fd 9 · shared by 2 processes · in use whenever looked at · \
-             SQPOLL thread 1973 at work 42% of 1.00 cores\n\
+             SQPOLL thread 1973 at work 42% of its 1.00 cores\n\
              all rings: 4 io-wq workers · 10/s handed to io-wq\n\
              runs of task work by requests: 1+: 2k/s · 32+: 1/s\n"
         );
@@ -168,11 +172,16 @@ mod tests {
             common: Some(0.5),
         };
         let polled = Placement { submitted: counts(&[(7, 12)]), ..Placement::default() };
+        let interrupts =
+            "nvme0n1: interrupts 100: cpu 0 50%, cpu 1 20%, cpu 2 10%, cpu 3 10%, 2 others 10%";
         assert_eq!(
-            placement(&[wide, polled]),
-            "nvme0n1: interrupts 100: cpu 0 50%, cpu 1 20%, cpu 2 10%, cpu 3 10%, 2 others 10% · \
-             submitted 9k: cpu 0 100% · 50% in common\n\
-             all devices: interrupts none · submitted 12: cpu 7 100%\n"
+            placement(std::slice::from_ref(&wide)),
+            format!("{interrupts} · submitted 9k: cpu 0 100% · 50% in common\n")
+        );
+        let unknown = Placement { submitted: Vec::new(), common: None, ..wide };
+        assert_eq!(
+            placement(&[polled, unknown]),
+            format!("all devices: interrupts none · submitted 12: cpu 7 100%\n{interrupts}\n")
         );
     }
 }

@@ -12,6 +12,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+use crate::watcher::thread_time;
 use crate::{Sampler, Scope};
 use events::Events;
 use fathom_model::watch::{MachineSample, Missing, RingSample, RingsSample, SqPoll};
@@ -27,7 +28,7 @@ use std::time::{Duration, Instant};
 const TEXT_MAX: u64 = 16 << 20;
 /// Share of the time that goes into looking for new rings, and into asking a busy ring again, at most:
 /// one part in these.
-const SEARCH_PART: u32 = 50;
+const SEARCH_PART: u32 = 200;
 const RETRY_PART: u32 = 1000;
 /// The first look has no time before it.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
@@ -104,7 +105,7 @@ impl RingSampler {
 
     /// Looks for rings that came and drops those that went; gives what it could not see.
     fn search(&mut self) -> io::Result<Vec<Missing>> {
-        let began = Instant::now();
+        let began = thread_time();
         let found = find::rings(&self.proc_root, &self.scope)?;
         self.processes = found.processes;
         let mut before = std::mem::take(&mut self.rings);
@@ -119,7 +120,8 @@ impl RingSampler {
         let is_there =
             |at: &(i32, i32)| self.rings.iter().any(|ring| (ring.at.pid, ring.at.fd) == *at);
         self.setup_flags.retain(|at, _| is_there(at));
-        self.search = Some((began.elapsed(), Instant::now()));
+        let cost = Duration::from_nanos(thread_time() - began);
+        self.search = Some((cost, Instant::now()));
         Ok(found.missing)
     }
 

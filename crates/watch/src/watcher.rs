@@ -131,7 +131,7 @@ impl Seat {
 }
 
 /// Processor time of the calling thread in nanoseconds.
-fn thread_time() -> u64 {
+pub(crate) fn thread_time() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
 }
