@@ -1,6 +1,7 @@
 //! Records, findings and progress as people and programs read them. Returns text; prints nothing.
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod calendar;
 mod fio;
 pub mod fio_json;
