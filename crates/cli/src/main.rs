@@ -1,6 +1,7 @@
 //! fathom drives storage as fast as Linux can go, and says what stopped it, with the evidence.
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod clean;
 mod cost;
 mod folder;
@@ -29,6 +30,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show what the block layer does: batches, splits, merges, sizes, times, errors.
+    Blocks(blocks::Args),
     /// List what killed runs left in a directory, and remove it if asked to.
     Clean(clean::Args),
     /// Find what a disk can do on this machine, and what stops it there (read-only).
@@ -53,10 +56,11 @@ enum Command {
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     // A command that is watched is to find the limits that it would have found without.
-    if !matches!(command, Command::Watch(_) | Command::Held(_)) {
+    if !matches!(command, Command::Blocks(_) | Command::Watch(_) | Command::Held(_)) {
         session::raise_limits();
     }
     let result = match command {
+        Command::Blocks(args) => blocks::command(&args),
         Command::Clean(args) => clean::command(&args),
         Command::Limit(args) => limit::command(&args),
         Command::Record(args) => record::command(&args),

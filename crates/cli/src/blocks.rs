@@ -1,0 +1,179 @@
+//! `fathom blocks`: what the block layer does with the I/Os of some devices.
+
+use crate::output;
+use crate::signals::Signals;
+use fathom_machine::Roots;
+use fathom_model::watch::{BlocksSample, Missing};
+use fathom_report::summary::Style;
+use fathom_watch::blocks::{BlockSampler, BlocksOptions, ONE_IN};
+use fathom_watch::{Watched, Watcher};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+/// Between two looks at signals and at the end of what is watched.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Between two headings of the live lines.
+const LINES_PER_HEADER: usize = 20;
+
+/// Which devices, and for how long.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Devices and partitions by name or path; without one, those with the most I/Os
+    #[arg(value_name = "DEVICE")]
+    devices: Vec<String>,
+    /// Seconds to watch; without this or a command, until Ctrl-C
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, conflicts_with = "command")]
+    time: Option<Duration>,
+    /// Seconds between two lines of a device
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+    /// Sample one event in so many for sizes, tasks, splits and times; 0 only counts
+    #[arg(long, value_name = "N", default_value_t = ONE_IN)]
+    one_in: u32,
+    /// Print JSON, one line for each interval and one for all of them
+    #[arg(long)]
+    json: bool,
+    /// The command to run and to watch; its exit status becomes that of fathom
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let bounds = 0.05..=1e8;
+    let seconds = text.parse::<f64>().ok().filter(|seconds| bounds.contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "expected seconds, at least 0.05, such as 1 or 0.5".to_string())
+}
+
+/// Watches the devices, prints a line for each and interval, and a summary.
+///
+/// # Errors
+/// What is wrong with the arguments, or why nothing can be seen.
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let options = BlocksOptions { devices: args.devices.clone(), one_in: args.one_in };
+    let Roots { proc, sys, .. } = Roots::default();
+    let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
+    let mut view = View::new(args, sampler.missing().to_vec());
+    let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
+    let watcher = Watcher::start(vec![Box::new(sampler)], args.interval)
+        .map_err(|e| format!("cannot start to look: {e}"))?;
+    // Counters as they stand before the command does anything.
+    if let Ok(first) = watcher.samples.recv() {
+        view.add(first)?;
+    }
+    let mut child = start(&args.command)?;
+    let began = Instant::now();
+    let is_over = || signals.caught().is_some() || args.time.is_some_and(|t| began.elapsed() >= t);
+    let mut code = ExitCode::SUCCESS;
+    loop {
+        match watcher.samples.recv_timeout(TICK) {
+            Ok(watched) => view.add(watched)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if let Some(status) = child.as_mut().map(Child::try_wait) {
+            let status = status.map_err(|e| format!("cannot wait for the command: {e}"))?;
+            if let Some(status) = status {
+                // As shells give it: its own status, or 128 and the number of the signal that ended it.
+                let number = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+                code = ExitCode::from(number as u8);
+                break;
+            }
+        } else if is_over() {
+            break;
+        }
+    }
+    watcher.stop().into_iter().try_for_each(|watched| view.add(watched))?;
+    view.finish()?;
+    Ok(code)
+}
+
+/// Starts the command, where there is one. Signals of the terminal reach it by themselves.
+fn start(command: &[OsString]) -> Result<Option<Child>, String> {
+    let Some((program, args)) = command.split_first() else { return Ok(None) };
+    let child = Command::new(program).args(args).spawn();
+    let name = program.display();
+    Ok(Some(child.map_err(|error: io::Error| format!("cannot run {name}: {error}"))?))
+}
+
+/// What was seen, and what of it was shown.
+struct View<'a> {
+    args: &'a Args,
+    missing: Vec<Missing>,
+    first: Option<(Instant, BlocksSample)>,
+    last: Option<(Instant, BlocksSample)>,
+    lines: usize,
+}
+
+impl<'a> View<'a> {
+    fn new(args: &'a Args, missing: Vec<Missing>) -> Self {
+        Self { args, missing, first: None, last: None, lines: 0 }
+    }
+
+    /// Shows what came since the sample before. The last comes when it is over, not when it is due.
+    fn add(&mut self, watched: Watched) -> Result<(), String> {
+        let Some(blocks) = watched.machine.blocks else { return Ok(()) };
+        let (at, now) = (watched.at, blocks);
+        if let Some((before_at, before)) = &self.last {
+            let came = fathom_analysis::blocks::since(&now, before);
+            let elapsed = at.saturating_duration_since(*before_at);
+            if elapsed + TICK >= self.args.interval {
+                let text = self.lines(&came, elapsed)?;
+                self.emit(&text)?;
+            }
+        } else {
+            self.first = Some((at, now.clone()));
+        }
+        self.last = Some((at, now));
+        Ok(())
+    }
+
+    fn lines(&mut self, came: &BlocksSample, elapsed: Duration) -> Result<String, String> {
+        if self.args.json {
+            return json(came, elapsed);
+        }
+        let mut text = String::new();
+        if self.lines.is_multiple_of(LINES_PER_HEADER) {
+            text += &fathom_report::blocks::header();
+        }
+        self.lines += 1;
+        Ok(text + &fathom_report::blocks::lines(came, elapsed.as_nanos() as u64))
+    }
+
+    fn finish(&self) -> Result<(), String> {
+        let (Some((from, first)), Some((to, last))) = (&self.first, &self.last) else {
+            return Ok(());
+        };
+        let came = fathom_analysis::blocks::since(last, first);
+        let elapsed = to.saturating_duration_since(*from);
+        let text = if self.args.json {
+            json(&came, elapsed)?
+        } else {
+            let (ns, style) = (elapsed.as_nanos() as u64, Style::default());
+            format!("\n{}", fathom_report::blocks::summary(&came, ns, &self.missing, style))
+        };
+        self.emit(&text)
+    }
+
+    /// To standard error where standard output is the command's.
+    fn emit(&self, text: &str) -> Result<(), String> {
+        if self.args.command.is_empty() {
+            return output::emit(text, None);
+        }
+        eprint!("{text}");
+        Ok(())
+    }
+}
+
+/// What came as one line of JSON, with the time in which it did.
+fn json(came: &BlocksSample, elapsed: Duration) -> Result<String, String> {
+    let mut value = serde_json::to_value(came).map_err(|e| format!("cannot write JSON: {e}"))?;
+    value["elapsed_ns"] = (elapsed.as_nanos() as u64).into();
+    Ok(format!("{value}\n"))
+}
