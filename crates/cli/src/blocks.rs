@@ -56,7 +56,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// What is wrong with the arguments, or why nothing can be seen.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let options = BlocksOptions { devices: args.devices.clone(), one_in: args.one_in };
+    let (devices, one_in) = (args.devices.clone(), args.one_in);
+    let options = BlocksOptions { devices, one_in, each_io: true };
     let Roots { proc, sys, .. } = Roots::default();
     let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
     let mut view = View::new(args, sampler.missing().to_vec());

@@ -38,8 +38,12 @@ const PERIOD: Duration = Duration::from_millis(50);
 pub struct BlocksOptions {
     /// Names or paths of devices and partitions; none for those with the most I/Os.
     pub devices: Vec<String>,
-    /// One event in so many is sampled; 0 for none, which counts at the least cost.
+    /// One event in so many is sampled; 0 for none.
     pub one_in: u32,
+    /// Whether to see what happens to each I/O. Otherwise only what is rarer costs anything and is
+    /// seen: unplugs, splits, merges, requests put back, errors of requests; all else stays 0, and
+    /// the disks' own counters have how many I/Os there were.
+    pub each_io: bool,
 }
 
 /// Why nothing can be watched.
@@ -143,7 +147,7 @@ impl BlockSampler {
             path: sys_root.join("devices/system/cpu/online"),
             source,
         })?;
-        let mut opening = Opening { tracefs, cpus, missing };
+        let mut opening = Opening { tracefs, cpus, each_io: options.each_io, missing };
         let unplugs = opening.unplugs()?;
         let devices: Vec<Counted> =
             devices.into_iter().map(|device| opening.count(device)).collect();
@@ -216,6 +220,7 @@ impl Sampler for BlockSampler {
 struct Opening {
     tracefs: Tracefs,
     cpus: Vec<u32>,
+    each_io: bool,
     missing: Vec<Missing>,
 }
 
@@ -251,6 +256,14 @@ impl Opening {
                 ("block_rq_complete", Count::Errors, failed(&request)),
                 ("block_rq_complete", Count::Completed, request),
             ]);
+        }
+        if !self.each_io {
+            wanted.retain(|(_, count, _)| {
+                matches!(count, Count::Split | Count::Merged | Count::Requeued)
+            });
+            if !device.bio_based {
+                wanted.push(("block_rq_error", Count::Errors, device.request_filter()));
+            }
         }
         let open = |(event, count, filter): (&str, Count, String)| {
             let point = self.tracepoint(event)?;

@@ -17,8 +17,12 @@ const PAGE: usize = 4096;
 /// What is seen of `device` while `work` goes on in rounds, after each of which samples are read;
 /// `None`, with the reason printed, where nothing is.
 fn seen(device: &str, one_in: u32, rounds: usize, work: impl Fn(usize)) -> Option<BlocksSample> {
-    let options = BlocksOptions { devices: vec![device.into()], one_in };
-    let mut sampler = match BlockSampler::open(Path::new("/proc"), Path::new("/sys"), &options) {
+    let options = BlocksOptions { devices: vec![device.into()], one_in, each_io: true };
+    seen_with(&options, rounds, work)
+}
+
+fn seen_with(options: &BlocksOptions, rounds: usize, work: impl Fn(usize)) -> Option<BlocksSample> {
+    let mut sampler = match BlockSampler::open(Path::new("/proc"), Path::new("/sys"), options) {
         Ok(sampler) => sampler,
         Err(error) => {
             println!("skipped: {error}");
@@ -144,6 +148,18 @@ fn counting_alone_records_nothing() {
     let Some(blocks) = seen(&zram.name(), 0, 1, work) else { return };
     assert_eq!((blocks.devices[0].queued, blocks.one_in), (100, 0));
     assert!(blocks.devices[0].sizes.is_empty() && blocks.tasks.is_empty());
+}
+
+#[test]
+fn what_is_rarer_than_ios_is_seen_without_them() {
+    let Some(zram) = Zram::new() else { return };
+    let Some(file) = direct(Path::new(&format!("/dev/{}", zram.name()))) else { return };
+    let options = BlocksOptions { devices: vec![zram.name()], one_in: 1, each_io: false };
+    let work = |_| read_each(&file, (0..100).map(|i| i * PAGE));
+    let Some(blocks) = seen_with(&options, 1, work) else { return };
+    let device = &blocks.devices[0];
+    assert_eq!((device.queued, device.completed, device.driver.count()), (0, 0, 0));
+    assert!(zram.reads() >= 100 && blocks.one_in == 1);
 }
 
 /// A file on a disk with requests, and the disk's name.

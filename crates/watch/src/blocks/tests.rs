@@ -80,7 +80,7 @@ fn what_is_no_device_is_named() {
 fn without_tracefs_it_says_what_to_mount() {
     let root = tree();
     fs::write(root.path().join("mounts"), "proc /proc proc rw 0 0\n").unwrap();
-    let options = BlocksOptions { devices: vec![], one_in: ONE_IN };
+    let options = BlocksOptions { devices: vec![], one_in: ONE_IN, each_io: true };
     let error = BlockSampler::open(root.path(), root.path(), &options).unwrap_err().to_string();
     assert!(error.contains("mount -t tracefs nodev /sys/kernel/tracing"), "{error}");
 }

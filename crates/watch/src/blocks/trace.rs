@@ -101,7 +101,7 @@ impl Trace {
             _events: Vec::new(),
         };
         let mut events: Vec<OnCpus> = Vec::new();
-        for (what, name, period, filter) in trace.wanted() {
+        for (what, name, period, filter) in trace.wanted(opening.each_io) {
             let Some(point) = opening.tracepoint(name) else { continue };
             let open = point.open(attr(&point, period), &opening.cpus, filter.as_deref());
             let open = open.map_err(fail)?;
@@ -122,7 +122,7 @@ impl Trace {
     }
 
     /// What to record: why, of which tracepoint, one in how many, matching what.
-    fn wanted(&self) -> Vec<(What, &'static str, u32, Option<String>)> {
+    fn wanted(&self, each_io: bool) -> Vec<(What, &'static str, u32, Option<String>)> {
         let one_in = self.one_in;
         let timed = |filter: &str| match mask(one_in) {
             0 => filter.to_string(),
@@ -143,7 +143,7 @@ impl Trace {
             (What::Unplug, "block_unplug", one_in, None),
             (What::Split, "block_split", one_in.min(SPLITS_ONE_IN), None),
         ];
-        if enter.is_empty() {
+        if enter.is_empty() || !each_io {
             return wanted;
         }
         wanted.push((What::Enter, "block_bio_queue", one_in, None));
