@@ -1,16 +1,15 @@
 //! `fathom blocks`: what the block layer does with the I/Os of some devices.
 
-use crate::output;
 use crate::signals::Signals;
+use crate::watch::child::{self, Watched as Held};
+use crate::{output, quantity, session};
 use fathom_machine::Roots;
 use fathom_model::watch::{BlocksSample, Missing};
 use fathom_report::summary::Style;
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, ONE_IN};
 use fathom_watch::{Watched, Watcher};
 use std::ffi::OsString;
-use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -26,11 +25,11 @@ pub struct Args {
     /// Devices and partitions by name or path; without one, those with the most I/Os
     #[arg(value_name = "DEVICE")]
     devices: Vec<String>,
-    /// Seconds to watch; without this or a command, until Ctrl-C
-    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, conflicts_with = "command")]
+    /// End after this time, such as 60s or 5m; without this or a command, at Ctrl-C
+    #[arg(long = "for", value_name = "TIME", value_parser = quantity::duration, conflicts_with = "command")]
     time: Option<Duration>,
-    /// Seconds between two lines of a device
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    /// Between two lines of a device, 50ms to 1h
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::interval)]
     interval: Duration,
     /// Sample one event in so many for sizes, tasks, splits and times; 0 only counts
     #[arg(long, value_name = "N", default_value_t = ONE_IN)]
@@ -43,64 +42,73 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let bounds = 0.05..=1e8;
-    let seconds = text.parse::<f64>().ok().filter(|seconds| bounds.contains(seconds));
-    seconds
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| "expected seconds, at least 0.05, such as 1 or 0.5".to_string())
-}
-
 /// Watches the devices, prints a line for each and interval, and a summary.
 ///
 /// # Errors
 /// What is wrong with the arguments, or why nothing can be seen.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let mut end = End::new(args)?;
+    session::raise_limits();
     let (devices, one_in) = (args.devices.clone(), args.one_in);
     let options = BlocksOptions { devices, one_in, each_io: true };
     let Roots { proc, sys, .. } = Roots::default();
     let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
     let mut view = View::new(args, sampler.missing().to_vec());
-    let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
     let watcher = Watcher::start(vec![Box::new(sampler)], args.interval)
         .map_err(|e| format!("cannot start to look: {e}"))?;
     // Counters as they stand before the command does anything.
     if let Ok(first) = watcher.samples.recv() {
         view.add(first)?;
     }
-    let mut child = start(&args.command)?;
-    let began = Instant::now();
-    let is_over = || signals.caught().is_some() || args.time.is_some_and(|t| began.elapsed() >= t);
-    let mut code = ExitCode::SUCCESS;
-    loop {
+    end.begin()?;
+    while !end.has_come()? {
         match watcher.samples.recv_timeout(TICK) {
             Ok(watched) => view.add(watched)?,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if let Some(status) = child.as_mut().map(Child::try_wait) {
-            let status = status.map_err(|e| format!("cannot wait for the command: {e}"))?;
-            if let Some(status) = status {
-                // As shells give it: its own status, or 128 and the number of the signal that ended it.
-                let number = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-                code = ExitCode::from(number as u8);
-                break;
-            }
-        } else if is_over() {
-            break;
-        }
     }
     watcher.stop().into_iter().try_for_each(|watched| view.add(watched))?;
     view.finish()?;
-    Ok(code)
+    Ok(end.code)
 }
 
-/// Starts the command, where there is one. Signals of the terminal reach it by themselves.
-fn start(command: &[OsString]) -> Result<Option<Child>, String> {
-    let Some((program, args)) = command.split_first() else { return Ok(None) };
-    let child = Command::new(program).args(args).spawn();
-    let name = program.display();
-    Ok(Some(child.map_err(|error: io::Error| format!("cannot run {name}: {error}"))?))
+/// What ends the watching.
+struct End {
+    child: Option<Held>,
+    /// Taken where there is no command: that one gets the signals itself.
+    signals: Option<Signals>,
+    time: Option<Duration>,
+    began: Instant,
+    code: ExitCode,
+}
+
+impl End {
+    fn new(args: &Args) -> Result<Self, String> {
+        let has_command = !args.command.is_empty();
+        let child = has_command.then(|| Held::hold(&args.command)).transpose()?;
+        let signals = (!has_command).then(Signals::take).transpose();
+        let signals = signals.map_err(|e| format!("cannot take signals: {e}"))?;
+        let (began, code) = (Instant::now(), ExitCode::SUCCESS);
+        Ok(Self { child, signals, time: args.time, began, code })
+    }
+
+    fn begin(&mut self) -> Result<(), String> {
+        self.began = Instant::now();
+        self.child.as_mut().map_or(Ok(()), Held::release)
+    }
+
+    fn has_come(&mut self) -> Result<bool, String> {
+        let Some(child) = &mut self.child else {
+            let stopped = self.signals.as_ref().is_some_and(|signals| signals.caught().is_some());
+            return Ok(stopped || self.time.is_some_and(|time| self.began.elapsed() >= time));
+        };
+        let ended = child.ended()?;
+        if let Some((status, _)) = ended {
+            self.code = ExitCode::from(child::code(status) as u8);
+        }
+        Ok(ended.is_some())
+    }
 }
 
 /// What was seen, and what of it was shown.

@@ -164,8 +164,7 @@ fn open(watch: &Watch) -> Opened {
         ..StackSettings::default()
     };
     opened.add(StackSampler::open(&settings, proc, sys), StackSampler::missing);
-    let options =
-        BlocksOptions { devices: Vec::new(), one_in: if full { blocks::ONE_IN } else { 0 } };
+    let options = BlocksOptions { devices: Vec::new(), one_in: blocks::ONE_IN, each_io: full };
     let blocks = BlockSampler::open(proc, sys, &options).map_err(|error| match error {
         BlocksError::Missing(missing) => missing,
         error => missing("the block layer's events")(error),
