@@ -1,0 +1,128 @@
+//! The table of layers knows nearly all of what the kernel does for fathom's own work, on this kernel.
+//! What it does not know is printed: `cargo test -p fathom --test layers -- --nocapture`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::{Loop, MIB, Place, Running, as_root};
+use fathom_analysis::layers::LayerTimes;
+use fathom_model::watch::{MachineSample, Stack, StackCount, StacksSample};
+use fathom_report::layers::render;
+use fathom_report::summary::Style;
+use fathom_watch::{Sampler, StackSampler, StackSettings};
+use std::fs::File;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The share of kernel samples whose layer must be known.
+const KNOWN: f64 = 0.97;
+/// Kernel samples that are waited for, and with how few a share says something.
+const ENOUGH: u64 = 500;
+const FEWEST: u64 = 150;
+const PATIENCE: Duration = Duration::from_secs(15);
+
+const DIRECT: &str = "--direct=1 --iodepth=128 --iodepth_batch_submit=32";
+
+/// Work on files: what it is called, its file, its keys.
+const WORK: [(&str, &str, &str); 11] = [
+    ("direct reads of a sparse file", "sparse", DIRECT),
+    ("the same, nothing tuned", "sparse", "--direct=1 --iodepth=128"),
+    ("direct reads through io-wq", "sparse", "--direct=1 --iodepth=32 --force_async=1"),
+    ("direct reads with SQPOLL", "sparse", "--direct=1 --iodepth=32 --sqthread_poll"),
+    ("direct reads through libaio", "sparse", "--direct=1 --iodepth=128 --ioengine=libaio"),
+    ("direct reads with psync", "sparse", "--direct=1 --ioengine=psync"),
+    ("direct reads of the disk, depth 1", "data", "--direct=1 --iodepth=1"),
+    ("buffered reads", "data", "--iodepth=16"),
+    ("buffered reads that start without cache", "data", "--rw=read --bs=128k --ioengine=psync"),
+    ("buffered writes", "written", "--rw=randwrite --size=32m --ioengine=psync"),
+    ("writes with fsync", "written", "--rw=randwrite --size=8m --fsync=4"),
+];
+
+/// Samples of `running` and of the kernel's threads that work for it, until there are enough.
+fn sampled(sampler: &mut StackSampler, running: &Running) -> LayerTimes {
+    let pid = running.id() as i32;
+    let kernel = ["kworker", "ksoftirqd", "loop", "kswapd", "jbd2"];
+    let wanted = |count: &StackCount| {
+        count.pid == pid || count.pid == 0 || kernel.iter().any(|name| count.comm.starts_with(name))
+    };
+    let began = Instant::now();
+    let (mut samples, mut stacks): (Vec<StacksSample>, Vec<Stack>) = Default::default();
+    loop {
+        thread::sleep(Duration::from_millis(100));
+        let mut machine = MachineSample::default();
+        sampler.take(&mut machine);
+        let mut sample = machine.stacks.unwrap();
+        stacks.append(&mut sample.new);
+        samples.push(sample);
+        let times = LayerTimes::of(&samples, &stacks, wanted);
+        if times.kernel_samples >= ENOUGH || began.elapsed() > PATIENCE {
+            return times;
+        }
+    }
+}
+
+/// A sampler; `None`, with the reason printed, where the kernel does not show what it does.
+fn sampler() -> Option<StackSampler> {
+    let settings = StackSettings { hz: 999, by_clock: true, ..StackSettings::default() };
+    let sampler = StackSampler::open(&settings, Path::new("/proc"), Path::new("/sys"));
+    sampler.inspect_err(|missing| println!("skipped: {missing}")).ok()
+}
+
+/// Runs fathom with `args` and says how much of what the kernel did is known.
+fn check(place: &Place, title: &str, args: &str) {
+    let Some(mut sampler) = sampler() else { return };
+    let common = "run --eta=never --rw=randread --time_based --runtime=50 --norandommap";
+    let args: Vec<&str> = common.split(' ').chain(args.split(' ')).collect();
+    let running = place.start(&args);
+    let times = sampled(&mut sampler, &running);
+    assert!(running.so_far("stderr").is_empty(), "{title}: {}", running.so_far("stderr"));
+    let hidden = |missing: &&_| format!("{missing}").contains("kernel functions");
+    if let Some(missing) = sampler.missing().iter().find(hidden) {
+        println!("skipped: {title}: {missing}");
+        return;
+    }
+    if times.kernel_samples < FEWEST {
+        println!("skipped: {title}: {} samples in the kernel", times.kernel_samples);
+        return;
+    }
+    let text = render(&times, None, Style::default());
+    println!("{title}\n{text}");
+    assert!(times.classified().unwrap() >= KNOWN, "{title}\n{text}");
+}
+
+#[test]
+fn layers_of_work_on_files_are_known() {
+    let place = Place::new();
+    File::create(place.path("sparse")).unwrap().set_len(4 << 30).unwrap();
+    place.data("data", 64 * MIB);
+    for (title, file, args) in WORK {
+        check(&place, title, &format!("--name=w --filename={file} {args}"));
+    }
+}
+
+#[test]
+fn layers_of_rings_that_do_nothing_are_known() {
+    check(
+        &Place::new(),
+        "operations that do nothing",
+        "--name=w --ioengine=nop --iodepth=128 --size=1g",
+    );
+}
+
+#[test]
+fn layers_below_an_io_scheduler_are_known() {
+    let Some(_alone) = as_root("a loop device") else { return };
+    let place = Place::new();
+    place.data("image", 64 * MIB);
+    let device = Loop::on(&place.path("image"));
+    let queue = format!("/sys/block/{}/queue/scheduler", device.0.trim_start_matches("/dev/"));
+    for scheduler in ["none", "mq-deadline", "kyber", "bfq"] {
+        if let Err(error) = std::fs::write(&queue, scheduler) {
+            println!("skipped: {scheduler}: {error}");
+            continue;
+        }
+        let title = format!("direct reads of a loop device, {scheduler}");
+        check(&place, &title, &format!("--name=w --filename={} --direct=1 --iodepth=32", device.0));
+    }
+}
