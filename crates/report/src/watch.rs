@@ -249,7 +249,7 @@ fn rings(rings: &RingsSample) -> Vec<String> {
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!("{} {name}", whole(count)))
         .collect();
-    if !events.task_work.is_empty() {
+    if events.task_work.iter().any(|(_, runs)| *runs > 0) {
         parts.push(format!("task work by requests in a run: {}", sizes(&events.task_work)));
     }
     if !parts.is_empty() {
@@ -320,7 +320,8 @@ mod tests {
             ..ThreadCount::default()
         };
         let place = StackCount { count: 50, period: 50, ..StackCount::default() };
-        let events = RingEvents { punted: Some(7), overflows: Some(0), ..RingEvents::default() };
+        let task_work = vec![(1, 0), (2, 0)];
+        let events = RingEvents { punted: Some(7), overflows: Some(0), task_work };
         let machine = MachineSample {
             system: Some(SystemSample { cpus: vec![cpu], ..SystemSample::default() }),
             disks: vec![disk],
@@ -365,7 +366,7 @@ mod tests {
             "  0.50  db-#             D  pread64",
             "· 150 samples",
             "unplugs     4 by requests let go: 1+ 25%, 32+ 75%",
-            "io_uring    7 punted to io-wq",
+            "io_uring    7 punted to io-wq\n",
             "watching    1.00% of one processor: threads 1.00%",
             "not seen    x: y",
         ];
