@@ -86,7 +86,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         stacks_hz: Some(STACKS_HZ),
         ..Watch::default()
     };
-    let mut recorder = Recorder { args, ring, samples: 0, said: None, last_sync: Instant::now() };
+    let mut recorder =
+        Recorder { args, ring, samples: 0, bytes: 0, said: None, last_sync: Instant::now() };
     while signals.caught().is_none() {
         recorder.segment(&watch, &signals)?;
     }
@@ -105,6 +106,8 @@ struct Recorder<'a> {
     args: &'a Args,
     ring: Ring,
     samples: u64,
+    /// Bytes of all samples.
+    bytes: u64,
     /// What was complained about last: a disk that is full stays so for many samples.
     said: Option<String>,
     last_sync: Instant,
@@ -146,6 +149,7 @@ impl Recorder<'_> {
 
     fn keep(&mut self, sample: &Sample) {
         let encoded = Encoded::of(sample).map_err(|e| format!("cannot write a sample: {e}"));
+        self.bytes += encoded.as_ref().map_or(0, Encoded::len);
         let kept = encoded.and_then(|encoded| self.ring.keep(&encoded, sample.unix_ns));
         self.complain(kept);
         self.samples += 1;
@@ -173,7 +177,7 @@ impl Recorder<'_> {
 
     /// Says so where the room will not hold as long as was asked.
     fn foretell(&self) {
-        let Some(per_sample) = self.ring.open_bytes().checked_div(self.samples) else { return };
+        let Some(per_sample) = self.bytes.checked_div(self.samples) else { return };
         let per_second = per_sample as f64 / self.args.interval.as_secs_f64();
         let holds = self.args.max_size as f64 / per_second.max(1.0);
         if holds < self.args.keep.as_secs_f64() {

@@ -97,8 +97,7 @@ impl Ring {
     }
 
     /// Bytes of the open folder.
-    #[must_use]
-    pub fn open_bytes(&self) -> u64 {
+    fn open_bytes(&self) -> u64 {
         self.open.as_ref().map_or(0, Open::bytes)
     }
 
