@@ -21,6 +21,8 @@ pub(super) struct Task {
     pub turn: u64,
     pub ended: bool,
     files: Files,
+    /// It was at rest at the last look.
+    at_rest: bool,
     before: Before,
     /// What it sleeps in, true until its next turn on a processor.
     sleep: Option<Sleep>,
@@ -62,6 +64,16 @@ pub(super) struct Seen {
     /// It has another name than before.
     pub renamed: bool,
     pub in_kernel_only: bool,
+}
+
+impl Seen {
+    /// It does nothing, and its state alone says so.
+    fn at_rest(&self) -> bool {
+        match self.state {
+            b'S' => self.in_kernel_only,
+            state => matches!(state, b'I' | b'P' | b'X' | b'Z'),
+        }
+    }
 }
 
 /// What is needed to look.
@@ -110,39 +122,28 @@ impl Task {
     /// # Errors
     /// [`Unread::Gone`] where the thread has ended.
     pub fn look(&mut self, pid: i32, eye: &mut Eye) -> Result<Seen, Unread> {
-        let tid = self.tid;
-        let path = format_args!("{pid}/task/{tid}/stat");
-        let text = eye.proc.read(&mut self.files.stat, path, &mut eye.buffer)?;
-        let stat = Stat::parse(text).ok_or(Unread::Gone)?;
-        let renamed = eye.names.bytes(self.comm) != stat.comm;
-        if renamed {
-            self.comm = eye.names.name(stat.comm);
-            self.works_for = super::helpers::owner_in_name(stat.comm);
+        // The count of turns is read before all else, so that what is read after it can be held against it.
+        let mut sched = if self.at_rest { None } else { self.sched(pid, eye)? };
+        let mut seen = self.stat(pid, eye)?;
+        let skip = seen.at_rest() && !eye.all_states;
+        if self.at_rest && !skip {
+            sched = self.sched(pid, eye)?;
+            let renamed = seen.renamed;
+            seen = self.stat(pid, eye)?;
+            seen.renamed |= renamed;
         }
-        let mut seen = Seen {
-            state: stat.state,
-            sleep: Sleep::default(),
-            cpu: stat.cpu,
-            threads: stat.threads,
-            renamed,
-            in_kernel_only: stat.in_kernel_only(),
-        };
-        let at_rest = match seen.state {
-            b'S' => seen.in_kernel_only,
-            state => matches!(state, b'I' | b'P' | b'X' | b'Z'),
-        };
-        if at_rest && !eye.all_states {
+        self.at_rest = seen.at_rest() && !eye.all_states;
+        if self.at_rest {
             self.before.ready = false;
             seen.state = 0;
             return Ok(seen);
         }
-        let sched = self.sched(pid, eye)?;
         match seen.state {
             b'R' => seen.state = sched.map_or(b'R', |now| self.before.split(now, eye.now_ns)),
             b'D' | b'S' => seen.sleep = self.sleep(pid, seen, sched, eye)?,
             _ => {}
         }
-        if stat_is_idle(seen, eye.all_states) {
+        if seen.state == b'S' && !seen.sleep.waits_for_io && !eye.all_states {
             seen.state = 0;
         }
         self.rest(seen.state == 0, &mut eye.proc);
@@ -150,6 +151,25 @@ impl Task {
         let sched = sched.unwrap_or_default();
         self.before = Before { sched, at_ns: eye.now_ns, ready, owed: self.before.owed };
         Ok(seen)
+    }
+
+    fn stat(&mut self, pid: i32, eye: &mut Eye) -> Result<Seen, Unread> {
+        let path = format_args!("{pid}/task/{}/stat", self.tid);
+        let text = eye.proc.read(&mut self.files.stat, path, &mut eye.buffer)?;
+        let stat = Stat::parse(text).ok_or(Unread::Gone)?;
+        let renamed = eye.names.bytes(self.comm) != stat.comm;
+        if renamed {
+            self.comm = eye.names.name(stat.comm);
+            self.works_for = super::helpers::owner_in_name(stat.comm);
+        }
+        Ok(Seen {
+            state: stat.state,
+            sleep: Sleep::default(),
+            cpu: stat.cpu,
+            threads: stat.threads,
+            renamed,
+            in_kernel_only: stat.in_kernel_only(),
+        })
     }
 
     fn rest(&mut self, idle: bool, proc: &mut Proc) {
@@ -259,10 +279,6 @@ impl Eye {
             sleep.filename = self.names.name(path);
         }
     }
-}
-
-fn stat_is_idle(seen: Seen, all_states: bool) -> bool {
-    seen.state == b'S' && !seen.sleep.waits_for_io && !all_states
 }
 
 /// A part that may be denied; the thread may have ended.

@@ -1,0 +1,154 @@
+//! The sampler of threads on the real kernel: this process's own threads, each in a known system call.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use fathom_model::watch::{MachineSample, ThreadCount, ThreadsSample};
+use fathom_watch::threads::{Parts, ThreadOptions, ThreadSampler};
+use fathom_watch::{Sampler, Scope};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::Read;
+use std::thread;
+use std::time::{Duration, Instant};
+
+thread_local! {
+    /// Allocations of this thread.
+    static ALLOCATED: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: all is handed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // A thread that is ending counts no more.
+        let _ = ALLOCATED.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps to the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: `at` came from `alloc` above.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Starts a thread that does `work` and goes on until the process ends.
+fn start(name: &str, work: impl FnOnce() + Send + 'static) {
+    thread::Builder::new().name(name.into()).spawn(work).unwrap();
+}
+
+/// Waits for a completion that never comes; whether rings are allowed here.
+fn start_ring_waiter() -> bool {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    start("t-ring", move || {
+        let mut params = [0_u32; 30];
+        // SAFETY: `params` has the size of io_uring_params, 120 bytes, and lives during the call.
+        let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, params.as_mut_ptr()) };
+        sender.send(ring >= 0).unwrap();
+        let (get_events, none) = (1, std::ptr::null::<u8>());
+        // SAFETY: the descriptor is a ring of this thread; no pointer is handed over.
+        unsafe { libc::syscall(libc::SYS_io_uring_enter, ring, 0, 1, get_events, none, 0) };
+    });
+    receiver.recv().unwrap()
+}
+
+/// Threads in known system calls, started once; whether one waits in a ring.
+fn start_threads() -> bool {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    start("t-pipe", move || {
+        let _ = reader.read(&mut [0]);
+        drop(writer);
+    });
+    start("t-park", thread::park);
+    start("t-sleep", || thread::sleep(Duration::from_secs(3600)));
+    start("t-spin", || {
+        let until = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+    });
+    start_ring_waiter()
+}
+
+fn sampler(all_states: bool, parts: Parts) -> ThreadSampler {
+    let scope = Scope::Only(vec![std::process::id() as i32]);
+    ThreadSampler::open(ThreadOptions { scope, all_states, parts, ..ThreadOptions::default() })
+        .unwrap()
+}
+
+fn look(sampler: &mut ThreadSampler) -> ThreadsSample {
+    sampler.look();
+    let mut sample = MachineSample::default();
+    sampler.take(&mut sample);
+    sample.threads.unwrap()
+}
+
+/// What the thread of this name does, once `is_there` says so.
+fn wait_for(
+    sampler: &mut ThreadSampler,
+    name: &str,
+    is_there: impl Fn(&ThreadCount) -> bool,
+) -> ThreadCount {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let sample = look(sampler);
+        if let Some(thread) = sample.active.iter().find(|t| t.comm == name && is_there(t)) {
+            return thread.clone();
+        }
+        assert!(Instant::now() < until, "{name}: {:?}", sample.active);
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn threads_in_known_calls() {
+    let has_ring = start_threads();
+    let parts = Parts { kstack: true, filename: true, cmdline: true, user: true, cpu: true };
+    let mut all = sampler(true, parts);
+    let calls = [("t-pipe", "read"), ("t-park", "futex"), ("t-sleep", "clock_nanosleep")];
+    for (name, call) in calls {
+        let thread = wait_for(&mut all, name, |thread| thread.syscall == call);
+        assert_eq!((thread.state, thread.torn), ('S', false), "{thread:?}");
+        assert!(!thread.wchan.is_empty() && thread.cmdline.contains("threads"), "{thread:?}");
+        assert!(!thread.user.is_empty() && thread.cpu.is_some(), "{thread:?}");
+        if all.missing().is_empty() {
+            assert!(thread.kstack.contains(';'), "{thread:?}");
+        }
+    }
+    let reader = wait_for(&mut all, "t-pipe", |thread| thread.syscall == "read");
+    assert!(reader.filename.starts_with("pipe:"), "{reader:?}");
+    let spins = wait_for(&mut all, "t-spin", |thread| thread.state == 'R' || thread.state == 'Q');
+    assert_eq!((spins.syscall.as_str(), spins.wchan.as_str()), ("", ""));
+
+    let mut active = sampler(false, Parts::default());
+    if has_ring {
+        let waits = wait_for(&mut active, "t-ring", |thread| thread.syscall == "io_uring_enter");
+        assert_eq!(waits.state, 'S');
+    } else {
+        println!("skipped: io_uring is forbidden here");
+    }
+    let sample = look(&mut active);
+    // Neither those that sleep for no I/O nor the thread that looks.
+    let idle = ["t-pipe", "t-park", "t-sleep"];
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
+    assert!(sample.seen >= 6);
+    assert!(sample.active.iter().all(|t| !idle.contains(&t.comm.as_str()) && t.tid != own));
+
+    nothing_is_allocated(&mut active);
+    nothing_is_allocated(&mut all);
+}
+
+fn nothing_is_allocated(sampler: &mut ThreadSampler) {
+    look(sampler);
+    let before = ALLOCATED.get();
+    for _ in 0..100 {
+        sampler.look();
+    }
+    let allocated = ALLOCATED.get() - before;
+    // A thread of the test harness may do something new meanwhile: one text, and a larger table.
+    assert!(allocated <= 10, "{allocated} allocations in 100 looks");
+}
