@@ -153,6 +153,8 @@ impl ThreadSampler {
             found: Vec::new(),
         };
         sampler.look();
+        let refused = trial::refused(&sampler.members, &sampler.eye.proc, &proc_root);
+        sampler.missing.extend(refused);
         sampler.counts.clear();
         (sampler.looks, sampler.seen, sampler.own) = (0, 0, None);
         Ok(sampler)

@@ -26,6 +26,8 @@ pub(super) struct Members {
     loadavg: File,
     newest: Option<u32>,
     listed: u32,
+    /// Those that were there at the first look are no longer young.
+    is_first: bool,
     /// Numbers found, kept for the next time.
     found: Vec<i32>,
 }
@@ -66,6 +68,7 @@ impl Members {
             loadavg: File::default(),
             newest: None,
             listed: 0,
+            is_first: true,
             found: Vec::new(),
         }
     }
@@ -131,7 +134,8 @@ impl Members {
                 break;
             }
         }
-        self.others.iter_mut().for_each(|other| other.looks = other.looks.saturating_add(1));
+        let by = if std::mem::take(&mut self.is_first) { YOUNG_LOOKS + 1 } else { 1 };
+        self.others.iter_mut().for_each(|other| other.looks = other.looks.saturating_add(by));
     }
 
     fn wants(&self, pid: i32, proc: &mut Proc, buffer: &mut [u8]) -> bool {

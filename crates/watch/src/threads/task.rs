@@ -98,6 +98,11 @@ impl Task {
         Self { tid, ..Self::default() }
     }
 
+    /// This process may not read its system call.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.files.syscall, File::Denied)
+    }
+
     /// Gives its descriptors back.
     pub fn close(&mut self, proc: &mut Proc) {
         proc.close(&mut self.files.stat);

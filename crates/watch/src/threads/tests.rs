@@ -47,7 +47,6 @@ impl Tree {
         tree.write("self/schedstat", "1 1 1\n");
         tree.write("self/syscall", "running\n");
         tree.write("1/stat", "");
-        tree.write("1/syscall", "");
         tree
     }
 
@@ -242,10 +241,10 @@ fn trees_and_patterns() {
 #[test]
 fn a_process_that_matches_only_after_it_executed() {
     let tree = Tree::new();
-    tree.put(Thread { comm: "sh", state: 'D', ..THREAD });
     let pattern = Pattern::parse("fio").unwrap();
     let scope = Scope::Matching { pattern, descendants: false };
     let mut sampler = ThreadSampler::open(ThreadOptions { scope, ..tree.options() }).unwrap();
+    tree.put(Thread { comm: "sh", state: 'D', ..THREAD });
     assert!(look(&mut sampler).active.is_empty());
     tree.put(Thread { comm: "fio", state: 'D', ..THREAD });
     assert_eq!(look(&mut sampler).active.len(), 1);
@@ -332,6 +331,21 @@ fn what_cannot_be_seen_is_named_once() {
     assert_eq!(missing.len(), 2, "{missing:?}");
     assert!(missing[0].contains("hidepid"), "{missing:?}");
     assert!(missing[1].contains("CAP_SYS_ADMIN"), "{missing:?}");
+}
+
+#[test]
+fn threads_whose_system_calls_are_refused_are_counted() {
+    let tree = Tree::new();
+    tree.put(THREAD);
+    tree.put(Thread { pid: 11, tid: 11, ..THREAD });
+    // Reading a folder is refused, to root too.
+    let path = tree.0.path().join("11/task/11/syscall");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let missing: Vec<String> = tree.open().missing().iter().map(Missing::to_string).collect();
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    assert!(missing[0].contains("1 of 2 threads"), "{missing:?}");
+    assert!(missing[0].contains("/11/task/11/syscall: permission denied"), "{missing:?}");
 }
 
 #[test]

@@ -2,22 +2,10 @@
 
 use super::Parts;
 use super::files::{Proc, Unread};
+use super::members::Members;
 use fathom_model::watch::Missing;
 use std::fmt::Arguments;
 use std::path::Path;
-
-/// What is not seen without the right to trace, and what would allow it.
-const OTHER_USERS: (&str, &str) = (
-    "system calls, wait channels and files of other users' threads, and by them who waits for I/O \
-     in state S",
-    "run as root or with CAP_SYS_PTRACE",
-);
-/// The same where the Yama security module keeps a user's programs apart.
-const OTHER_PROGRAMS: (&str, &str) = (
-    "system calls and files of other programs' threads, of the same user's too, and by them who \
-     waits for I/O in state S; wait channels of other users' threads",
-    "run as root or with CAP_SYS_PTRACE, or for the same user `sysctl kernel.yama.ptrace_scope=0`",
-);
 
 /// What the trial gave.
 pub(super) struct Trial {
@@ -27,8 +15,7 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// Tries the files of this process and of process 1, which belongs to another user unless this
-    /// is root.
+    /// Tries the files of this process, and whether process 1 is shown.
     pub fn of(proc: &Proc, proc_root: &Path, parts: Parts) -> Self {
         let mut buffer = vec![0; 16 << 10];
         let mut read = |path: Arguments<'_>| proc.read_once(path, &mut buffer).err();
@@ -49,9 +36,6 @@ impl Trial {
         } else if read(format_args!("1/stat")) == Some(Unread::Gone) {
             let allow = "run as root, or mount /proc without hidepid";
             add("threads of other users", "1", Unread::Gone, allow);
-        } else if let Some(why) = read(format_args!("1/syscall")) {
-            let (what, allow) = if yama_forbids(proc) { OTHER_PROGRAMS } else { OTHER_USERS };
-            add(what, "1/syscall", why, allow);
         }
         if parts.kstack
             && let Some(why) = read(format_args!("self/stack"))
@@ -61,6 +45,32 @@ impl Trial {
         }
         Self { has_schedstat: schedstat.is_none(), missing }
     }
+}
+
+/// Threads whose system calls this process was refused when it looked at all of them.
+pub(super) fn refused(members: &Members, proc: &Proc, proc_root: &Path) -> Option<Missing> {
+    let all: usize = members.processes.iter().map(|process| process.tasks.len()).sum();
+    let tasks = members.processes.iter().flat_map(|process| {
+        process.tasks.iter().filter(|task| task.is_refused()).map(|task| (process.pid, task.tid))
+    });
+    let refused = tasks.clone().count();
+    let (pid, tid) = { tasks }.next()?;
+    let allow = if rustix::process::geteuid().is_root() {
+        "CAP_SYS_PTRACE in their user namespace, and no security module that forbids it"
+    } else if yama_forbids(proc) {
+        "run as root or with CAP_SYS_PTRACE, or for threads of the same user `sysctl \
+         kernel.yama.ptrace_scope=0`"
+    } else {
+        "run as root or with CAP_SYS_PTRACE"
+    };
+    Some(Missing {
+        what: format!(
+            "system calls, wait channels and files of {refused} of {all} threads, and by them \
+             whether these wait for I/O in state S"
+        ),
+        why: format!("{}/{pid}/task/{tid}/syscall: permission denied", proc_root.display()),
+        allow: allow.into(),
+    })
 }
 
 fn yama_forbids(proc: &Proc) -> bool {
