@@ -1,7 +1,6 @@
 //! The run folder: `record.json`, and `samples.ndjson` and `stacks.ndjson`, which a killed run keeps.
 
 mod lines;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the commands that read records"))]
 pub mod read;
 mod ring;
 

@@ -15,6 +15,7 @@ mod session;
 mod signals;
 mod sources;
 mod threads;
+mod top;
 mod watch;
 
 use clap::{Parser, Subcommand};
@@ -47,6 +48,8 @@ enum Command {
     },
     /// Show what threads do: state, system call, wait channel and more, many times a second.
     Threads(threads::Args),
+    /// Watch the whole machine as it works: processors, disks, threads, layers of the kernel, rings.
+    Top(top::Args),
     /// Watch the machine, a process or a command, and keep all that is seen in a record.
     Watch(watch::Args),
     #[command(name = watch::child::HELD, hide = true)]
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::command(&args),
         Command::Run { args } => run::command(&args),
         Command::Threads(args) => threads::command(&args),
+        Command::Top(args) => top::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::child::held(&args),
     };

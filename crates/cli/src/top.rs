@@ -1,0 +1,160 @@
+//! `fathom top`: the machine as it works, on one screen or as lines.
+
+mod feed;
+mod keys;
+mod live;
+mod replay;
+mod screen;
+
+use crate::quantity;
+use crate::session::watching::{Level, Watch};
+use crate::signals::Signals;
+use fathom_report::top::{View, lines};
+use fathom_watch::Scope;
+use feed::Feed;
+use live::Live;
+use replay::Replay;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Between two looks for keys, signals and samples.
+const TICK: Duration = Duration::from_millis(100);
+/// Lines after which the columns are named again on a terminal.
+const LINES_PER_HEADER: u64 = 20;
+
+/// What `fathom top` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Between two samples, 50ms to 1h.
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::interval, conflicts_with = "replay")]
+    interval: Duration,
+    /// End after this many intervals.
+    #[arg(short = 'n', long, value_name = "INTERVALS")]
+    count: Option<u64>,
+    /// Print a line for each interval in the columns of dstat -tpcrmd; also where standard output is
+    /// no terminal.
+    #[arg(long, group = "form")]
+    plain: bool,
+    /// Print a line of CSV for each interval.
+    #[arg(long, group = "form")]
+    csv: bool,
+    /// Print all figures of each interval as a JSON object on one line.
+    #[arg(long, group = "form")]
+    ndjson: bool,
+    /// How much to watch: `full`, or `default` for --plain and --csv.
+    #[arg(long, value_enum, conflicts_with = "replay")]
+    level: Option<Level>,
+    /// Watch the threads, stacks and rings of this process and its descendants only.
+    #[arg(long, value_name = "PID", conflicts_with = "replay")]
+    pid: Vec<i32>,
+    /// Keep all that is seen in this folder.
+    #[arg(long, value_name = "DIR", conflicts_with = "replay")]
+    record: Option<String>,
+    /// Look at a record instead of the machine: the folder of a run, or of what watched.
+    #[arg(long, value_name = "DIR")]
+    replay: Option<String>,
+    /// Begin at this time of the record: 14:03:22, 2026-11-22T14:03:22 (UTC), or +90s.
+    #[arg(long, value_name = "TIME", requires = "replay")]
+    from: Option<String>,
+    /// End at this time of the record.
+    #[arg(long, value_name = "TIME", requires = "replay")]
+    to: Option<String>,
+}
+
+/// Shows the machine until the user or a signal ends it.
+///
+/// # Errors
+/// Why nothing can be shown or recorded.
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
+    let form = form(args);
+    let mut feed: Box<dyn Feed> = match &args.replay {
+        Some(dir) => {
+            Box::new(Replay::open(dir, args.from.as_deref(), args.to.as_deref(), form.is_some())?)
+        }
+        None => Box::new(Live::start(&watch(args, form), args.record.as_deref())?),
+    };
+    match form {
+        Some(form) => print(feed.as_mut(), form, args.count, &signals)?,
+        None => screen::show(feed.as_mut(), args.count, &signals)?,
+    }
+    feed.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// In dstat's columns.
+    Plain,
+    /// Comma-separated values.
+    Csv,
+    /// JSON objects.
+    Ndjson,
+}
+
+/// The form of the lines; `None` for the full screen.
+fn form(args: &Args) -> Option<Form> {
+    match args {
+        Args { csv: true, .. } => Some(Form::Csv),
+        Args { ndjson: true, .. } => Some(Form::Ndjson),
+        Args { plain: true, .. } => Some(Form::Plain),
+        _ => (!std::io::stdout().is_terminal()).then_some(Form::Plain),
+    }
+}
+
+/// What is watched of the machine.
+fn watch(args: &Args, form: Option<Form>) -> Watch {
+    // Lines that tell of processors and disks only need not cost what threads and stacks do.
+    let few = matches!(form, Some(Form::Plain | Form::Csv)) && args.record.is_none();
+    let usual = if few { Level::Default } else { Level::Full };
+    Watch {
+        level: args.level.unwrap_or(usual),
+        scope: if args.pid.is_empty() { Scope::Machine } else { Scope::Trees(args.pid.clone()) },
+        interval: args.interval,
+        ..Watch::default()
+    }
+}
+
+fn print(
+    feed: &mut dyn Feed,
+    form: Form,
+    count: Option<u64>,
+    signals: &Signals,
+) -> Result<(), String> {
+    for missing in feed.missing() {
+        eprintln!("fathom: not seen: {missing}");
+    }
+    let repeats = std::io::stdout().is_terminal();
+    let mut printed = 0;
+    while count.is_none_or(|count| printed < count) && signals.caught().is_none() {
+        if !feed.poll()? {
+            if feed.at_end() {
+                break;
+            }
+            std::thread::sleep(TICK);
+            continue;
+        }
+        let Some(view) = feed.view()? else { continue };
+        let header = printed == 0 || (repeats && printed % LINES_PER_HEADER == 0);
+        let text = line(&view, form, header).map_err(|e| format!("cannot write JSON: {e}"))?;
+        let mut stdout = std::io::stdout().lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            // Whoever reads has seen enough, as `head` does.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => break,
+            result => result.map_err(|e| format!("cannot write to standard output: {e}"))?,
+        }
+        printed += 1;
+    }
+    Ok(())
+}
+
+fn line(view: &View<'_>, form: Form, header: bool) -> serde_json::Result<String> {
+    let below = |names: String, line: String| if header { names + &line } else { line };
+    Ok(match form {
+        Form::Plain => below(lines::plain_header().into(), lines::plain(view)),
+        Form::Csv => below(lines::csv_header(), lines::csv(view)),
+        Form::Ndjson => lines::ndjson(view)?,
+    })
+}

@@ -1,0 +1,247 @@
+//! What keys do: a state machine without I/O.
+
+use super::feed::Go;
+use fathom_report::top::{self, Page, Panel, Ui, View};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// Intervals that PgUp and PgDn go.
+const FAR: i64 = 60;
+/// Lines that they scroll.
+const PAGE: usize = 10;
+
+/// What is to be done beyond the view itself.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Nothing.
+    None,
+    /// End.
+    Quit,
+    /// Stop this process until the shell wakes it.
+    Suspend,
+    /// Draw all of the screen anew.
+    Redraw,
+    /// To another place in time.
+    Go(Go),
+}
+
+/// Changes what the user sees by a key.
+pub fn press(ui: &mut Ui, key: KeyEvent, view: Option<&View<'_>>) -> Action {
+    ui.message = None;
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return match key.code {
+            KeyCode::Char('c') => Action::Quit,
+            KeyCode::Char('z') => Action::Suspend,
+            KeyCode::Char('l') => Action::Redraw,
+            _ => Action::None,
+        };
+    }
+    if let Some(typed) = ui.prompt.take() {
+        return type_on(ui, typed, key.code);
+    }
+    if let Some(action) = time(ui, key.code) {
+        return action;
+    }
+    if ui.page == Page::Tables { tables(ui, key.code, view) } else { page(ui, key.code) }
+}
+
+/// A time that is being typed.
+fn type_on(ui: &mut Ui, mut typed: String, code: KeyCode) -> Action {
+    match code {
+        KeyCode::Enter => return Action::Go(Go::To(typed)),
+        KeyCode::Esc => return Action::None,
+        KeyCode::Backspace => drop(typed.pop()),
+        KeyCode::Char(c) if !c.is_control() && typed.len() < 40 => typed.push(c),
+        _ => {}
+    }
+    ui.prompt = Some(typed);
+    Action::None
+}
+
+/// Keys that go to another time, on every page.
+fn time(ui: &mut Ui, code: KeyCode) -> Option<Action> {
+    let on_page = ui.page != Page::Tables;
+    Some(Action::Go(match code {
+        KeyCode::Char(' ') => Go::Toggle,
+        KeyCode::Left => Go::By(-1),
+        KeyCode::Right => Go::By(1),
+        KeyCode::PageUp if !on_page => Go::By(-FAR),
+        KeyCode::PageDown if !on_page => Go::By(FAR),
+        KeyCode::Home => Go::First,
+        KeyCode::End => Go::Last,
+        KeyCode::Char('+' | '=') => Go::Faster,
+        KeyCode::Char('-') => Go::Slower,
+        KeyCode::Char('g') => {
+            ui.prompt = Some(String::new());
+            return Some(Action::None);
+        }
+        _ => return None,
+    }))
+}
+
+/// Keys on a page of text.
+fn page(ui: &mut Ui, code: KeyCode) -> Action {
+    match code {
+        KeyCode::Up => ui.scrolled = ui.scrolled.saturating_sub(1),
+        KeyCode::Down => ui.scrolled += 1,
+        KeyCode::PageUp => ui.scrolled = ui.scrolled.saturating_sub(PAGE),
+        KeyCode::PageDown => ui.scrolled += PAGE,
+        KeyCode::Char('?') if ui.page != Page::Help => open(ui, Page::Help),
+        KeyCode::Char('!') if ui.page != Page::Missing => open(ui, Page::Missing),
+        KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Char('q' | '?' | '!') => {
+            open(ui, Page::Tables);
+        }
+        _ => {}
+    }
+    Action::None
+}
+
+fn open(ui: &mut Ui, page: Page) {
+    ui.page = page;
+    ui.scrolled = 0;
+}
+
+/// Keys on the tables.
+fn tables(ui: &mut Ui, code: KeyCode, view: Option<&View<'_>>) -> Action {
+    match code {
+        KeyCode::Char('q') => return Action::Quit,
+        KeyCode::Esc => ui.zoomed = false,
+        KeyCode::Char('?' | 'h') => open(ui, Page::Help),
+        KeyCode::Char('!') => open(ui, Page::Missing),
+        KeyCode::Tab => ui.focus = ui.focus.further(1),
+        KeyCode::BackTab => ui.focus = ui.focus.further(Panel::ALL.len() - 1),
+        KeyCode::Char('d') => ui.focus = Panel::Disks,
+        KeyCode::Char('t') => ui.focus = Panel::Threads,
+        KeyCode::Char('l') => ui.focus = Panel::Layers,
+        KeyCode::Char('r') => ui.focus = Panel::Rings,
+        KeyCode::Char('z') => ui.zoomed = !ui.zoomed,
+        KeyCode::Char('p') => ui.partitions = !ui.partitions,
+        KeyCode::Char('i') => ui.idle = !ui.idle,
+        KeyCode::Char('c') => ui.grouping = ui.grouping.next(),
+        KeyCode::Char('R') => {
+            let table = ui.focus.of_mut(ui);
+            table.reversed = !table.reversed;
+        }
+        code => {
+            if let Some(view) = view {
+                rows(ui, code, view);
+            }
+        }
+    }
+    Action::None
+}
+
+/// Keys for which one must know what is on the screen.
+fn rows(ui: &mut Ui, code: KeyCode, view: &View<'_>) {
+    let focus = ui.focus;
+    let table = top::table(view, ui, focus);
+    let columns = table.columns.len();
+    let place = table.place(focus.of(ui).selected.as_deref());
+    let select = |ui: &mut Ui, place: usize| {
+        let place = place.min(table.rows.len().saturating_sub(1));
+        focus.of_mut(ui).selected = table.rows.get(place).map(|row| row.key.clone());
+    };
+    match code {
+        KeyCode::Up => select(ui, place.saturating_sub(1)),
+        KeyCode::Down => select(ui, place + 1),
+        KeyCode::Char('s') => focus.of_mut(ui).sort = Some((table.sorted + 1) % columns),
+        KeyCode::Char('S') => focus.of_mut(ui).sort = Some((table.sorted + columns - 1) % columns),
+        KeyCode::Enter => {
+            if let Some(row) = table.rows.get(place) {
+                let key = row.key.clone();
+                focus.of_mut(ui).selected = Some(key.clone());
+                open(ui, Page::Detail(focus, key));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_analysis::machine;
+    use fathom_model::watch::{DiskCounters, IoCounters, MachineSample};
+    use fathom_report::top::Source;
+
+    /// Presses keys one after the other, on a machine with three disks; the actions of all.
+    fn press_all(ui: &mut Ui, codes: &[KeyCode]) -> Vec<Action> {
+        let machine = |ios| MachineSample {
+            disks: ["sda", "sdb", "sdc"].map(|name| disk(name, ios)).into(),
+            ..MachineSample::default()
+        };
+        let (before, now) = (machine(0), machine(9));
+        let rates = machine::rates(&before, &now, 1_000_000_000);
+        let view = View {
+            before: &before,
+            now: &now,
+            rates: &rates,
+            elapsed_ns: 1_000_000_000,
+            unix_ns: 0,
+            source: Source::Live { interval_ns: 1, frozen: None, recording: false },
+            stacks: &[],
+            wiring: &[],
+            missing: &[],
+            own_ns: None,
+        };
+        codes.iter().map(|code| press(ui, KeyEvent::from(*code), Some(&view))).collect()
+    }
+
+    fn disk(name: &str, ios: u64) -> DiskCounters {
+        let read = IoCounters { ios, ..IoCounters::default() };
+        DiskCounters { name: name.into(), read, ..DiskCounters::default() }
+    }
+
+    fn chars(text: &str) -> Vec<KeyCode> {
+        text.chars().map(KeyCode::Char).collect()
+    }
+
+    #[test]
+    fn a_row_is_selected_and_shown_in_full() {
+        let mut ui = Ui::default();
+        press_all(&mut ui, &[KeyCode::Down, KeyCode::Down, KeyCode::Down, KeyCode::Up]);
+        assert_eq!(Panel::Disks.of(&ui).selected.as_deref(), Some("sdb"));
+        press_all(&mut ui, &[KeyCode::Enter]);
+        assert_eq!(ui.page, Page::Detail(Panel::Disks, "sdb".into()));
+        // q leaves the page, then the program.
+        assert_eq!(press_all(&mut ui, &chars("qq")), [Action::None, Action::Quit]);
+    }
+
+    #[test]
+    fn tables_are_chosen_sorted_and_zoomed() {
+        let mut ui = Ui::default();
+        press_all(&mut ui, &chars("sR"));
+        let disks = Panel::Disks.of(&ui);
+        assert_eq!((disks.sort, disks.reversed), (Some(9), true));
+        press_all(&mut ui, &[KeyCode::Tab, KeyCode::BackTab, KeyCode::BackTab]);
+        assert_eq!(ui.focus, Panel::Rings);
+        press_all(&mut ui, &chars("tzpic"));
+        assert_eq!(ui.focus, Panel::Threads);
+        assert!(ui.zoomed && ui.partitions && ui.idle);
+        assert_eq!(ui.grouping, top::Grouping::State);
+    }
+
+    #[test]
+    fn keys_of_time() {
+        let mut ui = Ui::default();
+        let keys = [KeyCode::Char(' '), KeyCode::Left, KeyCode::PageDown, KeyCode::End];
+        let wanted = [Go::Toggle, Go::By(-1), Go::By(60), Go::Last].map(Action::Go);
+        assert_eq!(press_all(&mut ui, &keys), wanted);
+        // On a page of text, pages are scrolled.
+        press_all(&mut ui, &chars("?"));
+        assert_eq!(press_all(&mut ui, &[KeyCode::PageDown]), [Action::None]);
+        assert_eq!(ui.scrolled, PAGE);
+    }
+
+    #[test]
+    fn a_time_is_typed() {
+        let mut ui = Ui::default();
+        let mut keys = chars("g14:03q");
+        keys.extend([KeyCode::Backspace, KeyCode::Enter]);
+        let last = press_all(&mut ui, &keys).pop();
+        assert_eq!(last, Some(Action::Go(Go::To("14:03".into()))));
+        assert_eq!(ui.prompt, None);
+        press_all(&mut ui, &chars("g1"));
+        assert_eq!(press_all(&mut ui, &[KeyCode::Esc]), [Action::None]);
+        assert_eq!(ui.prompt, None);
+    }
+}

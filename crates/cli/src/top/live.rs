@@ -1,0 +1,200 @@
+//! The machine as it is, with its last minute.
+
+use super::feed::{Feed, Go, Interval, Take};
+use crate::folder::Folder;
+use crate::session::watching::{Watch, Watching};
+use crate::watch;
+use fathom_model::RunRecord;
+use fathom_model::progress::Sample;
+use fathom_model::watch::{Missing, Stack};
+use fathom_report::calendar;
+use fathom_report::top::{Source, View};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Intervals that one can go back.
+const KEPT: usize = 60;
+
+/// The machine as samplers see it.
+pub struct Live {
+    watching: Watching,
+    recording: Option<Recording>,
+    takes: VecDeque<Rc<Take>>,
+    stacks: Vec<Stack>,
+    /// The sample that ends the interval shown, counted from the oldest, where the view stands still.
+    frozen: Option<usize>,
+    shown: Option<Interval>,
+}
+
+/// A record that is being written.
+struct Recording {
+    folder: Folder,
+    record: RunRecord,
+}
+
+impl Live {
+    /// Begins to watch, and to record into the folder `record`, where there is one.
+    ///
+    /// # Errors
+    /// When nothing can be watched or recorded.
+    pub fn start(watch: &Watch, record: Option<&str>) -> Result<Self, String> {
+        if let Some(path) = record {
+            Folder::check(path)?;
+        }
+        let watching = Watching::start(watch)?;
+        let begin = |path| Recording::begin(path, &watching);
+        let recording = record.map(begin).transpose()?;
+        Ok(Self {
+            watching,
+            recording,
+            takes: VecDeque::new(),
+            stacks: Vec::new(),
+            frozen: None,
+            shown: None,
+        })
+    }
+
+    fn keep(&mut self, sample: Sample) -> Result<(), String> {
+        if let Some(recording) = &mut self.recording {
+            recording.keep(&sample)?;
+        }
+        let mut machine = sample.machine;
+        if let Some(stacks) = &mut machine.stacks {
+            self.stacks.append(&mut stacks.new);
+        }
+        let own = clock_gettime(ClockId::ProcessCPUTime);
+        let take = Take {
+            unix_ns: sample.unix_ns,
+            at_ns: sample.elapsed_ns,
+            own_ns: Some(own.tv_sec as u64 * 1_000_000_000 + own.tv_nsec as u64),
+            machine,
+        };
+        self.takes.push_back(Rc::new(take));
+        if self.takes.len() > KEPT + 1 {
+            self.takes.pop_front();
+            self.frozen = self.frozen.map(|place| place.saturating_sub(1).max(1));
+        }
+        Ok(())
+    }
+
+    /// Shows the interval at the place in time.
+    fn show(&mut self) {
+        let place = self.frozen.unwrap_or(self.last());
+        let before = place.checked_sub(1).and_then(|place| self.takes.get(place));
+        if let Some((before, now)) = before.zip(self.takes.get(place)) {
+            self.shown = Some(Interval::new(Rc::clone(before), Rc::clone(now)));
+        }
+    }
+
+    fn last(&self) -> usize {
+        self.takes.len().saturating_sub(1)
+    }
+
+    fn behind_ns(&self) -> u64 {
+        let shown = self.shown.as_ref().map_or(0, |shown| shown.now.at_ns);
+        self.takes.back().map_or(0, |last| last.at_ns.saturating_sub(shown))
+    }
+
+    /// The interval that holds the time that a text names.
+    fn place(&self, text: &str) -> Result<usize, String> {
+        let first = self.takes.front().map_or(0, |take| take.unix_ns);
+        let wanted = calendar::instant(text, first)?;
+        let place = self.takes.iter().position(|take| take.unix_ns >= wanted);
+        place.ok_or_else(|| {
+            format!("{text}: this is not over yet, or long past; the last minute is kept")
+        })
+    }
+}
+
+impl Feed for Live {
+    fn poll(&mut self) -> Result<bool, String> {
+        let mut any = false;
+        while let Some(sample) = self.watching.next(Duration::ZERO) {
+            self.keep(sample)?;
+            any = true;
+        }
+        if any && self.frozen.is_none() {
+            self.show();
+        }
+        Ok(any && self.shown.is_some())
+    }
+
+    fn at_end(&self) -> bool {
+        false
+    }
+
+    fn view(&mut self) -> Result<Option<View<'_>>, String> {
+        let frozen = self.frozen.map(|_| self.behind_ns());
+        let Some(shown) = &self.shown else { return Ok(None) };
+        Ok(Some(View {
+            before: &shown.before.machine,
+            now: &shown.now.machine,
+            rates: &shown.rates,
+            elapsed_ns: shown.elapsed_ns,
+            unix_ns: shown.now.unix_ns,
+            source: Source::Live {
+                interval_ns: self.watching.record().interval_ns,
+                frozen,
+                recording: self.recording.is_some(),
+            },
+            stacks: &self.stacks,
+            wiring: &self.watching.record().wiring,
+            missing: &self.watching.record().missing,
+            own_ns: shown.own_ns(),
+        }))
+    }
+
+    fn go(&mut self, go: &Go) -> Result<(), String> {
+        let last = self.last();
+        let first = 1.min(last);
+        let here = self.frozen.unwrap_or(last);
+        self.frozen = match go {
+            Go::By(by) => {
+                let place = here.saturating_add_signed(*by as isize).clamp(first, last);
+                // Who goes on to the end sees what comes again.
+                (*by < 0 || place < last).then_some(place)
+            }
+            Go::First => Some(first),
+            Go::Last => None,
+            Go::Toggle => self.frozen.is_none().then_some(last),
+            Go::To(text) => Some(self.place(text)?.clamp(first, last)),
+            Go::Faster | Go::Slower => {
+                return Err("only a record can be played faster or slower".into());
+            }
+        };
+        self.show();
+        Ok(())
+    }
+
+    fn missing(&self) -> &[Missing] {
+        &self.watching.record().missing
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), String> {
+        let (rest, watched) = self.watching.stop();
+        let Some(mut recording) = self.recording else { return Ok(()) };
+        rest.iter().try_for_each(|sample| recording.keep(sample))?;
+        recording.record.elapsed_ns = rest.last().map_or(0, |sample| sample.elapsed_ns);
+        recording.record.watch = Some(watched);
+        recording.folder.record(&recording.record)
+    }
+}
+
+impl Recording {
+    fn begin(path: &str, watching: &Watching) -> Result<Self, String> {
+        let mut record = watch::new_record();
+        let folder = Folder::create(Some(path), record.started_unix_ns)?;
+        record.watch = Some(watching.record().clone());
+        folder
+            .record(&RunRecord { interrupted: Some(watch::UNFINISHED.into()), ..record.clone() })?;
+        Ok(Self { folder, record })
+    }
+
+    fn keep(&mut self, sample: &Sample) -> Result<(), String> {
+        let path = self.folder.path().display().to_string();
+        let fail = |error| format!("samples can no longer be written to {path}: {error}");
+        self.folder.watched(sample).map_err(fail)
+    }
+}

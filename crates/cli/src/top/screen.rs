@@ -1,0 +1,151 @@
+//! The terminal: taken when the view begins, given back as it was however it ends.
+
+use super::TICK;
+use super::feed::Feed;
+use super::keys::{self, Action};
+use crate::signals::Signals;
+use fathom_report::top::{self, Paint, Ui};
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::crossterm::{cursor, execute};
+use ratatui::prelude::{CrosstermBackend, Terminal};
+use signal_hook::consts::{SIGCONT, SIGTSTP};
+use std::io::{self, Stdout};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Shows `feed` until the user or a signal ends it, or `count` intervals were seen.
+///
+/// # Errors
+/// When the terminal cannot be used, or nothing can be shown any more.
+pub fn show(feed: &mut dyn Feed, count: Option<u64>, signals: &Signals) -> Result<(), String> {
+    let mut screen = Screen::take().map_err(|e| format!("cannot use the terminal: {e}"))?;
+    // The screen is given back before the error is printed.
+    screen.run(feed, count, signals)
+}
+
+/// The terminal in the state that the view needs.
+struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    paint: Paint,
+    stop: Arc<AtomicBool>,
+    woken: Arc<AtomicBool>,
+}
+
+impl Screen {
+    fn take() -> io::Result<Self> {
+        let (stop, woken) = (Arc::default(), Arc::default());
+        signal_hook::flag::register(SIGTSTP, Arc::clone(&stop))?;
+        signal_hook::flag::register(SIGCONT, Arc::clone(&woken))?;
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            leave();
+            usual(panic);
+        }));
+        enter()?;
+        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
+        let terminal = terminal.inspect_err(|_| leave())?;
+        // https://no-color.org: any value but an empty one.
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Ok(Self { terminal, paint: Paint { color: !no_color && !dumb }, stop, woken })
+    }
+
+    fn run(
+        &mut self,
+        feed: &mut dyn Feed,
+        count: Option<u64>,
+        signals: &Signals,
+    ) -> Result<(), String> {
+        let mut ui = Ui::default();
+        let mut seen = 0;
+        let mut changed = true;
+        while signals.caught().is_none() {
+            if feed.poll()? {
+                changed = true;
+                seen += 1;
+            }
+            if count.is_some_and(|count| seen > count) {
+                break;
+            }
+            if self.stop.swap(false, Ordering::Relaxed) {
+                self.suspend().map_err(broken)?;
+                changed = true;
+            } else if self.woken.swap(false, Ordering::Relaxed) {
+                // Stopped by a signal that cannot be caught: the shell has had the terminal.
+                self.again().map_err(broken)?;
+                changed = true;
+            }
+            if changed {
+                self.draw(feed, &ui)?;
+                changed = false;
+            }
+            if event::poll(TICK).map_err(broken)? {
+                changed = true;
+                match event::read().map_err(broken)? {
+                    Event::Key(key) if key.kind != KeyEventKind::Release => {
+                        let view = feed.view()?;
+                        match keys::press(&mut ui, key, view.as_ref()) {
+                            Action::None => {}
+                            Action::Quit => break,
+                            Action::Suspend => self.suspend().map_err(broken)?,
+                            Action::Redraw => self.terminal.clear().map_err(broken)?,
+                            Action::Go(go) => ui.message = feed.go(&go).err(),
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, feed: &mut dyn Feed, ui: &Ui) -> Result<(), String> {
+        let view = feed.view()?;
+        let paint = self.paint;
+        let drawn = self.terminal.draw(|frame| {
+            let area = frame.area();
+            match &view {
+                Some(view) => top::draw(view, ui, paint, area, frame.buffer_mut()),
+                None => top::draw_waiting(paint, area, frame.buffer_mut()),
+            }
+        });
+        drawn.map(|_| ()).map_err(broken)
+    }
+
+    /// Stops this process as the shell's ^Z does, with the terminal as the shell left it.
+    fn suspend(&mut self) -> io::Result<()> {
+        leave();
+        signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
+        self.woken.store(false, Ordering::Relaxed);
+        self.again()
+    }
+
+    fn again(&mut self) -> io::Result<()> {
+        enter()?;
+        self.terminal.clear()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        leave();
+    }
+}
+
+fn broken(error: io::Error) -> String {
+    format!("cannot use the terminal any more: {error}")
+}
+
+fn enter() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(io::stdout(), EnterAlternateScreen, cursor::Hide).inspect_err(|_| leave())
+}
+
+/// Gives the terminal back as far as that is possible; more cannot be done.
+fn leave() {
+    let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
+    let _ = disable_raw_mode();
+}
