@@ -14,6 +14,7 @@ mod run;
 mod session;
 mod signals;
 mod sources;
+mod stacks;
 mod threads;
 mod top;
 mod watch;
@@ -46,6 +47,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// See where processors are: functions of the kernel and of programs, as a page or a flame graph.
+    Stacks(stacks::Args),
     /// Show what threads do: state, system call, wait channel and more, many times a second.
     Threads(threads::Args),
     /// Watch the whole machine as it works: processors, disks, threads, layers of the kernel, rings.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Limit(args) => limit::command(&args),
         Command::Record(args) => record::command(&args),
         Command::Run { args } => run::command(&args),
+        Command::Stacks(args) => stacks::command(&args),
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
         Command::Watch(args) => watch::command(&args),

@@ -9,6 +9,7 @@ pub mod layers;
 pub mod limit;
 pub mod live;
 pub mod rings;
+pub mod stacks;
 pub mod summary;
 pub mod terse;
 pub mod threads;

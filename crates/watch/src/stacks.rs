@@ -95,6 +95,9 @@ impl StackSampler {
             missing.push(no_cycles());
         }
         let source = lanes.source;
+        if source.kernel {
+            missing.extend(kernel::hidden(proc_root));
+        }
         Ok(Self {
             lanes,
             found: Found::default(),
@@ -208,7 +211,6 @@ impl Sampler for StackSampler {
     fn take(&mut self, sample: &mut MachineSample) {
         self.drain();
         self.missing.extend(self.lanes.follow());
-        self.missing.extend(self.kernel.take_missing());
         let names = &self.names;
         let row =
             |((pid, tid, comm, stack), (count, period)): ((i32, i32, u32, u32), (u32, u64))| {

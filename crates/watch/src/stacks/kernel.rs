@@ -23,7 +23,6 @@ pub(super) struct KernelNames {
     /// Names that only stand in chains of interrupts.
     interrupts: HashSet<u32>,
     ids: Vec<u32>,
-    missing: Option<Missing>,
 }
 
 /// Functions of one chain.
@@ -44,7 +43,6 @@ impl KernelNames {
             known: HashMap::new(),
             interrupts: HashSet::new(),
             ids: Vec::new(),
-            missing: None,
         }
     }
 
@@ -58,11 +56,6 @@ impl KernelNames {
         }
         let interrupted = self.ids.iter().any(|id| self.interrupts.contains(id));
         Chain { ids: &self.ids, interrupted }
-    }
-
-    /// What became known to be missing since this was last asked.
-    pub fn take_missing(&mut self) -> Option<Missing> {
-        self.missing.take()
     }
 
     fn id(&mut self, address: u64, names: &mut Names) -> u32 {
@@ -85,25 +78,26 @@ impl KernelNames {
     }
 
     fn read(&mut self) {
-        let first = self.read_at.is_none();
-        if self.read_at.is_some_and(|at| at.elapsed() < RELOAD) {
-            return;
+        if self.read_at.is_none_or(|at| at.elapsed() >= RELOAD) {
+            // What could be read before is better than nothing.
+            self.table = Kallsyms::read(&self.proc_root).unwrap_or(std::mem::take(&mut self.table));
+            self.read_at = Some(Instant::now());
         }
-        let (table, why) = match Kallsyms::read(&self.proc_root) {
-            Ok(table) if table.is_empty() => (table, "it shows no addresses to this user".into()),
-            Ok(table) => (table, String::new()),
-            Err(error) => (Kallsyms::default(), error.to_string()),
-        };
-        if first && table.is_empty() {
-            self.missing = Some(Missing {
-                what: "names of kernel functions".into(),
-                why: format!("{}: {why}", self.proc_root.join("kallsyms").display()),
-                allow: "run as root, or with CAP_SYSLOG, or set kernel.kptr_restrict to 0".into(),
-            });
-        }
-        self.table = table;
-        self.read_at = Some(Instant::now());
     }
+}
+
+/// Whether the names of kernel functions are hidden from this user.
+pub(super) fn hidden(proc_root: &Path) -> Option<Missing> {
+    let why = match Kallsyms::shown(proc_root) {
+        Ok(true) => return None,
+        Ok(false) => "it shows no addresses to this user".into(),
+        Err(error) => error.to_string(),
+    };
+    Some(Missing {
+        what: "names of kernel functions".into(),
+        why: format!("{}: {why}", proc_root.join("kallsyms").display()),
+        allow: "run as root, or with CAP_SYSLOG, or set kernel.kptr_restrict to 0".into(),
+    })
 }
 
 /// Whether a function is one through which interrupts of x86 or arm64 come, or their softirqs.
@@ -137,7 +131,7 @@ mod tests {
         assert_eq!((found, chain.interrupted), (vec!["next", "ends_in_a_call", "do_idle"], false));
         assert!(kernel.ids(&[0x3010, 0x2004, 0x1004], &mut names).interrupted);
         assert!(!kernel.ids(&[], &mut names).interrupted);
-        assert_eq!(kernel.take_missing(), None);
+        assert_eq!(hidden(proc.path()), None);
     }
 
     #[test]
@@ -147,9 +141,9 @@ mod tests {
         let (mut kernel, mut names) = (KernelNames::new(proc.path()), Names::new());
         let id = kernel.ids(&[0xffff_8000_0000_0000], &mut names).ids[0];
         assert_eq!(names.name(id), "[unknown]");
-        let missing = kernel.take_missing().unwrap().to_string();
+        let missing = hidden(proc.path()).unwrap().to_string();
         assert!(missing.contains("kallsyms: it shows no addresses"), "{missing}");
-        kernel.ids(&[0xffff_8000_0000_1000], &mut names);
-        assert_eq!(kernel.take_missing(), None);
+        let missing = hidden(Path::new("/nowhere")).unwrap().to_string();
+        assert!(missing.contains("/nowhere/kallsyms"), "{missing}");
     }
 }

@@ -1,0 +1,79 @@
+//! Samples of processors as text, as folded stacks, as a flame graph, for the Firefox profiler.
+
+mod firefox;
+mod flame;
+mod text;
+
+pub use firefox::firefox;
+pub use flame::flame_graph;
+pub use text::text;
+
+use fathom_model::watch::{Stack, StackCount, StacksSample};
+use std::collections::BTreeMap;
+
+/// The frame of a thread in user mode whose functions were not asked for.
+const USER_MODE: &str = "[user mode]";
+
+/// Samples over some time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sampled {
+    /// When each interval ended, in nanoseconds since the beginning, with its samples.
+    pub intervals: Vec<(u64, StacksSample)>,
+    /// All stacks, in the order of their numbers.
+    pub stacks: Vec<Stack>,
+    /// When it began, in nanoseconds since 1970.
+    pub started_unix_ns: u64,
+}
+
+/// A function in a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Frame<'a> {
+    name: &'a str,
+    kernel: bool,
+}
+
+impl Sampled {
+    fn counts(&self) -> impl Iterator<Item = &StackCount> {
+        self.intervals.iter().flat_map(|(_, sample)| &sample.counts)
+    }
+
+    /// The functions of a stack, outermost first.
+    fn frames(&self, stack: u32) -> impl Iterator<Item = Frame<'_>> {
+        let stack = self.stacks.get(stack as usize);
+        let (kernel, user) = stack.map_or((&[][..], &[][..]), |s| (&s.kernel[..], &s.user[..]));
+        let nothing = (kernel.is_empty() && user.is_empty()).then_some(USER_MODE);
+        let user = user.iter().map(String::as_str).chain(nothing);
+        let user = user.map(|name| Frame { name, kernel: false });
+        user.chain(kernel.iter().map(|name| Frame { name, kernel: true }))
+    }
+
+    /// Samples by thread's name and stack.
+    fn by_name(&self) -> BTreeMap<(&str, Vec<Frame<'_>>), u64> {
+        let mut sums = BTreeMap::new();
+        for count in self.counts() {
+            let key = (comm(count), self.frames(count.stack).collect());
+            *sums.entry(key).or_default() += u64::from(count.count);
+        }
+        sums
+    }
+}
+
+fn comm(count: &StackCount) -> &str {
+    if count.comm.is_empty() { "[ended]" } else { &count.comm }
+}
+
+/// Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line for each thread's name and
+/// stack, `fio;entry_SYSCALL_64;do_syscall_64 17`, sorted.
+#[must_use]
+pub fn folded(sampled: &Sampled) -> String {
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for ((comm, frames), count) in sampled.by_name() {
+        let names = std::iter::once(comm).chain(frames.iter().map(|frame| frame.name));
+        let names: Vec<String> = names.map(|name| name.replace([';', '\n'], ":")).collect();
+        *lines.entry(names.join(";")).or_default() += count;
+    }
+    lines.iter().map(|(stack, count)| format!("{stack} {count}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests;

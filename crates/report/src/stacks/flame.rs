@@ -1,0 +1,141 @@
+//! Flame graphs (Brendan Gregg, "The Flame Graph", CACM 59(6), 2016): one SVG that any browser opens,
+//! with search, zoom and details, which needs nothing else.
+
+use super::Sampled;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const WIDTH: f64 = 1200.0;
+const EDGE: f64 = 10.0;
+/// Of one frame.
+const HEIGHT: usize = 17;
+/// Above and below the frames.
+const TOP: usize = 40;
+const BOTTOM: usize = 34;
+/// Narrower frames are left out, in pixels.
+const NARROWEST: f64 = 0.1;
+const SCRIPT: &str = include_str!("flame.js");
+
+/// A function with those that it called, by name.
+#[derive(Debug, Default)]
+struct Node<'a> {
+    count: u64,
+    children: BTreeMap<(&'a str, Kind), Node<'a>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Thread,
+    User,
+    Kernel,
+}
+
+/// The flame graph of all samples, threads of one name together, kernel functions in blue.
+#[must_use]
+pub fn flame_graph(sampled: &Sampled, title: &str) -> String {
+    let mut root = Node::default();
+    for ((comm, frames), count) in sampled.by_name() {
+        root.count += count;
+        let mut at = root.children.entry((comm, Kind::Thread)).or_default();
+        at.count += count;
+        for frame in frames {
+            let kind = if frame.kernel { Kind::Kernel } else { Kind::User };
+            at = at.children.entry((frame.name, kind)).or_default();
+            at.count += count;
+        }
+    }
+    let mut drawing = Drawing { all: root.count.max(1), depth: depth(&root), text: String::new() };
+    drawing.children(&root, 0, 0);
+    let height = TOP + drawing.depth * HEIGHT + BOTTOM;
+    let all = drawing.all;
+    let title = escape(title);
+    let middle = WIDTH / 2.0;
+    let (right, foot) = (WIDTH - EDGE, height - 12);
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"{WIDTH}\" height=\"{height}\" \
+viewBox=\"0 0 {WIDTH} {height}\" data-width=\"{WIDTH}\" data-all=\"{all}\">\n\
+<style>text{{font:12px monospace;fill:#000}}.f{{cursor:pointer}}.f:hover rect{{stroke:#000}}\
+.b{{cursor:pointer}}</style>\n\
+<rect width=\"100%\" height=\"100%\" fill=\"#f8f8f8\"/>\n\
+<text x=\"{middle}\" y=\"24\" text-anchor=\"middle\" style=\"font-size:16px\">{title}</text>\n\
+<text id=\"reset\" class=\"b\" x=\"{EDGE}\" y=\"24\" style=\"display:none\">reset zoom</text>\n\
+<text id=\"search\" class=\"b\" x=\"{right}\" y=\"24\" text-anchor=\"end\">search</text>\n\
+<text id=\"details\" x=\"{EDGE}\" y=\"{foot}\"> </text>\n\
+<text id=\"found\" x=\"{right}\" y=\"{foot}\" text-anchor=\"end\"> </text>\n\
+{}<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>\n",
+        drawing.text
+    )
+}
+
+fn depth(node: &Node<'_>) -> usize {
+    node.children.values().map(|child| depth(child) + 1).max().unwrap_or(0)
+}
+
+struct Drawing {
+    all: u64,
+    depth: usize,
+    text: String,
+}
+
+impl Drawing {
+    /// Draws what `node` called, `level` frames above the ground, from the sample `start` on.
+    fn children(&mut self, node: &Node<'_>, level: usize, mut start: u64) {
+        for ((name, kind), child) in &node.children {
+            self.frame(name, *kind, child.count, level, start);
+            self.children(child, level + 1, start);
+            start += child.count;
+        }
+    }
+
+    fn frame(&mut self, name: &str, kind: Kind, count: u64, level: usize, start: u64) {
+        let scale = (WIDTH - 2.0 * EDGE) / self.all as f64;
+        let (x, width) = (EDGE + start as f64 * scale, count as f64 * scale);
+        if width < NARROWEST {
+            return;
+        }
+        let y = TOP + (self.depth - level - 1) * HEIGHT;
+        let percent = count as f64 / self.all as f64 * 100.0;
+        let (name, fill) = (escape(name), color(name, kind));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            self.text,
+            "<g class=\"f\" data-x=\"{start}\" data-w=\"{count}\" data-d=\"{level}\">\
+<title>{name} ({count} samples, {percent:.2}%)</title>\
+<rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{}\" fill=\"{fill}\" rx=\"1\"/>\
+<text x=\"{:.1}\" y=\"{}\"></text></g>",
+            HEIGHT - 1,
+            x + 3.0,
+            y + 12,
+        );
+    }
+}
+
+/// A colour of its own for each name, the same in every graph.
+fn color(name: &str, kind: Kind) -> String {
+    let hash = name
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let shade = hash % 50;
+    match kind {
+        Kind::Thread => format!("rgb({0},{0},{0})", 190 + shade / 2),
+        Kind::User => format!("rgb({},{},{})", 215 + shade / 2, 120 + shade * 2, 60),
+        Kind::Kernel => format!("rgb({},{},{})", 110 + shade, 160 + shade, 225),
+    }
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            // Not allowed in XML in any form.
+            c if c.is_control() => out.push('?'),
+            c => out.push(c),
+        }
+    }
+    out
+}

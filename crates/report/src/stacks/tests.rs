@@ -1,0 +1,159 @@
+use super::*;
+use crate::summary::Style;
+use serde_json::Value;
+
+fn stack(kernel: &[&str], user: &[&str]) -> Stack {
+    let own = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
+    Stack { kernel: own(kernel), user: own(user) }
+}
+
+fn count(comm: &str, pid: i32, tid: i32, stack: u32, count: u32) -> StackCount {
+    let period = u64::from(count) * 10_101_010;
+    StackCount { pid, tid, comm: comm.into(), stack, count, period }
+}
+
+fn sampled() -> Sampled {
+    let sample = |counts| StacksSample {
+        event: "cpu-clock".into(),
+        hz: 99,
+        idle: 30,
+        counts,
+        ..StacksSample::default()
+    };
+    let first = vec![count("fio", 10, 10, 0, 60), count("fio", 10, 11, 1, 5)];
+    let second = vec![count("fio", 10, 10, 2, 25), count("a;b<c>", 20, 20, 1, 10)];
+    Sampled {
+        intervals: vec![(500_000_000, sample(first)), (1_000_000_000, sample(second))],
+        stacks: vec![
+            stack(&["do_syscall_64", "vfs_read"], &["main", "std::vec<int>::at"]),
+            stack(&[], &[]),
+            stack(&["do_syscall_64"], &["main"]),
+        ],
+        started_unix_ns: 1_795_000_000_000_000_000,
+    }
+}
+
+#[test]
+fn folded_stacks_are_sorted_and_added_up() {
+    let expected = "\
+a:b<c>;[user mode] 10
+fio;[user mode] 5
+fio;main;do_syscall_64 25
+fio;main;std::vec<int>::at;do_syscall_64;vfs_read 60
+";
+    assert_eq!(folded(&sampled()), expected);
+    assert_eq!(folded(&Sampled::default()), "");
+}
+
+#[test]
+fn the_page_says_what_how_much_and_of_whom() {
+    let mut sampled = sampled();
+    sampled.intervals[1].1.lost = 7;
+    let text = text(&sampled, Style::default());
+    let expected = "\
+1.0 s, cpu-clock at 99 Hz: 100 samples of busy processors, 60 of idle ones (37.5%), 0 of watching itself (0.00%)
+  7 records lost: buffers were full
+
+  innermost function   busy  samples    mode
+  vfs_read            60.0%       60  kernel
+  do_syscall_64       25.0%       25  kernel
+  a;b<c> [user mode]  10.0%       10    user
+  fio [user mode]      5.0%        5    user
+
+  process  pid   busy   user  kernel
+  fio       10  90.0%   5.0%   85.0%
+  a;b<c>    20  10.0%  10.0%    0.0%
+
+";
+    assert!(text.starts_with(expected), "{text}");
+    assert!(text.contains("program"), "{text}");
+    let empty = super::text(&Sampled::default(), Style::default());
+    assert_eq!(empty.lines().count(), 1, "{empty}");
+}
+
+#[test]
+fn a_flame_graph_holds_each_frame_once_above_its_caller() {
+    let svg = flame_graph(&sampled(), "a <title> & more");
+    assert!(svg.contains("a &lt;title&gt; &amp; more") && !svg.contains("std::vec<int>"));
+    let frames: Vec<&str> = svg.lines().filter(|line| line.starts_with("<g class=\"f\"")).collect();
+    // Two threads' names, user mode of each, main, vector, two system calls, read.
+    assert_eq!(frames.len(), 9);
+    let attribute = |line: &str, name: &str| -> u64 {
+        let rest = line.split(&format!("{name}=\"")).nth(1).unwrap();
+        rest.split('"').next().unwrap().parse().unwrap()
+    };
+    for frame in &frames {
+        let [x, w, d] = ["data-x", "data-w", "data-d"].map(|name| attribute(frame, name));
+        let is_caller = |other: &&&str| {
+            let [ox, ow, od] = ["data-x", "data-w", "data-d"].map(|name| attribute(other, name));
+            od + 1 == d && ox <= x && ox + ow >= x + w
+        };
+        assert!(
+            x + w <= 100 && (d == 0 || frames.iter().filter(is_caller).count() == 1),
+            "{frame}"
+        );
+    }
+    let main = frames.iter().find(|frame| frame.contains("<title>main ")).unwrap();
+    assert!(main.contains("<title>main (85 samples, 85.00%)</title>"), "{main}");
+    assert_eq!(svg.matches("<g ").count(), svg.matches("</g>").count());
+    assert!(flame_graph(&Sampled::default(), "").ends_with("</svg>\n"));
+}
+
+/// All arrays of a table are as long as it says, and numbers in `column` lead into a table of `bound` rows.
+fn check(table: &Value, references: &[(&str, usize)]) -> usize {
+    let length = table["length"].as_u64().unwrap() as usize;
+    for (name, column) in table.as_object().unwrap() {
+        assert!(column.as_array().is_none_or(|column| column.len() == length), "{name}");
+    }
+    for (name, bound) in references {
+        let column = table[name].as_array().unwrap();
+        let fits = |n: &Value| n.is_null() || n.as_u64().is_some_and(|n| n < *bound as u64);
+        assert!(column.iter().all(fits), "{name} {column:?}");
+    }
+    length
+}
+
+#[test]
+fn a_firefox_profile_leads_from_samples_to_names() {
+    let profile: Value = serde_json::from_str(&firefox(&sampled())).unwrap();
+    let threads = profile["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 3);
+    let mut weights = 0;
+    for thread in threads {
+        let strings = thread["stringArray"].as_array().unwrap();
+        let functions = check(&thread["funcTable"], &[("name", strings.len())]);
+        let frames = check(&thread["frameTable"], &[("func", functions), ("category", 3)]);
+        let length = thread["stackTable"]["length"].as_u64().unwrap() as usize;
+        let stacks = check(&thread["stackTable"], &[("frame", frames), ("prefix", length)]);
+        check(&thread["samples"], &[("stack", stacks)]);
+        for (at, prefix) in thread["stackTable"]["prefix"].as_array().unwrap().iter().enumerate() {
+            assert!(prefix.as_u64().is_none_or(|prefix| prefix < at as u64));
+        }
+        let times: Vec<f64> = thread["samples"]["time"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| t.as_f64().unwrap())
+            .collect();
+        assert!(times.is_sorted());
+        weights += thread["samples"]["weight"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|w| w.as_u64().unwrap())
+            .sum::<u64>();
+    }
+    assert_eq!(weights, 100);
+    let main = &threads[0];
+    assert_eq!(
+        (&main["name"], &main["pid"], &main["tid"]),
+        (&"fio".into(), &"10".into(), &10.into())
+    );
+    let names = ["main", "std::vec<int>::at", "do_syscall_64", "vfs_read"];
+    assert_eq!(main["stringArray"], Value::from(names.to_vec()));
+    // The second sample's stack ends one call below main.
+    let stack = main["samples"]["stack"][1].as_u64().unwrap() as usize;
+    assert_eq!(main["stackTable"]["frame"][stack], 2);
+    assert_eq!(main["stackTable"]["prefix"][stack], main["stackTable"]["prefix"][1]);
+    assert_eq!(profile["meta"]["preprocessedProfileVersion"], 48);
+}
