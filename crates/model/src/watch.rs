@@ -2,6 +2,7 @@
 
 mod blocks;
 mod disks;
+mod level;
 mod missing;
 mod placement;
 mod rings;
@@ -11,6 +12,7 @@ mod threads;
 
 pub use blocks::{BlockOp, BlocksSample, DeviceBlocks, SizeSamples, SplitSamples, TaskBlocks};
 pub use disks::{DiskCounters, DiskKind, IoCounters};
+pub use level::Level;
 pub use missing::{Missing, SamplerCost};
 pub use placement::{DeviceWiring, SubmitSample};
 pub use rings::{RingEvents, RingQueues, RingSample, RingWorkers, RingsSample, SqPoll};

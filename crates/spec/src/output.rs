@@ -2,6 +2,7 @@
 
 use crate::job::JobSpec;
 use crate::value::Value;
+use fathom_model::watch::Level;
 
 /// What becomes of the results.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,6 +31,8 @@ pub struct Output {
     pub record: Option<String>,
     /// `--no-record`: no run folder.
     pub no_record: bool,
+    /// `--watch`: how much of the machine is watched meanwhile.
+    pub watch: Level,
     /// `--help`, `--cmdhelp`: print help, and stop.
     pub help: Option<Help>,
 }
@@ -199,6 +202,10 @@ const OPTIONS: &[RunOption] = &[
     option("record", Some("DIR"), "The run folder", |o, _, v| once(&mut o.record, v)),
     option("no-record", None, "Keep no run folder", |o, _, _| {
         o.no_record = true;
+        Ok(())
+    }),
+    option("watch", Some("off|default|full"), "How much of the machine to watch", |o, _, v| {
+        o.watch = value(v).choice(&Level::NAMES)?;
         Ok(())
     }),
     option("help", None, "Print the options and keys", |o, _, _| {
