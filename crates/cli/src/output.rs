@@ -1,6 +1,7 @@
 //! Results to standard output or to a file.
 
 use crate::folder;
+use crate::session::beside::Told;
 use fathom_model::RunRecord;
 use fathom_report::summary::Style;
 use fathom_report::{fio_json, summary, terse};
@@ -10,11 +11,12 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Renders `record` in every form asked for and writes it where asked.
+/// Renders `record` in every form asked for, for people with what was seen of the machine, and writes it
+/// where asked.
 ///
 /// # Errors
 /// When it cannot be written; names the place.
-pub fn write(record: &RunRecord, output: &Output) -> Result<(), String> {
+pub fn write(record: &RunRecord, told: Option<&Told>, output: &Output) -> Result<(), String> {
     let to_file = output.file.is_some();
     let color = !to_file && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let style = Style { color, ..Style::default() };
@@ -25,13 +27,19 @@ pub fn write(record: &RunRecord, output: &Output) -> Result<(), String> {
     let text: String = formats
         .iter()
         .map(|format| match format {
-            Format::Normal => summary::render(record, style),
+            Format::Normal => summary::render(record, style) + &machine(record, told, style),
             Format::Json => fio_json::render(record, false),
             Format::JsonPlus => fio_json::render(record, true),
             Format::Terse => terse::render(record, version),
         })
         .collect();
     emit(&text, output.file.as_deref())
+}
+
+fn machine(record: &RunRecord, told: Option<&Told>, style: Style) -> String {
+    told.map_or(String::new(), |told| {
+        fathom_report::watch::beside(&told.seen, record, &told.stacks, style)
+    })
 }
 
 /// Whether results can be written to the file `path` in the end, and are not to take the place of

@@ -5,12 +5,13 @@ mod ring;
 use crate::folder::{Encoded, state_folder};
 use crate::quantity;
 use crate::session;
-use crate::session::watching::{Level, Watch, Watching};
+use crate::session::watching::{self, Watch, Watching};
 use crate::signals::Signals;
 use crate::watch::{UNFINISHED, new_record};
 use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
 use fathom_model::units;
+use fathom_model::watch::Level;
 use ring::{Bounds, Ring};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,7 +41,7 @@ pub struct Args {
     #[arg(short, long, value_name = "TIME", default_value = "500ms", value_parser = quantity::interval)]
     interval: Duration,
     /// How much to watch.
-    #[arg(long, value_enum, default_value = "default")]
+    #[arg(long, value_parser = watching::level(), default_value = "default")]
     level: Level,
     /// The folder of the ring; one that is there is gone on with.
     #[arg(short = 'o', long = "record", value_name = "DIR")]

@@ -4,14 +4,15 @@ use crate::folder::Folder;
 use crate::live::Live;
 use crate::output;
 use crate::session::Session;
+use crate::session::beside::{Beside, Told};
 use crate::signals::Signals;
 use crate::sources::System;
 use fathom_machine::Roots;
 use fathom_machine::guard::Permissions;
 use fathom_model::finding::Severity;
 use fathom_model::record::RECORD_VERSION;
-use fathom_model::watch::MachineSample;
-use fathom_model::{Facts, Plan, RunRecord};
+use fathom_model::watch::{Level, MachineSample};
+use fathom_model::{Facts, Plan, Progress, RunRecord};
 use fathom_spec::{Eta, Format, Help, Output, Spec};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -127,15 +128,15 @@ fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<
         (Err(error), None) => return Err(error),
     };
     let mut folder = open_folder(&spec.output, &session, plan)?;
-    let mut record = match interrupted {
-        None => watch(&session, plan, signals, &spec.output, folder.as_mut())?,
-        some => RunRecord { interrupted: some, ..session.new_record(plan) },
+    let (mut record, told) = match interrupted {
+        None => observe(&session, plan, signals, &spec.output, folder.as_mut())?,
+        some => (RunRecord { interrupted: some, ..session.new_record(plan) }, None),
     };
     record.findings = fathom_analysis::run::findings(&record);
     if let Some(folder) = &folder {
         folder.record(&record)?;
     }
-    output::write(&record, &spec.output)?;
+    output::write(&record, told.as_ref(), &spec.output)?;
     complain(&record, &spec.output);
     if let Some(folder) = folder.filter(|_| std::io::stderr().is_terminal()) {
         eprintln!("record: {}", folder.path().display());
@@ -146,9 +147,7 @@ fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<
 
 /// Says on standard error what was not done, where no person sees the results.
 fn complain(record: &RunRecord, output: &Output) {
-    let formats = &output.formats;
-    let summary = formats.is_empty() || formats.contains(&Format::Normal);
-    if output.file.is_none() && summary && std::io::stdout().is_terminal() {
+    if output.file.is_none() && tells_people(output) && std::io::stdout().is_terminal() {
         return;
     }
     for finding in record.findings.iter().filter(|f| f.severity == Severity::Error) {
@@ -176,44 +175,68 @@ fn open_folder(output: &Output, session: &Session, plan: &Plan) -> Result<Option
     }
 }
 
-fn watch(
+/// Runs the plan, shows how it stands and keeps what is seen meanwhile.
+fn observe(
     session: &Session,
     plan: &Plan,
     signals: &Signals,
     output: &Output,
-    mut folder: Option<&mut Folder>,
-) -> Result<RunRecord, String> {
+    folder: Option<&mut Folder>,
+) -> Result<(RunRecord, Option<Told>), String> {
     let interval = output.status_interval_ns.map(Duration::from_nanos);
     let shows = output.eta != Eta::Never || interval.is_some();
     let mut live = shows.then(|| Live::new(interval));
-    let mut next_sample = Instant::now() + SAMPLE;
-    let mut last = None;
+    // What nobody is told and nobody keeps is not worth looking at.
+    let kept = folder.is_some() || tells_people(output);
+    let mut beside = Beside::new(if kept { output.watch } else { Level::Off });
+    let mut samples = Samples { folder, next: Instant::now() + SAMPLE };
+    let mut last = Progress::default();
     let record = session.run(plan, signals, |progress| {
         if let Some(live) = &mut live {
             live.show(progress, plan);
         }
-        if Instant::now() >= next_sample {
-            next_sample += SAMPLE;
-            sample(&mut folder, progress);
+        match beside.next() {
+            Some(sample) => samples.keep(progress, sample.machine),
+            None if !beside.is_on() => samples.keep_if_due(progress),
+            None => {}
         }
-        last = Some(progress.clone());
+        last.clone_from(progress);
     });
-    if let Some(progress) = last {
-        sample(&mut folder, &progress);
-    }
+    let (rest, told) = beside.stop();
+    samples.keep(&last, rest.into_iter().last().map(|sample| sample.machine).unwrap_or_default());
     if let Some(live) = &mut live {
         live.clear();
     }
-    record
+    let watch = told.as_ref().map(|told| told.record.clone());
+    Ok((RunRecord { watch, ..record? }, told))
 }
 
-/// Appends a sample; a folder that can no longer be written is given up, not the run.
-fn sample(folder: &mut Option<&mut Folder>, progress: &fathom_model::Progress) {
-    if let Some(Err(error)) =
-        folder.as_mut().map(|folder| folder.sample(progress, MachineSample::default()))
-    {
-        eprintln!("fathom: samples are no longer written: {error}");
-        *folder = None;
+/// Whether people read the results.
+fn tells_people(output: &Output) -> bool {
+    output.formats.is_empty() || output.formats.contains(&Format::Normal)
+}
+
+/// The run's samples.
+struct Samples<'a> {
+    folder: Option<&'a mut Folder>,
+    next: Instant,
+}
+
+impl Samples<'_> {
+    /// Appends one where a second has passed.
+    fn keep_if_due(&mut self, progress: &Progress) {
+        if Instant::now() >= self.next {
+            self.next += SAMPLE;
+            self.keep(progress, MachineSample::default());
+        }
+    }
+
+    /// Appends one; a folder that can no longer be written is given up, not the run.
+    fn keep(&mut self, progress: &Progress, machine: MachineSample) {
+        if let Some(Err(error)) = self.folder.as_mut().map(|f| f.sample(progress, machine)) {
+            eprintln!("fathom: samples are no longer written: {error}");
+            self.folder = None;
+        }
     }
 }
 

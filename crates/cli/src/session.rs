@@ -1,5 +1,6 @@
 //! The one place that starts and stops engine and watch.
 
+pub mod beside;
 pub mod watching;
 
 use crate::cost;

@@ -6,13 +6,13 @@ use crate::folder::Folder;
 use crate::folder::read::Reader;
 use crate::quantity;
 use crate::session;
-use crate::session::watching::{Level, Watch, Watching};
+use crate::session::watching::{self, Watch, Watching};
 use crate::signals::Signals;
 use child::Watched;
 use fathom_machine::Roots;
 use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
-use fathom_model::watch::{CommandRecord, WatchRecord};
+use fathom_model::watch::{CommandRecord, Level, WatchRecord};
 use fathom_model::{Facts, RunRecord};
 use fathom_watch::Scope;
 use fathom_watch::threads::HZ_MAX;
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(HZ_MAX)))]
     hz: Option<u32>,
     /// How much to watch.
-    #[arg(long, value_enum, default_value = "full")]
+    #[arg(long, value_parser = watching::level(), default_value = "full")]
     level: Level,
     /// Keep the record in this folder instead of among your runs.
     #[arg(short = 'o', long, value_name = "DIR")]

@@ -62,7 +62,7 @@ pub struct WatchRecord {
     pub interval_ns: u64,
     /// How much was watched: `default` or `full`.
     #[serde(default)]
-    pub level: String,
+    pub level: Level,
     /// Processes that were watched with all that descend from them; none for the whole machine.
     #[serde(default)]
     pub pids: Vec<i32>,

@@ -1,12 +1,14 @@
 //! The end of `fathom watch`: what was seen, in a few lines.
 
+use crate::layers;
+use crate::summary::Style;
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{DiskRates, IoRates, MachineRates, SystemRates};
 use fathom_analysis::watch::Seen;
 use fathom_model::RunRecord;
 use fathom_model::units;
 use fathom_model::watch::{
-    BlocksSample, DiskKind, RingSample, RingsSample, SamplerCost, Stack, WatchRecord,
+    BlocksSample, DiskKind, Level, RingSample, RingsSample, SamplerCost, Stack, WatchRecord,
 };
 
 /// Columns before the first figure.
@@ -29,12 +31,49 @@ pub fn render(seen: &Seen, record: &RunRecord, stacks: &[Stack]) -> String {
     }
     lines.extend(disks(&rates, seen));
     lines.extend(threads(seen));
-    lines.extend(layers(seen, stacks));
+    lines.extend(layer_shares(seen, stacks));
     lines.extend(seen.last().blocks.iter().flat_map(blocks));
     lines.extend(seen.last().rings.iter().flat_map(rings));
     lines.extend(cost(seen, watch));
     lines.extend(watch.missing.iter().map(|missing| row("not seen", &missing.to_string())));
     lines.join("\n") + "\n"
+}
+
+/// The same beside a run of fathom's own: what it did to the machine, in front of it a free line.
+/// Empty where nothing was seen.
+#[must_use]
+pub fn beside(seen: &Seen, record: &RunRecord, stacks: &[Stack], style: Style) -> String {
+    let Some(watch) = record.watch.as_ref().filter(|_| seen.samples > 1) else {
+        return String::new();
+    };
+    let full = watch.level == Level::Full;
+    let rates = seen.rates();
+    let mut lines: Vec<String> = rates.system.iter().flat_map(|s| processors(s, seen)).collect();
+    if full {
+        lines.extend(threads(seen));
+        lines.extend(seen.last().blocks.iter().flat_map(blocks));
+        lines.extend(seen.last().rings.iter().flat_map(rings));
+    }
+    if let Some(samples) = seen.stacks() {
+        let times = LayerTimes::of([&samples], stacks, |_| true);
+        // Samples begin and end with the watching, which is not all of the run.
+        let ios = watched_ios(seen, record);
+        lines.extend(layers::render(&times, ios, style).lines().map(String::from));
+    }
+    lines.extend(cost(seen, watch));
+    let names: Vec<&str> = watch.missing.iter().map(|missing| missing.what.as_str()).collect();
+    if !names.is_empty() {
+        let text = "record.json says why and what would allow it";
+        lines.push(row("not seen", &format!("{}; {text}", names.join(", "))));
+    }
+    format!("\n{}\n", lines.join("\n"))
+}
+
+/// I/Os that were done while the machine was watched, by the mean speed of the run.
+fn watched_ios(seen: &Seen, record: &RunRecord) -> Option<u64> {
+    let ios: u64 = record.jobs.iter().map(fathom_analysis::derive::ios).sum();
+    let share = seen.elapsed_ns as f64 / record.elapsed_ns.max(1) as f64;
+    Some((ios as f64 * share.min(1.0)) as u64).filter(|ios| *ios > 0)
 }
 
 /// A line with its name in front.
@@ -179,7 +218,7 @@ fn threads(seen: &Seen) -> Vec<String> {
 }
 
 /// Busy time of processors by layer, the largest first.
-fn layers(seen: &Seen, stacks: &[Stack]) -> Option<String> {
+fn layer_shares(seen: &Seen, stacks: &[Stack]) -> Option<String> {
     let samples = seen.stacks()?;
     let times = LayerTimes::of([&samples], stacks, |_| true);
     let mut parts: Vec<_> = times.layers.iter().collect();

@@ -1,9 +1,9 @@
 //! Which samplers look, whom they look at, and the thread in which they do.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fathom_machine::Roots;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{Missing, WatchRecord};
+use fathom_model::watch::{Level, Missing, WatchRecord};
 use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions};
 use fathom_watch::disks::DiskSampler;
 use fathom_watch::rings::RingSampler;
@@ -20,28 +20,13 @@ const PART_FULL: u64 = 50;
 /// What a look at a thread is allowed to take, which is more than it was seen to.
 const THREAD_NS: u64 = 12_000;
 
-/// How much is watched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum Level {
-    /// Nothing.
-    Off,
-    /// What costs the work next to nothing.
-    #[default]
-    Default,
-    /// All that can be seen.
-    Full,
-}
-
-impl Level {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Default => "default",
-            Self::Full => "full",
-        }
-    }
+/// Reads a level on the command line.
+#[must_use]
+pub fn level() -> impl TypedValueParser<Value = Level> {
+    PossibleValuesParser::new(Level::NAMES.map(|(name, _)| name)).map(|given| {
+        let named = Level::NAMES.iter().find(|(name, _)| *name == given);
+        named.map_or_else(Level::default, |(_, level)| *level)
+    })
 }
 
 /// What is to be watched, and how.
@@ -85,7 +70,7 @@ impl Watching {
         let Opened { samplers, missing } = open(watch);
         let record = WatchRecord {
             interval_ns: watch.interval.as_nanos() as u64,
-            level: watch.level.name().into(),
+            level: watch.level,
             pids: watch.pids().to_vec(),
             missing,
             ..WatchRecord::default()

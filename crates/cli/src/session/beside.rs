@@ -1,0 +1,94 @@
+//! The machine beside a run of fathom's own: what samplers see goes into the run's folder, and what it
+//! comes to is told at the end.
+
+use super::watching::{Watch, Watching};
+use fathom_analysis::watch::Seen;
+use fathom_model::progress::Sample;
+use fathom_model::watch::{Level, Stack, WatchRecord};
+use fathom_watch::Scope;
+use std::time::{Duration, Instant};
+
+/// Between two samples.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// A run that is over before this is not watched: opening the samplers would take longer than it.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Watching that goes on beside a run, or none.
+pub struct Beside {
+    level: Level,
+    /// When to begin, where that is still to come.
+    start_at: Option<Instant>,
+    watching: Option<Watching>,
+    seen: Seen,
+    stacks: Vec<Stack>,
+}
+
+/// What a run's end tells of the machine.
+pub struct Told {
+    /// How it was watched.
+    pub record: WatchRecord,
+    /// What was seen.
+    pub seen: Seen,
+    /// The stacks that samples name.
+    pub stacks: Vec<Stack>,
+}
+
+impl Beside {
+    /// Watches by default, after a moment, this process only and the machine's devices; with `full` at
+    /// once, and the whole machine. Where that is not possible, the run goes on without.
+    #[must_use]
+    pub fn new(level: Level) -> Self {
+        let start_at = match level {
+            Level::Off => None,
+            Level::Default => Some(Instant::now() + PATIENCE),
+            Level::Full => Some(Instant::now()),
+        };
+        let mut this =
+            Self { level, start_at, watching: None, seen: Seen::default(), stacks: Vec::new() };
+        this.start_if_due();
+        this
+    }
+
+    fn start_if_due(&mut self) {
+        if self.start_at.take_if(|at| *at <= Instant::now()).is_none() {
+            return;
+        }
+        let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+        let scope = match self.level {
+            Level::Full => Scope::Machine,
+            _ => Scope::Only(vec![own]),
+        };
+        let watch = Watch { level: self.level, scope, interval: INTERVAL, ..Watch::default() };
+        self.watching = Watching::start(&watch)
+            .map_err(|error| eprintln!("fathom: the machine is not watched: {error}"))
+            .ok();
+    }
+
+    /// Whether samples come, or will.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.watching.is_some() || self.start_at.is_some()
+    }
+
+    /// A sample that is there and was not taken yet.
+    pub fn next(&mut self) -> Option<Sample> {
+        self.start_if_due();
+        let sample = self.watching.as_mut()?.next(Duration::ZERO)?;
+        self.note(&sample);
+        Some(sample)
+    }
+
+    /// Ends it; gives the samples that were not taken yet, and all that is known.
+    #[must_use]
+    pub fn stop(mut self) -> (Vec<Sample>, Option<Told>) {
+        let Some(watching) = self.watching.take() else { return (Vec::new(), None) };
+        let (samples, record) = watching.stop();
+        samples.iter().for_each(|sample| self.note(sample));
+        (samples, Some(Told { record, seen: self.seen, stacks: self.stacks }))
+    }
+
+    fn note(&mut self, sample: &Sample) {
+        self.seen.add(sample);
+        self.stacks.extend(sample.machine.stacks.iter().flat_map(|stacks| stacks.new.clone()));
+    }
+}
