@@ -5,16 +5,19 @@ mod plan;
 mod size;
 mod targets;
 mod view;
+mod watched;
 
 use crate::folder::Folder;
 use crate::output;
-use crate::session::Session;
+use crate::session::{Session, watching};
 use crate::signals::Signals;
 use bench::{Bench, EngineBench};
 use fathom_analysis::limit::{Conditions, Config, LimitRecord, Search, Window};
 use fathom_model::record::RECORD_VERSION;
+use fathom_model::watch::Level;
 use std::process::ExitCode;
 use view::View;
+use watched::Watched;
 
 /// The I/Os in flight take at most this part of the memory that is available, and this much.
 const MEMORY_PART: u64 = 8;
@@ -50,6 +53,9 @@ pub struct Args {
     /// Keep no record.
     #[arg(long)]
     no_record: bool,
+    /// How much of the machine to watch meanwhile; it is kept in the folder `watch` of the record.
+    #[arg(long, value_parser = watching::level(), default_value = "default")]
+    watch: Level,
 }
 
 /// Searches and prints what was found. The exit status is 0 only if all of it was done.
@@ -86,7 +92,12 @@ fn perform(
     let mut record = new_record(session, config, conditions);
     let mut folder = open_folder(args, &record)?;
     let mut bench = EngineBench::new(session, record.conditions.clone());
-    drive(&mut record, &mut bench, &mut folder, || signals.caught());
+    let mut watched = Watched::start(args.watch, folder.as_ref(), session);
+    drive(&mut record, &mut bench, &mut folder, || {
+        watched.keep();
+        signals.caught()
+    });
+    watched.finish()?;
     let record = record.judged();
     if let Some(folder) = &folder {
         folder.record(&record)?;
@@ -138,7 +149,7 @@ fn drive(
     record: &mut LimitRecord,
     bench: &mut impl Bench,
     folder: &mut Option<Folder>,
-    signal: impl Fn() -> Option<&'static str>,
+    mut signal: impl FnMut() -> Option<&'static str>,
 ) {
     let mut search = Search::new(record.config.clone());
     let mut view = View::new(&record.config);

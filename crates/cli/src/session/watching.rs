@@ -3,11 +3,11 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fathom_machine::Roots;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{Level, Missing, WatchRecord};
+use fathom_model::watch::{DeviceWiring, Level, Missing, WatchRecord};
 use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions};
 use fathom_watch::disks::DiskSampler;
+use fathom_watch::placement::{self, PlacementSampler};
 use fathom_watch::rings::RingSampler;
-
 use fathom_watch::system::SystemSampler;
 use fathom_watch::threads::{self, ThreadOptions, ThreadSampler};
 use fathom_watch::{Sampler, Scope, StackSampler, StackSettings, Watched, Watcher};
@@ -73,6 +73,7 @@ impl Watching {
             level: watch.level,
             pids: watch.pids().to_vec(),
             missing,
+            wiring: wiring(watch.level),
             ..WatchRecord::default()
         };
         let began = Instant::now();
@@ -114,6 +115,11 @@ fn sample(watched: Watched, began: Instant) -> Sample {
         jobs: Vec::new(),
         machine: watched.machine,
     }
+}
+
+/// Which processors and interrupts serve the devices.
+fn wiring(level: Level) -> Vec<DeviceWiring> {
+    if level == Level::Full { placement::wiring(&Roots::default().sys, &[]) } else { Vec::new() }
 }
 
 /// Samplers, and what none of them can see.
@@ -158,6 +164,10 @@ fn open(watch: &Watch) -> Opened {
     let rings = RingSampler::open(proc, watch.scope.clone());
     let rings = rings.map(|rings| rings.with_events(sys, full)).map_err(missing("io_uring"));
     opened.add(rings, RingSampler::missing);
+    // It counts each I/O once more.
+    if full {
+        opened.add(PlacementSampler::open(proc, sys, &[]), |_| &[]);
+    }
     opened
 }
 
@@ -223,7 +233,7 @@ mod tests {
         for name in ["system", "disks", "threads"] {
             assert!(names.contains(&name), "{name}: {names:?} {:?}", full.missing);
         }
-        assert!(names.len() == 6 || !full.missing.is_empty(), "{names:?}");
+        assert!(names.len() == 7 || !full.missing.is_empty(), "{names:?}");
         assert!(full.missing.iter().all(|missing| !missing.why.is_empty()));
         assert!(open(&watch(Level::Off)).samplers.is_empty());
     }
