@@ -7,8 +7,9 @@ mod replay;
 mod screen;
 
 use crate::quantity;
-use crate::session::watching::{Level, Watch};
+use crate::session::watching::{self, Watch};
 use crate::signals::Signals;
+use fathom_model::watch::Level;
 use fathom_report::top::{View, lines};
 use fathom_watch::Scope;
 use feed::Feed;
@@ -43,7 +44,7 @@ pub struct Args {
     #[arg(long, group = "form")]
     ndjson: bool,
     /// How much to watch: `full`, or `default` for --plain and --csv.
-    #[arg(long, value_enum, conflicts_with = "replay")]
+    #[arg(long, value_parser = watching::level(), conflicts_with = "replay")]
     level: Option<Level>,
     /// Watch the threads, stacks and rings of this process and its descendants only.
     #[arg(long, value_name = "PID", conflicts_with = "replay")]
