@@ -7,7 +7,7 @@ use crate::signals::Signals;
 use fathom_report::top::{self, Paint, Ui};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{cursor, execute};
 use ratatui::prelude::{CrosstermBackend, Terminal};
@@ -91,7 +91,7 @@ impl Screen {
                             Action::None => {}
                             Action::Quit => break,
                             Action::Suspend => self.suspend().map_err(broken)?,
-                            Action::Redraw => self.terminal.clear().map_err(broken)?,
+                            Action::Redraw => self.anew().map_err(broken)?,
                             Action::Go(go) => ui.message = feed.go(&go).err(),
                         }
                     }
@@ -125,7 +125,15 @@ impl Screen {
 
     fn again(&mut self) -> io::Result<()> {
         enter()?;
-        self.terminal.clear()
+        self.anew()
+    }
+
+    /// Forgets what is on the screen. `Terminal::clear` would ask the terminal where its cursor is, and
+    /// fail where that does not answer.
+    fn anew(&mut self) -> io::Result<()> {
+        execute!(io::stdout(), Clear(ClearType::All))?;
+        self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        Ok(())
     }
 }
 
