@@ -18,6 +18,7 @@ pub fn since(now: &BlocksSample, earlier: &BlocksSample) -> BlocksSample {
     BlocksSample {
         unplugs: counts_since(&now.unplugs, &earlier.unplugs),
         one_in: now.one_in,
+        each_io: now.each_io,
         lost: now.lost.saturating_sub(earlier.lost),
         devices: now.devices.iter().map(device).collect(),
         tasks: tasks.filter(|task| task.queued > 0 || !task.unplugs.is_empty()).collect(),
@@ -91,6 +92,7 @@ mod tests {
         BlocksSample {
             unplugs: vec![(1, 1), (32, n)],
             one_in: 61,
+            each_io: true,
             lost: n,
             devices: vec![device],
             tasks: vec![task("fio", n), task("quiet", 1)],

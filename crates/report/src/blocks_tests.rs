@@ -32,6 +32,7 @@ fn came() -> BlocksSample {
     BlocksSample {
         unplugs: vec![(1, 10), (2, 0), (3, 0), (5, 90), (9, 0), (64, 0)],
         one_in: 61,
+        each_io: true,
         devices: vec![vda, zram],
         tasks: vec![TaskBlocks { comm: "fio".into(), queued: 16, unplugs: vec![] }],
         ..BlocksSample::default()

@@ -243,7 +243,7 @@ fn blocks(blocks: &BlocksSample) -> Vec<String> {
         let parts = sizes(&blocks.unplugs);
         lines.push(row("unplugs", &format!("{} by requests let go: {parts}", whole(unplugs))));
     }
-    for device in blocks.devices.iter().filter(|device| device.completed > 0) {
+    for device in &blocks.devices {
         let counts = [
             ("queued", device.queued),
             ("merged", device.merged),
@@ -261,7 +261,9 @@ fn blocks(blocks: &BlocksSample) -> Vec<String> {
             let median = units::time(times.percentile(50.0)? as f64);
             Some(format!("{name} p50 {median}"))
         }));
-        lines.push(row("blocks", &format!("{}: {}", device.name, parts.join(", "))));
+        if !parts.is_empty() {
+            lines.push(row("blocks", &format!("{}: {}", device.name, parts.join(", "))));
+        }
     }
     lines
 }

@@ -240,7 +240,7 @@ fn blocks() -> BlocksSample {
     };
     device.driver.record_n(82_000, 249);
     device.driver.record(1_200_000);
-    BlocksSample { one_in: 100, devices: vec![device], ..BlocksSample::default() }
+    BlocksSample { each_io: true, one_in: 100, devices: vec![device], ..BlocksSample::default() }
 }
 
 fn ring(done: u32) -> RingSample {

@@ -84,6 +84,7 @@ pub struct BlockSampler {
     unplugs: Vec<OnCpus>,
     devices: Vec<Counted>,
     trace: Option<Trace>,
+    each_io: bool,
     missing: Vec<Missing>,
 }
 
@@ -158,7 +159,8 @@ impl BlockSampler {
         let mut all =
             unplugs.iter().chain(devices.iter().flat_map(|d| d.counts.iter().map(|c| &c.1)));
         all.try_for_each(OnCpus::enable).map_err(no_counts)?;
-        Ok(Self { unplugs, devices, trace, missing: opening.missing })
+        let Opening { each_io, missing, .. } = opening;
+        Ok(Self { unplugs, devices, trace, each_io, missing })
     }
 
     /// What it cannot see.
@@ -207,6 +209,7 @@ impl Sampler for BlockSampler {
         let mut blocks = BlocksSample {
             unplugs: UNPLUGS.iter().copied().zip(self.unplugs.iter().map(read)).collect(),
             devices: self.devices.iter().map(device).collect(),
+            each_io: self.each_io,
             ..BlocksSample::default()
         };
         if let Some(trace) = &self.trace {

@@ -12,6 +12,10 @@ pub struct BlocksSample {
     pub unplugs: Vec<(u32, u64)>,
     /// One event in so many was sampled; 0 where none was.
     pub one_in: u32,
+    /// Whether events that come with each I/O were counted; otherwise `queued`, `issued` and
+    /// `completed` stay 0.
+    #[serde(default)]
+    pub each_io: bool,
     /// Sampled events that came faster than they were read.
     #[serde(default)]
     pub lost: u64,

@@ -17,21 +17,26 @@ pub fn lines(view: &View<'_>, name: &str) -> Vec<(Tone, String)> {
     let rate = |of: fn(&DeviceBlocks) -> u64| {
         units::count(per_second(of(&now).saturating_sub(of(&then)), view.elapsed_ns).round())
     };
+    // Where events that come with each I/O are not counted, there is no rate of them.
+    let counts = view.now.blocks.as_ref().is_some_and(|blocks| blocks.each_io);
+    let each = |of: fn(&DeviceBlocks) -> u64| {
+        if counts { rate(of) } else { "not counted".to_string() }
+    };
     let mut lines = vec![(Tone::Key, "block layer, per second".to_string())];
     lines.push((
         Tone::Plain,
         format!(
             "  entered {}   split {}   merged {}   to the driver {}   put back {}",
-            rate(|d| d.queued),
+            each(|d| d.queued),
             rate(|d| d.split),
             rate(|d| d.merged),
-            rate(|d| d.issued),
+            each(|d| d.issued),
             rate(|d| d.requeued),
         ),
     ));
     lines.push((
         Tone::Plain,
-        format!("  completed {}   with an error {}", rate(|d| d.completed), rate(|d| d.errors)),
+        format!("  completed {}   with an error {}", each(|d| d.completed), rate(|d| d.errors)),
     ));
     let from = if now.bio_based { "entering to completion" } else { "driver to completion" };
     lines.extend(waits("queue to driver", &now.queue.since(&then.queue)));
