@@ -15,6 +15,11 @@ fn a_file_is_searched_and_not_changed() {
     place.data("data", 8 * MIB);
     let before = checksum(place.path("data"));
     let answer = place.ask(&["limit", "--time=5", "--record=kept", "data"]).done();
+    // What was seen of the machine meanwhile is a record of its own.
+    let watched: serde_json::Value =
+        serde_json::from_str(&place.read("kept/watch/record.json")).unwrap();
+    assert_eq!(watched["watch"]["level"], "default");
+    assert!(place.read("kept/watch/samples.ndjson").lines().count() >= 3);
     says(&answer.stdout, &["4 KiB", "1 MiB", "peak", "knee", "stopped by", "data"]);
     says(&answer.stderr, &["latency at depth 1"]);
     assert!(!answer.stdout.contains('\x1b') && !answer.stderr.contains(['\r', '\x1b']));

@@ -1,0 +1,27 @@
+# Events of the block layer are counted exactly: requests, unplugs by batch, splits, errors.
+# kernels: all
+# modules: dm_mod
+disk=$(disk 0)
+name=${disk#/dev/}
+# grown RECORD FILTER: how much a counter of a watched record grew.
+grown() { jq -s "[.[].machine.blocks | select(. != null) | $2] | max - min" "$1/samples.ndjson"; }
+device=".devices[] | select(.name == \"$name\")"
+set -- --name=job --filename="$disk" --rw=randread --bs=4k --direct=1 --no-record --watch=off --output-format=json
+
+# Batches of 7 and of 32 let go as many requests at an unplug.
+for batch in 7 32; do
+    fathom watch --interval=50ms -o batch$batch -- fathom run "$@" --number_ios=$((100 * batch)) \
+        --iodepth=$batch --iodepth_batch_submit=$batch --iodepth_batch_complete_min=$batch >out
+    is out '.jobs[0].read.total_ios' $((100 * batch))
+    check "each request was counted" [ "$(grown batch$batch "$device | .completed")" = $((100 * batch)) ]
+done
+of_size() { grown "$1" "[.unplugs[] | select(.[0] >= $2 and .[0] <= $3) | .[1]] | add"; }
+check "batches of 7 are seen" [ "$(of_size batch7 5 7)" -ge 100 ]
+check "and none of 32" [ "$(of_size batch7 32 63)" = 0 ]
+check "batches of 32 are seen" [ "$(of_size batch32 32 63)" -ge 100 ]
+
+# A read that is larger than a request may be is split.
+max_kib=$(cat "/sys/block/$name/queue/max_sectors_kb")
+fathom watch --interval=50ms -o split -- fathom run "$@" --bs=$((4 * max_kib))k --number_ios=4 --iodepth=1 >out
+check "each of 4 reads was split three times" [ "$(grown split "$device | .split")" -ge 12 ]
+keep batch7 batch32 split
