@@ -8,7 +8,7 @@ use std::fs::File;
 fn per_read(path: &str, batch: u64, keys: &[&str]) -> f64 {
     let (filename, ios) = (format!("--filename={path}"), format!("--number_ios={IOS}"));
     let fixed = ["run", "--name=cost", "--rw=randread", "--bs=4k", "--direct=1", "--no-record"];
-    let more = ["--eta=never", "--iodepth=128", &filename, &ios];
+    let more = ["--eta=never", "--watch=off", "--iodepth=128", &filename, &ios];
     let counted =
         xtask::steps::count(env!("CARGO_BIN_EXE_fathom"), &[&fixed[..], &more[..], keys].concat())
             .unwrap();
