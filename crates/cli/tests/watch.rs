@@ -115,7 +115,10 @@ fn an_interrupt_ends_with_a_whole_record() {
     assert!(answer.stdout.contains("watched") && answer.stdout.contains("record: "));
     let record = json(&place.path("record/record.json"));
     assert_eq!(record["interrupted"], Value::Null);
-    assert!(record["watch"]["cost"].as_array().unwrap().iter().all(|c| c["looks"] != 0));
+    // Those that look a few times a second may not have come to it.
+    let costs = record["watch"]["cost"].as_array().unwrap();
+    let looked = |name| costs.iter().any(|c| c["sampler"] == name && c["looks"] != 0);
+    assert!(looked("system") && looked("disks"), "{costs:?}");
     assert!(record["facts"]["host"]["kernel"].as_str().is_some_and(|k| !k.is_empty()));
 }
 
