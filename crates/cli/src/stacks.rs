@@ -2,16 +2,16 @@
 //! Firefox profiler.
 
 use crate::output;
+use crate::quantity;
 use crate::signals::Signals;
+use crate::watch::child::{self, Watched as Held};
 use fathom_report::stacks::{self, Sampled};
 use fathom_report::summary::Style;
 use fathom_watch::{Scope, StackSampler, StackSettings, Watched, Watcher};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode};
-use std::sync::mpsc::RecvTimeoutError;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Between two looks at signals, at the command and at the end of the time.
@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 #[derive(clap::Args)]
 pub struct Args {
     /// Sample for this time, such as 10s or 2m; Ctrl-C ends it earlier with what was seen
-    #[arg(long = "for", value_name = "TIME", value_parser = time, default_value = "10s",
+    #[arg(long = "for", value_name = "TIME", value_parser = quantity::duration, default_value = "10s",
           conflicts_with = "command")]
     time: Duration,
     /// Only this process and all that descend from it; can be given several times
@@ -61,37 +61,46 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     if let Some(pid) = args.pid.iter().find(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
         return Err(format!("--pid={pid}: there is no such process"));
     }
-    let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
-    let mut child = start(&args.command)?;
-    let scope = match (&child, args.pid.as_slice()) {
-        (Some(child), _) => Scope::Trees(vec![child.id() as i32]),
+    let has_command = !args.command.is_empty();
+    let mut end = End {
+        child: has_command.then(|| Held::hold(&args.command)).transpose()?,
+        // Where there is a command, signals are meant for it.
+        signals: (!has_command).then(Signals::take).transpose().map_err(|e| e.to_string())?,
+        began: Instant::now(),
+        time: args.time,
+    };
+    let scope = match (&end.child, args.pid.as_slice()) {
+        (Some(child), _) => Scope::Trees(vec![child.id().as_raw_nonzero().get()]),
         (None, []) => Scope::Machine,
         (None, pids) => Scope::Trees(pids.to_vec()),
     };
     let settings = StackSettings { hz: args.hz, user: args.user, scope, by_clock: args.by_clock };
-    let sampled = sample(args, &settings, child.as_mut(), &signals);
-    // Whatever became of the samples, the command goes its way.
-    let code = match child.as_mut().map(Child::wait) {
-        None => 0,
-        Some(Ok(status)) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
-        Some(Err(error)) => return Err(format!("cannot wait for the command: {error}")),
-    };
-    show(args, &sampled?)?;
+    let (sampled, code) = sample(&settings, &mut end)?;
+    show(args, &sampled)?;
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }
 
-fn start(command: &[OsString]) -> Result<Option<Child>, String> {
-    let [program, arguments @ ..] = command else { return Ok(None) };
-    let child = Command::new(program).args(arguments).spawn();
-    child.map(Some).map_err(|error| format!("cannot run {}: {error}", program.display()))
+/// What ends the sampling.
+struct End {
+    child: Option<Held>,
+    signals: Option<Signals>,
+    began: Instant,
+    time: Duration,
 }
 
-fn sample(
-    args: &Args,
-    settings: &StackSettings,
-    mut child: Option<&mut Child>,
-    signals: &Signals,
-) -> Result<Sampled, String> {
+impl End {
+    /// The exit status, once the end has come.
+    fn code(&mut self) -> Result<Option<i32>, String> {
+        if let Some(child) = &mut self.child {
+            return Ok(child.ended()?.map(|(status, _)| child::code(status)));
+        }
+        let caught = self.signals.as_ref().is_some_and(|signals| signals.caught().is_some());
+        Ok((caught || self.began.elapsed() >= self.time).then_some(0))
+    }
+}
+
+/// Samples until the end; gives the exit status, too.
+fn sample(settings: &StackSettings, end: &mut End) -> Result<(Sampled, i32), String> {
     let sampler = StackSampler::open(settings, Path::new("/proc"), Path::new("/sys"))
         .map_err(|missing| missing.to_string())?;
     for missing in sampler.missing() {
@@ -99,23 +108,20 @@ fn sample(
     }
     let started_unix_ns = fathom_engine::clock::unix_ns();
     let mut sampled = Sampled { started_unix_ns, ..Sampled::default() };
-    let began = Instant::now();
     let watcher = Watcher::start(vec![Box::new(sampler)], INTERVAL)
         .map_err(|e| format!("cannot start to sample: {e}"))?;
-    let mut goes_on = || match &mut child {
-        // The terminal sends its signals to the command too, which ends by them or not.
-        Some(child) => matches!(child.try_wait(), Ok(None)),
-        None => began.elapsed() < args.time && signals.caught().is_none(),
-    };
-    while goes_on() {
-        match watcher.samples.recv_timeout(TICK) {
-            Ok(watched) => add(&mut sampled, began, watched),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
+    end.began = Instant::now();
+    end.child.as_mut().map_or(Ok(()), Held::release)?;
+    let code = loop {
+        if let Some(code) = end.code()? {
+            break code;
         }
-    }
-    watcher.stop().into_iter().for_each(|watched| add(&mut sampled, began, watched));
-    Ok(sampled)
+        if let Ok(watched) = watcher.samples.recv_timeout(TICK) {
+            add(&mut sampled, end.began, watched);
+        }
+    };
+    watcher.stop().into_iter().for_each(|watched| add(&mut sampled, end.began, watched));
+    Ok((sampled, code))
 }
 
 fn add(sampled: &mut Sampled, began: Instant, watched: Watched) {
@@ -142,18 +148,4 @@ fn show(args: &Args, sampled: &Sampled) -> Result<(), String> {
         stacks::folded(sampled)
     };
     output::emit(&text, Some(file).filter(|file| *file != "-"))
-}
-
-/// `10`, `10s` or `2m`.
-fn time(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix('m') {
-        Some(minutes) => (minutes, 60.0),
-        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
-    };
-    match number.parse::<f64>() {
-        Ok(number) if (0.1..=86_400.0).contains(&(number * unit)) => {
-            Ok(Duration::from_secs_f64(number * unit))
-        }
-        _ => Err("expected a time from 0.1s to 1440m, such as 10s or 2m".into()),
-    }
 }

@@ -230,7 +230,8 @@ fn batches_of_7_and_of_32_are_told_apart() {
         let blocks = seen(&disk, 1, 10, |_| submit(&file, rounds / 10, size))?;
         let (blocks, device) = of_requests(blocks)?;
         assert!(device.completed >= (rounds * size) as u64 / 2, "{device:?}");
-        assert!(!device.driver.is_empty() && !device.queue.is_empty(), "{device:?}");
+        // Some kernels give no samples of what happens on an idle processor, such as completions.
+        assert!(!device.queue.is_empty(), "{device:?}");
         let of = |first: u32| blocks.unplugs.iter().find(|(least, _)| *least == first).unwrap().1;
         Some((of(5), of(32)))
     };
