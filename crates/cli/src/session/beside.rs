@@ -6,6 +6,8 @@ use fathom_analysis::watch::Seen;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Level, Stack, WatchRecord};
 use fathom_watch::Scope;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Between two samples.
@@ -18,6 +20,8 @@ pub struct Beside {
     level: Level,
     /// When to begin, where that is still to come.
     start_at: Option<Instant>,
+    /// Samplers that are being opened, in a thread of their own: the run is not to wait for that.
+    opening: Option<Receiver<Result<Watching, String>>>,
     watching: Option<Watching>,
     seen: Seen,
     stacks: Vec<Stack>,
@@ -43,8 +47,14 @@ impl Beside {
             Level::Default => Some(Instant::now() + PATIENCE),
             Level::Full => Some(Instant::now()),
         };
-        let mut this =
-            Self { level, start_at, watching: None, seen: Seen::default(), stacks: Vec::new() };
+        let mut this = Self {
+            level,
+            start_at,
+            opening: None,
+            watching: None,
+            seen: Seen::default(),
+            stacks: Vec::new(),
+        };
         this.start_if_due();
         this
     }
@@ -59,20 +69,33 @@ impl Beside {
             _ => Scope::Only(vec![own]),
         };
         let watch = Watch { level: self.level, scope, interval: INTERVAL, ..Watch::default() };
-        self.watching = Watching::start(&watch)
-            .map_err(|error| eprintln!("fathom: the machine is not watched: {error}"))
-            .ok();
+        let (opened, opening) = mpsc::channel();
+        thread::spawn(move || {
+            // A run that is over by now wants none.
+            let _ = opened.send(Watching::start(&watch));
+        });
+        self.opening = Some(opening);
     }
 
-    /// Whether samples come, or will.
+    fn take_up(&mut self) {
+        let Some(opened) = self.opening.as_ref().and_then(|opening| opening.try_recv().ok()) else {
+            return;
+        };
+        self.opening = None;
+        self.watching =
+            opened.map_err(|error| eprintln!("fathom: the machine is not watched: {error}")).ok();
+    }
+
+    /// Whether samples come.
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.watching.is_some() || self.start_at.is_some()
+        self.watching.is_some()
     }
 
     /// A sample that is there and was not taken yet.
     pub fn next(&mut self) -> Option<Sample> {
         self.start_if_due();
+        self.take_up();
         let sample = self.watching.as_mut()?.next(Duration::ZERO)?;
         self.note(&sample);
         Some(sample)
