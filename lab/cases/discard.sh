@@ -1,14 +1,6 @@
 # Discards on NVMe and null_blk are done, counted by the kernel, and what was discarded reads as zeros.
 # kernels: all
-modprobe null_blk nr_devices=0
-device=/sys/kernel/config/nullb/lab
-mkdir $device
-echo 16 >$device/size
-echo 1 >$device/memory_backed
-echo 1 >$device/discard
-echo 1 >$device/power
-null=/dev/nullb$(cat $device/index)
-[ -b "$null" ] || null=/dev/lab
+null=$(null_blk null discard=1)
 
 # discards NODE: how many the kernel counted.
 discards() { awk '{ print $12 }' "/sys/block/${1#/dev/}/stat"; }

@@ -1,14 +1,7 @@
 # Sectors that fail are errors, not I/Os: the run names the device, counts what came, and exits with 1.
 # modules: dm_mod
-disk=$(disk 0)
-# Of 16 MiB the fifth one is bad, which is 16 blocks of 64 KiB.
-dmsetup create labbad <<END
-0 8192 linear $disk 0
-8192 2048 error
-10240 22528 linear $disk 10240
-END
+bad_disk
 bad=/dev/mapper/labbad
-[ -e $bad ] || dmsetup mknodes
 
 for rw in read write; do
     set -- --name=$rw --filename=$bad --rw=$rw --bs=64k --size=16m --direct=1 --iodepth=1 --output-format=json

@@ -1,28 +1,18 @@
 # null_blk works in bio and multi-queue mode, with one queue and several, and counts what fathom does.
 # kernels: 6.1 6.12
 # Kernels since 5.0 have no request mode (queue_mode 1), those since 6.9 no bio mode (0).
-modprobe null_blk nr_devices=0
-
 # read_write MODE QUEUES: makes a device, writes and reads it whole, and compares the kernel's counts.
 read_write() {
-    device=/sys/kernel/config/nullb/lab$1$2
-    mkdir "$device"
-    echo "$1" >"$device/queue_mode"
-    echo "$2" >"$device/submit_queues"
-    echo 16 >"$device/size"
-    echo 1 >"$device/memory_backed"
-    echo 1 >"$device/power"
-    node=nullb$(cat "$device/index")
-    [ -b "/dev/$node" ] || node=${device##*/}
-    fathom run --name=write --filename="/dev/$node" --erase="/dev/$node" --rw=write --bs=64k --size=16m --direct=1 \
+    node=$(null_blk "$1$2" queue_mode="$1" submit_queues="$2")
+    fathom run --name=write --filename="$node" --erase="$node" --rw=write --bs=64k --size=16m --direct=1 \
         --iodepth=8 --output-format=json >write.json
     is write.json '.jobs[0].write.total_ios' 256
     is write.json '.jobs[0].error' 0
-    read -r reads _ before _ <"/sys/block/$node/stat"
-    fathom run --name=read --filename="/dev/$node" --rw=read --bs=64k --size=16m --direct=1 --iodepth=8 \
+    read -r reads _ before _ <"/sys/block/${node#/dev/}/stat"
+    fathom run --name=read --filename="$node" --rw=read --bs=64k --size=16m --direct=1 --iodepth=8 \
         --output-format=json >read.json
     is read.json '.jobs[0].read.io_bytes' 16777216
-    read -r reads _ after _ <"/sys/block/$node/stat"
+    read -r reads _ after _ <"/sys/block/${node#/dev/}/stat"
     # In bio mode the driver keeps no counts.
     [ "$1" = 2 ] || return 0
     check "mode $1: the kernel counts what fathom read" [ $((after - before)) -ge 32768 ]

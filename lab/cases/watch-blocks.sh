@@ -10,7 +10,7 @@ set -- --name=job --filename="$disk" --rw=randread --bs=4k --direct=1 --no-recor
 
 # Batches of 7 and of 32 let go as many requests at an unplug.
 for batch in 7 32; do
-    fathom watch --interval=50ms -o batch$batch -- fathom run "$@" --number_ios=$((100 * batch)) \
+    fathom watch --each-io --interval=50ms -o batch$batch -- fathom run "$@" --number_ios=$((100 * batch)) \
         --iodepth=$batch --iodepth_batch_submit=$batch --iodepth_batch_complete_min=$batch >out
     is out '.jobs[0].read.total_ios' $((100 * batch))
     # A few more are of opening the device.
@@ -25,6 +25,18 @@ check "batches of 32 are seen" [ "$(of_size batch32 32 63)" -ge 95 ]
 
 # A read that is larger than a request may be is split.
 max_kib=$(cat "/sys/block/$name/queue/max_sectors_kb")
-fathom watch --interval=50ms -o split -- fathom run "$@" --bs=$((4 * max_kib))k --number_ios=4 --iodepth=1 >out
+fathom watch --each-io --interval=50ms -o split -- fathom run "$@" --bs=$((4 * max_kib))k --number_ios=4 --iodepth=1 >out
 check "each of 4 reads was split three times" [ "$(grown split "$device | .split")" -ge 12 ]
-keep batch7 batch32 split
+
+# A run's own device is watched, however many there are that had more I/Os before.
+for busy in 0 1 2 3; do
+    dd if="$(null_blk $busy)" of=/dev/null bs=64k 2>dd.err
+done
+node=$(null_blk own)
+fathom run --name=job --filename="$node" --rw=randread --bs=4k --iodepth=8 --time_based --runtime=4 \
+    --record=own >out
+jq -s 'last.machine.blocks' own/samples.ndjson >own.blocks
+is own.blocks '.devices[0].name' "${node#/dev/}"
+is own.blocks '.devices | length' 4
+is own/record.json '[.watch.missing[] | select(.what | startswith("block events of"))] | length' 1
+keep batch7 batch32 split own

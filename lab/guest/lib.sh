@@ -57,6 +57,31 @@ controller() {
 disk() { echo "/dev/$(controller "$1")n1"; }
 passthrough() { disk "$1" | sed 's,/dev/nvme,/dev/ng,'; }
 
+# null_blk NAME KEY=VALUE…: makes a null_blk device of 16 MiB with these attributes, and prints its node.
+null_blk() {
+    modprobe null_blk nr_devices=0
+    folder=/sys/kernel/config/nullb/lab$1
+    shift
+    mkdir "$folder"
+    for attribute in size=16 memory_backed=1 "$@" power=1; do
+        echo "${attribute#*=}" >"$folder/${attribute%%=*}"
+    done
+    # Kernels since 6.6 name it as its folder.
+    node=/dev/nullb$(cat "$folder/index")
+    [ -b "$node" ] || node=/dev/${folder##*/}
+    echo "$node"
+}
+
+# bad_disk: maps 16 MiB of disk 0 as /dev/mapper/labbad; the fifth MiB of it is bad: 16 blocks of 64 KiB.
+bad_disk() {
+    dmsetup create labbad <<END
+0 8192 linear $(disk 0) 0
+8192 2048 error
+10240 22528 linear $(disk 0) 10240
+END
+    [ -e /dev/mapper/labbad ] || dmsetup mknodes
+}
+
 # settle: waits until the disks that are being found are there.
 settle() {
     for try in $(seq 500); do

@@ -3,20 +3,22 @@
 
 mod load;
 mod peers;
+mod perf;
 
 use crate::Result;
 use crate::bench::aligned;
 use clap::Args;
 use fathom_analysis::machine::{self, MachineRates};
-use fathom_model::watch::SamplerCost;
+use fathom_model::watch::{BlocksSample, DiskKind, MachineSample, SamplerCost, Stack};
+use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices};
 use fathom_watch::disks::DiskSampler;
 use fathom_watch::system::SystemSampler;
-use fathom_watch::{Sampler, Watcher};
+use fathom_watch::{EachIo, Sampler, StackSampler, StackSettings, Watcher};
 use load::Load;
 use peers::{PEERS, Peer};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub struct Options {
@@ -42,6 +44,17 @@ struct Row {
     theirs: f64,
     /// Differences up to this are those of when each looked, or of rounding in print.
     floor: f64,
+}
+
+/// What fathom's samplers saw.
+#[derive(Default)]
+struct Ours {
+    rates: MachineRates,
+    blocks: Option<BlocksSample>,
+    places: perf::Places,
+    seconds: f64,
+    /// The file of the tool that is compared, where it has one.
+    data: PathBuf,
 }
 
 /// Between two looks of the samplers.
@@ -89,13 +102,15 @@ pub fn run(options: &Options) -> Result<()> {
         // The load's first moments are its start.
         std::thread::sleep(Duration::from_secs(2));
     }
-    let (children, rates, cost) = look(options.seconds)?;
+    let data = tempfile::tempdir()?;
+    let (children, mut ours, cost) = look(options.seconds, data.path())?;
     drop(load);
     let mut lines =
         vec![["tool", "figure", "fathom", "tool", "difference", ""].map(str::to_string)];
     let (mut telling, mut apart) = (0, 0);
-    for (peer, child) in children {
-        let rows = match child.and_then(|child| rows(peer, child, &rates, options.seconds)) {
+    for (number, (peer, child)) in children.into_iter().enumerate() {
+        ours.data = data.path().join(number.to_string());
+        let rows = match child.and_then(|child| rows(peer, child, &ours)) {
             Ok(rows) => rows,
             Err(error) => {
                 eprintln!("xtask: {}: {error}", peer.program);
@@ -123,24 +138,77 @@ type Started = Vec<(&'static Peer, Result<Child>)>;
 
 /// Starts the tools, which look at once and after `seconds`, and looks with them, and in between as
 /// often as the samplers are meant to be able to.
-fn look(seconds: u32) -> Result<(Started, MachineRates, Vec<SamplerCost>)> {
+fn look(seconds: u32, data: &Path) -> Result<(Started, Ours, Vec<SamplerCost>)> {
     let (proc, sys) = (Path::new("/proc"), Path::new("/sys"));
-    let samplers: Vec<Box<dyn Sampler>> = vec![
+    let mut samplers: Vec<Box<dyn Sampler>> = vec![
         Box::new(DiskSampler::open(proc, sys)?),
         Box::new(SystemSampler::open(proc, sys, None)?),
     ];
-    let children = PEERS.iter().map(|peer| (peer, start(peer, seconds))).collect();
+    let options = BlocksOptions {
+        devices: Devices::Named(used(proc, sys)?),
+        one_in: 0,
+        each_io: EachIo::Always,
+    };
+    match BlockSampler::open(proc, sys, &options) {
+        Ok(blocks) => samplers.push(Box::new(blocks)),
+        Err(error) => eprintln!("xtask: {error}"),
+    }
+    match StackSampler::open(
+        &StackSettings { by_clock: true, ..StackSettings::default() },
+        proc,
+        sys,
+    ) {
+        Ok(stacks) => samplers.push(Box::new(stacks)),
+        Err(missing) => eprintln!("xtask: {missing}"),
+    }
+    let start =
+        |(number, peer)| (peer, start(peer, seconds, &data.join(usize::to_string(&number))));
+    let children = PEERS.iter().enumerate().map(start).collect();
     let watcher = Watcher::start(samplers, INTERVAL)?;
     let earlier = watcher.samples.recv()?;
-    std::thread::sleep(Duration::from_secs(seconds.into()));
-    let later = watcher.stop().pop().ok_or("the samplers ended early")?;
+    let until = Instant::now() + Duration::from_secs(seconds.into());
+    let (mut stacks, mut places) = (Vec::new(), perf::Places::new());
+    add(&earlier.machine, &mut stacks, &mut places);
+    // What was before the first sample is not of these seconds; its stacks are named later too.
+    places.clear();
+    while let Some(rest) = until.checked_duration_since(Instant::now()) {
+        if let Ok(watched) = watcher.samples.recv_timeout(rest) {
+            add(&watched.machine, &mut stacks, &mut places);
+        }
+    }
+    let rest = watcher.stop();
+    rest.iter().for_each(|watched| add(&watched.machine, &mut stacks, &mut places));
+    let later = rest.into_iter().next_back().ok_or("the samplers ended early")?;
     let elapsed_ns = (later.at - earlier.at).as_nanos() as u64;
     let rates = machine::rates(&earlier.machine, &later.machine, elapsed_ns);
-    Ok((children, rates, later.machine.cost))
+    let both = later.machine.blocks.as_ref().zip(earlier.machine.blocks.as_ref());
+    let blocks = both.map(|(later, earlier)| fathom_analysis::blocks::since(later, earlier));
+    let ours = Ours { rates, blocks, places, seconds: seconds.into(), data: PathBuf::new() };
+    Ok((children, ours, later.machine.cost))
 }
 
-fn start(peer: &Peer, seconds: u32) -> Result<Child> {
+/// Whole devices that ever did I/O: perf counts the events of all.
+fn used(proc: &Path, sys: &Path) -> Result<Vec<String>> {
+    let mut machine = MachineSample::default();
+    DiskSampler::open(proc, sys)?.take(&mut machine);
+    let whole = machine.disks.into_iter().filter(|disk| disk.kind != DiskKind::Partition);
+    Ok(whole.map(|disk| disk.name).collect())
+}
+
+/// Adds where processors were in one interval.
+fn add(machine: &MachineSample, stacks: &mut Vec<Stack>, places: &mut perf::Places) {
+    let Some(sample) = &machine.stacks else { return };
+    stacks.extend(sample.new.iter().cloned());
+    for count in sample.counts.iter().filter(|c| c.pid != 0 && !perf::is_left_out(&c.comm)) {
+        let innermost = stacks.get(count.stack as usize).and_then(|stack| stack.kernel.last());
+        let place = innermost.map_or_else(|| perf::USER.into(), |name| perf::plain(name));
+        *places.entry(place).or_default() += u64::from(count.count);
+    }
+}
+
+fn start(peer: &Peer, seconds: u32, data: &Path) -> Result<Child> {
     let words = peer.arguments.replace("SECONDS", &seconds.to_string());
+    let words = words.replace("DATA", &data.display().to_string());
     let child = Command::new(peer.program)
         .args(words.split(' '))
         .env("LC_ALL", "C")
@@ -153,12 +221,12 @@ fn start(peer: &Peer, seconds: u32) -> Result<Child> {
     })
 }
 
-fn rows(peer: &Peer, child: Child, rates: &MachineRates, seconds: u32) -> Result<Vec<Row>> {
+fn rows(peer: &Peer, child: Child, ours: &Ours) -> Result<Vec<Row>> {
     let output = child.wait_with_output()?;
     if !output.status.success() {
         return Err(output.status.to_string().into());
     }
-    (peer.rows)(&String::from_utf8_lossy(&output.stdout), rates, f64::from(seconds))
+    (peer.rows)(&String::from_utf8_lossy(&output.stdout), ours)
 }
 
 /// Three to four digits.

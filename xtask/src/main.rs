@@ -1,9 +1,11 @@
-//! What only builders run: `cargo xtask agree`, `cargo xtask bench`, `cargo xtask lab` and `cargo xtask steps`.
+//! What only builders run: `cargo xtask agree`, `cargo xtask bench`, `cargo xtask lab`, `cargo xtask steps`
+//! and `cargo xtask threads`.
 #![forbid(unsafe_code)]
 
 mod agree;
 mod bench;
 mod lab;
+mod threads;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -31,6 +33,11 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<String>,
     },
+    /// Look at many threads, asleep and moving, with fathom and pSnapper in turn, and print what it cost.
+    Threads(threads::Options),
+    /// The threads that `threads` looks at.
+    #[command(hide = true)]
+    ThreadsLoad(threads::load::Options),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +46,8 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::Steps { command } => steps(&command),
+        Command::Threads(options) => threads::run(&options),
+        Command::ThreadsLoad(options) => threads::load::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

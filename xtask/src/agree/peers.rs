@@ -1,6 +1,6 @@
 //! The tools to agree with: how each is started, and which of its figures is which of fathom's.
 
-use super::Row;
+use super::{Ours, Row, perf};
 use crate::Result;
 use fathom_analysis::machine::{CpuShares, DiskRates, InterruptRates, IoRates, MachineRates};
 use serde_json::Value;
@@ -8,12 +8,12 @@ use serde_json::Value;
 /// A tool that shows figures of a number of seconds.
 pub struct Peer {
     pub program: &'static str,
-    /// Its arguments, with SECONDS for how long it looks.
+    /// Its arguments, with SECONDS for how long it looks and DATA for a file of its own.
     pub arguments: &'static str,
     /// What to do where it is missing.
     pub install: &'static str,
-    /// Its output, fathom's figures and the seconds, to rows.
-    pub rows: fn(&str, &MachineRates, f64) -> Result<Vec<Row>>,
+    /// Its output and what fathom saw, to rows.
+    pub rows: fn(&str, &Ours) -> Result<Vec<Row>>,
 }
 
 /// All of them; to compare another tool is to add an entry.
@@ -23,25 +23,40 @@ pub const PEERS: &[Peer] = &[
         // Not since boot; partitions too.
         arguments: "-x -y -p ALL -o JSON SECONDS 1",
         install: "apt-get install sysstat",
-        rows: iostat,
+        rows: |output, ours| iostat(output, &ours.rates, ours.seconds),
     },
     Peer {
         program: "mpstat",
         arguments: "-P ALL -u -I SUM,CPU,SCPU -o JSON SECONDS 1",
         install: "apt-get install sysstat",
-        rows: mpstat,
+        rows: |output, ours| mpstat(output, &ours.rates, ours.seconds),
     },
     Peer {
         program: "vmstat",
         arguments: "-n SECONDS 2",
         install: "apt-get install procps",
-        rows: vmstat,
+        rows: |output, ours| vmstat(output, &ours.rates, ours.seconds),
     },
     Peer {
         program: "perf",
         arguments: "stat -a -x, -o /dev/stdout -e context-switches,page-faults sleep SECONDS",
         install: "apt-get install linux-perf",
-        rows: perf,
+        rows: |output, ours| counted(output, &ours.rates, ours.seconds),
+    },
+    Peer {
+        program: "perf",
+        arguments: "stat -a -x, -o /dev/stdout -e block:block_bio_queue,block:block_bio_backmerge,\
+                    block:block_bio_frontmerge,block:block_rq_merge,block:block_split,\
+                    block:block_rq_issue,block:block_rq_requeue,block:block_rq_complete,\
+                    block:block_unplug sleep SECONDS",
+        install: "apt-get install linux-perf",
+        rows: perf::blocks,
+    },
+    Peer {
+        program: "perf",
+        arguments: "record -q -a -F 99 -e cpu-clock -o DATA sleep SECONDS",
+        install: "apt-get install linux-perf",
+        rows: perf::places,
     },
 ];
 
@@ -174,7 +189,7 @@ fn vmstat(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> 
 }
 
 /// Lines `value,unit,event,…`; the value is of all the seconds.
-fn perf(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> {
+fn counted(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> {
     let system = rates.system.as_ref().ok_or("no figures of the system")?;
     let ours =
         [("context-switches", system.context_switches), ("page-faults", system.paging.faults)];
@@ -257,9 +272,9 @@ mod tests {
         assert_eq!(theirs(&rows, "in"), (500.0, 600.0));
         let output =
             "# started\n\n8800,,context-switches,20,100.00,,\n42139,,page-faults,20,100.00,,\n";
-        let rows = perf(output, &system(), 10.0).unwrap();
+        let rows = counted(output, &system(), 10.0).unwrap();
         assert_eq!(theirs(&rows, "context-switches/s"), (900.0, 880.0));
-        assert!(perf("", &system(), 10.0).is_err());
+        assert!(counted("", &system(), 10.0).is_err());
         assert!(vmstat("procs\n", &system(), 10.0).is_err());
     }
 }

@@ -12,6 +12,8 @@ pub struct Case {
     pub measure: Measure,
     /// Hand the keys over in a job file.
     pub job_file: bool,
+    /// What fathom's watching costs is measured, besides.
+    pub watched: bool,
     pub fathom: &'static [&'static [&'static str]],
     pub fio: &'static [&'static [&'static str]],
     pub t_io_uring: &'static [&'static str],
@@ -67,6 +69,9 @@ const FIO_FAST: &[&str] = &["thread=1", "gtod_reduce=1"];
 const PLAIN: &[&str] = &["ioengine=io_uring", "iodepth=128", "direct=1"];
 const ONE: &[&str] = &["iodepth=1", "direct=1"];
 
+const WATCHING: &[Goal] =
+    &[than(Figure::Iops, Tool::WatchDefault, 0.99), than(Figure::Iops, Tool::WatchFull, 0.95)];
+
 /// Whatever a case does not set.
 const BASE: Case = Case {
     name: "",
@@ -74,13 +79,14 @@ const BASE: Case = Case {
     target: SPARSE,
     measure: Measure::Speed,
     job_file: false,
+    watched: false,
     fathom: &[],
     fio: &[],
     t_io_uring: &[],
     goals: &[],
 };
 
-pub const CASES: [Case; 9] = [
+pub const CASES: [Case; 11] = [
     Case {
         name: "tuned",
         title: "sparse 4 GiB file, O_DIRECT, 4 KiB random reads, depth 128, batches of 32",
@@ -142,6 +148,23 @@ pub const CASES: [Case; 9] = [
         ..BASE
     },
     Case {
+        name: "watch-sparse",
+        title: "the case `tuned`, watched",
+        watched: true,
+        fathom: &[DEEP, REGISTERED],
+        goals: WATCHING,
+        ..BASE
+    },
+    Case {
+        name: "watch-zram",
+        title: "the case `zram`, watched",
+        target: Target::Zram,
+        watched: true,
+        fathom: &[SHALLOW, REGISTERED],
+        goals: WATCHING,
+        ..BASE
+    },
+    Case {
         name: "depth-one",
         title: "file on the disk, 4 KiB random reads, depth 1",
         target: Target::Filled,
@@ -183,12 +206,14 @@ impl Case {
             Tool::Fathom => self.fathom.concat(),
             Tool::Fio => self.fio.concat(),
             Tool::TIoUring => self.t_io_uring.to_vec(),
+            _ if !self.watched => Vec::new(),
+            _ => self.fathom.concat(),
         };
         (!keys.is_empty()).then_some(keys)
     }
 }
 
-/// fathom's figure against a peer's.
+/// fathom's figure against a peer's, or a variant's against fathom's.
 const fn than(figure: Figure, peer: Tool, ratio: f64) -> Goal {
     Goal { figure, peer: Some(peer), limit: ratio }
 }

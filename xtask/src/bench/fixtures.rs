@@ -22,7 +22,7 @@ impl Fixture {
     /// Makes what is to be read; the error says why it, or what is to be measured, cannot be had.
     pub fn new(target: Target, measure: Measure, env: &Env) -> Result<Self> {
         if measure == Measure::Instructions {
-            Counters::open(0)?;
+            Counters::open(0).map_err(|missing| missing.to_string())?;
         }
         let file = |name: &str, make: &dyn Fn(&Path) -> Result<()>| {
             let path = env.scratch.path().join(name);

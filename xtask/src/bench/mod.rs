@@ -3,13 +3,14 @@
 
 mod cases;
 mod fixtures;
-mod process;
+pub(crate) mod process;
 mod results;
 mod table;
 mod tools;
 mod work;
 
 pub(crate) use fixtures::{Zram, filled};
+pub(crate) use results::median;
 pub(crate) use table::aligned;
 
 use crate::Result;
@@ -135,7 +136,9 @@ impl Options {
     }
 
     fn env(&self) -> Result<Env> {
-        let mut paths = vec![(Tool::Fathom, self.fathom()?)];
+        let fathom = fathom(self.fathom.as_deref())?;
+        let kinds = [Tool::Fathom, Tool::WatchDefault, Tool::Again, Tool::WatchFull];
+        let mut paths: Vec<_> = kinds.into_iter().map(|kind| (kind, fathom.clone())).collect();
         match process::output_of(&self.fio, &["--version"]) {
             Ok(_) => paths.push((Tool::Fio, program(&self.fio)?)),
             Err(error) => eprintln!("fio is left out: {error}; it is in Debian's package fio"),
@@ -152,23 +155,22 @@ impl Options {
             tempfile::Builder::new().prefix("fathom-bench-").tempdir_in(dir.canonicalize()?)?;
         Ok(Env { paths, scratch, quick: self.quick })
     }
+}
 
-    /// The fathom to measure: the one given, or one built now.
-    fn fathom(&self) -> Result<PathBuf> {
-        if let Some(path) = &self.fathom {
-            return program(path);
-        }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let status =
-            std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-                .args(["build", "--release", "--package", "fathom"])
-                .current_dir(root)
-                .status()?;
-        if !status.success() {
-            return Err("cargo build --release --package fathom failed".into());
-        }
-        Ok(target_dir()?.join("release/fathom"))
+/// The fathom to measure: the one given, or one built now.
+pub(crate) fn fathom(given: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = given {
+        return program(path);
     }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let status = std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+        .args(["build", "--release", "--package", "fathom"])
+        .current_dir(root)
+        .status()?;
+    if !status.success() {
+        return Err("cargo build --release --package fathom failed".into());
+    }
+    Ok(target_dir()?.join("release/fathom"))
 }
 
 /// The absolute path of a program, unless it is a bare name, which is looked up in PATH.

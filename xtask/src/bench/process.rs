@@ -1,7 +1,8 @@
 //! Runs one tool once and measures it from outside.
 
 use crate::Result;
-use fathom_watch::counters::{CounterValues, Counters};
+use fathom_model::watch::{Counted, Executed, Missing};
+use fathom_watch::counters::Counters;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -29,7 +30,7 @@ pub struct Finished {
     /// Most memory resident at once, in bytes; 0 unless probed.
     pub memory_bytes: u64,
     /// What it and its children counted; default unless probed.
-    pub counts: CounterValues,
+    pub counts: Counted,
 }
 
 /// A run that takes longer than this is killed and counts as failed.
@@ -45,10 +46,10 @@ pub fn run(path: &Path, args: &[String], dir: &Path, probe: Probe) -> Result<Fin
     let watch = Watch::start(probe == Probe::PeakMemory);
     // After the watching thread, which must not be counted, and before the child, which must.
     let counters = match probe {
-        Probe::Instructions => Some(Counters::open_with_children()?),
+        Probe::Instructions => Some(Counters::open_with_children().map_err(told)?),
         _ => None,
     };
-    counters.iter().try_for_each(Counters::enable)?;
+    counters.iter().try_for_each(Counters::enable).map_err(told)?;
     let cpu_before = children_cpu()?;
     let started = Instant::now();
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", path.display()))?;
@@ -56,7 +57,7 @@ pub fn run(path: &Path, args: &[String], dir: &Path, probe: Probe) -> Result<Fin
     let status = child.wait()?;
     let wall = started.elapsed();
     let memory_bytes = watch.end();
-    counters.iter().try_for_each(Counters::disable)?;
+    counters.iter().try_for_each(Counters::disable).map_err(told)?;
     if !status.success() {
         let words = [text_of(&mut stderr)?, text_of(&mut stdout)?].concat();
         let words = words.lines().filter(|line| !line.trim().is_empty()).take(3);
@@ -67,8 +68,21 @@ pub fn run(path: &Path, args: &[String], dir: &Path, probe: Probe) -> Result<Fin
         wall,
         cpu: children_cpu()?.saturating_sub(cpu_before),
         memory_bytes,
-        counts: counters.map(|c| c.read()).transpose()?.unwrap_or_default(),
+        counts: counters.map(|c| c.read()).transpose().map_err(told)?.unwrap_or_default(),
     })
+}
+
+impl Finished {
+    /// Instructions in user mode, and in the kernel where those are counted; estimates where other programs
+    /// had the counters for a while, `None` where they had them all the time.
+    pub fn instructions(&self) -> (Option<f64>, Option<f64>) {
+        let of = |executed: Executed| Some(executed.instructions as f64 * executed.scale()?);
+        (self.counts.user.and_then(of), self.counts.kernel.and_then(of))
+    }
+}
+
+fn told(missing: Missing) -> String {
+    missing.to_string()
 }
 
 /// What a short command prints, such as `--version`.

@@ -112,10 +112,11 @@ impl Rounds {
         Spread::of(self.rounds.iter().filter_map(|round| value(round, tool, figure)).collect())
     }
 
-    /// fathom's figure over a peer's, round by round.
+    /// fathom's figure over a peer's, or a variant's over fathom's, round by round.
     pub fn ratios(&self, peer: Tool, figure: Figure) -> Option<Spread> {
         let ratio = |round: &Vec<(Tool, Measured)>| {
-            Some(value(round, Tool::Fathom, figure)? / value(round, peer, figure)?)
+            let (own, its) = (value(round, Tool::Fathom, figure)?, value(round, peer, figure)?);
+            Some(if peer.is_variant() { its / own } else { own / its })
         };
         Spread::of(self.rounds.iter().filter_map(ratio).collect())
     }
@@ -173,6 +174,8 @@ mod tests {
         let ratios = rounds.ratios(Tool::Fio, Figure::Iops).unwrap();
         assert_eq!(ratios, Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(rounds.ratios(Tool::TIoUring, Figure::Iops), None);
+        rounds.add(Tool::WatchFull, vec![(Figure::Iops, 9.0)]);
+        assert_eq!(rounds.ratios(Tool::WatchFull, Figure::Iops).unwrap().median, 0.9);
         assert_eq!(rounds.figures(), [Figure::Iops]);
     }
 

@@ -21,7 +21,9 @@ pub fn heading(env: &Env, rounds: u32) -> String {
         if rounds == 1 { "" } else { "s" },
         if env.quick { ", short (--quick): see that it works, not how fast" } else { "" },
     );
-    for (tool, path) in env.paths.iter().filter(|(tool, _)| *tool != Tool::TIoUring) {
+    for (tool, path) in
+        env.paths.iter().filter(|(tool, _)| matches!(tool, Tool::Fathom | Tool::Fio))
+    {
         let version = super::process::output_of(path, &["--version"]).unwrap_or_default();
         let version = version.lines().next().unwrap_or("unknown");
         let _ = write!(text, " {}: {version}.", tool.name());
@@ -36,7 +38,14 @@ pub fn results(cases: &[Rounds]) -> String {
             .map(String::from),
     ];
     for case in cases {
-        let tools = [Tool::Fathom, Tool::Fio, Tool::TIoUring];
+        let tools = [
+            Tool::Fathom,
+            Tool::Again,
+            Tool::WatchDefault,
+            Tool::WatchFull,
+            Tool::Fio,
+            Tool::TIoUring,
+        ];
         let of_figure = |figure| tools.into_iter().filter_map(move |tool| row(case, figure, tool));
         let first = rows.len();
         rows.extend(case.figures().into_iter().flat_map(of_figure));
@@ -56,6 +65,7 @@ pub fn results(cases: &[Rounds]) -> String {
 fn row(case: &Rounds, figure: Figure, tool: Tool) -> Option<[String; 7]> {
     let values = case.values(tool, figure)?;
     let peer = (tool != Tool::Fathom).then_some(tool);
+    let ratio = if tool.is_variant() { variant_text } else { ratio_text };
     let ratios = peer.and_then(|peer| case.ratios(peer, figure));
     let goal = case.case.goals.iter().find(|goal| goal.figure == figure && goal.peer == peer);
     // A peer's goal is for the ratio; fathom's own is for the figure itself.
@@ -65,7 +75,7 @@ fn row(case: &Rounds, figure: Figure, tool: Tool) -> Option<[String; 7]> {
         figure.name().to_string(),
         tool.name().to_string(),
         spread(values, |value| figure_text(figure, value)),
-        ratios.map_or(String::new(), |ratios| spread(ratios, ratio_text)),
+        ratios.map_or(String::new(), |ratios| spread(ratios, ratio)),
         goal.map_or(String::new(), Goal::text),
         match goal.zip(judged) {
             Some((goal, judged)) if goal.is_met(judged.median) => "met".to_string(),
@@ -89,6 +99,10 @@ fn figure_text(figure: Figure, value: f64) -> String {
 
 fn ratio_text(ratio: f64) -> String {
     if ratio < 0.1 { format!("{ratio:.3}") } else { format!("{ratio:.2}") }
+}
+
+fn variant_text(ratio: f64) -> String {
+    format!("× {ratio:.3}")
 }
 
 /// The commands, for the reader to repeat.

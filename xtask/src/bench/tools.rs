@@ -10,6 +10,12 @@ pub enum Tool {
     Fathom,
     Fio,
     TIoUring,
+    /// fathom once more, to see what it is to differ by nothing.
+    Again,
+    /// fathom that watches by default.
+    WatchDefault,
+    /// fathom that watches all it can.
+    WatchFull,
 }
 
 /// When a run ends.
@@ -25,17 +31,31 @@ impl Tool {
             Tool::Fathom => "fathom",
             Tool::Fio => "fio",
             Tool::TIoUring => "t/io_uring",
+            Tool::Again => "fathom, again",
+            Tool::WatchDefault => "fathom --watch=default",
+            Tool::WatchFull => "fathom --watch=full",
+        }
+    }
+
+    /// Whether it is fathom, told otherwise, and is measured by what it makes of fathom's figure.
+    pub fn is_variant(self) -> bool {
+        matches!(self, Tool::Again | Tool::WatchDefault | Tool::WatchFull)
+    }
+
+    /// What comes before the arguments that fio has too. What watching costs is measured apart.
+    fn command(self) -> Vec<String> {
+        match self {
+            Tool::Fio | Tool::TIoUring => Vec::new(),
+            Tool::Fathom | Tool::Again => vec!["run".into(), "--watch=off".into()],
+            Tool::WatchDefault => vec!["run".into(), "--watch=default".into()],
+            Tool::WatchFull => vec!["run".into(), "--watch=full".into()],
         }
     }
 
     /// The arguments of a random read of 4 KiB blocks with `keys` in fio's form, written as
     /// `key=value`; fathom takes them as fio does.
     pub fn fio_form(self, target: &Path, keys: &[&str], end: End) -> Vec<String> {
-        let mut args: Vec<String> = match self {
-            // What watching costs is measured apart.
-            Tool::Fathom => vec!["run".into(), "--watch=off".into()],
-            _ => Vec::new(),
-        };
+        let mut args = self.command();
         args.push("--name=bench".into());
         args.push(format!("--filename={}", target.display()));
         args.extend(["rw=randread", "bs=4k"].iter().chain(keys).map(|key| format!("--{key}")));
@@ -57,10 +77,7 @@ impl Tool {
 
     /// The arguments that run a job file.
     pub fn job_file(self, path: &Path) -> Vec<String> {
-        let mut args: Vec<String> = match self {
-            Tool::Fathom => vec!["run".into()],
-            _ => Vec::new(),
-        };
+        let mut args = self.command();
         args.push(path.display().to_string());
         args.push("--output-format=json".into());
         args
@@ -69,8 +86,8 @@ impl Tool {
     /// What a run did, from its output.
     pub fn read_output(self, stdout: &str, end: End) -> Result<Done> {
         match self {
-            Tool::Fathom | Tool::Fio => from_json(stdout),
             Tool::TIoUring => from_lines(stdout, end),
+            _ => from_json(stdout),
         }
     }
 }

@@ -47,7 +47,9 @@ impl<'a> Work<'a> {
     /// The whole command line, for the reader to repeat, and the job file that it reads.
     pub fn description(&self) -> String {
         let Some(end) = self.lengths.last() else { return String::new() };
-        let command = format!("{} {}", self.tool.name(), self.args(*end).join(" "));
+        // A variant is told by its arguments.
+        let program = if self.tool.is_variant() { Tool::Fathom } else { self.tool };
+        let command = format!("{} {}", program.name(), self.args(*end).join(" "));
         if self.case.job_file {
             format!("{command}  # {}", self.job(*end).join(" "))
         } else {
@@ -111,13 +113,14 @@ impl<'a> Work<'a> {
     /// of one run where the tool cannot be told how many I/Os to do.
     fn instructions(&self) -> Result<Measured> {
         let (end, done) = self.run_last(Probe::Instructions)?;
-        let (mut user, mut ios) = (end.counts.user_instructions as f64, done.ios);
-        let mut kernel = end.counts.kernel_instructions.map(|n| n as f64);
+        let ((user, mut kernel), mut ios) = (end.instructions(), done.ios);
+        let mut user = user.ok_or("no hardware counter was free while the tool ran")?;
         if let [shorter, _] = self.lengths[..] {
             let (start, done) = self.run(shorter, Probe::Instructions)?;
-            user -= start.counts.user_instructions as f64;
+            let then = start.instructions();
+            user -= then.0.unwrap_or_default();
             ios -= done.ios;
-            kernel = kernel.zip(start.counts.kernel_instructions).map(|(n, then)| n - then as f64);
+            kernel = kernel.zip(then.1).map(|(n, then)| n - then);
         }
         let mut measured = vec![(Figure::UserInstructions, user / ios)];
         measured.extend(kernel.map(|kernel| (Figure::KernelInstructions, kernel / ios)));

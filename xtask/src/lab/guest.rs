@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// A boot takes some 10 s; a busy host makes it several times that.
@@ -30,7 +30,7 @@ pub struct Setup<'a> {
 }
 
 pub struct Guest {
-    _qemu: Qemu,
+    qemu: Qemu,
     channel: BufReader<UnixStream>,
     qmp: Qmp,
     part_of_line: Vec<u8>,
@@ -60,13 +60,8 @@ impl Guest {
         let qmp = accept(&qmp, &mut qemu.0)?;
         let channel = BufReader::new(channel);
         let qmp = Qmp::greet(qmp)?;
-        let mut guest = Guest {
-            _qemu: qemu,
-            channel,
-            qmp,
-            part_of_line: Vec::new(),
-            boot_time: Duration::ZERO,
-        };
+        let mut guest =
+            Guest { qemu, channel, qmp, part_of_line: Vec::new(), boot_time: Duration::ZERO };
         let ready = guest.line(start + BOOT_LIMIT)?;
         match ready.as_deref() {
             Some(line) if line.starts_with("ready") => {
@@ -101,6 +96,18 @@ impl Guest {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// How QEMU ended, where the guest is gone: its kernel crashed, or something ended QEMU.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        // The channel closes a moment before the process is gone.
+        for _ in 0..50 {
+            if let Ok(Some(status)) = self.qemu.0.try_wait() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
     }
 
     pub fn say(&mut self, line: &str) -> Result<()> {
@@ -161,6 +168,18 @@ pub fn make_disks(setup: &Setup) -> Result<()> {
             File::create(cut::base_path(&setup.dir, index))?.set_len(mib << 20)?;
         }
         File::create(cut::log_path(&setup.dir, index))?;
+    }
+    Ok(())
+}
+
+/// Throws the disks away: the next guest gets new ones.
+pub fn remove_disks(setup: &Setup) -> Result<()> {
+    for index in 0..setup.machine.disk_mib.len() {
+        for path in [disk_path(&setup.dir, index), cut::base_path(&setup.dir, index)] {
+            if path.exists() {
+                fs::remove_file(path)?;
+            }
+        }
     }
     Ok(())
 }

@@ -155,13 +155,18 @@ fn run_all(
 }
 
 fn print(outcome: &Outcome) {
-    let Outcome { case, kernel, time, boot_time, fault } = outcome;
+    let Outcome { case, kernel, time, boot_time, crash, fault } = outcome;
     let word = if fault.is_some() { "FAIL" } else { "ok" };
     let boot = match boot_time.as_secs_f64() {
         0.0 => String::new(),
         seconds => format!(" after {seconds:.1} s of booting"),
     };
     println!("{word:<4} {case:<24} {kernel:<4} {:>6.1} s{boot}", time.as_secs_f64());
+    let quote = |lines: &[String]| lines.iter().for_each(|line| println!("     | {line}"));
+    if let Some(crash) = crash {
+        println!("     run twice: its first guest ended, QEMU with {}; its console:", crash.status);
+        quote(&crash.last);
+    }
     if let Some(fault) = fault {
         println!(
             "     {}; console: {}; log: {}",
@@ -169,8 +174,6 @@ fn print(outcome: &Outcome) {
             fault.console.display(),
             fault.log.display()
         );
-        let log = fs::read_to_string(&fault.log).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(TAIL)..].iter().for_each(|line| println!("     | {line}"));
+        quote(&run::last_lines(&fault.log, TAIL));
     }
 }

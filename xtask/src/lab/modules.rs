@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What cases may load. Some are built into, or unknown to, one kernel or another.
-const MODULES: [&str; 32] = [
+const MODULES: [&str; 33] = [
+    "bfq",
     "brd",
     "btrfs",
     "configfs",

@@ -10,11 +10,14 @@ use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Beyond its limit the guest itself ends a case; one that does not answer even then hangs.
 const GRACE: Duration = Duration::from_secs(20);
+
+/// How much of the console is kept of a guest that crashed: a kernel's last words.
+const CONSOLE_LINES: usize = 60;
 
 /// Where results go.
 pub struct Places {
@@ -29,8 +32,25 @@ pub struct Outcome {
     pub time: Duration,
     /// What was spent on booting for it, beside its time.
     pub boot_time: Duration,
+    /// The guest that it began in ended, and it was run once more in a new one.
+    pub crash: Option<Crash>,
     /// Why it failed, if it did.
     pub fault: Option<Fault>,
+}
+
+/// What is known of a guest that ended by itself.
+pub struct Crash {
+    pub status: ExitStatus,
+    /// The end of what its kernel wrote.
+    pub last: Vec<String>,
+}
+
+impl Crash {
+    /// None if the guest is there still.
+    fn of(mut guest: Guest, console: &Path) -> Option<Crash> {
+        let status = guest.ended()?;
+        Some(Crash { status, last: last_lines(console, CONSOLE_LINES) })
+    }
 }
 
 pub struct Fault {
@@ -39,7 +59,16 @@ pub struct Fault {
     pub console: PathBuf,
 }
 
-/// Runs all cases of a boot. A guest that hangs or ends is replaced for the cases that remain.
+/// The last lines of a file; none if it cannot be read.
+pub fn last_lines(path: &Path, count: usize) -> Vec<String> {
+    let text = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
+}
+
+/// Runs all cases of a boot. A guest that hangs or ends is replaced for the cases that remain; the
+/// case that a guest ended in is run once more.
 pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome)) -> Result<()> {
     let kernel = boot.kernel.name();
     let logs = places.logs.join(kernel);
@@ -62,26 +91,35 @@ pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome
         };
         let log = logs.join(format!("{}.log", case.name));
         let (start, boot_time) = (Instant::now(), Cell::default());
-        let run = Run {
-            case,
-            setup: &setup,
-            log: File::create(&log)?,
-            kept: Kept::new(places, kernel, case),
-            boot_time: &boot_time,
+        let attempt = |guest: &mut Option<Guest>| -> Result<Option<String>> {
+            let run = Run {
+                case,
+                setup: &setup,
+                log: File::create(&log)?,
+                kept: Kept::new(places, kernel, case),
+                boot_time: &boot_time,
+            };
+            run.finish(guest)
         };
-        let result = run.finish(&mut guest);
-        let what = match result {
-            Ok(None) => None,
-            Ok(Some(what)) => Some(what),
-            Err(error) => {
-                guest = None;
-                Some(error.to_string())
-            }
-        };
+        let mut result = attempt(&mut guest);
+        let mut crash = None;
+        if result.is_err() {
+            crash = guest.take().and_then(|guest| Crash::of(guest, &console));
+        }
+        if crash.is_some() {
+            // An emulated kernel crashes now and then while it patches itself, which switching
+            // events on makes it do. A crash that is fathom's comes again.
+            guest::remove_disks(&setup)?;
+            result = attempt(&mut guest);
+        }
+        if result.is_err() {
+            guest = None;
+        }
+        let what = result.unwrap_or_else(|error| Some(error.to_string()));
         let fault = what.map(|what| Fault { what, log, console: console.clone() });
         let boot_time = boot_time.get();
         let time = start.elapsed().saturating_sub(boot_time);
-        report(Outcome { case: case.name.clone(), kernel, time, boot_time, fault });
+        report(Outcome { case: case.name.clone(), kernel, time, boot_time, crash, fault });
     }
     Ok(())
 }

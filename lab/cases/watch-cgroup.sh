@@ -1,0 +1,36 @@
+# The limits of a control group are seen, how often they were hit, and that buffered reads beyond its memory are reclaimed.
+# kernels: all
+# limit: 120
+echo "+memory +cpu +io" >/sys/fs/cgroup/cgroup.subtree_control
+group=/sys/fs/cgroup/labwatch
+mkdir $group
+disk=$(disk 2)
+echo 32M >$group/memory.max
+echo 60000 100000 >$group/cpu.max
+echo "$(cat "/sys/block/${disk#/dev/}/dev") riops=100000" >$group/io.max
+
+# The group is entered while the command is watched already.
+fathom watch -i 500ms -o seen -- sh -c 'echo $$ >/sys/fs/cgroup/labwatch/cgroup.procs; exec "$@"' within \
+    fathom run --name=job --filename="$disk" --rw=read --bs=128k --iodepth=4 --size=80m --no-record --watch=off \
+    --output-format=json >out
+is out .jobs[0].read.io_bytes 83886080
+jq -s 'last.machine.system' seen/samples.ndjson >last
+is last '.cgroup | [.path, .cpu_limit, .memory_limit, .io_limits[]] | tojson' \
+    "[\"/labwatch\",0.6,33554432,\"/labwatch ${disk#/dev/} riops=100000\"]"
+stat() { awk -v key="$2" '$1 == key { print $2 }' "$group/$1"; }
+check "it was throttled" [ "$(stat cpu.stat nr_throttled)" -gt 0 ]
+is last .cgroup.throttled_periods "$(stat cpu.stat nr_throttled)"
+is last .cgroup.throttled_us "$(stat cpu.stat throttled_usec)"
+check "its memory was full" [ "$(stat memory.events max)" -gt 0 ]
+is last .cgroup.memory_hits "$(stat memory.events max)"
+
+# 48 MiB are 12288 pages, and what it needs for itself.
+freed=$(stat memory.stat pgsteal)
+check "pages were reclaimed ($freed)" [ "$freed" -ge 12288 ]
+grown() { jq -s "map(.machine.system.paging.$1) | last - first" seen/samples.ndjson; }
+check "they are seen as freed" [ "$(grown steal_file)" -ge "$freed" ]
+check "and as looked at" [ "$(grown scan_file)" -ge "$(grown steal_file)" ]
+check "and as read" [ "$(grown in_kib)" -ge 81920 ]
+fathom top --replay seen --ndjson >lines
+check "reclaim is a layer" [ "$(jq -s "[.[].layers.layers[]? | select(.layer == \"reclaim\").samples] | add" lines)" -gt 0 ]
+keep seen

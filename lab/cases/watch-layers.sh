@@ -1,0 +1,36 @@
+# Nearly all samples of the kernel belong to a layer; that of the I/O scheduler grows from none to mq-deadline to bfq.
+# kernels: all
+# modules: bfq
+# limit: 120
+disk=$(disk 0)
+queue=/sys/block/${disk#/dev/}/queue/scheduler
+# sampled NAME ARGUMENT…: samples random reads, of which at least 97% must have a layer.
+sampled() {
+    page=$1
+    shift
+    # A busy host leaves little time to be sampled.
+    for try in 1 2 3; do
+        fathom stacks -F 999 -- fathom run --name=job --filename="$disk" --rw=randread --bs=4k --iodepth=16 \
+            --time_based --runtime=2 --no-record --watch=off --output=job "$@" >"$page"
+        known=$(awk '/belong to a layer/ { print $1 * 10 }' "$page")
+        samples=$(awk '/belong to a layer/ { print $3 }' "$page")
+        [ "$samples" -lt 200 ] || break
+    done
+    cat "$page"
+    check "$page: of $samples samples in the kernel $known ‰ have a layer" [ "$samples" -ge 100 -a "${known%.*}" -ge 970 ]
+}
+# In tenths of a percent.
+scheduler_of() { awk '/^ *I\/O scheduler / { share = $3 * 10 } END { print int(share) }' "$1"; }
+
+for scheduler in none mq-deadline bfq; do
+    echo $scheduler >"$queue"
+    sampled $scheduler --direct=1
+done
+none=$(scheduler_of none) deadline=$(scheduler_of mq-deadline) bfq=$(scheduler_of bfq)
+check "without a scheduler there is none ($none ‰)" [ "$none" -le 15 ]
+check "mq-deadline is seen ($deadline ‰)" [ "$deadline" -ge $((2 * none)) -a "$deadline" -ge 15 ]
+check "bfq takes more ($bfq ‰)" [ "$bfq" -gt "$deadline" ]
+
+echo none >"$queue"
+sampled buffered
+sampled async --direct=1 --force_async=1

@@ -1,0 +1,69 @@
+# Without root each command shows what it can, and names what it cannot see and what would allow it.
+# kernels: all
+# limit: 120
+paranoid=/proc/sys/kernel/perf_event_paranoid
+before=$(cat $paranoid)
+mkdir own
+chown 65534:65534 own
+cd own
+set -- fathom run --name=job --filename=file --size=4m --rw=randread --bs=4k --iodepth=8 --time_based --runtime=2 \
+    --output-format=json
+tracefs="/sys/kernel/tracing/events: Permission denied (os error 13); run as root"
+
+# denied FILE: what nobody may see of the machine is in there, with what would allow it.
+denied() {
+    says "$1" "samples of processors: Permission denied (os error 13); run as root, or with CAP_PERFMON"
+    says "$1" "sysctl kernel.perf_event_paranoid="
+    says "$1" "the block layer's events: $tracefs"
+    says "$1" "io_uring's events: $tracefs"
+}
+# seen RECORD: what there is without root.
+seen() {
+    jq -s 'last.machine' "$1/samples.ndjson" >last
+    is last '(.system.cpus | length) > 0 and (.disks | length) > 0 and .threads.looks >= 0' true
+    is last '[.stacks, .blocks, .rings.events, .submits] | all(. == null or . == [])' true
+    check "$1: the user's own ring is seen" \
+        [ "$(jq -s '[.[].machine.rings.rings[]?.pid] | unique | length' "$1/samples.ndjson")" = 1 ]
+    jq -r '.watch.missing[] | "\(.what): \(.why); \(.allow)"' "$1/record.json" >missing
+    denied missing
+}
+
+echo 3 >$paranoid # Debian's; others have up to 2.
+expect 0 as_nobody fathom top --plain -n 2 -i 200ms
+check "lines come" [ "$(wc -l <out)" = 4 ]
+denied err
+says err "system calls, wait channels and files of"
+says err "run as root or with CAP_SYS_PTRACE"
+says err "/proc/1/fd: permission denied; run as root, or as their user"
+expect 0 as_nobody fathom top --ndjson -n 1 -i 200ms
+is out '.system.cpu.idle != null and (.disks | length) > 0 and .layers == null' true
+
+expect 0 as_nobody fathom threads -a -d 1
+says out "of which on average"
+says out "run as root or with CAP_SYS_PTRACE"
+expect 1 as_nobody fathom stacks --for 1s
+says err "samples of processors: Permission denied"
+says err "CAP_PERFMON"
+expect 1 as_nobody fathom blocks --for 1s
+says err "the block layer's events: $tracefs"
+
+expect 0 as_nobody fathom watch -i 100ms -o command -- "$@" --no-record --watch=off
+is out '.jobs[0].error' 0
+seen command
+says err "not seen    samples of processors"
+for level in default full; do
+    expect 0 as_nobody "$@" --watch=$level --record=$level
+    seen $level
+done
+
+# At 2 a user may look at what its own programs do outside of the kernel; Debian's kernel 7 refuses that too.
+echo 2 >$paranoid
+case $(uname -r) in
+7.*) ;;
+*)
+    expect 0 as_nobody fathom stacks -- "$@" --no-record --watch=off
+    says err "kernel functions"
+    check "only user mode is seen" grep -q '^ *program  *100.0%' out
+    ;;
+esac
+echo "$before" >$paranoid

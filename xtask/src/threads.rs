@@ -1,0 +1,240 @@
+//! `cargo xtask threads`: what looking at threads costs, beside pSnapper.
+
+pub mod load;
+
+use crate::Result;
+use crate::bench::{aligned, median, process};
+use load::{Kind, Load};
+use process::Probe;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Threads of the load, beside those that the machine has anyway
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [500, 2000])]
+    threads: Vec<u32>,
+    /// Threads of the load that never sleep
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    busy: u32,
+    /// Rounds; each looks in every way once
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// How long each looks, in seconds
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=30))]
+    seconds: u32,
+    /// Looks per second, fathom's and pSnapper's
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
+    hz: u32,
+    /// pSnapper's program `psn`; left out of the comparison without it
+    #[arg(long, value_name = "PATH")]
+    psn: Option<PathBuf>,
+    /// Use this fathom instead of building it
+    #[arg(long, value_name = "PATH")]
+    fathom: Option<PathBuf>,
+}
+
+/// One way to look.
+struct Way {
+    tool: &'static str,
+    /// What is looked at, for the reader.
+    what: &'static str,
+    args: &'static [&'static str],
+    /// The most processor time per thread and look, in µs.
+    goal_us: Option<f64>,
+    read: fn(&str, cpu_us: f64) -> Option<Looked>,
+}
+
+/// What one run did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Looked {
+    /// Processor time of a thread and look, in µs: of the looks alone.
+    look_us: f64,
+    /// The same of the whole program, its start and report included.
+    program_us: f64,
+    /// Part of one processor that the looks take.
+    share: f64,
+    done: f64,
+    due: f64,
+}
+
+const WAYS: [Way; 5] = [
+    Way {
+        tool: "fathom",
+        what: "active: state, system call, wait channel",
+        args: &["threads", "--json"],
+        goal_us: Some(12.0),
+        read: Looked::of_fathom,
+    },
+    Way {
+        tool: "fathom",
+        what: "all (-a)",
+        args: &["threads", "--json", "-a"],
+        goal_us: Some(12.0),
+        read: Looked::of_fathom,
+    },
+    Way {
+        tool: "fathom",
+        what: "all, with kernel stacks",
+        args: &["threads", "--json", "-a", "-G", "kstack"],
+        goal_us: Some(25.0),
+        read: Looked::of_fathom,
+    },
+    Way {
+        tool: "pSnapper",
+        what: "all",
+        args: &["-a", "-g", "comm,state,syscall,wchan"],
+        goal_us: None,
+        read: Looked::of_psn,
+    },
+    Way {
+        tool: "pSnapper",
+        what: "all, with kernel stacks",
+        args: &["-a", "-g", "comm,state,syscall,wchan,kstack"],
+        goal_us: None,
+        read: Looked::of_psn,
+    },
+];
+
+impl Looked {
+    fn of_fathom(stdout: &str, cpu_us: f64) -> Option<Self> {
+        let json: Value = serde_json::from_str(stdout).ok()?;
+        let number = |value: &Value| value.as_f64();
+        let done = number(&json["looks"])?;
+        Some(Self {
+            look_us: number(&json["cost"]["us_per_thread_sample"])?,
+            program_us: cpu_us / number(&json["thread_samples"])?,
+            share: number(&json["cost"]["share_of_a_processor"])?,
+            done,
+            due: done + number(&json["looks_missed"])?,
+        })
+    }
+
+    /// From `samples: 27 (expected: 80)`, `threads: 580` and `runtime: 4.01`, whatever stands between them.
+    fn of_psn(stdout: &str, cpu_us: f64) -> Option<Self> {
+        let after = |label: &str| {
+            let rest = stdout.rsplit_once(label)?.1.trim_start();
+            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+            rest[..end].parse::<f64>().ok()
+        };
+        let (done, seconds) = (after("samples:")?, after("runtime:")?);
+        let program_us = cpu_us / done / after("threads:")?;
+        let share = cpu_us / 1e6 / seconds;
+        Some(Self { look_us: program_us, program_us, share, done, due: after("expected:")? })
+    }
+}
+
+/// Looks at each load in each way in turn, and prints the table. Costs never fail it.
+pub fn run(options: &Options) -> Result<()> {
+    let fathom = crate::bench::fathom(options.fathom.as_deref())?;
+    let mut lines = vec![
+        [
+            "threads",
+            "tool",
+            "looked at",
+            "µs per look",
+            "must be",
+            "whole program",
+            "of a processor",
+            "looks",
+        ]
+        .map(str::to_string),
+    ];
+    for &threads in &options.threads {
+        for kind in [Kind::Asleep, Kind::Moving] {
+            let load = Load::start(threads, kind, options.busy)?;
+            let label =
+                format!("{threads} {}", if kind == Kind::Asleep { "asleep" } else { "moving" });
+            let seen = looks(options, &fathom, &label)?;
+            drop(load);
+            let rows = WAYS.iter().zip(&seen).filter(|(_, looked)| !looked.is_empty());
+            lines.extend(rows.map(|(way, looked)| row(&label, way, looked)));
+        }
+    }
+    println!(
+        "{} rounds of {} s in turn, {} looks a second, {} threads that never sleep; µs of processor \
+         time for a thread and look, medians (min–max)\n\n{}",
+        options.rounds,
+        options.seconds,
+        options.hz,
+        options.busy,
+        aligned(&lines)
+    );
+    Ok(())
+}
+
+/// What each way gave, in the order of [`WAYS`], round by round.
+fn looks(options: &Options, fathom: &Path, label: &str) -> Result<[Vec<Looked>; WAYS.len()]> {
+    let mut all = std::array::from_fn(|_| Vec::new());
+    for round in 1..=options.rounds {
+        for (way, seen) in WAYS.iter().zip(&mut all) {
+            let path = match (way.tool, &options.psn) {
+                ("fathom", _) => fathom,
+                (_, Some(psn)) => psn,
+                (_, None) => continue,
+            };
+            eprintln!("{label}: round {round} of {}: {}, {}", options.rounds, way.tool, way.what);
+            let mut args: Vec<String> = way.args.iter().map(ToString::to_string).collect();
+            let (seconds, hz) = (options.seconds.to_string(), options.hz.to_string());
+            args.extend(["-d".into(), seconds, "--sample-hz".into(), hz]);
+            let done = process::run(path, &args, Path::new("/"), Probe::Nothing)?;
+            let looked = (way.read)(&done.stdout, done.cpu.as_secs_f64() * 1e6);
+            seen.push(
+                looked.ok_or_else(|| format!("{}: not understood: {}", way.tool, done.stdout))?,
+            );
+        }
+    }
+    Ok(all)
+}
+
+fn row(label: &str, way: &Way, looked: &[Looked]) -> [String; 8] {
+    let spread = |figure: fn(&Looked) -> f64, digits: usize, unit: &str| {
+        let mut values: Vec<f64> = looked.iter().map(figure).collect();
+        let middle = median(&mut values);
+        let text = |value: Option<f64>| format!("{:.digits$}{unit}", value.unwrap_or(0.0));
+        let (least, most) = (values.first().copied(), values.last().copied());
+        format!("{} ({}–{})", text(middle), text(least), text(most))
+    };
+    let counts: Vec<String> = looked.iter().map(|l| format!("{} of {}", l.done, l.due)).collect();
+    [
+        label.to_string(),
+        way.tool.to_string(),
+        way.what.to_string(),
+        spread(|l| l.look_us, 1, ""),
+        way.goal_us.map_or(String::new(), |goal| format!("≤ {goal}")),
+        spread(|l| l.program_us, 1, ""),
+        spread(|l| l.share * 100.0, 0, "%"),
+        counts.join(", "),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_tools_print_is_read() {
+        let json = r#"{"looks":78,"looks_missed":2,"thread_samples":1000,
+            "cost":{"us_per_thread_sample":7.5,"share_of_a_processor":0.25}}"#;
+        let want = Looked { look_us: 7.5, program_us: 9.0, share: 0.25, done: 78.0, due: 80.0 };
+        assert_eq!(Looked::of_fathom(json, 9000.0), Some(want));
+        let text = "   40 |  1.00 | (threads) |\n\nsamples: 20\n(expected: 80)\ntotal processes: 10, \
+            threads: 50\nruntime: 4.00, measure time: 1.57\n";
+        let want =
+            Looked { look_us: 2000.0, program_us: 2000.0, share: 0.5, done: 20.0, due: 80.0 };
+        assert_eq!(Looked::of_psn(text, 2e6), Some(want));
+        assert_eq!(Looked::of_fathom("{}", 1.0), None);
+        assert_eq!(Looked::of_psn("samples: x", 1.0), None);
+    }
+
+    #[test]
+    fn a_row_has_the_spread_and_every_count_of_looks() {
+        let looked =
+            |us, done| Looked { look_us: us, program_us: us, share: us / 100.0, done, due: 80.0 };
+        let row =
+            row("500 asleep", &WAYS[0], &[looked(9.0, 80.0), looked(7.0, 79.0), looked(8.0, 80.0)]);
+        assert_eq!(row[3], "8.0 (7.0–9.0)");
+        assert_eq!(row[4], "≤ 12");
+        assert_eq!(row[6..], ["8% (7%–9%)", "80 of 80, 79 of 80, 80 of 80"]);
+    }
+}
