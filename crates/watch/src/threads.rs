@@ -1,5 +1,6 @@
 //! What threads do: state, system call, wait channel and more, many times a second.
 
+mod all;
 mod files;
 mod helpers;
 mod members;
@@ -14,7 +15,8 @@ mod trial;
 
 pub use helpers::{HelperTime, helper_time};
 
-use crate::{Sampler, Scope};
+use crate::{Sampler, Scope, priority};
+use all::AllThreads;
 use fathom_model::watch::{MachineSample, Missing, ThreadCount, ThreadsSample};
 use files::Proc;
 use members::{About, Members, Process};
@@ -30,6 +32,11 @@ use task::{Eye, Seen};
 pub const HZ: u32 = 20;
 /// The most looks per second.
 pub const HZ_MAX: u32 = 100;
+
+/// A thread costs so many times more by its files than with all others.
+const ALL_COSTS: usize = 8;
+/// Fewer threads than these are not worth a program in the kernel.
+const ALL_FROM: usize = 32;
 
 /// What a [`ThreadSampler`] looks at.
 #[derive(Debug, Clone)]
@@ -47,6 +54,8 @@ pub struct ThreadOptions {
     pub all_states: bool,
     /// What is looked up beyond state, system call and wait channel.
     pub parts: Parts,
+    /// Read files of each thread also where the kernel can tell of all threads at once.
+    pub one_by_one: bool,
 }
 
 impl Default for ThreadOptions {
@@ -58,6 +67,7 @@ impl Default for ThreadOptions {
             hz: HZ,
             all_states: false,
             parts: Parts::default(),
+            one_by_one: false,
         }
     }
 }
@@ -82,17 +92,29 @@ pub struct Parts {
 pub struct ThreadSampler {
     period: Duration,
     opened: Instant,
+    proc_root: PathBuf,
+    all: All,
     eye: Eye,
     members: Members,
     users: BTreeMap<u32, String>,
     missing: Vec<Missing>,
-    counts: HashMap<Doing, u32>,
+    /// What was seen in this interval, how often, and where it stands among `counts`.
+    counts: Vec<(Doing, u32)>,
+    places: HashMap<Doing, usize>,
     looks: u32,
     seen: u64,
     /// The thread that looks, which is always running then.
     own: Option<i32>,
     /// Numbers found, kept for the next time.
     found: Vec<i32>,
+}
+
+/// Whether the kernel tells of all threads at once.
+#[derive(Debug)]
+enum All {
+    Untried,
+    Possible(AllThreads),
+    Impossible,
 }
 
 /// What a thread was doing, as [`ThreadCount`] but by number.
@@ -119,7 +141,7 @@ impl ThreadSampler {
     /// # Errors
     /// Where /proc cannot be read, or the looks per second are out of range.
     pub fn open(options: ThreadOptions) -> io::Result<Self> {
-        let ThreadOptions { proc_root, passwd, scope, hz, all_states, parts } = options;
+        let ThreadOptions { proc_root, passwd, scope, hz, all_states, parts, one_by_one } = options;
         if !(1..=HZ_MAX).contains(&hz) {
             let why = format!("{hz} looks per second: from 1 to {HZ_MAX} are possible");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -137,25 +159,31 @@ impl ThreadSampler {
             turn: 0,
             buffer: vec![0; 16 << 10].into(),
             folded: Vec::new(),
+            places: HashMap::new(),
         };
         let users = if parts.user { users(&passwd) } else { BTreeMap::new() };
         let mut sampler = Self {
             period: Duration::from_secs(1) / hz,
             opened: Instant::now(),
+            proc_root,
+            all: if one_by_one { All::Impossible } else { All::Untried },
             eye,
             members: Members::new(scope),
             users,
             missing: trial.missing,
-            counts: HashMap::new(),
+            counts: Vec::new(),
+            places: HashMap::new(),
             looks: 0,
             seen: 0,
             own: None,
             found: Vec::new(),
         };
         sampler.look();
-        let refused = trial::refused(&sampler.members, &sampler.eye.proc, &proc_root);
+        let Self { members, eye, proc_root, .. } = &sampler;
+        let refused = trial::refused(members, &eye.proc, proc_root);
         sampler.missing.extend(refused);
-        sampler.counts.clear();
+        sampler.missing.extend(priority::refused());
+        sampler.forget_counts();
         (sampler.looks, sampler.seen, sampler.own) = (0, 0, None);
         Ok(sampler)
     }
@@ -164,6 +192,17 @@ impl ThreadSampler {
     #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
+    }
+
+    /// Whether the kernel tells of all threads at once; otherwise files of each are read.
+    #[must_use]
+    pub fn is_at_once(&self) -> bool {
+        matches!(self.all, All::Possible(_)) && self.wants_all()
+    }
+
+    /// Looks so many times per second from now on, from 1 to [`HZ_MAX`].
+    pub fn set_hz(&mut self, hz: u32) {
+        self.period = Duration::from_secs(1) / hz.clamp(1, HZ_MAX);
     }
 
     /// Processes that are looked at now.
@@ -176,6 +215,15 @@ impl ThreadSampler {
     #[must_use]
     pub fn threads(&self) -> usize {
         self.members.processes.iter().map(|process| process.tasks.len()).sum()
+    }
+
+    /// Looks by reading files of each thread.
+    fn look_one_by_one(&mut self) {
+        self.members.refresh(&mut self.eye.proc, &mut self.eye.buffer);
+        let mut processes = std::mem::take(&mut self.members.processes);
+        processes.iter_mut().for_each(|process| self.look_at(process));
+        processes.retain(|process| !process.tasks.is_empty());
+        self.members.processes = processes;
     }
 
     fn look_at(&mut self, process: &mut Process) {
@@ -219,6 +267,47 @@ impl ThreadSampler {
         are_all && !ended
     }
 
+    /// What the kernel tells of all threads now, where that is wanted and possible.
+    fn all_threads(&mut self) -> Option<AllThreads> {
+        if !self.wants_all() {
+            return None;
+        }
+        let mut all = match std::mem::replace(&mut self.all, All::Impossible) {
+            All::Possible(all) => all,
+            All::Untried => AllThreads::open(&self.proc_root, self.eye.parts.kstack).ok()?,
+            All::Impossible => return None,
+        };
+        all.look().ok()?;
+        Some(all)
+    }
+
+    /// Whether it costs less to look at all threads than at those wanted.
+    fn wants_all(&self) -> bool {
+        let wanted = self.threads();
+        self.members.is_of_all() || wanted >= ALL_FROM && wanted * ALL_COSTS >= self.members.tasks
+    }
+
+    /// Looks at threads as they were told of together.
+    fn look_at_all(&mut self, all: &AllThreads) {
+        self.members.refresh_by(all.numbers(), &mut self.eye.proc, &mut self.eye.buffer);
+        let mut processes = std::mem::take(&mut self.members.processes);
+        for process in &mut processes {
+            self.found.clear();
+            self.found.extend(all.of(process.pid).map(|record| record.tid()));
+            process.take_found(&mut self.eye.proc, &self.found);
+            for (place, record) in all.of(process.pid).enumerate() {
+                let task = process.tasks.get_mut(place);
+                let Some(task) = task.filter(|task| Some(task.tid) != self.own) else { continue };
+                // One that has ended meanwhile is not among them next time.
+                if let Ok(seen) = task.look_by(process.pid, record, &mut self.eye) {
+                    self.seen += 1;
+                    self.count(process, place, seen);
+                }
+            }
+        }
+        self.members.processes = processes;
+    }
+
     fn count(&mut self, process: &mut Process, place: usize, seen: Seen) {
         if seen.renamed && !seen.in_kernel_only {
             process.about = None;
@@ -227,7 +316,8 @@ impl ThreadSampler {
             return;
         }
         let about = self.about(process);
-        let Some(task) = process.tasks.get(place) else { return };
+        let owner = process.owner(place);
+        let Some(task) = process.tasks.get_mut(place) else { return };
         let doing = Doing {
             pid: process.pid,
             tid: task.tid,
@@ -239,11 +329,23 @@ impl ThreadSampler {
             filename: seen.sleep.filename,
             cmdline: about.cmdline,
             user: about.user,
-            cpu: self.eye.parts.cpu.then_some(seen.cpu),
-            works_for: process.owner(place),
+            cpu: seen.cpu,
+            works_for: owner,
             torn: seen.sleep.torn,
         };
-        *self.counts.entry(doing).or_insert(0) += 1;
+        // Most do the same as before.
+        if self.counts.get(task.counted_at).is_none_or(|(counted, _)| *counted != doing) {
+            task.counted_at = *self.places.entry(doing).or_insert_with(|| {
+                self.counts.push((doing, 0));
+                self.counts.len() - 1
+            });
+        }
+        self.counts[task.counted_at].1 += 1;
+    }
+
+    fn forget_counts(&mut self) {
+        self.counts.clear();
+        self.places.clear();
     }
 
     fn about(&mut self, process: &mut Process) -> About {
@@ -289,6 +391,7 @@ impl ThreadSampler {
 
     fn forget_names(&mut self) {
         self.eye.names = Names::default();
+        self.eye.places.clear();
         for process in &mut self.members.processes {
             process.about = None;
             process.tasks.iter_mut().for_each(task::Task::forget_names);
@@ -305,28 +408,34 @@ impl Sampler for ThreadSampler {
         Some(self.period)
     }
 
+    fn is_urgent(&self) -> bool {
+        true
+    }
+
     fn look(&mut self) {
         self.eye.turn += 1;
         self.eye.now_ns = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if self.own.is_none() {
             self.own = Some(own_thread(&self.eye.proc, &mut self.eye.buffer).unwrap_or(0));
         }
-        self.members.refresh(&mut self.eye.proc, &mut self.eye.buffer);
-        let mut processes = std::mem::take(&mut self.members.processes);
-        processes.iter_mut().for_each(|process| self.look_at(process));
-        processes.retain(|process| !process.tasks.is_empty());
-        self.members.processes = processes;
+        if let Some(all) = self.all_threads() {
+            self.look_at_all(&all);
+            self.all = All::Possible(all);
+        } else {
+            self.look_one_by_one();
+        }
         self.looks += 1;
     }
 
     fn take(&mut self, sample: &mut MachineSample) {
         let mut active: Vec<ThreadCount> =
             self.counts.iter().map(|(doing, count)| self.text(doing, *count)).collect();
-        self.counts.clear();
+        self.forget_counts();
         active.sort_unstable();
         sample.threads = Some(ThreadsSample {
             looks: std::mem::take(&mut self.looks),
             seen: std::mem::take(&mut self.seen),
+            at_once: self.is_at_once(),
             active,
         });
         if self.eye.names.is_full() {

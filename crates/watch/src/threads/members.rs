@@ -25,6 +25,8 @@ pub(super) struct Members {
     others: Vec<Other>,
     loadavg: File,
     newest: Option<u32>,
+    /// Tasks of the machine, as far as is known.
+    pub tasks: usize,
     listed: u32,
     /// Those that were there at the first look are no longer young.
     is_first: bool,
@@ -67,18 +69,24 @@ impl Members {
             others: Vec::new(),
             loadavg: File::default(),
             newest: None,
+            tasks: 0,
             listed: 0,
             is_first: true,
             found: Vec::new(),
         }
     }
 
+    /// Whether all processes of the machine must be known.
+    pub fn is_of_all(&self) -> bool {
+        matches!(self.scope, Scope::Machine | Scope::Matching { .. })
+    }
+
     /// Finds the processes that are there now.
     pub fn refresh(&mut self, proc: &mut Proc, buffer: &mut [u8]) {
-        let newest = proc
-            .read(&mut self.loadavg, format_args!("loadavg"), buffer)
-            .ok()
-            .and_then(parse::newest_task);
+        let loadavg = proc.read(&mut self.loadavg, format_args!("loadavg"), buffer);
+        let tasks = loadavg.ok().and_then(parse::tasks);
+        self.tasks = tasks.map_or(0, |(all, _)| all);
+        let newest = tasks.map(|(_, newest)| newest);
         self.listed += 1;
         if newest.is_none() || newest != self.newest || self.listed >= LIST_EVERY {
             self.newest = newest;
@@ -88,11 +96,33 @@ impl Members {
         self.choose(proc, buffer);
     }
 
+    /// Takes the processes of these threads, ascending by process, as all that are there.
+    pub fn refresh_by(
+        &mut self,
+        threads: impl Iterator<Item = (i32, i32)>,
+        proc: &mut Proc,
+        buffer: &mut [u8],
+    ) {
+        self.found.clear();
+        self.tasks = 0;
+        for (pid, _) in threads {
+            self.tasks += 1;
+            if self.found.last() != Some(&pid) {
+                self.found.push(pid);
+            }
+        }
+        self.take_found(proc);
+        self.choose(proc, buffer);
+    }
+
     fn list(&mut self, proc: &mut Proc) {
         // Where it cannot be listed now, those known are looked at.
-        if proc.numbers(format_args!("."), &mut self.found).is_err() {
-            return;
+        if proc.numbers(format_args!("."), &mut self.found).is_ok() {
+            self.take_found(proc);
         }
+    }
+
+    fn take_found(&mut self, proc: &mut Proc) {
         let found = &self.found;
         self.processes.retain_mut(|process| {
             let is_there = found.binary_search(&process.pid).is_ok();
@@ -163,7 +193,15 @@ impl Members {
 impl Process {
     /// Finds its threads; those that are known stay as they are.
     pub fn list(&mut self, proc: &mut Proc, found: &mut Vec<i32>) {
-        if proc.numbers(format_args!("{}/task", self.pid), found) == Err(Unread::Denied) {
+        if proc.numbers(format_args!("{}/task", self.pid), found) != Err(Unread::Denied) {
+            self.take_found(proc, found);
+        }
+    }
+
+    /// Takes these threads, ascending, as all that it has.
+    pub fn take_found(&mut self, proc: &mut Proc, found: &[i32]) {
+        let are_known = found.iter().eq(self.tasks.iter().map(|task| &task.tid));
+        if are_known {
             return;
         }
         self.tasks.retain_mut(|task| {
@@ -174,7 +212,7 @@ impl Process {
             is_there
         });
         let known = self.tasks.len();
-        for &tid in &*found {
+        for &tid in found {
             if self.tasks[..known].binary_search_by_key(&tid, |task| task.tid).is_err() {
                 self.tasks.push(Task::new(tid));
             }

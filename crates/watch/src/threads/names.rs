@@ -39,12 +39,17 @@ impl Names {
         name
     }
 
+    /// As [`Self::name`], faster where `text` is that of `likely`.
+    pub fn name_like(&mut self, text: &[u8], likely: Name) -> Name {
+        if self.bytes(likely) == text { likely } else { self.name(text) }
+    }
+
     pub fn bytes(&self, name: Name) -> &[u8] {
         &self.texts[name as usize]
     }
 
     pub fn text(&self, name: Name) -> String {
-        String::from_utf8_lossy(self.bytes(name)).into_owned()
+        crate::shown(self.bytes(name))
     }
 
     /// So many that all should be forgotten, to keep within bounds.

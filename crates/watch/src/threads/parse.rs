@@ -13,37 +13,52 @@ pub(super) struct Stat<'a> {
     pub flags: u32,
     /// Threads of its process.
     pub threads: u32,
-    /// Processor on which it ran last.
-    pub cpu: u32,
+    /// What comes after these.
+    rest: Fields<'a>,
 }
 
 /// Kernel thread.
-const PF_KTHREAD: u32 = 0x0020_0000;
+pub(super) const PF_KTHREAD: u32 = 0x0020_0000;
+/// Worker of a workqueue, whose name tells what it works at.
+pub(super) const PF_WQ_WORKER: u32 = 0x20;
 /// io-wq's and SQPOLL's threads, which belong to a program and never are in user mode.
 const PF_IO_WORKER: u32 = 0x10;
 /// Since Linux 6.4 the kernel's threads of a program, io_uring's among them.
 const PF_USER_WORKER: u32 = 0x4000;
+/// Longer than every name: the kernel's own threads have up to 64 characters (`proc_task_name`).
+const COMM_MAX: usize = 80;
 
 impl<'a> Stat<'a> {
-    /// Fields are counted as in proc(5): 3 state, 4 ppid, 9 flags, 20 num_threads, 39 processor.
+    /// Fields are counted as in proc(5): 3 state, 4 ppid, 9 flags, 20 num_threads.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
-        // The name may hold blanks and brackets.
         let open = text.iter().position(|&b| b == b'(')?;
-        let close = text.iter().rposition(|&b| b == b')')?;
+        // The name may hold blanks and brackets, what comes after it does not.
+        let near = text.get(..text.len().min(open + COMM_MAX))?;
+        let close = near.iter().rposition(|&b| b == b')')?;
         let mut fields = Fields(text.get(close + 1..)?);
         let state = *fields.next()?.first()?;
         let parent = number(fields.next()?)?;
         let flags = number(fields.nth(4)?)?;
         let threads = number(fields.nth(10)?)?;
-        let cpu = number(fields.nth(18)?)?;
-        Some(Self { comm: text.get(open + 1..close)?, state, parent, flags, threads, cpu })
+        let comm = text.get(open + 1..close)?;
+        Some(Self { comm, state, parent, flags, threads, rest: fields })
+    }
+
+    /// Processor on which it ran last: field 39.
+    pub fn cpu(&self) -> Option<u32> {
+        number(Fields(self.rest.0).nth(18)?)
     }
 
     /// A thread of the kernel itself, or one that it keeps within a program: what /proc says of its
     /// system call is left over in registers that no system call has set.
     pub fn in_kernel_only(&self) -> bool {
-        self.flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) != 0
+        in_kernel_only(self.flags)
     }
+}
+
+/// [`Stat::in_kernel_only`] of a thread with these flags.
+pub(super) fn in_kernel_only(flags: u32) -> bool {
+    flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) != 0
 }
 
 /// What the scheduler counted of a thread: `schedstat`.
@@ -105,23 +120,28 @@ impl Call {
 }
 
 /// Puts the functions of a kernel stack, innermost first in the file, into `into`, outermost first with
-/// `;` between them. A line is `[<0>] function+0x12/0x340 [module]`.
-pub(super) fn fold_stack(text: &[u8], into: &mut Vec<u8>) {
+/// `;` between them; gives the innermost. A line is `[<0>] function+0x12/0x340 [module]`.
+pub(super) fn fold_stack<'a>(text: &'a [u8], into: &mut Vec<u8>) -> &'a [u8] {
     into.clear();
+    let mut innermost: &[u8] = &[];
     for line in text.split(|&b| b == b'\n').rev() {
-        let mut words = Fields(line);
-        let Some(place) = words.nth(1) else { continue };
-        let name = place.split(|&b| b == b'+').next().unwrap_or(place);
+        let Some(place) = Fields(line).nth(1) else { continue };
+        let end = place.iter().position(|&b| b == b'+').unwrap_or(place.len());
+        innermost = place.get(..end).unwrap_or(place);
         if !into.is_empty() {
             into.push(b';');
         }
-        into.extend_from_slice(name);
+        into.extend_from_slice(innermost);
     }
+    innermost
 }
 
-/// The number at the end of /proc/loadavg: that of the newest task.
-pub(super) fn newest_task(loadavg: &[u8]) -> Option<u32> {
-    number(Fields(loadavg).last()?)
+/// Of /proc/loadavg, whose last words are `running/all newest`: how many tasks there are, and the number
+/// of the newest.
+pub(super) fn tasks(loadavg: &[u8]) -> Option<(usize, u32)> {
+    let mut words = Fields(loadavg).skip(3);
+    let all = words.next()?.rsplit(|&b| b == b'/').next()?;
+    Some((number(all)?, number(words.next()?)?))
 }
 
 /// A number in decimal digits.
@@ -137,21 +157,26 @@ pub(super) fn number<N: TryFrom<u64>>(digits: &[u8]) -> Option<N> {
 }
 
 fn hex(text: &[u8]) -> Option<u64> {
-    u64::from_str_radix(std::str::from_utf8(text.strip_prefix(b"0x")?).ok()?, 16).ok()
+    let digits = text.strip_prefix(b"0x").filter(|digits| (1..=16).contains(&digits.len()))?;
+    let add = |sum: u64, &digit: &u8| Some(sum << 4 | u64::from(char::from(digit).to_digit(16)?));
+    digits.iter().try_fold(0, add)
 }
 
 /// Words between blanks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        let text = self.0.trim_ascii_start();
-        let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
+        let is_blank = |byte: &u8| *byte <= b' ';
+        let from = self.0.iter().position(|byte| !is_blank(byte))?;
+        let text = self.0.get(from..)?;
+        let end = text.iter().position(is_blank).unwrap_or(text.len());
         let (word, rest) = text.split_at(end);
         self.0 = rest;
-        (!word.is_empty()).then_some(word)
+        Some(word)
     }
 }
 
@@ -165,9 +190,9 @@ mod tests {
             b"4711 (a) (b c) D 12 4711 12 0 -1 4194624 1 2 3 4 5 6 7 8 20 0 9 0 100 200 300 \
             18446744073709551615 1 1 0 0 0 0 0 0 0 1 0 0 -1 3 0 0 0 0 0\n";
         let stat = Stat::parse(text).unwrap();
-        let comm = b"a) (b c".as_slice();
-        let want = Stat { comm, state: b'D', parent: 12, flags: 4_194_624, threads: 9, cpu: 3 };
-        assert_eq!(stat, want);
+        assert_eq!((stat.comm, stat.state), (b"a) (b c".as_slice(), b'D'));
+        assert_eq!((stat.parent, stat.flags, stat.threads), (12, 4_194_624, 9));
+        assert_eq!(stat.cpu(), Some(3));
         assert!(!stat.in_kernel_only());
         for flags in [PF_KTHREAD, PF_IO_WORKER, PF_USER_WORKER] {
             assert!(Stat { flags, ..stat }.in_kernel_only());
@@ -194,7 +219,8 @@ mod tests {
         assert_eq!(Call::parse(text), Some(Call::In { number: 0, args, compat: false }));
         let text = b"3 0x3 0x7f00 0x1000 0x0 0x0 0x0 0xffd0f558 0xf7fc4579\n";
         assert_eq!(Call::parse(text), Some(Call::In { number: 3, args, compat: true }));
-        for bad in ["", "x", "0", "0 0x1 0x2", "0 1 2 3 4 5 6 7 8"] {
+        let long = "0 0x12345678901234567 0x0 0x0 0x0 0x0 0x0 0x0 0x0";
+        for bad in ["", "x", "0", "0 0x1 0x2", "0 1 2 3 4 5 6 7 8", "0 0x 0x0 0x0 0x0", long] {
             assert_eq!(Call::parse(bad.as_bytes()), None, "{bad}");
         }
     }
@@ -203,9 +229,9 @@ mod tests {
     fn a_stack_is_turned_round() {
         let text = b"[<0>] anon_pipe_read+0x1b0/0x4d0\n[<0>] vfs_read+0x2f/0x300 [ext4]\n[<0>] x\n";
         let mut folded = b"before".to_vec();
-        fold_stack(text, &mut folded);
+        assert_eq!(fold_stack(text, &mut folded), b"anon_pipe_read");
         assert_eq!(folded, b"x;vfs_read;anon_pipe_read");
-        fold_stack(b"", &mut folded);
+        assert!(fold_stack(b"", &mut folded).is_empty());
         assert!(folded.is_empty());
     }
 
@@ -215,7 +241,7 @@ mod tests {
         assert_eq!(number::<u32>(b"4294967296"), None);
         assert_eq!(number::<u64>(b"18446744073709551616"), None);
         assert_eq!(number::<i32>(b""), None);
-        assert_eq!(newest_task(b"0.52 0.58 0.59 2/797 4021\n"), Some(4021));
-        assert_eq!(newest_task(b""), None);
+        assert_eq!(tasks(b"0.52 0.58 0.59 2/797 4021\n"), Some((797, 4021)));
+        assert_eq!(tasks(b""), None);
     }
 }
