@@ -19,6 +19,7 @@ pub fn since(now: &BlocksSample, earlier: &BlocksSample) -> BlocksSample {
         unplugs: counts_since(&now.unplugs, &earlier.unplugs),
         one_in: now.one_in,
         each_io: now.each_io,
+        seen_ns: now.seen_ns.map(|ns| ns.saturating_sub(earlier.seen_ns.unwrap_or(0))),
         lost: now.lost.saturating_sub(earlier.lost),
         devices: now.devices.iter().map(device).collect(),
         tasks: tasks.filter(|task| task.queued > 0 || !task.unplugs.is_empty()).collect(),
@@ -93,6 +94,7 @@ mod tests {
             unplugs: vec![(1, 1), (32, n)],
             one_in: 61,
             each_io: true,
+            seen_ns: Some(10 * n),
             lost: n,
             devices: vec![device],
             tasks: vec![task("fio", n), task("quiet", 1)],
@@ -103,7 +105,7 @@ mod tests {
     fn only_what_came_is_left() {
         let came = since(&sample(5), &sample(2));
         assert_eq!(came.unplugs, [(1, 0), (32, 3)]);
-        assert_eq!((came.one_in, came.lost), (61, 3));
+        assert_eq!((came.one_in, came.lost, came.seen_ns), (61, 3, Some(30)));
         let device = &came.devices[0];
         assert_eq!((device.queued, device.completed, device.driver.count()), (30, 27, 3));
         assert_eq!(device.sizes.len(), 1);

@@ -1,8 +1,10 @@
 //! Rates, means and groups, derived from the raw counters of a record.
 
+mod counted;
 mod merge;
 
-pub use merge::{merge_dirs, merge_jobs};
+pub use counted::{Ipc, cost, estimated, ipc};
+pub use merge::{merge_costs, merge_dirs, merge_jobs};
 
 use fathom_model::plan::JobPlan;
 use fathom_model::record::{DirRecord, JobRecord, RunRecord};

@@ -33,7 +33,7 @@ pub use outcome::{
 pub use probe::{
     CpuShares, CpuTime, Load, LoadMeasure, Measurement, Phase, Probe, Setting, WorkerCpu,
 };
-pub use record::{Conditions, LimitRecord};
+pub use record::{Conditions, LimitRecord, PeakCost};
 pub use search::{Search, Window, replay};
 pub use verdict::{percent, times};
 pub use warnings::findings;

@@ -3,6 +3,9 @@
 //! Counters that ran backwards give 0; a processor that came or went and a disk that was replaced
 //! under its name are left out. docs/figures.md has each figure with its formula and source.
 
+mod counters;
+#[cfg(test)]
+mod counters_tests;
 mod cpu;
 mod disk;
 mod interrupts;
@@ -12,6 +15,7 @@ mod rings;
 #[cfg(test)]
 mod tests;
 
+pub use counters::{CounterRates, PerIo, Work, WorkOf};
 pub use cpu::{CpuRates, CpuShares};
 pub use disk::{DiskRates, IoRates};
 pub use interrupts::InterruptRates;
@@ -34,6 +38,9 @@ pub struct MachineRates {
     /// Whole disks added up ([`fathom_model::watch::DiskKind::Disk`]); the load on partitions and
     /// stacks reaches them and is counted there.
     pub disks_total: DiskRates,
+    /// Instructions, cycles and cache misses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<CounterRates>,
 }
 
 /// Processors, memory and interrupts between two samples.
@@ -76,7 +83,24 @@ pub fn rates(earlier: &MachineSample, later: &MachineSample, elapsed_ns: u64) ->
         _ => None,
     };
     let (disks, disks_total) = disk::rates(&earlier.disks, &later.disks, elapsed_ns);
-    MachineRates { elapsed_ns, system, disks, disks_total }
+    let counters = earlier.counters.as_ref().zip(later.counters.as_ref());
+    let counters = counters.map(|(earlier, later)| {
+        let total = &disks_total;
+        let disk_ios =
+            (total.read.ios + total.write.ios + total.discard.ios) * elapsed_ns as f64 / 1e9;
+        let meanwhile = counters::Meanwhile { elapsed_ns, disk_ios };
+        counters::rates(earlier, later, meanwhile, |cpu| busy_ns(system.as_ref()?, cpu, elapsed_ns))
+    });
+    MachineRates { elapsed_ns, system, disks, disks_total, counters }
+}
+
+/// Busy time of a processor, or of all of them for `None`.
+fn busy_ns(system: &SystemRates, cpu: Option<u32>, elapsed_ns: u64) -> Option<f64> {
+    let one = |cpu: &CpuRates| cpu.shares.busy() * elapsed_ns as f64 / 100.0;
+    match cpu {
+        Some(cpu) => system.cpus.iter().find(|other| other.cpu == cpu).map(one),
+        None => Some(system.cpus.iter().map(one).sum()),
+    }
 }
 
 fn system(earlier: &SystemSample, later: &SystemSample, elapsed_ns: u64) -> SystemRates {

@@ -258,9 +258,19 @@ mod tests {
     fn averages_and_shares() {
         let mut groups = Groups::new(&[Column::Comm, Column::State]);
         let one = [thread(1, "w1", 'D', 6), thread(2, "w2", 'D', 4), thread(1, "w1", 'R', 5)];
-        groups.add(&ThreadsSample { looks: 10, seen: 100, active: one.into() });
+        groups.add(&ThreadsSample {
+            looks: 10,
+            seen: 100,
+            active: one.into(),
+            ..ThreadsSample::default()
+        });
         let two = [thread(2, "w2", 'R', 5)];
-        groups.add(&ThreadsSample { looks: 10, seen: 90, active: two.into() });
+        groups.add(&ThreadsSample {
+            looks: 10,
+            seen: 90,
+            active: two.into(),
+            ..ThreadsSample::default()
+        });
         assert_eq!((groups.looks, groups.seen, groups.active, groups.torn), (20, 190, 20, 0));
         let largest = groups.largest_first();
         assert_eq!(largest.len(), 2);
@@ -278,6 +288,7 @@ mod tests {
             looks: 5,
             seen: 5,
             active: vec![torn, thread(1, "w", 'D', 2)],
+            ..ThreadsSample::default()
         });
         assert_eq!(groups.torn, 3);
         let values: Vec<Vec<String>> =

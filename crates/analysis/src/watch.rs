@@ -167,6 +167,7 @@ mod tests {
             looks: 10,
             seen: 100,
             active: vec![doing("io-1", 5), doing("io-23", 10)],
+            ..ThreadsSample::default()
         };
         let place = StackCount { stack: 7, count: 3, period: 30, ..StackCount::default() };
         let stacks = StacksSample { idle: 1, counts: vec![place], ..StacksSample::default() };

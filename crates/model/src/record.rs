@@ -6,7 +6,7 @@ use crate::histogram::Histogram;
 use crate::per_dir::PerDir;
 use crate::plan::Plan;
 use crate::progress::Counts;
-use crate::watch::WatchRecord;
+use crate::watch::{CacheEvent, Missing, WatchRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,9 @@ pub struct JobRecord {
     pub cost: Option<Cost>,
     /// Why `cost` is absent.
     pub cost_missing: Option<String>,
+    /// What of `cost` could not be counted: the kernel's part, or cache misses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost_lacks: Vec<Missing>,
     /// Targets that were deleted or truncated while the job ran, in words.
     pub target_changes: Vec<String>,
 }
@@ -185,7 +188,7 @@ pub struct Granted {
     pub fallbacks: Vec<String>,
 }
 
-/// Instructions and cycles per I/O, counted in a window of their own.
+/// Instructions, cycles and cache misses per I/O, counted in a window of their own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     /// I/Os done in the window.
@@ -200,8 +203,30 @@ pub struct Cost {
     pub user_cycles: f64,
     /// Cycles in kernel mode per I/O; `None` without the right to count them.
     pub kernel_cycles: Option<f64>,
+    /// Cache accesses and misses per I/O, of the modes whose instructions are counted; `None` where the
+    /// machine cannot count them.
+    #[serde(default)]
+    pub cache: Option<CacheCost>,
+    /// Time for which the events were wanted while the worker ran, in nanoseconds.
+    #[serde(default)]
+    pub enabled_ns: u64,
+    /// Time in which all of them were counted. Where it is less, other programs had the processor's
+    /// counters for the rest, and the figures are estimates.
+    #[serde(default)]
+    pub running_ns: u64,
     /// I/Os per second in the window over I/Os per second in the measured time: what counting cost.
     pub speed_ratio: f64,
+}
+
+/// Cache accesses and misses per I/O.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheCost {
+    /// What was counted.
+    pub event: CacheEvent,
+    /// Accesses per I/O.
+    pub references: f64,
+    /// Misses per I/O.
+    pub misses: f64,
 }
 
 /// A block device before and after: differences of /proc/diskstats.

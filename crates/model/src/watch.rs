@@ -1,6 +1,7 @@
 //! What samplers saw of the machine: raw counters, which only grow, so that two samples give rates.
 
 mod blocks;
+mod counters;
 mod disks;
 mod level;
 mod missing;
@@ -11,6 +12,7 @@ mod system;
 mod threads;
 
 pub use blocks::{BlockOp, BlocksSample, DeviceBlocks, SizeSamples, SplitSamples, TaskBlocks};
+pub use counters::{CacheCounts, CacheEvent, Counted, CountersSample, Executed};
 pub use disks::{DiskCounters, DiskKind, IoCounters};
 pub use level::Level;
 pub use missing::{Missing, SamplerCost};
@@ -50,9 +52,39 @@ pub struct MachineSample {
     /// Where I/Os are submitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub submits: Vec<SubmitSample>,
+    /// Instructions, cycles and cache misses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<CountersSample>,
     /// Processor time that looking itself took, by sampler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost: Vec<SamplerCost>,
+    /// Intervals since watching began that have no sample of their own, as samples or whoever keeps them
+    /// were late: what happened in them is in the sample that follows.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub intervals_joined: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl MachineSample {
+    /// About how much memory this takes, in bytes: the parts that grow with the machine.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let system = self.system.as_ref().map_or(0, SystemSample::memory_bytes);
+        let threads = self.threads.as_ref().map_or(0, ThreadsSample::memory_bytes);
+        let stacks = self.stacks.as_ref().map_or(0, StacksSample::memory_bytes);
+        let submits = self.submits.iter().map(|s| size_of_val(s) + size_of_val(&*s.by_cpu));
+        let counted = self.counters.as_ref().map_or(0, |counters| size_of_val(&*counters.of));
+        size_of::<Self>()
+            + size_of_val(&*self.disks)
+            + counted
+            + system
+            + threads
+            + stacks
+            + submits.sum::<usize>()
+    }
 }
 
 /// How a record was watched.
@@ -71,6 +103,9 @@ pub struct WatchRecord {
     pub command: Option<CommandRecord>,
     /// Processor time that looking took in all, by sampler.
     pub cost: Vec<SamplerCost>,
+    /// As in the last sample.
+    #[serde(default)]
+    pub intervals_joined: u64,
     /// What could not be seen, and what would allow it.
     pub missing: Vec<Missing>,
     /// Block devices with the processors and interrupts that serve them.

@@ -9,9 +9,10 @@ mod limits;
 mod sizes;
 mod times;
 mod trace;
+mod windows;
 
-use crate::Sampler;
-use crate::perf::{OnCpus, Tracefs, Tracepoint, online_cpus, refused};
+use crate::perf::{OnCpus, Tracefs, Tracepoint, Turns, online_cpus, refused};
+use crate::{EachIo, Sampler};
 use device::Device;
 use fathom_model::watch::{BlocksSample, DeviceBlocks, MachineSample, Missing};
 use std::io;
@@ -25,25 +26,40 @@ pub const ONE_IN: u32 = 61;
 
 /// How many devices are watched where none is named: each event passes the filters of all of them.
 pub const DEVICES_MAX: usize = 4;
+/// How many, where so many come first ([`Devices::Busiest`]).
+pub const FIRST_MAX: usize = 16;
 
 /// Unplugs of so many requests and more, up to the next, are counted together: 32 is where a plug
 /// is flushed by itself, 64 where it holds several queues (block/blk-mq.c, `blk_plug_max_rq_count`).
 const UNPLUGS: [u32; 9] = [1, 2, 3, 5, 9, 17, 32, 33, 64];
 
 /// How often samples are read: at 500,000 I/Os a second on one processor, 128 KiB come in this time.
-const PERIOD: Duration = Duration::from_millis(50);
+const PERIOD: Duration = Turns::PERIOD;
 
 /// What to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlocksOptions {
-    /// Names or paths of devices and partitions; none for those with the most I/Os.
-    pub devices: Vec<String>,
+    /// Whose events.
+    pub devices: Devices,
     /// One event in so many is sampled; 0 for none.
     pub one_in: u32,
-    /// Whether to see what happens to each I/O. Otherwise only what is rarer costs anything and is
-    /// seen: unplugs, splits, merges, requests put back, errors of requests; all else stays 0, and
-    /// the disks' own counters have how many I/Os there were.
-    pub each_io: bool,
+    /// When to see what happens to each I/O. Unless that is always, only what is rarer is counted:
+    /// unplugs, splits, requests put back, errors of requests; all else stays 0, and the disks' own
+    /// counters have how many I/Os and merges there were. Sizes, tasks and times come from the part of the time.
+    pub each_io: EachIo,
+}
+
+/// Whose events to watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Devices {
+    /// Devices and partitions by name or path.
+    Named(Vec<String>),
+    /// Those with the most I/Os, [`DEVICES_MAX`] of them.
+    Busiest {
+        /// Kernel names of devices that come, with what they are made of, before these, up to
+        /// [`FIRST_MAX`]. A name that there is not is passed over.
+        first: Vec<String>,
+    },
 }
 
 /// Why nothing can be watched.
@@ -84,7 +100,7 @@ pub struct BlockSampler {
     unplugs: Vec<OnCpus>,
     devices: Vec<Counted>,
     trace: Option<Trace>,
-    each_io: bool,
+    each_io: EachIo,
     missing: Vec<Missing>,
 }
 
@@ -134,16 +150,9 @@ impl BlockSampler {
         options: &BlocksOptions,
     ) -> Result<Self, BlocksError> {
         let mut missing = Vec::new();
-        let mut devices = device::find(sys_root, &options.devices)?;
-        if options.devices.is_empty() && devices.len() > DEVICES_MAX {
-            let rest = devices.split_off(DEVICES_MAX);
-            missing.push(Missing {
-                what: format!("block events of {}", names(&rest)),
-                why: format!("the {DEVICES_MAX} devices with the most I/Os are watched"),
-                allow: "name the devices to watch".into(),
-            });
-        }
-        let tracefs = Tracefs::find(proc_root).map_err(BlocksError::Missing)?;
+        let devices = chosen(sys_root, &options.devices, &mut missing)?;
+        let tracefs = Tracefs::find(proc_root, "the block layer's events");
+        let tracefs = tracefs.map_err(BlocksError::Missing)?;
         let cpus = online_cpus(sys_root).map_err(|source| BlocksError::Unreadable {
             path: sys_root.join("devices/system/cpu/online"),
             source,
@@ -188,11 +197,14 @@ impl Sampler for BlockSampler {
     fn look(&mut self) {
         if let Some(trace) = &mut self.trace {
             trace.drain();
+            trace.turn();
         }
     }
 
     fn take(&mut self, sample: &mut MachineSample) {
-        self.look();
+        if let Some(trace) = &mut self.trace {
+            trace.drain();
+        }
         // A counter that cannot be read stands at 0 as one that is missing.
         let read = |counter: &OnCpus| counter.read().unwrap_or(0);
         let device = |counted: &Counted| {
@@ -209,7 +221,7 @@ impl Sampler for BlockSampler {
         let mut blocks = BlocksSample {
             unplugs: UNPLUGS.iter().copied().zip(self.unplugs.iter().map(read)).collect(),
             devices: self.devices.iter().map(device).collect(),
-            each_io: self.each_io,
+            each_io: self.each_io == EachIo::Always,
             ..BlocksSample::default()
         };
         if let Some(trace) = &self.trace {
@@ -219,11 +231,35 @@ impl Sampler for BlockSampler {
     }
 }
 
+/// The devices to watch; those that are too many are missing.
+fn chosen(
+    sys_root: &Path,
+    devices: &Devices,
+    missing: &mut Vec<Missing>,
+) -> Result<Vec<Device>, BlocksError> {
+    let first = match devices {
+        Devices::Named(names) => return device::find(sys_root, names),
+        Devices::Busiest { first } => first,
+    };
+    let (mut devices, first) = device::with_first(sys_root, first)?;
+    let most = first.clamp(DEVICES_MAX, FIRST_MAX);
+    if devices.len() > most {
+        let rest = devices.split_off(most);
+        let own = if first > 0 { "those of the run, and then " } else { "" };
+        missing.push(Missing {
+            what: format!("block events of {}", names(&rest)),
+            why: format!("{most} devices are watched, {own}those with the most I/Os"),
+            allow: "name the devices to `fathom blocks`".into(),
+        });
+    }
+    Ok(devices)
+}
+
 /// What opening events needs.
 struct Opening {
     tracefs: Tracefs,
     cpus: Vec<u32>,
-    each_io: bool,
+    each_io: EachIo,
     missing: Vec<Missing>,
 }
 
@@ -260,10 +296,8 @@ impl Opening {
                 ("block_rq_complete", Count::Completed, request),
             ]);
         }
-        if !self.each_io {
-            wanted.retain(|(_, count, _)| {
-                matches!(count, Count::Split | Count::Merged | Count::Requeued)
-            });
+        if self.each_io != EachIo::Always {
+            wanted.retain(|(_, count, _)| matches!(count, Count::Split | Count::Requeued));
             if !device.bio_based {
                 wanted.push(("block_rq_error", Count::Errors, device.request_filter()));
             }

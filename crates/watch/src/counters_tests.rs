@@ -1,14 +1,17 @@
 //! Tests of the counters. Software events stand in for hardware ones where there is no PMU.
 
+use super::events::{Kind, Mode, Pair, refused};
 use super::*;
+use crate::perf::{Reading, bindings as perf};
+use rustix::io::Errno;
 
 const CLOCK_AND_FAULTS: [Kind; 2] = [
     (perf::PERF_TYPE_SOFTWARE, perf::PERF_COUNT_SW_TASK_CLOCK as u64),
     (perf::PERF_TYPE_SOFTWARE, perf::PERF_COUNT_SW_PAGE_FAULTS as u64),
 ];
 
-fn software(tid: i32, reach: Reach) -> Option<Pair> {
-    match Pair::open(tid, CLOCK_AND_FAULTS, Mode::User, reach) {
+fn software(tid: i32, inherit: bool) -> Option<Pair> {
+    match Pair::open(CLOCK_AND_FAULTS, Whose { of: Of::Thread(tid), inherit }, Mode::User) {
         Ok(pair) => Some(pair),
         // Where even this is forbidden, as in most containers, there is nothing to test with.
         Err(errno) => {
@@ -33,7 +36,7 @@ const FAULTS_MIN: u64 = PAGES as u64 / 512;
 
 #[test]
 fn counts_only_while_enabled() {
-    let Some(pair) = software(0, Reach::ThreadOnly) else { return };
+    let Some(pair) = software(0, false) else { return };
     fault(PAGES);
     assert_eq!(pair.read().unwrap(), [Reading { value: 0, enabled_ns: 0, running_ns: 0 }; 2]);
     pair.leader.enable().unwrap();
@@ -59,7 +62,7 @@ fn another_thread_is_counted_alone() {
         let _ = wait.recv();
     });
     let tid = told.recv().unwrap();
-    let pair = software(tid, Reach::ThreadOnly);
+    let pair = software(tid, false);
     if let Some(pair) = &pair {
         pair.leader.enable().unwrap();
     }
@@ -78,7 +81,7 @@ fn another_thread_is_counted_alone() {
 
 #[test]
 fn children_count_once_they_have_ended() {
-    let Some(pair) = software(0, Reach::WithChildren) else { return };
+    let Some(pair) = software(0, true) else { return };
     pair.leader.enable().unwrap();
     std::thread::spawn(|| fault(PAGES)).join().unwrap();
     let status = std::process::Command::new("true").status().unwrap();
@@ -91,8 +94,8 @@ fn children_count_once_they_have_ended() {
 fn hardware_counts_or_says_why_not() {
     let counters = match Counters::open(0) {
         Ok(counters) => counters,
-        Err(error) => {
-            assert!(!matches!(error, CountersError::Failed { .. }), "{error}");
+        Err(missing) => {
+            assert!(!missing.allow.is_empty(), "{missing}");
             return;
         }
     };
@@ -103,55 +106,69 @@ fn hardware_counts_or_says_why_not() {
         sum = std::hint::black_box(sum ^ n);
     }
     counters.disable().unwrap();
-    let values = match counters.read() {
-        Ok(values) => values,
-        Err(error) => {
-            assert!(matches!(error, CountersError::NeverScheduled), "{error}");
-            return;
-        }
-    };
-    let instructions = values.user_instructions;
+    let values = counters.read().unwrap();
+    let user = values.user.unwrap();
+    // Others may have all of the processor's counters.
+    let Some(scale) = user.scale() else { return };
+    let instructions = (user.instructions as f64 * scale) as u64;
     assert!((ROUNDS..ROUNDS * 100).contains(&instructions), "{values:?}");
-    assert!(values.user_cycles > ROUNDS / 10, "{values:?}");
-    assert!(values.kernel_instructions.is_none_or(|n| n < instructions), "{values:?}");
+    assert!(user.cycles as f64 * scale > ROUNDS as f64 / 10.0, "{values:?}");
+    assert!(values.kernel.is_none_or(|kernel| kernel.instructions < instructions), "{values:?}");
+    let lacks = |what: &str| counters.lacks().iter().any(|missing| missing.what.contains(what));
+    assert_eq!(
+        (values.kernel.is_none(), values.cache.is_none()),
+        (lacks("kernel"), lacks("cache"))
+    );
 }
 
 #[test]
 fn each_errno_has_its_reason_and_remedy() {
-    let text = |errno| CountersError::from_open(errno, 42).to_string();
-    assert!(text(Errno::ACCESS).contains("sysctl kernel.perf_event_paranoid"));
+    let text = |errno| refused("cycles", Of::Thread(42), errno).to_string();
+    assert!(text(Errno::ACCESS).contains("sysctl kernel.perf_event_paranoid=1"));
+    let cpu = refused("cycles", Of::Cpu(0), Errno::ACCESS).allow;
+    assert!(cpu.contains("sysctl kernel.perf_event_paranoid=0"), "{cpu}");
     assert!(text(Errno::PERM).contains("seccomp"));
     assert!(text(Errno::NOENT).contains("pmu=on"));
-    assert!(text(Errno::SRCH).contains("thread 42"));
-    assert!(text(Errno::MFILE).contains("open hardware counters"));
+    assert!(text(Errno::SRCH).contains("no such thread"));
+    assert!(text(Errno::MFILE).starts_with("cycles: ") && text(Errno::MFILE).contains("ulimit"));
+}
+
+#[test]
+fn parts_that_cannot_be_counted_are_named() {
+    const NONE: Kind = (perf::PERF_TYPE_SOFTWARE, u64::MAX);
+    let whose = Whose { of: Of::Thread(0), inherit: false };
+    let caches = Kinds::HARDWARE.caches.map(|(event, _)| (event, [NONE; 2]));
+    let kinds = Kinds { executed: CLOCK_AND_FAULTS, caches };
+    if let Ok((hardware, lacks)) = Hardware::open(whose, &kinds) {
+        let mut counted = Counted::default();
+        hardware.read(&mut counted).unwrap();
+        assert!(counted.user.is_some() && counted.cache.is_none());
+        assert!(lacks.iter().any(|missing| missing.what == "cache misses"), "{lacks:?}");
+    }
+    let kinds = Kinds { executed: [NONE; 2], caches };
+    let missing = Hardware::open(whose, &kinds).unwrap_err();
+    assert_eq!(missing.what, "instructions and cycles");
+}
+
+#[test]
+fn the_next_cache_event_is_taken_where_the_machine_lacks_the_first() {
+    let whose = Whose { of: Of::Thread(0), inherit: false };
+    let [(first, _), (second, _)] = Kinds::HARDWARE.caches;
+    let none = [(perf::PERF_TYPE_SOFTWARE, u64::MAX); 2];
+    let kinds =
+        Kinds { executed: CLOCK_AND_FAULTS, caches: [(first, none), (second, CLOCK_AND_FAULTS)] };
+    let Ok((hardware, lacks)) = Hardware::open(whose, &kinds) else { return };
+    let mut counted = Counted::default();
+    hardware.read(&mut counted).unwrap();
+    assert_eq!(counted.cache.map(|cache| cache.event), Some(second));
+    assert!(lacks.iter().all(|missing| missing.what != "cache misses"), "{lacks:?}");
 }
 
 #[test]
 fn a_thread_that_is_not() {
     // Above the kernel's highest thread number (PID_MAX_LIMIT).
-    let result = Pair::open(1 << 23, CLOCK_AND_FAULTS, Mode::User, Reach::ThreadOnly);
+    let whose = Whose { of: Of::Thread(1 << 23), inherit: false };
+    let result = Pair::open(CLOCK_AND_FAULTS, whose, Mode::User);
     let errno = result.map(|_| ()).unwrap_err();
     assert!(matches!(errno, Errno::SRCH | Errno::ACCESS | Errno::PERM | Errno::NOSYS), "{errno}");
-}
-
-#[test]
-fn values_scale_by_the_time_on_the_processor() {
-    let reading = |value, enabled_ns, running_ns| Reading { value, enabled_ns, running_ns };
-    assert_eq!(reading(100, 50, 50).scaled(), Some(100));
-    assert_eq!(reading(100, 100, 25).scaled(), Some(400));
-    assert_eq!(reading(0, 0, 0).scaled(), Some(0));
-    assert_eq!(reading(0, 100, 0).scaled(), None);
-    assert_eq!(reading(u64::MAX, 4, 1).scaled(), Some(u64::MAX));
-}
-
-#[test]
-fn values_without_the_kernels_are_whole() {
-    let reading = |value, running_ns| Reading { value, enabled_ns: 100, running_ns };
-    let user = [reading(10, 100), reading(20, 100)];
-    let values = combine(user, None).unwrap();
-    assert_eq!((values.user_instructions, values.kernel_instructions), (10, None));
-    let values = combine(user, Some([reading(30, 50), reading(40, 50)])).unwrap();
-    assert_eq!((values.kernel_instructions, values.kernel_cycles), (Some(60), Some(80)));
-    assert_eq!((values.enabled_ns, values.running_ns), (100, 50));
-    assert_eq!(combine(user, Some([reading(30, 0), reading(40, 50)])), None);
 }

@@ -4,6 +4,7 @@
 //! parameter, so that tests hand it a made-up tree.
 
 pub mod blocks;
+mod bpf;
 pub mod counters;
 pub mod cpus;
 pub mod disks;
@@ -11,16 +12,21 @@ mod kept;
 mod pattern;
 mod perf;
 pub mod placement;
+mod priority;
 pub mod rings;
 mod sampler;
 mod scope;
+mod shown;
 mod stacks;
 pub mod system;
 pub mod threads;
 mod watcher;
 
 pub use pattern::Pattern;
+pub use perf::EachIo;
 pub use sampler::Sampler;
 pub use scope::Scope;
+use scope::own_pid;
+use shown::shown;
 pub use stacks::{StackSampler, StackSettings};
 pub use watcher::{Watched, Watcher};

@@ -97,7 +97,7 @@ fn the_real_devices() {
 #[test]
 fn the_real_kernel_counts_where_io_is_submitted() {
     let (proc_root, sys_root) = (Path::new("/proc"), Path::new("/sys"));
-    let mut all = match PlacementSampler::open(proc_root, sys_root, &[]) {
+    let mut all = match PlacementSampler::open(proc_root, sys_root, &[], EachIo::Always) {
         Ok(sampler) => sampler,
         Err(missing) => return println!("skipped: {missing}"),
     };
@@ -113,6 +113,7 @@ fn the_real_kernel_counts_where_io_is_submitted() {
     std::io::Write::write_all(&mut file, &[1; 4096]).unwrap();
     file.as_file().sync_all().unwrap();
     assert!(total(&mut all) > before);
-    let none = PlacementSampler::open(proc_root, sys_root, &["no-such-disk".to_string()]);
+    let none =
+        PlacementSampler::open(proc_root, sys_root, &["no-such-disk".to_string()], EachIo::Always);
     assert!(none.unwrap_err().to_string().contains("no-such-disk"));
 }

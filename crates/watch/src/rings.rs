@@ -7,18 +7,20 @@
 mod events;
 mod fdinfo;
 mod find;
+mod punted;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 
+use crate::perf::Turns;
 use crate::watcher::thread_time;
-use crate::{Sampler, Scope};
+use crate::{EachIo, Sampler, Scope, own_pid};
 use events::Events;
 use fathom_model::watch::{MachineSample, Missing, RingSample, RingsSample, SqPoll};
 use fdinfo::FdInfo;
 use find::Workers;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -26,9 +28,10 @@ use std::time::{Duration, Instant};
 
 /// More text than this is not read of one ring: 2^16 completions are listed in less.
 const TEXT_MAX: u64 = 16 << 20;
-/// Share of the time that goes into looking for new rings, and into asking a busy ring again, at most:
-/// one part in these.
+/// Share of the time that goes into looking for new rings, among all processes and among the few that are most
+/// likely to have some, and into asking a busy ring again, at most: one part in these.
 const SEARCH_PART: u32 = 200;
+const NEAR_PART: u32 = 100;
 const RETRY_PART: u32 = 1000;
 /// The first look has no time before it.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
@@ -46,8 +49,10 @@ pub struct RingSampler {
     events: Option<Events>,
     /// Flags of the rings that were made meanwhile, by process and descriptor.
     setup_flags: HashMap<(i32, i32), u32>,
-    /// Processor time of the last search, and when it was.
+    /// Processor time of the last search among all processes, and when it was.
     search: Option<(Duration, Instant)>,
+    /// The same of the last one among the processes that are most likely to have rings.
+    near_search: Option<(Duration, Instant)>,
     last_take: Option<Instant>,
     text: Vec<u8>,
 }
@@ -81,6 +86,7 @@ impl RingSampler {
             events: None,
             setup_flags: HashMap::new(),
             search: None,
+            near_search: None,
             last_take: None,
             text: Vec::new(),
         };
@@ -88,12 +94,12 @@ impl RingSampler {
         Ok(sampler)
     }
 
-    /// Has it count io_uring's events too, of all processes; without `task_work` those only that are
-    /// rare where all is well, else also each run of task work, at some 0.2 µs a run. `sys_root` is where
-    /// sysfs is mounted: `/sys`.
+    /// Has it count io_uring's events too, of all processes: those that are rare where all is well, and
+    /// as far as `each_io` says each run of task work, at some 0.2 µs a run. `sys_root` is where sysfs is
+    /// mounted: `/sys`.
     #[must_use]
-    pub fn with_events(mut self, sys_root: &Path, task_work: bool) -> Self {
-        self.events = Events::open(&self.proc_root, sys_root, task_work, &mut self.missing);
+    pub fn with_events(mut self, sys_root: &Path, each_io: EachIo) -> Self {
+        self.events = Events::open(&self.proc_root, sys_root, each_io, &mut self.missing);
         self
     }
 
@@ -106,7 +112,25 @@ impl RingSampler {
     /// Looks for rings that came and drops those that went; gives what it could not see.
     fn search(&mut self) -> io::Result<Vec<Missing>> {
         let began = thread_time();
-        let found = find::rings(&self.proc_root, &self.scope)?;
+        let missing = self.search_in(&self.scope.processes(&self.proc_root)?);
+        self.search = Some((Duration::from_nanos(thread_time() - began), Instant::now()));
+        Ok(missing)
+    }
+
+    /// The same among the processes that have rings, those that the scope names, and those of `told`.
+    fn search_near(&mut self, told: &[i32]) {
+        let began = thread_time();
+        let mut near = [&self.processes, self.scope.named(), told].concat();
+        // A program that watches the machine beside its own work may have rings itself.
+        near.extend((self.scope == Scope::Machine).then(own_pid));
+        near.sort_unstable();
+        near.dedup();
+        self.search_in(&near);
+        self.near_search = Some((Duration::from_nanos(thread_time() - began), Instant::now()));
+    }
+
+    fn search_in(&mut self, pids: &[i32]) -> Vec<Missing> {
+        let found = find::rings(&self.proc_root, pids);
         self.processes = found.processes;
         let mut before = std::mem::take(&mut self.rings);
         for at in found.rings {
@@ -120,9 +144,16 @@ impl RingSampler {
         let is_there =
             |at: &(i32, i32)| self.rings.iter().any(|ring| (ring.at.pid, ring.at.fd) == *at);
         self.setup_flags.retain(|at, _| is_there(at));
-        let cost = Duration::from_nanos(thread_time() - began);
-        self.search = Some((cost, Instant::now()));
-        Ok(found.missing)
+        found.missing
+    }
+
+    /// Processes of the scope that made rings since the last look, as far as events tell.
+    fn told(&mut self) -> Vec<i32> {
+        let made = self.events.as_mut().map_or_else(HashMap::new, Events::created);
+        let pids: BTreeSet<i32> = made.keys().map(|(pid, _)| *pid).collect();
+        self.setup_flags.extend(made);
+        let is_wanted = |pid: &i32| self.scope.holds(&self.proc_root, *pid);
+        pids.into_iter().filter(is_wanted).collect()
     }
 
     /// Reads all rings, and those that were locked again and again for a while: a program that always
@@ -146,15 +177,27 @@ impl Sampler for RingSampler {
         "rings"
     }
 
+    fn period(&self) -> Option<Duration> {
+        self.events.as_ref().map(|_| Turns::PERIOD)
+    }
+
+    fn look(&mut self) {
+        if let Some(events) = &mut self.events {
+            events.turn();
+        }
+    }
+
     fn take(&mut self, sample: &mut MachineSample) {
         let now = Instant::now();
-        if let Some(events) = &mut self.events {
-            events.created(&mut self.setup_flags);
-        }
-        let due = |(cost, at): (Duration, Instant)| now - at >= cost * SEARCH_PART;
-        if self.search.is_none_or(due) {
+        let told = self.told();
+        let due = |search: Option<(Duration, Instant)>, part: u32| {
+            search.is_none_or(|(cost, at)| now - at >= cost * part)
+        };
+        if due(self.search, SEARCH_PART) {
             // Without /proc there is nothing to be seen of any ring.
             let _ = self.search();
+        } else if !told.is_empty() || due(self.near_search, NEAR_PART) {
+            self.search_near(&told);
         }
         let patience = self.last_take.map_or(FIRST_RETRY, |last| (now - last) / RETRY_PART);
         self.read(patience);
@@ -162,7 +205,7 @@ impl Sampler for RingSampler {
         sample.rings = Some(RingsSample {
             rings: self.rings.iter().map(|ring| ring.sample(&self.setup_flags)).collect(),
             workers: self.workers.count(&self.proc_root, &self.processes),
-            events: self.events.as_ref().map(Events::read),
+            events: self.events.as_mut().map(Events::read),
         });
     }
 }
@@ -172,7 +215,8 @@ impl Ring {
     fn open(proc_root: &Path, at: find::Found) -> Option<Self> {
         let process = proc_root.join(at.pid.to_string());
         let path = process.join(format!("fdinfo/{}", at.fd));
-        let comm = std::fs::read_to_string(process.join("comm")).ok()?.trim_end().to_string();
+        let comm = std::fs::read(process.join("comm")).ok()?;
+        let comm = crate::shown(comm.strip_suffix(b"\n").unwrap_or(&comm));
         Some(Self {
             at,
             comm,

@@ -5,6 +5,14 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
+/// Parents that are followed: a process whose number is given anew meanwhile could close a circle.
+const ANCESTORS_MAX: usize = 64;
+
+/// The number of this process.
+pub(crate) fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
 /// The processes that are looked at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Scope {
@@ -51,7 +59,31 @@ impl Scope {
         })
     }
 
+    /// Whether a process is of this scope now. `proc_root` is where the proc file system is mounted:
+    /// `/proc`.
+    #[must_use]
+    pub fn holds(&self, proc_root: &Path, pid: i32) -> bool {
+        let parent_of = |pid: &i32| {
+            let stat = std::fs::read_to_string(proc_root.join(format!("{pid}/stat"))).ok()?;
+            parent(&stat).filter(|parent| *parent != 0)
+        };
+        let ancestors = std::iter::successors(Some(pid), parent_of);
+        let mut asked = ancestors.take(if self.follows_children() { ANCESTORS_MAX } else { 1 });
+        asked.any(|pid| self.wants_number(pid) || self.matches(proc_root, pid))
+    }
+
+    /// The processes that it names.
+    pub(crate) fn named(&self) -> &[i32] {
+        match self {
+            Self::Trees(pids) | Self::Only(pids) => pids,
+            Self::Machine | Self::Matching { .. } => &[],
+        }
+    }
+
     fn matches(&self, proc_root: &Path, pid: i32) -> bool {
+        if !matches!(self, Self::Matching { .. }) {
+            return false;
+        }
         // What ended since the folder was read matches nothing.
         let wants = |file: &str| {
             std::fs::read(proc_root.join(format!("{pid}/{file}")))
@@ -62,18 +94,13 @@ impl Scope {
 
     /// Whether a process is wanted for its number.
     pub(crate) fn wants_number(&self, pid: i32) -> bool {
-        match self {
-            Self::Machine => true,
-            Self::Trees(wanted) | Self::Only(wanted) => wanted.contains(&pid),
-            Self::Matching { .. } => false,
-        }
+        matches!(self, Self::Machine) || self.named().contains(&pid)
     }
 
     /// Whether a process is wanted for its name or its arguments.
     pub(crate) fn wants_text(&self, pid: i32, text: &[u8]) -> bool {
         // This program's own arguments hold the pattern.
-        let own = rustix::process::getpid().as_raw_nonzero().get();
-        matches!(self, Self::Matching { pattern, .. } if pid != own && pattern.matches(text))
+        matches!(self, Self::Matching { pattern, .. } if pid != own_pid() && pattern.matches(text))
     }
 
     /// Whether children of wanted processes are wanted.
@@ -133,6 +160,11 @@ mod tests {
         assert_eq!(of(Scope::Trees(vec![90])), [7, 8, 90, 91]);
         assert_eq!(of(Scope::Trees(vec![91, 92])), [7, 8, 91, 92]);
         assert_eq!(of(Scope::Trees(vec![4711])), [0; 0]);
+        let tree = Scope::Trees(vec![91]);
+        let held = [90, 91, 7, 8, 92, 95, 4711].map(|pid| tree.holds(root, pid));
+        assert_eq!(held, [false, true, true, true, false, false, false]);
+        assert!(Scope::Only(vec![91]).holds(root, 91) && !Scope::Only(vec![91]).holds(root, 7));
+        assert!(Scope::Machine.holds(root, 95));
     }
 
     #[test]
@@ -148,7 +180,12 @@ mod tests {
         }
         let of = |pattern: &str, descendants| {
             let pattern = Pattern::parse(pattern).unwrap();
-            Scope::Matching { pattern, descendants }.processes(root).unwrap()
+            let scope = Scope::Matching { pattern, descendants };
+            let found = scope.processes(root).unwrap();
+            assert!(
+                [1, 7, 90, 91].iter().all(|pid| scope.holds(root, *pid) == found.contains(pid))
+            );
+            found
         };
         assert_eq!(of("post|fio", false), [7, 90]);
         assert_eq!(of("post|fio", true), [7, 90, 91]);
@@ -165,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_real_processes() {
-        let me = rustix::process::getpid().as_raw_nonzero().get();
+        let me = own_pid();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let tree = Scope::Trees(vec![me]).processes(Path::new("/proc")).unwrap();
         child.kill().unwrap();

@@ -5,6 +5,7 @@ mod elf;
 mod kallsyms;
 mod kernel;
 mod lanes;
+mod reader;
 mod table;
 mod tasks;
 mod user;
@@ -20,7 +21,7 @@ use std::path::Path;
 use std::time::Duration;
 use table::{Names, Stacks};
 use tasks::Tasks;
-use user::UserNames;
+use user::{Map, UserNames};
 
 /// How processors are sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,11 +34,20 @@ pub struct StackSettings {
     pub scope: Scope,
     /// By the clock even where the processor counts its cycles.
     pub by_clock: bool,
+    /// For how long samples may wait until a processor is idle for the kernel's functions to be read,
+    /// which takes tens of milliseconds. They come later then, at the end at the latest.
+    pub patience: Duration,
 }
 
 impl Default for StackSettings {
     fn default() -> Self {
-        Self { hz: 99, user: false, scope: Scope::Machine, by_clock: false }
+        Self {
+            hz: 99,
+            user: false,
+            scope: Scope::Machine,
+            by_clock: false,
+            patience: Duration::ZERO,
+        }
     }
 }
 
@@ -63,6 +73,8 @@ struct Found {
     events: Vec<(u64, What)>,
     /// The call chains, one after the other.
     chains: Vec<u64>,
+    /// Whether records were lost meanwhile.
+    lost: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -71,8 +83,12 @@ enum What {
     Named { pid: i32, tid: i32, comm: String, exec: bool },
     Forked { child: (i32, i32), parent: (i32, i32) },
     Ended { pid: i32, tid: i32 },
+    Mapped { pid: i32, map: Map },
     Throttled,
 }
+
+/// Addresses of samples that wait for their names, at most: 8 MiB.
+const HELD: usize = 1 << 20;
 
 /// How often rings are emptied: the smallest of them lasts as long at some 20 samples of usual length.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -90,20 +106,20 @@ impl StackSampler {
         sys_root: &Path,
     ) -> Result<Self, Missing> {
         let mut missing = Vec::new();
+        // Before the events: reading takes longer than their rings last.
+        let (kernel, hidden) = KernelNames::open(proc_root, settings.patience);
         let lanes = open_lanes(settings, proc_root, sys_root, &mut missing)?;
         if !lanes.source.cycles && !settings.by_clock {
             missing.push(no_cycles());
         }
         let source = lanes.source;
-        if source.kernel {
-            missing.extend(kernel::hidden(proc_root));
-        }
+        missing.extend(hidden.filter(|_| source.kernel));
         Ok(Self {
             lanes,
             found: Found::default(),
             names: Names::new(),
             stacks: Stacks::new(),
-            kernel: KernelNames::new(proc_root),
+            kernel,
             user: source.user.then(|| UserNames::new(proc_root)),
             counts: HashMap::new(),
             sample: StacksSample::default(),
@@ -123,6 +139,11 @@ impl StackSampler {
     fn drain(&mut self) {
         let lost = self.lanes.drain(|record| self.found.add(record));
         self.sample.lost += lost;
+        self.found.lost |= lost > 0;
+        let waits = !self.found.chains.is_empty() && self.found.chains.len() < HELD;
+        if waits && !self.kernel.is_ready() {
+            return;
+        }
         if let Some(user) = &mut self.user {
             user.next_round();
         }
@@ -134,7 +155,11 @@ impl StackSampler {
         }
         self.found.events = events;
         self.found.chains.clear();
-        self.tasks.forget(lost > 0);
+        let lost = std::mem::take(&mut self.found.lost);
+        self.tasks.forget(lost);
+        if let (Some(user), true) = (&mut self.user, lost) {
+            user.forget();
+        }
     }
 
     fn happened(&mut self, what: What) {
@@ -142,29 +167,34 @@ impl StackSampler {
             What::Sample { pid, tid, period, chain } => self.count(pid, tid, period, chain),
             What::Named { pid, tid, comm, exec } => {
                 self.tasks.named((pid, tid), &comm, &mut self.names);
-                if exec {
-                    self.forget_program(pid);
+                if let (Some(user), true) = (&mut self.user, exec) {
+                    user.executed(pid);
                 }
             }
-            What::Forked { child, parent } => self.tasks.forked(child, parent),
+            What::Forked { child, parent } => {
+                self.tasks.forked(child, parent);
+                if let (Some(user), true) = (&mut self.user, child.0 != parent.0) {
+                    user.forked(child.0, parent.0);
+                }
+            }
             What::Ended { pid, tid } => {
                 self.tasks.ended(tid);
-                if pid == tid {
-                    self.forget_program(pid);
+                if let (Some(user), true) = (&mut self.user, pid == tid) {
+                    user.ended(pid);
+                }
+            }
+            What::Mapped { pid, map } => {
+                if let Some(user) = &mut self.user {
+                    user.mapped(pid, map);
                 }
             }
             What::Throttled => self.sample.throttled += 1,
         }
     }
 
-    fn forget_program(&mut self, pid: i32) {
-        if let Some(user) = &mut self.user {
-            user.forget(pid);
-        }
-    }
-
     fn count(&mut self, pid: i32, tid: i32, period: u64, chain: std::ops::Range<usize>) {
-        if tid != 0 && tid == rustix::thread::gettid().as_raw_nonzero().get() {
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        if tid != 0 && (tid == own || self.kernel.is_reader(tid)) {
             self.sample.own += 1;
             return;
         }
@@ -208,6 +238,14 @@ impl Sampler for StackSampler {
         self.drain();
     }
 
+    fn finish(&mut self) {
+        self.kernel.finish();
+    }
+
+    fn elsewhere_ns(&mut self) -> u64 {
+        self.kernel.take_reader_ns()
+    }
+
     fn take(&mut self, sample: &mut MachineSample) {
         self.drain();
         self.missing.extend(self.lanes.follow());
@@ -247,6 +285,9 @@ impl Found {
                 Some(What::Forked { child: (pid, id(8)?), parent: (id(4)?, id(12)?) })
             }),
             perf::PERF_RECORD_EXIT => id(0).and_then(|pid| Some(What::Ended { pid, tid: id(8)? })),
+            perf::PERF_RECORD_MMAP2 => {
+                Map::of_record(record).map(|(pid, map)| What::Mapped { pid, map })
+            }
             perf::PERF_RECORD_THROTTLE => Some(What::Throttled),
             _ => None,
         };

@@ -1,12 +1,18 @@
 //! The thread that lets samplers look, each at its time.
 
-use crate::Sampler;
+use crate::{Sampler, priority};
 use fathom_model::watch::{MachineSample, SamplerCost};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+/// Samples that nobody takes, as on a disk that stalls, may take so many bytes of memory. From then on
+/// intervals are joined: what is to be told of them is counted by the samplers until there is room.
+const QUEUE_BYTES_MAX: usize = 16 << 20;
 
 /// A thread in which samplers look, from its start to [`Watcher::stop`].
 #[derive(Debug)]
@@ -19,12 +25,33 @@ pub struct Watcher {
 }
 
 /// The machine at the end of one interval.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Watched {
     /// The instant at which the samplers began to be asked.
     pub at: Instant,
     /// What they saw.
     pub machine: MachineSample,
+    _queued: Queued,
+}
+
+/// Bytes of one sample among those of the queue.
+#[derive(Debug)]
+struct Queued {
+    all: Arc<AtomicUsize>,
+    own: usize,
+}
+
+impl Queued {
+    fn add(all: &Arc<AtomicUsize>, own: usize) -> Self {
+        all.fetch_add(own, Ordering::Relaxed);
+        Self { all: Arc::clone(all), own }
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.own, Ordering::Relaxed);
+    }
 }
 
 impl Watcher {
@@ -36,18 +63,34 @@ impl Watcher {
     pub fn start(samplers: Vec<Box<dyn Sampler>>, interval: Duration) -> io::Result<Self> {
         let (go_on, stop) = mpsc::channel();
         let (sink, samples) = mpsc::channel();
-        let body = move || Round::new(samplers, interval).turn(&stop, &sink);
+        let is_urgent = samplers.iter().any(|sampler| sampler.is_urgent());
+        let body = move || {
+            if is_urgent {
+                // Refused, it goes on as others do; the sampler tells so.
+                let _ = priority::raise();
+            }
+            let mut round = Round::new(samplers, interval);
+            // The samples end here, before the samplers are closed.
+            round.turn(&stop, sink);
+        };
         let thread = thread::Builder::new().name("fathom-watch".into()).spawn(body)?;
         Ok(Self { samples, go_on, thread })
     }
 
-    /// Ends watching; gives the samples that were not taken yet, the last of them of this instant.
+    /// Whether watching has ended by itself: a sampler panicked.
+    #[must_use]
+    pub fn has_broken(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Ends watching; gives the samples that were not taken yet, the last of them of this instant. The
+    /// samplers are closed meanwhile, for which nobody waits: the kernel takes tens of
+    /// milliseconds for each tracepoint (`tracepoint_synchronize_unregister`).
     #[must_use]
     pub fn stop(self) -> Vec<Watched> {
         drop(self.go_on);
-        // A sampler that panicked has ended its samples.
-        let _ = self.thread.join();
-        self.samples.try_iter().collect()
+        // To the end of the samples; one that panicked has ended them.
+        self.samples.iter().collect()
     }
 }
 
@@ -56,6 +99,10 @@ struct Round {
     seats: Vec<Seat>,
     interval: Duration,
     next_take: Instant,
+    /// Intervals that have no sample of their own.
+    joined: u64,
+    /// Bytes of samples that were made and not used yet.
+    queued: Arc<AtomicUsize>,
 }
 
 struct Seat {
@@ -72,30 +119,46 @@ impl Round {
             cost: SamplerCost { sampler: sampler.name().into(), ..SamplerCost::default() },
             sampler,
         };
-        Self { seats: samplers.into_iter().map(seat).collect(), interval, next_take: now }
+        let seats = samplers.into_iter().map(seat).collect();
+        Self { seats, interval, next_take: now, joined: 0, queued: Arc::default() }
     }
 
-    fn turn(mut self, stop: &Receiver<()>, sink: &Sender<Watched>) {
+    fn turn(&mut self, stop: &Receiver<()>, sink: Sender<Watched>) {
         loop {
+            self.look();
             let now = Instant::now();
-            self.seats.iter_mut().for_each(|seat| seat.look(now));
-            if now >= self.next_take {
-                while self.next_take <= now {
-                    self.next_take += self.interval;
-                }
-                if sink.send(self.take()).is_err() {
-                    return;
-                }
+            if self.is_due(now) && sink.send(self.take()).is_err() {
+                return;
             }
             let looks = self.seats.iter().filter_map(|seat| seat.next_look);
             let next = looks.fold(self.next_take, Instant::min);
             let pause = next.saturating_duration_since(Instant::now());
             if stop.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
+                self.seats.iter_mut().for_each(Seat::finish);
+                self.look();
                 // Nobody may be left to see it.
                 let _ = sink.send(self.take());
                 return;
             }
         }
+    }
+
+    /// Whether a sample is to be made now; intervals that get none are counted.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let mut over = 0;
+        while self.next_take <= now {
+            self.next_take += self.interval;
+            over += 1;
+        }
+        let due = over > 0 && self.queued.load(Ordering::Relaxed) < QUEUE_BYTES_MAX;
+        self.joined += over - u64::from(due);
+        due
+    }
+
+    /// Lets all look whose time has come.
+    fn look(&mut self) {
+        let now = Instant::now();
+        self.seats.iter_mut().for_each(|seat| seat.look(now));
     }
 
     fn take(&mut self) -> Watched {
@@ -104,15 +167,23 @@ impl Round {
         for seat in &mut self.seats {
             let began = thread_time();
             seat.sampler.take(&mut machine);
-            seat.cost.cpu_ns += thread_time() - began;
+            seat.cost.cpu_ns += thread_time() - began + seat.sampler.elsewhere_ns();
             seat.cost.looks += u64::from(seat.next_look.is_none());
         }
         machine.cost = self.seats.iter().map(|seat| seat.cost.clone()).collect();
-        Watched { at, machine }
+        machine.intervals_joined = self.joined;
+        let queued = Queued::add(&self.queued, machine.memory_bytes());
+        Watched { at, machine, _queued: queued }
     }
 }
 
 impl Seat {
+    fn finish(&mut self) {
+        let began = thread_time();
+        self.sampler.finish();
+        self.cost.cpu_ns += thread_time() - began;
+    }
+
     fn look(&mut self, now: Instant) {
         let (Some(period), Some(next)) = (self.sampler.period(), self.next_look) else { return };
         if now < next {
@@ -139,11 +210,19 @@ pub(crate) fn thread_time() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::watch::ThreadsSample;
+    use fathom_model::watch::{Stack, StacksSample, ThreadsSample};
 
     struct Counting {
         looks: u32,
         period: Option<Duration>,
+        /// Told by nobody until the test lets it close.
+        closes: Option<Receiver<()>>,
+    }
+
+    impl Drop for Counting {
+        fn drop(&mut self) {
+            self.closes.iter().for_each(|closes| closes.recv().unwrap());
+        }
     }
 
     impl Sampler for Counting {
@@ -162,7 +241,17 @@ mod tests {
     }
 
     fn counting(period_ms: Option<u64>) -> Vec<Box<dyn Sampler>> {
-        vec![Box::new(Counting { looks: 0, period: period_ms.map(Duration::from_millis) })]
+        let period = period_ms.map(Duration::from_millis);
+        vec![Box::new(Counting { looks: 0, period, closes: None })]
+    }
+
+    #[test]
+    fn nobody_waits_for_samplers_that_are_slow_to_close() {
+        let (close, closes) = mpsc::channel();
+        let slow = Counting { looks: 0, period: None, closes: Some(closes) };
+        let watcher = Watcher::start(vec![Box::new(slow)], Duration::from_secs(3600)).unwrap();
+        assert!(!watcher.stop().is_empty());
+        close.send(()).unwrap();
     }
 
     #[test]
@@ -184,6 +273,62 @@ mod tests {
         assert!(looks.is_sorted() && looks[4] > looks[0], "{looks:?}");
         let last = watcher.stop().pop().unwrap().machine;
         assert_eq!(last.cost[0].looks, u64::from(last.threads.unwrap().looks));
+    }
+
+    /// Sees a megabyte of stacks at each interval.
+    struct Heavy(u32);
+
+    impl Sampler for Heavy {
+        fn name(&self) -> &'static str {
+            "heavy"
+        }
+        fn take(&mut self, sample: &mut MachineSample) {
+            let stack = Stack { kernel: vec!["f".repeat(1 << 20)], user: Vec::new() };
+            sample.stacks = Some(StacksSample { new: vec![stack], ..StacksSample::default() });
+            sample.threads = Some(ThreadsSample { looks: self.0, ..ThreadsSample::default() });
+            self.0 += 1;
+        }
+    }
+
+    #[test]
+    fn a_stall_of_who_takes_samples_joins_intervals_and_loses_nothing() {
+        let mut samplers = counting(Some(1));
+        samplers.push(Box::new(Heavy(0)));
+        let mut round = Round::new(samplers, Duration::from_millis(2));
+        let mut now = round.next_take;
+        let mut stalled = Vec::new();
+        for _ in 0..100 {
+            round.seats[0].look(now);
+            if round.is_due(now) {
+                stalled.push(round.take());
+            }
+            now += Duration::from_millis(2);
+        }
+        assert!(round.queued.load(Ordering::Relaxed) < QUEUE_BYTES_MAX + (2 << 20));
+        assert_eq!(stalled.len() as u64 + round.joined, 100);
+        assert!(round.joined >= 80, "{}", round.joined);
+        drop(stalled);
+        assert_eq!(round.queued.load(Ordering::Relaxed), 0);
+        assert!(round.is_due(now));
+        let next = round.take().machine;
+        // The samplers were not asked meanwhile, so each of their samples has come.
+        assert_eq!(next.intervals_joined + u64::from(next.threads.unwrap().looks), 100);
+        assert_eq!(next.cost[0].looks, 99);
+    }
+
+    #[test]
+    fn a_stalled_reader_does_not_stop_the_looks() {
+        let mut samplers = counting(Some(1));
+        samplers.push(Box::new(Heavy(0)));
+        let watcher = Watcher::start(samplers, Duration::from_millis(1)).unwrap();
+        let first = watcher.samples.recv_timeout(Duration::from_secs(30)).unwrap();
+        // Held, as by a write that does not return.
+        std::thread::sleep(Duration::from_millis(300));
+        drop(first);
+        let rest = watcher.stop();
+        let last = &rest.last().unwrap().machine;
+        assert!(rest.len() <= 20, "{}", rest.len());
+        assert!(last.intervals_joined > 0 && last.cost[0].looks > 20, "{:?}", last.cost);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use fathom_model::watch::{BlockOp, BlocksSample, DeviceBlocks, MachineSample};
-use fathom_watch::Sampler;
-use fathom_watch::blocks::{BlockSampler, BlocksOptions};
+use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices};
+use fathom_watch::{EachIo, Sampler};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -17,7 +17,11 @@ const PAGE: usize = 4096;
 /// What is seen of `device` while `work` goes on in rounds, after each of which samples are read;
 /// `None`, with the reason printed, where nothing is.
 fn seen(device: &str, one_in: u32, rounds: usize, work: impl Fn(usize)) -> Option<BlocksSample> {
-    let options = BlocksOptions { devices: vec![device.into()], one_in, each_io: true };
+    let options = BlocksOptions {
+        devices: Devices::Named(vec![device.into()]),
+        one_in,
+        each_io: EachIo::Always,
+    };
     seen_with(&options, rounds, work)
 }
 
@@ -154,12 +158,33 @@ fn counting_alone_records_nothing() {
 fn what_is_rarer_than_ios_is_seen_without_them() {
     let Some(zram) = Zram::new() else { return };
     let Some(file) = direct(Path::new(&format!("/dev/{}", zram.name()))) else { return };
-    let options = BlocksOptions { devices: vec![zram.name()], one_in: 1, each_io: false };
+    let options = BlocksOptions {
+        devices: Devices::Named(vec![zram.name()]),
+        one_in: 1,
+        each_io: EachIo::Never,
+    };
     let work = |_| read_each(&file, (0..100).map(|i| i * PAGE));
     let Some(blocks) = seen_with(&options, 1, work) else { return };
     let device = &blocks.devices[0];
     assert_eq!((device.queued, device.completed, device.driver.count()), (0, 0, 0));
     assert!(zram.reads() >= 100 && blocks.one_in == 1);
+}
+
+#[test]
+fn each_io_is_seen_in_windows() {
+    let Some(zram) = Zram::new() else { return };
+    let Some(file) = direct(Path::new(&format!("/dev/{}", zram.name()))) else { return };
+    let each_io = EachIo::Partly;
+    let options = BlocksOptions { devices: Devices::Named(vec![zram.name()]), one_in: 1, each_io };
+    let read = |_| read_each(&file, (0..100).map(|i| i * PAGE));
+    // The first look begins a window, the second ends it; the next is 23 looks later.
+    let Some(blocks) = seen_with(&options, 20, read) else { return };
+    let device = &blocks.devices[0];
+    assert_eq!((device.queued, device.completed, device.driver.count()), (0, 0, 100));
+    assert_eq!(device.sizes.iter().map(|size| size.samples).sum::<u64>(), 100);
+    assert!(blocks.seen_ns.is_some_and(|ns| ns > 0) && !blocks.each_io);
+    let Some(blocks) = seen_with(&options, 25, read) else { return };
+    assert_eq!(blocks.devices[0].driver.count(), 200);
 }
 
 /// A file on a disk with requests, and the disk's name.

@@ -96,12 +96,16 @@ fn throttled_processor_time() {
     let (one, two) = (("cpu.cfs_quota_us", "20000"), ("cpu.max", "20000 100000"));
     let Some(mut group) = Group::new("cpu", one, two) else { return };
     let pid = group.run("while :; do :; done");
+    // The time is counted when the wait is over.
     let sample = wait_for(pid, |sample| {
-        sample.cgroup.as_ref().is_some_and(|group| group.throttled_periods > Some(0))
+        sample.cgroup.as_ref().is_some_and(|group| group.throttled_us > Some(0))
     });
     let limits = sample.cgroup.unwrap();
     assert_eq!(limits.cpu_limit, Some(0.2));
-    assert!(limits.throttled_us > Some(0) && limits.path.contains("fathom-test-cpu"), "{limits:?}");
+    assert!(
+        limits.throttled_periods > Some(0) && limits.path.contains("fathom-test-cpu"),
+        "{limits:?}"
+    );
 }
 
 #[test]

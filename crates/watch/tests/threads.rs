@@ -76,8 +76,10 @@ fn start_threads() -> bool {
 
 fn sampler(all_states: bool, parts: Parts) -> ThreadSampler {
     let scope = Scope::Only(vec![std::process::id() as i32]);
-    ThreadSampler::open(ThreadOptions { scope, all_states, parts, ..ThreadOptions::default() })
-        .unwrap()
+    let one_by_one = true;
+    let options =
+        ThreadOptions { scope, all_states, parts, one_by_one, ..ThreadOptions::default() };
+    ThreadSampler::open(options).unwrap()
 }
 
 fn look(sampler: &mut ThreadSampler) -> ThreadsSample {
@@ -104,13 +106,15 @@ fn wait_for(
     }
 }
 
+const PARTS: Parts = Parts { kstack: true, filename: true, cmdline: true, user: true, cpu: true };
+const CALLS: [(&str, &str); 3] =
+    [("t-pipe", "read"), ("t-park", "futex"), ("t-sleep", "clock_nanosleep")];
+
 #[test]
 fn threads_in_known_calls() {
     let has_ring = start_threads();
-    let parts = Parts { kstack: true, filename: true, cmdline: true, user: true, cpu: true };
-    let mut all = sampler(true, parts);
-    let calls = [("t-pipe", "read"), ("t-park", "futex"), ("t-sleep", "clock_nanosleep")];
-    for (name, call) in calls {
+    let mut all = sampler(true, PARTS);
+    for (name, call) in CALLS {
         let thread = wait_for(&mut all, name, |thread| thread.syscall == call);
         assert_eq!((thread.state, thread.torn), ('S', false), "{thread:?}");
         assert!(!thread.wchan.is_empty() && thread.cmdline.contains("threads"), "{thread:?}");
@@ -140,6 +144,33 @@ fn threads_in_known_calls() {
 
     nothing_is_allocated(&mut active);
     nothing_is_allocated(&mut all);
+    at_once_is_as_one_by_one(has_ring, &mut all);
+}
+
+/// What the kernel tells of all threads at once is what its files say of each.
+fn at_once_is_as_one_by_one(has_ring: bool, one_by_one: &mut ThreadSampler) {
+    let options = ThreadOptions { all_states: true, parts: PARTS, ..ThreadOptions::default() };
+    let mut at_once = ThreadSampler::open(options).unwrap();
+    if !look(&mut at_once).at_once {
+        println!("skipped: threads cannot be told of at once here");
+        return;
+    }
+    let ring = has_ring.then_some(("t-ring", "io_uring_enter"));
+    for (name, call) in CALLS.into_iter().chain(ring) {
+        let own = std::process::id() as i32;
+        let is_it = |thread: &ThreadCount| {
+            thread.pid == own && thread.syscall == call && !thread.torn && !thread.wchan.is_empty()
+        };
+        let expected = wait_for(one_by_one, name, is_it);
+        let told = wait_for(&mut at_once, name, is_it);
+        let same = |thread| ThreadCount { cpu: None, count: 1, ..thread };
+        assert_eq!(same(told), same(expected));
+    }
+    let is_kernel_thread = |thread: &ThreadCount| thread.state == 'S' && thread.syscall.is_empty();
+    let thread = wait_for(&mut at_once, "kthreadd", is_kernel_thread);
+    assert_eq!((thread.pid, thread.wchan.as_str()), (2, "kthreadd"));
+    let spins = wait_for(&mut at_once, "t-spin", |thread| matches!(thread.state, 'R' | 'Q'));
+    assert_eq!((spins.syscall.as_str(), spins.wchan.as_str()), ("", ""));
 }
 
 fn nothing_is_allocated(sampler: &mut ThreadSampler) {

@@ -3,7 +3,9 @@
 use super::ios;
 use fathom_model::PerDir;
 use fathom_model::histogram::Histogram;
-use fathom_model::record::{Cost, DepthRecord, DirRecord, FlushRecord, Granted, JobRecord, Usage};
+use fathom_model::record::{
+    CacheCost, Cost, DepthRecord, DirRecord, FlushRecord, Granted, JobRecord, Usage,
+};
 use std::collections::BTreeMap;
 
 /// What several jobs did together. Its measured time reaches from the first start to the last
@@ -38,6 +40,7 @@ pub fn merge_jobs(jobs: &[&JobRecord]) -> JobRecord {
             Some(_) => None,
             None => jobs.iter().find_map(|job| job.cost_missing.clone()),
         },
+        cost_lacks: union(jobs.iter().map(|job| &job.cost_lacks)),
         target_changes: union(jobs.iter().map(|job| &job.target_changes)),
     }
 }
@@ -160,11 +163,18 @@ fn merge_granted(jobs: &[&JobRecord]) -> Granted {
     }
 }
 
-/// Mean of the costs, each weighted by the I/Os that it was taken over.
 fn merge_cost(jobs: &[&JobRecord]) -> Option<Cost> {
-    let costs: Vec<Cost> = jobs.iter().filter_map(|job| job.cost).collect();
+    if jobs.iter().any(|job| job.cost.is_none() && ios(job) > 0) {
+        return None;
+    }
+    merge_costs(&jobs.iter().filter_map(|job| job.cost).collect::<Vec<_>>())
+}
+
+/// Mean of the costs, each weighted by the I/Os that it was taken over; `None` without any.
+#[must_use]
+pub fn merge_costs(costs: &[Cost]) -> Option<Cost> {
     let total: u64 = costs.iter().map(|cost| cost.ios).sum();
-    if total == 0 || jobs.iter().any(|job| job.cost.is_none() && ios(job) > 0) {
+    if total == 0 {
         return None;
     }
     let mean = |field: fn(&Cost) -> f64| {
@@ -178,8 +188,23 @@ fn merge_cost(jobs: &[&JobRecord]) -> Option<Cost> {
         kernel_instructions: kernel.then(|| mean(|c| c.kernel_instructions.unwrap_or(0.0))),
         user_cycles: mean(|c| c.user_cycles),
         kernel_cycles: kernel.then(|| mean(|c| c.kernel_cycles.unwrap_or(0.0))),
+        cache: merge_caches(costs, total),
+        enabled_ns: costs.iter().map(|cost| cost.enabled_ns).sum(),
+        running_ns: costs.iter().map(|cost| cost.running_ns).sum(),
         speed_ratio: mean(|c| c.speed_ratio),
     })
+}
+
+/// Where all counted the same.
+fn merge_caches(costs: &[Cost], ios: u64) -> Option<CacheCost> {
+    let event = costs.first()?.cache?.event;
+    let mut sum = CacheCost { event, ..CacheCost::default() };
+    for cost in costs {
+        let cache = cost.cache.filter(|cache| cache.event == event)?;
+        sum.references += cache.references * cost.ios as f64 / ios as f64;
+        sum.misses += cache.misses * cost.ios as f64 / ios as f64;
+    }
+    Some(sum)
 }
 
 fn add_counts<K: Ord + Copy>(to: &mut BTreeMap<K, u64>, counts: &[(K, u64)]) {
@@ -188,9 +213,9 @@ fn add_counts<K: Ord + Copy>(to: &mut BTreeMap<K, u64>, counts: &[(K, u64)]) {
     }
 }
 
-/// The words of all lists, each once, in the order of their first appearance.
-fn union<'a>(lists: impl Iterator<Item = &'a Vec<String>>) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
+/// What is in any of the lists, each once, in the order of their first appearance.
+fn union<'a, T: Clone + PartialEq + 'a>(lists: impl Iterator<Item = &'a Vec<T>>) -> Vec<T> {
+    let mut all: Vec<T> = Vec::new();
     for word in lists.flatten() {
         if !all.contains(word) {
             all.push(word.clone());
@@ -262,11 +287,16 @@ mod tests {
             user_instructions: 10.0,
             kernel_instructions: Some(5.0),
             kernel_cycles: Some(1.0),
+            cache: Some(CacheCost { references: 8.0, misses: 4.0, ..CacheCost::default() }),
             ..Cost::default()
         });
-        b.cost = Some(Cost { ios: 300, user_instructions: 20.0, ..Cost::default() });
+        let cache = Some(CacheCost { references: 4.0, misses: 0.0, ..CacheCost::default() });
+        b.cost = Some(Cost { ios: 300, user_instructions: 20.0, cache, ..Cost::default() });
         let cost = merge_jobs(&[&a, &b]).cost.unwrap();
         assert_eq!((cost.user_instructions, cost.kernel_instructions), (17.5, None));
+        assert_eq!(cost.cache.map(|cache| (cache.references, cache.misses)), Some((5.0, 1.0)));
+        b.cost = b.cost.map(|cost| Cost { cache: None, ..cost });
+        assert_eq!(merge_jobs(&[&a, &b]).cost.unwrap().cache, None);
         (b.cost, b.cost_missing) = (None, Some("not permitted".into()));
         let all = merge_jobs(&[&a, &b]);
         assert_eq!((all.cost, all.cost_missing.as_deref()), (None, Some("not permitted")));

@@ -2,6 +2,8 @@
 
 use super::outcome::LimitReport;
 use super::{Config, findings};
+use fathom_model::record::Cost;
+use fathom_model::watch::Missing;
 use fathom_model::{Facts, Finding};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,8 +30,28 @@ pub struct LimitRecord {
     pub interrupted: Option<String>,
     /// What was found.
     pub report: LimitReport,
+    /// What an I/O costs at each peak, counted in a window of its own after the search.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<PeakCost>,
+    /// Why `costs` lacks a peak, or all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs_missing: Option<String>,
     /// What to mind when reading it, worst first.
     pub findings: Vec<Finding>,
+}
+
+/// Instructions, cycles and cache misses of an I/O at a peak.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PeakCost {
+    /// Index into [`Config::targets`].
+    pub target: usize,
+    /// Bytes of each I/O.
+    pub block_bytes: u64,
+    /// What was counted; its speed is compared with that of the peak.
+    pub cost: Cost,
+    /// What could not be counted of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<Missing>,
 }
 
 /// How a target was read.

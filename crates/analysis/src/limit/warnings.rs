@@ -255,6 +255,8 @@ mod tests {
             conditions: vec![Conditions { direct: true, scratch: false }],
             interrupted: None,
             report: sim.run(1, 15.0).0,
+            costs: Vec::new(),
+            costs_missing: None,
             findings: Vec::new(),
         }
     }

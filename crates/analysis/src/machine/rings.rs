@@ -89,9 +89,14 @@ fn event_rates(then: &RingEvents, now: &RingEvents, elapsed_ns: u64) -> RingEven
     let rate = |then: Option<u64>, now: Option<u64>| {
         then.zip(now).map(|(then, now)| per_second(now.saturating_sub(then), elapsed_ns))
     };
+    let counted_ns = match (then.task_work_ns, now.task_work_ns) {
+        (then, Some(now)) => now.saturating_sub(then.unwrap_or(0)),
+        (_, None) => elapsed_ns,
+    };
     let before = |least: u32| then.task_work.iter().find(|(at, _)| *at == least).map(|(_, n)| *n);
     let runs = now.task_work.iter().filter_map(|(least, n)| {
-        Some((*least, rate(before(*least), Some(*n))?)).filter(|(_, rate)| *rate > 0.0)
+        let runs = n.saturating_sub(before(*least)?);
+        Some((*least, per_second(runs, counted_ns))).filter(|(_, rate)| *rate > 0.0)
     });
     RingEventRates {
         punted: rate(then.punted, now.punted),
@@ -187,14 +192,21 @@ mod tests {
     fn rates_of_events() {
         let events = |punted, runs: [u64; 2]| RingEvents {
             punted: Some(punted),
-            overflows: None,
             task_work: vec![(1, runs[0]), (8, runs[1])],
+            ..RingEvents::default()
         };
         let then = sample(vec![], Some(events(10, [5, 7])));
         let now = sample(vec![], Some(events(20, [9, 7])));
         let rates = ring_rates(&then, &now, 500_000_000).events.unwrap();
         assert_eq!((rates.punted, rates.overflows), (Some(20.0), None));
         assert_eq!(rates.task_work, [(1, 8.0)]);
+        let partly = |ns, runs| {
+            let events = RingEvents { task_work_ns: Some(ns), ..events(0, runs) };
+            sample(vec![], Some(events))
+        };
+        let (then, now) = (partly(1_000_000, [5, 7]), partly(3_000_000, [9, 7]));
+        let rates = ring_rates(&then, &now, 500_000_000).events.unwrap();
+        assert_eq!(rates.task_work, [(1, 2000.0)]);
     }
 
     #[test]

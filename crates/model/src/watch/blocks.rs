@@ -16,6 +16,10 @@ pub struct BlocksSample {
     /// `completed` stay 0.
     #[serde(default)]
     pub each_io: bool,
+    /// Nanoseconds in which events that come with each I/O were sampled; absent where they always or
+    /// never were. Sizes, times and what tasks queued are of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_ns: Option<u64>,
     /// Sampled events that came faster than they were read.
     #[serde(default)]
     pub lost: u64,

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct SubmitSample {
     /// Whole device, by kernel name; empty for all devices together.
     pub device: String,
-    /// (Processor, I/Os since the sampler was opened), ascending.
+    /// (Processor, I/Os since the sampler was opened), ascending. Those of a part of the time only where
+    /// [`MachineSample::blocks`](super::MachineSample::blocks) says that I/Os are not counted each.
     pub by_cpu: Vec<(u32, u64)>,
 }
 

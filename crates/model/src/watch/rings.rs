@@ -95,8 +95,14 @@ pub struct RingWorkers {
 pub struct RingEvents {
     /// Requests handed to io-wq (`io_uring_queue_async_work`).
     pub punted: Option<u64>,
+    /// They were so many that they were counted for a part of the time only: their number is an estimate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub punted_estimated: bool,
     /// Completions that found no place (`io_uring_cqe_overflow`).
     pub overflows: Option<u64>,
+    /// Nanoseconds for which runs of task work were counted; absent where they always are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_work_ns: Option<u64>,
     /// Runs of task work by how many requests each ran: (requests at least, runs), ascending
     /// (`io_uring_task_work_run`, `io_uring_local_work_run`). Runs that found nothing are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

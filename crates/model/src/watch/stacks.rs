@@ -32,6 +32,15 @@ pub struct StacksSample {
     pub new: Vec<Stack>,
 }
 
+impl StacksSample {
+    pub(super) fn memory_bytes(&self) -> usize {
+        let names = self.new.iter().flat_map(|stack| stack.kernel.iter().chain(&stack.user));
+        let names: usize = names.map(|name| size_of_val(name) + name.len()).sum();
+        let comms: usize = self.counts.iter().map(|count| count.comm.len()).sum();
+        size_of_val(&*self.counts) + comms + names
+    }
+}
+
 /// Samples in one place.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StackCount {

@@ -34,6 +34,14 @@ pub struct SystemSample {
     pub cgroup: Option<CgroupSample>,
 }
 
+impl SystemSample {
+    pub(super) fn memory_bytes(&self) -> usize {
+        let sources = self.interrupts_by.iter().chain(&self.soft_interrupts_by);
+        let sources = sources.map(|source| size_of_val(source) + size_of_val(&*source.counts));
+        size_of_val(&*self.cpus) + sources.sum::<usize>()
+    }
+}
+
 /// One processor's time since boot, in ticks of USER_HZ (10 ms). Guest time is part of user time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuSample {

@@ -13,8 +13,20 @@ pub struct ThreadsSample {
     pub looks: u32,
     /// Threads seen, asleep or not, added up over all looks.
     pub seen: u64,
+    /// The kernel told of all threads at once; otherwise files of each thread were read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_once: bool,
     /// Each distinct doing with how often it was seen, in order.
     pub active: Vec<ThreadCount>,
+}
+
+impl ThreadsSample {
+    pub(super) fn memory_bytes(&self) -> usize {
+        let texts = |count: &ThreadCount| {
+            count.kstack.len() + count.filename.len() + count.cmdline.len() + count.comm.len()
+        };
+        size_of_val(&*self.active) + self.active.iter().map(texts).sum::<usize>()
+    }
 }
 
 /// Something that a thread was seen doing. Text is empty, and a number absent, where it does not

@@ -3,6 +3,7 @@
 
 use super::BlocksError;
 use super::limits::Limits;
+use std::cmp::Reverse;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -54,16 +55,34 @@ impl Device {
     }
 }
 
-/// The devices with these names or paths, each once; all that can hold something where none is
-/// named, those with the most I/Os first.
+/// The whole devices that can hold something: those named, with a partition of theirs, or as what
+/// they are made of, and how many these are; then those with the most I/Os.
+pub(super) fn with_first(
+    sys_root: &Path,
+    names: &[String],
+) -> Result<(Vec<Device>, usize), BlocksError> {
+    let all = all(sys_root)?;
+    let mut names = names.to_vec();
+    let mut next = 0;
+    while let Some(name) = names.get(next) {
+        let below = std::fs::read_dir(sys_root.join("block").join(name).join("slaves"));
+        let below = below.into_iter().flatten().filter_map(|entry| file_name(&entry.ok()?.path()));
+        let new: Vec<String> = below.filter(|name| !names.contains(name)).collect();
+        names.extend(new);
+        next += 1;
+    }
+    let named = all.iter().filter(|d| names.contains(&d.device.name)).map(|d| d.device.disk);
+    let named: Vec<u32> = named.collect();
+    let whole = all.into_iter().filter(|d| d.whole && d.sectors > 0);
+    let mut disks: Vec<Device> = whole.map(|d| d.device).collect();
+    disks.sort_by_key(|disk| (!named.contains(&disk.disk), Reverse(disk.ios)));
+    let first = disks.iter().filter(|disk| named.contains(&disk.disk)).count();
+    Ok((disks, first))
+}
+
+/// The devices with these names or paths, each once.
 pub(super) fn find(sys_root: &Path, wanted: &[String]) -> Result<Vec<Device>, BlocksError> {
     let all = all(sys_root)?;
-    if wanted.is_empty() {
-        let mut disks: Vec<Device> =
-            all.into_iter().filter(|d| d.whole && d.sectors > 0).map(|d| d.device).collect();
-        disks.sort_by_key(|disk| std::cmp::Reverse(disk.ios));
-        return Ok(disks);
-    }
     let mut found: Vec<Device> = Vec::new();
     for name in wanted {
         let is_it = matcher(name)?;

@@ -126,10 +126,6 @@ impl OfTask {
     fn named(&self, comm: &[u8; 16]) -> TaskBlocks {
         let name = comm.split(|byte| *byte == 0).next().unwrap_or(&[]);
         let unplugs = UNPLUGS.iter().copied().zip(self.unplugs).filter(|(_, n)| *n > 0).collect();
-        TaskBlocks {
-            comm: String::from_utf8_lossy(name).into_owned(),
-            queued: self.queued,
-            unplugs,
-        }
+        TaskBlocks { comm: crate::shown(name), queued: self.queued, unplugs }
     }
 }

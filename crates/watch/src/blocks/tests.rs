@@ -1,5 +1,5 @@
 use super::*;
-use crate::blocks::device::find;
+use crate::blocks::device::{find, with_first};
 use std::fs;
 
 /// A disk with two partitions, a zram device and an empty loop device.
@@ -35,6 +35,12 @@ fn found(root: &Path, names: &[&str]) -> Vec<Device> {
     find(root, &names.iter().map(|name| name.to_string()).collect::<Vec<_>>()).unwrap()
 }
 
+fn first(root: &Path, names: &[&str]) -> (Vec<String>, usize) {
+    let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+    let (devices, first) = with_first(root, &names).unwrap();
+    (devices.into_iter().map(|d| d.name).collect(), first)
+}
+
 #[test]
 fn devices_and_partitions_by_name() {
     let root = tree();
@@ -58,8 +64,47 @@ fn devices_and_partitions_by_name() {
 #[test]
 fn without_a_name_the_busiest_that_hold_something() {
     let root = tree();
-    let names: Vec<String> = found(root.path(), &[]).into_iter().map(|d| d.name).collect();
-    assert_eq!(names, ["zram0", "sda"]);
+    assert_eq!(first(root.path(), &[]), (vec!["zram0".into(), "sda".into()], 0));
+}
+
+#[test]
+fn a_runs_own_devices_and_what_they_are_made_of_come_first() {
+    let root = tree();
+    let dm = root.path().join("block/dm-0");
+    fs::create_dir_all(dm.join("slaves/sda2")).unwrap();
+    fs::write(dm.join("dev"), "252:0\n").unwrap();
+    fs::write(dm.join("size"), "900\n").unwrap();
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let expected = (names(&["sda", "dm-0", "zram0"]), 2);
+    assert_eq!(first(root.path(), &["dm-0", "gone"]), expected);
+    assert_eq!(first(root.path(), &["sda1"]), (names(&["sda", "zram0", "dm-0"]), 1));
+    // An empty device is none to watch.
+    assert_eq!(first(root.path(), &["loop0"]).1, 0);
+}
+
+#[test]
+fn devices_beyond_those_that_are_watched_are_missing() {
+    let root = tree();
+    for index in 1..20 {
+        let dir = root.path().join(format!("block/zram{index}"));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("dev"), format!("253:{index}\n")).unwrap();
+        fs::write(dir.join("size"), "64\n").unwrap();
+    }
+    let chosen = |count: usize| {
+        let first = (1..=count).map(|index| format!("zram{index}")).collect();
+        let mut missing = Vec::new();
+        let devices = chosen(root.path(), &Devices::Busiest { first }, &mut missing).unwrap();
+        assert_eq!(missing.len(), 1);
+        assert!(missing[0].what.contains("zram19"), "{missing:?}");
+        devices.into_iter().map(|device| device.name).collect::<Vec<_>>()
+    };
+    assert_eq!(chosen(0)[..2], ["zram0", "sda"]);
+    assert_eq!(chosen(0).len(), DEVICES_MAX);
+    assert_eq!(chosen(3).len(), DEVICES_MAX);
+    assert_eq!(chosen(3)[3], "zram0");
+    assert_eq!(chosen(7).len(), 7);
+    assert_eq!(chosen(18).len(), FIRST_MAX);
 }
 
 #[test]
@@ -80,7 +125,8 @@ fn what_is_no_device_is_named() {
 fn without_tracefs_it_says_what_to_mount() {
     let root = tree();
     fs::write(root.path().join("mounts"), "proc /proc proc rw 0 0\n").unwrap();
-    let options = BlocksOptions { devices: vec![], one_in: ONE_IN, each_io: true };
+    let options =
+        BlocksOptions { devices: Devices::Named(vec![]), one_in: ONE_IN, each_io: EachIo::Always };
     let error = BlockSampler::open(root.path(), root.path(), &options).unwrap_err().to_string();
     assert!(error.contains("mount -t tracefs nodev /sys/kernel/tracing"), "{error}");
 }

@@ -66,6 +66,16 @@ impl Times {
         }
     }
 
+    /// Whether a request is followed whose end was not seen.
+    pub fn is_under_way(&self) -> bool {
+        self.devices.iter().any(|of| !of.under_way.is_empty())
+    }
+
+    /// Forgets all that is under way.
+    pub fn forget_all(&mut self) {
+        self.devices.iter_mut().for_each(|of| of.under_way.clear());
+    }
+
     pub fn put(&self, blocks: &mut BlocksSample) {
         for (device, of) in blocks.devices.iter_mut().zip(&self.devices) {
             device.queue = of.queue.clone();

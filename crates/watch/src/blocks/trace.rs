@@ -4,7 +4,8 @@ use super::Opening;
 use super::device::Device;
 use super::sizes::Tally;
 use super::times::Times;
-use crate::perf::{Field, OnCpus, Record, Ring, Tracepoint, bindings, refused};
+use super::windows::Windows;
+use crate::perf::{EachIo, Field, OnCpus, Record, Ring, Tracepoint, bindings, refused};
 use fathom_model::watch::{BlockOp, BlocksSample, Missing};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
@@ -33,6 +34,7 @@ pub(super) struct Trace {
     devices: Vec<Device>,
     tally: Tally,
     times: Times,
+    windows: Option<Windows>,
     /// Kept open: closing them ends the records.
     _events: Vec<OnCpus>,
 }
@@ -88,6 +90,8 @@ impl Trace {
     /// Opens the events and begins to record.
     pub fn open(opening: &mut Opening, one_in: u32, devices: Vec<Device>) -> Result<Self, Missing> {
         let fail = |error: io::Error| refused("sizes, tasks and times of block events", &error);
+        let partly = opening.each_io == EachIo::Partly;
+        let windows = partly.then(|| Windows::open(&opening.cpus)).transpose().map_err(fail)?;
         let mut trace = Self {
             one_in,
             rings: Vec::new(),
@@ -98,16 +102,21 @@ impl Trace {
             tally: Tally::new(&devices),
             times: Times::new(&devices),
             devices,
+            windows: None,
             _events: Vec::new(),
         };
         let mut events: Vec<OnCpus> = Vec::new();
         for (what, name, period, filter) in trace.wanted(opening.each_io) {
             let Some(point) = opening.tracepoint(name) else { continue };
-            let open = point.open(attr(&point, period), &opening.cpus, filter.as_deref());
+            let gate = windows.as_ref().and_then(|windows| windows.gate(what));
+            let open = point.open(attr(&point, period), &opening.cpus, filter.as_deref(), gate);
             let open = open.map_err(fail)?;
             match events.first() {
                 None => trace.map(&open).map_err(fail)?,
                 Some(first) => join(&open, first).map_err(fail)?,
+            }
+            if gate.is_none() {
+                open.enable().map_err(fail)?;
             }
             for event in open.events() {
                 let id = event.id().map_err(fail)?;
@@ -116,13 +125,13 @@ impl Trace {
             trace.layouts.push(Layout::of(&point));
             events.push(open);
         }
-        events.iter().try_for_each(OnCpus::enable).map_err(fail)?;
+        trace.windows = windows;
         trace._events = events;
         Ok(trace)
     }
 
     /// What to record: why, of which tracepoint, one in how many, matching what.
-    fn wanted(&self, each_io: bool) -> Vec<(What, &'static str, u32, Option<String>)> {
+    fn wanted(&self, each_io: EachIo) -> Vec<(What, &'static str, u32, Option<String>)> {
         let one_in = self.one_in;
         let timed = |filter: &str| match mask(one_in) {
             0 => filter.to_string(),
@@ -143,7 +152,7 @@ impl Trace {
             (What::Unplug, "block_unplug", one_in, None),
             (What::Split, "block_split", one_in.min(SPLITS_ONE_IN), None),
         ];
-        if enter.is_empty() || !each_io {
+        if enter.is_empty() || each_io == EachIo::Never {
             return wanted;
         }
         wanted.push((What::Enter, "block_bio_queue", one_in, None));
@@ -199,10 +208,19 @@ impl Trace {
         self.times.forget(now_ns);
     }
 
+    /// Begins or ends a time in which events of each I/O are seen, where that is due. All that was
+    /// recorded is to be read before.
+    pub fn turn(&mut self) {
+        if let Some(windows) = &mut self.windows {
+            windows.turn(&mut self.times);
+        }
+    }
+
     /// Puts what was seen so far into `blocks`, whose devices are those of [`Trace::open`].
     pub fn put(&self, blocks: &mut BlocksSample) {
         blocks.one_in = self.one_in;
         blocks.lost = self.lost;
+        blocks.seen_ns = self.windows.as_ref().map(Windows::on_ns);
         self.tally.put(blocks);
         self.times.put(blocks);
     }

@@ -68,6 +68,13 @@ impl Event {
         done(unsafe { sys::ioctls::DISABLE(self.0.as_raw_fd(), bindings::PERF_IOC_FLAG_GROUP) })
     }
 
+    /// Switches it on or off, alone: members of a group that it leads count while it is on.
+    pub fn switch(&self, on: bool) -> io::Result<()> {
+        let switch = if on { sys::ioctls::ENABLE } else { sys::ioctls::DISABLE };
+        // SAFETY: the descriptor is an open perf event, and the argument of both is a number.
+        done(unsafe { switch(self.0.as_raw_fd(), 0) })
+    }
+
     /// Lets a tracepoint's event see only what `filter` matches
     /// (Documentation/trace/events.rst, "Event filtering").
     pub fn set_filter(&self, filter: &CStr) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! The kernel's tracepoints: where they are described, what their records hold, and counting them
 //! on every processor (Documentation/trace/events.rst, tracefs's `events/GROUP/NAME/format`).
 
-use super::{Event, Of, bindings};
+use super::{Event, Gate, Of, bindings};
 use fathom_model::watch::Missing;
 use std::ffi::CString;
 use std::io;
@@ -34,11 +34,12 @@ pub(crate) struct Field {
 pub(crate) struct OnCpus(Vec<Event>);
 
 impl Tracefs {
-    /// Finds it among what is mounted. `proc_root` is where the proc file system is mounted: `/proc`.
+    /// Finds it among what is mounted. `proc_root` is where the proc file system is mounted: `/proc`;
+    /// `what` is what is not seen without it.
     ///
     /// # Errors
     /// Where it is not mounted, or not to be entered: what to mount or who may.
-    pub fn find(proc_root: &Path) -> Result<Self, Missing> {
+    pub fn find(proc_root: &Path, what: &str) -> Result<Self, Missing> {
         let mounts = std::fs::read_to_string(proc_root.join("mounts")).unwrap_or_default();
         let of = |kind: &str| {
             let mut lines = mounts.lines().map(|line| line.split(' '));
@@ -46,11 +47,8 @@ impl Tracefs {
         };
         let own = of("tracefs").map(|(path, _)| PathBuf::from(path));
         let root = own.or_else(|| of("debugfs").map(|(path, _)| Path::new(path).join("tracing")));
-        let missing = |why: String, allow: &str| Missing {
-            what: "the kernel's tracepoints".into(),
-            why,
-            allow: allow.into(),
-        };
+        let missing =
+            |why: String, allow: &str| Missing { what: what.into(), why, allow: allow.into() };
         let Some(root) = root else {
             let allow = "mount -t tracefs nodev /sys/kernel/tracing";
             return Err(missing("tracefs is not mounted".into(), allow));
@@ -114,28 +112,52 @@ impl Tracepoint {
     /// # Errors
     /// Where the kernel refuses to open one, or does not understand the filter; see [`refused`].
     pub fn count(&self, cpus: &[u32], filter: Option<&str>) -> io::Result<OnCpus> {
-        self.open(self.attr(), cpus, filter)
+        self.open(self.attr(), cpus, filter, None)
     }
 
-    /// An event on each of `cpus`, as `attr` describes it, that sees what `filter` matches.
+    /// As [`Tracepoint::count`], and counts from now on, or while `gate` is on.
+    ///
+    /// # Errors
+    /// As [`Tracepoint::count`].
+    pub fn count_gated(
+        &self,
+        cpus: &[u32],
+        filter: Option<&str>,
+        gate: Option<&Gate>,
+    ) -> io::Result<OnCpus> {
+        let counters = self.open(self.attr(), cpus, filter, gate)?;
+        if gate.is_none() {
+            counters.enable()?;
+        }
+        Ok(counters)
+    }
+
+    /// An event on each of `cpus`, as `attr` describes it, that sees what `filter` matches; a member of
+    /// the groups of `gate` where that is given.
     ///
     /// # Errors
     /// As [`Tracepoint::count`].
     pub fn open(
         &self,
-        attr: bindings::perf_event_attr,
+        mut attr: bindings::perf_event_attr,
         cpus: &[u32],
         filter: Option<&str>,
+        gate: Option<&Gate>,
     ) -> io::Result<OnCpus> {
         let filter = filter.map(CString::new).transpose()?;
-        let open = |cpu: &u32| {
-            let event = Event::open(attr, Of::Cpu(*cpu), None)?;
+        if gate.is_some() {
+            Gate::admit(&mut attr);
+        }
+        let leaders = gate.map_or(&[][..], Gate::leaders).iter().map(Some);
+        let leaders = leaders.chain(std::iter::repeat(None));
+        let open = |(cpu, leader): (&u32, Option<&Event>)| {
+            let event = Event::open(attr, Of::Cpu(*cpu), leader)?;
             if let Some(filter) = &filter {
                 event.set_filter(filter)?;
             }
             Ok(event)
         };
-        Ok(OnCpus(cpus.iter().map(open).collect::<io::Result<_>>()?))
+        Ok(OnCpus(cpus.iter().zip(leaders).map(open).collect::<io::Result<_>>()?))
     }
 }
 
@@ -191,6 +213,11 @@ impl Field {
 }
 
 impl OnCpus {
+    /// Of events that are open, one for each processor.
+    pub fn new(events: Vec<Event>) -> Self {
+        Self(events)
+    }
+
     /// Switches all of them on.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ fn found_where_it_is_mounted() {
         ["proc /proc proc rw 0 0\nnodev HERE/tracing tracefs rw 0 0\n", "d HERE debugfs rw 0 0\n"]
     {
         let root = tree(mounts);
-        let tracefs = Tracefs::find(root.path()).unwrap();
+        let tracefs = Tracefs::find(root.path(), "events").unwrap();
         let issue = tracefs.tracepoint("block", "block_rq_issue").unwrap();
         assert_eq!((issue.id, issue.name.as_str()), (1140, "block:block_rq_issue"));
         assert_eq!(issue.attr().config, 1140);
@@ -38,10 +38,11 @@ fn found_where_it_is_mounted() {
 #[test]
 fn what_is_not_mounted_or_not_allowed_says_what_to_do() {
     let root = tree("proc /proc proc rw 0 0\n");
-    let missing = Tracefs::find(root.path()).unwrap_err();
+    let missing = Tracefs::find(root.path(), "events").unwrap_err();
+    assert_eq!(missing.what, "events");
     assert_eq!(missing.allow, "mount -t tracefs nodev /sys/kernel/tracing");
     let root = tree("nodev /nowhere tracefs rw 0 0\n");
-    assert!(Tracefs::find(root.path()).unwrap_err().why.contains("/nowhere/events"));
+    assert!(Tracefs::find(root.path(), "events").unwrap_err().why.contains("/nowhere/events"));
     let denied = refused("a", &rustix::io::Errno::ACCESS.into());
     assert!(denied.allow.contains("CAP_PERFMON"), "{denied}");
 }
@@ -88,7 +89,7 @@ fn processors_are_those_online() {
 
 #[test]
 fn the_real_kernel_counts_what_the_filter_matches() {
-    let tracefs = match Tracefs::find(Path::new("/proc")) {
+    let tracefs = match Tracefs::find(Path::new("/proc"), "events") {
         Ok(tracefs) => tracefs,
         Err(missing) => return println!("skipped: {missing}"),
     };

@@ -1,12 +1,10 @@
 //! Which processes have rings, and how many io-wq workers they have.
 
-use crate::Scope;
 use fathom_model::watch::{Missing, RingWorkers};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fstat, openat, readlinkat_raw, statat};
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::io;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
@@ -36,7 +34,7 @@ impl Found {
     }
 }
 
-/// The rings of a scope, by process and descriptor.
+/// The rings of some processes, by process and descriptor.
 #[derive(Debug, Default)]
 pub(super) struct Rings {
     pub rings: Vec<Found>,
@@ -45,13 +43,13 @@ pub(super) struct Rings {
     pub missing: Vec<Missing>,
 }
 
-/// Finds all rings that the processes of `scope` have open.
-pub(super) fn rings(proc_root: &Path, scope: &Scope) -> io::Result<Rings> {
+/// Finds all rings that these processes, ascending, have open.
+pub(super) fn rings(proc_root: &Path, pids: &[i32]) -> Rings {
     let shared = shared_inode();
     let mut found = Rings::default();
     let mut places: HashMap<u64, (usize, i32)> = HashMap::new();
     let mut denied: Vec<i32> = Vec::new();
-    for pid in scope.processes(proc_root)? {
+    for &pid in pids {
         let of_process = match descriptors(proc_root, pid) {
             Ok(rings) => rings,
             Err(error) => {
@@ -73,7 +71,7 @@ pub(super) fn rings(proc_root: &Path, scope: &Scope) -> io::Result<Rings> {
         }
     }
     found.missing.extend(missing(&denied));
-    Ok(found)
+    found
 }
 
 /// Descriptors of a process that are rings, ascending, with their inodes.

@@ -1,6 +1,7 @@
 //! Kernel functions of samples, by number.
 
 use super::kallsyms::Kallsyms;
+use super::reader::Reader;
 use super::table::Names;
 use fathom_model::watch::Missing;
 use std::collections::{HashMap, HashSet};
@@ -16,9 +17,14 @@ const RELOAD: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct KernelNames {
     proc_root: PathBuf,
-    /// Read when the first sample is there, so that beginning costs nothing.
     table: Kallsyms,
     read_at: Option<Instant>,
+    /// For how long samples may wait for the table.
+    patience: Duration,
+    reader: Option<Reader>,
+    /// The reader's number, also after its end.
+    reader_tid: Option<i32>,
+    reader_ns: u64,
     known: HashMap<u64, u32>,
     /// Names that only stand in chains of interrupts.
     interrupts: HashSet<u32>,
@@ -35,15 +41,70 @@ pub(super) struct Chain<'a> {
 }
 
 impl KernelNames {
-    pub fn new(proc_root: &Path) -> Self {
-        Self {
+    /// Has the names read at once, so that no other sampler has to wait while this is done, which takes
+    /// tens of milliseconds; or, where samples may wait for them, later. `Missing` where they are hidden
+    /// from this user.
+    pub fn open(proc_root: &Path, patience: Duration) -> (Self, Option<Missing>) {
+        let mut this = Self {
             proc_root: proc_root.into(),
             table: Kallsyms::default(),
             read_at: None,
+            patience,
+            reader: None,
+            reader_tid: None,
+            reader_ns: 0,
             known: HashMap::new(),
             interrupts: HashSet::new(),
             ids: Vec::new(),
+        };
+        let missing = hidden(proc_root);
+        if missing.is_none() && patience.is_zero() {
+            this.read();
         }
+        (this, missing)
+    }
+
+    /// Whether names can be told. Where they may wait, this has them read while processors are idle.
+    pub fn is_ready(&mut self) -> bool {
+        if self.read_at.is_some() || self.patience.is_zero() {
+            return true;
+        }
+        match &self.reader {
+            // Without a thread they are read where they are first asked for.
+            None => match Reader::start(&self.proc_root) {
+                Ok(reader) => {
+                    self.reader_tid = Some(reader.tid);
+                    self.reader = Some(reader);
+                }
+                Err(_) => self.patience = Duration::ZERO,
+            },
+            Some(reader) if reader.is_done() || reader.began.elapsed() >= self.patience => {
+                self.finish();
+            }
+            Some(_) => {}
+        }
+        self.reader.is_none()
+    }
+
+    /// No longer lets names wait.
+    pub fn finish(&mut self) {
+        self.patience = Duration::ZERO;
+        if let Some(reader) = self.reader.take() {
+            let (table, ns) = reader.finish();
+            self.table = table.unwrap_or_default();
+            self.reader_ns += ns;
+            self.read_at = Some(Instant::now());
+        }
+    }
+
+    /// Whether this is the thread in which names are read.
+    pub fn is_reader(&self, tid: i32) -> bool {
+        self.reader_tid == Some(tid)
+    }
+
+    /// Processor time of that thread since this was last asked, in nanoseconds.
+    pub fn take_reader_ns(&mut self) -> u64 {
+        std::mem::take(&mut self.reader_ns)
     }
 
     /// The names of a chain, innermost first.
@@ -87,7 +148,7 @@ impl KernelNames {
 }
 
 /// Whether the names of kernel functions are hidden from this user.
-pub(super) fn hidden(proc_root: &Path) -> Option<Missing> {
+fn hidden(proc_root: &Path) -> Option<Missing> {
     let why = match Kallsyms::shown(proc_root) {
         Ok(true) => return None,
         Ok(false) => "it shows no addresses to this user".into(),
@@ -125,25 +186,50 @@ mod tests {
         let proc = tempfile::tempdir().unwrap();
         let text = "1000 T do_idle\n2000 T handle_softirqs\n3000 t ends_in_a_call\n3010 t next\n";
         std::fs::write(proc.path().join("kallsyms"), text).unwrap();
-        let (mut kernel, mut names) = (KernelNames::new(proc.path()), Names::new());
+        let ((mut kernel, missing), mut names) =
+            (KernelNames::open(proc.path(), Duration::ZERO), Names::new());
+        assert_eq!(missing, None);
+        std::fs::remove_file(proc.path().join("kallsyms")).unwrap();
         let chain = kernel.ids(&[0x3010, 0x3010, 0x1004], &mut names);
         let found: Vec<&str> = chain.ids.iter().map(|id| names.name(*id)).collect();
         assert_eq!((found, chain.interrupted), (vec!["next", "ends_in_a_call", "do_idle"], false));
         assert!(kernel.ids(&[0x3010, 0x2004, 0x1004], &mut names).interrupted);
         assert!(!kernel.ids(&[], &mut names).interrupted);
-        assert_eq!(hidden(proc.path()), None);
+    }
+
+    #[test]
+    fn names_may_wait_for_an_idle_processor() {
+        let proc = tempfile::tempdir().unwrap();
+        std::fs::write(proc.path().join("kallsyms"), "1000 T do_idle\n").unwrap();
+        let mut names = Names::new();
+        // Until a processor is idle or this is over; not at all; until it is told to finish.
+        for (patience_ms, looks) in [(20, usize::MAX), (0, 1), (3_600_000, 1)] {
+            let patience = Duration::from_millis(patience_ms);
+            let (mut kernel, _) = KernelNames::open(proc.path(), patience);
+            while !kernel.is_ready() && looks > 1 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            kernel.finish();
+            assert!(kernel.is_ready());
+            let id = kernel.ids(&[0x1004], &mut names).ids[0];
+            assert_eq!(names.name(id), "do_idle");
+            assert_eq!(kernel.take_reader_ns() > 0, patience_ms > 0);
+            assert!(!kernel.is_reader(1));
+        }
     }
 
     #[test]
     fn hidden_names_are_missing() {
         let proc = tempfile::tempdir().unwrap();
         std::fs::write(proc.path().join("kallsyms"), "0000 T do_idle\n").unwrap();
-        let (mut kernel, mut names) = (KernelNames::new(proc.path()), Names::new());
+        let ((mut kernel, missing), mut names) =
+            (KernelNames::open(proc.path(), Duration::ZERO), Names::new());
         let id = kernel.ids(&[0xffff_8000_0000_0000], &mut names).ids[0];
         assert_eq!(names.name(id), "[unknown]");
-        let missing = hidden(proc.path()).unwrap().to_string();
+        let missing = missing.unwrap().to_string();
         assert!(missing.contains("kallsyms: it shows no addresses"), "{missing}");
-        let missing = hidden(Path::new("/nowhere")).unwrap().to_string();
+        let missing =
+            KernelNames::open(Path::new("/nowhere"), Duration::ZERO).1.unwrap().to_string();
         assert!(missing.contains("/nowhere/kallsyms"), "{missing}");
     }
 }

@@ -72,6 +72,8 @@ impl Source {
         attr.set_exclude_kernel(u64::from(!self.kernel));
         attr.set_exclude_hv(u64::from(!self.kernel));
         attr.set_exclude_callchain_user(u64::from(!self.user));
+        attr.set_mmap(self.user.into());
+        attr.set_mmap2(self.user.into());
         // Nobody waits to be woken: the rings are emptied at intervals.
         attr.set_watermark(1);
         attr.__bindgen_anon_2.wakeup_watermark = u32::MAX;
@@ -166,7 +168,7 @@ impl Lane {
             };
             match events.first() {
                 Some(first) => event.send_to(first)?,
-                None => ring = Some(map(&event, source.hz)?),
+                None => ring = Some(map(&event, source)?),
             }
             event.enable()?;
             events.push(event);
@@ -177,8 +179,10 @@ impl Lane {
 }
 
 /// A ring of the size that suits, or as much of it as kernel.perf_event_mlock_kb allows.
-fn map(event: &Event, hz: u32) -> io::Result<Ring> {
-    let mut size = (hz as usize).saturating_mul(RING_PER_HZ).clamp(RINGS[0], RINGS[1]);
+fn map(event: &Event, source: Source) -> io::Result<Ring> {
+    let wanted = (source.hz as usize).saturating_mul(RING_PER_HZ).clamp(RINGS[0], RINGS[1]);
+    // Each program that starts maps some 20 times, which is told in 128 bytes each.
+    let mut size = if source.user { RINGS[1] } else { wanted };
     loop {
         match Ring::map(event, size) {
             Err(error) if size <= RINGS[0] => {

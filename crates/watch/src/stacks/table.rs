@@ -47,9 +47,8 @@ impl Names {
         if id >= NAMES {
             return Self::MORE;
         }
-        let name: Arc<str> = name.into();
-        self.names.push(Arc::clone(&name));
-        self.ids.insert(name, id as u32);
+        self.names.push(crate::shown(name.as_bytes()).into());
+        self.ids.insert(name.into(), id as u32);
         id as u32
     }
 

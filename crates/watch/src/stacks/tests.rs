@@ -117,6 +117,30 @@ fn user_functions_have_names_on_request() {
 }
 
 #[test]
+fn a_process_that_ended_before_it_was_looked_at_has_names() {
+    let settings =
+        StackSettings { user: true, by_clock: true, hz: 999, ..StackSettings::default() };
+    let Some(mut sampler) = sampler(&settings) else { return };
+    let loops = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+    let (began, mut stacks) = (Instant::now(), Vec::new());
+    loop {
+        let mut child = Command::new("sh").args(["-c", loops]).spawn().unwrap();
+        let pid = child.id() as i32;
+        child.wait().unwrap();
+        let mut sample = MachineSample::default();
+        sampler.take(&mut sample);
+        let StacksSample { counts, new, .. } = sample.stacks.unwrap();
+        stacks.extend(new);
+        let of_child = counts.iter().filter(|count| count.pid == pid && count.comm == "sh");
+        let mut innermost = of_child.filter_map(|count| stacks[count.stack as usize].user.last());
+        if innermost.any(|name| name != "[unknown]") {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "no names: {counts:?} of {stacks:?}");
+    }
+}
+
+#[test]
 fn the_watching_thread_is_counted_apart() {
     let Some(mut sampler) = sampler(&StackSettings { hz: 999, ..StackSettings::default() }) else {
         return;
@@ -206,13 +230,17 @@ fn pair(first: u32, second: u32) -> u64 {
 #[test]
 fn records_are_taken_apart() {
     let text = u64::from_ne_bytes(*b"fio\0\0\0\0\0");
-    let records: [(u32, Vec<u64>); 7] = [
+    let (device, protection) = (pair(8, 1), pair(5, 2));
+    let mapped =
+        vec![pair(7, 8), 0x1000, 0x2000, 64, device, 5, 0, protection, text, pair(7, 8), 80];
+    let records: [(u32, Vec<u64>); 8] = [
         (perf::PERF_RECORD_SAMPLE, vec![pair(7, 8), 50, 10, 2, perf::PERF_CONTEXT_KERNEL, 99]),
         (perf::PERF_RECORD_SAMPLE, vec![pair(7, 8), 51, 10, 9, perf::PERF_CONTEXT_KERNEL]),
         (perf::PERF_RECORD_COMM, vec![pair(7, 8), text, pair(7, 8), 40]),
         (perf::PERF_RECORD_FORK, vec![pair(7, 1), pair(8, 2), 30, pair(1, 2), 30]),
         (perf::PERF_RECORD_EXIT, vec![pair(7, 1), pair(8, 2), 60, pair(7, 8), 60]),
         (perf::PERF_RECORD_THROTTLE, vec![70, 1, 1, pair(7, 8), 70]),
+        (perf::PERF_RECORD_MMAP2, mapped),
         (perf::PERF_RECORD_MMAP2, vec![1, 2, 3]),
     ];
     let mut found = Found::default();
@@ -231,6 +259,8 @@ fn records_are_taken_apart() {
         "(30, Forked { child: (7, 8), parent: (1, 2) })",
         "(60, Ended { pid: 7, tid: 8 })",
         "(70, Throttled)",
+        "(80, Mapped { pid: 7, map: Map { start: 4096, end: 12288, offset: 64, file: \"08:01 5\", \
+         path: \"fio\" } })",
     ];
     assert_eq!(shown, expected);
     assert_eq!(split(&found.chains), (&[99][..], &[][..]));
