@@ -3,6 +3,7 @@
 
 pub mod blocks;
 pub mod calendar;
+mod counters;
 mod fio;
 pub mod fio_json;
 pub mod layers;

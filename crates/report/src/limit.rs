@@ -8,6 +8,7 @@ mod table;
 pub use paragraph::paragraph;
 pub use progress::{line, phase};
 
+use crate::counters;
 use fathom_analysis::limit::{
     BlockLimit, Cause, Experiment, ExperimentKind, LimitRecord, Together, TogetherCause, Verdict,
     percent, times,
@@ -33,6 +34,7 @@ pub fn render(record: &LimitRecord) -> String {
             stopped(&mut out, block);
         }
     }
+    counted(&mut out, record);
     for together in &record.report.together {
         several(&mut out, record, together);
     }
@@ -223,6 +225,24 @@ pub(crate) fn cause(cause: Cause) -> &'static str {
         Cause::Device => "the device, or what is below it",
         Cause::Depth => "the depth that was asked",
         Cause::Undecided => "undecided",
+    }
+}
+
+/// What an I/O costs at each peak, or why that is unknown.
+fn counted(out: &mut String, record: &LimitRecord) {
+    for peak in &record.costs {
+        let name = record.report.targets.get(peak.target).map_or("?", |t| t.name.as_str());
+        let size = units::bytes(peak.block_bytes);
+        let cost = counters::per_io_of_worker(&peak.cost, &peak.lacks);
+        let _ = write!(
+            out,
+            "\n{}",
+            wrap(&format!("Counted at the peak of {name}, {size}: {cost}."), "")
+        );
+    }
+    if let Some(why) = &record.costs_missing {
+        let _ =
+            write!(out, "\n{}", wrap(&format!("Counted at peaks: no instructions: {why}."), ""));
     }
 }
 

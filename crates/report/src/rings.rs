@@ -76,7 +76,10 @@ pub fn placement(all: &[Placement]) -> String {
         let mut parts = vec![format!("interrupts {}", processors(&at.interrupts))];
         // Counted of all devices together, they are not known of each.
         if !together || at.device.is_empty() {
-            parts.push(format!("submitted {}", processors(&at.submitted)));
+            // Perhaps of a part of the time: shares are told, numbers are not.
+            let shares =
+                if at.submitted.is_empty() { "none".into() } else { shares(&at.submitted) };
+            parts.push(format!("submitted {shares}"));
         }
         parts.extend(at.common.map(|common| format!("{:.0}% in common", common * 100.0)));
         let _ = writeln!(text, "{name}: {}", parts.join(" · "));
@@ -90,6 +93,11 @@ fn processors(counts: &[CpuCount]) -> String {
     if all == 0 {
         return "none".into();
     }
+    format!("{}: {}", units::count(all as f64), shares(counts))
+}
+
+/// `cpu 1 52%, cpu 0 48%`.
+fn shares(counts: &[CpuCount]) -> String {
     let share = |share: f64| format!("{:.0}%", share * 100.0);
     let named =
         counts.iter().take(CPUS_MAX).map(|at| format!("cpu {} {}", at.cpu, share(at.share)));
@@ -97,7 +105,7 @@ fn processors(counts: &[CpuCount]) -> String {
     let others = (!rest.is_empty())
         .then(|| format!("{} others {}", rest.len(), share(rest.iter().map(|at| at.share).sum())));
     let parts: Vec<String> = named.chain(others).collect();
-    format!("{}: {}", units::count(all as f64), parts.join(", "))
+    parts.join(", ")
 }
 
 #[cfg(test)]
@@ -176,12 +184,12 @@ mod tests {
             "nvme0n1: interrupts 100: cpu 0 50%, cpu 1 20%, cpu 2 10%, cpu 3 10%, 2 others 10%";
         assert_eq!(
             placement(std::slice::from_ref(&wide)),
-            format!("{interrupts} · submitted 9k: cpu 0 100% · 50% in common\n")
+            format!("{interrupts} · submitted cpu 0 100% · 50% in common\n")
         );
         let unknown = Placement { submitted: Vec::new(), common: None, ..wide };
         assert_eq!(
             placement(&[polled, unknown]),
-            format!("all devices: interrupts none · submitted 12: cpu 7 100%\n{interrupts}\n")
+            format!("all devices: interrupts none · submitted cpu 7 100%\n{interrupts}\n")
         );
     }
 }

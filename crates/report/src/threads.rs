@@ -224,7 +224,7 @@ mod tests {
             thread("cc", 'Q', "", 40),
             thread("cc", 'R', "", 10),
         ];
-        groups.add(&ThreadsSample { looks: 100, seen: 10_000, active });
+        groups.add(&ThreadsSample { looks: 100, seen: 10_000, active, ..ThreadsSample::default() });
         groups
     }
 
@@ -261,7 +261,7 @@ not seen: a: b; c
         let mut groups = Groups::new(&[Column::Wchan]);
         let torn = ThreadCount { torn: true, ..thread("fio", 'D', "", 1) };
         let active = vec![torn, thread("fio", 'D', "", 99)];
-        groups.add(&ThreadsSample { looks: 100, seen: 100, active });
+        groups.add(&ThreadsSample { looks: 100, seen: 100, active, ..ThreadsSample::default() });
         let cost = SamplerCost { missed: 3, looks: 97, ..Default::default() };
         let footer = report(&groups, &cost, &[]).footer();
         assert!(footer.contains("late: 3 of 100 looks"), "{footer}");

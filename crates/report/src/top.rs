@@ -117,8 +117,9 @@ fn draw_tables(view: &View<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buf
     if !view.missing.is_empty() {
         header::missing_line(view, paint, take_below(&mut rest, 1), buf);
     }
-    let height = system::height(view, rest);
-    system::draw(view, paint, take(&mut rest, height), buf);
+    let room = rest;
+    let lines = take(&mut rest, system::height(view, room));
+    system::draw(view, room, paint, lines, buf);
     let one = |panel: Panel, area: Rect, buf: &mut Buffer| {
         let table = table(view, ui, panel);
         let place = table.place(panel.of(ui).selected.as_deref());

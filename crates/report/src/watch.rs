@@ -1,5 +1,6 @@
 //! The end of `fathom watch`: what was seen, in a few lines.
 
+use crate::counters;
 use crate::layers;
 use crate::summary::Style;
 use fathom_analysis::layers::LayerTimes;
@@ -32,9 +33,11 @@ pub fn render(seen: &Seen, record: &RunRecord, stacks: &[Stack]) -> String {
     lines.extend(disks(&rates, seen));
     lines.extend(threads(seen));
     lines.extend(layer_shares(seen, stacks));
+    lines.extend(counted(&rates));
     lines.extend(seen.last().blocks.iter().flat_map(blocks));
     lines.extend(seen.last().rings.iter().flat_map(rings));
     lines.extend(cost(seen, watch));
+    lines.extend(joined_row(watch));
     lines.extend(watch.missing.iter().map(|missing| row("not seen", &missing.to_string())));
     lines.join("\n") + "\n"
 }
@@ -50,6 +53,7 @@ pub fn beside(seen: &Seen, record: &RunRecord, stacks: &[Stack], style: Style) -
     let rates = seen.rates();
     let mut lines: Vec<String> = rates.system.iter().flat_map(|s| processors(s, seen)).collect();
     if full {
+        lines.extend(counted(&rates));
         lines.extend(threads(seen));
         lines.extend(seen.last().blocks.iter().flat_map(blocks));
         lines.extend(seen.last().rings.iter().flat_map(rings));
@@ -61,6 +65,7 @@ pub fn beside(seen: &Seen, record: &RunRecord, stacks: &[Stack], style: Style) -
         lines.extend(layers::render(&times, ios, style).lines().map(String::from));
     }
     lines.extend(cost(seen, watch));
+    lines.extend(joined_row(watch));
     let names: Vec<&str> = watch.missing.iter().map(|missing| missing.what.as_str()).collect();
     if !names.is_empty() {
         let text = "record.json says why and what would allow it";
@@ -74,6 +79,20 @@ fn watched_ios(seen: &Seen, record: &RunRecord) -> Option<u64> {
     let ios: u64 = record.jobs.iter().map(fathom_analysis::derive::ios).sum();
     let share = seen.elapsed_ns as f64 / record.elapsed_ns.max(1) as f64;
     Some((ios as f64 * share.min(1.0)) as u64).filter(|ios| *ios > 0)
+}
+
+fn joined_row(watch: &WatchRecord) -> Option<String> {
+    let number = watch.intervals_joined;
+    (number > 0).then(|| row("late", &joined(number)))
+}
+
+/// What is to be said of intervals that have no sample of their own.
+#[must_use]
+pub fn joined(number: u64) -> String {
+    format!(
+        "{number} intervals joined with those that follow: samples, or the disk that keeps them, were \
+         too slow"
+    )
 }
 
 /// A line with its name in front.
@@ -217,6 +236,13 @@ fn threads(seen: &Seen) -> Vec<String> {
     lines
 }
 
+/// What was counted, a line for each kind of figure.
+fn counted(rates: &MachineRates) -> Vec<String> {
+    let lines = rates.counters.as_ref().map(counters::lines).unwrap_or_default();
+    let name = |place| if place == 0 { "counted" } else { "" };
+    lines.iter().enumerate().map(|(place, text)| row(name(place), text)).collect()
+}
+
 /// Busy time of processors by layer, the largest first.
 fn layer_shares(seen: &Seen, stacks: &[Stack]) -> Option<String> {
     let samples = seen.stacks()?;
@@ -283,8 +309,9 @@ fn rings(rings: &RingsSample) -> Vec<String> {
     };
     let mut lines: Vec<String> = rings.rings.iter().take(GROUPS_MAX).map(line).collect();
     let Some(events) = &rings.events else { return lines };
-    let counts =
-        [("punted to io-wq", events.punted), ("completions that found no place", events.overflows)];
+    let punted =
+        if events.punted_estimated { "punted to io-wq, by estimate" } else { "punted to io-wq" };
+    let counts = [(punted, events.punted), ("completions that found no place", events.overflows)];
     let counts = counts.iter().filter_map(|(name, count)| Some((name, (*count)?)));
     let mut parts: Vec<String> = counts
         .filter(|(_, count)| *count > 0)
@@ -362,11 +389,17 @@ mod tests {
         };
         let place = StackCount { count: 50, period: 50, ..StackCount::default() };
         let task_work = vec![(1, 0), (2, 0)];
-        let events = RingEvents { punted: Some(7), overflows: Some(0), task_work };
+        let events =
+            RingEvents { punted: Some(7), overflows: Some(0), task_work, ..RingEvents::default() };
         let machine = MachineSample {
             system: Some(SystemSample { cpus: vec![cpu], ..SystemSample::default() }),
             disks: vec![disk],
-            threads: Some(ThreadsSample { looks: 20, seen: 40, active: vec![doing] }),
+            threads: Some(ThreadsSample {
+                looks: 20,
+                seen: 40,
+                active: vec![doing],
+                ..ThreadsSample::default()
+            }),
             stacks: Some(StacksSample { counts: vec![place], ..StacksSample::default() }),
             blocks: Some(BlocksSample {
                 unplugs: vec![(1, 1), (32, 3)],
@@ -395,11 +428,13 @@ mod tests {
             command: Some(command),
             cost: vec![cost],
             missing: vec![missing],
+            intervals_joined: 7,
             ..WatchRecord::default()
         };
         let record = RunRecord { watch: Some(watch), ..RunRecord::default() };
         let text = render(&seen, &record, &[]);
         let wanted = [
+            "late        7 intervals joined",
             "command     db --fast · 2 s · ended by signal 9 · 3 samples, one every 1 s",
             "busy 50.0%",
             "sda         r 100/s 400 KiB/s 1 ms · in flight 0.10 (at most 0.10) · util 10.0%",

@@ -196,6 +196,7 @@ fn threads() -> ThreadsSample {
     ThreadsSample {
         looks: 20,
         seen: 8240,
+        at_once: true,
         active: vec![
             thread(4712, "fathom-w0", 'S', wait.0, wait.1, 13),
             thread(4713, "fathom-w0", 'S', wait.0, wait.1, 12),
@@ -374,6 +375,9 @@ fn a_record_says_where_it_stands() {
     view.source = Source::Live { interval_ns: SECOND, frozen: Some(5 * SECOND), recording: true };
     let text = screen(&view, &Ui::default(), 80, 24);
     assert!(text.contains("FROZEN 5 s ago  REC"), "{text}");
+    let now = MachineSample { intervals_joined: 3, ..machine.now.clone() };
+    let text = screen(&View { now: &now, ..view }, &Ui::default(), 80, 24);
+    assert!(text.contains("REC  3 JOINED"), "{text}");
 }
 
 #[test]
@@ -393,7 +397,7 @@ fn colours_only_where_they_are_wanted() {
 fn lines_for_programs() {
     let machine = Machine::new(2, 2);
     let view = machine.view();
-    let plain = lines::plain_header().to_string() + &lines::plain(&view);
+    let plain = lines::plain_header(&view) + &lines::plain(&view);
     golden("top_plain.txt", &plain);
     let widths: Vec<usize> = plain.lines().map(|line| line.chars().count()).collect();
     assert!(widths.iter().all(|width| *width == widths[0]), "{plain}");
@@ -405,4 +409,49 @@ fn lines_for_programs() {
     assert_eq!(json["threads"][0]["active"], 1.25);
     assert_eq!(json["layers"]["samples"], 100);
     assert_eq!(json["time"], "2026-11-21T19:53:12Z");
+}
+
+/// A processor with counters after a second.
+fn counted(cpu: u32, cycles: u64) -> Counted {
+    let executed =
+        |instructions| Executed { instructions, cycles, enabled_ns: cycles, running_ns: cycles };
+    Counted {
+        cpu: Some(cpu),
+        user: Some(executed(cycles * 2)),
+        kernel: Some(executed(cycles / 2)),
+        cache: Some(CacheCounts {
+            references: cycles / 100,
+            misses: cycles / 1000,
+            ..CacheCounts::default()
+        }),
+        ..Counted::default()
+    }
+}
+
+#[test]
+fn what_processors_count() {
+    let mut machine = Machine::new(2, 2);
+    let sample = |cycles| Some(CountersSample { of: vec![counted(0, cycles), counted(1, cycles)] });
+    (machine.before.counters, machine.now.counters) = (sample(0), sample(SECOND));
+    machine.derive();
+    let view = machine.view();
+    let plain = lines::plain_header(&view) + &lines::plain(&view);
+    let ends: Vec<&str> = plain.lines().filter_map(|line| line.rsplit('|').next()).collect();
+    // 4 G cycles in 0.37 s; a miss for each 2500 instructions.
+    assert_eq!(ends, ["----counted---", " ipc  GHz mpki", "1.25 10.81  0.4"], "{plain}");
+    let csv = lines::csv_header() + &lines::csv(&view);
+    let columns: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let of = |name: &str| columns[1][columns[0].iter().position(|n| *n == name).unwrap()];
+    assert_eq!((of("ipc"), of("ipc_user"), of("cycles_per_s")), ("1.25", "2", "4000000000"));
+    assert_eq!((of("cache_misses_per_1000_instructions"), of("counted_pct")), ("0.4", "100"));
+    let json: serde_json::Value = serde_json::from_str(&lines::ndjson(&view).unwrap()).unwrap();
+    assert_eq!(json["counters"]["of"][1]["ipc"]["kernel"], 0.5);
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    let draw = |frame: &mut ratatui::Frame<'_>| {
+        let paint = Paint { color: false };
+        top::draw(&view, &Ui::default(), paint, frame.area(), frame.buffer_mut());
+    };
+    terminal.draw(draw).unwrap();
+    let screen = terminal.backend().to_string();
+    assert!(screen.contains("count IPC 1.25 usr 2.00 krn 0.50 GHz 10.81 miss/1k 0.40"), "{screen}");
 }

@@ -6,6 +6,7 @@ use crate::fio::Entry;
 use fathom_analysis::derive;
 use fathom_model::finding::Finding;
 use fathom_model::record::{Cost, DirRecord, Granted, RunRecord, Usage};
+use fathom_model::watch::Missing;
 use serde::Serialize;
 
 /// The object under the key `fathom`.
@@ -37,6 +38,8 @@ struct ExtraJob<'a> {
     usage: Usage,
     cost: Option<Cost>,
     cost_missing: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cost_lacks: Vec<Missing>,
     granted: Granted,
 }
 
@@ -84,6 +87,7 @@ fn job<'a>(entry: &Entry<'a>, plus: bool) -> ExtraJob<'a> {
         usage: done.usage,
         cost: done.cost,
         cost_missing: done.cost_missing.clone(),
+        cost_lacks: done.cost_lacks.clone(),
         granted: done.granted.clone(),
     }
 }

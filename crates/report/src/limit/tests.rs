@@ -1,8 +1,10 @@
 use super::*;
 use fathom_analysis::limit::{
-    Conditions, Config, CpuTime, LoadMeasure, Measurement, Probe, Search, WorkerCpu,
+    Conditions, Config, CpuTime, LoadMeasure, Measurement, PeakCost, Probe, Search, WorkerCpu,
 };
 use fathom_model::facts::{DeviceFacts, TargetKind};
+use fathom_model::record::Cost;
+use fathom_model::watch::Missing;
 use fathom_model::{Facts, Histogram};
 
 /// A device that does 100k I/Os per second, or 2 GB/s, at 100 µs, and costs 2 µs of processor time.
@@ -73,6 +75,8 @@ fn record(targets: usize, windows: usize) -> LimitRecord {
         conditions: vec![Conditions { direct: true, scratch: false }; targets],
         interrupted: None,
         report: search.finish(),
+        costs: Vec::new(),
+        costs_missing: None,
         findings: Vec::new(),
     }
     .judged()
@@ -98,6 +102,26 @@ fn the_text_names_the_device_the_figures_and_the_cause() {
         assert!(joined.contains(part), "{part:?} is not in\n{text}");
     }
     assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+}
+
+#[test]
+fn what_an_io_costs_at_a_peak() {
+    let mut record = record(1, usize::MAX);
+    let cost = Cost {
+        user_instructions: 98.2,
+        user_cycles: 49.1,
+        window_ns: 200_000_000,
+        speed_ratio: 0.98,
+        ..Cost::default()
+    };
+    let lacks = vec![Missing { what: "cache misses".into(), why: "none".into(), allow: "".into() }];
+    record.costs = vec![PeakCost { target: 0, block_bytes: 4096, cost, lacks }];
+    record.costs_missing = Some("no counter was free".into());
+    let text = render(&record).replace('\n', " ");
+    let wanted = "Counted at the peak of /dev/nvme0n1, 4 KiB: 98 user instructions, 49 user cycles per I/O; \
+                  IPC 2.00 user; no cache misses: none (in 200 ms of their own, at 98% of the speed).";
+    assert!(text.contains(wanted), "{text}");
+    assert!(text.contains("Counted at peaks: no instructions: no counter was free."), "{text}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What an I/O cost, how deep the queues were, and what the kernel granted.
 
 use super::{Style, wrap};
+use crate::counters;
 use fathom_analysis::derive::{self, Group};
 use fathom_analysis::run;
 use fathom_model::plan::Engine;
@@ -24,6 +25,7 @@ pub(super) fn cost(
     line(out, "depth", depth(group, disks), style);
     line(out, "CPU", processor(done), style);
     line(out, "counted", counted(done), style);
+    line(out, "", workers(record, group), style);
     line(out, "granted", granted(record, group), style);
 }
 
@@ -72,28 +74,30 @@ fn processor(done: &JobRecord) -> Option<String> {
     Some(format!("{total} per I/O ({}); one core would stop at {stop} IOPS", parts.join(" + ")))
 }
 
-/// Instructions and cycles per I/O, or why there are none.
+/// Instructions, cycles and cache misses per I/O, or why there are none.
 fn counted(done: &JobRecord) -> Option<String> {
     let Some(cost) = &done.cost else {
         return done.cost_missing.as_ref().map(|why| format!("no instructions: {why}"));
     };
-    let instructions = both(cost.user_instructions, cost.kernel_instructions);
-    let cycles = both(cost.user_cycles, cost.kernel_cycles);
-    Some(format!("{instructions} instructions, {cycles} cycles per I/O{}", apart(cost)))
+    Some(counters::per_io_of_worker(cost, &done.cost_lacks))
 }
 
-fn both(user: f64, kernel: Option<f64>) -> String {
-    let figure = |value: f64| format!("{}", value.round() as u64);
-    match kernel {
-        Some(kernel) => format!("{} user + {} kernel", figure(user), figure(kernel)),
-        None => format!("{} user", figure(user)),
-    }
-}
-
-fn apart(cost: &Cost) -> String {
-    let speed = cost.speed_ratio * 100.0;
-    let window = units::time(cost.window_ns as f64);
-    format!(" (in {window} of their own, at {speed:.0}% of the speed)")
+/// How workers differ.
+fn workers(record: &RunRecord, group: &Group) -> Option<String> {
+    let jobs = group.jobs.iter().filter_map(|index| record.jobs.get(*index)?.cost);
+    let costs: Vec<Cost> = jobs.collect();
+    let range = |of: &dyn Fn(&Cost) -> Option<f64>| {
+        let values: Option<Vec<f64>> = costs.iter().map(of).collect();
+        let values = values.filter(|values| values.len() > 1)?;
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        Some((least, values.into_iter().fold(0.0, f64::max)))
+    };
+    let instructions = |cost: &Cost| Some(cost.user_instructions + cost.kernel_instructions?);
+    let (least, most) = range(&instructions)?;
+    let (low, high) = range(&|cost| derive::ipc(cost).all)?;
+    Some(format!(
+        "a worker's: {least:.0} to {most:.0} instructions per I/O, IPC {low:.2} to {high:.2}"
+    ))
 }
 
 /// What is in force, and what of the usual is not.

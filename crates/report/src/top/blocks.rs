@@ -29,7 +29,7 @@ pub fn lines(view: &View<'_>, name: &str) -> Vec<(Tone, String)> {
             "  entered {}   split {}   merged {}   to the driver {}   put back {}",
             each(|d| d.queued),
             rate(|d| d.split),
-            rate(|d| d.merged),
+            each(|d| d.merged),
             each(|d| d.issued),
             rate(|d| d.requeued),
         ),

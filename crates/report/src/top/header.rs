@@ -11,8 +11,8 @@ use ratatui::layout::Rect;
 pub fn draw(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
     let width = area.width.into();
     buf.set_style(area, paint.of(Tone::Selected));
-    let text =
-        format!(" fathom top  {} UTC  {}", calendar::date_and_time(view.unix_ns), state(view));
+    let time = calendar::date_and_time(view.unix_ns);
+    let text = format!(" fathom top  {time} UTC  {}{}", state(view), joined(view));
     let (end, _) = buf.set_stringn(area.x, area.y, text, width, paint.of(Tone::Selected));
     let cost = cost(view);
     let length = cost.chars().count() as u16;
@@ -43,6 +43,13 @@ fn state(view: &View<'_>) -> String {
             format!("REPLAY {speed} {done}% of record to {last}")
         }
     }
+}
+
+/// How many intervals this one is in truth, where there are more.
+fn joined(view: &View<'_>) -> String {
+    let (before, now) = (view.before.intervals_joined, view.now.intervals_joined);
+    let joined = now.saturating_sub(before);
+    if joined > 0 { format!("  {joined} JOINED") } else { String::new() }
 }
 
 /// Processor time of the view and all samplers.

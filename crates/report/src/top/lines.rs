@@ -3,7 +3,7 @@
 use super::View;
 use crate::calendar;
 use fathom_analysis::layers::LayerTimes;
-use fathom_analysis::machine::{CpuShares, MachineRates, RingsRates, SystemRates};
+use fathom_analysis::machine::{CpuShares, MachineRates, RingsRates, SystemRates, Work};
 use fathom_model::watch::SamplerCost;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -12,15 +12,34 @@ const TITLE: &str = "--time-- ---procs--- ------total-cpu-usage------ --io/total
     ------memory-usage----- -dsk/total-\n\
     HH:MM:SS|run blk new|usr sys idl wai hiq siq stl| read  writ| used  free  buff  cach| read  writ\n";
 
+/// More columns, where the processor's counters are read.
+const COUNTED: [&str; 2] = ["|----counted---", "| ipc  GHz mpki"];
+
 /// The names of the columns of [`plain`].
 #[must_use]
-pub fn plain_header() -> &'static str {
-    TITLE
+pub fn plain_header(view: &View<'_>) -> String {
+    let more = if counted(view).is_some() { COUNTED } else { [""; 2] };
+    TITLE.lines().zip(more).map(|(title, more)| format!("{title}{more}\n")).collect()
 }
 
 /// One interval. The shares of processor time sum to 100; whole disks are counted, once.
 #[must_use]
 pub fn plain(view: &View<'_>) -> String {
+    format!("{}{}\n", dstat(view), counted(view).unwrap_or_default())
+}
+
+/// Instructions per cycle, clock while busy, cache misses per 1000 instructions.
+fn counted(view: &View<'_>) -> Option<String> {
+    // An interval in which nothing was counted has columns too.
+    view.now.counters.as_ref()?.of.iter().find_map(|counted| counted.user)?;
+    let work = view.rates.counters.as_ref().map(|counters| counters.all).unwrap_or_default();
+    let ratio = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
+    let mpki =
+        work.cache_mpki.map_or("-".into(), |value| short((value * 10.0).round() / 10.0, 1000.0));
+    Some(format!("|{:>4} {:>4} {mpki:>4}", ratio(work.ipc.all), ratio(work.ghz)))
+}
+
+fn dstat(view: &View<'_>) -> String {
     let none = SystemRates::default();
     let system = view.rates.system.as_ref().unwrap_or(&none);
     let [user, kernel, idle, wait, irq, softirq, steal] = whole(dstat_shares(&system.cpu));
@@ -31,7 +50,7 @@ pub fn plain(view: &View<'_>) -> String {
     let time = calendar::Moment::at(view.unix_ns / 1_000_000_000).time();
     format!(
         "{time}|{:>3} {:>3} {:>3}|{user:>3} {kernel:>3} {idle:>3} {wait:>3} {irq:>3} {softirq:>3} \
-         {steal:>3}|{:>5} {:>5}|{:>5} {:>5} {:>5} {:>5}|{:>5} {:>5}\n",
+         {steal:>3}|{:>5} {:>5}|{:>5} {:>5} {:>5} {:>5}|{:>5} {:>5}",
         count(system.ready.into()),
         count(system.blocked.into()),
         short(system.forks.round(), 1000.0),
@@ -115,7 +134,23 @@ const FIELDS: &[Field] = &[
     ("write_await_ms", |r| r.disks_total.write.wait_ms),
     ("queue", |r| Some(r.disks_total.queue)),
     ("in_flight", |r| Some(r.disks_total.in_flight as f64)),
+    ("instructions_per_s", |r| work(r)?.instructions),
+    ("cycles_per_s", |r| work(r)?.cycles),
+    ("ipc", |r| work(r)?.ipc.all),
+    ("ipc_user", |r| work(r)?.ipc.user),
+    ("ipc_kernel", |r| work(r)?.ipc.kernel),
+    ("busy_ghz", |r| work(r)?.ghz),
+    ("cache_references_per_s", |r| work(r)?.cache_references),
+    ("cache_misses_per_s", |r| work(r)?.cache_misses),
+    ("cache_misses_per_1000_instructions", |r| work(r)?.cache_mpki),
+    ("counted_pct", |r| work(r)?.counted),
+    ("instructions_per_io", |r| work(r)?.per_io?.instructions),
+    ("cycles_per_io", |r| work(r)?.per_io?.cycles),
 ];
+
+fn work(rates: &MachineRates) -> Option<&Work> {
+    rates.counters.as_ref().map(|counters| &counters.all)
+}
 
 fn system(rates: &MachineRates, of: impl Fn(&SystemRates) -> f64) -> Option<f64> {
     rates.system.as_ref().map(of)

@@ -14,17 +14,30 @@ const BARS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "
 /// Columns of one processor where its share is written out: `12 ▃  45%  `.
 const WRITTEN: u16 = 11;
 
+/// Lines of a screen that has room for what is counted.
+const COUNTED_MIN: u16 = 20;
+
 /// What a figure is called, and the figure.
 type Figure = (&'static str, String);
 
 /// Lines needed, of those that `area` has.
 pub fn height(view: &View<'_>, area: Rect) -> u16 {
     let Some(system) = &view.rates.system else { return 1 };
-    4 + core_lines(system, area) + u16::from(limits(view, system).is_some())
+    4 + core_lines(system, area) + more(view, system, area).len() as u16
 }
 
-/// Draws onto all of `area`.
-pub fn draw(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
+/// Lines that not every machine has.
+fn more(view: &View<'_>, system: &SystemRates, area: Rect) -> Vec<(&'static str, Vec<Figure>)> {
+    let limits = limits(view, system).map(|limits| ("cgroup", limits));
+    // On a small screen the tables need the line more.
+    let counted = counted(view);
+    let room = area.height >= COUNTED_MIN && !counted.is_empty();
+    let counted = room.then_some(("count", counted));
+    counted.into_iter().chain(limits).collect()
+}
+
+/// Draws onto all of `area`, which is what [`height`] gave of `room`.
+pub fn draw(view: &View<'_>, room: Rect, paint: Paint, area: Rect, buf: &mut Buffer) {
     let mut rest = area;
     let Some(system) = &view.rates.system else {
         let text = "processors and memory are not in this record";
@@ -33,13 +46,14 @@ pub fn draw(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
     };
     figures("cpu %", &shares(system), paint, take(&mut rest, 1), buf);
     // Less room is left here than there was before this table, never more.
-    let lines = area.height.saturating_sub(4 + u16::from(limits(view, system).is_some()));
+    let more = more(view, system, room);
+    let lines = area.height.saturating_sub(4 + more.len() as u16);
     cores(system, paint, take(&mut rest, lines), buf);
     figures("tasks", &tasks(system), paint, take(&mut rest, 1), buf);
     figures("mem", &memory(system), paint, take(&mut rest, 1), buf);
     figures("page", &paging(system), paint, take(&mut rest, 1), buf);
-    if let Some(limits) = limits(view, system) {
-        figures("cgroup", &limits, paint, take(&mut rest, 1), buf);
+    for (label, line) in more {
+        figures(label, &line, paint, take(&mut rest, 1), buf);
     }
 }
 
@@ -145,6 +159,29 @@ fn limits(view: &View<'_>, system: &SystemRates) -> Option<Vec<Figure>> {
         figures.push(("I/O", group.io_limits.join(", ")));
     }
     (!figures.is_empty()).then_some(figures)
+}
+
+/// What the processor's counters say, and what processes that are counted do; nothing where other lines
+/// tell it.
+fn counted(view: &View<'_>) -> Vec<Figure> {
+    let Some(counters) = &view.rates.counters else { return Vec::new() };
+    let work = &counters.all;
+    let two = |value: f64| format!("{value:.2}");
+    let mut figures: Vec<(&'static str, Option<String>)> = vec![
+        ("procs", work.processors.map(two)),
+        ("IPC", work.ipc.all.map(two)),
+        ("usr", work.ipc.user.map(two)),
+        ("krn", work.ipc.kernel.map(two)),
+        ("GHz", work.ghz.map(two)),
+        ("miss/1k", work.cache_mpki.map(two)),
+        ("cycles/io", work.per_io.and_then(|io| Some(units::count(io.cycles?)))),
+        ("counted", work.counted.filter(|part| *part < 99.95).map(|part| format!("{part:.0}%"))),
+    ];
+    if work.processors.is_some() {
+        figures.push(("cs/s", work.context_switches.map(|rate| units::count(rate.round()))));
+        figures.push(("faults/s", work.page_faults.map(|rate| units::count(rate.round()))));
+    }
+    figures.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// Bytes without a blank, as there is little room.

@@ -7,6 +7,7 @@ pub mod json;
 use fathom_model::facts::{DeviceFacts, Host, TargetFacts, TargetKind};
 use fathom_model::plan::*;
 use fathom_model::record::*;
+use fathom_model::watch::CacheEvent;
 use fathom_model::{Dir, Histogram};
 use std::path::PathBuf;
 
@@ -177,6 +178,9 @@ fn ring_job(scale: u64) -> JobRecord {
         kernel_instructions: Some(2_310.0),
         user_cycles: 71.0,
         kernel_cycles: Some(1_890.4),
+        cache: Some(CacheCost { event: CacheEvent::LlcLoads, references: 3.25, misses: 0.42 }),
+        enabled_ns: 90_000_000,
+        running_ns: 90_000_000,
         speed_ratio: 0.97,
     });
     job
