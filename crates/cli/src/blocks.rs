@@ -6,8 +6,8 @@ use crate::{output, quantity, session};
 use fathom_machine::Roots;
 use fathom_model::watch::{BlocksSample, Missing};
 use fathom_report::summary::Style;
-use fathom_watch::blocks::{BlockSampler, BlocksOptions, ONE_IN};
-use fathom_watch::{Watched, Watcher};
+use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
+use fathom_watch::{EachIo, Watched, Watcher};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(value_name = "DEVICE")]
     devices: Vec<String>,
     /// End after this time, such as 60s or 5m; without this or a command, at Ctrl-C
-    #[arg(long = "for", value_name = "TIME", value_parser = quantity::duration, conflicts_with = "command")]
+    #[arg(long = "for", value_name = "TIME", value_parser = quantity::time, conflicts_with = "command")]
     time: Option<Duration>,
     /// Between two lines of a device, 50ms to 1h
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::interval)]
@@ -49,8 +49,11 @@ pub struct Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let mut end = End::new(args)?;
     session::raise_limits();
-    let (devices, one_in) = (args.devices.clone(), args.one_in);
-    let options = BlocksOptions { devices, one_in, each_io: true };
+    let devices = match args.devices.as_slice() {
+        [] => Devices::Busiest { first: Vec::new() },
+        names => Devices::Named(names.to_vec()),
+    };
+    let options = BlocksOptions { devices, one_in: args.one_in, each_io: EachIo::Always };
     let Roots { proc, sys, .. } = Roots::default();
     let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
     let mut view = View::new(args, sampler.missing().to_vec());

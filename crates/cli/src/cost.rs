@@ -1,12 +1,14 @@
-//! Instructions and cycles per I/O, counted in a short window of its own after the measured time:
+//! Instructions, cycles and cache misses per I/O, counted in a short window of its own after the measured time:
 //! on some virtual machines counting alone makes I/O several times slower.
 
 use crate::session::Session;
 use crate::signals::Signals;
+use fathom_analysis::derive;
 use fathom_engine::Running;
 use fathom_model::plan::{Engine, JobPlan, Plan, Until};
 use fathom_model::progress::{Counts, Phase};
 use fathom_model::record::{Cost, JobRecord};
+use fathom_model::watch::Missing;
 use fathom_model::{Dir, Progress};
 use fathom_watch::counters::Counters;
 use std::thread;
@@ -18,6 +20,9 @@ const WINDOW: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Why a job of few I/Os has no figures.
 const TOO_SOON: &str = "not counted, as a job is over too soon";
+/// Why a worker has no figures although the machine has counters.
+const NEVER_FREE: &str = "no hardware counter was free while the work ran; stop other profilers (perf, \
+    or the NMI watchdog: sysctl kernel.nmi_watchdog=0)";
 /// Between two looks at the workers.
 const TICK: Duration = Duration::from_millis(2);
 
@@ -37,7 +42,7 @@ fn try_measure(
     jobs: &mut [JobRecord],
 ) -> Result<(), String> {
     // Whether there are counters at all, before any more I/O is done.
-    Counters::open(0).map_err(|e| e.to_string())?;
+    Counters::open(0).map_err(reason)?;
     if jobs.iter().any(|job| job.error.is_some()) {
         return Err("not counted, as a job failed".into());
     }
@@ -58,12 +63,31 @@ fn try_measure(
             (0..plan.jobs.len()).filter(|i| plan.jobs[*i].wave == wave).collect();
         let window =
             Plan { jobs: indices.iter().map(|i| brief(&plan.jobs[*i])).collect(), ..plan.clone() };
-        let costs = count(session, &window, signals)?;
-        for (index, cost) in indices.into_iter().zip(costs) {
-            jobs[index].cost = cost.map(|cost| with_ratio(cost, &jobs[index]));
+        let counts = count(session, &window, signals)?;
+        for (index, counted) in indices.into_iter().zip(counts) {
+            let job = &mut jobs[index];
+            match counted.cost {
+                Ok(cost) => job.cost = Some(with_ratio(cost, job)),
+                Err(reason) => job.cost_missing = Some(reason),
+            }
+            job.cost_lacks = counted.lacks;
         }
     }
     Ok(())
+}
+
+/// What was counted of a worker.
+struct Counted {
+    /// What an I/O cost, or why that is unknown.
+    cost: Result<Cost, String>,
+    /// What could not be counted of it.
+    lacks: Vec<Missing>,
+}
+
+/// Why something is missing and what would allow it, where it is known what it is.
+fn reason(missing: Missing) -> String {
+    let Missing { why, allow, .. } = missing;
+    if allow.is_empty() { why } else { format!("{why}; {allow}") }
 }
 
 /// Whether a job goes through the page cache.
@@ -78,25 +102,26 @@ fn brief(job: &JobPlan) -> JobPlan {
     JobPlan { until, start_delay_ns: 0, exitall: false, think: None, ..job.clone() }
 }
 
-fn count(session: &Session, plan: &Plan, signals: &Signals) -> Result<Vec<Option<Cost>>, String> {
+fn count(session: &Session, plan: &Plan, signals: &Signals) -> Result<Vec<Counted>, String> {
     let running = session.start(plan)?;
     let result = wait_and_count(&running, plan, signals);
     running.stop();
     let records = running.join();
-    let costs = result?;
-    // What failed cost nothing that is worth a figure.
-    Ok(costs
-        .into_iter()
-        .zip(records)
-        .map(|(cost, record)| cost.filter(|_| record.error.is_none()))
-        .collect())
+    let mut counts = result?;
+    for (counted, record) in counts.iter_mut().zip(records) {
+        if let Some(error) = record.error {
+            // What failed cost nothing that is worth a figure.
+            counted.cost = Err(format!("not counted, as a job failed: {}", error.message));
+        }
+    }
+    Ok(counts)
 }
 
 fn wait_and_count(
     running: &Running,
     plan: &Plan,
     signals: &Signals,
-) -> Result<Vec<Option<Cost>>, String> {
+) -> Result<Vec<Counted>, String> {
     let began = Instant::now();
     while !all_run(&running.progress()) {
         if began.elapsed() > PATIENCE {
@@ -107,23 +132,26 @@ fn wait_and_count(
         }
         pause(signals)?;
     }
-    let open = |tid: Option<i32>| {
-        Counters::open(tid.ok_or("a worker ended early")?).map_err(|e| e.to_string())
-    };
+    let open =
+        |tid: Option<i32>| Counters::open(tid.ok_or("a worker ended early")?).map_err(reason);
     let counters: Vec<Counters> =
         running.thread_ids().into_iter().map(open).collect::<Result<_, _>>()?;
     let before = running.progress();
-    counters.iter().try_for_each(|c| c.enable().map_err(|e| e.to_string()))?;
+    counters.iter().try_for_each(|c| c.enable().map_err(reason))?;
     let began = Instant::now();
     while began.elapsed() < WINDOW && !half_done(plan, &running.progress()) {
         pause(signals)?;
     }
-    counters.iter().try_for_each(|c| c.disable().map_err(|e| e.to_string()))?;
+    counters.iter().try_for_each(|c| c.disable().map_err(reason))?;
     let after = running.progress();
     if !all_run(&after) {
         return Err(TOO_SOON.into());
     }
-    Ok((0..counters.len()).map(|index| cost(&counters[index], &before, &after, index)).collect())
+    let counted = |(index, counters): (usize, &Counters)| Counted {
+        cost: cost(counters, &before, &after, index),
+        lacks: counters.lacks().to_vec(),
+    };
+    Ok(counters.iter().enumerate().map(counted).collect())
 }
 
 fn all_run(progress: &Progress) -> bool {
@@ -144,20 +172,20 @@ fn pause(signals: &Signals) -> Result<(), String> {
     signals.caught().map_or(Ok(()), |signal| Err(format!("not counted, as {signal} came")))
 }
 
-fn cost(counters: &Counters, before: &Progress, after: &Progress, index: usize) -> Option<Cost> {
-    let values = counters.read().ok()?;
+fn cost(
+    counters: &Counters,
+    before: &Progress,
+    after: &Progress,
+    index: usize,
+) -> Result<Cost, String> {
+    let counted = counters.read().map_err(reason)?;
     let ios = |p: &Progress| Dir::ALL.iter().map(|d| p.jobs[index].dirs[*d].ios).sum::<u64>();
     let ios = ios(after) - ios(before);
-    let each = |n: u64| n as f64 / ios as f64;
-    (ios > 0).then(|| Cost {
-        ios,
-        window_ns: after.elapsed_ns - before.elapsed_ns,
-        user_instructions: each(values.user_instructions),
-        kernel_instructions: values.kernel_instructions.map(each),
-        user_cycles: each(values.user_cycles),
-        kernel_cycles: values.kernel_cycles.map(each),
-        speed_ratio: 0.0,
-    })
+    if ios == 0 {
+        return Err("not counted, as no I/O ended in the window".into());
+    }
+    let window_ns = after.elapsed_ns - before.elapsed_ns;
+    derive::cost(&counted, ios, window_ns).ok_or_else(|| NEVER_FREE.into())
 }
 
 fn with_ratio(cost: Cost, job: &JobRecord) -> Cost {

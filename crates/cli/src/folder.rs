@@ -32,14 +32,16 @@ impl Folder {
     pub fn check(path: &str) -> Result<(), String> {
         let folder = Path::new(path);
         let in_the_way = Self::FILES.iter().map(|name| folder.join(name));
-        let what = if folder.exists() && !folder.is_dir() {
+        let what = if path.is_empty() {
+            "an empty name".to_string()
+        } else if folder.exists() && !folder.is_dir() {
             format!("{path} is not a directory")
         } else if let Some(file) = in_the_way.into_iter().find(|f| f.symlink_metadata().is_ok()) {
             format!("{} exists already", file.display())
         } else {
             return Ok(());
         };
-        Err(format!("--record={path}: {what}; name another folder, or give --no-record"))
+        Err(format!("--record={path}: {what}; name another folder"))
     }
 
     /// Makes the folder: `named`, which must not hold a run yet, or a new one among the user's runs.
@@ -57,7 +59,7 @@ impl Folder {
         };
         Self::at(&path).map_err(|error| {
             format!(
-                "cannot make the run folder {}: {error}; name another with --record=DIR, or give --no-record",
+                "cannot make the run folder {}: {error}; name another with --record=DIR",
                 path.display()
             )
         })
@@ -136,10 +138,10 @@ impl Folder {
     /// Brings samples and stacks to the disk.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// Those of the kernel; names the file.
     pub fn sync(&self) -> io::Result<()> {
-        self.stacks.iter().try_for_each(|stacks| stacks.file.sync_data())?;
-        self.samples.file.sync_data()
+        self.stacks.iter().try_for_each(Growing::sync)?;
+        self.samples.sync()
     }
 
     /// Appends a line to `samples.ndjson`.
@@ -157,9 +159,17 @@ impl Folder {
     /// # Errors
     /// Those of the write; names the file.
     pub fn record(&self, record: &impl Serialize) -> Result<(), String> {
-        let mut text = serde_json::to_vec_pretty(record).map_err(|e| e.to_string())?;
+        self.try_record(record).map_err(|e| format!("cannot write {e}"))
+    }
+
+    /// The same, for who wants to know what kind of error it is.
+    ///
+    /// # Errors
+    /// Those of the write; names the file.
+    pub fn try_record(&self, record: &impl Serialize) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(record)?;
         text.push(b'\n');
-        replace(&self.path.join("record.json"), &text)
+        try_replace(&self.path.join("record.json"), &text)
     }
 }
 
@@ -199,15 +209,15 @@ fn push_line(text: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
 
 /// A file of whole lines.
 struct Growing {
+    path: PathBuf,
     file: File,
     len: u64,
 }
 
 impl Growing {
     fn create(path: &Path) -> io::Result<Self> {
-        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-        let file = File::options().append(true).create_new(true).open(path).map_err(named)?;
-        Ok(Self { file, len: 0 })
+        let file = File::options().append(true).create_new(true).open(path);
+        Ok(Self { file: file.map_err(|e| named(path, &e))?, path: path.to_path_buf(), len: 0 })
     }
 
     /// Appends lines, all or nothing. One write, so that a kill leaves whole lines.
@@ -217,7 +227,7 @@ impl Growing {
             Ok(()) => self.len += lines.len() as u64,
             Err(_) => self.cut(self.len),
         }
-        written
+        written.map_err(|e| named(&self.path, &e))
     }
 
     fn cut(&mut self, len: u64) {
@@ -225,6 +235,15 @@ impl Growing {
         let _ = self.file.set_len(len);
         self.len = len;
     }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data().map_err(|e| named(&self.path, &e))
+    }
+}
+
+/// The same error, with the file in front.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Writes a file, whole or not at all: a new one takes the old one's name once it is on the disk.
@@ -232,6 +251,10 @@ impl Growing {
 /// # Errors
 /// Those of the write; names the file.
 pub fn replace(path: &Path, contents: &[u8]) -> Result<(), String> {
+    try_replace(path, contents).map_err(|e| format!("cannot write {e}"))
+}
+
+fn try_replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);
@@ -246,7 +269,7 @@ pub fn replace(path: &Path, contents: &[u8]) -> Result<(), String> {
     write().map_err(|error: io::Error| {
         // What is left of a failed write is of no use to anyone.
         let _ = fs::remove_file(&part);
-        format!("cannot write {}: {error}", path.display())
+        named(path, &error)
     })
 }
 
@@ -301,6 +324,7 @@ mod tests {
         let first = Folder::create(path.to_str(), 0).unwrap();
         let checked = Folder::check(path.to_str().unwrap()).unwrap_err();
         assert!(checked.contains("samples.ndjson exists"), "{checked}");
+        assert!(Folder::check("").unwrap_err().contains("empty name"));
         let second = Folder::create(path.to_str(), 0).err().unwrap();
         assert!(second.contains("samples.ndjson") && second.contains("--record"), "{second}");
         first.record(&RunRecord::default()).unwrap();

@@ -1,6 +1,7 @@
 //! `fathom limit`: what a disk can do on this machine, and what stops it there.
 
 mod bench;
+mod costs;
 mod plan;
 mod size;
 mod targets;
@@ -98,6 +99,7 @@ fn perform(
         signals.caught()
     });
     watched.finish()?;
+    costs::measure(session, signals, &mut record);
     let record = record.judged();
     if let Some(folder) = &folder {
         folder.record(&record)?;
@@ -139,6 +141,8 @@ fn new_record(session: &Session, config: Config, conditions: Vec<Conditions>) ->
         config,
         conditions,
         interrupted: None,
+        costs: Vec::new(),
+        costs_missing: None,
         findings: Vec::new(),
     }
 }
@@ -246,6 +250,8 @@ mod tests {
             config,
             conditions: Vec::new(),
             interrupted: None,
+            costs: Vec::new(),
+            costs_missing: None,
             findings: Vec::new(),
         }
     }

@@ -62,7 +62,11 @@ enum Command {
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     // A command that is watched is to find the limits that it would have found without.
-    if !matches!(command, Command::Blocks(_) | Command::Watch(_) | Command::Held(_)) {
+    let starts_one = matches!(
+        command,
+        Command::Blocks(_) | Command::Stacks(_) | Command::Watch(_) | Command::Held(_)
+    );
+    if !starts_one {
         session::raise_limits();
     }
     let result = match command {

@@ -46,6 +46,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "longer than 100 years".to_string())
 }
 
+/// How long something is to go on: longer than not at all.
+///
+/// # Errors
+/// Says what was expected.
+pub fn time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("expected a time longer than 0".into()),
+        time => Ok(time),
+    }
+}
+
 /// The time between two samples.
 ///
 /// # Errors

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Between two looks for signals.
 const TICK: Duration = Duration::from_millis(200);
+/// Before what failed is tried again.
+const RETRY: Duration = Duration::from_secs(10);
 /// A machine that stops loses at most this much.
 const SYNC: Duration = Duration::from_secs(10);
 /// Looks at threads and samples of processors per second: enough to tell what lasts.
@@ -103,6 +105,14 @@ fn long(time: Duration) -> String {
     fits.next().map_or(format!("{seconds}s"), |(unit, name)| format!("{}{name}", seconds / unit))
 }
 
+/// Waits for `time`, or for a signal.
+fn wait(time: Duration, signals: &Signals) {
+    let until = Instant::now() + time;
+    while signals.caught().is_none() && Instant::now() < until {
+        thread::sleep(TICK);
+    }
+}
+
 struct Recorder<'a> {
     args: &'a Args,
     ring: Ring,
@@ -125,26 +135,33 @@ impl Recorder<'_> {
             watching.record().missing.iter().for_each(|m| eprintln!("fathom: not seen: {m}"));
         }
         let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
-        let begun = self.ring.begin(&unfinished);
-        let has_begun = begun.is_ok();
-        self.complain(begun);
+        if let Err(error) = self.ring.begin(&unfinished) {
+            self.complain(Err(error));
+            // Nothing is to be opened meanwhile: perhaps there is room again by then.
+            drop(watching.stop());
+            wait(RETRY, signals);
+            return Ok(());
+        }
         let until = Instant::now() + self.ring.segment_time();
-        while signals.caught().is_none() && Instant::now() < until && !self.ring.is_segment_full() {
-            if !has_begun {
-                // Perhaps there is room again by then.
-                thread::sleep(TICK.max(watch.interval));
-                break;
-            }
+        let is_over = |ring: &Ring| Instant::now() >= until || ring.is_segment_full();
+        while signals.caught().is_none() && !is_over(&self.ring) && !watching.has_broken() {
             if let Some(sample) = watching.next(TICK) {
                 self.keep(&sample);
             }
         }
+        let broken = watching.has_broken();
         let (rest, watched) = watching.stop();
         rest.iter().for_each(|sample| self.keep(sample));
         record.elapsed_ns = fathom_engine::clock::unix_ns().saturating_sub(record.started_unix_ns);
+        if watched.intervals_joined > 0 {
+            eprintln!("fathom: note: {}", fathom_report::watch::joined(watched.intervals_joined));
+        }
         record.watch = Some(watched);
         let ended = self.ring.end(&record);
         self.complain(ended);
+        if broken {
+            wait(RETRY, signals);
+        }
         Ok(())
     }
 

@@ -188,7 +188,7 @@ fn observe(
     let mut live = shows.then(|| Live::new(interval));
     // What nobody is told and nobody keeps is not worth looking at.
     let kept = folder.is_some() || tells_people(output);
-    let mut beside = Beside::new(if kept { output.watch } else { Level::Off });
+    let mut beside = Beside::new(if kept { output.watch } else { Level::Off }, session);
     let mut samples = Samples { folder, next: Instant::now() + SAMPLE };
     let mut last = Progress::default();
     let record = session.run(plan, signals, |progress| {

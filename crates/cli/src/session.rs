@@ -176,14 +176,20 @@ impl Session {
         }
     }
 
-    /// A sampler of the block devices below all targets.
+    /// Kernel names of the block devices of all targets.
     #[must_use]
-    pub fn disk_sampler(&self) -> NamedDisks {
+    pub fn devices(&self) -> Vec<String> {
         let devices = self.facts.targets.iter().filter_map(|t| t.device.as_ref());
         let mut names: Vec<String> = devices.map(|d| d.name.clone()).collect();
         names.sort_unstable();
         names.dedup();
-        NamedDisks::new(&self.roots.proc, &names)
+        names
+    }
+
+    /// A sampler of the block devices of all targets.
+    #[must_use]
+    pub fn disk_sampler(&self) -> NamedDisks {
+        NamedDisks::new(&self.roots.proc, &self.devices())
     }
 
     fn note_changes(&self, plan: &Plan, jobs: &mut [JobRecord]) {

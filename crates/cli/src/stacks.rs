@@ -3,7 +3,9 @@
 
 use crate::output;
 use crate::quantity;
+use crate::session;
 use crate::signals::Signals;
+use crate::watch::Process;
 use crate::watch::child::{self, Watched as Held};
 use fathom_report::stacks::{self, Sampled};
 use fathom_report::summary::Style;
@@ -23,12 +25,11 @@ const INTERVAL: Duration = Duration::from_millis(50);
 #[derive(clap::Args)]
 pub struct Args {
     /// Sample for this time, such as 10s or 2m; Ctrl-C ends it earlier with what was seen
-    #[arg(long = "for", value_name = "TIME", value_parser = quantity::duration, default_value = "10s",
+    #[arg(long = "for", value_name = "TIME", value_parser = quantity::time, default_value = "10s",
           conflicts_with = "command")]
     time: Duration,
     /// Only this process and all that descend from it; can be given several times
-    #[arg(short = 'p', long, value_name = "PID", conflicts_with = "command",
-          value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(short = 'p', long, value_name = "PID", conflicts_with = "command")]
     pid: Vec<i32>,
     /// With the functions of programs, as far as these were built with frame pointers
     #[arg(short = 'u', long)]
@@ -58,9 +59,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     if let Some(file) = args.output.as_deref().filter(|file| *file != "-") {
         output::check(file, [])?;
     }
-    if let Some(pid) = args.pid.iter().find(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-        return Err(format!("--pid={pid}: there is no such process"));
-    }
+    Process::find_all(&args.pid)?;
     let has_command = !args.command.is_empty();
     let mut end = End {
         child: has_command.then(|| Held::hold(&args.command)).transpose()?,
@@ -69,12 +68,19 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         began: Instant::now(),
         time: args.time,
     };
+    session::raise_limits();
     let scope = match (&end.child, args.pid.as_slice()) {
         (Some(child), _) => Scope::Trees(vec![child.id().as_raw_nonzero().get()]),
         (None, []) => Scope::Machine,
         (None, pids) => Scope::Trees(pids.to_vec()),
     };
-    let settings = StackSettings { hz: args.hz, user: args.user, scope, by_clock: args.by_clock };
+    let settings = StackSettings {
+        hz: args.hz,
+        user: args.user,
+        scope,
+        by_clock: args.by_clock,
+        ..StackSettings::default()
+    };
     let (sampled, code) = sample(&settings, &mut end)?;
     show(args, &sampled)?;
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))

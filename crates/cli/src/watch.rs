@@ -1,8 +1,10 @@
 //! `fathom watch`: the whole machine, or a program, from now to its end, into one record.
 
 pub mod child;
+mod recording;
 
-use crate::folder::Folder;
+pub use recording::Recording;
+
 use crate::folder::read::Reader;
 use crate::quantity;
 use crate::session;
@@ -17,7 +19,7 @@ use fathom_model::{Facts, RunRecord};
 use fathom_watch::Scope;
 use fathom_watch::threads::HZ_MAX;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -33,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pid: Vec<i32>,
     /// End after this time, such as 60s or 5m.
-    #[arg(long = "for", value_name = "TIME", value_parser = quantity::duration, conflicts_with = "command")]
+    #[arg(long = "for", value_name = "TIME", value_parser = quantity::time, conflicts_with = "command")]
     time: Option<Duration>,
     /// Between two samples, 50ms to 1h.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::interval)]
@@ -44,6 +46,10 @@ pub struct Args {
     /// How much to watch.
     #[arg(long, value_parser = watching::level(), default_value = "full")]
     level: Level,
+    /// Count what comes with each I/O, or each run of io_uring's task work, all the time instead of a
+    /// sixteenth of it: exact, but slows fast devices by up to a quarter.
+    #[arg(long)]
+    each_io: bool,
     /// Keep the record in this folder instead of among your runs.
     #[arg(short = 'o', long, value_name = "DIR")]
     record: Option<String>,
@@ -57,36 +63,48 @@ pub struct Args {
 /// # Errors
 /// Why nothing was watched, or not all of it recorded.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let mut record = new_record();
-    let mut folder = open_folder(args, &record)?;
     let mut end = End::new(args)?;
+    let mut recording = Recording::create(args.record.as_deref())?;
     session::raise_limits();
     let watch = Watch {
         level: args.level,
         scope: end.scope(),
         interval: args.interval,
         threads_hz: args.hz,
-        stacks_hz: None,
+        each_io: args.each_io,
+        ..Watch::default()
     };
     let mut watching = Watching::start(&watch)?;
-    record.watch = Some(watching.record().clone());
-    folder.record(&RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() })?;
+    recording.begin(&watching)?;
     let began = Instant::now();
     end.begin()?;
-    let mut kept = Ok(());
-    while !end.has_come()? {
+    // A command goes on to its end whether it can be recorded or not.
+    let can_go_on = |recording: &Recording, watching: &Watching, end: &End| {
+        end.is_command() || (recording.failed().is_none() && !watching.has_broken())
+    };
+    while !end.has_come()? && can_go_on(&recording, &watching, &end) {
         if let Some(sample) = watching.next(TICK) {
-            keep(&mut folder, &sample, &mut kept);
+            keep(&mut recording, &sample);
         }
     }
-    record.elapsed_ns = began.elapsed().as_nanos() as u64;
     let (rest, watched) = watching.stop();
-    rest.iter().for_each(|sample| keep(&mut folder, sample, &mut kept));
-    record.watch = Some(WatchRecord { command: end.command(args, began), ..watched });
-    folder.record(&record)?;
-    tell(&folder, end.is_command())?;
-    kept?;
-    Ok(end.code())
+    rest.iter().for_each(|sample| keep(&mut recording, sample));
+    let ended = recording.end(WatchRecord { command: end.command(args, began), ..watched });
+    tell(recording.path(), end.is_command())?;
+    match (ended, end.code()) {
+        // The command's own failure says more.
+        (Err(error), code) if code != ExitCode::SUCCESS => {
+            eprintln!("fathom: {error}");
+            Ok(code)
+        }
+        (ended, code) => ended.map(|()| code),
+    }
+}
+
+fn keep(recording: &mut Recording, sample: &Sample) {
+    if let Err(error) = recording.keep(sample) {
+        eprintln!("fathom: {error}");
+    }
 }
 
 /// A record that knows where and when it began, and nothing of what was seen.
@@ -101,31 +119,16 @@ pub fn new_record() -> RunRecord {
     }
 }
 
-fn open_folder(args: &Args, record: &RunRecord) -> Result<Folder, String> {
-    if let Some(path) = &args.record {
-        Folder::check(path)?;
-    }
-    Folder::create(args.record.as_deref(), record.started_unix_ns)
-}
-
-/// Appends a sample; after the first that cannot be written, none is tried any more.
-fn keep(folder: &mut Folder, sample: &Sample, kept: &mut Result<(), String>) {
-    if let (Ok(()), Err(error)) = (&kept, folder.watched(sample)) {
-        let path = folder.path().display();
-        *kept = Err(format!("samples could no longer be written to {path}: {error}"));
-    }
-}
-
 /// Shows what was seen: on standard error where standard output is the command's.
-fn tell(folder: &Folder, is_command: bool) -> Result<(), String> {
-    let mut reader = Reader::open(folder.path())?;
+fn tell(folder: &Path, is_command: bool) -> Result<(), String> {
+    let mut reader = Reader::open(folder)?;
     let mut seen = fathom_analysis::watch::Seen::default();
     while let Some(moment) = reader.forward()? {
         seen.add(&moment.sample);
     }
     let record = reader.record().clone();
     let mut text = fathom_report::watch::render(&seen, &record, reader.stacks()?);
-    text += &format!("record: {}\n", folder.path().display());
+    text += &format!("record: {}\n", folder.display());
     if is_command {
         eprint!("{text}");
         Ok(())
@@ -152,7 +155,7 @@ impl End {
             None => Some(Signals::take().map_err(|e| format!("cannot take signals: {e}"))?),
             Some(_) => None,
         };
-        let processes = args.pid.iter().map(|pid| Process::find(*pid)).collect::<Result<_, _>>()?;
+        let processes = Process::find_all(&args.pid)?;
         Ok(Self { child, processes, signals, time: args.time, until: None })
     }
 
@@ -196,17 +199,28 @@ impl End {
 }
 
 /// A process, told from a later one with its number.
-struct Process {
+pub struct Process {
     pid: i32,
     stat: PathBuf,
     started: String,
 }
 
 impl Process {
+    /// Those with these numbers, as `--pid` gives them.
+    ///
+    /// # Errors
+    /// Names the first that does not run.
+    pub fn find_all(pids: &[i32]) -> Result<Vec<Self>, String> {
+        pids.iter().map(|pid| Self::find(*pid)).collect()
+    }
+
     fn find(pid: i32) -> Result<Self, String> {
         let stat = Roots::default().proc.join(pid.to_string()).join("stat");
-        let text = std::fs::read_to_string(&stat).map_err(|e| {
-            format!("--pid {pid}: {}: {e}; name a process that runs", stat.display())
+        let text = std::fs::read_to_string(&stat).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("--pid {pid}: there is no such process; name one that runs")
+            }
+            _ => format!("--pid {pid}: {}: {error}", stat.display()),
         })?;
         let started = started(&text).ok_or(format!("--pid {pid}: this process has ended"))?;
         Ok(Self { pid, started, stat })

@@ -6,6 +6,7 @@ mod common;
 use common::{Answer, Place};
 use serde_json::Value;
 use std::fs;
+use std::process::Command;
 
 /// A second of work or so.
 const WORK: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
@@ -69,4 +70,14 @@ fn what_cannot_be_done_is_said_before_sampling() {
         assert!(answer.code.is_some_and(|code| code != 0), "{arguments:?}");
         assert!(answer.stderr.contains(message), "{arguments:?}: {}", answer.stderr);
     }
+}
+
+#[test]
+fn a_command_finds_the_limits_that_it_would_find_without() {
+    let script = "ulimit -n; ulimit -l";
+    let without = Command::new("sh").args(["-c", script]).output().unwrap();
+    let without = String::from_utf8(without.stdout).unwrap();
+    let place = Place::new();
+    let Some(answer) = stacks(&place, &["-o", "file", "--", "sh", "-c", script]) else { return };
+    assert_eq!(answer.done().stdout, without);
 }

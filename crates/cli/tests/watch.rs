@@ -100,9 +100,11 @@ fn a_process_is_watched_to_its_end() {
     let answer = running.wait().done();
     sleep.wait().unwrap();
     assert!(answer.stdout.contains(&format!("process {pid}")), "{}", answer.stdout);
-    let gone = Running::start(&mut watch(&Place::new(), &["--pid", "2147483646"])).wait();
+    let place = Place::new();
+    let gone = Running::start(&mut watch(&place, &["--pid", "2147483646"])).wait();
     assert_eq!(gone.code, Some(1));
-    assert!(gone.stderr.contains("name a process that runs"), "{}", gone.stderr);
+    assert!(gone.stderr.contains("there is no such process"), "{}", gone.stderr);
+    assert!(!place.path("record").exists());
 }
 
 #[test]
@@ -190,6 +192,10 @@ fn what_cannot_be_is_refused() {
         (vec!["record", "--keep", "soon"], "such as 500ms"),
         (vec!["record", "--max-size", "1k"], "less than 4m"),
         (vec!["watch", "--interval", "1ms"], "50ms to 1h"),
+        (vec!["watch", "--for", "0"], "longer than 0"),
+        (vec!["watch", "--hz", "1000000000"], "1..=100"),
+        (vec!["watch", "--for", "1s", "-o", ""], "empty name"),
+        (vec!["watch", "--for", "1s", "-o", "/proc/x"], "cannot make the run folder /proc/x"),
         (vec!["watch", "--for", "1s", "--", "true"], "cannot be used with"),
         (vec!["watch", "--pid", "1", "--", "true"], "cannot be used with"),
     ] {

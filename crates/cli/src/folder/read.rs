@@ -4,6 +4,7 @@ use super::lines::Lines;
 use super::ring::{self, Segment};
 use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
+use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::Stack;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -55,6 +56,12 @@ struct First {
     zero_unix_ns: u64,
 }
 
+/// What every version of a record has.
+#[derive(Deserialize)]
+struct Version {
+    record_version: u32,
+}
+
 /// What places a line in time.
 #[derive(Deserialize)]
 struct Head {
@@ -69,13 +76,7 @@ impl Reader {
     /// Names what cannot be read.
     pub fn open(path: &Path) -> Result<Self, String> {
         let segments = ring::segments(path)?;
-        let Some(first) = segments.first() else {
-            return Err(format!(
-                "{} holds no record: neither record.json nor folders that have one; name the \
-                 folder that a run, fathom watch or fathom record has written",
-                path.display()
-            ));
-        };
+        let Some(first) = segments.first() else { return Err(no_record(path)) };
         let open = Open::new(first.clone())?;
         Ok(Self { path: path.to_path_buf(), segments, open })
     }
@@ -180,10 +181,7 @@ impl Reader {
 
 impl Open {
     fn new(segment: Segment) -> Result<Self, String> {
-        let text = segment.path.join("record.json");
-        let record = fs::read(&text).map_err(|e| format!("cannot read {}: {e}", text.display()))?;
-        let record = serde_json::from_slice(&record)
-            .map_err(|e| format!("{} is no record of a run or of watching: {e}", text.display()))?;
+        let record = read_record(&segment.path.join("record.json"))?;
         let samples = segment.path.join("samples.ndjson");
         let lines =
             Lines::open(&samples).map_err(|e| format!("cannot read {}: {e}", samples.display()))?;
@@ -299,6 +297,35 @@ impl Open {
 
     fn bad(&self, error: &io::Error) -> String {
         format!("cannot read {}: {error}", self.segment.path.join("samples.ndjson").display())
+    }
+}
+
+fn read_record(path: &Path) -> Result<RunRecord, String> {
+    let text = fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    // What a newer program has changed may look as it did.
+    let version =
+        serde_json::from_slice(&text).map_or(0, |version: Version| version.record_version);
+    if version > RECORD_VERSION {
+        return Err(format!(
+            "{} has version {version}, and this fathom reads versions up to {RECORD_VERSION}; look at \
+             it with the fathom that wrote it, or a newer one",
+            path.display()
+        ));
+    }
+    serde_json::from_slice(&text)
+        .map_err(|e| format!("{} is no record of a run or of watching: {e}", path.display()))
+}
+
+/// Why there is nothing to read in a folder without a segment.
+fn no_record(path: &Path) -> String {
+    let damaged = path.join("record.json");
+    match read_record(&damaged) {
+        Err(error) if damaged.exists() => error,
+        _ => format!(
+            "{} holds no record: neither record.json nor folders that have one; name the folder that a \
+             run, fathom watch or fathom record has written",
+            path.display()
+        ),
     }
 }
 

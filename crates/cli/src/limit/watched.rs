@@ -27,7 +27,7 @@ impl Watched {
         let record = || session.new_record(&Plan::default());
         let kept = kept.map(|folder| (folder, record()));
         let level = if kept.is_some() { level } else { Level::Off };
-        Self { beside: Beside::new(level), kept, began: Instant::now() }
+        Self { beside: Beside::new(level, session), kept, began: Instant::now() }
     }
 
     /// Keeps what has been seen since it was asked last.

@@ -117,8 +117,8 @@ impl Ring {
         let name = format!("{:08}-{}", self.next_number, stamp(record.started_unix_ns));
         let path = self.path.join(name);
         loop {
-            let made = Folder::at(&path).map_err(|e| e.to_string());
-            match made.and_then(|folder| folder.record(record).map(|()| folder)) {
+            let made = Folder::at(&path);
+            match made.and_then(|folder| folder.try_record(record).map(|()| folder)) {
                 Ok(folder) => {
                     let last_unix_ns = record.started_unix_ns;
                     self.open = Some(Open { folder, bytes_fixed, last_unix_ns });
@@ -128,8 +128,8 @@ impl Ring {
                 Err(error) => {
                     // What was made of it must not be in the way of the next attempt.
                     let _ = remove(&path);
-                    if !self.drop_oldest()? {
-                        return Err(format!("cannot begin {}: {error}", path.display()));
+                    if !is_full(&error) || !self.drop_oldest()? {
+                        return Err(format!("cannot begin a record: {error}"));
                     }
                 }
             }
@@ -149,9 +149,8 @@ impl Ring {
             let Some(open) = &mut self.open else { return Ok(()) };
             open.last_unix_ns = unix_ns;
             let Err(error) = open.folder.write(sample) else { return Ok(()) };
-            let what = format!("cannot write to {}: {error}", open.folder.path().display());
-            if error.kind() != io::ErrorKind::StorageFull || !self.drop_oldest()? {
-                return Err(what);
+            if !is_full(&error) || !self.drop_oldest()? {
+                return Err(format!("cannot write {error}"));
             }
         }
     }
@@ -162,8 +161,7 @@ impl Ring {
     /// Those of the kernel.
     pub fn sync(&self) -> Result<(), String> {
         let Some(open) = &self.open else { return Ok(()) };
-        let path = open.folder.path().display();
-        open.folder.sync().map_err(|e| format!("cannot bring {path} to the disk: {e}"))
+        open.folder.sync().map_err(|e| format!("cannot bring to the disk {e}"))
     }
 
     /// Ends the open folder with its `record`.
@@ -172,12 +170,15 @@ impl Ring {
     /// When it cannot be written; the folder then keeps the record that it began with.
     pub fn end(&mut self, record: &RunRecord) -> Result<(), String> {
         let Some(open) = self.open.take() else { return Ok(()) };
-        let written = open.folder.sync().map_err(|e| e.to_string());
-        let written = written.and_then(|()| open.folder.record(record));
+        let write = || open.folder.sync().and_then(|()| open.folder.try_record(record));
+        let mut written = write();
+        while written.as_ref().is_err_and(is_full) && self.drop_oldest()? {
+            written = write();
+        }
         let path = open.folder.path().to_path_buf();
         let bytes = open.bytes();
         self.old.push_back(Old { path, bytes, ended_unix_ns: open.last_unix_ns });
-        written
+        written.map_err(|e| format!("cannot write {e}"))
     }
 
     /// Removes what ended longer ago than is to be kept.
@@ -216,6 +217,11 @@ impl Open {
         let (samples, stacks) = self.folder.len();
         self.bytes_fixed + blocks(samples) + blocks(stacks)
     }
+}
+
+/// Whether room would help; removing old records for anything else would lose them for nothing.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The folders of a ring, oldest first, and the number of the next one.

@@ -1,6 +1,7 @@
 //! The machine beside a run of fathom's own: what samplers see goes into the run's folder, and what it
 //! comes to is told at the end.
 
+use super::Session;
 use super::watching::{Watch, Watching};
 use fathom_analysis::watch::Seen;
 use fathom_model::progress::Sample;
@@ -18,6 +19,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// Watching that goes on beside a run, or none.
 pub struct Beside {
     level: Level,
+    /// The run's block devices, by kernel name.
+    devices: Vec<String>,
     /// When to begin, where that is still to come.
     start_at: Option<Instant>,
     /// Samplers that are being opened, in a thread of their own: the run is not to wait for that.
@@ -41,7 +44,7 @@ impl Beside {
     /// Watches by default, after a moment, this process only and the machine's devices; with `full` at
     /// once, and the whole machine. Where that is not possible, the run goes on without.
     #[must_use]
-    pub fn new(level: Level) -> Self {
+    pub fn new(level: Level, session: &Session) -> Self {
         let start_at = match level {
             Level::Off => None,
             Level::Default => Some(Instant::now() + PATIENCE),
@@ -49,6 +52,7 @@ impl Beside {
         };
         let mut this = Self {
             level,
+            devices: session.devices(),
             start_at,
             opening: None,
             watching: None,
@@ -68,7 +72,14 @@ impl Beside {
             Level::Full => Scope::Machine,
             _ => Scope::Only(vec![own]),
         };
-        let watch = Watch { level: self.level, scope, interval: INTERVAL, ..Watch::default() };
+        let watch = Watch {
+            level: self.level,
+            scope,
+            devices: self.devices.clone(),
+            interval: INTERVAL,
+            beside_run: true,
+            ..Watch::default()
+        };
         let (opened, opening) = mpsc::channel();
         thread::spawn(move || {
             // A run that is over by now wants none.

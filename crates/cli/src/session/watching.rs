@@ -4,21 +4,27 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fathom_machine::Roots;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{DeviceWiring, Level, Missing, WatchRecord};
-use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions};
+use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions, Devices};
+use fathom_watch::counters::CounterSampler;
 use fathom_watch::disks::DiskSampler;
 use fathom_watch::placement::{self, PlacementSampler};
 use fathom_watch::rings::RingSampler;
 use fathom_watch::system::SystemSampler;
 use fathom_watch::threads::{self, ThreadOptions, ThreadSampler};
-use fathom_watch::{Sampler, Scope, StackSampler, StackSettings, Watched, Watcher};
-use std::path::Path;
+use fathom_watch::{EachIo, Sampler, Scope, StackSampler, StackSettings, Watched, Watcher};
+use std::sync::mpsc::RecvTimeoutError;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// One part in so many of the machine's processor time may go into looking at all its threads.
 const PART_DEFAULT: u64 = 200;
 const PART_FULL: u64 = 50;
-/// What a look at a thread is allowed to take, which is more than it was seen to.
+/// What a look at a thread is allowed to take, which is more than it was seen to; and where the kernel
+/// tells of all at once.
 const THREAD_NS: u64 = 12_000;
+const AT_ONCE_NS: u64 = 3_000;
+/// For how long the names of stacks may wait while a run has all processors.
+const NAMES: Duration = Duration::from_secs(10);
 
 /// Reads a level on the command line.
 #[must_use]
@@ -36,12 +42,19 @@ pub struct Watch {
     pub level: Level,
     /// Whose threads, stacks and rings; processors, disks and the block layer are always the machine's.
     pub scope: Scope,
+    /// Kernel names of the block devices that matter most; those with the most I/Os come after them.
+    pub devices: Vec<String>,
     /// Between two samples.
     pub interval: Duration,
     /// Looks at threads per second; what suits level and machine if absent.
     pub threads_hz: Option<u32>,
     /// Samples of stacks per second and processor; what suits the level if absent.
     pub stacks_hz: Option<u32>,
+    /// It goes on beside a run of fathom's own, which counts instructions in a window of its own, and which
+    /// the names of stacks are to wait for.
+    pub beside_run: bool,
+    /// Whether `full` sees what comes with each I/O all the time, not for a part of it.
+    pub each_io: bool,
 }
 
 impl Watch {
@@ -88,19 +101,39 @@ impl Watching {
         &self.record
     }
 
+    /// Whether no more samples come, as a sampler panicked.
+    #[must_use]
+    pub fn has_broken(&self) -> bool {
+        self.watcher.has_broken()
+    }
+
     /// The next sample that is not taken yet, where one comes within `patience`.
     pub fn next(&mut self, patience: Duration) -> Option<Sample> {
-        let watched = self.watcher.samples.recv_timeout(patience).ok()?;
-        Some(sample(watched, self.began))
+        match self.watcher.samples.recv_timeout(patience) {
+            Ok(watched) => Some(sample(watched, self.began)),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                thread::sleep(patience);
+                None
+            }
+        }
     }
 
     /// Ends watching; gives the samples that were not taken yet, and what it cost.
     #[must_use]
     pub fn stop(mut self) -> (Vec<Sample>, WatchRecord) {
+        if self.watcher.has_broken() {
+            self.record.missing.push(Missing {
+                what: "all that came later".into(),
+                why: "the thread that watches has panicked, which is a fault of fathom".into(),
+                allow: "please report it with what it printed".into(),
+            });
+        }
         let rest = self.watcher.stop();
         let mut samples = Vec::new();
         for watched in rest {
             self.record.cost.clone_from(&watched.machine.cost);
+            self.record.intervals_joined = watched.machine.intervals_joined;
             samples.push(sample(watched, self.began));
         }
         (samples, self.record)
@@ -143,32 +176,56 @@ fn open(watch: &Watch) -> Opened {
     let options = ThreadOptions {
         proc_root: proc.clone(),
         scope: watch.scope.clone(),
-        hz: watch.threads_hz.unwrap_or_else(|| threads_hz(proc, &watch.scope, full)),
+        hz: watch.threads_hz.unwrap_or(threads::HZ),
         ..ThreadOptions::default()
     };
-    opened.add(ThreadSampler::open(options).map_err(missing("threads")), ThreadSampler::missing);
+    let threads = ThreadSampler::open(options).map(|mut threads| {
+        if watch.threads_hz.is_none() && watch.scope == Scope::Machine {
+            threads.set_hz(affordable_hz(&threads, full));
+        }
+        threads
+    });
+    opened.add(threads.map_err(missing("threads")), ThreadSampler::missing);
     let settings = StackSettings {
         hz: watch.stacks_hz.unwrap_or(if full { 99 } else { 49 }),
         scope: watch.scope.clone(),
         // Cycle counters that are on slow the work on some virtual machines, the clock does not.
         by_clock: true,
+        patience: if watch.beside_run { NAMES } else { Duration::ZERO },
         ..StackSettings::default()
     };
     opened.add(StackSampler::open(&settings, proc, sys), StackSampler::missing);
-    let options = BlocksOptions { devices: Vec::new(), one_in: blocks::ONE_IN, each_io: full };
+    let each_io = match (full, watch.each_io) {
+        (false, _) => EachIo::Never,
+        (true, false) => EachIo::Partly,
+        (true, true) => EachIo::Always,
+    };
+    let options = BlocksOptions {
+        devices: Devices::Busiest { first: watch.devices.clone() },
+        one_in: blocks::ONE_IN,
+        each_io,
+    };
     let blocks = BlockSampler::open(proc, sys, &options).map_err(|error| match error {
         BlocksError::Missing(missing) => missing,
         error => missing("the block layer's events")(error),
     });
     opened.add(blocks, BlockSampler::missing);
     let rings = RingSampler::open(proc, watch.scope.clone());
-    let rings = rings.map(|rings| rings.with_events(sys, full)).map_err(missing("io_uring"));
+    let rings = rings.map(|rings| rings.with_events(sys, each_io)).map_err(missing("io_uring"));
     opened.add(rings, RingSampler::missing);
-    // It counts each I/O once more.
-    if full {
-        opened.add(PlacementSampler::open(proc, sys, &[]), |_| &[]);
+    if full || !watch.beside_run {
+        opened.add(counters(watch, &roots), CounterSampler::missing);
+    }
+    if each_io != EachIo::Never {
+        opened.add(PlacementSampler::open(proc, sys, &[], each_io), |_| &[]);
     }
     opened
+}
+
+/// Events of processes are switched with their threads, those of processors cost them nothing.
+fn counters(watch: &Watch, roots: &Roots) -> Result<CounterSampler, Missing> {
+    let whom = if watch.level == Level::Full { &watch.scope } else { &Scope::Machine };
+    CounterSampler::open(&roots.proc, &roots.sys, whom, !watch.beside_run)
 }
 
 impl Opened {
@@ -191,22 +248,18 @@ fn missing<E: std::error::Error>(what: &str) -> impl Fn(E) -> Missing {
     move |error| Missing { what: what.into(), why: error.to_string(), allow: String::new() }
 }
 
-/// How often threads are looked at: of a few processes as often as usual, of a whole machine as often
-/// as the part of its processor time allows that is meant for it.
-fn threads_hz(proc: &Path, scope: &Scope, full: bool) -> u32 {
-    if *scope != Scope::Machine {
-        return threads::HZ;
-    }
-    let text = std::fs::read_to_string(proc.join("loadavg")).unwrap_or_default();
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    affordable_hz(&text, cpus as u64, if full { PART_FULL } else { PART_DEFAULT })
+/// How often the threads of a whole machine are looked at: as often as the part of its processor time
+/// allows that is meant for it.
+fn affordable_hz(threads: &ThreadSampler, full: bool) -> u32 {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    let each_ns = if threads.is_at_once() { AT_ONCE_NS } else { THREAD_NS };
+    let part = if full { PART_FULL } else { PART_DEFAULT };
+    affordable(threads.threads() as u64 * each_ns, cpus, part)
 }
 
-/// By the number of threads in /proc/loadavg, whose fourth field is `running/all`.
-fn affordable_hz(loadavg: &str, cpus: u64, part: u64) -> u32 {
-    let all = loadavg.split_whitespace().nth(3).and_then(|field| field.split_once('/'));
-    let all: u64 = all.and_then(|(_, all)| all.parse().ok()).unwrap_or(1);
-    let hz = cpus * 1_000_000_000 / part / (all * THREAD_NS).max(1);
+/// Looks per second that cost `look_ns` each, in one part in `part` of the time of `cpus` processors.
+fn affordable(look_ns: u64, cpus: u64, part: u64) -> u32 {
+    let hz = cpus * 1_000_000_000 / part / look_ns.max(1);
     u32::try_from(hz).unwrap_or(u32::MAX).clamp(1, threads::HZ)
 }
 
@@ -216,13 +269,11 @@ mod tests {
 
     #[test]
     fn threads_of_large_machines_are_looked_at_less_often() {
-        let hz = |threads: u64, cpus| {
-            affordable_hz(&format!("0.1 0.2 0.3 1/{threads} 4711\n"), cpus, PART_DEFAULT)
-        };
+        let hz = |threads: u64, cpus| affordable(threads * THREAD_NS, cpus, PART_DEFAULT);
         assert_eq!(hz(20, 2), threads::HZ);
         assert_eq!((hz(200, 2), hz(400, 2), hz(100_000, 2)), (4, 2, 1));
         assert_eq!(hz(2000, 64), 13);
-        assert_eq!(affordable_hz("", 1, PART_DEFAULT), threads::HZ);
+        assert_eq!(affordable(0, 1, PART_DEFAULT), threads::HZ);
     }
 
     #[test]
@@ -233,7 +284,7 @@ mod tests {
         for name in ["system", "disks", "threads"] {
             assert!(names.contains(&name), "{name}: {names:?} {:?}", full.missing);
         }
-        assert!(names.len() == 7 || !full.missing.is_empty(), "{names:?}");
+        assert!(names.len() == 8 || !full.missing.is_empty(), "{names:?}");
         assert!(full.missing.iter().all(|missing| !missing.why.is_empty()));
         assert!(open(&watch(Level::Off)).samplers.is_empty());
     }

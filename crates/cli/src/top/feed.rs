@@ -1,8 +1,8 @@
 //! Where the view's intervals come from.
 
 use fathom_analysis::machine::{self, MachineRates};
-use fathom_model::watch::{MachineSample, Missing};
-use fathom_report::top::View;
+use fathom_model::watch::{MachineSample, Missing, Stack, WatchRecord};
+use fathom_report::top::{Source, View};
 use std::rc::Rc;
 
 /// A source of intervals that has a place in time.
@@ -30,6 +30,11 @@ pub trait Feed {
 
     /// What cannot be seen.
     fn missing(&self) -> &[Missing];
+
+    /// What the user is to be told, once.
+    fn complaint(&mut self) -> Option<String> {
+        None
+    }
 
     /// Ends what was begun.
     ///
@@ -87,8 +92,29 @@ impl Interval {
         Self { before, now, elapsed_ns, rates }
     }
 
+    /// As it is shown.
+    pub fn view<'a>(
+        &'a self,
+        source: Source,
+        stacks: &'a [Stack],
+        watched: &'a WatchRecord,
+    ) -> View<'a> {
+        View {
+            before: &self.before.machine,
+            now: &self.now.machine,
+            rates: &self.rates,
+            elapsed_ns: self.elapsed_ns,
+            unix_ns: self.now.unix_ns,
+            source,
+            stacks,
+            wiring: &watched.wiring,
+            missing: &watched.missing,
+            own_ns: self.own_ns(),
+        }
+    }
+
     /// Processor time of this process, in nanoseconds.
-    pub fn own_ns(&self) -> Option<u64> {
+    fn own_ns(&self) -> Option<u64> {
         self.now.own_ns?.checked_sub(self.before.own_ns?)
     }
 }

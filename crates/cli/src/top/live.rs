@@ -1,10 +1,8 @@
 //! The machine as it is, with its last minute.
 
 use super::feed::{Feed, Go, Interval, Take};
-use crate::folder::Folder;
 use crate::session::watching::{Watch, Watching};
-use crate::watch;
-use fathom_model::RunRecord;
+use crate::watch::Recording;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Missing, Stack};
 use fathom_report::calendar;
@@ -21,17 +19,13 @@ const KEPT: usize = 60;
 pub struct Live {
     watching: Watching,
     recording: Option<Recording>,
+    /// What the user was not told yet.
+    complaint: Option<String>,
     takes: VecDeque<Rc<Take>>,
     stacks: Vec<Stack>,
     /// The sample that ends the interval shown, counted from the oldest, where the view stands still.
     frozen: Option<usize>,
     shown: Option<Interval>,
-}
-
-/// A record that is being written.
-struct Recording {
-    folder: Folder,
-    record: RunRecord,
 }
 
 impl Live {
@@ -40,15 +34,13 @@ impl Live {
     /// # Errors
     /// When nothing can be watched or recorded.
     pub fn start(watch: &Watch, record: Option<&str>) -> Result<Self, String> {
-        if let Some(path) = record {
-            Folder::check(path)?;
-        }
+        let mut recording = record.map(|path| Recording::create(Some(path))).transpose()?;
         let watching = Watching::start(watch)?;
-        let begin = |path| Recording::begin(path, &watching);
-        let recording = record.map(begin).transpose()?;
+        recording.iter_mut().try_for_each(|recording| recording.begin(&watching))?;
         Ok(Self {
             watching,
             recording,
+            complaint: None,
             takes: VecDeque::new(),
             stacks: Vec::new(),
             frozen: None,
@@ -56,9 +48,9 @@ impl Live {
         })
     }
 
-    fn keep(&mut self, sample: Sample) -> Result<(), String> {
-        if let Some(recording) = &mut self.recording {
-            recording.keep(&sample)?;
+    fn keep(&mut self, sample: Sample) {
+        if let Some(Err(error)) = self.recording.as_mut().map(|to| to.keep(&sample)) {
+            self.complaint = Some(error);
         }
         let mut machine = sample.machine;
         if let Some(stacks) = &mut machine.stacks {
@@ -76,7 +68,6 @@ impl Live {
             self.takes.pop_front();
             self.frozen = self.frozen.map(|place| place.saturating_sub(1).max(1));
         }
-        Ok(())
     }
 
     /// Shows the interval at the place in time.
@@ -112,8 +103,13 @@ impl Feed for Live {
     fn poll(&mut self) -> Result<bool, String> {
         let mut any = false;
         while let Some(sample) = self.watching.next(Duration::ZERO) {
-            self.keep(sample)?;
+            self.keep(sample);
             any = true;
+        }
+        if self.watching.has_broken() {
+            return Err(
+                "a sampler has panicked, which is a fault of fathom: please report it".into()
+            );
         }
         if any && self.frozen.is_none() {
             self.show();
@@ -126,24 +122,14 @@ impl Feed for Live {
     }
 
     fn view(&mut self) -> Result<Option<View<'_>>, String> {
-        let frozen = self.frozen.map(|_| self.behind_ns());
         let Some(shown) = &self.shown else { return Ok(None) };
-        Ok(Some(View {
-            before: &shown.before.machine,
-            now: &shown.now.machine,
-            rates: &shown.rates,
-            elapsed_ns: shown.elapsed_ns,
-            unix_ns: shown.now.unix_ns,
-            source: Source::Live {
-                interval_ns: self.watching.record().interval_ns,
-                frozen,
-                recording: self.recording.is_some(),
-            },
-            stacks: &self.stacks,
-            wiring: &self.watching.record().wiring,
-            missing: &self.watching.record().missing,
-            own_ns: shown.own_ns(),
-        }))
+        let watched = self.watching.record();
+        let source = Source::Live {
+            interval_ns: watched.interval_ns,
+            frozen: self.frozen.map(|_| self.behind_ns()),
+            recording: self.recording.as_ref().is_some_and(|to| to.failed().is_none()),
+        };
+        Ok(Some(shown.view(source, &self.stacks, watched)))
     }
 
     fn go(&mut self, go: &Go) -> Result<(), String> {
@@ -172,29 +158,15 @@ impl Feed for Live {
         &self.watching.record().missing
     }
 
+    fn complaint(&mut self) -> Option<String> {
+        self.complaint.take()
+    }
+
     fn finish(self: Box<Self>) -> Result<(), String> {
         let (rest, watched) = self.watching.stop();
         let Some(mut recording) = self.recording else { return Ok(()) };
-        rest.iter().try_for_each(|sample| recording.keep(sample))?;
-        recording.record.elapsed_ns = rest.last().map_or(0, |sample| sample.elapsed_ns);
-        recording.record.watch = Some(watched);
-        recording.folder.record(&recording.record)
-    }
-}
-
-impl Recording {
-    fn begin(path: &str, watching: &Watching) -> Result<Self, String> {
-        let mut record = watch::new_record();
-        let folder = Folder::create(Some(path), record.started_unix_ns)?;
-        record.watch = Some(watching.record().clone());
-        folder
-            .record(&RunRecord { interrupted: Some(watch::UNFINISHED.into()), ..record.clone() })?;
-        Ok(Self { folder, record })
-    }
-
-    fn keep(&mut self, sample: &Sample) -> Result<(), String> {
-        let path = self.folder.path().display().to_string();
-        let fail = |error| format!("samples can no longer be written to {path}: {error}");
-        self.folder.watched(sample).map_err(fail)
+        // The end tells of the first that could not be kept.
+        rest.iter().for_each(|sample| drop(recording.keep(sample)));
+        recording.end(watched)
     }
 }

@@ -197,23 +197,12 @@ impl Feed for Replay {
 
     fn view(&mut self) -> Result<Option<View<'_>>, String> {
         let Some(shown) = &self.shown else { return Ok(None) };
-        let stacks = self.reader.stacks()?;
-        Ok(Some(View {
-            before: &shown.before.machine,
-            now: &shown.now.machine,
-            rates: &shown.rates,
-            elapsed_ns: shown.elapsed_ns,
-            unix_ns: shown.now.unix_ns,
-            source: Source::Replay {
-                first_ns: self.first_ns,
-                last_ns: self.last_ns,
-                speed: self.playing.map(|_| SPEEDS[self.speed]),
-            },
-            stacks,
-            wiring: &self.watched.wiring,
-            missing: &self.watched.missing,
-            own_ns: None,
-        }))
+        let source = Source::Replay {
+            first_ns: self.first_ns,
+            last_ns: self.last_ns,
+            speed: self.playing.map(|_| SPEEDS[self.speed]),
+        };
+        Ok(Some(shown.view(source, self.reader.stacks()?, &self.watched)))
     }
 
     fn go(&mut self, go: &Go) -> Result<(), String> {

@@ -67,6 +67,10 @@ impl Screen {
                 changed = true;
                 seen += 1;
             }
+            if let Some(complaint) = feed.complaint() {
+                ui.message = Some(complaint);
+                changed = true;
+            }
             if count.is_some_and(|count| seen > count) {
                 break;
             }
@@ -156,4 +160,48 @@ fn enter() -> io::Result<()> {
 fn leave() {
     let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
     let _ = disable_raw_mode();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, tcgetattr};
+    use std::fs::File;
+    use std::io::Read;
+    use std::process::Command;
+
+    #[test]
+    #[ignore = "on a terminal of its own only, by the test below"]
+    fn panics() {
+        let _screen = Screen::take().unwrap();
+        panic!("on purpose");
+    }
+
+    #[test]
+    fn a_panic_gives_the_terminal_back() {
+        let mut ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).map(File::from).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+        let theirs = File::options().read(true).write(true).open(name).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "top::screen::tests::panics", "--ignored", "--nocapture"]);
+        command.stdin(theirs.try_clone().unwrap());
+        command.stdout(theirs.try_clone().unwrap()).stderr(theirs.try_clone().unwrap());
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        assert!(!child.wait().unwrap().success());
+        let after = tcgetattr(&theirs).unwrap().local_modes;
+        assert!(after.contains(LocalModes::ICANON | LocalModes::ECHO), "{after:?}");
+        drop(theirs);
+        let mut seen = Vec::new();
+        // The end of a terminal is an error.
+        let _ = ours.read_to_end(&mut seen);
+        let seen = String::from_utf8_lossy(&seen);
+        let at = |text: &str| seen.find(text).unwrap_or_else(|| panic!("no {text:?} in {seen:?}"));
+        assert!(at("\x1b[?1049h") < at("\x1b[?1049l"), "{seen:?}");
+        // What is said is on the screen that stays.
+        assert!(at("\x1b[?1049l") < at("on purpose"), "{seen:?}");
+    }
 }

@@ -1,0 +1,92 @@
+//! What an I/O costs at each peak, in instructions, cycles and cache misses: in windows of their own, when the
+//! search is over.
+
+use super::plan::plan;
+use crate::cost;
+use crate::session::Session;
+use crate::signals::Signals;
+use fathom_analysis::derive;
+use fathom_analysis::limit::{Conditions, LimitRecord, Load, PeakCost, Phase, Point, Probe};
+use fathom_model::record::{Cost, JobRecord};
+
+/// Notes what an I/O costs at the peaks of `record`, or why that is unknown.
+pub fn measure(session: &Session, signals: &Signals, record: &mut LimitRecord) {
+    let mut costs = Vec::new();
+    for (target, limit) in record.report.targets.iter().enumerate() {
+        for block in &limit.blocks {
+            let Some(peak) = &block.peak else { continue };
+            if record.interrupted.is_some() || signals.caught().is_some() {
+                break;
+            }
+            let load = Load { target: Some(target), setting: peak.setting() };
+            // Not one that a window of the search has read.
+            let number = u64::from(record.report.windows) + 1 + costs.len() as u64;
+            let probe = probe(load, block.block_bytes);
+            match one(session, signals, &record.conditions, &probe, number) {
+                Ok(jobs) => costs.extend(at_peak(&jobs, &probe, peak)),
+                Err(why) => record.costs_missing = Some(why),
+            }
+        }
+    }
+    record.costs = costs;
+}
+
+fn probe(load: Load, block_bytes: u64) -> Probe {
+    let loads = vec![load];
+    Probe { phase: Phase::Climb, loads, block_bytes, cores: None, ramp_ns: 0, window_ns: 0 }
+}
+
+fn one(
+    session: &Session,
+    signals: &Signals,
+    conditions: &[Conditions],
+    probe: &Probe,
+    number: u64,
+) -> Result<Vec<JobRecord>, String> {
+    let plan = plan(probe, &session.facts, conditions, number)?;
+    let mut jobs = vec![JobRecord::default(); plan.jobs.len()];
+    cost::measure(session, &plan, signals, &mut jobs);
+    match jobs.iter().find_map(|job| job.cost_missing.clone()) {
+        Some(why) => Err(why),
+        None => Ok(jobs),
+    }
+}
+
+/// What the workers' I/Os cost on average.
+fn at_peak(jobs: &[JobRecord], probe: &Probe, peak: &Point) -> Option<PeakCost> {
+    let costs: Vec<Cost> = jobs.iter().filter_map(|job| job.cost).collect();
+    let cost = derive::merge_costs(&costs)?;
+    let counted = cost.ios as f64 * 1e9 / cost.window_ns.max(1) as f64;
+    let speed_ratio = if peak.iops.mean > 0.0 { counted / peak.iops.mean } else { 0.0 };
+    let lacks = jobs.first().map(|job| job.cost_lacks.clone()).unwrap_or_default();
+    let target = probe.loads.first()?.target?;
+    Some(PeakCost {
+        target,
+        block_bytes: probe.block_bytes,
+        cost: Cost { speed_ratio, ..cost },
+        lacks,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_analysis::limit::Setting;
+    use fathom_analysis::stats::Estimate;
+
+    #[test]
+    fn workers_are_put_together_and_compared_with_the_peak() {
+        let job = |ios, user_instructions| JobRecord {
+            cost: Some(Cost { ios, user_instructions, window_ns: 100_000_000, ..Cost::default() }),
+            ..JobRecord::default()
+        };
+        let load = Load { target: Some(1), setting: Setting { workers: 2, depth: 8 } };
+        let iops = Estimate { mean: 8_000.0, ..Estimate::default() };
+        let peak = Point { iops, ..Point::default() };
+        let probe = probe(load, 4096);
+        let cost = at_peak(&[job(100, 10.0), job(300, 20.0)], &probe, &peak).unwrap();
+        assert_eq!((cost.target, cost.block_bytes, cost.cost.ios), (1, 4096, 400));
+        assert_eq!((cost.cost.user_instructions, cost.cost.speed_ratio), (17.5, 0.5));
+        assert_eq!(at_peak(&[JobRecord::default()], &probe, &peak), None);
+    }
+}
