@@ -126,17 +126,20 @@ impl<M: Mode> Uring<M> {
 }
 
 impl<M> Uring<M> {
-    /// Gives registered buffers back, unless that would wait for I/O. Closing the ring does so too, but
-    /// some time later, and till then they count against the RLIMIT_MEMLOCK of the next run.
-    fn release_buffers(&self) -> bool {
+    /// Gives registered buffers and files back, unless that would wait for I/O. Closing the ring does so
+    /// too, but some time later. Till then the buffers count against the RLIMIT_MEMLOCK of the next run,
+    /// and the files are open: a device that was held for the run alone is busy after it.
+    fn release(&self) -> bool {
         // Kernels before 5.13 wait here for every request, so also for the one that is armed.
         let waits = self.ring.features & sys::IORING_FEAT_RSRC_TAGS == 0;
         let idle = self.ring.outstanding() == self.armed;
-        let opcode = Register::IORING_UNREGISTER_BUFFERS as u32;
-        self.granted.fixed_buffers
-            && idle
-            && !waits
-            && setup::register(&self.ring.fd, opcode, std::ptr::null(), 0).is_ok()
+        let released = |what: Register| {
+            setup::register(&self.ring.fd, what as u32, std::ptr::null(), 0).is_ok()
+        };
+        let (files, buffers) = (self.granted.registered_files, self.granted.fixed_buffers);
+        idle && !waits
+            && (!files || released(Register::IORING_UNREGISTER_FILES))
+            && (!buffers || released(Register::IORING_UNREGISTER_BUFFERS))
     }
 }
 
@@ -155,7 +158,7 @@ impl<M: Mode> Uring<M> {
 impl<M> Drop for Uring<M> {
     fn drop(&mut self) {
         // Refused, the kernel does it when the ring is closed.
-        let _ = self.release_buffers();
+        let _ = self.release();
     }
 }
 
@@ -364,18 +367,23 @@ mod tests {
     /// Runs `check` on a ring with a file of 8 KiB and two registered buffers, on which `wait_max`
     /// completions are waited for.
     fn on_ring(wait_max: u32, check: impl FnOnce(&mut Uring<Plain<false>>, &Wake)) {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(8192).unwrap();
-        let files =
-            [OpenFile { fd: file.into(), kind: FileKind::Regular, path: "file".to_string() }];
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(8192).unwrap();
+        let fd = file.reopen().unwrap();
+        fd.try_lock().unwrap();
+        let files = [OpenFile { fd: fd.into(), kind: FileKind::Regular, path: "file".to_string() }];
         let slab = Slab::new(2, 4096, Memory::Normal).unwrap();
         let wake = Wake::new().unwrap();
-        let plan = plan::Uring { fixed_buffers: true, ..plan::Uring::default() };
+        let plan =
+            plan::Uring { fixed_buffers: true, registered_files: true, ..Default::default() };
         let parts =
             Parts { plan: &plan, depth: 2, files: &files, slab: &slab, wake: &wake, wait_max };
         let mut ring = Uring::new(&parts, Plain::<false>).unwrap();
         assert!(ring.granted.fixed_buffers, "{:?}", ring.granted.fallbacks);
+        assert!(ring.granted.registered_files, "{:?}", ring.granted.fallbacks);
         check(&mut ring, &wake);
+        drop((ring, files));
+        assert!(file.as_file().try_lock().is_ok(), "the ring that is gone holds its file");
     }
 
     fn reap_one(ring: &mut Uring<Plain<false>>) {
@@ -396,14 +404,14 @@ mod tests {
     };
 
     #[test]
-    fn buffers_are_given_back_when_nothing_is_in_flight() {
+    fn files_and_buffers_are_given_back_when_nothing_is_in_flight() {
         on_ring(1, |ring, _| {
             let began = Instant::now();
             ring.batch().push(Token::new(1, Tag::APART), &READ);
-            assert!(!ring.release_buffers(), "a request is in flight");
+            assert!(!ring.release(), "a request is in flight");
             reap_one(ring);
-            assert!(ring.armed == 1 && ring.release_buffers());
-            assert!(!ring.release_buffers(), "there are none any more");
+            assert!(ring.armed == 1 && ring.release());
+            assert!(!ring.release(), "there are none any more");
             assert!(began.elapsed() < Duration::from_secs(5));
         });
     }
@@ -430,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_given_back_after_a_wake() {
+    fn files_and_buffers_are_given_back_after_a_wake() {
         on_ring(1, |ring, wake| {
             wake.wake();
             while ring.armed > 0 {
@@ -442,9 +450,9 @@ mod tests {
                 }
             }
             ring.batch().push(Token::new(0, Tag::APART), &READ);
-            assert!(!ring.release_buffers(), "a request is in flight");
+            assert!(!ring.release(), "a request is in flight");
             reap_one(ring);
-            assert!(ring.release_buffers());
+            assert!(ring.release());
         });
     }
 }
