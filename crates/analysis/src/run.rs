@@ -30,6 +30,7 @@ const RULES: &[Rule] = &[
     outcome::nothing_done,
     outcome::io_errors,
     outcome::short_ios,
+    outcome::lost_wakeups,
     targets::target_changed,
     outcome::could_not_keep_up,
     targets::sparse_target,

@@ -18,6 +18,7 @@ mod placement;
 mod psync;
 mod queue;
 mod refusal;
+mod rouse;
 mod run;
 #[cfg(test)]
 mod sim;

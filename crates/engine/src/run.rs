@@ -6,6 +6,7 @@ use crate::clock;
 use crate::files::OpenFile;
 use crate::job::{self, Task};
 use crate::overdue::Overdue;
+use crate::rouse::{self, Silence};
 use crate::stats::Shared;
 use crate::wake::Wake;
 use fathom_model::plan::{ExitWhat, JobPlan, Plan};
@@ -26,7 +27,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// Why a run could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No event descriptor or thread could be made.
+    /// No event descriptor or thread could be made, or no signal handled.
     #[error(
         "cannot start workers: {0}; raise the limits of open files and processes (`ulimit -n`, `ulimit -u`) or lower numjobs"
     )]
@@ -77,6 +78,7 @@ pub struct Running {
 /// When memory, threads or descriptors cannot be had. What goes wrong in a job is in its record.
 pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartError> {
     memory::check(plan)?;
+    rouse::prepare()?;
     let members =
         plan.jobs.iter().map(|_| Ok(Member { shared: Shared::default(), wake: Wake::new()? }));
     let state = Arc::new(State {
@@ -303,6 +305,7 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
     let mut intervals: Vec<PerDir<Vec<(u64, u64, u64)>>> =
         vec![PerDir::default(); state.jobs.len()];
     let mut overdue: Vec<Overdue> = state.jobs.iter().map(|_| Overdue::default()).collect();
+    let mut silences: Vec<Silence> = state.jobs.iter().map(|_| Silence::default()).collect();
     let mut next_look = clock::now_ns() + INTERVAL.as_nanos() as u64;
     while !running.is_empty() {
         let wait = Duration::from_nanos(next_look.saturating_sub(clock::now_ns()).max(1_000_000));
@@ -318,7 +321,13 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
         }
         if clock::now_ns() >= next_look {
             next_look += INTERVAL.as_nanos() as u64;
-            running.iter().for_each(|i| look(&state.members[*i].shared, &mut intervals[*i]));
+            for index in &running {
+                let shared = &state.members[*index].shared;
+                look(shared, &mut intervals[*index]);
+                if silences[*index].look(shared, clock::now_ns()) {
+                    rouse::rouse(shared.tid.load(Relaxed));
+                }
+            }
         }
         let now = clock::now_ns();
         for index in &running {
@@ -331,6 +340,7 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
         leave(state, &stuck, &mut running, records);
     }
     for index in members {
+        records[*index].lost_wakeups = silences[*index].lost();
         let seen = std::mem::take(&mut intervals[*index]);
         for dir in Dir::ALL {
             records[*index].dirs[dir].intervals.clone_from(&seen[dir]);

@@ -125,6 +125,9 @@ pub(crate) struct Shared {
     pub stats: Stats,
     /// I/Os in flight.
     pub in_flight: AtomicU32,
+    /// Turns of the queue that were begun, and the number of the last that brought no completion.
+    pub turns: Counter,
+    pub last_empty_turn: AtomicU64,
     /// Set from outside: end early.
     stop: AtomicBool,
     phase: AtomicU8,
@@ -142,6 +145,8 @@ impl Default for Shared {
         Self {
             stats: Stats::default(),
             in_flight: AtomicU32::new(0),
+            turns: Counter::default(),
+            last_empty_turn: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Waiting as u8),
             tid: AtomicI32::new(0),

@@ -7,9 +7,10 @@ use fathom_engine::{FileKind, OpenFile, start};
 use fathom_model::Dir;
 use fathom_model::plan::{
     Batch, BlockSizes, Engine, ExitWhat, Fill, JobPlan, Mix, Order, Psync, Rate, RateProcess,
-    Until, Uring,
+    Region, Until, Uring,
 };
 use fathom_model::progress::Phase;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -374,6 +375,25 @@ fn a_target_that_never_answers_does_not_hold_up_the_run() {
     }
     assert_eq!(records[2].error, None);
     assert!(records[2].dirs.read.counts.ios > 0);
+}
+
+/// A worker in a long wait is interrupted, to see whether the kernel forgot it; a slow device is no such case.
+#[test]
+fn a_long_wait_is_looked_into() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mut slow = JobPlan::new("slow", Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), {
+        Order::Sequential { skip: 0 }
+    });
+    slow.regions = vec![Region { target: 0, start: 0, len: 4096 }];
+    slow.until = Until { ios: Some(1), ..Until::default() };
+    let pipe = OpenFile { fd: reader.into(), kind: FileKind::Regular, path: "the pipe".into() };
+    let running = start(&plan(vec![slow]), vec![vec![pipe]]).unwrap();
+    assert!(!running.wait(Duration::from_millis(2500)));
+    writer.write_all(&[0; 4096]).unwrap();
+    let record = running.join().remove(0);
+    assert_eq!((record.error, record.dirs.read.counts.ios), (None, 1));
+    assert!(record.depth.system_calls > 1, "it was interrupted: {:?}", record.depth);
+    assert!(record.lost_wakeups.is_none(), "{:?}", record.lost_wakeups);
 }
 
 #[test]

@@ -81,6 +81,27 @@ pub struct JobRecord {
     pub cost_lacks: Vec<Missing>,
     /// Targets that were deleted or truncated while the job ran, in words.
     pub target_changes: Vec<String>,
+    /// Waits for completions that were there, which the kernel did not end.
+    #[serde(default, skip_serializing_if = "LostWakeups::is_none")]
+    pub lost_wakeups: LostWakeups,
+}
+
+/// Waits of a worker that only a signal ended, after a second or more: completions were there, but the
+/// kernel had not woken the thread (a race in io_uring's deferred work of Linux 6.x).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LostWakeups {
+    /// How many.
+    pub count: u64,
+    /// The longest, in nanoseconds, to about half a second.
+    pub longest_ns: u64,
+}
+
+impl LostWakeups {
+    /// Whether there were none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.count == 0
+    }
 }
 
 /// Why a job failed.

@@ -4,7 +4,7 @@ use super::ios;
 use fathom_model::PerDir;
 use fathom_model::histogram::Histogram;
 use fathom_model::record::{
-    CacheCost, Cost, DepthRecord, DirRecord, FlushRecord, Granted, JobRecord, Usage,
+    CacheCost, Cost, DepthRecord, DirRecord, FlushRecord, Granted, JobRecord, LostWakeups, Usage,
 };
 use std::collections::BTreeMap;
 
@@ -42,6 +42,10 @@ pub fn merge_jobs(jobs: &[&JobRecord]) -> JobRecord {
         },
         cost_lacks: union(jobs.iter().map(|job| &job.cost_lacks)),
         target_changes: union(jobs.iter().map(|job| &job.target_changes)),
+        lost_wakeups: LostWakeups {
+            count: jobs.iter().map(|job| job.lost_wakeups.count).sum(),
+            longest_ns: jobs.iter().map(|job| job.lost_wakeups.longest_ns).max().unwrap_or(0),
+        },
     }
 }
 

@@ -121,6 +121,27 @@ pub(super) fn short_ios(record: &RunRecord) -> Option<Finding> {
     )
 }
 
+/// Workers that the kernel left asleep.
+pub(super) fn lost_wakeups(record: &RunRecord) -> Option<Finding> {
+    let with = jobs_where(record, |job| !job.done.lost_wakeups.is_none());
+    let count: u64 = with.iter().map(|job| job.done.lost_wakeups.count).sum();
+    let longest = with.iter().map(|job| job.done.lost_wakeups.longest_ns).max()?;
+    let times = if count == 1 { "once".to_string() } else { format!("{count} times") };
+    let summary = format!(
+        "The kernel left {} asleep {times} though I/Os were complete; the highest latencies are its, not \
+         the device's.",
+        named(&with)
+    );
+    let evidence = vec![format!(
+        "kernel {}: a wait of about {} that only a signal ended, with completions there",
+        record.facts.host.kernel,
+        units::time(longest as f64)
+    )];
+    let next = "a known race of io_uring's deferred task work: other programs on such rings would hang; \
+                take a newer kernel, or a run without it";
+    finding("lost-wakeups", Severity::Warning, summary, evidence, next)
+}
+
 fn count(job: &Job, field: fn(&fathom_model::progress::Counts) -> u64) -> u64 {
     job.done.dirs.iter().map(|(_, dir)| field(&dir.counts)).sum()
 }
@@ -244,7 +265,7 @@ fn errno_text(errno: i32) -> String {
 mod tests {
     use super::super::testing::{SECOND, fires, silent};
     use super::*;
-    use fathom_model::record::JobError;
+    use fathom_model::record::{JobError, LostWakeups};
 
     #[test]
     fn failure_names_the_job() {
@@ -300,6 +321,20 @@ mod tests {
         assert!(f.summary.starts_with("1k I/Os of job a failed (0.1% of all)"), "{}", f.summary);
         let f = fires(short_ios, |r| r.jobs[0].dirs.read.counts.short_ios = 7);
         assert_eq!(f.evidence, ["7 short, 1000000 whole"]);
+    }
+
+    #[test]
+    fn a_worker_left_asleep_is_told() {
+        silent(lost_wakeups, |_| {});
+        let f = fires(lost_wakeups, |r| {
+            r.jobs[0].lost_wakeups = LostWakeups { count: 2, longest_ns: 1_500_000_000 };
+        });
+        assert!(
+            f.summary.starts_with("The kernel left job a asleep 2 times though"),
+            "{}",
+            f.summary
+        );
+        assert!(f.evidence[0].contains("a wait of about 1.5 s"), "{}", f.evidence[0]);
     }
 
     fn paced(late: u64, unstarted: u64) -> impl FnOnce(&mut RunRecord) {

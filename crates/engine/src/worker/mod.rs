@@ -262,6 +262,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
     #[inline]
     fn turn<const PACED: bool>(&mut self, wait_for: u32, deadline_ns: Option<u64>) {
         self.shared.in_flight.store(self.in_flight, Relaxed);
+        self.shared.turns.add(1);
         if let Err(error) = self.queue.turn(wait_for, deadline_ns) {
             self.broken(&error);
         }

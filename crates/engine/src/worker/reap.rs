@@ -6,6 +6,7 @@ use crate::queue::Queue;
 use crate::source::Source;
 use crate::stats::Stats;
 use crate::token::{Tag, Token};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Successes of one reap that share batch and direction, counted at once.
 struct Run {
@@ -75,6 +76,8 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         self.in_flight -= reaped;
         if reaped > 0 {
             self.depth.completed(reaped);
+        } else {
+            self.shared.last_empty_turn.store(self.shared.turns.get(), Relaxed);
         }
         if woken > 0 {
             self.queue.woken(woken);
