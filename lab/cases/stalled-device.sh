@@ -44,6 +44,7 @@ for number in 0 1; do
     stalled=$(value out$number '.jobs[0].read.clat_ns.max')
     check "the stall is in its latency ($stalled ns)" [ "$stalled" -ge 7500000000 ]
     is out$number '.jobs[0].error' 0
+    is record$number/record.json '.jobs[0].lost_wakeups' null
 done
 keep record0 record1 record2
 nothing_left

@@ -42,7 +42,7 @@ impl Fixture {
                 let size = if env.quick { 64 << 20 } else { 1 << 30 };
                 file("filled", &|path| filled(path, size))
             }
-            Target::Zram => Ok(Self::Zram(Zram::new(256 << 20)?)),
+            Target::Zram(size) => Ok(Self::Zram(Zram::new(size)?)),
         }
     }
 
@@ -54,7 +54,7 @@ impl Fixture {
 }
 
 /// Makes a file of `size` bytes without any data.
-fn sparse(path: &Path, size: u64) -> Result<()> {
+pub fn sparse(path: &Path, size: u64) -> Result<()> {
     File::create_new(path)?.set_len(size).map_err(|error| {
         format!("{}: a sparse file of {} GiB: {error}", path.display(), size >> 30).into()
     })

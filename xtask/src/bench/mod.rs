@@ -1,6 +1,7 @@
 //! fathom beside its peers: each round runs every tool once, one after the other, so that
 //! whatever else the machine does meets all of them alike.
 
+mod beside;
 mod cases;
 mod fixtures;
 pub(crate) mod process;
@@ -58,6 +59,8 @@ struct Env {
     paths: Vec<(Tool, PathBuf)>,
     /// Where files to read are made.
     scratch: TempDir,
+    /// What is read beside a tool.
+    reference: PathBuf,
     quick: bool,
 }
 
@@ -153,7 +156,9 @@ impl Options {
         };
         let scratch =
             tempfile::Builder::new().prefix("fathom-bench-").tempdir_in(dir.canonicalize()?)?;
-        Ok(Env { paths, scratch, quick: self.quick })
+        let reference = scratch.path().join("reference");
+        fixtures::sparse(&reference, cases::SPARSE_BYTES)?;
+        Ok(Env { paths, scratch, reference, quick: self.quick })
     }
 }
 

@@ -7,6 +7,10 @@ use super::tools::Tool;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     Iops,
+    /// I/Os for each that a program beside it does in as much processor time.
+    Beside,
+    /// Processor time of the threads that do no I/O.
+    Others,
     CpuPerIo,
     UserInstructions,
     KernelInstructions,
@@ -20,6 +24,8 @@ impl Figure {
     pub fn name(self) -> &'static str {
         match self {
             Figure::Iops => "I/Os per second",
+            Figure::Beside => "I/Os for each of the program beside it",
+            Figure::Others => "its other threads, % of a processor",
             Figure::CpuPerIo => "processor time per I/O, ns",
             Figure::UserInstructions => "user instructions per I/O",
             Figure::KernelInstructions => "kernel instructions per I/O",
@@ -30,7 +36,7 @@ impl Figure {
     }
 
     pub fn more_is_better(self) -> bool {
-        self == Figure::Iops
+        matches!(self, Figure::Iops | Figure::Beside)
     }
 }
 

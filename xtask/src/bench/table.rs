@@ -65,7 +65,11 @@ pub fn results(cases: &[Rounds]) -> String {
 fn row(case: &Rounds, figure: Figure, tool: Tool) -> Option<[String; 7]> {
     let values = case.values(tool, figure)?;
     let peer = (tool != Tool::Fathom).then_some(tool);
-    let ratio = if tool.is_variant() { variant_text } else { ratio_text };
+    let ratio = match figure {
+        _ if tool.is_variant() => variant_text,
+        Figure::Beside => fine_text,
+        _ => ratio_text,
+    };
     let ratios = peer.and_then(|peer| case.ratios(peer, figure));
     let goal = case.case.goals.iter().find(|goal| goal.figure == figure && goal.peer == peer);
     // A peer's goal is for the ratio; fathom's own is for the figure itself.
@@ -92,6 +96,8 @@ fn spread(spread: Spread, text: impl Fn(f64) -> String) -> String {
 fn figure_text(figure: Figure, value: f64) -> String {
     match figure {
         Figure::Iops => units::count(value),
+        Figure::Beside => fine_text(value),
+        Figure::Others => format!("{value:.2}"),
         Figure::Overhead | Figure::StartTime | Figure::Memory => format!("{value:.1}"),
         _ => format!("{value:.0}"),
     }
@@ -99,6 +105,10 @@ fn figure_text(figure: Figure, value: f64) -> String {
 
 fn ratio_text(ratio: f64) -> String {
     if ratio < 0.1 { format!("{ratio:.3}") } else { format!("{ratio:.2}") }
+}
+
+fn fine_text(ratio: f64) -> String {
+    format!("{ratio:.3}")
 }
 
 fn variant_text(ratio: f64) -> String {

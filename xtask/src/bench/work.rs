@@ -1,13 +1,16 @@
 //! What one tool does in a case: its command line, its runs, its figures.
 
 use super::Env;
-use super::cases::{Case, Measure};
+use super::beside::{self, Program};
+use super::cases::{Case, DEEP, Measure, REGISTERED};
 use super::fixtures::{Disk, Fixture};
 use super::process::{self, Finished, Probe};
 use super::results::{Figure, Measured};
 use super::tools::{Done, End, Tool};
 use crate::Result;
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// One tool's part in a case.
 pub struct Work<'a> {
@@ -19,6 +22,7 @@ pub struct Work<'a> {
     /// Where it runs, and leaves what it writes.
     dir: &'a Path,
     job_file: PathBuf,
+    env: &'a Env,
     /// How long it works: in one run or, to cancel what starting costs, in two.
     lengths: Vec<End>,
 }
@@ -36,12 +40,13 @@ impl<'a> Work<'a> {
                 vec![End::Ios(50_000), End::Ios(if env.quick { 300_000 } else { 1_000_000 })]
             }
             Measure::Start => vec![End::Ios(1)],
+            Measure::Beside => vec![End::Seconds((window(env) + beside::MARGIN).as_secs() as u32)],
             _ => vec![seconds],
         };
         let keys = case.keys(tool)?;
         let dir = env.scratch.path();
         let job_file = dir.join(format!("{}.fio", case.name));
-        Some(Self { case, tool, path, keys, target: fixture.path(), dir, job_file, lengths })
+        Some(Self { case, tool, path, keys, target: fixture.path(), dir, job_file, env, lengths })
     }
 
     /// The whole command line, for the reader to repeat, and the job file that it reads.
@@ -50,7 +55,9 @@ impl<'a> Work<'a> {
         // A variant is told by its arguments.
         let program = if self.tool.is_variant() { Tool::Fathom } else { self.tool };
         let command = format!("{} {}", program.name(), self.args(*end).join(" "));
-        if self.case.job_file {
+        if self.case.measure == Measure::Beside {
+            format!("{command}  # on processor {}", processor())
+        } else if self.case.job_file {
             format!("{command}  # {}", self.job(*end).join(" "))
         } else {
             command
@@ -79,6 +86,7 @@ impl<'a> Work<'a> {
                 let run = self.run_last(Probe::Nothing)?;
                 Ok(vec![(Figure::Iops, run.1.iops), cpu_per_io(&run)])
             }
+            Measure::Beside => self.beside(),
             Measure::Instructions => self.instructions(),
             Measure::Overhead => self.overhead(),
             Measure::Start => {
@@ -107,6 +115,19 @@ impl<'a> Work<'a> {
         let finished = process::run(self.path, &self.args(end), self.dir, probe)?;
         let done = self.tool.read_output(&finished.stdout, end)?;
         Ok((finished, done))
+    }
+
+    /// What the tool does beside fathom that reads a sparse file, on one processor.
+    fn beside(&self) -> Result<Measured> {
+        let end = *self.lengths.last().ok_or("a case without a length")?;
+        let (_, fathom) =
+            self.env.paths.iter().find(|(tool, _)| *tool == Tool::Fathom).ok_or("no fathom")?;
+        let keys = [DEEP, REGISTERED].concat();
+        let reference = Tool::Fathom.fio_form(&self.env.reference, &keys, end);
+        let reference = on_one_processor(Tool::Fathom, fathom, reference);
+        let tool = on_one_processor(self.tool, self.path, self.args(end));
+        let against = beside::measure(&tool, &reference, self.dir, window(self.env))?;
+        Ok(vec![(Figure::Beside, against.ios), (Figure::Others, against.others * 100.0)])
     }
 
     /// Instructions per I/O: the difference of two runs, so that starting does not count, or all
@@ -138,6 +159,27 @@ impl<'a> Work<'a> {
         let overhead_us = (1e9 / iops - device_ns) / 1e3;
         Ok(vec![(Figure::Overhead, overhead_us), cpu_per_io(&run), (Figure::Iops, iops)])
     }
+}
+
+/// For how long programs are measured that run beside each other.
+fn window(env: &Env) -> Duration {
+    Duration::from_secs(if env.quick { 1 } else { 8 })
+}
+
+/// The last processor that this program may use: the first has most of the interrupts.
+fn processor() -> usize {
+    let allowed = sched_getaffinity(None).ok();
+    allowed.and_then(|set| (0..CpuSet::MAX_CPU).rfind(|cpu| set.is_set(*cpu))).unwrap_or(0)
+}
+
+/// The program, its workers on [`processor`]; what fathom watches with may go where it likes.
+fn on_one_processor(tool: Tool, path: &Path, mut args: Vec<String>) -> Program {
+    if tool == Tool::TIoUring {
+        let pinned = ["-c".to_string(), processor().to_string(), path.display().to_string()];
+        return Program { path: "taskset".into(), args: [&pinned[..], &args].concat() };
+    }
+    args.push(format!("--cpus_allowed={}", processor()));
+    Program { path: path.to_path_buf(), args }
 }
 
 fn cpu_per_io((finished, done): &Run) -> (Figure, f64) {

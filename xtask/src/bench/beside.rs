@@ -1,0 +1,200 @@
+//! A program beside another on one processor, at the same time.
+//!
+//! The scheduler gives the processor to each in turns of a few milliseconds, so that whatever else the
+//! machine does meets both alike: how much one does against the other is steady within a percent where
+//! the speed of each varies by tens of percents from run to run.
+
+use crate::Result;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// By then both work.
+const SETTLE: Duration = Duration::from_millis(1500);
+/// How much longer than the window a program must run.
+pub const MARGIN: Duration = Duration::from_secs(4);
+/// How often a ring is looked at that its owner keeps locked, which it does for most of the time.
+const LOOKS: u32 = 1_000_000;
+
+/// A program and its arguments, to do work with a ring of its own on one processor.
+pub struct Program {
+    pub path: PathBuf,
+    pub args: Vec<String>,
+}
+
+/// What a program did beside another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Against {
+    /// I/Os for each that the other did in as much processor time; of its own only that counts which the
+    /// threads took that do the I/O.
+    pub ios: f64,
+    /// Processor time of its other threads, such as those that watch, in seconds for each of the clock's.
+    pub others: f64,
+}
+
+/// Runs `tool` beside `reference` on the processor that both keep to.
+///
+/// Both must run for `window` and [`MARGIN`], and are waited for.
+pub fn measure(
+    tool: &Program,
+    reference: &Program,
+    dir: &Path,
+    window: Duration,
+) -> Result<Against> {
+    let [mut tool, mut reference] = [tool.start(dir)?, reference.start(dir)?];
+    std::thread::sleep(SETTLE);
+    let before = [tool.look()?, reference.look()?];
+    std::thread::sleep(window);
+    let after = [tool.look()?, reference.look()?];
+    tool.finish()?;
+    reference.finish()?;
+    let rate = |i: usize| after[i].per_second_since(&before[i]);
+    let others = after[0].others_ns.saturating_sub(before[0].others_ns);
+    Ok(Against { ios: rate(0)? / rate(1)?, others: others as f64 / window.as_nanos() as f64 })
+}
+
+impl Program {
+    fn start(&self, dir: &Path) -> Result<Running> {
+        let mut command = Command::new(&self.path);
+        command.args(&self.args).current_dir(dir).stdin(Stdio::null());
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.map_err(|error| format!("{}: {error}", self.path.display()))?;
+        Ok(Running { name: self.path.display().to_string(), child, ring: None })
+    }
+}
+
+struct Running {
+    name: String,
+    child: Child,
+    /// The fdinfo of its ring, once found.
+    ring: Option<PathBuf>,
+}
+
+/// What was done by a moment.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    /// Completions, modulo 2³².
+    completions: u32,
+    cpu_ns: u64,
+    others_ns: u64,
+}
+
+impl Look {
+    /// I/Os completed for each second of processor time.
+    fn per_second_since(&self, before: &Look) -> Result<f64> {
+        let ios = self.completions.wrapping_sub(before.completions);
+        match self.cpu_ns.checked_sub(before.cpu_ns) {
+            Some(ns) if ns > 0 && ios > 0 => Ok(f64::from(ios) * 1e9 / ns as f64),
+            _ => Err("a program did nothing while it was measured".into()),
+        }
+    }
+}
+
+impl Running {
+    fn look(&mut self) -> Result<Look> {
+        if let Some(status) = self.child.try_wait()? {
+            return Err(format!("{} ended too early: {status}", self.name).into());
+        }
+        let root = PathBuf::from(format!("/proc/{}", self.child.id()));
+        if self.ring.is_none() {
+            self.ring = Some(ring_of(&root).ok_or_else(|| format!("{} has no ring", self.name))?);
+        }
+        let ring = self.ring.as_deref().unwrap_or(&root);
+        for _ in 0..LOOKS {
+            if let Some(completions) = completions(&fs::read_to_string(ring)?) {
+                let [cpu_ns, others_ns] = processor_ns(&root)?;
+                return Ok(Look { completions, cpu_ns, others_ns });
+            }
+        }
+        Err(format!("{}: its ring was locked at each of {LOOKS} looks", self.name).into())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        if status.success() { Ok(()) } else { Err(format!("{}: {status}", self.name).into()) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed, which is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The fdinfo of a process's only ring.
+fn ring_of(root: &Path) -> Option<PathBuf> {
+    let is_ring = |link: &PathBuf| link.to_string_lossy().contains("[io_uring]");
+    fs::read_dir(root.join("fd")).ok()?.flatten().find_map(|entry| {
+        fs::read_link(entry.path()).ok().filter(is_ring)?;
+        Some(root.join("fdinfo").join(entry.file_name()))
+    })
+}
+
+/// Completions since the ring was made; none where its owner held it just then.
+fn completions(fdinfo: &str) -> Option<u32> {
+    fdinfo.lines().find_map(|line| line.strip_prefix("CqTail:"))?.trim().parse().ok()
+}
+
+/// Processor time of the threads that do the I/O, and of the others.
+fn processor_ns(root: &Path) -> Result<[u64; 2]> {
+    let mut all = [0; 2];
+    for task in fs::read_dir(root.join("task"))? {
+        let task = task?.path();
+        // One that ends just now is none that does the I/O.
+        let read = |file: &str| fs::read_to_string(task.join(file)).unwrap_or_default();
+        all[usize::from(!works(read("comm").trim()))] +=
+            on_processor(&read("schedstat")).unwrap_or(0);
+    }
+    Ok(all)
+}
+
+/// fathom's workers, t/io_uring's and fio's threads, and the kernel's for their rings.
+fn works(comm: &str) -> bool {
+    ["worker-", "iou-", "io_uring", "fio"].iter().any(|start| comm.starts_with(start))
+}
+
+fn on_processor(schedstat: &str) -> Option<u64> {
+    schedstat.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_tells_of_a_ring() {
+        assert_eq!(
+            completions("pos:\t0\nSqTail:\t7\nCqHead:\t1\nCqTail:\t4294967295\n"),
+            Some(u32::MAX)
+        );
+        assert_eq!(completions("pos:\t0\nflags:\t02000002\n"), None, "its owner holds it");
+        assert_eq!(on_processor("123456 7 8\n"), Some(123_456));
+    }
+
+    #[test]
+    fn rates_go_on_where_the_count_begins_anew() {
+        let before = Look { completions: u32::MAX - 9, cpu_ns: 1_000_000_000, others_ns: 0 };
+        let after = Look { completions: 90, cpu_ns: 1_500_000_000, others_ns: 0 };
+        assert_eq!(after.per_second_since(&before).unwrap(), 200.0);
+        assert!(before.per_second_since(&before).is_err());
+    }
+
+    #[test]
+    fn who_does_the_io() {
+        assert!(["worker-0", "iou-wrk-71", "iou-sqp-71", "io_uring", "fio"].into_iter().all(works));
+        assert!(!["watcher", "conductor", "fathom"].into_iter().any(works));
+    }
+
+    #[test]
+    fn a_program_without_a_ring_is_told() {
+        let sleep = || Program { path: "sleep".into(), args: vec!["60".into()] };
+        let told = measure(&sleep(), &sleep(), Path::new("/"), Duration::ZERO).err().unwrap();
+        assert_eq!(told.to_string(), "sleep has no ring");
+        let ended = Program { path: "true".into(), args: Vec::new() };
+        let told = measure(&ended, &sleep(), Path::new("/"), Duration::ZERO).err().unwrap();
+        assert!(told.to_string().starts_with("true ended too early"), "{told}");
+    }
+}
