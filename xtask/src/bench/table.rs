@@ -70,7 +70,9 @@ fn row(case: &Rounds, figure: Figure, tool: Tool) -> Option<[String; 7]> {
         Figure::Beside => fine_text,
         _ => ratio_text,
     };
-    let ratios = peer.and_then(|peer| case.ratios(peer, figure));
+    // What takes no time has no ratio.
+    let compared = peer.filter(|_| figure != Figure::Others);
+    let ratios = compared.and_then(|peer| case.ratios(peer, figure));
     let goal = case.case.goals.iter().find(|goal| goal.figure == figure && goal.peer == peer);
     // A peer's goal is for the ratio; fathom's own is for the figure itself.
     let judged = if peer.is_some() { ratios } else { Some(values) };
