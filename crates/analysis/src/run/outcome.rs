@@ -137,8 +137,7 @@ pub(super) fn lost_wakeups(record: &RunRecord) -> Option<Finding> {
         record.facts.host.kernel,
         units::time(longest as f64)
     )];
-    let next = "a known race of io_uring's deferred task work: other programs on such rings would hang; \
-                take a newer kernel, or a run without it";
+    let next = "other programs that use io_uring would hang there; take a newer kernel, or tell its makers";
     finding("lost-wakeups", Severity::Warning, summary, evidence, next)
 }
 
