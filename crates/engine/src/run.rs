@@ -324,7 +324,8 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
             for index in &running {
                 let shared = &state.members[*index].shared;
                 look(shared, &mut intervals[*index]);
-                if silences[*index].look(shared, clock::now_ns()) {
+                let on_ring = state.jobs[*index].engine.uring().is_some();
+                if on_ring && silences[*index].look(shared, clock::now_ns()) {
                     rouse::rouse(shared.tid.load(Relaxed));
                 }
             }
