@@ -5,7 +5,8 @@
 //! waits for. `io_req_local_work_add` reads that number from the request at the head of a lock-free list
 //! before it exchanges the head. When that request is taken, used anew and put at the head again in
 //! between, the number is that of before: too high, and the thread counts as woken for good. Nothing
-//! that completes later wakes it, no [`crate::wake::Wake`] either; a signal does.
+//! that completes later wakes it, no [`crate::wake::Wake`] either; a signal should. So the source reads; the one
+//! hang that was seen fits it, and could not be made again.
 
 use crate::stats::Shared;
 use fathom_model::progress::Phase;
