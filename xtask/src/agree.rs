@@ -13,7 +13,7 @@ use fathom_model::watch::{BlocksSample, DiskKind, MachineSample, SamplerCost, St
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices};
 use fathom_watch::disks::DiskSampler;
 use fathom_watch::system::SystemSampler;
-use fathom_watch::{EachIo, Sampler, StackSampler, StackSettings, Watcher};
+use fathom_watch::{Clock, EachIo, Sampler, StackSampler, StackSettings, Watcher};
 use load::Load;
 use peers::{PEERS, Peer};
 use std::path::{Path, PathBuf};
@@ -154,7 +154,7 @@ fn look(seconds: u32, data: &Path) -> Result<(Started, Ours, Vec<SamplerCost>)> 
         Err(error) => eprintln!("xtask: {error}"),
     }
     match StackSampler::open(
-        &StackSettings { by_clock: true, ..StackSettings::default() },
+        &StackSettings { clock: Clock::Timer, ..StackSettings::default() },
         proc,
         sys,
     ) {

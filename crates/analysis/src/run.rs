@@ -11,6 +11,7 @@ mod outcome;
 mod targets;
 #[cfg(test)]
 mod testing;
+mod watching;
 
 pub use granted::unpolled;
 
@@ -54,6 +55,7 @@ const RULES: &[Rule] = &[
     host::slow_clock,
     granted::refused_flags,
     host::counting_slows,
+    watching::watching_cost,
 ];
 
 /// Findings that say all that another one would, and more: (the one that stays, the one that goes).

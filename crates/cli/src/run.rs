@@ -5,6 +5,7 @@ use crate::live::Live;
 use crate::output;
 use crate::session::Session;
 use crate::session::beside::{Beside, Told};
+use crate::session::turns::Turns;
 use crate::signals::Signals;
 use crate::sources::System;
 use fathom_machine::Roots;
@@ -188,12 +189,18 @@ fn observe(
     let mut live = shows.then(|| Live::new(interval));
     // What nobody is told and nobody keeps is not worth looking at.
     let kept = folder.is_some() || tells_people(output);
-    let mut beside = Beside::new(if kept { output.watch } else { Level::Off }, session);
+    let turns = output.watch_turns_ns.map(Duration::from_nanos);
+    let mut turns = turns.map(|length| Turns::new(session, output.watch, length));
+    let level = if kept && turns.is_none() { output.watch } else { Level::Off };
+    let mut beside = Beside::new(level, session);
     let mut samples = Samples { folder, next: Instant::now() + SAMPLE };
     let mut last = Progress::default();
     let record = session.run(plan, signals, |progress| {
         if let Some(live) = &mut live {
             live.show(progress, plan);
+        }
+        if let Some(turns) = &mut turns {
+            turns.look(progress);
         }
         match beside.next() {
             Some(sample) => samples.keep(progress, sample.machine),
@@ -207,7 +214,8 @@ fn observe(
     if let Some(live) = &mut live {
         live.clear();
     }
-    let watch = told.as_ref().map(|told| told.record.clone());
+    let in_turns = turns.map(Turns::finish);
+    let watch = in_turns.or_else(|| told.as_ref().map(|told| told.record.clone()));
     Ok((RunRecord { watch, ..record? }, told))
 }
 

@@ -1,6 +1,7 @@
 //! The one place that starts and stops engine and watch.
 
 pub mod beside;
+pub mod turns;
 pub mod watching;
 
 use crate::cost;
@@ -16,11 +17,15 @@ use fathom_model::{Dir, Progress};
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use fathom_watch::threads::helper_time;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::set_current_timer_slack;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Between two looks at the workers.
 const TICK: Duration = Duration::from_millis(50);
+/// A look may come so many nanoseconds later.
+const LATE_MAX: Option<NonZeroU64> = NonZeroU64::new(5_000_000);
 
 /// Uses the limits of open files and locked memory up to what this process is allowed.
 pub fn raise_limits() {
@@ -139,6 +144,7 @@ impl Session {
         let running = self.start(plan)?;
         let mut helpers = Helpers::new(plan, self.roots.proc.clone());
         let began = Instant::now();
+        let deferred = Deferred::new();
         while !running.wait(TICK) {
             if let Some(signal) = signals.caught().filter(|_| record.interrupted.is_none()) {
                 record.interrupted = Some(signal.to_string());
@@ -149,6 +155,7 @@ impl Session {
             look(&progress);
         }
         record.elapsed_ns = began.elapsed().as_nanos() as u64;
+        drop(deferred);
         // Once more at the end, so that what was seen adds up to what was done.
         look(&running.progress());
         record.jobs = running.join();
@@ -206,6 +213,24 @@ impl Session {
     /// What could not be removed.
     pub fn finish(self) -> Result<(), String> {
         self.targets.into_iter().try_for_each(|target| target.finish().map_err(|e| e.to_string()))
+    }
+}
+
+/// While it lasts, the calling thread is woken with interrupts that come anyway, as one of its own costs the
+/// workers something. Threads that it starts meanwhile are woken so, too: workers must not be among them.
+struct Deferred;
+
+impl Deferred {
+    fn new() -> Self {
+        // Kernels without it wake the thread at its times.
+        let _ = set_current_timer_slack(LATE_MAX);
+        Self
+    }
+}
+
+impl Drop for Deferred {
+    fn drop(&mut self) {
+        let _ = set_current_timer_slack(None);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::watch::Process;
 use crate::watch::child::{self, Watched as Held};
 use fathom_report::stacks::{self, Sampled};
 use fathom_report::summary::Style;
-use fathom_watch::{Scope, StackSampler, StackSettings, Watched, Watcher};
+use fathom_watch::{Clock, Scope, StackSampler, StackSettings, Watched, Watcher};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -78,7 +78,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         hz: args.hz,
         user: args.user,
         scope,
-        by_clock: args.by_clock,
+        clock: if args.by_clock { Clock::Timer } else { Clock::Cycles },
         ..StackSettings::default()
     };
     let (sampled, code) = sample(&settings, &mut end)?;

@@ -57,3 +57,24 @@ fn a_level_that_is_none_and_a_device_that_is_none() {
     assert_eq!(answer.code, Some(1));
     assert!(answer.stderr.contains("nosuchdisk"), "{}", answer.stderr);
 }
+
+#[test]
+fn watching_in_turns_tells_what_it_costs() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    let args = ["run", "--eta=never", "--record=kept", "--rw=randread", "--time_based"];
+    let more = ["--bs=4k", "--runtime=6s", "--watch-turns=1s", "data"];
+    let answer = place.ask(&[&args[..], &more[..]].concat()).done();
+    assert!(answer.stdout.contains("Watching (`default`) changed the I/Os"), "{}", answer.stdout);
+    let record: Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+    let turns = record["watch"]["turns"].as_array().unwrap();
+    assert!((4..=5).contains(&turns.len()), "{turns:?}");
+    let watched: Vec<bool> = turns.iter().map(|turn| turn["watched"] == true).collect();
+    assert_eq!(watched[..4], [false, true, true, false]);
+    assert!(turns.iter().all(|turn| turn["ios"].as_u64() > Some(0)), "{turns:?}");
+    assert!(record["watch"]["cost"].as_array().is_some_and(|cost| !cost.is_empty()), "{record}");
+
+    let answer = place.ask(&["run", "--watch-turns=1ms", "--rw=read", "data"]);
+    assert_eq!(answer.code, Some(1));
+    assert!(answer.stderr.contains("at least 1 s"), "{}", answer.stderr);
+}

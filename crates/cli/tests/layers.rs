@@ -9,7 +9,7 @@ use fathom_analysis::layers::LayerTimes;
 use fathom_model::watch::{MachineSample, Stack, StackCount, StacksSample};
 use fathom_report::layers::render;
 use fathom_report::summary::Style;
-use fathom_watch::{Sampler, StackSampler, StackSettings};
+use fathom_watch::{Clock, Sampler, StackSampler, StackSettings};
 use std::fs::File;
 use std::path::Path;
 use std::thread;
@@ -64,7 +64,7 @@ fn sampled(sampler: &mut StackSampler, running: &Running) -> LayerTimes {
 
 /// A sampler; `None`, with the reason printed, where the kernel does not show what it does.
 fn sampler() -> Option<StackSampler> {
-    let settings = StackSettings { hz: 999, by_clock: true, ..StackSettings::default() };
+    let settings = StackSettings { hz: 999, clock: Clock::Timer, ..StackSettings::default() };
     let sampler = StackSampler::open(&settings, Path::new("/proc"), Path::new("/sys"));
     sampler.inspect_err(|missing| println!("skipped: {missing}")).ok()
 }

@@ -111,6 +111,21 @@ pub struct WatchRecord {
     /// Block devices with the processors and interrupts that serve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wiring: Vec<DeviceWiring>,
+    /// Where it was switched on and off in turn, to tell what it costs: the turns, two by two with and without
+    /// it. The rest of this record is of the last one that was watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<WatchTurn>,
+}
+
+/// What a run did in the part that counts of one of its turns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchTurn {
+    /// Whether it was watched.
+    pub watched: bool,
+    /// How long that part lasted, in nanoseconds.
+    pub ns: u64,
+    /// I/Os that were done meanwhile.
+    pub ios: u64,
 }
 
 /// A command that was run to be watched.

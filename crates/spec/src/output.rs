@@ -33,6 +33,8 @@ pub struct Output {
     pub no_record: bool,
     /// `--watch`: how much of the machine is watched meanwhile.
     pub watch: Level,
+    /// `--watch-turns`: watching is switched on and off in turns of so many nanoseconds.
+    pub watch_turns_ns: Option<u64>,
     /// `--help`, `--cmdhelp`: print help, and stop.
     pub help: Option<Help>,
 }
@@ -139,6 +141,8 @@ const fn refused(name: &'static str, doc: &'static str, why: &'static str) -> Ru
     RunOption { name, takes: Some("…"), doc, action: RunAction::Refuse(why) }
 }
 
+/// The shortest turn of `--watch-turns`: samplers take a part of a second to open and to close.
+const TURN_NS: u64 = 1_000_000_000;
 const MANY: &str = "runs on many machines are not there yet; start fathom on each";
 const LOGS: &str = "samples.ndjson of the run folder has a line for every second";
 const TESTS: &str = "it tests fio itself; 'fathom limit' shows what fathom itself can do";
@@ -208,6 +212,18 @@ const OPTIONS: &[RunOption] = &[
         o.watch = value(v).choice(&Level::NAMES)?;
         Ok(())
     }),
+    option(
+        "watch-turns",
+        Some("TIME"),
+        "Watch in every other turn, to tell its cost",
+        |o, _, v| match value(v).time_ns(1_000_000_000)? {
+            ns if ns < TURN_NS => Err("a time of at least 1 s is expected".to_string()),
+            ns => {
+                o.watch_turns_ns = Some(ns);
+                Ok(())
+            }
+        },
+    ),
     option("help", None, "Print the options and keys", |o, _, _| {
         o.help = Some(Help::All);
         Ok(())

@@ -28,5 +28,5 @@ pub use sampler::Sampler;
 pub use scope::Scope;
 use scope::own_pid;
 use shown::shown;
-pub use stacks::{StackSampler, StackSettings};
+pub use stacks::{Clock, StackSampler, StackSettings};
 pub use watcher::{Watched, Watcher};

@@ -2,6 +2,8 @@
 
 use fathom_model::watch::Missing;
 use std::io;
+use std::num::NonZeroU64;
+use std::time::Duration;
 
 /// The least of the real-time priorities: before all that is scheduled by shares, whatever their groups
 /// and niceness, and after all that was given a real-time priority on purpose.
@@ -17,6 +19,15 @@ pub(crate) fn raise() -> io::Result<()> {
     // SAFETY: 0 is the calling thread; `param` lives during the call, which only reads it.
     let ret = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const param) };
     if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Lets the calling thread's sleeps last up to `late` longer, so that they end with an interrupt that comes
+/// anyway, as the tick of a busy processor does (PR_SET_TIMERSLACK(2const)). An interrupt of its own costs a
+/// processor that works more than the look that it is for.
+pub(crate) fn defer(late: Duration) {
+    let late = NonZeroU64::new(late.as_nanos() as u64);
+    // Kernels without it wake the thread at its times.
+    let _ = rustix::thread::set_current_timer_slack(late);
 }
 
 /// What is not seen where [`raise`] is refused. Tried on a thread of its own.

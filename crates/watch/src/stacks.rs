@@ -8,20 +8,35 @@ mod lanes;
 mod reader;
 mod table;
 mod tasks;
+mod tick;
 mod user;
 
 use crate::perf::{Record, bindings as perf};
 use crate::{Sampler, Scope};
 use fathom_model::watch::{MachineSample, Missing, StackCount, StacksSample};
 use kernel::KernelNames;
-use lanes::{Lanes, Source};
+use lanes::{Lanes, Pulse, Source};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 use table::{Names, Stacks};
 use tasks::Tasks;
+use tick::Tick;
 use user::{Map, UserNames};
+
+/// What makes samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// The processor's cycles; where it does not count them, a timer.
+    #[default]
+    Cycles,
+    /// A timer of its own on each processor (`cpu-clock`).
+    Timer,
+    /// The scheduler's tick, which comes on busy processors anyway, as often as it comes at most; where it
+    /// cannot be had, a timer. An idle processor has none: what interrupts do there is not seen.
+    Tick,
+}
 
 /// How processors are sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +47,8 @@ pub struct StackSettings {
     pub user: bool,
     /// Whose samples are wanted.
     pub scope: Scope,
-    /// By the clock even where the processor counts its cycles.
-    pub by_clock: bool,
+    /// What makes the samples.
+    pub clock: Clock,
     /// For how long samples may wait until a processor is idle for the kernel's functions to be read,
     /// which takes tens of milliseconds. They come later then, at the end at the latest.
     pub patience: Duration,
@@ -45,7 +60,7 @@ impl Default for StackSettings {
             hz: 99,
             user: false,
             scope: Scope::Machine,
-            by_clock: false,
+            clock: Clock::default(),
             patience: Duration::ZERO,
         }
     }
@@ -109,7 +124,7 @@ impl StackSampler {
         // Before the events: reading takes longer than their rings last.
         let (kernel, hidden) = KernelNames::open(proc_root, settings.patience);
         let lanes = open_lanes(settings, proc_root, sys_root, &mut missing)?;
-        if !lanes.source.cycles && !settings.by_clock {
+        if lanes.source.pulse != Pulse::Cycles && settings.clock == Clock::Cycles {
             missing.push(no_cycles());
         }
         let source = lanes.source;
@@ -199,10 +214,17 @@ impl StackSampler {
             return;
         }
         let (kernel, user) = split(&self.found.chains[chain]);
-        let kernel = self.kernel.ids(kernel, &mut self.names);
+        let (kernel, period, idle) = match self.lanes.source.pulse {
+            Pulse::Cycles | Pulse::Timer => (self.kernel.ids(kernel, &mut self.names), period, 1),
+            // An idle processor has ticks for a part of the time only, which tells nothing.
+            Pulse::Tick(tick) => {
+                let kernel = self.kernel.ids_before_interrupt(kernel, &mut self.names);
+                (kernel, period.saturating_mul(tick.ns), 0)
+            }
+        };
         // The time of an idle processor is that of its interrupts and of nothing, as /proc/stat has it.
         if tid == 0 && !kernel.interrupted {
-            self.sample.idle += 1;
+            self.sample.idle += idle;
             return;
         }
         if !self.tasks.wanted(pid) {
@@ -258,7 +280,7 @@ impl Sampler for StackSampler {
         counts.sort_unstable_by_key(|c| (c.pid, c.tid, c.stack));
         let source = self.lanes.source;
         sample.stacks = Some(StacksSample {
-            event: if source.cycles { "cycles" } else { "cpu-clock" }.into(),
+            event: source.event().into(),
             hz: source.hz,
             counts,
             new: self.stacks.take_fresh(),
@@ -339,8 +361,20 @@ fn open_lanes(
             allow: "raise it with sysctl, or ask for fewer".into(),
         });
     }
-    let source = Source { cycles: !settings.by_clock, kernel: true, hz, user: settings.user };
-    let error = match Lanes::of_machine(source, sys_root) {
+    let pulse = match settings.clock {
+        Clock::Cycles => Pulse::Cycles,
+        Clock::Timer => Pulse::Timer,
+        Clock::Tick => Tick::find(proc_root).map_or(Pulse::Timer, Pulse::Tick),
+    };
+    let mut source = Source { pulse, kernel: true, hz, user: settings.user };
+    let opened = Lanes::of_machine(source, sys_root).or_else(|error| match source.pulse {
+        Pulse::Tick(_) => {
+            source.pulse = Pulse::Timer;
+            Lanes::of_machine(source, sys_root)
+        }
+        _ => Err(error),
+    });
+    let error = match opened {
         Ok((lanes, refused)) => {
             missing.extend(refused);
             return Ok(lanes);

@@ -56,6 +56,9 @@ pub struct ThreadOptions {
     pub parts: Parts,
     /// Read files of each thread also where the kernel can tell of all threads at once.
     pub one_by_one: bool,
+    /// Look before all ordinary threads run, at any price: each look is an interrupt of its own. Else a
+    /// look may come some milliseconds late, with one that comes anyway.
+    pub urgent: bool,
 }
 
 impl Default for ThreadOptions {
@@ -68,6 +71,7 @@ impl Default for ThreadOptions {
             all_states: false,
             parts: Parts::default(),
             one_by_one: false,
+            urgent: true,
         }
     }
 }
@@ -91,6 +95,7 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct ThreadSampler {
     period: Duration,
+    urgent: bool,
     opened: Instant,
     proc_root: PathBuf,
     all: All,
@@ -141,7 +146,8 @@ impl ThreadSampler {
     /// # Errors
     /// Where /proc cannot be read, or the looks per second are out of range.
     pub fn open(options: ThreadOptions) -> io::Result<Self> {
-        let ThreadOptions { proc_root, passwd, scope, hz, all_states, parts, one_by_one } = options;
+        let ThreadOptions { proc_root, passwd, scope, hz, all_states, parts, one_by_one, urgent } =
+            options;
         if !(1..=HZ_MAX).contains(&hz) {
             let why = format!("{hz} looks per second: from 1 to {HZ_MAX} are possible");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -164,6 +170,7 @@ impl ThreadSampler {
         let users = if parts.user { users(&passwd) } else { BTreeMap::new() };
         let mut sampler = Self {
             period: Duration::from_secs(1) / hz,
+            urgent,
             opened: Instant::now(),
             proc_root,
             all: if one_by_one { All::Impossible } else { All::Untried },
@@ -182,7 +189,7 @@ impl ThreadSampler {
         let Self { members, eye, proc_root, .. } = &sampler;
         let refused = trial::refused(members, &eye.proc, proc_root);
         sampler.missing.extend(refused);
-        sampler.missing.extend(priority::refused());
+        sampler.missing.extend(urgent.then(priority::refused).flatten());
         sampler.forget_counts();
         (sampler.looks, sampler.seen, sampler.own) = (0, 0, None);
         Ok(sampler)
@@ -409,7 +416,7 @@ impl Sampler for ThreadSampler {
     }
 
     fn is_urgent(&self) -> bool {
-        true
+        self.urgent
     }
 
     fn look(&mut self) {

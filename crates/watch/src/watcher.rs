@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// intervals are joined: what is to be told of them is counted by the samplers until there is room.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 
+/// A look may come so much later than its time.
+const LATE_MAX: Duration = Duration::from_millis(5);
+
 /// A thread in which samplers look, from its start to [`Watcher::stop`].
 #[derive(Debug)]
 pub struct Watcher {
@@ -65,9 +68,9 @@ impl Watcher {
         let (sink, samples) = mpsc::channel();
         let is_urgent = samplers.iter().any(|sampler| sampler.is_urgent());
         let body = move || {
-            if is_urgent {
-                // Refused, it goes on as others do; the sampler tells so.
-                let _ = priority::raise();
+            // Refused, it goes on as others do; the sampler tells so.
+            if !is_urgent || priority::raise().is_err() {
+                priority::defer(LATE_MAX);
             }
             let mut round = Round::new(samplers, interval);
             // The samples end here, before the samplers are closed.

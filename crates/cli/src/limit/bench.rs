@@ -90,10 +90,10 @@ impl Bench for EngineBench<'_> {
         let plan = plan(probe, &self.session.facts, &self.conditions, self.number)?;
         let running = self.session.start(&plan)?;
         // Looking costs more than sleeping, and the ramp does not end early.
-        wait_for(&running, Duration::from_nanos(probe.ramp_ns));
+        let _over = running.wait(Duration::from_nanos(probe.ramp_ns));
         wait_until(&running, |phase| !matches!(phase, Phase::Waiting | Phase::Ramp));
         let from = self.look();
-        wait_for(&running, Duration::from_nanos(probe.window_ns));
+        let _over = running.wait(Duration::from_nanos(probe.window_ns));
         let to = self.look();
         let jobs = running.join();
         let took_ns = began.elapsed().as_nanos() as u64;
@@ -119,18 +119,6 @@ impl Bench for EngineBench<'_> {
 fn wait_until(running: &Running, reached: impl Fn(Phase) -> bool) {
     while !running.is_over() && !running.progress().jobs.iter().all(|job| reached(job.phase)) {
         thread::sleep(TICK);
-    }
-}
-
-/// Waits for the measured time, or until the run is over.
-fn wait_for(running: &Running, time: Duration) {
-    let end = Instant::now() + time;
-    while !running.is_over() {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        thread::sleep(left.min(Duration::from_millis(20)));
     }
 }
 

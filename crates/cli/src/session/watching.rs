@@ -11,7 +11,7 @@ use fathom_watch::placement::{self, PlacementSampler};
 use fathom_watch::rings::RingSampler;
 use fathom_watch::system::SystemSampler;
 use fathom_watch::threads::{self, ThreadOptions, ThreadSampler};
-use fathom_watch::{EachIo, Sampler, Scope, StackSampler, StackSettings, Watched, Watcher};
+use fathom_watch::{Clock, EachIo, Sampler, Scope, StackSampler, StackSettings, Watched, Watcher};
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -177,6 +177,7 @@ fn open(watch: &Watch) -> Opened {
         proc_root: proc.clone(),
         scope: watch.scope.clone(),
         hz: watch.threads_hz.unwrap_or(threads::HZ),
+        urgent: !watch.beside_run,
         ..ThreadOptions::default()
     };
     let threads = ThreadSampler::open(options).map(|mut threads| {
@@ -186,11 +187,13 @@ fn open(watch: &Watch) -> Opened {
         threads
     });
     opened.add(threads.map_err(missing("threads")), ThreadSampler::missing);
+    let own_run = watch.beside_run && watch.scope != Scope::Machine;
     let settings = StackSettings {
-        hz: watch.stacks_hz.unwrap_or(if full { 99 } else { 49 }),
+        hz: watch.stacks_hz.unwrap_or(if full && !watch.beside_run { 99 } else { 49 }),
         scope: watch.scope.clone(),
-        // Cycle counters that are on slow the work on some virtual machines, the clock does not.
-        by_clock: true,
+        // Cycle counters that are on slow the work on some virtual machines. So does each interrupt that comes
+        // to a processor between two I/Os, which a run's own processes can be sampled without.
+        clock: if own_run { Clock::Tick } else { Clock::Timer },
         patience: if watch.beside_run { NAMES } else { Duration::ZERO },
         ..StackSettings::default()
     };

@@ -8,11 +8,13 @@ use serde::{Deserialize, Serialize};
 /// All samples of the interval are those in `counts`, `idle` and `own` together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StacksSample {
-    /// What made the samples: `cycles`, or `cpu-clock` where the processor has no counters.
+    /// What made the samples: `cycles`; `cpu-clock` where the processor has no counters; or `tick`, the
+    /// scheduler's, which idle processors do not have: what interrupts do there is not seen.
     pub event: String,
     /// Samples asked for, for each second and processor.
     pub hz: u32,
-    /// Samples of processors that had nothing to do. Nearly none with `cycles`, which stand still then.
+    /// Samples of processors that had nothing to do. Nearly none with `cycles`, which stand still then, and none
+    /// with `tick`.
     pub idle: u64,
     /// Samples of the thread that watches, which are in no other count.
     pub own: u64,
@@ -54,7 +56,7 @@ pub struct StackCount {
     pub stack: u32,
     /// Samples.
     pub count: u32,
-    /// What the samples stand for: nanoseconds with `cpu-clock`, cycles with `cycles`.
+    /// What the samples stand for: nanoseconds, or cycles with `cycles`.
     pub period: u64,
 }
 

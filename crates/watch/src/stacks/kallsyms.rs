@@ -49,6 +49,15 @@ impl Kallsyms {
         Ok(false)
     }
 
+    /// The address of the first function with one of these names; none where addresses are hidden.
+    pub fn address(proc_root: &Path, names: &[&str]) -> Option<u64> {
+        let file = BufReader::new(File::open(proc_root.join("kallsyms")).ok()?);
+        file.split(b'\n').map_while(Result::ok).find_map(|line| {
+            let function = function(&line)?;
+            names.contains(&function.name).then_some(function.start)
+        })
+    }
+
     fn parse(text: &[u8]) -> Self {
         let mut this = Self::default();
         for line in text.split(|byte| *byte == b'\n') {

@@ -28,6 +28,8 @@ pub(super) struct KernelNames {
     known: HashMap<u64, u32>,
     /// Names that only stand in chains of interrupts.
     interrupts: HashSet<u32>,
+    /// Those of them at which an interrupt begins.
+    entries: HashSet<u32>,
     ids: Vec<u32>,
 }
 
@@ -55,6 +57,7 @@ impl KernelNames {
             reader_ns: 0,
             known: HashMap::new(),
             interrupts: HashSet::new(),
+            entries: HashSet::new(),
             ids: Vec::new(),
         };
         let missing = hidden(proc_root);
@@ -115,8 +118,19 @@ impl KernelNames {
             let id = self.id(address.wrapping_sub(u64::from(at > 0)), names);
             self.ids.push(id);
         }
-        let interrupted = self.ids.iter().any(|id| self.interrupts.contains(id));
-        Chain { ids: &self.ids, interrupted }
+        self.chain(0)
+    }
+
+    /// As [`KernelNames::ids`], of what was going on when the interrupt came in which the chain was taken.
+    pub fn ids_before_interrupt(&mut self, chain: &[u64], names: &mut Names) -> Chain<'_> {
+        self.ids(chain, names);
+        let entry = self.ids.iter().position(|id| self.entries.contains(id));
+        self.chain(entry.map_or(0, |at| at + 1))
+    }
+
+    fn chain(&self, from: usize) -> Chain<'_> {
+        let ids = &self.ids[from..];
+        Chain { ids, interrupted: ids.iter().any(|id| self.interrupts.contains(id)) }
     }
 
     fn id(&mut self, address: u64, names: &mut Names) -> u32 {
@@ -130,6 +144,9 @@ impl KernelNames {
         let id = names.id(name);
         if is_interrupt(name) {
             self.interrupts.insert(id);
+        }
+        if is_entry(name) {
+            self.entries.insert(id);
         }
         if self.known.len() >= ADDRESSES {
             self.known.clear();
@@ -145,6 +162,13 @@ impl KernelNames {
             self.read_at = Some(Instant::now());
         }
     }
+}
+
+/// Whether a function is the first of an interrupt of x86 or arm64: those that call it, called it not, but were
+/// interrupted.
+fn is_entry(name: &str) -> bool {
+    ["asm_common_interrupt", "el1h_64_irq", "el0t_64_irq"].contains(&name)
+        || name.starts_with("asm_sysvec_")
 }
 
 /// Whether the names of kernel functions are hidden from this user.
@@ -195,6 +219,30 @@ mod tests {
         assert_eq!((found, chain.interrupted), (vec!["next", "ends_in_a_call", "do_idle"], false));
         assert!(kernel.ids(&[0x3010, 0x2004, 0x1004], &mut names).interrupted);
         assert!(!kernel.ids(&[], &mut names).interrupted);
+    }
+
+    #[test]
+    fn what_an_interrupt_came_into_is_told_without_it() {
+        let proc = tempfile::tempdir().unwrap();
+        let text = "1000 T do_idle\n2000 T handle_softirqs\n3000 t asm_sysvec_apic_timer_interrupt\n\
+            4000 t hrtimer_interrupt\n5000 t asm_common_interrupt\n6000 t vfs_read\n";
+        std::fs::write(proc.path().join("kallsyms"), text).unwrap();
+        let (mut kernel, _) = KernelNames::open(proc.path(), Duration::ZERO);
+        let mut names = Names::new();
+        let mut before = |chain: &[u64]| {
+            let chain = kernel.ids_before_interrupt(chain, &mut names);
+            let found: Vec<String> =
+                chain.ids.iter().map(|id| names.name(*id).to_string()).collect();
+            (found.join(" "), chain.interrupted)
+        };
+        assert_eq!(before(&[0x4004, 0x3004, 0x6004]), ("vfs_read".into(), false));
+        assert_eq!(before(&[0x4004, 0x3004]), (String::new(), false), "user mode");
+        // The tick came into a softirq that ended another interrupt of an idle processor.
+        let nested = [0x4004, 0x3004, 0x2004, 0x5004, 0x1004];
+        let expected = "handle_softirqs asm_common_interrupt do_idle".to_string();
+        assert_eq!(before(&nested), (expected, true));
+        // A chain that could not be followed up to its entry stays what it is.
+        assert_eq!(before(&[0x4004]), ("hrtimer_interrupt".into(), false));
     }
 
     #[test]

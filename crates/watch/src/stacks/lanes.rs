@@ -1,5 +1,6 @@
 //! The events that make samples: one ring for each processor.
 
+use super::tick::Tick;
 use crate::perf::{Event, Of, Record, Ring, bindings as perf, online_cpus};
 use fathom_model::watch::Missing;
 use rustix::io::Errno;
@@ -18,9 +19,19 @@ const EVENTS_MAX: usize = 8192;
 
 /// What makes samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pulse {
+    /// The processor's cycles.
+    Cycles,
+    /// A timer of its own on each processor.
+    Timer,
+    /// The interrupt that comes on a busy processor anyway.
+    Tick(Tick),
+}
+
+/// What makes samples, and of what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Source {
-    /// The processor's cycles instead of a clock.
-    pub cycles: bool,
+    pub pulse: Pulse,
     /// In the kernel too.
     pub kernel: bool,
     pub hz: u32,
@@ -49,12 +60,28 @@ struct Lane {
 }
 
 impl Source {
+    /// The name that samples are told by.
+    pub fn event(self) -> &'static str {
+        match self.pulse {
+            Pulse::Cycles => "cycles",
+            Pulse::Timer => "cpu-clock",
+            Pulse::Tick(_) => "tick",
+        }
+    }
+
+    /// The same, by a timer where the processor's cycles cannot be counted.
+    fn counted(self, of: Of) -> Self {
+        let cycles = self.pulse == Pulse::Cycles;
+        let fails = cycles && Event::open(self.attr(), of, None).is_err();
+        Self { pulse: if fails { Pulse::Timer } else { self.pulse }, ..self }
+    }
+
     fn attr(self) -> perf::perf_event_attr {
         let mut attr = perf::perf_event_attr::default();
-        (attr.type_, attr.config) = if self.cycles {
-            (perf::PERF_TYPE_HARDWARE, perf::PERF_COUNT_HW_CPU_CYCLES.into())
-        } else {
-            (perf::PERF_TYPE_SOFTWARE, perf::PERF_COUNT_SW_CPU_CLOCK.into())
+        (attr.type_, attr.config) = match self.pulse {
+            Pulse::Cycles => (perf::PERF_TYPE_HARDWARE, perf::PERF_COUNT_HW_CPU_CYCLES.into()),
+            Pulse::Timer => (perf::PERF_TYPE_SOFTWARE, perf::PERF_COUNT_SW_CPU_CLOCK.into()),
+            Pulse::Tick(tick) => (perf::PERF_TYPE_TRACEPOINT, tick.tracepoint),
         };
         attr.sample_type = u64::from(
             perf::PERF_SAMPLE_TID
@@ -87,9 +114,9 @@ impl Lanes {
     ///
     /// # Errors
     /// What the kernel said to opening the first of them.
-    pub fn of_machine(mut source: Source, sys_root: &Path) -> io::Result<(Self, Vec<Missing>)> {
+    pub fn of_machine(source: Source, sys_root: &Path) -> io::Result<(Self, Vec<Missing>)> {
         let first = *online_cpus(sys_root)?.first().ok_or(io::ErrorKind::NotFound)?;
-        source.cycles = source.cycles && Event::open(source.attr(), Of::Cpu(first), None).is_ok();
+        let source = source.counted(Of::Cpu(first));
         let lane = Lane::open(source, first, &[Of::Cpu(first)])?;
         let (lanes, refused) = (vec![lane], Vec::new());
         let mut this = Self { source, lanes, sys_root: sys_root.into(), whole: true, refused };
@@ -101,11 +128,11 @@ impl Lanes {
     ///
     /// # Errors
     /// What the kernel said to opening one of them that has not ended.
-    pub fn of_threads(mut source: Source, sys_root: &Path, tids: &[i32]) -> io::Result<Self> {
+    pub fn of_threads(source: Source, sys_root: &Path, tids: &[i32]) -> io::Result<Self> {
         let cpus = online_cpus(sys_root)?;
         let tids = &tids[..tids.len().min(EVENTS_MAX / cpus.len().max(1))];
         let first = Of::ThreadOn(*tids.first().ok_or(io::ErrorKind::NotFound)?, cpus[0]);
-        source.cycles = source.cycles && Event::open(source.attr(), first, None).is_ok();
+        let source = source.counted(first);
         let open = |cpu: &u32| {
             let of: Vec<Of> = tids.iter().map(|tid| Of::ThreadOn(*tid, *cpu)).collect();
             Lane::open(source, *cpu, &of)
@@ -166,6 +193,9 @@ impl Lane {
                 Err(Errno::SRCH) => continue,
                 Err(errno) => return Err(errno.into()),
             };
+            if let Pulse::Tick(tick) = source.pulse {
+                event.set_filter(&tick.filter())?;
+            }
             match events.first() {
                 Some(first) => event.send_to(first)?,
                 None => ring = Some(map(&event, source)?),

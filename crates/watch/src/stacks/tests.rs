@@ -99,7 +99,7 @@ extern "C" fn spin_in_user_mode() -> u64 {
 
 #[test]
 fn user_functions_have_names_on_request() {
-    let settings = StackSettings { user: true, by_clock: true, ..StackSettings::default() };
+    let settings = StackSettings { user: true, clock: Clock::Timer, ..StackSettings::default() };
     let Some(mut sampler) = sampler(&settings) else { return };
     let spin = || {
         std::hint::black_box(spin_in_user_mode());
@@ -117,9 +117,40 @@ fn user_functions_have_names_on_request() {
 }
 
 #[test]
+fn ticks_tell_what_they_came_into() {
+    let settings = StackSettings { clock: Clock::Tick, ..StackSettings::default() };
+    let Some(mut sampler) = sampler(&settings) else { return };
+    let Pulse::Tick(tick) = sampler.lanes.source.pulse else {
+        eprintln!("skipped: this kernel does not show its ticks to this user");
+        return;
+    };
+    assert!((500_000..=10_000_000).contains(&tick.ns), "{tick:?}");
+    let began = Instant::now();
+    let reads = |count: &&StackCount| count.comm == "reads-ticked";
+    let seen = beside("reads-ticked", read_zeros, || {
+        watch(&mut sampler, |counts, _| {
+            counts.iter().filter(reads).map(|c| c.count).sum::<u32>() >= 50
+        })
+    });
+    let elapsed = began.elapsed().as_nanos() as u64;
+    assert_eq!((seen.event.as_str(), seen.idle), ("tick", 0));
+    let of_reads = || seen.counts.iter().filter(reads);
+    let stack = |c: &&StackCount| seen.new[c.stack as usize].kernel.iter();
+    let reading = of_reads().filter(|c| stack(c).any(|f| f == "vfs_read"));
+    assert!(reading.map(|c| c.count).sum::<u32>() >= 5, "{:?}", seen.new);
+    // A tick is part of the interrupt and of none of what it came into.
+    let ticks = |s: &&fathom_model::watch::Stack| s.kernel.iter().any(|f| f == "hrtimer_interrupt");
+    assert_eq!(seen.new.iter().filter(ticks).collect::<Vec<_>>(), Vec::new() as Vec<&_>);
+    // Samples stand for the time between them; no thread runs longer than there is time.
+    let period: u64 = of_reads().map(|c| c.period).sum();
+    let samples: u64 = of_reads().map(|c| u64::from(c.count)).sum();
+    assert!(period >= samples * tick.ns && period <= elapsed + 50 * tick.ns, "{period} {elapsed}");
+}
+
+#[test]
 fn a_process_that_ended_before_it_was_looked_at_has_names() {
     let settings =
-        StackSettings { user: true, by_clock: true, hz: 999, ..StackSettings::default() };
+        StackSettings { user: true, clock: Clock::Timer, hz: 999, ..StackSettings::default() };
     let Some(mut sampler) = sampler(&settings) else { return };
     let loops = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
     let (began, mut stacks) = (Instant::now(), Vec::new());
@@ -191,7 +222,7 @@ fn a_process_is_seen_with_its_children_and_nothing_else() {
 #[test]
 fn threads_can_be_sampled_one_by_one() {
     let own = std::process::id() as i32;
-    let source = Source { cycles: false, kernel: false, hz: 99, user: false };
+    let source = Source { pulse: Pulse::Timer, kernel: false, hz: 99, user: false };
     let threads = lanes::threads(Path::new("/proc"), &[own]);
     assert!(threads.contains(&own));
     let mut lanes = match Lanes::of_threads(source, Path::new("/sys"), &threads) {
