@@ -3,6 +3,7 @@
 //! Only the worker writes, so a relaxed load and store replace a locked addition.
 
 use crate::clock;
+use crate::rouse::Roused;
 use fathom_model::histogram::{BUCKETS, bucket_of};
 use fathom_model::progress::{Counts, JobProgress, Phase};
 use fathom_model::{Dir, Histogram, PerDir};
@@ -125,9 +126,10 @@ pub(crate) struct Shared {
     pub stats: Stats,
     /// I/Os in flight.
     pub in_flight: AtomicU32,
-    /// Turns of the queue that were begun, and the number of the last that brought no completion.
+    /// Turns of the queue that were begun.
     pub turns: Counter,
-    pub last_empty_turn: AtomicU64,
+    /// What came of interrupting its wait.
+    pub roused: Roused,
     /// Set from outside: end early.
     stop: AtomicBool,
     phase: AtomicU8,
@@ -146,7 +148,7 @@ impl Default for Shared {
             stats: Stats::default(),
             in_flight: AtomicU32::new(0),
             turns: Counter::default(),
-            last_empty_turn: AtomicU64::new(0),
+            roused: Roused::default(),
             stop: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Waiting as u8),
             tid: AtomicI32::new(0),

@@ -6,7 +6,6 @@ use crate::queue::Queue;
 use crate::source::Source;
 use crate::stats::Stats;
 use crate::token::{Tag, Token};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Successes of one reap that share batch and direction, counted at once.
 struct Run {
@@ -76,8 +75,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         self.in_flight -= reaped;
         if reaped > 0 {
             self.depth.completed(reaped);
-        } else {
-            self.shared.last_empty_turn.store(self.shared.turns.get(), Relaxed);
+        }
+        if self.shared.roused.is_asked() {
+            self.shared.roused.answer(reaped > 0);
         }
         if woken > 0 {
             self.queue.woken(woken);
