@@ -187,17 +187,8 @@ fn open(watch: &Watch) -> Opened {
         threads
     });
     opened.add(threads.map_err(missing("threads")), ThreadSampler::missing);
-    let own_run = watch.beside_run && watch.scope != Scope::Machine;
-    let settings = StackSettings {
-        hz: watch.stacks_hz.unwrap_or(if full && !watch.beside_run { 99 } else { 49 }),
-        scope: watch.scope.clone(),
-        // Cycle counters that are on slow the work on some virtual machines. So does each interrupt that comes
-        // to a processor between two I/Os, which a run's own processes can be sampled without.
-        clock: if own_run { Clock::Tick } else { Clock::Timer },
-        patience: if watch.beside_run { NAMES } else { Duration::ZERO },
-        ..StackSettings::default()
-    };
-    opened.add(StackSampler::open(&settings, proc, sys), StackSampler::missing);
+    let stacks = StackSampler::open(&stack_settings(watch), proc, sys);
+    opened.add(stacks, StackSampler::missing);
     let each_io = match (full, watch.each_io) {
         (false, _) => EachIo::Never,
         (true, false) => EachIo::Partly,
@@ -223,6 +214,24 @@ fn open(watch: &Watch) -> Opened {
         opened.add(PlacementSampler::open(proc, sys, &[], each_io), |_| &[]);
     }
     opened
+}
+
+/// A timer's interrupt slows what runs, and cycle counters that are on do on some virtual machines. A run's own
+/// threads can do without both, by ticks; the whole machine has less of them beside a run.
+fn stack_settings(watch: &Watch) -> StackSettings {
+    let own_run = watch.beside_run && watch.scope != Scope::Machine;
+    let hz = match (watch.level, watch.beside_run) {
+        (Level::Full, false) => 99,
+        (Level::Full, true) => 29,
+        _ => 49,
+    };
+    StackSettings {
+        hz: watch.stacks_hz.unwrap_or(hz),
+        scope: watch.scope.clone(),
+        clock: if own_run { Clock::Tick } else { Clock::Timer },
+        patience: if watch.beside_run { NAMES } else { Duration::ZERO },
+        ..StackSettings::default()
+    }
 }
 
 /// Events of processes are switched with their threads, those of processors cost them nothing.
