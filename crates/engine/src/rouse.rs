@@ -5,8 +5,8 @@
 //! waits for. `io_req_local_work_add` reads that number from the request at the head of a lock-free list
 //! before it exchanges the head. When that request is taken, used anew and put at the head again in
 //! between, the number is that of before: too high, and the thread counts as woken for good. Nothing
-//! that completes later wakes it, no [`crate::wake::Wake`] either; a signal does. So the source reads, and so it
-//! was seen on zram under Linux 6.18, once in some minutes.
+//! that completes later wakes it, no [`crate::wake::Wake`] either; a signal should. So the source reads; stalls that
+//! were seen on zram under Linux 6.18 fit it, and end with the signal.
 
 use crate::stats::Shared;
 use fathom_model::progress::Phase;
