@@ -6,7 +6,7 @@
 //! before it exchanges the head. When that request is taken, used anew and put at the head again in
 //! between, the number is that of before: too high, and the thread counts as woken for good. Nothing
 //! that completes later wakes it, no [`crate::wake::Wake`] either; a signal should. So the source reads; stalls that
-//! were seen on zram under Linux 6.18 fit it, and end with the signal.
+//! were seen on zram under Linux 6.18 fit it, and ended when the signal was due; proven it is not.
 
 use crate::stats::Shared;
 use fathom_model::progress::Phase;
