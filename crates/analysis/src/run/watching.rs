@@ -12,7 +12,7 @@ pub(super) fn watching_cost(record: &RunRecord) -> Option<Finding> {
     let watch = record.watch.as_ref().filter(|watch| !watch.turns.is_empty())?;
     let level = Level::NAMES.iter().find(|(_, level)| *level == watch.level).map_or("", |l| l.0);
     let pairs: Vec<(f64, f64)> = watch.turns.chunks_exact(2).filter_map(pair).collect();
-    let summary = match Ratio::paired(&pairs) {
+    let summary = match Ratio::paired_robust(&pairs) {
         Some(ratio) => format!(
             "Watching (`{level}`) changed the I/Os per second by {}, somewhere from {} to {}.",
             percent(ratio.value),
@@ -30,8 +30,8 @@ pub(super) fn watching_cost(record: &RunRecord) -> Option<Finding> {
         pairs.len(),
         units::count(mean)
     )];
-    let next = "at least 4 turns must fit into the run, and 50 are better: take shorter ones or a longer run";
-    let next = if pairs.len() < 2 { next } else { "" };
+    let next = "at least 12 turns must fit into the run, and 50 are better: take shorter ones or a longer run";
+    let next = if pairs.len() < 6 { next } else { "" };
     finding("watching-cost", Severity::Info, summary, evidence, next)
 }
 
@@ -65,24 +65,25 @@ mod tests {
 
     #[test]
     fn turns_tell_what_watching_costs() {
-        // One slower by 2% with it, one by 4%, and half a pair, which does not count.
-        let f = fires(watching_cost, turns(&[1000, 980, 1920, 2000, 7]));
-        assert!(
-            f.summary.starts_with("Watching (`default`) changed the I/Os per second by -3.0%, "),
-            "{}",
-            f.summary
+        // Slower by 2% and by 4% with it, three times each, and half a pair, which does not count.
+        let mut ios = [1000, 980, 1920, 2000].repeat(3);
+        ios.push(7);
+        let f = fires(watching_cost, turns(&ios));
+        assert_eq!(
+            f.summary,
+            "Watching (`default`) changed the I/Os per second by -3.0%, somewhere from -4.0% to -2.0%."
         );
         assert_eq!(
             f.evidence,
-            ["2 pairs of turns without and with it, 750 I/Os per second without"]
+            ["6 pairs of turns without and with it, 750 I/Os per second without"]
         );
         assert_eq!(f.next_step, None);
     }
 
     #[test]
-    fn one_pair_tells_nothing() {
-        let f = fires(watching_cost, turns(&[1000, 980]));
-        assert_eq!(f.summary, "What watching (`default`) costs is not told by 2 turns.");
-        assert!(f.next_step.unwrap().starts_with("at least 4 turns"));
+    fn five_pairs_tell_nothing() {
+        let f = fires(watching_cost, turns(&[1000, 980].repeat(5)));
+        assert_eq!(f.summary, "What watching (`default`) costs is not told by 10 turns.");
+        assert!(f.next_step.unwrap().starts_with("at least 12 turns"));
     }
 }
