@@ -83,15 +83,17 @@ impl Tasks {
         }
     }
 
-    /// The number of a thread's name.
+    /// The number of a thread's name; of one that ended untold, its process's, which most begin with.
     pub fn comm(&mut self, pid: i32, tid: i32, names: &mut Names) -> u32 {
         if let Some(comm) = self.comms.get(&tid) {
             return *comm;
         }
-        let path = self.proc_root.join(format!("{pid}/task/{tid}/comm"));
+        let read = |whose: String| fs::read_to_string(self.proc_root.join(whose).join("comm"));
         let text = match tid {
             0 => "swapper".into(),
-            _ => fs::read_to_string(path).unwrap_or_default(),
+            _ => read(format!("{pid}/task/{tid}"))
+                .or_else(|_| read(pid.to_string()))
+                .unwrap_or_default(),
         };
         let id = names.id(plain(text.trim_end_matches('\n')));
         self.comms.insert(tid, id);
@@ -177,6 +179,6 @@ mod tests {
         assert_eq!(tasks.comm(20, 25, &mut names), id);
         tasks.forget(false);
         let id = tasks.comm(20, 25, &mut names);
-        assert_eq!(names.name(id), "");
+        assert_eq!(names.name(id), "fio");
     }
 }
