@@ -6,6 +6,7 @@ mod kallsyms;
 mod kernel;
 mod lanes;
 mod reader;
+mod retpoline;
 mod table;
 mod tasks;
 mod tick;
@@ -18,6 +19,7 @@ use kernel::KernelNames;
 use lanes::{Lanes, Pulse, Source};
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 use table::{Names, Stacks};
@@ -86,7 +88,7 @@ pub struct StackSampler {
 #[derive(Debug, Default)]
 struct Found {
     events: Vec<(u64, What)>,
-    /// The call chains, one after the other.
+    /// The call chains, one after the other, each with the registers that were sampled with it.
     chains: Vec<u64>,
     /// Whether records were lost meanwhile.
     lost: bool,
@@ -94,7 +96,7 @@ struct Found {
 
 #[derive(Debug, Clone)]
 enum What {
-    Sample { pid: i32, tid: i32, period: u64, chain: std::ops::Range<usize> },
+    Sample { pid: i32, tid: i32, period: u64, chain: Range<usize>, registers: Range<usize> },
     Named { pid: i32, tid: i32, comm: String, exec: bool },
     Forked { child: (i32, i32), parent: (i32, i32) },
     Ended { pid: i32, tid: i32 },
@@ -179,7 +181,9 @@ impl StackSampler {
 
     fn happened(&mut self, what: What) {
         match what {
-            What::Sample { pid, tid, period, chain } => self.count(pid, tid, period, chain),
+            What::Sample { pid, tid, period, chain, registers } => {
+                self.count((pid, tid), period, chain, registers);
+            }
             What::Named { pid, tid, comm, exec } => {
                 self.tasks.named((pid, tid), &comm, &mut self.names);
                 if let (Some(user), true) = (&mut self.user, exec) {
@@ -207,7 +211,13 @@ impl StackSampler {
         }
     }
 
-    fn count(&mut self, pid: i32, tid: i32, period: u64, chain: std::ops::Range<usize>) {
+    fn count(
+        &mut self,
+        (pid, tid): (i32, i32),
+        period: u64,
+        chain: Range<usize>,
+        registers: Range<usize>,
+    ) {
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         if tid != 0 && (tid == own || self.kernel.is_reader(tid)) {
             self.sample.own += 1;
@@ -215,7 +225,10 @@ impl StackSampler {
         }
         let (kernel, user) = split(&self.found.chains[chain]);
         let (kernel, period, idle) = match self.lanes.source.pulse {
-            Pulse::Cycles | Pulse::Timer => (self.kernel.ids(kernel, &mut self.names), period, 1),
+            Pulse::Cycles | Pulse::Timer => {
+                let registers = &self.found.chains[registers];
+                (self.kernel.ids(kernel, registers, &mut self.names), period, 1)
+            }
             // An idle processor has ticks for a part of the time only, which tells nothing.
             Pulse::Tick(tick) => {
                 let kernel = self.kernel.ids_before_interrupt(kernel, &mut self.names);
@@ -319,15 +332,21 @@ impl Found {
         }
     }
 
-    /// Process, thread, time, period, and the number of addresses before them.
+    /// Process, thread, time, period, and the number of addresses before them; then, where they are asked for
+    /// and there are any, what the registers are of and their values.
     fn sample(&mut self, record: Record<'_>) -> Option<What> {
         let (pid, tid) = (record.u32_at(0)? as i32, record.u32_at(4)? as i32);
         let (period, length) = (record.u64_at(16)?, record.u64_at(24)?);
         let words = record.body.get(32..)?.as_chunks::<8>().0;
-        let words = words.get(..usize::try_from(length).ok()?)?;
-        let start = self.chains.len();
-        self.chains.extend(words.iter().map(|word| u64::from_ne_bytes(*word)));
-        Some(What::Sample { pid, tid, period, chain: start..self.chains.len() })
+        let (chain, rest) = words.split_at_checked(usize::try_from(length).ok()?)?;
+        let mut keep = |words: &[[u8; 8]]| {
+            let start = self.chains.len();
+            self.chains.extend(words.iter().map(|word| u64::from_ne_bytes(*word)));
+            start..self.chains.len()
+        };
+        let chain = keep(chain);
+        let registers = keep(rest.get(1..=retpoline::COUNT).unwrap_or_default());
+        Some(What::Sample { pid, tid, period, chain, registers })
     }
 }
 

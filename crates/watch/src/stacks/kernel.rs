@@ -2,6 +2,7 @@
 
 use super::kallsyms::Kallsyms;
 use super::reader::Reader;
+use super::retpoline;
 use super::table::Names;
 use fathom_model::watch::Missing;
 use std::collections::{HashMap, HashSet};
@@ -110,20 +111,27 @@ impl KernelNames {
         std::mem::take(&mut self.reader_ns)
     }
 
-    /// The names of a chain, innermost first.
-    pub fn ids(&mut self, chain: &[u64], names: &mut Names) -> Chain<'_> {
+    /// The names of a chain, innermost first. Of a lone retpoline `registers`, where they were sampled, tell what it
+    /// is about to call.
+    pub fn ids(&mut self, chain: &[u64], registers: &[u64], names: &mut Names) -> Chain<'_> {
         self.ids.clear();
         for (at, address) in chain.iter().enumerate() {
             // Callers' addresses are those to return to, which may lie behind their function's end.
             let id = self.id(address.wrapping_sub(u64::from(at > 0)), names);
             self.ids.push(id);
         }
+        if let [only] = self.ids[..]
+            && let Some(target) = retpoline::target(names.name(only), registers)
+        {
+            let target = self.id(target, names);
+            self.ids.insert(0, target);
+        }
         self.chain(0)
     }
 
     /// As [`KernelNames::ids`], of what was going on when the interrupt came in which the chain was taken.
     pub fn ids_before_interrupt(&mut self, chain: &[u64], names: &mut Names) -> Chain<'_> {
-        self.ids(chain, names);
+        self.ids(chain, &[], names);
         let entry = self.ids.iter().position(|id| self.entries.contains(id));
         self.chain(entry.map_or(0, |at| at + 1))
     }
@@ -214,11 +222,29 @@ mod tests {
             (KernelNames::open(proc.path(), Duration::ZERO), Names::new());
         assert_eq!(missing, None);
         std::fs::remove_file(proc.path().join("kallsyms")).unwrap();
-        let chain = kernel.ids(&[0x3010, 0x3010, 0x1004], &mut names);
+        let chain = kernel.ids(&[0x3010, 0x3010, 0x1004], &[], &mut names);
         let found: Vec<&str> = chain.ids.iter().map(|id| names.name(*id)).collect();
         assert_eq!((found, chain.interrupted), (vec!["next", "ends_in_a_call", "do_idle"], false));
-        assert!(kernel.ids(&[0x3010, 0x2004, 0x1004], &mut names).interrupted);
-        assert!(!kernel.ids(&[], &mut names).interrupted);
+        assert!(kernel.ids(&[0x3010, 0x2004, 0x1004], &[], &mut names).interrupted);
+        assert!(!kernel.ids(&[], &[], &mut names).interrupted);
+    }
+
+    #[test]
+    fn a_retpoline_shows_what_it_calls() {
+        let proc = tempfile::tempdir().unwrap();
+        let text = "1000 T __x86_indirect_thunk_rbx\n2000 T io_nop\n3000 T io_issue_sqe\n";
+        std::fs::write(proc.path().join("kallsyms"), text).unwrap();
+        let (mut kernel, _) = KernelNames::open(proc.path(), Duration::ZERO);
+        let mut names = Names::new();
+        let mut found = |chain: &[u64], registers: &[u64]| {
+            let ids = kernel.ids(chain, registers, &mut names).ids.to_vec();
+            ids.iter().map(|id| names.name(*id).to_string()).collect::<Vec<_>>().join(" ")
+        };
+        let registers = [0x3000, 0x2000];
+        assert_eq!(found(&[0x1004], &registers), "io_nop __x86_indirect_thunk_rbx");
+        assert_eq!(found(&[0x1004], &[]), "__x86_indirect_thunk_rbx");
+        assert_eq!(found(&[0x1004, 0x3004], &registers), "__x86_indirect_thunk_rbx io_issue_sqe");
+        assert_eq!(found(&[0x2004], &registers), "io_nop");
     }
 
     #[test]
@@ -259,7 +285,7 @@ mod tests {
             }
             kernel.finish();
             assert!(kernel.is_ready());
-            let id = kernel.ids(&[0x1004], &mut names).ids[0];
+            let id = kernel.ids(&[0x1004], &[], &mut names).ids[0];
             assert_eq!(names.name(id), "do_idle");
             assert_eq!(kernel.take_reader_ns() > 0, patience_ms > 0);
             assert!(!kernel.is_reader(1));
@@ -272,7 +298,7 @@ mod tests {
         std::fs::write(proc.path().join("kallsyms"), "0000 T do_idle\n").unwrap();
         let ((mut kernel, missing), mut names) =
             (KernelNames::open(proc.path(), Duration::ZERO), Names::new());
-        let id = kernel.ids(&[0xffff_8000_0000_0000], &mut names).ids[0];
+        let id = kernel.ids(&[0xffff_8000_0000_0000], &[], &mut names).ids[0];
         assert_eq!(names.name(id), "[unknown]");
         let missing = missing.unwrap().to_string();
         assert!(missing.contains("kallsyms: it shows no addresses"), "{missing}");

@@ -1,5 +1,6 @@
 //! The events that make samples: one ring for each processor.
 
+use super::retpoline;
 use super::tick::Tick;
 use crate::perf::{Event, Of, Record, Ring, bindings as perf, online_cpus};
 use fathom_model::watch::Missing;
@@ -89,6 +90,11 @@ impl Source {
                 | perf::PERF_SAMPLE_PERIOD
                 | perf::PERF_SAMPLE_CALLCHAIN,
         );
+        // What the processor did when a tick came is not in the registers of the tick's own event.
+        if self.kernel && cfg!(target_arch = "x86_64") && !matches!(self.pulse, Pulse::Tick(_)) {
+            attr.sample_type |= u64::from(perf::PERF_SAMPLE_REGS_INTR);
+            attr.sample_regs_intr = retpoline::REGISTERS;
+        }
         attr.__bindgen_anon_1.sample_freq = self.hz.into();
         attr.set_freq(1);
         attr.set_disabled(1);

@@ -264,8 +264,12 @@ fn records_are_taken_apart() {
     let (device, protection) = (pair(8, 1), pair(5, 2));
     let mapped =
         vec![pair(7, 8), 0x1000, 0x2000, 64, device, 5, 0, protection, text, pair(7, 8), 80];
-    let records: [(u32, Vec<u64>); 8] = [
-        (perf::PERF_RECORD_SAMPLE, vec![pair(7, 8), 50, 10, 2, perf::PERF_CONTEXT_KERNEL, 99]),
+    let sample = vec![pair(7, 8), 50, 10, 2, perf::PERF_CONTEXT_KERNEL, 99];
+    // What the registers are of, then they.
+    let registers: Vec<u64> = (200..=200 + retpoline::COUNT as u64).collect();
+    let records: [(u32, Vec<u64>); 9] = [
+        (perf::PERF_RECORD_SAMPLE, sample.clone()),
+        (perf::PERF_RECORD_SAMPLE, [sample, registers].concat()),
         (perf::PERF_RECORD_SAMPLE, vec![pair(7, 8), 51, 10, 9, perf::PERF_CONTEXT_KERNEL]),
         (perf::PERF_RECORD_COMM, vec![pair(7, 8), text, pair(7, 8), 40]),
         (perf::PERF_RECORD_FORK, vec![pair(7, 1), pair(8, 2), 30, pair(1, 2), 30]),
@@ -285,7 +289,8 @@ fn records_are_taken_apart() {
     }
     let shown: Vec<String> = found.events.iter().map(|event| format!("{event:?}")).collect();
     let expected = [
-        "(50, Sample { pid: 7, tid: 8, period: 10, chain: 0..2 })",
+        "(50, Sample { pid: 7, tid: 8, period: 10, chain: 0..2, registers: 2..2 })",
+        "(50, Sample { pid: 7, tid: 8, period: 10, chain: 2..4, registers: 4..19 })",
         "(40, Named { pid: 7, tid: 8, comm: \"fio\", exec: false })",
         "(30, Forked { child: (7, 8), parent: (1, 2) })",
         "(60, Ended { pid: 7, tid: 8 })",
@@ -294,7 +299,8 @@ fn records_are_taken_apart() {
          path: \"fio\" } })",
     ];
     assert_eq!(shown, expected);
-    assert_eq!(split(&found.chains), (&[99][..], &[][..]));
+    assert_eq!(split(&found.chains[2..4]), (&[99][..], &[][..]));
+    assert!(found.chains[4..].iter().copied().eq(201..=215));
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! Calls through retpolines (arch/x86/lib/retpoline.S of the kernel): such a function changes its own return
+//! address, so that the kernel follows no call chain through it (`UNWIND_HINT_UNDEFINED`). What it is about to
+//! call is in the register after which it is named.
+
+/// The registers that are sampled, bits of `enum perf_event_x86_regs` (asm/perf_regs.h): those of [`NAMES`].
+pub(super) const REGISTERS: u64 = 0x00ff_007f;
+/// In the order in which a sample has them.
+const NAMES: [&str; 15] = [
+    "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+    "r15",
+];
+/// How many there are.
+pub(super) const COUNT: usize = NAMES.len();
+
+/// The address that `function` is about to call, if it is one of these.
+pub(super) fn target(function: &str, registers: &[u64]) -> Option<u64> {
+    let (kind, name) = function.rsplit_once("_thunk_")?;
+    if !kind.contains("__x86_indirect") {
+        return None;
+    }
+    // The array of all of them is another name of the first.
+    let at = NAMES.iter().position(|known| *known == name).or((name == "array").then_some(0))?;
+    registers.get(at).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_register_tells_what_is_called() {
+        let registers: Vec<u64> = (100..100 + COUNT as u64).collect();
+        assert_eq!(REGISTERS.count_ones() as usize, COUNT);
+        let of = |function: &str| target(function, &registers);
+        assert_eq!(of("__x86_indirect_thunk_rax"), Some(100));
+        assert_eq!(of("__x86_indirect_thunk_array"), Some(100));
+        assert_eq!(of("__pi___x86_indirect_thunk_rdi"), Some(105));
+        assert_eq!(of("__x86_indirect_call_thunk_r15"), Some(114));
+        assert_eq!(of("__x86_indirect_thunk_rsp"), None);
+        assert_eq!(of("__x86_return_thunk"), None);
+        assert_eq!(of("own_thunk_rax"), None);
+        assert_eq!(target("__x86_indirect_thunk_rbx", &[]), None);
+    }
+}
