@@ -385,7 +385,7 @@ fn open_lanes(
         Clock::Timer => Pulse::Timer,
         Clock::Tick => Tick::find(proc_root).map_or(Pulse::Timer, Pulse::Tick),
     };
-    let mut source = Source { pulse, kernel: true, hz, user: settings.user };
+    let mut source = Source { pulse, kernel: true, hz, user: settings.user, registers: true };
     let opened = Lanes::of_machine(source, sys_root).or_else(|error| match source.pulse {
         Pulse::Tick(_) => {
             source.pulse = Pulse::Timer;

@@ -38,6 +38,8 @@ pub(super) struct Source {
     pub hz: u32,
     /// With user functions.
     pub user: bool,
+    /// With the registers that [`retpoline::target`] needs, where there are such.
+    pub registers: bool,
 }
 
 /// The open events.
@@ -70,11 +72,15 @@ impl Source {
         }
     }
 
-    /// The same, by a timer where the processor's cycles cannot be counted.
-    fn counted(self, of: Of) -> Self {
-        let cycles = self.pulse == Pulse::Cycles;
-        let fails = cycles && Event::open(self.attr(), of, None).is_err();
-        Self { pulse: if fails { Pulse::Timer } else { self.pulse }, ..self }
+    /// The same as far as the kernel has it: by a timer where the processor's cycles cannot be counted, without
+    /// registers where they are secret (kernel_lockdown(7)).
+    fn granted(self, of: Of) -> Self {
+        let pulse = if self.pulse == Pulse::Cycles { Pulse::Timer } else { self.pulse };
+        let ways = [self, Self { pulse, ..self }]
+            .map(|way| [way, Self { registers: false, ..way }])
+            .concat();
+        let opens = |way: &Self| Event::open(way.attr(), of, None).is_ok();
+        ways.into_iter().find(opens).unwrap_or(Self { pulse, registers: false, ..self })
     }
 
     fn attr(self) -> perf::perf_event_attr {
@@ -91,7 +97,8 @@ impl Source {
                 | perf::PERF_SAMPLE_CALLCHAIN,
         );
         // What the processor did when a tick came is not in the registers of the tick's own event.
-        if self.kernel && cfg!(target_arch = "x86_64") && !matches!(self.pulse, Pulse::Tick(_)) {
+        let of_tick = matches!(self.pulse, Pulse::Tick(_));
+        if self.registers && self.kernel && cfg!(target_arch = "x86_64") && !of_tick {
             attr.sample_type |= u64::from(perf::PERF_SAMPLE_REGS_INTR);
             attr.sample_regs_intr = retpoline::REGISTERS;
         }
@@ -122,7 +129,7 @@ impl Lanes {
     /// What the kernel said to opening the first of them.
     pub fn of_machine(source: Source, sys_root: &Path) -> io::Result<(Self, Vec<Missing>)> {
         let first = *online_cpus(sys_root)?.first().ok_or(io::ErrorKind::NotFound)?;
-        let source = source.counted(Of::Cpu(first));
+        let source = source.granted(Of::Cpu(first));
         let lane = Lane::open(source, first, &[Of::Cpu(first)])?;
         let (lanes, refused) = (vec![lane], Vec::new());
         let mut this = Self { source, lanes, sys_root: sys_root.into(), whole: true, refused };
@@ -138,7 +145,7 @@ impl Lanes {
         let cpus = online_cpus(sys_root)?;
         let tids = &tids[..tids.len().min(EVENTS_MAX / cpus.len().max(1))];
         let first = Of::ThreadOn(*tids.first().ok_or(io::ErrorKind::NotFound)?, cpus[0]);
-        let source = source.counted(first);
+        let source = source.granted(first);
         let open = |cpu: &u32| {
             let of: Vec<Of> = tids.iter().map(|tid| Of::ThreadOn(*tid, *cpu)).collect();
             Lane::open(source, *cpu, &of)

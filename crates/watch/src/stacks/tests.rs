@@ -222,7 +222,8 @@ fn a_process_is_seen_with_its_children_and_nothing_else() {
 #[test]
 fn threads_can_be_sampled_one_by_one() {
     let own = std::process::id() as i32;
-    let source = Source { pulse: Pulse::Timer, kernel: false, hz: 99, user: false };
+    let source =
+        Source { pulse: Pulse::Timer, kernel: false, hz: 99, user: false, registers: true };
     let threads = lanes::threads(Path::new("/proc"), &[own]);
     assert!(threads.contains(&own));
     let mut lanes = match Lanes::of_threads(source, Path::new("/sys"), &threads) {

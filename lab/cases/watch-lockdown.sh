@@ -1,0 +1,10 @@
+# Where the kernel keeps its registers secret it is sampled all the same.
+# boot: own
+# kernels: all
+mount -t securityfs none /sys/kernel/security || true
+echo confidentiality >/sys/kernel/security/lockdown
+fathom stacks -F 999 -- fathom run --name=job --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --iodepth=8 \
+    --time_based --runtime=2 --no-record --watch=off --output=job >page 2>err
+cat page err
+says page "belong to a layer"
+says page "block layer"
