@@ -63,12 +63,12 @@ fn watching_in_turns_tells_what_it_costs() {
     let place = Place::new();
     place.data("data", 8 * MIB);
     let args = ["run", "--eta=never", "--record=kept", "--rw=randread", "--time_based"];
-    let more = ["--bs=4k", "--runtime=6s", "--watch-turns=1s", "data"];
+    let more = ["--bs=4k", "--runtime=16s", "--watch-turns=1s", "data"];
     let answer = place.ask(&[&args[..], &more[..]].concat()).done();
     assert!(answer.stdout.contains("Watching (`default`) changed the I/Os"), "{}", answer.stdout);
     let record: Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
     let turns = record["watch"]["turns"].as_array().unwrap();
-    assert!((4..=5).contains(&turns.len()), "{turns:?}");
+    assert!((12..=15).contains(&turns.len()), "{turns:?}");
     let watched: Vec<bool> = turns.iter().map(|turn| turn["watched"] == true).collect();
     assert_eq!(watched[..4], [false, true, true, false]);
     assert!(turns.iter().all(|turn| turn["ios"].as_u64() > Some(0)), "{turns:?}");
