@@ -16,8 +16,10 @@ const T_975: [f64; 30] = [
     2.052, 2.048, 2.045, 2.042,
 ];
 
-/// So many pairs are held one by one against each other.
+/// Up to this many pairs are compared one with another; more are put into groups first, each by its median.
 const ROBUST_MAX: usize = 256;
+/// The logarithm of what is as good as infinite.
+const LOG_MAX: f64 = 300.0;
 
 /// The mean of repeated windows and the interval that it is in with 95% confidence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,19 +80,18 @@ impl Ratio {
     /// of two log ratios, and the interval of Wilcoxon's signed ranks. Needs six usable pairs.
     #[must_use]
     pub fn paired_robust(pairs: &[(f64, f64)]) -> Option<Self> {
-        let logs = logs(pairs);
-        // Of very many, neighbours are taken together.
+        // A pair in which one of both stood still altogether is as far off as can be.
+        let moved = pairs.iter().filter(|(c, b)| *c > 0.0 || *b > 0.0);
+        let mut logs: Vec<f64> =
+            moved.map(|(c, b)| (c / b).ln().clamp(-LOG_MAX, LOG_MAX)).collect();
         let size = logs.len().div_ceil(ROBUST_MAX).max(1);
-        let mean = |group: &[f64]| group.iter().sum::<f64>() / group.len() as f64;
-        let logs: Vec<f64> = logs.chunks(size).map(mean).collect();
+        let logs: Vec<f64> = logs.chunks_mut(size).map(median).collect();
         let mut means: Vec<f64> = (0..logs.len())
             .flat_map(|a| logs[a..].iter().map(move |b| (a, *b)))
             .map(|(a, b)| f64::midpoint(logs[a], b))
             .collect();
-        means.sort_by(f64::total_cmp);
         let first = signed_rank_025(logs.len())?;
-        let (half, last) = (means.len() / 2, means.len() - 1);
-        let center = f64::midpoint(means[half], means[last - half]);
+        let (center, last) = (median(&mut means), means.len() - 1);
         Some(Self::of_logs(center, means[first], means[last - first]))
     }
 
@@ -122,7 +123,7 @@ impl Ratio {
 
     fn of_logs(center: f64, low: f64, high: f64) -> Self {
         // exp overflows beyond 709; a ratio of e^300 says "unknown" as well as infinity does, and fits in JSON.
-        let exp = |x: f64| x.clamp(-300.0, 300.0).exp();
+        let exp = |x: f64| x.clamp(-LOG_MAX, LOG_MAX).exp();
         Self { value: exp(center), low: exp(low), high: exp(high) }
     }
 }
@@ -131,8 +132,14 @@ fn logs(pairs: &[(f64, f64)]) -> Vec<f64> {
     pairs.iter().filter(|(c, b)| *c > 0.0 && *b > 0.0).map(|(c, b)| (c / b).ln()).collect()
 }
 
-/// The highest value of Wilcoxon's signed-rank statistic of `n` differences that with all below it has a probability
-/// of at most 2.5%; `None` where not even 0 has.
+/// The median of `values`, which are sorted for it; there must be some.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    f64::midpoint(values[values.len() / 2], values[(values.len() - 1) / 2])
+}
+
+/// The largest c with P(T ≤ c) ≤ 2.5%, T being Wilcoxon's signed-rank statistic of `n` differences; `None` where
+/// P(T = 0) is more.
 fn signed_rank_025(n: usize) -> Option<usize> {
     // Each rank is in the sum or not: ways to come to each sum, as shares of all 2^n.
     let mut shares = vec![1.0];
@@ -230,6 +237,16 @@ mod tests {
         let r = Ratio::paired_robust(&stalled).unwrap();
         assert!((r.value - 0.979).abs() < 0.002 && r.high < 0.99, "{r:?}");
         assert_eq!(Ratio::paired_robust(&stalled[..5]), None);
+        // One that stood still altogether counts as well, one of which nothing is known does not.
+        stalled.truncate(5);
+        assert!(Ratio::paired_robust(&[&stalled[..], &[(0.0, 100.0)]].concat()).is_some());
+        assert_eq!(Ratio::paired_robust(&[&stalled[..], &[(0.0, 0.0)]].concat()), None);
+        // So many that they are put into groups.
+        let many: Vec<_> = (0..3000)
+            .map(|n| (if n % 40 == 0 { 10.0 } else { 97.0 + f64::from(n % 3) }, 100.0))
+            .collect();
+        let r = Ratio::paired_robust(&many).unwrap();
+        assert!((r.value - 0.98).abs() < 0.002 && r.low > 0.97, "{r:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Loop, MIB, Place, Running, as_root};
-use fathom_analysis::layers::LayerTimes;
+use fathom_analysis::layers::{Layer, LayerTimes};
 use fathom_model::watch::{MachineSample, Stack, StackCount, StacksSample};
 use fathom_report::layers::render;
 use fathom_report::summary::Style;
@@ -89,6 +89,9 @@ fn check(place: &Place, title: &str, args: &str) {
     let text = render(&times, None, Style::default());
     println!("{title}\n{text}");
     assert!(times.classified().unwrap() >= KNOWN, "{title}\n{text}");
+    // What a retpoline is about to call is known.
+    let other = times.layer(Layer::Other).map_or(&[][..], |row| &row.top);
+    assert!(!other.iter().any(|(name, _)| name.contains("x86_indirect")), "{title}\n{text}");
 }
 
 #[test]

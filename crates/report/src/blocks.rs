@@ -41,6 +41,10 @@ pub fn lines(came: &BlocksSample, elapsed_ns: u64) -> String {
     };
     let line = |device: &DeviceBlocks| {
         let of_requests = |n: u64| if device.bio_based { "-".into() } else { rate(n) };
+        let at_driver = |percent: f64| match device.ends_unseen() {
+            Some(_) => "-".into(),
+            None => time(&device.driver, percent),
+        };
         format!(
             "{:<10}{:>8}{:>9}{:>9}{:>9}{:>9}{:>9}{:>7}{:>11}{:>9}{:>11}{:>9}  {}\n",
             device.name,
@@ -53,8 +57,8 @@ pub fn lines(came: &BlocksSample, elapsed_ns: u64) -> String {
             device.errors,
             time(&device.queue, 50.0),
             time(&device.queue, 99.0),
-            time(&device.driver, 50.0),
-            time(&device.driver, 99.0),
+            at_driver(50.0),
+            at_driver(99.0),
             most_unplugs(came),
         )
     };
@@ -166,7 +170,18 @@ fn times(device: &DeviceBlocks, style: Style) -> String {
         let name = if device.bio_based { "entered to done" } else { "driver to done" };
         rows.push(row(name, &device.driver));
     }
-    if rows.len() > 1 { table(&rows, style) } else { String::new() }
+    let mut out = if rows.len() > 1 { table(&rows, style) } else { String::new() };
+    if let Some(unseen) = device.ends_unseen() {
+        let (unseen, all) =
+            (units::count(unseen as f64), units::count(device.queue.count() as f64));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "  Of {unseen} of {all} the end was not seen, as on processors that were idle: times at the driver are \
+             those of the others and may be far from the usual; `await` of `fathom top` has the mean of all"
+        );
+    }
+    out
 }
 
 fn sizes(sizes: &[SizeSamples]) -> String {

@@ -55,6 +55,22 @@ fn a_line_for_each_device() {
 }
 
 #[test]
+fn times_at_the_driver_are_not_told_by_the_few_whose_end_was_seen() {
+    let mut came = came();
+    came.devices[0].queue.record_n(7000, 6);
+    assert_eq!(came.devices[0].ends_unseen(), None);
+    assert!(!summary(&came, 1, &[], Style::default()).contains("not seen"));
+    came.devices[0].queue.record_n(7000, 4);
+    assert_eq!(came.devices[0].ends_unseen(), Some(10));
+    let text = summary(&came, 1, &[], Style::default());
+    assert!(text.contains("Of 10 of 30 the end was not seen"), "{text}");
+    let line = lines(&came, 1_000_000_000);
+    assert!(line.contains("7 µs") && !line.contains("250 µs"), "{line}");
+    came.devices[0].bio_based = true;
+    assert_eq!(came.devices[0].ends_unseen(), None);
+}
+
+#[test]
 fn the_summary_names_limits_sizes_and_tasks() {
     let missing = Missing { what: "a".into(), why: "b".into(), allow: String::new() };
     let text = summary(&came(), 2_000_000_000, &[missing], Style::default());

@@ -283,9 +283,15 @@ fn blocks(blocks: &BlocksSample) -> Vec<String> {
         let mut parts: Vec<String> =
             parts.map(|(name, count)| format!("{name} {}", whole(*count))).collect();
         let times = [("in the queue", &device.queue), ("at the driver", &device.driver)];
-        parts.extend(times.iter().filter_map(|(name, times)| {
+        let unseen = device.ends_unseen();
+        let told = if unseen.is_some() { &times[..1] } else { &times[..] };
+        parts.extend(told.iter().filter_map(|(name, times)| {
             let median = units::time(times.percentile(50.0)? as f64);
             Some(format!("{name} p50 {median}"))
+        }));
+        parts.extend(unseen.map(|unseen| {
+            let all = whole(device.queue.count());
+            format!("at the driver not told: of {} of {all} the end was not seen", whole(unseen))
         }));
         if !parts.is_empty() {
             lines.push(row("blocks", &format!("{}: {}", device.name, parts.join(", "))));

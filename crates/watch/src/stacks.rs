@@ -88,7 +88,7 @@ pub struct StackSampler {
 #[derive(Debug, Default)]
 struct Found {
     events: Vec<(u64, What)>,
-    /// The call chains, one after the other, each with the registers that were sampled with it.
+    /// The call chains, one after the other, each with the registers that it needs.
     chains: Vec<u64>,
     /// Whether records were lost meanwhile.
     lost: bool,
@@ -332,20 +332,22 @@ impl Found {
         }
     }
 
-    /// Process, thread, time, period, and the number of addresses before them; then, where they are asked for
-    /// and there are any, what the registers are of and their values.
+    /// Process, thread, time, period, and the number of addresses before them; then, if asked for, the ABI of the
+    /// registers (0: there are none) and their values.
     fn sample(&mut self, record: Record<'_>) -> Option<What> {
         let (pid, tid) = (record.u32_at(0)? as i32, record.u32_at(4)? as i32);
         let (period, length) = (record.u64_at(16)?, record.u64_at(24)?);
         let words = record.body.get(32..)?.as_chunks::<8>().0;
         let (chain, rest) = words.split_at_checked(usize::try_from(length).ok()?)?;
-        let mut keep = |words: &[[u8; 8]]| {
-            let start = self.chains.len();
-            self.chains.extend(words.iter().map(|word| u64::from_ne_bytes(*word)));
-            start..self.chains.len()
-        };
-        let chain = keep(chain);
-        let registers = keep(rest.get(1..=retpoline::COUNT).unwrap_or_default());
+        let start = self.chains.len();
+        self.chains.extend(chain.iter().map(|word| u64::from_ne_bytes(*word)));
+        let chain = start..self.chains.len();
+        // Needed for a lone kernel address only.
+        if split(&self.chains[chain.clone()]).0.len() == 1 {
+            let registers = rest.get(1..=retpoline::COUNT).unwrap_or_default();
+            self.chains.extend(registers.iter().map(|word| u64::from_ne_bytes(*word)));
+        }
+        let registers = chain.end..self.chains.len();
         Some(What::Sample { pid, tid, period, chain, registers })
     }
 }

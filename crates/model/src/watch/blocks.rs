@@ -69,6 +69,17 @@ pub struct DeviceBlocks {
     pub driver: crate::Histogram,
 }
 
+impl DeviceBlocks {
+    /// How many of the sampled requests that were handed to the driver were not seen to end, where that is a quarter
+    /// or more of several. Those that were are no fair sample then: some kernels show no ends on idle processors.
+    #[must_use]
+    pub fn ends_unseen(&self) -> Option<u64> {
+        let (begun, ended) = (self.queue.count(), self.driver.count());
+        let few = begun >= 8 && ended.saturating_mul(4) <= begun.saturating_mul(3);
+        (few && !self.bio_based).then(|| begun - ended)
+    }
+}
+
 /// What a request does.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,

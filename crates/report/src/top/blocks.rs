@@ -40,7 +40,15 @@ pub fn lines(view: &View<'_>, name: &str) -> Vec<(Tone, String)> {
     ));
     let from = if now.bio_based { "entering to completion" } else { "driver to completion" };
     lines.extend(waits("queue to driver", &now.queue.since(&then.queue)));
-    lines.extend(waits(from, &now.driver.since(&then.driver)));
+    lines.extend(match now.ends_unseen() {
+        None => waits(from, &now.driver.since(&then.driver)),
+        Some(unseen) => {
+            let all = now.queue.count();
+            let text =
+                format!("  {from}: of {unseen} of {all} requests sampled the end was not seen");
+            Some((Tone::Plain, text))
+        }
+    });
     lines.extend(sizes(&then.sizes, &now.sizes));
     lines.extend(splits(&then.splits, &now.splits));
     lines

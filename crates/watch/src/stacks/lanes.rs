@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a ring for each sample in a second: all of half a second at the longest chains, of two
 /// seconds at usual ones.
-const RING_PER_HZ: usize = 512;
+const RING_PER_HZ: usize = 640;
 /// The least and the most bytes of a ring.
 const RINGS: [usize; 2] = [1 << 13, 1 << 19];
 /// Events that are opened where each thread needs its own.

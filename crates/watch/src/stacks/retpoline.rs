@@ -30,7 +30,11 @@ mod tests {
     #[test]
     fn the_register_tells_what_is_called() {
         let registers: Vec<u64> = (100..100 + COUNT as u64).collect();
-        assert_eq!(REGISTERS.count_ones() as usize, COUNT);
+        // Their bits, of which a sample has the lowest first.
+        let bits = [0, 1, 2, 3, 4, 5, 6].into_iter().chain(16..24);
+        assert!(bits.clone().eq((0..64).filter(|bit| REGISTERS >> bit & 1 == 1)));
+        assert_eq!(NAMES[..7].join(" "), "rax rbx rcx rdx rsi rdi rbp");
+        assert!(bits.skip(7).zip(&NAMES[7..]).all(|(bit, name)| format!("r{}", bit - 8) == **name));
         let of = |function: &str| target(function, &registers);
         assert_eq!(of("__x86_indirect_thunk_rax"), Some(100));
         assert_eq!(of("__x86_indirect_thunk_array"), Some(100));

@@ -83,7 +83,8 @@ impl Tasks {
         }
     }
 
-    /// The number of a thread's name; of one that ended untold, its process's, which most begin with.
+    /// The number of a thread's name; one that ended before its name was read gets that of its process, with
+    /// which most threads start.
     pub fn comm(&mut self, pid: i32, tid: i32, names: &mut Names) -> u32 {
         if let Some(comm) = self.comms.get(&tid) {
             return *comm;

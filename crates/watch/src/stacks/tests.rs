@@ -268,8 +268,13 @@ fn records_are_taken_apart() {
     let sample = vec![pair(7, 8), 50, 10, 2, perf::PERF_CONTEXT_KERNEL, 99];
     // What the registers are of, then they.
     let registers: Vec<u64> = (200..=200 + retpoline::COUNT as u64).collect();
-    let records: [(u32, Vec<u64>); 9] = [
+    let mut longer = sample.clone();
+    (longer[3], longer[5]) = (3, 97);
+    longer.push(98);
+    let records: [(u32, Vec<u64>); 11] = [
         (perf::PERF_RECORD_SAMPLE, sample.clone()),
+        (perf::PERF_RECORD_SAMPLE, [&sample[..], &[0]].concat()),
+        (perf::PERF_RECORD_SAMPLE, [longer, registers.clone()].concat()),
         (perf::PERF_RECORD_SAMPLE, [sample, registers].concat()),
         (perf::PERF_RECORD_SAMPLE, vec![pair(7, 8), 51, 10, 9, perf::PERF_CONTEXT_KERNEL]),
         (perf::PERF_RECORD_COMM, vec![pair(7, 8), text, pair(7, 8), 40]),
@@ -291,7 +296,9 @@ fn records_are_taken_apart() {
     let shown: Vec<String> = found.events.iter().map(|event| format!("{event:?}")).collect();
     let expected = [
         "(50, Sample { pid: 7, tid: 8, period: 10, chain: 0..2, registers: 2..2 })",
-        "(50, Sample { pid: 7, tid: 8, period: 10, chain: 2..4, registers: 4..19 })",
+        "(50, Sample { pid: 7, tid: 8, period: 10, chain: 2..4, registers: 4..4 })",
+        "(50, Sample { pid: 7, tid: 8, period: 10, chain: 4..7, registers: 7..7 })",
+        "(50, Sample { pid: 7, tid: 8, period: 10, chain: 7..9, registers: 9..24 })",
         "(40, Named { pid: 7, tid: 8, comm: \"fio\", exec: false })",
         "(30, Forked { child: (7, 8), parent: (1, 2) })",
         "(60, Ended { pid: 7, tid: 8 })",
@@ -300,8 +307,8 @@ fn records_are_taken_apart() {
          path: \"fio\" } })",
     ];
     assert_eq!(shown, expected);
-    assert_eq!(split(&found.chains[2..4]), (&[99][..], &[][..]));
-    assert!(found.chains[4..].iter().copied().eq(201..=215));
+    assert_eq!(split(&found.chains[7..9]), (&[99][..], &[][..]));
+    assert!(found.chains[9..].iter().copied().eq(201..=215));
 }
 
 #[test]
