@@ -11,6 +11,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Instant;
 
 /// The name of the hidden command that becomes the watched one.
@@ -20,6 +22,8 @@ pub const HELD: &str = "held-command";
 pub struct Watched {
     child: Child,
     signals: Option<Signals>,
+    /// When it ended, by a thread that does nothing but wait for that.
+    ended_at: Arc<OnceLock<Instant>>,
     ended: Option<(ExitStatus, Instant)>,
 }
 
@@ -33,7 +37,7 @@ impl Watched {
         let mut command = Command::new("/proc/self/exe");
         command.arg(HELD).arg(std::process::id().to_string()).arg("--").args(argv);
         let child = command.spawn().map_err(fail)?;
-        let this = Self { child, signals: None, ended: None };
+        let this = Self { child, signals: None, ended_at: Arc::default(), ended: None };
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(this.id()), stopped).map_err(|e| fail(e.into()))?;
         Ok(this)
@@ -53,6 +57,15 @@ impl Watched {
         let passed = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
         let signals = Signals::new(passed).map_err(|e| format!("cannot take signals: {e}"))?;
         self.signals = Some(signals);
+        let (id, at) = (self.id(), Arc::clone(&self.ended_at));
+        let wait = move || {
+            if waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).is_ok() {
+                // Set by nobody else.
+                let _ = at.set(Instant::now());
+            }
+        };
+        // Without it the end is known when it is looked for.
+        let _ = thread::Builder::new().name("fathom-wait".into()).spawn(wait);
         // One that was killed meanwhile is seen to have ended.
         let _ = kill_process(self.id(), Signal::CONT);
         Ok(())
@@ -66,7 +79,8 @@ impl Watched {
         if self.ended.is_none() {
             let status = self.child.try_wait();
             let status = status.map_err(|e| format!("cannot wait for the command: {e}"))?;
-            self.ended = status.map(|status| (status, Instant::now()));
+            let at = || self.ended_at.get().copied().unwrap_or_else(Instant::now);
+            self.ended = status.map(|status| (status, at()));
         }
         let id = self.id();
         let pending = self.signals.iter_mut().flat_map(Signals::pending);
