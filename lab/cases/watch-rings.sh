@@ -1,13 +1,14 @@
 # Requests that io_uring hands to io-wq are counted, and its workers seen, each with the thread for which it works.
 # kernels: all
-set -- --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --number_ios=2000 --no-record --output-format=json
+set -- --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --no-record --output-format=json
 
 # Each request with force_async goes to io-wq.
-fathom watch --each-io --interval=50ms -o async -- fathom run --name=async "$@" --iodepth=8 --force_async=1 >async.json
-is async.json '.jobs[0].read.total_ios' 2000
+fathom watch --each-io --interval=50ms -o async -- fathom run --name=async "$@" --iodepth=8 --force_async=1 \
+    --number_ios=10000 >async.json
+is async.json '.jobs[0].read.total_ios' 10000
 samples=async/samples.ndjson
-check "2000 requests were handed to io-wq" \
-    [ "$(jq -s 'map(.machine.rings.events.punted // empty) | max' $samples)" -ge 2000 ]
+check "10000 requests were handed to io-wq" \
+    [ "$(jq -s 'map(.machine.rings.events.punted // empty) | max' $samples)" -ge 10000 ]
 check "it has workers" [ "$(jq -s 'map(.machine.rings.workers[]?.threads) | max' $samples)" -ge 1 ]
 jq -s '[.[].machine.threads.active[]? | select(.comm | startswith("iou-wrk-"))]' $samples >workers
 # Of one that begins or ends it may not be known.
@@ -15,7 +16,8 @@ is workers 'map(select(.works_for)) | length > 0 and all(.works_for == (.comm | 
 is workers 'map(.pid) | unique | length' 1
 
 # Without it none do.
-fathom watch --each-io --interval=50ms -o plain -- fathom run --name=plain "$@" --iodepth=8 >plain.json
+fathom watch --each-io --interval=50ms -o plain -- fathom run --name=plain "$@" --iodepth=8 --number_ios=2000 \
+    >plain.json
 check "no request was handed to io-wq" \
     [ "$(jq -s 'map(.machine.rings.events.punted // empty) | max' plain/samples.ndjson)" -eq 0 ]
 
