@@ -114,6 +114,13 @@ impl Guest {
         Ok(self.channel.get_mut().write_all(format!("{line}\n").as_bytes())?)
     }
 
+    /// Presses Alt, SysRq and a key.
+    pub fn sysrq(&mut self, name: &str) -> Result<()> {
+        let key = |name: &str| json!({ "type": "qcode", "data": name });
+        let keys = json!({ "keys": [key("alt"), key("sysrq"), key(name)], "hold-time": 50 });
+        self.qmp.execute("send-key", &keys).map(drop)
+    }
+
     /// Pulls out a disk, as a hand at a hot-plug slot does: the guest has some seconds to agree.
     pub fn remove_disk(&mut self, index: usize) -> Result<()> {
         self.qmp.execute("device_del", &json!({ "id": format!("nvme{index}") })).map(drop)
@@ -215,7 +222,7 @@ pub fn arguments(setup: &Setup, talk: Talk) -> Vec<String> {
     // Hardware emulation has no side channels to close, and seconds of a boot go into closing them.
     let cmdline = format!(
         "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off audit=0 apparmor=0 random.trust_cpu=on \
-         no_timer_check tsc=reliable {}",
+         no_timer_check tsc=reliable sysrq_always_enabled {}",
         setup.cmdline
     );
     let memory = format!("{}M", machine.memory_mib);

@@ -6,6 +6,7 @@ mod cpio;
 mod cut;
 mod debian;
 mod guest;
+mod hang;
 mod host;
 mod image;
 mod modules;
@@ -155,7 +156,7 @@ fn run_all(
 }
 
 fn print(outcome: &Outcome) {
-    let Outcome { case, kernel, time, boot_time, crash, fault } = outcome;
+    let Outcome { case, kernel, time, boot_time, lost, fault } = outcome;
     let word = if fault.is_some() { "FAIL" } else { "ok" };
     let boot = match boot_time.as_secs_f64() {
         0.0 => String::new(),
@@ -163,9 +164,9 @@ fn print(outcome: &Outcome) {
     };
     println!("{word:<4} {case:<24} {kernel:<4} {:>6.1} s{boot}", time.as_secs_f64());
     let quote = |lines: &[String]| lines.iter().for_each(|line| println!("     | {line}"));
-    if let Some(crash) = crash {
-        println!("     run twice: its first guest ended, QEMU with {}; its console:", crash.status);
-        quote(&crash.last);
+    if let Some(lost) = lost {
+        println!("     run twice: its first guest {}; its console:", lost.how);
+        quote(&lost.last);
     }
     if let Some(fault) = fault {
         println!(
@@ -175,5 +176,6 @@ fn print(outcome: &Outcome) {
             fault.log.display()
         );
         quote(&run::last_lines(&fault.log, TAIL));
+        quote(&fault.tasks);
     }
 }

@@ -3,6 +3,7 @@
 use super::case::Case;
 use super::cut;
 use super::guest::{self, Guest, Setup};
+use super::hang;
 use super::image::Image;
 use super::schedule::Boot;
 use crate::Result;
@@ -10,13 +11,13 @@ use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Beyond its limit the guest itself ends a case; one that does not answer even then hangs.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// How much of the console is kept of a guest that crashed: a kernel's last words.
+/// How much of the console is kept of a guest that was lost: a kernel's last words.
 const CONSOLE_LINES: usize = 60;
 
 /// Where results go.
@@ -32,24 +33,31 @@ pub struct Outcome {
     pub time: Duration,
     /// What was spent on booting for it, beside its time.
     pub boot_time: Duration,
-    /// The guest that it began in ended, and it was run once more in a new one.
-    pub crash: Option<Crash>,
+    /// The guest that it began in was lost, and it was run once more in a new one.
+    pub lost: Option<Lost>,
     /// Why it failed, if it did.
     pub fault: Option<Fault>,
 }
 
-/// What is known of a guest that ended by itself.
-pub struct Crash {
-    pub status: ExitStatus,
+/// What is known of a guest whose kernel went no further.
+pub struct Lost {
+    pub how: String,
     /// The end of what its kernel wrote.
     pub last: Vec<String>,
 }
 
-impl Crash {
-    /// None if the guest is there still.
-    fn of(mut guest: Guest, console: &Path) -> Option<Crash> {
-        let status = guest.ended()?;
-        Some(Crash { status, last: last_lines(console, CONSOLE_LINES) })
+impl Lost {
+    /// An error if the guest's kernel is there still: what it says that its tasks do.
+    fn of(mut guest: Guest, console: &Path) -> std::result::Result<Lost, Vec<String>> {
+        let how = match guest.ended() {
+            Some(status) => format!("ended, QEMU with {status}"),
+            None => match hang::question(&mut guest, console) {
+                Ok(Some(tasks)) => return Err(tasks),
+                Ok(None) => "hung, and its kernel did not answer sysrq either".to_string(),
+                Err(error) => format!("hung, and could not be asked why: {error}"),
+            },
+        };
+        Ok(Lost { how, last: last_lines(console, CONSOLE_LINES) })
     }
 }
 
@@ -57,6 +65,8 @@ pub struct Fault {
     pub what: String,
     pub log: PathBuf,
     pub console: PathBuf,
+    /// What the kernel of a guest that hangs says of its tasks.
+    pub tasks: Vec<String>,
 }
 
 /// The last lines of a file; none if it cannot be read.
@@ -102,11 +112,16 @@ pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome
             run.finish(guest)
         };
         let mut result = attempt(&mut guest);
-        let mut crash = None;
-        if result.is_err() {
-            crash = guest.take().and_then(|guest| Crash::of(guest, &console));
+        let (mut lost, mut tasks) = (None, Vec::new());
+        if result.is_err()
+            && let Some(guest) = guest.take()
+        {
+            match Lost::of(guest, &console) {
+                Ok(known) => lost = Some(known),
+                Err(told) => tasks = told,
+            }
         }
-        if crash.is_some() {
+        if lost.is_some() {
             // An emulated kernel crashes now and then while it patches itself, which switching
             // events on makes it do. A crash that is fathom's comes again.
             guest::remove_disks(&setup)?;
@@ -116,10 +131,10 @@ pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome
             guest = None;
         }
         let what = result.unwrap_or_else(|error| Some(error.to_string()));
-        let fault = what.map(|what| Fault { what, log, console: console.clone() });
+        let fault = what.map(|what| Fault { what, log, console: console.clone(), tasks });
         let boot_time = boot_time.get();
         let time = start.elapsed().saturating_sub(boot_time);
-        report(Outcome { case: case.name.clone(), kernel, time, boot_time, crash, fault });
+        report(Outcome { case: case.name.clone(), kernel, time, boot_time, lost, fault });
     }
     Ok(())
 }
