@@ -14,6 +14,7 @@ mod testing;
 mod watching;
 
 pub use granted::unpolled;
+pub use watching::TURNS_MIN;
 
 use crate::derive;
 use fathom_model::facts::TargetFacts;

@@ -2,6 +2,7 @@
 //! memory than a short one.
 
 use crate::machine::{self, MachineRates};
+use crate::threads::fold_digits;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{MachineSample, StackCount, StacksSample, ThreadsSample};
 use std::collections::BTreeMap;
@@ -67,7 +68,7 @@ impl Seen {
         self.looks += u64::from(threads.looks);
         for count in &threads.active {
             let doing = Doing {
-                comm: folded(&count.comm),
+                comm: fold_digits(&count.comm).into_owned(),
                 state: count.state,
                 syscall: count.syscall.clone(),
                 wchan: count.wchan.clone(),
@@ -133,19 +134,6 @@ impl Seen {
     }
 }
 
-/// A thread's name with each row of digits folded to one `#`, so that `worker-1` and `worker-12` are one.
-fn folded(comm: &str) -> String {
-    let mut out = String::with_capacity(comm.len());
-    for letter in comm.chars() {
-        match letter {
-            '0'..='9' if out.ends_with('#') => {}
-            '0'..='9' => out.push('#'),
-            other => out.push(other),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,7 +181,7 @@ mod tests {
         assert!((rates.system.unwrap().cpu.busy() - 22.5).abs() < 1e-9);
         assert!((seen.queue_max["sda"] - 0.5).abs() < 1e-9);
         let threads = seen.threads();
-        assert_eq!((threads.len(), threads[0].0.comm.as_str(), threads[0].1), (1, "io-#", 1.5));
+        assert_eq!((threads.len(), threads[0].0.comm.as_str(), threads[0].1), (1, "io-*", 1.5));
         let stacks = seen.stacks().unwrap();
         assert_eq!((stacks.idle, stacks.counts[0].count, stacks.counts[0].period), (3, 9, 90));
     }

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(200);
 /// Before what failed is tried again.
 const RETRY: Duration = Duration::from_secs(10);
+/// After so long without an error all is well again.
+const CALM: Duration = Duration::from_secs(5);
 /// A machine that stops loses at most this much.
 const SYNC: Duration = Duration::from_secs(10);
 /// Looks at threads and samples of processors per second: enough to tell what lasts.
@@ -90,7 +92,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         ..Watch::default()
     };
     let mut recorder =
-        Recorder { args, ring, samples: 0, bytes: 0, said: None, last_sync: Instant::now() };
+        Recorder { args, ring, samples: 0, bytes: 0, trouble: None, last_sync: Instant::now() };
     while signals.caught().is_none() {
         recorder.segment(&watch, &signals)?;
     }
@@ -113,14 +115,20 @@ fn wait(time: Duration, signals: &Signals) {
     }
 }
 
+/// What was complained about last.
+struct Trouble {
+    reason: String,
+    /// When it was last so.
+    seen: Instant,
+}
+
 struct Recorder<'a> {
     args: &'a Args,
     ring: Ring,
     samples: u64,
     /// Bytes of all samples.
     bytes: u64,
-    /// What was complained about last: a disk that is full stays so for many samples.
-    said: Option<String>,
+    trouble: Option<Trouble>,
     last_sync: Instant,
 }
 
@@ -131,7 +139,7 @@ impl Recorder<'_> {
         let mut record = new_record();
         let mut watching = Watching::start(watch)?;
         record.watch = Some(watching.record().clone());
-        if self.said.is_none() && self.samples == 0 {
+        if self.trouble.is_none() && self.samples == 0 {
             watching.record().missing.iter().for_each(|m| eprintln!("fathom: not seen: {m}"));
         }
         let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
@@ -181,16 +189,20 @@ impl Recorder<'_> {
         }
     }
 
-    /// Says what is wrong once, and that it is right again.
+    /// Says what is wrong once, and that it is right again when it has been so for a time.
     fn complain(&mut self, result: Result<(), String>) {
-        let error = result.err();
-        match (&self.said, &error) {
-            (Some(said), Some(error)) if said == error => {}
-            (_, Some(error)) => eprintln!("fathom: {error}; it goes on trying"),
-            (Some(_), None) => eprintln!("fathom: samples are kept again"),
-            (None, None) => {}
+        let Err(error) = result else {
+            if self.trouble.take_if(|trouble| trouble.seen.elapsed() >= CALM).is_some() {
+                eprintln!("fathom: samples are kept again");
+            }
+            return;
+        };
+        // On a full disk it is one file now and another then, for the same reason.
+        let reason = error.split_once(": ").map_or(error.as_str(), |(_file, why)| why);
+        if self.trouble.as_ref().is_none_or(|trouble| trouble.reason != reason) {
+            eprintln!("fathom: {error}; it goes on trying");
         }
-        self.said = error;
+        self.trouble = Some(Trouble { reason: reason.into(), seen: Instant::now() });
     }
 
     /// Says so where the room will not hold as long as was asked.

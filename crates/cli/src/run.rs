@@ -5,7 +5,7 @@ use crate::live::Live;
 use crate::output;
 use crate::session::Session;
 use crate::session::beside::{Beside, Told};
-use crate::session::turns::Turns;
+use crate::session::turns::{self, Turns};
 use crate::signals::Signals;
 use crate::sources::System;
 use fathom_machine::Roots;
@@ -42,6 +42,9 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, String> {
     let facts = facts(spec)?;
     check_outputs(&spec.output, &facts, job_files)?;
     let plan = fathom_spec::plan(spec, &facts).map_err(|e| e.to_string())?;
+    if let Some(length) = spec.output.watch_turns_ns {
+        turns::check(&plan, Duration::from_nanos(length))?;
+    }
     if spec.output.parse_only {
         return Ok(ExitCode::SUCCESS);
     }
@@ -50,7 +53,9 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, String> {
     }
     let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
     let record = perform(spec, &plan, facts, &signals)?;
-    Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let done =
+        record.is_complete() && record.findings.iter().all(|f| f.severity != Severity::Error);
+    Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Whether a command line that cannot be read asks for JSON.

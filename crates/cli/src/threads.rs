@@ -1,6 +1,7 @@
 //! `fathom threads`: what the threads of the machine or of a program do.
 
 use crate::output;
+use crate::quantity;
 use crate::signals::Signals;
 use fathom_analysis::threads::{Column, DEFAULT, Groups};
 use fathom_model::watch::{Missing, SamplerCost, ThreadsSample};
@@ -25,9 +26,9 @@ pub struct Args {
     /// Columns to group by beyond the default ones
     #[arg(short = 'G', long, value_name = "COLUMNS", conflicts_with = "group_by")]
     append_group_by: Option<String>,
-    /// Seconds to look; Ctrl-C ends it earlier with what was seen
-    #[arg(short = 'd', long = "seconds", value_name = "SECONDS", default_value_t = 5.0)]
-    seconds: f64,
+    /// How long to look, such as 5 (seconds) or 1m; Ctrl-C ends it earlier with what was seen
+    #[arg(short = 'd', long = "for", value_name = "TIME", value_parser = quantity::time, default_value = "5s")]
+    time: Duration,
     /// Processes by number, with commas between them, or by a part of their name or arguments (`|`
     /// between alternatives, `*` for any text)
     #[arg(short = 'p', long, value_name = "PID|PATTERN")]
@@ -42,9 +43,9 @@ pub struct Args {
     #[arg(long = "sample-hz", visible_alias = "hz", value_name = "HZ", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(HZ_MAX)))]
     hz: u32,
-    /// Print a table every so many seconds, too
-    #[arg(short = 'i', long, value_name = "SECONDS")]
-    interval: Option<f64>,
+    /// Print a table so often, too, such as every 2 (seconds) or 500ms
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = quantity::interval)]
+    interval: Option<Duration>,
     /// The most rows of a table
     #[arg(short = 'n', long, default_value_t = 40)]
     rows: usize,
@@ -59,8 +60,6 @@ pub struct Args {
 /// What is wrong with the arguments, or why nothing can be looked at.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let columns = columns(args)?;
-    let seconds = duration("-d", args.seconds)?;
-    let interval = args.interval.map(|interval| duration("-i", interval)).transpose()?;
     let scope = scope(args)?;
     let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
     // A number may be that of a process that ends: then there is nothing more to look at.
@@ -78,12 +77,12 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         return Err(format!("-p {wanted}: there is no such process, or this user may not see it"));
     }
     let missing = sampler.missing().to_vec();
-    let every = interval.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
+    let every = args.interval.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
     let watcher = Watcher::start(vec![Box::new(sampler)], every)
         .map_err(|e| format!("cannot start to look: {e}"))?;
-    let mut view = View::new(args, &columns, missing, interval);
+    let mut view = View::new(args, &columns, missing);
     let began = Instant::now();
-    while began.elapsed() < seconds && signals.caught().is_none() && !(ends && view.all_ended) {
+    while began.elapsed() < args.time && signals.caught().is_none() && !(ends && view.all_ended) {
         match watcher.samples.recv_timeout(TICK) {
             Ok(watched) => view.add(&watched)?,
             Err(RecvTimeoutError::Timeout) => {}
@@ -99,7 +98,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
 struct View<'a> {
     args: &'a Args,
     missing: Vec<Missing>,
-    interval: Option<Duration>,
     all: Tally,
     /// Since the last table.
     part: Tally,
@@ -115,14 +113,9 @@ struct Tally {
 }
 
 impl<'a> View<'a> {
-    fn new(
-        args: &'a Args,
-        columns: &[Column],
-        missing: Vec<Missing>,
-        interval: Option<Duration>,
-    ) -> Self {
+    fn new(args: &'a Args, columns: &[Column], missing: Vec<Missing>) -> Self {
         let (all, part) = (Tally::new(columns, None), Tally::new(columns, None));
-        Self { args, missing, interval, all, part, all_ended: false }
+        Self { args, missing, all, part, all_ended: false }
     }
 
     fn add(&mut self, watched: &Watched) -> Result<(), String> {
@@ -130,7 +123,7 @@ impl<'a> View<'a> {
         let cost = watched.machine.cost.first().cloned().unwrap_or_default();
         self.all_ended = sample.looks > 0 && sample.seen == 0;
         self.all.add(watched.at, sample, &cost);
-        let Some(interval) = self.interval else { return Ok(()) };
+        let Some(interval) = self.args.interval else { return Ok(()) };
         self.part.add(watched.at, sample, &cost);
         // Samples come a little later than they are due.
         if self.part.elapsed() + TICK >= interval {
@@ -229,11 +222,4 @@ fn scope(args: &Args) -> Result<Scope, String> {
             Ok(Scope::Matching { pattern, descendants: args.recursive })
         }
     }
-}
-
-fn duration(option: &str, seconds: f64) -> Result<Duration, String> {
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|duration| *duration >= TICK)
-        .ok_or_else(|| format!("{option} {seconds}: a number of seconds of at least 0.05 is meant"))
 }

@@ -91,14 +91,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     rest.iter().for_each(|sample| keep(&mut recording, sample));
     let ended = recording.end(WatchRecord { command: end.command(args, began), ..watched });
     tell(recording.path(), end.is_command())?;
-    match (ended, end.code()) {
-        // The command's own failure says more.
-        (Err(error), code) if code != ExitCode::SUCCESS => {
-            eprintln!("fathom: {error}");
-            Ok(code)
-        }
-        (ended, code) => ended.map(|()| code),
+    let Err(error) = ended else { return Ok(end.code()) };
+    // One that came with a sample was told then.
+    if recording.failed().is_none() {
+        eprintln!("fathom: {error}");
     }
+    // The command's own failure says more.
+    Ok(if end.code() == ExitCode::SUCCESS { ExitCode::FAILURE } else { end.code() })
 }
 
 fn keep(recording: &mut Recording, sample: &Sample) {

@@ -59,7 +59,7 @@ fn a_level_that_is_none_and_a_device_that_is_none() {
 }
 
 #[test]
-fn watching_in_turns_tells_what_it_costs() {
+fn watching_in_turns_tells_what_it_costs_or_fails() {
     let place = Place::new();
     place.data("data", 8 * MIB);
     let args = ["run", "--eta=never", "--record=kept", "--rw=randread", "--time_based"];
@@ -74,6 +74,18 @@ fn watching_in_turns_tells_what_it_costs() {
     assert!(turns.iter().all(|turn| turn["ios"].as_u64() > Some(0)), "{turns:?}");
     assert!(record["watch"]["cost"].as_array().is_some_and(|cost| !cost.is_empty()), "{record}");
 
+    // Turns that cannot tell anything are refused before, or named afterwards.
+    let long = ["run", "--watch-turns=2s", "--runtime=20s", "--rw=read", "--time_based", "data"];
+    let answer = place.ask(&long);
+    assert_eq!(answer.code, Some(1));
+    assert!(
+        answer.stderr.contains("12 turns of 2 s do not fit into the 20 s"),
+        "{}",
+        answer.stderr
+    );
+    let answer = place.ask(&["run", "--watch-turns=1s", "--rw=read", "data"]);
+    assert_eq!(answer.code, Some(1));
+    assert!(answer.stderr.contains("is not told: only 0 turns"), "{}", answer.stderr);
     let answer = place.ask(&["run", "--watch-turns=1ms", "--rw=read", "data"]);
     assert_eq!(answer.code, Some(1));
     assert!(answer.stderr.contains("at least 1 s"), "{}", answer.stderr);

@@ -12,6 +12,7 @@ pub mod per_dir;
 pub mod plan;
 pub mod progress;
 pub mod record;
+pub mod shell;
 pub mod units;
 pub mod watch;
 

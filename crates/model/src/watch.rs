@@ -111,6 +111,9 @@ pub struct WatchRecord {
     /// Block devices with the processors and interrupts that serve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wiring: Vec<DeviceWiring>,
+    /// How long a turn was to be, in nanoseconds, where watching was to be switched on and off in turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_ns: Option<u64>,
     /// Where it was switched on and off in turn, to tell what it costs: the turns, two by two with and without
     /// it. The rest of this record is of the last one that was watched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -10,7 +10,10 @@ use fathom_model::watch::Missing;
 /// where nothing is known that other lines do not tell.
 pub(crate) fn lines(rates: &CounterRates) -> Vec<String> {
     let work = &rates.all;
-    [done(work), executed(work), cache(work), per_io(work)].into_iter().flatten().collect()
+    // Of processes nobody knows which of the disks' I/Os are theirs.
+    let whose =
+        if rates.of.iter().any(|of| of.pid.is_some()) { ", whoever asks for it" } else { "" };
+    [done(work), executed(work), cache(work), per_io(work, whose)].into_iter().flatten().collect()
 }
 
 /// What processes did; of the machine, others tell it.
@@ -87,14 +90,14 @@ fn ipc_of_worker(cost: &Cost) -> Option<String> {
     }
 }
 
-fn per_io(work: &Work) -> Option<String> {
+fn per_io(work: &Work, whose: &str) -> Option<String> {
     let per_io = work.per_io?;
     let count = |name: &str, each: Option<f64>| Some(format!("{} {name}", units::count(each?)));
     let time =
         per_io.task_clock_ns.map(|ns| format!("{} of processor time", units::time(ns.round())));
     let parts = [count("instructions", per_io.instructions), count("cycles", per_io.cycles), time];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| format!("for each I/O of the disks: {}", parts.join(", ")))
+    (!parts.is_empty()).then(|| format!("for each I/O of the disks{whose}: {}", parts.join(", ")))
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{DiskRates, IoRates, MachineRates, SystemRates};
 use fathom_analysis::watch::Seen;
 use fathom_model::RunRecord;
-use fathom_model::units;
 use fathom_model::watch::{
     BlocksSample, DiskKind, Level, RingSample, RingsSample, SamplerCost, Stack, WatchRecord,
 };
+use fathom_model::{shell, units};
 
 /// Columns before the first figure.
 const NAME: usize = 12;
@@ -111,10 +111,12 @@ fn head(seen: &Seen, record: &RunRecord, watch: &WatchRecord) -> String {
                 Some(status) => format!("exit status {status}"),
                 None => "did not end".to_string(),
             };
-            row("command", &format!("{} · {time} · {ended} · {samples}", command.argv.join(" ")))
+            let words: Vec<_> = command.argv.iter().map(|word| shell::quoted(word)).collect();
+            row("command", &format!("{} · {time} · {ended} · {samples}", words.join(" ")))
         }
         None => {
-            let time = units::time(record.elapsed_ns as f64);
+            // A record that could not be ended knows less than its samples do.
+            let time = units::time(record.elapsed_ns.max(seen.elapsed_ns) as f64);
             let pids: Vec<String> = watch.pids.iter().map(i32::to_string).collect();
             let whom = match pids.len() {
                 0 => "the machine".to_string(),
@@ -425,7 +427,7 @@ mod tests {
         let cost =
             SamplerCost { sampler: "threads".into(), cpu_ns: 20_000_000, ..SamplerCost::default() };
         let command = CommandRecord {
-            argv: vec!["db".into(), "--fast".into()],
+            argv: vec!["db".into(), "-c x y".into()],
             elapsed_ns: 2_000_000_000,
             status: Some(137),
         };
@@ -441,11 +443,11 @@ mod tests {
         let text = render(&seen, &record, &[]);
         let wanted = [
             "late        7 intervals joined",
-            "command     db --fast · 2 s · ended by signal 9 · 3 samples, one every 1 s",
+            "command     db '-c x y' · 2 s · ended by signal 9 · 3 samples, one every 1 s",
             "busy 50.0%",
             "sda         r 100/s 400 KiB/s 1 ms · in flight 0.10 (at most 0.10) · util 10.0%",
             "threads     0.50 active on average",
-            "  0.50  db-#             D  pread64",
+            "  0.50  db-*             D  pread64",
             "· 150 samples",
             "unplugs     4 by requests let go: 1+ 25%, 32+ 75%",
             "io_uring    7 punted to io-wq\n",

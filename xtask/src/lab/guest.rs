@@ -180,9 +180,9 @@ pub fn make_disks(setup: &Setup) -> Result<()> {
 }
 
 /// Throws the disks away: the next guest gets new ones.
-pub fn remove_disks(setup: &Setup) -> Result<()> {
-    for index in 0..setup.machine.disk_mib.len() {
-        for path in [disk_path(&setup.dir, index), cut::base_path(&setup.dir, index)] {
+pub fn remove_disks(dir: &Path, count: usize) -> Result<()> {
+    for index in 0..count {
+        for path in [disk_path(dir, index), cut::base_path(dir, index)] {
             if path.exists() {
                 fs::remove_file(path)?;
             }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Beyond its limit the guest itself ends a case; one that does not answer even then hangs.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// How much of the console is kept of a guest that was lost: a kernel's last words.
+/// How much of the console is shown of a case that failed: a kernel's last words.
 const CONSOLE_LINES: usize = 60;
 
 /// Where results go.
@@ -33,110 +33,125 @@ pub struct Outcome {
     pub time: Duration,
     /// What was spent on booting for it, beside its time.
     pub boot_time: Duration,
-    /// The guest that it began in was lost, and it was run once more in a new one.
-    pub lost: Option<Lost>,
-    /// Why it failed, if it did.
+    /// Why it failed at first, if it did; it was run once more in a new guest.
+    pub first: Option<Fault>,
+    /// Why it failed for good.
     pub fault: Option<Fault>,
 }
 
-/// What is known of a guest whose kernel went no further.
-pub struct Lost {
-    pub how: String,
-    /// The end of what its kernel wrote.
-    pub last: Vec<String>,
-}
-
-impl Lost {
-    /// An error if the guest's kernel is there still: what it says that its tasks do.
-    fn of(mut guest: Guest, console: &Path) -> std::result::Result<Lost, Vec<String>> {
-        let how = match guest.ended() {
-            Some(status) => format!("ended, QEMU with {status}"),
-            None => match hang::question(&mut guest, console) {
-                Ok(Some(tasks)) => return Err(tasks),
-                Ok(None) => "hung, and its kernel did not answer sysrq either".to_string(),
-                Err(error) => format!("hung, and could not be asked why: {error}"),
-            },
-        };
-        Ok(Lost { how, last: last_lines(console, CONSOLE_LINES) })
-    }
-}
-
+/// Why a case failed, and what is known of that.
 pub struct Fault {
     pub what: String,
     pub log: PathBuf,
     pub console: PathBuf,
-    /// What the kernel of a guest that hangs says of its tasks.
-    pub tasks: Vec<String>,
+    /// What the guest's kernel said meanwhile; of one that hangs, what it says of its tasks.
+    pub kernel: Vec<String>,
 }
 
-/// The last lines of a file; none if it cannot be read.
-pub fn last_lines(path: &Path, count: usize) -> Vec<String> {
+/// The last lines of a file, of what comes after its first `from` bytes; none if it cannot be read.
+pub fn last_lines(path: &Path, count: usize, from: usize) -> Vec<String> {
     let text = fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+    let text = String::from_utf8_lossy(text.get(from..).unwrap_or_default());
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
 }
 
-/// Runs all cases of a boot. A guest that hangs or ends is replaced for the cases that remain; the
-/// case that a guest ended in is run once more.
+/// Runs all cases of a boot, each that fails once more in a new guest: emulated processors err now and
+/// then, as when a kernel patches itself, which switching events on makes it do. What is fathom's
+/// fault comes again, or is told at least.
 pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome)) -> Result<()> {
-    let kernel = boot.kernel.name();
-    let logs = places.logs.join(kernel);
+    let logs = places.logs.join(boot.kernel.name());
     fs::create_dir_all(&logs)?;
     let dir = tempfile::Builder::new().prefix("fathom-lab-").tempdir()?;
-    let mut guest: Option<Guest> = None;
-    let mut console = PathBuf::new();
+    let mut bench =
+        Bench { boot, image, places, logs, dir: dir.path(), guest: None, console: PathBuf::new() };
     for case in &boot.cases {
-        if guest.is_none() {
-            console = logs.join(format!("{}.console", case.name));
-            drop(fs::remove_file(&console));
-        }
-        let setup = Setup {
-            image,
-            machine: &boot.machine,
-            cmdline: &boot.cmdline,
-            logged: case.own_boot,
-            dir: dir.path().to_path_buf(),
-            console: console.clone(),
-        };
-        let log = logs.join(format!("{}.log", case.name));
         let (start, boot_time) = (Instant::now(), Cell::default());
-        let attempt = |guest: &mut Option<Guest>| -> Result<Option<String>> {
-            let run = Run {
-                case,
-                setup: &setup,
-                log: File::create(&log)?,
-                kept: Kept::new(places, kernel, case),
-                boot_time: &boot_time,
-            };
-            run.finish(guest)
-        };
-        let mut result = attempt(&mut guest);
-        let (mut lost, mut tasks) = (None, Vec::new());
-        if result.is_err()
-            && let Some(guest) = guest.take()
-        {
-            match Lost::of(guest, &console) {
-                Ok(known) => lost = Some(known),
-                Err(told) => tasks = told,
-            }
+        let mut fault = bench.attempt(case, case.name.clone(), &boot_time)?;
+        let mut first = None;
+        if fault.is_some() {
+            bench.give_up_guest()?;
+            first = fault;
+            fault = bench.attempt(case, format!("{}.again", case.name), &boot_time)?;
         }
-        if lost.is_some() {
-            // An emulated kernel crashes now and then while it patches itself, which switching
-            // events on makes it do. A crash that is fathom's comes again.
-            guest::remove_disks(&setup)?;
-            result = attempt(&mut guest);
+        if fault.is_some() {
+            bench.give_up_guest()?;
         }
-        if result.is_err() {
-            guest = None;
-        }
-        let what = result.unwrap_or_else(|error| Some(error.to_string()));
-        let fault = what.map(|what| Fault { what, log, console: console.clone(), tasks });
         let boot_time = boot_time.get();
         let time = start.elapsed().saturating_sub(boot_time);
-        report(Outcome { case: case.name.clone(), kernel, time, boot_time, lost, fault });
+        let kernel = boot.kernel.name();
+        report(Outcome { case: case.name.clone(), kernel, time, boot_time, first, fault });
     }
     Ok(())
+}
+
+/// Where the cases of a boot are run, and the guest that is there.
+struct Bench<'a> {
+    boot: &'a Boot,
+    image: &'a Image,
+    places: &'a Places,
+    logs: PathBuf,
+    dir: &'a Path,
+    guest: Option<Guest>,
+    console: PathBuf,
+}
+
+impl Bench<'_> {
+    /// Runs a case; what it failed for, if it did. What it prints goes to a file with this name.
+    fn attempt(
+        &mut self,
+        case: &Case,
+        name: String,
+        boot_time: &Cell<Duration>,
+    ) -> Result<Option<Fault>> {
+        if self.guest.is_none() {
+            self.console = self.logs.join(format!("{name}.console"));
+            drop(fs::remove_file(&self.console));
+        }
+        let setup = Setup {
+            image: self.image,
+            machine: &self.boot.machine,
+            cmdline: &self.boot.cmdline,
+            logged: case.own_boot,
+            dir: self.dir.to_path_buf(),
+            console: self.console.clone(),
+        };
+        let log = self.logs.join(format!("{name}.log"));
+        let from = fs::metadata(&self.console).map_or(0, |metadata| metadata.len() as usize);
+        let run = Run {
+            case,
+            setup: &setup,
+            log: File::create(&log)?,
+            kept: Kept::new(self.places, self.boot.kernel.name(), case),
+            boot_time,
+        };
+        let (what, tasks) = match run.finish(&mut self.guest) {
+            Ok(None) => return Ok(None),
+            Ok(Some(what)) => (what, None),
+            Err(error) => self.question(&error.to_string()),
+        };
+        let kernel = tasks.unwrap_or_else(|| last_lines(&self.console, CONSOLE_LINES, from));
+        Ok(Some(Fault { what, log, console: self.console.clone(), kernel }))
+    }
+
+    /// What is to be said of a guest that came to no end, and what its kernel says of its tasks.
+    fn question(&mut self, error: &str) -> (String, Option<Vec<String>>) {
+        let Some(guest) = &mut self.guest else { return (error.into(), None) };
+        if let Some(status) = guest.ended() {
+            return (format!("{error}: QEMU, {status}"), None);
+        }
+        match hang::question(guest, &self.console) {
+            Ok(Some(tasks)) => (error.into(), Some(tasks)),
+            Ok(None) => (format!("{error}, and its kernel does not answer sysrq"), None),
+            Err(why) => (format!("{error}, and it cannot be asked why: {why}"), None),
+        }
+    }
+
+    /// The next case gets a new guest with new disks.
+    fn give_up_guest(&mut self) -> Result<()> {
+        self.guest = None;
+        guest::remove_disks(self.dir, self.boot.machine.disk_mib.len())
+    }
 }
 
 struct Run<'a> {

@@ -5,11 +5,15 @@ use crate::stats::Ratio;
 use fathom_model::finding::{Finding, Severity};
 use fathom_model::record::RunRecord;
 use fathom_model::units;
-use fathom_model::watch::{Level, WatchTurn};
+use fathom_model::watch::{Level, WatchRecord, WatchTurn};
+
+/// With fewer turns nothing is told: six pairs are what [`Ratio::paired_robust`] needs.
+pub const TURNS_MIN: u64 = 12;
 
 /// Watching that was switched on and off in turn (`--watch-turns`).
 pub(super) fn watching_cost(record: &RunRecord) -> Option<Finding> {
-    let watch = record.watch.as_ref().filter(|watch| !watch.turns.is_empty())?;
+    let in_turns = |watch: &&WatchRecord| watch.turn_ns.is_some() || !watch.turns.is_empty();
+    let watch = record.watch.as_ref().filter(in_turns)?;
     let level = Level::NAMES.iter().find(|(_, level)| *level == watch.level).map_or("", |l| l.0);
     let pairs: Vec<(f64, f64)> = watch.turns.chunks_exact(2).filter_map(pair).collect();
     let ratio = Ratio::paired_robust(&pairs);
@@ -39,9 +43,14 @@ pub(super) fn watching_cost(record: &RunRecord) -> Option<Finding> {
         let [value, low, high] = [mean.value, mean.low, mean.high].map(percent);
         format!("the mean of these pairs, stalls included: {value}, from {low} to {high}")
     }));
-    let next = "at least 12 turns must fit into the run, and 50 are better: take shorter ones or a longer run";
-    let next = if ratio.is_none() { next } else { "" };
-    finding("watching-cost", Severity::Info, summary, evidence, next)
+    let next = format!(
+        "at least {TURNS_MIN} turns must fit into the run, and 50 are better: take shorter ones or a longer run"
+    );
+    match ratio {
+        Some(_) => finding("watching-cost", Severity::Info, summary, evidence, ""),
+        // It was asked for.
+        None => finding("watching-cost", Severity::Error, summary, evidence, &next),
+    }
 }
 
 /// I/Os per second with and without watching.
@@ -61,15 +70,14 @@ fn percent(ratio: f64) -> String {
 mod tests {
     use super::super::testing::fires;
     use super::*;
-    use fathom_model::watch::WatchRecord;
-
     fn turns(ios: &[u64]) -> impl FnOnce(&mut RunRecord) {
         let turn = |(at, ios): (usize, &u64)| {
             let watched = matches!(at % 4, 1 | 2);
             WatchTurn { watched, ns: 2_000_000_000, ios: *ios }
         };
         let turns = ios.iter().enumerate().map(turn).collect();
-        move |r| r.watch = Some(WatchRecord { turns, ..WatchRecord::default() })
+        let turn_ns = Some(4_000_000_000);
+        move |r| r.watch = Some(WatchRecord { turn_ns, turns, ..WatchRecord::default() })
     }
 
     #[test]
@@ -100,5 +108,8 @@ mod tests {
             "What watching (`default`) costs is not told: only 10 turns came to their end."
         );
         assert!(f.next_step.unwrap().starts_with("at least 12 turns"));
+        assert_eq!(f.severity, Severity::Error, "it was asked for");
+        let f = fires(watching_cost, turns(&[]));
+        assert!(f.summary.ends_with("only 0 turns came to their end."), "{}", f.summary);
     }
 }

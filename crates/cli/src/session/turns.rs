@@ -5,8 +5,11 @@
 
 use super::Session;
 use super::beside::Beside;
-use fathom_model::Progress;
+use fathom_analysis::run::TURNS_MIN;
+use fathom_model::units;
 use fathom_model::watch::{Level, WatchRecord, WatchTurn};
+use fathom_model::{Plan, Progress};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Turns without and with watching: off, on, on, off, so that a steady drift meets both alike.
@@ -27,11 +30,38 @@ struct Count {
     ios: u64,
 }
 
+/// Whether enough turns of `length` fit into the time that `plan` may take, where that is known.
+///
+/// # Errors
+/// Says how long the turns may be.
+pub fn check(plan: &Plan, length: Duration) -> Result<(), String> {
+    let Some(most_ns) = most_ns(plan) else { return Ok(()) };
+    if length.as_nanos() * u128::from(TURNS_MIN) <= u128::from(most_ns) {
+        return Ok(());
+    }
+    let [length, most] = [length.as_nanos() as f64, most_ns as f64].map(units::time);
+    Err(format!(
+        "--watch-turns: {TURNS_MIN} turns of {length} do not fit into the {most} that the jobs take; take shorter turns \
+         (1 s at least) or a longer runtime"
+    ))
+}
+
+/// The longest time that the jobs can take, if all of them end at a time.
+fn most_ns(plan: &Plan) -> Option<u64> {
+    let mut waves: BTreeMap<u32, u64> = BTreeMap::new();
+    for job in &plan.jobs {
+        let most = job.start_delay_ns + job.until.ramp_ns + job.until.runtime_ns?;
+        let wave = waves.entry(job.wave).or_default();
+        *wave = most.max(*wave);
+    }
+    Some(waves.values().sum())
+}
+
 impl<'a> Turns<'a> {
     /// Turns of `length` each, of which the second half counts: by then samplers are open and closed.
     pub fn new(session: &'a Session, level: Level, length: Duration) -> Self {
         let length_ns = length.as_nanos() as u64;
-        let record = WatchRecord { level, ..WatchRecord::default() };
+        let record = WatchRecord { level, turn_ns: Some(length_ns), ..WatchRecord::default() };
         Self { session, level, length_ns, turn: None, beside: None, record }
     }
 
@@ -68,8 +98,8 @@ impl<'a> Turns<'a> {
 
     fn stop(&mut self) {
         if let Some(told) = self.beside.take().and_then(|beside| beside.stop().1) {
-            self.record =
-                WatchRecord { turns: std::mem::take(&mut self.record.turns), ..told.record };
+            let turns = std::mem::take(&mut self.record.turns);
+            self.record = WatchRecord { turns, turn_ns: self.record.turn_ns, ..told.record };
         }
     }
 

@@ -3,6 +3,7 @@
 use super::error::GuardError;
 use super::subject::Subject;
 use crate::device::Node;
+use fathom_model::shell;
 use rustix::fs::Stat;
 
 /// What the user permitted on the command line. A job file cannot permit anything.
@@ -98,21 +99,5 @@ pub(crate) fn overwrite_flag(subject: &Subject) -> String {
 
 /// `flag=value`, so that a shell passes it on as it is.
 fn quoted(flag: &str, value: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-@:+,%".contains(c);
-    if value.chars().all(is_plain) {
-        return format!("{flag}={value}");
-    }
-    format!("{flag}='{}'", value.replace('\'', r"'\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn flags_survive_a_shell() {
-        assert_eq!(quoted("--erase", "/dev/sda@S1-2"), "--erase=/dev/sda@S1-2");
-        assert_eq!(quoted("--erase", "/dev/sda@A B"), "--erase='/dev/sda@A B'");
-        assert_eq!(quoted("--overwrite", "it's"), r"--overwrite='it'\''s'");
-    }
+    format!("{flag}={}", shell::quoted(value))
 }
