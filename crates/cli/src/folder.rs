@@ -1,12 +1,11 @@
 //! The run folder: `record.json`, and `samples.ndjson` and `stacks.ndjson`, which a killed run keeps.
 
+pub mod behind;
 mod lines;
 pub mod read;
 mod ring;
 
-use fathom_model::progress::{JobSample, Progress, Sample};
-use fathom_model::watch::MachineSample;
-use fathom_model::{Dir, Histogram, PerDir};
+use fathom_model::progress::Sample;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -18,7 +17,6 @@ pub struct Folder {
     samples: Growing,
     /// Made with the first stack.
     stacks: Option<Growing>,
-    before: Vec<PerDir<Histogram>>,
 }
 
 impl Folder {
@@ -72,33 +70,13 @@ impl Folder {
     pub fn at(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let samples = Growing::create(&path.join("samples.ndjson"))?;
-        Ok(Self { path: path.to_path_buf(), samples, stacks: None, before: Vec::new() })
+        Ok(Self { path: path.to_path_buf(), samples, stacks: None })
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Appends what happened since the last sample, and the machine as it is now.
-    ///
-    /// # Errors
-    /// Those of the write.
-    pub fn sample(&mut self, progress: &Progress, machine: MachineSample) -> io::Result<()> {
-        self.before.resize_with(progress.jobs.len(), PerDir::default);
-        let jobs = progress.jobs.iter().zip(&mut self.before).map(|(job, before)| {
-            let clat = PerDir::from_fn(|dir: Dir| job.clat[dir].since(&before[dir]));
-            before.clone_from(&job.clat);
-            JobSample { phase: job.phase, dirs: job.dirs, in_flight: job.in_flight, clat }
-        });
-        let sample = Sample {
-            elapsed_ns: progress.elapsed_ns,
-            unix_ns: fathom_engine::clock::unix_ns(),
-            jobs: jobs.collect(),
-            machine,
-        };
-        self.watched(&sample)
     }
 
     /// Appends a sample, after the stacks that it is the first to name.

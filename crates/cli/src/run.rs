@@ -1,5 +1,7 @@
 //! `fathom run`: job files and command lines that people have for fio.
 
+mod samples;
+
 use crate::folder::Folder;
 use crate::live::Live;
 use crate::output;
@@ -12,15 +14,13 @@ use fathom_machine::Roots;
 use fathom_machine::guard::Permissions;
 use fathom_model::finding::Severity;
 use fathom_model::record::RECORD_VERSION;
-use fathom_model::watch::{Level, MachineSample};
+use fathom_model::watch::Level;
 use fathom_model::{Facts, Plan, Progress, RunRecord};
 use fathom_spec::{Eta, Format, Help, Output, Spec};
+use samples::Samples;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-
-/// Between two lines of `samples.ndjson`.
-const SAMPLE: Duration = Duration::from_secs(1);
 
 /// Runs what `args` describe. The exit status is 0 only if all of it was done.
 ///
@@ -133,11 +133,12 @@ fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<
         (Err(_), Some(signal)) => Some(signal.to_string()),
         (Err(error), None) => return Err(error),
     };
-    let mut folder = open_folder(&spec.output, &session, plan)?;
+    let mut samples = Samples::new(open_folder(&spec.output, &session, plan)?)?;
     let (mut record, told) = match interrupted {
-        None => observe(&session, plan, signals, &spec.output, folder.as_mut())?,
+        None => observe(&session, plan, signals, &spec.output, &mut samples)?,
         some => (RunRecord { interrupted: some, ..session.new_record(plan) }, None),
     };
+    let folder = samples.end();
     record.findings = fathom_analysis::run::findings(&record);
     if let Some(folder) = &folder {
         folder.record(&record)?;
@@ -187,18 +188,17 @@ fn observe(
     plan: &Plan,
     signals: &Signals,
     output: &Output,
-    folder: Option<&mut Folder>,
+    samples: &mut Samples,
 ) -> Result<(RunRecord, Option<Told>), String> {
     let interval = output.status_interval_ns.map(Duration::from_nanos);
     let shows = output.eta != Eta::Never || interval.is_some();
     let mut live = shows.then(|| Live::new(interval));
     // What nobody is told and nobody keeps is not worth looking at.
-    let kept = folder.is_some() || tells_people(output);
+    let kept = samples.are_kept() || tells_people(output);
     let turns = output.watch_turns_ns.map(Duration::from_nanos);
     let mut turns = turns.map(|length| Turns::new(session, output.watch, length));
     let level = if kept && turns.is_none() { output.watch } else { Level::Off };
     let mut beside = Beside::new(level, session);
-    let mut samples = Samples { folder, next: Instant::now() + SAMPLE };
     let mut last = Progress::default();
     let record = session.run(plan, signals, |progress| {
         if let Some(live) = &mut live {
@@ -227,30 +227,6 @@ fn observe(
 /// Whether people read the results.
 fn tells_people(output: &Output) -> bool {
     output.formats.is_empty() || output.formats.contains(&Format::Normal)
-}
-
-/// The run's samples.
-struct Samples<'a> {
-    folder: Option<&'a mut Folder>,
-    next: Instant,
-}
-
-impl Samples<'_> {
-    /// Appends one where a second has passed.
-    fn keep_if_due(&mut self, progress: &Progress) {
-        if Instant::now() >= self.next {
-            self.next += SAMPLE;
-            self.keep(progress, MachineSample::default());
-        }
-    }
-
-    /// Appends one; a folder that can no longer be written is given up, not the run.
-    fn keep(&mut self, progress: &Progress, machine: MachineSample) {
-        if let Some(Err(error)) = self.folder.as_mut().map(|f| f.sample(progress, machine)) {
-            eprintln!("fathom: samples are no longer written: {error}");
-            self.folder = None;
-        }
-    }
 }
 
 /// Tells on standard error, unless it is to be `quiet`, how far the laying out of files is.

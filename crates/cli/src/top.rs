@@ -82,12 +82,16 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         }
         None => Box::new(Live::start(&watch(args, form), args.record.as_deref())?),
     };
+    let mut told = None;
     let shown = match form {
-        Some(form) => print(feed.as_mut(), form, args.count, &signals),
+        Some(form) => print(feed.as_mut(), form, args.count, &signals, &mut told),
         None => screen::show(feed.as_mut(), args.count, &signals),
     };
     // What was recorded is whole also where it could not be shown.
-    shown.and(feed.finish()).map(|()| ExitCode::SUCCESS)
+    match shown.and(feed.finish()) {
+        Err(error) if told.as_ref() == Some(&error) => Ok(ExitCode::FAILURE),
+        ended => ended.map(|()| ExitCode::SUCCESS),
+    }
 }
 
 /// How lines are written.
@@ -125,11 +129,13 @@ fn watch(args: &Args, form: Option<Form>) -> Watch {
     }
 }
 
+/// Prints lines; what is wrong with the record, as soon as it is known and in `told`.
 fn print(
     feed: &mut dyn Feed,
     form: Form,
     count: Option<u64>,
     signals: &Signals,
+    told: &mut Option<String>,
 ) -> Result<(), String> {
     for missing in feed.missing() {
         eprintln!("fathom: not seen: {missing}");
@@ -138,7 +144,10 @@ fn print(
     let mut printed = 0;
     while count.is_none_or(|count| printed < count) && signals.caught().is_none() {
         let came = feed.poll()?;
-        feed.complaint().iter().for_each(|complaint| eprintln!("fathom: {complaint}"));
+        if let Some(complaint) = feed.complaint() {
+            eprintln!("fathom: {complaint}");
+            *told = Some(complaint);
+        }
         if !came {
             if feed.at_end() {
                 break;

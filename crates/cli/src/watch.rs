@@ -3,7 +3,7 @@
 pub mod child;
 mod recording;
 
-pub use recording::Recording;
+pub use recording::{NewRecording, Recording};
 
 use crate::folder::read::Reader;
 use crate::quantity;
@@ -12,7 +12,6 @@ use crate::session::watching::{self, Watch, Watching};
 use crate::signals::Signals;
 use child::Watched;
 use fathom_machine::Roots;
-use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::{CommandRecord, Level, WatchRecord};
 use fathom_model::{Facts, RunRecord};
@@ -64,7 +63,7 @@ pub struct Args {
 /// Why nothing was watched, or not all of it recorded.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let mut end = End::new(args)?;
-    let mut recording = Recording::create(args.record.as_deref())?;
+    let recording = NewRecording::create(args.record.as_deref())?;
     session::raise_limits();
     let watch = Watch {
         level: args.level,
@@ -75,35 +74,34 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         ..Watch::default()
     };
     let mut watching = Watching::start(&watch)?;
-    recording.begin(&watching)?;
+    let mut recording = recording.begin(&watching)?;
     let began = Instant::now();
     end.begin()?;
     // A command goes on to its end whether it can be recorded or not.
     let can_go_on = |recording: &Recording, watching: &Watching, end: &End| {
-        end.is_command() || (recording.failed().is_none() && !watching.has_broken())
+        end.is_command() || !(recording.has_failed() || watching.has_broken())
     };
+    let mut told = false;
     while !end.has_come()? && can_go_on(&recording, &watching, &end) {
         if let Some(sample) = watching.next(TICK) {
-            keep(&mut recording, &sample);
+            told |= complain(recording.keep(&sample));
         }
     }
     let (rest, watched) = watching.stop();
-    rest.iter().for_each(|sample| keep(&mut recording, sample));
-    let ended = recording.end(WatchRecord { command: end.command(args, began), ..watched });
-    tell(recording.path(), end.is_command())?;
-    let Err(error) = ended else { return Ok(end.code()) };
-    // One that came with a sample was told then.
-    if recording.failed().is_none() {
-        eprintln!("fathom: {error}");
+    for sample in rest {
+        told |= complain(recording.keep(&sample));
     }
+    let path = recording.path().to_path_buf();
+    let ended = recording.end(WatchRecord { command: end.command(args, began), ..watched });
+    tell(&path, end.is_command())?;
+    let failed = if told { ended.is_err() } else { complain(ended) };
     // The command's own failure says more.
-    Ok(if end.code() == ExitCode::SUCCESS { ExitCode::FAILURE } else { end.code() })
+    Ok(if failed && end.code() == ExitCode::SUCCESS { ExitCode::FAILURE } else { end.code() })
 }
 
-fn keep(recording: &mut Recording, sample: &Sample) {
-    if let Err(error) = recording.keep(sample) {
-        eprintln!("fathom: {error}");
-    }
+/// Says what is wrong; whether something is.
+fn complain(result: Result<(), String>) -> bool {
+    result.map_err(|error| eprintln!("fathom: {error}")).is_err()
 }
 
 /// A record that knows where and when it began, and nothing of what was seen.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Loop, Place, Tmpfs, as_root, says, tool, until};
+use common::{Loop, MIB, Place, Tmpfs, as_root, says, tool, until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -51,7 +51,9 @@ fn watch_says_that_the_disk_is_full_and_keeps_what_was_recorded() {
     let parts = ["cannot write disk/record/s", "No space left on device", "is kept", "make room"];
     says(&answer.stderr, &parts);
     assert!(!answer.stderr.contains("panicked"), "{}", answer.stderr);
+    assert_eq!(answer.stderr.matches("make room").count(), 1, "{}", answer.stderr);
     says(&answer.stdout, &["watched", "processors", "record: "]);
+    assert!(!answer.stdout.contains("for 0 ns"), "{}", answer.stdout);
     assert!(json(&folder.join("record.json"))["interrupted"].is_string());
     assert!(samples(&folder) >= 3);
     place.ask(&["top", "--replay=disk/record", "--csv"]).done();
@@ -90,7 +92,9 @@ fn top_goes_on_without_its_record_and_says_so() {
     let answer = running.wait();
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     assert_eq!(answer.stdout.lines().count(), 21);
-    says(&answer.stderr, &["disk/record/samples.ndjson", "No space left on device", "make room"]);
+    // Samples or the stacks that they name, whichever wanted room first.
+    says(&answer.stderr, &["cannot write disk/record/s", "No space left on device", "make room"]);
+    assert_eq!(answer.stderr.matches("make room").count(), 1, "{}", answer.stderr);
     place.ask(&["top", "--replay=disk/record", "--csv"]).done();
 }
 
@@ -124,7 +128,8 @@ fn a_ring_makes_room_of_its_own_and_goes_on() {
     until("a word of it", || running.so_far("stderr").contains("kept again"));
     running.signal(Signal::TERM);
     let answer = running.wait().done();
-    says(&answer.stderr, &["samples.ndjson", "No space left on device"]);
+    says(&answer.stderr, &["cannot write disk/ring/", "No space left on device"]);
+    assert_eq!(answer.stderr.matches("goes on trying").count(), 1, "{}", answer.stderr);
     place.ask(&["top", "--replay=disk/ring", "--csv"]).done();
 }
 
@@ -183,4 +188,44 @@ fn a_disk_that_stalls_does_not_stop_the_looks() {
     assert!(counted.abs_diff(of_time) <= 3, "{counted} of {of_time}");
     // The stall was most of the time.
     assert!(joined * 2 < of_time, "{joined} of {of_time}");
+}
+
+#[test]
+fn a_record_on_a_disk_that_stalls_holds_up_neither_a_run_nor_a_view() {
+    let Some(_guard) = as_root("a run and a view recorded on a disk that stalls") else { return };
+    let place = Place::new();
+    let disk = Freezer::new(&place);
+    place.data("data", MIB);
+    let run = ["run", "--rw=randread", "--time_based", "--runtime=6", "--eta=never"];
+    let run = place.start(&[&run[..], &["--record=disk/run", "data"]].concat());
+    let top = place.start(&["top", "-i", "200ms", "--csv", "--record=disk/top"]);
+    let lines = || top.so_far("stdout").lines().count();
+    until("samples", || samples(&place.path("disk/run")) >= 1 && lines() >= 3);
+    let before = lines();
+    tool("fsfreeze", &["-f", &disk.at]);
+    let from = now_ns();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let (to, during) = (now_ns(), lines());
+    tool("fsfreeze", &["-u", &disk.at]);
+    assert!(during >= before + 8, "{before} lines before the stall, {during} at its end");
+    run.wait().done();
+    top.signal(Signal::INT);
+    top.wait().done();
+    let seen = |folder: &str| {
+        let text = place.read(&format!("{folder}/samples.ndjson"));
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let times = lines.map(|sample| sample["unix_ns"].as_u64().unwrap());
+        times.filter(|at| (from..to).contains(at)).count()
+    };
+    let (of_run, of_top) = (seen("disk/run"), seen("disk/top"));
+    assert!(of_run >= 2 && of_top >= 8, "in the stall {of_run} samples and {of_top}");
+    for folder in ["disk/run", "disk/top"] {
+        let record = json(&place.path(folder).join("record.json"));
+        assert_eq!(record["interrupted"], Value::Null, "{folder}");
+    }
+}
+
+fn now_ns() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.unwrap().as_nanos() as u64
 }

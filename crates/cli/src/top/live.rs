@@ -2,7 +2,7 @@
 
 use super::feed::{Feed, Go, Interval, Take};
 use crate::session::watching::{Watch, Watching};
-use crate::watch::Recording;
+use crate::watch::{NewRecording, Recording};
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Missing, Stack};
 use fathom_report::calendar;
@@ -34,9 +34,9 @@ impl Live {
     /// # Errors
     /// When nothing can be watched or recorded.
     pub fn start(watch: &Watch, record: Option<&str>) -> Result<Self, String> {
-        let mut recording = record.map(|path| Recording::create(Some(path))).transpose()?;
+        let recording = record.map(|path| NewRecording::create(Some(path))).transpose()?;
         let watching = Watching::start(watch)?;
-        recording.iter_mut().try_for_each(|recording| recording.begin(&watching))?;
+        let recording = recording.map(|recording| recording.begin(&watching)).transpose()?;
         Ok(Self {
             watching,
             recording,
@@ -127,7 +127,7 @@ impl Feed for Live {
         let source = Source::Live {
             interval_ns: watched.interval_ns,
             frozen: self.frozen.map(|_| self.behind_ns()),
-            recording: self.recording.as_ref().is_some_and(|to| to.failed().is_none()),
+            recording: self.recording.as_ref().is_some_and(|to| !to.has_failed()),
         };
         Ok(Some(shown.view(source, &self.stacks, watched)))
     }
