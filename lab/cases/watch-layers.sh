@@ -8,10 +8,10 @@ queue=/sys/block/${disk#/dev/}/queue/scheduler
 sampled() {
     page=$1
     shift
-    # A busy host leaves little time to be sampled.
+    # A busy host leaves little time to be sampled: then more of it.
     for try in 1 2 3; do
         fathom stacks -F 999 -- fathom run --name=job --filename="$disk" --rw=randread --bs=4k --iodepth=16 \
-            --time_based --runtime=2 --no-record --watch=off --output=job "$@" >"$page"
+            --time_based --runtime=$((2 * try)) --no-record --watch=off --output=job "$@" >"$page"
         known=$(awk '/belong to a layer/ { print $1 * 10 }' "$page")
         samples=$(awk '/belong to a layer/ { print $3 }' "$page")
         [ "$samples" -lt 200 ] || break

@@ -42,6 +42,7 @@ fn device_since(now: &DeviceBlocks, earlier: &DeviceBlocks) -> DeviceBlocks {
     DeviceBlocks {
         name: now.name.clone(),
         bio_based: now.bio_based,
+        removed: now.removed,
         queued: less(now.queued, earlier.queued),
         issued: less(now.issued, earlier.issued),
         completed: less(now.completed, earlier.completed),

@@ -1,7 +1,6 @@
 //! `fathom blocks`: what the block layer does with the I/Os of some devices.
 
-use crate::signals::Signals;
-use crate::watch::child::{self, Watched as Held};
+use crate::watch::End;
 use crate::{output, quantity, session};
 use fathom_machine::Roots;
 use fathom_model::watch::{BlocksSample, Missing};
@@ -47,7 +46,7 @@ pub struct Args {
 /// # Errors
 /// What is wrong with the arguments, or why nothing can be seen.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let mut end = End::new(args)?;
+    let mut end = End::new(&args.command, &[], args.time)?;
     session::raise_limits();
     let devices = match args.devices.as_slice() {
         [] => Devices::Busiest { first: Vec::new() },
@@ -73,45 +72,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     }
     watcher.stop().into_iter().try_for_each(|watched| view.add(watched))?;
     view.finish()?;
-    Ok(end.code)
-}
-
-/// What ends the watching.
-struct End {
-    child: Option<Held>,
-    /// Taken where there is no command: that one gets the signals itself.
-    signals: Option<Signals>,
-    time: Option<Duration>,
-    began: Instant,
-    code: ExitCode,
-}
-
-impl End {
-    fn new(args: &Args) -> Result<Self, String> {
-        let has_command = !args.command.is_empty();
-        let child = has_command.then(|| Held::hold(&args.command)).transpose()?;
-        let signals = (!has_command).then(Signals::take).transpose();
-        let signals = signals.map_err(|e| format!("cannot take signals: {e}"))?;
-        let (began, code) = (Instant::now(), ExitCode::SUCCESS);
-        Ok(Self { child, signals, time: args.time, began, code })
-    }
-
-    fn begin(&mut self) -> Result<(), String> {
-        self.began = Instant::now();
-        self.child.as_mut().map_or(Ok(()), Held::release)
-    }
-
-    fn has_come(&mut self) -> Result<bool, String> {
-        let Some(child) = &mut self.child else {
-            let stopped = self.signals.as_ref().is_some_and(|signals| signals.caught().is_some());
-            return Ok(stopped || self.time.is_some_and(|time| self.began.elapsed() >= time));
-        };
-        let ended = child.ended()?;
-        if let Some((status, _)) = ended {
-            self.code = ExitCode::from(child::code(status) as u8);
-        }
-        Ok(ended.is_some())
-    }
+    Ok(end.code())
 }
 
 /// What was seen, and what of it was shown.

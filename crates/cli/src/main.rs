@@ -55,8 +55,8 @@ enum Command {
     Top(top::Args),
     /// Watch the machine, a process or a command, and keep all that is seen in a record.
     Watch(watch::Args),
-    #[command(name = watch::child::HELD, hide = true)]
-    Held(watch::child::HeldArgs),
+    #[command(name = watch::HELD, hide = true)]
+    Held(watch::HeldArgs),
 }
 
 fn main() -> ExitCode {
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
         Command::Watch(args) => watch::command(&args),
-        Command::Held(args) => watch::child::held(&args),
+        Command::Held(args) => watch::held(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("fathom: {error}");

@@ -4,12 +4,10 @@
 use crate::output;
 use crate::quantity;
 use crate::session;
-use crate::signals::Signals;
-use crate::watch::Process;
-use crate::watch::child::{self, Watched as Held};
+use crate::watch::End;
 use fathom_report::stacks::{self, Sampled};
 use fathom_report::summary::Style;
-use fathom_watch::{Clock, Scope, StackSampler, StackSettings, Watched, Watcher};
+use fathom_watch::{Clock, StackSampler, StackSettings, Watched, Watcher};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -28,7 +26,7 @@ pub struct Args {
     #[arg(long = "for", value_name = "TIME", value_parser = quantity::time, default_value = "10s",
           conflicts_with = "command")]
     time: Duration,
-    /// Only this process and all that descend from it; can be given several times
+    /// Only this process and all that descend from it, until it ends; can be given several times
     #[arg(short = 'p', long, value_name = "PID", conflicts_with = "command")]
     pid: Vec<i32>,
     /// With the functions of programs, as far as these were built with frame pointers
@@ -59,54 +57,22 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     if let Some(file) = args.output.as_deref().filter(|file| *file != "-") {
         output::check(file, [])?;
     }
-    Process::find_all(&args.pid)?;
-    let has_command = !args.command.is_empty();
-    let mut end = End {
-        child: has_command.then(|| Held::hold(&args.command)).transpose()?,
-        // Where there is a command, signals are meant for it.
-        signals: (!has_command).then(Signals::take).transpose().map_err(|e| e.to_string())?,
-        began: Instant::now(),
-        time: args.time,
-    };
+    let mut end = End::new(&args.command, &args.pid, Some(args.time))?;
     session::raise_limits();
-    let scope = match (&end.child, args.pid.as_slice()) {
-        (Some(child), _) => Scope::Trees(vec![child.id().as_raw_nonzero().get()]),
-        (None, []) => Scope::Machine,
-        (None, pids) => Scope::Trees(pids.to_vec()),
-    };
     let settings = StackSettings {
         hz: args.hz,
         user: args.user,
-        scope,
+        scope: end.scope(),
         clock: if args.by_clock { Clock::Timer } else { Clock::Cycles },
         ..StackSettings::default()
     };
-    let (sampled, code) = sample(&settings, &mut end)?;
+    let sampled = sample(&settings, &mut end)?;
     show(args, &sampled)?;
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+    Ok(end.code())
 }
 
-/// What ends the sampling.
-struct End {
-    child: Option<Held>,
-    signals: Option<Signals>,
-    began: Instant,
-    time: Duration,
-}
-
-impl End {
-    /// The exit status, once the end has come.
-    fn code(&mut self) -> Result<Option<i32>, String> {
-        if let Some(child) = &mut self.child {
-            return Ok(child.ended()?.map(|(status, _)| child::code(status)));
-        }
-        let caught = self.signals.as_ref().is_some_and(|signals| signals.caught().is_some());
-        Ok((caught || self.began.elapsed() >= self.time).then_some(0))
-    }
-}
-
-/// Samples until the end; gives the exit status, too.
-fn sample(settings: &StackSettings, end: &mut End) -> Result<(Sampled, i32), String> {
+/// Samples until the end.
+fn sample(settings: &StackSettings, end: &mut End) -> Result<Sampled, String> {
     let sampler = StackSampler::open(settings, Path::new("/proc"), Path::new("/sys"))
         .map_err(|missing| missing.to_string())?;
     for missing in sampler.missing() {
@@ -116,18 +82,15 @@ fn sample(settings: &StackSettings, end: &mut End) -> Result<(Sampled, i32), Str
     let mut sampled = Sampled { started_unix_ns, ..Sampled::default() };
     let watcher = Watcher::start(vec![Box::new(sampler)], INTERVAL)
         .map_err(|e| format!("cannot start to sample: {e}"))?;
-    end.began = Instant::now();
-    end.child.as_mut().map_or(Ok(()), Held::release)?;
-    let code = loop {
-        if let Some(code) = end.code()? {
-            break code;
-        }
+    let began = Instant::now();
+    end.begin()?;
+    while !end.has_come()? {
         if let Ok(watched) = watcher.samples.recv_timeout(TICK) {
-            add(&mut sampled, end.began, watched);
+            add(&mut sampled, began, watched);
         }
-    };
-    watcher.stop().into_iter().for_each(|watched| add(&mut sampled, end.began, watched));
-    Ok((sampled, code))
+    }
+    watcher.stop().into_iter().for_each(|watched| add(&mut sampled, began, watched));
+    Ok(sampled)
 }
 
 fn add(sampled: &mut Sampled, began: Instant, watched: Watched) {

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Answer, Loop, MIB, Place, as_root, says};
+use common::{Answer, Loop, MIB, Place, as_root, says, until};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 
@@ -95,6 +96,14 @@ fn every_io_of_a_device_without_requests_is_counted() {
     // Its lines tell all that came in between, and the last of them the sum.
     let text = writes(&[], &device, 4096, 1500).unwrap().stderr;
     says(&text, &["1.5k I/Os entered", "1.5k I/Os done, 0 errors", "entered to done"]);
+
+    // One that goes away meanwhile is not shown as one that stands still.
+    let running = Place::new().start(&["blocks", "-i", "50ms", &device]);
+    until("lines", || running.so_far("stdout").lines().count() >= 3);
+    drop(zram);
+    until("a word of it", || running.so_far("stdout").contains(" removed\n"));
+    running.signal(Signal::INT);
+    says(&running.wait().done().stdout, &["s, removed meanwhile\n"]);
 }
 
 #[test]

@@ -40,6 +40,9 @@ pub fn lines(came: &BlocksSample, elapsed_ns: u64) -> String {
         histogram.percentile(percent).map_or("-".into(), |ns| units::time(ns as f64))
     };
     let line = |device: &DeviceBlocks| {
+        if device.removed && device.queued + device.issued + device.completed == 0 {
+            return format!("{:<10} removed\n", device.name);
+        }
         let of_requests = |n: u64| if device.bio_based { "-".into() } else { rate(n) };
         let at_driver = |percent: f64| match device.ends_unseen() {
             Some(_) => "-".into(),
@@ -123,7 +126,8 @@ pub fn summary(came: &BlocksSample, elapsed_ns: u64, missing: &[Missing], style:
 
 fn of_device(device: &DeviceBlocks, one_in: u32, elapsed_ns: u64, style: Style) -> String {
     let n = |n: u64| units::count(n as f64);
-    let mut out = format!("{} in {}\n", device.name, units::time(elapsed_ns as f64));
+    let removed = if device.removed { ", removed meanwhile" } else { "" };
+    let mut out = format!("{} in {}{removed}\n", device.name, units::time(elapsed_ns as f64));
     // Writing to a string cannot fail.
     let _ = write!(out, "  {} I/Os entered, {} splits", n(device.queued), n(device.split));
     let _ = if device.bio_based {

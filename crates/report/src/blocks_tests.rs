@@ -55,6 +55,24 @@ fn a_line_for_each_device() {
 }
 
 #[test]
+fn a_device_that_was_removed_is_said_to_be() {
+    let mut came = came();
+    came.devices[1].removed = true;
+    assert!(
+        lines(&came, 1_000_000_000).contains("zram0            3 "),
+        "{}",
+        lines(&came, 1_000_000_000)
+    );
+    assert!(
+        summary(&came, 1_000_000_000, &[], Style::default())
+            .contains("zram0 in 1 s, removed meanwhile\n")
+    );
+    came.devices[1] =
+        DeviceBlocks { name: "zram0".into(), removed: true, ..DeviceBlocks::default() };
+    assert!(lines(&came, 1_000_000_000).ends_with("zram0      removed\n"));
+}
+
+#[test]
 fn times_at_the_driver_are_not_told_by_the_few_whose_end_was_seen() {
     let mut came = came();
     came.devices[0].queue.record_n(7000, 6);

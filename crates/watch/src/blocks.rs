@@ -211,6 +211,7 @@ impl Sampler for BlockSampler {
             let mut device = DeviceBlocks {
                 name: counted.device.name.clone(),
                 bio_based: counted.device.bio_based,
+                removed: !counted.device.path.exists(),
                 ..DeviceBlocks::default()
             };
             for (count, counter) in &counted.counts {

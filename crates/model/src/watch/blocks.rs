@@ -40,6 +40,9 @@ pub struct DeviceBlocks {
     /// `queued`, `completed`, `split` and `errors` are counted, and no I/O waits for its driver.
     #[serde(default)]
     pub bio_based: bool,
+    /// Whether it is there no more. Its counts stay as they were.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
     /// I/Os (bios) that entered, before they were split or merged.
     #[serde(default)]
     pub queued: u64,

@@ -22,7 +22,8 @@ pub fn lines(view: &View<'_>, name: &str) -> Vec<(Tone, String)> {
     let each = |of: fn(&DeviceBlocks) -> u64| {
         if counts { rate(of) } else { "not counted".to_string() }
     };
-    let mut lines = vec![(Tone::Key, "block layer, per second".to_string())];
+    let removed = if now.removed { "; the device is removed" } else { "" };
+    let mut lines = vec![(Tone::Key, format!("block layer, per second{removed}"))];
     lines.push((
         Tone::Plain,
         format!(

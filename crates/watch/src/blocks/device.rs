@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Device {
     pub name: String,
+    /// Its folder in sysfs, which goes with it.
+    pub path: PathBuf,
     /// Number of the whole device, as tracepoints have it.
     pub disk: u32,
     /// Numbers that I/Os to it may carry beside the disk's: of its partitions, or its own.
@@ -146,6 +148,7 @@ fn disk(path: &Path) -> Option<Vec<Candidate>> {
     let disk = dev_number(path)?;
     let device = Device {
         name: file_name(path)?,
+        path: path.to_path_buf(),
         disk,
         parts: Vec::new(),
         range: None,
@@ -175,6 +178,7 @@ fn partition(path: &Path, disk: &Device) -> Option<Candidate> {
     let (start, sectors) = (read_number(&path.join("start"))?, read_number(&path.join("size"))?);
     let device = Device {
         name: file_name(path)?,
+        path: path.to_path_buf(),
         parts: vec![number],
         range: Some((start, start.saturating_add(sectors))),
         ios: ios(path),
