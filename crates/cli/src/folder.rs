@@ -1,9 +1,11 @@
 //! The run folder: `record.json`, and `samples.ndjson` and `stacks.ndjson`, which a killed run keeps.
 
-pub mod behind;
 mod lines;
 pub mod read;
 mod ring;
+mod writer;
+
+pub use writer::Writer;
 
 use fathom_model::progress::Sample;
 use serde::Serialize;
@@ -79,15 +81,8 @@ impl Folder {
         &self.path
     }
 
-    /// Appends a sample, after the stacks that it is the first to name.
-    ///
-    /// # Errors
-    /// Those of the write.
-    pub fn watched(&mut self, sample: &Sample) -> io::Result<()> {
-        self.write(&Encoded::of(sample)?)
-    }
-
-    /// The same, of a sample whose size is to be known before. After an error it can be tried again.
+    /// Appends a sample, after the stacks that it is the first to name. After an error it can be tried
+    /// again.
     ///
     /// # Errors
     /// Those of the write.
@@ -151,12 +146,28 @@ impl Folder {
     }
 }
 
+/// Passes on what is wrong with a folder that was asked for by name; says so of one that was not, which is no part
+/// of the request.
+///
+/// # Errors
+/// What is wrong with a `named` one.
+pub fn excuse(kept: Result<(), String>, named: bool) -> Result<(), String> {
+    match kept {
+        Err(error) if !named => {
+            eprintln!("fathom: no whole record is kept: {error}");
+            Ok(())
+        }
+        kept => kept,
+    }
+}
+
 /// A sample as it is stored.
 pub struct Encoded {
     /// Lines of `stacks.ndjson`.
     stacks: Vec<u8>,
     /// The line of `samples.ndjson`.
     line: Vec<u8>,
+    elapsed_ns: u64,
 }
 
 impl Encoded {
@@ -169,7 +180,7 @@ impl Encoded {
         let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
         new.into_iter().try_for_each(|stack| push_line(&mut stacks, stack))?;
         push_line(&mut line, sample)?;
-        Ok(Self { stacks, line })
+        Ok(Self { stacks, line, elapsed_ns: sample.elapsed_ns })
     }
 
     /// Bytes of all lines.

@@ -8,7 +8,7 @@ mod targets;
 mod view;
 mod watched;
 
-use crate::folder::Folder;
+use crate::folder::{Folder, excuse};
 use crate::output;
 use crate::session::{Session, watching};
 use crate::signals::Signals;
@@ -67,8 +67,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
     check_outputs(args)?;
     let (session, conditions) = targets::open(args, &signals)?;
-    let record = perform(args, &session, conditions, &signals)?;
-    session.finish()?;
+    let record = perform(args, &session, conditions, &signals);
+    let finished = session.finish();
+    let record = record?;
+    finished?;
     Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -98,18 +100,18 @@ fn perform(
         watched.keep();
         signals.caught()
     });
-    watched.finish()?;
+    let watched = watched.finish();
     costs::measure(session, signals, &mut record);
     let record = record.judged();
-    if let Some(folder) = &folder {
-        folder.record(&record)?;
-    }
     let text = if args.json {
         fathom_report::limit::json(&record).map_err(|e| e.to_string())?
     } else {
         fathom_report::limit::render(&record)
     };
+    // A record whose disk is full or stalls keeps no result from who waits for it.
     output::emit(&text, args.output.as_deref())?;
+    let recorded = folder.map_or(Ok(()), |folder| folder.record(&record));
+    excuse(watched.and(recorded), args.record.is_some())?;
     Ok(record)
 }
 

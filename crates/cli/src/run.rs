@@ -2,7 +2,7 @@
 
 mod samples;
 
-use crate::folder::Folder;
+use crate::folder::{Folder, excuse};
 use crate::live::Live;
 use crate::output;
 use crate::session::Session;
@@ -52,9 +52,7 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, String> {
         eprintln!("fathom: note: {note}");
     }
     let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
-    let record = perform(spec, &plan, facts, &signals)?;
-    let done =
-        record.is_complete() && record.findings.iter().all(|f| f.severity != Severity::Error);
+    let done = perform(spec, &plan, facts, &signals)?;
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -120,7 +118,8 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     Ok(Facts { host: fathom_machine::host(&roots), targets })
 }
 
-fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<RunRecord, String> {
+/// Whether all of it was done.
+fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<bool, String> {
     let permissions = Permissions {
         erase: spec.permissions.erase.clone(),
         overwrite: spec.permissions.overwrite.clone(),
@@ -138,18 +137,26 @@ fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<
         None => observe(&session, plan, signals, &spec.output, &mut samples)?,
         some => (RunRecord { interrupted: some, ..session.new_record(plan) }, None),
     };
-    let folder = samples.end();
     record.findings = fathom_analysis::run::findings(&record);
-    if let Some(folder) = &folder {
-        folder.record(&record)?;
-    }
-    output::write(&record, told.as_ref(), &spec.output)?;
+    // A record whose disk is full or stalls keeps no result from who waits for it.
+    let shown = output::write(&record, told.as_ref(), &spec.output);
     complain(&record, &spec.output);
-    if let Some(folder) = folder.filter(|_| std::io::stderr().is_terminal()) {
-        eprintln!("record: {}", folder.path().display());
+    let finished = session.finish();
+    let folder = samples.path();
+    let kept = excuse(samples.end(&mut record), spec.output.record.is_some());
+    let ended = [&finished, &kept].into_iter().filter_map(|result| result.as_ref().err());
+    ended.for_each(|error| eprintln!("fathom: {error}"));
+    if let Some(folder) = folder.filter(|_| kept.is_ok() && std::io::stderr().is_terminal()) {
+        eprintln!("record: {}", folder.display());
     }
-    session.finish()?;
-    Ok(record)
+    let lost = record.samples_lost.is_some() && spec.output.record.is_some();
+    let done = finished.is_ok() && kept.is_ok() && !lost && is_done(&record);
+    shown.map(|()| done)
+}
+
+/// Whether all that was asked was done.
+fn is_done(record: &RunRecord) -> bool {
+    record.is_complete() && record.findings.iter().all(|f| f.severity != Severity::Error)
 }
 
 /// Says on standard error what was not done, where no person sees the results.
@@ -207,11 +214,13 @@ fn observe(
         if let Some(turns) = &mut turns {
             turns.look(progress);
         }
-        match beside.next() {
+        let seen = if samples.have_room() { beside.next() } else { None };
+        match seen {
             Some(sample) => samples.keep(progress, sample.machine),
             None if !beside.is_on() => samples.keep_if_due(progress),
             None => {}
         }
+        samples.complain();
         last.clone_from(progress);
     });
     let (rest, told) = beside.stop();

@@ -13,6 +13,7 @@ use crate::quantity;
 use crate::session;
 use crate::session::watching::{self, Watch, Watching};
 use fathom_machine::Roots;
+use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::{Level, WatchRecord};
 use fathom_model::{Facts, RunRecord};
@@ -81,28 +82,32 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let can_go_on = |recording: &Recording, watching: &Watching, end: &End| {
         end.is_command() || !(recording.has_failed() || watching.has_broken())
     };
-    let mut told = false;
+    let mut failed = None;
     while !end.has_come()? && can_go_on(&recording, &watching, &end) {
-        if let Some(sample) = watching.next(TICK) {
-            told |= complain(recording.keep(&sample));
-        }
+        let seen = if recording.has_room() { watching.next(TICK) } else { wait() };
+        seen.iter().for_each(|sample| recording.keep(sample));
+        failed = failed.or_else(|| recording.complaint().inspect(say));
     }
     let (rest, watched) = watching.stop();
-    for sample in rest {
-        told |= complain(recording.keep(&sample));
-    }
+    rest.iter().for_each(|sample| recording.keep(sample));
     let path = recording.path().to_path_buf();
     let ended =
         recording.end(WatchRecord { command: end.command(&args.command, began), ..watched });
+    failed = ended.err().filter(|error| failed.as_ref() != Some(error)).inspect(say).or(failed);
     tell(&path, end.is_command())?;
-    let failed = if told { ended.is_err() } else { complain(ended) };
     // The command's own failure says more.
-    Ok(if failed && end.code() == ExitCode::SUCCESS { ExitCode::FAILURE } else { end.code() })
+    let failed = failed.is_some() && end.code() == ExitCode::SUCCESS;
+    Ok(if failed { ExitCode::FAILURE } else { end.code() })
 }
 
-/// Says what is wrong; whether something is.
-fn complain(result: Result<(), String>) -> bool {
-    result.map_err(|error| eprintln!("fathom: {error}")).is_err()
+fn say(error: &String) {
+    eprintln!("fathom: {error}");
+}
+
+/// In place of a sample that is better not taken yet.
+fn wait() -> Option<Sample> {
+    std::thread::sleep(TICK);
+    None
 }
 
 /// A record that knows where and when it began, and nothing of what was seen.

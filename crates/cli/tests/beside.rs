@@ -79,7 +79,7 @@ fn watching_in_turns_tells_what_it_costs_or_fails() {
     let answer = place.ask(&long);
     assert_eq!(answer.code, Some(1));
     assert!(
-        answer.stderr.contains("12 turns of 2 s do not fit into the 20 s"),
+        answer.stderr.contains("12 turns of 2 s need a runtime of 26 s, and this is 20 s"),
         "{}",
         answer.stderr
     );

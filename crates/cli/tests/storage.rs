@@ -61,6 +61,27 @@ fn watch_says_that_the_disk_is_full_and_keeps_what_was_recorded() {
 }
 
 #[test]
+fn a_run_prints_its_result_though_its_record_has_no_room() {
+    let Some(_guard) = as_root("a run recorded on a full disk") else { return };
+    let place = Place::new();
+    let _disk = Tmpfs::new(&place, "disk", 1);
+    place.data("data", MIB);
+    let run = ["run", "--rw=randread", "--time_based", "--runtime=5", "--output-format=json"];
+    let running = place.start(&[&run[..], &["--record=disk/run", "data"]].concat());
+    until("samples", || samples(&place.path("disk/run")) >= 1);
+    fill(&place.path("disk"));
+    let answer = running.wait();
+    // A folder that was asked for is part of the request; the result is whole all the same.
+    assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+    let result: Value = serde_json::from_str(&answer.stdout).unwrap();
+    assert_eq!(
+        (&result["jobs"][0]["error"], &result["fathom"]["interrupted"]),
+        (&0.into(), &Value::Null)
+    );
+    says(&answer.stderr, &["cannot write disk/run/", "No space left on device"]);
+}
+
+#[test]
 fn a_command_ends_as_it_would_though_the_disk_is_full() {
     let Some(_guard) = as_root("a record on a full disk") else { return };
     let place = Place::new();
@@ -196,11 +217,12 @@ fn a_record_on_a_disk_that_stalls_holds_up_neither_a_run_nor_a_view() {
     let place = Place::new();
     let disk = Freezer::new(&place);
     place.data("data", MIB);
-    let run = ["run", "--rw=randread", "--time_based", "--runtime=6", "--eta=never"];
-    let run = place.start(&[&run[..], &["--record=disk/run", "data"]].concat());
     let top = place.start(&["top", "-i", "200ms", "--csv", "--record=disk/top"]);
     let lines = || top.so_far("stdout").lines().count();
-    until("samples", || samples(&place.path("disk/run")) >= 1 && lines() >= 3);
+    until("lines", || lines() >= 3);
+    let run = ["run", "--rw=randread", "--time_based", "--runtime=8", "--eta=never"];
+    let run = place.start(&[&run[..], &["--record=disk/run", "data"]].concat());
+    until("samples", || samples(&place.path("disk/run")) >= 1);
     let before = lines();
     tool("fsfreeze", &["-f", &disk.at]);
     let from = now_ns();

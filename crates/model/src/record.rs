@@ -39,6 +39,9 @@ pub struct RunRecord {
     pub watch: Option<WatchRecord>,
     /// What ended the run early, if something did: `SIGINT`, `SIGTERM`.
     pub interrupted: Option<String>,
+    /// Why samples end before the run did, where they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples_lost: Option<String>,
     /// What it means, worst first.
     pub findings: Vec<Finding>,
 }

@@ -5,9 +5,9 @@ use crate::Result;
 use std::fs;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// A kernel has this long to write down one answer; an emulated serial port takes 10 KB a second.
+/// A kernel has this long to begin an answer, and to end it; an emulated serial port takes 10 KB a second.
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long the console must stand still for an answer to be over.
 const QUIET: Duration = Duration::from_secs(1);
@@ -17,26 +17,32 @@ const QUIET: Duration = Duration::from_secs(1);
 /// fathom's; none if it says nothing.
 pub fn question(guest: &mut Guest, console: &Path) -> Result<Option<Vec<String>>> {
     let before = fs::read(console)?.len();
-    // 7 lets what follows through to the console.
-    for key in ["7", "t", "l"] {
+    // Lets what follows through to the console; an old kernel says nothing itself.
+    guest.sysrq("7")?;
+    thread::sleep(QUIET);
+    for key in ["t", "l"] {
+        let from = length(console);
         guest.sysrq(key)?;
-        wait_until_quiet(console);
+        wait_for(ANSWER, || length(console) > from);
+        wait_for(ANSWER, || {
+            let last = length(console);
+            thread::sleep(QUIET);
+            length(console) == last
+        });
     }
     let said = fs::read(console)?.split_off(before);
     let text = String::from_utf8_lossy(&said);
     Ok(text.contains("task:").then(|| telling(&text)))
 }
 
-fn wait_until_quiet(console: &Path) {
-    let length = || fs::metadata(console).map_or(0, |metadata| metadata.len());
-    let mut last = length();
-    for _ in 0..ANSWER.as_secs() / QUIET.as_secs() {
-        thread::sleep(QUIET);
-        let now = length();
-        if now == last {
-            return;
-        }
-        last = now;
+fn length(console: &Path) -> u64 {
+    fs::metadata(console).map_or(0, |metadata| metadata.len())
+}
+
+fn wait_for(most: Duration, mut is_over: impl FnMut() -> bool) {
+    let until = Instant::now() + most;
+    while !is_over() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(100));
     }
 }
 

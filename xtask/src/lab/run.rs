@@ -33,15 +33,17 @@ pub struct Outcome {
     pub time: Duration,
     /// What was spent on booting for it, beside its time.
     pub boot_time: Duration,
-    /// Why it failed at first, if it did; it was run once more in a new guest.
+    /// How its first guest was lost, if it was.
     pub first: Option<Fault>,
-    /// Why it failed for good.
+    /// Why it failed.
     pub fault: Option<Fault>,
 }
 
 /// Why a case failed, and what is known of that.
 pub struct Fault {
     pub what: String,
+    /// The guest is of no more use.
+    pub lost: bool,
     pub log: PathBuf,
     pub console: PathBuf,
     /// What the guest's kernel said meanwhile; of one that hangs, what it says of its tasks.
@@ -56,26 +58,27 @@ pub fn last_lines(path: &Path, count: usize, from: usize) -> Vec<String> {
     lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
 }
 
-/// Runs all cases of a boot, each that fails once more in a new guest: emulated processors err now and
-/// then, as when a kernel patches itself, which switching events on makes it do. What is fathom's
-/// fault comes again, or is told at least.
+/// Runs all cases of a boot, once more in a new guest where the first one was lost: emulated kernels crash
+/// now and then while they patch themselves, which switching events on makes them do, or stand still. A
+/// case that fails by what it checks has failed.
 pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome)) -> Result<()> {
     let logs = places.logs.join(boot.kernel.name());
     fs::create_dir_all(&logs)?;
     let dir = tempfile::Builder::new().prefix("fathom-lab-").tempdir()?;
-    let mut bench =
-        Bench { boot, image, places, logs, dir: dir.path(), guest: None, console: PathBuf::new() };
+    let (dir, console) = (dir.path(), PathBuf::new());
+    let mut guests = Guests { boot, image, places, logs, dir, guest: None, console };
     for case in &boot.cases {
         let (start, boot_time) = (Instant::now(), Cell::default());
-        let mut fault = bench.attempt(case, case.name.clone(), &boot_time)?;
-        let mut first = None;
-        if fault.is_some() {
-            bench.give_up_guest()?;
+        let (again, mut first) = (format!("{}.again", case.name), None);
+        guests.forget(&again);
+        let mut fault = guests.attempt(case, &case.name, &boot_time)?;
+        if fault.as_ref().is_some_and(|fault| fault.lost) {
+            guests.give_up()?;
             first = fault;
-            fault = bench.attempt(case, format!("{}.again", case.name), &boot_time)?;
+            fault = guests.attempt(case, &again, &boot_time)?;
         }
-        if fault.is_some() {
-            bench.give_up_guest()?;
+        if fault.as_ref().is_some_and(|fault| fault.lost) {
+            guests.give_up()?;
         }
         let boot_time = boot_time.get();
         let time = start.elapsed().saturating_sub(boot_time);
@@ -85,8 +88,8 @@ pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome
     Ok(())
 }
 
-/// Where the cases of a boot are run, and the guest that is there.
-struct Bench<'a> {
+/// The guests of a boot, one at a time.
+struct Guests<'a> {
     boot: &'a Boot,
     image: &'a Image,
     places: &'a Places,
@@ -96,16 +99,25 @@ struct Bench<'a> {
     console: PathBuf,
 }
 
-impl Bench<'_> {
+impl Guests<'_> {
+    fn file(&self, name: &str, kind: &str) -> PathBuf {
+        self.logs.join(format!("{name}.{kind}"))
+    }
+
+    /// Removes what an earlier lab left.
+    fn forget(&self, name: &str) {
+        ["log", "console"].iter().for_each(|kind| drop(fs::remove_file(self.file(name, kind))));
+    }
+
     /// Runs a case; what it failed for, if it did. What it prints goes to a file with this name.
     fn attempt(
         &mut self,
         case: &Case,
-        name: String,
+        name: &str,
         boot_time: &Cell<Duration>,
     ) -> Result<Option<Fault>> {
         if self.guest.is_none() {
-            self.console = self.logs.join(format!("{name}.console"));
+            self.console = self.file(name, "console");
             drop(fs::remove_file(&self.console));
         }
         let setup = Setup {
@@ -116,7 +128,7 @@ impl Bench<'_> {
             dir: self.dir.to_path_buf(),
             console: self.console.clone(),
         };
-        let log = self.logs.join(format!("{name}.log"));
+        let log = self.file(name, "log");
         let from = fs::metadata(&self.console).map_or(0, |metadata| metadata.len() as usize);
         let run = Run {
             case,
@@ -125,13 +137,16 @@ impl Bench<'_> {
             kept: Kept::new(self.places, self.boot.kernel.name(), case),
             boot_time,
         };
-        let (what, tasks) = match run.finish(&mut self.guest) {
+        let (what, lost, tasks) = match run.finish(&mut self.guest) {
             Ok(None) => return Ok(None),
-            Ok(Some(what)) => (what, None),
-            Err(error) => self.question(&error.to_string()),
+            Ok(Some(what)) => (what, false, None),
+            Err(error) => {
+                let (what, tasks) = self.question(&error.to_string());
+                (what, true, tasks)
+            }
         };
         let kernel = tasks.unwrap_or_else(|| last_lines(&self.console, CONSOLE_LINES, from));
-        Ok(Some(Fault { what, log, console: self.console.clone(), kernel }))
+        Ok(Some(Fault { what, lost, log, console: self.console.clone(), kernel }))
     }
 
     /// What is to be said of a guest that came to no end, and what its kernel says of its tasks.
@@ -148,7 +163,7 @@ impl Bench<'_> {
     }
 
     /// The next case gets a new guest with new disks.
-    fn give_up_guest(&mut self) -> Result<()> {
+    fn give_up(&mut self) -> Result<()> {
         self.guest = None;
         guest::remove_disks(self.dir, self.boot.machine.disk_mib.len())
     }
@@ -228,7 +243,11 @@ impl Run<'_> {
                 _ => writeln!(self.log, "?? {line}")?,
             }
         }
-        Err(format!("hangs: no end within {} s", limit.as_secs()).into())
+        Err(format!(
+            "hangs: no end within {} s, though all that it started was killed",
+            limit.as_secs()
+        )
+        .into())
     }
 
     /// Does what only the host can, and returns what there is to say about it.

@@ -26,10 +26,11 @@ pub(super) fn watching_cost(record: &RunRecord) -> Option<Finding> {
             let [value, low, high] = [ratio.value, ratio.low, ratio.high].map(percent);
             format!("{what} the I/Os per second by {value}, somewhere from {low} to {high}.")
         }
-        None => format!(
+        None if (watch.turns.len() as u64) < TURNS_MIN => format!(
             "What watching (`{level}`) costs is not told: only {} turns came to their end.",
             watch.turns.len()
         ),
+        None => format!("What watching (`{level}`) costs is not told: too few turns did any I/O."),
     };
     let without: Vec<f64> = pairs.iter().map(|(_, without)| *without).collect();
     let mean = without.iter().sum::<f64>() / without.len().max(1) as f64;
@@ -109,6 +110,8 @@ mod tests {
         );
         assert!(f.next_step.unwrap().starts_with("at least 12 turns"));
         assert_eq!(f.severity, Severity::Error, "it was asked for");
+        let f = fires(watching_cost, turns(&[0].repeat(16)));
+        assert!(f.summary.ends_with("too few turns did any I/O."), "{}", f.summary);
         let f = fires(watching_cost, turns(&[]));
         assert!(f.summary.ends_with("only 0 turns came to their end."), "{}", f.summary);
     }

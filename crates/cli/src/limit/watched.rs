@@ -1,6 +1,6 @@
 //! The machine beside a search: a record of its own in the folder `watch` of the search's record.
 
-use crate::folder::Folder;
+use crate::folder::{Encoded, Folder, Writer};
 use crate::session::Session;
 use crate::session::beside::Beside;
 use fathom_model::watch::Level;
@@ -11,7 +11,7 @@ use std::time::Instant;
 pub struct Watched {
     beside: Beside,
     /// Where samples go, and what its record says.
-    kept: Option<(Folder, RunRecord)>,
+    kept: Option<(Writer, RunRecord)>,
     began: Instant,
 }
 
@@ -20,24 +20,30 @@ impl Watched {
     /// without.
     pub fn start(level: Level, search: Option<&Folder>, session: &Session) -> Self {
         let kept = search.filter(|_| level != Level::Off).and_then(|search| {
-            Folder::at(&search.path().join("watch"))
+            let folder = Folder::at(&search.path().join("watch")).map_err(|e| e.to_string());
+            folder
+                .and_then(Writer::start)
                 .map_err(|error| eprintln!("fathom: the machine is not watched: {error}"))
                 .ok()
         });
         let record = || session.new_record(&Plan::default());
-        let kept = kept.map(|folder| (folder, record()));
+        let kept = kept.map(|writer| (writer, record()));
         let level = if kept.is_some() { level } else { Level::Off };
         Self { beside: Beside::new(level, session), kept, began: Instant::now() }
     }
 
-    /// Keeps what has been seen since it was asked last.
+    /// Keeps what has been seen since it was asked last, while the disk keeps up.
     pub fn keep(&mut self) {
-        while let Some(sample) = self.beside.next() {
-            let Some((folder, _)) = &mut self.kept else { continue };
-            if let Err(error) = folder.watched(&sample) {
-                eprintln!("fathom: what is seen of the machine is no longer kept: {error}");
-                self.kept = None;
+        while self.kept.as_ref().is_none_or(|(writer, _)| writer.has_room())
+            && let Some(sample) = self.beside.next()
+        {
+            if let Some((writer, _)) = &self.kept {
+                writer.write(Encoded::of(&sample));
             }
+        }
+        if let Some(error) = self.kept.as_ref().and_then(|(writer, _)| writer.failed()) {
+            eprintln!("fathom: what is seen of the machine is no longer kept: {error}");
+            self.kept = None;
         }
     }
 
@@ -48,13 +54,13 @@ impl Watched {
     pub fn finish(mut self) -> Result<(), String> {
         self.keep();
         let (samples, told) = self.beside.stop();
-        let Some((mut folder, record)) = self.kept else { return Ok(()) };
-        for sample in &samples {
-            folder.watched(sample).map_err(|error| {
-                format!("samples could not be written to {}: {error}", folder.path().display())
-            })?;
-        }
+        let Some((mut writer, record)) = self.kept else { return Ok(()) };
+        samples.iter().for_each(|sample| writer.write(Encoded::of(sample)));
+        let written = writer.finish();
         let elapsed_ns = self.began.elapsed().as_nanos() as u64;
-        folder.record(&RunRecord { elapsed_ns, watch: told.map(|told| told.record), ..record })
+        let watch = told.map(|told| told.record);
+        let record = RunRecord { elapsed_ns, watch, samples_lost: written.error.clone(), ..record };
+        let recorded = writer.folder().record(&record);
+        written.error.map_or(recorded, Err)
     }
 }

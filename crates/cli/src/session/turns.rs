@@ -30,31 +30,37 @@ struct Count {
     ios: u64,
 }
 
-/// Whether enough turns of `length` fit into the time that `plan` may take, where that is known.
+/// Between two looks at a run, at most; a turn ends at one.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Whether enough turns of `length` fit into the time that `plan` is measured, where that is known.
 ///
 /// # Errors
-/// Says how long the turns may be.
+/// Says how long it has to be.
 pub fn check(plan: &Plan, length: Duration) -> Result<(), String> {
     let Some(most_ns) = most_ns(plan) else { return Ok(()) };
-    if length.as_nanos() * u128::from(TURNS_MIN) <= u128::from(most_ns) {
+    let needed = (length + LOOK) * TURNS_MIN as u32 + LOOK;
+    if needed.as_nanos() <= u128::from(most_ns) {
         return Ok(());
     }
-    let [length, most] = [length.as_nanos() as f64, most_ns as f64].map(units::time);
+    let time = |time: Duration| units::time(time.as_nanos() as f64);
     Err(format!(
-        "--watch-turns: {TURNS_MIN} turns of {length} do not fit into the {most} that the jobs take; take shorter turns \
-         (1 s at least) or a longer runtime"
+        "--watch-turns: {TURNS_MIN} turns of {} need a runtime of {}, and this is {}; take a longer one, or \
+         shorter turns (1s at least)",
+        time(length),
+        time(Duration::from_secs(needed.as_secs() + 1)),
+        units::time(most_ns as f64),
     ))
 }
 
-/// The longest time that the jobs can take, if all of them end at a time.
+/// The longest time that the jobs can be measured, if all of them end at a time.
 fn most_ns(plan: &Plan) -> Option<u64> {
     let mut waves: BTreeMap<u32, u64> = BTreeMap::new();
     for job in &plan.jobs {
-        let most = job.start_delay_ns + job.until.ramp_ns + job.until.runtime_ns?;
         let wave = waves.entry(job.wave).or_default();
-        *wave = most.max(*wave);
+        *wave = job.until.runtime_ns?.max(*wave);
     }
-    Some(waves.values().sum())
+    Some(waves.values().fold(0, |sum, wave| sum.saturating_add(*wave)))
 }
 
 impl<'a> Turns<'a> {

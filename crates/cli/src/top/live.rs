@@ -19,8 +19,6 @@ const KEPT: usize = 60;
 pub struct Live {
     watching: Watching,
     recording: Option<Recording>,
-    /// What the user was not told yet.
-    complaint: Option<String>,
     takes: VecDeque<Rc<Take>>,
     stacks: Vec<Stack>,
     /// The sample that ends the interval shown, counted from the oldest, where the view stands still.
@@ -40,7 +38,6 @@ impl Live {
         Ok(Self {
             watching,
             recording,
-            complaint: None,
             takes: VecDeque::new(),
             stacks: Vec::new(),
             frozen: None,
@@ -49,8 +46,8 @@ impl Live {
     }
 
     fn keep(&mut self, sample: Sample) {
-        if let Some(Err(error)) = self.recording.as_mut().map(|to| to.keep(&sample)) {
-            self.complaint = Some(error);
+        if let Some(recording) = &mut self.recording {
+            recording.keep(&sample);
         }
         let mut machine = sample.machine;
         if let Some(stacks) = &mut machine.stacks {
@@ -102,7 +99,9 @@ impl Live {
 impl Feed for Live {
     fn poll(&mut self) -> Result<bool, String> {
         let mut any = false;
-        while let Some(sample) = self.watching.next(Duration::ZERO) {
+        while self.recording.as_ref().is_none_or(Recording::has_room)
+            && let Some(sample) = self.watching.next(Duration::ZERO)
+        {
             self.keep(sample);
             any = true;
         }
@@ -159,14 +158,13 @@ impl Feed for Live {
     }
 
     fn complaint(&mut self) -> Option<String> {
-        self.complaint.take()
+        self.recording.as_mut()?.complaint()
     }
 
     fn finish(self: Box<Self>) -> Result<(), String> {
         let (rest, watched) = self.watching.stop();
         let Some(mut recording) = self.recording else { return Ok(()) };
-        // The end tells of the first that could not be kept.
-        rest.iter().for_each(|sample| drop(recording.keep(sample)));
+        rest.iter().for_each(|sample| recording.keep(sample));
         recording.end(watched)
     }
 }

@@ -1,8 +1,7 @@
 //! The record of a watching, from its first sample to its end or to the first that cannot be kept.
 
 use super::{UNFINISHED, new_record};
-use crate::folder::behind::Behind;
-use crate::folder::{Encoded, Folder};
+use crate::folder::{Encoded, Folder, Writer};
 use crate::session::watching::Watching;
 use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
@@ -37,46 +36,45 @@ impl NewRecording {
         let record = RunRecord { watch: Some(watching.record().clone()), ..self.record };
         self.folder
             .record(&RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() })?;
-        let behind = Behind::start(self.folder);
-        let behind = behind.map_err(|e| format!("cannot start to keep samples: {e}"))?;
-        Ok(Recording { behind, record, told: false })
+        Ok(Recording { writer: Writer::start(self.folder)?, record, said: false })
     }
 }
 
 /// A record that is being written.
 pub struct Recording {
-    behind: Behind,
+    writer: Writer,
     record: RunRecord,
-    told: bool,
+    /// Whether it was said that nothing is kept any more.
+    said: bool,
 }
 
 impl Recording {
     /// Where it is.
     pub fn path(&self) -> &Path {
-        self.behind.path()
+        self.writer.path()
     }
 
     /// Whether nothing is kept any more.
     pub fn has_failed(&self) -> bool {
-        self.behind.failed().is_some()
+        self.writer.failed().is_some()
+    }
+
+    /// Whether its disk keeps up. Where it does not, samples are better left where they are.
+    pub fn has_room(&self) -> bool {
+        self.writer.has_room()
     }
 
     /// Keeps a sample. After one that cannot be kept none is: those that follow may name stacks that
     /// were lost with it.
-    ///
-    /// # Errors
-    /// Why one cannot be kept, once.
-    pub fn keep(&mut self, sample: &Sample) -> Result<(), String> {
-        if self.told {
-            return Ok(());
-        }
-        let encoded = Encoded::of(sample).map_err(|e| format!("cannot write a sample: {e}"));
-        let kept = encoded.and_then(|encoded| self.behind.write(encoded)).map_err(what_to_do);
-        match &kept {
-            Ok(()) => self.record.elapsed_ns = sample.elapsed_ns,
-            Err(_) => self.told = true,
-        }
-        kept
+    pub fn keep(&mut self, sample: &Sample) {
+        self.writer.write(Encoded::of(sample));
+    }
+
+    /// Why nothing is kept any more, once.
+    pub fn complaint(&mut self) -> Option<String> {
+        let complaint = self.writer.failed().filter(|_| !self.said).map(what_to_do);
+        self.said |= complaint.is_some();
+        complaint
     }
 
     /// Ends the record.
@@ -84,15 +82,15 @@ impl Recording {
     /// # Errors
     /// What of it could not be kept.
     pub fn end(mut self, watched: WatchRecord) -> Result<(), String> {
-        let (folder, kept) = self.behind.end();
-        let kept = kept.map_err(what_to_do);
+        let written = self.writer.finish();
+        let kept = written.error.map_or(Ok(()), |error| Err(what_to_do(error)));
+        self.record.elapsed_ns = written.elapsed_ns;
         self.record.watch = Some(watched);
         self.record.interrupted = kept.as_ref().err().cloned();
-        let Some(folder) = folder else { return kept };
+        let folder = self.writer.folder();
         // What a disk refuses after the write is known only then.
         let synced = folder.sync().map_err(|e| format!("cannot write {e}"));
-        let ended = synced.and_then(|()| folder.record(&self.record));
-        kept.and(ended)
+        kept.and(synced.and_then(|()| folder.record(&self.record)))
     }
 }
 

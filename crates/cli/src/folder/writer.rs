@@ -1,0 +1,225 @@
+//! A folder whose samples a thread of its own writes: a disk that stalls holds up neither a run nor a view.
+
+use super::{Encoded, Folder};
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Bytes of samples that may wait to be written: an hour of a small machine, some seconds of the largest.
+const WAITING_MAX: u64 = 16 << 20;
+/// Whoever waits longer than this for the end is told why.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PANICKED: &str = "samples are no longer written: their thread has panicked, which is a fault of fathom: please report it";
+
+/// The folder, and what waits for it.
+pub struct Writer {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    folder: Mutex<Folder>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Encoded>,
+    /// Of all that waits and of what is being written.
+    bytes: u64,
+    /// The last sample that was written.
+    written_ns: u64,
+    ended: bool,
+    error: Option<String>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn folder(&self) -> MutexGuard<'_, Folder> {
+        self.folder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) {
+        loop {
+            let wait = |q: &mut Queue| q.waiting.is_empty() && !q.ended;
+            let queue = self.changed.wait_while(self.lock(), wait);
+            let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
+            let Some(sample) = queue.waiting.pop_front() else { return };
+            drop(queue);
+            let written = self.folder().write(&sample);
+            let mut queue = self.lock();
+            queue.bytes = queue.bytes.saturating_sub(sample.len());
+            match written {
+                Ok(()) => queue.written_ns = sample.elapsed_ns,
+                Err(error) => queue.fail(format!("cannot write {error}")),
+            }
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl Queue {
+    /// Samples after one that is lost may name stacks that were lost with it.
+    fn fail(&mut self, error: String) {
+        self.waiting.clear();
+        self.bytes = 0;
+        self.error.get_or_insert(error);
+    }
+}
+
+/// What was written.
+pub struct Written {
+    /// Time of the last sample, in nanoseconds since the run began.
+    pub elapsed_ns: u64,
+    /// Why not all was.
+    pub error: Option<String>,
+}
+
+impl Writer {
+    /// Begins to write into `folder`.
+    ///
+    /// # Errors
+    /// When no thread can be made.
+    pub fn start(folder: Folder) -> Result<Self, String> {
+        let path = folder.path().to_path_buf();
+        let folder = Mutex::new(folder);
+        let shared =
+            Arc::new(Shared { folder, queue: Mutex::default(), changed: Condvar::default() });
+        let own = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("fathom-keep".into()).spawn(move || own.write());
+        let thread = thread.map_err(|e: io::Error| format!("cannot start to keep samples: {e}"))?;
+        Ok(Self { path, shared, thread: Some(thread) })
+    }
+
+    /// Where the folder is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the disk keeps up. Where it does not, samples are better left where they are.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.shared.lock().bytes < WAITING_MAX
+    }
+
+    /// Has a sample written, unless one before it could not be. Never waits.
+    pub fn write(&self, sample: io::Result<Encoded>) {
+        let mut queue = self.shared.lock();
+        match sample {
+            _ if queue.error.is_some() => {}
+            Ok(sample) => {
+                queue.bytes += sample.len();
+                queue.waiting.push_back(sample);
+                self.shared.changed.notify_all();
+            }
+            Err(error) => queue.fail(format!("cannot write a sample: {error}")),
+        }
+    }
+
+    /// Why no more is written.
+    #[must_use]
+    pub fn failed(&self) -> Option<String> {
+        let mut queue = self.shared.lock();
+        if !queue.ended && self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            queue.fail(PANICKED.into());
+        }
+        queue.error.clone()
+    }
+
+    /// Waits until all is written; says so on standard error where that takes long.
+    #[must_use]
+    pub fn finish(&mut self) -> Written {
+        let error = self.failed();
+        let queue = self.shared.lock();
+        let waits = |q: &mut Queue| q.bytes > 0;
+        let waited = self.shared.changed.wait_timeout_while(queue, PATIENCE, waits);
+        if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() && error.is_none() {
+            eprintln!("fathom: waits for the disk of {}", self.path.display());
+        }
+        self.join();
+        let queue = self.shared.lock();
+        Written { elapsed_ns: queue.written_ns, error: error.or_else(|| queue.error.clone()) }
+    }
+
+    /// The folder itself, for what else goes there. Waits while a sample is being written.
+    pub fn folder(&self) -> impl Deref<Target = Folder> {
+        self.shared.folder()
+    }
+
+    fn join(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_all();
+        // Of a panic the queue tells.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::progress::Sample;
+
+    fn sample(second: u64) -> io::Result<Encoded> {
+        Encoded::of(&Sample { elapsed_ns: second * 1_000_000_000, ..Sample::default() })
+    }
+
+    #[test]
+    fn what_waits_is_written_in_its_order_and_nobody_waits_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::start(Folder::at(&dir.path().join("r")).unwrap()).unwrap();
+        // As if the disk stalled: who holds the folder holds up what is written.
+        let stalled = writer.shared.folder();
+        let size = sample(1).unwrap().len();
+        let count = WAITING_MAX / size + 1;
+        (1..=count).for_each(|second| writer.write(sample(second)));
+        assert!(!writer.has_room(), "{count} samples of {size} bytes");
+        drop(stalled);
+        let written = writer.finish();
+        assert_eq!((written.elapsed_ns, written.error), (count * 1_000_000_000, None));
+        assert!(writer.has_room());
+        let text = std::fs::read_to_string(dir.path().join("r/samples.ndjson")).unwrap();
+        assert_eq!(text.lines().count() as u64, count);
+        assert!(text.lines().last().unwrap().contains(&format!("{}000000000", count)));
+    }
+
+    #[test]
+    fn after_a_sample_that_cannot_be_written_none_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::start(Folder::at(&dir.path().join("r")).unwrap()).unwrap();
+        writer.write(sample(1));
+        writer.write(Err(io::Error::other("no number")));
+        assert_eq!(writer.failed().as_deref(), Some("cannot write a sample: no number"));
+        writer.write(sample(3));
+        let written = writer.finish();
+        assert_eq!(written.error.as_deref(), Some("cannot write a sample: no number"));
+        // The first may have been on its way.
+        assert!(written.elapsed_ns <= 1_000_000_000, "{}", written.elapsed_ns);
+    }
+
+    #[test]
+    fn a_thread_that_panics_is_told_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::start(Folder::at(&dir.path().join("r")).unwrap()).unwrap();
+        writer.join();
+        writer.shared.lock().ended = false;
+        assert_eq!(writer.failed().as_deref(), Some(PANICKED));
+        writer.write(sample(1));
+        assert_eq!(writer.finish().error.as_deref(), Some(PANICKED));
+    }
+}
