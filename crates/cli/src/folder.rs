@@ -117,16 +117,6 @@ impl Folder {
         self.samples.sync()
     }
 
-    /// Appends a line to `samples.ndjson`.
-    ///
-    /// # Errors
-    /// Those of the write.
-    pub fn append(&mut self, line: &impl Serialize) -> io::Result<()> {
-        let mut text = Vec::new();
-        push_line(&mut text, line)?;
-        self.samples.append(&text)
-    }
-
     /// Writes the record, whole or not at all.
     ///
     /// # Errors
@@ -181,6 +171,16 @@ impl Encoded {
         new.into_iter().try_for_each(|stack| push_line(&mut stacks, stack))?;
         push_line(&mut line, sample)?;
         Ok(Self { stacks, line, elapsed_ns: sample.elapsed_ns })
+    }
+
+    /// A line of `samples.ndjson` that is none of a run's or a machine's.
+    ///
+    /// # Errors
+    /// When it holds a number that JSON has not.
+    pub fn line(value: &impl Serialize) -> io::Result<Self> {
+        let mut line = Vec::new();
+        push_line(&mut line, value)?;
+        Ok(Self { stacks: Vec::new(), line, elapsed_ns: 0 })
     }
 
     /// Bytes of all lines.

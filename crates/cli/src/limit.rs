@@ -8,7 +8,7 @@ mod targets;
 mod view;
 mod watched;
 
-use crate::folder::{Folder, excuse};
+use crate::folder::{Encoded, Folder, Writer, excuse};
 use crate::output;
 use crate::session::{Session, watching};
 use crate::signals::Signals;
@@ -69,8 +69,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let (session, conditions) = targets::open(args, &signals)?;
     let record = perform(args, &session, conditions, &signals);
     let finished = session.finish();
-    let record = record?;
-    finished?;
+    let record = match (record, finished) {
+        (Err(error), Err(other)) => return Err(format!("{error}; {other}")),
+        (record, finished) => finished.and(record)?,
+    };
     Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -93,26 +95,33 @@ fn perform(
 ) -> Result<LimitRecord, String> {
     let config = config(args, session, &conditions);
     let mut record = new_record(session, config, conditions);
-    let mut folder = open_folder(args, &record)?;
+    let mut writer = open_folder(args, &record)?.map(Writer::start).transpose()?;
     let mut bench = EngineBench::new(session, record.conditions.clone());
-    let mut watched = Watched::start(args.watch, folder.as_ref(), session);
-    drive(&mut record, &mut bench, &mut folder, || {
+    let mut watched = Watched::start(args.watch, writer.as_ref().map(Writer::path), session);
+    drive(&mut record, &mut bench, &mut writer, || {
         watched.keep();
         signals.caught()
     });
-    let watched = watched.finish();
+    let watched = watched.stop();
     costs::measure(session, signals, &mut record);
     let record = record.judged();
-    let text = if args.json {
-        fathom_report::limit::json(&record).map_err(|e| e.to_string())?
-    } else {
-        fathom_report::limit::render(&record)
-    };
+    let shown = show(args, &record);
     // A record whose disk is full or stalls keeps no result from who waits for it.
-    output::emit(&text, args.output.as_deref())?;
-    let recorded = folder.map_or(Ok(()), |folder| folder.record(&record));
-    excuse(watched.and(recorded), args.record.is_some())?;
-    Ok(record)
+    let kept = writer.map_or(Ok(()), |mut writer| {
+        let written = writer.finish().error.map_or(Ok(()), Err);
+        written.and(writer.folder().record(&record))
+    });
+    let kept = excuse(kept.and(watched.finish()), args.record.is_some());
+    shown.and(kept).map(|()| record)
+}
+
+fn show(args: &Args, record: &LimitRecord) -> Result<(), String> {
+    let text = if args.json {
+        fathom_report::limit::json(record).map_err(|e| e.to_string())?
+    } else {
+        fathom_report::limit::render(record)
+    };
+    output::emit(&text, args.output.as_deref())
 }
 
 fn config(args: &Args, session: &Session, conditions: &[Conditions]) -> Config {
@@ -154,7 +163,7 @@ fn new_record(session: &Session, config: Config, conditions: Vec<Conditions>) ->
 fn drive(
     record: &mut LimitRecord,
     bench: &mut impl Bench,
-    folder: &mut Option<Folder>,
+    writer: &mut Option<Writer>,
     mut signal: impl FnMut() -> Option<&'static str>,
 ) {
     let mut search = Search::new(record.config.clone());
@@ -174,7 +183,7 @@ fn drive(
             Ok(measured) => search.observe(measured),
             Err(message) => search.refuse(message),
         }
-        append(folder, &Window { probe, outcome });
+        append(writer, &Window { probe, outcome });
     }
     view.clear();
     record.report = search.finish();
@@ -201,10 +210,11 @@ fn open_folder(args: &Args, record: &LimitRecord) -> Result<Option<Folder>, Stri
 }
 
 /// Appends a window; a folder that can no longer be written is given up, not the search.
-fn append(folder: &mut Option<Folder>, window: &Window) {
-    if let Some(Err(error)) = folder.as_mut().map(|folder| folder.append(window)) {
+fn append(writer: &mut Option<Writer>, window: &Window) {
+    let Some(writer) = writer else { return };
+    writer.write(Encoded::line(window));
+    if let Some(error) = writer.complaint() {
         eprintln!("fathom: windows are no longer recorded: {error}");
-        *folder = None;
     }
 }
 
@@ -261,9 +271,11 @@ mod tests {
     #[test]
     fn a_search_is_driven_to_its_end_and_every_window_is_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let mut folder = Folder::create(dir.path().join("r").to_str(), 0).ok();
+        let folder = Folder::create(dir.path().join("r").to_str(), 0).unwrap();
+        let mut writer = Writer::start(folder).ok();
         let (mut record, mut bench) = (record(), Fake { windows: 0 });
-        drive(&mut record, &mut bench, &mut folder, || None);
+        drive(&mut record, &mut bench, &mut writer, || None);
+        drop(writer);
         assert!(record.report.finished && record.report.windows == bench.windows);
         assert!(record.report.targets[0].blocks[0].peak.is_some());
         let lines = std::fs::read_to_string(dir.path().join("r/samples.ndjson")).unwrap();

@@ -13,6 +13,7 @@ use crate::sources::System;
 use fathom_machine::Roots;
 use fathom_machine::guard::Permissions;
 use fathom_model::finding::Severity;
+use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::Level;
 use fathom_model::{Facts, Plan, Progress, RunRecord};
@@ -143,10 +144,12 @@ fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<
     complain(&record, &spec.output);
     let finished = session.finish();
     let folder = samples.path();
-    let kept = excuse(samples.end(&mut record), spec.output.record.is_some());
+    let recorded = samples.end(&mut record);
+    let folder = folder.filter(|_| recorded.is_ok() && std::io::stderr().is_terminal());
+    let kept = excuse(recorded, spec.output.record.is_some());
     let ended = [&finished, &kept].into_iter().filter_map(|result| result.as_ref().err());
     ended.for_each(|error| eprintln!("fathom: {error}"));
-    if let Some(folder) = folder.filter(|_| kept.is_ok() && std::io::stderr().is_terminal()) {
+    if let Some(folder) = folder {
         eprintln!("record: {}", folder.display());
     }
     let lost = record.samples_lost.is_some() && spec.output.record.is_some();
@@ -207,6 +210,8 @@ fn observe(
     let level = if kept && turns.is_none() { output.watch } else { Level::Off };
     let mut beside = Beside::new(level, session);
     let mut last = Progress::default();
+    // When watching began, in the time of the run.
+    let mut began_ns = 0;
     let record = session.run(plan, signals, |progress| {
         if let Some(live) = &mut live {
             live.show(progress, plan);
@@ -214,9 +219,12 @@ fn observe(
         if let Some(turns) = &mut turns {
             turns.look(progress);
         }
+        if let Some(began) = beside.began() {
+            began_ns = progress.elapsed_ns as i64 - began.elapsed().as_nanos() as i64;
+        }
         let seen = if samples.have_room() { beside.next() } else { None };
         match seen {
-            Some(sample) => samples.keep(progress, sample.machine),
+            Some(sample) => samples.keep_watched(progress, later(sample, began_ns)),
             None if !beside.is_on() => samples.keep_if_due(progress),
             None => {}
         }
@@ -224,13 +232,21 @@ fn observe(
         last.clone_from(progress);
     });
     let (rest, told) = beside.stop();
-    samples.keep(&last, rest.into_iter().last().map(|sample| sample.machine).unwrap_or_default());
+    if rest.is_empty() {
+        samples.keep(&last);
+    }
+    rest.into_iter().for_each(|sample| samples.keep_watched(&last, later(sample, began_ns)));
     if let Some(live) = &mut live {
         live.clear();
     }
     let in_turns = turns.map(Turns::finish);
     let watch = in_turns.or_else(|| told.as_ref().map(|told| told.record.clone()));
     Ok((RunRecord { watch, ..record? }, told))
+}
+
+/// A sample in the time of the run, in which watching began at `began_ns`.
+fn later(sample: Sample, began_ns: i64) -> Sample {
+    Sample { elapsed_ns: sample.elapsed_ns.saturating_add_signed(began_ns), ..sample }
 }
 
 /// Whether people read the results.

@@ -27,10 +27,11 @@ fn fill(folder: &Path) {
     }
 }
 
-/// Lines of the record's samples, each of which is a whole one.
+/// Lines of the record's samples, each of which is a whole one, but for the last while it is being written.
 fn samples(folder: &Path) -> usize {
     let text = fs::read_to_string(folder.join("samples.ndjson")).unwrap_or_default();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let written = text.rfind('\n').map_or("", |end| &text[..end]);
+    let lines: Vec<Value> = written.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     lines.len()
 }
 

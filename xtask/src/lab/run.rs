@@ -156,7 +156,8 @@ impl Guests<'_> {
             return (format!("{error}: QEMU, {status}"), None);
         }
         match hang::question(guest, &self.console) {
-            Ok(Some(tasks)) => (error.into(), Some(tasks)),
+            // The guest kills all of a case that exceeds its limit.
+            Ok(Some(tasks)) => (format!("{error}, and its kernel cannot end it"), Some(tasks)),
             Ok(None) => (format!("{error}, and its kernel does not answer sysrq"), None),
             Err(why) => (format!("{error}, and it cannot be asked why: {why}"), None),
         }
@@ -227,7 +228,11 @@ impl Run<'_> {
                 "out" => writeln!(self.log, "{rest}")?,
                 "remember" => known.push(rest.to_string()),
                 "keep" => self.kept.text.push_str(rest),
-                "kept" => self.kept.store()?,
+                "kept" => {
+                    if let Err(error) = self.kept.store() {
+                        return Ok(Next::End(Some(format!("cannot keep what it gives: {error}"))));
+                    }
+                }
                 "host" if rest == "powercut" && self.case.own_boot => {
                     writeln!(self.log, "-- power cut --")?;
                     return Ok(Next::PowerCut);
@@ -243,11 +248,7 @@ impl Run<'_> {
                 _ => writeln!(self.log, "?? {line}")?,
             }
         }
-        Err(format!(
-            "hangs: no end within {} s, though all that it started was killed",
-            limit.as_secs()
-        )
-        .into())
+        Err(format!("hangs: no end within {} s", limit.as_secs()).into())
     }
 
     /// Does what only the host can, and returns what there is to say about it.

@@ -20,6 +20,8 @@ pub struct Writer {
     path: PathBuf,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Whether [`Writer::complaint`] has said what is wrong.
+    said: bool,
 }
 
 struct Shared {
@@ -97,7 +99,7 @@ impl Writer {
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name("fathom-keep".into()).spawn(move || own.write());
         let thread = thread.map_err(|e: io::Error| format!("cannot start to keep samples: {e}"))?;
-        Ok(Self { path, shared, thread: Some(thread) })
+        Ok(Self { path, shared, thread: Some(thread), said: false })
     }
 
     /// Where the folder is.
@@ -126,6 +128,13 @@ impl Writer {
         }
     }
 
+    /// Why no more is written, once.
+    pub fn complaint(&mut self) -> Option<String> {
+        let complaint = self.failed().filter(|_| !self.said);
+        self.said |= complaint.is_some();
+        complaint
+    }
+
     /// Why no more is written.
     #[must_use]
     pub fn failed(&self) -> Option<String> {
@@ -139,16 +148,16 @@ impl Writer {
     /// Waits until all is written; says so on standard error where that takes long.
     #[must_use]
     pub fn finish(&mut self) -> Written {
-        let error = self.failed();
         let queue = self.shared.lock();
         let waits = |q: &mut Queue| q.bytes > 0;
         let waited = self.shared.changed.wait_timeout_while(queue, PATIENCE, waits);
-        if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() && error.is_none() {
+        let late = waited.unwrap_or_else(PoisonError::into_inner).1.timed_out();
+        if late && self.failed().is_none() {
             eprintln!("fathom: waits for the disk of {}", self.path.display());
         }
         self.join();
         let queue = self.shared.lock();
-        Written { elapsed_ns: queue.written_ns, error: error.or_else(|| queue.error.clone()) }
+        Written { elapsed_ns: queue.written_ns, error: queue.error.clone() }
     }
 
     /// The folder itself, for what else goes there. Waits while a sample is being written.
@@ -159,8 +168,9 @@ impl Writer {
     fn join(&mut self) {
         self.shared.lock().ended = true;
         self.shared.changed.notify_all();
-        // Of a panic the queue tells.
-        let _ = self.thread.take().map(JoinHandle::join);
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            self.shared.lock().fail(PANICKED.into());
+        }
     }
 }
 
@@ -217,8 +227,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = Writer::start(Folder::at(&dir.path().join("r")).unwrap()).unwrap();
         writer.join();
+        writer.thread = Some(thread::spawn(|| panic!("as a test wants it")));
         writer.shared.lock().ended = false;
-        assert_eq!(writer.failed().as_deref(), Some(PANICKED));
+        while writer.failed().is_none() {
+            thread::yield_now();
+        }
+        assert_eq!(writer.complaint().as_deref(), Some(PANICKED));
+        assert_eq!(writer.complaint(), None, "it was said");
         writer.write(sample(1));
         assert_eq!(writer.finish().error.as_deref(), Some(PANICKED));
     }

@@ -5,6 +5,7 @@ use crate::session::Session;
 use crate::session::beside::Beside;
 use fathom_model::watch::Level;
 use fathom_model::{Plan, RunRecord};
+use std::path::Path;
 use std::time::Instant;
 
 /// Watching that goes on beside a search, or none.
@@ -18,9 +19,9 @@ pub struct Watched {
 impl Watched {
     /// Watches as `level` says where `search` is kept. Where that is not possible, the search goes on
     /// without.
-    pub fn start(level: Level, search: Option<&Folder>, session: &Session) -> Self {
+    pub fn start(level: Level, search: Option<&Path>, session: &Session) -> Self {
         let kept = search.filter(|_| level != Level::Off).and_then(|search| {
-            let folder = Folder::at(&search.path().join("watch")).map_err(|e| e.to_string());
+            let folder = Folder::at(&search.join("watch")).map_err(|e| e.to_string());
             folder
                 .and_then(Writer::start)
                 .map_err(|error| eprintln!("fathom: the machine is not watched: {error}"))
@@ -41,26 +42,36 @@ impl Watched {
                 writer.write(Encoded::of(&sample));
             }
         }
-        if let Some(error) = self.kept.as_ref().and_then(|(writer, _)| writer.failed()) {
+        if let Some(error) = self.kept.as_mut().and_then(|(writer, _)| writer.complaint()) {
             eprintln!("fathom: what is seen of the machine is no longer kept: {error}");
-            self.kept = None;
         }
     }
 
-    /// Ends it.
-    ///
-    /// # Errors
-    /// When its record cannot be written.
-    pub fn finish(mut self) -> Result<(), String> {
+    /// Ends the watching.
+    pub fn stop(mut self) -> Stopped {
         self.keep();
         let (samples, told) = self.beside.stop();
-        let Some((mut writer, record)) = self.kept else { return Ok(()) };
-        samples.iter().for_each(|sample| writer.write(Encoded::of(sample)));
-        let written = writer.finish();
-        let elapsed_ns = self.began.elapsed().as_nanos() as u64;
-        let watch = told.map(|told| told.record);
-        let record = RunRecord { elapsed_ns, watch, samples_lost: written.error.clone(), ..record };
+        let kept = self.kept.map(|(writer, record)| {
+            samples.iter().for_each(|sample| writer.write(Encoded::of(sample)));
+            let elapsed_ns = self.began.elapsed().as_nanos() as u64;
+            (writer, RunRecord { elapsed_ns, watch: told.map(|told| told.record), ..record })
+        });
+        Stopped(kept)
+    }
+}
+
+/// What was seen, on its way to the disk.
+pub struct Stopped(Option<(Writer, RunRecord)>);
+
+impl Stopped {
+    /// Waits until all is written.
+    ///
+    /// # Errors
+    /// What could not be.
+    pub fn finish(self) -> Result<(), String> {
+        let Some((mut writer, mut record)) = self.0 else { return Ok(()) };
+        record.samples_lost = writer.finish().error;
         let recorded = writer.folder().record(&record);
-        written.error.map_or(recorded, Err)
+        record.samples_lost.map_or(recorded, Err)
     }
 }

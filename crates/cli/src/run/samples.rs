@@ -2,7 +2,6 @@
 
 use crate::folder::{Encoded, Folder, Writer};
 use fathom_model::progress::{JobSample, Progress, Sample};
-use fathom_model::watch::MachineSample;
 use fathom_model::{Dir, Histogram, PerDir, RunRecord};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,8 +13,6 @@ const SAMPLE: Duration = Duration::from_secs(1);
 pub struct Samples {
     /// `None` where no record is kept.
     writer: Option<Writer>,
-    /// Whether it was said that no more are kept.
-    said: bool,
     next: Instant,
     before: Vec<PerDir<Histogram>>,
 }
@@ -27,7 +24,7 @@ impl Samples {
     /// When no thread can be made that writes them.
     pub fn new(folder: Option<Folder>) -> Result<Self, String> {
         let writer = folder.map(Writer::start).transpose()?;
-        Ok(Self { writer, said: false, next: Instant::now() + SAMPLE, before: Vec::new() })
+        Ok(Self { writer, next: Instant::now() + SAMPLE, before: Vec::new() })
     }
 
     /// Whether there is a folder.
@@ -48,12 +45,18 @@ impl Samples {
         let late = Instant::now().checked_duration_since(self.next);
         if let Some(late) = late.filter(|_| self.have_room()) {
             self.next += SAMPLE * (1 + late.as_secs() as u32);
-            self.keep(progress, MachineSample::default());
+            self.keep(progress);
         }
     }
 
-    /// Appends what happened since the last sample, and the machine as it is now.
-    pub fn keep(&mut self, progress: &Progress, machine: MachineSample) {
+    /// Appends what happened since the last sample.
+    pub fn keep(&mut self, progress: &Progress) {
+        let (elapsed_ns, unix_ns) = (progress.elapsed_ns, fathom_engine::clock::unix_ns());
+        self.keep_watched(progress, Sample { elapsed_ns, unix_ns, ..Sample::default() });
+    }
+
+    /// The same, with the machine as it was at the time of `seen`.
+    pub fn keep_watched(&mut self, progress: &Progress, seen: Sample) {
         let Some(writer) = &self.writer else { return };
         self.before.resize_with(progress.jobs.len(), PerDir::default);
         let jobs = progress.jobs.iter().zip(&mut self.before).map(|(job, before)| {
@@ -61,24 +64,14 @@ impl Samples {
             before.clone_from(&job.clat);
             JobSample { phase: job.phase, dirs: job.dirs, in_flight: job.in_flight, clat }
         });
-        writer.write(Encoded::of(&Sample {
-            elapsed_ns: progress.elapsed_ns,
-            unix_ns: fathom_engine::clock::unix_ns(),
-            jobs: jobs.collect(),
-            machine,
-        }));
+        writer.write(Encoded::of(&Sample { jobs: jobs.collect(), ..seen }));
     }
 
     /// Says once where the folder can no longer be written: it is given up, not the run.
     pub fn complain(&mut self) {
-        if let Some(error) = self.writer.as_ref().filter(|_| !self.said).and_then(Writer::failed) {
-            self.say(&error);
+        if let Some(error) = self.writer.as_mut().and_then(Writer::complaint) {
+            eprintln!("fathom: samples are no longer kept: {error}");
         }
-    }
-
-    fn say(&mut self, error: &str) {
-        eprintln!("fathom: samples are no longer kept: {error}");
-        self.said = true;
     }
 
     /// Waits until all is written, and writes the record, which says where samples are lost.
@@ -86,12 +79,11 @@ impl Samples {
     /// # Errors
     /// When the record cannot be written.
     pub fn end(mut self, record: &mut RunRecord) -> Result<(), String> {
-        let Some(mut writer) = self.writer.take() else { return Ok(()) };
+        let Some(writer) = &mut self.writer else { return Ok(()) };
         record.samples_lost = writer.finish().error;
-        if let (Some(error), false) = (&record.samples_lost, self.said) {
-            self.say(error);
-        }
-        writer.folder().record(record)
+        let recorded = writer.folder().record(record);
+        self.complain();
+        recorded
     }
 
     /// The folder, where there is one.

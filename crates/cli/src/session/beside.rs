@@ -103,6 +103,12 @@ impl Beside {
         self.watching.is_some()
     }
 
+    /// The instant from which samples count their time, where they come.
+    #[must_use]
+    pub fn began(&self) -> Option<Instant> {
+        self.watching.as_ref().map(Watching::began)
+    }
+
     /// A sample that is there and was not taken yet.
     pub fn next(&mut self) -> Option<Sample> {
         self.start_if_due();

@@ -6,6 +6,7 @@
 use super::Session;
 use super::beside::Beside;
 use fathom_analysis::run::TURNS_MIN;
+use fathom_model::plan::JobPlan;
 use fathom_model::units;
 use fathom_model::watch::{Level, WatchRecord, WatchTurn};
 use fathom_model::{Plan, Progress};
@@ -53,14 +54,19 @@ pub fn check(plan: &Plan, length: Duration) -> Result<(), String> {
     ))
 }
 
-/// The longest time that the jobs can be measured, if all of them end at a time.
+/// The longest time from the first I/O that is measured to the last, if all jobs end at a time. Turns go on while a
+/// later wave ramps.
 fn most_ns(plan: &Plan) -> Option<u64> {
     let mut waves: BTreeMap<u32, u64> = BTreeMap::new();
+    let begins = |job: &JobPlan| job.start_delay_ns.saturating_add(job.until.ramp_ns);
     for job in &plan.jobs {
         let wave = waves.entry(job.wave).or_default();
-        *wave = job.until.runtime_ns?.max(*wave);
+        *wave = begins(job).saturating_add(job.until.runtime_ns?).max(*wave);
     }
-    Some(waves.values().fold(0, |sum, wave| sum.saturating_add(*wave)))
+    let (first, all) =
+        (*waves.keys().next()?, waves.values().fold(0, |a: u64, b| a.saturating_add(*b)));
+    let before = plan.jobs.iter().filter(|job| job.wave == first).map(begins).min()?;
+    Some(all - before)
 }
 
 impl<'a> Turns<'a> {

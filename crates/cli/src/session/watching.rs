@@ -95,6 +95,12 @@ impl Watching {
         Ok(Self { watcher, began, record })
     }
 
+    /// The instant from which samples count their time.
+    #[must_use]
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
     /// How it is watched, as far as is known.
     #[must_use]
     pub fn record(&self) -> &WatchRecord {

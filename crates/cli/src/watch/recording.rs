@@ -36,7 +36,7 @@ impl NewRecording {
         let record = RunRecord { watch: Some(watching.record().clone()), ..self.record };
         self.folder
             .record(&RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() })?;
-        Ok(Recording { writer: Writer::start(self.folder)?, record, said: false })
+        Ok(Recording { writer: Writer::start(self.folder)?, record })
     }
 }
 
@@ -44,8 +44,6 @@ impl NewRecording {
 pub struct Recording {
     writer: Writer,
     record: RunRecord,
-    /// Whether it was said that nothing is kept any more.
-    said: bool,
 }
 
 impl Recording {
@@ -72,9 +70,7 @@ impl Recording {
 
     /// Why nothing is kept any more, once.
     pub fn complaint(&mut self) -> Option<String> {
-        let complaint = self.writer.failed().filter(|_| !self.said).map(what_to_do);
-        self.said |= complaint.is_some();
-        complaint
+        self.writer.complaint().map(what_to_do)
     }
 
     /// Ends the record.
