@@ -18,6 +18,8 @@ pub struct Seen {
     pub queue_max: BTreeMap<String, f64>,
     /// Highest share of time in which all processors were busy in any interval, in percent.
     pub busy_max: f64,
+    /// The last interval that was no shorter than half of the one before it.
+    interval_ns: u64,
     first: Option<Sample>,
     last: Sample,
     looks: u64,
@@ -29,7 +31,7 @@ pub struct Seen {
 /// What threads of one name were doing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doing {
-    /// Their name, digits folded to one `#`.
+    /// Their name, each run of digits folded to one `*`.
     pub comm: String,
     /// Their state, as in [`fathom_model::watch::ThreadCount`].
     pub state: char,
@@ -55,6 +57,11 @@ impl Seen {
 
     fn peaks(&mut self, sample: &Sample) {
         let elapsed_ns = sample.elapsed_ns.saturating_sub(self.last.elapsed_ns);
+        // The end seldom comes when a sample is due: what is busy for the last 20 ms is no peak.
+        if elapsed_ns < self.interval_ns / 2 {
+            return;
+        }
+        self.interval_ns = elapsed_ns;
         let rates = machine::rates(&self.last.machine, &sample.machine, elapsed_ns);
         let busy = rates.system.map_or(0.0, |system| system.cpu.busy());
         self.busy_max = self.busy_max.max(busy);
@@ -184,6 +191,16 @@ mod tests {
         assert_eq!((threads.len(), threads[0].0.comm.as_str(), threads[0].1), (1, "io-*", 1.5));
         let stacks = seen.stacks().unwrap();
         assert_eq!((stacks.idle, stacks.counts[0].count, stacks.counts[0].period), (3, 9, 90));
+    }
+
+    #[test]
+    fn a_short_rest_at_the_end_is_no_peak() {
+        let mut seen = Seen::default();
+        (0..4).for_each(|second| seen.add(&sample(second, 10 * second, 0)));
+        let rest = Sample { elapsed_ns: 3_020_000_000, ..sample(4, 130, 0) };
+        seen.add(&rest);
+        assert!((seen.busy_max - 10.0).abs() < 1e-9, "{}", seen.busy_max);
+        assert_eq!(seen.elapsed_ns, 3_020_000_000);
     }
 
     #[test]

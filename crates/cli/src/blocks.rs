@@ -63,7 +63,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         view.add(first)?;
     }
     end.begin()?;
+    let mut code = None;
     while !end.has_come()? {
+        if view.all_are_removed() && !end.is_command() {
+            eprintln!("fathom: all devices were removed");
+            code = args.time.map(|_| ExitCode::FAILURE);
+            break;
+        }
         match watcher.samples.recv_timeout(TICK) {
             Ok(watched) => view.add(watched)?,
             Err(RecvTimeoutError::Timeout) => {}
@@ -72,7 +78,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     }
     watcher.stop().into_iter().try_for_each(|watched| view.add(watched))?;
     view.finish()?;
-    Ok(end.code())
+    Ok(code.unwrap_or(end.code()))
 }
 
 /// What was seen, and what of it was shown.
@@ -94,7 +100,11 @@ impl<'a> View<'a> {
         let Some(blocks) = watched.machine.blocks else { return Ok(()) };
         let (at, now) = (watched.at, blocks);
         if let Some((before_at, before)) = &self.last {
-            let came = fathom_analysis::blocks::since(&now, before);
+            let mut came = fathom_analysis::blocks::since(&now, before);
+            // It is said once.
+            let gone = before.devices.iter().filter(|device| device.removed);
+            let gone: Vec<&str> = gone.map(|device| device.name.as_str()).collect();
+            came.devices.retain(|device| !gone.contains(&device.name.as_str()));
             let elapsed = at.saturating_duration_since(*before_at);
             if elapsed + TICK >= self.args.interval {
                 let text = self.lines(&came, elapsed)?;
@@ -107,9 +117,15 @@ impl<'a> View<'a> {
         Ok(())
     }
 
+    /// Whether there is nothing more to see.
+    fn all_are_removed(&self) -> bool {
+        let devices = self.last.as_ref().map_or(&[][..], |(_, last)| &last.devices);
+        !devices.is_empty() && devices.iter().all(|device| device.removed)
+    }
+
     fn lines(&mut self, came: &BlocksSample, elapsed: Duration) -> Result<String, String> {
         if self.args.json {
-            return json(came, elapsed);
+            return json(came, elapsed, false);
         }
         let mut text = String::new();
         if self.lines.is_multiple_of(LINES_PER_HEADER) {
@@ -126,7 +142,7 @@ impl<'a> View<'a> {
         let came = fathom_analysis::blocks::since(last, first);
         let elapsed = to.saturating_duration_since(*from);
         let text = if self.args.json {
-            json(&came, elapsed)?
+            json(&came, elapsed, true)?
         } else {
             let (ns, style) = (elapsed.as_nanos() as u64, Style::default());
             format!("\n{}", fathom_report::blocks::summary(&came, ns, &self.missing, style))
@@ -145,8 +161,10 @@ impl<'a> View<'a> {
 }
 
 /// What came as one line of JSON, with the time in which it did.
-fn json(came: &BlocksSample, elapsed: Duration) -> Result<String, String> {
+fn json(came: &BlocksSample, elapsed: Duration, total: bool) -> Result<String, String> {
     let mut value = serde_json::to_value(came).map_err(|e| format!("cannot write JSON: {e}"))?;
     value["elapsed_ns"] = (elapsed.as_nanos() as u64).into();
+    value["unix_ns"] = fathom_engine::clock::unix_ns().into();
+    value["total"] = total.into();
     Ok(format!("{value}\n"))
 }

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 /// A run folder that is being written.
 pub struct Folder {
     path: PathBuf,
+    /// Whether it was not there before.
+    made: bool,
     samples: Growing,
     /// Made with the first stack.
     stacks: Option<Growing>,
@@ -70,9 +72,23 @@ impl Folder {
     /// # Errors
     /// Those of the kernel; names the file.
     pub fn at(path: &Path) -> io::Result<Self> {
+        let made = !path.exists();
         fs::create_dir_all(path)?;
         let samples = Growing::create(&path.join("samples.ndjson"))?;
-        Ok(Self { path: path.to_path_buf(), samples, stacks: None })
+        Ok(Self { path: path.to_path_buf(), made, samples, stacks: None })
+    }
+
+    /// Writes the record for the first time; where that fails, nothing is left of the folder.
+    ///
+    /// # Errors
+    /// Those of the write; names the file.
+    pub fn begin(self, record: &impl Serialize) -> Result<Self, String> {
+        let begun = self.record(record);
+        if begun.is_err() {
+            let _ = fs::remove_file(&self.samples.path);
+            let _ = self.made.then(|| fs::remove_dir(&self.path));
+        }
+        begun.map(|()| self)
     }
 
     /// Where it is.

@@ -197,7 +197,7 @@ fn open_folder(args: &Args, record: &LimitRecord) -> Result<Option<Folder>, Stri
     let unfinished = "the search did not end: it was killed, or the machine stopped";
     let record = LimitRecord { interrupted: Some(unfinished.into()), ..record.clone() };
     let made = Folder::create(args.record.as_deref(), record.started_unix_ns)
-        .and_then(|folder| folder.record(&record).map(|()| folder));
+        .and_then(|folder| folder.begin(&record));
     match made {
         Ok(folder) => Ok(Some(folder)),
         // Only a folder that was asked for by name is part of the request.

@@ -180,7 +180,7 @@ fn open_folder(output: &Output, session: &Session, plan: &Plan) -> Result<Option
     let mut record = session.new_record(plan);
     record.interrupted = Some("the run did not end: it was killed, or the machine stopped".into());
     let made = Folder::create(output.record.as_deref(), record.started_unix_ns)
-        .and_then(|folder| folder.record(&record).map(|()| folder));
+        .and_then(|folder| folder.begin(&record));
     match made {
         Ok(folder) => Ok(Some(folder)),
         // Only a folder that was asked for by name is part of the request.

@@ -116,5 +116,11 @@ fn show(args: &Args, sampled: &Sampled) -> Result<(), String> {
     } else {
         stacks::folded(sampled)
     };
-    output::emit(&text, Some(file).filter(|file| *file != "-"))
+    output::emit(&text, Some(file).filter(|file| *file != "-"))?;
+    if file != "-" {
+        let counts = sampled.intervals.iter().flat_map(|(_, sample)| &sample.counts);
+        let samples: u64 = counts.map(|count| u64::from(count.count)).sum();
+        eprintln!("fathom: {samples} samples of busy processors in {file}");
+    }
+    Ok(())
 }

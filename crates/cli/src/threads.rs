@@ -3,6 +3,7 @@
 use crate::output;
 use crate::quantity;
 use crate::signals::Signals;
+use crate::watch::Process;
 use fathom_analysis::threads::{Column, DEFAULT, Groups};
 use fathom_model::watch::{Missing, SamplerCost, ThreadsSample};
 use fathom_report::threads::Report;
@@ -131,7 +132,8 @@ impl<'a> View<'a> {
             let part =
                 std::mem::replace(&mut self.part, Tally::new(&columns, Some((watched.at, cost))));
             let (report_cost, seconds) = part.cost_and_seconds();
-            let report = self.report(&part.groups, &report_cost, seconds);
+            let report =
+                Report { total: false, ..self.report(&part.groups, &report_cost, seconds) };
             let text = if self.args.json { report.json() } else { report.table() };
             output::emit(&text, None)?;
         }
@@ -147,7 +149,18 @@ impl<'a> View<'a> {
 
     fn report<'r>(&'r self, groups: &'r Groups, cost: &'r SamplerCost, seconds: f64) -> Report<'r> {
         let Args { hz, rows, all_states, .. } = *self.args;
-        Report { seconds, hz, groups, cost, missing: &self.missing, rows, all_states }
+        let unix_ns = fathom_engine::clock::unix_ns();
+        Report {
+            unix_ns,
+            total: true,
+            seconds,
+            hz,
+            groups,
+            cost,
+            missing: &self.missing,
+            rows,
+            all_states,
+        }
     }
 }
 
@@ -215,8 +228,10 @@ fn scope(args: &Args) -> Result<Scope, String> {
     let Some(wanted) = &args.pid else { return Ok(Scope::Machine) };
     let pids: Result<Vec<i32>, _> = wanted.split(',').map(|pid| pid.trim().parse()).collect();
     match pids {
-        Ok(pids) if args.recursive => Ok(Scope::Trees(pids)),
-        Ok(pids) => Ok(Scope::Only(pids)),
+        Ok(pids) => {
+            Process::find_all(&pids)?;
+            Ok(if args.recursive { Scope::Trees(pids) } else { Scope::Only(pids) })
+        }
         Err(_) => {
             let pattern = Pattern::parse(wanted).map_err(|e| format!("-p: {e}"))?;
             Ok(Scope::Matching { pattern, descendants: args.recursive })

@@ -91,10 +91,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let (rest, watched) = watching.stop();
     rest.iter().for_each(|sample| recording.keep(sample));
     let path = recording.path().to_path_buf();
-    let ended =
+    let (record, ended) =
         recording.end(WatchRecord { command: end.command(&args.command, began), ..watched });
     failed = ended.err().filter(|error| failed.as_ref() != Some(error)).inspect(say).or(failed);
-    tell(&path, end.is_command())?;
+    tell(&path, &record, end.is_command())?;
     // The command's own failure says more.
     let failed = failed.is_some() && end.code() == ExitCode::SUCCESS;
     Ok(if failed { ExitCode::FAILURE } else { end.code() })
@@ -123,14 +123,13 @@ pub fn new_record() -> RunRecord {
 }
 
 /// Shows what was seen: on standard error where standard output is the command's.
-fn tell(folder: &Path, is_command: bool) -> Result<(), String> {
+fn tell(folder: &Path, record: &RunRecord, is_command: bool) -> Result<(), String> {
     let mut reader = Reader::open(folder)?;
     let mut seen = fathom_analysis::watch::Seen::default();
     while let Some(moment) = reader.forward()? {
         seen.add(&moment.sample);
     }
-    let record = reader.record().clone();
-    let mut text = fathom_report::watch::render(&seen, &record, reader.stacks()?);
+    let mut text = fathom_report::watch::render(&seen, record, reader.stacks()?);
     text += &format!("record: {}\n", folder.display());
     if is_command {
         eprint!("{text}");

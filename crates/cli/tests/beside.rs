@@ -59,6 +59,16 @@ fn a_level_that_is_none_and_a_device_that_is_none() {
 }
 
 #[test]
+fn a_run_that_was_not_watched_has_no_machine_to_replay() {
+    let place = Place::new();
+    place.data("data", MIB);
+    place.ask(&["run", "--watch=off", "--rw=read", "--record=kept", "data"]).done();
+    let answer = place.ask(&["top", "--replay=kept", "--plain"]);
+    assert_eq!((answer.code, &*answer.stdout), (Some(1), ""), "{}", answer.stderr);
+    assert!(answer.stderr.contains("kept holds no samples of the machine"), "{}", answer.stderr);
+}
+
+#[test]
 fn watching_in_turns_tells_what_it_costs_or_fails() {
     let place = Place::new();
     place.data("data", 8 * MIB);

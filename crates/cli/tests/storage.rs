@@ -80,6 +80,13 @@ fn a_run_prints_its_result_though_its_record_has_no_room() {
         (&0.into(), &Value::Null)
     );
     says(&answer.stderr, &["cannot write disk/run/", "No space left on device"]);
+
+    // Of a record that cannot even begin nothing is left, so that it can be tried again.
+    fs::remove_dir_all(place.path("disk/run")).unwrap();
+    fill(&place.path("disk"));
+    let answer = place.ask(&[&run[..], &["--record=disk/run", "data"]].concat());
+    assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+    assert!(!place.path("disk/run").exists());
 }
 
 #[test]

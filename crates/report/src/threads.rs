@@ -13,6 +13,10 @@ const CELL_MAX: usize = 48;
 /// What is told of the threads that were looked at.
 #[derive(Debug)]
 pub struct Report<'a> {
+    /// When it was made, in nanoseconds since 1970 (UTC).
+    pub unix_ns: u64,
+    /// Whether it is of all that was seen, and not of an interval.
+    pub total: bool,
     /// Time between the first and the last look, in seconds.
     pub seconds: f64,
     /// Looks per second that were wanted.
@@ -99,6 +103,8 @@ impl Report<'_> {
             share_of_a_processor: self.cost_share(),
         };
         let value = json!({
+            "unix_ns": self.unix_ns,
+            "total": self.total,
             "seconds": self.seconds,
             "hz": self.hz,
             "looks": groups.looks,
@@ -230,7 +236,8 @@ mod tests {
 
     fn report<'a>(groups: &'a Groups, cost: &'a SamplerCost, missing: &'a [Missing]) -> Report<'a> {
         let (rows, all_states) = (2, false);
-        Report { seconds: 5.0, hz: 20, groups, cost, missing, rows, all_states }
+        let (unix_ns, total) = (1, true);
+        Report { unix_ns, total, seconds: 5.0, hz: 20, groups, cost, missing, rows, all_states }
     }
 
     #[test]
@@ -276,6 +283,7 @@ not seen: a: b; c
         assert_eq!(value["groups"].as_array().unwrap().len(), 3);
         assert_eq!(value["groups"][0]["syscall"], "io_uring_enter");
         assert_eq!(value["groups"][0]["average"], 1.5);
+        assert_eq!((&value["unix_ns"], &value["total"]), (&1.into(), &true.into()));
         assert_eq!(value["cost"]["us_per_thread_sample"], 5.0);
     }
 

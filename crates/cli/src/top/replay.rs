@@ -2,7 +2,7 @@
 
 use super::feed::{Feed, Go, Interval, Take};
 use crate::folder::read::{Moment, Reader};
-use fathom_model::watch::{Missing, WatchRecord};
+use fathom_model::watch::{MachineSample, Missing, WatchRecord};
 use fathom_report::calendar;
 use fathom_report::top::{Source, View};
 use std::path::Path;
@@ -12,6 +12,8 @@ use std::time::Instant;
 /// Seconds of the record in a second.
 const SPEEDS: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
 const NORMAL: usize = 1;
+/// Samples of a run that may go before the first of the machine.
+const LATE_MAX: usize = 10;
 
 /// A record with a place in it.
 pub struct Replay {
@@ -45,6 +47,10 @@ impl Replay {
         let Some((first, last)) = reader.span()? else {
             return Err(format!("{dir} holds no samples"));
         };
+        if !holds_machine(&mut reader)? {
+            let why = "it was recorded with --watch=off, or with --watch-turns";
+            return Err(format!("{dir} holds no samples of the machine: {why}"));
+        }
         let instant = |text: &str| calendar::instant(text, first);
         let first_ns = from.map(instant).transpose()?.unwrap_or(first).max(first);
         let last_ns = to.map(instant).transpose()?.unwrap_or(last).min(last);
@@ -147,6 +153,17 @@ impl Replay {
     fn play(&mut self, plays: bool) {
         self.playing = plays.then(|| (self.here_ns(), Instant::now()));
     }
+}
+
+/// Whether the machine is in one of the first samples: watching begins a moment after a run.
+fn holds_machine(reader: &mut Reader) -> Result<bool, String> {
+    for _ in 0..LATE_MAX {
+        match reader.forward()? {
+            Some(moment) if moment.sample.machine == MachineSample::default() => {}
+            seen => return Ok(seen.is_some()),
+        }
+    }
+    Ok(false)
 }
 
 fn take(moment: Moment) -> Take {

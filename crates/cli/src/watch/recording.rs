@@ -34,9 +34,9 @@ impl NewRecording {
     /// When that cannot be written.
     pub fn begin(self, watching: &Watching) -> Result<Recording, String> {
         let record = RunRecord { watch: Some(watching.record().clone()), ..self.record };
-        self.folder
-            .record(&RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() })?;
-        Ok(Recording { writer: Writer::start(self.folder)?, record })
+        let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
+        let folder = self.folder.begin(&unfinished)?;
+        Ok(Recording { writer: Writer::start(folder)?, record })
     }
 }
 
@@ -73,11 +73,8 @@ impl Recording {
         self.writer.complaint().map(what_to_do)
     }
 
-    /// Ends the record.
-    ///
-    /// # Errors
-    /// What of it could not be kept.
-    pub fn end(mut self, watched: WatchRecord) -> Result<(), String> {
+    /// Ends the record; gives it, and what of it could not be kept.
+    pub fn end(mut self, watched: WatchRecord) -> (RunRecord, Result<(), String>) {
         let written = self.writer.finish();
         let kept = written.error.map_or(Ok(()), |error| Err(what_to_do(error)));
         self.record.elapsed_ns = written.elapsed_ns;
@@ -86,7 +83,9 @@ impl Recording {
         let folder = self.writer.folder();
         // What a disk refuses after the write is known only then.
         let synced = folder.sync().map_err(|e| format!("cannot write {e}"));
-        kept.and(synced.and_then(|()| folder.record(&self.record)))
+        let ended = kept.and(synced.and_then(|()| folder.record(&self.record)));
+        drop(folder);
+        (self.record, ended)
     }
 }
 
