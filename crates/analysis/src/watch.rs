@@ -18,8 +18,8 @@ pub struct Seen {
     pub queue_max: BTreeMap<String, f64>,
     /// Highest share of time in which all processors were busy in any interval, in percent.
     pub busy_max: f64,
-    /// The last interval that was no shorter than half of the one before it.
-    interval_ns: u64,
+    /// The shortest interval, but for those less than half as long as the others. Some are joined, and longer.
+    shortest_ns: Option<u64>,
     first: Option<Sample>,
     last: Sample,
     looks: u64,
@@ -58,10 +58,10 @@ impl Seen {
     fn peaks(&mut self, sample: &Sample) {
         let elapsed_ns = sample.elapsed_ns.saturating_sub(self.last.elapsed_ns);
         // The end seldom comes when a sample is due: what is busy for the last 20 ms is no peak.
-        if elapsed_ns < self.interval_ns / 2 {
+        if elapsed_ns < self.shortest_ns.unwrap_or(0) / 2 {
             return;
         }
-        self.interval_ns = elapsed_ns;
+        self.shortest_ns = Some(self.shortest_ns.map_or(elapsed_ns, |ns| ns.min(elapsed_ns)));
         let rates = machine::rates(&self.last.machine, &sample.machine, elapsed_ns);
         let busy = rates.system.map_or(0.0, |system| system.cpu.busy());
         self.busy_max = self.busy_max.max(busy);
@@ -201,6 +201,13 @@ mod tests {
         seen.add(&rest);
         assert!((seen.busy_max - 10.0).abs() < 1e-9, "{}", seen.busy_max);
         assert_eq!(seen.elapsed_ns, 3_020_000_000);
+
+        // After intervals that were joined it goes on as before.
+        let mut seen = Seen::default();
+        [(0, 0), (1, 10), (9, 90), (10, 190)]
+            .iter()
+            .for_each(|(s, b)| seen.add(&sample(*s, *b, 0)));
+        assert!(seen.busy_max > 90.0, "{}", seen.busy_max);
     }
 
     #[test]
