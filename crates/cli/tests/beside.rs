@@ -93,8 +93,11 @@ fn watching_in_turns_tells_what_it_costs_or_fails() {
         "{}",
         answer.stderr
     );
-    let answer = place.ask(&["run", "--watch-turns=1s", "--rw=read", "data"]);
+    let json = "--output-format=json";
+    let answer = place.ask(&["run", "--watch-turns=1s", "--rw=read", json, "data"]);
     assert_eq!(answer.code, Some(1));
+    let result: Value = serde_json::from_str(&answer.stdout).unwrap();
+    assert_eq!(result["fathom"]["complete"], false, "{result}");
     assert!(answer.stderr.contains("is not told: only 0 turns"), "{}", answer.stderr);
     let answer = place.ask(&["run", "--watch-turns=1ms", "--rw=read", "data"]);
     assert_eq!(answer.code, Some(1));

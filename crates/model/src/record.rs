@@ -1,7 +1,7 @@
 //! What came of a run: raw counters and mergeable histograms, from which all else is derived.
 
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::histogram::Histogram;
 use crate::per_dir::PerDir;
 use crate::plan::Plan;
@@ -50,7 +50,11 @@ impl RunRecord {
     /// Whether all that was asked was done.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.interrupted.is_none() && self.jobs.iter().all(|job| job.error.is_none())
+        let undone = |finding: &Finding| finding.severity == Severity::Error;
+        let failed = |job: &JobRecord| job.error.is_some();
+        self.interrupted.is_none()
+            && !self.jobs.iter().any(failed)
+            && !self.findings.iter().any(undone)
     }
 }
 
