@@ -50,10 +50,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
 }
 
 fn describe(left: &Leftover) -> String {
-    let what = match (left.scratch, left.marked) {
-        (true, true) => "scratch file",
-        (true, false) => "scratch file by its name, without fathom's mark",
-        (false, _) => "file that was not laid out to its end",
+    let what = match left.marked {
+        true => "temporary file",
+        false => "temporary file by its name, without fathom's mark",
     };
     format!("{}: {what}, {}", left.path.display(), units::bytes(left.bytes))
 }

@@ -10,8 +10,8 @@ use crate::session::beside::{Beside, Told};
 use crate::session::turns::{self, Turns};
 use crate::signals::Signals;
 use crate::sources::System;
-use fathom_machine::Roots;
 use fathom_machine::guard::Permissions;
+use fathom_machine::{Lookup, Roots};
 use fathom_model::finding::Severity;
 use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
@@ -109,13 +109,9 @@ fn check_outputs(output: &Output, facts: &Facts, job_files: &[String]) -> Result
 fn facts(spec: &Spec) -> Result<Facts, String> {
     let roots = Roots::default();
     let queries = spec.target_paths().map_err(|e| e.to_string())?;
-    let targets = queries
-        .iter()
-        .map(|q| {
-            fathom_machine::target(&roots, &q.path)
-                .map_err(|e| format!("cannot look at {}: {e}", q.path))
-        })
-        .collect::<Result<_, _>>()?;
+    let lookup = Lookup::new(&roots);
+    let look = |path: &str| lookup.target(path).map_err(|e| format!("cannot look at {path}: {e}"));
+    let targets = queries.iter().map(|query| look(&query.path)).collect::<Result<_, _>>()?;
     Ok(Facts { host: fathom_machine::host(&roots), targets })
 }
 
@@ -125,7 +121,7 @@ fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<
         erase: spec.permissions.erase.clone(),
         overwrite: spec.permissions.overwrite.clone(),
     };
-    let mut session = Session::open(plan, facts, &permissions)?;
+    let mut session = Session::open(plan, facts, &permissions, signals)?;
     let quiet = spec.output.eta == Eta::Never;
     let laid_out = session.fill(signals, show_layout(quiet));
     let interrupted = match (laid_out, signals.caught()) {

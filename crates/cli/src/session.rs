@@ -45,13 +45,21 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens the targets of `plan`.
+    /// Opens the targets of `plan`, unless a signal comes. What it makes is undone when the session
+    /// ends before a run was started.
     ///
     /// # Errors
-    /// Why one of them may not or cannot be used.
-    pub fn open(plan: &Plan, mut facts: Facts, permissions: &Permissions) -> Result<Self, String> {
+    /// Why one of them may not or cannot be used, or that a signal came.
+    pub fn open(
+        plan: &Plan,
+        mut facts: Facts,
+        permissions: &Permissions,
+        signals: &Signals,
+    ) -> Result<Self, String> {
         let roots = Roots::default();
-        let targets = guard::open_all(&roots, plan, permissions).map_err(|e| e.to_string())?;
+        let stop = || signals.caught().is_some();
+        let targets =
+            guard::open_all(&roots, plan, permissions, &stop).map_err(|e| e.to_string())?;
         facts.targets = targets.iter().map(|t| t.facts.clone()).collect();
         Ok(Self { facts, targets, roots })
     }
@@ -104,7 +112,9 @@ impl Session {
     /// When a target cannot be opened once more, or threads cannot be made.
     pub fn start(&self, plan: &Plan) -> Result<Running, String> {
         let files = plan.jobs.iter().map(|job| self.files(job)).collect::<Result<_, _>>()?;
-        fathom_engine::start(plan, files).map_err(|e| e.to_string())
+        let running = fathom_engine::start(plan, files).map_err(|e| e.to_string())?;
+        self.targets.iter().for_each(OpenTarget::keep);
+        Ok(running)
     }
 
     fn files(&self, job: &JobPlan) -> Result<Vec<OpenFile>, String> {

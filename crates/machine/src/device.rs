@@ -35,7 +35,8 @@ impl Node {
         Some(Self { dir: link.canonicalize().ok()?, number })
     }
 
-    fn by_dir(dir: &Path) -> Option<Self> {
+    /// The device with this directory in sysfs.
+    pub fn by_dir(dir: &Path) -> Option<Self> {
         let number = parse_number(&text(dir.join("dev"))?)?;
         Some(Self { dir: dir.canonicalize().ok()?, number })
     }
@@ -81,30 +82,41 @@ impl Node {
         below.collect()
     }
 
-    /// Itself, its partitions and the disk that it is a part of: using one uses this.
-    pub fn family(&self) -> Vec<Self> {
-        let mut all = vec![self.clone()];
-        all.extend(self.partitions());
-        let disk = self.disk();
-        if disk != *self {
-            all.push(disk);
-        }
-        all
-    }
-
-    /// What is stacked on it: device mapper, md and the like, each with its own name if it has one.
-    pub fn holders(&self) -> Vec<String> {
+    /// What is stacked on it: device mapper, md and the like.
+    pub fn holders(&self) -> Vec<Holder> {
         let holders = self.dir.join("holders");
-        let name_of = |name: String| match text(holders.join(&name).join("dm/name")) {
-            Some(own) => format!("{name} ({own})"),
-            None => name,
+        let of = |name: String| {
+            let dir = holders.join(&name);
+            Holder {
+                number: text(dir.join("dev")).and_then(|number| parse_number(&number)),
+                mapper_uuid: text(dir.join("dm/uuid")),
+                name: match text(dir.join("dm/name")) {
+                    Some(own) => format!("{name} ({own})"),
+                    None => name,
+                },
+            }
         };
-        entries(&holders).into_iter().map(name_of).collect()
+        entries(&holders).into_iter().map(of).collect()
     }
 
-    /// The path of the file behind a loop device, as the kernel knows it.
-    pub fn backing_file(&self) -> Option<String> {
-        text(self.disk().dir.join("loop/backing_file"))
+    /// The devices that it is stacked on.
+    ///
+    /// # Errors
+    /// The name of one that sysfs does not show.
+    pub fn members(&self) -> Result<Vec<Self>, String> {
+        let members = self.dir.join("slaves");
+        let of = |name: String| Self::by_dir(&members.join(&name)).ok_or(name);
+        entries(&members).into_iter().map(of).collect()
+    }
+
+    /// The device mapper's uuid of it, which begins with the name of who made it.
+    pub fn mapper_uuid(&self) -> Option<String> {
+        text(self.dir.join("dm/uuid"))
+    }
+
+    /// The path of one of its files in sysfs.
+    pub fn attribute(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
     }
 
     /// Whether the kernel refuses writes to it.
@@ -152,12 +164,14 @@ impl Node {
     }
 }
 
-/// All loop devices that have a file behind them, with that file's path.
-pub(crate) fn loops(roots: &Roots) -> Vec<(Node, String)> {
-    let block = roots.sys.join("block");
-    let names = entries(&block).into_iter().filter(|name| name.starts_with("loop"));
-    let nodes = names.filter_map(|name| Node::by_dir(&block.join(name)));
-    nodes.filter_map(|node| node.backing_file().map(|file| (node, file))).collect()
+/// A device that is stacked on another.
+pub(crate) struct Holder {
+    /// The kernel's name of it, with its own if it has one.
+    pub name: String,
+    /// Its number, where sysfs shows it.
+    pub number: Option<Number>,
+    /// The device mapper's uuid of it.
+    pub mapper_uuid: Option<String>,
 }
 
 /// The chosen one of `none [mq-deadline] kyber`.

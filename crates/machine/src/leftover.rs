@@ -1,7 +1,7 @@
-//! What killed runs left behind: scratch files with a name, and files that were being laid out.
+//! What killed runs left behind: files under temporary names.
 
 use crate::guard::GuardError;
-use crate::mark;
+use crate::mark::{self, Mark};
 use crate::scratch;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, openat, statat};
 use rustix::io::Errno;
@@ -15,8 +15,6 @@ pub struct Leftover {
     pub path: PathBuf,
     /// Bytes that it takes on the disk.
     pub bytes: u64,
-    /// A scratch file of `fathom limit`; otherwise a file that was never laid out to its end.
-    pub scratch: bool,
     /// It carries fathom's mark. Without it only its name says whose it is.
     pub marked: bool,
     dir: PathBuf,
@@ -53,16 +51,13 @@ fn look(dir: &Path, name: &str) -> Option<Leftover> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
-    let mark = mark::read(&fd);
-    let scratch = name.starts_with(scratch::PREFIX);
-    let is_left = scratch || mark.is_some_and(|mark| mark.unfinished_from.is_some());
+    let is_left = name.starts_with(scratch::PREFIX);
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let is_free = || flock(&fd, FlockOperation::NonBlockingLockExclusive).is_ok();
     (is_left && is_file && is_free()).then(|| Leftover {
         path,
         bytes: u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
-        scratch,
-        marked: mark.is_some(),
+        marked: mark::read(&fd) == Some(Mark::Scratch),
         dir: dir.to_path_buf(),
         name: name.to_string(),
         identity: identity(&stat),
@@ -102,9 +97,9 @@ mod tests {
     use crate::mark::Mark;
     use std::fs::{self, File};
 
-    fn made(path: &Path, unfinished_from: Option<u64>) -> File {
+    fn made(path: &Path, mark: Mark) -> File {
         let file = File::create(path).expect("file");
-        mark::write(&file, Mark { unfinished_from }).expect("mark");
+        mark::write(&file, mark).expect("mark");
         file
     }
 
@@ -116,17 +111,16 @@ mod tests {
     fn only_what_killed_runs_left_is_found() {
         let dir = tempfile::tempdir().expect("directory");
         let at = |name: &str| dir.path().join(name);
-        made(&at("whole"), None);
-        made(&at("unfinished"), Some(4096));
-        let held = made(&at("being-filled"), Some(0));
+        made(&at("target"), Mark::Target);
+        let held = made(&at(".fathom-scratch-0-0"), Mark::Scratch);
         flock(&held, FlockOperation::LockExclusive).expect("lock");
-        made(&at(".fathom-scratch-1-0"), None);
+        made(&at(".fathom-scratch-1-0"), Mark::Scratch);
         fs::write(at("someone's"), "x").expect("file");
-        std::os::unix::fs::symlink(at("unfinished"), at(".fathom-scratch-2-0")).expect("link");
+        std::os::unix::fs::symlink(at("target"), at(".fathom-scratch-2-0")).expect("link");
         fs::create_dir(at(".fathom-scratch-3-0")).expect("directory");
-        assert_eq!(names(dir.path()), [".fathom-scratch-1-0", "unfinished"]);
+        assert_eq!(names(dir.path()), [".fathom-scratch-1-0"]);
         drop(held);
-        assert_eq!(names(dir.path()).len(), 3);
+        assert_eq!(names(dir.path()).len(), 2);
     }
 
     #[test]
@@ -134,7 +128,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("directory");
         let (marked, plain) =
             (dir.path().join(".fathom-scratch-1-0"), dir.path().join(".fathom-scratch-1-1"));
-        made(&marked, None);
+        made(&marked, Mark::Scratch);
         fs::write(&plain, "x").expect("file");
         let results: Vec<_> =
             find(dir.path()).expect("read").into_iter().map(Leftover::remove).collect();
@@ -146,8 +140,8 @@ mod tests {
     #[test]
     fn what_took_its_name_is_not_removed() {
         let dir = tempfile::tempdir().expect("directory");
-        let path = dir.path().join("file");
-        made(&path, Some(0));
+        let path = dir.path().join(".fathom-scratch-1-0");
+        made(&path, Mark::Scratch);
         let left = find(dir.path()).expect("read").remove(0);
         fs::rename(&path, dir.path().join("other")).expect("moved");
         fs::write(&path, "someone's").expect("file");

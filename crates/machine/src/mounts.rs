@@ -65,8 +65,8 @@ fn parse(line: &str) -> Option<Mount> {
     let id = front.next()?.parse().ok()?;
     let _parent = front.next()?;
     let device = crate::device::parse_number(front.next()?)?;
-    let root = unescape(front.next()?);
-    let point = unescape(front.next()?);
+    let root = unescaped(front.next()?);
+    let point = unescaped(front.next()?);
     let mut back = back.split(' ');
     Some(Mount {
         id,
@@ -74,14 +74,13 @@ fn parse(line: &str) -> Option<Mount> {
         root,
         point,
         file_system: back.next()?.to_string(),
-        source: unescape(back.next()?),
+        source: unescaped(back.next()?),
         super_options: back.next().unwrap_or("").to_string(),
     })
 }
 
 /// Undoes the kernel's escapes of white space and backslash: `\040` and the like.
-pub(crate) fn unescape(text: &str) -> String {
-    let bytes = text.as_bytes();
+pub(crate) fn unescape(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
@@ -100,7 +99,11 @@ pub(crate) fn unescape(text: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    out
+}
+
+fn unescaped(text: &str) -> String {
+    String::from_utf8_lossy(&unescape(text.as_bytes())).into_owned()
 }
 
 #[cfg(test)]
@@ -125,7 +128,7 @@ mod tests {
         {
             assert_eq!(parse(line), None, "{line:?}");
         }
-        assert_eq!(unescape("a\\04"), "a\\04");
-        assert_eq!(unescape("\\\\x\\777"), "\\\\x\\777");
+        assert_eq!(unescape(b"a\\04"), b"a\\04");
+        assert_eq!(unescape(b"\\\\x\\777"), b"\\\\x\\777");
     }
 }

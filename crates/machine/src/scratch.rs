@@ -1,14 +1,13 @@
 //! The scratch file that `fathom limit` works on when no target is named.
 
-use crate::guard::subject::{self, Spot, Want};
-use crate::guard::{Entry, GuardError, Held, OpenTarget, make, space};
-use crate::mark;
+use crate::guard::subject::{self, Spot};
+use crate::guard::{Entry, GuardError, Held, Made, OpenTarget, make, space};
 use crate::roots::Roots;
+use crate::target::Lookup;
+use fathom_model::facts::TargetFacts;
 use fathom_model::plan::Fallocate;
-use rustix::fs::{Mode, OFlags, fstatvfs};
-use rustix::io::Errno;
+use rustix::fs::fstatvfs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How the name of a scratch file begins where it needs one.
@@ -24,17 +23,22 @@ const PART: u64 = 10;
 ///
 /// # Errors
 /// When no file can be made there, or a tenth of what is free is less than 1 MiB.
-pub fn create(roots: &Roots, dir: &Path, wanted_bytes: u64) -> Result<OpenTarget, GuardError> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("{PREFIX}{}-{number}", std::process::id());
+pub fn create(
+    roots: &Roots,
+    dir: &Path,
+    wanted_bytes: u64,
+    stop: &dyn Fn() -> bool,
+) -> Result<OpenTarget, GuardError> {
+    let lookup = Lookup::new(roots);
+    let name = name();
     let dir = dir.to_string_lossy();
     let path = Path::new(dir.as_ref()).join(&name).to_string_lossy().into_owned();
-    let spot = subject::spot(roots, &path, &dir, &name)?;
+    let spot = subject::spot(&lookup, &path, &dir, &name)?;
     let size = size(&path, &spot, wanted_bytes)?;
-    let held = open(&path, spot, size)?;
-    let entry = Arc::new(Entry::scratch(path.clone(), held, size));
-    let facts = entry.facts(roots, &path, &fathom_model::facts::TargetFacts::default());
+    let (held, made) = open(&path, spot, size, stop)?;
+    let entry = std::sync::Arc::new(Entry::scratch(path.clone(), held, made, size));
+    let made_facts = TargetFacts { size_bytes: size, ..TargetFacts::default() };
+    let facts = entry.facts(&lookup, &path, &made_facts);
     Ok(OpenTarget { facts, entry })
 }
 
@@ -55,41 +59,44 @@ fn size(path: &str, spot: &Spot, wanted: u64) -> Result<u64, GuardError> {
     Ok(size)
 }
 
-/// Without a name where that is possible, or else as a marked file that is removed on drop.
-fn open(path: &str, spot: Spot, size: u64) -> Result<Held, GuardError> {
-    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    // By path, as a descriptor that only names the directory cannot be opened anew otherwise.
-    let dir = mark::descriptor_path(&spot.dir);
-    match rustix::fs::open(dir, flags, Mode::from_raw_mode(0o600)) {
-        Ok(fd) => {
-            make::reserve(path, &fd, 0, size, Fallocate::Native)?;
-            Held::new(path, Arc::new(fd), None)
-        }
-        // EISDIR, EINVAL: what kernels and file systems say that do not know O_TMPFILE.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => named(path, spot, size),
-        Err(error) => Err(GuardError::io(path, "make", error)),
-    }
+/// A name for a file that has to have one and that nobody asked for.
+pub(crate) fn name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{PREFIX}{}-{number}", std::process::id())
 }
 
-fn named(path: &str, spot: Spot, size: u64) -> Result<Held, GuardError> {
-    let want = Want { create_size: Some(size), fill: true, ..Want::default() };
-    let (fd, made) = make::create(path, spot, &want)?;
-    Held::new(path, fd, Some(made))
+/// Without a name where that is possible, or else as a marked file that is removed on drop.
+fn open(
+    path: &str,
+    spot: Spot,
+    size: u64,
+    stop: &dyn Fn() -> bool,
+) -> Result<(Held, Option<Made>), GuardError> {
+    let (fd, made) = match make::unnamed(path, &spot, 0o600)? {
+        Some(fd) => (fd, None),
+        None => make::scratch(path, spot).map(|(fd, made)| (fd, Some(made)))?,
+    };
+    make::reserve(path, &fd, 0, size, Fallocate::Native, stop)?;
+    Ok((Held::new(path, fd)?, made))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mark::{self, Mark};
 
     #[test]
     fn with_a_name_it_is_marked_and_removed_in_the_end() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("scratch");
         let place = dir.path().to_str().expect("UTF-8");
-        let spot = subject::spot(&Roots::default(), "scratch", place, "scratch").expect("spot");
-        let held = named("scratch", spot, UNIT).expect("made");
-        assert_eq!(path.metadata().expect("there").len(), UNIT);
-        let entry = Entry::scratch("scratch".to_string(), held, UNIT);
+        let lookup = Lookup::new(&Roots::default());
+        let spot = subject::spot(&lookup, "scratch", place, "scratch").expect("spot");
+        let (fd, made) = make::scratch("scratch", spot).expect("made");
+        assert_eq!(mark::read(&fd), Some(Mark::Scratch));
+        let held = Held::new("scratch", fd).expect("held");
+        let entry = Entry::scratch("scratch".to_string(), held, Some(made), UNIT);
         assert!(path.exists());
         drop(entry);
         assert!(!path.exists());

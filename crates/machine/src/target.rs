@@ -4,23 +4,137 @@ use crate::device::{Node, Number};
 use crate::mark;
 use crate::mounts::{self, Mount};
 use crate::roots::Roots;
-use fathom_model::facts::{TargetFacts, TargetKind};
+use crate::stack;
+use fathom_model::facts::{DeviceFacts, TargetFacts, TargetKind};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// What is at `path`, opening nothing for reading or writing. A path that leads nowhere is no
-/// error: its kind is [`TargetKind::Missing`], and the free space is that of its directory.
-///
-/// # Errors
-/// When the path cannot be followed, such as for lack of permission on a directory.
-pub fn target(roots: &Roots, path: &str) -> io::Result<TargetFacts> {
-    match look(path) {
-        Ok(fd) => of(roots, path, &fd),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(missing(roots, path)),
-        Err(error) => Err(error),
+/// Looks at what is at paths, with one reading of the mounts and of each device for all of them.
+pub struct Lookup {
+    roots: Roots,
+    mounts: Vec<Mount>,
+    mount_ids: HashMap<u64, usize>,
+    devices: RefCell<HashMap<Number, Option<DeviceFacts>>>,
+}
+
+impl Lookup {
+    /// Reads the mounts of this process's namespace.
+    #[must_use]
+    pub fn new(roots: &Roots) -> Self {
+        let mounts = mounts::own(roots);
+        let mount_ids = mounts.iter().enumerate().map(|(index, mount)| (mount.id, index)).collect();
+        Self { roots: roots.clone(), mounts, mount_ids, devices: RefCell::default() }
     }
+
+    /// What is at `path`, opening nothing for reading or writing. A path that leads nowhere is no
+    /// error: its kind is [`TargetKind::Missing`], and the free space is that of its directory.
+    ///
+    /// # Errors
+    /// When the path cannot be followed, such as for lack of permission on a directory.
+    pub fn target(&self, path: &str) -> io::Result<TargetFacts> {
+        match look(path) {
+            Ok(fd) => self.open_target(path, &fd),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(self.missing(path)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The facts about what a descriptor is open on; `asked` is the path as the user gave it.
+    pub(crate) fn open_target(&self, asked: &str, fd: &OwnedFd) -> io::Result<TargetFacts> {
+        let stat = stat(fd)?;
+        let mut facts = TargetFacts {
+            path: asked.to_string(),
+            resolved: resolved(fd),
+            inode: stat.stx_ino,
+            device_number: (stat.stx_dev_major, stat.stx_dev_minor),
+            ..TargetFacts::default()
+        };
+        let rdev = (stat.stx_rdev_major, stat.stx_rdev_minor);
+        match FileType::from_raw_mode(stat.stx_mode.into()) {
+            FileType::RegularFile => self.file(&mut facts, fd, &stat),
+            FileType::Directory => facts.kind = TargetKind::Directory,
+            FileType::BlockDevice => {
+                device(&mut facts, TargetKind::BlockDevice, rdev, self.device(rdev));
+            }
+            FileType::CharacterDevice => match Node::of_generic(&self.roots, rdev) {
+                Some((node, nsid)) => {
+                    device(&mut facts, TargetKind::NvmeGeneric, rdev, Some(node.facts()));
+                    if let Some(below) = &mut facts.device {
+                        below.nvme_nsid = nsid;
+                    }
+                }
+                None => facts.kind = TargetKind::Other,
+            },
+            _ => facts.kind = TargetKind::Other,
+        }
+        align(&mut facts, &stat);
+        Ok(facts)
+    }
+
+    fn file(&self, facts: &mut TargetFacts, fd: &OwnedFd, stat: &Statx) {
+        facts.kind = TargetKind::File;
+        facts.size_bytes = stat.stx_size;
+        // The unit of stx_blocks is always 512 bytes.
+        facts.allocated_bytes = stat.stx_blocks.saturating_mul(512);
+        facts.made_by_fathom = mark::is_own(fd);
+        self.place(facts, fd, stat);
+    }
+
+    /// The file system that a file or directory is on, and the device below that.
+    fn place(&self, facts: &mut TargetFacts, fd: &OwnedFd, stat: &Statx) {
+        facts.free_bytes =
+            rustix::fs::fstatvfs(fd).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+        let mount = self.mount_of(stat);
+        facts.device = self.device(facts.device_number).or_else(|| {
+            // btrfs and others give their files a device number of their own.
+            let source = rustix::fs::stat(mount?.source.as_str()).ok()?;
+            self.device(stack::block_number(&source)?)
+        });
+        facts.file_system = mount.map(|mount| mount.file_system.clone());
+    }
+
+    /// The mount that a file is on.
+    pub(crate) fn mount_of(&self, stat: &Statx) -> Option<&Mount> {
+        let has_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+        let number = (stat.stx_dev_major, stat.stx_dev_minor);
+        let by_id = self.mount_ids.get(&stat.stx_mnt_id).filter(|_| has_id);
+        let by_number = || self.mounts.iter().position(|mount| mount.device == number);
+        by_id.copied().or_else(by_number).map(|index| &self.mounts[index])
+    }
+
+    /// Where the file system with this device number is mounted.
+    pub(crate) fn mount_point(&self, device: Number) -> Option<&str> {
+        let mount = self.mounts.iter().find(|mount| mount.device == device)?;
+        Some(&mount.point)
+    }
+
+    fn device(&self, number: Number) -> Option<DeviceFacts> {
+        let read = || Node::by_number(&self.roots, number).map(|node| node.facts());
+        self.devices.borrow_mut().entry(number).or_insert_with(read).clone()
+    }
+
+    fn missing(&self, path: &str) -> TargetFacts {
+        let mut facts = TargetFacts { path: path.to_string(), ..TargetFacts::default() };
+        let Some((dir, name)) = split(path) else { return facts };
+        let Ok(fd) = look(dir) else { return facts };
+        let Ok(stat) = stat(&fd) else { return facts };
+        facts.resolved = Path::new(&resolved(&fd)).join(name).to_string_lossy().into_owned();
+        facts.device_number = (stat.stx_dev_major, stat.stx_dev_minor);
+        self.place(&mut facts, &fd, &stat);
+        facts
+    }
+}
+
+fn device(facts: &mut TargetFacts, kind: TargetKind, rdev: Number, device: Option<DeviceFacts>) {
+    facts.kind = kind;
+    facts.device_number = rdev;
+    facts.size_bytes = device.as_ref().map_or(0, |device| device.size_bytes);
+    facts.allocated_bytes = facts.size_bytes;
+    facts.device = device;
 }
 
 /// A descriptor that only names what is there. Opening a device or a pipe for real can do things.
@@ -40,82 +154,6 @@ pub(crate) fn stat(fd: impl AsFd) -> io::Result<Statx> {
     Ok(rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, flags)?)
 }
 
-/// The facts about what a descriptor is open on; `asked` is the path as the user gave it.
-pub(crate) fn of(roots: &Roots, asked: &str, fd: &OwnedFd) -> io::Result<TargetFacts> {
-    let stat = stat(fd)?;
-    let mut facts = TargetFacts {
-        path: asked.to_string(),
-        resolved: resolved(fd),
-        inode: stat.stx_ino,
-        device_number: (stat.stx_dev_major, stat.stx_dev_minor),
-        ..TargetFacts::default()
-    };
-    let rdev = (stat.stx_rdev_major, stat.stx_rdev_minor);
-    match FileType::from_raw_mode(stat.stx_mode.into()) {
-        FileType::RegularFile => file(roots, &mut facts, fd, &stat),
-        FileType::Directory => facts.kind = TargetKind::Directory,
-        FileType::BlockDevice => {
-            let node = Node::by_number(roots, rdev);
-            device(&mut facts, TargetKind::BlockDevice, rdev, node.as_ref());
-        }
-        FileType::CharacterDevice => match Node::of_generic(roots, rdev) {
-            Some((node, nsid)) => {
-                device(&mut facts, TargetKind::NvmeGeneric, rdev, Some(&node));
-                if let Some(below) = &mut facts.device {
-                    below.nvme_nsid = nsid;
-                }
-            }
-            None => facts.kind = TargetKind::Other,
-        },
-        _ => facts.kind = TargetKind::Other,
-    }
-    align(&mut facts, &stat);
-    Ok(facts)
-}
-
-fn device(facts: &mut TargetFacts, kind: TargetKind, rdev: Number, node: Option<&Node>) {
-    facts.kind = kind;
-    facts.device_number = rdev;
-    facts.device = node.map(Node::facts);
-    facts.size_bytes = node.map_or(0, Node::size_bytes);
-    facts.allocated_bytes = facts.size_bytes;
-}
-
-fn file(roots: &Roots, facts: &mut TargetFacts, fd: &OwnedFd, stat: &Statx) {
-    facts.kind = TargetKind::File;
-    facts.size_bytes = stat.stx_size;
-    // The unit of stx_blocks is always 512 bytes.
-    facts.allocated_bytes = stat.stx_blocks.saturating_mul(512);
-    facts.made_by_fathom = mark::read(fd).is_some();
-    place(roots, facts, fd, stat);
-}
-
-/// The file system that a file or directory is on, and the device below that.
-fn place(roots: &Roots, facts: &mut TargetFacts, fd: &OwnedFd, stat: &Statx) {
-    facts.free_bytes =
-        rustix::fs::fstatvfs(fd).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
-    let mount = mount_of(roots, stat);
-    let node = Node::by_number(roots, facts.device_number).or_else(|| {
-        // btrfs and others give their files a device number of their own.
-        let source = rustix::fs::stat(mount.as_ref()?.source.as_str()).ok()?;
-        let is_block = FileType::from_raw_mode(source.st_mode) == FileType::BlockDevice;
-        let number = (rustix::fs::major(source.st_rdev), rustix::fs::minor(source.st_rdev));
-        Node::by_number(roots, number).filter(|_| is_block)
-    });
-    facts.device = node.map(|node| node.facts());
-    facts.file_system = mount.map(|mount| mount.file_system);
-}
-
-/// The mount that a file is on.
-pub(crate) fn mount_of(roots: &Roots, stat: &Statx) -> Option<Mount> {
-    let has_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-    let number = (stat.stx_dev_major, stat.stx_dev_minor);
-    let mut mounts = mounts::own(roots);
-    let by_id = mounts.iter().position(|mount| has_id && mount.id == stat.stx_mnt_id);
-    let index = by_id.or_else(|| mounts.iter().position(|mount| mount.device == number))?;
-    Some(mounts.swap_remove(index))
-}
-
 /// Alignment of direct I/O: what the kernel says, or else the logical block size of the device.
 fn align(facts: &mut TargetFacts, stat: &Statx) {
     if stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 {
@@ -125,17 +163,6 @@ fn align(facts: &mut TargetFacts, stat: &Statx) {
         facts.direct_align = Some(device.logical_block);
         facts.memory_align = Some(device.logical_block);
     }
-}
-
-fn missing(roots: &Roots, path: &str) -> TargetFacts {
-    let mut facts = TargetFacts { path: path.to_string(), ..TargetFacts::default() };
-    let Some((dir, name)) = split(path) else { return facts };
-    let Ok(fd) = look(dir) else { return facts };
-    let Ok(stat) = stat(&fd) else { return facts };
-    facts.resolved = Path::new(&resolved(&fd)).join(name).to_string_lossy().into_owned();
-    facts.device_number = (stat.stx_dev_major, stat.stx_dev_minor);
-    place(roots, &mut facts, &fd, &stat);
-    facts
 }
 
 /// A path's directory and the name in it; `None` where it can only be a directory.
@@ -168,18 +195,18 @@ mod tests {
         let path = dir.path().join("file");
         let file = std::fs::File::create(&path).expect("file");
         file.set_len(1 << 20).expect("length");
-        let roots = Roots::default();
-        let facts = target(&roots, path.to_str().expect("UTF-8")).expect("facts");
+        let lookup = Lookup::new(&Roots::default());
+        let facts = lookup.target(path.to_str().expect("UTF-8")).expect("facts");
         assert_eq!((facts.kind, facts.size_bytes), (TargetKind::File, 1 << 20));
         assert!(facts.allocated_bytes < 1 << 20);
         assert!(facts.file_system.is_some() && facts.free_bytes.is_some());
         assert!(!facts.made_by_fathom);
-        let facts = target(&roots, dir.path().to_str().expect("UTF-8")).expect("facts");
+        let facts = lookup.target(dir.path().to_str().expect("UTF-8")).expect("facts");
         assert_eq!(facts.kind, TargetKind::Directory);
         let gone = dir.path().join("gone");
-        let facts = target(&roots, gone.to_str().expect("UTF-8")).expect("facts");
+        let facts = lookup.target(gone.to_str().expect("UTF-8")).expect("facts");
         assert_eq!(facts.kind, TargetKind::Missing);
         assert!(facts.free_bytes.is_some());
-        assert_eq!(target(&roots, "/dev/null").expect("facts").kind, TargetKind::Other);
+        assert_eq!(lookup.target("/dev/null").expect("facts").kind, TargetKind::Other);
     }
 }

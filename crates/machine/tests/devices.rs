@@ -137,7 +137,7 @@ fn a_device_below_a_loop_device_is_refused() {
     drop(upper);
     let twin = Loop::on(&lower.image, &[]);
     let text = refused(&lower.path, &erase(&[&lower.path]), &lower.image);
-    says(&text, &[&twin.path, "shares the file behind it"]);
+    says(&text, &[&twin.path, "is the file behind"]);
 }
 
 #[test]
@@ -272,7 +272,8 @@ fn what_is_stacked_on_a_device_is_seen_in_sysfs() {
     let roots = Roots { sys: sys.path().into(), ..Roots::default() };
     let plan = Plan { targets: vec![written(&disk.path)], ..Plan::default() };
     let before = checksum(&disk.image);
-    let error = guard::open_all(&roots, &plan, &erase(&[&disk.path])).err().expect("refused");
+    let error =
+        guard::open_all(&roots, &plan, &erase(&[&disk.path]), &|| false).err().expect("refused");
     says(&error.to_string(), &["in use", "dm-0 (vault) is stacked on"]);
     assert_eq!(checksum(&disk.image), before);
 }
@@ -288,7 +289,8 @@ fn a_btrfs_is_known_by_the_device_that_it_names() {
     std::fs::write(proc.path().join("self/mountinfo"), mounts).expect("made-up tree");
     let roots = Roots { proc: proc.path().into(), ..Roots::default() };
     let plan = Plan { targets: vec![written(&disk.path)], ..Plan::default() };
-    let error = guard::open_all(&roots, &plan, &erase(&[&disk.path])).err().expect("refused");
+    let error =
+        guard::open_all(&roots, &plan, &erase(&[&disk.path]), &|| false).err().expect("refused");
     says(&error.to_string(), &["is mounted at /pool"]);
 }
 
@@ -308,8 +310,8 @@ fn a_file_behind_a_loop_device_of_another_namespace_is_found() {
     let all = overwrite(&[image.to_str().expect("UTF-8")]);
     says(&refused(&image, &all, &image), &["it is the file behind", name.trim()]);
     drop(elsewhere);
-    // Now nobody can tell which file the kernel means.
-    says(&refused(&image, &all, &image), &["it may be the file behind", name.trim()]);
+    // Now its path leads nowhere; the kernel still tells which file it is.
+    says(&refused(&image, &all, &image), &["it is the file behind", name.trim()]);
 }
 
 #[test]
@@ -319,7 +321,8 @@ fn a_device_that_sysfs_does_not_show_is_refused() {
     let sys = support::dir();
     let roots = Roots { sys: sys.path().into(), ..Roots::default() };
     let plan = Plan { targets: vec![written(&disk.path)], ..Plan::default() };
-    let error = guard::open_all(&roots, &plan, &erase(&[&disk.path])).err().expect("refused");
+    let error =
+        guard::open_all(&roots, &plan, &erase(&[&disk.path]), &|| false).err().expect("refused");
     assert!(matches!(error, GuardError::Unknown { .. }), "{error}");
 }
 

@@ -192,8 +192,8 @@ mod generic {
     //! NVMe generic devices: the number of /dev/null stands for one in the made-up tree.
 
     use super::{nvme, roots};
+    use fathom_machine::Lookup;
     use fathom_machine::guard::{self, Permissions};
-    use fathom_machine::target;
     use fathom_model::Plan;
     use fathom_model::facts::TargetKind;
     use fathom_model::plan::{Fallocate, Target};
@@ -217,12 +217,13 @@ mod generic {
     #[test]
     fn it_is_known_by_its_block_device() {
         let dir = nvme();
-        let facts = target(&roots(dir.path()), "/dev/null").expect("there");
+        let facts = Lookup::new(&roots(dir.path())).target("/dev/null").expect("there");
         assert_eq!(facts.kind, TargetKind::NvmeGeneric);
         assert_eq!((facts.size_bytes, facts.device_number), (1 << 20, (1, 3)));
         let device = facts.device.expect("its block device");
         assert_eq!((device.name.as_str(), device.nvme_nsid), ("nvme987n1", Some(7)));
-        let opened = guard::open_all(&roots(dir.path()), &plan(false), &Permissions::default());
+        let opened =
+            guard::open_all(&roots(dir.path()), &plan(false), &Permissions::default(), &|| false);
         assert_eq!(opened.expect("reading is free")[0].facts.size_bytes, 1 << 20);
     }
 
@@ -232,7 +233,7 @@ mod generic {
         let erase = vec!["/dev/null".to_string(), "/dev/nvme987n1@S123".to_string()];
         let all = Permissions { erase, ..Permissions::default() };
         let refusal = || {
-            let result = guard::open_all(&roots(dir.path()), &plan(true), &all);
+            let result = guard::open_all(&roots(dir.path()), &plan(true), &all, &|| false);
             result.err().expect("refused").to_string()
         };
         // There is no such block device here that could be held.

@@ -3,14 +3,15 @@
 
 mod support;
 
-use fathom_machine::guard::GuardError;
+use fathom_machine::guard::{self, GuardError};
+use fathom_model::Plan;
 use fathom_model::facts::TargetKind;
 use fathom_model::plan::{Fallocate, SyncIo, Target};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use support::{
     MIB, Mounted, READ, WRITE, checksum, devices, none, open, overwrite, refused, run, says,
-    target, written,
+    target, text, written,
 };
 use tempfile::TempDir;
 
@@ -20,10 +21,6 @@ fn theirs() -> (TempDir, PathBuf) {
     let path = dir.path().join("theirs");
     std::fs::write(&path, vec![7; 1 << 20]).expect("file");
     (dir, path)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
 }
 
 fn made(path: impl AsRef<Path>, size: u64) -> Target {
@@ -276,27 +273,148 @@ fn a_file_that_is_too_short_is_made_longer_only_if_it_is_fathoms() {
 }
 
 #[test]
-fn what_is_newly_made_is_filled_once() {
+fn what_is_newly_made_gets_its_name_when_it_is_filled() {
     let dir = support::dir();
     let path = dir.path().join("file");
     let read = || vec![Target { fill: true, invalidate: true, ..made(&path, MIB) }];
     let twice = [read(), read()].concat();
-    let targets = open(twice, &none()).expect("made");
+    let targets = open(twice.clone(), &none()).expect("made");
     for target in &targets {
         assert_eq!(target.fill_range(), Some((0, MIB)));
+        assert!(target.facts.made_by_fathom);
+        assert_eq!(target.facts.resolved, text(&path));
     }
     let fd = targets[1].open_worker(WRITE).expect("to fill it");
     rustix::io::pwrite(&fd, &vec![1; 1 << 19], 0).expect("written");
     drop((fd, targets));
-    // That run was killed before it was done.
-    let targets = open(read(), &none()).expect("its own");
-    assert_eq!(targets[0].fill_range(), Some((0, MIB)));
-    says(&error(read()), &["locked by another program"]);
-    targets[0].filled().expect("marked");
-    assert_eq!(targets[0].fill_range(), None);
-    assert!(targets[0].open_worker(WRITE).is_err(), "it is only read");
+    // That run ended before it was done, and leaves nothing.
+    assert_eq!(std::fs::read_dir(dir.path()).expect("directory").count(), 0);
+    let targets = open(twice, &none()).expect("made");
+    targets[0].filled().expect("named");
+    assert_eq!(path.metadata().expect("there").len(), MIB);
+    for target in &targets {
+        assert_eq!(target.fill_range(), None);
+        assert!(target.open_worker(WRITE).is_err(), "it is only read");
+    }
     drop(targets);
-    assert_eq!(open(read(), &none()).expect("its own")[0].fill_range(), None);
+    let again = open(read(), &none()).expect("its own");
+    assert_eq!((again[0].fill_range(), again[0].facts.made_by_fathom), (None, true));
+}
+
+#[test]
+fn a_file_that_appears_while_one_of_its_name_is_filled_is_left_alone() {
+    let dir = support::dir();
+    let path = dir.path().join("file");
+    let targets = open(vec![Target { fill: true, ..made(&path, MIB) }], &none()).expect("made");
+    std::fs::write(&path, "someone else's").expect("file");
+    let error = targets[0].filled().expect_err("not named");
+    says(&error.to_string(), &["appeared"]);
+    drop(targets);
+    assert_eq!(std::fs::read_to_string(&path).expect("there"), "someone else's");
+}
+
+#[test]
+fn a_run_that_does_not_begin_leaves_nothing_behind() {
+    let (dir, theirs) = theirs();
+    let before = checksum(&theirs);
+    let permitted = overwrite(&[text(&theirs)]);
+    let at = |name: &str| dir.path().join(name);
+    drop(open(vec![made(at("own"), MIB)], &none()).expect("made"));
+    for fill in [false, true] {
+        let plan = || {
+            let longer = |path: &Path| Target { fill, ..made(path, 4 * MIB) };
+            let new = Target { fill, ..made(at("new"), MIB) };
+            vec![new, longer(&theirs), longer(&at("own"))]
+        };
+        let targets = support::prepare(plan(), &permitted).expect("prepared");
+        for target in &targets {
+            if let Some((from, len)) = target.fill_range() {
+                let fd = target.open_worker(WRITE).expect("to fill it");
+                rustix::io::pwrite(&fd, &vec![1; len as usize], from).expect("written");
+                target.filled().expect("filled");
+            }
+        }
+        assert_eq!(theirs.metadata().expect("there").len(), 4 * MIB);
+        drop(targets);
+        assert!(!at("new").exists());
+        assert_eq!(at("own").metadata().expect("there").len(), MIB);
+        assert_eq!(checksum(&theirs), before);
+        drop(open(vec![written(at("own"))], &none()).expect("still fathom's own"));
+    }
+}
+
+#[test]
+fn a_run_that_is_interrupted_while_it_prepares_leaves_nothing_behind() {
+    let (dir, theirs) = theirs();
+    let before = checksum(&theirs);
+    let permitted = overwrite(&[text(&theirs)]);
+    let new = dir.path().join("new");
+    let reserved = |how| {
+        let longer = Target { fallocate: how, ..made(&theirs, 4 * MIB) };
+        let new = Target { fallocate: how, ..made(&new, 4 * MIB) };
+        Plan { targets: vec![longer, new], ..Plan::default() }
+    };
+    for how in [Fallocate::Native, Fallocate::Posix, Fallocate::Truncate] {
+        // After each number of questions until the run is prepared.
+        let mut interrupted = 0;
+        loop {
+            let asked = std::cell::Cell::new(0);
+            let stop = || asked.replace(asked.get() + 1) >= interrupted;
+            let roots = fathom_machine::Roots::default();
+            let result = guard::open_all(&roots, &reserved(how), &permitted, &stop);
+            let Err(error) = result else { break };
+            assert!(matches!(error, GuardError::Interrupted { .. }), "{error}");
+            assert_eq!(checksum(&theirs), before);
+            assert!(!new.exists());
+            interrupted += 1;
+        }
+        assert!(interrupted >= 4, "{interrupted}");
+    }
+}
+
+#[test]
+fn a_mark_is_void_where_someone_else_has_written() {
+    let dir = support::dir();
+    let (path, mine) = (dir.path().join("own"), dir.path().join("mine"));
+    let plan = || vec![Target { written: true, ..made(&path, MIB) }];
+    drop(open(plan(), &none()).expect("made"));
+    // A run that writes renews it.
+    let targets = open(plan(), &none()).expect("its own");
+    let fd = targets[0].open_worker(WRITE).expect("to write");
+    rustix::io::pwrite(&fd, &[1; 4096], 0).expect("written");
+    drop((fd, targets));
+    drop(open(plan(), &none()).expect("still its own"));
+    // Of the same size, into the same inode, with the attribute still there.
+    std::fs::write(&mine, vec![9; 1 << 20]).expect("file");
+    run("cp", &[text(&mine), text(&path)]);
+    says(&refused(&path, &none(), &path), &["was changed since", "--overwrite="]);
+    says(&refused(&path, &none(), &mine), &["--overwrite="]);
+    // A copy that has the attribute is another file.
+    std::fs::remove_file(&path).expect("removed");
+    drop(open(plan(), &none()).expect("made"));
+    let copy = dir.path().join("copy");
+    run("cp", &["--preserve=all", text(&path), text(&copy)]);
+    says(&refused(&copy, &none(), &copy), &["--overwrite="]);
+}
+
+#[test]
+fn sixty_thousand_files_are_looked_at_with_one_reading_of_the_mounts() {
+    let dir = support::dir();
+    let proc = support::dir();
+    // A pipe can be read once: a second reading of the mounts would wait for ever.
+    std::fs::create_dir(proc.path().join("self")).expect("made-up tree");
+    let mounts = proc.path().join("self/mountinfo");
+    run("mkfifo", &[text(&mounts)]);
+    let writer = std::thread::spawn(move || {
+        std::fs::write(mounts, "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n").expect("written");
+    });
+    let roots = fathom_machine::Roots { proc: proc.path().into(), ..Default::default() };
+    let lookup = fathom_machine::Lookup::new(&roots);
+    for number in 0..65_536 {
+        let facts = lookup.target(&format!("{}/file.{number}", dir.path().display()));
+        assert_eq!(facts.expect("facts").kind, TargetKind::Missing);
+    }
+    writer.join().expect("read once");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 use support::{MIB, Mounted, READ, WRITE, devices, run, says};
 
 fn create(dir: impl AsRef<Path>, wanted: u64) -> Result<OpenTarget, GuardError> {
-    scratch::create(&Roots::default(), dir.as_ref(), wanted)
+    scratch::create(&Roots::default(), dir.as_ref(), wanted, &|| false)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::signals::Signals;
 use fathom_analysis::limit::{BLOCKS, Conditions, Load, Phase, Probe, Setting};
 use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
-use fathom_machine::{Roots, scratch};
+use fathom_machine::{Lookup, Roots, scratch};
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{Fallocate, Plan, SyncIo, Target};
 use fathom_model::units;
@@ -26,11 +26,13 @@ const SCRATCH_QUICK: u64 = 256 << 20;
 pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>), String> {
     let roots = Roots::default();
     let host = fathom_machine::host(&roots);
+    let stop = || signals.caught().is_some();
     if args.targets.is_empty() {
         let size = args.size.unwrap_or(if args.quick { SCRATCH_QUICK } else { SCRATCH });
         let dir = &args.scratch_dir;
         check_scratch_dir(dir)?;
-        let target = scratch::create(&roots, Path::new(dir), size).map_err(|e| e.to_string())?;
+        let target =
+            scratch::create(&roots, Path::new(dir), size, &stop).map_err(|e| e.to_string())?;
         eprintln!(
             "fathom: no target was named: making a scratch file of {} in {dir}, removed afterwards",
             units::bytes(target.facts.size_bytes)
@@ -43,6 +45,7 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
         filled.or_else(|error| signals.caught().map(|_| ()).ok_or(error))?;
         return Ok((session, conditions));
     }
+    let lookup = Lookup::new(&roots);
     for path in &args.targets {
         if path.is_empty() {
             return Err(
@@ -51,13 +54,13 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
                     .to_string(),
             );
         }
-        let facts = fathom_machine::target(&roots, path);
+        let facts = lookup.target(path);
         check(&facts.map_err(|e| format!("cannot look at {path}: {e}"))?)?;
     }
     let plan =
         Plan { targets: args.targets.iter().map(|p| read_only(p)).collect(), ..Plan::default() };
-    let targets =
-        guard::open_all(&roots, &plan, &Permissions::default()).map_err(|e| e.to_string())?;
+    let targets = guard::open_all(&roots, &plan, &Permissions::default(), &stop)
+        .map_err(|e| e.to_string())?;
     differ(&targets)?;
     let condition = |t| Conditions { direct: is_direct(t), scratch: false };
     let conditions: Vec<_> = targets.iter().map(condition).collect();

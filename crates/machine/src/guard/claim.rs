@@ -5,8 +5,8 @@ use super::error::GuardError;
 use crate::device::{Node, Number};
 use crate::mark::descriptor_path;
 use crate::roots::Roots;
+use crate::stack::{self, StorageStack};
 use crate::target;
-use crate::users;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -67,20 +67,19 @@ fn exclusively(
 ) -> Result<OwnedFd, GuardError> {
     for _ in 0..TRIES {
         match open_node(path, node, at, OFlags::EXCL) {
-            Err(GuardError::Io { source, .. }) if is_busy(&source) => {}
+            Err(GuardError::Io { source, .. }) if is_busy(&source) => std::thread::sleep(PAUSE),
             other => return other,
         }
-        let users = users::of_device(roots, node);
-        if !users.is_empty() {
-            return Err(GuardError::InUse { path: path.to_string(), users });
-        }
-        std::thread::sleep(PAUSE);
     }
-    let users = vec![
-        "it, or a part of it, is held exclusively (O_EXCL) by a file system of several \
-         devices, by another program, such as a second fathom, or by another target of this run"
-            .to_string(),
-    ];
+    // Whoever came to use it since the first look.
+    let mut users = StorageStack::read(roots).sharing(node).uses;
+    if users.is_empty() {
+        users.push(format!(
+            "{}, or a part of it, is held exclusively (O_EXCL) by a file system of several \
+             devices, by another program, such as a second fathom, or by another target of this run",
+            node.path()
+        ));
+    }
     Err(GuardError::InUse { path: path.to_string(), users })
 }
 
@@ -108,7 +107,7 @@ fn open_node(
     let fd = rustix::fs::open(descriptor_path(named), flags, Mode::empty())
         .map_err(|error| GuardError::io(path, "open", error))?;
     let stat = rustix::fs::fstat(&fd).map_err(|error| GuardError::io(path, "look at", error))?;
-    if users::block_number(&stat) != Some(node.number) {
+    if stack::block_number(&stat) != Some(node.number) {
         return Err(changed(path));
     }
     Ok(fd)

@@ -106,7 +106,8 @@ pub enum GuardError {
     },
     /// A file that fathom did not make.
     #[error(
-        "{path} exists and was not made by fathom{}: if its contents may be overwritten, add {flag}",
+        "{path} exists and was not made by fathom, or was changed since{}: if its contents may be \
+         overwritten, add {flag}",
         links_note(*links)
     )]
     NeedsOverwrite {
@@ -175,6 +176,21 @@ pub enum GuardError {
         /// The path as asked.
         path: String,
     },
+    /// Another file took the name while this one was being laid out.
+    #[error(
+        "{path} appeared while the file of that name was being laid out: it is left alone; remove \
+         it, or name another file"
+    )]
+    Appeared {
+        /// The path as asked.
+        path: String,
+    },
+    /// Interrupted from outside.
+    #[error("interrupted while {path} was being prepared; nothing was changed")]
+    Interrupted {
+        /// The path as asked.
+        path: String,
+    },
     /// A leftover that only its name says to be fathom's.
     #[error(
         "{path} has fathom's name for a scratch file but not fathom's mark, which this file system cannot \
@@ -213,7 +229,7 @@ fn links_note(links: u64) -> String {
     match links {
         0 | 1 => String::new(),
         _ => {
-            format!(" alone (it has {links} names, so that its contents may be someone else's too)")
+            format!(" (it has {links} names, so its contents may be someone else's too)")
         }
     }
 }

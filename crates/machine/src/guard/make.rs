@@ -3,9 +3,13 @@
 use super::claim::locked;
 use super::error::GuardError;
 use super::subject::{Spot, Want};
-use crate::mark::{self, Mark};
+use crate::mark::{self, Mark, descriptor_path};
+use crate::scratch;
 use fathom_model::plan::Fallocate;
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, fallocate, ftruncate, openat, statat};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, fallocate, ftruncate, linkat, openat,
+    renameat_with, statat, unlinkat,
+};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,6 +25,16 @@ pub(crate) struct Made {
 }
 
 impl Made {
+    fn new(path: &str, spot: Spot, fd: &OwnedFd) -> Result<Self, GuardError> {
+        let stat = rustix::fs::fstat(fd).map_err(|error| GuardError::io(path, "look at", error))?;
+        Ok(Self {
+            spot,
+            identity: (stat.st_dev, stat.st_ino),
+            keep: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
+        })
+    }
+
     /// Leaves the file where it is.
     pub fn keep(&self) {
         self.keep.store(true, Ordering::Relaxed);
@@ -34,7 +48,7 @@ impl Made {
         let Spot { dir, name } = &self.spot;
         match statat(dir, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if (stat.st_dev, stat.st_ino) == self.identity => {
-                Ok(rustix::fs::unlinkat(dir, name.as_str(), AtFlags::empty())?)
+                Ok(unlinkat(dir, name.as_str(), AtFlags::empty())?)
             }
             Ok(_) => Err(io::Error::other(format!(
                 "{name} is not removed: it is no longer the file that this run made"
@@ -59,8 +73,16 @@ pub(crate) fn create(
     path: &str,
     spot: Spot,
     want: &Want,
+    stop: &dyn Fn() -> bool,
 ) -> Result<(Arc<OwnedFd>, Made), GuardError> {
-    let size = want.create_size.unwrap_or(0);
+    let (fd, made) = named(path, spot)?;
+    reserve(path, &fd, 0, want.create_size.unwrap_or(0), want.fallocate, stop)?;
+    mark(path, &fd, Mark::Target)?;
+    Ok((fd, made))
+}
+
+/// Makes and locks an empty file.
+fn named(path: &str, spot: Spot) -> Result<(Arc<OwnedFd>, Made), GuardError> {
     // O_EXCL: what has appeared since, be it a symbolic link, is not fathom's.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(&spot.dir, spot.name.as_str(), flags, Mode::from_raw_mode(0o644)).map_err(
@@ -69,28 +91,127 @@ pub(crate) fn create(
             _ => GuardError::io(path, "make", error),
         },
     )?;
-    let stat = rustix::fs::fstat(&fd).map_err(|error| GuardError::io(path, "look at", error))?;
-    let made = Made {
-        spot,
-        identity: (stat.st_dev, stat.st_ino),
-        keep: AtomicBool::new(false),
-        removed: AtomicBool::new(false),
-    };
-    let fd = locked(path, Arc::new(fd))?;
-    mark::write(&fd, Mark { unfinished_from: want.fill.then_some(0) })
-        .map_err(|error| GuardError::io(path, "mark", error))?;
-    reserve(path, &fd, 0, size, want.fallocate)?;
+    let made = Made::new(path, spot, &fd)?;
+    Ok((locked(path, Arc::new(fd))?, made))
+}
+
+/// Makes and locks an empty file under a name of fathom's own.
+pub(crate) fn scratch(path: &str, spot: Spot) -> Result<(Arc<OwnedFd>, Made), GuardError> {
+    let (fd, made) = named(path, spot)?;
+    mark(path, &fd, Mark::Scratch)?;
     Ok((fd, made))
+}
+
+fn mark(path: &str, fd: &OwnedFd, mark: Mark) -> Result<(), GuardError> {
+    mark::write(fd, mark).map_err(|error| GuardError::io(path, "mark", error))
+}
+
+/// A file that is still being filled with data. It gets its name when it is complete, so that a
+/// killed run leaves none that holds nothing: until then it has no name, or where the file system
+/// cannot do that, one of fathom's own.
+pub(crate) struct Draft {
+    path: String,
+    spot: Spot,
+    fd: Arc<OwnedFd>,
+    temporary: Option<Made>,
+}
+
+impl Draft {
+    /// Makes a file that is to get the name `spot` and reserves its space.
+    pub fn new(
+        path: &str,
+        spot: Spot,
+        want: &Want,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(Arc<OwnedFd>, Self), GuardError> {
+        let (fd, temporary) = match unnamed(path, &spot, 0o644)? {
+            Some(fd) => (locked(path, fd)?, None),
+            None => {
+                let dir = rustix::io::fcntl_dupfd_cloexec(&spot.dir, 0)
+                    .map_err(|error| GuardError::io(path, "make", error))?;
+                let (fd, made) = scratch(path, Spot { dir, name: scratch::name() })?;
+                (fd, Some(made))
+            }
+        };
+        reserve(path, &fd, 0, want.create_size.unwrap_or(0), want.fallocate, stop)?;
+        let draft = Self { path: path.to_string(), spot, fd: Arc::clone(&fd), temporary };
+        Ok((fd, draft))
+    }
+
+    /// Gives the complete file its name, unless another has that by now.
+    pub fn publish(self) -> Result<Made, GuardError> {
+        let Self { path, spot, fd, temporary } = self;
+        mark(&path, &fd, Mark::Target)?;
+        let Spot { dir, name } = &spot;
+        let linked = match &temporary {
+            None => linkat(CWD, descriptor_path(&fd), dir, name, AtFlags::SYMLINK_FOLLOW),
+            Some(made) => {
+                match renameat_with(dir, &made.spot.name, dir, name, RenameFlags::NOREPLACE) {
+                    // The other way where a file system cannot rename without replacing; the
+                    // temporary name goes when `made` is dropped.
+                    Err(Errno::INVAL | Errno::NOSYS) => {
+                        linkat(dir, &made.spot.name, dir, name, AtFlags::empty())
+                    }
+                    other => other,
+                }
+            }
+        };
+        linked.map_err(|error| match error {
+            Errno::EXIST => GuardError::Appeared { path: path.clone() },
+            _ => GuardError::io(&path, "name", error),
+        })?;
+        Made::new(&path, spot, &fd)
+    }
+}
+
+/// Makes a file without a name; `None` where the file system has no such files.
+pub(crate) fn unnamed(
+    path: &str,
+    spot: &Spot,
+    mode: u32,
+) -> Result<Option<Arc<OwnedFd>>, GuardError> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    // By path, as a descriptor that only names the directory cannot be opened anew otherwise.
+    let dir = descriptor_path(&spot.dir);
+    match rustix::fs::open(dir, flags, Mode::from_raw_mode(mode)) {
+        Ok(fd) => Ok(Some(Arc::new(fd))),
+        // EISDIR, EINVAL: what kernels and file systems say that do not know O_TMPFILE.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
+        Err(error) => Err(GuardError::io(path, "make", error)),
+    }
 }
 
 /// A file that was made longer. Unless that is to be kept it is cut when this is dropped.
 pub(crate) struct Grown {
     file: Arc<OwnedFd>,
     from: u64,
+    /// It carries fathom's mark, which holds its size.
+    own: bool,
     keep: AtomicBool,
 }
 
 impl Grown {
+    /// Makes a file longer, from `from` to `to` bytes. Where the new part is going to be filled, its
+    /// space is reserved and the file grows as it is filled: a killed run leaves no empty part.
+    pub fn new(
+        path: &str,
+        file: &Arc<OwnedFd>,
+        (from, to): (u64, u64),
+        own: bool,
+        want: &Want,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Self, GuardError> {
+        let grown = Self { file: Arc::clone(file), from, own, keep: AtomicBool::new(false) };
+        match want.fallocate {
+            Fallocate::None | Fallocate::Truncate if want.fill => {}
+            _ if want.fill => allocate(file, FallocateFlags::KEEP_SIZE, (from, to), stop)
+                .or_else(unsupported)
+                .map_err(|error| reservation(path, error, stop))?,
+            how => reserve(path, file, from, to, how, stop)?,
+        }
+        Ok(grown)
+    }
+
     /// Leaves the file at its new length.
     pub fn keep(&self) {
         self.keep.store(true, Ordering::Relaxed);
@@ -102,21 +223,11 @@ impl Drop for Grown {
         if !self.keep.load(Ordering::Relaxed) {
             // Nobody is left to tell.
             let _ = ftruncate(&self.file, self.from);
+            if self.own {
+                let _ = mark::write(&self.file, Mark::Target);
+            }
         }
     }
-}
-
-/// Makes a file longer.
-pub(crate) fn grow(
-    path: &str,
-    file: &Arc<OwnedFd>,
-    from: u64,
-    to: u64,
-    how: Fallocate,
-) -> Result<Grown, GuardError> {
-    let grown = Grown { file: Arc::clone(file), from, keep: AtomicBool::new(false) };
-    reserve(path, file, from, to, how)?;
-    Ok(grown)
 }
 
 /// Gives a file its length, and reserves the space of the part from `from` on.
@@ -126,41 +237,75 @@ pub(crate) fn reserve(
     from: u64,
     to: u64,
     how: Fallocate,
+    stop: &dyn Fn() -> bool,
 ) -> Result<(), GuardError> {
-    let io = |error: Errno| GuardError::io(path, "reserve the space of", error);
     let flags = match how {
         Fallocate::None | Fallocate::Truncate => None,
         Fallocate::Native | Fallocate::Posix => Some(FallocateFlags::empty()),
         Fallocate::Keep => Some(FallocateFlags::KEEP_SIZE),
     };
     if let Some(flags) = flags.filter(|_| to > from) {
-        match retry(|| fallocate(fd, flags, from, to - from)) {
+        let reserved = match allocate(fd, flags, (from, to), stop) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) if how == Fallocate::Posix => {
-                zero(fd, from, to).map_err(io)?;
+                zero(fd, (from, to), stop)
             }
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-            other => other.map_err(io)?,
-        }
+            other => other.or_else(unsupported),
+        };
+        reserved.map_err(|error| reservation(path, error, stop))?;
     }
     ftruncate(fd, to).map_err(|error| GuardError::io(path, "set the size of", error))
 }
 
-/// Writes zeroes to a part that was just made.
-fn zero(fd: &OwnedFd, from: u64, to: u64) -> Result<(), Errno> {
-    let zeroes = vec![0_u8; 1 << 20];
+/// Reserves space in parts, between which the run can be stopped.
+fn allocate(
+    fd: &OwnedFd,
+    flags: FallocateFlags,
+    (from, to): (u64, u64),
+    stop: &dyn Fn() -> bool,
+) -> Result<(), Errno> {
+    const PART: u64 = 1 << 30;
     let mut at = from;
     while at < to {
-        let len = usize::try_from(to - at).unwrap_or(usize::MAX).min(zeroes.len());
-        at += retry(|| rustix::io::pwrite(fd, &zeroes[..len], at))? as u64;
+        let len = (to - at).min(PART);
+        match fallocate(fd, flags, at, len) {
+            Err(Errno::INTR) => {}
+            other => {
+                other?;
+                at += len;
+            }
+        }
+        if stop() {
+            return Err(Errno::INTR);
+        }
     }
     Ok(())
 }
 
-fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
-    loop {
-        match call() {
+/// A file system that cannot reserve space allocates it when the file is written.
+fn unsupported(error: Errno) -> Result<(), Errno> {
+    if matches!(error, Errno::OPNOTSUPP | Errno::NOSYS) { Ok(()) } else { Err(error) }
+}
+
+fn reservation(path: &str, error: Errno, stop: &dyn Fn() -> bool) -> GuardError {
+    match error {
+        Errno::INTR if stop() => GuardError::Interrupted { path: path.to_string() },
+        _ => GuardError::io(path, "reserve the space of", error),
+    }
+}
+
+/// Writes zeroes to a part that was just made.
+fn zero(fd: &OwnedFd, (from, to): (u64, u64), stop: &dyn Fn() -> bool) -> Result<(), Errno> {
+    let zeroes = vec![0_u8; 1 << 20];
+    let mut at = from;
+    while at < to {
+        let len = usize::try_from(to - at).unwrap_or(usize::MAX).min(zeroes.len());
+        match rustix::io::pwrite(fd, &zeroes[..len], at) {
             Err(Errno::INTR) => {}
-            other => return other,
+            other => at += other? as u64,
+        }
+        if stop() {
+            return Err(Errno::INTR);
         }
     }
+    Ok(())
 }

@@ -1,18 +1,18 @@
 //! Targets that were proven usable, and are held.
 
 use super::error::GuardError;
-use super::make::{self, Grown, Made};
+use super::make::{self, Draft, Grown, Made};
 use super::prove::Proof;
-use super::subject::{Place, Spot, Subject, Want};
+use super::subject::{self, Place, Spot, Subject, Want};
 use crate::mark::{self, Mark, descriptor_path};
-use crate::roots::Roots;
-use crate::target;
+use crate::target::Lookup;
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::SyncIo;
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// How a worker opens its target.
@@ -43,75 +43,95 @@ pub(crate) struct Entry {
     held: OnceLock<Held>,
     /// Where a file is to be made by the first worker that opens it.
     late: Mutex<Option<Spot>>,
-    /// First byte and length of the part that has to be filled.
-    fill: Mutex<Option<(u64, u64)>>,
-    /// The file carries fathom's mark.
-    marked: bool,
+    /// What of it has to be filled.
+    fill: Mutex<Option<Fill>>,
+    /// Once it is there: what this run has made, to be removed or kept.
+    made: OnceLock<Made>,
     grown: Option<Grown>,
+    /// fathom made the file, and nobody else has changed it: its mark is renewed in the end.
+    own: bool,
+    /// Its size once it is made longer.
+    size_bytes: u64,
+    /// What was made is undone only where the plan asks for it.
+    kept: AtomicBool,
     /// Being open is what these are for.
     _claims: Vec<Arc<OwnedFd>>,
+}
+
+/// A part of a file that has to be filled.
+struct Fill {
+    from: u64,
+    len: u64,
+    /// A new file, which gets its name then.
+    draft: Option<Draft>,
 }
 
 /// An open descriptor of it, and how it was then.
 pub(crate) struct Held {
     fd: Arc<OwnedFd>,
     stat: Stat,
-    made: Option<Made>,
 }
 
 impl Held {
-    pub(crate) fn new(
-        path: &str,
-        fd: Arc<OwnedFd>,
-        made: Option<Made>,
-    ) -> Result<Self, GuardError> {
+    pub(crate) fn new(path: &str, fd: Arc<OwnedFd>) -> Result<Self, GuardError> {
         let stat =
             rustix::fs::fstat(&fd).map_err(|error| GuardError::io(path, "look at", error))?;
-        Ok(Self { fd, stat, made })
+        Ok(Self { fd, stat })
     }
 }
 
 impl Entry {
     /// Makes what is to be made. It is all undone when the entry is dropped before [`Entry::keep`].
-    pub fn new(subject: Subject, proof: Proof) -> Result<(Self, TargetFacts), GuardError> {
+    pub fn new(
+        subject: Subject,
+        proof: Proof,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(Self, TargetFacts), GuardError> {
         let Subject { want, mut facts, place, .. } = subject;
-        let path = facts.path.clone();
+        facts.size_bytes = facts.size_bytes.max(proof.grow_to.unwrap_or(0));
         let mut entry = Self {
-            path,
+            path: facts.path.clone(),
             kind: facts.kind,
             want,
             may_write: proof.may_write,
             held: OnceLock::new(),
             late: Mutex::new(None),
             fill: Mutex::new(None),
-            marked: proof.marked,
+            made: OnceLock::new(),
             grown: None,
+            own: proof.own,
+            size_bytes: facts.size_bytes,
+            kept: AtomicBool::new(false),
             _claims: proof.claims,
         };
-        match place {
-            Place::New(spot) => entry.new_file(spot, &mut facts)?,
-            Place::There(fd) => {
-                if let Some(file) = proof.file {
-                    entry.prepare(&file, &facts, proof.grow_to, proof.fill_from)?;
+        match (place, proof.file) {
+            (Place::New(spot), _) => entry.new_file(spot, &mut facts, stop)?,
+            (Place::There(_), Some(file)) => {
+                if let Some(to) = proof.grow_to {
+                    entry.grow(&file, to, stop)?;
                 }
-                entry.hold(Held::new(&entry.path, Arc::new(fd), None)?);
+                entry.hold(Held::new(&entry.path, file)?);
             }
+            (Place::There(fd), None) => entry.hold(Held::new(&entry.path, Arc::new(fd))?),
         }
         Ok((entry, facts))
     }
 
-    /// An entry for a file that this run has made itself, all of which has to be filled.
-    pub fn scratch(path: String, held: Held, size: u64) -> Self {
+    /// An entry for a scratch file of this size, all of which has to be filled.
+    pub fn scratch(path: String, held: Held, made: Option<Made>, size: u64) -> Self {
         let entry = Self {
             path,
             kind: TargetKind::File,
-            want: Want { invalidate: true, ..Want::default() },
+            want: Want { invalidate: true, unlink: true, ..Want::default() },
             may_write: false,
             held: OnceLock::new(),
             late: Mutex::new(None),
-            fill: Mutex::new(Some((0, size))),
-            marked: true,
+            fill: Mutex::new(Some(Fill { from: 0, len: size, draft: None })),
+            made: made.map_or_else(OnceLock::new, OnceLock::from),
             grown: None,
+            own: false,
+            size_bytes: size,
+            kept: AtomicBool::new(false),
             _claims: vec![Arc::clone(&held.fd)],
         };
         entry.hold(held);
@@ -123,64 +143,59 @@ impl Entry {
         let _ = self.held.set(held);
     }
 
-    fn new_file(&mut self, spot: Spot, facts: &mut TargetFacts) -> Result<(), GuardError> {
+    fn new_file(
+        &mut self,
+        spot: Spot,
+        facts: &mut TargetFacts,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), GuardError> {
         let size = self.want.create_size.unwrap_or(0);
         (self.kind, facts.kind) = (TargetKind::File, TargetKind::File);
-        self.marked = true;
+        (self.own, self.size_bytes, facts.size_bytes) = (true, size, size);
         if self.want.late {
-            facts.size_bytes = size;
             *lock(&self.late) = Some(spot);
             return Ok(());
         }
-        let (fd, made) = make::create(&self.path, spot, &self.want)?;
         if self.want.fill {
-            self.fill = Mutex::new(Some((0, size)));
+            let (fd, draft) = Draft::new(&self.path, spot, &self.want, stop)?;
+            self.fill = Mutex::new(Some(Fill { from: 0, len: size, draft: Some(draft) }));
+            self.hold(Held::new(&self.path, fd)?);
+            return Ok(());
         }
-        self.hold(Held::new(&self.path, fd, Some(made))?);
+        let (fd, made) = make::create(&self.path, spot, &self.want, stop)?;
+        self.made = OnceLock::from(made);
+        self.hold(Held::new(&self.path, fd)?);
         Ok(())
     }
 
     /// Makes an existing file longer and notes what of it has to be filled.
-    fn prepare(
+    fn grow(
         &mut self,
         file: &Arc<OwnedFd>,
-        facts: &TargetFacts,
-        grow_to: Option<u64>,
-        fill_from: Option<u64>,
+        to: u64,
+        stop: &dyn Fn() -> bool,
     ) -> Result<(), GuardError> {
-        let end = grow_to.unwrap_or(facts.size_bytes);
-        if let Some(from) = fill_from.filter(|from| *from < end) {
-            if self.marked {
-                mark::write(file, Mark { unfinished_from: Some(from) })
-                    .map_err(|error| GuardError::io(&self.path, "mark", error))?;
-            }
-            self.fill = Mutex::new(Some((from, end - from)));
-        }
-        if let Some(to) = grow_to {
-            let grown = make::grow(&self.path, file, facts.size_bytes, to, self.want.fallocate)?;
-            self.grown = Some(grown);
+        let stat = subject::stat(&self.path, file)?;
+        let from = u64::try_from(stat.st_size).unwrap_or(0);
+        let grown = Grown::new(&self.path, file, (from, to), self.own, &self.want, stop)?;
+        self.grown = Some(grown);
+        if self.want.fill {
+            let len = to.saturating_sub(from);
+            self.fill = Mutex::new(Some(Fill { from, len, draft: None }));
         }
         Ok(())
     }
 
-    /// From now on what was made is undone only where the plan asks for it.
-    pub fn keep(&self) {
-        if let Some(grown) = &self.grown {
-            grown.keep();
-        }
-        let made = self.held.get().and_then(|held| held.made.as_ref());
-        if let Some(made) = made.filter(|_| !self.want.unlink) {
-            made.keep();
-        }
-    }
-
     /// The facts anew, now that it has been made.
-    pub fn facts(&self, roots: &Roots, asked: &str, before: &TargetFacts) -> TargetFacts {
-        let now = self.held.get().and_then(|held| target::of(roots, asked, &held.fd).ok());
+    pub fn facts(&self, lookup: &Lookup, asked: &str, before: &TargetFacts) -> TargetFacts {
+        let now = self.held.get().and_then(|held| lookup.open_target(asked, &held.fd).ok());
         let mut facts = now.unwrap_or_else(|| before.clone());
         facts.path = asked.to_string();
-        if facts.kind != TargetKind::File {
-            facts.size_bytes = before.size_bytes;
+        facts.size_bytes = before.size_bytes;
+        if lock(&self.fill).as_ref().is_some_and(|fill| fill.draft.is_some()) {
+            // It will be there, and fathom's own, when it is complete.
+            facts.resolved.clone_from(&before.resolved);
+            facts.made_by_fathom = true;
         }
         facts
     }
@@ -189,11 +204,26 @@ impl Entry {
         let mut late = lock(&self.late);
         if let Some(spot) = late.take() {
             let (fd, made) =
-                make::create(&self.path, spot, &self.want).map_err(io::Error::other)?;
-            self.hold(Held::new(&self.path, fd, Some(made)).map_err(io::Error::other)?);
-            self.keep();
+                make::create(&self.path, spot, &self.want, &|| false).map_err(io::Error::other)?;
+            let _ = self.made.set(made);
+            self.hold(Held::new(&self.path, fd).map_err(io::Error::other)?);
         }
         self.held.get().ok_or_else(|| io::Error::other(format!("{} could not be made", self.path)))
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if *self.kept.get_mut() {
+            self.grown.iter().for_each(Grown::keep);
+            self.made.get().filter(|_| !self.want.unlink).into_iter().for_each(Made::keep);
+        }
+        let Some(held) = self.held.get().filter(|_| self.own && self.may_write) else { return };
+        let size = rustix::fs::fstat(&held.fd).map(|stat| stat.st_size);
+        // Of another size it was changed by someone else too, and the mark stays void.
+        if size.is_ok_and(|size| u64::try_from(size) == Ok(self.size_bytes)) {
+            let _ = mark::write(&held.fd, Mark::Target);
+        }
     }
 }
 
@@ -244,25 +274,30 @@ impl OpenTarget {
     /// [`OpenTarget::filled`] was called, here or on another target that leads to the same file.
     #[must_use]
     pub fn fill_range(&self) -> Option<(u64, u64)> {
-        *lock(&self.entry.fill)
+        lock(&self.entry.fill).as_ref().map(|fill| (fill.from, fill.len))
     }
 
-    /// Says that all of [`OpenTarget::fill_range`] has been filled: notes it in the file's mark, and
-    /// drops the pages from the page cache where the plan asks for that.
+    /// Says that all of [`OpenTarget::fill_range`] has been filled: gives a new file its name, marks
+    /// it, and drops the pages from the page cache where the plan asks for that.
     ///
     /// # Errors
-    /// When the file cannot be marked. A later run would then fill it again.
+    /// When the file cannot be named or marked, or another has its name by now.
     pub fn filled(&self) -> io::Result<()> {
-        if lock(&self.entry.fill).take().is_none() {
-            return Ok(());
+        let entry = &self.entry;
+        let Some(fill) = lock(&entry.fill).take() else { return Ok(()) };
+        if let Some(draft) = fill.draft {
+            let made = draft.publish().map_err(io::Error::other)?;
+            let _ = entry.made.set(made);
+        } else if entry.own {
+            mark::write(&entry.held()?.fd, Mark::Target)?;
         }
-        if self.entry.marked {
-            let held = self.entry.held()?;
-            let path = descriptor_path(&held.fd);
-            let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-            mark::write(fd, Mark { unfinished_from: None })?;
-        }
-        if self.entry.want.invalidate { self.invalidate() } else { Ok(()) }
+        if entry.want.invalidate { self.invalidate() } else { Ok(()) }
+    }
+
+    /// From now on what was made stays when the target is dropped, unless the plan asks for its
+    /// removal. To be called when nothing can refuse the run any more.
+    pub fn keep(&self) {
+        self.entry.kept.store(true, Ordering::Relaxed);
     }
 
     /// Drops the target's pages from the page cache, after writing back those that are dirty.
@@ -301,7 +336,7 @@ impl OpenTarget {
     fn file_changed(&self, held: &Held) -> Option<String> {
         let path = &self.facts.path;
         let now = rustix::fs::fstat(&held.fd).ok()?;
-        if held.stat.st_nlink == 0 {
+        if held.stat.st_nlink == 0 && self.entry.made.get().is_none() {
             // It never had a name.
             return None;
         }
@@ -339,8 +374,7 @@ impl OpenTarget {
     /// # Errors
     /// When it cannot be removed, or its name leads to another file by now.
     pub fn finish(self) -> io::Result<()> {
-        let made = self.entry.held.get().and_then(|held| held.made.as_ref());
-        match made.filter(|_| self.entry.want.unlink) {
+        match self.entry.made.get().filter(|_| self.entry.want.unlink) {
             Some(made) => made.remove(),
             None => Ok(()),
         }

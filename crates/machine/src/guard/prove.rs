@@ -7,11 +7,29 @@ use super::subject::{self, Place, Subject};
 use crate::device::Node;
 use crate::mark::{self, descriptor_path};
 use crate::roots::Roots;
-use crate::{signature, users};
+use crate::signature;
+use crate::stack::{FileIdentity, StorageStack};
 use fathom_model::facts::TargetKind;
 use rustix::fs::{Mode, OFlags, SeekFrom};
+use std::cell::OnceCell;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
+
+/// What all proofs of one run share: one snapshot, read when the first of them needs it, and what
+/// is held.
+pub(crate) struct Prover<'a> {
+    pub roots: &'a Roots,
+    pub permissions: &'a Permissions,
+    pub claims: Claims,
+    pub stack: OnceCell<StorageStack>,
+}
+
+impl Prover<'_> {
+    fn stack(&self) -> &StorageStack {
+        self.stack.get_or_init(|| StorageStack::read(self.roots))
+    }
+}
 
 /// That a target may be used, and what is held for that.
 #[derive(Default)]
@@ -24,26 +42,94 @@ pub(crate) struct Proof {
     pub may_write: bool,
     /// The size that an existing file is to have, where that is more than it has.
     pub grow_to: Option<u64>,
-    /// The first byte of an existing file that has to be filled.
-    pub fill_from: Option<u64>,
-    /// The file carries fathom's mark.
-    pub marked: bool,
+    /// fathom made the file, and nobody else has changed it since.
+    pub own: bool,
+    /// Files below a device, with what the kernel calls them: writing fills their holes.
+    pub files_below: Vec<(FileIdentity, PathBuf)>,
 }
 
-/// Proves it for one file or device, and holds it where it is written to.
-pub(crate) fn prove(
-    roots: &Roots,
-    subject: &mut Subject,
-    claims: &mut Claims,
-    permissions: &Permissions,
-) -> Result<Proof, GuardError> {
-    match (&subject.place, subject.facts.kind) {
-        (Place::New(_), _) => Ok(Proof { may_write: subject.want.written, ..Proof::default() }),
-        (Place::There(_), TargetKind::File) => file(roots, subject, permissions),
-        (Place::There(_), _) if subject.want.written => {
-            written_device(roots, subject, claims, permissions)
+impl Prover<'_> {
+    /// Proves it for one file or device, and holds it where it is written to.
+    pub fn prove(&mut self, subject: &mut Subject) -> Result<Proof, GuardError> {
+        match (&subject.place, subject.facts.kind) {
+            (Place::New(_), _) => Ok(Proof { may_write: subject.want.written, ..Proof::default() }),
+            (Place::There(_), TargetKind::File) => self.file(subject),
+            (Place::There(_), _) if subject.want.written => self.written_device(subject),
+            (Place::There(_), _) => read_device(subject),
         }
-        (Place::There(_), _) => read_device(subject),
+    }
+
+    fn written_device(&mut self, subject: &mut Subject) -> Result<Proof, GuardError> {
+        let path = subject.path().to_string();
+        let Place::There(named) = &subject.place else { return Ok(Proof::default()) };
+        let number = subject.facts.device_number;
+        let is_block = subject.facts.kind == TargetKind::BlockDevice;
+        let node = if is_block {
+            Node::by_number(self.roots, number)
+        } else {
+            Node::of_generic(self.roots, number).map(|(node, _)| node)
+        };
+        let node = node.ok_or_else(|| GuardError::Unknown { path: path.clone() })?;
+        let sharing = self.stack().sharing(&node);
+        if !sharing.uses.is_empty() {
+            return Err(GuardError::InUse { path, users: sharing.uses });
+        }
+        if node.is_read_only() {
+            return Err(GuardError::ReadOnly { path });
+        }
+        let claim = self.claims.device(self.roots, &path, &node, is_block.then_some(named))?;
+        let mut claims = vec![Arc::clone(&claim.device), claim.disk];
+        for below in &sharing.unheld {
+            // The kernel knows users that no listing shows: what it lies on must be free too.
+            let claim = self.claims.device(self.roots, &path, below, None)?;
+            claims.extend([claim.device, claim.disk]);
+        }
+        subject.facts.size_bytes = size(&path, &claim.device)?;
+        not_empty(subject)?;
+        if permission::erase(self.permissions, subject, &node)? != Erase::Confirmed {
+            blank(subject, &node, &claim.device)?;
+        }
+        let Place::There(named) = &subject.place else { return Ok(Proof::default()) };
+        drop(reopen(&path, named, OFlags::RDWR, "write to")?);
+        Ok(Proof { claims, may_write: true, files_below: sharing.files, ..Proof::default() })
+    }
+
+    fn file(&self, subject: &Subject) -> Result<Proof, GuardError> {
+        let path = subject.path();
+        let Place::There(named) = &subject.place else { return Ok(Proof::default()) };
+        let stat = subject::stat(path, named)?;
+        let size = subject.facts.size_bytes;
+        let grow_to = subject.want.create_size.filter(|wanted| *wanted > size);
+        if grow_to.is_none() {
+            not_empty(subject)?;
+        }
+        let readable = reopen(path, named, OFlags::RDONLY, "read")?;
+        if !subject.want.written && grow_to.is_none() {
+            return Ok(Proof::default());
+        }
+        let users = self.stack().uses_of_file(&readable, &stat);
+        if !users.is_empty() {
+            return Err(GuardError::InUse { path: path.to_string(), users });
+        }
+        // A second name may be how someone else keeps the contents.
+        let own = mark::is_own(&readable) && stat.st_nlink <= 1;
+        if !own && !permission::may_overwrite(self.permissions, subject, &stat) {
+            let flag = permission::overwrite_flag(subject);
+            let links = stat.st_nlink;
+            return Err(GuardError::NeedsOverwrite { path: path.to_string(), links, flag });
+        }
+        if grow_to.is_some() && subject.facts.resolved.starts_with("/dev/") {
+            return Err(GuardError::UnderDev { path: path.to_string() });
+        }
+        let file = locked(path, Arc::new(reopen(path, named, OFlags::RDWR, "write to")?))?;
+        Ok(Proof {
+            claims: vec![Arc::clone(&file)],
+            file: Some(file),
+            may_write: subject.want.written,
+            grow_to,
+            own,
+            ..Proof::default()
+        })
     }
 }
 
@@ -54,49 +140,6 @@ fn read_device(subject: &mut Subject) -> Result<Proof, GuardError> {
         subject.facts.size_bytes = size(subject.path(), &fd)?;
     }
     not_empty(subject).map(|()| Proof::default())
-}
-
-fn written_device(
-    roots: &Roots,
-    subject: &mut Subject,
-    claims: &mut Claims,
-    permissions: &Permissions,
-) -> Result<Proof, GuardError> {
-    let path = subject.path().to_string();
-    let Place::There(named) = &subject.place else { return Ok(Proof::default()) };
-    let number = subject.facts.device_number;
-    let is_block = subject.facts.kind == TargetKind::BlockDevice;
-    let node = if is_block {
-        Node::by_number(roots, number)
-    } else {
-        Node::of_generic(roots, number).map(|(node, _)| node)
-    };
-    let node = node.ok_or_else(|| GuardError::Unknown { path: path.clone() })?;
-    unused(roots, &path, &node)?;
-    if node.is_read_only() {
-        return Err(GuardError::ReadOnly { path });
-    }
-    let claim = claims.device(roots, &path, &node, is_block.then_some(named))?;
-    // Once more, now that nobody can begin to use it.
-    unused(roots, &path, &node)?;
-    subject.facts.size_bytes = size(&path, &claim.device)?;
-    not_empty(subject)?;
-    let permitted = permission::erase(permissions, subject, &node)?;
-    if permitted != Erase::Confirmed {
-        blank(subject, &node, &claim.device)?;
-    }
-    let Place::There(named) = &subject.place else { return Ok(Proof::default()) };
-    drop(reopen(&path, named, OFlags::RDWR, "write to")?);
-    let claims = vec![claim.device, claim.disk];
-    Ok(Proof { claims, may_write: true, ..Proof::default() })
-}
-
-fn unused(roots: &Roots, path: &str, node: &Node) -> Result<(), GuardError> {
-    let users = users::of_device(roots, node);
-    if users.is_empty() {
-        return Ok(());
-    }
-    Err(GuardError::InUse { path: path.to_string(), users })
 }
 
 /// Nothing is on the device, as far as signatures and partitions show.
@@ -113,51 +156,6 @@ fn blank(subject: &Subject, node: &Node, device: &OwnedFd) -> Result<(), GuardEr
     }
     let flag = permission::full_flag(subject, node);
     Err(GuardError::NeedsConfirmation { path: subject.path().to_string(), found, flag })
-}
-
-fn file(roots: &Roots, subject: &Subject, permissions: &Permissions) -> Result<Proof, GuardError> {
-    let path = subject.path();
-    let Place::There(named) = &subject.place else { return Ok(Proof::default()) };
-    let stat = subject::stat(path, named)?;
-    let size = subject.facts.size_bytes;
-    let grow_to = subject.want.create_size.filter(|wanted| *wanted > size);
-    if grow_to.is_none() {
-        not_empty(subject)?;
-    }
-    let unfinished = |fd: &OwnedFd| {
-        let from = mark::read(fd).and_then(|mark| mark.unfinished_from);
-        from.filter(|from| subject.want.fill && *from < grow_to.unwrap_or(size))
-    };
-    let readable = reopen(path, named, OFlags::RDONLY, "read")?;
-    if !subject.want.written && grow_to.is_none() && unfinished(&readable).is_none() {
-        return Ok(Proof::default());
-    }
-    let users = users::of_file(roots, &stat, &subject.facts.resolved);
-    if !users.is_empty() {
-        return Err(GuardError::InUse { path: path.to_string(), users });
-    }
-    let marked = mark::read(&readable).is_some();
-    // A second name may be how someone else keeps the contents.
-    let own = marked && stat.st_nlink <= 1;
-    if !own && !permission::may_overwrite(permissions, subject, &stat) {
-        let flag = permission::overwrite_flag(subject);
-        let links = stat.st_nlink;
-        return Err(GuardError::NeedsOverwrite { path: path.to_string(), links, flag });
-    }
-    if grow_to.is_some() && subject.facts.resolved.starts_with("/dev/") {
-        return Err(GuardError::UnderDev { path: path.to_string() });
-    }
-    let file = locked(path, Arc::new(reopen(path, named, OFlags::RDWR, "write to")?))?;
-    let grown_from = grow_to.filter(|_| subject.want.fill).map(|_| size);
-    let fill_from = unfinished(&file).into_iter().chain(grown_from).min();
-    Ok(Proof {
-        claims: vec![Arc::clone(&file)],
-        file: Some(file),
-        may_write: subject.want.written,
-        grow_to,
-        fill_from,
-        marked,
-    })
 }
 
 fn not_empty(subject: &Subject) -> Result<(), GuardError> {

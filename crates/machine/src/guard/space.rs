@@ -3,12 +3,13 @@
 use super::error::GuardError;
 use super::prove::Proof;
 use super::subject::{Place, Subject};
-use crate::device::Node;
-use crate::roots::Roots;
+use crate::stack::FileIdentity;
+use crate::target::Lookup;
 use fathom_model::facts::TargetKind;
 use fathom_model::plan::Fallocate;
 use rustix::fs::{StatVfs, fstatvfs};
 use std::collections::HashMap;
+use std::path::Path;
 
 /// At most this much stays free on purpose.
 const RESERVE_MAX: u64 = 1 << 30;
@@ -23,16 +24,17 @@ struct Need {
 /// Refuses a plan whose writes would not leave a reserve on each file system: a twentieth of it, or
 /// 1 GiB, whichever is less.
 pub(crate) fn check<'a>(
-    roots: &Roots,
+    lookup: &Lookup,
     all: impl Iterator<Item = (&'a Subject, &'a Proof)>,
 ) -> Result<(), GuardError> {
     let mut needs: HashMap<u64, Need> = HashMap::new();
     for (subject, proof) in all {
-        let Some((device, need)) = need(roots, subject, proof)? else { continue };
-        match needs.get_mut(&device) {
-            Some(sum) => sum.bytes = sum.bytes.saturating_add(need.bytes),
-            None => {
-                needs.insert(device, need);
+        for (device, need) in all_needs(lookup, subject, proof)? {
+            match needs.get_mut(&device) {
+                Some(sum) => sum.bytes = sum.bytes.saturating_add(need.bytes),
+                None => {
+                    needs.insert(device, need);
+                }
             }
         }
     }
@@ -49,12 +51,12 @@ pub(crate) fn fits(path: &str, need: u64, fs: &StatVfs) -> Result<(), GuardError
     Err(GuardError::NoSpace { path: path.to_string(), need, free, reserve })
 }
 
-/// The file system, by its device number, and what one target needs of it.
-fn need(
-    roots: &Roots,
+/// The file systems, by their device numbers, that one target needs room on.
+fn all_needs(
+    lookup: &Lookup,
     subject: &Subject,
     proof: &Proof,
-) -> Result<Option<(u64, Need)>, GuardError> {
+) -> Result<Vec<(u64, Need)>, GuardError> {
     let path = subject.path();
     let io = |error| GuardError::io(path, "look at the file system of", error);
     let (fd, bytes) = match &subject.place {
@@ -62,11 +64,14 @@ fn need(
         Place::There(fd) if subject.facts.kind == TargetKind::File => {
             (fd, existing_bytes(subject, proof))
         }
-        Place::There(_) => return Ok(behind_loop(roots, subject, proof)),
+        Place::There(_) => {
+            let below = proof.files_below.iter();
+            return Ok(below.filter_map(|(file, path)| below_device(lookup, file, path)).collect());
+        }
     };
     let fs = fstatvfs(fd).map_err(io)?;
     let stat = rustix::fs::fstat(fd).map_err(io)?;
-    Ok(Some((stat.st_dev, Need { path: path.to_string(), bytes, fs })))
+    Ok(vec![(stat.st_dev, Need { path: path.to_string(), bytes, fs })])
 }
 
 /// What making a file, or the part of it from `from` on, takes.
@@ -82,20 +87,27 @@ fn new_bytes(subject: &Subject, from: u64) -> u64 {
 /// What writing to all of an existing file takes: its holes are filled.
 fn existing_bytes(subject: &Subject, proof: &Proof) -> u64 {
     let facts = &subject.facts;
-    if proof.may_write || proof.fill_from.is_some() {
+    if proof.may_write || subject.want.fill && proof.grow_to.is_some() {
         let size = proof.grow_to.unwrap_or(facts.size_bytes);
         return size.saturating_sub(facts.allocated_bytes);
     }
     proof.grow_to.map_or(0, |_| new_bytes(subject, facts.size_bytes))
 }
 
-/// Writing to a loop device fills the holes of the file behind it.
-fn behind_loop(roots: &Roots, subject: &Subject, proof: &Proof) -> Option<(u64, Need)> {
-    let node = Node::by_number(roots, subject.facts.device_number).filter(|_| proof.may_write)?;
-    let backing = node.backing_file()?;
-    let stat = rustix::fs::stat(backing.as_str()).ok()?;
-    let fs = rustix::fs::statvfs(backing.as_str()).ok()?;
-    let allocated = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
-    let bytes = u64::try_from(stat.st_size).unwrap_or(0).saturating_sub(allocated);
-    Some((stat.st_dev, Need { path: backing, bytes, fs }))
+/// Writing to a device fills the holes of a file below it. A file that its path does not lead to
+/// counts as one big hole.
+fn below_device(lookup: &Lookup, file: &FileIdentity, path: &Path) -> Option<(u64, Need)> {
+    let number = |device| (rustix::fs::major(device), rustix::fs::minor(device));
+    let found = rustix::fs::stat(path).ok();
+    let found = found.filter(|s| (number(s.st_dev), s.st_ino) == (file.device, file.inode));
+    let (fs, bytes) = match found {
+        Some(stat) => {
+            let allocated = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+            let size = u64::try_from(stat.st_size).unwrap_or(0);
+            (rustix::fs::statvfs(path).ok()?, size.saturating_sub(allocated))
+        }
+        None => (rustix::fs::statvfs(lookup.mount_point(file.device)?).ok()?, *file.sizes.start()),
+    };
+    let device = rustix::fs::makedev(file.device.0, file.device.1);
+    Some((device, Need { path: path.display().to_string(), bytes, fs }))
 }

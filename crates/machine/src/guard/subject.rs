@@ -2,11 +2,12 @@
 
 use super::error::GuardError;
 use crate::device::Number;
-use crate::roots::Roots;
-use crate::target;
+use crate::target::{self, Lookup};
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{Fallocate, Plan, Target};
 use rustix::fs::{AtFlags, FileType, Stat, statat};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -68,8 +69,6 @@ pub(crate) struct Want {
 
 /// A file or device that a plan works on.
 pub(crate) struct Subject {
-    /// What makes it the same as another.
-    pub identity: Identity,
     /// The paths that the plan calls it, at least one.
     pub paths: Vec<String>,
     /// Indexes of the plan's targets that lead to it, in step with `paths`.
@@ -90,19 +89,23 @@ impl Subject {
 }
 
 /// Looks at all targets of a plan. Nothing is opened for reading or writing.
-pub(crate) fn gather(roots: &Roots, plan: &Plan) -> Result<Vec<Subject>, GuardError> {
+pub(crate) fn gather(lookup: &Lookup, plan: &Plan) -> Result<Vec<Subject>, GuardError> {
     let mut all: Vec<Subject> = Vec::new();
+    let mut known: HashMap<Identity, usize> = HashMap::new();
     for (index, target) in plan.targets.iter().enumerate() {
-        let (place, facts, identity) = find(roots, target)?;
-        let known = all.iter_mut().find(|subject| subject.identity == identity);
-        if let Some(subject) = known {
-            subject.paths.push(target.path.clone());
-            subject.members.push(index);
-            join(&mut subject.want, target);
-        } else {
-            let paths = vec![target.path.clone()];
-            let want = want(target);
-            all.push(Subject { identity, paths, members: vec![index], want, place, facts });
+        let (place, facts, identity) = find(lookup, target)?;
+        match known.entry(identity) {
+            Entry::Occupied(at) => {
+                let subject = &mut all[*at.get()];
+                subject.paths.push(target.path.clone());
+                subject.members.push(index);
+                join(&mut subject.want, target);
+            }
+            Entry::Vacant(at) => {
+                at.insert(all.len());
+                let paths = vec![target.path.clone()];
+                all.push(Subject { paths, members: vec![index], want: want(target), place, facts });
+            }
         }
     }
     Ok(all)
@@ -130,23 +133,23 @@ fn join(want: &mut Want, target: &Target) {
     want.invalidate |= target.invalidate;
 }
 
-fn find(roots: &Roots, target: &Target) -> Result<(Place, TargetFacts, Identity), GuardError> {
+fn find(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity), GuardError> {
     let path = &target.path;
     match target::look(path) {
-        Ok(fd) => there(roots, target, fd),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => new(roots, target),
+        Ok(fd) => there(lookup, target, fd),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => new(lookup, target),
         Err(error) => Err(GuardError::io(path, "open", error)),
     }
 }
 
 fn there(
-    roots: &Roots,
+    lookup: &Lookup,
     target: &Target,
     fd: OwnedFd,
 ) -> Result<(Place, TargetFacts, Identity), GuardError> {
     let path = target.path.clone();
     let facts =
-        target::of(roots, &path, &fd).map_err(|error| GuardError::io(&path, "look at", error))?;
+        lookup.open_target(&path, &fd).map_err(|error| GuardError::io(&path, "look at", error))?;
     stay_within(target, &facts.resolved)?;
     let identity = match facts.kind {
         TargetKind::File => file_identity(&stat(&path, &fd)?),
@@ -167,17 +170,16 @@ pub(crate) fn stat(path: &str, fd: &OwnedFd) -> Result<Stat, GuardError> {
     rustix::fs::fstat(fd).map_err(|error| GuardError::io(path, "look at", error))
 }
 
-fn new(roots: &Roots, target: &Target) -> Result<(Place, TargetFacts, Identity), GuardError> {
+fn new(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity), GuardError> {
     let path = target.path.clone();
     let Some((dir_path, name)) = target::split(&path) else {
         return Err(GuardError::IsDirectory { path });
     };
-    let facts =
-        crate::target(roots, &path).map_err(|error| GuardError::io(&path, "look at", error))?;
+    let facts = lookup.target(&path).map_err(|error| GuardError::io(&path, "look at", error))?;
     if Path::new(&path).starts_with("/dev") {
         return Err(GuardError::UnderDev { path });
     }
-    let spot = spot(roots, &path, dir_path, name)?;
+    let spot = spot(lookup, &path, dir_path, name)?;
     if target.create_size.is_none() {
         return Err(GuardError::Missing { path });
     }
@@ -189,7 +191,7 @@ fn new(roots: &Roots, target: &Target) -> Result<(Place, TargetFacts, Identity),
 
 /// Opens the directory that a file is to be made in, once, and proves that it may be made there.
 pub(crate) fn spot(
-    roots: &Roots,
+    lookup: &Lookup,
     path: &str,
     dir_path: &str,
     name: &str,
@@ -199,7 +201,7 @@ pub(crate) fn spot(
         _ => GuardError::io(path, "open the directory of", error),
     })?;
     let stat = target::stat(&dir).map_err(|error| GuardError::io(path, "look at", error))?;
-    let on_devtmpfs = target::mount_of(roots, &stat).is_some_and(|m| m.file_system == "devtmpfs");
+    let on_devtmpfs = lookup.mount_of(&stat).is_some_and(|m| m.file_system == "devtmpfs");
     if on_devtmpfs || Path::new(&target::resolved(&dir)).starts_with("/dev") {
         return Err(GuardError::UnderDev { path: path.to_string() });
     }

@@ -4,7 +4,9 @@
 use fathom_machine::guard::{self, GuardError, OpenTarget, Permissions};
 use fathom_machine::{Roots, guard::WorkerOpen};
 use fathom_model::Plan;
-use fathom_model::plan::{Fallocate, SyncIo, Target};
+pub use fathom_model::plan::Target;
+use fathom_model::plan::{Fallocate, SyncIo};
+use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -37,7 +39,7 @@ pub fn dir() -> TempDir {
 }
 
 /// Runs a program and returns what it prints.
-pub fn run(program: &str, args: &[&str]) -> String {
+pub fn run<A: AsRef<OsStr> + std::fmt::Debug>(program: &str, args: &[A]) -> String {
     let output = Command::new(program).args(args).output().unwrap_or_else(|error| {
         panic!("cannot run {program} ({error}): install Debian's {}", package(program))
     });
@@ -75,8 +77,10 @@ impl Loop {
 
     /// A device on this file or device.
     pub fn on(image: &Path, options: &[&str]) -> Self {
-        let text = image.to_str().expect("UTF-8");
-        let path = run("losetup", &[&["-f", "--show", "-P"], options, &[text]].concat());
+        let mut args: Vec<&OsStr> = ["-f", "--show", "-P"].iter().map(OsStr::new).collect();
+        args.extend(options.iter().map(OsStr::new));
+        args.push(image.as_os_str());
+        let path = run("losetup", &args);
         Self { path, image: image.into(), partitions: 0, _dir: None }
     }
 
@@ -152,6 +156,15 @@ pub struct Mounted {
     pub dir: TempDir,
 }
 
+/// Something mounted on a directory that is there.
+pub struct Cover(PathBuf);
+
+impl Drop for Cover {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
 impl Mounted {
     pub fn new(args: &[&str]) -> Self {
         let dir = dir();
@@ -161,6 +174,11 @@ impl Mounted {
         // What mounting itself writes is not to come between two checksums.
         run("sync", &["-f", mounted.dir.path().to_str().expect("UTF-8")]);
         mounted
+    }
+
+    pub fn over(args: &[&str], dir: &Path) -> Cover {
+        run("mount", &[args, &[text(dir)]].concat());
+        Cover(dir.to_path_buf())
     }
 
     pub fn path(&self, name: &str) -> String {
@@ -242,6 +260,10 @@ pub fn mkfs(device: &str) {
     run("mkfs.ext4", &[&options[..], &[device]].concat());
 }
 
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
 pub fn checksum(path: impl AsRef<Path>) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(&std::fs::read(path).expect("readable"));
@@ -267,12 +289,23 @@ pub fn written(path: impl AsRef<Path>) -> Target {
     Target { written: true, ..target(path) }
 }
 
+/// Opens the targets of a run that goes on to begin.
 pub fn open(
     targets: Vec<Target>,
     permissions: &Permissions,
 ) -> Result<Vec<OpenTarget>, GuardError> {
+    let targets = prepare(targets, permissions)?;
+    targets.iter().for_each(OpenTarget::keep);
+    Ok(targets)
+}
+
+/// Opens the targets of a run that has not begun.
+pub fn prepare(
+    targets: Vec<Target>,
+    permissions: &Permissions,
+) -> Result<Vec<OpenTarget>, GuardError> {
     let plan = Plan { targets, ..Plan::default() };
-    guard::open_all(&Roots::default(), &plan, permissions)
+    guard::open_all(&Roots::default(), &plan, permissions, &|| false)
 }
 
 pub fn none() -> Permissions {
