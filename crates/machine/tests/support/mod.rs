@@ -91,10 +91,19 @@ impl Loop {
 
     /// Adds a partition of 8 MiB, as the kernel may know no partition tables.
     pub fn partition(&mut self) -> String {
+        self.add_partition(2048 + self.partitions as u64 * 16384, 16384)
+    }
+
+    /// Adds a partition of half of the device.
+    pub fn half(&mut self) -> String {
+        let sectors: u64 = run("blockdev", &["--getsz", &self.path]).parse().expect("size");
+        self.add_partition(8, sectors / 2)
+    }
+
+    fn add_partition(&mut self, start: u64, sectors: u64) -> String {
         self.partitions += 1;
-        let number = self.partitions.to_string();
-        let start = (2048 + (self.partitions - 1) * 16384).to_string();
-        run("addpart", &[&self.path, &number, &start, "16384"]);
+        let (number, start) = (self.partitions.to_string(), start.to_string());
+        run("addpart", &[&self.path, &number, &start, &sectors.to_string()]);
         let path = format!("{}p{number}", self.path);
         wait(|| Path::new(&path).exists(), &path);
         path
@@ -306,6 +315,24 @@ pub fn prepare(
 ) -> Result<Vec<OpenTarget>, GuardError> {
     let plan = Plan { targets, ..Plan::default() };
     guard::open_all(&Roots::default(), &plan, permissions, &|| false)
+}
+
+/// A directory with one file of someone else's, 1 MiB of sevens.
+pub fn theirs() -> (TempDir, PathBuf) {
+    let dir = dir();
+    let path = dir.path().join("theirs");
+    std::fs::write(&path, vec![7; 1 << 20]).expect("file");
+    (dir, path)
+}
+
+/// A file that is made if it is missing or too short.
+pub fn made(path: impl AsRef<Path>, size: u64) -> Target {
+    Target { create_size: Some(size), ..target(path) }
+}
+
+/// Why targets are refused.
+pub fn error(targets: Vec<Target>) -> String {
+    open(targets, &none()).err().expect("refused").to_string()
 }
 
 pub fn none() -> Permissions {
