@@ -67,7 +67,7 @@ umount /tmp/inner
 twin=$(losetup -f)
 losetup "$twin" /mnt/image
 before=$(sums)
-refused write "$loop" "$twin shares the file behind it" --erase="$loop@8388608"
+refused write "$loop" "is the file behind $twin" --erase="$loop@8388608"
 losetup -d "$twin"
 losetup -d "$loop"
 umount /mnt

@@ -172,7 +172,7 @@ uptime_s() { cut -d. -f1 /proc/uptime; }
 # as_nobody COMMAND…: without root. busybox's setpriv cannot do that.
 as_nobody() { /usr/bin/setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 
-# nothing_left: no fathom runs any more, and nobody's scratch or half-written file lies here.
+# nothing_left: no fathom runs any more, and no temporary file lies here.
 nothing_left() {
     check "no fathom is left" [ -z "$(pidof fathom)" ]
     check "no file is left" [ -z "$(find . -name '.fathom-*' -o -name '*.part')" ]

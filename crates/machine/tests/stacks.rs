@@ -21,7 +21,7 @@ use support::{
 use tempfile::TempDir;
 
 /// So many stacks are built, unless `FATHOM_STACKS` says another number.
-const STACKS: u32 = 2_000;
+const STACKS: u32 = 300;
 const IMAGE: u64 = 2 * MIB;
 /// Behind the signatures of file systems.
 const OFFSET: u64 = 64 << 10;
