@@ -82,11 +82,12 @@ pub fn instant(text: &str, first: u64) -> Result<u64, String> {
     };
     let second = second_of_day(time).ok_or_else(expected)?;
     if let Some(date) = date {
-        return Ok((days(date).ok_or_else(expected)? * DAY + second) * NS);
+        let seconds = days(date).ok_or_else(expected)? * DAY + second;
+        return seconds.checked_mul(NS).ok_or_else(expected);
     }
     let day_of_first = first / NS / DAY * DAY;
-    let at = (day_of_first + second) * NS;
-    Ok(if at + NS <= first { at + DAY * NS } else { at })
+    let at = (day_of_first + second).saturating_mul(NS);
+    Ok(if at.saturating_add(NS) <= first { at.saturating_add(DAY * NS) } else { at })
 }
 
 /// A span such as `90`, `90s`, `5m`, `2h`, in nanoseconds.
