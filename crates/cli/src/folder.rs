@@ -1,8 +1,9 @@
 //! The run folder: `record.json`, and `samples.ndjson` and `stacks.ndjson`, which a killed run keeps.
 
+mod bounds;
 mod lines;
 pub mod read;
-mod ring;
+pub mod ring;
 mod writer;
 
 pub use writer::Writer;

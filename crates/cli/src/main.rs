@@ -4,6 +4,7 @@
 mod blocks;
 mod clean;
 mod cost;
+mod files;
 mod folder;
 mod limit;
 mod live;

@@ -3,34 +3,33 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 /// Bytes read at once.
 const CHUNK: usize = 64 << 10;
-/// A line that is longer is damage: the largest machines' samples are some MiB.
-const LINE_MAX: usize = 64 << 20;
+/// A longer line is refused: the largest machines' samples are some MiB.
+pub const LINE_MAX: usize = 16 << 20;
 
 /// The file. Offsets are in bytes; a line begins at 0 or right after a newline.
 pub struct Lines {
     file: File,
+    /// Bytes that were read last, from `at` on.
     buffer: Vec<u8>,
+    at: u64,
     #[cfg(test)]
     pub bytes_read: u64,
 }
 
 impl Lines {
-    /// Opens `path`.
-    ///
-    /// # Errors
-    /// Those of the kernel.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        Ok(Self {
+    /// The lines of `file`.
+    #[must_use]
+    pub fn new(file: File) -> Self {
+        Self {
             file,
             buffer: Vec::new(),
+            at: 0,
             #[cfg(test)]
             bytes_read: 0,
-        })
+        }
     }
 
     /// The line that begins at `from`, without its newline, and where the next one begins; `None`
@@ -39,22 +38,27 @@ impl Lines {
     /// # Errors
     /// Those of the read; a line without end.
     pub fn line(&mut self, from: u64) -> io::Result<Option<(&[u8], u64)>> {
-        self.buffer.clear();
+        let read = from.checked_sub(self.at).and_then(|skip| usize::try_from(skip).ok());
+        let mut start = read.filter(|skip| *skip <= self.buffer.len()).unwrap_or_else(|| {
+            self.go_to(from);
+            0
+        });
+        let mut searched = start;
         loop {
-            let have = self.buffer.len();
-            let got = self.read(from + have as u64, CHUNK)?;
-            let newline = self.buffer[have..].iter().position(|b| *b == b'\n');
-            if let Some(end) = newline.map(|at| have + at) {
-                return Ok(Some((&self.buffer[..end], from + end as u64 + 1)));
+            let newline = self.buffer[searched..].iter().position(|b| *b == b'\n');
+            if let Some(end) = newline.map(|at| searched + at) {
+                let next = from + (end - start) as u64 + 1;
+                return Ok(Some((&self.buffer[start..end], next)));
             }
-            if got == 0 {
+            self.buffer.drain(..start);
+            (self.at, start, searched) = (from, 0, self.buffer.len());
+            if searched > LINE_MAX {
+                return Err(too_long(from));
+            }
+            if self.read(from + searched as u64, CHUNK)? == 0 {
+                // Half a line may be taken back.
+                self.buffer.clear();
                 return Ok(None);
-            }
-            if self.buffer.len() > LINE_MAX {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("the line at byte {from} is longer than {LINE_MAX} bytes"),
-                ));
             }
         }
     }
@@ -64,7 +68,7 @@ impl Lines {
     /// # Errors
     /// Those of the read.
     pub fn head(&mut self, from: u64, len: usize) -> io::Result<&[u8]> {
-        self.buffer.clear();
+        self.go_to(from);
         self.read(from, len)?;
         Ok(&self.buffer)
     }
@@ -88,17 +92,26 @@ impl Lines {
     }
 
     /// The offset right after the last newline before `end`, or 0.
-    fn after_newline(&mut self, mut end: u64) -> io::Result<u64> {
-        while end > 0 {
-            let from = end.saturating_sub(CHUNK as u64);
-            self.buffer.clear();
-            self.read(from, (end - from) as usize)?;
+    fn after_newline(&mut self, end: u64) -> io::Result<u64> {
+        let mut from = end;
+        while from > 0 {
+            if end - from > LINE_MAX as u64 {
+                return Err(too_long(from));
+            }
+            let to = from;
+            from = to.saturating_sub(CHUNK as u64);
+            self.go_to(from);
+            self.read(from, (to - from) as usize)?;
             if let Some(at) = self.buffer.iter().rposition(|b| *b == b'\n') {
                 return Ok(from + at as u64 + 1);
             }
-            end = from;
         }
         Ok(0)
+    }
+
+    fn go_to(&mut self, from: u64) {
+        self.buffer.clear();
+        self.at = from;
     }
 
     /// Appends up to `len` bytes from `offset` to the buffer.
@@ -123,6 +136,11 @@ impl Lines {
     }
 }
 
+fn too_long(from: u64) -> io::Error {
+    let why = format!("the line at byte {from} is longer than {LINE_MAX} bytes");
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,7 +148,7 @@ mod tests {
     fn lines(text: &[u8]) -> Lines {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        Lines::open(file.path()).unwrap()
+        Lines::new(File::open(file.path()).unwrap())
     }
 
     #[test]
@@ -156,5 +174,26 @@ mod tests {
         assert_eq!(lines.line(0).unwrap(), Some((&long[..], text.len() as u64)));
         assert_eq!(lines.start_before(text.len() as u64).unwrap(), 0);
         assert_eq!(lines.head(0, 2).unwrap(), b"xx");
+    }
+
+    #[test]
+    fn a_half_line_that_was_taken_back_is_forgotten() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "one\ntw").unwrap();
+        let mut lines = Lines::new(File::open(file.path()).unwrap());
+        assert_eq!(lines.line(0).unwrap(), Some((&b"one"[..], 4)));
+        assert_eq!(lines.line(4).unwrap(), None);
+        std::fs::write(file.path(), "one\nnext\n").unwrap();
+        assert_eq!(lines.line(4).unwrap(), Some((&b"next"[..], 9)));
+        assert_eq!(lines.line(0).unwrap(), Some((&b"one"[..], 4)));
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_from_either_side() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 40).unwrap();
+        let mut lines = Lines::new(file);
+        assert!(lines.line(4).unwrap_err().to_string().contains("longer than 16777216"));
+        assert!(lines.whole_end().unwrap_err().to_string().contains("longer than 16777216"));
     }
 }

@@ -1,25 +1,51 @@
 //! Reads a record folder, or a ring of them, from any instant on, also while it is being written.
 
+use super::bounds::{self, Damage};
 use super::lines::Lines;
 use super::ring::{self, Segment};
-use fathom_model::RunRecord;
+use crate::files::{Dir, named};
 use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
-use fathom_model::watch::Stack;
+use fathom_model::watch::{MachineSample, Stack, WatchRecord};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use std::fs;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Bytes of a line that hold its `elapsed_ns`, which is its first field.
 const HEAD: usize = 64;
+/// Bytes of a `record.json`. The largest machines' are some MiB.
+const RECORD_MAX: u64 = 64 << 20;
+/// Memory of a segment's stacks, in bytes.
+const STACKS_MAX: u64 = 1 << 30;
 
 /// A record that is read. It has a place between two samples; nothing is kept but the sample read.
 pub struct Reader {
-    path: PathBuf,
+    root: Dir,
     segments: Vec<Segment>,
     open: Open,
+}
+
+/// What is read of a `record.json`: nobody who replays a record needs its jobs, which may be many.
+#[derive(Deserialize)]
+struct Record {
+    #[serde(rename = "started_unix_ns")]
+    _started_unix_ns: u64,
+    #[serde(rename = "plan")]
+    _plan: IgnoredAny,
+    #[serde(rename = "jobs")]
+    _jobs: IgnoredAny,
+    #[serde(default)]
+    watch: Option<WatchRecord>,
+}
+
+/// What is read of a line of samples.
+#[derive(Deserialize)]
+struct Line {
+    elapsed_ns: u64,
+    unix_ns: u64,
+    #[serde(default)]
+    machine: MachineSample,
 }
 
 /// A sample and its place in the record.
@@ -30,14 +56,15 @@ pub struct Moment {
     pub unix_ns: u64,
     /// It begins its segment: counters are not to be compared with those of the sample before.
     pub begins: bool,
-    /// What was seen.
+    /// What was seen, without the jobs of a run.
     pub sample: Sample,
 }
 
 /// The segment that is being read.
 struct Open {
     segment: Segment,
-    record: RunRecord,
+    dir: Dir,
+    record: Record,
     lines: Lines,
     /// Where the line begins that comes next.
     at: u64,
@@ -45,6 +72,7 @@ struct Open {
     stacks: Vec<Stack>,
     /// Where the first line of `stacks.ndjson` begins that is not in `stacks`.
     stacks_at: u64,
+    stacks_bytes: u64,
 }
 
 /// The first sample of a segment.
@@ -75,16 +103,17 @@ impl Reader {
     /// # Errors
     /// Names what cannot be read.
     pub fn open(path: &Path) -> Result<Self, String> {
-        let segments = ring::segments(path)?;
-        let Some(first) = segments.first() else { return Err(no_record(path)) };
-        let open = Open::new(first.clone())?;
-        Ok(Self { path: path.to_path_buf(), segments, open })
+        let root = Dir::open(path).map_err(unread)?;
+        let segments = ring::segments(&root, &[]).map_err(unread)?;
+        let Some(first) = segments.first() else { return Err(no_record(&root)) };
+        let open = Open::new(&root, first.clone())?;
+        Ok(Self { root, segments, open })
     }
 
-    /// The record of the segment that the last sample read is in.
+    /// How the segment was watched that the last sample read is in.
     #[must_use]
-    pub fn record(&self) -> &RunRecord {
-        &self.open.record
+    pub fn watch(&self) -> Option<&WatchRecord> {
+        self.open.record.watch.as_ref()
     }
 
     /// The stacks that samples of this segment name by their index.
@@ -104,13 +133,13 @@ impl Reader {
         self.refresh()?;
         let mut ends = (None, None);
         for segment in self.segments.clone() {
-            if let Some(first) = Open::new(segment)?.forward()? {
+            if let Some(first) = Open::new(&self.root, segment)?.forward()? {
                 ends.0 = Some(first.unix_ns);
                 break;
             }
         }
         for segment in self.segments.clone().into_iter().rev() {
-            let mut open = Open::new(segment)?;
+            let mut open = Open::new(&self.root, segment)?;
             open.at = open.end()?;
             if let Some(last) = open.back()? {
                 ends.1 = Some(last.unix_ns);
@@ -136,7 +165,7 @@ impl Reader {
             if let Some(moment) = self.open.forward()? {
                 return Ok(Some(moment));
             }
-            self.open = Open::new(next)?;
+            self.open = Open::new(&self.root, next)?;
         }
     }
 
@@ -152,7 +181,7 @@ impl Reader {
             self.refresh()?;
             let before = |s: &&Segment| s.name < self.open.segment.name;
             let Some(last) = self.segments.iter().rfind(before).cloned() else { return Ok(None) };
-            self.open = Open::new(last)?;
+            self.open = Open::new(&self.root, last)?;
             self.open.at = self.open.end()?;
         }
     }
@@ -168,45 +197,50 @@ impl Reader {
         let begun = self.segments.iter().rfind(|s| s.started_unix_ns <= unix_ns);
         let Some(segment) = begun.or(self.segments.first()).cloned() else { return Ok(()) };
         if segment != self.open.segment {
-            self.open = Open::new(segment)?;
+            self.open = Open::new(&self.root, segment)?;
         }
         self.open.seek(unix_ns)
     }
 
     fn refresh(&mut self) -> Result<(), String> {
-        self.segments = ring::segments(&self.path)?;
+        self.segments = ring::segments(&self.root, &self.segments).map_err(unread)?;
         Ok(())
     }
 }
 
 impl Open {
-    fn new(segment: Segment) -> Result<Self, String> {
-        let record = read_record(&segment.path.join("record.json"))?;
-        let samples = segment.path.join("samples.ndjson");
-        let lines =
-            Lines::open(&samples).map_err(|e| format!("cannot read {}: {e}", samples.display()))?;
-        let (stacks, stacks_at) = (Vec::new(), 0);
-        Ok(Self { segment, record, lines, at: 0, first: None, stacks, stacks_at })
+    fn new(root: &Dir, segment: Segment) -> Result<Self, String> {
+        let dir = segment.open(root).map_err(unread)?;
+        let record = read_record(&dir)?;
+        let lines = Lines::new(dir.open_file("samples.ndjson").map_err(unread)?);
+        let (stacks, stacks_at, stacks_bytes) = (Vec::new(), 0, 0);
+        let (at, first) = (0, None);
+        Ok(Self { segment, dir, record, lines, at, first, stacks, stacks_at, stacks_bytes })
     }
 
     fn forward(&mut self) -> Result<Option<Moment>, String> {
         // Lines that are no samples are damage of a machine that stopped: the others still count.
+        let mut damage = Damage::default();
         loop {
             let from = self.at;
-            let Some((sample, next)) = self.line::<Sample>(from)? else { return Ok(None) };
+            let Some((line, next)) = self.line::<Line>(from)? else { return Ok(None) };
             self.at = next;
-            if let Some(sample) = sample {
-                return self.moment(sample, from).map(Some);
+            if let Some(line) = line {
+                return self.moment(line, from).map(Some);
             }
+            damage.add(next - from).map_err(|e| self.bad(&e))?;
         }
     }
 
     fn back(&mut self) -> Result<Option<Moment>, String> {
+        let mut damage = Damage::default();
         while self.at > 0 {
-            self.at = self.lines.start_before(self.at).map_err(|e| self.bad(&e))?;
-            if let Some((Some(sample), _)) = self.line(self.at)? {
-                return self.moment(sample, self.at).map(Some);
+            let end = self.at;
+            self.at = self.lines.start_before(end).map_err(|e| self.bad(&e))?;
+            if let Some((Some(line), _)) = self.line(self.at)? {
+                return self.moment(line, self.at).map(Some);
             }
+            damage.add(end - self.at).map_err(|e| self.bad(&e))?;
         }
         Ok(None)
     }
@@ -242,10 +276,14 @@ impl Open {
         if elapsed.is_some() {
             return Ok(elapsed);
         }
+        let mut damage = Damage::default();
         while from < end {
             match self.line::<Head>(from)? {
                 Some((Some(head), _)) => return Ok(Some(head.elapsed_ns)),
-                Some((None, next)) => from = next,
+                Some((None, next)) => {
+                    damage.add(next - from).map_err(|e| self.bad(&e))?;
+                    from = next;
+                }
                 None => break,
             }
         }
@@ -254,9 +292,10 @@ impl Open {
 
     /// The first sample, once there is one.
     fn first(&mut self) -> Result<Option<First>, String> {
-        let mut from = 0;
+        let (mut from, mut damage) = (0, Damage::default());
         while self.first.is_none() {
             let Some((head, next)) = self.line::<Head>(from)? else { break };
+            damage.add(next - from).map_err(|e| self.bad(&e))?;
             self.first = head.map(|head| First {
                 from,
                 zero_unix_ns: head.unix_ns.saturating_sub(head.elapsed_ns),
@@ -269,26 +308,36 @@ impl Open {
     /// What the line that begins at `from` holds, `None` inside where it is damaged, and the next
     /// line's beginning.
     fn line<T: DeserializeOwned>(&mut self, from: u64) -> Result<Option<(Option<T>, u64)>, String> {
-        match self.lines.line(from) {
-            Ok(line) => Ok(line.map(|(text, next)| (serde_json::from_slice(text).ok(), next))),
-            Err(error) => Err(self.bad(&error)),
-        }
+        let line = self.lines.line(from).and_then(|line| {
+            let parse = |(text, next)| Ok((bounds::parse(text)?, next));
+            line.map(parse).transpose()
+        });
+        line.map_err(|error| self.bad(&error))
     }
 
-    fn moment(&mut self, sample: Sample, from: u64) -> Result<Moment, String> {
+    fn moment(&mut self, line: Line, from: u64) -> Result<Moment, String> {
         let first = self.first()?.unwrap_or_default();
-        let unix_ns = first.zero_unix_ns.saturating_add(sample.elapsed_ns);
+        let Line { elapsed_ns, unix_ns, machine } = line;
+        let sample = Sample { elapsed_ns, unix_ns, jobs: Vec::new(), machine };
+        let unix_ns = first.zero_unix_ns.saturating_add(elapsed_ns);
         Ok(Moment { unix_ns, begins: from == first.from, sample })
     }
 
     fn stacks(&mut self) -> Result<&[Stack], String> {
-        let path = self.segment.path.join("stacks.ndjson");
-        let fail = |error: io::Error| format!("cannot read {}: {error}", path.display());
-        if path.exists() {
-            let mut lines = Lines::open(&path).map_err(fail)?;
+        const NAME: &str = "stacks.ndjson";
+        let path = self.dir.path().join(NAME);
+        let fail = |error: io::Error| unread(named(&path, error));
+        if self.dir.regular(NAME).map_err(unread)?.is_some() {
+            let mut lines = Lines::new(self.dir.open_file(NAME).map_err(unread)?);
             while let Some((text, next)) = lines.line(self.stacks_at).map_err(fail)? {
                 // Samples count lines: one that is damaged keeps its number.
-                self.stacks.push(serde_json::from_slice(text).unwrap_or_default());
+                let stack: Stack = serde_json::from_slice(text).unwrap_or_default();
+                self.stacks_bytes += bounds::memory_bytes(&stack);
+                if self.stacks_bytes > STACKS_MAX {
+                    let why = format!("its stacks take more memory than {STACKS_MAX} bytes");
+                    return Err(fail(io::Error::other(why)));
+                }
+                self.stacks.push(stack);
                 self.stacks_at = next;
             }
         }
@@ -296,12 +345,17 @@ impl Open {
     }
 
     fn bad(&self, error: &io::Error) -> String {
-        format!("cannot read {}: {error}", self.segment.path.join("samples.ndjson").display())
+        format!("cannot read {}: {error}", self.dir.path().join("samples.ndjson").display())
     }
 }
 
-fn read_record(path: &Path) -> Result<RunRecord, String> {
-    let text = fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+fn unread(error: io::Error) -> String {
+    format!("cannot read {error}")
+}
+
+fn read_record(dir: &Dir) -> Result<Record, String> {
+    let text = dir.read("record.json", RECORD_MAX).map_err(unread)?;
+    let path = dir.path().join("record.json");
     // What a newer program has changed may look as it did.
     let version =
         serde_json::from_slice(&text).map_or(0, |version: Version| version.record_version);
@@ -313,11 +367,11 @@ fn read_record(path: &Path) -> Result<RunRecord, String> {
         ));
     }
     serde_json::from_slice(&text).map_err(|e| {
-        let watch = path.with_file_name("watch");
-        if watch.is_dir() {
-            let (path, watch) = (path.display(), watch.display());
+        if dir.dir("watch").is_ok() {
+            let (path, watch) = (path.display(), path.with_file_name("watch"));
             return format!(
-                "{path} is the record of a search; what was seen of the machine is in {watch}"
+                "{path} is the record of a search; what was seen of the machine is in {}",
+                watch.display()
             );
         }
         format!("{} is no record of a run or of watching: {e}", path.display())
@@ -325,14 +379,13 @@ fn read_record(path: &Path) -> Result<RunRecord, String> {
 }
 
 /// Why there is nothing to read in a folder without a segment.
-fn no_record(path: &Path) -> String {
-    let damaged = path.join("record.json");
-    match read_record(&damaged) {
-        Err(error) if damaged.exists() => error,
-        _ => format!(
+fn no_record(root: &Dir) -> String {
+    match root.regular("record.json") {
+        Err(error) => unread(error),
+        Ok(_) => format!(
             "{} holds no record: neither record.json nor folders that have one; name the folder that a \
              run, fathom watch or fathom record has written",
-            path.display()
+            root.path().display()
         ),
     }
 }

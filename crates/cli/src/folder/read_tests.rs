@@ -1,4 +1,6 @@
 use super::*;
+use fathom_model::RunRecord;
+use std::fs;
 use std::io::Write;
 
 const SECOND: u64 = 1_000_000_000;
@@ -38,7 +40,6 @@ fn seeking_finds_the_interval_of_every_instant() {
     record(dir.path(), START, (0..400).map(|n| n * 3));
     let mut reader = Reader::open(dir.path()).unwrap();
     assert_eq!(reader.span().unwrap(), Some((START, START + 1197 * SECOND)));
-    assert_eq!(reader.record().started_unix_ns, START);
     for instant in 0..1197 {
         reader.seek(START + instant * SECOND).unwrap();
         assert_eq!(seconds(reader.forward()), Some(instant.div_ceil(3) * 3), "{instant}");
@@ -78,10 +79,10 @@ fn damaged_lines_are_passed_over_and_half_a_line_is_waited_for() {
 #[test]
 fn a_ring_is_one_record_that_begins_anew_with_each_segment() {
     let dir = tempfile::tempdir().unwrap();
-    record(&dir.path().join("000001-a"), START, 0..5);
-    record(&dir.path().join("000002-b"), START + 10 * SECOND, 0..0);
-    record(&dir.path().join("000003-c"), START + 20 * SECOND, 0..5);
-    fs::create_dir(dir.path().join("000004-not-made-yet")).unwrap();
+    record(&dir.path().join("00000001-20261121-193600"), START, 0..5);
+    record(&dir.path().join("00000002-20261121-193610"), START + 10 * SECOND, 0..0);
+    record(&dir.path().join("00000003-20261121-193620"), START + 20 * SECOND, 0..5);
+    fs::create_dir(dir.path().join("00000004-20261121-193630")).unwrap();
     let mut reader = Reader::open(dir.path()).unwrap();
     assert_eq!(reader.span().unwrap(), Some((START, START + 24 * SECOND)));
     let all: Vec<Moment> = std::iter::from_fn(|| reader.forward().unwrap()).collect();
@@ -96,7 +97,7 @@ fn a_ring_is_one_record_that_begins_anew_with_each_segment() {
     // What comes while it is read is read as well.
     reader.seek(START + 99 * SECOND).unwrap();
     assert_eq!(reader.forward().unwrap(), None);
-    record(&dir.path().join("000004-not-made-yet"), START + 30 * SECOND, 0..1);
+    record(&dir.path().join("00000004-20261121-193630"), START + 30 * SECOND, 0..1);
     assert_eq!(seconds(reader.forward()), Some(30));
 }
 

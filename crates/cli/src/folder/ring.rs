@@ -1,49 +1,109 @@
-//! A ring of record folders: a folder whose folders are records, in the order of their names.
+//! A ring of record folders: a directory in which folders of certain names are records.
 
-use serde::Deserialize;
-use std::fs;
+use crate::files::Dir;
+use fathom_report::calendar;
 use std::io;
-use std::path::{Path, PathBuf};
+
+/// More than a ring can have in practice.
+const SEGMENTS_MAX: usize = 100_000;
 
 /// One record folder of a ring, or the only one of a record that is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// Its name in the ring, by which it is sorted; empty for a record that is no ring.
-    pub name: String,
-    /// Where it is.
-    pub path: PathBuf,
-    /// When it began, in nanoseconds since 1970 (UTC).
+    /// Its name in the ring, by which it is sorted; `None` for a record that is no ring.
+    pub name: Option<String>,
+    /// When it began, to the second, in nanoseconds since 1970 (UTC).
     pub started_unix_ns: u64,
 }
 
-#[derive(Deserialize)]
-struct Start {
-    started_unix_ns: u64,
+impl Segment {
+    /// Opens it in the directory of the ring, or of the record.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn open(&self, root: &Dir) -> io::Result<Dir> {
+        match &self.name {
+            Some(name) => root.dir(name),
+            None => Dir::open(root.path()),
+        }
+    }
 }
 
-/// The record folders at `path`, oldest first: itself, or those that are right in it. None where
-/// there is no record.
+/// The record folders in `root`, oldest first: itself, or those that are right in it and have a record. Of `known`
+/// ones nothing is read again. None where there is no record.
 ///
 /// # Errors
-/// When `path` cannot be read.
-pub fn segments(path: &Path) -> Result<Vec<Segment>, String> {
-    if let Some(only) = segment(path, String::new()) {
-        return Ok(vec![only]);
+/// When `root` cannot be read.
+pub fn segments(root: &Dir, known: &[Segment]) -> io::Result<Vec<Segment>> {
+    if known.first().is_some_and(|only| only.name.is_none()) || has_record(root) {
+        return Ok(vec![Segment { name: None, started_unix_ns: 0 }]);
     }
-    let fail = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let mut found = Vec::new();
-    for entry in fs::read_dir(path).map_err(fail)? {
-        // One whose record cannot be read has just been removed, or not been made yet.
-        let entry = entry.map_err(fail)?;
-        let name = entry.file_name().into_string().ok();
-        found.extend(name.and_then(|name| segment(&entry.path(), name)));
+    for name in root.names()? {
+        let name = name?.into_string().ok().and_then(|name| Some((started(&name)?, name)));
+        let Some((started_unix_ns, name)) = name else { continue };
+        let segment = Segment { name: Some(name), started_unix_ns };
+        let is_known = known.binary_search_by(|known| known.name.cmp(&segment.name)).is_ok();
+        // One without a record has just been removed, or not been made yet.
+        if is_known || segment.open(root).is_ok_and(|dir| has_record(&dir)) {
+            found.push(segment);
+        }
+        if found.len() > SEGMENTS_MAX {
+            let why = format!("it holds more than {SEGMENTS_MAX} records");
+            return Err(crate::files::named(root.path(), io::Error::other(why)));
+        }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 
-fn segment(path: &Path, name: String) -> Option<Segment> {
-    let record = fs::read(path.join("record.json")).ok()?;
-    let start: Start = serde_json::from_slice(&record).ok()?;
-    Some(Segment { name, path: path.to_path_buf(), started_unix_ns: start.started_unix_ns })
+/// Whether there is a record, of which only a regular file counts.
+pub fn has_record(dir: &Dir) -> bool {
+    dir.regular("record.json").is_ok_and(|found| found.is_some())
+}
+
+/// The number in the name of a segment, such as 2 in `00000002-20261122-034500`.
+#[must_use]
+pub fn number(name: &str) -> Option<u64> {
+    started(name)?;
+    name.get(..8)?.parse().ok()
+}
+
+/// The time in the name of a segment, in nanoseconds since 1970; `None` for any other name.
+fn started(name: &str) -> Option<u64> {
+    let is_right = |(at, byte): (usize, u8)| match at {
+        8 | 17 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    if name.len() != 24 || !name.bytes().enumerate().all(is_right) {
+        return None;
+    }
+    let part = |from: usize, len: usize| &name[from..from + len];
+    let (date, time) = ([part(9, 4), part(13, 2), part(15, 2)], [18, 20, 22].map(|at| part(at, 2)));
+    calendar::instant(&format!("{}T{}", date.join("-"), time.join(":")), 0).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_segments_are_taken_for_segments() {
+        assert_eq!(number("00000042-20261121-193600"), Some(42));
+        assert_eq!(started("00000042-20261121-193600"), Some(1_795_289_760_000_000_000));
+        for name in [
+            "20261122-holiday",
+            "20261122-034203-4711",
+            "00000042-20261321-193600",
+            "00000042-20261121-1936000",
+            "00000042-20261121-19360",
+            "0000004a-20261121-193600",
+            "00000042_20261121-193600",
+            "+0000042-20261121-193600",
+            "00000042-2026\u{661}\u{662}21-193600",
+            "",
+        ] {
+            assert_eq!(number(name), None, "{name}");
+        }
+    }
 }

@@ -61,7 +61,7 @@ impl Replay {
                 calendar::date_and_time(last)
             ));
         }
-        let watched = reader.record().watch.clone().unwrap_or_default();
+        let watched = reader.watch().cloned().unwrap_or_default();
         let mut replay = Self {
             reader,
             first_ns,
@@ -192,11 +192,11 @@ impl Feed for Replay {
         // The interval that follows is shown once it is over.
         let mut any = false;
         let length = self.shown.as_ref().map_or(0, |shown| shown.elapsed_ns);
-        if reached > here + 20 * length.max(1) {
+        if reached > here.saturating_add(length.max(1).saturating_mul(20)) {
             self.land(reached)?;
             any = true;
         } else {
-            while reached >= self.here_ns() + length.max(1) && self.next()? {
+            while reached >= self.here_ns().saturating_add(length.max(1)) && self.next()? {
                 any = true;
             }
         }

@@ -1,0 +1,393 @@
+//! The one way to files that fathom writes results into, reads records from, or removes. Directories are held by
+//! descriptors, links are never followed in place of a file, and nothing but regular files is opened.
+
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, accessat, fchmod, fchown, fstat,
+    fsync, mkdirat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Records hold all users' thread names and command lines.
+const PRIVATE_DIR: Mode = Mode::RWXU;
+const PRIVATE_FILE: Mode = Mode::from_raw_mode(0o600);
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+/// A FIFO is not waited for, should one have taken the file's place.
+const FILE: OFlags =
+    OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+/// Names of files on their way to their real name: these, and 16 hexadecimal digits in between.
+const TEMPORARY: (&str, &str) = (".fathom-", ".part");
+
+/// A directory that is held open. Errors name the file, as `path/name: reason`.
+pub struct Dir {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// Directories that were made. They are removed again when this is dropped, where they are empty.
+#[derive(Default)]
+pub struct MadeDirs(Vec<(OwnedFd, OsString)>);
+
+impl MadeDirs {
+    /// Leaves them where they are.
+    pub fn keep(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for MadeDirs {
+    fn drop(&mut self) {
+        for (parent, name) in self.0.drain(..).rev() {
+            // One that holds something by now is no longer fathom's alone.
+            let _ = unlinkat(parent, &name, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+/// What a new file may be read by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    /// Its owner.
+    Owner,
+    /// Whom the umask permits.
+    Umask,
+}
+
+impl Dir {
+    /// Opens the directory `path`, links on the way included; an empty path is the working directory.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let fd = openat(CWD, at, DIRECTORY, Mode::empty()).map_err(|e| named(path, e))?;
+        Ok(Self { fd, path: path.to_path_buf() })
+    }
+
+    /// The same; where it does not exist, it and its missing parents are made, for their owner only.
+    ///
+    /// # Errors
+    /// Those of the kernel; nothing that was made is left then.
+    pub fn make_all(path: &Path) -> io::Result<(Self, MadeDirs)> {
+        let mut made = MadeDirs::default();
+        let there = path.ancestors().find(|dir| dir.as_os_str().is_empty() || dir.exists());
+        let there = there.unwrap_or(Path::new(""));
+        let missing = path.strip_prefix(there).unwrap_or(path);
+        if missing.as_os_str().is_empty() {
+            return Ok((Self::open(path)?, made));
+        }
+        let at = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+        // A directory on the way need not be readable.
+        let way = DIRECTORY | OFlags::PATH;
+        let mut fd = openat(CWD, at, way, Mode::empty()).map_err(|e| named(path, e))?;
+        for component in missing.components() {
+            let name = match component {
+                Component::CurDir => continue,
+                component => component.as_os_str(),
+            };
+            mkdirat(&fd, name, PRIVATE_DIR).map_err(|e| named(path, e))?;
+            let inner = openat(&fd, name, way | OFlags::NOFOLLOW, Mode::empty());
+            made.0.push((fd, name.to_os_string()));
+            fd = inner.map_err(|e| named(path, e))?;
+        }
+        let fd = openat(&fd, ".", DIRECTORY, Mode::empty()).map_err(|e| named(path, e))?;
+        Ok((Self { fd, path: path.to_path_buf() }, made))
+    }
+
+    /// Makes the directory `name` in this one, for its owner only.
+    ///
+    /// # Errors
+    /// Those of the kernel; where there is one already.
+    pub fn make_dir(&self, name: &str) -> io::Result<Self> {
+        mkdirat(&self.fd, name, PRIVATE_DIR).map_err(|e| self.named(name, e))?;
+        self.dir(name)
+    }
+
+    /// Opens the directory `name` in this one; a link is refused.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn dir(&self, name: &str) -> io::Result<Self> {
+        let fd = openat(&self.fd, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
+        Ok(Self { fd: fd.map_err(|e| self.named(name, e))?, path: self.path.join(name) })
+    }
+
+    /// Where it is, as the user called it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names in it.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn names(&self) -> io::Result<impl Iterator<Item = io::Result<OsString>>> {
+        let fail = |error: Errno| named(&self.path, error);
+        let entries = rustix::fs::Dir::read_from(&self.fd).map_err(fail)?;
+        let name = move |entry: rustix::io::Result<rustix::fs::DirEntry>| {
+            Ok(OsString::from_vec(entry.map_err(fail)?.file_name().to_bytes().to_vec()))
+        };
+        Ok(entries.map(name).filter(|name| {
+            !name.as_ref().is_ok_and(|name| name == OsStr::new(".") || name == OsStr::new(".."))
+        }))
+    }
+
+    /// What `name` is, where it is a regular file; `None` where there is nothing.
+    ///
+    /// # Errors
+    /// Says what else it is; those of the kernel.
+    pub fn regular(&self, name: impl AsRef<Path>) -> io::Result<Option<Stat>> {
+        let name = name.as_ref();
+        match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => self.only_regular(name, found).map(Some),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(self.named(name, error)),
+        }
+    }
+
+    fn only_regular(&self, name: &Path, found: Stat) -> io::Result<Stat> {
+        let what = match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => return Ok(found),
+            FileType::Symlink => self.link(name),
+            FileType::Directory => "a directory".into(),
+            FileType::Fifo => "a FIFO".into(),
+            FileType::Socket => "a socket".into(),
+            FileType::CharacterDevice => "a character device".into(),
+            FileType::BlockDevice => "a block device".into(),
+            FileType::Unknown => "something unknown".into(),
+        };
+        let error = format!("this is {what}, not a regular file");
+        Err(self.named(name, io::Error::new(io::ErrorKind::InvalidInput, error)))
+    }
+
+    fn link(&self, name: &Path) -> String {
+        let path = self.path.join(name);
+        let to = std::fs::canonicalize(&path).or_else(|_| std::fs::read_link(&path));
+        to.map_or("a symbolic link".into(), |to| format!("a symbolic link to {}", to.display()))
+    }
+
+    /// Opens the regular file `name` for reading.
+    ///
+    /// # Errors
+    /// Says what else it is; those of the kernel.
+    pub fn open_file(&self, name: &str) -> io::Result<File> {
+        // Opening alone has effects on some devices: it is looked at before and after.
+        self.regular(name)?.ok_or_else(|| self.named(name, Errno::NOENT))?;
+        self.open_regular(name, FILE | OFlags::RDONLY)
+    }
+
+    /// Opens the regular file `name` for locking, and makes it where there is none.
+    ///
+    /// # Errors
+    /// Says what else it is; those of the kernel.
+    pub fn open_lock(&self, name: &str) -> io::Result<File> {
+        self.regular(name)?;
+        self.open_regular(name, FILE | OFlags::RDWR | OFlags::CREATE)
+    }
+
+    fn open_regular(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let fd = openat(&self.fd, name, flags, PRIVATE_FILE).map_err(|e| self.named(name, e))?;
+        let found = fstat(&fd).map_err(|e| self.named(name, e))?;
+        self.only_regular(Path::new(name), found)?;
+        Ok(File::from(fd))
+    }
+
+    /// All of the regular file `name`, which has at most `bytes_max`.
+    ///
+    /// # Errors
+    /// Says what else it is, or how large; those of the kernel.
+    pub fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let file = self.open_file(name)?;
+        let len = file.metadata().map_err(|e| self.named(name, e))?.len();
+        let refuse = |len: u64| {
+            let why = format!("it has {len} bytes, and at most {bytes_max} are read");
+            self.named(name, io::Error::new(io::ErrorKind::FileTooLarge, why))
+        };
+        if len > bytes_max {
+            return Err(refuse(len));
+        }
+        let mut bytes = Vec::new();
+        file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|e| self.named(name, e))?;
+        // It may grow meanwhile.
+        if bytes.len() as u64 > bytes_max { Err(refuse(bytes.len() as u64)) } else { Ok(bytes) }
+    }
+
+    /// Makes the file `name`, for its owner only, to append to it.
+    ///
+    /// # Errors
+    /// Those of the kernel; where there is something of that name.
+    pub fn create(&self, name: &str) -> io::Result<File> {
+        let flags = FILE | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
+        let fd = openat(&self.fd, name, flags, PRIVATE_FILE).map_err(|e| self.named(name, e))?;
+        Ok(File::from(fd))
+    }
+
+    /// Writes the file `name`, whole or not at all: a new file takes the name once it is on the disk. Where there is
+    /// one, it keeps its mode, and its owner where this process may give files away.
+    ///
+    /// # Errors
+    /// Those of the kernel; where `name` is something else than a regular file.
+    pub fn replace(&self, name: impl AsRef<Path>, contents: &[u8], new: Readers) -> io::Result<()> {
+        let name = name.as_ref();
+        let before = self.regular(name)?;
+        let readers = if before.is_some() { Readers::Owner } else { new };
+        let write = || {
+            let mut file = Temporary::new(self, readers)?;
+            if let Some(before) = before {
+                adopt(&file.file, &before)?;
+            }
+            file.file.write_all(contents)?;
+            file.file.sync_all()?;
+            renameat(&self.fd, &file.name, &self.fd, name)?;
+            file.name.clear();
+            // Without this the name may be lost with the machine.
+            Ok(fsync(&self.fd)?)
+        };
+        write().map_err(|error: io::Error| self.named(name, error))
+    }
+
+    /// Whether [`Dir::replace`] can write `name`: what is there may be written, and a file can be made.
+    ///
+    /// # Errors
+    /// Those of the kernel; where `name` is something else than a regular file.
+    pub fn try_replace(&self, name: &Path) -> io::Result<()> {
+        if self.regular(name)?.is_some() {
+            accessat(&self.fd, name, Access::WRITE_OK, AtFlags::EACCESS)
+                .map_err(|e| self.named(name, e))?;
+        }
+        Temporary::new(self, Readers::Owner).map(drop).map_err(|e| self.named(name, e))
+    }
+
+    /// Removes the file or link `name` itself.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn remove_file(&self, name: &str) -> io::Result<()> {
+        unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| self.named(name, e))
+    }
+
+    /// Removes the directory `name`, which is empty.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn remove_dir(&self, name: &str) -> io::Result<()> {
+        unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(|e| self.named(name, e))
+    }
+
+    fn named(&self, name: impl AsRef<Path>, error: impl Into<io::Error>) -> io::Error {
+        named(&self.path.join(name), error)
+    }
+}
+
+/// Whether a file of this name is one that [`Dir::replace`] was killed over.
+#[must_use]
+pub fn is_temporary(name: &str) -> bool {
+    let middle = name.strip_prefix(TEMPORARY.0).and_then(|rest| rest.strip_suffix(TEMPORARY.1));
+    middle.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// The same error, with the file in front.
+pub fn named(path: &Path, error: impl Into<io::Error>) -> io::Error {
+    let error = error.into();
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// A new file of a name that nobody can foresee. It is removed when this is dropped, unless it has no name any more.
+struct Temporary<'a> {
+    dir: &'a Dir,
+    name: String,
+    file: File,
+}
+
+impl<'a> Temporary<'a> {
+    fn new(dir: &'a Dir, readers: Readers) -> io::Result<Self> {
+        let mode = match readers {
+            Readers::Owner => PRIVATE_FILE,
+            Readers::Umask => Mode::from_raw_mode(0o666),
+        };
+        // The standard library seeds every hasher from the system's randomness.
+        let random = RandomState::new().build_hasher().finish();
+        let name = format!("{}{random:016x}{}", TEMPORARY.0, TEMPORARY.1);
+        let flags = FILE | OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let file = File::from(openat(&dir.fd, &name, flags, mode)?);
+        Ok(Self { dir, name, file })
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            let _ = unlinkat(&self.dir.fd, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Gives a file the mode of the one that it replaces, and the owner where that is permitted.
+fn adopt(file: &File, before: &Stat) -> io::Result<()> {
+    let own = fstat(file)?;
+    if own.st_gid != before.st_gid {
+        let _ = fchown(file, None, Some(Gid::from_raw(before.st_gid)));
+    }
+    if own.st_uid != before.st_uid {
+        let _ = fchown(file, Some(Uid::from_raw(before.st_uid)), None);
+    }
+    // What runs as another user must not become so by a result.
+    Ok(fchmod(file, Mode::from_raw_mode(before.st_mode & 0o777))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn directories_that_were_made_go_again() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a/./b/c");
+        let (dir, made) = Dir::make_all(&path).unwrap();
+        dir.create("x").unwrap();
+        drop(made);
+        assert!(path.join("x").exists(), "what is in use stays");
+        dir.remove_file("x").unwrap();
+        fs::remove_dir_all(place.path().join("a")).unwrap();
+        drop(Dir::make_all(&path).unwrap());
+        assert!(!place.path().join("a").exists());
+        fs::write(place.path().join("file"), "").unwrap();
+        assert!(Dir::make_all(&place.path().join("new/../file/x")).is_err());
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_file_that_could_not_be_written() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = Dir::open(place.path()).unwrap();
+        fs::create_dir(place.path().join("name")).unwrap();
+        let error = dir.replace("name", b"x", Readers::Owner).unwrap_err().to_string();
+        assert!(error.contains("name: this is a directory"), "{error}");
+        dir.try_replace(Path::new("new")).unwrap();
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+        dir.replace("new", b"x", Readers::Owner).unwrap();
+        assert_eq!(dir.read("new", 1).unwrap(), b"x");
+        let error = dir.read("new", 0).unwrap_err().to_string();
+        assert!(error.contains("new: it has 1 bytes, and at most 0"), "{error}");
+    }
+
+    #[test]
+    fn temporary_names_are_told_from_others() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = Dir::open(place.path()).unwrap();
+        let first = Temporary::new(&dir, Readers::Owner).unwrap();
+        let second = Temporary::new(&dir, Readers::Owner).unwrap();
+        assert!(is_temporary(&first.name) && first.name != second.name, "{}", first.name);
+        for other in [".fathom-.part", ".fathom-0123456789abcdefg.part", "record.json.1.part"] {
+            assert!(!is_temporary(other), "{other}");
+        }
+    }
+}
