@@ -8,20 +8,31 @@ mod writer;
 
 pub use writer::Writer;
 
+use crate::files::{Dir, MadeDirs, Readers, named};
 use fathom_model::progress::Sample;
 use serde::Serialize;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A run folder that is being written.
+/// A run folder that is being written. Until it has begun it is removed again when it is dropped.
 pub struct Folder {
-    path: PathBuf,
-    /// Whether it was not there before.
-    made: bool,
+    dir: Dir,
+    /// Directories that were not there before.
+    made: MadeDirs,
+    begun: bool,
     samples: Growing,
     /// Made with the first stack.
     stacks: Option<Growing>,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.begun {
+            // None was there before.
+            Self::FILES.into_iter().for_each(|name| drop(self.dir.remove_file(name)));
+        }
+    }
 }
 
 impl Folder {
@@ -34,12 +45,11 @@ impl Folder {
     /// Names what is in the way.
     pub fn check(path: &str) -> Result<(), String> {
         let folder = Path::new(path);
-        let in_the_way = Self::FILES.iter().map(|name| folder.join(name));
         let what = if path.is_empty() {
             "an empty name".to_string()
         } else if folder.exists() && !folder.is_dir() {
             format!("{path} is not a directory")
-        } else if let Some(file) = in_the_way.into_iter().find(|f| f.symlink_metadata().is_ok()) {
+        } else if let Some(file) = in_the_way(folder) {
             format!("{} exists already", file.display())
         } else {
             return Ok(());
@@ -53,49 +63,52 @@ impl Folder {
     /// Names the folder and what is in the way.
     pub fn create(named: Option<&str>, started_unix_ns: u64) -> Result<Self, String> {
         let path = match named {
-            Some(path) => PathBuf::from(path),
+            Some(path) => {
+                Self::check(path)?;
+                PathBuf::from(path)
+            }
             None => state_folder("runs")?.join(format!(
                 "{}-{}",
                 stamp(started_unix_ns),
                 std::process::id()
             )),
         };
-        Self::at(&path).map_err(|error| {
-            format!(
-                "cannot make the run folder {}: {error}; name another with --record=DIR",
-                path.display()
-            )
+        let made = Dir::make_all(&path).and_then(|(dir, made)| Self::within(dir, made));
+        made.map_err(|error| {
+            format!("cannot make the run folder {error}; name another with --record=DIR")
         })
     }
 
-    /// Makes the folder `path`, which must not hold a run yet.
+    /// The folder is `dir`, which must not hold a run yet; of the directories on the way to it `made` are new.
     ///
     /// # Errors
     /// Those of the kernel; names the file.
-    pub fn at(path: &Path) -> io::Result<Self> {
-        let made = !path.exists();
-        fs::create_dir_all(path)?;
-        let samples = Growing::create(&path.join("samples.ndjson"))?;
-        Ok(Self { path: path.to_path_buf(), made, samples, stacks: None })
+    pub fn within(dir: Dir, made: MadeDirs) -> io::Result<Self> {
+        let samples = Growing::create(&dir, "samples.ndjson")?;
+        Ok(Self { dir, made, begun: false, samples, stacks: None })
     }
 
     /// Writes the record for the first time; where that fails, nothing is left of the folder.
     ///
     /// # Errors
     /// Those of the write; names the file.
-    pub fn begin(self, record: &impl Serialize) -> Result<Self, String> {
-        let begun = self.record(record);
-        if begun.is_err() {
-            let _ = fs::remove_file(&self.samples.path);
-            let _ = self.made.then(|| fs::remove_dir(&self.path));
-        }
-        begun.map(|()| self)
+    pub fn begin(mut self, record: &impl Serialize) -> io::Result<Self> {
+        self.try_record(record)?;
+        self.begun = true;
+        self.made.keep();
+        Ok(self)
+    }
+
+    /// The directory itself.
+    #[must_use]
+    pub fn dir(&self) -> &Dir {
+        &self.dir
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.dir.path()
     }
 
     /// Appends a sample, after the stacks that it is the first to name. After an error it can be tried
@@ -108,7 +121,7 @@ impl Folder {
         if !sample.stacks.is_empty() {
             let stacks = match &mut self.stacks {
                 Some(stacks) => stacks,
-                none => none.insert(Growing::create(&self.path.join("stacks.ndjson"))?),
+                none => none.insert(Growing::create(&self.dir, "stacks.ndjson")?),
             };
             stacks.append(&sample.stacks)?;
         }
@@ -149,7 +162,28 @@ impl Folder {
     pub fn try_record(&self, record: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(record)?;
         text.push(b'\n');
-        try_replace(&self.path.join("record.json"), &text)
+        self.dir.replace("record.json", &text, Readers::Owner)
+    }
+}
+
+/// The first file of a run that is in `folder`, whatever it is.
+fn in_the_way(folder: &Path) -> Option<PathBuf> {
+    let files = Folder::FILES.iter().map(|name| folder.join(name));
+    files.into_iter().find(|file| file.symlink_metadata().is_ok())
+}
+
+/// What was made of a run folder. One that was not asked for by name is no part of the request: of that it is only
+/// said what is wrong.
+///
+/// # Errors
+/// What is wrong with a `named` one.
+pub fn wanted<T>(made: Result<T, String>, named: bool) -> Result<Option<T>, String> {
+    match made {
+        Err(error) if !named => {
+            eprintln!("fathom: no record is kept: {error}");
+            Ok(None)
+        }
+        made => made.map(Some),
     }
 }
 
@@ -221,9 +255,8 @@ struct Growing {
 }
 
 impl Growing {
-    fn create(path: &Path) -> io::Result<Self> {
-        let file = File::options().append(true).create_new(true).open(path);
-        Ok(Self { file: file.map_err(|e| named(path, &e))?, path: path.to_path_buf(), len: 0 })
+    fn create(dir: &Dir, name: &str) -> io::Result<Self> {
+        Ok(Self { file: dir.create(name)?, path: dir.path().join(name), len: 0 })
     }
 
     /// Appends lines, all or nothing. One write, so that a kill leaves whole lines.
@@ -233,7 +266,7 @@ impl Growing {
             Ok(()) => self.len += lines.len() as u64,
             Err(_) => self.cut(self.len),
         }
-        written.map_err(|e| named(&self.path, &e))
+        written.map_err(|e| named(&self.path, e))
     }
 
     fn cut(&mut self, len: u64) {
@@ -243,40 +276,8 @@ impl Growing {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_data().map_err(|e| named(&self.path, &e))
+        self.file.sync_data().map_err(|e| named(&self.path, e))
     }
-}
-
-/// The same error, with the file in front.
-fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
-/// Writes a file, whole or not at all: a new one takes the old one's name once it is on the disk.
-///
-/// # Errors
-/// Those of the write; names the file.
-pub fn replace(path: &Path, contents: &[u8]) -> Result<(), String> {
-    try_replace(path, contents).map_err(|e| format!("cannot write {e}"))
-}
-
-fn try_replace(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let write = || {
-        let mut file = File::create(&part)?;
-        file.write_all(contents)?;
-        file.sync_all()?;
-        fs::rename(&part, path)?;
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()
-    };
-    write().map_err(|error: io::Error| {
-        // What is left of a failed write is of no use to anyone.
-        let _ = fs::remove_file(&part);
-        named(path, &error)
-    })
 }
 
 /// A folder of the user's among those in which programs keep what they know: `$XDG_STATE_HOME/fathom/NAME`.
@@ -328,12 +329,22 @@ mod tests {
         let path = dir.path().join("run");
         Folder::check(path.to_str().unwrap()).unwrap();
         let first = Folder::create(path.to_str(), 0).unwrap();
+        let first = first.begin(&RunRecord::default()).unwrap();
         let checked = Folder::check(path.to_str().unwrap()).unwrap_err();
-        assert!(checked.contains("samples.ndjson exists"), "{checked}");
+        assert!(checked.contains("record.json exists"), "{checked}");
         assert!(Folder::check("").unwrap_err().contains("empty name"));
+        std::fs::remove_file(path.join("record.json")).unwrap();
         let second = Folder::create(path.to_str(), 0).err().unwrap();
         assert!(second.contains("samples.ndjson") && second.contains("--record"), "{second}");
         first.record(&RunRecord::default()).unwrap();
         assert!(path.join("record.json").exists());
+    }
+
+    #[test]
+    fn a_folder_that_has_not_begun_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Folder::create(dir.path().join("a/b").to_str(), 0).unwrap());
+        drop(Folder::create(dir.path().to_str(), 0).unwrap());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

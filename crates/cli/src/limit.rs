@@ -8,8 +8,8 @@ mod targets;
 mod view;
 mod watched;
 
-use crate::folder::{Encoded, Folder, Writer, excuse};
-use crate::output;
+use crate::folder::{self, Encoded, Folder, Writer, excuse};
+use crate::output::{self, Destination};
 use crate::session::{Session, watching};
 use crate::signals::Signals;
 use bench::{Bench, EngineBench};
@@ -23,6 +23,8 @@ use watched::Watched;
 /// The I/Os in flight take at most this part of the memory that is available, and this much.
 const MEMORY_PART: u64 = 8;
 const MEMORY_MAX: u64 = 1 << 30;
+/// What a record says until it is whole.
+const UNFINISHED: &str = "the search did not end: it was killed, or the machine stopped";
 
 /// What `fathom limit` takes.
 #[derive(clap::Args)]
@@ -65,9 +67,11 @@ pub struct Args {
 /// Why nothing was found out.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
-    check_outputs(args)?;
+    let to = check_outputs(args)?;
+    // Before a scratch file is made, and gone again where a target is refused.
+    let folder = make_folder(args)?;
     let (session, conditions) = targets::open(args, &signals)?;
-    let record = perform(args, &session, conditions, &signals);
+    let record = perform(args, &session, conditions, &signals, folder, to.as_ref());
     let finished = session.finish();
     let record = match (record, finished) {
         (Err(error), Err(other)) => return Err(format!("{error}; {other}")),
@@ -76,15 +80,15 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether result and record have a place, which is no target.
-fn check_outputs(args: &Args) -> Result<(), String> {
+/// Whether the record has a place, and where the result goes, which is no target.
+fn check_outputs(args: &Args) -> Result<Option<Destination>, String> {
     if let Some(folder) = &args.record {
         Folder::check(folder)?;
     }
-    let Some(file) = &args.output else { return Ok(()) };
+    let Some(file) = &args.output else { return Ok(None) };
     let record = args.record.iter().flat_map(|dir| Folder::FILES.map(|f| format!("{dir}/{f}")));
     let record: Vec<String> = record.collect();
-    output::check(file, args.targets.iter().chain(&record).map(String::as_str))
+    Destination::open(file, args.targets.iter().chain(&record).map(String::as_str)).map(Some)
 }
 
 fn perform(
@@ -92,12 +96,14 @@ fn perform(
     session: &Session,
     conditions: Vec<Conditions>,
     signals: &Signals,
+    folder: Option<Folder>,
+    to: Option<&Destination>,
 ) -> Result<LimitRecord, String> {
     let config = config(args, session, &conditions);
     let mut record = new_record(session, config, conditions);
-    let mut writer = open_folder(args, &record)?.map(Writer::start).transpose()?;
+    let mut writer = begin(folder, args, &record)?.map(Writer::start).transpose()?;
     let mut bench = EngineBench::new(session, record.conditions.clone());
-    let mut watched = Watched::start(args.watch, writer.as_ref().map(Writer::path), session);
+    let mut watched = Watched::start(args.watch, writer.as_ref(), session);
     drive(&mut record, &mut bench, &mut writer, || {
         watched.keep();
         signals.caught()
@@ -105,7 +111,7 @@ fn perform(
     let watched = watched.stop();
     costs::measure(session, signals, &mut record);
     let record = record.judged();
-    let shown = show(args, &record);
+    let shown = show(args, &record, to);
     // A record whose disk is full or stalls keeps no result from who waits for it.
     let kept = writer.map_or(Ok(()), |mut writer| {
         let written = writer.finish().error.map_or(Ok(()), Err);
@@ -115,13 +121,13 @@ fn perform(
     shown.and(kept).map(|()| record)
 }
 
-fn show(args: &Args, record: &LimitRecord) -> Result<(), String> {
+fn show(args: &Args, record: &LimitRecord, to: Option<&Destination>) -> Result<(), String> {
     let text = if args.json {
         fathom_report::limit::json(record).map_err(|e| e.to_string())?
     } else {
         fathom_report::limit::render(record)
     };
-    output::emit(&text, args.output.as_deref())
+    output::emit(&text, to)
 }
 
 fn config(args: &Args, session: &Session, conditions: &[Conditions]) -> Config {
@@ -189,24 +195,25 @@ fn drive(
     record.report = search.finish();
 }
 
-/// A folder with a record that says that the search did not end, until it has.
-fn open_folder(args: &Args, record: &LimitRecord) -> Result<Option<Folder>, String> {
+/// A folder without a record.
+fn make_folder(args: &Args) -> Result<Option<Folder>, String> {
     if args.no_record {
         return Ok(None);
     }
-    let unfinished = "the search did not end: it was killed, or the machine stopped";
-    let record = LimitRecord { interrupted: Some(unfinished.into()), ..record.clone() };
-    let made = Folder::create(args.record.as_deref(), record.started_unix_ns)
-        .and_then(|folder| folder.begin(&record));
-    match made {
-        Ok(folder) => Ok(Some(folder)),
-        // Only a folder that was asked for by name is part of the request.
-        Err(error) if args.record.is_none() => {
-            eprintln!("fathom: no record is kept: {error}");
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
+    let named = args.record.as_deref();
+    folder::wanted(Folder::create(named, fathom_engine::clock::unix_ns()), named.is_some())
+}
+
+/// The same with a record that says that the search did not end, until it has.
+fn begin(
+    folder: Option<Folder>,
+    args: &Args,
+    record: &LimitRecord,
+) -> Result<Option<Folder>, String> {
+    let Some(folder) = folder else { return Ok(None) };
+    let record = LimitRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
+    let begun = folder.begin(&record).map_err(|e| format!("cannot write {e}"));
+    folder::wanted(begun, args.record.is_some())
 }
 
 /// Appends a window; a folder that can no longer be written is given up, not the search.
@@ -271,9 +278,9 @@ mod tests {
     #[test]
     fn a_search_is_driven_to_its_end_and_every_window_is_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::create(dir.path().join("r").to_str(), 0).unwrap();
-        let mut writer = Writer::start(folder).ok();
         let (mut record, mut bench) = (record(), Fake { windows: 0 });
+        let folder = Folder::create(dir.path().join("r").to_str(), 0).unwrap();
+        let mut writer = Writer::start(folder.begin(&record).unwrap()).ok();
         drive(&mut record, &mut bench, &mut writer, || None);
         drop(writer);
         assert!(record.report.finished && record.report.windows == bench.windows);

@@ -1,22 +1,29 @@
-//! Results to standard output or to a file.
+//! Results to standard output, to another stream or to a file.
 
-use crate::folder;
+use crate::files::{Dir, Readers};
 use crate::session::beside::Told;
 use fathom_model::RunRecord;
 use fathom_report::summary::Style;
 use fathom_report::{fio_json, summary, terse};
 use fathom_spec::{Format, Output};
-use std::fs::{self, File, Metadata};
+use rustix::fs::{FileType, Mode, OFlags};
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Renders `record` in every form asked for, for people with what was seen of the machine, and writes it
-/// where asked.
+/// to `to`, or to standard output.
 ///
 /// # Errors
 /// When it cannot be written; names the place.
-pub fn write(record: &RunRecord, told: Option<&Told>, output: &Output) -> Result<(), String> {
+pub fn write(
+    record: &RunRecord,
+    told: Option<&Told>,
+    output: &Output,
+    to: Option<&Destination>,
+) -> Result<(), String> {
     let to_file = output.file.is_some();
     let color = !to_file && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let style = Style { color, ..Style::default() };
@@ -33,7 +40,7 @@ pub fn write(record: &RunRecord, told: Option<&Told>, output: &Output) -> Result
             Format::Terse => terse::render(record, version),
         })
         .collect();
-    emit(&text, output.file.as_deref())
+    emit(&text, to)
 }
 
 fn machine(record: &RunRecord, told: Option<&Told>, style: Style) -> String {
@@ -42,34 +49,117 @@ fn machine(record: &RunRecord, told: Option<&Told>, style: Style) -> String {
     })
 }
 
-/// Whether results can be written to the file `path` in the end, and are not to take the place of
-/// one of the files or devices `used` by the run.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn check<'a>(path: &str, used: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
-    let refuse = |why: String| Err(format!("--output={path}: {why}; name another file"));
-    let file = Path::new(path);
-    if let Some(other) = used.into_iter().find(|other| is_same(file, Path::new(other))) {
-        return refuse(format!("this leads to {other}, which the run uses"));
+/// Where `--output` puts a result. It is open, or proven writable, before the work begins that the result is of.
+pub enum Destination {
+    /// Standard output, by a name such as `/dev/stdout`.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// `/dev/null`.
+    Nowhere,
+    /// A descriptor that fathom was started with, such as `/dev/fd/3`, by this name.
+    Stream(String, File),
+    /// A file of this name in this directory.
+    File(Dir, OsString),
+}
+
+impl Destination {
+    /// Opens the place that `path` names, which must not be one of the files or devices `used` by the run. A file is not
+    /// changed yet.
+    ///
+    /// # Errors
+    /// Why no result can be written there.
+    pub fn open<'a>(path: &str, used: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let file = Path::new(path);
+        let opened = match used.into_iter().find(|other| is_same(file, Path::new(other))) {
+            Some(other) => Err(another(format!("this leads to {other}, which the run uses"))),
+            None => match Self::stream(path) {
+                Ok(Some(stream)) => Ok(stream),
+                Ok(None) => Self::file(file),
+                Err(error) => Err(another(error)),
+            },
+        };
+        opened.map_err(|why| format!("--output={path}: {why}"))
     }
-    match fs::metadata(file) {
-        Ok(found) if found.is_dir() => return refuse("this is a directory".into()),
-        Ok(found) if found.file_type().is_block_device() => {
-            return refuse("this is a block device".into());
+
+    fn file(path: &Path) -> Result<Self, String> {
+        let (dir, name) = match (path.parent(), path.file_name()) {
+            _ if path.is_dir() => return Err(another("this is a directory")),
+            (Some(dir), Some(name)) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => {
+                (dir, name)
+            }
+            _ => return Err(another("this names no file")),
+        };
+        let dir = Dir::open(dir).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => another("its directory does not exist"),
+            _ => another(error),
+        })?;
+        if let (Err(_), Ok(real)) = (dir.regular(name), fs::canonicalize(path))
+            && real.is_file()
+        {
+            let real = real.display();
+            return Err(format!("this is a symbolic link to {real}; name that file itself"));
         }
-        Ok(found) if is_stream(file, &found) => return Ok(()),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return refuse(error.to_string()),
-        _ => {}
+        // The path stands in front already.
+        let named = format!("{}: ", path.display());
+        let bare = |error: io::Error| error.to_string().replacen(&named, "", 1);
+        dir.regular(name).map_err(|error| another(bare(error)))?;
+        if place(path).is_some_and(|place| place.starts_with("/dev")) {
+            return Err(another("nothing is ever made under /dev"));
+        }
+        dir.try_replace(Path::new(name))
+            .map_err(|error| another(format!("it cannot be written: {}", bare(error))))?;
+        Ok(Self::File(dir, name.to_os_string()))
     }
-    let Some(place) = place(file) else { return refuse("its directory does not exist".into()) };
-    let dir = place.parent().unwrap_or(Path::new("/"));
-    if dir.starts_with("/dev") {
-        return refuse("nothing is ever made under /dev".into());
+
+    /// What is written to as it is: the names by which programs without an option for it are made to print.
+    fn stream(path: &str) -> io::Result<Option<Self>> {
+        let number = ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|dir| path.strip_prefix(dir));
+        Ok(Some(match (path, number.map(str::parse::<u32>)) {
+            ("/dev/stdout", _) | (_, Some(Ok(1))) => Self::Stdout,
+            ("/dev/stderr", _) | (_, Some(Ok(2))) => Self::Stderr,
+            ("/dev/null", _) => Self::Nowhere,
+            (_, Some(Ok(number))) => Self::Stream(path.into(), open_stream(number)?),
+            _ => return Ok(None),
+        }))
     }
-    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-    rustix::fs::accessat(rustix::fs::CWD, dir, access, rustix::fs::AtFlags::EACCESS)
-        .or_else(|error| refuse(format!("its directory cannot be written to ({error})")))
+
+    fn write(&self, text: &str) -> Result<(), String> {
+        match self {
+            Self::Stdout => {
+                print(text).map_err(|e| format!("cannot write to standard output: {e}"))
+            }
+            Self::Stderr => io::stderr()
+                .write_all(text.as_bytes())
+                .map_err(|e| format!("cannot write to standard error: {e}")),
+            Self::Nowhere => Ok(()),
+            Self::Stream(name, file) => {
+                let mut file: &File = file;
+                file.write_all(text.as_bytes()).map_err(|e| format!("cannot write to {name}: {e}"))
+            }
+            Self::File(dir, name) => dir
+                .replace(name, text.as_bytes(), Readers::Umask)
+                .map_err(|e| format!("cannot write {e}")),
+        }
+    }
+}
+
+/// What is wrong with a place, and what to do.
+fn another(why: impl std::fmt::Display) -> String {
+    format!("{why}; name another file")
+}
+
+/// Opens what a descriptor of this process is open on, to append to it.
+fn open_stream(number: u32) -> io::Result<File> {
+    // Nobody may be reading from a pipe: that is an error now, and a write waits for readers later.
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(format!("/proc/self/fd/{number}"), flags, Mode::empty())?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+    if kind == FileType::BlockDevice {
+        return Err(io::Error::other("this is a block device"));
+    }
+    rustix::fs::fcntl_setfl(&fd, OFlags::APPEND)?;
+    Ok(File::from(fd))
 }
 
 /// Whether both lead to one file, or would.
@@ -88,31 +178,12 @@ fn place(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// What is written to as it is, and never replaced: pipes, terminals, /dev/stdout whatever it is.
-fn is_stream(path: &Path, found: &Metadata) -> bool {
-    let of_process = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
-    !found.is_file() || of_process.iter().any(|prefix| path.starts_with(prefix))
-}
-
-/// Writes `text` to the file `path`, or to standard output.
+/// Writes `text` to a place, or to standard output.
 ///
 /// # Errors
 /// When it cannot be written; names the place.
-pub fn emit(text: &str, path: Option<&str>) -> Result<(), String> {
-    let Some(path) = path else {
-        return print(text).map_err(|e| format!("cannot write to standard output: {e}"));
-    };
-    // It may have become something else since it was checked.
-    check(path, [])?;
-    let file = Path::new(path);
-    if fs::metadata(file).is_ok_and(|found| is_stream(file, &found)) {
-        let stream = File::options().append(true).open(file);
-        return stream
-            .and_then(|mut stream| stream.write_all(text.as_bytes()))
-            .map_err(|error| format!("cannot write to {path}: {error}"));
-    }
-    // Where the path is a symbolic link, what it leads to is replaced, not the link.
-    folder::replace(&place(file).unwrap_or_else(|| file.into()), text.as_bytes())
+pub fn emit(text: &str, to: Option<&Destination>) -> Result<(), String> {
+    to.unwrap_or(&Destination::Stdout).write(text)
 }
 
 /// Prints help or the like. A reader who has seen enough is no error.

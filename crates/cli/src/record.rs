@@ -1,6 +1,7 @@
 //! `fathom record`: always on, into a ring with bounds, for looking back after something happened.
 
 mod ring;
+mod segment;
 
 use crate::folder::{Encoded, state_folder};
 use crate::quantity;

@@ -2,9 +2,9 @@
 
 mod samples;
 
-use crate::folder::{Folder, excuse};
+use crate::folder::{self, Folder, excuse};
 use crate::live::Live;
-use crate::output;
+use crate::output::{self, Destination};
 use crate::session::Session;
 use crate::session::beside::{Beside, Told};
 use crate::session::turns::{self, Turns};
@@ -41,7 +41,7 @@ pub fn command(args: &[String]) -> Result<ExitCode, String> {
 
 fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, String> {
     let facts = facts(spec)?;
-    check_outputs(&spec.output, &facts, job_files)?;
+    let to = check_outputs(&spec.output, &facts, job_files)?;
     let plan = fathom_spec::plan(spec, &facts).map_err(|e| e.to_string())?;
     if let Some(length) = spec.output.watch_turns_ns {
         turns::check(&plan, Duration::from_nanos(length))?;
@@ -53,7 +53,7 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, String> {
         eprintln!("fathom: note: {note}");
     }
     let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
-    let done = perform(spec, &plan, facts, &signals)?;
+    let done = perform(spec, &plan, facts, &signals, to.as_ref())?;
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -93,17 +93,21 @@ fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
     spec.output.showcmd.then(|| Ok(spec.show_command().join("\n") + "\n"))
 }
 
-/// Whether results and record have a place, which is no file that the run uses.
-fn check_outputs(output: &Output, facts: &Facts, job_files: &[String]) -> Result<(), String> {
+/// Whether the record has a place, and where results go, which is no file that the run uses.
+fn check_outputs(
+    output: &Output,
+    facts: &Facts,
+    job_files: &[String],
+) -> Result<Option<Destination>, String> {
     if let Some(folder) = &output.record {
         Folder::check(folder)?;
     }
-    let Some(file) = &output.file else { return Ok(()) };
+    let Some(file) = &output.file else { return Ok(None) };
     let record = output.record.iter().flat_map(|dir| Folder::FILES.map(|f| format!("{dir}/{f}")));
     let record: Vec<String> = record.collect();
     let targets = facts.targets.iter().map(|target| &target.path);
     let used = targets.chain(job_files).chain(&record).map(String::as_str);
-    output::check(file, used)
+    Destination::open(file, used).map(Some)
 }
 
 fn facts(spec: &Spec) -> Result<Facts, String> {
@@ -116,7 +120,15 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
 }
 
 /// Whether all of it was done.
-fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<bool, String> {
+fn perform(
+    spec: &Spec,
+    plan: &Plan,
+    facts: Facts,
+    signals: &Signals,
+    to: Option<&Destination>,
+) -> Result<bool, String> {
+    // Before any target is made or changed, and gone again where one is refused.
+    let folder = make_folder(&spec.output)?;
     let permissions = Permissions {
         erase: spec.permissions.erase.clone(),
         overwrite: spec.permissions.overwrite.clone(),
@@ -129,14 +141,14 @@ fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<
         (Err(_), Some(signal)) => Some(signal.to_string()),
         (Err(error), None) => return Err(error),
     };
-    let mut samples = Samples::new(open_folder(&spec.output, &session, plan)?)?;
+    let mut samples = Samples::new(begin(folder, &spec.output, &session, plan)?)?;
     let (mut record, told) = match interrupted {
         None => observe(&session, plan, signals, &spec.output, &mut samples)?,
         some => (RunRecord { interrupted: some, ..session.new_record(plan) }, None),
     };
     record.findings = fathom_analysis::run::findings(&record);
     // A record whose disk is full or stalls keeps no result from who waits for it.
-    let shown = output::write(&record, told.as_ref(), &spec.output);
+    let shown = output::write(&record, told.as_ref(), &spec.output, to);
     complain(&record, &spec.output);
     let finished = session.finish();
     let folder = samples.path();
@@ -163,24 +175,27 @@ fn complain(record: &RunRecord, output: &Output) {
     }
 }
 
-/// A run folder with a record that says that the run did not end, until it has.
-fn open_folder(output: &Output, session: &Session, plan: &Plan) -> Result<Option<Folder>, String> {
+/// A run folder without a record.
+fn make_folder(output: &Output) -> Result<Option<Folder>, String> {
     if output.no_record {
         return Ok(None);
     }
+    let named = output.record.as_deref();
+    folder::wanted(Folder::create(named, fathom_engine::clock::unix_ns()), named.is_some())
+}
+
+/// The same with a record that says that the run did not end, until it has.
+fn begin(
+    folder: Option<Folder>,
+    output: &Output,
+    session: &Session,
+    plan: &Plan,
+) -> Result<Option<Folder>, String> {
+    let Some(folder) = folder else { return Ok(None) };
     let mut record = session.new_record(plan);
     record.interrupted = Some("the run did not end: it was killed, or the machine stopped".into());
-    let made = Folder::create(output.record.as_deref(), record.started_unix_ns)
-        .and_then(|folder| folder.begin(&record));
-    match made {
-        Ok(folder) => Ok(Some(folder)),
-        // Only a folder that was asked for by name is part of the request.
-        Err(error) if output.record.is_none() => {
-            eprintln!("fathom: no record is kept: {error}");
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
+    let begun = folder.begin(&record).map_err(|e| format!("cannot write {e}"));
+    folder::wanted(begun, output.record.is_some())
 }
 
 /// Runs the plan, shows how it stands and keeps what is seen meanwhile.

@@ -1,7 +1,7 @@
 //! `fathom stacks`: where processors are, as a page, as folded stacks, as a flame graph or for the
 //! Firefox profiler.
 
-use crate::output;
+use crate::output::{self, Destination};
 use crate::quantity;
 use crate::session;
 use crate::watch::End;
@@ -54,9 +54,8 @@ pub struct Args {
 /// # Errors
 /// What is wrong with the arguments, why nothing can be sampled, or where the result cannot be written.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    if let Some(file) = args.output.as_deref().filter(|file| *file != "-") {
-        output::check(file, [])?;
-    }
+    let file = args.output.as_deref().filter(|file| *file != "-");
+    let to = file.map(|file| Destination::open(file, [])).transpose()?;
     let mut end = End::new(&args.command, &args.pid, Some(args.time))?;
     session::raise_limits();
     let settings = StackSettings {
@@ -67,7 +66,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         ..StackSettings::default()
     };
     let sampled = sample(&settings, &mut end)?;
-    show(args, &sampled)?;
+    show(args, &sampled, to.as_ref())?;
     Ok(end.code())
 }
 
@@ -100,7 +99,7 @@ fn add(sampled: &mut Sampled, began: Instant, watched: Watched) {
     sampled.intervals.push((u64::try_from(end).unwrap_or(u64::MAX), sample));
 }
 
-fn show(args: &Args, sampled: &Sampled) -> Result<(), String> {
+fn show(args: &Args, sampled: &Sampled, to: Option<&Destination>) -> Result<(), String> {
     let Some(file) = args.output.as_deref() else {
         let color = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         return output::help(&stacks::text(sampled, Style { color, ..Style::default() }));
@@ -116,8 +115,8 @@ fn show(args: &Args, sampled: &Sampled) -> Result<(), String> {
     } else {
         stacks::folded(sampled)
     };
-    output::emit(&text, Some(file).filter(|file| *file != "-"))?;
-    if file != "-" {
+    output::emit(&text, to)?;
+    if to.is_some() {
         let counts = sampled.intervals.iter().flat_map(|(_, sample)| &sample.counts);
         let samples: u64 = counts.map(|count| u64::from(count.count)).sum();
         eprintln!("fathom: {samples} samples of busy processors in {file}");

@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::{MIB, Place, Running, tool, until};
+use common::{FATHOM, MIB, Place, Running, until};
 use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
 use rustix::process::Signal;
+use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
@@ -71,9 +72,11 @@ fn a_signal_ends_the_laying_out_of_a_file_too() {
 fn a_later_signal_ends_at_once() {
     let place = Place::new();
     place.data("data", MIB);
-    // Nobody reads the pipe, so that the result waits for ever to be written.
-    tool("mkfifo", &[place.path("pipe").to_str().unwrap()]);
-    let running = long(&place, &["--no-record", "--output=pipe", "data"]);
+    // Nobody reads the pipe, which is full, so that the result waits for ever to be written.
+    let (_reader, mut pipe) = std::io::pipe().unwrap();
+    pipe.write_all(&[0; 64 << 10]).unwrap();
+    let args = [&LONG[..], &["--no-record", "--output=/dev/fd/0", "data"]].concat();
+    let running = works(Running::start(place.command(FATHOM, &args).stdin(pipe)));
     running.signal(Signal::INT);
     // Longer than two signals may lie apart to count as one.
     thread::sleep(Duration::from_millis(400));

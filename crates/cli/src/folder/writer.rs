@@ -185,6 +185,11 @@ mod tests {
     use super::*;
     use fathom_model::progress::Sample;
 
+    fn folder(dir: &Path) -> Folder {
+        let folder = Folder::create(dir.join("r").to_str(), 0).unwrap();
+        folder.begin(&"record").unwrap()
+    }
+
     fn sample(second: u64) -> io::Result<Encoded> {
         Encoded::of(&Sample { elapsed_ns: second * 1_000_000_000, ..Sample::default() })
     }
@@ -192,7 +197,7 @@ mod tests {
     #[test]
     fn what_waits_is_written_in_its_order_and_nobody_waits_for_it() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::start(Folder::at(&dir.path().join("r")).unwrap()).unwrap();
+        let mut writer = Writer::start(folder(dir.path())).unwrap();
         // As if the disk stalled: who holds the folder holds up what is written.
         let stalled = writer.shared.folder();
         let size = sample(1).unwrap().len();
@@ -211,7 +216,7 @@ mod tests {
     #[test]
     fn after_a_sample_that_cannot_be_written_none_is() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::start(Folder::at(&dir.path().join("r")).unwrap()).unwrap();
+        let mut writer = Writer::start(folder(dir.path())).unwrap();
         writer.write(sample(1));
         writer.write(Err(io::Error::other("no number")));
         assert_eq!(writer.failed().as_deref(), Some("cannot write a sample: no number"));
@@ -225,7 +230,7 @@ mod tests {
     #[test]
     fn a_thread_that_panics_is_told_of() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::start(Folder::at(&dir.path().join("r")).unwrap()).unwrap();
+        let mut writer = Writer::start(folder(dir.path())).unwrap();
         writer.join();
         writer.thread = Some(thread::spawn(|| panic!("as a test wants it")));
         writer.shared.lock().ended = false;

@@ -1,11 +1,13 @@
 //! The machine beside a search: a record of its own in the folder `watch` of the search's record.
 
+use super::UNFINISHED;
+use crate::files::MadeDirs;
 use crate::folder::{Encoded, Folder, Writer};
 use crate::session::Session;
 use crate::session::beside::Beside;
 use fathom_model::watch::Level;
 use fathom_model::{Plan, RunRecord};
-use std::path::Path;
+use std::io;
 use std::time::Instant;
 
 /// Watching that goes on beside a search, or none.
@@ -19,16 +21,15 @@ pub struct Watched {
 impl Watched {
     /// Watches as `level` says where `search` is kept. Where that is not possible, the search goes on
     /// without.
-    pub fn start(level: Level, search: Option<&Path>, session: &Session) -> Self {
+    pub fn start(level: Level, search: Option<&Writer>, session: &Session) -> Self {
         let kept = search.filter(|_| level != Level::Off).and_then(|search| {
-            let folder = Folder::at(&search.join("watch")).map_err(|e| e.to_string());
-            folder
-                .and_then(Writer::start)
-                .map_err(|error| eprintln!("fathom: the machine is not watched: {error}"))
-                .ok()
+            let record = session.new_record(&Plan::default());
+            let folder = folder(search, &record).map_err(|e| e.to_string());
+            let writer = folder.and_then(Writer::start);
+            let writer =
+                writer.map_err(|error| eprintln!("fathom: the machine is not watched: {error}"));
+            Some((writer.ok()?, record))
         });
-        let record = || session.new_record(&Plan::default());
-        let kept = kept.map(|writer| (writer, record()));
         let level = if kept.is_some() { level } else { Level::Off };
         Self { beside: Beside::new(level, session), kept, began: Instant::now() }
     }
@@ -58,6 +59,13 @@ impl Watched {
         });
         Stopped(kept)
     }
+}
+
+/// The folder `watch` in that of the search, with a record that says that it did not end.
+fn folder(search: &Writer, record: &RunRecord) -> io::Result<Folder> {
+    let dir = search.folder().dir().make_dir("watch")?;
+    let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
+    Folder::within(dir, MadeDirs::default())?.begin(&unfinished)
 }
 
 /// What was seen, on its way to the disk.

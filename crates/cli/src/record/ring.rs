@@ -3,22 +3,26 @@
 //! A folder of the ring is a whole record, with stacks of its own, so that any of them can be kept or
 //! sent alone. What counts as its size is what a file system with blocks of 4 KiB needs for it.
 
+use super::segment::{self, BLOCK, BYTES_FIXED, Removed, blocks};
+use crate::files::Dir;
+use crate::folder::ring::{has_record, number};
 use crate::folder::{Encoded, Folder, stamp};
 use fathom_model::RunRecord;
 use rustix::fs::FlockOperation;
 use std::collections::VecDeque;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Parts of the bounds that one folder takes: so much more than asked is kept, or less, at times.
 const PARTS: u32 = 16;
 /// Folders are not begun more often, so that opening samplers costs little.
 const SEGMENT_MIN: Duration = Duration::from_secs(60);
-/// What is in use keeps others out.
+/// What is in use keeps others out. Where there is one, the directory is a ring.
 const LOCK: &str = "ring.lock";
-const BLOCK: u64 = 4096;
+/// Numbers of segments have eight digits.
+const NUMBER_MAX: u64 = 99_999_999;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +35,7 @@ pub struct Bounds {
 
 /// A ring that is written. No other process writes it meanwhile.
 pub struct Ring {
-    path: PathBuf,
+    dir: Dir,
     bounds: Bounds,
     /// Oldest first; the open one is not among them.
     old: VecDeque<Old>,
@@ -42,14 +46,15 @@ pub struct Ring {
 
 /// A folder that is written no more.
 struct Old {
-    path: PathBuf,
+    name: String,
     bytes: u64,
     ended_unix_ns: u64,
 }
 
 struct Open {
+    name: String,
     folder: Folder,
-    /// Of `record.json` twice over, as it is replaced at the end, and of the folder itself.
+    /// Of `record.json` twice over, as it is replaced at the end, and of the folder itself with its mark.
     bytes_fixed: u64,
     last_unix_ns: u64,
 }
@@ -58,15 +63,19 @@ impl Ring {
     /// Opens the ring at `path`, or makes it; what is beyond the bounds is removed at once.
     ///
     /// # Errors
-    /// When it cannot be written, or another process writes it.
+    /// When it cannot be written, another process writes it, or the directory is one of runs.
     pub fn open(path: &Path, bounds: Bounds) -> Result<Self, String> {
-        let fail = |error: io::Error| format!("cannot keep a ring in {}: {error}", path.display());
-        if path.join("record.json").exists() {
-            let path = path.display();
-            return Err(format!("{path} holds the record of a run; name another folder with -o"));
+        let fail = |error: io::Error| format!("cannot keep a ring in {error}");
+        let (dir, mut made) = Dir::make_all(path).map_err(fail)?;
+        if dir.regular(LOCK).map_err(fail)?.is_none()
+            && let Some(record) = run_in(&dir).map_err(fail)?
+        {
+            return Err(format!(
+                "{} holds the record of a run, {record}; name another folder with -o",
+                path.display()
+            ));
         }
-        fs::create_dir_all(path).map_err(fail)?;
-        let lock = File::options().create(true).append(true).open(path.join(LOCK)).map_err(fail)?;
+        let lock = dir.open_lock(LOCK).map_err(fail)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
             let path = path.display();
             match error {
@@ -77,9 +86,9 @@ impl Ring {
                 error => format!("cannot lock {path}/{LOCK}: {error}"),
             }
         })?;
-        let (old, next_number) = find(path).map_err(fail)?;
-        let path = path.to_path_buf();
-        let mut ring = Self { path, bounds, old, open: None, next_number, _lock: lock };
+        made.keep();
+        let (old, next_number) = find(&dir).map_err(fail)?;
+        let mut ring = Self { dir, bounds, old, open: None, next_number, _lock: lock };
         ring.make_room(0)?;
         Ok(ring)
     }
@@ -112,26 +121,25 @@ impl Ring {
     /// When it cannot be made, though all that is older was removed.
     pub fn begin(&mut self, record: &RunRecord) -> Result<(), String> {
         self.forget(record.started_unix_ns)?;
-        let bytes_fixed = BLOCK + 2 * blocks(json_len(record));
+        let bytes_fixed = BYTES_FIXED + 2 * blocks(json_len(record));
         self.make_room(bytes_fixed)?;
+        if self.next_number > NUMBER_MAX {
+            let path = self.dir.path().display();
+            return Err(format!("{path} has no number left for a folder; name another with -o"));
+        }
         let name = format!("{:08}-{}", self.next_number, stamp(record.started_unix_ns));
-        let path = self.path.join(name);
         loop {
-            let made = Folder::at(&path);
-            match made.and_then(|folder| folder.try_record(record).map(|()| folder)) {
+            match segment::begin(&self.dir, &name, record) {
                 Ok(folder) => {
                     let last_unix_ns = record.started_unix_ns;
-                    self.open = Some(Open { folder, bytes_fixed, last_unix_ns });
+                    self.open = Some(Open { name, folder, bytes_fixed, last_unix_ns });
                     self.next_number += 1;
                     return Ok(());
                 }
-                Err(error) => {
-                    // What was made of it must not be in the way of the next attempt.
-                    let _ = remove(&path);
-                    if !is_full(&error) || !self.drop_oldest()? {
-                        return Err(format!("cannot begin a record: {error}"));
-                    }
+                Err(error) if !is_full(&error) || !self.drop_oldest()? => {
+                    return Err(format!("cannot begin a record: {error}"));
                 }
+                Err(_) => {}
             }
         }
     }
@@ -175,9 +183,8 @@ impl Ring {
         while written.as_ref().is_err_and(is_full) && self.drop_oldest()? {
             written = write();
         }
-        let path = open.folder.path().to_path_buf();
         let bytes = open.bytes();
-        self.old.push_back(Old { path, bytes, ended_unix_ns: open.last_unix_ns });
+        self.old.push_back(Old { name: open.name, bytes, ended_unix_ns: open.last_unix_ns });
         written.map_err(|e| format!("cannot write {e}"))
     }
 
@@ -206,8 +213,15 @@ impl Ring {
     /// Whether there was one to drop.
     fn drop_oldest(&mut self) -> Result<bool, String> {
         let Some(old) = self.old.pop_front() else { return Ok(false) };
-        remove(&old.path)
-            .map_err(|e| format!("cannot remove the oldest record {}: {e}", old.path.display()))?;
+        let removed = segment::remove(&self.dir, &old.name);
+        let removed = removed.map_err(|e| format!("cannot remove the oldest record {e}"))?;
+        if removed != Removed::Whole {
+            let path = self.dir.path().join(&old.name);
+            eprintln!(
+                "fathom: note: {} is not removed: it holds files that are not fathom's",
+                path.display()
+            );
+        }
         Ok(true)
     }
 }
@@ -224,50 +238,33 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// The first record of a run in a directory, or in the directories that are right in it.
+fn run_in(dir: &Dir) -> io::Result<Option<String>> {
+    if has_record(dir) {
+        return Ok(Some("record.json".into()));
+    }
+    for name in dir.names()? {
+        let name = name?.to_string_lossy().into_owned();
+        if dir.dir(&name).is_ok_and(|inner| has_record(&inner)) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
 /// The folders of a ring, oldest first, and the number of the next one.
-fn find(ring: &Path) -> io::Result<(VecDeque<Old>, u64)> {
-    let mut numbered = Vec::new();
-    for entry in fs::read_dir(ring)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.split_once('-'));
-        let number = number.filter(|(number, _)| number.len() == 8 && entry.path().is_dir());
-        if let Some(number) = number.and_then(|(number, _)| number.parse::<u64>().ok()) {
-            let (bytes, ended_unix_ns) = measure(&entry.path())?;
-            numbered.push((number, Old { path: entry.path(), bytes, ended_unix_ns }));
+fn find(ring: &Dir) -> io::Result<(VecDeque<Old>, u64)> {
+    let mut old = Vec::new();
+    for name in ring.names()? {
+        let name = name?.into_string().ok().filter(|name| number(name).is_some());
+        let Some(name) = name else { continue };
+        if let Some((bytes, ended_unix_ns)) = segment::measure(ring, &name)? {
+            old.push(Old { name, bytes, ended_unix_ns });
         }
     }
-    numbered.sort_by_key(|(number, _)| *number);
-    let next = numbered.last().map_or(1, |(number, _)| number + 1);
-    Ok((numbered.into_iter().map(|(_, old)| old).collect(), next))
-}
-
-/// Bytes of a folder, and when it was last written, in nanoseconds since 1970.
-fn measure(path: &Path) -> io::Result<(u64, u64)> {
-    let (mut bytes, mut written) = (BLOCK, 0);
-    for file in fs::read_dir(path)? {
-        let file = file?.metadata()?;
-        let modified = file.modified()?.duration_since(std::time::UNIX_EPOCH);
-        bytes += blocks(file.len());
-        written = written.max(modified.map_or(0, |since| since.as_nanos() as u64));
-    }
-    Ok((bytes, written))
-}
-
-/// Removes a record folder, and nothing that fathom did not put there.
-fn remove(path: &Path) -> io::Result<()> {
-    for file in fs::read_dir(path)? {
-        let name = file?.file_name();
-        let is_part = |name: &str| name.starts_with("record.json.") && name.ends_with(".part");
-        if name.to_str().is_some_and(|name| Folder::FILES.contains(&name) || is_part(name)) {
-            fs::remove_file(path.join(name))?;
-        }
-    }
-    fs::remove_dir(path)
-}
-
-fn blocks(bytes: u64) -> u64 {
-    bytes.div_ceil(BLOCK) * BLOCK
+    old.sort_by(|a, b| a.name.cmp(&b.name));
+    let next = old.last().and_then(|last| number(&last.name)).map_or(1, |number| number + 1);
+    Ok((old.into(), next))
 }
 
 /// Bytes of `record.json`, with some for the figures that its end adds.
@@ -281,6 +278,7 @@ mod tests {
     use crate::folder::read::Reader;
     use fathom_model::progress::Sample;
     use fathom_model::watch::{MachineSample, Stack, StacksSample};
+    use std::fs;
 
     const SECOND: u64 = 1_000_000_000;
     const START: u64 = 1_795_289_760 * SECOND;
@@ -326,7 +324,7 @@ mod tests {
             for second in folder {
                 ring.keep(&sample(*second), START + second * SECOND).unwrap();
                 assert!(ring.bytes() <= max);
-                assert!(on_disk(&ring.path) <= max, "after {second}");
+                assert!(on_disk(ring.dir.path()) <= max, "after {second}");
             }
             ring.end(&record(folder[0])).unwrap();
         }
@@ -361,15 +359,18 @@ mod tests {
         ring.keep(&sample(100), START + 100 * SECOND).unwrap();
         drop(ring);
         // Killed while it made the next folder.
-        fs::create_dir(dir.path().join("00000099-x")).unwrap();
-        fs::write(dir.path().join("00000099-x/record.json.1.part"), vec![0; 1 << 19]).unwrap();
+        let name = "00000099-20261122-021500";
+        let killed = dir.path().join(name);
+        fs::create_dir(&killed).unwrap();
+        fs::write(killed.join(".fathom-segment"), name).unwrap();
+        fs::write(killed.join(".fathom-0123456789abcdef.part"), vec![0; 1 << 19]).unwrap();
         // It is on: what the smaller bound leaves no room for goes at once.
         let mut ring = Ring::open(dir.path(), bounds(100_000, MIB)).unwrap();
         assert!(on_disk(dir.path()) <= MIB);
         write(&mut ring, 200..400, 10, MIB);
         let mut reader = Reader::open(dir.path()).unwrap();
         assert_eq!(reader.span().unwrap().unwrap().1, START + 399 * SECOND);
-        assert!(!dir.path().join("00000099-x").exists());
+        assert!(!killed.exists());
     }
 
     #[test]
@@ -378,12 +379,33 @@ mod tests {
         let mut ring = Ring::open(dir.path(), bounds(5, MIB)).unwrap();
         write(&mut ring, 0..2, 1, MIB);
         fs::write(dir.path().join("notes"), "mine").unwrap();
-        let first = ring.old[0].path.join("notes");
-        fs::write(&first, "mine").unwrap();
-        ring.begin(&record(20)).err().unwrap();
-        assert!(first.exists() && dir.path().join("notes").exists());
-        // Said once; then it is no longer fathom's concern.
+        let first = dir.path().join(&ring.old[0].name);
+        fs::write(first.join("notes"), "mine").unwrap();
+        // Another takes the second's place.
+        let second = dir.path().join(&ring.old[1].name);
+        fs::rename(&second, dir.path().join("kept")).unwrap();
+        fs::create_dir(&second).unwrap();
+        fs::write(second.join("record.json"), "mine").unwrap();
         ring.begin(&record(20)).unwrap();
+        assert!(first.join("notes").exists() && dir.path().join("notes").exists());
+        assert_eq!(fs::read_dir(&first).unwrap().count(), 1);
+        assert!(second.join("record.json").exists());
+        assert_eq!(fs::read_dir(dir.path().join("kept")).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn a_folder_that_could_not_begin_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ring = Ring::open(dir.path(), bounds(5, MIB)).unwrap();
+        let name = format!("00000001-{}", stamp(START));
+        fs::write(dir.path().join(&name), "mine").unwrap();
+        assert!(ring.begin(&record(0)).unwrap_err().contains(&name));
+        assert_eq!(fs::read_to_string(dir.path().join(&name)).unwrap(), "mine");
+        ring.begin(&record(1)).unwrap();
+        ring.end(&record(1)).unwrap();
+        ring.next_number = NUMBER_MAX + 1;
+        assert!(ring.begin(&record(2)).unwrap_err().contains("no number left"));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
     }
 
     #[test]

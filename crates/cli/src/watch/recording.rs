@@ -20,9 +20,6 @@ impl NewRecording {
     /// # Errors
     /// Names the folder and what is in the way.
     pub fn create(named: Option<&str>) -> Result<Self, String> {
-        if let Some(path) = named {
-            Folder::check(path)?;
-        }
         let record = new_record();
         let folder = Folder::create(named, record.started_unix_ns)?;
         Ok(Self { folder, record })
@@ -35,7 +32,7 @@ impl NewRecording {
     pub fn begin(self, watching: &Watching) -> Result<Recording, String> {
         let record = RunRecord { watch: Some(watching.record().clone()), ..self.record };
         let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
-        let folder = self.folder.begin(&unfinished)?;
+        let folder = self.folder.begin(&unfinished).map_err(|e| format!("cannot write {e}"))?;
         Ok(Recording { writer: Writer::start(folder)?, record })
     }
 }
