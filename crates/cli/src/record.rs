@@ -70,7 +70,7 @@ fn size(text: &str) -> Result<u64, String> {
 /// Records until a signal comes, which is its regular end.
 ///
 /// # Errors
-/// When the ring cannot be written, or is being written by another.
+/// When the ring cannot be written, at the beginning or at the end, or is being written by another.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
     session::raise_limits();
@@ -92,12 +92,24 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         stacks_hz: Some(STACKS_HZ),
         ..Watch::default()
     };
-    let mut recorder =
-        Recorder { args, ring, samples: 0, bytes: 0, trouble: None, last_sync: Instant::now() };
+    let mut recorder = Recorder {
+        args,
+        ring,
+        samples: 0,
+        stored: 0,
+        lost: None,
+        bytes: 0,
+        trouble: None,
+        last_sync: Instant::now(),
+    };
     while signals.caught().is_none() {
         recorder.segment(&watch, &signals)?;
     }
-    Ok(ExitCode::SUCCESS)
+    match recorder.lost {
+        Some(why) if recorder.stored == 0 => Err(format!("nothing was recorded: {why}")),
+        Some(why) => Err(format!("the last samples were not recorded: {why}")),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// A time as `--keep` takes it, in the largest unit in which it is a whole number.
@@ -127,6 +139,10 @@ struct Recorder<'a> {
     args: &'a Args,
     ring: Ring,
     samples: u64,
+    /// Of these, samples in the ring.
+    stored: u64,
+    /// Why what came after the last of those is not in it.
+    lost: Option<String>,
     /// Bytes of all samples.
     bytes: u64,
     trouble: Option<Trouble>,
@@ -159,6 +175,9 @@ impl Recorder<'_> {
             }
         }
         let broken = watching.has_broken();
+        if broken {
+            self.lost = Some("a sampler has panicked, which is a fault of fathom".into());
+        }
         let (rest, watched) = watching.stop();
         rest.iter().for_each(|sample| self.keep(sample));
         record.elapsed_ns = fathom_engine::clock::unix_ns().saturating_sub(record.started_unix_ns);
@@ -178,6 +197,10 @@ impl Recorder<'_> {
         let encoded = Encoded::of(sample).map_err(|e| format!("cannot write a sample: {e}"));
         self.bytes += encoded.as_ref().map_or(0, Encoded::len);
         let kept = encoded.and_then(|encoded| self.ring.keep(&encoded, sample.unix_ns));
+        if kept.is_ok() {
+            self.stored += 1;
+            self.lost = None;
+        }
         self.complain(kept);
         self.samples += 1;
         if self.samples == SAMPLES_TYPICAL {
@@ -204,6 +227,7 @@ impl Recorder<'_> {
             eprintln!("fathom: {error}; it goes on trying");
         }
         self.trouble = Some(Trouble { reason: reason.into(), seen: Instant::now() });
+        self.lost = Some(error);
     }
 
     /// Says so where the room will not hold as long as was asked.
