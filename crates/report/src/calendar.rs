@@ -163,8 +163,12 @@ mod tests {
             "2026-13-01 00:00",
             "é",
             "+99999999999h",
+            "2600-01-01T00:00",
+            "9999-12-31 23:59:59",
         ] {
             assert!(instant(bad, FIRST).is_err(), "{bad}");
         }
+        // A record may begin at any instant.
+        assert_eq!(instant("23:59:59", u64::MAX), Ok(u64::MAX));
     }
 }
