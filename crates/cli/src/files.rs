@@ -178,7 +178,7 @@ impl Dir {
     /// # Errors
     /// Says what else it is; those of the kernel.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
-        // Opening alone has effects on some devices: it is looked at before and after.
+        // Opening alone has effects on some devices, so the kind is checked before, and after in case it changed.
         self.regular(name)?.ok_or_else(|| self.named(name, Errno::NOENT))?;
         self.open_regular(name, FILE | OFlags::RDONLY)
     }

@@ -29,8 +29,8 @@ pub struct Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.begun {
-            // None was there before.
-            Self::FILES.into_iter().for_each(|name| drop(self.dir.remove_file(name)));
+            // It was made here: there was none before.
+            let _ = self.dir.remove_file("samples.ndjson");
         }
     }
 }
@@ -93,7 +93,11 @@ impl Folder {
     /// # Errors
     /// Those of the write; names the file.
     pub fn begin(mut self, record: &impl Serialize) -> io::Result<Self> {
-        self.try_record(record)?;
+        if let Err(error) = self.try_record(record) {
+            // It has its name already where only the directory could not be brought to the disk.
+            let _ = self.dir.remove_file("record.json");
+            return Err(error);
+        }
         self.begun = true;
         self.made.keep();
         Ok(self)

@@ -14,8 +14,8 @@ const LINE_LEAST: u64 = 16 << 10;
 /// Histograms of the block layer in a line, or what could be one: a list of pairs. Each takes 37 KiB of memory however
 /// short it is; a sample has two for each device, and a list for each of the busiest tasks.
 const HISTOGRAMS_MAX: u64 = 4096;
-/// Lengths of a line's lists, each squared, added up: comparing two samples takes that many steps. Of 8192 processors
-/// and 8192 interrupts that is a sixteenth.
+/// Lengths of a line's lists, each squared, added up: comparing two samples takes that many steps. 8192 CPUs
+/// and 8192 interrupts come to a sixteenth of it.
 const STEPS_MAX: u64 = 1 << 31;
 /// Shorter lines cannot hold so much.
 const SHORT: usize = 16 << 10;

@@ -97,7 +97,15 @@ pub fn remove(ring: &Dir, name: &str) -> io::Result<Removed> {
     own_files(&dir)?.iter().try_for_each(|file| dir.remove_file(file))?;
     match ring.remove_dir(name) {
         Ok(()) => Ok(Removed::Whole),
-        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(Removed::OwnFiles),
+        // POSIX permits either.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists
+            ) =>
+        {
+            Ok(Removed::OwnFiles)
+        }
         Err(error) => Err(error),
     }
 }
