@@ -1,25 +1,23 @@
 # Random stacks of device mapper, md, partitions and loop devices with something in use: nothing of it is written.
 # modules: dm_mod raid1 loop
 # limit: 400
-stacks=24
+stacks=16
 first=$(disk 0) second=$(disk 1)
 watched="0 1"
-seed=${SEED:-$(date +%s)}
-echo "SEED=$seed"
 
 # random N: a number below N.
-random() {
-    seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    echo $((seed / 65536 % $1))
-}
+random() { echo $(($(od -An -N2 -tu2 /dev/urandom) % $1)); }
 
-# stack DEVICE: sets up something on it, and prints the new device.
+# mapped NAME: the kernel's node of a device-mapper device.
+mapped() { echo "/dev/$(dmsetup info -c --noheadings -o blkdevname "$1")"; }
+
+# stack DEVICE KIND LEVEL: sets up something on it, and prints the new device.
 stack() {
     case $1:$2 in
         *:0) loop=$(losetup -f) && losetup -o 65536 "$loop" "$1" && echo "$loop" ;;
         *:1) loop=$(losetup -f) && losetup "$loop" "$1" && echo "$loop" ;;
         *) echo "0 $(($(blockdev --getsz "$1") / 2)) linear $1 0" | dmsetup create "lab$3" && dmsetup mknodes &&
-            readlink -f "/dev/mapper/lab$3" ;;
+            mapped "lab$3" ;;
     esac
 }
 
@@ -28,7 +26,7 @@ base() {
     case $1 in
         0) devices="$first" ;;
         1) echo "0 65536 linear $first 0" | dmsetup create labbase && dmsetup mknodes
-            devices="$first $(readlink -f /dev/mapper/labbase)" ;;
+            devices="$first $(mapped labbase)" ;;
         2) mdadm --create /dev/md0 --run --level=1 --assume-clean --metadata=1.2 --raid-devices=2 "$first" "$second" 2>&1
             devices="$first $second /dev/md0" ;;
         *) printf 'label: gpt\n,16M\n,\n' | sfdisk -q "$first"
@@ -46,7 +44,8 @@ attack() {
         for rw in write trim; do
             expect 1 fathom run --no-record --name=attack --rw=$rw --bs=64k --filename="$node" --erase="$node" \
                 --erase="$node@${serial:-$size}"
-            check "$node is in use" grep -q "in use" err
+            # A device may know no trims, which is said first.
+            [ $rw = trim ] || says err "in use"
             attacks=$((attacks + 1))
         done
     done
@@ -63,11 +62,13 @@ for number in $(seq $stacks); do
         devices="$devices $top"
     done
     # What is used: anything but what something exclusive lies on.
-    used=$(echo "$devices" | tr ' ' '\n' | tail -n +$((1 + $(random 3))) | while read -r node; do
+    used=$(echo "$devices" | tr ' ' '\n' | tail -n +$((1 + $(random "$(echo "$devices" | wc -w)"))) | while read -r node; do
         mkswap "$node" >/dev/null 2>&1 && swapon "$node" 2>/dev/null && echo "$node" && break
     done)
     echo "stack $number: $devices; in use: $used"
     [ -n "$used" ]
+    # md notes in its members some time after the last write that they are clean.
+    [ ! -e /sys/block/md0 ] || sleep 1
     before=$(sums)
     attack
     swapoff "$used"
