@@ -7,6 +7,7 @@ mod writer;
 
 pub use writer::Writer;
 
+use crate::stdio::note;
 use fathom_model::progress::Sample;
 use serde::Serialize;
 use std::fs::{self, File};
@@ -160,7 +161,7 @@ impl Folder {
 pub fn excuse(kept: Result<(), String>, named: bool) -> Result<(), String> {
     match kept {
         Err(error) if !named => {
-            eprintln!("fathom: no whole record is kept: {error}");
+            note!("no whole record is kept: {error}");
             Ok(())
         }
         kept => kept,

@@ -12,6 +12,7 @@ use crate::folder::{Encoded, Folder, Writer, excuse};
 use crate::output;
 use crate::session::{Session, watching};
 use crate::signals::Signals;
+use crate::stdio::{Kind, note};
 use bench::{Bench, EngineBench};
 use fathom_analysis::limit::{Conditions, Config, LimitRecord, Search, Window};
 use fathom_model::record::RECORD_VERSION;
@@ -121,7 +122,8 @@ fn show(args: &Args, record: &LimitRecord) -> Result<(), String> {
     } else {
         fathom_report::limit::render(record)
     };
-    output::emit(&text, args.output.as_deref())
+    let kind = if args.json { Kind::Json } else { Kind::Lines };
+    output::emit(&text, kind, args.output.as_deref())
 }
 
 fn config(args: &Args, session: &Session, conditions: &[Conditions]) -> Config {
@@ -202,7 +204,7 @@ fn open_folder(args: &Args, record: &LimitRecord) -> Result<Option<Folder>, Stri
         Ok(folder) => Ok(Some(folder)),
         // Only a folder that was asked for by name is part of the request.
         Err(error) if args.record.is_none() => {
-            eprintln!("fathom: no record is kept: {error}");
+            note!("no record is kept: {error}");
             Ok(None)
         }
         Err(error) => Err(error),
@@ -214,7 +216,7 @@ fn append(writer: &mut Option<Writer>, window: &Window) {
     let Some(writer) = writer else { return };
     writer.write(Encoded::line(window));
     if let Some(error) = writer.complaint() {
-        eprintln!("fathom: windows are no longer recorded: {error}");
+        note!("windows are no longer recorded: {error}");
     }
 }
 

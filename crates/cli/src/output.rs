@@ -2,10 +2,12 @@
 
 use crate::folder;
 use crate::session::beside::Told;
+use crate::stdio::{self, Kind};
 use fathom_model::RunRecord;
 use fathom_report::summary::Style;
 use fathom_report::{fio_json, summary, terse};
 use fathom_spec::{Format, Output};
+use rustix::io::Errno;
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -24,16 +26,19 @@ pub fn write(record: &RunRecord, told: Option<&Told>, output: &Output) -> Result
         if output.formats.is_empty() { &[Format::Normal] } else { &output.formats };
     let version =
         terse::Version::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
+    let lines = if color { Kind::ColoredLines } else { Kind::Lines };
     let text: String = formats
         .iter()
         .map(|format| match format {
-            Format::Normal => summary::render(record, style) + &machine(record, told, style),
-            Format::Json => fio_json::render(record, false),
-            Format::JsonPlus => fio_json::render(record, true),
-            Format::Terse => terse::render(record, version),
+            Format::Normal => lines
+                .safe(&(summary::render(record, style) + &machine(record, told, style)))
+                .into_owned(),
+            Format::Json => Kind::Json.safe(&fio_json::render(record, false)).into_owned(),
+            Format::JsonPlus => Kind::Json.safe(&fio_json::render(record, true)).into_owned(),
+            Format::Terse => Kind::Lines.safe(&terse::render(record, version)).into_owned(),
         })
         .collect();
-    emit(&text, output.file.as_deref())
+    emit(&text, lines, output.file.as_deref())
 }
 
 fn machine(record: &RunRecord, told: Option<&Told>, style: Style) -> String {
@@ -94,17 +99,17 @@ fn is_stream(path: &Path, found: &Metadata) -> bool {
     !found.is_file() || of_process.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// Writes `text` to the file `path`, or to standard output.
+/// Writes `text`, a result, to the file `path`, or to standard output.
 ///
 /// # Errors
 /// When it cannot be written; names the place.
-pub fn emit(text: &str, path: Option<&str>) -> Result<(), String> {
-    let Some(path) = path else {
-        return print(text).map_err(|e| format!("cannot write to standard output: {e}"));
+pub fn emit(text: &str, kind: Kind, path: Option<&str>) -> Result<(), String> {
+    let Some(path) = path.filter(|path| *path != "/dev/stdout") else {
+        return stdio::print(text, kind).map_err(|error| not_printed(&error));
     };
     // It may have become something else since it was checked.
     check(path, [])?;
-    let file = Path::new(path);
+    let (file, text) = (Path::new(path), kind.safe(text));
     if fs::metadata(file).is_ok_and(|found| is_stream(file, &found)) {
         let stream = File::options().append(true).open(file);
         return stream
@@ -115,20 +120,31 @@ pub fn emit(text: &str, path: Option<&str>) -> Result<(), String> {
     folder::replace(&place(file).unwrap_or_else(|| file.into()), text.as_bytes())
 }
 
-/// Prints help or the like. A reader who has seen enough is no error.
+/// Writes a result to standard error, where standard output is a command's.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn emit_beside(text: &str, kind: Kind) -> Result<(), String> {
+    stdio::print_beside(text, kind)
+        .map_err(|error| format!("cannot write to standard error: {error}"))
+}
+
+/// Prints what a reader may have seen enough of, as `head` does: help, and lines without an end. Whether the reader
+/// is still there.
 ///
 /// # Errors
 /// When standard output cannot be written to.
-pub fn help(text: &str) -> Result<(), String> {
-    match print(text) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("cannot write to standard output: {error}"))
-        }
-        _ => Ok(()),
+pub fn stream(text: &str, kind: Kind) -> Result<bool, String> {
+    match stdio::print(text, kind) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        printed => printed.map(|()| true).map_err(|error| not_printed(&error)),
     }
 }
 
-fn print(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+fn not_printed(error: &io::Error) -> String {
+    let closed = "it is closed, or not open for writing";
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::BADF) => format!("cannot write to standard output: {closed}"),
+        _ => format!("cannot write to standard output: {error}"),
+    }
 }

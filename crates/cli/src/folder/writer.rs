@@ -1,6 +1,7 @@
 //! A folder whose samples a thread of its own writes: a disk that stalls holds up neither a run nor a view.
 
 use super::{Encoded, Folder};
+use crate::stdio::note;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Deref;
@@ -153,7 +154,7 @@ impl Writer {
         let waited = self.shared.changed.wait_timeout_while(queue, PATIENCE, waits);
         let late = waited.unwrap_or_else(PoisonError::into_inner).1.timed_out();
         if late && self.failed().is_none() {
-            eprintln!("fathom: waits for the disk of {}", self.path.display());
+            note!("waits for the disk of {}", self.path.display());
         }
         self.join();
         let queue = self.shared.lock();

@@ -3,6 +3,7 @@
 use crate::folder::{Encoded, Folder, Writer};
 use crate::session::Session;
 use crate::session::beside::Beside;
+use crate::stdio::note;
 use fathom_model::watch::Level;
 use fathom_model::{Plan, RunRecord};
 use std::path::Path;
@@ -24,7 +25,7 @@ impl Watched {
             let folder = Folder::at(&search.join("watch")).map_err(|e| e.to_string());
             folder
                 .and_then(Writer::start)
-                .map_err(|error| eprintln!("fathom: the machine is not watched: {error}"))
+                .map_err(|error| note!("the machine is not watched: {error}"))
                 .ok()
         });
         let record = || session.new_record(&Plan::default());
@@ -43,7 +44,7 @@ impl Watched {
             }
         }
         if let Some(error) = self.kept.as_mut().and_then(|(writer, _)| writer.complaint()) {
-            eprintln!("fathom: what is seen of the machine is no longer kept: {error}");
+            note!("what is seen of the machine is no longer kept: {error}");
         }
     }
 

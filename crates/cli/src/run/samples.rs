@@ -1,6 +1,7 @@
 //! What is kept of a run while it goes on.
 
 use crate::folder::{Encoded, Folder, Writer};
+use crate::stdio::note;
 use fathom_model::progress::{JobSample, Progress, Sample};
 use fathom_model::{Dir, Histogram, PerDir, RunRecord};
 use std::path::PathBuf;
@@ -70,7 +71,7 @@ impl Samples {
     /// Says once where the folder can no longer be written: it is given up, not the run.
     pub fn complain(&mut self) {
         if let Some(error) = self.writer.as_mut().and_then(Writer::complaint) {
-            eprintln!("fathom: samples are no longer kept: {error}");
+            note!("samples are no longer kept: {error}");
         }
     }
 

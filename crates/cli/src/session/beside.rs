@@ -3,6 +3,7 @@
 
 use super::Session;
 use super::watching::{Watch, Watching};
+use crate::stdio::note;
 use fathom_analysis::watch::Seen;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Level, Stack, WatchRecord};
@@ -93,8 +94,7 @@ impl Beside {
             return;
         };
         self.opening = None;
-        self.watching =
-            opened.map_err(|error| eprintln!("fathom: the machine is not watched: {error}")).ok();
+        self.watching = opened.map_err(|error| note!("the machine is not watched: {error}")).ok();
     }
 
     /// Whether samples come.
