@@ -58,7 +58,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
     let mut view = View::new(args, sampler.missing().to_vec());
     let watcher = Watcher::start(vec![Box::new(sampler)], args.interval)
-        .map_err(|e| format!("cannot start to look: {e}"))?;
+        .map_err(|error| session::no_thread(&error))?;
     // Counters as they stand before the command does anything.
     if let Ok(first) = watcher.samples.recv() {
         view.add(first)?;

@@ -96,7 +96,7 @@ fn perform(
 ) -> Result<LimitRecord, String> {
     let config = config(args, session, &conditions);
     let mut record = new_record(session, config, conditions);
-    let mut writer = open_folder(args, &record)?.map(Writer::start).transpose()?;
+    let mut writer = open_folder(args, &record)?.map(Writer::start);
     let mut bench = EngineBench::new(session, record.conditions.clone());
     let mut watched = Watched::start(args.watch, writer.as_ref().map(Writer::path), session);
     drive(&mut record, &mut bench, &mut writer, || {
@@ -274,7 +274,7 @@ mod tests {
     fn a_search_is_driven_to_its_end_and_every_window_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::create(dir.path().join("r").to_str(), 0).unwrap();
-        let mut writer = Writer::start(folder).ok();
+        let mut writer = Some(Writer::start(folder));
         let (mut record, mut bench) = (record(), Fake { windows: 0 });
         drive(&mut record, &mut bench, &mut writer, || None);
         drop(writer);

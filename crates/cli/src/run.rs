@@ -132,7 +132,7 @@ fn perform(spec: &Spec, plan: &Plan, facts: Facts, signals: &Signals) -> Result<
         (Err(_), Some(signal)) => Some(signal.to_string()),
         (Err(error), None) => return Err(error),
     };
-    let mut samples = Samples::new(open_folder(&spec.output, &session, plan)?)?;
+    let mut samples = Samples::new(open_folder(&spec.output, &session, plan)?);
     let (mut record, told) = match interrupted {
         None => observe(&session, plan, signals, &spec.output, &mut samples)?,
         some => (RunRecord { interrupted: some, ..session.new_record(plan) }, None),

@@ -36,6 +36,15 @@ pub fn raise_limits() {
     }
 }
 
+/// What an error of creating a thread means, and what to do.
+#[must_use]
+pub fn no_thread(error: &std::io::Error) -> String {
+    format!(
+        "cannot create a thread: {error}; raise the limit of processes and threads (RLIMIT_NPROC, `ulimit -u`, or \
+         pids.max of the control group)"
+    )
+}
+
 /// Targets that were proven usable and are held, for as many runs as one likes.
 pub struct Session {
     /// The machine and the targets as opened.

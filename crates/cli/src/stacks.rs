@@ -81,7 +81,7 @@ fn sample(settings: &StackSettings, end: &mut End) -> Result<Sampled, String> {
     let started_unix_ns = fathom_engine::clock::unix_ns();
     let mut sampled = Sampled { started_unix_ns, ..Sampled::default() };
     let watcher = Watcher::start(vec![Box::new(sampler)], INTERVAL)
-        .map_err(|e| format!("cannot start to sample: {e}"))?;
+        .map_err(|error| session::no_thread(&error))?;
     let began = Instant::now();
     end.begin()?;
     while !end.has_come()? {

@@ -2,6 +2,7 @@
 
 use crate::output;
 use crate::quantity;
+use crate::session;
 use crate::signals::{self, Signals};
 use crate::stdio::Kind;
 use crate::watch::Process;
@@ -81,7 +82,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let missing = sampler.missing().to_vec();
     let every = args.interval.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
     let watcher = Watcher::start(vec![Box::new(sampler)], every)
-        .map_err(|e| format!("cannot start to look: {e}"))?;
+        .map_err(|error| session::no_thread(&error))?;
     let mut view = View::new(args, &columns, missing);
     let began = Instant::now();
     let mut interrupted = None;

@@ -24,7 +24,7 @@ impl Watched {
         let kept = search.filter(|_| level != Level::Off).and_then(|search| {
             let folder = Folder::at(&search.join("watch")).map_err(|e| e.to_string());
             folder
-                .and_then(Writer::start)
+                .map(Writer::start)
                 .map_err(|error| note!("the machine is not watched: {error}"))
                 .ok()
         });

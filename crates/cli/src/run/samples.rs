@@ -20,12 +20,10 @@ pub struct Samples {
 
 impl Samples {
     /// Those that go into `folder`, where there is one.
-    ///
-    /// # Errors
-    /// When no thread can be made that writes them.
-    pub fn new(folder: Option<Folder>) -> Result<Self, String> {
-        let writer = folder.map(Writer::start).transpose()?;
-        Ok(Self { writer, next: Instant::now() + SAMPLE, before: Vec::new() })
+    #[must_use]
+    pub fn new(folder: Option<Folder>) -> Self {
+        let writer = folder.map(Writer::start);
+        Self { writer, next: Instant::now() + SAMPLE, before: Vec::new() }
     }
 
     /// Whether there is a folder.

@@ -36,7 +36,7 @@ impl NewRecording {
         let record = RunRecord { watch: Some(watching.record().clone()), ..self.record };
         let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
         let folder = self.folder.begin(&unfinished)?;
-        Ok(Recording { writer: Writer::start(folder)?, record })
+        Ok(Recording { writer: Writer::start(folder), record })
     }
 }
 
