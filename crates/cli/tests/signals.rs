@@ -154,3 +154,33 @@ fn a_target_that_goes_away_fails_its_job() {
     let said = json["fathom"].to_string();
     assert!(said.contains("truncated from 4194304 to 4096"), "{said}");
 }
+
+#[test]
+fn a_file_that_is_truncated_and_written_again_is_reported() {
+    let place = Place::new();
+    // Made by fathom, so that it may be written.
+    let args = [
+        "run",
+        "--no-record",
+        "--eta=never",
+        "--rw=randwrite",
+        "--size=1m",
+        "--time_based",
+        "--runtime=50",
+        "--rate_iops=500",
+        "--unlink=0",
+        "--output-format=json",
+        "new",
+    ];
+    let running = works(place.start(&args));
+    let length = || std::fs::metadata(place.path("new")).map_or(0, |found| found.len());
+    until("the file", || length() == MIB as u64);
+    std::fs::File::options().write(true).open(place.path("new")).unwrap().set_len(0).unwrap();
+    until("a file as long as before", || length() == MIB as u64);
+    running.signal(Signal::INT);
+    let answer = running.wait();
+    assert_eq!(answer.code, Some(1));
+    let said = answer.json()["fathom"].to_string();
+    let found = ["was truncated from 1048576 to ", "of its 1048576 allocated bytes"];
+    assert!(found.iter().any(|text| said.contains(text)), "{said}");
+}
