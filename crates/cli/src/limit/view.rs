@@ -2,6 +2,7 @@
 
 use crate::{live, stdio};
 use fathom_analysis::limit::{Config, Phase, Probe};
+use fathom_model::escape;
 use fathom_report::limit::line;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ impl View {
         self.shown = Some((Instant::now(), probe.phase));
         let text = line(probe, &self.targets, done, self.seconds);
         let width = if self.terminal { usize::from(live::width()) - 1 } else { usize::MAX };
-        let fits: String = text.chars().take(width).collect();
+        let fits: String = escape::text(&text).chars().take(width).collect();
         stdio::status(&fits, self.terminal);
     }
 
