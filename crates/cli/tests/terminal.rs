@@ -148,8 +148,10 @@ fn threads_and_samples() {
     assert_eq!(lines(&table), 1, "{}", table.stdout);
     clean(&place, &[&threads[..], &["--json"]].concat(), &[]).done();
     let stacks = ["stacks", "--for", "0.3", "-u", "-p", &pid];
-    clean(&place, &stacks, &[shown]).done();
-    clean(&place, &[&stacks[..], &["-o", "-"]].concat(), &[shown]).done();
+    // A busy machine may give it no processor for as long as that.
+    until("samples", || clean(&place, &stacks, &[]).done().stdout.contains(shown));
+    let folded = [&stacks[..], &["-o", "-"]].concat();
+    until("folded stacks", || clean(&place, &folded, &[]).done().stdout.contains(shown));
     for file in ["flame.svg", "profile.json"] {
         clean(&place, &[&stacks[..], &["-o", file]].concat(), &[]).done();
         let text = place.read(file);
