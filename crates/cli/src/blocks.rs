@@ -1,5 +1,6 @@
 //! `fathom blocks`: what the block layer does with the I/Os of some devices.
 
+use crate::stdio::{Kind, note};
 use crate::watch::End;
 use crate::{output, quantity, session};
 use fathom_machine::Roots;
@@ -57,28 +58,31 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
     let mut view = View::new(args, sampler.missing().to_vec());
     let watcher = Watcher::start(vec![Box::new(sampler)], args.interval)
-        .map_err(|e| format!("cannot start to look: {e}"))?;
+        .map_err(|error| session::no_thread(&error))?;
     // Counters as they stand before the command does anything.
     if let Ok(first) = watcher.samples.recv() {
         view.add(first)?;
     }
     end.begin()?;
     let mut code = None;
-    while !end.has_come()? {
+    let mut shown = Ok(());
+    // A command goes on to its end whether its I/Os can be shown or not.
+    while !end.has_come()? && (shown.is_ok() || end.is_command()) {
         if view.all_are_removed() && !end.is_command() {
-            eprintln!("fathom: all devices were removed");
+            note!("all devices were removed");
             code = args.time.map(|_| ExitCode::FAILURE);
             break;
         }
         match watcher.samples.recv_timeout(TICK) {
-            Ok(watched) => view.add(watched)?,
+            Ok(watched) => shown = shown.and_then(|()| view.add(watched)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    watcher.stop().into_iter().try_for_each(|watched| view.add(watched))?;
-    view.finish()?;
-    Ok(code.unwrap_or(end.code()))
+    let mut rest = watcher.stop().into_iter();
+    let shown = shown.and_then(|()| rest.try_for_each(|watched| view.add(watched)));
+    let ended = end.code_if(shown.and_then(|()| view.finish()));
+    Ok(code.unwrap_or(ended))
 }
 
 /// What was seen, and what of it was shown.
@@ -152,11 +156,11 @@ impl<'a> View<'a> {
 
     /// To standard error where standard output is the command's.
     fn emit(&self, text: &str) -> Result<(), String> {
+        let kind = if self.args.json { Kind::Json } else { Kind::Lines };
         if self.args.command.is_empty() {
-            return output::emit(text, None);
+            return output::emit(text, kind, None);
         }
-        eprint!("{text}");
-        Ok(())
+        output::emit_beside(text, kind)
     }
 }
 

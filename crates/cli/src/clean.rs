@@ -1,8 +1,9 @@
 //! `fathom clean`: what killed runs left behind.
 
 use crate::output;
+use crate::stdio::{Kind, note};
 use fathom_machine::leftover::{self, Leftover};
-use fathom_model::units;
+use fathom_model::{escape, units};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,7 +38,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         if args.remove
             && let Err(error) = left.remove()
         {
-            eprintln!("fathom: {error}");
+            note!("{error}");
             all_removed = false;
             continue;
         }
@@ -45,7 +46,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{done}{line}");
     }
-    output::help(&text)?;
+    output::emit(&text, Kind::Lines, None)?;
     Ok(if all_removed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -54,5 +55,5 @@ fn describe(left: &Leftover) -> String {
         true => "temporary file",
         false => "temporary file by its name, without fathom's mark",
     };
-    format!("{}: {what}, {}", left.path.display(), units::bytes(left.bytes))
+    format!("{}: {what}, {}", escape::path(&left.path), units::bytes(left.bytes))
 }

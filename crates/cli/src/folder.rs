@@ -9,6 +9,7 @@ mod writer;
 pub use writer::Writer;
 
 use crate::files::{Dir, MadeDirs, Readers, named};
+use crate::stdio::note;
 use fathom_model::progress::Sample;
 use serde::Serialize;
 use std::fs::File;
@@ -184,7 +185,7 @@ fn in_the_way(folder: &Path) -> Option<PathBuf> {
 pub fn wanted<T>(made: Result<T, String>, named: bool) -> Result<Option<T>, String> {
     match made {
         Err(error) if !named => {
-            eprintln!("fathom: no record is kept: {error}");
+            note!("no record is kept: {error}");
             Ok(None)
         }
         made => made.map(Some),
@@ -199,7 +200,7 @@ pub fn wanted<T>(made: Result<T, String>, named: bool) -> Result<Option<T>, Stri
 pub fn excuse(kept: Result<(), String>, named: bool) -> Result<(), String> {
     match kept {
         Err(error) if !named => {
-            eprintln!("fathom: no whole record is kept: {error}");
+            note!("no whole record is kept: {error}");
             Ok(())
         }
         kept => kept,

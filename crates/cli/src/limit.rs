@@ -12,6 +12,7 @@ use crate::folder::{self, Encoded, Folder, Writer, excuse};
 use crate::output::{self, Destination};
 use crate::session::{Session, watching};
 use crate::signals::Signals;
+use crate::stdio::{Kind, note};
 use bench::{Bench, EngineBench};
 use fathom_analysis::limit::{Conditions, Config, LimitRecord, Search, Window};
 use fathom_model::record::RECORD_VERSION;
@@ -101,7 +102,7 @@ fn perform(
 ) -> Result<LimitRecord, String> {
     let config = config(args, session, &conditions);
     let mut record = new_record(session, config, conditions);
-    let mut writer = begin(folder, args, &record)?.map(Writer::start).transpose()?;
+    let mut writer = begin(folder, args, &record)?.map(Writer::start);
     let mut bench = EngineBench::new(session, record.conditions.clone());
     let mut watched = Watched::start(args.watch, writer.as_ref(), session);
     drive(&mut record, &mut bench, &mut writer, || {
@@ -127,7 +128,8 @@ fn show(args: &Args, record: &LimitRecord, to: Option<&Destination>) -> Result<(
     } else {
         fathom_report::limit::render(record)
     };
-    output::emit(&text, to)
+    let kind = if args.json { Kind::Json } else { Kind::Lines };
+    output::emit(&text, kind, to)
 }
 
 fn config(args: &Args, session: &Session, conditions: &[Conditions]) -> Config {
@@ -221,7 +223,7 @@ fn append(writer: &mut Option<Writer>, window: &Window) {
     let Some(writer) = writer else { return };
     writer.write(Encoded::line(window));
     if let Some(error) = writer.complaint() {
-        eprintln!("fathom: windows are no longer recorded: {error}");
+        note!("windows are no longer recorded: {error}");
     }
 }
 
@@ -280,7 +282,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut record, mut bench) = (record(), Fake { windows: 0 });
         let folder = Folder::create(dir.path().join("r").to_str(), 0).unwrap();
-        let mut writer = Writer::start(folder.begin(&record).unwrap()).ok();
+        let mut writer = Some(Writer::start(folder.begin(&record).unwrap()));
         drive(&mut record, &mut bench, &mut writer, || None);
         drop(writer);
         assert!(record.report.finished && record.report.windows == bench.windows);

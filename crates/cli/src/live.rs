@@ -1,7 +1,8 @@
 //! How a run stands, on standard error: one line on a terminal, plain lines elsewhere.
 
+use crate::stdio;
 use fathom_model::{Plan, Progress};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// Between two states of the line on a terminal.
@@ -39,23 +40,17 @@ impl Live {
             return;
         }
         self.next += self.interval;
-        let text = if self.terminal {
-            format!(
-                "\r{}\x1b[K",
-                fathom_report::live::line(progress, &self.before, plan, Some(width()))
-            )
-        } else {
-            format!("{}\n", fathom_report::live::line(progress, &self.before, plan, None))
-        };
+        let width = self.terminal.then(width);
+        let text = fathom_report::live::line(progress, &self.before, plan, width);
         self.before.clone_from(progress);
         self.drawn = true;
-        write(&text);
+        stdio::status(&text, self.terminal);
     }
 
     /// Leaves the line free for what comes next.
     pub fn clear(&mut self) {
         if self.terminal && self.drawn {
-            write("\r\x1b[K");
+            stdio::clear_status();
         }
     }
 }
@@ -68,10 +63,4 @@ pub fn width() -> u16 {
         Ok(size) if size.ws_col > 0 => size.ws_col.max(20),
         _ => 80,
     }
-}
-
-fn write(text: &str) {
-    let mut stderr = std::io::stderr().lock();
-    // A view that cannot be shown must not end the work that it shows.
-    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }

@@ -16,11 +16,14 @@ mod session;
 mod signals;
 mod sources;
 mod stacks;
+mod stdio;
 mod threads;
 mod top;
 mod watch;
 
+use crate::stdio::{Kind, note};
 use clap::{Parser, Subcommand};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Drives storage as fast as Linux can go, and says what stopped it, with the evidence.
@@ -61,7 +64,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    signals::fail_writes_beyond_limits();
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(answer) => return explain(&answer),
+    };
     // A command that is watched is to find the limits that it would have found without.
     let starts_one = matches!(
         command,
@@ -82,8 +89,26 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::held(&args),
     };
-    result.unwrap_or_else(|error| {
-        eprintln!("fathom: {error}");
-        ExitCode::FAILURE
-    })
+    result.unwrap_or_else(failed)
+}
+
+/// Prints help or the version, or what is wrong with the command line.
+fn explain(answer: &clap::Error) -> ExitCode {
+    let text = answer.render();
+    if answer.use_stderr() {
+        // It repeats what was typed, so that only plain text is safe.
+        let _ = stdio::print_beside(&text.to_string(), Kind::Lines);
+        return ExitCode::from(2);
+    }
+    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let printed = match color {
+        true => output::stream(&text.ansi().to_string(), Kind::ColoredLines),
+        false => output::stream(&text.to_string(), Kind::Lines),
+    };
+    printed.map_or_else(failed, |_| ExitCode::SUCCESS)
+}
+
+fn failed(error: String) -> ExitCode {
+    note!("{error}");
+    ExitCode::FAILURE
 }

@@ -2,11 +2,13 @@
 
 use crate::files::{Dir, Readers};
 use crate::session::beside::Told;
+use crate::stdio::{self, Kind};
 use fathom_model::RunRecord;
 use fathom_report::summary::Style;
 use fathom_report::{fio_json, summary, terse};
 use fathom_spec::{Format, Output};
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
@@ -31,16 +33,19 @@ pub fn write(
         if output.formats.is_empty() { &[Format::Normal] } else { &output.formats };
     let version =
         terse::Version::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
+    let lines = if color { Kind::ColoredLines } else { Kind::Lines };
     let text: String = formats
         .iter()
         .map(|format| match format {
-            Format::Normal => summary::render(record, style) + &machine(record, told, style),
-            Format::Json => fio_json::render(record, false),
-            Format::JsonPlus => fio_json::render(record, true),
-            Format::Terse => terse::render(record, version),
+            Format::Normal => lines
+                .safe(&(summary::render(record, style) + &machine(record, told, style)))
+                .into_owned(),
+            Format::Json => Kind::Json.safe(&fio_json::render(record, false)).into_owned(),
+            Format::JsonPlus => Kind::Json.safe(&fio_json::render(record, true)).into_owned(),
+            Format::Terse => Kind::Lines.safe(&terse::render(record, version)).into_owned(),
         })
         .collect();
-    emit(&text, to)
+    emit(&text, lines, to)
 }
 
 fn machine(record: &RunRecord, told: Option<&Told>, style: Style) -> String {
@@ -124,21 +129,18 @@ impl Destination {
         }))
     }
 
-    fn write(&self, text: &str) -> Result<(), String> {
+    fn write(&self, text: &str, kind: Kind) -> Result<(), String> {
         match self {
-            Self::Stdout => {
-                print(text).map_err(|e| format!("cannot write to standard output: {e}"))
-            }
-            Self::Stderr => io::stderr()
-                .write_all(text.as_bytes())
-                .map_err(|e| format!("cannot write to standard error: {e}")),
+            Self::Stdout => stdio::print(text, kind).map_err(|error| not_printed(&error)),
+            Self::Stderr => emit_beside(text, kind),
             Self::Nowhere => Ok(()),
             Self::Stream(name, file) => {
                 let mut file: &File = file;
-                file.write_all(text.as_bytes()).map_err(|e| format!("cannot write to {name}: {e}"))
+                file.write_all(kind.safe(text).as_bytes())
+                    .map_err(|e| format!("cannot write to {name}: {e}"))
             }
             Self::File(dir, name) => dir
-                .replace(name, text.as_bytes(), Readers::Umask)
+                .replace(name, kind.safe(text).as_bytes(), Readers::Umask)
                 .map_err(|e| format!("cannot write {e}")),
         }
     }
@@ -178,28 +180,39 @@ fn place(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Writes `text` to a place, or to standard output.
+/// Writes `text`, a result, to a place, or to standard output.
 ///
 /// # Errors
 /// When it cannot be written; names the place.
-pub fn emit(text: &str, to: Option<&Destination>) -> Result<(), String> {
-    to.unwrap_or(&Destination::Stdout).write(text)
+pub fn emit(text: &str, kind: Kind, to: Option<&Destination>) -> Result<(), String> {
+    to.unwrap_or(&Destination::Stdout).write(text, kind)
 }
 
-/// Prints help or the like. A reader who has seen enough is no error.
+/// Writes a result to standard error, where standard output is a command's.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn emit_beside(text: &str, kind: Kind) -> Result<(), String> {
+    stdio::print_beside(text, kind)
+        .map_err(|error| format!("cannot write to standard error: {error}"))
+}
+
+/// Prints what a reader may have seen enough of, as `head` does: help, and lines without an end. Whether the reader
+/// is still there.
 ///
 /// # Errors
 /// When standard output cannot be written to.
-pub fn help(text: &str) -> Result<(), String> {
-    match print(text) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("cannot write to standard output: {error}"))
-        }
-        _ => Ok(()),
+pub fn stream(text: &str, kind: Kind) -> Result<bool, String> {
+    match stdio::print(text, kind) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        printed => printed.map(|()| true).map_err(|error| not_printed(&error)),
     }
 }
 
-fn print(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+fn not_printed(error: &io::Error) -> String {
+    let closed = "it is closed, or not open for writing";
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::BADF) => format!("cannot write to standard output: {closed}"),
+        _ => format!("cannot write to standard output: {error}"),
+    }
 }

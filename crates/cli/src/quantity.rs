@@ -1,5 +1,6 @@
 //! Sizes and times on the command line.
 
+use fathom_model::units;
 use std::time::Duration;
 
 /// A size in bytes: a whole number with k, m, g or t for powers of 1024, as in `4g` or `512MiB`.
@@ -67,6 +68,12 @@ pub fn interval(text: &str) -> Result<Duration, String> {
         .ok()
         .filter(|interval| bounds.contains(interval))
         .ok_or_else(|| "expected 50ms to 1h, such as 1, 0.5 or 200ms".to_string())
+}
+
+/// A time with its unit, as messages have it.
+#[must_use]
+pub fn shown(time: Duration) -> String {
+    units::time(time.as_nanos() as f64)
 }
 
 #[cfg(test)]

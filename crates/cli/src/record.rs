@@ -8,6 +8,7 @@ use crate::quantity;
 use crate::session;
 use crate::session::watching::{self, Watch, Watching};
 use crate::signals::Signals;
+use crate::stdio::note;
 use crate::watch::{UNFINISHED, new_record};
 use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
@@ -79,8 +80,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         None => state_folder("ring")?,
     };
     let ring = Ring::open(&path, Bounds { keep: args.keep, bytes_max: args.max_size })?;
-    eprintln!(
-        "fathom: keeps the last {} within {} in {}",
+    note!(
+        "keeps the last {} within {} in {}",
         long(args.keep),
         units::bytes(args.max_size),
         path.display()
@@ -157,7 +158,7 @@ impl Recorder<'_> {
         let mut watching = Watching::start(watch)?;
         record.watch = Some(watching.record().clone());
         if self.trouble.is_none() && self.samples == 0 {
-            watching.record().missing.iter().for_each(|m| eprintln!("fathom: not seen: {m}"));
+            watching.record().missing.iter().for_each(|m| note!("not seen: {m}"));
         }
         let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
         if let Err(error) = self.ring.begin(&unfinished) {
@@ -182,7 +183,7 @@ impl Recorder<'_> {
         rest.iter().for_each(|sample| self.keep(sample));
         record.elapsed_ns = fathom_engine::clock::unix_ns().saturating_sub(record.started_unix_ns);
         if watched.intervals_joined > 0 {
-            eprintln!("fathom: note: {}", fathom_report::watch::joined(watched.intervals_joined));
+            note!("note: {}", fathom_report::watch::joined(watched.intervals_joined));
         }
         record.watch = Some(watched);
         let ended = self.ring.end(&record);
@@ -217,14 +218,14 @@ impl Recorder<'_> {
     fn complain(&mut self, result: Result<(), String>) {
         let Err(error) = result else {
             if self.trouble.take_if(|trouble| trouble.seen.elapsed() >= CALM).is_some() {
-                eprintln!("fathom: samples are kept again");
+                note!("samples are kept again");
             }
             return;
         };
         // On a full disk it is one file now and another then, for the same reason.
         let reason = error.split_once(": ").map_or(error.as_str(), |(_file, why)| why);
         if self.trouble.as_ref().is_none_or(|trouble| trouble.reason != reason) {
-            eprintln!("fathom: {error}; it goes on trying");
+            note!("{error}; it goes on trying");
         }
         self.trouble = Some(Trouble { reason: reason.into(), seen: Instant::now() });
         self.lost = Some(error);
@@ -236,8 +237,8 @@ impl Recorder<'_> {
         let per_second = per_sample as f64 / self.args.interval.as_secs_f64();
         let holds = self.args.max_size as f64 / per_second.max(1.0);
         if holds < self.args.keep.as_secs_f64() {
-            eprintln!(
-                "fathom: note: at {} a sample, {} hold the last {:.1} hours only; give a larger \
+            note!(
+                "note: at {} a sample, {} hold the last {:.1} hours only; give a larger \
                  --max-size or --interval",
                 units::bytes(per_sample),
                 units::bytes(self.args.max_size),

@@ -10,8 +10,10 @@ use crate::session::beside::{Beside, Told};
 use crate::session::turns::{self, Turns};
 use crate::signals::Signals;
 use crate::sources::System;
+use crate::stdio::{self, Kind, note};
 use fathom_machine::guard::Permissions;
 use fathom_machine::{Lookup, Roots};
+use fathom_model::escape;
 use fathom_model::finding::Severity;
 use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
@@ -19,7 +21,7 @@ use fathom_model::watch::Level;
 use fathom_model::{Facts, Plan, Progress, RunRecord};
 use fathom_spec::{Eta, Format, Help, Output, Spec};
 use samples::Samples;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -33,7 +35,7 @@ pub fn command(args: &[String]) -> Result<ExitCode, String> {
         .map_err(|e| e.to_string())
         .or_else(|error| refuse(asks_for_json(args), error))?;
     if let Some(text) = answer_without_running(&spec) {
-        return output::help(&text?).map(|()| ExitCode::SUCCESS);
+        return output::stream(&text?, Kind::Lines).map(|_| ExitCode::SUCCESS);
     }
     let json = spec.output.formats.iter().any(|f| matches!(f, Format::Json | Format::JsonPlus));
     execute(&spec, &system.into_files()).or_else(|error| refuse(json, error))
@@ -50,7 +52,7 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     for note in &plan.notes {
-        eprintln!("fathom: note: {note}");
+        note!("note: {note}");
     }
     let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
     let done = perform(spec, &plan, facts, &signals, to.as_ref())?;
@@ -77,7 +79,8 @@ fn refuse<T>(json: bool, error: String) -> Result<T, String> {
             ..RunRecord::default()
         };
         // The error that is passed on matters more than one of printing it.
-        let _ = output::emit(&fathom_report::fio_json::render(&record, false), None);
+        let text = fathom_report::fio_json::render(&record, false);
+        let _ = output::emit(&text, Kind::Json, None);
     }
     Err(error)
 }
@@ -141,7 +144,7 @@ fn perform(
         (Err(_), Some(signal)) => Some(signal.to_string()),
         (Err(error), None) => return Err(error),
     };
-    let mut samples = Samples::new(begin(folder, &spec.output, &session, plan)?)?;
+    let mut samples = Samples::new(begin(folder, &spec.output, &session, plan)?);
     let (mut record, told) = match interrupted {
         None => observe(&session, plan, signals, &spec.output, &mut samples)?,
         some => (RunRecord { interrupted: some, ..session.new_record(plan) }, None),
@@ -156,9 +159,9 @@ fn perform(
     let folder = folder.filter(|_| recorded.is_ok() && std::io::stderr().is_terminal());
     let kept = excuse(recorded, spec.output.record.is_some());
     let ended = [&finished, &kept].into_iter().filter_map(|result| result.as_ref().err());
-    ended.for_each(|error| eprintln!("fathom: {error}"));
+    ended.for_each(|error| note!("{error}"));
     if let Some(folder) = folder {
-        eprintln!("record: {}", folder.display());
+        stdio::say(&format!("record: {}", escape::path(folder)));
     }
     let lost = record.samples_lost.is_some() && spec.output.record.is_some();
     let done = finished.is_ok() && kept.is_ok() && !lost && record.is_complete();
@@ -171,7 +174,7 @@ fn complain(record: &RunRecord, output: &Output) {
         return;
     }
     for finding in record.findings.iter().filter(|f| f.severity == Severity::Error) {
-        eprintln!("fathom: {}", finding.summary);
+        note!("{}", finding.summary);
     }
 }
 
@@ -270,12 +273,9 @@ pub fn show_layout(quiet: bool) -> impl FnMut(&str, u64, u64) {
         }
         next = Instant::now() + Duration::from_millis(500);
         let text = format!("laying out {path}: {}%", done * 100 / total.max(1));
-        let text = match (terminal, done < total) {
-            (true, true) => format!("\r{text}\x1b[K"),
-            (true, false) => "\r\x1b[K".to_string(),
-            (false, _) => format!("{text}\n"),
-        };
-        // A view that cannot be shown must not end the work that it shows.
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        match terminal && done >= total {
+            true => stdio::clear_status(),
+            false => stdio::status(&text, terminal),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The one place that starts and stops engine and watch.
 
 pub mod beside;
+mod shrunk;
 pub mod turns;
 pub mod watching;
 
@@ -18,6 +19,7 @@ use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use fathom_watch::threads::helper_time;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::set_current_timer_slack;
+use shrunk::ShrinkDetector;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -34,6 +36,15 @@ pub fn raise_limits() {
         // Where it is refused, the work says so if it needs more.
         let _ = setrlimit(resource, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
+}
+
+/// What an error of creating a thread means, and what to do.
+#[must_use]
+pub fn no_thread(error: &std::io::Error) -> String {
+    format!(
+        "cannot create a thread: {error}; raise the limit of processes and threads (RLIMIT_NPROC, `ulimit -u`, or \
+         pids.max of the control group)"
+    )
 }
 
 /// Targets that were proven usable and are held, for as many runs as one likes.
@@ -151,6 +162,7 @@ impl Session {
         let mut record = self.new_record(plan);
         let sampler = self.disk_sampler();
         let before = sampler.snapshot().ok();
+        let mut shrunk = ShrinkDetector::new(plan, &self.targets);
         let running = self.start(plan)?;
         let mut helpers = Helpers::new(plan, self.roots.proc.clone());
         let began = Instant::now();
@@ -162,6 +174,7 @@ impl Session {
             }
             let progress = running.progress();
             helpers.look(&running, &progress);
+            shrunk.look(&self.targets);
             look(&progress);
         }
         record.elapsed_ns = began.elapsed().as_nanos() as u64;
@@ -171,7 +184,7 @@ impl Session {
         record.jobs = running.join();
         record.disks = disks(&sampler, before.as_ref());
         helpers.note(&mut record.jobs);
-        self.note_changes(plan, &mut record.jobs);
+        self.note_changes(plan, shrunk, &mut record.jobs);
         if record.interrupted.is_none() {
             cost::measure(self, plan, signals, &mut record.jobs);
         }
@@ -209,8 +222,11 @@ impl Session {
         NamedDisks::new(&self.roots.proc, &self.devices())
     }
 
-    fn note_changes(&self, plan: &Plan, jobs: &mut [JobRecord]) {
-        let changes: Vec<Option<String>> = self.targets.iter().map(OpenTarget::changed).collect();
+    fn note_changes(&self, plan: &Plan, mut shrunk: ShrinkDetector, jobs: &mut [JobRecord]) {
+        let change = |(index, target): (usize, &OpenTarget)| {
+            shrunk.finish(index, &self.targets).or_else(|| target.changed())
+        };
+        let changes: Vec<Option<String>> = self.targets.iter().enumerate().map(change).collect();
         for (job, record) in plan.jobs.iter().zip(jobs) {
             let of_job = job.regions.iter().filter_map(|region| changes[region.target].clone());
             record.target_changes = of_job.collect();

@@ -1,56 +1,113 @@
-//! SIGINT and SIGTERM: the first ends the work early with a valid result, the second ends at once.
+//! SIGINT, SIGTERM and SIGHUP: the first ends the work early with a valid result, a later one at once.
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use crate::stdio::note;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
+use signal_hook::iterator;
 use std::io;
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// A signal so soon after the first is taken for the same one: `timeout` sends each of its signals
 /// to the process and once more to its group.
 const ECHO: Duration = Duration::from_millis(200);
+const NAMES: [(i32, &str); 3] = [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")];
+
+/// Lets writes beyond the limit of file sizes (RLIMIT_FSIZE) fail, so that they are reported: SIGXFSZ would end the
+/// program. Commands that are run get it as it was.
+pub fn fail_writes_beyond_limits() {
+    // Where the handler is refused, the signal ends the program as it does others.
+    let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+}
 
 /// Which signal came first.
 #[derive(Clone)]
 pub struct Signals {
-    first: Arc<AtomicI32>,
+    first: Arc<AtomicUsize>,
 }
 
 impl Signals {
-    /// Begins to take signals.
+    /// Begins to take signals. SIGHUP stays ignored under `nohup`.
     ///
     /// # Errors
-    /// When the kernel refuses the handlers or the thread that waits for signals.
+    /// When the kernel refuses the handlers.
     pub fn take() -> io::Result<Self> {
+        let taken: Vec<i32> = NAMES
+            .map(|(signal, _)| signal)
+            .into_iter()
+            .filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
+            .collect();
         let this = Self { first: Arc::default() };
-        let first = Arc::clone(&this.first);
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-        // A thread of its own, so that a second signal ends whatever the others are stuck in.
+        if this.wait_in_thread(&taken).is_err() {
+            // Without the thread, a later signal does not end the program at once.
+            for signal in taken {
+                flag::register_usize(signal, Arc::clone(&this.first), signal as usize)?;
+            }
+        }
+        Ok(this)
+    }
+
+    /// A thread of its own, so that a later signal ends whatever the others are stuck in.
+    fn wait_in_thread(&self, taken: &[i32]) -> io::Result<()> {
+        let first = Arc::clone(&self.first);
+        let mut signals = iterator::Signals::new(taken)?;
         thread::Builder::new().name("signals".into()).spawn(move || {
             let mut came: Option<Instant> = None;
             for signal in signals.forever() {
                 match came {
                     None => {
                         came = Some(Instant::now());
-                        first.store(signal, Ordering::Relaxed);
+                        first.store(signal as usize, Ordering::Relaxed);
                     }
                     Some(at) if at.elapsed() < ECHO => {}
+                    // A terminal that goes away sends it more than once: from the kernel, and from the shell.
+                    Some(_) if signal == SIGHUP => {}
                     Some(_) => process::exit(128 + signal),
                 }
             }
         })?;
-        Ok(this)
+        Ok(())
     }
 
     /// The name of the signal that has come, if one has.
     #[must_use]
     pub fn caught(&self) -> Option<&'static str> {
-        match self.first.load(Ordering::Relaxed) {
-            SIGINT => Some("SIGINT"),
-            SIGTERM => Some("SIGTERM"),
-            _ => None,
-        }
+        let first = self.first.load(Ordering::Relaxed);
+        NAMES.iter().find(|(signal, _)| *signal as usize == first).map(|(_, name)| *name)
+    }
+}
+
+/// Says that a signal ended the work before its time, and how much of it is `done`.
+pub fn interrupted(signal: &str, done: &str, asked: &str) {
+    note!("interrupted by {signal} after {done} of {asked}");
+}
+
+/// Whether a signal was ignored already, as /proc/self/status has it.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignored(&status) & (1 << (signal - 1)) != 0
+}
+
+/// The mask of ignored signals in a process's status.
+fn ignored(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_of_the_status() {
+        let status =
+            "SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\nSigCgt:\t00000001800004e8\n";
+        assert_eq!(ignored(status), 0x1001);
+        assert_eq!(ignored(""), 0);
+        // Rust's runtime ignores it.
+        assert!(is_ignored(signal_hook::consts::SIGPIPE) && !is_ignored(SIGXFSZ));
     }
 }

@@ -4,6 +4,7 @@
 use crate::output::{self, Destination};
 use crate::quantity;
 use crate::session;
+use crate::stdio::{Kind, note};
 use crate::watch::End;
 use fathom_report::stacks::{self, Sampled};
 use fathom_report::summary::Style;
@@ -66,8 +67,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         ..StackSettings::default()
     };
     let sampled = sample(&settings, &mut end)?;
-    show(args, &sampled, to.as_ref())?;
-    Ok(end.code())
+    Ok(end.code_if(show(args, &sampled, to.as_ref())))
 }
 
 /// Samples until the end.
@@ -75,12 +75,12 @@ fn sample(settings: &StackSettings, end: &mut End) -> Result<Sampled, String> {
     let sampler = StackSampler::open(settings, Path::new("/proc"), Path::new("/sys"))
         .map_err(|missing| missing.to_string())?;
     for missing in sampler.missing() {
-        eprintln!("fathom: not seen: {missing}");
+        note!("not seen: {missing}");
     }
     let started_unix_ns = fathom_engine::clock::unix_ns();
     let mut sampled = Sampled { started_unix_ns, ..Sampled::default() };
     let watcher = Watcher::start(vec![Box::new(sampler)], INTERVAL)
-        .map_err(|e| format!("cannot start to sample: {e}"))?;
+        .map_err(|error| session::no_thread(&error))?;
     let began = Instant::now();
     end.begin()?;
     while !end.has_come()? {
@@ -102,11 +102,17 @@ fn add(sampled: &mut Sampled, began: Instant, watched: Watched) {
 fn show(args: &Args, sampled: &Sampled, to: Option<&Destination>) -> Result<(), String> {
     let Some(file) = args.output.as_deref() else {
         let color = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        return output::help(&stacks::text(sampled, Style { color, ..Style::default() }));
+        let kind = if color { Kind::ColoredLines } else { Kind::Lines };
+        return output::emit(
+            &stacks::text(sampled, Style { color, ..Style::default() }),
+            kind,
+            None,
+        );
     };
     let ends_in = |ending: &str| {
         Path::new(file).extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
     };
+    let kind = if ends_in("json") { Kind::Json } else { Kind::Lines };
     let text = if ends_in("svg") {
         let seconds = sampled.intervals.last().map_or(0.0, |(end, _)| *end as f64 / 1e9);
         stacks::flame_graph(sampled, &format!("Processors over {seconds:.1} s"))
@@ -115,11 +121,11 @@ fn show(args: &Args, sampled: &Sampled, to: Option<&Destination>) -> Result<(), 
     } else {
         stacks::folded(sampled)
     };
-    output::emit(&text, to)?;
+    output::emit(&text, kind, to)?;
     if to.is_some() {
         let counts = sampled.intervals.iter().flat_map(|(_, sample)| &sample.counts);
         let samples: u64 = counts.map(|count| u64::from(count.count)).sum();
-        eprintln!("fathom: {samples} samples of busy processors in {file}");
+        note!("{samples} samples of busy processors in {file}");
     }
     Ok(())
 }

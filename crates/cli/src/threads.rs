@@ -2,7 +2,9 @@
 
 use crate::output;
 use crate::quantity;
-use crate::signals::Signals;
+use crate::session;
+use crate::signals::{self, Signals};
+use crate::stdio::Kind;
 use crate::watch::Process;
 use fathom_analysis::threads::{Column, DEFAULT, Groups};
 use fathom_model::watch::{Missing, SamplerCost, ThreadsSample};
@@ -80,19 +82,28 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let missing = sampler.missing().to_vec();
     let every = args.interval.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
     let watcher = Watcher::start(vec![Box::new(sampler)], every)
-        .map_err(|e| format!("cannot start to look: {e}"))?;
+        .map_err(|error| session::no_thread(&error))?;
     let mut view = View::new(args, &columns, missing);
     let began = Instant::now();
-    while began.elapsed() < args.time && signals.caught().is_none() && !(ends && view.all_ended) {
+    let mut interrupted = None;
+    while began.elapsed() < args.time && !(ends && view.all_ended) {
+        interrupted = signals.caught();
+        if interrupted.is_some() {
+            break;
+        }
         match watcher.samples.recv_timeout(TICK) {
             Ok(watched) => view.add(&watched)?,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
+    if let Some(signal) = interrupted {
+        let (done, asked) = (quantity::shown(began.elapsed()), quantity::shown(args.time));
+        signals::interrupted(signal, &done, &asked);
+    }
     watcher.stop().iter().try_for_each(|watched| view.add(watched))?;
     view.finish()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if interrupted.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What was seen so far, and what of it was shown.
@@ -135,7 +146,7 @@ impl<'a> View<'a> {
             let report =
                 Report { total: false, ..self.report(&part.groups, &report_cost, seconds) };
             let text = if self.args.json { report.json() } else { report.table() };
-            output::emit(&text, None)?;
+            self.emit(&text)?;
         }
         Ok(())
     }
@@ -144,7 +155,11 @@ impl<'a> View<'a> {
         let (cost, seconds) = self.all.cost_and_seconds();
         let report = self.report(&self.all.groups, &cost, seconds);
         let text = if self.args.json { report.json() } else { report.table() + &report.footer() };
-        output::emit(&text, None)
+        self.emit(&text)
+    }
+
+    fn emit(&self, text: &str) -> Result<(), String> {
+        output::emit(text, if self.args.json { Kind::Json } else { Kind::Lines }, None)
     }
 
     fn report<'r>(&'r self, groups: &'r Groups, cost: &'r SamplerCost, seconds: f64) -> Report<'r> {

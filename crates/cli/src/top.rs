@@ -6,9 +6,11 @@ mod live;
 mod replay;
 mod screen;
 
+use crate::output;
 use crate::quantity;
 use crate::session::watching::{self, Watch};
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
+use crate::stdio::{Kind, note};
 use crate::watch::Process;
 use fathom_model::watch::Level;
 use fathom_report::top::{View, lines};
@@ -16,7 +18,7 @@ use fathom_watch::Scope;
 use feed::Feed;
 use live::Live;
 use replay::Replay;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -84,13 +86,14 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     };
     let mut told = None;
     let shown = match form {
-        Some(form) => print(feed.as_mut(), form, args.count, &signals, &mut told),
+        Some(form) => print(feed.as_mut(), form, args, &signals, &mut told),
         None => screen::show(feed.as_mut(), args.count, &signals),
     };
+    let (shown, all) = shown.map_or_else(|error| (Err(error), false), |all| (Ok(()), all));
     // What was recorded is whole also where it could not be shown.
     match shown.and(feed.finish()) {
         Err(error) if told.as_ref() == Some(&error) => Ok(ExitCode::FAILURE),
-        ended => ended.map(|()| ExitCode::SUCCESS),
+        ended => ended.map(|()| if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
     }
 }
 
@@ -129,23 +132,34 @@ fn watch(args: &Args, form: Option<Form>) -> Watch {
     }
 }
 
-/// Prints lines; what is wrong with the record, as soon as it is known and in `told`.
+/// Whether all is shown that was asked for, where a signal ended it after `done` intervals; says so where not.
+fn is_all(signals: &Signals, count: Option<u64>, done: u64) -> bool {
+    let cut = count.filter(|count| done < *count).zip(signals.caught());
+    if let Some((count, signal)) = cut {
+        signals::interrupted(signal, &done.to_string(), &format!("{count} intervals"));
+    }
+    cut.is_none()
+}
+
+/// Prints lines; what is wrong with the record, as soon as it is known and in `told`. Whether all was printed that
+/// was asked for.
 fn print(
     feed: &mut dyn Feed,
     form: Form,
-    count: Option<u64>,
+    args: &Args,
     signals: &Signals,
     told: &mut Option<String>,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     for missing in feed.missing() {
-        eprintln!("fathom: not seen: {missing}");
+        note!("not seen: {missing}");
     }
+    let kind = if form == Form::Ndjson { Kind::Json } else { Kind::Lines };
     let repeats = std::io::stdout().is_terminal();
     let mut printed = 0;
-    while count.is_none_or(|count| printed < count) && signals.caught().is_none() {
+    while args.count.is_none_or(|count| printed < count) && signals.caught().is_none() {
         let came = feed.poll()?;
         if let Some(complaint) = feed.complaint() {
-            eprintln!("fathom: {complaint}");
+            note!("{complaint}");
             *told = Some(complaint);
         }
         if !came {
@@ -158,15 +172,18 @@ fn print(
         let Some(view) = feed.view()? else { continue };
         let header = printed == 0 || (repeats && printed % LINES_PER_HEADER == 0);
         let text = line(&view, form, header).map_err(|e| format!("cannot write JSON: {e}"))?;
-        let mut stdout = std::io::stdout().lock();
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            // Whoever reads has seen enough, as `head` does.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => break,
-            result => result.map_err(|e| format!("cannot write to standard output: {e}"))?,
+        if !output::stream(&text, kind)? {
+            return Ok(true);
         }
         printed += 1;
     }
-    Ok(())
+    match signals.caught().filter(|_| args.replay.is_some() && !feed.at_end()) {
+        Some(signal) if args.count.is_none() => {
+            signals::interrupted(signal, &printed.to_string(), "all intervals of the record");
+            Ok(false)
+        }
+        _ => Ok(feed.at_end() || is_all(signals, args.count, printed)),
+    }
 }
 
 fn line(view: &View<'_>, form: Form, header: bool) -> serde_json::Result<String> {

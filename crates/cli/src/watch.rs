@@ -9,10 +9,13 @@ pub use end::{End, Process};
 pub use recording::{NewRecording, Recording};
 
 use crate::folder::read::Reader;
+use crate::output;
 use crate::quantity;
 use crate::session;
 use crate::session::watching::{self, Watch, Watching};
+use crate::stdio::{Kind, note};
 use fathom_machine::Roots;
+use fathom_model::escape;
 use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::{Level, WatchRecord};
@@ -91,17 +94,17 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let (rest, watched) = watching.stop();
     rest.iter().for_each(|sample| recording.keep(sample));
     let path = recording.path().to_path_buf();
-    let (record, ended) =
-        recording.end(WatchRecord { command: end.command(&args.command, began), ..watched });
+    let watched = WatchRecord { command: end.command(&args.command, began), ..watched };
+    let (record, ended) = recording.end(watched, end.interrupted());
     failed = ended.err().filter(|error| failed.as_ref() != Some(error)).inspect(say).or(failed);
-    tell(&path, &record, end.is_command())?;
+    let code = end.code_if(tell(&path, &record, end.is_command()));
     // The command's own failure says more.
-    let failed = failed.is_some() && end.code() == ExitCode::SUCCESS;
-    Ok(if failed { ExitCode::FAILURE } else { end.code() })
+    let failed = failed.is_some() && code == ExitCode::SUCCESS;
+    Ok(if failed { ExitCode::FAILURE } else { code })
 }
 
 fn say(error: &String) {
-    eprintln!("fathom: {error}");
+    note!("{error}");
 }
 
 /// In place of a sample that is better not taken yet.
@@ -130,11 +133,10 @@ fn tell(folder: &Path, record: &RunRecord, is_command: bool) -> Result<(), Strin
         seen.add(&moment.sample);
     }
     let mut text = fathom_report::watch::render(&seen, record, reader.stacks()?);
-    text += &format!("record: {}\n", folder.display());
+    text += &format!("record: {}\n", escape::path(folder));
     if is_command {
-        eprint!("{text}");
-        Ok(())
+        output::emit_beside(&text, Kind::Lines)
     } else {
-        crate::output::help(&text)
+        output::emit(&text, Kind::Lines, None)
     }
 }

@@ -104,6 +104,37 @@ fn only_the_program_prints_and_exits() {
 }
 
 #[test]
+fn only_one_module_prints_and_no_thread_is_created_without_a_result() {
+    const MACROS: [&str; 5] = ["print", "println", "eprint", "eprintln", "dbg"];
+    let mut faults = Vec::new();
+    for member in members() {
+        for source in member.sources.iter().filter(|source| !source.is_test) {
+            let code = without_tests(&code_of(&source.text));
+            for (line, word, rest) in words_with_rest(&code) {
+                let place = source.path.display();
+                if matches!(word, "thread" | "scope") && spawns(rest) {
+                    faults.push(format!(
+                        "{place}:{line}: {word}{rest}: it panics where there may be no more threads; use \
+                         thread::Builder with a name, and go on without the thread or say what to do"
+                    ));
+                }
+                if member.name == "cli" && MACROS.contains(&word) && rest.starts_with('!') {
+                    faults.push(format!(
+                        "{place}:{line}: {word}!: it panics where nothing can be written, and prints names as \
+                         they are; use crates/cli/src/stdio.rs"
+                    ));
+                }
+            }
+        }
+    }
+    none(&faults);
+}
+
+fn spawns(rest: &str) -> bool {
+    ["::spawn(", ".spawn("].iter().any(|call| rest.starts_with(call))
+}
+
+#[test]
 fn every_dependency_has_a_reason_and_a_use() {
     let reasons = std::fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
     let workspace = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();

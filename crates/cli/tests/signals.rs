@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{FATHOM, MIB, Place, Running, until};
+use common::{FATHOM, MIB, Place, Running, says, until};
 use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
 use rustix::process::Signal;
@@ -58,7 +58,7 @@ fn a_signal_ends_the_laying_out_of_a_file_too() {
         "--output-format=json",
         "new",
     ]);
-    until("the file", || place.path("new").exists());
+    until("the laying out", || running.so_far("stderr").contains("laying out new"));
     running.signal(Signal::INT);
     let answer = running.wait();
     assert_eq!((answer.code, answer.signal), (Some(1), None));
@@ -103,26 +103,14 @@ fn a_killed_run_keeps_its_samples() {
 }
 
 #[test]
-fn what_a_killed_run_did_not_lay_out_is_found_and_removed() {
+fn a_run_that_is_killed_while_it_lays_out_a_file_leaves_none() {
     let place = Place::new();
-    let args = ["run", "--no-record", "--eta=never", "--rw=read", "--size=8g", "new"];
-    let running = place.start(&args);
-    until("the file", || place.path("new").exists());
-    // Its mark comes right after it.
-    thread::sleep(Duration::from_millis(50));
-    let busy = place.ask(&["clean"]).done();
-    assert!(busy.stdout.contains("nothing is left"), "{}", busy.stdout);
+    let running = place.start(&["run", "--no-record", "--rw=read", "--size=8g", "new"]);
+    until("the laying out", || running.so_far("stderr").contains("laying out new"));
     running.signal(Signal::KILL);
     running.wait();
     let listed = place.ask(&["clean"]).done();
-    assert!(
-        listed.stdout.contains("new: file that was not laid out to its end"),
-        "{}",
-        listed.stdout
-    );
-    assert!(place.path("new").exists());
-    let removed = place.ask(&["clean", "--remove", "."]).done();
-    assert!(removed.stdout.starts_with("removed ./new: "), "{}", removed.stdout);
+    says(&listed.stdout, &["nothing is left"]);
     assert!(!place.path("new").exists());
     let missing = place.ask(&["clean", "missing"]);
     assert_eq!(missing.code, Some(1));
@@ -156,4 +144,34 @@ fn a_target_that_goes_away_fails_its_job() {
     assert_ne!(json["jobs"][0]["error"], 0);
     let said = json["fathom"].to_string();
     assert!(said.contains("truncated from 4194304 to 4096"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_truncated_and_written_again_is_reported() {
+    let place = Place::new();
+    // Made by fathom, so that it may be written.
+    let args = [
+        "run",
+        "--no-record",
+        "--eta=never",
+        "--rw=randwrite",
+        "--size=1m",
+        "--time_based",
+        "--runtime=50",
+        "--rate_iops=500",
+        "--unlink=0",
+        "--output-format=json",
+        "new",
+    ];
+    let running = works(place.start(&args));
+    let length = || std::fs::metadata(place.path("new")).map_or(0, |found| found.len());
+    until("the file", || length() == MIB as u64);
+    std::fs::File::options().write(true).open(place.path("new")).unwrap().set_len(0).unwrap();
+    until("a file as long as before", || length() == MIB as u64);
+    running.signal(Signal::INT);
+    let answer = running.wait();
+    assert_eq!(answer.code, Some(1));
+    let said = answer.json()["fathom"].to_string();
+    let found = ["was truncated from 1048576 to ", "of its 1048576 allocated bytes"];
+    assert!(found.iter().any(|text| said.contains(text)), "{said}");
 }

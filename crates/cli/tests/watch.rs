@@ -110,7 +110,7 @@ fn a_process_is_watched_to_its_end() {
 #[test]
 fn an_interrupt_ends_with_a_whole_record() {
     let place = Place::new();
-    let running = Running::start(&mut watch(&place, &["--for", "1h"]));
+    let running = Running::start(&mut watch(&place, &[]));
     until("a sample", || samples(&place.path("record")).len() >= 3);
     running.signal(Signal::INT);
     let answer = running.wait().done();

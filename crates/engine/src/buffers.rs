@@ -9,6 +9,8 @@ use std::io;
 /// Direct I/O wants memory aligned to the logical block at most; a page suits all.
 const ALIGN: usize = 4096;
 const HUGE_PAGE: usize = 2 << 20;
+/// Bytes that are prepared between two checks whether to stop.
+pub(crate) const STEP: usize = 64 << 20;
 
 /// The buffers of a worker: `slots` of the same size, one after the other.
 pub(crate) struct Slab {
@@ -57,6 +59,19 @@ impl Slab {
     pub fn size(slots: u32, bytes: u64, memory: Memory) -> Option<usize> {
         let unit = if memory == Memory::Huge { HUGE_PAGE } else { ALIGN };
         slot_bytes(bytes).checked_mul(slots as usize)?.checked_next_multiple_of(unit)
+    }
+
+    /// Has the kernel provide all pages, which registering them would do in one call that no signal ends; not the rest
+    /// of them once it is `stopped`.
+    pub fn populate(&mut self, mut stopped: impl FnMut() -> bool) {
+        // SAFETY: the mapping, which `self` owns and borrows mutably; initialised to zeroes.
+        let all = unsafe { std::slice::from_raw_parts_mut(self.memory, self.mapped) };
+        for step in all.chunks_mut(STEP) {
+            if stopped() {
+                return;
+            }
+            step.iter_mut().step_by(ALIGN).for_each(|byte| *byte = 0);
+        }
     }
 
     /// Address of a slot's buffer.
@@ -142,6 +157,11 @@ impl Filler {
 
     /// Fills a buffer.
     pub fn fill(&mut self, buffer: &mut [u8]) {
+        self.fill_unless(buffer, || false);
+    }
+
+    /// Fills a buffer; not the rest of it once it is `stopped`.
+    pub fn fill_unless(&mut self, buffer: &mut [u8], mut stopped: impl FnMut() -> bool) {
         let percent = self.random_percent();
         let pattern = match &self.plan.fill {
             Fill::Pattern(pattern) if !pattern.is_empty() => pattern.as_slice(),
@@ -149,12 +169,17 @@ impl Filler {
         };
         let mut bytes = pattern.iter().cycle();
         // Compressible parts are spread, so that every page compresses alike.
-        for page in buffer.chunks_mut(ALIGN) {
-            let (random, rest) = page.split_at_mut(page.len() * percent / 100);
-            self.random.fill_bytes(random);
-            match pattern {
-                [byte] => rest.fill(*byte),
-                _ => rest.iter_mut().zip(&mut bytes).for_each(|(to, from)| *to = *from),
+        for step in buffer.chunks_mut(STEP) {
+            if stopped() {
+                return;
+            }
+            for page in step.chunks_mut(ALIGN) {
+                let (random, rest) = page.split_at_mut(page.len() * percent / 100);
+                self.random.fill_bytes(random);
+                match pattern {
+                    [byte] => rest.fill(*byte),
+                    _ => rest.iter_mut().zip(&mut bytes).for_each(|(to, from)| *to = *from),
+                }
             }
         }
     }
@@ -194,6 +219,45 @@ mod tests {
         Filler::new(&plan, 1).fill(&mut buffer);
         let zeroes = buffer.iter().filter(|b| **b == 0).count() as f64 / buffer.len() as f64;
         assert!((0.745..0.765).contains(&zeroes), "{zeroes}");
+    }
+
+    #[test]
+    fn filling_ends_within_a_step_of_the_stop() {
+        let plan = Buffers { fill: Fill::Pattern(vec![7, 8, 9]), ..Buffers::default() };
+        let mut buffer = vec![0u8; 2 * STEP + ALIGN];
+        let mut steps = 0;
+        Filler::new(&plan, 1).fill_unless(&mut buffer, || {
+            steps += 1;
+            steps > 1
+        });
+        let filled = buffer.iter().filter(|byte| **byte != 0).count();
+        assert_eq!((steps, filled), (2, STEP));
+        Filler::new(&plan, 1).fill(&mut buffer);
+        let is_whole = |(at, byte): (usize, &u8)| *byte == [7, 8, 9][at % 3];
+        assert!(buffer.iter().enumerate().all(is_whole), "steps do not show in the pattern");
+    }
+
+    #[test]
+    fn populating_ends_within_a_step_of_the_stop() {
+        let mut slab = Slab::new(3, STEP as u64, Memory::Normal).unwrap();
+        let resident = |slab: &Slab| {
+            let mut pages = vec![0u8; slab.mapped / ALIGN];
+            // SAFETY: a byte for each page of the mapping.
+            let known =
+                unsafe { libc::mincore(slab.memory.cast(), slab.mapped, pages.as_mut_ptr()) };
+            assert_eq!(known, 0);
+            pages.iter().filter(|page| **page & 1 != 0).count() * ALIGN
+        };
+        assert_eq!(resident(&slab), 0);
+        let mut steps = 0;
+        slab.populate(|| {
+            steps += 1;
+            steps > 1
+        });
+        let first = resident(&slab);
+        assert!((STEP..=STEP + HUGE_PAGE).contains(&first), "{first}");
+        slab.populate(|| false);
+        assert_eq!(resident(&slab), 3 * STEP);
     }
 
     #[test]

@@ -52,9 +52,14 @@ fn prepare(
     ready: impl FnOnce(Result<(), JobError>) -> bool,
 ) -> Result<JobRecord, JobError> {
     let mut ready: Option<Ready<'_>> = Some(Box::new(ready));
-    let result = placement::apply(&task.job.placement)
-        .and_then(|()| slab(task.job, task.files))
-        .and_then(|slab| dispatch(task, slab, &mut ready));
+    let result =
+        placement::apply(&task.job.placement).and_then(|()| slab(task)).and_then(|slab| match task
+            .shared
+            .is_stopping()
+        {
+            true => Ok(never_begun(&mut ready)),
+            false => dispatch(task, slab, &mut ready),
+        });
     result.map_err(|Refusal(error)| {
         if let Some(ready) = ready {
             ready(Err(error.clone()));
@@ -71,11 +76,28 @@ pub(crate) fn buffers(job: &JobPlan) -> (u32, u64) {
     (depth, bytes)
 }
 
-fn slab(job: &JobPlan, files: &[OpenFile]) -> Result<Slab, Refusal> {
+/// What is known of a worker that was asked to stop while it was prepared.
+fn never_begun(ready: &mut Option<Ready<'_>>) -> JobRecord {
+    if let Some(ready) = ready.take() {
+        ready(Ok(()));
+    }
+    JobRecord::default()
+}
+
+fn slab(task: &Task<'_>) -> Result<Slab, Refusal> {
+    let (job, files) = (task.job, task.files);
     let (depth, bytes) = buffers(job);
     // What waits for its turn is not in flight, and its wait is not the device's latency.
     let depth = if trims_in_turn(job, files, usage::kernel_version()) { 1 } else { depth };
-    Slab::new(depth, bytes, job.buffers.memory).map_err(|error| {
+    let slab = Slab::new(depth, bytes, job.buffers.memory);
+    let registered = job.engine.uring().is_some_and(|ring| ring.fixed_buffers);
+    let populated = slab.map(|mut slab| {
+        if registered {
+            slab.populate(|| task.shared.is_stopping());
+        }
+        slab
+    });
+    populated.map_err(|error| {
         let kind = if job.buffers.memory == fathom_model::plan::Memory::Huge {
             "reserve huge pages (`sysctl vm.nr_hugepages`)"
         } else {
@@ -342,6 +364,27 @@ fn record<Q: Queue, S: Source>(
 mod tests {
     use super::*;
     use fathom_model::plan::{Mix, Order, Uring};
+
+    #[test]
+    fn a_worker_that_is_stopped_while_it_is_prepared_does_no_io_and_has_not_failed() {
+        let order = Order::Sequential { skip: 0 };
+        let ring = Engine::IoUring(Uring { fixed_buffers: true, ..Uring::default() });
+        for engine in [Engine::Null, ring] {
+            let mut job = JobPlan::new("t", engine, Mix::Only(Dir::Write), order.clone());
+            // No ring has so many entries: none is made.
+            job.depth = 1 << 20;
+            let (shared, wake) = (Shared::default(), Wake::new().unwrap());
+            shared.ask_stop();
+            let task =
+                Task { job: &job, files: &[], shared: &shared, wake: &wake, run_start_ns: 0 };
+            let mut said = None;
+            let record = perform(&task, |ready| {
+                said = Some(ready);
+                true
+            });
+            assert_eq!((said, record), (Some(Ok(())), JobRecord::default()));
+        }
+    }
 
     #[test]
     fn discards_that_wait_for_their_turn_are_not_in_flight() {

@@ -8,6 +8,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 const CHUNK: u64 = 1 << 20;
+/// Bytes between two flushes, so that the last does not last long: none can be ended early.
+const FLUSH: u64 = 64 << 20;
 
 /// Fills bytes `from..to` of a file with what `buffers` describes and writes them to the disk.
 /// `done` is told how many bytes are written and says whether to go on.
@@ -39,6 +41,9 @@ pub fn fill(
         at += part.len() as u64;
         if !done(at - from) {
             return Err(io::Error::from(io::ErrorKind::Interrupted));
+        }
+        if (at - from).is_multiple_of(FLUSH) {
+            file.sync_data()?;
         }
     }
     file.sync_data()

@@ -6,6 +6,7 @@
 
 mod buffers;
 pub mod clock;
+pub mod closed;
 mod depth;
 mod files;
 mod job;

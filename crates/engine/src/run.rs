@@ -27,11 +27,17 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// Why a run could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No event descriptor or thread could be made, or no signal handled.
+    /// No event descriptor could be made, or no signal handled.
     #[error(
-        "cannot start workers: {0}; raise the limits of open files and processes (`ulimit -n`, `ulimit -u`) or lower numjobs"
+        "cannot start workers: {0}; raise the limit of open files (`ulimit -n`) or lower numjobs"
     )]
     Resources(#[from] std::io::Error),
+    /// A thread could not be created.
+    #[error(
+        "cannot create the thread of a worker: {0}; raise the limit of processes and threads (RLIMIT_NPROC, \
+         `ulimit -u`, or pids.max of the control group), or lower numjobs"
+    )]
+    Thread(std::io::Error),
     /// The address space is limited to less than the run needs.
     #[error(transparent)]
     Memory(#[from] memory::TooLittle),
@@ -96,7 +102,8 @@ pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartErr
         *shared.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         shared.over_changed.notify_all();
         records
-    })?;
+    });
+    let conductor = conductor.map_err(StartError::Thread)?;
     Ok(Running { state, conductor })
 }
 
@@ -230,7 +237,7 @@ fn perform_wave(state: &Arc<State>, members: &[usize], records: &mut [JobRecord]
         match spawn(state, *index, events.clone(), Arc::clone(&barrier)) {
             Ok(()) => pending += 1,
             Err(error) => {
-                records[*index] = internal_error(&StartError::Resources(error).to_string());
+                records[*index] = internal_error(&StartError::Thread(error).to_string());
                 go = false;
             }
         }

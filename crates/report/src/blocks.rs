@@ -4,7 +4,7 @@ use crate::summary::{Style, table};
 use fathom_model::watch::{
     BlockOp, BlocksSample, DeviceBlocks, Missing, SizeSamples, SplitSamples,
 };
-use fathom_model::{Histogram, units};
+use fathom_model::{Histogram, escape, units};
 use std::fmt::Write;
 
 /// Kinds of request, causes of splits and tasks that are named; the rest is one figure.
@@ -41,7 +41,7 @@ pub fn lines(came: &BlocksSample, elapsed_ns: u64) -> String {
     };
     let line = |device: &DeviceBlocks| {
         if device.removed && device.queued + device.issued + device.completed == 0 {
-            return format!("{:<10} removed\n", device.name);
+            return format!("{:<10} removed\n", escape::text(&device.name));
         }
         let of_requests = |n: u64| if device.bio_based { "-".into() } else { rate(n) };
         let at_driver = |percent: f64| match device.ends_unseen() {
@@ -50,7 +50,7 @@ pub fn lines(came: &BlocksSample, elapsed_ns: u64) -> String {
         };
         format!(
             "{:<10}{:>8}{:>9}{:>9}{:>9}{:>9}{:>9}{:>7}{:>11}{:>9}{:>11}{:>9}  {}\n",
-            device.name,
+            escape::text(&device.name),
             rate(device.queued),
             rate(device.split),
             of_requests(device.merged),
@@ -127,7 +127,8 @@ pub fn summary(came: &BlocksSample, elapsed_ns: u64, missing: &[Missing], style:
 fn of_device(device: &DeviceBlocks, one_in: u32, elapsed_ns: u64, style: Style) -> String {
     let n = |n: u64| units::count(n as f64);
     let removed = if device.removed { ", removed meanwhile" } else { "" };
-    let mut out = format!("{} in {}{removed}\n", device.name, units::time(elapsed_ns as f64));
+    let mut out =
+        format!("{} in {}{removed}\n", escape::text(&device.name), units::time(elapsed_ns as f64));
     // Writing to a string cannot fail.
     let _ = write!(out, "  {} I/Os entered, {} splits", n(device.queued), n(device.split));
     let _ = if device.bio_based {
@@ -225,8 +226,10 @@ fn splits(splits: &[SplitSamples]) -> String {
 fn named(parts: impl Iterator<Item = (String, u64)>, all: u64) -> String {
     let parts: Vec<(String, u64)> = parts.collect();
     let (first, rest) = parts.split_at(parts.len().min(NAMED));
-    let mut texts: Vec<String> =
-        first.iter().map(|(name, n)| format!("{name} {}", percent(*n, all))).collect();
+    let mut texts: Vec<String> = first
+        .iter()
+        .map(|(name, n)| format!("{} {}", escape::text(name), percent(*n, all)))
+        .collect();
     if !rest.is_empty() {
         texts.push(format!("others {}", percent(rest.iter().map(|part| part.1).sum(), all)));
     }

@@ -16,7 +16,7 @@ use fathom_analysis::limit::{
 use fathom_analysis::stats::Estimate;
 use fathom_model::facts::{Host, TargetFacts};
 use fathom_model::finding::Severity;
-use fathom_model::units;
+use fathom_model::{escape, units};
 use std::fmt::Write;
 use table::Table;
 
@@ -29,7 +29,7 @@ pub fn render(record: &LimitRecord) -> String {
     let mut out = String::new();
     header(&mut out, record);
     for target in &record.report.targets {
-        let _ = write!(out, "\n{}\n{}", target.name, figures(&target.blocks));
+        let _ = write!(out, "\n{}\n{}", escape::text(&target.name), figures(&target.blocks));
         for block in &target.blocks {
             stopped(&mut out, block);
         }
@@ -69,7 +69,8 @@ fn header(out: &mut String, record: &LimitRecord) {
     let targets = record.facts.targets.iter().zip(&record.conditions);
     for ((facts, conditions), name) in targets.zip(&record.config.targets) {
         let how = if conditions.direct { "O_DIRECT" } else { "through the page cache" };
-        let _ = writeln!(out, "{name}: {}, read with {how}", description(facts));
+        let line = format!("{name}: {}, read with {how}", description(facts));
+        let _ = writeln!(out, "{}", escape::text(&line));
     }
     let own = [("one worker", report.own.one_worker), ("all cores", report.own.all_cores)];
     let own: Vec<String> =
@@ -183,7 +184,7 @@ fn stopped(out: &mut String, block: &BlockLimit) {
         }
     }
     for problem in &block.problems {
-        let _ = writeln!(out, "  at {}: {}", problem.setting, problem.message);
+        let _ = writeln!(out, "  at {}: {}", problem.setting, escape::text(&problem.message));
     }
 }
 
@@ -212,7 +213,7 @@ fn figures_of(e: &Experiment) -> String {
                 times(gain)
             )
         }
-        (None, Some(why)) => format!("{what}: not possible, {why}"),
+        (None, Some(why)) => format!("{what}: not possible, {}", escape::text(why)),
         (None, None) => format!("{what}: no time left"),
     }
 }
@@ -299,7 +300,7 @@ fn findings(out: &mut String, record: &LimitRecord) {
 fn wrap(text: &str, indent: &str) -> String {
     let mut out = String::new();
     let mut line = String::from(indent);
-    for word in text.split_whitespace() {
+    for word in text.split_whitespace().map(escape::text) {
         let is_first = line.len() == indent.len();
         if !is_first && line.chars().count() + 1 + word.chars().count() > WIDTH {
             out += line.trim_end();
@@ -308,7 +309,7 @@ fn wrap(text: &str, indent: &str) -> String {
         } else if !is_first {
             line.push(' ');
         }
-        line += word;
+        line += &word;
     }
     out + &line + "\n"
 }

@@ -1,7 +1,7 @@
 //! Rings and placement as text.
 
 use fathom_analysis::machine::{CpuCount, Placement, RingRates, RingsRates, setup_flag_names};
-use fathom_model::units;
+use fathom_model::{escape, units};
 use std::fmt::Write as _;
 
 /// Processors that are named of each device; the rest is added up.
@@ -35,7 +35,7 @@ pub fn rings(rates: &RingsRates) -> String {
 
 fn line(rates: &RingRates) -> String {
     let ring = &rates.ring;
-    let mut parts = vec![format!("{} {} fd {}", ring.comm, ring.pid, ring.fd)];
+    let mut parts = vec![format!("{} {} fd {}", escape::text(&ring.comm), ring.pid, ring.fd)];
     if ring.processes > 1 {
         parts.push(format!("shared by {} processes", ring.processes));
     }
@@ -73,6 +73,7 @@ pub fn placement(all: &[Placement]) -> String {
     let together = all.iter().any(|at| at.device.is_empty());
     for at in all {
         let name = if at.device.is_empty() { "all devices" } else { &at.device };
+        let name = escape::text(name);
         let mut parts = vec![format!("interrupts {}", processors(&at.interrupts))];
         // Counted of all devices together, they are not known of each.
         if !together || at.device.is_empty() {

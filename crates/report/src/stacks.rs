@@ -8,6 +8,7 @@ pub use firefox::firefox;
 pub use flame::flame_graph;
 pub use text::text;
 
+use fathom_model::escape;
 use fathom_model::watch::{Stack, StackCount, StacksSample};
 use std::collections::BTreeMap;
 
@@ -69,7 +70,8 @@ pub fn folded(sampled: &Sampled) -> String {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for ((comm, frames), count) in sampled.by_name() {
         let names = std::iter::once(comm).chain(frames.iter().map(|frame| frame.name));
-        let names: Vec<String> = names.map(|name| name.replace([';', '\n'], ":")).collect();
+        let names: Vec<String> =
+            names.map(|name| escape::text(&name.replace([';', '\n'], ":")).into_owned()).collect();
         *lines.entry(names.join(";")).or_default() += count;
     }
     lines.iter().map(|(stack, count)| format!("{stack} {count}\n")).collect()

@@ -8,7 +8,7 @@ use fathom_analysis::derive::{self, Group};
 use fathom_model::finding::{Finding, Severity};
 use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
 use fathom_model::record::{DiskRecord, RunRecord};
-use fathom_model::{Dir, units};
+use fathom_model::{Dir, escape, units};
 use table::Style as _;
 pub(crate) use table::table;
 
@@ -72,7 +72,7 @@ fn together(out: &mut String, record: &RunRecord, groups: &[Group], style: Style
             "{} IOPS, {} ({})",
             units::count(iops),
             figures::bandwidth(bytes, &first.plan.show),
-            names.join(" + ")
+            escape::text(&names.join(" + "))
         );
         out.push_str(&format!("\n{}  {text}\n", style.bold("together")));
     }
@@ -101,13 +101,13 @@ fn news(out: &mut String, finding: &Finding, style: Style) {
 /// `text` in lines of at most `width` letters, broken between words.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in text.split_whitespace().map(escape::text) {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.to_string()),
+            _ => lines.push(word.into_owned()),
         }
     }
     lines
@@ -206,10 +206,10 @@ fn targets(record: &RunRecord, group: &Group) -> Option<String> {
     let mut targets: Vec<usize> = plans.flat_map(|p| &p.regions).map(|r| r.target).collect();
     targets.sort_unstable();
     targets.dedup();
-    let first = record.plan.targets.get(*targets.first()?)?;
+    let first = escape::text(&record.plan.targets.get(*targets.first()?)?.path);
     Some(match targets.len() {
-        1 => first.path.clone(),
-        n => format!("{} and {} more", first.path, n - 1),
+        1 => first.into_owned(),
+        n => format!("{first} and {} more", n - 1),
     })
 }
 

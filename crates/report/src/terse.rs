@@ -5,6 +5,7 @@
 
 use crate::fio::{self, DirStats, Entry};
 use fathom_analysis::derive::Spread;
+use fathom_model::escape;
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::JobPlan;
 use fathom_model::record::RunRecord;
@@ -89,7 +90,7 @@ fn line(record: &RunRecord, entry: &Entry, version: Version) -> String {
 
 /// A name as a column can hold it: a semicolon or line break in it would shift all that follows.
 fn text(name: &str) -> String {
-    name.replace([';', '\n', '\r'], "_")
+    escape::text(&name.replace([';', '\n', '\r'], "_")).into_owned()
 }
 
 fn direction(columns: &mut Vec<String>, dir: &DirStats, plan: &JobPlan, version: Version) {
@@ -172,7 +173,7 @@ fn distributions(columns: &mut Vec<String>, entry: &Entry) {
 
 fn disks(columns: &mut Vec<String>, record: &RunRecord) {
     for disk in &record.disks {
-        columns.push(disk.name.clone());
+        columns.push(text(&disk.name));
         let counts = [disk.ios, disk.merges, disk.ticks_ms];
         columns.extend(counts.iter().flat_map(|c| [c.read.to_string(), c.write.to_string()]));
         columns.push(disk.weighted_ms.to_string());

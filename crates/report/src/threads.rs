@@ -1,6 +1,7 @@
 //! What threads were doing: a table for people, or JSON.
 
 use fathom_analysis::threads::{Column, Group, Groups};
+use fathom_model::escape;
 use fathom_model::watch::{Missing, SamplerCost};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -139,6 +140,7 @@ impl Report<'_> {
         let columns = self.groups.columns();
         let cells = group.values.iter().zip(columns).enumerate().map(|(at, (value, column))| {
             let value = if *column == Column::State { self.state(value) } else { value.clone() };
+            let value = escape::text(&value).into_owned();
             if at + 1 < columns.len() { cut(&value) } else { value }
         });
         fixed.into_iter().chain(cells).collect()

@@ -20,6 +20,7 @@ pub use table::Table;
 pub use ui::{Grouping, Page, Panel, TableUi, Ui};
 
 use fathom_analysis::machine::MachineRates;
+use fathom_model::escape;
 use fathom_model::watch::{DeviceWiring, MachineSample, Missing, Stack};
 use paint::Tone;
 use ratatui::buffer::Buffer;
@@ -89,6 +90,18 @@ pub fn draw(view: &View<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer
         Page::Missing => page(&header::missing_and_cost(view), ui, paint, rest, buf),
         Page::Detail(panel, key) => {
             page(&detail::text(view, ui, *panel, key), ui, paint, rest, buf)
+        }
+    }
+    clean(area, buf);
+}
+
+/// Takes away what would reorder what stands on the terminal; control characters are never drawn.
+fn clean(area: Rect, buf: &mut Buffer) {
+    for position in area.intersection(buf.area).positions() {
+        if let Some(cell) =
+            buf.cell_mut(position).filter(|c| c.symbol().contains(escape::is_unsafe))
+        {
+            cell.set_symbol("?");
         }
     }
 }

@@ -10,7 +10,7 @@ use fathom_model::RunRecord;
 use fathom_model::watch::{
     BlocksSample, DiskKind, Level, RingSample, RingsSample, SamplerCost, Stack, WatchRecord,
 };
-use fathom_model::{shell, units};
+use fathom_model::{escape, shell, units};
 
 /// Columns before the first figure.
 const NAME: usize = 12;
@@ -97,7 +97,7 @@ pub fn joined(number: u64) -> String {
 
 /// A line with its name in front.
 fn row(name: &str, text: &str) -> String {
-    format!("{name:<NAME$}{text}")
+    format!("{:<NAME$}{}", escape::text(name), escape::text(text))
 }
 
 fn head(seen: &Seen, record: &RunRecord, watch: &WatchRecord) -> String {
@@ -228,7 +228,12 @@ fn threads(seen: &Seen) -> Vec<String> {
     let mut lines = vec![row("threads", &format!("{total:.2} active on average"))];
     for (doing, mean) in groups.iter().take(GROUPS_MAX) {
         let place = [doing.syscall.as_str(), doing.wchan.as_str()].join("  ");
-        let text = format!("{mean:>6.2}  {:<16} {}  {}", doing.comm, doing.state, place.trim());
+        let text = format!(
+            "{mean:>6.2}  {:<16} {}  {}",
+            escape::text(&doing.comm),
+            doing.state,
+            place.trim()
+        );
         lines.push(row("", text.trim_end()));
     }
     if let Some(rest) = groups.get(GROUPS_MAX..).filter(|rest| !rest.is_empty()) {

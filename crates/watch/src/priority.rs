@@ -32,7 +32,8 @@ pub(crate) fn defer(late: Duration) {
 
 /// What is not seen where [`raise`] is refused. Tried on a thread of its own.
 pub(crate) fn refused() -> Option<Missing> {
-    let error = std::thread::spawn(raise).join().ok()?.err()?;
+    let tried = std::thread::Builder::new().name("fathom-trial".into()).spawn(raise);
+    let error = tried.map_or_else(Err, |thread| thread.join().unwrap_or(Ok(()))).err()?;
     Some(Missing {
         what: "looks at their times while all processors are busy".into(),
         why: format!("SCHED_RR: {error}"),

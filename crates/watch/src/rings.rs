@@ -216,7 +216,7 @@ impl Ring {
         let process = proc_root.join(at.pid.to_string());
         let path = process.join(format!("fdinfo/{}", at.fd));
         let comm = std::fs::read(process.join("comm")).ok()?;
-        let comm = crate::shown(comm.strip_suffix(b"\n").unwrap_or(&comm));
+        let comm = fathom_model::escape::bytes(comm.strip_suffix(b"\n").unwrap_or(&comm));
         Some(Self {
             at,
             comm,

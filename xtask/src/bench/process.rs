@@ -43,7 +43,7 @@ pub fn run(path: &Path, args: &[String], dir: &Path, probe: Probe) -> Result<Fin
     command.args(args).current_dir(dir).stdin(Stdio::null());
     command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
 
-    let watch = Watch::start(probe == Probe::PeakMemory);
+    let watch = Watch::start(probe == Probe::PeakMemory)?;
     // After the watching thread, which must not be counted, and before the child, which must.
     let counters = match probe {
         Probe::Instructions => Some(Counters::open_with_children().map_err(told)?),
@@ -123,9 +123,10 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(memory: bool) -> Self {
+    fn start(memory: bool) -> Result<Self> {
         let (tell, told) = channel();
-        Self { tell, thread: std::thread::spawn(move || watch(&told, memory)) }
+        let thread = std::thread::Builder::new().spawn(move || watch(&told, memory))?;
+        Ok(Self { tell, thread })
     }
 
     fn follow(&self, pid: u32) -> Result<()> {

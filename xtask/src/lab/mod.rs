@@ -163,7 +163,9 @@ fn run_all(
         Ok(())
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..GUESTS).map(|index| scope.spawn(move || work(index))).collect();
+        let start = |index| std::thread::Builder::new().spawn_scoped(scope, move || work(index));
+        let workers = (0..GUESTS).map(start).collect::<std::io::Result<Vec<_>>>();
+        let workers = workers.map_err(|error| error.to_string())?;
         workers
             .into_iter()
             .try_for_each(|worker| worker.join().map_err(|_| "a guest's thread ended early")?)

@@ -1,6 +1,8 @@
 //! A folder whose samples a thread of its own writes: a disk that stalls holds up neither a run nor a view.
 
 use super::{Encoded, Folder};
+use crate::session::no_thread;
+use crate::stdio::note;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Deref;
@@ -87,19 +89,17 @@ pub struct Written {
 }
 
 impl Writer {
-    /// Begins to write into `folder`.
-    ///
-    /// # Errors
-    /// When no thread can be made.
-    pub fn start(folder: Folder) -> Result<Self, String> {
+    /// Begins to write into `folder`. Where no thread can be created, no sample is written.
+    #[must_use]
+    pub fn start(folder: Folder) -> Self {
         let path = folder.path().to_path_buf();
         let folder = Mutex::new(folder);
         let shared =
             Arc::new(Shared { folder, queue: Mutex::default(), changed: Condvar::default() });
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name("fathom-keep".into()).spawn(move || own.write());
-        let thread = thread.map_err(|e: io::Error| format!("cannot start to keep samples: {e}"))?;
-        Ok(Self { path, shared, thread: Some(thread), said: false })
+        let thread = thread.map_err(|error| shared.lock().fail(no_thread(&error))).ok();
+        Self { path, shared, thread, said: false }
     }
 
     /// Where the folder is.
@@ -153,7 +153,7 @@ impl Writer {
         let waited = self.shared.changed.wait_timeout_while(queue, PATIENCE, waits);
         let late = waited.unwrap_or_else(PoisonError::into_inner).1.timed_out();
         if late && self.failed().is_none() {
-            eprintln!("fathom: waits for the disk of {}", self.path.display());
+            note!("waits for the disk of {}", self.path.display());
         }
         self.join();
         let queue = self.shared.lock();
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_waits_is_written_in_its_order_and_nobody_waits_for_it() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::start(folder(dir.path())).unwrap();
+        let mut writer = Writer::start(folder(dir.path()));
         // As if the disk stalled: who holds the folder holds up what is written.
         let stalled = writer.shared.folder();
         let size = sample(1).unwrap().len();
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn after_a_sample_that_cannot_be_written_none_is() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::start(folder(dir.path())).unwrap();
+        let mut writer = Writer::start(folder(dir.path()));
         writer.write(sample(1));
         writer.write(Err(io::Error::other("no number")));
         assert_eq!(writer.failed().as_deref(), Some("cannot write a sample: no number"));
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_thread_that_panics_is_told_of() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::start(folder(dir.path())).unwrap();
+        let mut writer = Writer::start(folder(dir.path()));
         writer.join();
         writer.thread = Some(thread::spawn(|| panic!("as a test wants it")));
         writer.shared.lock().ended = false;

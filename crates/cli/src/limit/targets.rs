@@ -5,6 +5,7 @@ use super::bench::{Bench, EngineBench};
 use crate::run::show_layout;
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::stdio::note;
 use fathom_analysis::limit::{BLOCKS, Conditions, Load, Phase, Probe, Setting};
 use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
 use fathom_machine::{Lookup, Roots, scratch};
@@ -33,8 +34,8 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
         check_scratch_dir(dir)?;
         let target =
             scratch::create(&roots, Path::new(dir), size, &stop).map_err(|e| e.to_string())?;
-        eprintln!(
-            "fathom: no target was named: making a scratch file of {} in {dir}, removed afterwards",
+        note!(
+            "no target was named: making a scratch file of {} in {dir}, removed afterwards",
             units::bytes(target.facts.size_bytes)
         );
         let conditions = vec![Conditions { direct: is_direct(&target), scratch: true }];
@@ -159,8 +160,8 @@ fn is_direct(target: &OpenTarget) -> bool {
         _ => target.open_worker(how).err().map(|e| e.to_string()),
     };
     if let Some(why) = &refused {
-        eprintln!(
-            "fathom: {} cannot be read with O_DIRECT ({why}); it is read through the page cache, whose speed this \
+        note!(
+            "{} cannot be read with O_DIRECT ({why}); it is read through the page cache, whose speed this \
              will largely be",
             target.facts.path
         );

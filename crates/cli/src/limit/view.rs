@@ -1,9 +1,10 @@
 //! How a search stands, on standard error: one line on a terminal, plain lines elsewhere.
 
-use crate::live;
+use crate::{live, stdio};
 use fathom_analysis::limit::{Config, Phase, Probe};
+use fathom_model::escape;
 use fathom_report::limit::line;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// Between two states of the line on a terminal.
@@ -36,24 +37,15 @@ impl View {
         }
         self.shown = Some((Instant::now(), probe.phase));
         let text = line(probe, &self.targets, done, self.seconds);
-        if self.terminal {
-            let fits: String = text.chars().take(usize::from(live::width()) - 1).collect();
-            write(&format!("\r{fits}\x1b[K"));
-        } else {
-            write(&format!("{text}\n"));
-        }
+        let width = if self.terminal { usize::from(live::width()) - 1 } else { usize::MAX };
+        let fits: String = escape::text(&text).chars().take(width).collect();
+        stdio::status(&fits, self.terminal);
     }
 
     /// Leaves the line free for what comes next.
     pub fn clear(&self) {
         if self.terminal && self.shown.is_some() {
-            write("\r\x1b[K");
+            stdio::clear_status();
         }
     }
-}
-
-fn write(text: &str) {
-    let mut stderr = std::io::stderr().lock();
-    // A view that cannot be shown must not end the work that it shows.
-    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }

@@ -5,6 +5,7 @@ use crate::files::MadeDirs;
 use crate::folder::{Encoded, Folder, Writer};
 use crate::session::Session;
 use crate::session::beside::Beside;
+use crate::stdio::note;
 use fathom_model::watch::Level;
 use fathom_model::{Plan, RunRecord};
 use std::io;
@@ -24,11 +25,9 @@ impl Watched {
     pub fn start(level: Level, search: Option<&Writer>, session: &Session) -> Self {
         let kept = search.filter(|_| level != Level::Off).and_then(|search| {
             let record = session.new_record(&Plan::default());
-            let folder = folder(search, &record).map_err(|e| e.to_string());
-            let writer = folder.and_then(Writer::start);
-            let writer =
-                writer.map_err(|error| eprintln!("fathom: the machine is not watched: {error}"));
-            Some((writer.ok()?, record))
+            let folder = folder(search, &record);
+            let folder = folder.map_err(|error| note!("the machine is not watched: {error}"));
+            Some((Writer::start(folder.ok()?), record))
         });
         let level = if kept.is_some() { level } else { Level::Off };
         Self { beside: Beside::new(level, session), kept, began: Instant::now() }
@@ -44,7 +43,7 @@ impl Watched {
             }
         }
         if let Some(error) = self.kept.as_mut().and_then(|(writer, _)| writer.complaint()) {
-            eprintln!("fathom: what is seen of the machine is no longer kept: {error}");
+            note!("what is seen of the machine is no longer kept: {error}");
         }
     }
 

@@ -7,6 +7,7 @@ use super::segment::{self, BLOCK, BYTES_FIXED, Removed, blocks};
 use crate::files::Dir;
 use crate::folder::ring::{has_record, number};
 use crate::folder::{Encoded, Folder, stamp};
+use crate::stdio::note;
 use fathom_model::RunRecord;
 use rustix::fs::FlockOperation;
 use std::collections::VecDeque;
@@ -217,10 +218,7 @@ impl Ring {
         let removed = removed.map_err(|e| format!("cannot remove the oldest record {e}"))?;
         if removed != Removed::Whole {
             let path = self.dir.path().join(&old.name);
-            eprintln!(
-                "fathom: note: {} is not removed: it holds files that are not fathom's",
-                path.display()
-            );
+            note!("note: {} is not removed: it holds files that are not fathom's", path.display());
         }
         Ok(true)
     }

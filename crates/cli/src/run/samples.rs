@@ -1,6 +1,7 @@
 //! What is kept of a run while it goes on.
 
 use crate::folder::{Encoded, Folder, Writer};
+use crate::stdio::note;
 use fathom_model::progress::{JobSample, Progress, Sample};
 use fathom_model::{Dir, Histogram, PerDir, RunRecord};
 use std::path::PathBuf;
@@ -19,12 +20,10 @@ pub struct Samples {
 
 impl Samples {
     /// Those that go into `folder`, where there is one.
-    ///
-    /// # Errors
-    /// When no thread can be made that writes them.
-    pub fn new(folder: Option<Folder>) -> Result<Self, String> {
-        let writer = folder.map(Writer::start).transpose()?;
-        Ok(Self { writer, next: Instant::now() + SAMPLE, before: Vec::new() })
+    #[must_use]
+    pub fn new(folder: Option<Folder>) -> Self {
+        let writer = folder.map(Writer::start);
+        Self { writer, next: Instant::now() + SAMPLE, before: Vec::new() }
     }
 
     /// Whether there is a folder.
@@ -70,7 +69,7 @@ impl Samples {
     /// Says once where the folder can no longer be written: it is given up, not the run.
     pub fn complain(&mut self) {
         if let Some(error) = self.writer.as_mut().and_then(Writer::complaint) {
-            eprintln!("fathom: samples are no longer kept: {error}");
+            note!("samples are no longer kept: {error}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! The machine beside a run of fathom's own: what samplers see goes into the run's folder, and what it
 //! comes to is told at the end.
 
-use super::Session;
 use super::watching::{Watch, Watching};
+use super::{Session, no_thread};
+use crate::stdio::note;
 use fathom_analysis::watch::Seen;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Level, Stack, WatchRecord};
@@ -28,6 +29,10 @@ pub struct Beside {
     watching: Option<Watching>,
     seen: Seen,
     stacks: Vec<Stack>,
+}
+
+fn not_watched(error: &str) {
+    note!("the machine is not watched: {error}");
 }
 
 /// What a run's end tells of the machine.
@@ -81,11 +86,14 @@ impl Beside {
             ..Watch::default()
         };
         let (opened, opening) = mpsc::channel();
-        thread::spawn(move || {
+        let open = move || {
             // A run that is over by now wants none.
             let _ = opened.send(Watching::start(&watch));
-        });
-        self.opening = Some(opening);
+        };
+        match thread::Builder::new().name("fathom-open".into()).spawn(open) {
+            Ok(_) => self.opening = Some(opening),
+            Err(error) => not_watched(&no_thread(&error)),
+        }
     }
 
     fn take_up(&mut self) {
@@ -93,8 +101,7 @@ impl Beside {
             return;
         };
         self.opening = None;
-        self.watching =
-            opened.map_err(|error| eprintln!("fathom: the machine is not watched: {error}")).ok();
+        self.watching = opened.map_err(|error| not_watched(&error)).ok();
     }
 
     /// Whether samples come.

@@ -1,5 +1,6 @@
 //! Which samplers look, whom they look at, and the thread in which they do.
 
+use super::no_thread;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fathom_machine::Roots;
 use fathom_model::progress::Sample;
@@ -90,8 +91,8 @@ impl Watching {
             ..WatchRecord::default()
         };
         let began = Instant::now();
-        let watcher = Watcher::start(samplers, watch.interval)
-            .map_err(|e| format!("cannot start the thread that watches: {e}"))?;
+        let watcher =
+            Watcher::start(samplers, watch.interval).map_err(|error| no_thread(&error))?;
         Ok(Self { watcher, began, record })
     }
 

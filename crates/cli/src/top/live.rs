@@ -165,6 +165,6 @@ impl Feed for Live {
         let (rest, watched) = self.watching.stop();
         let Some(mut recording) = self.recording else { return Ok(()) };
         rest.iter().for_each(|sample| recording.keep(sample));
-        recording.end(watched).1
+        recording.end(watched, None).1
     }
 }

@@ -1,8 +1,8 @@
 //! The terminal: taken when the view begins, given back as it was however it ends.
 
-use super::TICK;
 use super::feed::Feed;
 use super::keys::{self, Action};
+use super::{TICK, is_all};
 use crate::signals::Signals;
 use fathom_report::top::{self, Paint, Ui};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -16,14 +16,17 @@ use std::io::{self, Stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Shows `feed` until the user or a signal ends it, or `count` intervals were seen.
+/// Shows `feed` until the user or a signal ends it, or `count` intervals were seen; whether none of them is lacking
+/// because of a signal.
 ///
 /// # Errors
 /// When the terminal cannot be used, or nothing can be shown any more.
-pub fn show(feed: &mut dyn Feed, count: Option<u64>, signals: &Signals) -> Result<(), String> {
+pub fn show(feed: &mut dyn Feed, count: Option<u64>, signals: &Signals) -> Result<bool, String> {
     let mut screen = Screen::take().map_err(|e| format!("cannot use the terminal: {e}"))?;
-    // The screen is given back before the error is printed.
-    screen.run(feed, count, signals)
+    let shown = screen.run(feed, count, signals);
+    // The screen is given back before anything is said.
+    drop(screen);
+    shown.map(|shown| is_all(signals, count, shown))
 }
 
 /// The terminal in the state that the view needs.
@@ -58,7 +61,7 @@ impl Screen {
         feed: &mut dyn Feed,
         count: Option<u64>,
         signals: &Signals,
-    ) -> Result<(), String> {
+    ) -> Result<u64, String> {
         let mut ui = Ui::default();
         let mut seen = 0;
         let mut changed = true;
@@ -103,7 +106,7 @@ impl Screen {
                 }
             }
         }
-        Ok(())
+        Ok(seen)
     }
 
     fn draw(&mut self, feed: &mut dyn Feed, ui: &Ui) -> Result<(), String> {

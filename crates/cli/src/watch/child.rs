@@ -1,5 +1,7 @@
 //! A command that is watched from its first instruction on.
 
+use crate::stdio::note;
+use fathom_model::escape;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process,
     set_parent_process_death_signal, waitid,
@@ -33,7 +35,7 @@ impl Watched {
     /// # Errors
     /// When no process can be made.
     pub fn hold(argv: &[OsString]) -> Result<Self, String> {
-        let fail = |error: io::Error| format!("cannot start {}: {error}", argv[0].display());
+        let fail = |error: io::Error| format!("cannot start {}: {error}", escape::path(&argv[0]));
         let mut command = Command::new("/proc/self/exe");
         command.arg(HELD).arg(std::process::id().to_string()).arg("--").args(argv);
         let child = command.spawn().map_err(fail)?;
@@ -143,7 +145,7 @@ pub fn held(args: &HeldArgs) -> Result<ExitCode, String> {
     kill_process(getpid(), Signal::STOP).map_err(fail)?;
     set_parent_process_death_signal(None).map_err(fail)?;
     let error = Command::new(&args.argv[0]).args(&args.argv[1..]).exec();
-    eprintln!("fathom: cannot run {}: {error}", args.argv[0].display());
+    note!("cannot run {}: {error}", escape::path(&args.argv[0]));
     // As shells and env(1) do.
     Ok(ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
 }

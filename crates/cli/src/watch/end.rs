@@ -1,7 +1,9 @@
 //! What ends a watching, and whom it concerns.
 
 use super::child::{self, Watched};
-use crate::signals::Signals;
+use crate::quantity;
+use crate::signals::{self, Signals};
+use crate::stdio::note;
 use fathom_machine::Roots;
 use fathom_model::watch::CommandRecord;
 use fathom_watch::Scope;
@@ -17,7 +19,8 @@ pub struct End {
     /// Taken where there is no command: that one gets the signals itself.
     signals: Option<Signals>,
     time: Option<Duration>,
-    until: Option<Instant>,
+    began: Instant,
+    interrupted: Option<&'static str>,
 }
 
 impl End {
@@ -33,7 +36,8 @@ impl End {
             Some(_) => None,
         };
         let processes = Process::find_all(pids)?;
-        Ok(Self { child, processes, signals, time, until: None })
+        let (began, interrupted) = (Instant::now(), None);
+        Ok(Self { child, processes, signals, time, began, interrupted })
     }
 
     /// Whom to watch.
@@ -48,7 +52,7 @@ impl End {
     /// # Errors
     /// When the command cannot be let go.
     pub fn begin(&mut self) -> Result<(), String> {
-        self.until = self.time.and_then(|time| Instant::now().checked_add(time));
+        self.began = Instant::now();
         self.child.as_mut().map_or(Ok(()), Watched::release)
     }
 
@@ -60,9 +64,25 @@ impl End {
         if let Some(child) = &mut self.child {
             return Ok(child.ended()?.is_some());
         }
-        let stopped = self.signals.as_ref().is_some_and(|signals| signals.caught().is_some());
+        let took = self.began.elapsed();
         let ended = !self.processes.is_empty() && !self.processes.iter().any(Process::is_alive);
-        Ok(stopped || ended || self.until.is_some_and(|until| Instant::now() >= until))
+        if ended || self.time.is_some_and(|time| took >= time) {
+            return Ok(true);
+        }
+        let Some(signal) = self.signals.as_ref().and_then(Signals::caught) else {
+            return Ok(false);
+        };
+        // Without a time, a signal is the regular end.
+        if let Some(time) = self.time.filter(|_| self.interrupted.is_none()) {
+            self.interrupted = Some(signal);
+            signals::interrupted(signal, &quantity::shown(took), &quantity::shown(time));
+        }
+        Ok(true)
+    }
+
+    /// The signal that ended it before its time, if one did.
+    pub fn interrupted(&self) -> Option<&'static str> {
+        self.interrupted
     }
 
     /// Whether it is that of a command.
@@ -80,8 +100,23 @@ impl End {
         })
     }
 
-    /// The command's status; success where there is none.
-    pub fn code(&mut self) -> ExitCode {
+    /// [`End::code`], or failure where the command did not fail and the result could not be `shown`, which is said.
+    pub fn code_if(&mut self, shown: Result<(), String>) -> ExitCode {
+        match (shown, self.code()) {
+            (Err(error), code) => {
+                note!("{error}");
+                // The command's own failure says more.
+                if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
+            }
+            (Ok(()), code) => code,
+        }
+    }
+
+    /// The command's status; without one, whether it took the time that was asked for.
+    fn code(&mut self) -> ExitCode {
+        if self.interrupted.is_some() {
+            return ExitCode::FAILURE;
+        }
         let ended = self.child.as_mut().and_then(|child| child.ended().ok().flatten());
         ended.map_or(ExitCode::SUCCESS, |(status, _)| ExitCode::from(child::code(status) as u8))
     }

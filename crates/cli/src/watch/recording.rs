@@ -33,7 +33,7 @@ impl NewRecording {
         let record = RunRecord { watch: Some(watching.record().clone()), ..self.record };
         let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
         let folder = self.folder.begin(&unfinished).map_err(|e| format!("cannot write {e}"))?;
-        Ok(Recording { writer: Writer::start(folder)?, record })
+        Ok(Recording { writer: Writer::start(folder), record })
     }
 }
 
@@ -70,13 +70,17 @@ impl Recording {
         self.writer.complaint().map(what_to_do)
     }
 
-    /// Ends the record; gives it, and what of it could not be kept.
-    pub fn end(mut self, watched: WatchRecord) -> (RunRecord, Result<(), String>) {
+    /// Ends the record, which a signal has `interrupted` where it came before its time; gives it, and what of it could not be kept.
+    pub fn end(
+        mut self,
+        watched: WatchRecord,
+        interrupted: Option<&str>,
+    ) -> (RunRecord, Result<(), String>) {
         let written = self.writer.finish();
         let kept = written.error.map_or(Ok(()), |error| Err(what_to_do(error)));
         self.record.elapsed_ns = written.elapsed_ns;
         self.record.watch = Some(watched);
-        self.record.interrupted = kept.as_ref().err().cloned();
+        self.record.interrupted = kept.as_ref().err().cloned().or(interrupted.map(String::from));
         let folder = self.writer.folder();
         // What a disk refuses after the write is known only then.
         let synced = folder.sync().map_err(|e| format!("cannot write {e}"));

@@ -140,6 +140,7 @@ pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> Refusal {
         }
         Some(libc::EPERM) => "the kernel does not permit it, and neither kernel.io_uring_disabled nor a seccomp filter is the cause; a security module may be; use --ioengine=libaio".into(),
         Some(libc::ENOMEM) => "not enough memory, or RLIMIT_MEMLOCK is too small on this kernel; lower iodepth or raise the limit (`ulimit -l`)".into(),
+        Some(libc::EAGAIN) => "the kernel cannot create the thread that polls this ring: raise the limit of processes and threads (RLIMIT_NPROC, `ulimit -u`, or pids.max of the control group), or use sqthread_poll=0".into(),
         Some(libc::EINVAL) => format!(
             "the kernel refuses this ring ({} entries, {}); lower iodepth (at most 32768), or leave out what this kernel lacks",
             wanted.entries,

@@ -148,7 +148,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             shared,
             stats: &shared.stats,
             queue,
-            writes: Writes::new(job, slab),
+            writes: Writes::new(job, slab, shared),
             source,
             pace: None,
             slots: vec![slot; depth as usize].into(),

@@ -3,6 +3,7 @@
 use super::Gate;
 use crate::buffers::{Filler, Slab};
 use crate::queue::{Op, Request};
+use crate::stats::Shared;
 use fathom_model::Dir;
 use fathom_model::plan::{JobPlan, Sync};
 
@@ -16,10 +17,13 @@ pub(super) struct Writes {
 }
 
 impl Writes {
-    pub fn new(job: &JobPlan, mut slab: Slab) -> Self {
+    /// Fills all buffers, unless the worker is asked to stop meanwhile: no I/O is issued then.
+    pub fn new(job: &JobPlan, mut slab: Slab, shared: &Shared) -> Self {
         let filler = job.access.mix.has(Dir::Write).then(|| {
             let mut filler = Filler::new(&job.buffers, job.access.seed);
-            (0..slab.slots()).for_each(|slot| filler.fill(slab.slot_mut(slot)));
+            for slot in 0..slab.slots() {
+                filler.fill_unless(slab.slot_mut(slot), || shared.is_stopping());
+            }
             filler
         });
         Self { slab, filler, plan: job.sync, since_fsync: 0, since_fdatasync: 0 }

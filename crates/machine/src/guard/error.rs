@@ -1,5 +1,6 @@
 //! Why a target may not be used.
 
+use fathom_model::shell;
 use fathom_model::units::bytes;
 use std::io;
 
@@ -194,7 +195,8 @@ pub enum GuardError {
     /// A leftover that only its name says to be fathom's.
     #[error(
         "{path} has fathom's name for a scratch file but not fathom's mark, which this file system cannot \
-         keep or which someone removed: if nobody needs it, remove it yourself: rm '{path}'"
+         keep or which someone removed: if nobody needs it, remove it yourself: rm -- {}",
+        shell::quoted(path)
     )]
     Unmarked {
         /// Where it is.

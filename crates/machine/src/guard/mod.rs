@@ -17,7 +17,7 @@ pub(crate) use make::Made;
 pub(crate) use open::{Entry, Held};
 
 pub use error::GuardError;
-pub use open::{OpenTarget, WorkerOpen};
+pub use open::{Extent, OpenTarget, WorkerOpen};
 pub use permission::Permissions;
 
 use crate::roots::Roots;

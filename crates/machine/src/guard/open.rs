@@ -26,6 +26,15 @@ pub struct WorkerOpen {
     pub sync_io: SyncIo,
 }
 
+/// The size of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Up to its end.
+    pub bytes: u64,
+    /// Of these, what the file system has allocated.
+    pub allocated: u64,
+}
+
 /// A target that was proven usable. It stays held, and locked where it is written to, until the
 /// last target of the run that leads to the same thing is dropped.
 pub struct OpenTarget {
@@ -331,6 +340,17 @@ impl OpenTarget {
             TargetKind::BlockDevice => self.device_changed(held),
             _ => None,
         }
+    }
+
+    /// How large a file is now; `None` for what is no file, or not made yet.
+    #[must_use]
+    pub fn extent(&self) -> Option<Extent> {
+        let held = self.entry.held.get().filter(|_| self.entry.kind == TargetKind::File)?;
+        let now = rustix::fs::fstat(&held.fd).ok()?;
+        let bytes = u64::try_from(now.st_size).ok()?;
+        let blocks = u64::try_from(now.st_blocks).ok()?;
+        // Some file systems allocate beyond the end, and take it back.
+        Some(Extent { bytes, allocated: blocks.saturating_mul(512).min(bytes) })
     }
 
     fn file_changed(&self, held: &Held) -> Option<String> {

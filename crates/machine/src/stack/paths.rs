@@ -66,14 +66,14 @@ pub(super) fn everywhere<'a>(
     let others = namespaces.iter().map(move |other| other.process.join("root").join(&relative));
     std::iter::once(own).chain(others).filter_map(|path| {
         let stat = rustix::fs::stat(&path).ok()?;
-        let is_overlay = rustix::fs::statfs(&path).is_ok_and(|fs| fs.f_type as i64 == OVERLAY);
+        let is_overlay = rustix::fs::statfs(&path).is_ok_and(|fs| fs.f_type == OVERLAY);
         Some((stat, is_overlay))
     })
 }
 
 /// Whether an open file is seen through an overlay.
 pub(crate) fn is_overlaid(fd: impl std::os::fd::AsFd) -> bool {
-    rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as i64 == OVERLAY)
+    rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type == OVERLAY)
 }
 
 /// The identity of the file that this is the status of.

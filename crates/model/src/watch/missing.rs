@@ -1,5 +1,6 @@
 //! What could not be seen, and what seeing cost.
 
+use crate::escape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +18,8 @@ pub struct Missing {
 
 impl std::fmt::Display for Missing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)?;
-        if self.allow.is_empty() { Ok(()) } else { write!(f, "; {}", self.allow) }
+        write!(f, "{}: {}", escape::text(&self.what), escape::text(&self.why))?;
+        if self.allow.is_empty() { Ok(()) } else { write!(f, "; {}", escape::text(&self.allow)) }
     }
 }
 

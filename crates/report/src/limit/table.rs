@@ -1,5 +1,7 @@
 //! A plain text table: the first two columns to the left, figures to the right.
 
+use fathom_model::escape;
+
 /// Columns that hold names.
 const NAMES: usize = 2;
 
@@ -15,7 +17,8 @@ impl Table {
 
     /// Adds a row, which may have fewer cells than the header.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        let escaped = cells.iter().map(|cell| escape::text(cell).into_owned());
+        self.rows.push(escaped.collect());
     }
 
     /// Columns are as wide as their widest cell, counted in characters.

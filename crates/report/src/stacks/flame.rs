@@ -2,6 +2,7 @@
 //! with search, zoom and details, which needs nothing else.
 
 use super::Sampled;
+use fathom_model::escape;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -126,14 +127,13 @@ fn color(name: &str, kind: Kind) -> String {
 
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    // Control characters are not allowed in XML in any form.
+    for c in escape::text(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // Not allowed in XML in any form.
-            c if c.is_control() => out.push('?'),
             c => out.push(c),
         }
     }

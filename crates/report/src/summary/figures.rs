@@ -6,7 +6,7 @@ use fathom_analysis::derive::{self, Group};
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::{JobPlan, Show, Unified};
 use fathom_model::record::{DirRecord, JobRecord, RunRecord};
-use fathom_model::{Dir, units};
+use fathom_model::{Dir, escape, units};
 
 /// Jobs whose IOPS are this far from their mean differ.
 const DIFFERENCE: f64 = 0.1;
@@ -150,7 +150,9 @@ pub(super) fn extremes(out: &mut String, record: &RunRecord, group: &Group) {
         .collect();
     rates.sort_by(|a, b| a.0.total_cmp(&b.0));
     if let (Some(least), Some(most)) = (rates.first(), rates.last()) {
-        let figure = |job: &(f64, String)| format!("{} IOPS ({})", units::count(job.0), job.1);
+        let figure = |job: &(f64, String)| {
+            format!("{} IOPS ({})", units::count(job.0), escape::text(&job.1))
+        };
         out.push_str(&format!("  jobs     from {} to {}\n", figure(least), figure(most)));
     }
 }

@@ -1,5 +1,7 @@
 //! Aligned columns and colours.
 
+use fathom_model::escape;
+
 /// What a [`super::Style`] does to text.
 pub(super) trait Style {
     fn red(&self, text: &str) -> String;
@@ -24,11 +26,16 @@ impl Style for super::Style {
 }
 
 fn painted(style: super::Style, code: &str, text: &str) -> String {
-    if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    let text = escape::text(text);
+    if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into_owned() }
 }
 
 /// Rows of cells; the first column is aligned left, the others right. The first row is dimmed.
 pub(crate) fn table(rows: &[Vec<String>], style: super::Style) -> String {
+    // Escaped before they are measured: names in them come from outside.
+    let escaped =
+        |row: &Vec<String>| row.iter().map(|cell| escape::text(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
@@ -54,6 +61,16 @@ pub(crate) fn table(rows: &[Vec<String>], style: super::Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_from_outside_keep_columns_aligned_and_colors_out() {
+        let rows =
+            [["job", "IOPS"], ["a\x1b[31m\n", "1"]].map(|row| row.map(String::from).to_vec());
+        let style = super::super::Style { color: false, width: 80 };
+        assert_eq!(table(&rows, style), "  job            IOPS\n  a\\x1b[31m\\x0a     1\n");
+        let style = super::super::Style { color: true, ..style };
+        assert_eq!(style.bold("a\x1b[0m"), "\x1b[1ma\\x1b[0m\x1b[0m");
+    }
 
     #[test]
     fn columns_are_aligned_by_letters_not_bytes() {

@@ -2,7 +2,7 @@
 //! and selected.
 
 use super::paint::{Paint, Tone};
-use fathom_model::units;
+use fathom_model::{escape, units};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -61,7 +61,7 @@ pub enum Cell {
 impl Cell {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(text.into())
+        Self::Text(escape::text(&text.into()).into_owned())
     }
 
     /// A number with a fixed number of decimals.

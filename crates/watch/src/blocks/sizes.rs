@@ -126,6 +126,6 @@ impl OfTask {
     fn named(&self, comm: &[u8; 16]) -> TaskBlocks {
         let name = comm.split(|byte| *byte == 0).next().unwrap_or(&[]);
         let unplugs = UNPLUGS.iter().copied().zip(self.unplugs).filter(|(_, n)| *n > 0).collect();
-        TaskBlocks { comm: crate::shown(name), queued: self.queued, unplugs }
+        TaskBlocks { comm: fathom_model::escape::bytes(name), queued: self.queued, unplugs }
     }
 }

@@ -47,7 +47,7 @@ impl Names {
         if id >= NAMES {
             return Self::MORE;
         }
-        self.names.push(crate::shown(name.as_bytes()).into());
+        self.names.push(fathom_model::escape::bytes(name.as_bytes()).into());
         self.ids.insert(name.into(), id as u32);
         id as u32
     }

@@ -49,7 +49,7 @@ impl Names {
     }
 
     pub fn text(&self, name: Name) -> String {
-        crate::shown(self.bytes(name))
+        fathom_model::escape::bytes(self.bytes(name))
     }
 
     /// So many that all should be forgotten, to keep within bounds.

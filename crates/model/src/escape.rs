@@ -1,0 +1,132 @@
+//! Text from outside (names, paths, command lines) as a terminal may get it.
+//!
+//! What a terminal would take for a command, and what would reorder or end a line, is shown as `\x1b` or `\u{202e}`.
+//! A backslash stays as it is: names of systemd's units hold many.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Whether a character must not reach a terminal: control characters (C0, DEL, C1), line and paragraph separators,
+/// and what changes the direction of text or is invisible.
+#[must_use]
+pub fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// One name or sentence, which fits on a line: line breaks are escaped too.
+#[must_use]
+pub fn text(text: &str) -> Cow<'_, str> {
+    replace(text, is_unsafe)
+}
+
+/// Several lines: all is escaped but the line breaks.
+#[must_use]
+pub fn lines(text: &str) -> Cow<'_, str> {
+    replace(text, |c| c != '\n' && is_unsafe(c))
+}
+
+/// Several lines with colours: the sequences that set them stay as well.
+#[must_use]
+pub fn colored_lines(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let mut out = lines(parts.next().unwrap_or_default()).into_owned();
+    for part in parts {
+        let digits = part.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(part.len());
+        let is_color = part[digits..].starts_with('m');
+        out.push_str(if is_color { "\x1b[" } else { "\\x1b[" });
+        out.push_str(&lines(part));
+    }
+    out
+}
+
+/// A JSON document, whose strings may hold such characters beyond ASCII as they are.
+#[must_use]
+pub fn json(text: &str) -> Cow<'_, str> {
+    let is_raw = |c: char| !c.is_ascii_whitespace() && is_unsafe(c);
+    if !text.contains(is_raw) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_raw(c) {
+            let mut units = [0; 2];
+            // Writing to a string cannot fail.
+            for unit in c.encode_utf16(&mut units) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// A name that need not be UTF-8; bytes that are not are shown as `\xff`.
+#[must_use]
+pub fn bytes(name: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in name.utf8_chunks() {
+        out.push_str(&text(chunk.valid()));
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
+/// A path, or any other text of the system's.
+#[must_use]
+pub fn path(path: impl AsRef<Path>) -> String {
+    bytes(path.as_ref().as_os_str().as_bytes())
+}
+
+fn replace(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        let code = u32::from(c);
+        let _ = match (is_unsafe(c), code) {
+            (false, _) => out.write_char(c),
+            (true, ..=0xff) => write!(out, "\\x{code:02x}"),
+            (true, _) => write!(out, "\\u{{{code:x}}}"),
+        };
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_command_no_terminal() {
+        assert_eq!(text("a\x1b[31m\n\t\x7f\u{9b}z"), r"a\x1b[31m\x0a\x09\x7f\x9bz");
+        assert_eq!(text("\u{202e}x\u{2066}\u{2028}"), r"\u{202e}x\u{2066}\u{2028}");
+        assert!(matches!(text(r"dev-disk\x2duuid é 漢 ▁█"), Cow::Borrowed(_)));
+        assert_eq!(bytes(b"caf\xc3\xa9\xff\x1b"), r"café\xff\x1b");
+        assert_eq!(path("a\nb"), r"a\x0ab");
+    }
+
+    #[test]
+    fn lines_stay_and_colors_only_where_they_are_wanted() {
+        assert_eq!(lines("a\nb\r\x1b[0m"), "a\nb\\x0d\\x1b[0m");
+        assert_eq!(colored_lines("\x1b[1;31mred\x1b[0m\n"), "\x1b[1;31mred\x1b[0m\n");
+        assert_eq!(colored_lines("\x1b[2J\x1b]0;t\x07\x1b["), r"\x1b[2J\x1b]0;t\x07\x1b[");
+    }
+
+    #[test]
+    fn json_stays_the_same_document() {
+        let value = serde_json::json!({ "a": "x\u{9b}\u{202e}\u{7f}\u{e0001}\n" });
+        let text = format!("{value:#}\n");
+        let safe = json(&text);
+        assert!(!safe.chars().any(|c| c != '\n' && is_unsafe(c)), "{safe}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
+        assert!(matches!(json("{\n}\n"), Cow::Borrowed(_)));
+    }
+}
