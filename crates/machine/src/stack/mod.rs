@@ -108,27 +108,4 @@ fn members(roots: &Roots) -> Vec<(Number, String)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(device: u32, inode: u64, size: u64, overlaid: bool) -> FileIdentity {
-        FileIdentity { device: (device, 1), inode, sizes: size..=size, overlaid }
-    }
-
-    #[test]
-    fn files_are_told_apart_by_identity_and_through_overlays_by_size() {
-        let plain = file(8, 5, 100, false);
-        let cases = [
-            (file(8, 5, 7, false), Likeness::Same),
-            (file(8, 6, 100, false), Likeness::Different),
-            (file(9, 5, 100, false), Likeness::Different),
-            (file(9, 5, 100, true), Likeness::Possible),
-            (file(9, 5, 101, true), Likeness::Different),
-            (file(8, 6, 100, true), Likeness::Different),
-        ];
-        for (other, expected) in cases {
-            assert_eq!(plain.likeness(&other), expected, "{other:?}");
-            assert_eq!(other.likeness(&plain), expected, "{other:?}");
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,181 @@
+//! Stacks of which this machine may have none, in made-up /proc and /sys trees.
+#![allow(clippy::expect_used)]
+
+use super::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn file(device: u32, inode: u64, size: u64, overlaid: bool) -> FileIdentity {
+    FileIdentity { device: (device, 1), inode, sizes: size..=size, overlaid }
+}
+
+#[test]
+fn files_are_told_apart_by_identity_and_through_overlays_by_size() {
+    let plain = file(8, 5, 100, false);
+    let cases = [
+        (file(8, 5, 7, false), Likeness::Same),
+        (file(8, 6, 100, false), Likeness::Different),
+        (file(9, 5, 100, false), Likeness::Different),
+        (file(9, 5, 100, true), Likeness::Possible),
+        (file(9, 5, 101, true), Likeness::Different),
+        (file(8, 6, 100, true), Likeness::Different),
+    ];
+    for (other, expected) in cases {
+        assert_eq!(plain.likeness(&other), expected, "{other:?}");
+        assert_eq!(other.likeness(&plain), expected, "{other:?}");
+    }
+}
+
+/// A made-up machine.
+struct Tree(TempDir);
+
+impl Tree {
+    fn new() -> Self {
+        let tree = Self(tempfile::tempdir().expect("directory"));
+        tree.write("proc/swaps", "Filename Type Size Used Priority\n");
+        tree
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("directory")).expect("directory");
+        fs::write(path, text).expect("file");
+    }
+
+    fn link(&self, name: &str, to: &Path) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("directory")).expect("directory");
+        symlink(to, path).expect("link");
+    }
+
+    /// A disk or a partition below its disk, by its place in sys/block.
+    fn device(&self, place: &str, number: &str) {
+        self.write(&format!("sys/block/{place}/dev"), number);
+        let dir = self.path(&format!("sys/block/{place}"));
+        self.link(&format!("sys/dev/block/{number}"), &dir);
+        let name = place.rsplit('/').next().expect("name");
+        self.link(&format!("sys/class/block/{name}"), &dir);
+        if place.contains('/') {
+            self.write(&format!("sys/block/{place}/partition"), "1");
+        }
+    }
+
+    /// A device-mapper device on a member.
+    fn mapped(&self, name: &str, number: &str, uuid: &str, member: &str) {
+        self.device(name, number);
+        self.write(&format!("sys/block/{name}/dm/uuid"), uuid);
+        let of = |place: &str| self.path(&format!("sys/block/{place}"));
+        let member_name = member.rsplit('/').next().expect("name");
+        self.link(&format!("sys/block/{name}/slaves/{member_name}"), &of(member));
+        self.link(&format!("sys/block/{member}/holders/{name}"), &of(name));
+    }
+
+    /// A process that has this open as descriptor 3, for reading and writing.
+    fn process(&self, pid: u32, open: &Path) {
+        self.write(&format!("proc/{pid}/comm"), "server");
+        self.write(&format!("proc/{pid}/fdinfo/3"), "pos:\t0\nflags:\t0100002\n");
+        self.link(&format!("proc/{pid}/fd/3"), open);
+    }
+
+    fn stack(&self) -> StorageStack {
+        StorageStack::read(&Roots { proc: self.path("proc"), sys: self.path("sys") })
+    }
+
+    fn uses(&self, number: Number) -> Vec<String> {
+        let stack = self.stack();
+        stack.sharing(&Node::by_number(&stack.roots, number).expect("device")).uses
+    }
+}
+
+/// Who uses a real file, in this made-up machine.
+fn uses_of(tree: &Tree, path: &Path) -> Vec<String> {
+    let file = fs::File::open(path).expect("file");
+    tree.stack().uses_of_file(&file, &rustix::fs::fstat(&file).expect("status"))
+}
+
+#[test]
+fn what_a_local_server_keeps_its_data_in_is_in_use() {
+    let tree = Tree::new();
+    tree.write("served", "data");
+    tree.write("other", "data");
+    let (served, other) = (tree.path("served"), tree.path("other"));
+    tree.process(123, &served);
+    assert_eq!(uses_of(&tree, &served), [""; 0]);
+    tree.device("nbd0", "43:0");
+    tree.write("sys/block/nbd0/pid", "123");
+    assert_eq!(uses_of(&tree, &served), ["it is the file behind /dev/nbd0"]);
+    assert_eq!(uses_of(&tree, &other), [""; 0]);
+
+    tree.device("ublkb7", "259:7");
+    tree.process(77, &other);
+    tree.link("proc/77/fd/4", Path::new("/dev/ublkc7"));
+    assert_eq!(uses_of(&tree, &other), ["it is the file behind /dev/ublkb7"]);
+}
+
+#[test]
+fn the_backing_device_of_zram_is_in_use_and_so_is_a_member_of_a_btrfs() {
+    let tree = Tree::new();
+    tree.device("sdz", "65:144");
+    tree.device("sdz/sdz1", "65:145");
+    assert_eq!(tree.uses((65, 145)), [""; 0]);
+    tree.device("zram0", "252:0");
+    tree.write("sys/block/zram0/backing_dev", "none\n");
+    assert_eq!(tree.uses((65, 145)), [""; 0]);
+    tree.write("sys/block/zram0/backing_dev", "/dev/sdz1\n");
+    let expected = ["/dev/zram0 is set up on /dev/sdz1"];
+    assert_eq!(tree.uses((65, 145)), expected);
+    assert_eq!(tree.uses((65, 144)), expected);
+
+    tree.device("sdb", "8:16");
+    tree.link("sys/fs/btrfs/f00d/devices/sdb", &tree.path("sys/block/sdb"));
+    assert_eq!(tree.uses((8, 16)), ["/dev/sdb is a member of a mounted btrfs f00d"]);
+}
+
+#[test]
+fn swap_on_a_member_is_use_and_so_is_what_is_stacked_beside() {
+    let tree = Tree::new();
+    tree.device("sda", "8:0");
+    tree.device("sda/sda1", "8:1");
+    tree.mapped("dm-0", "253:0", "CRYPT-one", "sda/sda1");
+    assert_eq!(tree.uses((253, 0)), [""; 0]);
+    assert_eq!(tree.uses((8, 0)), ["dm-0 is stacked on /dev/sda1"]);
+    tree.mapped("dm-1", "253:1", "CRYPT-two", "sda/sda1");
+    assert_eq!(tree.uses((253, 0)), ["dm-1 is stacked on /dev/sda1"]);
+    tree.write("proc/swaps", "Filename Type Size\n/dev/sda partition 1\n");
+    assert_eq!(tree.uses((253, 0)).last().map(String::as_str), Some("/dev/sda is swap space"));
+}
+
+#[test]
+fn volumes_of_lvm_and_partitions_of_kpartx_lie_beside_each_other() {
+    let tree = Tree::new();
+    tree.device("sda", "8:0");
+    tree.mapped("dm-0", "253:0", "LVM-one", "sda");
+    tree.mapped("dm-1", "253:1", "LVM-two", "sda");
+    assert_eq!(tree.uses((253, 0)), [""; 0]);
+    tree.mapped("dm-2", "253:2", "other", "sda");
+    assert_eq!(tree.uses((253, 0)), ["dm-2 is stacked on /dev/sda"]);
+
+    tree.device("sdb", "8:16");
+    tree.mapped("dm-3", "253:3", "part1-mpath-x", "sdb");
+    tree.mapped("dm-4", "253:4", "part2-mpath-x", "sdb");
+    assert_eq!(tree.uses((253, 3)), [""; 0]);
+    tree.mapped("dm-5", "253:5", "part1-mpath-x", "sdb");
+    assert_eq!(tree.uses((253, 3)), ["dm-5 is stacked on /dev/sdb"]);
+}
+
+#[test]
+fn a_member_that_sysfs_does_not_show_is_reason_enough() {
+    let tree = Tree::new();
+    tree.device("md0", "9:0");
+    fs::create_dir_all(tree.path("sys/block/md0/slaves/sdx1")).expect("directory");
+    assert_eq!(
+        tree.uses((9, 0)),
+        ["/dev/md0 lies on sdx1, which /sys does not show, so its users are unknown"]
+    );
+}
