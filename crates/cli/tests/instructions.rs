@@ -4,20 +4,24 @@
 
 use std::fs::File;
 
-/// User instructions per read of 4 KiB by the worker's thread, with `batch` reads to a system call.
-fn per_read(path: &str, batch: u64, keys: &[&str]) -> f64 {
-    let (filename, ios) = (format!("--filename={path}"), format!("--number_ios={IOS}"));
+/// User instructions per read of 4 KiB by the worker's thread, which submits `ios` reads in `batches`
+/// after a first one of `first` reads.
+fn per_read(path: &str, (first, batches, ios): (u64, u64, u64), keys: &[&str]) -> f64 {
+    let (filename, number) = (format!("--filename={path}"), format!("--number_ios={ios}"));
     let fixed = ["run", "--name=cost", "--rw=randread", "--bs=4k", "--direct=1", "--no-record"];
-    let more = ["--eta=never", "--watch=off", "--iodepth=128", &filename, &ios];
+    let more = ["--eta=never", "--watch=off", "--iodepth=128", &filename, &number];
     let counted =
         xtask::steps::count(env!("CARGO_BIN_EXE_fathom"), &[&fixed[..], &more[..], keys].concat())
             .unwrap();
-    // One call arms the ring's wake-up and one hands over the first batch; then one for each.
-    assert_eq!(counted.enters, IOS / batch - 1, "reads of holes complete as they are submitted");
-    counted.instructions as f64 / (IOS - batch) as f64
+    // One call arms the ring's wake-up and one submits the first batch; then one for each.
+    assert_eq!(counted.enters, batches, "reads of holes complete as they are submitted");
+    counted.instructions as f64 / (ios - first) as f64
 }
 
-const IOS: u64 = 640;
+/// Twenty batches of 32 reads.
+const FIXED: (u64, u64, u64) = (32, 19, 640);
+/// Batches grow from 4 reads to 64, then there are nine of 128.
+const ADAPTIVE: (u64, u64, u64) = (4, 4 + 9, 124 + 9 * 128);
 
 #[test]
 fn user_instructions_per_read() {
@@ -26,9 +30,9 @@ fn user_instructions_per_read() {
     File::create(&path).unwrap().set_len(1 << 30).unwrap();
     let path = path.to_str().unwrap();
     let batches = ["--iodepth_batch_submit=32", "--iodepth_batch_complete_min=32"];
-    let uniform = per_read(path, 32, &[&batches[..], &["--norandommap"]].concat());
-    let once = per_read(path, 32, &batches);
-    let plain = per_read(path, 128, &[]);
+    let uniform = per_read(path, FIXED, &[&batches[..], &["--norandommap"]].concat());
+    let once = per_read(path, FIXED, &batches);
+    let plain = per_read(path, ADAPTIVE, &[]);
     println!(
         "user instructions per read: {uniform:.0} in batches of 32 with norandommap, \
          {once:.0} with each block once, {plain:.0} untuned"

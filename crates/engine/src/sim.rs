@@ -9,7 +9,7 @@ use crate::worker::{End, Worker};
 use fathom_model::plan::{
     Batch, BlockSizes, Distribution, Engine, JobPlan, Memory, Mix, Order, Region, Think,
 };
-use fathom_model::record::Granted;
+use fathom_model::record::{DepthRecord, Granted};
 use fathom_model::{Dir, PerDir};
 use proptest::prelude::*;
 use rand_core::Rng;
@@ -34,6 +34,8 @@ struct Faults {
     completions_max: usize,
     /// Requests that can be pushed before a turn, where that is less than the depth.
     room_max: u32,
+    /// Requests complete only in turns that wait, at most this many in each; 0: in any turn.
+    burst: usize,
     /// Turns after which the queue itself fails.
     breaks_after: u64,
 }
@@ -132,7 +134,7 @@ impl Queue for Sim {
         self
     }
 
-    fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
+    fn turn(&mut self, wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         self.turns += 1;
         self.pushed = 0;
         if self.faults.breaks_after > 0 && self.turns > self.faults.breaks_after {
@@ -145,6 +147,9 @@ impl Queue for Sim {
         let turn = self.random.next_u64() as usize;
         let pivot = turn % due.len().max(1);
         due.rotate_left(pivot);
+        if self.faults.burst > 0 {
+            due.truncate(if wait_for > 0 { self.faults.burst } else { 0 });
+        }
         for slot in due {
             if self.faults.completions_max > 0 && self.ready.len() >= self.faults.completions_max {
                 break;
@@ -181,6 +186,8 @@ struct Outcome {
     failure: Option<String>,
     in_flight: u32,
     in_flight_max: u32,
+    /// Batches by their number of I/Os.
+    submitted: Vec<(u32, u64)>,
     errnos: PerDir<Vec<(i32, u64)>>,
 }
 
@@ -211,9 +218,9 @@ fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> Outcome {
     let (moved, flushes, in_flight) = (worker.queue.moved, worker.queue.flushes, worker.in_flight);
     let failure = worker.failure.take().map(|f| f.message);
     let errnos = std::mem::take(&mut worker.errnos);
-    let in_flight_max = worker.depth.record(0).in_flight_max;
+    let DepthRecord { in_flight_max, submit: submitted, .. } = worker.depth.record(0);
     drop(worker);
-    Outcome { end, shared, moved, flushes, failure, in_flight, in_flight_max, errnos }
+    Outcome { end, shared, moved, flushes, failure, in_flight, in_flight_max, submitted, errnos }
 }
 
 proptest! {
@@ -263,6 +270,24 @@ proptest! {
         prop_assert_eq!(out.counts().ios, ios);
         prop_assert_eq!(u64::from(out.flushes), ios / u64::from(every));
     }
+}
+
+#[test]
+fn batches_stay_small_on_a_device_slower_than_the_cpu() {
+    // Completions one by one, in bursts, and all at once.
+    for burst in [1, 2, 15, 32] {
+        let faults = Faults { burst, ..Faults::default() };
+        let out = simulate(&job(Mix::Only(Dir::Read), 32), faults, 1, 1024);
+        assert_eq!((out.counts().ios, out.in_flight_max), (1024, 32), "bursts of {burst}");
+        let largest = out.submitted.iter().map(|(size, _)| *size).max();
+        assert!(largest.is_some_and(|size| size <= 4), "bursts of {burst}: {:?}", out.submitted);
+    }
+}
+
+#[test]
+fn batches_grow_to_the_depth_on_a_device_faster_than_the_cpu() {
+    let out = simulate(&job(Mix::Only(Dir::Read), 32), Faults::default(), 1, 4 + 8 + 16 + 32 * 31);
+    assert_eq!(out.submitted, [(4, 1), (8, 1), (16, 1), (32, 31)]);
 }
 
 #[test]

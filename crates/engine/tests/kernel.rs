@@ -298,14 +298,22 @@ fn batches_are_as_asked() {
     assert_eq!(record.depth.submit, [(32, 512)]);
     // Reads of holes complete as they are submitted: one system call for each batch.
     assert_eq!(record.depth.system_calls, 512);
+}
 
-    job.batch = Batch::default();
-    let record = run_one(&target.path, job);
-    assert_eq!(
-        (record.depth.submit, record.depth.system_calls),
-        (vec![(128, 128)], 128),
-        "all that is free at once"
-    );
+#[test]
+fn batches_grow_where_completions_wait_already() {
+    let target = Target::sparse(64 << 20);
+    let ios: u64 = 4 + 8 + 16 + 32 + 64 + 50 * 128;
+    for (engine, calls_per_batch) in [(Engine::IoUring(Uring::default()), 1), (Engine::Libaio, 2)] {
+        let mut job = job(engine, Mix::Only(Dir::Read), &target);
+        job.depth = 128;
+        job.until = Until { ios: Some(ios), ..Until::default() };
+        let name = job.engine.name();
+        let depth = run_one(&target.path, job).depth;
+        // Reads of holes complete as they are submitted: all that is free goes in one batch soon.
+        assert_eq!(depth.submit, [(4, 1), (8, 1), (16, 1), (32, 1), (64, 1), (128, 50)], "{name}");
+        assert_eq!(depth.system_calls, 55 * calls_per_batch, "{name}");
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         }
         let before = self.idle_len;
         let allowed = self.left_ios.min(self.until_think).min(u64::from(self.queue.room()));
-        let mut most = before.min(allowed as usize).min(self.submit_max);
+        let mut most = before.min(allowed as usize).min(self.batch_limit.get());
         if S::FIXED {
             most = most.min((self.left_bytes / u64::from(self.source.len())) as usize);
         }

@@ -3,6 +3,7 @@
 //! A worker owns all of its state. Between its first and its last I/O it allocates nothing, takes
 //! no lock and reads no setting; it reads the clock once before and once after each turn.
 
+mod batch_limit;
 mod batches;
 mod issue;
 mod outcome;
@@ -18,6 +19,7 @@ use crate::queue::{Op, Queue};
 use crate::source::Source;
 use crate::stats::{Shared, Stats};
 use crate::token::{Tag, Token};
+use batch_limit::BatchLimit;
 use batches::Batches;
 use fathom_model::plan::JobPlan;
 use fathom_model::record::JobError;
@@ -109,7 +111,7 @@ pub(crate) struct Worker<'a, Q, S> {
     until_ns: u64,
     /// System calls before measuring began.
     calls_before: u64,
-    submit_max: usize,
+    batch_limit: BatchLimit,
     complete_max: u32,
     /// `iodepth_low`: whether the queue is being refilled.
     filling: bool,
@@ -166,7 +168,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             gate: Gate::Open,
             until_ns: u64::MAX,
             calls_before: 0,
-            submit_max: job.batch.submit_max.unwrap_or(u32::MAX) as usize,
+            batch_limit: BatchLimit::new(job.batch.submit_max, depth),
             complete_max: job.batch.complete_max.unwrap_or(u32::MAX),
             flush_op: Op::Fsync,
             flush_started_ns: 0,
@@ -229,7 +231,9 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             if self.shared.is_stopping() {
                 return End::Stopped;
             }
+            let idle_before = self.idle_len;
             let not_before = self.refill::<PACED>();
+            let idle = self.idle_len;
             if self.in_flight == 0 {
                 if self.retry.is_empty() && (self.left_ios == 0 || self.left_bytes == 0) {
                     return End::Finished;
@@ -240,6 +244,8 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             let scheduled = PACED && not_before > 0;
             let deadline = scheduled.then(|| not_before.min(until_ns));
             self.turn::<PACED>(self.wait_for(scheduled), deadline);
+            let reaped = self.idle_len - idle;
+            self.batch_limit.adapt(idle_before - idle, reaped, idle > 0);
         }
     }
 
