@@ -1,6 +1,6 @@
 //! The cases: what is run, what is measured, and what fathom must reach.
 
-use super::results::{Figure, Goal};
+use super::results::{Figure, Goal, Peer};
 use super::tools::Tool;
 
 /// One kind of work that the tools are compared at. Its keys are fio's, and come on top of
@@ -16,7 +16,13 @@ pub struct Case {
     pub watched: bool,
     pub fathom: &'static [&'static [&'static str]],
     pub fio: &'static [&'static [&'static str]],
+    pub fio_tuned: &'static [&'static [&'static str]],
     pub t_io_uring: &'static [&'static str],
+    pub t_io_uring_half: &'static [&'static str],
+    /// One of a row of like cases, which share a table and are short.
+    pub in_row: bool,
+    /// Run with `--quick`, too.
+    pub quick: bool,
     pub goals: &'static [Goal],
 }
 
@@ -27,6 +33,8 @@ pub enum Target {
     Sparse(u64),
     /// A file with data on the disk.
     Filled,
+    /// A loop device on a file that is in the page cache.
+    Loop,
     /// A compressed disk in memory, of this size in bytes.
     Zram(u64),
 }
@@ -77,7 +85,7 @@ const WATCHING: &[Goal] =
     &[than(Figure::Beside, Tool::WatchDefault, 0.99), than(Figure::Beside, Tool::WatchFull, 0.95)];
 
 /// Whatever a case does not set.
-const BASE: Case = Case {
+pub const BASE: Case = Case {
     name: "",
     title: "",
     target: SPARSE,
@@ -86,7 +94,11 @@ const BASE: Case = Case {
     watched: false,
     fathom: &[],
     fio: &[],
+    fio_tuned: &[],
     t_io_uring: &[],
+    t_io_uring_half: &[],
+    in_row: false,
+    quick: true,
     goals: &[],
 };
 
@@ -221,7 +233,9 @@ impl Case {
         let keys = match tool {
             Tool::Fathom => self.fathom.concat(),
             Tool::Fio => self.fio.concat(),
+            Tool::FioTuned => self.fio_tuned.concat(),
             Tool::TIoUring => self.t_io_uring.to_vec(),
+            Tool::TIoUringHalf => self.t_io_uring_half.to_vec(),
             _ if !self.watched => Vec::new(),
             _ => self.fathom.concat(),
         };
@@ -231,10 +245,15 @@ impl Case {
 
 /// fathom's figure against a peer's, or a variant's against fathom's.
 const fn than(figure: Figure, peer: Tool, ratio: f64) -> Goal {
-    Goal { figure, peer: Some(peer), limit: ratio }
+    Goal { figure, peer: Peer::Tool(peer), limit: ratio }
+}
+
+/// fathom's figure against that of the peer with the most I/Os per second.
+pub const fn than_best(figure: Figure, ratio: f64) -> Goal {
+    Goal { figure, peer: Peer::Fastest, limit: ratio }
 }
 
 /// fathom's figure by itself.
 const fn at(figure: Figure, limit: f64) -> Goal {
-    Goal { figure, peer: None, limit }
+    Goal { figure, peer: Peer::None, limit }
 }

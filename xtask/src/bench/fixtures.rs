@@ -9,12 +9,14 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 /// What a case reads.
 pub enum Fixture {
     /// Kept until all cases are done, for others read it too.
     File(PathBuf),
+    Loop(Loop),
     Zram(Zram),
 }
 
@@ -42,14 +44,37 @@ impl Fixture {
                 let size = if env.quick { 64 << 20 } else { 1 << 30 };
                 file("filled", &|path| filled(path, size))
             }
+            Target::Loop => {
+                let backing = env.scratch.path().join("backing");
+                if !backing.exists() {
+                    filled(&backing, if env.quick { 64 << 20 } else { 256 << 20 })?;
+                }
+                Ok(Self::Loop(Loop::new(backing)?))
+            }
             Target::Zram(size) => Ok(Self::Zram(Zram::new(size)?)),
         }
     }
 
     pub fn path(&self) -> &Path {
         match self {
-            Self::File(path) | Self::Zram(Zram { path, .. }) => path,
+            Self::File(path) | Self::Loop(Loop { path, .. }) | Self::Zram(Zram { path, .. }) => {
+                path
+            }
         }
+    }
+
+    /// fathom's option that permits writing to it.
+    pub fn permission(&self) -> Option<String> {
+        let option = if matches!(self, Self::File(_)) { "overwrite" } else { "erase" };
+        Some(format!("--{option}={}", self.path().display()))
+    }
+
+    /// Reads what must be in the page cache before each run.
+    pub fn warm(&self) -> Result<()> {
+        if let Self::Loop(device) = self {
+            std::io::copy(&mut File::open(&device.backing)?, &mut std::io::sink())?;
+        }
+        Ok(())
     }
 }
 
@@ -84,6 +109,37 @@ fn fill(mut file: &File, size: u64) -> Result<()> {
         left -= take as u64;
     }
     Ok(file.sync_all()?)
+}
+
+/// A loop device of our own, with a file behind it; detached when dropped.
+pub struct Loop {
+    backing: PathBuf,
+    path: PathBuf,
+}
+
+impl Loop {
+    fn new(backing: PathBuf) -> Result<Self> {
+        let output = losetup(&["--find", "--show"], &backing)?;
+        Ok(Self { backing, path: PathBuf::from(output) })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Err(error) = losetup(&["--detach"], &self.path) {
+            eprintln!("xtask: {} is still in use: {error}", self.path.display());
+        }
+    }
+}
+
+/// What losetup prints when called with `options` for `path`.
+fn losetup(options: &[&str], path: &Path) -> Result<String> {
+    let output = Command::new("losetup").args(options).arg(path).output();
+    let output = output.map_err(|error| format!("losetup: {error}; it is in util-linux"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().into());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
 /// A zram device of our own, full of data that does not compress; given back when dropped.

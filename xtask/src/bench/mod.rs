@@ -3,6 +3,7 @@
 
 mod beside;
 mod cases;
+mod disk;
 mod fixtures;
 pub(crate) mod process;
 mod results;
@@ -33,6 +34,9 @@ pub struct Options {
     /// Short runs, to see that all works rather than how fast it is
     #[arg(long)]
     quick: bool,
+    /// Length of each run in seconds [default: 5; for the rows of `disk` 2; with --quick 2 and 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seconds: Option<u32>,
     /// fio's t/io_uring, built from its source; left out of the comparison without it
     #[arg(long, value_name = "PATH")]
     t_io_uring: Option<PathBuf>,
@@ -62,13 +66,16 @@ struct Env {
     /// What is read beside a tool.
     reference: PathBuf,
     quick: bool,
+    /// Length of each run, where it is set.
+    seconds: Option<u32>,
 }
 
 /// Runs the benchmarks and prints the table. Speeds never fail it; a tool that fails does.
 pub fn run(options: &Options) -> Result<()> {
-    let cases: Vec<&Case> = CASES.iter().filter(|case| options.wants(case)).collect();
+    let all = || disk::CASES.iter().flatten().chain(&CASES);
+    let cases: Vec<&Case> = all().filter(|case| options.wants(case)).collect();
     if cases.is_empty() {
-        let names = CASES.each_ref().map(|case| case.name);
+        let names: Vec<_> = all().map(|case| case.name).collect();
         return Err(format!("no case has that name; there are {}", names.join(", ")).into());
     }
     if options.list {
@@ -87,7 +94,11 @@ pub fn run(options: &Options) -> Result<()> {
     for case in cases {
         all.push(run_case(case, &env, rounds, &interrupted)?);
     }
-    println!("{}\n\n{}", table::results(&all), table::commands(&all, &env));
+    let (rows, others): (Vec<_>, Vec<_>) = all.iter().partition(|case| case.case.in_row);
+    if !rows.is_empty() {
+        println!("{}\n", table::rows(&rows));
+    }
+    println!("{}\n\n{}", table::results(&others), table::commands(&all, &env));
     match all.iter().filter(|case| case.failed).count() {
         0 => Ok(()),
         n => Err(format!("{n} of {} cases failed; see the notes above", all.len()).into()),
@@ -116,6 +127,7 @@ fn run_case(
         for (tool, _) in &env.paths {
             let Some(work) = Work::new(case, *tool, &fixture, env) else { continue };
             eprintln!("{}: round {round} of {rounds}: {}", case.name, tool.name());
+            fixture.warm()?;
             let outcome = work.measure();
             if interrupted.load(Ordering::Relaxed) {
                 return Err("interrupted".into());
@@ -135,19 +147,25 @@ fn run_case(
 
 impl Options {
     fn wants(&self, case: &Case) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| case.name.contains(name.as_str()))
+        (case.quick || !self.quick)
+            && (self.only.is_empty()
+                || self.only.iter().any(|name| case.name.contains(name.as_str())))
     }
 
     fn env(&self) -> Result<Env> {
         let fathom = fathom(self.fathom.as_deref())?;
         let kinds = [Tool::Fathom, Tool::WatchDefault, Tool::Again, Tool::WatchFull];
         let mut paths: Vec<_> = kinds.into_iter().map(|kind| (kind, fathom.clone())).collect();
-        match process::output_of(&self.fio, &["--version"]) {
-            Ok(_) => paths.push((Tool::Fio, program(&self.fio)?)),
+        let fio = program(&self.fio).unwrap_or_else(|_| self.fio.clone());
+        match process::output_of(&fio, &["--version"]) {
+            Ok(_) => paths.extend([Tool::Fio, Tool::FioTuned].map(|tool| (tool, fio.clone()))),
             Err(error) => eprintln!("fio is left out: {error}; it is in Debian's package fio"),
         }
         match &self.t_io_uring {
-            Some(path) => paths.push((Tool::TIoUring, program(path)?)),
+            Some(path) => {
+                let path = program(path)?;
+                paths.extend([(Tool::TIoUring, path.clone()), (Tool::TIoUringHalf, path)]);
+            }
             None => eprintln!("t/io_uring is left out: give its path with --t-io-uring"),
         }
         let dir = match &self.dir {
@@ -158,7 +176,7 @@ impl Options {
             tempfile::Builder::new().prefix("fathom-bench-").tempdir_in(dir.canonicalize()?)?;
         let reference = scratch.path().join("reference");
         fixtures::sparse(&reference, cases::SPARSE_BYTES)?;
-        Ok(Env { paths, scratch, reference, quick: self.quick })
+        Ok(Env { paths, scratch, reference, quick: self.quick, seconds: self.seconds })
     }
 }
 

@@ -47,8 +47,18 @@ pub type Measured = Vec<(Figure, f64)>;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goal {
     pub figure: Figure,
-    pub peer: Option<Tool>,
+    pub peer: Peer,
     pub limit: f64,
+}
+
+/// Whose figure a goal is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// No one's: fathom's own figure is judged.
+    None,
+    Tool(Tool),
+    /// The peer with the most I/Os per second.
+    Fastest,
 }
 
 impl Goal {
@@ -58,7 +68,7 @@ impl Goal {
 
     pub fn text(&self) -> String {
         let sign = if self.figure.more_is_better() { '≥' } else { '≤' };
-        let times = if self.peer.is_some() { " ×" } else { "" };
+        let times = if self.peer != Peer::None { " ×" } else { "" };
         format!("{sign} {}{times}", self.limit)
     }
 }
@@ -116,6 +126,14 @@ impl Rounds {
     /// A tool's figure over all rounds.
     pub fn values(&self, tool: Tool, figure: Figure) -> Option<Spread> {
         Spread::of(self.rounds.iter().filter_map(|round| value(round, tool, figure)).collect())
+    }
+
+    /// The peer with the most I/Os per second, by the median.
+    pub fn fastest_peer(&self) -> Option<Tool> {
+        let peers = [Tool::Fio, Tool::FioTuned, Tool::TIoUring, Tool::TIoUringHalf];
+        let iops = |tool: &Tool| self.values(*tool, Figure::Iops).map_or(0.0, |iops| iops.median);
+        let fastest = peers.into_iter().max_by(|a, b| iops(a).total_cmp(&iops(b)))?;
+        (iops(&fastest) > 0.0).then_some(fastest)
     }
 
     /// fathom's figure over a peer's, or a variant's over fathom's, round by round.
@@ -180,6 +198,9 @@ mod tests {
         let ratios = rounds.ratios(Tool::Fio, Figure::Iops).unwrap();
         assert_eq!(ratios, Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(rounds.ratios(Tool::TIoUring, Figure::Iops), None);
+        assert_eq!(rounds.fastest_peer(), Some(Tool::Fio));
+        rounds.add(Tool::TIoUring, vec![(Figure::Iops, 50.0)]);
+        assert_eq!(rounds.fastest_peer(), Some(Tool::TIoUring));
         rounds.add(Tool::WatchFull, vec![(Figure::Iops, 9.0)]);
         assert_eq!(rounds.ratios(Tool::WatchFull, Figure::Iops).unwrap().median, 0.9);
         assert_eq!(rounds.figures(), [Figure::Iops]);
@@ -187,7 +208,7 @@ mod tests {
 
     #[test]
     fn goals_know_which_way_is_better() {
-        let goal = |figure, limit| Goal { figure, peer: None, limit };
+        let goal = |figure, limit| Goal { figure, peer: Peer::None, limit };
         assert!(goal(Figure::Iops, 3.0).is_met(3.1) && !goal(Figure::Iops, 3.0).is_met(2.9));
         assert!(goal(Figure::Memory, 64.0).is_met(9.0) && !goal(Figure::Memory, 64.0).is_met(65.0));
     }

@@ -1,7 +1,7 @@
 //! The results as Markdown.
 
 use super::Env;
-use super::results::{Figure, Goal, Rounds, Spread};
+use super::results::{Figure, Goal, Peer, Rounds, Spread};
 use super::tools::Tool;
 use fathom_model::units;
 use std::fmt::Write;
@@ -32,7 +32,7 @@ pub fn heading(env: &Env, rounds: u32) -> String {
 }
 
 /// One row for each figure of each tool.
-pub fn results(cases: &[Rounds]) -> String {
+pub fn results(cases: &[&Rounds]) -> String {
     let mut rows = vec![
         ["work", "figure", "tool", "median (min–max)", "fathom ÷ it (min–max)", "must be", "is"]
             .map(String::from),
@@ -44,7 +44,9 @@ pub fn results(cases: &[Rounds]) -> String {
             Tool::WatchDefault,
             Tool::WatchFull,
             Tool::Fio,
+            Tool::FioTuned,
             Tool::TIoUring,
+            Tool::TIoUringHalf,
         ];
         let of_figure = |figure| tools.into_iter().filter_map(move |tool| row(case, figure, tool));
         let first = rows.len();
@@ -53,7 +55,12 @@ pub fn results(cases: &[Rounds]) -> String {
             row[0] = case.case.title.to_string();
         }
     }
-    let mut text = if rows.len() > 1 { aligned(&rows) } else { "No results.".to_string() };
+    let text = if rows.len() > 1 { aligned(&rows) } else { "No results.".to_string() };
+    text + &notes(cases)
+}
+
+fn notes(cases: &[&Rounds]) -> String {
+    let mut text = String::new();
     for case in cases {
         for note in &case.notes {
             let _ = write!(text, "\n* {}: {note}", case.case.name);
@@ -73,7 +80,8 @@ fn row(case: &Rounds, figure: Figure, tool: Tool) -> Option<[String; 7]> {
     // What takes no time has no ratio.
     let compared = peer.filter(|_| figure != Figure::Others);
     let ratios = compared.and_then(|peer| case.ratios(peer, figure));
-    let goal = case.case.goals.iter().find(|goal| goal.figure == figure && goal.peer == peer);
+    let goal_peer = peer.map_or(Peer::None, Peer::Tool);
+    let goal = case.case.goals.iter().find(|goal| goal.figure == figure && goal.peer == goal_peer);
     // A peer's goal is for the ratio; fathom's own is for the figure itself.
     let judged = if peer.is_some() { ratios } else { Some(values) };
     Some([
@@ -83,11 +91,60 @@ fn row(case: &Rounds, figure: Figure, tool: Tool) -> Option<[String; 7]> {
         spread(values, |value| figure_text(figure, value)),
         ratios.map_or(String::new(), |ratios| spread(ratios, ratio)),
         goal.map_or(String::new(), Goal::text),
-        match goal.zip(judged) {
-            Some((goal, judged)) if goal.is_met(judged.median) => "met".to_string(),
-            Some(_) => "MISSED".to_string(),
-            None => String::new(),
-        },
+        verdict(goal, judged),
+    ])
+}
+
+fn verdict(goal: Option<&Goal>, judged: Option<Spread>) -> String {
+    match goal.zip(judged) {
+        Some((goal, judged)) if goal.is_met(judged.median) => "met".to_string(),
+        Some(_) => "MISSED".to_string(),
+        None => String::new(),
+    }
+}
+
+/// One row for each of a row of like cases: fathom beside the fastest of its peers.
+pub fn rows(cases: &[&Rounds]) -> String {
+    let header = [
+        "work",
+        "fathom, IOPS",
+        "fastest peer",
+        "its IOPS",
+        "fathom ÷ it (min–max)",
+        "is",
+        "CPU per I/O, fathom ÷ it",
+        "is",
+    ];
+    let mut rows = vec![header.map(String::from)];
+    rows.extend(cases.iter().filter_map(|case| row_of_case(case)));
+    aligned(&rows) + &notes(cases)
+}
+
+fn row_of_case(case: &Rounds) -> Option<[String; 8]> {
+    let own = case.values(Tool::Fathom, Figure::Iops)?;
+    let iops = |value: Spread| spread(value, |value| figure_text(Figure::Iops, value));
+    let peer = case.fastest_peer();
+    let compared = |figure| {
+        let goal = |goal: &&Goal| goal.figure == figure && goal.peer == Peer::Fastest;
+        let ratios = peer.and_then(|peer| case.ratios(peer, figure));
+        (ratios, verdict(case.case.goals.iter().find(goal), ratios))
+    };
+    let ((speed, speed_is), (cpu, cpu_is)) = (compared(Figure::Iops), compared(Figure::CpuPerIo));
+    let median = |figure, tool| case.values(tool, figure).map(|value| value.median / 1e3);
+    let cpu_text = |cpu: Spread| {
+        let of = |tool| median(Figure::CpuPerIo, tool).unwrap_or_default();
+        let its = peer.map_or(0.0, of);
+        format!("{} ({:.2} ÷ {its:.2} µs)", ratio_text(cpu.median), of(Tool::Fathom))
+    };
+    Some([
+        case.case.title.to_string(),
+        iops(own),
+        peer.map_or(String::new(), |peer| peer.name().to_string()),
+        peer.and_then(|peer| case.values(peer, Figure::Iops)).map_or(String::new(), iops),
+        speed.map_or(String::new(), |ratios| spread(ratios, ratio_text)),
+        speed_is,
+        cpu.map_or(String::new(), cpu_text),
+        cpu_is,
     ])
 }
 
@@ -150,6 +207,7 @@ pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
 mod tests {
     use super::*;
     use crate::bench::cases::CASES;
+    use crate::bench::disk;
 
     fn measured(fathom: f64, fio: f64) -> Rounds {
         let mut rounds = Rounds::new(&CASES[0]);
@@ -169,10 +227,31 @@ mod tests {
     }
 
     #[test]
+    fn like_cases_are_held_against_the_fastest_peer() {
+        let mut rounds = Rounds::new(&disk::CASES[0][0]);
+        rounds.begin_round();
+        for (tool, iops, cpu_ns) in
+            [(Tool::Fathom, 97e3, 2e3), (Tool::Fio, 50e3, 9e3), (Tool::TIoUring, 100e3, 4e3)]
+        {
+            rounds.add(tool, vec![(Figure::Iops, iops), (Figure::CpuPerIo, cpu_ns)]);
+        }
+        let row = row_of_case(&rounds).unwrap();
+        let expected = [
+            "t/io_uring",
+            "100k (100k–100k)",
+            "0.97 (0.97–0.97)",
+            "MISSED",
+            "0.50 (2.00 ÷ 4.00 µs)",
+            "met",
+        ];
+        assert_eq!(row[2..], expected);
+    }
+
+    #[test]
     fn notes_follow_the_table() {
         let mut rounds = measured(2.0, 1.0);
         rounds.notes.push("left out: no root".into());
-        let text = results(&[rounds]);
+        let text = results(&[&rounds]);
         assert!(text.ends_with("\n* tuned: left out: no root"), "{text}");
         let bars: Vec<usize> = text.lines().take(4).map(|line| line.matches('|').count()).collect();
         assert_eq!(bars, [8; 4], "{text}");

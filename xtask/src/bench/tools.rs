@@ -9,7 +9,11 @@ use std::path::Path;
 pub enum Tool {
     Fathom,
     Fio,
+    /// fio with everything on that makes it cheaper.
+    FioTuned,
     TIoUring,
+    /// t/io_uring that submits half of its depth at once.
+    TIoUringHalf,
     /// fathom once more, to see what it is to differ by nothing.
     Again,
     /// fathom that watches by default.
@@ -30,7 +34,9 @@ impl Tool {
         match self {
             Tool::Fathom => "fathom",
             Tool::Fio => "fio",
+            Tool::FioTuned => "fio, tuned",
             Tool::TIoUring => "t/io_uring",
+            Tool::TIoUringHalf => "t/io_uring -s depth/2",
             Tool::Again => "fathom, again",
             Tool::WatchDefault => "fathom --watch=default",
             Tool::WatchFull => "fathom --watch=full",
@@ -42,10 +48,19 @@ impl Tool {
         matches!(self, Tool::Again | Tool::WatchDefault | Tool::WatchFull)
     }
 
+    /// The program that it is.
+    pub fn program(self) -> &'static str {
+        match self {
+            Tool::Fio | Tool::FioTuned => Tool::Fio.name(),
+            Tool::TIoUring | Tool::TIoUringHalf => Tool::TIoUring.name(),
+            _ => Tool::Fathom.name(),
+        }
+    }
+
     /// What comes before the arguments that fio has too. What watching costs is measured apart.
     fn command(self) -> Vec<String> {
         match self {
-            Tool::Fio | Tool::TIoUring => Vec::new(),
+            Tool::Fio | Tool::FioTuned | Tool::TIoUring | Tool::TIoUringHalf => Vec::new(),
             Tool::Fathom | Tool::Again => vec!["run".into(), "--watch=off".into()],
             Tool::WatchDefault => vec!["run".into(), "--watch=default".into()],
             Tool::WatchFull => vec!["run".into(), "--watch=full".into()],
@@ -67,7 +82,8 @@ impl Tool {
     /// t/io_uring's arguments for the same, with all its savings. It runs for a time only.
     pub fn own_form(self, target: &Path, options: &[&str], end: End) -> Vec<String> {
         let all = ["-b4096", "-p0", "-B1", "-F1", "-X1", "-n1", "-O1", "-R1"];
-        let mut args: Vec<String> = options.iter().chain(&all).map(ToString::to_string).collect();
+        // The last of several counts.
+        let mut args: Vec<String> = all.iter().chain(options).map(ToString::to_string).collect();
         if let End::Seconds(seconds) = end {
             args.push(format!("-r{seconds}"));
         }
@@ -86,7 +102,7 @@ impl Tool {
     /// What a run did, from its output.
     pub fn read_output(self, stdout: &str, end: End) -> Result<Done> {
         match self {
-            Tool::TIoUring => from_lines(stdout, end),
+            Tool::TIoUring | Tool::TIoUringHalf => from_lines(stdout, end),
             _ => from_json(stdout),
         }
     }
@@ -120,10 +136,12 @@ fn from_json(stdout: &str) -> Result<Done> {
         if job["error"].as_i64() != Some(0) {
             return Err(format!("its job ended with error {}", job["error"]).into());
         }
-        let figure =
-            |key: &str| job["read"][key].as_f64().ok_or(format!("its JSON has no read.{key}"));
-        done.iops += figure("iops")?;
-        done.ios += figure("total_ios")?;
+        for dir in ["read", "write"] {
+            let figure =
+                |key: &str| job[dir][key].as_f64().ok_or(format!("its JSON has no {dir}.{key}"));
+            done.iops += figure("iops")?;
+            done.ios += figure("total_ios")?;
+        }
     }
     if done.ios == 0.0 { Err("it did no I/O".into()) } else { Ok(done) }
 }
@@ -164,11 +182,11 @@ mod tests {
 
     #[test]
     fn json_after_warnings() {
-        let text =
-            "note: x\n{\"jobs\": [{\"error\": 0, \"read\": {\"iops\": 10.5, \"total_ios\": 21}}]}";
+        let text = "note: x\n{\"jobs\": [{\"error\": 0, \"read\": {\"iops\": 10.5, \"total_ios\": 21}, \
+             \"write\": {\"iops\": 2.0, \"total_ios\": 4}}]}";
         assert_eq!(
             Tool::Fio.read_output(text, End::Ios(1)).unwrap(),
-            Done { iops: 10.5, ios: 21.0 }
+            Done { iops: 12.5, ios: 25.0 }
         );
     }
 
@@ -179,7 +197,7 @@ mod tests {
             ("{\"jobs\": [", "does not parse"),
             ("{}", "no jobs"),
             ("{\"jobs\": [{\"error\": 5, \"read\": {}}]}", "error 5"),
-            ("{\"jobs\": [{\"error\": 0, \"read\": {\"iops\": 1}}]}", "total_ios"),
+            ("{\"jobs\": [{\"error\": 0, \"read\": {\"iops\": 1}}]}", "read.total_ios"),
             ("{\"jobs\": []}", "no I/O"),
         ];
         for (text, message) in bad {

@@ -3,6 +3,7 @@
 use super::Env;
 use super::beside::{self, Program};
 use super::cases::{Case, DEEP, Measure, REGISTERED};
+use super::disk::{MIXED, RANDOM_WRITES};
 use super::fixtures::{Disk, Fixture};
 use super::process::{self, Finished, Probe};
 use super::results::{Figure, Measured};
@@ -19,6 +20,8 @@ pub struct Work<'a> {
     path: &'a Path,
     keys: Vec<&'static str>,
     target: &'a Path,
+    /// What permits fathom to write.
+    permission: Option<String>,
     /// Where it runs, and leaves what it writes.
     dir: &'a Path,
     job_file: PathBuf,
@@ -27,6 +30,9 @@ pub struct Work<'a> {
     lengths: Vec<End>,
 }
 
+/// Keys that write to the target.
+const WRITES: [&str; 2] = [RANDOM_WRITES, MIXED];
+
 /// A run and what it did.
 type Run = (Finished, Done);
 
@@ -34,7 +40,9 @@ impl<'a> Work<'a> {
     /// `None` where the tool has no part in the case.
     pub fn new(case: &'a Case, tool: Tool, fixture: &'a Fixture, env: &'a Env) -> Option<Self> {
         let (_, path) = env.paths.iter().find(|(have, _)| *have == tool)?;
-        let seconds = End::Seconds(if env.quick { 2 } else { 5 });
+        let (long, short) = if case.in_row { (2, 1) } else { (5, 2) };
+        let seconds = env.seconds.unwrap_or(if env.quick { short } else { long });
+        let seconds = End::Seconds(seconds);
         let lengths = match case.measure {
             Measure::Instructions if tool != Tool::TIoUring => {
                 vec![End::Ios(50_000), End::Ios(if env.quick { 300_000 } else { 1_000_000 })]
@@ -44,17 +52,19 @@ impl<'a> Work<'a> {
             _ => vec![seconds],
         };
         let keys = case.keys(tool)?;
+        let permission = fixture
+            .permission()
+            .filter(|_| tool == Tool::Fathom && keys.iter().any(|key| WRITES.contains(key)));
         let dir = env.scratch.path();
         let job_file = dir.join(format!("{}.fio", case.name));
-        Some(Self { case, tool, path, keys, target: fixture.path(), dir, job_file, env, lengths })
+        let target = fixture.path();
+        Some(Self { case, tool, path, keys, target, permission, dir, job_file, env, lengths })
     }
 
     /// The whole command line, for the reader to repeat, and the job file that it reads.
     pub fn description(&self) -> String {
         let Some(end) = self.lengths.last() else { return String::new() };
-        // A variant is told by its arguments.
-        let program = if self.tool.is_variant() { Tool::Fathom } else { self.tool };
-        let command = format!("{} {}", program.name(), self.args(*end).join(" "));
+        let command = format!("{} {}", self.tool.program(), self.args(*end).join(" "));
         if self.case.measure == Measure::Beside {
             format!("{command}  # on processor {}", processor())
         } else if self.case.job_file {
@@ -65,11 +75,13 @@ impl<'a> Work<'a> {
     }
 
     fn args(&self, end: End) -> Vec<String> {
-        match self.tool {
-            Tool::TIoUring => self.tool.own_form(self.target, &self.keys, end),
+        let mut args = match self.tool {
+            Tool::TIoUring | Tool::TIoUringHalf => self.tool.own_form(self.target, &self.keys, end),
             _ if self.case.job_file => self.tool.job_file(&self.job_file),
             _ => self.tool.fio_form(self.target, &self.keys, end),
-        }
+        };
+        args.extend(self.permission.clone());
+        args
     }
 
     fn job(&self, end: End) -> Vec<String> {

@@ -118,7 +118,7 @@ pub struct SqPoll {
 /// Sizes of batches (`iodepth_batch*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Batch {
-    /// Submit at most this many at once (`iodepth_batch`); `None`: all that is free.
+    /// Submit at most this many at once (`iodepth_batch`); `None`: adapts to the device.
     pub submit_max: Option<u32>,
     /// Wait for at least this many completions (`iodepth_batch_complete_min`); 0 only looks.
     pub complete_min: u32,
@@ -130,7 +130,7 @@ pub struct Batch {
 }
 
 impl Default for Batch {
-    /// Adaptive: reap all that is there, refill all that is free.
+    /// Submit in batches that adapt to the device, reap all that is there.
     fn default() -> Self {
         Self { submit_max: None, complete_min: 1, complete_max: None, low: None }
     }
