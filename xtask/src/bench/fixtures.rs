@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use tempfile::NamedTempFile;
 
 /// What a case reads.
 pub enum Fixture {
@@ -44,13 +45,7 @@ impl Fixture {
                 let size = if env.quick { 64 << 20 } else { 1 << 30 };
                 file("filled", &|path| filled(path, size))
             }
-            Target::Loop => {
-                let backing = env.scratch.path().join("backing");
-                if !backing.exists() {
-                    filled(&backing, if env.quick { 64 << 20 } else { 256 << 20 })?;
-                }
-                Ok(Self::Loop(Loop::new(backing)?))
-            }
+            Target::Loop => Ok(Self::Loop(Loop::new(env)?)),
             Target::Zram(size) => Ok(Self::Zram(Zram::new(size)?)),
         }
     }
@@ -72,7 +67,7 @@ impl Fixture {
     /// Reads what must be in the page cache before each run.
     pub fn warm(&self) -> Result<()> {
         if let Self::Loop(device) = self {
-            std::io::copy(&mut File::open(&device.backing)?, &mut std::io::sink())?;
+            std::io::copy(&mut device.backing.reopen()?, &mut std::io::sink())?;
         }
         Ok(())
     }
@@ -111,16 +106,18 @@ fn fill(mut file: &File, size: u64) -> Result<()> {
     Ok(file.sync_all()?)
 }
 
-/// A loop device of our own, with a file behind it; detached when dropped.
+/// A loop device of our own, with a file of its own, as detaching can take a while; gone when dropped.
 pub struct Loop {
-    backing: PathBuf,
     path: PathBuf,
+    backing: NamedTempFile,
 }
 
 impl Loop {
-    fn new(backing: PathBuf) -> Result<Self> {
-        let output = losetup(&["--find", "--show"], &backing)?;
-        Ok(Self { backing, path: PathBuf::from(output) })
+    fn new(env: &Env) -> Result<Self> {
+        let backing = NamedTempFile::new_in(env.scratch.path())?;
+        fill(backing.as_file(), if env.quick { 64 << 20 } else { 256 << 20 })?;
+        let output = losetup(&["--find", "--show"], backing.path())?;
+        Ok(Self { path: PathBuf::from(output), backing })
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Options {
     /// fio's t/io_uring, built from its source; left out of the comparison without it
     #[arg(long, value_name = "PATH")]
     t_io_uring: Option<PathBuf>,
-    /// Run only the cases whose name contains this (may be given several times)
+    /// Run only the case of this name or, without one, those whose name contains it (may be given several times)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Use this fathom instead of building it
@@ -72,10 +72,9 @@ struct Env {
 
 /// Runs the benchmarks and prints the table. Speeds never fail it; a tool that fails does.
 pub fn run(options: &Options) -> Result<()> {
-    let all = || disk::CASES.iter().flatten().chain(&CASES);
-    let cases: Vec<&Case> = all().filter(|case| options.wants(case)).collect();
+    let cases: Vec<&Case> = all_cases().filter(|case| options.wants(case)).collect();
     if cases.is_empty() {
-        let names: Vec<_> = all().map(|case| case.name).collect();
+        let names: Vec<_> = all_cases().map(|case| case.name).collect();
         return Err(format!("no case has that name; there are {}", names.join(", ")).into());
     }
     if options.list {
@@ -103,6 +102,10 @@ pub fn run(options: &Options) -> Result<()> {
         0 => Ok(()),
         n => Err(format!("{n} of {} cases failed; see the notes above", all.len()).into()),
     }
+}
+
+fn all_cases() -> impl Iterator<Item = &'static Case> {
+    disk::CASES.iter().flatten().chain(&CASES)
 }
 
 /// Runs all rounds of one case. A fixture that cannot be had here is a note; a tool that fails
@@ -147,9 +150,11 @@ fn run_case(
 
 impl Options {
     fn wants(&self, case: &Case) -> bool {
-        (case.quick || !self.quick)
-            && (self.only.is_empty()
-                || self.only.iter().any(|name| case.name.contains(name.as_str())))
+        let is_meant = |name: &String| {
+            case.name == name
+                || case.name.contains(name) && all_cases().all(|other| other.name != name)
+        };
+        (case.quick || !self.quick) && (self.only.is_empty() || self.only.iter().any(is_meant))
     }
 
     fn env(&self) -> Result<Env> {

@@ -42,7 +42,9 @@ impl<'a> Work<'a> {
         let (_, path) = env.paths.iter().find(|(have, _)| *have == tool)?;
         let (long, short) = if case.in_row { (2, 1) } else { (5, 2) };
         let seconds = env.seconds.unwrap_or(if env.quick { short } else { long });
-        let seconds = End::Seconds(seconds);
+        // t/io_uring prints a line at the end of each second but the last.
+        let is_mute = matches!(tool, Tool::TIoUring | Tool::TIoUringHalf) && seconds < 2;
+        let seconds = End::Seconds(if is_mute { 2 } else { seconds });
         let lengths = match case.measure {
             Measure::Instructions if tool != Tool::TIoUring => {
                 vec![End::Ios(50_000), End::Ios(if env.quick { 300_000 } else { 1_000_000 })]

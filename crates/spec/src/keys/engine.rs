@@ -41,7 +41,9 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     })
     .aliases(&["iodepth_batch_submit"])
-    .differs("Default: adapts to the device, from a quarter of iodepth (at most 4) up to all of it."),
+    .differs(
+        "Default: adapts to the device, from a quarter of iodepth (at most 4) up to all of it.",
+    ),
     Key::value("iodepth_batch_complete_min", "COUNT", "Completions to wait for", |job, v| {
         job.engine.batch.complete_min = v.count32(0, DEPTH_MAX)?;
         Ok(())
