@@ -1,5 +1,5 @@
-//! fathom beside its peers: each round runs every tool once, one after the other, so that
-//! whatever else the machine does meets all of them alike.
+//! fathom beside its peers: each round runs every tool once, one after the other, beginning with the next
+//! one each time, so that whatever else the machine does meets all of them alike.
 
 mod beside;
 mod cases;
@@ -127,8 +127,13 @@ fn run_case(
     };
     for round in 1..=rounds {
         results.begin_round();
-        for (tool, _) in &env.paths {
-            let Some(work) = Work::new(case, *tool, &fixture, env) else { continue };
+        let tools = env.paths.iter().map(|(tool, _)| *tool);
+        let mut works: Vec<_> =
+            tools.filter_map(|tool| Some((tool, Work::new(case, tool, &fixture, env)?))).collect();
+        // What runs before a tool can slow it or speed it up: each takes each place in turn.
+        let first = (round as usize - 1) % works.len().max(1);
+        works.rotate_left(first);
+        for (tool, work) in works {
             eprintln!("{}: round {round} of {rounds}: {}", case.name, tool.name());
             fixture.warm()?;
             let outcome = work.measure();
@@ -137,9 +142,9 @@ fn run_case(
             }
             results.keep_command(work.description());
             match outcome {
-                Ok(measured) => results.add(*tool, measured),
+                Ok(measured) => results.add(tool, measured),
                 Err(error) => {
-                    results.fail(*tool, &error.to_string());
+                    results.fail(tool, &error.to_string());
                     return Ok(results);
                 }
             }
