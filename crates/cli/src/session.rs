@@ -57,7 +57,7 @@ pub struct Session {
 
 impl Session {
     /// Opens the targets of `plan`, unless a signal comes. What it makes is undone when the session
-    /// ends before a run was started.
+    /// ends before any job began to work.
     ///
     /// # Errors
     /// Why one of them may not or cannot be used, or that a signal came.
@@ -123,9 +123,7 @@ impl Session {
     /// When a target cannot be opened once more, or threads cannot be made.
     pub fn start(&self, plan: &Plan) -> Result<Running, String> {
         let files = plan.jobs.iter().map(|job| self.files(job)).collect::<Result<_, _>>()?;
-        let running = fathom_engine::start(plan, files).map_err(|e| e.to_string())?;
-        self.targets.iter().for_each(OpenTarget::keep);
-        Ok(running)
+        fathom_engine::start(plan, files).map_err(|e| e.to_string())
     }
 
     fn files(&self, job: &JobPlan) -> Result<Vec<OpenFile>, String> {
@@ -166,6 +164,7 @@ impl Session {
         let running = self.start(plan)?;
         let mut helpers = Helpers::new(plan, self.roots.proc.clone());
         let began = Instant::now();
+        let mut worked = false;
         let deferred = Deferred::new();
         while !running.wait(TICK) {
             if let Some(signal) = signals.caught().filter(|_| record.interrupted.is_none()) {
@@ -173,6 +172,8 @@ impl Session {
                 running.stop();
             }
             let progress = running.progress();
+            let works = |phase| matches!(phase, Phase::Ramp | Phase::Running);
+            worked |= progress.jobs.iter().any(|job| works(job.phase));
             helpers.look(&running, &progress);
             shrunk.look(&self.targets);
             look(&progress);
@@ -184,6 +185,12 @@ impl Session {
         record.jobs = running.join();
         record.disks = disks(&sampler, before.as_ref());
         helpers.note(&mut record.jobs);
+        worked |= record.jobs.iter().any(|job| job.runtime_ns > 0);
+        let failed = record.interrupted.is_some() || record.jobs.iter().any(|j| j.error.is_some());
+        // What was made for work that did not begin is undone.
+        if worked || !failed {
+            self.targets.iter().for_each(OpenTarget::keep);
+        }
         self.note_changes(plan, shrunk, &mut record.jobs);
         if record.interrupted.is_none() {
             cost::measure(self, plan, signals, &mut record.jobs);
@@ -224,7 +231,8 @@ impl Session {
 
     fn note_changes(&self, plan: &Plan, mut shrunk: ShrinkDetector, jobs: &mut [JobRecord]) {
         let change = |(index, target): (usize, &OpenTarget)| {
-            shrunk.finish(index, &self.targets).or_else(|| target.changed())
+            let change = shrunk.finish(index, &self.targets).or_else(|| target.changed());
+            change.inspect(|_| target.disown())
         };
         let changes: Vec<Option<String>> = self.targets.iter().enumerate().map(change).collect();
         for (job, record) in plan.jobs.iter().zip(jobs) {

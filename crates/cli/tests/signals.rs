@@ -69,6 +69,30 @@ fn a_signal_ends_the_laying_out_of_a_file_too() {
 }
 
 #[test]
+fn a_signal_before_the_first_io_undoes_what_was_made() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let length = |name: &str| std::fs::metadata(place.path(name)).map_or(0, |found| found.len() as usize);
+    let running = place.start(&[
+        "run",
+        "--no-record",
+        "--rw=write",
+        "--size=4m",
+        "--startdelay=50",
+        "--name=grown",
+        "--filename=data",
+        "--overwrite=data",
+        "--name=made",
+        "--filename=new",
+    ]);
+    until("both files", || length("data") == 4 * MIB && length("new") == 4 * MIB);
+    running.signal(Signal::INT);
+    assert_eq!(running.wait().code, Some(1));
+    assert_eq!((length("data"), length("new")), (MIB, 0));
+    assert!(!place.path("new").exists());
+}
+
+#[test]
 fn a_later_signal_ends_at_once() {
     let place = Place::new();
     place.data("data", MIB);
@@ -164,7 +188,7 @@ fn a_file_that_is_truncated_and_written_again_is_reported() {
         "new",
     ];
     let running = works(place.start(&args));
-    let length = || std::fs::metadata(place.path("new")).map_or(0, |found| found.len());
+    let length = || std::fs::metadata(place.path("new")).map_or(0, |found| found.len() as usize);
     until("the file", || length() == MIB as u64);
     std::fs::File::options().write(true).open(place.path("new")).unwrap().set_len(0).unwrap();
     until("a file as long as before", || length() == MIB as u64);

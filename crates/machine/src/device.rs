@@ -82,6 +82,16 @@ impl Node {
         below.collect()
     }
 
+    /// Whether two partitions of a disk have sectors in common: the kernel takes tables as they are.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let sectors = |node: &Self| {
+            let of = |name: &str| number::<u64>(node.dir.join(name)).unwrap_or(0);
+            (of("start"), of("start").saturating_add(of("size")))
+        };
+        let ((start, end), (other_start, other_end)) = (sectors(self), sectors(other));
+        start < other_end && other_start < end
+    }
+
     /// What is stacked on it: device mapper, md and the like.
     pub fn holders(&self) -> Vec<Holder> {
         let holders = self.dir.join("holders");

@@ -31,7 +31,8 @@ pub struct Leftover {
 /// When the directory cannot be read.
 pub fn find(dir: &Path) -> Result<Vec<Leftover>, GuardError> {
     let shown = dir.to_string_lossy();
-    let fail = |source| GuardError::io(&shown, "read the directory", source);
+    let fail =
+        |source| GuardError::Io { path: shown.to_string(), doing: "read the directory", source };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(fail)? {
         let entry = entry.map_err(fail)?;

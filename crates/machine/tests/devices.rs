@@ -78,6 +78,13 @@ fn a_symbolic_link_neither_hides_a_device_nor_permits_one() {
     says(&text, &[&format!("--erase={}", disk.path), link]);
     assert!(open(vec![written(link)], &erase(&[&disk.path])).is_ok());
 
+    // Anyone can put a link there.
+    let shared = tempfile::Builder::new().tempdir_in("/dev/shm").expect("directory");
+    let shared = shared.path().join("link");
+    symlink(&disk.path, &shared).expect("link");
+    let shared = shared.to_str().expect("UTF-8");
+    says(&refused(shared, &erase(&[shared]), &disk.image), &["--erase="]);
+
     mkfs(&disk.path);
     let _mounted = Mounted::new(&[&disk.path]);
     let all = erase(&[link, &disk.path, &format!("{}@{}", disk.path, 16 * MIB)]);

@@ -212,6 +212,12 @@ fn a_loop_device_is_not_written_beyond_the_room_below_it() {
     let disk = support::Loop::on(Path::new(&image), &[]);
     let said = refused(&disk.path, &support::erase(&[&disk.path]), &image);
     says(&said, &["not enough room", &image, "64 MiB would be written"]);
+    // Nor are files on a file system on it.
+    support::mkfs(&disk.path);
+    let upper = Mounted::new(&[&disk.path]);
+    let fits = |size| Target { written: true, ..made(upper.path("new"), size) };
+    says(&error(vec![fits(32 * MIB)]), &["not enough room", &image, "32 MiB would be written"]);
+    assert!(open(vec![fits(4 * MIB)], &none()).is_ok());
 }
 
 #[test]

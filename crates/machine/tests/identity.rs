@@ -118,6 +118,9 @@ fn a_hard_link_to_an_overlays_upper_file_is_refused() {
     }
     std::fs::remove_file(&upper).expect("removed behind the overlay's back");
     says(&refused(&kept, &overwrite(&[text(&kept)]), &kept), &["may be the file behind"]);
+    let longer = std::fs::File::options().write(true).open(&kept).expect("file");
+    longer.set_len(9 * MIB).expect("longer");
+    says(&refused(&kept, &overwrite(&[text(&kept)]), &kept), &["may be the file behind"]);
     // A file of another size is another file.
     let other = at("other");
     std::fs::write(&other, vec![0; 1 << 20]).expect("file");

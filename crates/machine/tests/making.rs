@@ -208,6 +208,13 @@ fn a_mark_is_void_where_someone_else_has_written() {
     run("cp", &[text(&mine), text(&path)]);
     says(&refused(&path, &none(), &path), &["was changed since", "--overwrite="]);
     says(&refused(&path, &none(), &mine), &["--overwrite="]);
+    // What is seen to have been changed while a run goes on stays someone else's.
+    std::fs::remove_file(&path).expect("removed");
+    let targets = open(plan(), &none()).expect("made");
+    targets[0].disown();
+    std::fs::write(&path, vec![9; 1 << 20]).expect("file");
+    drop(targets);
+    says(&refused(&path, &none(), &path), &["--overwrite="]);
     // A copy that has the attribute is another file.
     std::fs::remove_file(&path).expect("removed");
     drop(open(plan(), &none()).expect("made"));

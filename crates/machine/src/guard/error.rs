@@ -56,7 +56,7 @@ pub enum GuardError {
         path: String,
     },
     /// Mounted, swapped to, or with something stacked on it.
-    #[error("{path} is in use, so it is not written, whatever is permitted: {}", users.join("; "))]
+    #[error("{path} is in use and is not written, regardless of --erase and --overwrite: {}", users.join("; "))]
     InUse {
         /// The path as asked.
         path: String,

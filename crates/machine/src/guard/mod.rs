@@ -51,7 +51,7 @@ pub fn open_all(
         go_on(subject.path(), stop)?;
         proofs.push(prover.prove(subject)?);
     }
-    space::check(&lookup, subjects.iter().zip(&proofs))?;
+    space::check(&lookup, &prover, subjects.iter().zip(&proofs))?;
 
     let mut entries = Vec::with_capacity(subjects.len());
     for (subject, proof) in subjects.into_iter().zip(proofs) {

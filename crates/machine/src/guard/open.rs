@@ -63,6 +63,8 @@ pub(crate) struct Entry {
     size_bytes: u64,
     /// What was made is undone only where the plan asks for it.
     kept: AtomicBool,
+    /// Someone else has changed it since.
+    disowned: AtomicBool,
     /// Being open is what these are for.
     _claims: Vec<Arc<OwnedFd>>,
 }
@@ -111,6 +113,7 @@ impl Entry {
             own: proof.own,
             size_bytes: facts.size_bytes,
             kept: AtomicBool::new(false),
+            disowned: AtomicBool::new(false),
             _claims: proof.claims,
         };
         match (place, proof.file) {
@@ -141,6 +144,7 @@ impl Entry {
             own: false,
             size_bytes: size,
             kept: AtomicBool::new(false),
+            disowned: AtomicBool::new(false),
             _claims: vec![Arc::clone(&held.fd)],
         };
         entry.hold(held);
@@ -227,7 +231,8 @@ impl Drop for Entry {
             self.grown.iter().for_each(Grown::keep);
             self.made.get().filter(|_| !self.want.unlink).into_iter().for_each(Made::keep);
         }
-        let Some(held) = self.held.get().filter(|_| self.own && self.may_write) else { return };
+        let own = self.own && self.may_write && !*self.disowned.get_mut();
+        let Some(held) = self.held.get().filter(|_| own) else { return };
         let size = rustix::fs::fstat(&held.fd).map(|stat| stat.st_size);
         // Of another size it was changed by someone else too, and the mark stays void.
         if size.is_ok_and(|size| u64::try_from(size) == Ok(self.size_bytes)) {
@@ -301,6 +306,11 @@ impl OpenTarget {
             mark::write(&entry.held()?.fd, Mark::Target)?;
         }
         if entry.want.invalidate { self.invalidate() } else { Ok(()) }
+    }
+
+    /// Someone else has changed the file meanwhile: it does not count as fathom's own any more.
+    pub fn disown(&self) {
+        self.entry.disowned.store(true, Ordering::Relaxed);
     }
 
     /// From now on what was made stays when the target is dropped, unless the plan asks for its

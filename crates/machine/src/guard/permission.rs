@@ -65,10 +65,16 @@ pub(crate) fn full_flag(subject: &Subject, node: &Node) -> String {
 }
 
 /// The names that count: the kernel's own, and those below /dev that the plan uses. A link from
-/// elsewhere does not say what it leads to.
+/// elsewhere, such as /dev/shm, where anyone can put one, does not say what it leads to.
 fn names(subject: &Subject, node: &Node) -> Vec<String> {
     let asked = subject.paths.iter().chain([&subject.facts.resolved]);
-    let is_exact = |path: &&String| path.starts_with("/dev/") && !path.contains("/../");
+    let file_system = |path: &str| rustix::fs::stat(path).ok().map(|stat| stat.st_dev);
+    let is_exact = |path: &&String| {
+        let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        path.starts_with("/dev/")
+            && !path.contains("/../")
+            && file_system(&format!("{dir}/")) == file_system("/dev/")
+    };
     let mut names: Vec<String> = asked.filter(is_exact).cloned().collect();
     names.push(node.path());
     names

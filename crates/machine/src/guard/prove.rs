@@ -4,7 +4,7 @@ use super::claim::{Claims, locked};
 use super::error::GuardError;
 use super::permission::{self, Erase, Permissions};
 use super::subject::{self, Place, Subject};
-use crate::device::Node;
+use crate::device::{Node, Number};
 use crate::mark::{self, descriptor_path};
 use crate::roots::Roots;
 use crate::signature;
@@ -28,6 +28,12 @@ pub(crate) struct Prover<'a> {
 impl Prover<'_> {
     fn stack(&self) -> &StorageStack {
         self.stack.get_or_init(|| StorageStack::read(self.roots))
+    }
+
+    /// The files that a device with this number lies on, with what the kernel calls them.
+    pub fn files_below(&self, number: Number) -> Vec<(FileIdentity, PathBuf)> {
+        let node = Node::by_number(self.roots, number);
+        node.map_or_else(Vec::new, |node| self.stack().sharing(&node).files)
     }
 }
 
@@ -111,6 +117,8 @@ impl Prover<'_> {
         if !users.is_empty() {
             return Err(GuardError::InUse { path: path.to_string(), users });
         }
+        // First, as the mark of a file that another fathom is writing is void for that time.
+        let readable = locked(path, Arc::new(readable))?;
         // A second name may be how someone else keeps the contents.
         let own = mark::is_own(&readable) && stat.st_nlink <= 1;
         if !own && !permission::may_overwrite(self.permissions, subject, &stat) {
@@ -121,9 +129,9 @@ impl Prover<'_> {
         if grow_to.is_some() && subject.facts.resolved.starts_with("/dev/") {
             return Err(GuardError::UnderDev { path: path.to_string() });
         }
-        let file = locked(path, Arc::new(reopen(path, named, OFlags::RDWR, "write to")?))?;
+        let file = Arc::new(reopen(path, named, OFlags::RDWR, "write to")?);
         Ok(Proof {
-            claims: vec![Arc::clone(&file)],
+            claims: vec![readable],
             file: Some(file),
             may_write: subject.want.written,
             grow_to,

@@ -1,7 +1,7 @@
 //! Room on the file systems that are written to.
 
 use super::error::GuardError;
-use super::prove::Proof;
+use super::prove::{Proof, Prover};
 use super::subject::{Place, Subject};
 use crate::stack::FileIdentity;
 use crate::target::Lookup;
@@ -25,11 +25,12 @@ struct Need {
 /// 1 GiB, whichever is less.
 pub(crate) fn check<'a>(
     lookup: &Lookup,
+    prover: &Prover,
     all: impl Iterator<Item = (&'a Subject, &'a Proof)>,
 ) -> Result<(), GuardError> {
     let mut needs: HashMap<u64, Need> = HashMap::new();
     for (subject, proof) in all {
-        for (device, need) in all_needs(lookup, subject, proof)? {
+        for (device, need) in all_needs(lookup, prover, subject, proof)? {
             match needs.get_mut(&device) {
                 Some(sum) => sum.bytes = sum.bytes.saturating_add(need.bytes),
                 None => {
@@ -54,6 +55,7 @@ pub(crate) fn fits(path: &str, need: u64, fs: &StatVfs) -> Result<(), GuardError
 /// The file systems, by their device numbers, that one target needs room on.
 fn all_needs(
     lookup: &Lookup,
+    prover: &Prover,
     subject: &Subject,
     proof: &Proof,
 ) -> Result<Vec<(u64, Need)>, GuardError> {
@@ -71,7 +73,15 @@ fn all_needs(
     };
     let fs = fstatvfs(fd).map_err(io)?;
     let stat = rustix::fs::fstat(fd).map_err(io)?;
-    Ok(vec![(stat.st_dev, Need { path: path.to_string(), bytes, fs })])
+    let mut needs = vec![(stat.st_dev, Need { path: path.to_string(), bytes, fs })];
+    // Other devices lie on no file.
+    let device = subject.facts.device.as_ref().map_or("", |device| &device.name);
+    if bytes > 0 && ["loop", "dm-", "md"].iter().any(|kind| device.starts_with(kind)) {
+        let files = prover.files_below(subject.facts.device_number);
+        let below = files.iter().filter_map(|(file, path)| below_device(lookup, file, path));
+        needs.extend(below.map(|(fs, need)| (fs, Need { bytes: need.bytes.min(bytes), ..need })));
+    }
+    Ok(needs)
 }
 
 /// What making a file, or the part of it from `from` on, takes.

@@ -37,6 +37,7 @@ const OCFS: &str = "OCFS2";
 pub(super) const AT_START: &[Magic] = &[
     magic(EXT, 0x438, &[0x53, 0xef]),
     magic("XFS", 0, b"XFSB"),
+    magic("an external log of XFS", 0, &[0xfe, 0xed, 0xba, 0xbe]),
     magic("btrfs", 0x1_0040, b"_BHRfS_M"),
     magic("NTFS", 3, b"NTFS    "),
     magic("exFAT", 3, b"EXFAT   "),

@@ -8,6 +8,7 @@ use crate::mounts::Namespace;
 use crate::roots::{Roots, entries, number};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// A device whose bytes are those of something else.
@@ -18,8 +19,9 @@ pub(super) struct Layer {
     pub objects: Vec<Object>,
     /// What the kernel calls that.
     pub path: PathBuf,
-    /// The sizes in bytes that a file behind it may have.
-    pub sizes: std::ops::RangeInclusive<u64>,
+    /// Where only a path is known: the sizes in bytes that the file behind it may have, as the path
+    /// may lead to another file by now.
+    pub guess: Option<RangeInclusive<u64>>,
 }
 
 /// All loop devices that are set up.
@@ -33,16 +35,16 @@ pub(super) fn loops(roots: &Roots, namespaces: &[Namespace]) -> Vec<Layer> {
 fn loop_layer(roots: &Roots, namespaces: &[Namespace], device: Node) -> Option<Layer> {
     let path = path_in(device.attribute("loop/backing_file"))?;
     let sizes = file_sizes(&device);
-    let objects = match ask(&device) {
-        Ok(LoopBacking::Device(number)) => vec![Object::Device(number)],
+    let (objects, guess) = match ask(&device) {
+        Ok(LoopBacking::Device(number)) => (vec![Object::Device(number)], None),
         Ok(LoopBacking::File(on, inode)) => {
-            vec![Object::File(file(namespaces, &path, (on, inode), sizes.clone()))]
+            (vec![Object::File(file(namespaces, &path, (on, inode), sizes))], None)
         }
         // It was released meanwhile.
         Err(Errno::NXIO) => return None,
-        Err(_) => by_path(roots, namespaces, &path, *sizes.start()),
+        Err(_) => (paths::objects(roots, namespaces, &path), Some(sizes)),
     };
-    Some(Layer { device, objects, path, sizes })
+    Some(Layer { device, objects, path, guess })
 }
 
 /// Asks the kernel what is behind a loop device. Its node must be there and may be opened.
@@ -56,7 +58,7 @@ fn ask(device: &Node) -> rustix::io::Result<LoopBacking> {
 }
 
 /// The sizes that the file behind a loop device may have: what its last sector leaves over is lost.
-fn file_sizes(device: &Node) -> std::ops::RangeInclusive<u64> {
+fn file_sizes(device: &Node) -> RangeInclusive<u64> {
     let of = |name: &str| number::<u64>(device.attribute(name)).unwrap_or(0);
     let end = of("loop/offset").saturating_add(device.size_bytes());
     end..=if of("loop/sizelimit") == 0 { end.saturating_add(511) } else { u64::MAX }
@@ -67,7 +69,7 @@ fn file(
     namespaces: &[Namespace],
     path: &Path,
     (device, inode): (Number, u64),
-    sizes: std::ops::RangeInclusive<u64>,
+    sizes: RangeInclusive<u64>,
 ) -> FileIdentity {
     let mut seen = paths::everywhere(namespaces, path)
         .map(|(stat, overlaid)| paths::identity(&stat, overlaid));
@@ -79,18 +81,10 @@ fn file(
             // Overlays of several file systems give their files device numbers that no mount has.
             None => device.0 == 0,
         };
+        // Unseen it may have grown.
+        let sizes = if overlaid { *sizes.start()..=u64::MAX } else { sizes };
         FileIdentity { device, inode, sizes, overlaid }
     })
-}
-
-/// What a path leads to, without the files that are too short to be it.
-fn by_path(roots: &Roots, namespaces: &[Namespace], path: &Path, end: u64) -> Vec<Object> {
-    let mut found = paths::objects(roots, namespaces, path);
-    found.retain(|object| match object {
-        Object::File(file) => *file.sizes.end() >= end,
-        Object::Device(_) => true,
-    });
-    found
 }
 
 /// zram devices that write to a device what they have no memory for.
@@ -101,7 +95,7 @@ pub(super) fn zrams(roots: &Roots, namespaces: &[Namespace]) -> Vec<Layer> {
     let layer = |device: Node| {
         let path = path_in(device.attribute("backing_dev")).filter(|p| p != Path::new("none"))?;
         let objects = paths::objects(roots, namespaces, &path);
-        Some(Layer { device, objects, path, sizes: 0..=u64::MAX })
+        Some(Layer { device, objects, path, guess: None })
     };
     nodes.filter_map(layer).collect()
 }

@@ -26,7 +26,7 @@ fn served(roots: &Roots, device: Node) -> Option<Layer> {
     };
     let objects = written(&process);
     let path = PathBuf::from(text(process.join("comm")).unwrap_or_default());
-    Some(Layer { device, objects, path, sizes: 0..=u64::MAX })
+    Some(Layer { device, objects, path, guess: None })
 }
 
 fn has_open(process: &Path, path: &str) -> bool {

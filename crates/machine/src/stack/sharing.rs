@@ -6,6 +6,7 @@ use crate::device::{Holder, Node, Number};
 use crate::mounts::{Mount, Namespace};
 use rustix::fs::Stat;
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 enum Way {
     /// It is what was asked about.
     Target,
-    /// A partition of it was: the other partitions share nothing with that.
+    /// A partition of it was: other partitions share nothing with that, unless they overlap.
     Partition,
     /// It is a member of a device-mapper, md or bcache device, which holds it.
     Member,
@@ -56,6 +57,9 @@ impl StorageStack {
             }
             let disk = node.disk();
             if disk != node {
+                let beside = disk.partitions().into_iter().filter(|part| *part != node);
+                let overlapping = beside.filter(|part| part.overlaps(&node));
+                overlapping.for_each(|part| self.device_uses(&part, None, &mut found.uses));
                 next.push((disk, Some(node.clone()), Way::Partition));
             }
             match node.members() {
@@ -141,14 +145,16 @@ impl StorageStack {
         }
         for layer in self.layers_but(above) {
             let device = layer.device.path();
-            let fits = layer.sizes.contains(file.sizes.start());
+            let fits = |sizes: &RangeInclusive<u64>| sizes.contains(file.sizes.start());
             let likeness: Vec<Likeness> = layer.objects.iter().map(is_it).collect();
             if likeness.contains(&Likeness::Same) {
                 uses.push(format!("{name} is the file behind {device}"));
                 self.mounted(&layer.device, uses);
                 let partitions = layer.device.partitions();
                 partitions.iter().for_each(|part| self.mounted(part, uses));
-            } else if likeness.contains(&Likeness::Possible) || likeness.is_empty() && fits {
+            } else if likeness.contains(&Likeness::Possible)
+                || layer.guess.as_ref().is_some_and(fits)
+            {
                 let path = layer.path.display();
                 uses.push(format!(
                     "{name} may be the file behind {device}, which the kernel calls {path}"

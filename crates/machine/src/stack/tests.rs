@@ -138,6 +138,46 @@ fn the_backing_device_of_zram_is_in_use_and_so_is_a_member_of_a_btrfs() {
 }
 
 #[test]
+fn without_an_identity_the_path_and_the_size_count() {
+    let tree = Tree::new();
+    tree.write("behind", &"x".repeat(1024));
+    tree.write("other", &"x".repeat(1535));
+    tree.write("larger", &"x".repeat(1536));
+    // There is no such node, so that the kernel cannot be asked.
+    tree.device("loop4095", "7:4095");
+    tree.write("sys/block/loop4095/size", "2");
+    let lead = |to: &str| {
+        let path = tree.path(to).display().to_string();
+        tree.write("sys/block/loop4095/loop/backing_file", &format!("{path}\n"));
+        ["behind", "other", "larger"].map(|name| uses_of(&tree, &tree.path(name)))
+    };
+    let possible = |to: &str| {
+        let path = tree.path(to).display().to_string();
+        vec![format!("it may be the file behind /dev/loop4095, which the kernel calls {path}")]
+    };
+    let known = vec!["it is the file behind /dev/loop4095".to_string()];
+    assert_eq!(lead("behind"), [known.clone(), possible("behind"), vec![]]);
+    assert_eq!(lead("larger"), [possible("larger"), possible("larger"), known]);
+    assert_eq!(lead("gone"), [possible("gone"), possible("gone"), vec![]]);
+}
+
+#[test]
+fn partitions_that_overlap_share_bytes() {
+    let tree = Tree::new();
+    tree.device("sda", "8:0");
+    for (name, number, start) in
+        [("sda1", "8:1", "64"), ("sda2", "8:2", "164"), ("sda3", "8:3", "163")]
+    {
+        tree.device(&format!("sda/{name}"), number);
+        tree.write(&format!("sys/block/sda/{name}/start"), start);
+        tree.write(&format!("sys/block/sda/{name}/size"), "100");
+    }
+    tree.write("proc/swaps", "Filename Type Size\n/dev/sda1 partition 1\n");
+    assert_eq!(tree.uses((8, 2)), [""; 0]);
+    assert_eq!(tree.uses((8, 3)), ["/dev/sda1 is swap space"]);
+}
+
+#[test]
 fn swap_on_a_member_is_use_and_so_is_what_is_stacked_beside() {
     let tree = Tree::new();
     tree.device("sda", "8:0");
