@@ -188,7 +188,7 @@ fn a_file_that_is_truncated_and_written_again_is_reported() {
         "new",
     ];
     let running = works(place.start(&args));
-    let length = || std::fs::metadata(place.path("new")).map_or(0, |found| found.len() as usize);
+    let length = || std::fs::metadata(place.path("new")).map_or(0, |found| found.len());
     until("the file", || length() == MIB as u64);
     std::fs::File::options().write(true).open(place.path("new")).unwrap().set_len(0).unwrap();
     until("a file as long as before", || length() == MIB as u64);
