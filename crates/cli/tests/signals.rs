@@ -72,7 +72,8 @@ fn a_signal_ends_the_laying_out_of_a_file_too() {
 fn a_signal_before_the_first_io_undoes_what_was_made() {
     let place = Place::new();
     place.data("data", MIB);
-    let length = |name: &str| std::fs::metadata(place.path(name)).map_or(0, |found| found.len() as usize);
+    let length =
+        |name: &str| std::fs::metadata(place.path(name)).map_or(0, |found| found.len() as usize);
     let running = place.start(&[
         "run",
         "--no-record",
