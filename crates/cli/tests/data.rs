@@ -136,6 +136,6 @@ fn a_mounted_device_is_never_written() {
     assert_eq!(after, before);
     for answer in answers.iter().chain([&image]) {
         assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""));
-        assert_one_error(&answer.stderr, &["in use", "so it is not written"]);
+        assert_one_error(&answer.stderr, &["in use", "is not written"]);
     }
 }
