@@ -45,7 +45,7 @@ pub fn print(text: &str, kind: Kind) -> io::Result<()> {
 /// Writes to standard error what is a result and not about one.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_beside(text: &str, kind: Kind) -> io::Result<()> {
     if fathom_engine::closed::at_start(2) {
         return Err(Errno::BADF.into());
