@@ -7,8 +7,10 @@ use fathom_model::Plan;
 pub use fathom_model::plan::Target;
 use fathom_model::plan::{Fallocate, SyncIo};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -205,8 +207,17 @@ impl Drop for Mounted {
 pub struct Swap(pub String);
 
 impl Swap {
+    /// In the page that begins with this, and in no other, the kernel may put what it swaps out.
+    pub const SPARE: &[u8] = b"fathom test: the one page of swap that the kernel may use";
+
+    /// One page long, whatever the size of the device: memory pressure must not look like damage.
     pub fn on(path: &str) -> Self {
         run("mkswap", &[path]);
+        let device = File::options().write(true).open(path).expect("swap");
+        // The number of the last page, in linux/swap.h after 1,024 bytes and the version.
+        device.write_all_at(&1_u32.to_ne_bytes(), 1028).expect("header");
+        device.write_all_at(Self::SPARE, 4096).expect("spare page");
+        device.sync_all().expect("on the device");
         run("swapon", &[path]);
         Self(path.to_string())
     }
