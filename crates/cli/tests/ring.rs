@@ -96,6 +96,19 @@ fn a_segment_with_other_files_keeps_these() {
 }
 
 #[test]
+fn the_directory_may_be_a_link_and_what_is_beside_the_ring_stays() {
+    let place = Place::new();
+    fs::create_dir(place.path("disk")).unwrap();
+    place.write("disk/notes", "mine");
+    symlink("disk", place.path("ring")).unwrap();
+    let first = segment(&place);
+    forget(&place, &first);
+    assert!(!first.exists());
+    assert_eq!(place.read("disk/notes"), "mine");
+    assert!(fs::symlink_metadata(place.path("ring")).unwrap().is_symlink());
+}
+
+#[test]
 fn a_directory_of_runs_is_no_ring() {
     let place = Place::new();
     place.data("data", common::MIB);

@@ -121,17 +121,14 @@ macro_rules! place {
                     &["direct=1", "iodepth=8", "numjobs=4"]
                 )
             },
-            Case {
-                quick: true,
-                ..others!(
-                    $place,
-                    $title,
-                    $target,
-                    "mixed",
-                    "4 KiB, 70% reads and 30% writes, depth 32",
-                    &["direct=1", "iodepth=32", MIXED, "rwmixread=70"]
-                )
-            },
+            others!(
+                $place,
+                $title,
+                $target,
+                "mixed",
+                "4 KiB, 70% reads and 30% writes, depth 32",
+                &["direct=1", "iodepth=32", MIXED, "rwmixread=70"]
+            ),
             others!(
                 $place,
                 $title,

@@ -197,11 +197,11 @@ pub(crate) fn fathom(given: Option<&Path>) -> Result<PathBuf> {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let status = std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args(["build", "--release", "--package", "fathom"])
+        .args(["build", "--release", "--bin", "fathom"])
         .current_dir(root)
         .status()?;
     if !status.success() {
-        return Err("cargo build --release --package fathom failed".into());
+        return Err("cargo build --release --bin fathom failed".into());
     }
     Ok(target_dir()?.join("release/fathom"))
 }
