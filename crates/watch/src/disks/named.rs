@@ -65,10 +65,12 @@ impl DiskSnapshot {
 fn since(now: &DiskCounters, then: &DiskCounters, elapsed_ms: u64) -> DiskRecord {
     let directions =
         |disk: &DiskCounters| PerDir { read: disk.read, write: disk.write, trim: disk.discard };
+    // A device that was replaced under its name starts again at 0: there is no difference then.
+    let then = if has_restarted(now, then) { now } else { then };
     let (ios, before) = (directions(now), directions(then));
-    // A device that was replaced under its name begins at 0 again: no difference then.
     let counts =
         |of: fn(&IoCounters) -> u64| ios.map(|dir, now| of(now).saturating_sub(of(&before[dir])));
+    // The kernel keeps these modulo 2^32.
     let times = |now: u32, then: u32| u64::from(now.wrapping_sub(then));
     DiskRecord {
         name: now.name.clone(),
@@ -80,6 +82,15 @@ fn since(now: &DiskCounters, then: &DiskCounters, elapsed_ms: u64) -> DiskRecord
         weighted_ms: times(now.weighted_ms, then.weighted_ms),
         elapsed_ms,
     }
+}
+
+/// Whether a counter that never wraps in practice has gone back.
+fn has_restarted(now: &DiskCounters, then: &DiskCounters) -> bool {
+    let counts = |disk: &DiskCounters| {
+        [disk.read, disk.write, disk.discard].map(|io| [io.ios, io.merges, io.sectors])
+    };
+    let pairs = counts(now).into_iter().flatten().zip(counts(then).into_iter().flatten());
+    pairs.into_iter().any(|(now, then)| now < then)
 }
 
 #[cfg(test)]
@@ -132,10 +143,15 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_began_anew_shows_nothing() {
+    fn a_device_whose_counters_restarted_did_nothing() {
         let records =
             snapshot(BEFORE, &["vda"]).unwrap().since(&snapshot(AFTER, &["vda"]).unwrap());
-        assert_eq!(records[0].ios, PerDir::splat(0));
+        let nothing = DiskRecord {
+            name: "vda".into(),
+            elapsed_ms: records[0].elapsed_ms,
+            ..DiskRecord::default()
+        };
+        assert_eq!(records, [nothing]);
     }
 
     #[test]
