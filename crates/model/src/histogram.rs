@@ -79,6 +79,11 @@ impl std::fmt::Debug for Histogram {
 }
 
 impl Histogram {
+    /// Memory beyond the structure itself, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.counts)
+    }
+
     /// Counts `n` values of `value_ns`.
     pub fn record_n(&mut self, value_ns: u64, n: u64) {
         if n == 0 {

@@ -75,6 +75,8 @@ impl MachineSample {
         let system = self.system.as_ref().map_or(0, SystemSample::memory_bytes);
         let threads = self.threads.as_ref().map_or(0, ThreadsSample::memory_bytes);
         let stacks = self.stacks.as_ref().map_or(0, StacksSample::memory_bytes);
+        let blocks = self.blocks.as_ref().map_or(0, BlocksSample::memory_bytes);
+        let rings = self.rings.as_ref().map_or(0, RingsSample::memory_bytes);
         let submits = self.submits.iter().map(|s| size_of_val(s) + size_of_val(&*s.by_cpu));
         let counted = self.counters.as_ref().map_or(0, |counters| size_of_val(&*counters.of));
         size_of::<Self>()
@@ -83,6 +85,8 @@ impl MachineSample {
             + system
             + threads
             + stacks
+            + blocks
+            + rings
             + submits.sum::<usize>()
     }
 }
@@ -141,4 +145,24 @@ pub struct CommandRecord {
     /// Its exit status, or 128 and the number of the signal that ended it; absent where it did not
     /// end.
     pub status: Option<i32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_and_rings_count_towards_memory() {
+        let empty = MachineSample::default().memory_bytes();
+        let mut device = DeviceBlocks::default();
+        device.driver.record_n(1000, 1);
+        let blocks = BlocksSample { devices: vec![device; 10], ..BlocksSample::default() };
+        let sample = MachineSample { blocks: Some(blocks), ..MachineSample::default() };
+        let histogram = sample.blocks.as_ref().map_or(0, |b| b.devices[0].driver.memory_bytes());
+        assert!(histogram > 0 && sample.memory_bytes() > empty + 10 * histogram);
+        let rings =
+            RingsSample { rings: vec![RingSample::default(); 1000], ..RingsSample::default() };
+        let sample = MachineSample { rings: Some(rings), ..MachineSample::default() };
+        assert!(sample.memory_bytes() >= empty + 1000 * size_of::<RingSample>());
+    }
 }

@@ -30,6 +30,17 @@ pub struct BlocksSample {
     pub tasks: Vec<TaskBlocks>,
 }
 
+impl BlocksSample {
+    pub(super) fn memory_bytes(&self) -> usize {
+        let devices = self.devices.iter().map(DeviceBlocks::memory_bytes);
+        let tasks = self
+            .tasks
+            .iter()
+            .map(|task| size_of_val(task) + task.comm.len() + size_of_val(&*task.unplugs));
+        size_of_val(&*self.unplugs) + devices.sum::<usize>() + tasks.sum::<usize>()
+    }
+}
+
 /// Events of one device or partition. In a device with requests, `queued` + `split` - `merged` is
 /// `issued` - `requeued`, but for flushes and commands of the driver's own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -73,6 +84,17 @@ pub struct DeviceBlocks {
 }
 
 impl DeviceBlocks {
+    fn memory_bytes(&self) -> usize {
+        let splits = self.splits.iter().map(|split| size_of_val(split) + split.limit.len());
+        size_of_val(self)
+            + self.name.len()
+            + size_of_val(&*self.error_codes)
+            + size_of_val(&*self.sizes)
+            + splits.sum::<usize>()
+            + self.queue.memory_bytes()
+            + self.driver.memory_bytes()
+    }
+
     /// How many of the sampled requests that were handed to the driver were not seen to end, where that is a quarter
     /// or more of several. Those that were are no fair sample then: some kernels show no ends on idle processors.
     #[must_use]

@@ -16,6 +16,14 @@ pub struct RingsSample {
     pub events: Option<RingEvents>,
 }
 
+impl RingsSample {
+    pub(super) fn memory_bytes(&self) -> usize {
+        let rings = self.rings.iter().map(|ring| size_of_val(ring) + ring.comm.len());
+        let task_work = self.events.as_ref().map_or(0, |events| size_of_val(&*events.task_work));
+        rings.sum::<usize>() + size_of_val(&*self.workers) + task_work
+    }
+}
+
 /// One ring, from /proc/PID/fdinfo.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RingSample {
