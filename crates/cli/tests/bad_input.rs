@@ -20,7 +20,7 @@ fn keys_and_values() {
     let place = place();
     place.refuses(&["--rw=read", "--iodeth=4", "data"], &["iodeth", "did you mean 'iodepth'"]);
     place.refuses(&["--rw=read", "--frobnicate=4", "data"], &["frobnicate", "--help"]);
-    place.refuses(&["--rw=read", "--iodepth=2000000000", "data"], &["iodepth", "16384"]);
+    place.refuses(&["--rw=read", "--iodepth=2000000000", "data"], &["iodepth", "32768"]);
     place.refuses(&["--rw=read", "--bs=0", "data"], &["bs", "0"]);
     place.refuses(&["--rw=read", "--size=99999999999999999999", "data"], &["size", "2^64"]);
     place.refuses(&["--rw=read", "--bs=4k", "--bssplit=4k/100", "data"], &["bs and bssplit"]);

@@ -49,7 +49,9 @@ impl Node {
         let rest = dir.file_name()?.to_str()?.strip_prefix("ng")?;
         let node = Self::by_dir(&dir.parent()?.join(format!("nvme{rest}")))
             .or_else(|| Self::by_dir(&dir.parent()?.join(format!("block/nvme{rest}"))))?;
-        let nsid = node.nsid();
+        // Passthrough needs the size of a logical block too, and must not guess it.
+        let shows_block = node.dir.join("queue/logical_block_size").exists();
+        let nsid = node.nsid().filter(|_| shows_block);
         Some((node, nsid))
     }
 

@@ -228,6 +228,16 @@ mod generic {
     }
 
     #[test]
+    fn its_namespace_is_unknown_without_the_size_of_its_blocks() {
+        let dir = nvme();
+        let disk = dir.path().join("sys/dev/char/1:3").canonicalize().expect("generic node");
+        let block = disk.parent().expect("controller").join("nvme987n1/queue/logical_block_size");
+        std::fs::remove_file(block).expect("removed");
+        let facts = Lookup::new(&roots(dir.path())).target("/dev/null").expect("there");
+        assert_eq!(facts.device.expect("its block device").nvme_nsid, None);
+    }
+
+    #[test]
     fn writing_to_it_is_writing_to_its_block_device() {
         let dir = nvme();
         let erase = vec!["/dev/null".to_string(), "/dev/nvme987n1@S123".to_string()];

@@ -169,6 +169,7 @@ impl Builder {
             return Err(job_error(&job, message).at(place));
         }
         self.spec.notes.extend(opposite_units(&job));
+        self.spec.notes.extend(other_clock(&job));
         self.spec.jobs.push(job);
         Ok(())
     }
@@ -284,6 +285,16 @@ fn check_conflicts(job: &JobSpec) -> Result<(), String> {
 }
 
 /// A word of warning for `4kib`, which as in fio is 4000 bytes.
+fn other_clock(job: &JobSpec) -> Option<String> {
+    let clock = job.given.iter().rfind(|given| given.key == "clocksource")?;
+    (clock.value != "clock_gettime").then(|| {
+        format!(
+            "clocksource={} has no effect: times come from clock_gettime (CLOCK_MONOTONIC)",
+            clock.value
+        )
+    })
+}
+
 fn opposite_units(job: &JobSpec) -> Option<String> {
     let ends = |text: &str| {
         let text = text.to_ascii_lowercase();

@@ -20,8 +20,8 @@ const ENGINES: &[(&str, EngineName)] = &[
     ("cpp_null", EngineName::Null),
 ];
 
-/// The greatest depth: io_uring registers at most this many buffers (IORING_MAX_REG_BUFFERS).
-pub(crate) const DEPTH_MAX: u32 = 16_384;
+/// The greatest queue depth, which is that of io_uring (IORING_MAX_ENTRIES in io_uring/io_uring.h).
+pub(crate) const DEPTH_MAX: u32 = 32_768;
 
 pub(super) const KEYS: &[Key] = &[
     Key::value(
@@ -35,7 +35,7 @@ pub(super) const KEYS: &[Key] = &[
         job.engine.depth = v.count32(1, DEPTH_MAX)?;
         Ok(())
     })
-    .differs("At most 16384, as io_uring registers no more buffers."),
+    .differs("At most 32768, the limit of io_uring."),
     Key::value("iodepth_batch", "COUNT", "I/Os submitted at once at most", |job, v| {
         job.engine.batch.submit_max = batch(v)?;
         Ok(())

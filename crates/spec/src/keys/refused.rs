@@ -134,7 +134,7 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Writes a log, or shapes it",
-        why: "fio's logs are not there yet; samples.ndjson of the run folder has a line for every \
+        why: "fio's logs are not there yet; samples.ndjson of the run directory has a line for every \
               second, with histograms",
         names: &[
             "write_bw_log",

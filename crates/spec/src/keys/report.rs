@@ -93,7 +93,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::value("clocksource", "NAME", "gettimeofday, clock_gettime or cpu", |_, v| {
         v.choice(&[("gettimeofday", ()), ("clock_gettime", ()), ("cpu", ())])
     })
-    .differs("Changes nothing: fathom takes the best clock that there is, and records which."),
+    .differs("No effect, with a note: times always come from clock_gettime (CLOCK_MONOTONIC)."),
     Key::flag("error_dump", "Print every error", accept_flag)
         .differs("Changes nothing: errors are counted by their number."),
     Key::flag("disk_util", "Show the disks' utilisation", accept_flag)

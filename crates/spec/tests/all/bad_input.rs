@@ -59,7 +59,7 @@ fn refused_keys_name_the_reason() {
 
 #[test]
 fn values_out_of_range() {
-    refuses_command("--iodepth=40000 x", &["iodepth", "40000", "16384"]);
+    refuses_command("--iodepth=40000 x", &["iodepth", "40000", "32768"]);
     refuses_command("--iodepth=0 x", &["0 is not within 1"]);
     refuses_command("--numjobs=5000 x", &["numjobs", "4096"]);
     refuses_command("--bs=0 x", &["bs", "0"]);

@@ -204,6 +204,9 @@ fn notes_say_what_differs() {
     let notes = |line: &str| of_command(line).notes.join("\n");
     assert!(notes("--rw=read --ioengine=psync --iodepth=32 /data/file").contains("depth 1"));
     assert!(notes("--rw=read --bs=4kib /data/file").contains("powers of 1000"));
+    let other_clock = notes("--rw=read --clocksource=gettimeofday /data/file");
+    assert!(other_clock.contains("clocksource=gettimeofday has no effect"), "{other_clock}");
+    assert_eq!(notes("--rw=read --clocksource=clock_gettime /data/file"), "");
     let text = "[global]\nhipri=1\nfilename=/data/file\n[a]\nioengine=libaio";
     assert!(of_file(text).notes.join("\n").contains("hipri changes nothing with ioengine=libaio"));
 }
