@@ -4,6 +4,7 @@ use crate::stdio::{Kind, note};
 use crate::watch::End;
 use crate::{output, quantity, session};
 use fathom_machine::Roots;
+use fathom_model::advice::thread_not_created;
 use fathom_model::watch::{BlocksSample, Missing};
 use fathom_report::summary::Style;
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
@@ -58,7 +59,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
     let mut view = View::new(args, sampler.missing().to_vec());
     let watcher = Watcher::start(vec![Box::new(sampler)], args.interval)
-        .map_err(|error| session::no_thread(&error))?;
+        .map_err(|error| thread_not_created(&error))?;
     // Counters as they stand before the command does anything.
     if let Ok(first) = watcher.samples.recv() {
         view.add(first)?;

@@ -8,8 +8,8 @@ mod targets;
 mod view;
 mod watched;
 
-use crate::folder::{self, Encoded, Folder, Writer, excuse};
 use crate::output::{self, Destination};
+use crate::records::{self, slow_disk};
 use crate::session::{Session, watching};
 use crate::signals::Signals;
 use crate::stdio::{Kind, note};
@@ -17,6 +17,7 @@ use bench::{Bench, EngineBench};
 use fathom_analysis::limit::{Conditions, Config, LimitRecord, Search, Window};
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::Level;
+use fathom_store::{EncodedSample, RunDir, Writer};
 use std::process::ExitCode;
 use view::View;
 use watched::Watched;
@@ -70,7 +71,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
     let to = check_outputs(args)?;
     // Before a scratch file is made, and gone again where a target is refused.
-    let folder = make_folder(args)?;
+    let folder = if args.no_record { None } else { records::create(args.record.as_deref())? };
     let (session, conditions) = targets::open(args, &signals)?;
     let record = perform(args, &session, conditions, &signals, folder, to.as_ref());
     let finished = session.finish();
@@ -83,12 +84,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
 
 /// Whether the record has a place, and where the result goes, which is no target.
 fn check_outputs(args: &Args) -> Result<Option<Destination>, String> {
-    if let Some(folder) = &args.record {
-        Folder::check(folder)?;
-    }
+    let record = records::check(args.record.as_deref())?;
     let Some(file) = &args.output else { return Ok(None) };
-    let record = args.record.iter().flat_map(|dir| Folder::FILES.map(|f| format!("{dir}/{f}")));
-    let record: Vec<String> = record.collect();
     Destination::open(file, args.targets.iter().chain(&record).map(String::as_str)).map(Some)
 }
 
@@ -97,12 +94,14 @@ fn perform(
     session: &Session,
     conditions: Vec<Conditions>,
     signals: &Signals,
-    folder: Option<Folder>,
+    folder: Option<RunDir>,
     to: Option<&Destination>,
 ) -> Result<LimitRecord, String> {
     let config = config(args, session, &conditions);
     let mut record = new_record(session, config, conditions);
-    let mut writer = begin(folder, args, &record)?.map(Writer::start);
+    let unfinished = LimitRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
+    let named = args.record.as_deref();
+    let mut writer = records::begin(folder, named, &unfinished)?.map(Writer::start);
     let mut bench = EngineBench::new(session, record.conditions.clone());
     let mut watched = Watched::start(args.watch, writer.as_ref(), session);
     drive(&mut record, &mut bench, &mut writer, || {
@@ -115,10 +114,10 @@ fn perform(
     let shown = show(args, &record, to);
     // A record whose disk is full or stalls keeps no result from who waits for it.
     let kept = writer.map_or(Ok(()), |mut writer| {
-        let written = writer.finish().error.map_or(Ok(()), Err);
-        written.and(writer.folder().record(&record))
+        let written = writer.finish(slow_disk).error.map_or(Ok(()), Err);
+        written.and(writer.run_dir().record(&record))
     });
-    let kept = excuse(kept.and(watched.finish()), args.record.is_some());
+    let kept = records::finish(kept.and(watched.finish()), named);
     shown.and(kept).map(|()| record)
 }
 
@@ -197,31 +196,10 @@ fn drive(
     record.report = search.finish();
 }
 
-/// A folder without a record.
-fn make_folder(args: &Args) -> Result<Option<Folder>, String> {
-    if args.no_record {
-        return Ok(None);
-    }
-    let named = args.record.as_deref();
-    folder::wanted(Folder::create(named, fathom_engine::clock::unix_ns()), named.is_some())
-}
-
-/// The same with a record that says that the search did not end, until it has.
-fn begin(
-    folder: Option<Folder>,
-    args: &Args,
-    record: &LimitRecord,
-) -> Result<Option<Folder>, String> {
-    let Some(folder) = folder else { return Ok(None) };
-    let record = LimitRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
-    let begun = folder.begin(&record).map_err(|e| format!("cannot write {e}"));
-    folder::wanted(begun, args.record.is_some())
-}
-
 /// Appends a window; a folder that can no longer be written is given up, not the search.
 fn append(writer: &mut Option<Writer>, window: &Window) {
     let Some(writer) = writer else { return };
-    writer.write(Encoded::line(window));
+    writer.write(EncodedSample::line(window));
     if let Some(error) = writer.complaint() {
         note!("windows are no longer recorded: {error}");
     }
@@ -281,7 +259,7 @@ mod tests {
     fn a_search_is_driven_to_its_end_and_every_window_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let (mut record, mut bench) = (record(), Fake { windows: 0 });
-        let folder = Folder::create(dir.path().join("r").to_str(), 0).unwrap();
+        let folder = RunDir::create(dir.path().join("r").to_str(), 0).unwrap();
         let mut writer = Some(Writer::start(folder.begin(&record).unwrap()));
         drive(&mut record, &mut bench, &mut writer, || None);
         drop(writer);

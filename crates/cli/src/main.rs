@@ -4,13 +4,12 @@
 mod blocks;
 mod clean;
 mod cost;
-mod files;
-mod folder;
 mod limit;
 mod live;
 mod output;
 mod quantity;
 mod record;
+mod records;
 mod run;
 mod session;
 mod signals;

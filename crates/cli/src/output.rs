@@ -1,12 +1,12 @@
 //! Results to standard output, to another stream or to a file.
 
-use crate::files::{Dir, Readers};
 use crate::session::beside::Told;
 use crate::stdio::{self, Kind};
 use fathom_model::RunRecord;
 use fathom_report::summary::Style;
 use fathom_report::{fio_json, summary, terse};
 use fathom_spec::{Format, Output};
+use fathom_store::{Dir, Readers};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;

@@ -1,9 +1,5 @@
 //! `fathom record`: always on, into a ring with bounds, for looking back after something happened.
 
-mod ring;
-mod segment;
-
-use crate::folder::{Encoded, state_folder};
 use crate::quantity;
 use crate::session;
 use crate::session::watching::{self, Watch, Watching};
@@ -14,7 +10,7 @@ use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
 use fathom_model::units;
 use fathom_model::watch::Level;
-use ring::{Bounds, Ring};
+use fathom_store::{EncodedSample, Retention, Ring, state_dir};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -77,9 +73,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     session::raise_limits();
     let path = match &args.folder {
         Some(path) => path.clone(),
-        None => state_folder("ring")?,
+        None => state_dir("ring")?,
     };
-    let ring = Ring::open(&path, Bounds { keep: args.keep, bytes_max: args.max_size })?;
+    let ring = Ring::open(&path, Retention { keep: args.keep, bytes_max: args.max_size })?;
     note!(
         "keeps the last {} within {} in {}",
         long(args.keep),
@@ -195,8 +191,8 @@ impl Recorder<'_> {
     }
 
     fn keep(&mut self, sample: &Sample) {
-        let encoded = Encoded::of(sample).map_err(|e| format!("cannot write a sample: {e}"));
-        self.bytes += encoded.as_ref().map_or(0, Encoded::len);
+        let encoded = EncodedSample::of(sample).map_err(|e| format!("cannot write a sample: {e}"));
+        self.bytes += encoded.as_ref().map_or(0, EncodedSample::size_bytes);
         let kept = encoded.and_then(|encoded| self.ring.keep(&encoded, sample.unix_ns));
         if kept.is_ok() {
             self.stored += 1;
@@ -216,6 +212,9 @@ impl Recorder<'_> {
 
     /// Says what is wrong once, and that it is right again when it has been so for a time.
     fn complain(&mut self, result: Result<(), String>) {
+        for path in self.ring.take_not_removed() {
+            note!("note: {} is not removed: it holds files that are not fathom's", path.display());
+        }
         let Err(error) = result else {
             if self.trouble.take_if(|trouble| trouble.seen.elapsed() >= CALM).is_some() {
                 note!("samples are kept again");

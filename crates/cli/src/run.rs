@@ -2,9 +2,9 @@
 
 mod samples;
 
-use crate::folder::{self, Folder, excuse};
 use crate::live::Live;
 use crate::output::{self, Destination};
+use crate::records;
 use crate::session::Session;
 use crate::session::beside::{Beside, Told};
 use crate::session::turns::{self, Turns};
@@ -24,6 +24,9 @@ use samples::Samples;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+/// What a record says until it is complete.
+const UNFINISHED: &str = "the run did not end: it was killed, or the machine stopped";
 
 /// Runs what `args` describe. The exit status is 0 only if all of it was done.
 ///
@@ -102,12 +105,8 @@ fn check_outputs(
     facts: &Facts,
     job_files: &[String],
 ) -> Result<Option<Destination>, String> {
-    if let Some(folder) = &output.record {
-        Folder::check(folder)?;
-    }
+    let record = records::check(output.record.as_deref())?;
     let Some(file) = &output.file else { return Ok(None) };
-    let record = output.record.iter().flat_map(|dir| Folder::FILES.map(|f| format!("{dir}/{f}")));
-    let record: Vec<String> = record.collect();
     let targets = facts.targets.iter().map(|target| &target.path);
     let used = targets.chain(job_files).chain(&record).map(String::as_str);
     Destination::open(file, used).map(Some)
@@ -131,7 +130,8 @@ fn perform(
     to: Option<&Destination>,
 ) -> Result<bool, String> {
     // Before any target is made or changed, and gone again where one is refused.
-    let folder = make_folder(&spec.output)?;
+    let named = spec.output.record.as_deref();
+    let dir = if spec.output.no_record { None } else { records::create(named)? };
     let permissions = Permissions {
         erase: spec.permissions.erase.clone(),
         overwrite: spec.permissions.overwrite.clone(),
@@ -144,7 +144,8 @@ fn perform(
         (Err(_), Some(signal)) => Some(signal.to_string()),
         (Err(error), None) => return Err(error),
     };
-    let mut samples = Samples::new(begin(folder, &spec.output, &session, plan)?);
+    let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..session.new_record(plan) };
+    let mut samples = Samples::new(records::begin(dir, named, &unfinished)?);
     let (mut record, told) = match interrupted {
         None => observe(&session, plan, signals, &spec.output, &mut samples)?,
         some => (RunRecord { interrupted: some, ..session.new_record(plan) }, None),
@@ -157,7 +158,7 @@ fn perform(
     let folder = samples.path();
     let recorded = samples.end(&mut record);
     let folder = folder.filter(|_| recorded.is_ok() && std::io::stderr().is_terminal());
-    let kept = excuse(recorded, spec.output.record.is_some());
+    let kept = records::finish(recorded, named);
     let ended = [&finished, &kept].into_iter().filter_map(|result| result.as_ref().err());
     ended.for_each(|error| note!("{error}"));
     if let Some(folder) = folder {
@@ -176,29 +177,6 @@ fn complain(record: &RunRecord, output: &Output) {
     for finding in record.findings.iter().filter(|f| f.severity == Severity::Error) {
         note!("{}", finding.summary);
     }
-}
-
-/// A run folder without a record.
-fn make_folder(output: &Output) -> Result<Option<Folder>, String> {
-    if output.no_record {
-        return Ok(None);
-    }
-    let named = output.record.as_deref();
-    folder::wanted(Folder::create(named, fathom_engine::clock::unix_ns()), named.is_some())
-}
-
-/// The same with a record that says that the run did not end, until it has.
-fn begin(
-    folder: Option<Folder>,
-    output: &Output,
-    session: &Session,
-    plan: &Plan,
-) -> Result<Option<Folder>, String> {
-    let Some(folder) = folder else { return Ok(None) };
-    let mut record = session.new_record(plan);
-    record.interrupted = Some("the run did not end: it was killed, or the machine stopped".into());
-    let begun = folder.begin(&record).map_err(|e| format!("cannot write {e}"));
-    folder::wanted(begun, output.record.is_some())
 }
 
 /// Runs the plan, shows how it stands and keeps what is seen meanwhile.

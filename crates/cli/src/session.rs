@@ -10,7 +10,7 @@ use crate::signals::Signals;
 use fathom_engine::{FileKind, OpenFile, Running};
 use fathom_machine::Roots;
 use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
-use fathom_model::facts::{Facts, TargetKind};
+use fathom_model::facts::{Facts, TargetFacts, TargetKind};
 use fathom_model::plan::{JobPlan, Plan, SyncIo};
 use fathom_model::progress::Phase;
 use fathom_model::record::{DiskRecord, JobRecord, RECORD_VERSION, RunRecord};
@@ -36,15 +36,6 @@ pub fn raise_limits() {
         // Where it is refused, the work says so if it needs more.
         let _ = setrlimit(resource, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
-}
-
-/// What an error of creating a thread means, and what to do.
-#[must_use]
-pub fn no_thread(error: &std::io::Error) -> String {
-    format!(
-        "cannot create a thread: {error}; raise the limit of processes and threads (RLIMIT_NPROC, `ulimit -u`, or \
-         pids.max of the control group)"
-    )
 }
 
 /// Targets that were proven usable and are held, for as many runs as one likes.
@@ -131,13 +122,9 @@ impl Session {
         let how = WorkerOpen { direct: job.direct, write, sync_io: job.sync_io };
         let regions = job.regions.iter().map(|region| {
             let target = &self.targets[region.target];
-            let device = target.facts.device.as_ref();
             let kind = match target.facts.kind {
                 TargetKind::BlockDevice => FileKind::Block,
-                TargetKind::NvmeGeneric => FileKind::NvmeGeneric {
-                    nsid: device.and_then(|d| d.nvme_nsid).unwrap_or(1),
-                    lba_bytes: device.map_or(512, |d| d.logical_block),
-                },
+                TargetKind::NvmeGeneric => passthrough(&target.facts)?,
                 _ => FileKind::Regular,
             };
             let fd = target.open_worker(how).map_err(|e| e.to_string())?;
@@ -268,6 +255,20 @@ impl Drop for Deferred {
     }
 }
 
+/// Passthrough commands carry the namespace and count logical blocks: a guess would reach other data.
+fn passthrough(target: &TargetFacts) -> Result<FileKind, String> {
+    let device = target.device.as_ref();
+    let known = device.and_then(|device| Some((device.nvme_nsid?, device.logical_block)));
+    let Some((nsid, lba_bytes)) = known else {
+        return Err(format!(
+            "{}: sysfs does not show the namespace ID and the size of a logical block, without which passthrough may \
+             address the wrong data; use --ioengine=io_uring on the block device",
+            target.path
+        ));
+    };
+    Ok(FileKind::NvmeGeneric { nsid, lba_bytes })
+}
+
 fn disks(sampler: &NamedDisks, before: Option<&DiskSnapshot>) -> Vec<DiskRecord> {
     match (sampler.snapshot(), before) {
         (Ok(after), Some(before)) => after.since(before),
@@ -321,5 +322,22 @@ impl Helpers {
                 job.usage.helper_ns = last - first;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::facts::DeviceFacts;
+
+    #[test]
+    fn passthrough_needs_the_namespace_and_its_block_size() {
+        let kind = |nvme_nsid| {
+            let device = DeviceFacts { nvme_nsid, logical_block: 4096, ..DeviceFacts::default() };
+            passthrough(&TargetFacts { device: Some(device), ..TargetFacts::default() })
+        };
+        assert!(matches!(kind(Some(7)), Ok(FileKind::NvmeGeneric { nsid: 7, lba_bytes: 4096 })));
+        assert!(kind(None).is_err());
+        assert!(passthrough(&TargetFacts::default()).is_err_and(|e| e.contains("namespace ID")));
     }
 }

@@ -6,6 +6,7 @@ use crate::quantity;
 use crate::session;
 use crate::stdio::{Kind, note};
 use crate::watch::End;
+use fathom_model::advice::thread_not_created;
 use fathom_report::stacks::{self, Sampled};
 use fathom_report::summary::Style;
 use fathom_watch::{Clock, StackSampler, StackSettings, Watched, Watcher};
@@ -80,7 +81,7 @@ fn sample(settings: &StackSettings, end: &mut End) -> Result<Sampled, String> {
     let started_unix_ns = fathom_engine::clock::unix_ns();
     let mut sampled = Sampled { started_unix_ns, ..Sampled::default() };
     let watcher = Watcher::start(vec![Box::new(sampler)], INTERVAL)
-        .map_err(|error| session::no_thread(&error))?;
+        .map_err(|error| thread_not_created(&error))?;
     let began = Instant::now();
     end.begin()?;
     while !end.has_come()? {

@@ -2,11 +2,11 @@
 
 use crate::output;
 use crate::quantity;
-use crate::session;
 use crate::signals::{self, Signals};
 use crate::stdio::Kind;
 use crate::watch::Process;
 use fathom_analysis::threads::{Column, DEFAULT, Groups};
+use fathom_model::advice::thread_not_created;
 use fathom_model::watch::{Missing, SamplerCost, ThreadsSample};
 use fathom_report::threads::Report;
 use fathom_watch::threads::{HZ_MAX, Parts, ThreadOptions, ThreadSampler};
@@ -82,7 +82,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let missing = sampler.missing().to_vec();
     let every = args.interval.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
     let watcher = Watcher::start(vec![Box::new(sampler)], every)
-        .map_err(|error| session::no_thread(&error))?;
+        .map_err(|error| thread_not_created(&error))?;
     let mut view = View::new(args, &columns, missing);
     let began = Instant::now();
     let mut interrupted = None;

@@ -8,7 +8,6 @@ pub use child::{HELD, HeldArgs, held};
 pub use end::{End, Process};
 pub use recording::{NewRecording, Recording};
 
-use crate::folder::read::Reader;
 use crate::output;
 use crate::quantity;
 use crate::session;
@@ -20,6 +19,7 @@ use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::{Level, WatchRecord};
 use fathom_model::{Facts, RunRecord};
+use fathom_store::Reader;
 use fathom_watch::threads::HZ_MAX;
 use std::ffi::OsString;
 use std::path::Path;

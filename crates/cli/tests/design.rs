@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Which of fathom's crates each crate may depend on.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("model", &[]),
     ("spec", &["model"]),
     ("machine", &["model"]),
@@ -16,7 +16,8 @@ const ARROWS: [(&str, &[&str]); 8] = [
     ("watch", &["model"]),
     ("analysis", &["model"]),
     ("report", &["model", "analysis"]),
-    ("cli", &["model", "spec", "machine", "engine", "watch", "analysis", "report"]),
+    ("store", &["model"]),
+    ("cli", &["model", "spec", "machine", "engine", "watch", "analysis", "report", "store"]),
 ];
 /// The crates that may use `unsafe`.
 const UNSAFE: [&str; 2] = ["engine", "watch"];

@@ -195,7 +195,7 @@ fn what_cannot_be_is_refused() {
         (vec!["watch", "--for", "0"], "longer than 0"),
         (vec!["watch", "--hz", "1000000000"], "1..=100"),
         (vec!["watch", "--for", "1s", "-o", ""], "empty name"),
-        (vec!["watch", "--for", "1s", "-o", "/proc/x"], "cannot make the run folder /proc/x"),
+        (vec!["watch", "--for", "1s", "-o", "/proc/x"], "cannot make the run directory /proc/x"),
         (vec!["watch", "--for", "1s", "--", "true"], "cannot be used with"),
         (vec!["watch", "--pid", "1", "--", "true"], "cannot be used with"),
     ] {

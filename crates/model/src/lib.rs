@@ -5,6 +5,7 @@
 //! [`record::RunRecord`] what came of it, and [`finding::Finding`] what it means.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod escape;
 pub mod facts;
 pub mod finding;

@@ -27,9 +27,9 @@ pub struct Output {
     pub parse_only: bool,
     /// `--showcmd`: print the command line that is equivalent, and stop.
     pub showcmd: bool,
-    /// `--record`: the run folder.
+    /// `--record`: the run directory.
     pub record: Option<String>,
-    /// `--no-record`: no run folder.
+    /// `--no-record`: no run directory.
     pub no_record: bool,
     /// `--watch`: how much of the machine is watched meanwhile.
     pub watch: Level,
@@ -144,7 +144,7 @@ const fn refused(name: &'static str, doc: &'static str, why: &'static str) -> Ru
 /// The shortest turn of `--watch-turns`: samplers take a part of a second to open and to close.
 const TURN_NS: u64 = 1_000_000_000;
 const MANY: &str = "runs on many machines are not there yet; start fathom on each";
-const LOGS: &str = "samples.ndjson of the run folder has a line for every second";
+const LOGS: &str = "samples.ndjson of the run directory has a line for every second";
 const TESTS: &str = "it tests fio itself; 'fathom limit' shows what fathom itself can do";
 
 const OPTIONS: &[RunOption] = &[
@@ -203,8 +203,8 @@ const OPTIONS: &[RunOption] = &[
         o.showcmd = true;
         Ok(())
     }),
-    option("record", Some("DIR"), "The run folder", |o, _, v| once(&mut o.record, v)),
-    option("no-record", None, "Keep no run folder", |o, _, _| {
+    option("record", Some("DIR"), "The run directory", |o, _, v| once(&mut o.record, v)),
+    option("no-record", None, "Keep no run directory", |o, _, _| {
         o.no_record = true;
         Ok(())
     }),

@@ -1,13 +1,13 @@
 //! The machine beside a search: a record of its own in the folder `watch` of the search's record.
 
 use super::UNFINISHED;
-use crate::files::MadeDirs;
-use crate::folder::{Encoded, Folder, Writer};
+use crate::records::slow_disk;
 use crate::session::Session;
 use crate::session::beside::Beside;
 use crate::stdio::note;
 use fathom_model::watch::Level;
 use fathom_model::{Plan, RunRecord};
+use fathom_store::{EncodedSample, NewDirs, RunDir, Writer};
 use std::io;
 use std::time::Instant;
 
@@ -39,7 +39,7 @@ impl Watched {
             && let Some(sample) = self.beside.next()
         {
             if let Some((writer, _)) = &self.kept {
-                writer.write(Encoded::of(&sample));
+                writer.write(EncodedSample::of(&sample));
             }
         }
         if let Some(error) = self.kept.as_mut().and_then(|(writer, _)| writer.complaint()) {
@@ -52,7 +52,7 @@ impl Watched {
         self.keep();
         let (samples, told) = self.beside.stop();
         let kept = self.kept.map(|(writer, record)| {
-            samples.iter().for_each(|sample| writer.write(Encoded::of(sample)));
+            samples.iter().for_each(|sample| writer.write(EncodedSample::of(sample)));
             let elapsed_ns = self.began.elapsed().as_nanos() as u64;
             (writer, RunRecord { elapsed_ns, watch: told.map(|told| told.record), ..record })
         });
@@ -61,10 +61,10 @@ impl Watched {
 }
 
 /// The folder `watch` in that of the search, with a record that says that it did not end.
-fn folder(search: &Writer, record: &RunRecord) -> io::Result<Folder> {
-    let dir = search.folder().dir().make_dir("watch")?;
+fn folder(search: &Writer, record: &RunRecord) -> io::Result<RunDir> {
+    let dir = search.run_dir().dir().make_dir("watch")?;
     let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
-    Folder::within(dir, MadeDirs::default())?.begin(&unfinished)
+    RunDir::within(dir, NewDirs::default())?.begin(&unfinished)
 }
 
 /// What was seen, on its way to the disk.
@@ -77,8 +77,8 @@ impl Stopped {
     /// What could not be.
     pub fn finish(self) -> Result<(), String> {
         let Some((mut writer, mut record)) = self.0 else { return Ok(()) };
-        record.samples_lost = writer.finish().error;
-        let recorded = writer.folder().record(&record);
+        record.samples_lost = writer.finish(slow_disk).error;
+        let recorded = writer.run_dir().record(&record);
         record.samples_lost.map_or(recorded, Err)
     }
 }

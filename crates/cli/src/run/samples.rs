@@ -1,9 +1,10 @@
 //! What is kept of a run while it goes on.
 
-use crate::folder::{Encoded, Folder, Writer};
+use crate::records::slow_disk;
 use crate::stdio::note;
 use fathom_model::progress::{JobSample, Progress, Sample};
 use fathom_model::{Dir, Histogram, PerDir, RunRecord};
+use fathom_store::{EncodedSample, RunDir, Writer};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ pub struct Samples {
 impl Samples {
     /// Those that go into `folder`, where there is one.
     #[must_use]
-    pub fn new(folder: Option<Folder>) -> Self {
+    pub fn new(folder: Option<RunDir>) -> Self {
         let writer = folder.map(Writer::start);
         Self { writer, next: Instant::now() + SAMPLE, before: Vec::new() }
     }
@@ -63,7 +64,7 @@ impl Samples {
             before.clone_from(&job.clat);
             JobSample { phase: job.phase, dirs: job.dirs, in_flight: job.in_flight, clat }
         });
-        writer.write(Encoded::of(&Sample { jobs: jobs.collect(), ..seen }));
+        writer.write(EncodedSample::of(&Sample { jobs: jobs.collect(), ..seen }));
     }
 
     /// Says once where the folder can no longer be written: it is given up, not the run.
@@ -79,8 +80,8 @@ impl Samples {
     /// When the record cannot be written.
     pub fn end(mut self, record: &mut RunRecord) -> Result<(), String> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        record.samples_lost = writer.finish().error;
-        let recorded = writer.folder().record(record);
+        record.samples_lost = writer.finish(slow_disk).error;
+        let recorded = writer.run_dir().record(record);
         self.complain();
         recorded
     }

@@ -1,10 +1,11 @@
 //! The machine beside a run of fathom's own: what samplers see goes into the run's folder, and what it
 //! comes to is told at the end.
 
+use super::Session;
 use super::watching::{Watch, Watching};
-use super::{Session, no_thread};
 use crate::stdio::note;
 use fathom_analysis::watch::Seen;
+use fathom_model::advice::thread_not_created;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Level, Stack, WatchRecord};
 use fathom_watch::Scope;
@@ -92,7 +93,7 @@ impl Beside {
         };
         match thread::Builder::new().name("fathom-open".into()).spawn(open) {
             Ok(_) => self.opening = Some(opening),
-            Err(error) => not_watched(&no_thread(&error)),
+            Err(error) => not_watched(&thread_not_created(&error)),
         }
     }
 

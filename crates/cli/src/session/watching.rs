@@ -1,8 +1,8 @@
 //! Which samplers look, whom they look at, and the thread in which they do.
 
-use super::no_thread;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fathom_machine::Roots;
+use fathom_model::advice::thread_not_created;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{DeviceWiring, Level, Missing, WatchRecord};
 use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions, Devices};
@@ -92,7 +92,7 @@ impl Watching {
         };
         let began = Instant::now();
         let watcher =
-            Watcher::start(samplers, watch.interval).map_err(|error| no_thread(&error))?;
+            Watcher::start(samplers, watch.interval).map_err(|error| thread_not_created(&error))?;
         Ok(Self { watcher, began, record })
     }
 

@@ -1,10 +1,10 @@
 //! A record, as the view's intervals.
 
 use super::feed::{Feed, Go, Interval, Take};
-use crate::folder::read::{Moment, Reader};
 use fathom_model::watch::{MachineSample, Missing, WatchRecord};
 use fathom_report::calendar;
 use fathom_report::top::{Source, View};
+use fathom_store::{Reader, TimedSample};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
@@ -106,7 +106,7 @@ impl Replay {
         self.shown = Some(Interval::new(Rc::new(before), Rc::new(now)));
     }
 
-    fn show_after(&mut self, before: Rc<Take>, now: Moment) {
+    fn show_after(&mut self, before: Rc<Take>, now: TimedSample) {
         self.shown = Some(Interval::new(before, Rc::new(take(now))));
     }
 
@@ -166,7 +166,7 @@ fn holds_machine(reader: &mut Reader) -> Result<bool, String> {
     Ok(false)
 }
 
-fn take(moment: Moment) -> Take {
+fn take(moment: TimedSample) -> Take {
     Take {
         unix_ns: moment.unix_ns,
         at_ns: moment.unix_ns,

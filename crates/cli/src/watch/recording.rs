@@ -1,16 +1,17 @@
 //! The record of a watching, from its first sample to its end or to the first that cannot be kept.
 
 use super::{UNFINISHED, new_record};
-use crate::folder::{Encoded, Folder, Writer};
+use crate::records::slow_disk;
 use crate::session::watching::Watching;
 use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
 use fathom_model::watch::WatchRecord;
+use fathom_store::{EncodedSample, RunDir, Writer};
 use std::path::Path;
 
 /// A place for a record.
 pub struct NewRecording {
-    folder: Folder,
+    folder: RunDir,
     record: RunRecord,
 }
 
@@ -21,7 +22,7 @@ impl NewRecording {
     /// Names the folder and what is in the way.
     pub fn create(named: Option<&str>) -> Result<Self, String> {
         let record = new_record();
-        let folder = Folder::create(named, record.started_unix_ns)?;
+        let folder = RunDir::create(named, record.started_unix_ns)?;
         Ok(Self { folder, record })
     }
 
@@ -62,7 +63,7 @@ impl Recording {
     /// Keeps a sample. After one that cannot be kept none is: those that follow may name stacks that
     /// were lost with it.
     pub fn keep(&mut self, sample: &Sample) {
-        self.writer.write(Encoded::of(sample));
+        self.writer.write(EncodedSample::of(sample));
     }
 
     /// Why nothing is kept any more, once.
@@ -76,12 +77,12 @@ impl Recording {
         watched: WatchRecord,
         interrupted: Option<&str>,
     ) -> (RunRecord, Result<(), String>) {
-        let written = self.writer.finish();
+        let written = self.writer.finish(slow_disk);
         let kept = written.error.map_or(Ok(()), |error| Err(what_to_do(error)));
         self.record.elapsed_ns = written.elapsed_ns;
         self.record.watch = Some(watched);
         self.record.interrupted = kept.as_ref().err().cloned().or(interrupted.map(String::from));
-        let folder = self.writer.folder();
+        let folder = self.writer.run_dir();
         // What a disk refuses after the write is known only then.
         let synced = folder.sync().map_err(|e| format!("cannot write {e}"));
         let ended = kept.and(synced.and_then(|()| folder.record(&self.record)));

@@ -1,13 +1,13 @@
-//! A ring of record folders: a directory in which folders of certain names are records.
+//! Finds the run directories of a ring, or the single one that a path names.
 
-use crate::files::Dir;
-use fathom_report::calendar;
+use crate::dir::{Dir, with_path};
+use crate::time::instant;
 use std::io;
 
 /// More than a ring can have in practice.
 const SEGMENTS_MAX: usize = 100_000;
 
-/// One record folder of a ring, or the only one of a record that is none.
+/// One record directory of a ring, or the only one of a record that is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     /// Its name in the ring, by which it is sorted; `None` for a record that is no ring.
@@ -29,7 +29,7 @@ impl Segment {
     }
 }
 
-/// The record folders in `root`, oldest first: itself, or those that are right in it and have a record. Of `known`
+/// The record directorys in `root`, oldest first: itself, or those that are right in it and have a record. Of `known`
 /// ones nothing is read again. None where there is no record.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub fn segments(root: &Dir, known: &[Segment]) -> io::Result<Vec<Segment>> {
         }
         if found.len() > SEGMENTS_MAX {
             let why = format!("it holds more than {SEGMENTS_MAX} records");
-            return Err(crate::files::named(root.path(), io::Error::other(why)));
+            return Err(with_path(root.path(), io::Error::other(why)));
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -71,16 +71,9 @@ pub fn number(name: &str) -> Option<u64> {
 
 /// The time in the name of a segment, in nanoseconds since 1970; `None` for any other name.
 fn started(name: &str) -> Option<u64> {
-    let is_right = |(at, byte): (usize, u8)| match at {
-        8 | 17 => byte == b'-',
-        _ => byte.is_ascii_digit(),
-    };
-    if name.len() != 24 || !name.bytes().enumerate().all(is_right) {
-        return None;
-    }
-    let part = |from: usize, len: usize| &name[from..from + len];
-    let (date, time) = ([part(9, 4), part(13, 2), part(15, 2)], [18, 20, 22].map(|at| part(at, 2)));
-    calendar::instant(&format!("{}T{}", date.join("-"), time.join(":")), 0).ok()
+    let (number, stamp) = name.split_at_checked(8)?;
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    instant(stamp.strip_prefix('-')?).filter(|_| is_number)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A segment of a ring on the disk: a directory that fathom made there, which a mark in it proves.
 
-use crate::files::{self, Dir, MadeDirs, Readers};
-use crate::folder::Folder;
+use crate::dir::{self, Dir, NewDirs, Readers};
+use crate::run_dir::RunDir;
 use fathom_model::RunRecord;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -18,12 +18,12 @@ pub const BYTES_FIXED: u64 = 2 * BLOCK;
 ///
 /// # Errors
 /// Those of the kernel; where there is something of that name.
-pub fn begin(ring: &Dir, name: &str, record: &RunRecord) -> io::Result<Folder> {
+pub fn begin(ring: &Dir, name: &str, record: &RunRecord) -> io::Result<RunDir> {
     let dir = ring.make_dir(name)?;
     let marked = dir.replace(MARK, name.as_bytes(), Readers::Owner);
     let begun = marked
-        .and_then(|()| Folder::within(dir, MadeDirs::default()))
-        .and_then(|folder| folder.begin(record));
+        .and_then(|()| RunDir::within(dir, NewDirs::default()))
+        .and_then(|dir| dir.begin(record));
     if begun.is_err() {
         // What was made of it must not be in the way of the next attempt. Without its mark it is empty.
         let _ = remove(ring, name).and_then(|removed| match removed {
@@ -43,7 +43,7 @@ fn open(ring: &Dir, name: &str) -> Option<Dir> {
 
 /// Whether a file of this name is one that fathom writes into a segment.
 fn is_own(name: &str) -> bool {
-    name == MARK || Folder::FILES.contains(&name) || files::is_temporary(name)
+    name == MARK || RunDir::FILES.contains(&name) || dir::is_temporary(name)
 }
 
 /// Fathom's own files in a segment, of which only regular ones are. The mark comes last.

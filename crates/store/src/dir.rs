@@ -1,5 +1,5 @@
-//! The one way to files that fathom writes results into, reads records from, or removes. Directories are held by
-//! descriptors, links are never followed in place of a file, and nothing but regular files is opened.
+//! Directories held by descriptor. Every file that fathom writes results into, reads records from, or removes is
+//! reached through one: links are never followed in place of a file, and only regular files are opened.
 
 use rustix::fs::{
     Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, accessat, fchmod, fchown, fstat,
@@ -30,52 +30,52 @@ pub struct Dir {
     path: PathBuf,
 }
 
-/// Directories that were made. They are removed again when this is dropped, where they are empty.
+/// Directories that were created. Those still empty are removed when this is dropped.
 #[derive(Default)]
-pub struct MadeDirs(Vec<(OwnedFd, OsString)>);
+pub struct NewDirs(Vec<(OwnedFd, OsString)>);
 
-impl MadeDirs {
-    /// Leaves them where they are.
+impl NewDirs {
+    /// Keeps them.
     pub fn keep(&mut self) {
         self.0.clear();
     }
 }
 
-impl Drop for MadeDirs {
+impl Drop for NewDirs {
     fn drop(&mut self) {
         for (parent, name) in self.0.drain(..).rev() {
-            // One that holds something by now is no longer fathom's alone.
+            // Fails if something else has been put there since, which then stays.
             let _ = unlinkat(parent, &name, AtFlags::REMOVEDIR);
         }
     }
 }
 
-/// What a new file may be read by.
+/// Who may read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Its owner.
+    /// Its owner only.
     Owner,
-    /// Whom the umask permits.
+    /// As the umask permits.
     Umask,
 }
 
 impl Dir {
-    /// Opens the directory `path`, links on the way included; an empty path is the working directory.
+    /// Opens the directory `path`, following links; an empty path is the working directory.
     ///
     /// # Errors
     /// Those of the kernel.
     pub fn open(path: &Path) -> io::Result<Self> {
         let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let fd = openat(CWD, at, DIRECTORY, Mode::empty()).map_err(|e| named(path, e))?;
+        let fd = openat(CWD, at, DIRECTORY, Mode::empty()).map_err(|e| with_path(path, e))?;
         Ok(Self { fd, path: path.to_path_buf() })
     }
 
-    /// The same; where it does not exist, it and its missing parents are made, for their owner only.
+    /// Opens the directory `path`, creating it and its missing parents with mode 0700.
     ///
     /// # Errors
-    /// Those of the kernel; nothing that was made is left then.
-    pub fn make_all(path: &Path) -> io::Result<(Self, MadeDirs)> {
-        let mut made = MadeDirs::default();
+    /// Those of the kernel; directories created until then are removed.
+    pub fn make_all(path: &Path) -> io::Result<(Self, NewDirs)> {
+        let mut made = NewDirs::default();
         let there = path.ancestors().find(|dir| dir.as_os_str().is_empty() || dir.exists());
         let there = there.unwrap_or(Path::new(""));
         let missing = path.strip_prefix(there).unwrap_or(path);
@@ -85,18 +85,18 @@ impl Dir {
         let at = if there.as_os_str().is_empty() { Path::new(".") } else { there };
         // A directory on the way need not be readable.
         let way = DIRECTORY | OFlags::PATH;
-        let mut fd = openat(CWD, at, way, Mode::empty()).map_err(|e| named(path, e))?;
+        let mut fd = openat(CWD, at, way, Mode::empty()).map_err(|e| with_path(path, e))?;
         for component in missing.components() {
             let name = match component {
                 Component::CurDir => continue,
                 component => component.as_os_str(),
             };
-            mkdirat(&fd, name, PRIVATE_DIR).map_err(|e| named(path, e))?;
+            mkdirat(&fd, name, PRIVATE_DIR).map_err(|e| with_path(path, e))?;
             let inner = openat(&fd, name, way | OFlags::NOFOLLOW, Mode::empty());
             made.0.push((fd, name.to_os_string()));
-            fd = inner.map_err(|e| named(path, e))?;
+            fd = inner.map_err(|e| with_path(path, e))?;
         }
-        let fd = openat(&fd, ".", DIRECTORY, Mode::empty()).map_err(|e| named(path, e))?;
+        let fd = openat(&fd, ".", DIRECTORY, Mode::empty()).map_err(|e| with_path(path, e))?;
         Ok((Self { fd, path: path.to_path_buf() }, made))
     }
 
@@ -105,7 +105,7 @@ impl Dir {
     /// # Errors
     /// Those of the kernel; where there is one already.
     pub fn make_dir(&self, name: &str) -> io::Result<Self> {
-        mkdirat(&self.fd, name, PRIVATE_DIR).map_err(|e| self.named(name, e))?;
+        mkdirat(&self.fd, name, PRIVATE_DIR).map_err(|e| self.error(name, e))?;
         self.dir(name)
     }
 
@@ -115,7 +115,7 @@ impl Dir {
     /// Those of the kernel.
     pub fn dir(&self, name: &str) -> io::Result<Self> {
         let fd = openat(&self.fd, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
-        Ok(Self { fd: fd.map_err(|e| self.named(name, e))?, path: self.path.join(name) })
+        Ok(Self { fd: fd.map_err(|e| self.error(name, e))?, path: self.path.join(name) })
     }
 
     /// Where it is, as the user called it.
@@ -129,7 +129,7 @@ impl Dir {
     /// # Errors
     /// Those of the kernel.
     pub fn names(&self) -> io::Result<impl Iterator<Item = io::Result<OsString>>> {
-        let fail = |error: Errno| named(&self.path, error);
+        let fail = |error: Errno| with_path(&self.path, error);
         let entries = rustix::fs::Dir::read_from(&self.fd).map_err(fail)?;
         let name = move |entry: rustix::io::Result<rustix::fs::DirEntry>| {
             Ok(OsString::from_vec(entry.map_err(fail)?.file_name().to_bytes().to_vec()))
@@ -148,7 +148,7 @@ impl Dir {
         match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => self.only_regular(name, found).map(Some),
             Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(self.named(name, error)),
+            Err(error) => Err(self.error(name, error)),
         }
     }
 
@@ -164,7 +164,7 @@ impl Dir {
             FileType::Unknown => "something unknown".into(),
         };
         let error = format!("this is {what}, not a regular file");
-        Err(self.named(name, io::Error::new(io::ErrorKind::InvalidInput, error)))
+        Err(self.error(name, io::Error::new(io::ErrorKind::InvalidInput, error)))
     }
 
     fn link(&self, name: &Path) -> String {
@@ -179,7 +179,7 @@ impl Dir {
     /// Says what else it is; those of the kernel.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
         // Opening alone has effects on some devices, so the kind is checked before, and after in case it changed.
-        self.regular(name)?.ok_or_else(|| self.named(name, Errno::NOENT))?;
+        self.regular(name)?.ok_or_else(|| self.error(name, Errno::NOENT))?;
         self.open_regular(name, FILE | OFlags::RDONLY)
     }
 
@@ -193,8 +193,8 @@ impl Dir {
     }
 
     fn open_regular(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        let fd = openat(&self.fd, name, flags, PRIVATE_FILE).map_err(|e| self.named(name, e))?;
-        let found = fstat(&fd).map_err(|e| self.named(name, e))?;
+        let fd = openat(&self.fd, name, flags, PRIVATE_FILE).map_err(|e| self.error(name, e))?;
+        let found = fstat(&fd).map_err(|e| self.error(name, e))?;
         self.only_regular(Path::new(name), found)?;
         Ok(File::from(fd))
     }
@@ -205,16 +205,16 @@ impl Dir {
     /// Says what else it is, or how large; those of the kernel.
     pub fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
         let file = self.open_file(name)?;
-        let len = file.metadata().map_err(|e| self.named(name, e))?.len();
+        let len = file.metadata().map_err(|e| self.error(name, e))?.len();
         let refuse = |len: u64| {
             let why = format!("it has {len} bytes, and at most {bytes_max} are read");
-            self.named(name, io::Error::new(io::ErrorKind::FileTooLarge, why))
+            self.error(name, io::Error::new(io::ErrorKind::FileTooLarge, why))
         };
         if len > bytes_max {
             return Err(refuse(len));
         }
         let mut bytes = Vec::new();
-        file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|e| self.named(name, e))?;
+        file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|e| self.error(name, e))?;
         // It may grow meanwhile.
         if bytes.len() as u64 > bytes_max { Err(refuse(bytes.len() as u64)) } else { Ok(bytes) }
     }
@@ -225,7 +225,7 @@ impl Dir {
     /// Those of the kernel; where there is something of that name.
     pub fn create(&self, name: &str) -> io::Result<File> {
         let flags = FILE | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
-        let fd = openat(&self.fd, name, flags, PRIVATE_FILE).map_err(|e| self.named(name, e))?;
+        let fd = openat(&self.fd, name, flags, PRIVATE_FILE).map_err(|e| self.error(name, e))?;
         Ok(File::from(fd))
     }
 
@@ -250,7 +250,7 @@ impl Dir {
             // Without this the name may be lost with the machine.
             Ok(fsync(&self.fd)?)
         };
-        write().map_err(|error: io::Error| self.named(name, error))
+        write().map_err(|error: io::Error| self.error(name, error))
     }
 
     /// Whether [`Dir::replace`] can write `name`: what is there may be written, and a file can be made.
@@ -260,9 +260,9 @@ impl Dir {
     pub fn try_replace(&self, name: &Path) -> io::Result<()> {
         if self.regular(name)?.is_some() {
             accessat(&self.fd, name, Access::WRITE_OK, AtFlags::EACCESS)
-                .map_err(|e| self.named(name, e))?;
+                .map_err(|e| self.error(name, e))?;
         }
-        Temporary::new(self, Readers::Owner).map(drop).map_err(|e| self.named(name, e))
+        Temporary::new(self, Readers::Owner).map(drop).map_err(|e| self.error(name, e))
     }
 
     /// Removes the file or link `name` itself.
@@ -270,7 +270,7 @@ impl Dir {
     /// # Errors
     /// Those of the kernel.
     pub fn remove_file(&self, name: &str) -> io::Result<()> {
-        unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| self.named(name, e))
+        unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| self.error(name, e))
     }
 
     /// Removes the directory `name`, which is empty.
@@ -278,11 +278,11 @@ impl Dir {
     /// # Errors
     /// Those of the kernel.
     pub fn remove_dir(&self, name: &str) -> io::Result<()> {
-        unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(|e| self.named(name, e))
+        unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(|e| self.error(name, e))
     }
 
-    fn named(&self, name: impl AsRef<Path>, error: impl Into<io::Error>) -> io::Error {
-        named(&self.path.join(name), error)
+    fn error(&self, name: impl AsRef<Path>, error: impl Into<io::Error>) -> io::Error {
+        with_path(&self.path.join(name), error)
     }
 }
 
@@ -293,8 +293,9 @@ pub fn is_temporary(name: &str) -> bool {
     middle.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The same error, with the file in front.
-pub fn named(path: &Path, error: impl Into<io::Error>) -> io::Error {
+/// Prefixes an error with the path that it concerns.
+#[must_use]
+pub fn with_path(path: &Path, error: impl Into<io::Error>) -> io::Error {
     let error = error.into();
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

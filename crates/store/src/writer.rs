@@ -1,8 +1,7 @@
-//! A folder whose samples a thread of its own writes: a disk that stalls holds up neither a run nor a view.
+//! Writes samples from a thread of its own, so that a stalled disk delays neither the run nor its display.
 
-use super::{Encoded, Folder};
-use crate::session::no_thread;
-use crate::stdio::note;
+use crate::run_dir::{EncodedSample, RunDir};
+use fathom_model::advice::thread_not_created;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Deref;
@@ -11,13 +10,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Bytes of samples that may wait to be written: an hour of a small machine, some seconds of the largest.
+/// Bytes of samples that may be queued: an hour on a small machine, some seconds on the largest.
 const WAITING_MAX: u64 = 16 << 20;
-/// Whoever waits longer than this for the end is told why.
+/// After so long the caller of [`Writer::finish`] is told that the disk is slow.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PANICKED: &str = "samples are no longer written: their thread has panicked, which is a fault of fathom: please report it";
 
-/// The folder, and what waits for it.
+/// A run directory and the queue of samples for it.
 pub struct Writer {
     path: PathBuf,
     shared: Arc<Shared>,
@@ -27,14 +26,14 @@ pub struct Writer {
 }
 
 struct Shared {
-    folder: Mutex<Folder>,
+    run_dir: Mutex<RunDir>,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Encoded>,
+    waiting: VecDeque<EncodedSample>,
     /// Of all that waits and of what is being written.
     bytes: u64,
     /// The last sample that was written.
@@ -48,8 +47,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn folder(&self) -> MutexGuard<'_, Folder> {
-        self.folder.lock().unwrap_or_else(PoisonError::into_inner)
+    fn run_dir(&self) -> MutexGuard<'_, RunDir> {
+        self.run_dir.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) {
@@ -59,9 +58,9 @@ impl Shared {
             let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
             let Some(sample) = queue.waiting.pop_front() else { return };
             drop(queue);
-            let written = self.folder().write(&sample);
+            let written = self.run_dir().write(&sample);
             let mut queue = self.lock();
-            queue.bytes = queue.bytes.saturating_sub(sample.len());
+            queue.bytes = queue.bytes.saturating_sub(sample.size_bytes());
             match written {
                 Ok(()) => queue.written_ns = sample.elapsed_ns,
                 Err(error) => queue.fail(format!("cannot write {error}")),
@@ -72,7 +71,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// Samples after one that is lost may name stacks that were lost with it.
+    /// Drops everything queued: later samples may refer to stacks lost with this one.
     fn fail(&mut self, error: String) {
         self.waiting.clear();
         self.bytes = 0;
@@ -80,47 +79,47 @@ impl Queue {
     }
 }
 
-/// What was written.
+/// The outcome of writing.
 pub struct Written {
     /// Time of the last sample, in nanoseconds since the run began.
     pub elapsed_ns: u64,
-    /// Why not all was.
+    /// Why some samples were not written.
     pub error: Option<String>,
 }
 
 impl Writer {
-    /// Begins to write into `folder`. Where no thread can be created, no sample is written.
+    /// Starts the thread. If it cannot be created, no sample is written and [`Writer::failed`] says why.
     #[must_use]
-    pub fn start(folder: Folder) -> Self {
-        let path = folder.path().to_path_buf();
-        let folder = Mutex::new(folder);
+    pub fn start(run_dir: RunDir) -> Self {
+        let path = run_dir.path().to_path_buf();
+        let run_dir = Mutex::new(run_dir);
         let shared =
-            Arc::new(Shared { folder, queue: Mutex::default(), changed: Condvar::default() });
+            Arc::new(Shared { run_dir, queue: Mutex::default(), changed: Condvar::default() });
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name("fathom-keep".into()).spawn(move || own.write());
-        let thread = thread.map_err(|error| shared.lock().fail(no_thread(&error))).ok();
+        let thread = thread.map_err(|error| shared.lock().fail(thread_not_created(&error))).ok();
         Self { path, shared, thread, said: false }
     }
 
-    /// Where the folder is.
+    /// Path of the run directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the disk keeps up. Where it does not, samples are better left where they are.
+    /// Whether the disk keeps up. If not, callers had better not take further samples.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.shared.lock().bytes < WAITING_MAX
     }
 
-    /// Has a sample written, unless one before it could not be. Never waits.
-    pub fn write(&self, sample: io::Result<Encoded>) {
+    /// Queues a sample, unless writing has failed. Never blocks.
+    pub fn write(&self, sample: io::Result<EncodedSample>) {
         let mut queue = self.shared.lock();
         match sample {
             _ if queue.error.is_some() => {}
             Ok(sample) => {
-                queue.bytes += sample.len();
+                queue.bytes += sample.size_bytes();
                 queue.waiting.push_back(sample);
                 self.shared.changed.notify_all();
             }
@@ -128,14 +127,14 @@ impl Writer {
         }
     }
 
-    /// Why no more is written, once.
+    /// Why writing has failed; returned once.
     pub fn complaint(&mut self) -> Option<String> {
         let complaint = self.failed().filter(|_| !self.said);
         self.said |= complaint.is_some();
         complaint
     }
 
-    /// Why no more is written.
+    /// Why writing has failed.
     #[must_use]
     pub fn failed(&self) -> Option<String> {
         let mut queue = self.shared.lock();
@@ -145,24 +144,24 @@ impl Writer {
         queue.error.clone()
     }
 
-    /// Waits until all is written; says so on standard error where that takes long.
+    /// Waits until all samples are written, and calls `slow` if that takes longer than a second.
     #[must_use]
-    pub fn finish(&mut self) -> Written {
+    pub fn finish(&mut self, slow: impl FnOnce(&Path)) -> Written {
         let queue = self.shared.lock();
         let waits = |q: &mut Queue| q.bytes > 0;
         let waited = self.shared.changed.wait_timeout_while(queue, PATIENCE, waits);
         let late = waited.unwrap_or_else(PoisonError::into_inner).1.timed_out();
         if late && self.failed().is_none() {
-            note!("waits for the disk of {}", self.path.display());
+            slow(&self.path);
         }
         self.join();
         let queue = self.shared.lock();
         Written { elapsed_ns: queue.written_ns, error: queue.error.clone() }
     }
 
-    /// The folder itself, for what else goes there. Waits while a sample is being written.
-    pub fn folder(&self) -> impl Deref<Target = Folder> {
-        self.shared.folder()
+    /// The run directory itself. Blocks while a sample is being written.
+    pub fn run_dir(&self) -> impl Deref<Target = RunDir> {
+        self.shared.run_dir()
     }
 
     fn join(&mut self) {
@@ -185,27 +184,27 @@ mod tests {
     use super::*;
     use fathom_model::progress::Sample;
 
-    fn folder(dir: &Path) -> Folder {
-        let folder = Folder::create(dir.join("r").to_str(), 0).unwrap();
-        folder.begin(&"record").unwrap()
+    fn run_dir(dir: &Path) -> RunDir {
+        let run_dir = RunDir::create(dir.join("r").to_str(), 0).unwrap();
+        run_dir.begin(&"record").unwrap()
     }
 
-    fn sample(second: u64) -> io::Result<Encoded> {
-        Encoded::of(&Sample { elapsed_ns: second * 1_000_000_000, ..Sample::default() })
+    fn sample(second: u64) -> io::Result<EncodedSample> {
+        EncodedSample::of(&Sample { elapsed_ns: second * 1_000_000_000, ..Sample::default() })
     }
 
     #[test]
     fn what_waits_is_written_in_its_order_and_nobody_waits_for_it() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::start(folder(dir.path()));
-        // As if the disk stalled: who holds the folder holds up what is written.
-        let stalled = writer.shared.folder();
-        let size = sample(1).unwrap().len();
+        let mut writer = Writer::start(run_dir(dir.path()));
+        // As if the disk stalled: whoever holds the directory blocks what is written.
+        let stalled = writer.shared.run_dir();
+        let size = sample(1).unwrap().size_bytes();
         let count = WAITING_MAX / size + 1;
         (1..=count).for_each(|second| writer.write(sample(second)));
         assert!(!writer.has_room(), "{count} samples of {size} bytes");
         drop(stalled);
-        let written = writer.finish();
+        let written = writer.finish(|_| ());
         assert_eq!((written.elapsed_ns, written.error), (count * 1_000_000_000, None));
         assert!(writer.has_room());
         let text = std::fs::read_to_string(dir.path().join("r/samples.ndjson")).unwrap();
@@ -216,12 +215,12 @@ mod tests {
     #[test]
     fn after_a_sample_that_cannot_be_written_none_is() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::start(folder(dir.path()));
+        let mut writer = Writer::start(run_dir(dir.path()));
         writer.write(sample(1));
         writer.write(Err(io::Error::other("no number")));
         assert_eq!(writer.failed().as_deref(), Some("cannot write a sample: no number"));
         writer.write(sample(3));
-        let written = writer.finish();
+        let written = writer.finish(|_| ());
         assert_eq!(written.error.as_deref(), Some("cannot write a sample: no number"));
         // The first may have been on its way.
         assert!(written.elapsed_ns <= 1_000_000_000, "{}", written.elapsed_ns);
@@ -230,7 +229,7 @@ mod tests {
     #[test]
     fn a_thread_that_panics_is_told_of() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::start(folder(dir.path()));
+        let mut writer = Writer::start(run_dir(dir.path()));
         writer.join();
         writer.thread = Some(thread::spawn(|| panic!("as a test wants it")));
         writer.shared.lock().ended = false;
@@ -240,6 +239,6 @@ mod tests {
         assert_eq!(writer.complaint().as_deref(), Some(PANICKED));
         assert_eq!(writer.complaint(), None, "it was said");
         writer.write(sample(1));
-        assert_eq!(writer.finish().error.as_deref(), Some(PANICKED));
+        assert_eq!(writer.finish(|_| ()).error.as_deref(), Some(PANICKED));
     }
 }

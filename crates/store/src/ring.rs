@@ -1,61 +1,65 @@
-//! A ring of record folders with bounds: the oldest gives way to the newest.
+//! A ring of run directories, kept within a time and a size by deleting the oldest.
 //!
-//! A folder of the ring is a whole record, with stacks of its own, so that any of them can be kept or
-//! sent alone. What counts as its size is what a file system with blocks of 4 KiB needs for it.
+//! Each segment is a complete record with its own stacks, so that it can be copied or sent alone. Sizes are counted in
+//! blocks of 4 KiB.
 
-use super::segment::{self, BLOCK, BYTES_FIXED, Removed, blocks};
-use crate::files::Dir;
-use crate::folder::ring::{has_record, number};
-use crate::folder::{Encoded, Folder, stamp};
-use crate::stdio::note;
+pub(crate) mod find;
+mod segment;
+
+use crate::dir::Dir;
+use crate::run_dir::{EncodedSample, RunDir};
+use crate::time::stamp;
 use fathom_model::RunRecord;
+use find::{has_record, number};
 use rustix::fs::FlockOperation;
+use segment::{BLOCK, BYTES_FIXED, Removed, blocks};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Parts of the bounds that one folder takes: so much more than asked is kept, or less, at times.
+/// A segment takes one in so many parts of the time and the size, which is also how exactly they are kept.
 const PARTS: u32 = 16;
-/// Folders are not begun more often, so that opening samplers costs little.
+/// Shortest time between two segments, so that opening samplers costs little.
 const SEGMENT_MIN: Duration = Duration::from_secs(60);
-/// What is in use keeps others out. Where there is one, the directory is a ring.
+/// Locked by the process that writes the ring. A directory that contains it is a ring.
 const LOCK: &str = "ring.lock";
 /// Numbers of segments have eight digits.
 const NUMBER_MAX: u64 = 99_999_999;
 
-/// How much is kept.
+/// How long records are kept, and how much room they may take.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    /// This long at least, unless the size forbids it.
+pub struct Retention {
+    /// Minimum time, unless the size is reached first.
     pub keep: Duration,
-    /// Bytes at most, at any instant.
+    /// Maximum size in bytes, at any instant.
     pub bytes_max: u64,
 }
 
-/// A ring that is written. No other process writes it meanwhile.
+/// A ring opened for writing; other processes cannot write it meanwhile.
 pub struct Ring {
     dir: Dir,
-    bounds: Bounds,
+    bounds: Retention,
     /// Oldest first; the open one is not among them.
-    old: VecDeque<Old>,
-    open: Option<Open>,
+    old: VecDeque<ClosedSegment>,
+    open: Option<OpenSegment>,
     next_number: u64,
+    not_removed: Vec<PathBuf>,
     _lock: File,
 }
 
-/// A folder that is written no more.
-struct Old {
+/// A segment that is no longer written.
+struct ClosedSegment {
     name: String,
     bytes: u64,
     ended_unix_ns: u64,
 }
 
-struct Open {
+struct OpenSegment {
     name: String,
-    folder: Folder,
-    /// Of `record.json` twice over, as it is replaced at the end, and of the folder itself with its mark.
+    run_dir: RunDir,
+    /// Of `record.json` twice over, as it is replaced at the end, and of the directory itself with its mark.
     bytes_fixed: u64,
     last_unix_ns: u64,
 }
@@ -65,14 +69,14 @@ impl Ring {
     ///
     /// # Errors
     /// When it cannot be written, another process writes it, or the directory is one of runs.
-    pub fn open(path: &Path, bounds: Bounds) -> Result<Self, String> {
+    pub fn open(path: &Path, bounds: Retention) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot keep a ring in {error}");
         let (dir, mut made) = Dir::make_all(path).map_err(fail)?;
         if dir.regular(LOCK).map_err(fail)?.is_none()
             && let Some(record) = run_in(&dir).map_err(fail)?
         {
             return Err(format!(
-                "{} holds the record of a run, {record}; name another folder with -o",
+                "{} holds the record of a run, {record}; name another directory with -o",
                 path.display()
             ));
         }
@@ -82,33 +86,40 @@ impl Ring {
             match error {
                 rustix::io::Errno::WOULDBLOCK => format!(
                     "{path} is being written by another fathom record; end that one, or name \
-                     another folder with -o"
+                     another directory with -o"
                 ),
                 error => format!("cannot lock {path}/{LOCK}: {error}"),
             }
         })?;
         made.keep();
         let (old, next_number) = find(&dir).map_err(fail)?;
-        let mut ring = Self { dir, bounds, old, open: None, next_number, _lock: lock };
+        let not_removed = Vec::new();
+        let mut ring = Self { dir, bounds, old, open: None, next_number, not_removed, _lock: lock };
         ring.make_room(0)?;
         Ok(ring)
     }
 
-    /// How long a folder is written at most.
+    /// Takes the directories that were to be removed and remain because they hold files of others.
+    #[must_use]
+    pub fn take_not_removed(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.not_removed)
+    }
+
+    /// How long a segment is written at most.
     #[must_use]
     pub fn segment_time(&self) -> Duration {
         (self.bounds.keep / PARTS).max(SEGMENT_MIN)
     }
 
-    /// Whether the open folder has its part of the bytes.
+    /// Whether the open segment has its part of the bytes.
     #[must_use]
     pub fn is_segment_full(&self) -> bool {
         self.open_bytes() >= self.bounds.bytes_max / u64::from(PARTS)
     }
 
-    /// Bytes of the open folder.
+    /// Bytes of the open segment.
     fn open_bytes(&self) -> u64 {
-        self.open.as_ref().map_or(0, Open::bytes)
+        self.open.as_ref().map_or(0, OpenSegment::bytes)
     }
 
     /// Bytes of the ring.
@@ -116,7 +127,7 @@ impl Ring {
         self.old.iter().map(|old| old.bytes).sum::<u64>() + self.open_bytes()
     }
 
-    /// Begins a folder with `record`.
+    /// Begins a segment with `record`.
     ///
     /// # Errors
     /// When it cannot be made, though all that is older was removed.
@@ -126,14 +137,14 @@ impl Ring {
         self.make_room(bytes_fixed)?;
         if self.next_number > NUMBER_MAX {
             let path = self.dir.path().display();
-            return Err(format!("{path} has no number left for a folder; name another with -o"));
+            return Err(format!("{path} has no number left for a segment; name another with -o"));
         }
         let name = format!("{:08}-{}", self.next_number, stamp(record.started_unix_ns));
         loop {
             match segment::begin(&self.dir, &name, record) {
-                Ok(folder) => {
+                Ok(run_dir) => {
                     let last_unix_ns = record.started_unix_ns;
-                    self.open = Some(Open { name, folder, bytes_fixed, last_unix_ns });
+                    self.open = Some(OpenSegment { name, run_dir, bytes_fixed, last_unix_ns });
                     self.next_number += 1;
                     return Ok(());
                 }
@@ -145,19 +156,19 @@ impl Ring {
         }
     }
 
-    /// Appends a sample of the instant `unix_ns` to the open folder. Where there is no room, for the
-    /// bounds or on the disk, the oldest folders give way.
+    /// Appends a sample of the instant `unix_ns` to the open segment. Where there is no room, for the
+    /// bounds or on the disk, the oldest segments give way.
     ///
     /// # Errors
     /// When it cannot be written, though all that is older was removed; what is written stays whole.
-    pub fn keep(&mut self, sample: &Encoded, unix_ns: u64) -> Result<(), String> {
+    pub fn keep(&mut self, sample: &EncodedSample, unix_ns: u64) -> Result<(), String> {
         self.forget(unix_ns)?;
         // Up to a block more for each of the two files.
-        self.make_room(sample.len() + 2 * BLOCK)?;
+        self.make_room(sample.size_bytes() + 2 * BLOCK)?;
         loop {
             let Some(open) = &mut self.open else { return Ok(()) };
             open.last_unix_ns = unix_ns;
-            let Err(error) = open.folder.write(sample) else { return Ok(()) };
+            let Err(error) = open.run_dir.write(sample) else { return Ok(()) };
             if !is_full(&error) || !self.drop_oldest()? {
                 return Err(format!("cannot write {error}"));
             }
@@ -170,29 +181,33 @@ impl Ring {
     /// Those of the kernel.
     pub fn sync(&self) -> Result<(), String> {
         let Some(open) = &self.open else { return Ok(()) };
-        open.folder.sync().map_err(|e| format!("cannot bring to the disk {e}"))
+        open.run_dir.sync().map_err(|e| format!("cannot bring to the disk {e}"))
     }
 
-    /// Ends the open folder with its `record`.
+    /// Ends the open segment with its `record`.
     ///
     /// # Errors
-    /// When it cannot be written; the folder then keeps the record that it began with.
+    /// When it cannot be written; the segment then keeps the record that it began with.
     pub fn end(&mut self, record: &RunRecord) -> Result<(), String> {
         let Some(open) = self.open.take() else { return Ok(()) };
-        let write = || open.folder.sync().and_then(|()| open.folder.try_record(record));
+        let write = || open.run_dir.sync().and_then(|()| open.run_dir.try_record(record));
         let mut written = write();
         while written.as_ref().is_err_and(is_full) && self.drop_oldest()? {
             written = write();
         }
         let bytes = open.bytes();
-        self.old.push_back(Old { name: open.name, bytes, ended_unix_ns: open.last_unix_ns });
+        self.old.push_back(ClosedSegment {
+            name: open.name,
+            bytes,
+            ended_unix_ns: open.last_unix_ns,
+        });
         written.map_err(|e| format!("cannot write {e}"))
     }
 
     /// Removes what ended longer ago than is to be kept.
     fn forget(&mut self, now_unix_ns: u64) -> Result<(), String> {
         let keep = self.bounds.keep.as_nanos() as u64;
-        let is_over = |old: &Old| old.ended_unix_ns.saturating_add(keep) < now_unix_ns;
+        let is_over = |old: &ClosedSegment| old.ended_unix_ns.saturating_add(keep) < now_unix_ns;
         while self.old.front().is_some_and(is_over) {
             self.drop_oldest()?;
         }
@@ -217,16 +232,15 @@ impl Ring {
         let removed = segment::remove(&self.dir, &old.name);
         let removed = removed.map_err(|e| format!("cannot remove the oldest record {e}"))?;
         if removed != Removed::Whole {
-            let path = self.dir.path().join(&old.name);
-            note!("note: {} is not removed: it holds files that are not fathom's", path.display());
+            self.not_removed.push(self.dir.path().join(&old.name));
         }
         Ok(true)
     }
 }
 
-impl Open {
+impl OpenSegment {
     fn bytes(&self) -> u64 {
-        let (samples, stacks) = self.folder.len();
+        let (samples, stacks) = self.run_dir.len();
         self.bytes_fixed + blocks(samples) + blocks(stacks)
     }
 }
@@ -250,14 +264,14 @@ fn run_in(dir: &Dir) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// The folders of a ring, oldest first, and the number of the next one.
-fn find(ring: &Dir) -> io::Result<(VecDeque<Old>, u64)> {
+/// The segments of a ring, oldest first, and the number of the next one.
+fn find(ring: &Dir) -> io::Result<(VecDeque<ClosedSegment>, u64)> {
     let mut old = Vec::new();
     for name in ring.names()? {
         let name = name?.into_string().ok().filter(|name| number(name).is_some());
         let Some(name) = name else { continue };
         if let Some((bytes, ended_unix_ns)) = segment::measure(ring, &name)? {
-            old.push(Old { name, bytes, ended_unix_ns });
+            old.push(ClosedSegment { name, bytes, ended_unix_ns });
         }
     }
     old.sort_by(|a, b| a.name.cmp(&b.name));
@@ -273,7 +287,7 @@ fn json_len(record: &RunRecord) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::read::Reader;
+    use crate::read::Reader;
     use fathom_model::progress::Sample;
     use fathom_model::watch::{MachineSample, Stack, StacksSample};
     use std::fs;
@@ -282,8 +296,8 @@ mod tests {
     const START: u64 = 1_795_289_760 * SECOND;
     const MIB: u64 = 1 << 20;
 
-    fn bounds(seconds: u64, bytes_max: u64) -> Bounds {
-        Bounds { keep: Duration::from_secs(seconds), bytes_max }
+    fn bounds(seconds: u64, bytes_max: u64) -> Retention {
+        Retention { keep: Duration::from_secs(seconds), bytes_max }
     }
 
     fn record(second: u64) -> RunRecord {
@@ -291,40 +305,45 @@ mod tests {
     }
 
     /// A sample of some 6 KiB, half of it a stack.
-    fn sample(second: u64) -> Encoded {
+    fn sample(second: u64) -> EncodedSample {
         let stack = Stack { kernel: vec!["f".repeat(3000)], user: Vec::new() };
         let stacks =
             StacksSample { event: "e".repeat(3000), new: vec![stack], ..StacksSample::default() };
         let machine = MachineSample { stacks: Some(stacks), ..MachineSample::default() };
         let unix_ns = START + second * SECOND;
-        Encoded::of(&Sample { elapsed_ns: unix_ns - START, unix_ns, machine, ..Sample::default() })
-            .unwrap()
+        EncodedSample::of(&Sample {
+            elapsed_ns: unix_ns - START,
+            unix_ns,
+            machine,
+            ..Sample::default()
+        })
+        .unwrap()
     }
 
-    /// Bytes that the files take on the disk, with a block for each folder.
+    /// Bytes that the files take on the disk, with a block for each segment.
     fn on_disk(path: &Path) -> u64 {
         use std::os::unix::fs::MetadataExt;
         let mut bytes = 0;
         for entry in fs::read_dir(path).unwrap() {
             let entry = entry.unwrap();
             bytes += match entry.metadata().unwrap() {
-                folder if folder.is_dir() => BLOCK + on_disk(&entry.path()),
+                dir if dir.is_dir() => BLOCK + on_disk(&entry.path()),
                 file => file.len().max(file.blocks() * 512),
             };
         }
         bytes
     }
 
-    /// Writes a sample for each of `seconds`, a folder for every `each` of them.
+    /// Writes a sample for each of `seconds`, a segment for every `each` of them.
     fn write(ring: &mut Ring, seconds: std::ops::Range<u64>, each: usize, max: u64) {
-        for folder in seconds.collect::<Vec<_>>().chunks(each) {
-            ring.begin(&record(folder[0])).unwrap();
-            for second in folder {
+        for part in seconds.collect::<Vec<_>>().chunks(each) {
+            ring.begin(&record(part[0])).unwrap();
+            for second in part {
                 ring.keep(&sample(*second), START + second * SECOND).unwrap();
                 assert!(ring.bytes() <= max);
                 assert!(on_disk(ring.dir.path()) <= max, "after {second}");
             }
-            ring.end(&record(folder[0])).unwrap();
+            ring.end(&record(part[0])).unwrap();
         }
     }
 
@@ -356,7 +375,7 @@ mod tests {
         ring.begin(&record(100)).unwrap();
         ring.keep(&sample(100), START + 100 * SECOND).unwrap();
         drop(ring);
-        // Killed while it made the next folder.
+        // Killed while it made the next segment.
         let name = "00000099-20261122-021500";
         let killed = dir.path().join(name);
         fs::create_dir(&killed).unwrap();
@@ -392,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_could_not_begin_is_gone() {
+    fn a_segment_that_could_not_begin_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let mut ring = Ring::open(dir.path(), bounds(5, MIB)).unwrap();
         let name = format!("00000001-{}", stamp(START));

@@ -1,12 +1,15 @@
-//! Reads a record folder, or a ring of them, from any instant on, also while it is being written.
+//! Reads a run directory, or a ring of them, from any instant on, also while it is being written.
 
-use super::bounds::{self, Damage};
-use super::lines::Lines;
-use super::ring::{self, Segment};
-use crate::files::{Dir, named};
+mod bounds;
+mod lines;
+
+use crate::dir::{Dir, with_path};
+use crate::ring::find::{self, Segment};
+use bounds::Damage;
 use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::{MachineSample, Stack, WatchRecord};
+use lines::Lines;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::io;
@@ -19,11 +22,11 @@ const RECORD_MAX: u64 = 64 << 20;
 /// Memory of a segment's stacks, in bytes.
 const STACKS_MAX: u64 = 1 << 30;
 
-/// A record that is read. It has a place between two samples; nothing is kept but the sample read.
+/// A cursor between two samples of a record; keeps no sample in memory but the last one read.
 pub struct Reader {
     root: Dir,
     segments: Vec<Segment>,
-    open: Open,
+    open: OpenSegment,
 }
 
 /// What is read of a `record.json`: nobody who replays a record needs its jobs, which may be many.
@@ -48,9 +51,9 @@ struct Line {
     machine: MachineSample,
 }
 
-/// A sample and its place in the record.
+/// A sample and its position in time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Moment {
+pub struct TimedSample {
     /// The instant of its end, in nanoseconds since 1970 (UTC). Within a segment it grows as
     /// `elapsed_ns` does, whatever happened to the machine's clock.
     pub unix_ns: u64,
@@ -61,14 +64,14 @@ pub struct Moment {
 }
 
 /// The segment that is being read.
-struct Open {
+struct OpenSegment {
     segment: Segment,
     dir: Dir,
     record: Record,
     lines: Lines,
     /// Where the line begins that comes next.
     at: u64,
-    first: Option<First>,
+    first: Option<FirstSample>,
     stacks: Vec<Stack>,
     /// Where the first line of `stacks.ndjson` begins that is not in `stacks`.
     stacks_at: u64,
@@ -77,7 +80,7 @@ struct Open {
 
 /// The first sample of a segment.
 #[derive(Clone, Copy, Default)]
-struct First {
+struct FirstSample {
     /// Where its line begins.
     from: u64,
     /// The instant of `elapsed_ns` 0, in nanoseconds since 1970.
@@ -98,15 +101,15 @@ struct Head {
 }
 
 impl Reader {
-    /// Opens the record folder, or the ring of them, at `path`, and stands before its first sample.
+    /// Opens the run directory, or the ring of them, at `path`, and stands before its first sample.
     ///
     /// # Errors
     /// Names what cannot be read.
     pub fn open(path: &Path) -> Result<Self, String> {
         let root = Dir::open(path).map_err(unread)?;
-        let segments = ring::segments(&root, &[]).map_err(unread)?;
+        let segments = find::segments(&root, &[]).map_err(unread)?;
         let Some(first) = segments.first() else { return Err(no_record(&root)) };
-        let open = Open::new(&root, first.clone())?;
+        let open = OpenSegment::new(&root, first.clone())?;
         Ok(Self { root, segments, open })
     }
 
@@ -133,13 +136,13 @@ impl Reader {
         self.refresh()?;
         let mut ends = (None, None);
         for segment in self.segments.clone() {
-            if let Some(first) = Open::new(&self.root, segment)?.forward()? {
+            if let Some(first) = OpenSegment::new(&self.root, segment)?.forward()? {
                 ends.0 = Some(first.unix_ns);
                 break;
             }
         }
         for segment in self.segments.clone().into_iter().rev() {
-            let mut open = Open::new(&self.root, segment)?;
+            let mut open = OpenSegment::new(&self.root, segment)?;
             open.at = open.end()?;
             if let Some(last) = open.back()? {
                 ends.1 = Some(last.unix_ns);
@@ -153,7 +156,7 @@ impl Reader {
     ///
     /// # Errors
     /// Names what cannot be read.
-    pub fn forward(&mut self) -> Result<Option<Moment>, String> {
+    pub fn forward(&mut self) -> Result<Option<TimedSample>, String> {
         loop {
             if let Some(moment) = self.open.forward()? {
                 return Ok(Some(moment));
@@ -165,7 +168,7 @@ impl Reader {
             if let Some(moment) = self.open.forward()? {
                 return Ok(Some(moment));
             }
-            self.open = Open::new(&self.root, next)?;
+            self.open = OpenSegment::new(&self.root, next)?;
         }
     }
 
@@ -173,7 +176,7 @@ impl Reader {
     ///
     /// # Errors
     /// Names what cannot be read.
-    pub fn back(&mut self) -> Result<Option<Moment>, String> {
+    pub fn back(&mut self) -> Result<Option<TimedSample>, String> {
         loop {
             if let Some(moment) = self.open.back()? {
                 return Ok(Some(moment));
@@ -181,7 +184,7 @@ impl Reader {
             self.refresh()?;
             let before = |s: &&Segment| s.name < self.open.segment.name;
             let Some(last) = self.segments.iter().rfind(before).cloned() else { return Ok(None) };
-            self.open = Open::new(&self.root, last)?;
+            self.open = OpenSegment::new(&self.root, last)?;
             self.open.at = self.open.end()?;
         }
     }
@@ -197,18 +200,18 @@ impl Reader {
         let begun = self.segments.iter().rfind(|s| s.started_unix_ns <= unix_ns);
         let Some(segment) = begun.or(self.segments.first()).cloned() else { return Ok(()) };
         if segment != self.open.segment {
-            self.open = Open::new(&self.root, segment)?;
+            self.open = OpenSegment::new(&self.root, segment)?;
         }
         self.open.seek(unix_ns)
     }
 
     fn refresh(&mut self) -> Result<(), String> {
-        self.segments = ring::segments(&self.root, &self.segments).map_err(unread)?;
+        self.segments = find::segments(&self.root, &self.segments).map_err(unread)?;
         Ok(())
     }
 }
 
-impl Open {
+impl OpenSegment {
     fn new(root: &Dir, segment: Segment) -> Result<Self, String> {
         let dir = segment.open(root).map_err(unread)?;
         let record = read_record(&dir)?;
@@ -218,7 +221,7 @@ impl Open {
         Ok(Self { segment, dir, record, lines, at, first, stacks, stacks_at, stacks_bytes })
     }
 
-    fn forward(&mut self) -> Result<Option<Moment>, String> {
+    fn forward(&mut self) -> Result<Option<TimedSample>, String> {
         // Lines that are no samples are damage of a machine that stopped: the others still count.
         let mut damage = Damage::default();
         loop {
@@ -232,7 +235,7 @@ impl Open {
         }
     }
 
-    fn back(&mut self) -> Result<Option<Moment>, String> {
+    fn back(&mut self) -> Result<Option<TimedSample>, String> {
         let mut damage = Damage::default();
         while self.at > 0 {
             let end = self.at;
@@ -291,12 +294,12 @@ impl Open {
     }
 
     /// The first sample, once there is one.
-    fn first(&mut self) -> Result<Option<First>, String> {
+    fn first(&mut self) -> Result<Option<FirstSample>, String> {
         let (mut from, mut damage) = (0, Damage::default());
         while self.first.is_none() {
             let Some((head, next)) = self.line::<Head>(from)? else { break };
             damage.add(next - from).map_err(|e| self.bad(&e))?;
-            self.first = head.map(|head| First {
+            self.first = head.map(|head| FirstSample {
                 from,
                 zero_unix_ns: head.unix_ns.saturating_sub(head.elapsed_ns),
             });
@@ -315,18 +318,18 @@ impl Open {
         line.map_err(|error| self.bad(&error))
     }
 
-    fn moment(&mut self, line: Line, from: u64) -> Result<Moment, String> {
+    fn moment(&mut self, line: Line, from: u64) -> Result<TimedSample, String> {
         let first = self.first()?.unwrap_or_default();
         let Line { elapsed_ns, unix_ns, machine } = line;
         let sample = Sample { elapsed_ns, unix_ns, jobs: Vec::new(), machine };
         let unix_ns = first.zero_unix_ns.saturating_add(elapsed_ns);
-        Ok(Moment { unix_ns, begins: from == first.from, sample })
+        Ok(TimedSample { unix_ns, begins: from == first.from, sample })
     }
 
     fn stacks(&mut self) -> Result<&[Stack], String> {
         const NAME: &str = "stacks.ndjson";
         let path = self.dir.path().join(NAME);
-        let fail = |error: io::Error| unread(named(&path, error));
+        let fail = |error: io::Error| unread(with_path(&path, error));
         if self.dir.regular(NAME).map_err(unread)?.is_some() {
             let mut lines = Lines::new(self.dir.open_file(NAME).map_err(unread)?);
             while let Some((text, next)) = lines.line(self.stacks_at).map_err(fail)? {
@@ -378,12 +381,12 @@ fn read_record(dir: &Dir) -> Result<Record, String> {
     })
 }
 
-/// Why there is nothing to read in a folder without a segment.
+/// Why there is nothing to read in a directory without a segment.
 fn no_record(root: &Dir) -> String {
     match root.regular("record.json") {
         Err(error) => unread(error),
         Ok(_) => format!(
-            "{} holds no record: neither record.json nor folders that have one; name the folder that a \
+            "{} holds no record: neither record.json nor directories that have one; name the directory that a \
              run, fathom watch or fathom record has written",
             root.path().display()
         ),
@@ -398,5 +401,4 @@ fn elapsed_first(head: &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[path = "read_tests.rs"]
 mod tests;

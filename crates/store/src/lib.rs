@@ -1,0 +1,37 @@
+//! Run directories: created, appended to, read back, and kept in a ring of bounded size.
+//!
+//! A run directory holds `record.json`, `samples.ndjson` and `stacks.ndjson`; no other crate knows these names.
+//! [`RunDir`] creates one, [`Writer`] appends to it from its own thread, [`Reader`] reads it from any instant on,
+//! also while it is being written, and [`Ring`] keeps the most recent ones within a time and a size.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let parent = tempfile::tempdir()?;
+//! # let path = parent.path().join("run");
+//! use fathom_model::RunRecord;
+//! use fathom_model::progress::Sample;
+//! use fathom_store::{EncodedSample, Reader, RunDir, Writer};
+//!
+//! let record = RunRecord { record_version: 1, ..RunRecord::default() };
+//! let mut writer = Writer::start(RunDir::create(path.to_str(), 0)?.begin(&record)?);
+//! writer.write(EncodedSample::of(&Sample { elapsed_ns: 1_000_000_000, ..Sample::default() }));
+//! writer.finish(|_| ()).error.map_or(Ok(()), Err)?;
+//!
+//! let first = Reader::open(&path)?.forward()?;
+//! assert_eq!(first.map(|first| first.sample.elapsed_ns), Some(1_000_000_000));
+//! # Ok(()) }
+//! ```
+#![forbid(unsafe_code)]
+
+mod dir;
+mod read;
+mod ring;
+mod run_dir;
+mod time;
+mod writer;
+
+pub use dir::{Dir, NewDirs, Readers, with_path};
+pub use read::{Reader, TimedSample};
+pub use ring::{Retention, Ring};
+pub use run_dir::{EncodedSample, RunDir, state_dir};
+pub use writer::{Writer, Written};
