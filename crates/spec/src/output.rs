@@ -143,7 +143,7 @@ const fn refused(name: &'static str, doc: &'static str, why: &'static str) -> Ru
 
 /// The shortest turn of `--watch-turns`: samplers take a part of a second to open and to close.
 const TURN_NS: u64 = 1_000_000_000;
-const MANY: &str = "runs on many machines are not there yet; start fathom on each";
+const MANY: &str = "runs on many machines are not supported yet; start fathom on each";
 const LOGS: &str = "samples.ndjson of the run directory has a line for every second";
 const TESTS: &str = "it tests fio itself; 'fathom limit' shows what fathom itself can do";
 
@@ -261,7 +261,7 @@ const OPTIONS: &[RunOption] = &[
     refused("latency-log", "Write a log", LOGS),
     refused("bandwidth-log", "Write a log", LOGS),
     refused("inflate-log", "Read a compressed log", LOGS),
-    refused("merge-blktrace-only", "Merge traces", "traces are not there yet"),
+    refused("merge-blktrace-only", "Merge traces", "traces are not supported yet"),
     refused("aux-path", "Where state files go", "use --record"),
     refused("enghelp", "Options of an engine", "use --cmdhelp=KEY; --help lists all keys"),
     refused(

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Bytes of samples that may be queued: an hour on a small machine, some seconds on the largest.
 const WAITING_MAX: u64 = 16 << 20;
-/// After so long the caller of [`Writer::finish`] is told that the disk is slow.
+/// Time after which [`Writer::finish`] reports a slow disk.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PANICKED: &str = "samples are no longer written: their thread has panicked, which is a fault of fathom: please report it";
 

@@ -105,7 +105,7 @@ fn ignore(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
     let (read, write): (Vec<i32>, Vec<i32>) = (next()?, next()?);
     if !next()?.is_empty() {
         return Err(
-            "errors of verification cannot be ignored: verification is not there yet".into()
+            "errors of verification cannot be ignored: verification is not supported yet".into()
         );
     }
     job.on_error.ignore = PerDir { read, trim: write.clone(), write };

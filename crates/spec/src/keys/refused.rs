@@ -37,7 +37,7 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Verifies what was written",
-        why: "verification is not there yet; continue_on_error and the error counts show failed I/O",
+        why: "verification is not supported yet; continue_on_error and the error counts show failed I/O",
         names: &[
             "verify",
             "do_verify",
@@ -66,12 +66,12 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Trims a share of what was written",
-        why: "it needs verification, which is not there yet; use a job with rw=trim or rw=randtrim",
+        why: "it needs verification, which is not supported yet; use a job with rw=trim or rw=randtrim",
         names: &["trim_percentage", "trim_verify_zero", "trim_backlog", "trim_backlog_batch"],
     },
     Refused {
         what: "Ends a job when its results are steady",
-        why: "the steady state is not there yet; use ramp_time and runtime with time_based",
+        why: "the steady state is not supported yet; use ramp_time and runtime with time_based",
         names: &[
             "steadystate",
             "ss",
@@ -85,7 +85,7 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Searches the depth that keeps a latency",
-        why: "the latency target is not there yet; 'fathom limit' finds the depth where the peak \
+        why: "the latency target is not supported yet; 'fathom limit' finds the depth where the peak \
               is reached",
         names: &[
             "latency_target",
@@ -97,7 +97,7 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Works in zones",
-        why: "zones are not there yet; use offset and size, or random_distribution=zoned",
+        why: "zones are not supported yet; use offset and size, or random_distribution=zoned",
         names: &[
             "zonemode",
             "zonesize",
@@ -116,7 +116,7 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Replays or records a trace",
-        why: "traces are not there yet; use bssplit, random_distribution and rate_iops to come near",
+        why: "traces are not supported yet; use bssplit, random_distribution and rate_iops to come near",
         names: &[
             "read_iolog",
             "write_iolog",
@@ -134,7 +134,7 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Writes a log, or shapes it",
-        why: "fio's logs are not there yet; samples.ndjson of the run directory has a line for every \
+        why: "fio's logs are not supported yet; samples.ndjson of the run directory has a line for every \
               second, with histograms",
         names: &[
             "write_bw_log",
@@ -161,7 +161,7 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Binds memory or processors by NUMA node",
-        why: "NUMA nodes are not there yet; name the processors with cpus_allowed",
+        why: "NUMA nodes are not supported yet; name the processors with cpus_allowed",
         names: &["numa_cpu_nodes", "numa_mem_policy"],
     },
     Refused {

@@ -168,7 +168,7 @@ fn bad_suffix(text: &str, suffix: &str, known: &str) -> String {
 }
 
 fn no_zones(text: &str) -> String {
-    format!("'{text}': sizes in zones are not there yet; write it in bytes")
+    format!("'{text}': sizes in zones are not supported yet; write it in bytes")
 }
 
 #[cfg(test)]
