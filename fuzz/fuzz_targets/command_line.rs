@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fathom_fuzz::command_line(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fathom_fuzz::jobs::command_line(bytes));

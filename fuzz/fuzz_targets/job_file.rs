@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fathom_fuzz::job_file(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fathom_fuzz::jobs::job_file(bytes));

@@ -1,4 +1,4 @@
-# The record of buffered reads has the depth that the disk saw, and says so where it is less than the one asked.
+# The record of buffered reads has the queue depth at the disk, with a finding where it is below the requested one.
 # kernels: all
 disk=$(disk 1)
 set -- --filename="$disk" --rw=randread --bs=4k --iodepth=32 --number_ios=3000 --output-format=json

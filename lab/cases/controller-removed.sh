@@ -1,4 +1,4 @@
-# A disk that is taken away in mid-run ends the run with a message and what was measured until then.
+# Removing a disk during a run ends it with an error and the results up to then.
 # boot: own
 
 # run_while NUMBER RW COMMAND: RW on disk NUMBER, for 30 s if it stays, while the command takes it away.

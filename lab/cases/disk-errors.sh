@@ -1,4 +1,4 @@
-# Sectors that fail are errors, not I/Os: the run names the device, counts what came, and exits with 1.
+# Failing sectors count as errors, not I/Os: the run names the device, counts the errors and exits with 1.
 # modules: dm_mod
 bad_disk
 bad=/dev/mapper/labbad

@@ -1,4 +1,4 @@
-# libaio, psync, sync, pvsync and pvsync2 write and read what io_uring does; hipri is not claimed in vain.
+# libaio, psync, sync, pvsync and pvsync2 write and read the same data as io_uring; hipri is reported only where in effect.
 reload nvme poll_queues=1
 disk=$(disk 0)
 set -- --filename="$disk" --erase="$disk" --bs=16k --direct=1 --size=1m --output-format=json
@@ -14,7 +14,7 @@ for engine in io_uring libaio psync sync pvsync pvsync2; do
 done
 is libaio/record.json '.jobs[0].depth.in_flight_max' 8
 is psync/record.json '.jobs[0].depth.in_flight_max' 1
-says psync.err "runs at depth 1"
+says psync.err "runs at queue depth 1"
 
 # Polled calls bring no interrupts. Where the kernel ignores the flag, the record says that nothing polled.
 before=$(interrupts_of "$(controller 0)")

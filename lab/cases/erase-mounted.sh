@@ -23,7 +23,6 @@ ln -s "$disk" link-disk
 ln -s "${disk}p1" link-part
 mknod alias b $(tr : ' ' <"/sys/class/block/${disk#/dev/}p1/dev")
 refused_as "${disk}p1 is mounted at /mnt/a b" "$disk" "${disk}p1" link-disk link-part alias
-refused trim "$ng" "is mounted" --erase="$disk@LAB0" $pass
 refused randtrim "${disk}p1" "is mounted" --erase="${disk}p1@LAB0"
 # The neighbour is someone else's only when it is used too.
 fathom run --name=second --rw=write --bs=64k --size=1m --filename="${disk}p2" --erase="${disk}p2"

@@ -1,4 +1,4 @@
-# A run of which one target is refused writes to none of them, and leaves no file behind.
+# A run with one refused target writes to none of its targets and leaves no file behind.
 good=$(disk 0) bad=$(disk 1)
 mkfs.ext4 -q -O ^has_journal -E lazy_itable_init=0 "$bad"
 mount -t ext4 "$bad" /mnt

@@ -10,9 +10,9 @@ loop=$(losetup -f)
 losetup "$loop" /mnt/upper/image
 sync
 watched=0 before=$(sums)
-refused write /mnt/merged/image "may be the file behind $loop" --overwrite=/mnt/merged/image
+refused write /mnt/merged/image "may be the backing file of $loop" --overwrite=/mnt/merged/image
 losetup -d "$loop"
 losetup "$loop" /mnt/merged/image
 sync
 before=$(sums)
-refused write /mnt/upper/image "may be the file behind $loop" --overwrite=/mnt/upper/image
+refused write /mnt/upper/image "may be the backing file of $loop" --overwrite=/mnt/upper/image

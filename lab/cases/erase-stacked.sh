@@ -58,7 +58,7 @@ mount -t ext4 "$loop" /tmp/inner
 sync
 before=$(sums)
 for path in /mnt/image /mnt/second link; do
-    refused write "$path" "the file behind $loop" --overwrite="$path"
+    refused write "$path" "the backing file of $loop" --overwrite="$path"
 done
 says err "$loop is mounted at /tmp/inner"
 refused write "$loop" "is mounted" --erase="$loop@8388608"
@@ -67,7 +67,7 @@ umount /tmp/inner
 twin=$(losetup -f)
 losetup "$twin" /mnt/image
 before=$(sums)
-refused write "$loop" "is the file behind $twin" --erase="$loop@8388608"
+refused write "$loop" "is the backing file of $twin" --erase="$loop@8388608"
 losetup -d "$twin"
 losetup -d "$loop"
 umount /mnt
@@ -76,6 +76,6 @@ blkdiscard -f "$first"
 
 loop=$(losetup -f)
 losetup "$loop" "$first"
-in_use "$loop is set up on $first"
+in_use "$loop is backed by $first"
 losetup -d "$loop"
 fathom run --name=free --rw=write --bs=64k --size=1m --filename="$first" --erase="$first"

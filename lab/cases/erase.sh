@@ -19,7 +19,7 @@ printf '[a]\nrw=write\nfilename=%s\nerase=%s\n' "$disk" "$disk" >job.fio
 expect 1 fathom run job.fio
 says err "command line"
 expect 1 fathom run --name=a --rw=write --filename="$disk" --erase="$disk" --readonly
-says err "--readonly was given"
+says err "--readonly is set"
 check "a job file permits nothing, and --readonly forbids all" unchanged
 
 # What does not exist or is no disk.

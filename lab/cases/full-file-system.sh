@@ -1,4 +1,4 @@
-# A file system that others fill in mid-run ends the run with a message and what was written until then.
+# A file system that other programs fill during a run ends it with an error and the results up to then.
 # modules: ext4
 mkdir -p /mnt/ext4 /mnt/tmpfs
 mkfs.ext4 -q "$(disk 0)"

@@ -1,4 +1,4 @@
-# An I/O costs no more instructions, in the program and in the kernel together, than it was measured to.
+# User and kernel instructions per I/O do not exceed the recorded baseline.
 # kernels: 6.12 7
 # machine: nvme=1 disk=64 roots=1 clock=instructions
 # modules: ext4

@@ -1,4 +1,4 @@
-# Where io_uring is switched off by sysctl, fathom says which setting it is and what works instead.
+# Where a sysctl disables io_uring, the error names the sysctl and an alternative engine.
 # kernels: 6.12 7
 truncate -s 1M file
 chmod 777 .

@@ -1,4 +1,4 @@
-# SIGKILL in mid-run leaves a record up to its last interval; scratch files vanish or `fathom clean` finds them.
+# SIGKILL during a run leaves a record up to its last interval; scratch files vanish or `fathom clean` finds them.
 # kernels: 6.1
 # modules: ext4 overlay
 fathom run --name=job --filename="$(disk 1)" --rw=randread --bs=4k --direct=1 --iodepth=4 --time_based --runtime=30 \
@@ -7,7 +7,7 @@ working run
 sleep 2
 kill -9 $!
 wait $! || true
-says run/record.json "the run did not end: it was killed"
+says run/record.json "it did not end: fathom was killed"
 is run/record.json '.plan.jobs | length' 1
 jq -s . run/samples.ndjson >samples.json
 is samples.json 'length >= 2 and last.jobs[0].dirs.read.ios > 0 and last.elapsed_ns > 1e9' true
@@ -31,12 +31,12 @@ for fs in ext4 overlay; do
     kill -0 $!
     check "there is a scratch file" [ "$(stat -f -c %f /mnt/$fs)" -lt $((free - 16)) ]
     expect 0 fathom clean /mnt/$fs
-    says out "nothing is left"
+    says out "no files left by killed runs"
     kill -9 $!
     wait $! || true
     [ $fs = ext4 ] || break
     expect 0 fathom clean /mnt/$fs
-    says out "nothing is left"
+    says out "no files left by killed runs"
     check "its space is free again" [ "$(stat -f -c %f /mnt/$fs)" -ge $((free - 16)) ]
 done
 expect 0 fathom clean /mnt/overlay
@@ -57,7 +57,7 @@ for fs in ext4 overlay; do
     wait $! || true
     check "it has no name" [ ! -e /mnt/$fs/new ]
     expect 0 fathom clean /mnt/$fs
-    [ $fs = overlay ] || says out "nothing is left"
+    [ $fs = overlay ] || says out "no files left by killed runs"
 done
 says out "/mnt/overlay/.fathom-scratch-"
 expect 0 fathom clean --remove /mnt/overlay

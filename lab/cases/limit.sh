@@ -9,7 +9,7 @@ done
 limit_over() {
     name=$1
     shift
-    fathom limit "$@" --time=$((10 + 5 * $#)) --json --record="$name" >"$name.json" 2>err
+    fathom limit "$@" --duration=$((10 + 5 * $#)) --json --record="$name" >"$name.json" 2>err
     check "what is printed is what is recorded" cmp "$name.json" "$name/record.json"
     is "$name.json" '.report | [.finished, (.seconds_used <= .seconds_planned + 5)] | tojson' '[true,true]'
     is "$name.json" '[.facts.targets[].path, .report.targets[].name] | unique | join(" ")' \
@@ -19,7 +19,7 @@ limit_over() {
     is "$name.json" '[.report.targets[].blocks[] | (.peak | [.workers, .depth]) as $peak
         | any(.points[]; [.workers, .depth] == $peak)] | unique | tojson' '[true]'
     is "$name.json" '[.report.targets[].blocks[] | select(.verdict == null) | del(.points)] | tojson' '[]'
-    is "$name.json" '.report.windows' "$(wc -l <"$name/samples.ndjson")"
+    is "$name.json" '.report.windows' "$(wc -l <"$name/windows.ndjson")"
     keep "$name"
 }
 

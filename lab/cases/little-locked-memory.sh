@@ -1,4 +1,4 @@
-# With 64 KiB of lockable memory a run works without registered buffers, and says so.
+# With a memlock limit of 64 KiB a run works without registered buffers and reports it.
 ulimit -l 64
 mkdir own
 chown 65534:65534 own

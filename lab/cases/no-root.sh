@@ -5,7 +5,7 @@ cd own
 expect 0 as_nobody fathom run --name=job --filename=file --size=1m --rw=randrw --bs=4k --iodepth=8 \
     --output-format=json --record=run
 is out '.jobs[0] | .read.total_ios + .write.total_ios' 256
-is run/record.json .interrupted null
+is run/record.json .outcome finished
 
 disk=$(disk 0)
 before=$(disk_sum 0)

@@ -1,4 +1,4 @@
-# null_blk works in bio and multi-queue mode, with one queue and several, and counts what fathom does.
+# null_blk works in bio and multi-queue mode, with one queue and several, and its counters match fathom's.
 # kernels: 6.1 6.12
 # Kernels since 5.0 have no request mode (queue_mode 1), those since 6.9 no bio mode (0).
 # read_write MODE QUEUES: makes a device, writes and reads it whole, and compares the kernel's counts.

@@ -1,4 +1,4 @@
-# In 64 MiB of memory a run that needs more is refused; one that is killed for want of it can be read.
+# In 64 MiB of memory a run that needs more is refused; the record of one killed by the OOM killer is readable.
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/labsmall
 echo 64M >/sys/fs/cgroup/labsmall/memory.max
@@ -7,7 +7,7 @@ within() { sh -c 'echo $$ >/sys/fs/cgroup/labsmall/cgroup.procs; exec "$@"' with
 set -- --name=job --filename="$(disk 0)" --rw=read --direct=1 --time_based --output-format=json
 
 expect 1 within fathom run "$@" --bs=1m --iodepth=32 --numjobs=4 --runtime=5 --record=refused
-says err "need 128 MiB, more than the memory limit of this control group, 64 MiB"
+says err "need 128 MiB of memory, but the limit of this cgroup is 64 MiB"
 says err "lower iodepth, bs or numjobs"
 is out type object
 check "no record of what was not run" [ ! -e refused ]
@@ -21,7 +21,7 @@ status=0
 wait $! || status=$?
 check "the kernel killed it ($status)" [ $status = 137 ]
 says /sys/fs/cgroup/labsmall/memory.events "oom_kill 1"
-says killed/record.json "the run did not end: it was killed"
+says killed/record.json "it did not end: fathom was killed"
 is killed/record.json '.plan.jobs | length' 1
 # The kill may have cut the last line short.
 jq -R 'fromjson?' killed/samples.ndjson | jq -s . >samples.json

@@ -1,4 +1,4 @@
-# Without poll queues hipri is not quietly something else: an error or a warning says so.
+# Without poll queues, hipri is an error or a warning, never ignored silently.
 # kernels: all
 check "the driver has no poll queues" [ "$(cat /sys/module/nvme/parameters/poll_queues)" = 0 ]
 status=0
@@ -7,6 +7,6 @@ fathom run --name=polled --filename="$(disk 0)" --rw=randread --bs=4k --direct=1
 # Older kernels quietly wait for interrupts; later ones refuse each read.
 check "reads were done, or failed, and nothing else went wrong ($status)" [ $status -le 1 ]
 [ $status = 0 ] || says err nvme.poll_queues
-says out "nothing polled"
+says out "completions were not polled"
 says out nvme.poll_queues
 keep run

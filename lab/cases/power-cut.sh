@@ -1,4 +1,4 @@
-# What was acknowledged after a flush is there after a power cut, on disks that lose all else.
+# Writes acknowledged by a flush survive a power cut on disks that lose all others.
 # boot: own
 disk=$(disk 0) unflushed=$(disk 1) grown=$(disk 2)
 

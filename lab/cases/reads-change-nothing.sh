@@ -1,4 +1,4 @@
-# Reading, and fathom limit, may go to any disk whoever uses it, and change nothing on it.
+# Reads and `fathom limit` are permitted on any disk, in use or not, and do not modify it.
 # modules: dm_mod raid1 loop
 first=$(disk 0) second=$(disk 1) ng=$(passthrough 0)
 watched="0 1"
@@ -30,7 +30,7 @@ sync
 ln -s "$first" link
 reads "$first" "${first}p1" "${first}p2" link "$ng"
 before=$(sums) sectors=$(written)
-fathom limit --time=5 "$first" "${first}p1" >limit.txt
+fathom limit --duration=5 "$first" "${first}p1" >limit.txt
 check "limit changes nothing" unchanged
 check "and the kernel wrote nothing ($sectors)" [ "$(written)" = "$sectors" ]
 swapoff "${first}p2"

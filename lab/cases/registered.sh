@@ -1,4 +1,4 @@
-# Buffers and files are registered; where too little memory may be locked, it goes on without and says so.
+# Buffers and files are registered; with too low a memlock limit the run continues without and reports it.
 disk=$(disk 0)
 set -- --filename="$disk" --erase="$disk" --bs=64k --direct=1 --iodepth=32 --size=16m --output-format=json
 fathom run --name=both "$@" --rw=write --buffer_pattern=0xa5 --record=both >both.json
@@ -15,7 +15,7 @@ ulimit -l 64
     fathom run --name=less "$@" --rw=randread --record=less >less.json
 is less/record.json '.facts.host.memlock_limit_bytes' 65536
 is less/record.json '.jobs[0].granted | [.fixed_buffers, .registered_files] | tostring' '[false,true]'
-is less/record.json '.jobs[0].granted.fallbacks[0] | test("buffers are not registered.*RLIMIT_MEMLOCK.*2048 KiB")' true
+is less/record.json '.jobs[0].granted.fallbacks[0] | test("cannot register buffers.*RLIMIT_MEMLOCK.*2048 KiB")' true
 is less/record.json '[.findings[].rule] | any(. == "memory-lock")' true
 is less/record.json '.jobs[0].dirs.read.counts.ios' 256
 is less/record.json '.jobs[0].error' null

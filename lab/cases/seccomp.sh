@@ -1,4 +1,4 @@
-# Where a seccomp filter denies io_uring, fathom says that it is one, and what works instead.
+# Where a seccomp filter denies io_uring, the error names the filter and an alternative engine.
 truncate -s 1M file
 set -- --name=job --filename=file --rw=read --bs=4k --number_ios=10 --output-format=json --no-record
 not_permitted=1 no_such_call=38

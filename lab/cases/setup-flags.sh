@@ -1,4 +1,4 @@
-# Setup flags that the kernel lacks are left out, the run goes on, and the record names granted and refused ones.
+# Unsupported setup flags are dropped, the run continues, and the record lists the flags in effect and refused.
 # kernels: all
 reload nvme poll_queues=1
 case $(uname -r) in 6.1.*) refused=NO_SQARRAY granted= ;; *) refused= granted=' NO_SQARRAY' ;; esac
@@ -11,7 +11,7 @@ flags() {
     is "$name/record.json" '[.jobs[0] | .dirs.read.counts.ios, .error, (.granted | .refused_flags, .setup_flags | join(" "))],
         any(.findings[]; .rule == "refused-flags") | tojson' \
         "$(printf '[100,null,"%s","%s%s"]\n%s' "$refused" "$wanted" "$granted" "$([ -n "$refused" ] && echo true || echo false)")"
-    [ -z "$refused" ] || says out "refused the ring of job $name the setup flags $refused"
+    [ -z "$refused" ] || says out "rejected io_uring setup flags of job $name: $refused"
 }
 
 own="SUBMIT_ALL COOP_TASKRUN SINGLE_ISSUER DEFER_TASKRUN"

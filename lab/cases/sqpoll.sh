@@ -1,4 +1,4 @@
-# With SQPOLL the kernel's thread submits: few system calls, its wake-ups and its processor time recorded.
+# With SQPOLL the kernel thread submits: few system calls; its wake-ups and CPU time are recorded.
 # kernels: all
 set -- --filename="$(disk 0)" --erase="$(disk 0)" --bs=4k --direct=1 --iodepth=32 --iodepth_batch_complete_min=8 \
     --number_ios=6000 --output-format=json

@@ -1,4 +1,4 @@
-# dm-linear and md RAID0 over two disks are written and read; what the members did adds up to it.
+# dm-linear and md RAID0 over two disks are written and read; the members' counters add up.
 # modules: dm_mod raid0
 one=$(disk 0) two=$(disk 1)
 mib=2048 # sectors

@@ -1,4 +1,4 @@
-# A device that stalls for 8 s shows as latency; one that never comes back ends the run within 10 s.
+# A stall of 8 s appears as latency; a device that never completes ends the run within 10 s.
 # modules: dm_mod
 for number in 0 1 2; do
     echo "0 65536 linear $(disk $number) 0" | dmsetup create lab$number

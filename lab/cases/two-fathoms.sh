@@ -1,4 +1,4 @@
-# What one fathom writes to, no other writes to, by whatever name; it may be read. One may write two parts.
+# A target written by one fathom is refused to other writers under any name, but not to readers; two parts may be written.
 disk=$(disk 0) ng=$(passthrough 0)
 pass="--ioengine=io_uring_cmd --cmd_type=nvme"
 watched=0

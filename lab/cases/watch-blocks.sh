@@ -1,16 +1,16 @@
-# Events of the block layer are counted: requests, unplugs by batch, splits. 6.1 does not tell the unplugs
-# of a queue without a scheduler.
+# Block layer events are counted: requests, unplugs by batch size, splits. Kernel 6.1 does not report unplugs of a
+# queue without a scheduler.
 # kernels: 6.12 7
 disk=$(disk 0)
 name=${disk#/dev/}
 # grown RECORD FILTER: what a counter of a watched record, which begins at 0, came to.
 grown() { jq -s "[.[].machine.blocks | select(. != null) | $2] | max" "$1/samples.ndjson"; }
 device=".devices[] | select(.name == \"$name\")"
-set -- --name=job --filename="$disk" --rw=randread --bs=4k --direct=1 --no-record --watch=off --output-format=json
+set -- --name=job --filename="$disk" --rw=randread --bs=4k --direct=1 --no-record --sampling=off --output-format=json
 
 # Batches of 7 and of 32 let go as many requests at an unplug.
 for batch in 7 32; do
-    fathom watch --each-io --interval=50ms -o batch$batch -- fathom run "$@" --number_ios=$((100 * batch)) \
+    fathom watch --each-io --interval=50ms --record batch$batch -- fathom run "$@" --number_ios=$((100 * batch)) \
         --iodepth=$batch --iodepth_batch_submit=$batch --iodepth_batch_complete_min=$batch >out
     is out '.jobs[0].read.total_ios' $((100 * batch))
     # A few more are of opening the device.
@@ -25,7 +25,7 @@ check "batches of 32 are seen" [ "$(of_size batch32 32 63)" -ge 95 ]
 
 # A read that is larger than a request may be is split.
 max_kib=$(cat "/sys/block/$name/queue/max_sectors_kb")
-fathom watch --each-io --interval=50ms -o split -- fathom run "$@" --bs=$((4 * max_kib))k --number_ios=4 --iodepth=1 >out
+fathom watch --each-io --interval=50ms --record split -- fathom run "$@" --bs=$((4 * max_kib))k --number_ios=4 --iodepth=1 >out
 check "each of 4 reads was split three times" [ "$(grown split "$device | .split")" -ge 12 ]
 
 # A run's own device is watched, however many there are that had more I/Os before.
@@ -38,5 +38,5 @@ fathom run --name=job --filename="$node" --rw=randread --bs=4k --iodepth=8 --tim
 jq -s 'last.machine.blocks' own/samples.ndjson >own.blocks
 is own.blocks '.devices[0].name' "${node#/dev/}"
 is own.blocks '.devices | length' 4
-is own/record.json '[.watch.missing[] | select(.what | startswith("block events of"))] | length' 1
+is own/record.json '[.watch.missing[] | select(.what | startswith("block layer events of"))] | length' 1
 keep batch7 batch32 split own

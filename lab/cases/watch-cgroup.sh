@@ -1,4 +1,4 @@
-# The limits of a control group are seen, how often they were hit, and that buffered reads beyond its memory are reclaimed.
+# Limits of a cgroup are reported, how often they were hit, and reclaim by buffered reads beyond its memory limit.
 # kernels: all
 # limit: 120
 echo "+memory +cpu +io" >/sys/fs/cgroup/cgroup.subtree_control
@@ -10,8 +10,8 @@ echo 60000 100000 >$group/cpu.max
 echo "$(cat "/sys/block/${disk#/dev/}/dev") riops=100000" >$group/io.max
 
 # The group is entered while the command is watched already.
-fathom watch -i 500ms -o seen -- sh -c 'echo $$ >/sys/fs/cgroup/labwatch/cgroup.procs; exec "$@"' within \
-    fathom run --name=job --filename="$disk" --rw=read --bs=128k --iodepth=4 --size=80m --no-record --watch=off \
+fathom watch -i 500ms --record seen -- sh -c 'echo $$ >/sys/fs/cgroup/labwatch/cgroup.procs; exec "$@"' within \
+    fathom run --name=job --filename="$disk" --rw=read --bs=128k --iodepth=4 --size=80m --no-record --sampling=off \
     --output-format=json >out
 is out .jobs[0].read.io_bytes 83886080
 jq -s 'last.machine.system' seen/samples.ndjson >last

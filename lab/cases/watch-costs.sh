@@ -1,4 +1,4 @@
-# Watching a run adds few instructions to its I/Os.
+# Sampling a run adds few instructions per I/O.
 # kernels: 7
 # limit: 240
 # machine: nvme=1 disk=64 roots=1 clock=instructions
@@ -13,7 +13,7 @@ ulimit -l unlimited
 cost() {
     fathom run --name=job --filename=/dev/zram0 --rw=randread --norandommap --bs=4k --direct=1 --iodepth=32 \
         --iodepth_batch_submit=4 --iodepth_batch_complete_min=4 --time_based --runtime=5 \
-        --watch="$1" --record="$2" --output-format=json >out.json
+        --sampling="$1" --record="$2" --output-format=json >out.json
     value out.json '1e9 / .jobs[0].read.iops | floor'
 }
 # The first run after booting takes more.

@@ -1,10 +1,10 @@
-# I/O errors are counted where they happen, of devices with requests and without.
+# I/O errors are counted per device, request-based and bio-based.
 # kernels: all
 # modules: dm_mod
 # limit: 120
 bad_disk
 set -- --name=bad --rw=read --bs=64k --size=16m --direct=1 --iodepth=8 --continue_on_error=all \
-    --no-record --watch=off --output-format=json
+    --no-record --sampling=off --output-format=json
 
 # counted DEVICE ARGUMENT…
 counted() {
@@ -20,7 +20,7 @@ counted() {
 counted /dev/mapper/labbad "$@"
 
 # By now it has more I/Os than most disks, so that it is one of those that are watched.
-expect 1 fathom watch --each-io -o watched -- fathom run "$@" --filename=/dev/mapper/labbad
+expect 1 fathom watch --each-io --record watched -- fathom run "$@" --filename=/dev/mapper/labbad
 says err "errors 16"
 is watched/record.json .watch.command.status 1
 

@@ -1,4 +1,4 @@
-# Nearly all samples of the kernel belong to a layer; that of the I/O scheduler grows from none to mq-deadline to bfq.
+# Nearly all samples of the kernel assigned to a layer; that of the I/O scheduler grows from none to mq-deadline to bfq.
 # kernels: all
 # modules: bfq
 # limit: 120
@@ -11,9 +11,9 @@ sampled() {
     # A busy host leaves little time to be sampled: then more of it.
     for try in 1 2 3; do
         fathom stacks -F 999 -- fathom run --name=job --filename="$disk" --rw=randread --bs=4k --iodepth=16 \
-            --time_based --runtime=$((2 * try)) --no-record --watch=off --output=job "$@" >"$page"
-        known=$(awk '/belong to a layer/ { print $1 * 10 }' "$page")
-        samples=$(awk '/belong to a layer/ { print $3 }' "$page")
+            --time_based --runtime=$((2 * try)) --no-record --sampling=off --output=job "$@" >"$page"
+        known=$(awk '/assigned to a layer/ { print $1 * 10 }' "$page")
+        samples=$(awk '/assigned to a layer/ { print $3 }' "$page")
         [ "$samples" -lt 200 ] || break
     done
     cat "$page"

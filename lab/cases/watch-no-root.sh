@@ -1,4 +1,4 @@
-# Without root each command shows what it can, and names what it cannot see and what would allow it.
+# Without root each command reports what is available, and names each unavailable source and its remedy.
 # kernels: all
 # limit: 120
 paranoid=/proc/sys/kernel/perf_event_paranoid
@@ -12,10 +12,10 @@ tracefs="/sys/kernel/tracing/events: Permission denied (os error 13); run as roo
 
 # denied FILE: what nobody may see of the machine is in there, with what would allow it.
 denied() {
-    says "$1" "samples of processors: Permission denied (os error 13); run as root, or with CAP_PERFMON"
+    says "$1" "CPU samples: Permission denied (os error 13); run as root or with CAP_PERFMON"
     says "$1" "sysctl kernel.perf_event_paranoid="
-    says "$1" "the block layer's events: $tracefs"
-    says "$1" "io_uring's events: $tracefs"
+    says "$1" "block layer events: $tracefs"
+    says "$1" "io_uring events: $tracefs"
 }
 # seen RECORD: what there is without root.
 seen() {
@@ -34,25 +34,25 @@ check "lines come" [ "$(wc -l <out)" = 4 ]
 denied err
 says err "system calls, wait channels and files of"
 says err "run as root or with CAP_SYS_PTRACE"
-says err "/proc/1/fd: permission denied; run as root, or as their user"
+says err "/proc/1/fd: permission denied; run as root or as the user of these processes"
 expect 0 as_nobody fathom top --ndjson -n 1 -i 200ms
 is out '.system.cpu.idle != null and (.disks | length) > 0 and .layers == null' true
 
-expect 0 as_nobody fathom threads -a -d 1
-says out "of which on average"
-says out "run as root or with CAP_SYS_PTRACE"
-expect 1 as_nobody fathom stacks --for 1s
-says err "samples of processors: Permission denied"
+expect 0 as_nobody fathom threads -a -t 1
+says out "on average"
+says out "CAP_SYS_PTRACE"
+expect 1 as_nobody fathom stacks --duration 1s
+says err "CPU samples: Permission denied"
 says err "CAP_PERFMON"
-expect 1 as_nobody fathom blocks --for 1s
-says err "the block layer's events: $tracefs"
+expect 1 as_nobody fathom blocks --duration 1s
+says err "block layer events: $tracefs"
 
-expect 0 as_nobody fathom watch -i 100ms -o command -- "$@" --no-record --watch=off
+expect 0 as_nobody fathom watch -i 100ms --record command -- "$@" --no-record --sampling=off
 is out '.jobs[0].error' 0
 seen command
-says err "not seen    samples of processors"
+says err "CPU samples"
 for level in default full; do
-    expect 0 as_nobody "$@" --watch=$level --record=$level
+    expect 0 as_nobody "$@" --sampling=$level --record=$level
     seen $level
 done
 
@@ -61,9 +61,9 @@ echo 2 >$paranoid
 case $(uname -r) in
 7.*) ;;
 *)
-    expect 0 as_nobody fathom stacks -- "$@" --no-record --watch=off
+    expect 0 as_nobody fathom stacks -- "$@" --no-record --sampling=off
     says err "kernel functions"
-    check "only user mode is seen" grep -q '^ *program  *100.0%' out
+    check "only user mode is seen" grep -q '^ *program  *100%' out
     ;;
 esac
 echo "$before" >$paranoid

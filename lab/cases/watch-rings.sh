@@ -1,9 +1,9 @@
-# Requests that io_uring hands to io-wq are counted, and its workers seen, each with the thread for which it works.
+# Requests punted to io-wq are counted, and its workers reported, each with its owner thread.
 # kernels: all
 set -- --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --no-record --output-format=json
 
 # Each request with force_async goes to io-wq.
-fathom watch --each-io --interval=50ms -o async -- fathom run --name=async "$@" --iodepth=8 --force_async=1 \
+fathom watch --each-io --interval=50ms --record async -- fathom run --name=async "$@" --iodepth=8 --force_async=1 \
     --number_ios=10000 >async.json
 is async.json '.jobs[0].read.total_ios' 10000
 samples=async/samples.ndjson
@@ -16,18 +16,18 @@ is workers 'map(select(.works_for)) | length > 0 and all(.works_for == (.comm | 
 is workers 'map(.pid) | unique | length' 1
 
 # Without it none do.
-fathom watch --each-io --interval=50ms -o plain -- fathom run --name=plain "$@" --iodepth=8 --number_ios=2000 \
+fathom watch --each-io --interval=50ms --record plain -- fathom run --name=plain "$@" --iodepth=8 --number_ios=2000 \
     >plain.json
 check "no request was handed to io-wq" \
     [ "$(jq -s 'map(.machine.rings.events.punted // empty) | max' plain/samples.ndjson)" -eq 0 ]
 
 # All threads of the machine are told of at once, by a program in the kernel, where one may have such.
-fathom watch --for 2s -i 500ms -o whole 2>err
+fathom watch --duration 2s -i 500ms --record whole 2>err
 jq -s '[.[].machine.threads | select(.looks > 0)]' whole/samples.ndjson >threads
 is threads 'length > 0 and all(.at_once and .seen / .looks > 20)' true
 mkdir own
 chown 65534:65534 own
-as_nobody fathom watch --for 2s -i 500ms -o own/whole 2>err
+as_nobody fathom watch --duration 2s -i 500ms --record own/whole 2>err
 jq -s '[.[].machine.threads | select(.looks > 0)]' own/whole/samples.ndjson >threads
 is threads 'length > 0 and all(.at_once == null and .seen / .looks > 20)' true
 

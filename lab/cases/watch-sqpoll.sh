@@ -1,4 +1,4 @@
-# A ring's SQPOLL thread is seen to be at work under load, and hardly without.
+# A ring's SQPOLL thread is reported as busy under load and nearly idle without.
 # kernels: 6.12 7
 # limit: 120
 # Kernels before 6.9 do not tell how long it worked; later ones only while the ring is not locked, so that it
@@ -13,7 +13,7 @@ at_work() {
     shift
     # On a busy host the ring may be locked whenever it is looked at.
     for try in 1 2 3; do
-        fathom watch --level=default -i 100ms -o "$name$try" -- fathom run "$@" --no-record --watch=off >out
+        fathom watch --sampling=default -i 100ms --record "$name$try" -- fathom run "$@" --no-record --sampling=off >out
         jq -s '[.[].machine.rings.rings[0]?.sq_poll | select(.total_us)] | [first, last]
             | if .[0] == .[1] then empty else (.[1].work_us - .[0].work_us) * 1000
             / (.[1].total_us - .[0].total_us) | floor end' "$name$try/samples.ndjson" >share

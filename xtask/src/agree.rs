@@ -1,5 +1,5 @@
-//! `cargo xtask agree`: figures of fathom's samplers beside those of the tools that people know, of
-//! the same seconds.
+//! `cargo xtask agree`: figures of fathom's samplers compared with those of standard tools over the same
+//! interval.
 
 mod load;
 mod peers;
@@ -22,31 +22,31 @@ use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub struct Options {
-    /// How long all look, in seconds.
+    /// Length of the interval, in seconds.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// A directory on a disk, for the load's files; nothing is left in it.
+    /// A directory on a disk for the load's files, which are deleted afterwards.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Make no load: look at what the machine does anyway.
+    /// Create no load; compare on the machine as it is.
     #[arg(long)]
     no_load: bool,
-    /// Show all figures, also those too small to tell.
+    /// Print all figures, including those too small to compare.
     #[arg(long)]
     all: bool,
 }
 
-/// One figure, seen by fathom and by another tool.
+/// One figure, of fathom and of another tool.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     figure: String,
     ours: f64,
     theirs: f64,
-    /// Differences up to this are those of when each looked, or of rounding in print.
+    /// Differences up to this come from sampling times or rounding.
     floor: f64,
 }
 
-/// What fathom's samplers saw.
+/// Figures of fathom's samplers.
 #[derive(Default)]
 struct Ours {
     rates: MachineRates,
@@ -57,10 +57,10 @@ struct Ours {
     data: PathBuf,
 }
 
-/// Between two looks of the samplers.
+/// Sampling interval.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// What counts as the same.
+/// Relative tolerance.
 const WITHIN: f64 = 0.02;
 
 impl Row {
@@ -68,7 +68,7 @@ impl Row {
         Self { figure: figure.into(), ours, theirs, floor }
     }
 
-    /// Difference in parts of the other tool's figure.
+    /// Difference relative to the other tool's figure.
     fn difference(&self) -> f64 {
         if self.theirs == 0.0 { 0.0 } else { self.ours / self.theirs - 1.0 }
     }
@@ -78,7 +78,7 @@ impl Row {
         apart <= self.floor || apart <= WITHIN * self.theirs.abs()
     }
 
-    /// Whether there is more to compare than the smallest that can be told apart.
+    /// Whether the figure is large enough to compare.
     fn is_telling(&self) -> bool {
         self.ours.abs().max(self.theirs.abs()) > self.floor * 10.0
     }
@@ -95,11 +95,11 @@ impl Row {
     }
 }
 
-/// Runs all tools beside the samplers and prints the table.
+/// Runs all tools concurrently with the samplers and prints the table.
 pub fn run(options: &Options) -> Result<()> {
     let load = if options.no_load { None } else { Some(Load::start(&options.dir)?) };
     if load.is_some() {
-        // The load's first moments are its start.
+        // Skip the start of the load.
         std::thread::sleep(Duration::from_secs(2));
     }
     let data = tempfile::tempdir()?;
@@ -124,12 +124,12 @@ pub fn run(options: &Options) -> Result<()> {
     }
     println!("{}", aligned(&lines));
     println!(
-        "\n{} s; {telling} figures large enough to tell; {apart} differ by more than 2%.",
+        "\n{} s; {telling} figures large enough to compare; {apart} differ by more than 2%.",
         options.seconds
     );
     for SamplerCost { sampler, looks, cpu_ns, .. } in cost {
         let us = cpu_ns as f64 / 1e3 / looks.max(1) as f64;
-        println!("{sampler}: {looks} looks, {us:.0} µs of processor time each");
+        println!("{sampler}: {looks} samples, {us:.0} µs of CPU time each");
     }
     Ok(())
 }

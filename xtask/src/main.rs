@@ -1,29 +1,33 @@
-//! What only builders run: `cargo xtask agree`, `cargo xtask bench`, `cargo xtask lab`, `cargo xtask steps`
+//! Developer tools: `cargo xtask agree`, `cargo xtask bench`, `cargo xtask dist`, `cargo xtask lab`, `cargo xtask steps`
 //! and `cargo xtask threads`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod agree;
 mod bench;
+mod dist;
 mod lab;
 mod threads;
 
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Errors are for the person at the terminal: a sentence that names the thing.
+/// Errors are messages for the user: one sentence that names the object.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "What only builders of fathom run")]
+#[command(name = "cargo xtask", about = "Developer tools of fathom")]
 enum Command {
-    /// Show figures of fathom's samplers beside those of iostat, mpstat, vmstat and perf stat, of the
-    /// same seconds.
+    /// Compare figures of fathom's samplers with those of iostat, mpstat, vmstat and perf stat over the
+    /// same interval.
     Agree(agree::Options),
     /// Run fathom, fio and t/io_uring in turn, and print medians and ratios as Markdown.
     Bench(bench::Options),
-    /// Run fathom in guests with real NVMe drivers, and print whether each case holds.
+    /// Build a stripped release and the file with its debug information.
+    Dist(dist::Options),
+    /// Run fathom in guests with real NVMe drivers, and print whether each case passes.
     ///
-    /// The guests are emulated machines with Debian's kernels. docs/lab.md says how to write a case.
+    /// The guests are emulated machines with Debian's kernels. docs/lab.md describes how to write a case.
     Lab(lab::Options),
     /// Count the user instructions of a program's ring-driving thread, by single-stepping it.
     ///
@@ -33,9 +37,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<String>,
     },
-    /// Look at many threads, asleep and moving, with fathom and pSnapper in turn, and print what it cost.
+    /// Sample many threads, asleep and waking, with fathom and pSnapper in turn, and print the overhead.
     Threads(threads::Options),
-    /// The threads that `threads` looks at.
+    /// The threads sampled by `threads`.
     #[command(hide = true)]
     ThreadsLoad(threads::load::Options),
 }
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
     let result = match Command::parse() {
         Command::Agree(options) => agree::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Dist(options) => dist::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::Steps { command } => steps(&command),
         Command::Threads(options) => threads::run(&options),

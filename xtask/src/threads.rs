@@ -1,4 +1,4 @@
-//! `cargo xtask threads`: what looking at threads costs, beside pSnapper.
+//! `cargo xtask threads`: overhead of thread sampling, compared with pSnapper.
 
 pub mod load;
 
@@ -11,22 +11,22 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Threads of the load, beside those that the machine has anyway
+    /// Threads of the load, in addition to those of the machine
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [500, 2000])]
     threads: Vec<u32>,
     /// Threads of the load that never sleep
     #[arg(long, value_name = "N", default_value_t = 0)]
     busy: u32,
-    /// Rounds; each looks in every way once
+    /// Rounds; each runs every variant once
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// How long each looks, in seconds
+    /// Duration of each run, in seconds
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=30))]
     seconds: u32,
-    /// Looks per second, fathom's and pSnapper's
+    /// Sampling rate of fathom and pSnapper, in Hz
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
     hz: u32,
-    /// pSnapper's program `psn`; left out of the comparison without it
+    /// pSnapper's program `psn`; omitted from the comparison without it
     #[arg(long, value_name = "PATH")]
     psn: Option<PathBuf>,
     /// Use this fathom instead of building it
@@ -34,75 +34,75 @@ pub struct Options {
     fathom: Option<PathBuf>,
 }
 
-/// One way to look.
-struct Way {
+/// A tool with its arguments.
+struct Variant {
     tool: &'static str,
-    /// What is looked at, for the reader.
+    /// What is sampled.
     what: &'static str,
     args: &'static [&'static str],
-    /// The most processor time per thread and look, in µs.
+    /// Maximum CPU time per thread sample, in µs.
     goal_us: Option<f64>,
-    read: fn(&str, cpu_us: f64) -> Option<Looked>,
+    read: fn(&str, cpu_us: f64) -> Option<Overhead>,
 }
 
-/// What one run did.
+/// Result of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Looked {
-    /// Processor time of a thread and look, in µs: of the looks alone.
-    look_us: f64,
-    /// The same of the whole program, its start and report included.
+struct Overhead {
+    /// CPU time per thread sample, in µs: sampling only.
+    sample_us: f64,
+    /// The same for the whole program, including start and report.
     program_us: f64,
-    /// Part of one processor that the looks take.
+    /// CPU usage of sampling, 1.0 for one CPU.
     share: f64,
     done: f64,
     due: f64,
 }
 
-const WAYS: [Way; 5] = [
-    Way {
+const VARIANTS: [Variant; 5] = [
+    Variant {
         tool: "fathom",
         what: "active: state, system call, wait channel",
         args: &["threads", "--json"],
         goal_us: Some(12.0),
-        read: Looked::of_fathom,
+        read: Overhead::of_fathom,
     },
-    Way {
+    Variant {
         tool: "fathom",
         what: "all (-a)",
         args: &["threads", "--json", "-a"],
         goal_us: Some(12.0),
-        read: Looked::of_fathom,
+        read: Overhead::of_fathom,
     },
-    Way {
+    Variant {
         tool: "fathom",
         what: "all, with kernel stacks",
         args: &["threads", "--json", "-a", "-G", "kstack"],
         goal_us: Some(25.0),
-        read: Looked::of_fathom,
+        read: Overhead::of_fathom,
     },
-    Way {
+    Variant {
         tool: "pSnapper",
         what: "all",
         args: &["-a", "-g", "comm,state,syscall,wchan"],
         goal_us: None,
-        read: Looked::of_psn,
+        read: Overhead::of_psn,
     },
-    Way {
+    Variant {
         tool: "pSnapper",
         what: "all, with kernel stacks",
         args: &["-a", "-g", "comm,state,syscall,wchan,kstack"],
         goal_us: None,
-        read: Looked::of_psn,
+        read: Overhead::of_psn,
     },
 ];
 
-impl Looked {
+impl Overhead {
     fn of_fathom(stdout: &str, cpu_us: f64) -> Option<Self> {
         let json: Value = serde_json::from_str(stdout).ok()?;
         let number = |value: &Value| value.as_f64();
         let done = number(&json["looks"])?;
         Some(Self {
-            look_us: number(&json["cost"]["us_per_thread_sample"])?,
+            sample_us: number(&json["cost"]["us_per_thread_sample"])?,
             program_us: cpu_us / number(&json["thread_samples"])?,
             share: number(&json["cost"]["share_of_a_processor"])?,
             done,
@@ -120,23 +120,23 @@ impl Looked {
         let (done, seconds) = (after("samples:")?, after("runtime:")?);
         let program_us = cpu_us / done / after("threads:")?;
         let share = cpu_us / 1e6 / seconds;
-        Some(Self { look_us: program_us, program_us, share, done, due: after("expected:")? })
+        Some(Self { sample_us: program_us, program_us, share, done, due: after("expected:")? })
     }
 }
 
-/// Looks at each load in each way in turn, and prints the table. Costs never fail it.
+/// Samples each load with each tool in turn, and prints the table. Missed goals are not an error.
 pub fn run(options: &Options) -> Result<()> {
     let fathom = crate::bench::fathom(options.fathom.as_deref())?;
     let mut lines = vec![
         [
             "threads",
             "tool",
-            "looked at",
-            "µs per look",
-            "must be",
+            "sampled",
+            "µs per sample",
+            "goal",
             "whole program",
-            "of a processor",
-            "looks",
+            "of one CPU",
+            "samples",
         ]
         .map(str::to_string),
     ];
@@ -145,15 +145,15 @@ pub fn run(options: &Options) -> Result<()> {
             let load = Load::start(threads, kind, options.busy)?;
             let label =
                 format!("{threads} {}", if kind == Kind::Asleep { "asleep" } else { "moving" });
-            let seen = looks(options, &fathom, &label)?;
+            let seen = measure(options, &fathom, &label)?;
             drop(load);
-            let rows = WAYS.iter().zip(&seen).filter(|(_, looked)| !looked.is_empty());
-            lines.extend(rows.map(|(way, looked)| row(&label, way, looked)));
+            let rows = VARIANTS.iter().zip(&seen).filter(|(_, overhead)| !overhead.is_empty());
+            lines.extend(rows.map(|(variant, overhead)| row(&label, variant, overhead)));
         }
     }
     println!(
-        "{} rounds of {} s in turn, {} looks a second, {} threads that never sleep; µs of processor \
-         time for a thread and look, medians (min–max)\n\n{}",
+        "{} interleaved rounds of {} s at {} Hz, {} threads that never sleep; µs of CPU time per thread \
+         sample, medians (min–max)\n\n{}",
         options.rounds,
         options.seconds,
         options.hz,
@@ -163,45 +163,53 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What each way gave, in the order of [`WAYS`], round by round.
-fn looks(options: &Options, fathom: &Path, label: &str) -> Result<[Vec<Looked>; WAYS.len()]> {
+/// Results of each tool, in the order of [`VARIANTS`], by round.
+fn measure(
+    options: &Options,
+    fathom: &Path,
+    label: &str,
+) -> Result<[Vec<Overhead>; VARIANTS.len()]> {
     let mut all = std::array::from_fn(|_| Vec::new());
     for round in 1..=options.rounds {
-        for (way, seen) in WAYS.iter().zip(&mut all) {
-            let path = match (way.tool, &options.psn) {
+        for (variant, seen) in VARIANTS.iter().zip(&mut all) {
+            let path = match (variant.tool, &options.psn) {
                 ("fathom", _) => fathom,
                 (_, Some(psn)) => psn,
                 (_, None) => continue,
             };
-            eprintln!("{label}: round {round} of {}: {}, {}", options.rounds, way.tool, way.what);
-            let mut args: Vec<String> = way.args.iter().map(ToString::to_string).collect();
+            eprintln!(
+                "{label}: round {round} of {}: {}, {}",
+                options.rounds, variant.tool, variant.what
+            );
+            let mut args: Vec<String> = variant.args.iter().map(ToString::to_string).collect();
             let (seconds, hz) = (options.seconds.to_string(), options.hz.to_string());
             args.extend(["-d".into(), seconds, "--sample-hz".into(), hz]);
             let done = process::run(path, &args, Path::new("/"), Probe::Nothing)?;
-            let looked = (way.read)(&done.stdout, done.cpu.as_secs_f64() * 1e6);
+            let overhead = (variant.read)(&done.stdout, done.cpu.as_secs_f64() * 1e6);
             seen.push(
-                looked.ok_or_else(|| format!("{}: not understood: {}", way.tool, done.stdout))?,
+                overhead
+                    .ok_or_else(|| format!("{}: not understood: {}", variant.tool, done.stdout))?,
             );
         }
     }
     Ok(all)
 }
 
-fn row(label: &str, way: &Way, looked: &[Looked]) -> [String; 8] {
-    let spread = |figure: fn(&Looked) -> f64, digits: usize, unit: &str| {
-        let mut values: Vec<f64> = looked.iter().map(figure).collect();
+fn row(label: &str, variant: &Variant, overhead: &[Overhead]) -> [String; 8] {
+    let spread = |figure: fn(&Overhead) -> f64, digits: usize, unit: &str| {
+        let mut values: Vec<f64> = overhead.iter().map(figure).collect();
         let middle = median(&mut values);
         let text = |value: Option<f64>| format!("{:.digits$}{unit}", value.unwrap_or(0.0));
         let (least, most) = (values.first().copied(), values.last().copied());
         format!("{} ({}–{})", text(middle), text(least), text(most))
     };
-    let counts: Vec<String> = looked.iter().map(|l| format!("{} of {}", l.done, l.due)).collect();
+    let counts: Vec<String> = overhead.iter().map(|l| format!("{} of {}", l.done, l.due)).collect();
     [
         label.to_string(),
-        way.tool.to_string(),
-        way.what.to_string(),
-        spread(|l| l.look_us, 1, ""),
-        way.goal_us.map_or(String::new(), |goal| format!("≤ {goal}")),
+        variant.tool.to_string(),
+        variant.what.to_string(),
+        spread(|l| l.sample_us, 1, ""),
+        variant.goal_us.map_or(String::new(), |goal| format!("≤ {goal}")),
         spread(|l| l.program_us, 1, ""),
         spread(|l| l.share * 100.0, 0, "%"),
         counts.join(", "),
@@ -216,23 +224,31 @@ mod tests {
     fn what_the_tools_print_is_read() {
         let json = r#"{"looks":78,"looks_missed":2,"thread_samples":1000,
             "cost":{"us_per_thread_sample":7.5,"share_of_a_processor":0.25}}"#;
-        let want = Looked { look_us: 7.5, program_us: 9.0, share: 0.25, done: 78.0, due: 80.0 };
-        assert_eq!(Looked::of_fathom(json, 9000.0), Some(want));
+        let want = Overhead { sample_us: 7.5, program_us: 9.0, share: 0.25, done: 78.0, due: 80.0 };
+        assert_eq!(Overhead::of_fathom(json, 9000.0), Some(want));
         let text = "   40 |  1.00 | (threads) |\n\nsamples: 20\n(expected: 80)\ntotal processes: 10, \
             threads: 50\nruntime: 4.00, measure time: 1.57\n";
         let want =
-            Looked { look_us: 2000.0, program_us: 2000.0, share: 0.5, done: 20.0, due: 80.0 };
-        assert_eq!(Looked::of_psn(text, 2e6), Some(want));
-        assert_eq!(Looked::of_fathom("{}", 1.0), None);
-        assert_eq!(Looked::of_psn("samples: x", 1.0), None);
+            Overhead { sample_us: 2000.0, program_us: 2000.0, share: 0.5, done: 20.0, due: 80.0 };
+        assert_eq!(Overhead::of_psn(text, 2e6), Some(want));
+        assert_eq!(Overhead::of_fathom("{}", 1.0), None);
+        assert_eq!(Overhead::of_psn("samples: x", 1.0), None);
     }
 
     #[test]
     fn a_row_has_the_spread_and_every_count_of_looks() {
-        let looked =
-            |us, done| Looked { look_us: us, program_us: us, share: us / 100.0, done, due: 80.0 };
-        let row =
-            row("500 asleep", &WAYS[0], &[looked(9.0, 80.0), looked(7.0, 79.0), looked(8.0, 80.0)]);
+        let overhead = |us, done| Overhead {
+            sample_us: us,
+            program_us: us,
+            share: us / 100.0,
+            done,
+            due: 80.0,
+        };
+        let row = row(
+            "500 asleep",
+            &VARIANTS[0],
+            &[overhead(9.0, 80.0), overhead(7.0, 79.0), overhead(8.0, 80.0)],
+        );
         assert_eq!(row[3], "8.0 (7.0–9.0)");
         assert_eq!(row[4], "≤ 12");
         assert_eq!(row[6..], ["8% (7%–9%)", "80 of 80, 79 of 80, 80 of 80"]);

@@ -1,9 +1,9 @@
-//! What the block layer did between two samples of one sampler.
+//! Activity of the block layer between two samples of one sampler.
 
 use fathom_model::watch::{BlocksSample, DeviceBlocks, SizeSamples, SplitSamples, TaskBlocks};
 
-/// What came in `now` since `earlier`, both of one sampler. A device or task that is not in `earlier`
-/// came as a whole.
+/// The growth from `earlier` to `now`, both of one sampler. A device or task that is not in `earlier`
+/// counts from 0.
 #[must_use]
 pub fn since(now: &BlocksSample, earlier: &BlocksSample) -> BlocksSample {
     let device = |now: &DeviceBlocks| {
@@ -27,7 +27,7 @@ pub fn since(now: &BlocksSample, earlier: &BlocksSample) -> BlocksSample {
 }
 
 fn device_since(now: &DeviceBlocks, earlier: &DeviceBlocks) -> DeviceBlocks {
-    // Processors are read one after another: a sum may seem to run backwards by what moved meanwhile.
+    // CPUs are read one after another, so a sum may appear to decrease.
     let less = |now: u64, earlier: u64| now.saturating_sub(earlier);
     let sizes = now.sizes.iter().map(|size| {
         let same = |s: &&SizeSamples| (s.op, s.bytes_min) == (size.op, size.bytes_min);
@@ -98,25 +98,25 @@ mod tests {
             seen_ns: Some(10 * n),
             lost: n,
             devices: vec![device],
-            tasks: vec![task("fio", n), task("quiet", 1)],
+            tasks: vec![task("fio", n), task("idle", 1)],
         }
     }
 
     #[test]
-    fn only_what_came_is_left() {
-        let came = since(&sample(5), &sample(2));
-        assert_eq!(came.unplugs, [(1, 0), (32, 3)]);
-        assert_eq!((came.one_in, came.lost, came.seen_ns), (61, 3, Some(30)));
-        let device = &came.devices[0];
+    fn only_growth_remains() {
+        let growth = since(&sample(5), &sample(2));
+        assert_eq!(growth.unplugs, [(1, 0), (32, 3)]);
+        assert_eq!((growth.one_in, growth.lost, growth.seen_ns), (61, 3, Some(30)));
+        let device = &growth.devices[0];
         assert_eq!((device.queued, device.completed, device.driver.count()), (30, 27, 3));
         assert_eq!(device.sizes.len(), 1);
         assert_eq!((device.sizes[0].samples, device.splits[0].samples), (3, 6));
-        assert_eq!(came.tasks.len(), 1);
-        assert_eq!((came.tasks[0].queued, &came.tasks[0].unplugs[..]), (3, &[(32, 3)][..]));
+        assert_eq!(growth.tasks.len(), 1);
+        assert_eq!((growth.tasks[0].queued, &growth.tasks[0].unplugs[..]), (3, &[(32, 3)][..]));
     }
 
     #[test]
-    fn what_was_not_there_came_as_a_whole_and_nothing_runs_backwards() {
+    fn new_devices_count_from_zero_and_nothing_decreases() {
         assert_eq!(since(&sample(5), &BlocksSample::default()), sample(5));
         let back = since(&sample(2), &sample(5));
         assert_eq!((back.devices[0].queued, back.lost), (0, 0));

@@ -1,32 +1,34 @@
 //! Rates, means and groups, derived from the raw counters of a record.
 
 mod counted;
+mod growth;
 mod merge;
 
 pub use counted::{Ipc, cost, estimated, ipc};
+pub use growth::{DiskGrowth, IoGrowth, add_ticks, cpu_ticks, cpu_time, disk_records};
 pub use merge::{merge_costs, merge_dirs, merge_jobs};
 
 use fathom_model::plan::JobPlan;
 use fathom_model::record::{DirRecord, JobRecord, RunRecord};
 use fathom_model::{Dir, units};
 
-/// Jobs that are shown as one: those of a reporting group, or a single job.
+/// Jobs reported as one: those of a reporting group, or a single job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group<'a> {
-    /// The plan of its first job, whose name and display settings stand for all.
+    /// The plan of its first job, whose name and display settings apply to all.
     pub plan: &'a JobPlan,
     /// Indices of its jobs in the record.
     pub jobs: Vec<usize>,
-    /// What its jobs did together.
+    /// The merged record of its jobs.
     pub record: JobRecord,
     /// Measured times of its jobs added up, in nanoseconds.
     pub worker_ns: u64,
 }
 
-/// The record's jobs as they are to be shown, in the order of the plan.
+/// The record's jobs as reported, in the order of the plan.
 ///
-/// As in fio, neighbouring jobs of one group are put together where they ask for
-/// `group_reporting`; every other job stands for itself.
+/// As in fio, adjacent jobs of one group are merged where they set `group_reporting`; every other job is
+/// reported separately.
 #[must_use]
 pub fn groups(record: &RunRecord) -> Vec<Group<'_>> {
     let mut sets: Vec<(&JobPlan, Vec<usize>)> = Vec::new();
@@ -50,7 +52,7 @@ pub fn group<'a>(record: &RunRecord, plan: &'a JobPlan, jobs: Vec<usize>) -> Gro
     Group { plan, jobs, record, worker_ns }
 }
 
-/// Each job's plan with what it did.
+/// Each job's plan with its record.
 pub fn jobs(record: &RunRecord) -> impl Iterator<Item = (&JobPlan, &JobRecord)> {
     record.plan.jobs.iter().zip(&record.jobs)
 }
@@ -71,19 +73,19 @@ pub fn per_second(n: u64, ns: u64) -> f64 {
     if ns == 0 { 0.0 } else { n as f64 * 1e9 / ns as f64 }
 }
 
-/// All I/Os of a job that moved all their bytes.
+/// Completed I/Os of a job, without short ones.
 #[must_use]
 pub fn ios(job: &JobRecord) -> u64 {
     job.dirs.iter().map(|(_, dir)| dir.counts.ios).sum()
 }
 
-/// All bytes that a job moved.
+/// Bytes transferred by a job.
 #[must_use]
 pub fn bytes(job: &JobRecord) -> u64 {
     job.dirs.iter().map(|(_, dir)| dir.counts.bytes).sum()
 }
 
-/// Processor time per I/O in nanoseconds, that of the kernel's helper threads included.
+/// CPU time per I/O in nanoseconds, including the kernel's helper threads.
 #[must_use]
 pub fn cpu_per_io_ns(job: &JobRecord) -> Option<f64> {
     let usage = &job.usage;
@@ -92,8 +94,7 @@ pub fn cpu_per_io_ns(job: &JobRecord) -> Option<f64> {
     (ios > 0 && total > 0.0).then(|| total / ios as f64)
 }
 
-/// The I/Os per second at which one processor would be busy all the time: a second over the
-/// processor time per I/O.
+/// Max IOPS per core: one second divided by the CPU time per I/O.
 #[must_use]
 pub fn one_core_iops(job: &JobRecord) -> Option<f64> {
     cpu_per_io_ns(job).map(|ns| 1e9 / ns)
@@ -107,7 +108,7 @@ pub fn depth_mean(job: &JobRecord) -> Option<f64> {
     (ios > 0).then(|| weighted / ios as f64)
 }
 
-/// The directions of a job in which something happened or was asked.
+/// The directions of a job that were requested or did I/O.
 pub fn shown_dirs<'a>(plan: &'a JobPlan, job: &'a JobRecord) -> impl Iterator<Item = Dir> + 'a {
     Dir::ALL.into_iter().filter(|dir| {
         let counts = job.dirs[*dir].counts;
@@ -124,8 +125,8 @@ pub struct IntervalRate {
     pub bytes_per_second: f64,
 }
 
-/// The rates of each whole interval. A last one that is shorter than half of the usual length
-/// is left out: its rate would be chance.
+/// The rates of each complete interval. A last one shorter than half the usual length is omitted: too
+/// short to be meaningful.
 #[must_use]
 pub fn interval_rates(dir: &DirRecord) -> Vec<IntervalRate> {
     let usual = dir.intervals.last().map_or(0, |last| last.0 / dir.intervals.len() as u64);
@@ -144,18 +145,18 @@ pub fn interval_rates(dir: &DirRecord) -> Vec<IntervalRate> {
     rates
 }
 
-/// How values spread.
+/// Distribution of values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spread {
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
     /// The mean.
     pub mean: f64,
     /// The sample standard deviation (n - 1).
     pub stddev: f64,
-    /// How many.
+    /// Number of values.
     pub samples: u64,
 }
 
@@ -218,7 +219,7 @@ mod tests {
             plan("d", 1, true, 0),
         ]);
         let members: Vec<_> = groups(&record).into_iter().map(|g| g.jobs).collect();
-        // d asks to be shown with its neighbour, as fio does it.
+        // d sets group_reporting and merges with the adjacent job, as in fio.
         assert_eq!(members, [vec![0, 1], vec![2], vec![3, 4]]);
     }
 

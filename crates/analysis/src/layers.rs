@@ -1,4 +1,4 @@
-//! Which layer of the system a processor's time went to.
+//! CPU time by kernel layer.
 //!
 //! A sample belongs to the layer of its innermost kernel function, by the table in
 //! `layers/table.txt`. Locks, lists, clocks and other helpers have no layer of their own: they
@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use table::Class;
 
-/// A layer, in the order in which an I/O passes them. `docs/layers.md` says what belongs to each.
+/// A layer, in the order in which an I/O passes through them; defined in `docs/layers.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
@@ -47,7 +47,7 @@ pub enum Layer {
     Interrupt,
     /// Copying and zeroing of memory.
     Copy,
-    /// Allocation of memory and accounting of it.
+    /// Memory allocation and accounting.
     Allocation,
     /// Address spaces: page faults, pinning of a program's pages, page tables.
     Mappings,
@@ -55,9 +55,9 @@ pub enum Layer {
     Scheduler,
     /// The network.
     Network,
-    /// What watching itself takes: perf, tracing, BPF.
+    /// Overhead of observation: perf, tracing, BPF.
     Watching,
-    /// Functions that the table does not know.
+    /// Functions not in the table.
     Other,
     /// Nothing to do. Not busy time.
     Idle,
@@ -90,7 +90,7 @@ impl Layer {
         Self::Idle,
     ];
 
-    /// Its name for people.
+    /// Its display name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -148,7 +148,7 @@ pub fn classify<S: AsRef<str>>(kernel: &[S]) -> Place {
             Some(Class::Caller) => {}
             None => return Place { layer: Layer::Other, lock },
         }
-        // A caller that the table does not know is passed over: it may be a helper as well.
+        // A caller that is not in the table is skipped: it may be a helper too.
         class = callers.by_ref().find_map(|caller| table::class(caller.as_ref()));
     }
 }

@@ -1,12 +1,15 @@
-//! From a record to what it means. Pure: no I/O, no system calls, the same on any machine.
+//! What a record means. Pure: no I/O, no system calls, the same result on any machine.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 pub mod blocks;
 pub mod derive;
+pub mod experiment;
 pub mod layers;
 pub mod limit;
 pub mod machine;
-pub mod run;
+pub mod rules;
 pub mod stats;
 pub mod threads;
 pub mod watch;

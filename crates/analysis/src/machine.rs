@@ -1,7 +1,7 @@
-//! From two samples of the machine to what happened between them: shares and rates.
+//! Shares and rates of the machine between two samples.
 //!
-//! Counters that ran backwards give 0; a processor that came or went and a disk that was replaced
-//! under its name are left out. docs/figures.md has each figure with its formula and source.
+//! Counters that ran backwards give 0; CPUs that went online or offline and disks that were replaced
+//! under their name are left out. docs/figures.md has each figure with its formula and source.
 
 mod counters;
 #[cfg(test)]
@@ -31,9 +31,9 @@ use serde::Serialize;
 pub struct MachineRates {
     /// Time between the samples, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Processors, memory, interrupts.
+    /// CPUs, memory, interrupts.
     pub system: Option<SystemRates>,
-    /// Each block device that ever did I/O.
+    /// Each block device that has completed I/O since boot.
     pub disks: Vec<DiskRates>,
     /// Whole disks added up ([`fathom_model::watch::DiskKind::Disk`]); the load on partitions and
     /// stacks reaches them and is counted there.
@@ -43,14 +43,14 @@ pub struct MachineRates {
     pub counters: Option<CounterRates>,
 }
 
-/// Processors, memory and interrupts between two samples.
+/// CPUs, memory and interrupts between two samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SystemRates {
-    /// All processors together.
+    /// All CPUs together.
     pub cpu: CpuShares,
-    /// Each processor for which at least one tick was counted.
+    /// Each CPU for which at least one tick was counted.
     pub cpus: Vec<CpuRates>,
-    /// Tasks that ran or were ready to at the end, without the thread that looked.
+    /// Runnable tasks at the end, without the sampling thread.
     pub ready: u32,
     /// Tasks that waited for I/O at the end, those that sleep in io_uring included.
     pub blocked: u32,
@@ -94,7 +94,7 @@ pub fn rates(earlier: &MachineSample, later: &MachineSample, elapsed_ns: u64) ->
     MachineRates { elapsed_ns, system, disks, disks_total, counters }
 }
 
-/// Busy time of a processor, or of all of them for `None`.
+/// Busy time of a CPU, or of all of them for `None`.
 fn busy_ns(system: &SystemRates, cpu: Option<u32>, elapsed_ns: u64) -> Option<f64> {
     let one = |cpu: &CpuRates| cpu.shares.busy() * elapsed_ns as f64 / 100.0;
     match cpu {

@@ -122,7 +122,7 @@ impl Ratio {
     }
 
     fn of_logs(center: f64, low: f64, high: f64) -> Self {
-        // exp overflows beyond 709; a ratio of e^300 says "unknown" as well as infinity does, and fits in JSON.
+        // exp overflows beyond 709; a ratio of e^300 means "unknown" as infinity would, but is valid JSON.
         let exp = |x: f64| x.clamp(-LOG_MAX, LOG_MAX).exp();
         Self { value: exp(center), low: exp(low), high: exp(high) }
     }
@@ -237,7 +237,7 @@ mod tests {
         let r = Ratio::paired_robust(&stalled).unwrap();
         assert!((r.value - 0.979).abs() < 0.002 && r.high < 0.99, "{r:?}");
         assert_eq!(Ratio::paired_robust(&stalled[..5]), None);
-        // One that stood still altogether counts as well, one of which nothing is known does not.
+        // A series without any progress counts too; one without data does not.
         stalled.truncate(5);
         assert!(Ratio::paired_robust(&[&stalled[..], &[(0.0, 100.0)]].concat()).is_some());
         assert_eq!(Ratio::paired_robust(&[&stalled[..], &[(0.0, 0.0)]].concat()), None);

@@ -1,4 +1,4 @@
-//! What threads were doing, put into groups by what they have in common.
+//! What threads were doing, grouped by what they have in common.
 
 use fathom_model::watch::{ThreadCount, ThreadsSample};
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub enum Column {
     Comm,
     /// Its name as it is.
     Comm2,
-    /// What it does.
+    /// Its state.
     State,
     /// System call in which it sleeps.
     Syscall,
@@ -30,16 +30,16 @@ pub enum Column {
     Cmdline,
     /// User of its process.
     User,
-    /// Processor on which it ran last.
+    /// CPU on which it ran last.
     Cpu,
     /// For io_uring's kernel threads, the thread whose ring they serve.
     Owner,
 }
 
-/// Columns unless asked otherwise.
+/// Default columns.
 pub const DEFAULT: [Column; 4] = [Column::Comm, Column::State, Column::Syscall, Column::Wchan];
 
-/// What a part is shown as where the thread went on while it was looked at.
+/// Shown for a field of a thread that ran while it was being sampled.
 pub const TORN: &str = "(torn)";
 
 impl Column {
@@ -80,10 +80,10 @@ impl Column {
         }
     }
 
-    /// Reads names with commas between them; pSnapper's `task` is `tid`, its `uid` is `user`.
+    /// Parses names separated by commas; pSnapper's `task` is `tid`, its `uid` is `user`.
     ///
     /// # Errors
-    /// Which name is none, and which there are.
+    /// Names the unknown column and the valid ones.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, String> {
         let column = |name: &str| {
             let wanted = match name {
@@ -94,7 +94,7 @@ impl Column {
             };
             Self::ALL.into_iter().find(|column| column.name() == wanted).ok_or_else(|| {
                 let names: Vec<&str> = Self::ALL.iter().map(|column| column.name()).collect();
-                format!("`{name}` is no column; there are {}", names.join(", "))
+                format!("unknown column `{name}`; valid columns are {}", names.join(", "))
             })
         };
         text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(column).collect()
@@ -142,13 +142,13 @@ pub fn fold_digits(text: &str) -> Cow<'_, str> {
 /// Samples added up, in groups.
 #[derive(Debug, Clone, Default)]
 pub struct Groups {
-    /// Times that threads were looked at.
+    /// Number of samples.
     pub looks: u64,
-    /// Threads seen, asleep or not, over all looks.
+    /// Threads sampled, asleep or not, over all samples.
     pub seen: u64,
-    /// Threads seen doing something, over all looks.
+    /// Active threads, over all samples.
     pub active: u64,
-    /// Those of [`Self::active`] that went on while they were looked at.
+    /// Those of [`Self::active`] that ran while they were being sampled.
     pub torn: u64,
     columns: Vec<Column>,
     groups: BTreeMap<Vec<String>, Members>,
@@ -165,24 +165,24 @@ struct Members {
 pub struct Group {
     /// What they have in common, in the order of the columns.
     pub values: Vec<String>,
-    /// Times that one of them was seen.
+    /// Number of times that one of them was sampled.
     pub count: u64,
-    /// How many of them did this at a time, on average over all looks.
+    /// Mean number of them per sample.
     pub average: f64,
-    /// Their part of all that did something, from 0 to 1.
+    /// Their share of all active threads, from 0 to 1.
     pub share: f64,
-    /// How many different threads they were.
+    /// Number of distinct threads.
     pub threads: usize,
 }
 
 impl Groups {
-    /// Nothing yet, to be grouped by `columns`.
+    /// Empty groups, by `columns`.
     #[must_use]
     pub fn new(columns: &[Column]) -> Self {
         Self { columns: columns.to_vec(), ..Self::default() }
     }
 
-    /// What is grouped by.
+    /// The columns to group by.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns
@@ -218,7 +218,7 @@ impl Groups {
         groups
     }
 
-    /// `count` per look.
+    /// `count` per sample.
     #[must_use]
     pub fn average(&self, count: u64) -> f64 {
         count as f64 / self.looks.max(1) as f64

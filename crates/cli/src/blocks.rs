@@ -2,13 +2,14 @@
 
 use crate::stdio::{Kind, note};
 use crate::watch::End;
-use crate::{output, quantity, session};
+use crate::{limits, output, page, quantity};
 use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
 use fathom_model::watch::{BlocksSample, Missing};
-use fathom_report::summary::Style;
+use fathom_report::pages;
+use fathom_report::render::{self, Style};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
-use fathom_watch::{EachIo, Watched, Watcher};
+use fathom_watch::{EachIo, TimedSample, Watcher};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
@@ -20,25 +21,28 @@ const TICK: Duration = Duration::from_millis(20);
 /// Between two headings of the live lines.
 const LINES_PER_HEADER: usize = 20;
 
+/// Columns of the live lines.
+const LIVE_WIDTH: usize = 140;
+
 /// Which devices, and for how long.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Devices and partitions by name or path; without one, those with the most I/Os
+    /// Devices and partitions by name or path; by default those with the most I/Os
     #[arg(value_name = "DEVICE")]
     devices: Vec<String>,
-    /// End after this time, such as 60s or 5m; without this or a command, at Ctrl-C
-    #[arg(long = "for", value_name = "TIME", value_parser = quantity::time, conflicts_with = "command")]
+    /// End after this time, such as 60s or 5m; by default at Ctrl-C
+    #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, conflicts_with = "command")]
     time: Option<Duration>,
-    /// Between two lines of a device, 50ms to 1h
+    /// Time between two lines of a device, 50ms to 1h
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::interval)]
     interval: Duration,
-    /// Sample one event in so many for sizes, tasks, splits and times; 0 only counts
+    /// Sample one event in N for sizes, tasks, splits and latencies; 0 counts only
     #[arg(long, value_name = "N", default_value_t = ONE_IN)]
     one_in: u32,
-    /// Print JSON, one line for each interval and one for all of them
+    /// Print JSON, one line for each interval and one for the total
     #[arg(long)]
     json: bool,
-    /// The command to run and to watch; its exit status becomes that of fathom
+    /// The command to run and watch; fathom exits with its status
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -49,7 +53,7 @@ pub struct Args {
 /// What is wrong with the arguments, or why nothing can be seen.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let mut end = End::new(&args.command, &[], args.time)?;
-    session::raise_limits();
+    limits::raise();
     let devices = match args.devices.as_slice() {
         [] => Devices::Busiest { first: Vec::new() },
         names => Devices::Named(names.to_vec()),
@@ -101,7 +105,7 @@ impl<'a> View<'a> {
     }
 
     /// Shows what came since the sample before. The last comes when it is over, not when it is due.
-    fn add(&mut self, watched: Watched) -> Result<(), String> {
+    fn add(&mut self, watched: TimedSample) -> Result<(), String> {
         let Some(blocks) = watched.machine.blocks else { return Ok(()) };
         let (at, now) = (watched.at, blocks);
         if let Some((before_at, before)) = &self.last {
@@ -132,12 +136,10 @@ impl<'a> View<'a> {
         if self.args.json {
             return json(came, elapsed, false);
         }
-        let mut text = String::new();
-        if self.lines.is_multiple_of(LINES_PER_HEADER) {
-            text += &fathom_report::blocks::header();
-        }
+        let is_first = self.lines.is_multiple_of(LINES_PER_HEADER);
         self.lines += 1;
-        Ok(text + &fathom_report::blocks::lines(came, elapsed.as_nanos() as u64))
+        let page = pages::block_rates(came, elapsed.as_nanos() as u64, is_first);
+        Ok(render::text(&page, Style { color: false, width: LIVE_WIDTH }))
     }
 
     fn finish(&self) -> Result<(), String> {
@@ -149,8 +151,8 @@ impl<'a> View<'a> {
         let text = if self.args.json {
             json(&came, elapsed, true)?
         } else {
-            let (ns, style) = (elapsed.as_nanos() as u64, Style::default());
-            format!("\n{}", fathom_report::blocks::summary(&came, ns, &self.missing, style))
+            let blocks = pages::blocks(&came, elapsed.as_nanos() as u64, &self.missing, true);
+            format!("\n{}", render::text(&blocks, page::style(false)))
         };
         self.emit(&text)
     }

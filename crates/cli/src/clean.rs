@@ -2,7 +2,7 @@
 
 use crate::output;
 use crate::stdio::{Kind, note};
-use fathom_machine::leftover::{self, Leftover};
+use fathom_machine::leftover::{self, Leftover, LeftoverKind};
 use fathom_model::{escape, units};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         found.extend(leftover::find(dir).map_err(|error| error.to_string())?);
     }
     if found.is_empty() {
-        text += "nothing is left of killed runs here\n";
+        text += "no files left by killed runs\n";
     }
     for left in found {
         let line = describe(&left);
@@ -51,9 +51,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
 }
 
 fn describe(left: &Leftover) -> String {
-    let what = match left.marked {
-        true => "temporary file",
-        false => "temporary file by its name, without fathom's mark",
+    let what = match left.kind {
+        LeftoverKind::Scratch => "temporary file",
+        LeftoverKind::Unmarked => "temporary file by name only, without fathom's mark",
+        LeftoverKind::Target => "file created by a run that was killed",
     };
     format!("{}: {what}, {}", escape::path(&left.path), units::bytes(left.bytes))
 }

@@ -6,61 +6,60 @@ mod plan;
 mod size;
 mod targets;
 mod view;
-mod watched;
 
-use crate::output::{self, Destination};
-use crate::records::{self, slow_disk};
-use crate::session::{Session, watching};
+use crate::level;
+use crate::output::Destination;
+use crate::page::PageArgs;
 use crate::signals::Signals;
-use crate::stdio::{Kind, note};
+use crate::stdio::note;
 use bench::{Bench, EngineBench};
-use fathom_analysis::limit::{Conditions, Config, LimitRecord, Search, Window};
+use fathom_analysis::limit::{BlockSpec, Conditions, Config, LimitRecord, Search, Window};
+use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::Level;
-use fathom_store::{EncodedSample, RunDir, Writer};
+use fathom_report::pages::LimitOptions;
+use fathom_runner::observe::new_run_id;
+use fathom_runner::{BackgroundSampling, NewRecording, OpenTargets, RecordTo, Recording};
 use std::process::ExitCode;
+use std::time::Duration;
 use view::View;
-use watched::Watched;
 
 /// The I/Os in flight take at most this part of the memory that is available, and this much.
 const MEMORY_PART: u64 = 8;
 const MEMORY_MAX: u64 = 1 << 30;
-/// What a record says until it is whole.
-const UNFINISHED: &str = "the search did not end: it was killed, or the machine stopped";
 
 /// What `fathom limit` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Files or block devices to read; without any, a scratch file is made and removed afterwards.
+    /// Files or block devices to read; by default a scratch file, which is removed afterwards.
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
     /// Take about 15 seconds instead of about a minute.
-    #[arg(long, conflicts_with = "time")]
+    #[arg(long, conflicts_with = "duration")]
     quick: bool,
-    /// Take this many seconds.
-    #[arg(long, value_name = "SECONDS", value_parser = size::seconds)]
-    time: Option<f64>,
-    /// Size of the scratch file, such as 4g; at most a tenth of what is free is used.
+    /// How long to search, such as 30 (seconds) or 5m; at least 5s.
+    #[arg(short = 't', long, value_name = "TIME", value_parser = size::duration)]
+    duration: Option<Duration>,
+    /// Size of the scratch file, such as 4g; at most a tenth of the free space is used.
     #[arg(long, value_parser = size::bytes, conflicts_with = "targets")]
     size: Option<u64>,
-    /// Where the scratch file is made.
+    /// Directory of the scratch file.
     #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "targets")]
     scratch_dir: String,
-    /// Print the result as JSON.
+    /// Also print a paragraph that can be forwarded by itself.
     #[arg(long)]
-    json: bool,
-    /// Write the result to a file instead of standard output.
-    #[arg(long, value_name = "FILE")]
-    output: Option<String>,
-    /// Keep the record of this search in this folder instead of among your runs.
+    paragraph: bool,
+    #[command(flatten)]
+    page: PageArgs,
+    /// Run directory for the record, instead of a new one among your runs.
     #[arg(long, value_name = "DIR", conflicts_with = "no_record")]
     record: Option<String>,
     /// Keep no record.
     #[arg(long)]
     no_record: bool,
-    /// How much of the machine to watch meanwhile; it is kept in the folder `watch` of the record.
-    #[arg(long, value_parser = watching::level(), default_value = "default")]
-    watch: Level,
+    /// How much of the machine to sample meanwhile.
+    #[arg(long, value_parser = level::parser(), default_value = "default")]
+    sampling: Level,
 }
 
 /// Searches and prints what was found. The exit status is 0 only if all of it was done.
@@ -68,97 +67,119 @@ pub struct Args {
 /// # Errors
 /// Why nothing was found out.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
+    let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
     let to = check_outputs(args)?;
     // Before a scratch file is made, and gone again where a target is refused.
-    let folder = if args.no_record { None } else { records::create(args.record.as_deref())? };
-    let (session, conditions) = targets::open(args, &signals)?;
-    let record = perform(args, &session, conditions, &signals, folder, to.as_ref());
-    let finished = session.finish();
-    let record = match (record, finished) {
+    let recording = NewRecording::create(&record_to(args), &mut notice)?;
+    let (targets, conditions) = targets::open(args, &signals)?;
+    let record = perform(args, &targets, conditions, &signals, recording, to.as_ref());
+    let closed = targets.close();
+    let record = match (record, closed) {
         (Err(error), Err(other)) => return Err(format!("{error}; {other}")),
-        (record, finished) => finished.and(record)?,
+        (record, closed) => closed.and(record)?,
     };
     Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn notice(text: &str) {
+    note!("{text}");
+}
+
+fn record_to(args: &Args) -> RecordTo {
+    RecordTo::from_options(args.record.as_deref(), args.no_record)
+}
+
 /// Whether the record has a place, and where the result goes, which is no target.
 fn check_outputs(args: &Args) -> Result<Option<Destination>, String> {
-    let record = records::check(args.record.as_deref())?;
-    let Some(file) = &args.output else { return Ok(None) };
-    Destination::open(file, args.targets.iter().chain(&record).map(String::as_str)).map(Some)
+    let record = record_to(args).check()?;
+    args.page.destination(args.targets.iter().chain(&record).map(String::as_str))
 }
 
 fn perform(
     args: &Args,
-    session: &Session,
+    targets: &OpenTargets,
     conditions: Vec<Conditions>,
     signals: &Signals,
-    folder: Option<RunDir>,
+    recording: NewRecording,
     to: Option<&Destination>,
 ) -> Result<LimitRecord, String> {
-    let config = config(args, session, &conditions);
-    let mut record = new_record(session, config, conditions);
-    let unfinished = LimitRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
-    let named = args.record.as_deref();
-    let mut writer = records::begin(folder, named, &unfinished)?.map(Writer::start);
-    let mut bench = EngineBench::new(session, record.conditions.clone());
-    let mut watched = Watched::start(args.watch, writer.as_ref(), session);
-    drive(&mut record, &mut bench, &mut writer, || {
-        watched.keep();
+    let config = config(args, targets, &conditions);
+    let mut record = new_record(targets, config, conditions);
+    let unfinished = LimitRecord { outcome: Outcome::unfinished(), ..record.clone() };
+    let mut recording = recording.begin(&unfinished, &mut notice)?;
+    let mut bench = EngineBench::new(targets, record.conditions.clone());
+    let level = if recording.is_kept() { args.sampling } else { Level::Off };
+    let mut sampling = BackgroundSampling::new(level, targets.devices());
+    drive(&mut record, &mut bench, &mut recording, |recording| {
+        keep_samples(&mut sampling, recording);
         signals.caught()
     });
-    let watched = watched.stop();
-    costs::measure(session, signals, &mut record);
+    let (rest, watch) = sampling.stop();
+    rest.iter().for_each(|sample| recording.sample(sample));
+    record.watch = watch;
+    costs::measure(targets, signals.cancel_token(), &mut record);
     let record = record.judged();
     let shown = show(args, &record, to);
-    // A record whose disk is full or stalls keeps no result from who waits for it.
-    let kept = writer.map_or(Ok(()), |mut writer| {
-        let written = writer.finish(slow_disk).error.map_or(Ok(()), Err);
-        written.and(writer.run_dir().record(&record))
-    });
-    let kept = records::finish(kept.and(watched.finish()), named);
-    shown.and(kept).map(|()| record)
+    // After the result is printed: the record's disk may be full, or stall.
+    let lost = recording.flush(&mut notice).error;
+    let kept = recording.end(&record, &mut notice);
+    let required = args.record.is_some();
+    shown.and(kept).and(lost.filter(|_| required).map_or(Ok(()), Err)).map(|()| record)
+}
+
+/// Records the samples taken since the last window.
+fn keep_samples(sampling: &mut BackgroundSampling, recording: &Recording) {
+    while recording.has_room()
+        && let Some(sample) = sampling.poll()
+    {
+        recording.sample(&sample);
+    }
+    if let Some(error) = sampling.failure() {
+        note!("the machine is not sampled: {error}");
+    }
 }
 
 fn show(args: &Args, record: &LimitRecord, to: Option<&Destination>) -> Result<(), String> {
-    let text = if args.json {
-        fathom_report::limit::json(record).map_err(|e| e.to_string())?
-    } else {
-        fathom_report::limit::render(record)
-    };
-    let kind = if args.json { Kind::Json } else { Kind::Lines };
-    output::emit(&text, kind, to)
+    let options = LimitOptions { paragraph: args.paragraph, verbose: args.page.verbose };
+    let json = fathom_report::limit::json(record).map_err(|e| e.to_string())?;
+    args.page.print(&fathom_report::pages::limit(record, options), Some(json), to)
 }
 
-fn config(args: &Args, session: &Session, conditions: &[Conditions]) -> Config {
-    let host = &session.facts.host;
+fn config(args: &Args, targets: &OpenTargets, conditions: &[Conditions]) -> Config {
+    let host = &targets.facts.host;
     let available =
         host.memory_available_bytes.min(host.cgroup_memory_max_bytes.unwrap_or(u64::MAX));
     let name = |(path, c): (&String, &Conditions)| {
         if c.scratch { "scratch file".to_string() } else { path.clone() }
     };
-    let paths: Vec<String> = session.facts.targets.iter().map(|t| t.path.clone()).collect();
+    let paths: Vec<String> = targets.facts.targets.iter().map(|t| t.path.clone()).collect();
     let names: Vec<String> = paths.iter().zip(conditions).map(name).collect();
     Config {
-        seconds: args.time.unwrap_or_else(|| Config::default_seconds(names.len(), args.quick)),
+        seconds: args.duration.map_or_else(
+            || Config::default_seconds(names.len(), args.quick),
+            |time| time.as_secs_f64(),
+        ),
         targets: names,
         cores: host.cpus_allowed.len().max(1) as u32,
         buffers_bytes_max: (available / MEMORY_PART).min(MEMORY_MAX),
+        blocks: BlockSpec::defaults(),
     }
 }
 
-fn new_record(session: &Session, config: Config, conditions: Vec<Conditions>) -> LimitRecord {
+fn new_record(targets: &OpenTargets, config: Config, conditions: Vec<Conditions>) -> LimitRecord {
     LimitRecord {
         record_version: RECORD_VERSION,
         fathom_version: env!("CARGO_PKG_VERSION").to_string(),
         command: std::env::args().collect(),
         started_unix_ns: fathom_engine::clock::unix_ns(),
-        facts: session.facts.clone(),
+        facts: targets.facts.clone(),
         report: Search::new(config.clone()).finish(),
         config,
         conditions,
-        interrupted: None,
+        kind: RecordKind::Limit,
+        run_id: new_run_id(),
+        outcome: Outcome::Finished,
+        watch: None,
         costs: Vec::new(),
         costs_missing: None,
         findings: Vec::new(),
@@ -170,39 +191,34 @@ fn new_record(session: &Session, config: Config, conditions: Vec<Conditions>) ->
 fn drive(
     record: &mut LimitRecord,
     bench: &mut impl Bench,
-    writer: &mut Option<Writer>,
-    mut signal: impl FnMut() -> Option<&'static str>,
+    recording: &mut Recording,
+    mut signal: impl FnMut(&Recording) -> Option<&'static str>,
 ) {
     let mut search = Search::new(record.config.clone());
     let mut view = View::new(&record.config);
     // A signal may have come while a scratch file was filled.
-    record.interrupted = signal().map(str::to_string);
-    while record.interrupted.is_none() {
+    let mut interrupted = signal(recording);
+    while interrupted.is_none() {
         let Some(probe) = search.next_probe() else { break };
         view.show(&probe, search.done());
         let outcome = bench.window(&probe);
         // A window that a signal has cut short is not what was asked for.
-        record.interrupted = signal().map(str::to_string);
-        if record.interrupted.is_some() {
+        interrupted = signal(recording);
+        if interrupted.is_some() {
             break;
         }
         match &outcome {
             Ok(measured) => search.observe(measured),
             Err(message) => search.refuse(message),
         }
-        append(writer, &Window { probe, outcome });
+        recording.window(&Window { probe, outcome });
+        if let Some(error) = recording.complaint() {
+            note!("windows and samples are no longer recorded: {error}");
+        }
     }
     view.clear();
+    record.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
     record.report = search.finish();
-}
-
-/// Appends a window; a folder that can no longer be written is given up, not the search.
-fn append(writer: &mut Option<Writer>, window: &Window) {
-    let Some(writer) = writer else { return };
-    writer.write(EncodedSample::line(window));
-    if let Some(error) = writer.complaint() {
-        note!("windows are no longer recorded: {error}");
-    }
 }
 
 #[cfg(test)]
@@ -238,6 +254,7 @@ mod tests {
             seconds: 15.0,
             cores: 2,
             buffers_bytes_max: 1 << 30,
+            blocks: BlockSpec::defaults(),
         };
         LimitRecord {
             record_version: RECORD_VERSION,
@@ -248,7 +265,10 @@ mod tests {
             report: Search::new(config.clone()).finish(),
             config,
             conditions: Vec::new(),
-            interrupted: None,
+            kind: RecordKind::Limit,
+            run_id: String::new(),
+            outcome: Outcome::Finished,
+            watch: None,
             costs: Vec::new(),
             costs_missing: None,
             findings: Vec::new(),
@@ -259,13 +279,14 @@ mod tests {
     fn a_search_is_driven_to_its_end_and_every_window_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let (mut record, mut bench) = (record(), Fake { windows: 0 });
-        let folder = RunDir::create(dir.path().join("r").to_str(), 0).unwrap();
-        let mut writer = Some(Writer::start(folder.begin(&record).unwrap()));
-        drive(&mut record, &mut bench, &mut writer, || None);
-        drop(writer);
+        let to = RecordTo::Required(dir.path().join("r").to_str().map(String::from));
+        let new = NewRecording::create(&to, &mut notice).unwrap();
+        let mut recording = new.begin(&record, &mut notice).unwrap();
+        drive(&mut record, &mut bench, &mut recording, |_| None);
+        drop(recording);
         assert!(record.report.finished && record.report.windows == bench.windows);
         assert!(record.report.targets[0].blocks[0].peak.is_some());
-        let lines = std::fs::read_to_string(dir.path().join("r/samples.ndjson")).unwrap();
+        let lines = std::fs::read_to_string(dir.path().join("r/windows.ndjson")).unwrap();
         let windows: Vec<Window> =
             lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         let again = fathom_analysis::limit::replay(record.config, &windows).unwrap();
@@ -276,12 +297,14 @@ mod tests {
     fn a_signal_ends_it_with_what_is_known() {
         let (mut record, mut bench) = (record(), Fake { windows: 0 });
         let calls = std::cell::Cell::new(0);
-        let signal = || {
+        let signal = |_: &Recording| {
             calls.set(calls.get() + 1);
             (calls.get() > 20).then_some("SIGINT")
         };
-        drive(&mut record, &mut bench, &mut None, signal);
-        assert_eq!(record.interrupted.as_deref(), Some("SIGINT"));
+        let nowhere = NewRecording::create(&RecordTo::Nowhere, &mut notice).unwrap();
+        let mut nowhere = nowhere.begin(&record, &mut notice).unwrap();
+        drive(&mut record, &mut bench, &mut nowhere, signal);
+        assert_eq!(record.outcome, Outcome::interrupted("SIGINT"));
         assert_eq!((record.report.windows, bench.windows), (19, 20));
         assert!(!record.report.finished && !record.is_complete());
     }

@@ -1,17 +1,24 @@
-//! fathom drives storage as fast as Linux can go, and says what stopped it, with the evidence.
+//! fathom drives storage as fast as Linux allows and reports what limits it, with the evidence.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod blocks;
 mod clean;
 mod cost;
+mod level;
 mod limit;
+mod limits;
 mod live;
+mod manual;
 mod output;
+mod page;
+mod processes;
 mod quantity;
 mod record;
-mod records;
 mod run;
-mod session;
+mod runs;
+mod show;
 mod signals;
 mod sources;
 mod stacks;
@@ -20,29 +27,34 @@ mod threads;
 mod top;
 mod watch;
 
+use crate::page::Color;
 use crate::stdio::{Kind, note};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-/// Drives storage as fast as Linux can go, and says what stopped it, with the evidence.
+/// Drives storage as fast as Linux allows, observes the machine meanwhile, and reports what limits it.
 #[derive(Parser)]
 #[command(name = "fathom", version, arg_required_else_help = true, propagate_version = true)]
 struct Cli {
+    /// When to use colour.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
+    color: Color,
+    /// Show times in UTC instead of local time.
+    #[arg(long, global = true)]
+    utc: bool,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show what the block layer does: batches, splits, merges, sizes, times, errors.
-    Blocks(blocks::Args),
-    /// List what killed runs left in a directory, and remove it if asked to.
-    Clean(clean::Args),
-    /// Find what a disk can do on this machine, and what stops it there (read-only).
+    /// Find the limits of a disk or file on this machine, and what sets them (read-only).
+    #[command(after_help = "\
+Examples:
+  fathom limit /dev/nvme0n1          one disk, about a minute
+  fathom limit --quick               a scratch file in this directory, about 15 seconds")]
     Limit(limit::Args),
-    /// Watch the machine all the time, and keep the last hours or days, for looking back.
-    Record(record::Args),
     /// Run fio job files and command lines.
     #[command(disable_help_flag = true)]
     Run {
@@ -50,38 +62,105 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// See where processors are: functions of the kernel and of programs, as a page or a flame graph.
-    Stacks(stacks::Args),
-    /// Show what threads do: state, system call, wait channel and more, many times a second.
-    Threads(threads::Args),
-    /// Watch the whole machine as it works: processors, disks, threads, layers of the kernel, rings.
+    /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer.
+    #[command(after_help = "\
+Examples:
+  fathom top -i 2                    the full screen, a sample every 2 seconds
+  fathom top --replay DIR            a recorded run, forwards and backwards")]
     Top(top::Args),
-    /// Watch the machine, a process or a command, and keep all that is seen in a record.
+    /// Record and summarize the machine during a command, a process or a time span.
+    #[command(after_help = "\
+Examples:
+  fathom watch -- make -j8           a command and everything it starts
+  fathom watch -p 4711 -t 1m         a process, for a minute")]
     Watch(watch::Args),
+    /// Show what threads do: state, system call, wait channel, kernel stack.
+    #[command(after_help = "\
+Examples:
+  fathom threads -a -t 10            all threads, for 10 seconds
+  fathom threads -p postgres -g comm,state,kstack")]
+    Threads(threads::Args),
+    /// Show where CPU time goes, by function, as a page or a flame graph.
+    #[command(after_help = "\
+Examples:
+  fathom stacks -t 30 -o flame.svg   a flame graph of the whole machine
+  fathom stacks -u -- ./benchmark    a command, with its user stacks")]
+    Stacks(stacks::Args),
+    /// Show what the block layer does: merges, splits, batches, sizes, latencies, errors.
+    #[command(after_help = "\
+Examples:
+  fathom blocks nvme0n1 -t 10        one disk, for 10 seconds
+  fathom blocks -- ./benchmark       the busiest disks while a command runs")]
+    Blocks(blocks::Args),
+    /// Record the machine continuously into a ring of bounded size.
+    #[command(after_help = "\
+Examples:
+  fathom record --keep 7d --max-size 8g
+  fathom top --replay ~/.local/state/fathom/ring --from 14:03")]
+    Record(record::Args),
+    /// List, remove or prune recorded runs.
+    #[command(after_help = "\
+Examples:
+  fathom runs                        what is recorded, newest last
+  fathom runs prune --keep 30d --max-size 2g")]
+    Runs(runs::Args),
+    /// Print a recorded run again, as the run printed it.
+    #[command(after_help = "\
+Examples:
+  fathom show                        the latest run
+  fathom show DIR --format=markdown")]
+    Show(show::Args),
+    /// List files left by killed runs, and remove them with --remove.
+    #[command(after_help = "\
+Examples:
+  fathom clean                       in this directory
+  fathom clean --remove /data")]
+    Clean(clean::Args),
+    /// Print shell completions.
+    #[command(after_help = "\
+Examples:
+  fathom completions bash >/etc/bash_completion.d/fathom
+  fathom completions fish >~/.config/fish/completions/fathom.fish")]
+    Completions(manual::CompletionArgs),
+    /// Print a man page.
+    #[command(after_help = "\
+Examples:
+  fathom man | man -l -
+  fathom man limit >fathom-limit.1")]
+    Man(manual::ManArgs),
     #[command(name = watch::HELD, hide = true)]
     Held(watch::HeldArgs),
 }
 
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
-    let command = match Cli::try_parse() {
-        Ok(cli) => cli.command,
+    let parsed = manual::grouped(Cli::command()).try_get_matches();
+    let Cli { color, utc, command } = match parsed.and_then(|found| Cli::from_arg_matches(&found)) {
+        Ok(cli) => cli,
         Err(answer) => return explain(&answer),
     };
-    // A command that is watched is to find the limits that it would have found without.
+    page::set_color(color);
+    if utc {
+        page::use_utc();
+    }
+    // A command started by fathom inherits the limits: it must find those that it would have without.
     let starts_one = matches!(
         command,
         Command::Blocks(_) | Command::Stacks(_) | Command::Watch(_) | Command::Held(_)
     );
     if !starts_one {
-        session::raise_limits();
+        limits::raise();
     }
     let result = match command {
         Command::Blocks(args) => blocks::command(&args),
         Command::Clean(args) => clean::command(&args),
+        Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Limit(args) => limit::command(&args),
+        Command::Man(args) => manual::page(&args, manual::grouped(Cli::command())),
         Command::Record(args) => record::command(&args),
         Command::Run { args } => run::command(&args),
+        Command::Runs(args) => runs::command(&args),
+        Command::Show(args) => show::command(&args),
         Command::Stacks(args) => stacks::command(&args),
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
@@ -95,7 +174,7 @@ fn main() -> ExitCode {
 fn explain(answer: &clap::Error) -> ExitCode {
     let text = answer.render();
     if answer.use_stderr() {
-        // It repeats what was typed, so that only plain text is safe.
+        // It repeats user input, so only plain text is safe.
         let _ = stdio::print_beside(&text.to_string(), Kind::Lines);
         return ExitCode::from(2);
     }

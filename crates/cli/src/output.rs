@@ -1,17 +1,20 @@
 //! Results to standard output, to another stream or to a file.
 
-use crate::session::beside::Told;
+use crate::page;
 use crate::stdio::{self, Kind};
+use fathom_analysis::watch::ObservedTotals;
 use fathom_model::RunRecord;
-use fathom_report::summary::Style;
-use fathom_report::{fio_json, summary, terse};
+use fathom_model::watch::Stack;
+use fathom_report::pages::{self, Observed};
+use fathom_report::render;
+use fathom_report::{fio_json, terse};
 use fathom_spec::{Format, Output};
 use fathom_store::{Dir, Readers};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -22,36 +25,30 @@ use std::path::{Path, PathBuf};
 /// When it cannot be written; names the place.
 pub fn write(
     record: &RunRecord,
-    told: Option<&Told>,
+    (seen, stacks): (&ObservedTotals, &[Stack]),
     output: &Output,
     to: Option<&Destination>,
 ) -> Result<(), String> {
     let to_file = output.file.is_some();
-    let color = !to_file && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let style = Style { color, ..Style::default() };
+    let style = page::style(to_file);
     let formats: &[Format] =
         if output.formats.is_empty() { &[Format::Normal] } else { &output.formats };
     let version =
         terse::Version::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
-    let lines = if color { Kind::ColoredLines } else { Kind::Lines };
+    let lines = if style.color { Kind::ColoredLines } else { Kind::Lines };
     let text: String = formats
         .iter()
         .map(|format| match format {
-            Format::Normal => lines
-                .safe(&(summary::render(record, style) + &machine(record, told, style)))
-                .into_owned(),
+            Format::Normal => {
+                let page = pages::run(record, Some(&Observed { seen, stacks }), output.verbose);
+                lines.safe(&render::text(&page, style)).into_owned()
+            }
             Format::Json => Kind::Json.safe(&fio_json::render(record, false)).into_owned(),
             Format::JsonPlus => Kind::Json.safe(&fio_json::render(record, true)).into_owned(),
             Format::Terse => Kind::Lines.safe(&terse::render(record, version)).into_owned(),
         })
         .collect();
     emit(&text, lines, to)
-}
-
-fn machine(record: &RunRecord, told: Option<&Told>, style: Style) -> String {
-    told.map_or(String::new(), |told| {
-        fathom_report::watch::beside(&told.seen, record, &told.stacks, style)
-    })
 }
 
 /// Where `--output` puts a result. It is open, or proven writable, before the work begins that the result is of.

@@ -1,15 +1,14 @@
 //! `fathom record`: always on, into a ring with bounds, for looking back after something happened.
 
 use crate::quantity;
-use crate::session;
-use crate::session::watching::{self, Watch, Watching};
 use crate::signals::Signals;
 use crate::stdio::note;
-use crate::watch::{UNFINISHED, new_record};
-use fathom_model::RunRecord;
+use crate::{level, limits};
 use fathom_model::progress::Sample;
 use fathom_model::units;
 use fathom_model::watch::Level;
+use fathom_runner::observe::{new_record, unfinished};
+use fathom_runner::{Sampling, SamplingOptions};
 use fathom_store::{EncodedSample, Retention, Ring, state_dir};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,21 +32,21 @@ const SAMPLES_TYPICAL: u64 = 100;
 /// What `fathom record` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Keep what was seen within this time, such as 24h or 7d.
+    /// Keep this much time, such as 24h or 7d.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = keep)]
     keep: Duration,
-    /// Take at most this much room, at least 4m; the oldest is removed before it is kept less long than asked.
+    /// Maximum size of the ring, at least 4m; it overrides --keep: at the limit, the oldest data is deleted first.
     #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = size)]
     max_size: u64,
     /// Between two samples, 50ms to 1h.
     #[arg(short, long, value_name = "TIME", default_value = "500ms", value_parser = quantity::interval)]
     interval: Duration,
-    /// How much to watch.
-    #[arg(long, value_parser = watching::level(), default_value = "default")]
-    level: Level,
-    /// The folder of the ring; one that is there is gone on with.
-    #[arg(short = 'o', long = "record", value_name = "DIR")]
-    folder: Option<PathBuf>,
+    /// How much to sample.
+    #[arg(long, value_parser = level::parser(), default_value = "default")]
+    sampling: Level,
+    /// Directory of the ring; an existing ring is resumed.
+    #[arg(long = "record", value_name = "DIR")]
+    dir: Option<PathBuf>,
 }
 
 fn keep(text: &str) -> Result<Duration, String> {
@@ -69,25 +68,25 @@ fn size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// When the ring cannot be written, at the beginning or at the end, or is being written by another.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
-    session::raise_limits();
-    let path = match &args.folder {
+    let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
+    limits::raise();
+    let path = match &args.dir {
         Some(path) => path.clone(),
         None => state_dir("ring")?,
     };
     let ring = Ring::open(&path, Retention { keep: args.keep, bytes_max: args.max_size })?;
     note!(
-        "keeps the last {} within {} in {}",
+        "recording the last {} (at most {}) in {}",
         long(args.keep),
         units::bytes(args.max_size),
         path.display()
     );
-    let watch = Watch {
-        level: args.level,
+    let watch = SamplingOptions {
+        level: args.sampling,
         interval: args.interval,
         threads_hz: Some(THREADS_HZ),
         stacks_hz: Some(STACKS_HZ),
-        ..Watch::default()
+        ..SamplingOptions::default()
     };
     let mut recorder = Recorder {
         args,
@@ -149,15 +148,14 @@ struct Recorder<'a> {
 impl Recorder<'_> {
     /// Writes one folder of the ring, with samplers of its own, so that it holds all that its samples
     /// refer to.
-    fn segment(&mut self, watch: &Watch, signals: &Signals) -> Result<(), String> {
+    fn segment(&mut self, watch: &SamplingOptions, signals: &Signals) -> Result<(), String> {
         let mut record = new_record();
-        let mut watching = Watching::start(watch)?;
+        let mut watching = Sampling::start(watch)?;
         record.watch = Some(watching.record().clone());
         if self.trouble.is_none() && self.samples == 0 {
-            watching.record().missing.iter().for_each(|m| note!("not seen: {m}"));
+            watching.record().missing.iter().for_each(|m| note!("not measured: {m}"));
         }
-        let unfinished = RunRecord { interrupted: Some(UNFINISHED.into()), ..record.clone() };
-        if let Err(error) = self.ring.begin(&unfinished) {
+        if let Err(error) = self.ring.begin(&unfinished(&record)) {
             self.complain(Err(error));
             // Nothing is to be opened meanwhile: perhaps there is room again by then.
             drop(watching.stop());
@@ -166,20 +164,21 @@ impl Recorder<'_> {
         }
         let until = Instant::now() + self.ring.segment_time();
         let is_over = |ring: &Ring| Instant::now() >= until || ring.is_segment_full();
-        while signals.caught().is_none() && !is_over(&self.ring) && !watching.has_broken() {
+        while signals.caught().is_none() && !is_over(&self.ring) && !watching.has_panicked() {
             if let Some(sample) = watching.next(TICK) {
                 self.keep(&sample);
             }
         }
-        let broken = watching.has_broken();
+        let broken = watching.has_panicked();
         if broken {
-            self.lost = Some("a sampler has panicked, which is a fault of fathom".into());
+            self.lost =
+                Some("a sampler panicked; this is a bug in fathom, please report it".into());
         }
         let (rest, watched) = watching.stop();
         rest.iter().for_each(|sample| self.keep(sample));
         record.elapsed_ns = fathom_engine::clock::unix_ns().saturating_sub(record.started_unix_ns);
         if watched.intervals_joined > 0 {
-            note!("note: {}", fathom_report::watch::joined(watched.intervals_joined));
+            note!("note: {}", fathom_report::pages::joined(watched.intervals_joined));
         }
         record.watch = Some(watched);
         let ended = self.ring.end(&record);
@@ -213,18 +212,21 @@ impl Recorder<'_> {
     /// Says what is wrong once, and that it is right again when it has been so for a time.
     fn complain(&mut self, result: Result<(), String>) {
         for path in self.ring.take_not_removed() {
-            note!("note: {} is not removed: it holds files that are not fathom's", path.display());
+            note!(
+                "note: {} was not removed, because it holds files that are not fathom's",
+                path.display()
+            );
         }
         let Err(error) = result else {
             if self.trouble.take_if(|trouble| trouble.seen.elapsed() >= CALM).is_some() {
-                note!("samples are kept again");
+                note!("samples are recorded again");
             }
             return;
         };
         // On a full disk it is one file now and another then, for the same reason.
         let reason = error.split_once(": ").map_or(error.as_str(), |(_file, why)| why);
         if self.trouble.as_ref().is_none_or(|trouble| trouble.reason != reason) {
-            note!("{error}; it goes on trying");
+            note!("{error}; retrying");
         }
         self.trouble = Some(Trouble { reason: reason.into(), seen: Instant::now() });
         self.lost = Some(error);

@@ -1,20 +1,21 @@
 //! SIGINT, SIGTERM and SIGHUP: the first ends the work early with a valid result, a later one at once.
 
 use crate::stdio::note;
+use fathom_runner::CancelToken;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator;
 use std::io;
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// A signal so soon after the first is taken for the same one: `timeout` sends each of its signals
 /// to the process and once more to its group.
 const ECHO: Duration = Duration::from_millis(200);
-const NAMES: [(i32, &str); 3] = [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")];
+const TAKEN: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// Lets writes beyond the limit of file sizes (RLIMIT_FSIZE) fail, so that they are reported: SIGXFSZ would end the
 /// program. Commands that are run get it as it was.
@@ -23,10 +24,10 @@ pub fn fail_writes_beyond_limits() {
     let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// Which signal came first.
+/// The signals that end the work early.
 #[derive(Clone)]
 pub struct Signals {
-    first: Arc<AtomicUsize>,
+    cancel: CancelToken,
 }
 
 impl Signals {
@@ -35,16 +36,13 @@ impl Signals {
     /// # Errors
     /// When the kernel refuses the handlers.
     pub fn take() -> io::Result<Self> {
-        let taken: Vec<i32> = NAMES
-            .map(|(signal, _)| signal)
-            .into_iter()
-            .filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
-            .collect();
-        let this = Self { first: Arc::default() };
+        let taken = TAKEN.into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
+        let taken: Vec<i32> = taken.collect();
+        let this = Self { cancel: CancelToken::default() };
         if this.wait_in_thread(&taken).is_err() {
             // Without the thread, a later signal does not end the program at once.
             for signal in taken {
-                flag::register_usize(signal, Arc::clone(&this.first), signal as usize)?;
+                flag::register_usize(signal, this.cancel.signal(), signal as usize)?;
             }
         }
         Ok(this)
@@ -52,7 +50,7 @@ impl Signals {
 
     /// A thread of its own, so that a later signal ends whatever the others are stuck in.
     fn wait_in_thread(&self, taken: &[i32]) -> io::Result<()> {
-        let first = Arc::clone(&self.first);
+        let first = self.cancel.signal();
         let mut signals = iterator::Signals::new(taken)?;
         thread::Builder::new().name("signals".into()).spawn(move || {
             let mut came: Option<Instant> = None;
@@ -65,6 +63,10 @@ impl Signals {
                     Some(at) if at.elapsed() < ECHO => {}
                     // A terminal that goes away sends it more than once: from the kernel, and from the shell.
                     Some(_) if signal == SIGHUP => {}
+                    #[allow(
+                        clippy::disallowed_methods,
+                        reason = "ends threads stuck in the kernel"
+                    )]
                     Some(_) => process::exit(128 + signal),
                 }
             }
@@ -75,8 +77,13 @@ impl Signals {
     /// The name of the signal that has come, if one has.
     #[must_use]
     pub fn caught(&self) -> Option<&'static str> {
-        let first = self.first.load(Ordering::Relaxed);
-        NAMES.iter().find(|(signal, _)| *signal as usize == first).map(|(_, name)| *name)
+        self.cancel.reason()
+    }
+
+    /// What the first signal cancels.
+    #[must_use]
+    pub fn cancel_token(&self) -> &CancelToken {
+        &self.cancel
     }
 }
 

@@ -1,17 +1,17 @@
-//! `fathom stacks`: where processors are, as a page, as folded stacks, as a flame graph or for the
-//! Firefox profiler.
+//! `fathom stacks`: where CPU time goes, as a page, as folded stacks, as a flame graph or for the Firefox profiler.
 
+use crate::limits;
 use crate::output::{self, Destination};
-use crate::quantity;
-use crate::session;
+use crate::page;
 use crate::stdio::{Kind, note};
 use crate::watch::End;
+use crate::{processes, quantity};
 use fathom_model::advice::thread_not_created;
+use fathom_report::pages;
+use fathom_report::render;
 use fathom_report::stacks::{self, Sampled};
-use fathom_report::summary::Style;
-use fathom_watch::{Clock, StackSampler, StackSettings, Watched, Watcher};
+use fathom_watch::{Clock, StackSampler, StackSettings, TimedSample, Watcher};
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -24,29 +24,28 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Whose samples, and in which form.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Sample for this time, such as 10s or 2m; Ctrl-C ends it earlier with what was seen
-    #[arg(long = "for", value_name = "TIME", value_parser = quantity::time, default_value = "10s",
+    /// How long to sample, such as 10s or 2m; Ctrl-C ends it early with the result so far
+    #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, default_value = "10s",
           conflicts_with = "command")]
     time: Duration,
-    /// Only this process and all that descend from it, until it ends; can be given several times
-    #[arg(short = 'p', long, value_name = "PID", conflicts_with = "command")]
-    pid: Vec<i32>,
-    /// With the functions of programs, as far as these were built with frame pointers
+    /// Only this process and its descendants, until it ends: by ID, or by part of its name; may be repeated
+    #[arg(short = 'p', long, value_name = "PID|PATTERN", conflicts_with = "command")]
+    pid: Vec<String>,
+    /// Include user stacks, of programs built with frame pointers
     #[arg(short = 'u', long)]
     user: bool,
-    /// Samples for each second and processor
-    #[arg(short = 'F', long = "hz", value_name = "HZ", default_value_t = 99,
+    /// Samples per second and CPU
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
           value_parser = clap::value_parser!(u32).range(1..=20_000))]
     hz: u32,
-    /// Sample by the clock even where the processor can count its cycles
+    /// Sample on a timer even if the CPU can count cycles
     #[arg(long)]
     by_clock: bool,
-    /// Write a flame graph (a name that ends in .svg), a profile for profiler.firefox.com (.json) or
-    /// folded stacks (any other name, - for standard output) instead of printing a page
+    /// Write a flame graph (FILE.svg), a profile for profiler.firefox.com (FILE.json) or folded stacks (any other name;
+    /// - for standard output) instead of printing a page
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<String>,
-    /// The command to run and to sample, with all that it starts, until it ends; its exit status
-    /// becomes that of fathom
+    /// The command to run and sample with its descendants until it ends; fathom exits with its status
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -58,8 +57,8 @@ pub struct Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let file = args.output.as_deref().filter(|file| *file != "-");
     let to = file.map(|file| Destination::open(file, [])).transpose()?;
-    let mut end = End::new(&args.command, &args.pid, Some(args.time))?;
-    session::raise_limits();
+    let mut end = End::new(&args.command, &processes::resolve(&args.pid)?, Some(args.time))?;
+    limits::raise();
     let settings = StackSettings {
         hz: args.hz,
         user: args.user,
@@ -76,7 +75,7 @@ fn sample(settings: &StackSettings, end: &mut End) -> Result<Sampled, String> {
     let sampler = StackSampler::open(settings, Path::new("/proc"), Path::new("/sys"))
         .map_err(|missing| missing.to_string())?;
     for missing in sampler.missing() {
-        note!("not seen: {missing}");
+        note!("not measured: {missing}");
     }
     let started_unix_ns = fathom_engine::clock::unix_ns();
     let mut sampled = Sampled { started_unix_ns, ..Sampled::default() };
@@ -93,7 +92,7 @@ fn sample(settings: &StackSettings, end: &mut End) -> Result<Sampled, String> {
     Ok(sampled)
 }
 
-fn add(sampled: &mut Sampled, began: Instant, watched: Watched) {
+fn add(sampled: &mut Sampled, began: Instant, watched: TimedSample) {
     let Some(mut sample) = watched.machine.stacks else { return };
     sampled.stacks.append(&mut sample.new);
     let end = watched.at.saturating_duration_since(began).as_nanos();
@@ -102,13 +101,9 @@ fn add(sampled: &mut Sampled, began: Instant, watched: Watched) {
 
 fn show(args: &Args, sampled: &Sampled, to: Option<&Destination>) -> Result<(), String> {
     let Some(file) = args.output.as_deref() else {
-        let color = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        let kind = if color { Kind::ColoredLines } else { Kind::Lines };
-        return output::emit(
-            &stacks::text(sampled, Style { color, ..Style::default() }),
-            kind,
-            None,
-        );
+        let style = page::style(false);
+        let kind = if style.color { Kind::ColoredLines } else { Kind::Lines };
+        return output::emit(&render::text(&pages::stacks(sampled), style), kind, None);
     };
     let ends_in = |ending: &str| {
         Path::new(file).extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
@@ -116,7 +111,7 @@ fn show(args: &Args, sampled: &Sampled, to: Option<&Destination>) -> Result<(), 
     let kind = if ends_in("json") { Kind::Json } else { Kind::Lines };
     let text = if ends_in("svg") {
         let seconds = sampled.intervals.last().map_or(0.0, |(end, _)| *end as f64 / 1e9);
-        stacks::flame_graph(sampled, &format!("Processors over {seconds:.1} s"))
+        stacks::flame_graph(sampled, &format!("CPU time over {seconds:.1} s"))
     } else if ends_in("json") {
         stacks::firefox(sampled)
     } else {
@@ -126,7 +121,7 @@ fn show(args: &Args, sampled: &Sampled, to: Option<&Destination>) -> Result<(), 
     if to.is_some() {
         let counts = sampled.intervals.iter().flat_map(|(_, sample)| &sample.counts);
         let samples: u64 = counts.map(|count| u64::from(count.count)).sum();
-        note!("{samples} samples of busy processors in {file}");
+        note!("{samples} samples on busy CPUs written to {file}");
     }
     Ok(())
 }

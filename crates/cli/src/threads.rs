@@ -1,56 +1,57 @@
-//! `fathom threads`: what the threads of the machine or of a program do.
+//! `fathom threads`: what threads do: state, system call, wait channel.
 
-use crate::output;
+use crate::processes::Process;
 use crate::quantity;
 use crate::signals::{self, Signals};
 use crate::stdio::Kind;
-use crate::watch::Process;
+use crate::{output, page};
 use fathom_analysis::threads::{Column, DEFAULT, Groups};
 use fathom_model::advice::thread_not_created;
 use fathom_model::watch::{Missing, SamplerCost, ThreadsSample};
+use fathom_report::pages;
+use fathom_report::render;
 use fathom_report::threads::Report;
 use fathom_watch::threads::{HZ_MAX, Parts, ThreadOptions, ThreadSampler};
-use fathom_watch::{Pattern, Scope, Watched, Watcher};
+use fathom_watch::{Pattern, Scope, TimedSample, Watcher};
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-/// Between two looks at signals and at the end of the time.
+/// Between two checks for signals and for the end of the time.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Whose threads, and how they are shown.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Columns to group by, with commas between them: pid, tid, comm (digits folded), comm2 (as it
-    /// is), state, syscall, wchan, kstack, filename, cmdline, user, cpu, owner (whose ring an
-    /// io_uring kernel thread serves)
+    /// Columns to group by, comma-separated: pid, tid, comm (digits folded), comm2 (unchanged), state, syscall, wchan,
+    /// kstack, filename, cmdline, user, cpu, owner (the process whose ring an io_uring kernel thread serves)
     #[arg(short = 'g', long, value_name = "COLUMNS", default_value = "comm,state,syscall,wchan")]
     group_by: String,
-    /// Columns to group by beyond the default ones
+    /// Columns to group by in addition to the default ones
     #[arg(short = 'G', long, value_name = "COLUMNS", conflicts_with = "group_by")]
     append_group_by: Option<String>,
-    /// How long to look, such as 5 (seconds) or 1m; Ctrl-C ends it earlier with what was seen
-    #[arg(short = 'd', long = "for", value_name = "TIME", value_parser = quantity::time, default_value = "5s")]
+    /// How long to sample, such as 5 (seconds) or 1m; Ctrl-C ends it early with the result so far
+    #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, default_value = "5s")]
     time: Duration,
-    /// Processes by number, with commas between them, or by a part of their name or arguments (`|`
-    /// between alternatives, `*` for any text)
+    /// Processes by number (comma-separated), or by part of their name or arguments (`|` separates alternatives,
+    /// `*` matches any text)
     #[arg(short = 'p', long, value_name = "PID|PATTERN")]
     pid: Option<String>,
-    /// With all processes that descend from those of -p
+    /// Include all descendants of the processes of -p
     #[arg(short = 'r', long, requires = "pid")]
     recursive: bool,
-    /// Threads in all states, not only those that do something or wait for I/O
+    /// Threads in all states, not only those that run or wait for I/O
     #[arg(short = 'a', long)]
     all_states: bool,
-    /// Looks per second, at most 100
-    #[arg(long = "sample-hz", visible_alias = "hz", value_name = "HZ", default_value_t = 20,
+    /// Samples per second, at most 100
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(HZ_MAX)))]
     hz: u32,
-    /// Print a table so often, too, such as every 2 (seconds) or 500ms
+    /// Also print a table at this interval, such as 2 (seconds) or 500ms
     #[arg(short = 'i', long, value_name = "TIME", value_parser = quantity::interval)]
     interval: Option<Duration>,
-    /// The most rows of a table
-    #[arg(short = 'n', long, default_value_t = 40)]
+    /// Maximum number of rows
+    #[arg(short = 'n', long = "count", value_name = "ROWS", default_value_t = 40)]
     rows: usize,
     /// Print JSON, one line for each table
     #[arg(long)]
@@ -64,7 +65,7 @@ pub struct Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let columns = columns(args)?;
     let scope = scope(args)?;
-    let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
+    let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
     // A number may be that of a process that ends: then there is nothing more to look at.
     let ends = matches!(scope, Scope::Only(_) | Scope::Trees(_));
     let options = ThreadOptions {
@@ -75,9 +76,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         ..ThreadOptions::default()
     };
     let sampler =
-        ThreadSampler::open(options).map_err(|e| format!("cannot look at threads: {e}"))?;
+        ThreadSampler::open(options).map_err(|e| format!("cannot sample threads: {e}"))?;
     if let (0, Some(wanted)) = (sampler.processes(), &args.pid) {
-        return Err(format!("-p {wanted}: there is no such process, or this user may not see it"));
+        return Err(format!("-p {wanted}: no such process, or it is not visible to this user"));
     }
     let missing = sampler.missing().to_vec();
     let every = args.interval.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
@@ -117,6 +118,10 @@ struct View<'a> {
     all_ended: bool,
 }
 
+fn shown(report: &Report) -> String {
+    render::text(&pages::threads(report), page::style(false)) + "\n"
+}
+
 /// Samples added up from one instant on.
 struct Tally {
     groups: Groups,
@@ -130,7 +135,7 @@ impl<'a> View<'a> {
         Self { args, missing, all, part, all_ended: false }
     }
 
-    fn add(&mut self, watched: &Watched) -> Result<(), String> {
+    fn add(&mut self, watched: &TimedSample) -> Result<(), String> {
         let Some(sample) = &watched.machine.threads else { return Ok(()) };
         let cost = watched.machine.cost.first().cloned().unwrap_or_default();
         self.all_ended = sample.looks > 0 && sample.seen == 0;
@@ -145,7 +150,7 @@ impl<'a> View<'a> {
             let (report_cost, seconds) = part.cost_and_seconds();
             let report =
                 Report { total: false, ..self.report(&part.groups, &report_cost, seconds) };
-            let text = if self.args.json { report.json() } else { report.table() };
+            let text = if self.args.json { report.json() } else { shown(&report) };
             self.emit(&text)?;
         }
         Ok(())
@@ -154,7 +159,7 @@ impl<'a> View<'a> {
     fn finish(&self) -> Result<(), String> {
         let (cost, seconds) = self.all.cost_and_seconds();
         let report = self.report(&self.all.groups, &cost, seconds);
-        let text = if self.args.json { report.json() } else { report.table() + &report.footer() };
+        let text = if self.args.json { report.json() } else { shown(&report) };
         self.emit(&text)
     }
 

@@ -6,14 +6,15 @@ mod live;
 mod replay;
 mod screen;
 
+use crate::level;
 use crate::output;
+use crate::processes;
 use crate::quantity;
-use crate::session::watching::{self, Watch};
 use crate::signals::{self, Signals};
 use crate::stdio::{Kind, note};
-use crate::watch::Process;
 use fathom_model::watch::Level;
 use fathom_report::top::{View, lines};
+use fathom_runner::SamplingOptions;
 use fathom_watch::Scope;
 use feed::Feed;
 use live::Live;
@@ -36,33 +37,34 @@ pub struct Args {
     /// End after this many intervals.
     #[arg(short = 'n', long, value_name = "INTERVALS", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Print a line for each interval in the columns of dstat -tpcrmd; also where standard output is
-    /// no terminal.
+    /// Print a line for each interval in the columns of dstat -tpcrmd; the default if standard output is not a
+    /// terminal.
     #[arg(long, group = "form")]
     plain: bool,
     /// Print a line of CSV for each interval.
     #[arg(long, group = "form")]
     csv: bool,
-    /// Print all figures of each interval as a JSON object on one line.
+    /// Print each interval as a JSON object on one line.
     #[arg(long, group = "form")]
     ndjson: bool,
-    /// How much to watch: `full`, or `default` for --plain and --csv.
-    #[arg(long, value_parser = watching::level(), conflicts_with = "replay")]
-    level: Option<Level>,
-    /// Count what comes with each I/O, or each run of io_uring's task work, all the time instead of a
-    /// sixteenth of it: exact, but slows fast devices by up to a quarter.
+    /// How much to sample: `full`, or `default` for --plain and --csv.
+    #[arg(long, value_parser = level::parser(), conflicts_with = "replay")]
+    sampling: Option<Level>,
+    /// Trace the events of every I/O and of io_uring's task work all the time instead of for a sixteenth of it:
+    /// exact, but slows fast devices by up to a quarter.
     #[arg(long, conflicts_with = "replay")]
     each_io: bool,
-    /// Watch the threads, stacks and rings of this process and its descendants only.
-    #[arg(long, value_name = "PID", conflicts_with = "replay")]
-    pid: Vec<i32>,
-    /// Keep all that is seen in this folder.
+    /// Sample threads, stacks and rings of this process and its descendants only: by ID, or by part of its name; may
+    /// be repeated.
+    #[arg(short, long, value_name = "PID|PATTERN", conflicts_with = "replay")]
+    pid: Vec<String>,
+    /// Record into this run directory.
     #[arg(long, value_name = "DIR", conflicts_with = "replay")]
     record: Option<String>,
-    /// Look at a record instead of the machine: the folder of a run, or of what watched.
+    /// Replay a record instead: a run directory or a ring of them.
     #[arg(long, value_name = "DIR")]
     replay: Option<String>,
-    /// Begin at this time of the record: 14:03:22, 2026-11-22T14:03:22 (UTC), or +90s.
+    /// Begin at this time of the record: 14:03:22, 2026-11-22T14:03:22, or +90s.
     #[arg(long, value_name = "TIME", requires = "replay")]
     from: Option<String>,
     /// End at this time of the record.
@@ -75,14 +77,14 @@ pub struct Args {
 /// # Errors
 /// Why nothing can be shown or recorded.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    Process::find_all(&args.pid)?;
-    let signals = Signals::take().map_err(|e| format!("cannot take signals: {e}"))?;
+    let pids = processes::resolve(&args.pid)?;
+    let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
     let form = form(args);
     let mut feed: Box<dyn Feed> = match &args.replay {
         Some(dir) => {
             Box::new(Replay::open(dir, args.from.as_deref(), args.to.as_deref(), form.is_some())?)
         }
-        None => Box::new(Live::start(&watch(args, form), args.record.as_deref())?),
+        None => Box::new(Live::start(&watch(args, form, pids), args.record.as_deref())?),
     };
     let mut told = None;
     let shown = match form {
@@ -119,16 +121,16 @@ fn form(args: &Args) -> Option<Form> {
 }
 
 /// What is watched of the machine.
-fn watch(args: &Args, form: Option<Form>) -> Watch {
+fn watch(args: &Args, form: Option<Form>, pids: Vec<i32>) -> SamplingOptions {
     // Lines that tell of processors and disks only need not cost what threads and stacks do.
     let few = matches!(form, Some(Form::Plain | Form::Csv)) && args.record.is_none();
     let usual = if few { Level::Default } else { Level::Full };
-    Watch {
-        level: args.level.unwrap_or(usual),
-        scope: if args.pid.is_empty() { Scope::Machine } else { Scope::Trees(args.pid.clone()) },
+    SamplingOptions {
+        level: args.sampling.unwrap_or(usual),
+        scope: if pids.is_empty() { Scope::Machine } else { Scope::Trees(pids) },
         interval: args.interval,
         each_io: args.each_io,
-        ..Watch::default()
+        ..SamplingOptions::default()
     }
 }
 
@@ -151,7 +153,7 @@ fn print(
     told: &mut Option<String>,
 ) -> Result<bool, String> {
     for missing in feed.missing() {
-        note!("not seen: {missing}");
+        note!("not measured: {missing}");
     }
     let kind = if form == Form::Ndjson { Kind::Json } else { Kind::Lines };
     let repeats = std::io::stdout().is_terminal();

@@ -68,7 +68,7 @@ fn more_than_there_is() {
         let answer =
             Running::start(&mut place.command("prlimit", &[&run[..], &more].concat())).wait();
         assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{}", answer.stderr);
-        assert!(answer.stderr.contains("200 workers need about"), "{}", answer.stderr);
+        assert!(answer.stderr.contains("200 workers need"), "{}", answer.stderr);
         assert!(answer.stderr.contains("RLIMIT_AS"), "{}", answer.stderr);
     }
     assert_eq!(place.look(), before);
@@ -113,7 +113,7 @@ fn no_output_takes_the_place_of_what_is_used() {
         &["--rw=write", "--size=1m", "--output=./new", "new"],
         &["new, which the run uses"],
     );
-    place.refuses(&["--rw=read", "--output=a", "--output=b", "data"], &["given twice"]);
+    place.refuses(&["--rw=read", "--output=a", "--output=b", "data"], &["given as both"]);
     fs::create_dir(place.path("kept")).unwrap();
     let both = ["--rw=read", "--output=kept/record.json", "data"];
     let answer = place.ask(&[&["run", "--eta=never", "--record=kept"], &both[..]].concat());
@@ -154,7 +154,7 @@ fn refusals_are_json_for_those_who_read_json() {
         assert_eq!(answer.code, Some(1));
         let json = answer.json();
         assert_eq!(json["fathom"]["complete"], false);
-        let said = json["fathom"]["interrupted"].as_str().unwrap();
+        let said = json["fathom"]["outcome"]["refused"]["because"].as_str().unwrap();
         assert!(!said.is_empty() && answer.stderr == format!("fathom: {said}\n"), "{said}");
     }
 }
@@ -182,7 +182,7 @@ fn no_permission() {
     for (args, doing) in [
         (&["--rw=read", &data][..], "to read"),
         (&["--rw=write", &overwrite, &data], "to "),
-        (&["--rw=write", "--size=1m", &new], "to make"),
+        (&["--rw=write", "--size=1m", &new], "to create"),
     ] {
         let answer = run(args);
         assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{args:?}");

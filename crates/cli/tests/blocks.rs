@@ -76,7 +76,7 @@ fn every_request_of_a_loop_device_is_counted() {
     assert!(total["elapsed_ns"].as_u64().unwrap() > 0);
     // The same as a page, by the device's name.
     let text = writes(&[], &device.0, 16 << 10, 400).unwrap().stderr;
-    says(&text, &["400 I/Os entered", "400 done, 0 errors", "queue to driver", "unplugs"]);
+    says(&text, &["400 queued", "400 completed · 0 errors", "queue to issue", "unplug"]);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn every_io_of_a_device_without_requests_is_counted() {
     assert_eq!((&seen["bio_based"], &seen["issued"]), (&true.into(), &0.into()), "{total}");
     // Its lines tell all that came in between, and the last of them the sum.
     let text = writes(&[], &device, 4096, 1500).unwrap().stderr;
-    says(&text, &["1.5k I/Os entered", "1.5k I/Os done, 0 errors", "entered to done"]);
+    says(&text, &["1.5k queued", "1.5k completed · 0 errors", "queue to completion"]);
 
     // One that goes away meanwhile is not shown as one that stands still.
     let running = Place::new().start(&["blocks", "-i", "50ms", &device]);
@@ -110,9 +110,12 @@ fn every_io_of_a_device_without_requests_is_counted() {
 fn what_is_no_device_is_refused_with_those_there_are() {
     let place = Place::new();
     for (args, parts) in [
-        (vec!["blocks", "nosuch0", "--for", "1s"], vec!["no block device nosuch0", "there are"]),
-        (vec!["blocks", "/dev/null", "--for", "1s"], vec!["/dev/null: it is no block device"]),
-        (vec!["blocks", "--for", "0"], vec!["longer than 0"]),
+        (
+            vec!["blocks", "nosuch0", "--duration", "1s"],
+            vec!["unknown block device nosuch0", "known devices"],
+        ),
+        (vec!["blocks", "/dev/null", "--duration", "1s"], vec!["/dev/null: not a block device"]),
+        (vec!["blocks", "--duration", "0"], vec!["longer than 0"]),
     ] {
         let answer = place.ask(&args);
         assert!(answer.code.is_some_and(|code| code != 0), "{args:?}");

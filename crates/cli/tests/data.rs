@@ -23,7 +23,7 @@ fn files_of_others_are_not_written_unless_that_is_permitted() {
         let args = [&format!("--rw={rw}"), "data"];
         place.refuses(&args, &["data"]);
     }
-    place.refuses(&write(&["data"]), &["not made by fathom", "--overwrite=data"]);
+    place.refuses(&write(&["data"]), &["not created by fathom", "--overwrite=data"]);
     place.refuses(&write(&["--overwrite=other", "data"]), &["--overwrite=data"]);
     place.write("job.fio", "[a]\nrw=write\nfilename=data\noverwrite=data\n");
     place.refuses(&["job.fio"], &["command line"]);
@@ -60,10 +60,10 @@ fn files_stay_within_their_directory() {
         let args = ["--directory=inside", "--size=1m", "--overwrite=data", &name];
         place.refuses(&write(&args), parts);
     };
-    inside("../data", &["'../data' leaves inside"]);
+    inside("../data", &["'../data' is outside inside"]);
     inside("link", &["inside/link leads to", "outside"]);
     inside("up/new", &["inside/up/new", "outside"]);
-    inside("/etc/fathom-none", &["leaves inside"]);
+    inside("/etc/fathom-none", &["is outside inside"]);
 }
 
 #[test]
@@ -136,6 +136,6 @@ fn a_mounted_device_is_never_written() {
     assert_eq!(after, before);
     for answer in answers.iter().chain([&image]) {
         assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""));
-        assert_one_error(&answer.stderr, &["in use", "is not written"]);
+        assert_one_error(&answer.stderr, &["in use", "never writes to a target in use"]);
     }
 }

@@ -46,12 +46,12 @@ fn no_command_panics() {
     let home = home();
     let run = ["run", "--eta=never", "--rw=randread", "--time_based", "--runtime=1", "data"];
     let commands: [&[&str]; 7] = [
-        &[&run[..], &["--watch=full", "--numjobs=2"]].concat(),
-        &[&run[..], &["--watch=default", "--ioengine=psync"]].concat(),
-        &["threads", "-d", "0.1"],
-        &["stacks", "--for", "0.1"],
-        &["top", "--plain", "-n", "1", "-i", "0.05", "--level", "full"],
-        &["watch", "--for", "0.1"],
+        &[&run[..], &["--sampling=full", "--numjobs=2"]].concat(),
+        &[&run[..], &["--sampling=default", "--ioengine=psync"]].concat(),
+        &["threads", "-t", "0.1"],
+        &["stacks", "--duration", "0.1"],
+        &["top", "--plain", "-n", "1", "-i", "0.05", "--sampling", "full"],
+        &["watch", "--duration", "0.1"],
         &["watch", "--", "true"],
     ];
     for args in commands {
@@ -75,10 +75,10 @@ fn no_command_panics() {
 fn a_worker_that_cannot_be_created_is_an_error_before_any_io() {
     let Some(_alone) = as_root("a limit of threads") else { return };
     let home = home();
-    let args = ["run", "--no-record", "--watch=off", "--rw=randread", "--numjobs=8", "data"];
+    let args = ["run", "--no-record", "--sampling=off", "--rw=randread", "--numjobs=8", "data"];
     let answer = limited(home.path(), 5, &args);
     assert_eq!(answer.code, Some(1));
-    says(&answer.stderr, &["cannot create the thread of a worker", "RLIMIT_NPROC", "pids.max"]);
+    says(&answer.stderr, &["cannot create a worker thread", "RLIMIT_NPROC", "pids.max"]);
     assert!(!answer.stdout.contains("IOPS"), "{}", answer.stdout);
 }
 
@@ -86,7 +86,7 @@ fn a_worker_that_cannot_be_created_is_an_error_before_any_io() {
 fn a_run_goes_on_without_what_watches_and_records_it() {
     let Some(_alone) = as_root("a limit of threads") else { return };
     let home = home();
-    let args = ["run", "--eta=never", "--rw=randread", "--io_size=1m", "--watch=full", "data"];
+    let args = ["run", "--eta=never", "--rw=randread", "--io_size=1m", "--sampling=full", "data"];
     // One after the other: the main thread, signals, samples, the watching, the conductor, a worker.
     let answers: Vec<Answer> = (1..=10).map(|n| limited(home.path(), n, &args)).collect();
     let done: Vec<&Answer> = answers.iter().filter(|answer| answer.code == Some(0)).collect();
@@ -96,7 +96,7 @@ fn a_run_goes_on_without_what_watches_and_records_it() {
         answers.iter().map(|a| (&a.code, &a.stderr)).collect::<Vec<_>>()
     );
     assert!(done.iter().all(|answer| answer.stdout.contains("IOPS")));
-    let args = ["run", "--eta=never", "--rw=randread", "--io_size=1m", "--watch=off", "data"];
+    let args = ["run", "--eta=never", "--rw=randread", "--io_size=1m", "--sampling=off", "data"];
     let answers: Vec<Answer> = (1..=10).map(|n| limited(home.path(), n, &args)).collect();
     let codes: Vec<_> = answers.iter().map(|answer| answer.code).collect();
     let first = codes.iter().position(|code| *code == Some(0)).unwrap();

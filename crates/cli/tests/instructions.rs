@@ -9,7 +9,7 @@ use std::fs::File;
 fn per_read(path: &str, (first, batches, ios): (u64, u64, u64), keys: &[&str]) -> f64 {
     let (filename, number) = (format!("--filename={path}"), format!("--number_ios={ios}"));
     let fixed = ["run", "--name=cost", "--rw=randread", "--bs=4k", "--direct=1", "--no-record"];
-    let more = ["--eta=never", "--watch=off", "--iodepth=128", &filename, &number];
+    let more = ["--eta=never", "--sampling=off", "--iodepth=128", &filename, &number];
     let counted =
         xtask::steps::count(env!("CARGO_BIN_EXE_fathom"), &[&fixed[..], &more[..], keys].concat())
             .unwrap();

@@ -7,8 +7,8 @@ mod common;
 use common::{Loop, MIB, Place, Running, as_root};
 use fathom_analysis::layers::{Layer, LayerTimes};
 use fathom_model::watch::{MachineSample, Stack, StackCount, StacksSample};
-use fathom_report::layers::render;
-use fathom_report::summary::Style;
+use fathom_report::pages::layers;
+use fathom_report::render::{self, Style};
 use fathom_watch::{Clock, Sampler, StackSampler, StackSettings};
 use std::fs::File;
 use std::path::Path;
@@ -86,7 +86,7 @@ fn check(place: &Place, title: &str, args: &str) {
         println!("skipped: {title}: {} samples in the kernel", times.kernel_samples);
         return;
     }
-    let text = render(&times, None, Style::default());
+    let text = render::text(&layers(&times, None), Style::default());
     println!("{title}\n{text}");
     assert!(times.classified().unwrap() >= KNOWN, "{title}\n{text}");
     // What a retpoline is about to call is known.

@@ -14,20 +14,20 @@ fn a_file_is_searched_and_not_changed() {
     let place = Place::new();
     place.data("data", 8 * MIB);
     let before = checksum(place.path("data"));
-    let answer = place.ask(&["limit", "--time=5", "--record=kept", "data"]).done();
-    // What was seen of the machine meanwhile is a record of its own.
-    let watched: serde_json::Value =
-        serde_json::from_str(&place.read("kept/watch/record.json")).unwrap();
-    assert_eq!(watched["watch"]["level"], "default");
-    assert!(place.read("kept/watch/samples.ndjson").lines().count() >= 3);
-    says(&answer.stdout, &["4 KiB", "1 MiB", "peak", "knee", "stopped by", "data"]);
-    says(&answer.stderr, &["latency at depth 1"]);
+    let answer = place.ask(&["limit", "--duration=5", "--record=kept", "data"]).done();
+    // The machine was sampled meanwhile, and can be replayed.
+    let kept: serde_json::Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+    assert_eq!(kept["watch"]["level"], "default");
+    assert!(place.read("kept/samples.ndjson").lines().count() >= 3);
+    place.ask(&["top", "--replay=kept", "--plain"]).done();
+    says(&answer.stdout, &["4 KiB", "1 MiB", "peak", "knee", "IOPS", "data"]);
+    says(&answer.stderr, &["latency at QD1"]);
     assert!(!answer.stdout.contains('\x1b') && !answer.stderr.contains(['\r', '\x1b']));
     assert_eq!(checksum(place.path("data")), before);
     let record: LimitRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
     assert!(record.is_complete() && record.report.windows > 0);
     assert!(record.costs_missing.is_some() || record.costs.len() == 2, "{:?}", record.costs);
-    let windows = place.read("kept/samples.ndjson").lines().count();
+    let windows = place.read("kept/windows.ndjson").lines().count();
     assert_eq!(windows, record.report.windows as usize);
 }
 
@@ -37,12 +37,12 @@ fn a_signal_leaves_a_partial_result_and_no_scratch_file() {
         let place = Place::new();
         let size = format!("--size={size}");
         let running = place.start(&["limit", "--quick", "--no-record", "--json", &size]);
-        let mark = if laid_out { "latency at depth 1" } else { "making a scratch file" };
+        let mark = if laid_out { "latency at QD1" } else { "creating a scratch file" };
         until(mark, || running.so_far("stderr").contains(mark));
         running.signal(Signal::INT);
         let answer = running.wait();
         assert_eq!((answer.code, answer.signal), (Some(1), None));
-        assert_eq!(answer.json()["interrupted"], "SIGINT");
+        assert_eq!(answer.json()["outcome"]["interrupted"]["by"], "SIGINT");
         assert_eq!(fs::read_dir(place.path(".")).unwrap().count(), 0, "{}", answer.stderr);
     }
 }
@@ -70,7 +70,7 @@ fn bad_targets_and_outputs_are_refused() {
         assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{args:?}");
         assert_one_error(&answer.stderr, parts);
     }
-    assert_eq!(place.ask(&["limit", "--time=0", "data"]).code, Some(2));
+    assert_eq!(place.ask(&["limit", "--duration=0", "data"]).code, Some(2));
     assert_eq!(place.look(), before);
 }
 

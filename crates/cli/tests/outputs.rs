@@ -90,7 +90,7 @@ fn links_and_special_files_are_refused_by_name() {
     ] {
         let output = format!("--output={name}");
         let run = place.ask(&[&RUN[..], &[&output]].concat());
-        let stacks = place.ask(&["stacks", "--for=50ms", "-o", name]);
+        let stacks = place.ask(&["stacks", "--duration=50ms", "-o", name]);
         let limit = place.ask(&["limit", "--quick", "--no-record", &output, "data"]);
         for answer in [run, stacks, limit] {
             assert_eq!(answer.code, Some(1), "{name}: {}", answer.stderr);
@@ -167,14 +167,13 @@ fn nothing_is_left_of_a_record_whose_targets_are_refused() {
 fn records_are_for_their_owner_only() {
     let place = place();
     let run = "run --eta=never --rw=read data";
-    let record = "record -i 50ms -o ring";
+    let record = "record -i 50ms --record ring";
     let script = format!(
-        "umask 0; \"$0\" {run} --record=a/run && \"$0\" {run} && \"$0\" watch --for 100ms -o watch && \
-         \"$0\" limit --time=5 --record=limit data && {{ \"$0\" {record} & sleep 1.5; kill $!; wait $!; }}"
+        "umask 0; \"$0\" {run} --record=a/run && \"$0\" {run} && \"$0\" watch --duration 100ms --record watch && \
+         \"$0\" limit --duration=5 --record=limit data && {{ \"$0\" {record} & sleep 1.5; kill $!; wait $!; }}"
     );
     shell(&place, &script).done();
-    let mut dirs =
-        ["a", "a/run", "watch", "limit", "limit/watch", "ring"].map(|d| place.path(d)).to_vec();
+    let mut dirs = ["a", "a/run", "watch", "limit", "ring"].map(|d| place.path(d)).to_vec();
     let entries = |path: &Path| -> Vec<PathBuf> {
         fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect()
     };
@@ -182,7 +181,7 @@ fn records_are_for_their_owner_only() {
     let runs = place.home().join(".local/state/fathom/runs");
     dirs.extend(entries(&runs));
     dirs.push(runs);
-    assert_eq!(dirs.len(), 9, "{dirs:?}");
+    assert_eq!(dirs.len(), 8, "{dirs:?}");
     for dir in dirs {
         assert_eq!(mode(&dir), 0o700, "{}", dir.display());
         for file in entries(&dir).into_iter().filter(|path| !path.is_dir()) {

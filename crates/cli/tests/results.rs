@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Answer, FATHOM, MIB, Place, Running, assert_one_error, says, until};
-use fathom_model::RunRecord;
+use fathom_model::{Outcome, RunRecord};
 use rustix::process::Signal;
 
 const SHORT: [&str; 6] =
@@ -23,8 +23,8 @@ fn commands() -> Vec<Vec<&'static str>> {
     all.push([&SHORT[..], &["--output-format=json"]].concat());
     all.push([&SHORT[..], &["--output-format=terse"]].concat());
     all.push(vec!["top", "--plain", "-n", "1", "-i", "0.05"]);
-    all.push(vec!["threads", "-d", "0.2"]);
-    all.push(vec!["watch", "--for", "0.2", "--level", "default", "-o", "record"]);
+    all.push(vec!["threads", "-t", "0.2"]);
+    all.push(vec!["watch", "--duration", "0.2", "--sampling", "default", "--record", "record"]);
     all
 }
 
@@ -66,7 +66,7 @@ fn standard_error_may_be_gone() {
         let answer = redirected(&place, redirect, &["run", "--no-such-key"]);
         assert_eq!(answer.code, Some(1), "{redirect}");
     }
-    let answer = redirected(&place, "2>/dev/full", &["watch", "-o", "record", "--", "true"]);
+    let answer = redirected(&place, "2>/dev/full", &["watch", "--record", "record", "--", "true"]);
     assert_eq!(answer.code, Some(1));
     assert!(place.path("record/record.json").exists());
 }
@@ -105,9 +105,9 @@ fn signalled(place: &Place, args: &[&str], signal: Signal) -> Answer {
 #[test]
 fn what_a_signal_ends_before_its_time_is_not_all() {
     let bounded: [&[&str]; 5] = [
-        &["watch", "--for", "1h", "--level", "default", "-o", "record"],
-        &["threads", "-d", "1h"],
-        &["threads", "-d", "1h", "-i", "10m", "--json"],
+        &["watch", "--duration", "1h", "--sampling", "default", "--record", "record"],
+        &["threads", "-t", "1h"],
+        &["threads", "-t", "1h", "-i", "10m", "--json"],
         &["top", "--plain", "-n", "1000", "-i", "1h"],
         &["top", "--ndjson", "-n", "1000", "-i", "1h"],
     ];
@@ -130,7 +130,7 @@ fn what_a_signal_ends_before_its_time_is_not_all() {
             if args[0] == "watch" {
                 let text = place.read("record/record.json");
                 let record: RunRecord = serde_json::from_str(&text).unwrap();
-                assert_eq!(record.interrupted.as_deref(), Some(name));
+                assert_eq!(record.outcome, Outcome::interrupted(name));
             }
         }
     }
@@ -139,9 +139,9 @@ fn what_a_signal_ends_before_its_time_is_not_all() {
 #[test]
 fn what_has_no_end_of_its_own_ends_well_by_a_signal() {
     let open: [&[&str]; 3] = [
-        &["watch", "--level", "default", "-o", "record"],
+        &["watch", "--sampling", "default", "--record", "record"],
         &["top", "--plain", "-i", "1h"],
-        &["record", "-o", "ring"],
+        &["record", "--record", "ring"],
     ];
     for args in open {
         for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
@@ -172,7 +172,7 @@ fn nohup_is_respected() {
     running.signal(Signal::INT);
     let answer = running.wait();
     assert_eq!((answer.code, answer.signal), (Some(1), None));
-    says(&answer.stdout, &["SIGINT ended the run early"]);
+    says(&answer.stdout, &["interrupted by SIGINT"]);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_command_that_is_watched_keeps_its_status() {
     let place = Place::new();
     for status in [0, 7] {
         let script = format!("exit {status}");
-        let answer = place.ask(&["watch", "--level", "default", "--", "sh", "-c", &script]);
+        let answer = place.ask(&["watch", "--sampling", "default", "--", "sh", "-c", &script]);
         assert_eq!(answer.code, Some(status), "{}", answer.stderr);
     }
 }

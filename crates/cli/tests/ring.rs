@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 fn start(place: &Place, dir: &str, more: &[&str]) -> Running {
-    place.start(&[&["record", "--interval", "50ms", "-o", dir], more].concat())
+    place.start(&[&["record", "--interval", "50ms", "--record", dir], more].concat())
 }
 
 /// The real directories of the ring that hold samples, oldest first.
@@ -115,7 +115,7 @@ fn a_directory_of_runs_is_no_ring() {
     place.ask(&["run", "--eta=never", "--rw=read", "data"]).done();
     let runs = place.home().join(".local/state/fathom/runs");
     let before = place.look();
-    let answer = place.ask(&["record", "--keep=1s", "-o", runs.to_str().unwrap()]);
+    let answer = place.ask(&["record", "--keep=1s", "--record", runs.to_str().unwrap()]);
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     assert_one_error(&answer.stderr, &["runs", "holds the record of a run", "another"]);
     assert_eq!(place.look(), before);
@@ -129,7 +129,7 @@ fn a_lock_that_is_no_file_is_refused() {
     tool("mkfifo", &[lock.to_str().unwrap()]);
     let refused = |part: &str| {
         let before = place.look();
-        let answer = place.ask(&["record", "-o", "ring"]);
+        let answer = place.ask(&["record", "--record", "ring"]);
         assert_eq!(answer.code, Some(1));
         assert_one_error(&answer.stderr, &["ring/ring.lock", part]);
         assert_eq!(place.look(), before);
@@ -151,7 +151,7 @@ fn a_record_that_stored_nothing_has_failed() {
     let full = |zeros: &[u8]| fs::write(place.path("disk/fill"), zeros).is_err();
     assert!(full(&vec![0; 2 << 20]));
     let running = start(&place, "disk/ring", &[]);
-    until("a word of it", || running.so_far("stderr").contains("goes on trying"));
+    until("a word of it", || running.so_far("stderr").contains("retrying"));
     running.signal(Signal::TERM);
     let answer = running.wait();
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);

@@ -5,8 +5,8 @@
 mod common;
 
 use common::{FATHOM, MIB, Place, Running, says, until};
-use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
+use fathom_model::{Outcome, RunRecord};
 use rustix::process::Signal;
 use std::io::Write;
 use std::thread;
@@ -38,11 +38,11 @@ fn the_first_signal_ends_the_run_with_a_complete_result() {
         let answer = running.wait();
         assert_eq!((answer.code, answer.signal), (Some(1), None));
         let json = answer.json();
-        assert_eq!(json["fathom"]["interrupted"], name);
+        assert_eq!(json["fathom"]["outcome"]["interrupted"]["by"], name);
         assert_eq!(json["fathom"]["complete"], false);
         assert_eq!(json["jobs"].as_array().unwrap().len(), 2);
         let record: RunRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
-        assert_eq!(record.interrupted.as_deref(), Some(name));
+        assert_eq!(record.outcome, Outcome::interrupted(name));
     }
 }
 
@@ -63,7 +63,7 @@ fn a_signal_ends_the_laying_out_of_a_file_too() {
     let answer = running.wait();
     assert_eq!((answer.code, answer.signal), (Some(1), None));
     let json = answer.json();
-    assert_eq!(json["fathom"]["interrupted"], "SIGINT");
+    assert_eq!(json["fathom"]["outcome"]["interrupted"]["by"], "SIGINT");
     assert_eq!(json["jobs"][0]["read"]["total_ios"], 0);
     assert!(!place.path("new").exists());
 }
@@ -123,7 +123,7 @@ fn a_killed_run_keeps_its_samples() {
         serde_json::from_str::<Sample>(line).unwrap();
     }
     let record: RunRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
-    assert!(record.interrupted.unwrap().contains("did not end"));
+    assert_eq!(record.outcome, Outcome::unfinished());
     assert_eq!(record.plan.jobs.len(), 1);
 }
 
@@ -135,11 +135,32 @@ fn a_run_that_is_killed_while_it_lays_out_a_file_leaves_none() {
     running.signal(Signal::KILL);
     running.wait();
     let listed = place.ask(&["clean"]).done();
-    says(&listed.stdout, &["nothing is left"]);
+    says(&listed.stdout, &["no files left by killed runs"]);
     assert!(!place.path("new").exists());
     let missing = place.ask(&["clean", "missing"]);
     assert_eq!(missing.code, Some(1));
     assert!(missing.stderr.contains("missing"), "{}", missing.stderr);
+}
+
+#[test]
+fn clean_lists_what_a_killed_run_was_writing() {
+    let place = Place::new();
+    let write = ["run", "--no-record", "--eta=never", "--rw=write", "--size=4m"];
+    let running =
+        works(place.start(&[&write[..], &["--time_based", "--runtime=50", "new"]].concat()));
+    until("the file", || place.path("new").exists());
+    let active = place.ask(&["clean"]).done();
+    assert!(!active.stdout.contains("new: "), "a file in use: {}", active.stdout);
+    running.signal(Signal::KILL);
+    running.wait();
+    let listed = place.ask(&["clean"]).done();
+    says(&listed.stdout, &["new: file created by a run that was killed"]);
+    let kept = place.ask(&["clean", "--remove"]);
+    assert_eq!(kept.code, Some(1));
+    assert!(kept.stderr.contains("rm -- ") && place.path("new").exists(), "{}", kept.stderr);
+    std::fs::remove_file(place.path("new")).unwrap();
+    place.ask(&[&write[..], &["new"]].concat()).done();
+    assert!(!place.ask(&["clean"]).done().stdout.contains("new: "), "the run was not killed");
 }
 
 #[test]

@@ -14,7 +14,7 @@ const WORK: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
 /// The answer, unless the machine lets nobody sample: then the reason is printed.
 fn stacks(place: &Place, arguments: &[&str]) -> Option<Answer> {
     let answer = place.ask(&[&["stacks"], arguments].concat());
-    if answer.stderr.contains("fathom: samples of processors: ") {
+    if answer.stderr.contains("fathom: CPU samples: ") {
         eprintln!("skipped: {}", answer.stderr);
         return None;
     }
@@ -35,7 +35,7 @@ fn a_command_is_sampled_and_its_status_kept() {
         assert!(count.parse::<u64>().unwrap() > 0, "{line}");
     }
     let page = stacks(&place, &["--", "sh", "-c", WORK]).unwrap().done().stdout;
-    for part in ["Hz: ", "innermost function", "process", "layer", "program"] {
+    for part in [" Hz for ", "innermost function", "process", "layer", "program"] {
         assert!(page.contains(part), "{part}: {page}");
     }
 }
@@ -59,10 +59,10 @@ fn files_have_the_form_of_their_name() {
 fn what_cannot_be_done_is_said_before_sampling() {
     let place = Place::new();
     let cases: [(&[&str], &str); 5] = [
-        (&["--pid", "2147483647"], "there is no such process"),
+        (&["--pid", "2147483647"], "no such process"),
         (&["-o", "."], "this is a directory"),
         (&["-o", "nowhere/flame.svg"], "its directory does not exist"),
-        (&["--for", "never"], "expected a time"),
+        (&["--duration", "never"], "expected a time"),
         (&["--", "./no-such-program"], "cannot run ./no-such-program"),
     ];
     for (arguments, message) in cases {

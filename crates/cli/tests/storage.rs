@@ -41,7 +41,7 @@ fn watch_says_that_the_disk_is_full_and_keeps_what_was_recorded() {
     let place = Place::new();
     let disk = Tmpfs::new(&place, "disk", 1);
     let folder = place.path("disk/record");
-    let args = ["watch", "-i", "50ms", "--for", "1h", "-o", "disk/record"];
+    let args = ["watch", "-i", "50ms", "--duration", "1h", "--record", "disk/record"];
     let running = place.start(&args);
     until("samples", || samples(&folder) >= 3);
     fill(&place.path("disk"));
@@ -49,13 +49,14 @@ fn watch_says_that_the_disk_is_full_and_keeps_what_was_recorded() {
     let answer = running.wait();
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     // Samples or the stacks that they name, whichever wanted room first.
-    let parts = ["cannot write disk/record/s", "No space left on device", "is kept", "make room"];
+    let parts =
+        ["cannot write disk/record/s", "No space left on device", "are kept", "free some space"];
     says(&answer.stderr, &parts);
     assert!(!answer.stderr.contains("panicked"), "{}", answer.stderr);
-    assert_eq!(answer.stderr.matches("make room").count(), 1, "{}", answer.stderr);
-    says(&answer.stdout, &["watched", "processors", "record: "]);
+    assert_eq!(answer.stderr.matches("free some space").count(), 1, "{}", answer.stderr);
+    says(&answer.stdout, &["watched", "CPU"]);
     assert!(!answer.stdout.contains("for 0 ns"), "{}", answer.stdout);
-    assert!(json(&folder.join("record.json"))["interrupted"].is_string());
+    assert!(json(&folder.join("record.json"))["outcome"]["failed"].is_object());
     assert!(samples(&folder) >= 3);
     place.ask(&["top", "--replay=disk/record", "--csv"]).done();
     drop(disk);
@@ -76,8 +77,8 @@ fn a_run_prints_its_result_though_its_record_has_no_room() {
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     let result: Value = serde_json::from_str(&answer.stdout).unwrap();
     assert_eq!(
-        (&result["jobs"][0]["error"], &result["fathom"]["interrupted"]),
-        (&0.into(), &Value::Null)
+        (&result["jobs"][0]["error"], &result["fathom"]["outcome"]),
+        (&0.into(), &"finished".into())
     );
     says(&answer.stderr, &["cannot write disk/run/", "No space left on device"]);
 
@@ -98,13 +99,16 @@ fn a_command_ends_as_it_would_though_the_disk_is_full() {
         let script =
             format!("cat /dev/zero > disk/fill; sleep 0.3; echo whole; rm disk/fill; {ends}");
         let record = format!("disk/{code}");
-        let args = ["watch", "-i", "50ms", "-o", &record, "--", "sh", "-c", &script];
+        let args = ["watch", "-i", "50ms", "--record", &record, "--", "sh", "-c", &script];
         let answer = place.ask(&args);
         assert_eq!((answer.code, &*answer.stdout), (Some(code), "whole\n"), "{}", answer.stderr);
-        says(&answer.stderr, &[".ndjson: No space left on device", "command     sh"]);
+        says(&answer.stderr, &[".ndjson: No space left on device", "command            sh"]);
         // There was room again for the record's end.
         let record = json(&place.path(&record).join("record.json"));
-        says(record["interrupted"].as_str().unwrap(), &["No space left on device"]);
+        says(
+            record["outcome"]["failed"]["because"].as_str().unwrap(),
+            &["No space left on device"],
+        );
         assert!(record["watch"]["command"]["status"].is_i64());
     }
 }
@@ -122,8 +126,11 @@ fn top_goes_on_without_its_record_and_says_so() {
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     assert_eq!(answer.stdout.lines().count(), 21);
     // Samples or the stacks that they name, whichever wanted room first.
-    says(&answer.stderr, &["cannot write disk/record/s", "No space left on device", "make room"]);
-    assert_eq!(answer.stderr.matches("make room").count(), 1, "{}", answer.stderr);
+    says(
+        &answer.stderr,
+        &["cannot write disk/record/s", "No space left on device", "free some space"],
+    );
+    assert_eq!(answer.stderr.matches("free some space").count(), 1, "{}", answer.stderr);
     place.ask(&["top", "--replay=disk/record", "--csv"]).done();
 }
 
@@ -132,7 +139,7 @@ fn a_ring_makes_room_of_its_own_and_goes_on() {
     let Some(_guard) = as_root("a ring on a full disk") else { return };
     let place = Place::new();
     let _disk = Tmpfs::new(&place, "disk", 2);
-    let args = ["record", "-i", "50ms", "-o", "disk/ring"];
+    let args = ["record", "-i", "50ms", "--record", "disk/ring"];
     let of_ring = || {
         let entries = fs::read_dir(place.path("disk/ring")).into_iter().flatten().flatten();
         let mut folders: Vec<_> = entries.map(|e| e.path()).filter(|p| p.is_dir()).collect();
@@ -150,15 +157,15 @@ fn a_ring_makes_room_of_its_own_and_goes_on() {
     fill(&place.path("disk"));
     until("the oldest to give way", || of_ring().len() == 1);
     // Then there is nothing more to give, which is said, and that it is right again.
-    until("a word of it", || running.so_far("stderr").contains("goes on trying"));
+    until("a word of it", || running.so_far("stderr").contains("retrying"));
     let before = last();
     fs::remove_file(place.path("disk/fill")).unwrap();
     until("more samples", || last() > before);
-    until("a word of it", || running.so_far("stderr").contains("kept again"));
+    until("a word of it", || running.so_far("stderr").contains("recorded again"));
     running.signal(Signal::TERM);
     let answer = running.wait().done();
     says(&answer.stderr, &["cannot write disk/ring/", "No space left on device"]);
-    assert_eq!(answer.stderr.matches("goes on trying").count(), 1, "{}", answer.stderr);
+    assert_eq!(answer.stderr.matches("retrying").count(), 1, "{}", answer.stderr);
     place.ask(&["top", "--replay=disk/ring", "--csv"]).done();
 }
 
@@ -193,7 +200,7 @@ fn a_disk_that_stalls_does_not_stop_the_looks() {
     let place = Place::new();
     let disk = Freezer::new(&place);
     let folder = place.path("disk/record");
-    let args = ["watch", "-i", "100ms", "-o", "disk/record"];
+    let args = ["watch", "-i", "100ms", "--record", "disk/record"];
     let running = place.start(&args);
     until("samples", || samples(&folder) >= 3);
     tool("fsfreeze", &["-f", &disk.at]);
@@ -205,7 +212,7 @@ fn a_disk_that_stalls_does_not_stop_the_looks() {
     running.signal(Signal::INT);
     running.wait().done();
     let record = json(&folder.join("record.json"));
-    assert_eq!(record["interrupted"], Value::Null);
+    assert_eq!(record["outcome"], "finished");
     let text = fs::read_to_string(folder.join("samples.ndjson")).unwrap();
     let seen: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let last = seen.last().unwrap();
@@ -251,7 +258,7 @@ fn a_record_on_a_disk_that_stalls_holds_up_neither_a_run_nor_a_view() {
     assert!(of_run >= 2 && of_top >= 8, "in the stall {of_run} samples and {of_top}");
     for folder in ["disk/run", "disk/top"] {
         let record = json(&place.path(folder).join("record.json"));
-        assert_eq!(record["interrupted"], Value::Null, "{folder}");
+        assert_eq!(record["outcome"], "finished", "{folder}");
     }
 }
 

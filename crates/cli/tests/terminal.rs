@@ -72,7 +72,7 @@ fn refusals() {
         &["clean", &missing],
         &["blocks", &missing],
         &["stacks", "-o", &format!("{EVIL}/x")],
-        &["watch", "--for", "1", "-o", &format!("{EVIL}/x")],
+        &["watch", "--duration", "1", "--record", &format!("{EVIL}/x")],
         &["top", "--replay", &missing],
         &["threads", "-g", EVIL],
         &["threads", "-p", &missing],
@@ -134,7 +134,7 @@ impl Drop for Worker {
 
 #[test]
 fn threads_and_samples() {
-    let Some(_alone) = as_root("samples of processors") else { return };
+    let Some(_alone) = as_root("CPU samples") else { return };
     let place = Place::new();
     let worker = Worker::start(&place, "w\x1b[31m\n\u{9b}");
     let pid = worker.0.id().to_string();
@@ -142,12 +142,12 @@ fn threads_and_samples() {
     until("the program", || fs::read(&comm).is_ok_and(|name| name.starts_with(b"w\x1b")));
     let shown = r"w\x1b[31m\x0a\x9b";
     let columns = "comm2,cmdline,filename";
-    let threads = ["threads", "-d", "0.3", "-a", "-p", &pid, "-g", columns];
+    let threads = ["threads", "-t", "0.3", "-a", "-p", &pid, "-g", columns];
     let table = clean(&place, &threads, &[shown]).done();
     let lines = |answer: &Answer| answer.stdout.lines().filter(|l| l.contains(shown)).count();
     assert_eq!(lines(&table), 1, "{}", table.stdout);
     clean(&place, &[&threads[..], &["--json"]].concat(), &[]).done();
-    let stacks = ["stacks", "--for", "0.3", "-u", "-p", &pid];
+    let stacks = ["stacks", "--duration", "0.3", "-u", "-p", &pid];
     // A busy machine may give it no processor for as long as that.
     until("samples", || clean(&place, &stacks, &[]).done().stdout.contains(shown));
     let folded = [&stacks[..], &["-o", "-"]].concat();
@@ -158,8 +158,8 @@ fn threads_and_samples() {
         assert!(!text.chars().any(|c| c != '\n' && escape::is_unsafe(c)), "{file}");
     }
     serde_json::from_str::<serde_json::Value>(&place.read("profile.json")).unwrap();
-    clean(&place, &["watch", "--for", "0.3", "--pid", &pid, "-o", "record"], &[]).done();
-    let tree = ["watch", "--level", "default", "--", "true", EVIL];
+    clean(&place, &["watch", "--duration", "0.3", "--pid", &pid, "--record", "record"], &[]).done();
+    let tree = ["watch", "--sampling", "default", "--", "true", EVIL];
     let quoted = r"true $'e\033[31m";
     clean(&place, &tree, &[quoted]).done();
 }
@@ -174,7 +174,7 @@ fn forge(path: &Path, from: &str, to: &str) {
 #[test]
 fn records_from_elsewhere() {
     let place = Place::new();
-    clean(&place, &["watch", "--for", "0.3", "-i", "0.1", "-o", "record"], &[]).done();
+    clean(&place, &["watch", "--duration", "0.3", "-i", "0.1", "--record", "record"], &[]).done();
     let json = serde_json::to_string(&format!("{EVIL}\n")).unwrap();
     let evil = &json[1..json.len() - 1];
     forge(&place.path("record/record.json"), "\"what\": \"", &format!("\"what\": \"{evil}"));

@@ -81,7 +81,7 @@ fn what_was_recorded_is_replayed() {
     let live = ["top", "--csv", "-n", "6", "-i", "250ms", "--record=seen"];
     let live = place.ask(&live).done().stdout;
     let record: Value = serde_json::from_str(&place.read("seen/record.json")).unwrap();
-    assert!(record["interrupted"].is_null() && record["watch"]["interval_ns"] == 250_000_000);
+    assert!(record["outcome"] == "finished" && record["watch"]["interval_ns"] == 250_000_000);
     let all = place.ask(&["top", "--replay=seen", "--csv"]).done().stdout;
     // The record may have one interval more, which ended with the watching.
     let figures =
@@ -144,7 +144,7 @@ fn damage_to_a_record_costs_what_it_hit_and_is_named() {
     place.write("seen/stacks.ndjson", "damage\n");
     assert_eq!(count(), whole);
     let record = place.read("seen/record.json");
-    let newer = record.replacen("\"record_version\": 1", "\"record_version\": 99", 1);
+    let newer = record.replacen("\"record_version\": 2", "\"record_version\": 99", 1);
     assert_ne!(newer, record);
     for (contents, part) in [(&*newer, "version 99"), ("{", "record.json"), ("", "record.json")] {
         place.write("seen/record.json", contents);
@@ -276,17 +276,17 @@ fn the_screen_takes_keys_and_gives_the_terminal_back() {
     terminal.shows("DISK");
     assert!(terminal.is_raw());
     terminal.press("?");
-    terminal.shows("scrolls");
+    terminal.shows("text page");
     terminal.press("q");
-    terminal.shows("cores");
+    terminal.shows("cpus");
     terminal.press(" ");
-    terminal.shows("FROZEN");
+    terminal.shows("PAUSED");
     terminal.press("!");
     terminal.shows("sampler");
     // What followed at once would be taken for one key together with it.
     terminal.press("\x1b");
     std::thread::sleep(Duration::from_secs(1));
-    terminal.shows("cores");
+    terminal.shows("cpus");
     terminal.press("q");
     terminal.has_ended();
 }
@@ -300,7 +300,7 @@ fn a_signal_ends_it_with_the_terminal_as_it_was() {
         kill_process(Pid::from_child(&terminal.child), signal).unwrap();
         terminal.has_ended();
         let record: Value = serde_json::from_str(&place.read("seen/record.json")).unwrap();
-        assert!(record["interrupted"].is_null());
+        assert!(record["outcome"] == "finished");
         fs::remove_dir_all(place.path("seen")).unwrap();
     }
 }
@@ -344,7 +344,7 @@ fn a_record_is_played_and_sought_in() {
     terminal.press("\x1b[F");
     terminal.shows("100%");
     terminal.press("\x1b[H");
-    terminal.shows("% of record");
+    terminal.shows("%  ends ");
     terminal.press("g+99h\r");
     terminal.shows("100%");
     terminal.press("gnoon\r");
@@ -417,13 +417,13 @@ fn a_record_plays_as_fast_as_asked_and_stops_at_its_end() {
     let mut terminal = Terminal::start(&place, &["top", "--replay=made-up"]);
     terminal.shows("PAUSED");
     terminal.press(" ");
-    terminal.shows("x1");
+    terminal.shows("1×");
     terminal.press("-");
-    terminal.shows("x0.5");
-    for speed in ["x1", "x2", "x5", "x10", "x30", "x60", "x300"] {
+    terminal.shows("0.5×");
+    for speed in ["1×", "2×", "5×", "10×", "30×", "60×", "300×"] {
         terminal.press("+");
         terminal.shows(speed);
-        if speed == "x10" {
+        if speed == "10×" {
             break;
         }
     }
@@ -456,4 +456,33 @@ fn any_size_of_the_terminal_will_do() {
     terminal.shows("DISK");
     terminal.press("q");
     terminal.has_ended();
+}
+
+#[test]
+fn it_ends_when_its_terminal_is_gone() {
+    let place = Place::new();
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+    let theirs = File::options().read(true).write(true).open(name).unwrap();
+    let mut command = place.command(FATHOM, &["top", "-i", "50ms"]);
+    command.stdin(theirs.try_clone().unwrap()).stdout(theirs).stderr(std::process::Stdio::null());
+    let mut child = command.spawn().unwrap();
+    // Its own copies of the terminal.
+    drop(command);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "it shows the machine");
+    drop(ours);
+    let mut ended = false;
+    for _ in 0..600 {
+        ended = child.try_wait().unwrap().is_some();
+        if ended {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(ended, "it goes on without a terminal");
 }

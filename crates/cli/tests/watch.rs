@@ -13,11 +13,11 @@ use std::process::{Command, Stdio};
 
 /// Watches into the folder `record` of `place`.
 fn watch(place: &Place, args: &[&str]) -> Command {
-    place.command(FATHOM, &[&["watch", "--interval", "50ms", "-o", "record"], args].concat())
+    place.command(FATHOM, &[&["watch", "--interval", "50ms", "--record", "record"], args].concat())
 }
 
 fn record(place: &Place, args: &[&str]) -> Command {
-    place.command(FATHOM, &[&["record", "--interval", "50ms", "-o", "ring"], args].concat())
+    place.command(FATHOM, &[&["record", "--interval", "50ms", "--record", "ring"], args].concat())
 }
 
 fn json(path: &Path) -> Value {
@@ -50,7 +50,7 @@ fn a_command_keeps_its_status_its_output_and_its_input() {
     assert_eq!(record["watch"]["command"]["status"], 3);
     assert_eq!(record["watch"]["command"]["argv"][0], "sh");
     assert_eq!(record["watch"]["pids"].as_array().unwrap().len(), 1);
-    assert_eq!(record["interrupted"], Value::Null);
+    assert_eq!(record["outcome"], "finished");
     let samples = samples(&place.path("record"));
     assert!(samples.len() >= 2);
     assert!(samples.is_sorted_by_key(|sample| sample["elapsed_ns"].as_u64()));
@@ -101,10 +101,13 @@ fn a_process_is_watched_to_its_end() {
     sleep.wait().unwrap();
     assert!(answer.stdout.contains(&format!("process {pid}")), "{}", answer.stdout);
     let place = Place::new();
-    let gone = Running::start(&mut watch(&place, &["--pid", "2147483646"])).wait();
-    assert_eq!(gone.code, Some(1));
-    assert!(gone.stderr.contains("there is no such process"), "{}", gone.stderr);
-    assert!(!place.path("record").exists());
+    for (pid, why) in [("2147483646", "no such process"), ("no-such-*-name", "no running process")]
+    {
+        let gone = Running::start(&mut watch(&place, &["-p", pid])).wait();
+        assert_eq!(gone.code, Some(1));
+        assert!(gone.stderr.contains(why), "{}", gone.stderr);
+        assert!(!place.path("record").exists());
+    }
 }
 
 #[test]
@@ -114,9 +117,9 @@ fn an_interrupt_ends_with_a_whole_record() {
     until("a sample", || samples(&place.path("record")).len() >= 3);
     running.signal(Signal::INT);
     let answer = running.wait().done();
-    assert!(answer.stdout.contains("watched") && answer.stdout.contains("record: "));
+    assert!(answer.stdout.contains("watched") && answer.stderr.contains("record: "));
     let record = json(&place.path("record/record.json"));
-    assert_eq!(record["interrupted"], Value::Null);
+    assert_eq!(record["outcome"], "finished");
     // Those that look a few times a second may not have come to it.
     let costs = record["watch"]["cost"].as_array().unwrap();
     let looked = |name| costs.iter().any(|c| c["sampler"] == name && c["looks"] != 0);
@@ -127,7 +130,7 @@ fn an_interrupt_ends_with_a_whole_record() {
 #[test]
 fn a_time_ends_it() {
     let place = Place::new();
-    Running::start(&mut watch(&place, &["--for", "300ms"])).wait().done();
+    Running::start(&mut watch(&place, &["--duration", "300ms"])).wait().done();
     let samples = samples(&place.path("record"));
     let last = samples.last().unwrap()["elapsed_ns"].as_u64().unwrap();
     assert!(last >= 300_000_000, "{last}");
@@ -141,11 +144,11 @@ fn a_kill_leaves_a_valid_record_with_all_but_its_last_interval() {
     running.signal(Signal::KILL);
     assert_eq!(running.wait().signal, Some(9));
     let record = json(&place.path("record/record.json"));
-    assert!(record["interrupted"].as_str().unwrap().contains("did not end"));
+    assert!(record["outcome"]["failed"]["because"].as_str().unwrap().contains("did not end"));
     assert_eq!(record["watch"]["interval_ns"], 50_000_000);
     assert!(samples(&place.path("record")).len() >= 5);
     // The same folder is not used again.
-    let again = Running::start(&mut watch(&place, &["--for", "1s"])).wait();
+    let again = Running::start(&mut watch(&place, &["--duration", "1s"])).wait();
     assert_eq!(again.code, Some(1));
     assert!(again.stderr.contains("exists already"), "{}", again.stderr);
 }
@@ -180,9 +183,9 @@ fn a_ring_survives_kills_and_has_one_writer() {
     assert_eq!(answer.stdout, "");
     let folders = folders(&place.path("ring"));
     assert_eq!(folders.len(), 2);
-    let interrupted = |n: usize| json(&folders[n].join("record.json"))["interrupted"].clone();
-    assert!(interrupted(0).as_str().unwrap().contains("did not end"));
-    assert_eq!(interrupted(1), Value::Null);
+    let interrupted = |n: usize| json(&folders[n].join("record.json"))["outcome"].clone();
+    assert!(interrupted(0)["failed"]["because"].as_str().unwrap().contains("did not end"));
+    assert_eq!(interrupted(1), "finished");
 }
 
 #[test]
@@ -192,11 +195,14 @@ fn what_cannot_be_is_refused() {
         (vec!["record", "--keep", "soon"], "such as 500ms"),
         (vec!["record", "--max-size", "1k"], "less than 4m"),
         (vec!["watch", "--interval", "1ms"], "50ms to 1h"),
-        (vec!["watch", "--for", "0"], "longer than 0"),
-        (vec!["watch", "--hz", "1000000000"], "1..=100"),
-        (vec!["watch", "--for", "1s", "-o", ""], "empty name"),
-        (vec!["watch", "--for", "1s", "-o", "/proc/x"], "cannot make the run directory /proc/x"),
-        (vec!["watch", "--for", "1s", "--", "true"], "cannot be used with"),
+        (vec!["watch", "--duration", "0"], "longer than 0"),
+        (vec!["watch", "--frequency", "1000000000"], "1..=100"),
+        (vec!["watch", "--duration", "1s", "--record", ""], "empty name"),
+        (
+            vec!["watch", "--duration", "1s", "--record", "/proc/x"],
+            "cannot make the run directory /proc/x",
+        ),
+        (vec!["watch", "--duration", "1s", "--", "true"], "cannot be used with"),
         (vec!["watch", "--pid", "1", "--", "true"], "cannot be used with"),
     ] {
         let answer = place.ask(&args);

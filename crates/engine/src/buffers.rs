@@ -1,18 +1,17 @@
 //! One slab of memory for all buffers of a worker.
 
-use fathom_model::plan::{Buffers, Fill, Memory};
+use fathom_model::plan::{BUFFER_ALIGN, Buffers, Fill, HUGE_PAGE_BYTES, Memory};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use std::io;
 
-/// Direct I/O wants memory aligned to the logical block at most; a page suits all.
-const ALIGN: usize = 4096;
-const HUGE_PAGE: usize = 2 << 20;
-/// Bytes that are prepared between two checks whether to stop.
+const ALIGN: usize = BUFFER_ALIGN as usize;
+const HUGE_PAGE: usize = HUGE_PAGE_BYTES as usize;
+/// Bytes prepared between two checks for a stop.
 pub(crate) const STEP: usize = 64 << 20;
 
-/// The buffers of a worker: `slots` of the same size, one after the other.
+/// The buffers of a worker: `slots` of equal size, contiguous.
 pub(crate) struct Slab {
     memory: *mut u8,
     mapped: usize,
@@ -26,14 +25,14 @@ unsafe impl Send for Slab {}
 
 impl Slab {
     /// Maps `slots` buffers of at least `bytes` each.
-    pub fn new(slots: u32, bytes: u64, memory: Memory) -> io::Result<Self> {
-        let slot_bytes = slot_bytes(bytes);
-        let huge = memory == Memory::Huge;
-        let mapped = Self::size(slots, bytes, memory)
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+    pub fn new(slots: u32, bytes: u64, plan: &Buffers) -> io::Result<Self> {
+        let huge = plan.memory == Memory::Huge;
+        let mapped = plan.slab_bytes(slots, bytes).and_then(|bytes| usize::try_from(bytes).ok());
+        let mapped = mapped.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let slot_bytes = (bytes as usize).max(1).next_multiple_of(ALIGN);
         let flags =
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if huge { libc::MAP_HUGETLB } else { 0 };
-        // SAFETY: a new anonymous mapping; the kernel picks an address that is free.
+        // SAFETY: a new anonymous mapping at an address chosen by the kernel.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -48,21 +47,15 @@ impl Slab {
             return Err(io::Error::last_os_error());
         }
         if !huge && mapped >= HUGE_PAGE {
-            // Fewer segments for each I/O; only advice, so its failure does not matter.
+            // Fewer segments per I/O; only advice, so failure is harmless.
             // SAFETY: the range is the mapping just made.
             unsafe { libc::madvise(memory, mapped, libc::MADV_HUGEPAGE) };
         }
         Ok(Self { memory: memory.cast(), mapped, slot_bytes, slots, huge })
     }
 
-    /// What such a slab takes, in bytes; `None` where that is no number.
-    pub fn size(slots: u32, bytes: u64, memory: Memory) -> Option<usize> {
-        let unit = if memory == Memory::Huge { HUGE_PAGE } else { ALIGN };
-        slot_bytes(bytes).checked_mul(slots as usize)?.checked_next_multiple_of(unit)
-    }
-
-    /// Has the kernel provide all pages, which registering them would do in one call that no signal ends; not the rest
-    /// of them once it is `stopped`.
+    /// Faults in all pages, which registering them would do in a single uninterruptible call; ends early once
+    /// `stopped`.
     pub fn populate(&mut self, mut stopped: impl FnMut() -> bool) {
         // SAFETY: the mapping, which `self` owns and borrows mutably; initialised to zeroes.
         let all = unsafe { std::slice::from_raw_parts_mut(self.memory, self.mapped) };
@@ -91,7 +84,7 @@ impl Slab {
         self.slots
     }
 
-    /// Whether the memory is in huge pages that were asked for.
+    /// Whether the buffers are in huge pages, as requested.
     pub fn is_huge(&self) -> bool {
         self.huge
     }
@@ -109,10 +102,6 @@ impl Slab {
     }
 }
 
-fn slot_bytes(bytes: u64) -> usize {
-    (bytes as usize).max(1).next_multiple_of(ALIGN)
-}
-
 impl Drop for Slab {
     fn drop(&mut self) {
         // SAFETY: unmaps exactly what `new` mapped; pages under I/O stay pinned by the kernel.
@@ -120,7 +109,7 @@ impl Drop for Slab {
     }
 }
 
-/// Makes the contents of write buffers.
+/// Generates the contents of write buffers.
 pub(crate) struct Filler {
     plan: Buffers,
     random: Xoshiro256PlusPlus,
@@ -129,12 +118,12 @@ pub(crate) struct Filler {
 
 impl Filler {
     pub fn new(plan: &Buffers, seed: u64) -> Self {
-        // The offsets are drawn from the same seed; the contents shall not be the same numbers.
+        // Offsets derive from the same seed; contents must not repeat those numbers.
         let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6275_6666_6572_7321);
         Self { plan: plan.clone(), random, stamp: 0 }
     }
 
-    /// Whether each write needs [`Filler::fill`] anew.
+    /// Whether each write needs [`Filler::fill`].
     pub fn refills(&self) -> bool {
         self.plan.refill && self.random_percent() > 0
     }
@@ -149,7 +138,7 @@ impl Filler {
         let compress = self.plan.compress_percent.min(100) as usize;
         match &self.plan.fill {
             Fill::Random => 100 - compress,
-            // As fio: zeroes or the pattern are then the part that compresses.
+            // As in fio, the zeroes or the pattern are the compressible part.
             Fill::Pattern(_) | Fill::Zero if compress > 0 => 100 - compress,
             Fill::Pattern(_) | Fill::Zero => 0,
         }
@@ -160,7 +149,7 @@ impl Filler {
         self.fill_unless(buffer, || false);
     }
 
-    /// Fills a buffer; not the rest of it once it is `stopped`.
+    /// Fills a buffer; ends early once `stopped`.
     pub fn fill_unless(&mut self, buffer: &mut [u8], mut stopped: impl FnMut() -> bool) {
         let percent = self.random_percent();
         let pattern = match &self.plan.fill {
@@ -168,7 +157,7 @@ impl Filler {
             _ => &[0],
         };
         let mut bytes = pattern.iter().cycle();
-        // Compressible parts are spread, so that every page compresses alike.
+        // Spread the compressible parts evenly over the pages.
         for step in buffer.chunks_mut(STEP) {
             if stopped() {
                 return;
@@ -184,8 +173,8 @@ impl Filler {
         }
     }
 
-    /// Makes each page of a buffer different from what was written before, cheaply, so that a
-    /// device that deduplicates gains nothing (fio's `scramble_buffers`).
+    /// Cheaply makes each page differ from all earlier writes, so that deduplication has no effect (fio's
+    /// `scramble_buffers`).
     pub fn stamp(&mut self, buffer: &mut [u8], offset: u64) {
         if self.plan.compress_percent >= 100 {
             return;
@@ -204,7 +193,7 @@ mod tests {
 
     #[test]
     fn slots_are_apart_and_aligned() {
-        let mut slab = Slab::new(3, 5000, Memory::Normal).unwrap();
+        let mut slab = Slab::new(3, 5000, &Buffers::default()).unwrap();
         assert_eq!(slab.slot_bytes(), 8192);
         slab.slot_mut(0).fill(1);
         slab.slot_mut(2).fill(3);
@@ -239,7 +228,7 @@ mod tests {
 
     #[test]
     fn populating_ends_within_a_step_of_the_stop() {
-        let mut slab = Slab::new(3, STEP as u64, Memory::Normal).unwrap();
+        let mut slab = Slab::new(3, STEP as u64, &Buffers::default()).unwrap();
         let resident = |slab: &Slab| {
             let mut pages = vec![0u8; slab.mapped / ALIGN];
             // SAFETY: a byte for each page of the mapping.

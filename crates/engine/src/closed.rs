@@ -1,7 +1,7 @@
 //! Which of the standard descriptors were closed when the program began.
 //!
-//! Before `main`, Rust's runtime opens those on /dev/null, where results would vanish without an error. So it is
-//! noted before that, by what the C runtime calls first.
+//! Rust's runtime opens these on /dev/null before `main`, so results would be lost without an error. An
+//! `.init_array` function, which the C runtime calls earlier still, records them.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! How many I/Os were in flight and how they were batched.
+//! Distribution of queue depth and batch sizes.
 
 use fathom_model::record::DepthRecord;
 
@@ -15,27 +15,27 @@ impl DepthCounts {
         Self { level: zeroes(), submit: zeroes(), complete: zeroes() }
     }
 
-    /// Begins anew.
+    /// Resets all counts.
     pub fn clear(&mut self) {
         [&mut self.level, &mut self.submit, &mut self.complete]
             .into_iter()
             .for_each(|counts| counts.fill(0));
     }
 
-    /// A batch of `count` was issued, after which `in_flight` are in flight.
+    /// Counts a batch of `count` I/Os, after which `in_flight` are in flight.
     #[inline]
     pub fn submitted(&mut self, count: u32, in_flight: u32) {
         self.level[in_flight as usize] += u64::from(count);
         self.submit[count as usize] += 1;
     }
 
-    /// A batch of `count` was reaped.
+    /// Counts a reap of `count` completions.
     #[inline]
     pub fn completed(&mut self, count: u32) {
         self.complete[count as usize] += 1;
     }
 
-    /// The counts without what never occurred.
+    /// The counts that are not zero.
     pub fn record(&self, system_calls: u64) -> DepthRecord {
         let sparse = |counts: &[u64]| {
             counts

@@ -1,19 +1,19 @@
-//! Open targets as the engine takes them.
+//! Open targets as input to the engine.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// A target that was opened, and proved usable, for one worker.
+/// A checked target, opened for one worker.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// The descriptor; it is this worker's alone.
+    /// Descriptor used only by this worker.
     pub fd: OwnedFd,
-    /// What it is.
+    /// Its type.
     pub kind: FileKind,
     /// The path, for messages.
     pub path: String,
 }
 
-/// What an open target is.
+/// The type of an open target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -24,7 +24,7 @@ pub enum FileKind {
     NvmeGeneric {
         /// Namespace identifier.
         nsid: u32,
-        /// Size of a logical block in bytes; a power of two.
+        /// Logical block size in bytes, a power of two.
         lba_bytes: u32,
     },
 }

@@ -1,13 +1,13 @@
-//! One job from set-up to record, on a thread of its own.
+//! One job from set-up to record, on its own thread.
 
 use crate::buffers::Slab;
 use crate::clock;
-use crate::files::{FileKind, OpenFile};
+use crate::files::OpenFile;
 use crate::libaio::Libaio;
 use crate::null::Null;
 use crate::pace::Pace;
 use crate::placement;
-use crate::psync::Sync;
+use crate::psync::SyncQueue;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::source::{Ascending, General, Permutation, Simple, Source, Uniform};
@@ -16,13 +16,13 @@ use crate::uring::{self, Uring};
 use crate::usage;
 use crate::wake::Wake;
 use crate::worker::{End, Worker};
-use fathom_model::plan::{Engine, JobPlan, Psync};
+use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
 use fathom_model::record::{DirRecord, FlushRecord, JobError, JobRecord, Usage};
 use fathom_model::{Dir, PerDir};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// What a job's thread is given.
+/// Input of a job's thread.
 pub(crate) struct Task<'a> {
     pub job: &'a JobPlan,
     pub files: &'a [OpenFile],
@@ -32,7 +32,7 @@ pub(crate) struct Task<'a> {
     pub run_start_ns: u64,
 }
 
-/// Runs a job: sets it up, tells `ready` whether that worked and, when `ready` says so, does the work.
+/// Runs a job: sets it up, reports the result to `ready`, and does the work if `ready` returns true.
 pub(crate) fn perform(
     task: &Task<'_>,
     ready: impl FnOnce(Result<(), JobError>) -> bool,
@@ -57,7 +57,7 @@ fn prepare(
             .shared
             .is_stopping()
         {
-            true => Ok(never_begun(&mut ready)),
+            true => Ok(never_started(&mut ready)),
             false => dispatch(task, slab, &mut ready),
         });
     result.map_err(|Refusal(error)| {
@@ -68,16 +68,8 @@ fn prepare(
     })
 }
 
-/// How many buffers a worker needs, and of how many bytes each.
-pub(crate) fn buffers(job: &JobPlan) -> (u32, u64) {
-    // Each synchronous call waits for its I/O: one buffer is all it uses.
-    let depth = if job.engine.is_synchronous() { 1 } else { job.depth.max(1) };
-    let bytes = if job.used_dirs().any(|d| d != Dir::Trim) { job.block_max() } else { 1 };
-    (depth, bytes)
-}
-
-/// What is known of a worker that was asked to stop while it was prepared.
-fn never_begun(ready: &mut Option<Ready<'_>>) -> JobRecord {
+/// The record of a worker that was stopped during set-up.
+fn never_started(ready: &mut Option<Ready<'_>>) -> JobRecord {
     if let Some(ready) = ready.take() {
         ready(Ok(()));
     }
@@ -85,11 +77,9 @@ fn never_begun(ready: &mut Option<Ready<'_>>) -> JobRecord {
 }
 
 fn slab(task: &Task<'_>) -> Result<Slab, Refusal> {
-    let (job, files) = (task.job, task.files);
-    let (depth, bytes) = buffers(job);
-    // What waits for its turn is not in flight, and its wait is not the device's latency.
-    let depth = if trims_in_turn(job, files, usage::kernel_version()) { 1 } else { depth };
-    let slab = Slab::new(depth, bytes, job.buffers.memory);
+    let job = task.job;
+    let (depth, bytes) = (job.depth, job.buffer_bytes());
+    let slab = Slab::new(depth, bytes, &job.buffers);
     let registered = job.engine.uring().is_some_and(|ring| ring.fixed_buffers);
     let populated = slab.map(|mut slab| {
         if registered {
@@ -98,17 +88,17 @@ fn slab(task: &Task<'_>) -> Result<Slab, Refusal> {
         slab
     });
     populated.map_err(|error| {
-        let kind = if job.buffers.memory == fathom_model::plan::Memory::Huge {
-            "reserve huge pages (`sysctl vm.nr_hugepages`)"
-        } else {
-            "lower iodepth, bs or numjobs"
+        let advice = match job.buffers.memory {
+            Memory::Huge => "reserve huge pages (`sysctl vm.nr_hugepages`)",
+            Memory::Normal => "lower iodepth, bs or numjobs",
         };
-        let message = format!("no memory for {depth} buffers of {bytes} bytes: {error}; {kind}");
+        let message =
+            format!("cannot allocate {depth} buffers of {bytes} bytes: {error}; {advice}");
         Refusal::by_kernel(&error, message)
     })
 }
 
-/// Makes the queue that the plan names and works with it.
+/// Creates the plan's queue and runs the job on it.
 fn dispatch(
     task: &Task<'_>,
     slab: Slab,
@@ -119,7 +109,7 @@ fn dispatch(
     let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null);
     if !needs_none && (files.is_empty() || files.len() != job.regions.len()) {
         return Err(format!(
-            "{} regions and {} open files: each region needs one",
+            "{} regions but {} open files: each region needs one",
             job.regions.len(),
             files.len()
         )
@@ -134,13 +124,6 @@ fn dispatch(
         wait_max: job.batch.complete_min,
     };
     match &job.engine {
-        Engine::IoUring(_) if trims_in_turn(job, files, usage::kernel_version()) => {
-            let note =
-                "discards run one at a time: io_uring discards of block devices need Linux 6.12"
-                    .to_string();
-            let queue = Sync::new(Psync::Plain, files, &slab, vec![note]);
-            work(task, queue, slab, ready)
-        }
         Engine::IoUring(plan) if plan.vectored => {
             let mode = uring::Offloaded::new(uring::Vectored::new(depth), plan.force_async);
             work(task, Uring::new(&parts(plan), mode)?, slab, ready)
@@ -156,7 +139,6 @@ fn dispatch(
             work(task, Uring::new(&parts(plan), uring::Plain::<false>)?, slab, ready)
         }
         Engine::IoUringCmd(plan) => {
-            check_passthrough(job, files)?;
             let mode = uring::Passthrough::new(depth);
             let queue = Uring::new(&parts(plan), mode)?;
             work(task, queue, slab, ready)
@@ -165,53 +147,23 @@ fn dispatch(
             let queue = Uring::new(&parts(plan), uring::Nop::new(depth))?;
             work(task, queue, slab, ready)
         }
+        // Anything but a read would be submitted as a write.
         Engine::Libaio if job.access.mix.has(Dir::Trim) => {
-            Err("libaio has no trim; use --ioengine=io_uring or psync".to_string().into())
+            Err("libaio does not support trim".to_string().into())
         }
         Engine::Libaio => {
             let queue = Libaio::new(depth, files, &slab)?;
             work(task, queue, slab, ready)
         }
         Engine::Psync(call) => {
-            let queue = Sync::new(*call, files, &slab, Vec::new());
+            let queue = SyncQueue::new(*call, files, &slab);
             work(task, queue, slab, ready)
         }
         Engine::Null => work(task, Null::new(depth), slab, ready),
     }
 }
 
-/// Whether discards must run one at a time: kernels before 6.12 know none through io_uring.
-fn trims_in_turn(job: &JobPlan, files: &[OpenFile], kernel: (u32, u32)) -> bool {
-    let on_device = files.iter().any(|f| f.kind == FileKind::Block);
-    let by_ring = matches!(job.engine, Engine::IoUring(_));
-    by_ring && job.access.mix.has(Dir::Trim) && on_device && kernel < (6, 12)
-}
-
-fn check_passthrough(job: &JobPlan, files: &[OpenFile]) -> Result<(), String> {
-    if job.access.mix.has(Dir::Trim) {
-        return Err("io_uring_cmd has no trim here; use --ioengine=io_uring on the block device"
-            .to_string());
-    }
-    for file in files {
-        let FileKind::NvmeGeneric { lba_bytes, .. } = file.kind else {
-            return Err(format!(
-                "{}: io_uring_cmd needs an NVMe generic device such as /dev/ng0n1",
-                file.path
-            ));
-        };
-        let sizes =
-            job.used_dirs().flat_map(|d| [job.access.block_sizes[d].min(), job.access.align[d]]);
-        if let Some(odd) = sizes.into_iter().find(|size| size % u64::from(lba_bytes) != 0) {
-            return Err(format!(
-                "{}: {odd} is no multiple of the logical block of {lba_bytes} bytes; change bs",
-                file.path
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Picks the cheapest source for the job, so that its loop has no branch for what it does not do.
+/// Picks the cheapest source, so that the loop has no branches for features that the job does not use.
 fn work<Q: Queue>(
     task: &Task<'_>,
     queue: Q,
@@ -219,7 +171,7 @@ fn work<Q: Queue>(
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
     let job = task.job;
-    // Under a rate the clock is what counts.
+    // A rate limit dominates the cost per I/O.
     if job.is_paced() {
         return work_with(task, queue, General::new(job), slab, ready);
     }
@@ -254,7 +206,7 @@ fn work_with<Q: Queue, S: Source>(
     }
     let record = measured(task, &mut worker, ramp_stats.as_ref());
     if worker.in_flight > 0 {
-        // The kernel may still write into these buffers, and closing the queue may wait for that.
+        // The kernel may still write to these buffers, and closing the queue may block on that.
         std::mem::forget(worker);
     }
     Ok(record)
@@ -299,7 +251,7 @@ fn measured<'a, Q: Queue, S: Source>(
     record
 }
 
-/// I/Os that were scheduled before the job's time was over, or it was stopped, and never started.
+/// I/Os scheduled before the job ended or was stopped, but never started.
 fn unstarted<Q: Queue, S: Source>(
     worker: &Worker<'_, Q, S>,
     end: End,
@@ -366,38 +318,23 @@ mod tests {
     use fathom_model::plan::{Mix, Order, Uring};
 
     #[test]
-    fn a_worker_that_is_stopped_while_it_is_prepared_does_no_io_and_has_not_failed() {
+    fn a_worker_stopped_during_set_up_does_no_io_and_has_not_failed() {
         let order = Order::Sequential { skip: 0 };
         let ring = Engine::IoUring(Uring { fixed_buffers: true, ..Uring::default() });
         for engine in [Engine::Null, ring] {
             let mut job = JobPlan::new("t", engine, Mix::Only(Dir::Write), order.clone());
-            // No ring has so many entries: none is made.
+            // Exceeds the ring's maximum: creating it would fail.
             job.depth = 1 << 20;
             let (shared, wake) = (Shared::default(), Wake::new().unwrap());
             shared.ask_stop();
             let task =
                 Task { job: &job, files: &[], shared: &shared, wake: &wake, run_start_ns: 0 };
-            let mut said = None;
+            let mut reported = None;
             let record = perform(&task, |ready| {
-                said = Some(ready);
+                reported = Some(ready);
                 true
             });
-            assert_eq!((said, record), (Some(Ok(())), JobRecord::default()));
+            assert_eq!((reported, record), (Some(Ok(())), JobRecord::default()));
         }
-    }
-
-    #[test]
-    fn discards_that_wait_for_their_turn_are_not_in_flight() {
-        let fd = std::os::fd::OwnedFd::from(tempfile::tempfile().unwrap());
-        let block = [OpenFile { fd, kind: FileKind::Block, path: "/dev/disk".to_string() }];
-        let in_turn = |engine, dir, kernel| {
-            let job = JobPlan::new("t", engine, Mix::Only(dir), Order::Sequential { skip: 0 });
-            trims_in_turn(&job, &block, kernel)
-        };
-        let ring = || Engine::IoUring(Uring::default());
-        assert!(in_turn(ring(), Dir::Trim, (6, 11)));
-        assert!(!in_turn(ring(), Dir::Trim, (6, 12)));
-        assert!(!in_turn(ring(), Dir::Write, (6, 1)));
-        assert!(!in_turn(Engine::Null, Dir::Trim, (6, 1)));
     }
 }

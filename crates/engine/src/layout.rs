@@ -1,4 +1,4 @@
-//! Writing contents into files that were just made, so that reads of them reach the disk.
+//! Lays out new files by writing data, so that reads of them reach the disk.
 
 use crate::buffers::Filler;
 use fathom_model::plan::Buffers;
@@ -8,15 +8,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 const CHUNK: u64 = 1 << 20;
-/// Bytes between two flushes, so that the last does not last long: none can be ended early.
+/// Bytes between flushes, which cannot be interrupted, so that none takes long.
 const FLUSH: u64 = 64 << 20;
 
-/// Fills bytes `from..to` of a file with what `buffers` describes and writes them to the disk.
-/// `done` is told how many bytes are written and says whether to go on.
+/// Writes bytes `from..to` of a file with contents according to `buffers`, and flushes them. Calls
+/// `done` with the number of bytes written so far; it returns whether to continue.
 ///
 /// # Errors
 ///
-/// The error of write(2) or fdatasync(2); `Interrupted` when `done` said no.
+/// The error of write(2) or fdatasync(2); `Interrupted` if `done` returned false.
 pub fn fill(
     fd: OwnedFd,
     from: u64,

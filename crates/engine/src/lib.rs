@@ -1,8 +1,11 @@
-//! The only place where I/O is issued: workers, each with a thread and a queue of its own.
+//! The only crate that issues measured I/O: workers, each with its own thread and queue.
 //!
-//! [`start`] takes a [`fathom_model::Plan`] and open files and returns a [`Running`] that can be
-//! looked at, stopped and joined. Everything before a worker's first I/O may fail with a message;
+//! [`start`] takes a [`fathom_model::Plan`] and open files and returns a [`Running`], which reports
+//! progress and can be stopped and joined. Everything before a worker's first I/O may fail with a message;
 //! between its first and its last I/O a worker allocates nothing, locks nothing and prints nothing.
+#![allow(unsafe_code)]
+#![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 mod buffers;
 pub mod clock;
@@ -19,15 +22,16 @@ mod placement;
 mod psync;
 mod queue;
 mod refusal;
-mod rouse;
 mod run;
 #[cfg(test)]
 mod sim;
 mod source;
+mod stall;
 mod stats;
 mod token;
 mod uring;
 mod usage;
+mod wait_check;
 mod wake;
 mod worker;
 

@@ -1,4 +1,4 @@
-//! Linux native asynchronous I/O, by its system calls.
+//! Linux native asynchronous I/O, through its system calls.
 
 use crate::buffers::Slab;
 use crate::clock;
@@ -51,7 +51,7 @@ pub(crate) struct Libaio {
     base: u64,
     slot_bytes: u64,
     requests: Vec<Iocb>,
-    /// Addresses of requests that were pushed and not yet taken by the kernel.
+    /// Addresses of requests pushed and not yet submitted.
     pending: Vec<*const Iocb>,
     events: Vec<Event>,
     ready: usize,
@@ -60,11 +60,11 @@ pub(crate) struct Libaio {
 }
 
 impl Libaio {
-    /// Makes a context for `depth` requests.
+    /// Creates a context for `depth` requests.
     ///
     /// # Errors
     ///
-    /// Says why there can be none.
+    /// Why the context cannot be created.
     pub fn new(depth: u32, files: &[OpenFile], slab: &Slab) -> Result<Self, Refusal> {
         let mut context: libc::c_ulong = 0;
         // SAFETY: `context` is a zeroed place for the handle, as io_setup(2) asks.
@@ -75,14 +75,14 @@ impl Libaio {
             let error = io::Error::last_os_error();
             let advice = match error.raw_os_error() {
                 Some(libc::EAGAIN) => {
-                    "fs.aio-max-nr is used up; raise it (`sysctl fs.aio-max-nr`) or lower iodepth"
+                    "fs.aio-max-nr is exhausted; raise it (`sysctl fs.aio-max-nr`) or lower iodepth"
                 }
                 Some(libc::ENOSYS) => {
                     "this kernel has no native asynchronous I/O; use --ioengine=io_uring"
                 }
                 _ => "lower iodepth, or use --ioengine=io_uring",
             };
-            let message = format!("io_setup failed for a depth of {depth}: {error}; {advice}");
+            let message = format!("io_setup failed for queue depth {depth}: {error}; {advice}");
             return Err(Refusal::by_kernel(&error, message));
         }
         Ok(Self {
@@ -115,7 +115,7 @@ impl Libaio {
                 let error = io::Error::last_os_error();
                 match error.raw_os_error() {
                     Some(libc::EINTR) => continue,
-                    // The device's queue is full: completions must be reaped first.
+                    // The device's queue is full: reap completions first.
                     Some(libc::EAGAIN) => return Ok(()),
                     _ => return Err(error),
                 }
@@ -170,13 +170,13 @@ impl Queue for Libaio {
             return Ok(());
         }
         (self.ready, self.reaped) = (0, 0);
-        // Without a wake-up of its own, a wait is cut into parts so that a stop is seen.
-        let part_ns = 100_000_000;
+        // Nothing else ends this wait: a short timeout lets the worker notice a stop.
+        let wait_max_ns = 100_000_000;
         let wait_ns =
-            deadline_ns.map_or(part_ns, |d| d.saturating_sub(clock::now_ns()).min(part_ns));
+            deadline_ns.map_or(wait_max_ns, |d| d.saturating_sub(clock::now_ns()).min(wait_max_ns));
         let timeout = clock::timespec(wait_ns);
         self.calls += 1;
-        // SAFETY: `events` has room for as many events as are asked for.
+        // SAFETY: `events` has room for the requested number of events.
         let got = unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,

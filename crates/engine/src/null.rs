@@ -1,4 +1,4 @@
-//! Completes everything at once: what the engine costs without a kernel.
+//! Completes every request immediately: measures the engine without the kernel.
 
 use crate::queue::{Op, Push, Queue, Request};
 use crate::token::Token;
@@ -6,7 +6,7 @@ use fathom_model::Dir;
 use fathom_model::record::Granted;
 use std::io;
 
-/// A queue that does nothing.
+/// A queue that performs no I/O.
 pub(crate) struct Null {
     done: Vec<(Token, i32)>,
 }

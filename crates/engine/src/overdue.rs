@@ -1,29 +1,29 @@
-//! Workers that go on after they should have ended.
+//! Detects workers that run past their deadline.
 
 use crate::stats::Shared;
 use fathom_model::Dir;
 use fathom_model::progress::Phase;
 use std::sync::atomic::Ordering::Acquire;
 
-/// How long after its deadline a worker may take to notice it by itself.
+/// A worker notices its deadline by itself within this time.
 const GRACE_NS: u64 = 500_000_000;
-/// An overdue worker that shows no progress for this long is stuck. Longer than a worker itself
-/// waits for what is in flight.
+/// An overdue worker without progress for this long is stuck. Longer than a worker waits for its I/Os in
+/// flight.
 const STUCK_NS: u64 = 9_000_000_000;
 
-/// What is remembered of one worker.
+/// Deadline state of one worker.
 #[derive(Default)]
 pub(crate) struct Overdue {
-    /// While it is overdue: what it had done and since when it has done no more.
+    /// While it is overdue: its amount of work, and the time since which that has not grown.
     idle: Option<(u64, u64)>,
 }
 
 impl Overdue {
-    /// Looks at the worker; whether it should have ended by now.
+    /// Checks the worker; returns whether it should have ended by now.
     pub fn is_over(&mut self, shared: &Shared, now_ns: u64) -> bool {
         let deadline = shared.deadline_ns.load(Acquire);
         let late = deadline > 0 && now_ns > deadline.saturating_add(GRACE_NS);
-        // What flushes at its end may take as long as the device does, until it is told to stop.
+        // A final flush may take as long as the device needs, unless a stop is requested.
         let over = shared.is_stopping() || (late && shared.phase() != Phase::Finishing);
         let done = work_done(shared);
         self.idle = match self.idle {
@@ -33,13 +33,13 @@ impl Overdue {
         over
     }
 
-    /// Whether it is overdue and has shown no progress for so long that it will not end.
+    /// Whether it is overdue and has made no progress for [`STUCK_NS`].
     pub fn is_stuck(&self, now_ns: u64) -> bool {
         self.idle.is_some_and(|(_, since)| now_ns.saturating_sub(since) > STUCK_NS)
     }
 }
 
-/// A number that grows with all that a worker does.
+/// Grows with every completion of the worker.
 fn work_done(shared: &Shared) -> u64 {
     let of = |dir: &Dir| {
         let counts = shared.stats.dirs[*dir].counts();

@@ -1,4 +1,4 @@
-//! When I/Os are due under a rate: an open loop, in which no stall moves a later instant.
+//! Arrival times under a rate limit: an open loop, in which a stall does not delay later arrivals.
 
 use fathom_model::plan::{JobPlan, Rate, RateProcess};
 use fathom_model::{Dir, PerDir};
@@ -6,26 +6,26 @@ use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// An I/O that starts later than scheduled by more than this is late.
+/// An I/O that starts more than this after its scheduled time is late.
 pub(crate) const LATE_NS: u64 = 1_000_000;
 
-/// What may start now.
+/// The I/O that may start now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// An I/O in this direction, scheduled at this instant.
+    /// An I/O in this direction, scheduled at this time in nanoseconds.
     At(Dir, u64),
-    /// An I/O of a direction without a limit.
+    /// An I/O in a direction without a limit.
     Free,
-    /// Nothing before this instant.
+    /// None before this time in nanoseconds.
     NotBefore(u64),
 }
 
 /// The schedule of a job with rate limits.
 pub(crate) struct Pace {
-    /// Where all schedules begin, in nanoseconds.
+    /// Start of all schedules, in nanoseconds.
     start_ns: u64,
     arrivals: PerDir<Option<Arrivals>>,
-    /// A direction without a limit, where one occurs.
+    /// A direction without a limit, if any is in use.
     free: Option<Dir>,
     random: Xoshiro256PlusPlus,
 }
@@ -33,10 +33,10 @@ pub(crate) struct Pace {
 struct Arrivals {
     rate: Rate,
     process: RateProcess,
-    /// The next scheduled instant, in nanoseconds from the start: the clock's own numbers are so
-    /// large after months of uptime that a float would round each gap.
+    /// The next scheduled time, in nanoseconds since the start: after months of uptime, the clock's
+    /// own values are so large that a float would round each gap.
     next_ns: f64,
-    /// I/Os scheduled before that one.
+    /// Number of I/Os scheduled before that one.
     scheduled: u64,
 }
 
@@ -56,7 +56,7 @@ impl Pace {
         Self { start_ns, arrivals, free, random }
     }
 
-    /// What may start at `now_ns`. The earliest scheduled instant comes first.
+    /// The I/O that may start at `now_ns`, earliest scheduled time first.
     pub fn due(&self, now_ns: u64) -> Due {
         let earliest = self
             .arrivals
@@ -76,7 +76,7 @@ impl Pace {
         self.arrivals[dir].is_none()
     }
 
-    /// A direction without a limit, where one occurs.
+    /// A direction without a limit, if any is in use.
     pub fn free(&self) -> Option<Dir> {
         self.free
     }
@@ -90,7 +90,7 @@ impl Pace {
         };
         let stretch = match arrivals.process {
             RateProcess::Linear => 1.0,
-            // Gaps of a Poisson process are exponential: inverse transform sampling.
+            // A Poisson process has exponential gaps (inverse transform sampling).
             RateProcess::Poisson => {
                 let unit = ((self.random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
                 -unit.ln()
@@ -100,7 +100,7 @@ impl Pace {
         arrivals.next_ns += mean_ns * stretch;
     }
 
-    /// I/Os that were scheduled up to `end_ns` and have not been started, by the mean gap so far.
+    /// Number of I/Os scheduled up to `end_ns` but not started, estimated from the mean gap so far.
     pub fn unstarted(&self, dir: Dir, end_ns: u64) -> u64 {
         let Some(a) = &self.arrivals[dir] else { return 0 };
         let left_ns = end_ns.saturating_sub(self.start_ns) as f64 - a.next_ns;
@@ -109,7 +109,7 @@ impl Pace {
         }
         match (a.scheduled, a.rate) {
             (0, Rate::Iops(n)) => (left_ns * n as f64 / 1e9).ceil() as u64,
-            // Without a length only the first is known to be due.
+            // Without a known length, only the first is certainly due.
             (0, Rate::BytesPerSecond(_)) => 1,
             (n, _) => (left_ns * n as f64 / a.next_ns).ceil() as u64,
         }
@@ -126,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn instants_do_not_move_with_the_clock() {
+    fn arrivals_do_not_depend_on_the_clock() {
         let mut job = job(Mix::Only(Dir::Read));
         job.rate.read = Some(Rate::Iops(1000));
         let mut pace = Pace::new(&job, 5_000_000);
         assert_eq!(pace.due(4_999_999), Due::NotBefore(5_000_000));
         for n in 0..100u64 {
-            // Asked two seconds late, the schedule is what it was.
+            // Two seconds late, the schedule is unchanged.
             assert_eq!(pace.due(2_000_000_000), Due::At(Dir::Read, 5_000_000 + n * 1_000_000));
             pace.advance(Dir::Read, 4096);
         }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_started_is_reckoned_by_the_mean_gap() {
+    fn unstarted_ios_are_estimated_from_the_mean_gap() {
         let mut job = job(Mix::Only(Dir::Write));
         job.rate.write = Some(Rate::BytesPerSecond(1_000_000));
         for last in [1000, 9000] {
@@ -160,7 +160,7 @@ mod tests {
                 pace.advance(Dir::Write, 10_000 - last);
                 pace.advance(Dir::Write, last);
             });
-            // 100 in half a second, whichever length came last.
+            // 100 in half a second, regardless of the last length.
             assert_eq!(pace.unstarted(Dir::Write, 1_000_000_007), 100);
             assert_eq!(pace.unstarted(Dir::Write, 500_000_007), 0);
             assert_eq!(pace.unstarted(Dir::Read, 1_000_000_007), 0);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_has_the_mean_and_the_spread_of_exponential_gaps() {
+    fn poisson_gaps_are_exponential() {
         let mut job = job(Mix::Only(Dir::Read));
         job.rate.read = Some(Rate::Iops(1_000_000));
         job.rate_process = RateProcess::Poisson;

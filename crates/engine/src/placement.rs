@@ -1,4 +1,4 @@
-//! Where and how a worker's thread runs.
+//! CPU affinity and priorities of worker threads.
 
 use crate::refusal::Refusal;
 use fathom_model::plan::Placement;
@@ -12,9 +12,9 @@ const IOPRIO_CLASS_SHIFT: i32 = 13;
 ///
 /// # Errors
 ///
-/// Names the setting that was refused and what would allow it.
+/// The setting that the kernel refused, and the privilege it needs.
 pub(crate) fn apply(plan: &Placement) -> Result<(), Refusal> {
-    // Sleeps of paced workers end on time; it costs nothing else.
+    // Minimal timer slack, so that sleeps of rate-limited workers end on time.
     // SAFETY: takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     if !plan.cpus.is_empty() {
@@ -26,7 +26,8 @@ pub(crate) fn apply(plan: &Placement) -> Result<(), Refusal> {
         if result < 0 {
             let error = io::Error::last_os_error();
             let nice = plan.nice;
-            let message = format!("nice={nice}: {error}; values below 0 need CAP_SYS_NICE");
+            let message =
+                format!("cannot set nice={nice}: {error}; values below 0 need CAP_SYS_NICE");
             return Err(Refusal::by_kernel(&error, message));
         }
     }
@@ -37,7 +38,8 @@ pub(crate) fn apply(plan: &Placement) -> Result<(), Refusal> {
         if result < 0 {
             let error = io::Error::last_os_error();
             let message = format!(
-                "prioclass={class} prio={level}: {error}; the real-time class needs CAP_SYS_ADMIN"
+                "cannot set prioclass={class} prio={level}: {error}; the real-time class needs \
+                 CAP_SYS_ADMIN or CAP_SYS_NICE"
             );
             return Err(Refusal::by_kernel(&error, message));
         }
@@ -46,17 +48,17 @@ pub(crate) fn apply(plan: &Placement) -> Result<(), Refusal> {
 }
 
 fn pin(cpus: &[u32]) -> Result<(), Refusal> {
-    // SAFETY: a cpu_set_t is plain bits, for which zeroes are valid.
+    // SAFETY: cpu_set_t is a bit mask, for which all-zero bytes are valid.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for cpu in cpus {
         if *cpu >= libc::CPU_SETSIZE as u32 {
             return Err(format!(
-                "cpus_allowed: processor {cpu} is beyond {}",
+                "cpus_allowed: CPU {cpu} is out of range; use 0 to {}",
                 libc::CPU_SETSIZE - 1
             )
             .into());
         }
-        // SAFETY: below CPU_SETSIZE, as just checked.
+        // SAFETY: `cpu` is below CPU_SETSIZE, checked above.
         unsafe { libc::CPU_SET(*cpu as usize, &mut set) };
     }
     // SAFETY: `set` is a valid cpu_set_t; 0 is the calling thread.
@@ -65,7 +67,7 @@ fn pin(cpus: &[u32]) -> Result<(), Refusal> {
     if result < 0 {
         let error = io::Error::last_os_error();
         let message = format!(
-            "cpus_allowed={cpus:?}: {error}; name processors that are online and allowed to this process"
+            "cannot set cpus_allowed={cpus:?}: {error}; use CPUs that are online and allowed for this process"
         );
         return Err(Refusal::by_kernel(&error, message));
     }

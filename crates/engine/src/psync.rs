@@ -1,4 +1,4 @@
-//! One system call per I/O, done when it is handed over.
+//! One synchronous system call per I/O.
 
 use crate::buffers::Slab;
 use crate::files::{FileKind, OpenFile};
@@ -12,11 +12,11 @@ use std::io;
 
 /// BLKDISCARD of linux/fs.h: `_IO(0x12, 119)`.
 const BLKDISCARD: libc::c_ulong = 0x1277;
-/// Since this kernel RWF_HIPRI changes nothing about a synchronous call.
+/// First kernel that ignores RWF_HIPRI on synchronous calls.
 const IGNORES_HIPRI: (u32, u32) = (5, 19);
 
-/// A queue that does each request at once.
-pub(crate) struct Sync {
+/// A queue that executes its requests one by one, in [`Queue::turn`].
+pub(crate) struct SyncQueue {
     call: Call,
     files: Vec<(i32, FileKind)>,
     base: u64,
@@ -24,11 +24,10 @@ pub(crate) struct Sync {
     pushed: Vec<(Token, Request)>,
     done: Vec<(Token, i32)>,
     calls: u64,
-    fallbacks: Vec<String>,
 }
 
-impl Sync {
-    pub fn new(call: Call, files: &[OpenFile], slab: &Slab, fallbacks: Vec<String>) -> Self {
+impl SyncQueue {
+    pub fn new(call: Call, files: &[OpenFile], slab: &Slab) -> Self {
         Self {
             call,
             files: files.iter().map(|f| (f.raw(), f.kind)).collect(),
@@ -37,7 +36,6 @@ impl Sync {
             pushed: Vec::with_capacity(slab.slots() as usize),
             done: Vec::with_capacity(slab.slots() as usize),
             calls: 0,
-            fallbacks,
         }
     }
 
@@ -109,13 +107,13 @@ fn discard(fd: i32, kind: FileKind, request: &Request) -> isize {
     }
 }
 
-impl Push for Sync {
+impl Push for SyncQueue {
     fn push(&mut self, token: Token, request: &Request) {
         self.pushed.push((token, *request));
     }
 }
 
-impl Queue for Sync {
+impl Queue for SyncQueue {
     type Batch<'a> = &'a mut Self;
 
     fn room(&self) -> u32 {
@@ -148,6 +146,6 @@ impl Queue for Sync {
     fn granted(&self) -> Granted {
         let asks = matches!(self.call, Call::VectoredFlags { hipri: true, .. });
         let polled = asks && kernel_version() < IGNORES_HIPRI;
-        Granted { polled, fallbacks: self.fallbacks.clone(), ..Granted::default() }
+        Granted { polled, ..Granted::default() }
     }
 }

@@ -1,14 +1,14 @@
-//! The one shape of all ways to the kernel.
+//! The interface of all I/O engines.
 
 use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::record::Granted;
 use std::io;
 
-/// What is asked of the kernel.
+/// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// Move data, or discard.
+    /// Transfer data, or discard.
     Io(Dir),
     /// fsync(2).
     Fsync,
@@ -16,7 +16,7 @@ pub(crate) enum Op {
     Fdatasync,
 }
 
-/// One request. Its memory is that of its slot, from `buffer_offset` on.
+/// One request. Its data is in its slot's buffer, from `buffer_offset` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
     pub op: Op,
@@ -26,11 +26,11 @@ pub(crate) struct Request {
     pub offset: u64,
     /// Length in bytes.
     pub len: u32,
-    /// Where in the slot's buffer; above 0 only for the rest of a short transfer.
+    /// Offset into the slot's buffer; above 0 only for the rest of a short transfer.
     pub buffer_offset: u32,
 }
 
-/// Takes requests for the next turn.
+/// Accepts requests for the next turn.
 pub(crate) trait Push {
     /// Adds a request; `token` names its slot. It may reach the kernel only with [`Queue::turn`].
     fn push(&mut self, token: Token, request: &Request);
@@ -45,37 +45,37 @@ impl<P: Push> Push for &mut P {
 
 /// A queue of requests to the kernel. Every request has a slot, which is also its buffer.
 pub(crate) trait Queue {
-    /// What takes several requests at once; it keeps in registers what does not change between them.
+    /// Accepts several requests; keeps what they have in common in registers.
     type Batch<'a>: Push
     where
         Self: 'a;
 
-    /// How many requests can be pushed now.
+    /// Number of requests that can be pushed now.
     fn room(&self) -> u32;
 
-    /// Begins to push.
+    /// Begins a batch of requests.
     fn batch(&mut self) -> Self::Batch<'_>;
 
-    /// Begins to push `count` requests of the one direction, file and length that all requests have
-    /// which are pushed this way.
+    /// Begins a batch of `count` requests with the same direction, file and length as all others pushed
+    /// this way.
     fn batch_alike(&mut self, _count: u32) -> Self::Batch<'_> {
         self.batch()
     }
 
-    /// Hands over all that was pushed and waits for at least `wait_for` completions, or until
-    /// `deadline_ns`, where given, on the engine's clock. May return early without either, as
-    /// after a signal or [`crate::wake`]. Fails only when the queue itself is broken.
+    /// Submits everything pushed so far and waits for at least `wait_for` completions, or until
+    /// `deadline_ns`, if given, on the engine's clock. May return early, for example after a signal or
+    /// [`crate::wake`]. Fails only if the queue itself is broken.
     fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()>;
 
-    /// Takes at most `max` completions; `each` gets the token and the bytes moved or `-errno`.
+    /// Reaps at most `max` completions; `each` gets the token and the bytes transferred, or `-errno`.
     fn reap(&mut self, max: u32, each: impl FnMut(Token, i32));
 
-    /// Is told of so many [`Token::WAKE`] that were reaped.
+    /// Called after `count` [`Token::WAKE`] completions were reaped.
     fn woken(&mut self, _count: u32) {}
 
     /// System calls made so far.
     fn system_calls(&self) -> u64;
 
-    /// What the kernel granted, as known now.
+    /// What the kernel granted so far.
     fn granted(&self) -> Granted;
 }

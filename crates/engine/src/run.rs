@@ -1,15 +1,13 @@
-//! A run: all workers of a plan, started wave by wave, watched, stopped and collected.
-
-mod memory;
+//! A run: starts the workers of a plan wave by wave, supervises and joins them.
 
 use crate::clock;
 use crate::files::OpenFile;
 use crate::job::{self, Task};
 use crate::overdue::Overdue;
-use crate::rouse::{self, Silence};
+use crate::stall::{self, StallDetector};
 use crate::stats::Shared;
 use crate::wake::Wake;
-use fathom_model::plan::{ExitWhat, JobPlan, Plan};
+use fathom_model::plan::{ExitWhat, JobPlan, Plan, STACK_BYTES};
 use fathom_model::progress::{JobProgress, Phase, Progress};
 use fathom_model::record::{JobError, JobRecord};
 use fathom_model::{Dir, PerDir};
@@ -24,23 +22,20 @@ use std::time::Duration;
 /// Interval of bandwidth statistics, as fio's `bwavgtime`.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Why a run could not begin.
+/// Why a run could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No event descriptor could be made, or no signal handled.
+    /// An event descriptor or signal handler could not be created.
     #[error(
-        "cannot start workers: {0}; raise the limit of open files (`ulimit -n`) or lower numjobs"
+        "cannot start workers: {0}; raise the limit on open files (`ulimit -n`) or lower numjobs"
     )]
     Resources(#[from] std::io::Error),
-    /// A thread could not be created.
+    /// A worker thread could not be created.
     #[error(
-        "cannot create the thread of a worker: {0}; raise the limit of processes and threads (RLIMIT_NPROC, \
-         `ulimit -u`, or pids.max of the control group), or lower numjobs"
+        "cannot create a worker thread: {0}; raise the limit on processes and threads (RLIMIT_NPROC, \
+         `ulimit -u`, or pids.max of the cgroup), or lower numjobs"
     )]
     Thread(std::io::Error),
-    /// The address space is limited to less than the run needs.
-    #[error(transparent)]
-    Memory(#[from] memory::TooLittle),
 }
 
 /// One worker as the run sees it.
@@ -71,20 +66,19 @@ impl State {
     }
 }
 
-/// A run that is under way.
+/// A run in progress.
 pub struct Running {
     state: Arc<State>,
     conductor: thread::JoinHandle<Vec<JobRecord>>,
 }
 
-/// Starts the jobs of `plan`. `files` holds, for each job, an open file for each of its regions.
+/// Starts the jobs of `plan`. `files` holds, per job, one open file per region.
 ///
 /// # Errors
 ///
-/// When memory, threads or descriptors cannot be had. What goes wrong in a job is in its record.
+/// If threads or descriptors cannot be created. Errors of a job are in its record.
 pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartError> {
-    memory::check(plan)?;
-    rouse::prepare()?;
+    stall::install_handler()?;
     let members =
         plan.jobs.iter().map(|_| Ok(Member { shared: Shared::default(), wake: Wake::new()? }));
     let state = Arc::new(State {
@@ -108,7 +102,7 @@ pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartErr
 }
 
 impl Running {
-    /// How all workers stand.
+    /// Progress of all workers.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let jobs = self.state.jobs.iter().zip(&self.state.members);
@@ -118,12 +112,12 @@ impl Running {
         }
     }
 
-    /// Ends the run early; workers finish what is in flight.
+    /// Ends the run early; workers wait for their I/Os in flight.
     pub fn stop(&self) {
         self.state.stop_all();
     }
 
-    /// Waits until all workers have ended, `timeout` at most; whether they have.
+    /// Waits for all workers, at most `timeout`; returns whether they have ended.
     #[must_use]
     pub fn wait(&self, timeout: Duration) -> bool {
         let over = self.state.over.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,14 +132,14 @@ impl Running {
         self.wait(Duration::ZERO)
     }
 
-    /// Thread ids of the workers that run now, by job index.
+    /// Thread IDs of the running workers, by job index.
     #[must_use]
     pub fn thread_ids(&self) -> Vec<Option<i32>> {
         let live = |m: &Member| matches!(m.shared.phase(), Phase::Ramp | Phase::Running);
         self.state.members.iter().map(|m| live(m).then(|| m.shared.tid.load(Relaxed))).collect()
     }
 
-    /// Waits for all workers and returns their records, in the order of the plan's jobs.
+    /// Waits for all workers and returns their records in the order of the plan's jobs.
     #[must_use]
     pub fn join(self) -> Vec<JobRecord> {
         let count = self.state.jobs.len();
@@ -187,7 +181,7 @@ enum Event {
 /// Holds the workers of a wave until all are set up.
 #[derive(Default)]
 struct Barrier {
-    /// Whether to go; `None` until decided.
+    /// Whether to start; `None` until decided.
     go: Mutex<Option<bool>>,
     changed: Condvar,
 }
@@ -259,7 +253,7 @@ fn spawn(
 ) -> std::io::Result<()> {
     let state = Arc::clone(state);
     let name = format!("worker-{index}");
-    thread::Builder::new().name(name).stack_size(memory::STACK_BYTES).spawn(move || {
+    thread::Builder::new().name(name).stack_size(STACK_BYTES as usize).spawn(move || {
         let member = &state.members[index];
         let task = Task {
             job: &state.jobs[index],
@@ -270,24 +264,24 @@ fn spawn(
         };
         let perform = || {
             job::perform(&task, |ready| {
-                // A conductor that is gone no longer wants the work.
+                // A conductor that has ended no longer needs the work.
                 events.send(Event::Ready(index, ready)).is_ok() && barrier.wait()
             })
         };
-        // A defect in one worker must show as this job's failure, not as a run without errors.
+        // A panic in a worker must be reported as this job's failure.
         let record = catch_unwind(AssertUnwindSafe(perform)).unwrap_or_else(|_| {
-            let record = internal_error("the worker failed: a defect in fathom; please report it");
+            let record = internal_error("the worker panicked: a bug in fathom; please report it");
             let _ = events.send(Event::Ready(index, Err(record.error.clone().unwrap_or_default())));
             record
         });
         member.shared.set_phase(Phase::Done);
-        // Nobody to tell is no failure of the work.
+        // Without a receiver, the record is no longer needed.
         let _ = events.send(Event::Ended(index, Box::new(record)));
     })?;
     Ok(())
 }
 
-/// Waits until all workers of a wave are set up; notes those that cannot be.
+/// Waits until all workers of a wave are set up; records the errors of those that failed.
 fn all_ready(inbox: &Receiver<Event>, mut pending: usize, records: &mut [JobRecord]) -> bool {
     let mut all = true;
     while pending > 0 {
@@ -306,16 +300,17 @@ fn all_ready(inbox: &Receiver<Event>, mut pending: usize, records: &mut [JobReco
     all
 }
 
-/// Watches the workers of a wave until all have ended.
+/// Supervises the workers of a wave until all have ended.
 fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &mut [JobRecord]) {
     let mut running: Vec<usize> = members.to_vec();
     let mut intervals: Vec<PerDir<Vec<(u64, u64, u64)>>> =
         vec![PerDir::default(); state.jobs.len()];
     let mut overdue: Vec<Overdue> = state.jobs.iter().map(|_| Overdue::default()).collect();
-    let mut silences: Vec<Silence> = state.jobs.iter().map(|_| Silence::default()).collect();
-    let mut next_look = clock::now_ns() + INTERVAL.as_nanos() as u64;
+    let mut stalls: Vec<StallDetector> =
+        state.jobs.iter().map(|_| StallDetector::default()).collect();
+    let mut next_sample = clock::now_ns() + INTERVAL.as_nanos() as u64;
     while !running.is_empty() {
-        let wait = Duration::from_nanos(next_look.saturating_sub(clock::now_ns()).max(1_000_000));
+        let wait = Duration::from_nanos(next_sample.saturating_sub(clock::now_ns()).max(1_000_000));
         match inbox.recv_timeout(wait) {
             Ok(Event::Ended(index, record)) => {
                 running.retain(|i| *i != index);
@@ -326,14 +321,14 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if clock::now_ns() >= next_look {
-            next_look += INTERVAL.as_nanos() as u64;
+        if clock::now_ns() >= next_sample {
+            next_sample += INTERVAL.as_nanos() as u64;
             for index in &running {
                 let shared = &state.members[*index].shared;
-                look(shared, &mut intervals[*index]);
+                sample(shared, &mut intervals[*index]);
                 let on_ring = state.jobs[*index].engine.uring().is_some();
-                if on_ring && silences[*index].look(shared, clock::now_ns()) {
-                    rouse::rouse(shared.tid.load(Relaxed));
+                if on_ring && stalls[*index].check(shared, clock::now_ns()) {
+                    stall::interrupt(shared.tid.load(Relaxed));
                 }
             }
         }
@@ -345,10 +340,10 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
         }
         let stuck: Vec<usize> =
             running.iter().copied().filter(|i| overdue[*i].is_stuck(now)).collect();
-        leave(state, &stuck, &mut running, records);
+        abandon(state, &stuck, &mut running, records);
     }
     for index in members {
-        records[*index].lost_wakeups = silences[*index].lost();
+        records[*index].lost_wakeups = stalls[*index].lost();
         let seen = std::mem::take(&mut intervals[*index]);
         for dir in Dir::ALL {
             records[*index].dirs[dir].intervals.clone_from(&seen[dir]);
@@ -356,7 +351,7 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
     }
 }
 
-/// Ends the jobs that are to end with this one.
+/// Stops the jobs that end with this one (`exitall`, `exit_what`).
 fn end_others(state: &State, index: usize, running: &[usize]) {
     let job = &state.jobs[index];
     match job.exit_what {
@@ -369,8 +364,8 @@ fn end_others(state: &State, index: usize, running: &[usize]) {
     }
 }
 
-/// Notes what a worker has done so far.
-fn look(shared: &Shared, intervals: &mut PerDir<Vec<(u64, u64, u64)>>) {
+/// Appends a worker's current totals to its intervals.
+fn sample(shared: &Shared, intervals: &mut PerDir<Vec<(u64, u64, u64)>>) {
     if shared.phase() != Phase::Running {
         return;
     }
@@ -383,16 +378,16 @@ fn look(shared: &Shared, intervals: &mut PerDir<Vec<(u64, u64, u64)>>) {
     }
 }
 
-/// Notes what is known of workers that do not end, and waits for them no longer: a thread that
-/// the kernel holds in a system call cannot be ended, but the others' results can be had.
-fn leave(state: &State, stuck: &[usize], running: &mut Vec<usize>, records: &mut [JobRecord]) {
+/// Abandons workers that do not end, with a partial record: a thread blocked in the kernel cannot be
+/// terminated, and the other results must not be lost.
+fn abandon(state: &State, stuck: &[usize], running: &mut Vec<usize>, records: &mut [JobRecord]) {
     for index in stuck {
         running.retain(|i| i != index);
         records[*index] = partial(&state.members[*index].shared, state.start_ns);
     }
 }
 
-/// What is known of a worker that did not end.
+/// The record of a worker that did not end.
 fn partial(shared: &Shared, start_ns: u64) -> JobRecord {
     let mut record = internal_error(
         "the worker did not end within 9 s: a system call hangs in the kernel; see `dmesg` and the state of the device",

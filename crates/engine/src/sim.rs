@@ -7,7 +7,7 @@ use crate::stats::{Shared, Stats};
 use crate::token::Token;
 use crate::worker::{End, Worker};
 use fathom_model::plan::{
-    Batch, BlockSizes, Distribution, Engine, JobPlan, Memory, Mix, Order, Region, Think,
+    Batch, BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region, Think,
 };
 use fathom_model::record::{DepthRecord, Granted};
 use fathom_model::{Dir, PerDir};
@@ -210,7 +210,7 @@ fn job(mix: Mix, depth: u32) -> JobPlan {
 fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> Outcome {
     let shared = Shared::default();
     let paths = ["target".to_string()];
-    let slab = Slab::new(job.depth, job.block_max(), Memory::Normal).unwrap();
+    let slab = Slab::new(job.depth, job.block_max(), &job.buffers).unwrap();
     let mut worker =
         Worker::new(job, &paths, &shared, Sim::new(faults, seed), General::new(job), slab);
     let end = worker.span(&shared.stats, u64::MAX, Some(ios), None);
@@ -357,7 +357,7 @@ fn a_ramp_is_not_measured() {
     let job = job(Mix::Only(Dir::Read), 4);
     let (shared, ramp) = (Shared::default(), Stats::default());
     let paths = ["target".to_string()];
-    let slab = Slab::new(4, 4096, Memory::Normal).unwrap();
+    let slab = Slab::new(4, 4096, &job.buffers).unwrap();
     let mut worker = Worker::new(
         &job,
         &paths,

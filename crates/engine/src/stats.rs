@@ -1,9 +1,9 @@
-//! What a worker counts: single-writer counters that others read while it works.
+//! Counters of a worker: written by the worker alone, read by others while it runs.
 //!
 //! Only the worker writes, so a relaxed load and store replace a locked addition.
 
 use crate::clock;
-use crate::rouse::Roused;
+use crate::wait_check::WaitCheck;
 use fathom_model::histogram::{BUCKETS, bucket_of};
 use fathom_model::progress::{Counts, JobProgress, Phase};
 use fathom_model::{Dir, Histogram, PerDir};
@@ -21,7 +21,7 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// The value now.
+    /// The current value.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -67,13 +67,13 @@ impl LiveHistogram {
         }
     }
 
-    /// A copy as it is now.
+    /// A copy of the current state.
     pub fn snapshot(&self) -> Histogram {
         let (min_ns, max_ns) = (self.min_ns.load(Relaxed), self.max_ns.load(Relaxed));
         if min_ns > max_ns {
             return Histogram::default();
         }
-        // What lies outside was never touched, and reading it would cost memory and time.
+        // Buckets outside this range are untouched; reading them would map their pages.
         let (first, last) = (bucket_of(min_ns), bucket_of(max_ns));
         let counts = (first..=last).map(|index| (index, self.buckets[index].load(Relaxed)));
         Histogram::from_parts(counts, self.sum_ns.get(), min_ns, max_ns)
@@ -113,29 +113,23 @@ pub(crate) struct Stats {
     pub flush_lat: LiveHistogram,
 }
 
-impl Stats {
-    /// What the histograms take beside the struct itself.
-    pub const HEAP_BYTES: u64 =
-        ((4 * Dir::ALL.len() + 1) * BUCKETS * size_of::<AtomicU64>()) as u64;
-}
-
-/// What a worker and its observers share. Aligned so that no two workers share a cache line.
+/// State shared by a worker and its observers. Aligned so that no two workers share a cache line.
 #[repr(align(128))]
 pub(crate) struct Shared {
-    /// What is measured.
+    /// Counters of the measured time.
     pub stats: Stats,
     /// I/Os in flight.
     pub in_flight: AtomicU32,
-    /// Turns of the queue that were begun.
+    /// Turns of the queue begun so far.
     pub turns: Counter,
-    /// What came of interrupting its wait.
-    pub roused: Roused,
-    /// Set from outside: end early.
+    /// Whether an interrupted wait had found its completions.
+    pub wait_check: WaitCheck,
+    /// Request to end early.
     stop: AtomicBool,
     phase: AtomicU8,
     /// The worker's thread id; 0 before it runs.
     pub tid: AtomicI32,
-    /// When the span that it works on is to end, on [`clock::now_ns`]; 0 for none.
+    /// End of the current span, on [`clock::now_ns`]; 0 for none.
     pub deadline_ns: AtomicU64,
     /// Start and end of the measured time on [`clock::now_ns`]; 0 before.
     pub measured_from_ns: AtomicU64,
@@ -148,7 +142,7 @@ impl Default for Shared {
             stats: Stats::default(),
             in_flight: AtomicU32::new(0),
             turns: Counter::default(),
-            roused: Roused::default(),
+            wait_check: WaitCheck::default(),
             stop: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Waiting as u8),
             tid: AtomicI32::new(0),
@@ -160,12 +154,12 @@ impl Default for Shared {
 }
 
 impl Shared {
-    /// Asks the worker to end; it notices with its next batch.
+    /// Requests the worker to stop; it does so with its next batch.
     pub fn ask_stop(&self) {
         self.stop.store(true, Release);
     }
 
-    /// Whether the worker was asked to end.
+    /// Whether a stop was requested.
     #[inline]
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Acquire)
@@ -192,7 +186,7 @@ impl Shared {
         }
     }
 
-    /// How the worker stands, without `done`, which depends on its plan.
+    /// Progress of the worker, without `done`, which depends on its plan.
     pub fn progress(&self) -> JobProgress {
         JobProgress {
             phase: self.phase(),
@@ -203,7 +197,7 @@ impl Shared {
         }
     }
 
-    /// All I/Os done, over all directions: (I/Os, bytes).
+    /// Completed (I/Os, bytes) over all directions.
     pub fn totals(&self) -> (u64, u64) {
         Dir::ALL
             .iter()

@@ -1,4 +1,4 @@
-//! What travels with a request and comes back with its completion.
+//! User data of a request, returned with its completion.
 
 use fathom_model::Dir;
 
@@ -7,7 +7,7 @@ use fathom_model::Dir;
 pub(crate) struct Token(pub u64);
 
 impl Token {
-    /// The request that ends a wait from outside; no slot has it.
+    /// The poll request that ends a wait from another thread; belongs to no slot.
     pub const WAKE: Self = Self(u64::MAX);
 
     #[inline]
@@ -26,16 +26,16 @@ impl Token {
     }
 }
 
-/// What tells apart I/Os that are counted apart: their batch and direction.
+/// Batch and direction of an I/O: I/Os with the same tag are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag(u32);
 
 impl Tag {
     const DIR_SHIFT: u32 = 30;
-    /// Flushes, retries and [`Token::WAKE`] (any tag from here on): looked at one by one.
+    /// Flushes, retries and [`Token::WAKE`] (this tag and above): handled one by one.
     pub const APART: Self = Self(3 << Self::DIR_SHIFT);
 
-    /// No request has this one.
+    /// The tag of no request.
     pub const NONE: Self = Self(Self::APART.0 + 1);
 
     #[inline]

@@ -1,8 +1,8 @@
-//! What a thread used, and which kernel it runs on.
+//! Resource usage of a thread, and the kernel version.
 
 use fathom_model::record::Usage;
 
-/// Use of the calling thread so far (getrusage(2), RUSAGE_THREAD).
+/// Resource usage of the calling thread so far (getrusage(2), RUSAGE_THREAD).
 pub(crate) fn thread() -> Usage {
     // SAFETY: a rusage is plain numbers; the call fills it and cannot fail with a valid place.
     let usage = unsafe {
@@ -22,7 +22,7 @@ pub(crate) fn thread() -> Usage {
     }
 }
 
-/// What came between `before` and `after`.
+/// The usage between `before` and `after`.
 pub(crate) fn difference(after: &Usage, before: &Usage) -> Usage {
     Usage {
         user_ns: after.user_ns.saturating_sub(before.user_ns),

@@ -1,9 +1,9 @@
-//! A way to end a worker's wait from outside.
+//! Ends a worker's wait from another thread.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// An event descriptor; readable once [`Wake::wake`] was called.
+/// An eventfd(2); readable once [`Wake::wake`] was called.
 pub(crate) struct Wake(OwnedFd);
 
 impl Wake {
@@ -17,7 +17,7 @@ impl Wake {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Makes it readable, for good.
+    /// Makes it readable permanently.
     pub fn wake(&self) {
         let one = 1u64;
         // SAFETY: eight readable bytes. The write can fail only when the counter is full: readable already.

@@ -1,5 +1,7 @@
 //! Between its first and its last I/O a worker allocates nothing.
 
+#![allow(unsafe_code)]
+
 mod common;
 
 use common::{Target, engines, job, run_one};
@@ -33,7 +35,7 @@ static ALLOCATOR: Counting = Counting;
 /// A run of many I/Os allocates as often as a run of few: none of it is per I/O. (The one test of
 /// this binary: another thread's allocations would be counted too.)
 #[test]
-fn ios_allocate_nothing() {
+fn ios_do_not_allocate() {
     let target = Target::filled(4 << 20);
     for (name, engine) in engines() {
         for mix in [Mix::Only(Dir::Read), Mix::ReadWrite { read_percent: 50 }] {

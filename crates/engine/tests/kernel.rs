@@ -45,7 +45,7 @@ fn every_engine_reads_every_block_once() {
 }
 
 #[test]
-fn every_engine_writes_what_was_asked_where_it_was_asked() {
+fn every_engine_writes_the_requested_data_and_offsets() {
     for (name, engine) in engines() {
         let target = Target::filled(BYTES);
         let mut job = job(engine, Mix::Only(Dir::Write), &target);
@@ -76,7 +76,7 @@ fn every_engine_writes_what_was_asked_where_it_was_asked() {
 }
 
 #[test]
-fn random_contents_differ_from_block_to_block() {
+fn random_blocks_differ_from_each_other() {
     let target = Target::sparse(1 << 20);
     let record = run_one(
         &target.path,
@@ -110,7 +110,7 @@ fn trims_punch_holes_into_files() {
 }
 
 #[test]
-fn what_the_kernel_grants_is_recorded() {
+fn kernel_features_in_effect_are_recorded() {
     let target = Target::filled(1 << 20);
     let granted = |uring: Uring| {
         run_one(&target.path, job(Engine::IoUring(uring), Mix::Only(Dir::Read), &target)).granted
@@ -131,7 +131,7 @@ fn what_the_kernel_grants_is_recorded() {
 }
 
 #[test]
-fn polling_without_polled_queues_is_an_error_not_a_speed() {
+fn polling_without_poll_queues_is_an_error() {
     let target = Target::filled(1 << 20);
     let mut job = job(
         Engine::IoUring(Uring { iopoll: true, ..Uring::default() }),
@@ -151,7 +151,7 @@ fn polling_without_polled_queues_is_an_error_not_a_speed() {
 }
 
 #[test]
-fn a_target_truncated_in_mid_run_is_reported() {
+fn a_target_truncated_during_the_run_is_reported() {
     let target = Target::filled(BYTES);
     let mut job = job(Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), &target);
     job.until = Until { runtime_ns: Some(10_000_000_000), ..Until::default() };
@@ -195,7 +195,7 @@ fn runtime_ramp_and_stop_end_a_job() {
 }
 
 #[test]
-fn a_rate_is_kept_and_its_schedule_does_not_depend_on_completions() {
+fn the_schedule_of_a_rate_does_not_depend_on_completions() {
     let target = Target::filled(1 << 20);
     for (process, slack) in [(RateProcess::Linear, 2), (RateProcess::Poisson, 150)] {
         let mut job = job(Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), &target);
@@ -214,7 +214,7 @@ fn a_rate_is_kept_and_its_schedule_does_not_depend_on_completions() {
 }
 
 #[test]
-fn what_cannot_keep_up_says_so() {
+fn late_and_unstarted_ios_are_counted() {
     let target = Target::filled(1 << 20);
     let mut job = job(Engine::Psync(Psync::Plain), Mix::Only(Dir::Read), &target);
     job.until = Until { runtime_ns: Some(300_000_000), ..Until::default() };
@@ -226,7 +226,7 @@ fn what_cannot_keep_up_says_so() {
 }
 
 #[test]
-fn waves_follow_each_other_and_exitall_ends_all() {
+fn waves_run_in_order_and_exitall_ends_all() {
     let target = Target::filled(1 << 20);
     let mut first = job(Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), &target);
     first.until = Until { runtime_ns: Some(50_000_000), ..Until::default() };
@@ -244,7 +244,7 @@ fn waves_follow_each_other_and_exitall_ends_all() {
 }
 
 #[test]
-fn exit_what_says_which_jobs_end() {
+fn exit_what_selects_the_jobs_to_end() {
     let target = Target::filled(1 << 20);
     let with = |group, wave, until| {
         let job = job(Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), &target);
@@ -271,7 +271,7 @@ fn exit_what_says_which_jobs_end() {
 }
 
 #[test]
-fn a_job_that_cannot_be_set_up_keeps_the_others_from_running() {
+fn a_job_that_fails_to_set_up_prevents_the_run() {
     let target = Target::filled(1 << 20);
     let good = job(Engine::IoUring(Uring::default()), Mix::Only(Dir::Write), &target);
     let mut bad = good.clone();
@@ -289,7 +289,7 @@ fn a_job_that_cannot_be_set_up_keeps_the_others_from_running() {
 }
 
 #[test]
-fn batches_are_as_asked() {
+fn batch_sizes_are_as_requested() {
     let target = Target::sparse(64 << 20);
     let mut job = job(Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), &target);
     job.depth = 128;
@@ -301,7 +301,7 @@ fn batches_are_as_asked() {
 }
 
 #[test]
-fn batches_grow_where_completions_wait_already() {
+fn batches_grow_while_completions_are_ready() {
     let target = Target::sparse(64 << 20);
     let ios: u64 = 4 + 8 + 16 + 32 + 64 + 50 * 128;
     for (engine, calls_per_batch) in [(Engine::IoUring(Uring::default()), 1), (Engine::Libaio, 2)] {
@@ -317,7 +317,7 @@ fn batches_grow_where_completions_wait_already() {
 }
 
 #[test]
-fn io_that_is_mixed_and_sequential_stays_in_its_region() {
+fn mixed_sequential_io_stays_in_its_region() {
     let target = Target::filled(BYTES);
     let mut job =
         job(Engine::IoUring(Uring::default()), Mix::ReadWrite { read_percent: 50 }, &target);
@@ -335,7 +335,7 @@ fn io_that_is_mixed_and_sequential_stays_in_its_region() {
 }
 
 #[test]
-fn laying_out_writes_all_of_it() {
+fn layout_writes_the_whole_file() {
     let target = Target::sparse(3 << 20);
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&target.path).unwrap();
     let mut told = Vec::new();
@@ -355,7 +355,7 @@ fn laying_out_writes_all_of_it() {
 
 /// An empty pipe stands in for a device that never answers.
 #[test]
-fn a_target_that_never_answers_does_not_hold_up_the_run() {
+fn a_hung_target_does_not_block_the_end_of_the_run() {
     let target = Target::filled(1 << 20);
     let mut silent = job(Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), &target);
     silent.direct = false;
@@ -385,23 +385,35 @@ fn a_target_that_never_answers_does_not_hold_up_the_run() {
     assert!(records[2].dirs.read.counts.ios > 0);
 }
 
-/// A worker in a long wait is interrupted, to see whether the kernel forgot it; a slow device is no such case.
-#[test]
-fn a_long_wait_is_looked_into() {
-    let (reader, mut writer) = std::io::pipe().unwrap();
-    let mut slow = JobPlan::new("slow", Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), {
-        Order::Sequential { skip: 0 }
-    });
-    slow.regions = vec![Region { target: 0, start: 0, len: 4096 }];
-    slow.until = Until { ios: Some(1), ..Until::default() };
+/// A ring of `depth` sequential 4 KiB reads of a pipe, each wait for all of them.
+#[allow(clippy::unwrap_used)]
+fn reads_of_a_pipe(depth: u32) -> (fathom_engine::Running, std::io::PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let order = Order::Sequential { skip: 0 };
+    let engine = Engine::IoUring(Uring::default());
+    let mut job = JobPlan::new("pipe", engine, Mix::Only(Dir::Read), order);
+    job.depth = depth;
+    job.batch.complete_min = depth;
+    job.regions = vec![Region { target: 0, start: 0, len: u64::from(depth) * 4096 }];
+    job.until = Until { ios: Some(depth.into()), ..Until::default() };
     let pipe = OpenFile { fd: reader.into(), kind: FileKind::Regular, path: "the pipe".into() };
-    let running = start(&plan(vec![slow]), vec![vec![pipe]]).unwrap();
-    assert!(!running.wait(Duration::from_millis(2500)));
-    writer.write_all(&[0; 4096]).unwrap();
-    let record = running.join().remove(0);
-    assert_eq!((record.error, record.dirs.read.counts.ios), (None, 1));
-    assert!(record.depth.system_calls > 1, "it was interrupted: {:?}", record.depth);
-    assert!(record.lost_wakeups.is_none(), "{:?}", record.lost_wakeups);
+    (start(&plan(vec![job]), vec![vec![pipe]]).unwrap(), writer)
+}
+
+#[test]
+fn a_stalled_target_is_not_a_lost_wakeup() {
+    // In the second case one read completes and the wait for two goes on.
+    for depth in [1, 2] {
+        let (running, mut writer) = reads_of_a_pipe(depth);
+        wait_for(|| running.progress().jobs[0].in_flight == depth);
+        (1..depth).for_each(|_| writer.write_all(&[0; 4096]).unwrap());
+        assert!(!running.wait(Duration::from_millis(2500)));
+        writer.write_all(&[0; 4096]).unwrap();
+        let record = running.join().remove(0);
+        assert_eq!((record.error, record.dirs.read.counts.ios), (None, depth.into()));
+        assert!(record.depth.system_calls > 1, "a long wait is interrupted: {:?}", record.depth);
+        assert!(record.lost_wakeups.is_none(), "depth {depth}: {:?}", record.lost_wakeups);
+    }
 }
 
 #[test]

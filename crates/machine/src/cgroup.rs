@@ -1,20 +1,20 @@
-//! Memory limits of the control groups that this process is in, of both versions.
+//! Memory limits of this process's cgroups, v1 and v2.
 
 use crate::mounts::{self, Mount};
 use crate::roots::{Roots, text};
 use std::path::{Component, Path, PathBuf};
 
-/// Version 1 knows no word for "unlimited": it shows the greatest page-aligned number.
+/// cgroup v1 has no keyword for "unlimited"; it reports the largest page-aligned number.
 const UNLIMITED_FROM: u64 = 1 << 62;
 
-/// The least limit in bytes of all groups from this process's own up to the root.
+/// The lowest limit in bytes of this process's cgroup and its ancestors.
 pub(crate) fn memory_max(roots: &Roots) -> Option<u64> {
     let groups = text(roots.proc.join("self/cgroup"))?;
     let mounts = mounts::own(roots);
     groups.lines().filter_map(|line| limit(roots, &mounts, line)).min()
 }
 
-/// The limit that one line of /proc/self/cgroup leads to: `4:memory:/a/b` or `0::/a/b`.
+/// The limit of the cgroup in one line of /proc/self/cgroup: `4:memory:/a/b` or `0::/a/b`.
 fn limit(roots: &Roots, mounts: &[Mount], line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, group) = (parts.next()?, parts.next()?);
@@ -40,11 +40,11 @@ fn limit(roots: &Roots, mounts: &[Mount], line: &str) -> Option<u64> {
     }
 }
 
-/// The group's path below the mount: a container often mounts only its own part of the tree.
+/// The cgroup's path below the mount; a container often mounts only its own subtree.
 fn within(group: &str, mount_root: &str) -> PathBuf {
     let path = Path::new(group);
     let below = path.strip_prefix(mount_root).unwrap_or(path);
-    // A group outside of the cgroup namespace is shown with "..": only the mount's root is visible.
+    // A cgroup outside the cgroup namespace is shown with "..": only the mount root is visible.
     if below.components().any(|part| part == Component::ParentDir) {
         return PathBuf::new();
     }

@@ -1,4 +1,4 @@
-//! Block devices, as sysfs shows them.
+//! Block devices in sysfs.
 
 use crate::roots::{Roots, entries, number, text};
 use fathom_model::facts::DeviceFacts;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 /// A device's major and minor number.
 pub type Number = (u32, u32);
 
-/// What sysfs says about the block device with this number; a partition has its disk's model,
-/// serial number and queue. `None` where sysfs does not know it.
+/// Facts about the block device with this number; a partition has its disk's model, serial
+/// number and queue. `None` if it is not in sysfs.
 #[must_use]
 pub fn device(roots: &Roots, number: Number) -> Option<DeviceFacts> {
     Node::by_number(roots, number).map(|node| node.facts())
 }
 
-/// Reads `major:minor`.
+/// Parses `major:minor`.
 pub(crate) fn parse_number(text: &str) -> Option<Number> {
     let (major, minor) = text.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -24,7 +24,7 @@ pub(crate) fn parse_number(text: &str) -> Option<Number> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     dir: PathBuf,
-    /// Its number.
+    /// Device number.
     pub number: Number,
 }
 
@@ -41,27 +41,27 @@ impl Node {
         Some(Self { dir: dir.canonicalize().ok()?, number })
     }
 
-    /// The block device that the NVMe generic character device with this number is an alias of,
-    /// and its namespace id. Both hang below the same controller or subsystem in sysfs.
+    /// The block device of the same namespace as the NVMe generic character device with this
+    /// number, and its namespace ID. Both are below the same controller or subsystem in sysfs.
     pub fn of_generic(roots: &Roots, number: Number) -> Option<(Self, Option<u32>)> {
         let link = roots.sys.join(format!("dev/char/{}:{}", number.0, number.1));
         let dir = link.canonicalize().ok()?;
         let rest = dir.file_name()?.to_str()?.strip_prefix("ng")?;
         let node = Self::by_dir(&dir.parent()?.join(format!("nvme{rest}")))
             .or_else(|| Self::by_dir(&dir.parent()?.join(format!("block/nvme{rest}"))))?;
-        // Passthrough needs the size of a logical block too, and must not guess it.
+        // Passthrough also needs the logical block size, and must not guess it.
         let shows_block = node.dir.join("queue/logical_block_size").exists();
         let nsid = node.nsid().filter(|_| shows_block);
         Some((node, nsid))
     }
 
-    /// The kernel's name of it, as in /proc/diskstats.
+    /// Kernel name, as in /proc/diskstats.
     pub fn name(&self) -> String {
         let name = self.dir.file_name().unwrap_or_default().to_string_lossy();
         name.replace('!', "/")
     }
 
-    /// The kernel's own node for it.
+    /// The device node created by the kernel.
     pub fn path(&self) -> String {
         format!("/dev/{}", self.name())
     }
@@ -70,7 +70,7 @@ impl Node {
         self.dir.join("partition").exists()
     }
 
-    /// The disk that this is a partition of, or itself.
+    /// The whole disk of a partition, or the device itself.
     pub fn disk(&self) -> Self {
         let parent = self.dir.parent().filter(|_| self.is_partition());
         parent.and_then(Self::by_dir).unwrap_or_else(|| self.clone())
@@ -84,7 +84,7 @@ impl Node {
         below.collect()
     }
 
-    /// Whether two partitions of a disk have sectors in common: the kernel takes tables as they are.
+    /// Whether two partitions of a disk share sectors, which the kernel does not prevent.
     pub fn overlaps(&self, other: &Self) -> bool {
         let sectors = |node: &Self| {
             let of = |name: &str| number::<u64>(node.dir.join(name)).unwrap_or(0);
@@ -94,7 +94,7 @@ impl Node {
         start < other_end && other_start < end
     }
 
-    /// What is stacked on it: device mapper, md and the like.
+    /// Devices stacked on it, such as device mapper and md.
     pub fn holders(&self) -> Vec<Holder> {
         let holders = self.dir.join("holders");
         let of = |name: String| {
@@ -111,34 +111,34 @@ impl Node {
         entries(&holders).into_iter().map(of).collect()
     }
 
-    /// The devices that it is stacked on.
+    /// The devices it is stacked on.
     ///
     /// # Errors
-    /// The name of one that sysfs does not show.
+    /// The name of a device that is not in sysfs.
     pub fn members(&self) -> Result<Vec<Self>, String> {
         let members = self.dir.join("slaves");
         let of = |name: String| Self::by_dir(&members.join(&name)).ok_or(name);
         entries(&members).into_iter().map(of).collect()
     }
 
-    /// The device mapper's uuid of it, which begins with the name of who made it.
+    /// The device-mapper UUID, which begins with the name of the subsystem that created it.
     pub fn mapper_uuid(&self) -> Option<String> {
         text(self.dir.join("dm/uuid"))
     }
 
-    /// The path of one of its files in sysfs.
+    /// The path of one of its sysfs attributes.
     pub fn attribute(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Whether the kernel refuses writes to it.
+    /// Whether the device is read-only.
     pub fn is_read_only(&self) -> bool {
         number::<u32>(self.dir.join("ro")) == Some(1)
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     pub fn size_bytes(&self) -> u64 {
-        // The unit of sysfs is always 512 bytes.
+        // sysfs reports 512-byte sectors on all devices.
         number::<u64>(self.dir.join("size")).unwrap_or(0).saturating_mul(512)
     }
 
@@ -176,17 +176,17 @@ impl Node {
     }
 }
 
-/// A device that is stacked on another.
+/// A device stacked on another.
 pub(crate) struct Holder {
-    /// The kernel's name of it, with its own if it has one.
+    /// Kernel name, with the device-mapper name if any.
     pub name: String,
-    /// Its number, where sysfs shows it.
+    /// Device number, if in sysfs.
     pub number: Option<Number>,
-    /// The device mapper's uuid of it.
+    /// Device-mapper UUID.
     pub mapper_uuid: Option<String>,
 }
 
-/// The chosen one of `none [mq-deadline] kyber`.
+/// The entry in brackets of `none [mq-deadline] kyber`.
 fn active(line: &str) -> &str {
     let chosen = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     chosen.map_or(line, |(name, _)| name)
@@ -194,7 +194,7 @@ fn active(line: &str) -> &str {
 
 fn serial(disk: &Path) -> Option<String> {
     let plain = || text(disk.join("device/serial")).or_else(|| text(disk.join("serial")));
-    // SCSI: page 0x80 of the vital product data, after a header of four bytes.
+    // SCSI: VPD page 0x80, after its 4-byte header.
     let page = || {
         let bytes = std::fs::read(disk.join("device/vpd_pg80")).ok()?;
         let serial = String::from_utf8_lossy(bytes.get(4..)?).into_owned();

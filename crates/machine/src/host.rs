@@ -1,13 +1,15 @@
-//! The machine.
+//! Facts about the host.
 
 use crate::cgroup;
 use crate::roots::{Roots, number, text};
 use fathom_model::facts::Host;
+use sha2::{Digest, Sha256};
+use std::path::Path;
 
 /// Bit of CAP_SYS_ADMIN in a capability set (capabilities(7)).
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// What the machine is. What cannot be read is left empty.
+/// Reads the facts about the host. Facts that cannot be read are left empty.
 #[must_use]
 pub fn host(roots: &Roots) -> Host {
     let kernel = roots.proc.join("sys/kernel");
@@ -20,8 +22,10 @@ pub fn host(roots: &Roots) -> Host {
     let online = text(cpu.join("cpu/online")).unwrap_or_default();
     Host {
         hostname: text(kernel.join("hostname")).unwrap_or_default(),
+        host_id: host_id(text(Path::new("/etc/machine-id"))),
+        boot_id: text(kernel.join("random/boot_id")).unwrap_or_default(),
         kernel: text(kernel.join("osrelease")).unwrap_or_default(),
-        // The file is new in Linux 6.1.
+        // Since Linux 6.1.
         arch: text(kernel.join("arch")).unwrap_or_else(|| std::env::consts::ARCH.to_string()),
         cpu_model: cpu_model(&cpuinfo),
         cpus_allowed: cpu_list(field(&status, "Cpus_allowed_list").unwrap_or("")),
@@ -29,6 +33,8 @@ pub fn host(roots: &Roots) -> Host {
         memory_bytes: kibibytes(&meminfo, "MemTotal"),
         memory_available_bytes: kibibytes(&meminfo, "MemAvailable"),
         cgroup_memory_max_bytes: cgroup::memory_max(roots),
+        address_space_available_bytes: soft_limit(&limits, "Max address space")
+            .map(|limit| limit.saturating_sub(kibibytes(&status, "VmSize"))),
         memlock_limit_bytes: soft_limit(&limits, "Max locked memory"),
         open_files_limit: soft_limit(&limits, "Max open files").unwrap_or(u64::MAX),
         io_uring_disabled: number(kernel.join("io_uring_disabled")),
@@ -38,6 +44,13 @@ pub fn host(roots: &Roots) -> Host {
         clocksource: text(cpu.join("clocksource/clocksource0/current_clocksource"))
             .unwrap_or_default(),
     }
+}
+
+/// The machine ID itself must not leave the machine (machine-id(5)).
+fn host_id(machine_id: Option<String>) -> String {
+    let hash = |id: String| Sha256::digest(format!("fathom:{id}"));
+    let bytes = machine_id.map(hash).into_iter().flatten().take(16);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The value of `key: value`.
@@ -54,13 +67,13 @@ fn kibibytes(meminfo: &str, key: &str) -> u64 {
     value.unwrap_or(0).saturating_mul(1024)
 }
 
-/// x86 has "model name"; others name the machine or the implementer.
+/// x86 has "model name"; other architectures have the machine or the implementer.
 fn cpu_model(cpuinfo: &str) -> String {
     let keys = ["model name", "Model", "cpu", "uarch", "CPU implementer"];
     keys.iter().find_map(|key| field(cpuinfo, key)).unwrap_or("").to_string()
 }
 
-/// Reads `0-3,8`. Bounded, as the text may be anything.
+/// Parses `0-3,8`. Bounded, since the text is not trusted.
 fn cpu_list(text: &str) -> Vec<u32> {
     const CPUS_MAX: u32 = 1 << 16;
     let range = |part: &str| {
@@ -71,7 +84,7 @@ fn cpu_list(text: &str) -> Vec<u32> {
     text.split(',').filter_map(range).flatten().collect()
 }
 
-/// The soft limit of one line of /proc/self/limits; `None` is unlimited.
+/// The soft limit in one line of /proc/self/limits; `None` if unlimited.
 fn soft_limit(limits: &str, name: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()

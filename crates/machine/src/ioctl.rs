@@ -1,4 +1,4 @@
-//! What only an ioctl tells. The only `unsafe` of this crate.
+//! Facts available only by ioctl. The only `unsafe` code of this crate.
 
 use rustix::fs::{major, minor};
 use rustix::ioctl::{Getter, Opcode, ioctl};
@@ -26,25 +26,25 @@ struct LoopInfo {
     init: [u64; 2],
 }
 
-/// The identity of what is behind a loop device.
+/// The backing store of a loop device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoopBacking {
     /// A block device, by its number.
     Device((u32, u32)),
-    /// A file, by the number of its file system's device and its inode.
+    /// A file, by st_dev and inode.
     File((u32, u32), u64),
 }
 
-/// Asks an open loop device for the identity of what is behind it.
+/// Reads the backing store of an open loop device.
 ///
 /// # Errors
-/// The kernel's: ENXIO where nothing is, ENOTTY where it is no loop device.
+/// The kernel's: ENXIO if the device is not set up, ENOTTY if it is not a loop device.
 pub(crate) fn loop_backing(fd: impl AsFd) -> rustix::io::Result<LoopBacking> {
-    // SAFETY: this request fills one `loop_info64`, whose layout `LoopInfo` has and of which any
-    // bytes are valid.
+    // SAFETY: the request fills one `loop_info64`. `LoopInfo` has the same layout, and any bytes are
+    // valid for it.
     let info = unsafe { ioctl(fd, Getter::<LOOP_GET_STATUS64, LoopInfo>::new())? };
     let number = |device: u64| (major(device), minor(device));
-    // Of a file the kernel gives no device that it is a node of.
+    // For a file, lo_rdevice is 0.
     Ok(match info.rdevice {
         0 => LoopBacking::File(number(info.device), info.inode),
         device => LoopBacking::Device(number(device)),

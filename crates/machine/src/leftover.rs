@@ -1,4 +1,4 @@
-//! What killed runs left behind: files under temporary names.
+//! Files left by killed runs.
 
 use crate::guard::GuardError;
 use crate::mark::{self, Mark};
@@ -8,24 +8,35 @@ use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// A file that a killed run left behind.
+/// A file left by a killed run.
 #[derive(Debug)]
 pub struct Leftover {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Bytes that it takes on the disk.
+    /// Allocated bytes.
     pub bytes: u64,
-    /// It carries fathom's mark. Without it only its name says whose it is.
-    pub marked: bool,
+    /// What it is.
+    pub kind: LeftoverKind,
     dir: PathBuf,
     name: String,
     identity: (u64, u64),
-    /// Locked, so that no run takes it up.
+    /// Locked, so that no run uses it.
     _lock: OwnedFd,
 }
 
-/// The files in `dir` itself that killed runs left there, by name. Those of runs that go on are
-/// locked and are not listed, nor are those that may not be read.
+/// What a file left by a killed run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftoverKind {
+    /// A scratch file with fathom's mark.
+    Scratch,
+    /// A file with the name of a scratch file, but without fathom's mark.
+    Unmarked,
+    /// A target that the run created to write to. It may have been changed since.
+    Target,
+}
+
+/// The files that killed runs left in `dir`, not including subdirectories, sorted by name. Files of
+/// active runs are locked and not listed, nor are files without read permission.
 ///
 /// # Errors
 /// When the directory cannot be read.
@@ -36,29 +47,34 @@ pub fn find(dir: &Path) -> Result<Vec<Leftover>, GuardError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(fail)? {
         let entry = entry.map_err(fail)?;
-        // Opening anything but a file can do things.
+        // Opening a device or FIFO can have side effects.
         if entry.file_type().is_ok_and(|kind| kind.is_file())
             && let Some(name) = entry.file_name().to_str()
         {
-            found.extend(look(dir, name));
+            found.extend(check(dir, name));
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 
-fn look(dir: &Path, name: &str) -> Option<Leftover> {
+fn check(dir: &Path, name: &str) -> Option<Leftover> {
     let path = dir.join(name);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
-    let is_left = name.starts_with(scratch::PREFIX);
+    let kind = match (mark::read(&fd), name.starts_with(scratch::PREFIX)) {
+        (Some(Mark::Unfinished), _) => LeftoverKind::Target,
+        (Some(Mark::Scratch), true) => LeftoverKind::Scratch,
+        (_, true) => LeftoverKind::Unmarked,
+        (_, false) => return None,
+    };
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let is_free = || flock(&fd, FlockOperation::NonBlockingLockExclusive).is_ok();
-    (is_left && is_file && is_free()).then(|| Leftover {
+    (is_file && is_free()).then(|| Leftover {
         path,
         bytes: u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
-        marked: mark::read(&fd) == Some(Mark::Scratch),
+        kind,
         dir: dir.to_path_buf(),
         name: name.to_string(),
         identity: identity(&stat),
@@ -71,14 +87,21 @@ fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 impl Leftover {
-    /// Removes it, if it carries fathom's mark and its name still leads to it.
+    /// Removes a scratch file that carries fathom's mark, if its name still refers to it. Never removes
+    /// a target: the time of the killed run's last write is unknown, so later changes are not detected.
     ///
     /// # Errors
-    /// Why it stays.
+    /// Why the file was not removed.
     pub fn remove(self) -> Result<(), GuardError> {
         let path = self.path.to_string_lossy();
-        if !self.marked {
-            return Err(GuardError::Unmarked { path: path.into_owned() });
+        match self.kind {
+            LeftoverKind::Scratch => {}
+            LeftoverKind::Unmarked => {
+                return Err(GuardError::Unmarked { path: path.into_owned() });
+            }
+            LeftoverKind::Target => {
+                return Err(GuardError::Unfinished { path: path.into_owned() });
+            }
         }
         let fail = |error: Errno| GuardError::io(&path, "remove", error);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -109,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_killed_runs_left_is_found() {
+    fn only_files_of_killed_runs_are_found() {
         let dir = tempfile::tempdir().expect("directory");
         let at = |name: &str| dir.path().join(name);
         made(&at("target"), Mark::Target);
@@ -125,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_marked_is_removed() {
+    fn only_marked_files_are_removed() {
         let dir = tempfile::tempdir().expect("directory");
         let (marked, plain) =
             (dir.path().join(".fathom-scratch-1-0"), dir.path().join(".fathom-scratch-1-1"));
@@ -139,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_its_name_is_not_removed() {
+    fn a_replaced_file_is_not_removed() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join(".fathom-scratch-1-0");
         made(&path, Mark::Scratch);

@@ -1,12 +1,12 @@
-//! What the machine is, and what protects the user's data.
+//! Facts about the machine, and protection of the user's data.
 //!
-//! [`host()`] and [`Lookup`] read facts and change nothing. [`guard::open_all`] is the only way
-//! by which fathom comes to a descriptor that it may write to: it proves, on the descriptor that is
-//! then used, that this may be done. `docs/safety.md` says the same rules to users.
+//! [`host()`] and [`Lookup`] only read facts. [`guard::open_all`] is the only way to get a writable
+//! descriptor: it verifies, on the descriptor itself, that the target may be written. The rules are
+//! in `docs/safety.md`.
 //!
-//! All that is read from `/proc` and `/sys` is read below [`Roots`], so that tests can hand in
-//! made-up trees.
-#![deny(unsafe_code)]
+//! `/proc` and `/sys` are read below [`Roots`], so that tests can use synthetic trees.
+#![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 mod cgroup;
 pub mod device;

@@ -1,28 +1,30 @@
-//! The mark on files that fathom made: an extended attribute.
+//! The mark on files created by fathom: an extended attribute.
 //!
-//! It holds the file's inode, size and time of last change as they were when fathom wrote it last.
-//! Attributes stay with a file whose contents someone replaces, and some programs copy them: where
-//! one of the three differs, the mark counts for nothing.
+//! It contains the inode, size and mtime of the file after fathom's last write. Attributes survive
+//! when another program replaces the contents, and some programs copy them, so the mark is void if
+//! any of the three differs.
 
-use rustix::fs::{Stat, XattrFlags, fsetxattr, fstat, getxattr, stat};
+use rustix::fs::{Stat, XattrFlags, fremovexattr, fsetxattr, fstat, getxattr, stat};
 use rustix::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Name of the attribute. Its value is the version of fathom, then what the file is, then
+/// Name of the attribute. Its value is fathom's version, the kind of file, and
 /// `inode=… size=… mtime=<seconds>.<nanoseconds>`.
 pub const NAME: &str = "user.fathom.made";
 
-/// What a marked file is.
+/// The kind of a marked file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// A target that fathom made and nobody else has changed.
+    /// A target created by fathom and not changed by others since.
     Target,
-    /// A file under a temporary name of fathom's, which may be changing.
+    /// A scratch file under a temporary name, which may be changing.
     Scratch,
+    /// A target created by a run that is writing it, or was killed.
+    Unfinished,
 }
 
-/// The mark of an open file, also of one opened with O_PATH. Where the file system has no extended
-/// attributes there is none.
+/// The mark of an open file, including one opened with O_PATH. `None` if the file system has no
+/// extended attributes.
 pub(crate) fn read(fd: impl AsFd) -> Option<Mark> {
     let path = descriptor_path(fd);
     let mut value = [0; 256];
@@ -31,22 +33,28 @@ pub(crate) fn read(fd: impl AsFd) -> Option<Mark> {
     parse(value, &stat(path.as_str()).ok()?)
 }
 
-/// Whether an open file is a target that fathom made and nobody else has changed.
+/// Whether an open file is a target created by fathom and not changed by others since.
 pub(crate) fn is_own(fd: impl AsFd) -> bool {
     read(fd) == Some(Mark::Target)
 }
 
-/// Marks a file that fathom has just made or written.
+/// Marks a file that fathom has just created or written.
 pub(crate) fn write(fd: impl AsFd, mark: Mark) -> io::Result<()> {
     let value = format(mark, &fstat(&fd)?);
     match fsetxattr(fd, NAME, value.as_bytes(), XattrFlags::empty()) {
-        // Without attributes the file counts as not fathom's own next time, which is safe.
+        // Without attributes, the next run treats the file as not created by fathom, which is safe.
         Err(io::Errno::OPNOTSUPP | io::Errno::NOSYS | io::Errno::PERM) => Ok(()),
         other => other,
     }
 }
 
-/// A path that leads to the very file that a descriptor is open on, whatever its names are now.
+/// Removes the mark from a file that another program has changed. An error leaves no valid
+/// [`Mark::Target`].
+pub(crate) fn clear(fd: impl AsFd) {
+    let _ = fremovexattr(fd, NAME);
+}
+
+/// A path to the file that a descriptor is open on, regardless of its current names.
 pub(crate) fn descriptor_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
@@ -55,8 +63,9 @@ fn format(mark: Mark, stat: &Stat) -> String {
     let version = env!("CARGO_PKG_VERSION");
     match mark {
         Mark::Target => format!("{version} target {}", state(stat)),
-        // It changes until it is complete; its name says whose it is.
+        // Size and mtime change until it is complete.
         Mark::Scratch => format!("{version} scratch inode={}", stat.st_ino),
+        Mark::Unfinished => format!("{version} unfinished inode={}", stat.st_ino),
     }
 }
 
@@ -67,10 +76,11 @@ fn state(stat: &Stat) -> String {
 
 fn parse(value: &str, stat: &Stat) -> Option<Mark> {
     let (_version, rest) = value.split_once(' ')?;
-    let (kind, told) = rest.split_once(' ')?;
+    let (kind, recorded) = rest.split_once(' ')?;
     match kind {
-        "target" if told == state(stat) => Some(Mark::Target),
-        "scratch" if told == format!("inode={}", stat.st_ino) => Some(Mark::Scratch),
+        "target" if recorded == state(stat) => Some(Mark::Target),
+        "scratch" if recorded == format!("inode={}", stat.st_ino) => Some(Mark::Scratch),
+        "unfinished" if recorded == format!("inode={}", stat.st_ino) => Some(Mark::Unfinished),
         _ => None,
     }
 }
@@ -81,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_void_where_the_file_has_changed() {
+    fn a_mark_is_void_if_the_file_has_changed() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("file");
         std::fs::write(&path, "0123").expect("file");
@@ -98,15 +108,17 @@ mod tests {
         assert_eq!(change(|stat| stat.st_mtime += 1), None);
         assert_eq!(change(|stat| stat.st_mtime_nsec ^= 1), None);
 
-        let value = format(Mark::Scratch, &now);
-        assert_eq!(parse(&value, &now), Some(Mark::Scratch));
-        let mut moved = now;
-        moved.st_ino += 1;
-        assert_eq!(parse(&value, &moved), None);
+        for mark in [Mark::Scratch, Mark::Unfinished] {
+            let value = format(mark, &now);
+            assert_eq!(parse(&value, &now), Some(mark));
+            let mut moved = now;
+            moved.st_ino += 1;
+            assert_eq!(parse(&value, &moved), None);
+        }
     }
 
     #[test]
-    fn values_without_a_state_are_no_marks() {
+    fn values_without_a_state_are_not_marks() {
         let dir = tempfile::tempdir().expect("directory");
         let now = stat(dir.path()).expect("status");
         for value in ["", "0.1.0", "0.1.0 unfinished 4096", "0.1.0 target", "0.1.0 target inode="] {

@@ -1,4 +1,4 @@
-//! Mounts, as `/proc/<pid>/mountinfo` lists them (proc_pid_mountinfo(5)).
+//! Mounts from `/proc/<pid>/mountinfo` (proc_pid_mountinfo(5)).
 
 use crate::device::Number;
 use crate::roots::{Roots, entries};
@@ -8,23 +8,23 @@ use std::path::PathBuf;
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Mount id, as statx reports it.
+    /// Mount ID, as in statx(2).
     pub id: u64,
-    /// st_dev of the files on it; major 0 where no block device gives it.
+    /// st_dev of the files on it; major 0 for a file system without a block device of its own.
     pub device: Number,
-    /// The directory of the file system that is its root.
+    /// The directory of the file system that is the root of the mount.
     pub root: String,
-    /// Where it is mounted.
+    /// Mount point.
     pub point: String,
-    /// Name of the file system.
+    /// File system type.
     pub file_system: String,
-    /// What was mounted; often a path of a device.
+    /// Mount source, often a device path.
     pub source: String,
-    /// Options of the file system.
+    /// Per-superblock options.
     pub super_options: String,
 }
 
-/// A mount namespace, by one process that is in it.
+/// A mount namespace, identified by one of its processes.
 pub(crate) struct Namespace {
     /// The process's directory in `/proc`.
     pub process: PathBuf,
@@ -37,15 +37,15 @@ pub(crate) fn own(roots: &Roots) -> Vec<Mount> {
     read(&roots.proc.join("self"))
 }
 
-/// Every mount namespace that a visible process is in, this process's own first.
+/// All mount namespaces of visible processes, this process's own first.
 pub(crate) fn namespaces(roots: &Roots) -> Vec<Namespace> {
     let pids = entries(&roots.proc).into_iter().filter(|name| name.parse::<u32>().is_ok());
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     for name in std::iter::once("self".to_string()).chain(pids) {
         let process = roots.proc.join(name);
-        // Without the right to see another process's namespace its mounts stay unknown; O_EXCL
-        // knows them all the same.
+        // Without permission to read another process's namespace, its mounts are unknown; O_EXCL
+        // still detects them.
         let Ok(id) = std::fs::read_link(process.join("ns/mnt")) else { continue };
         if seen.insert(id) {
             found.push(Namespace { mounts: read(&process), process });
@@ -79,7 +79,7 @@ fn parse(line: &str) -> Option<Mount> {
     })
 }
 
-/// Undoes the kernel's escapes of white space and backslash: `\040` and the like.
+/// Decodes the kernel's octal escapes of white space and backslash, such as `\040`.
 pub(crate) fn unescape(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_mount_and_no_panic() {
+    fn malformed_lines_are_skipped() {
         for line in ["", " - ", "1 2 3 4 - ext4", "x 0 0:1 / / rw - a b c", "1 0 8 / / rw - a b c"]
         {
             assert_eq!(parse(line), None, "{line:?}");

@@ -1,9 +1,9 @@
-//! Where `/proc` and `/sys` are, and how their small files are read.
+//! Locations of `/proc` and `/sys`, and helpers to read their files.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where the kernel's own file systems are.
+/// Mount points of the kernel's pseudo file systems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     /// `/proc`.
@@ -18,8 +18,7 @@ impl Default for Roots {
     }
 }
 
-/// The content of a small file without surrounding white space; `None` when it cannot be read or
-/// is empty.
+/// The contents of a small file without surrounding white space; `None` if unreadable or empty.
 pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     let bytes = std::fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&bytes);
@@ -27,12 +26,12 @@ pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     (!text.is_empty()).then(|| text.to_string())
 }
 
-/// The number that a small file holds.
+/// The number in a small file.
 pub(crate) fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
     text(path)?.parse().ok()
 }
 
-/// Names of the entries of a directory, sorted; none when it cannot be read.
+/// Names of the entries of a directory, sorted; empty if it cannot be read.
 pub(crate) fn entries(dir: impl AsRef<Path>) -> Vec<String> {
     let Ok(listing) = std::fs::read_dir(dir) else { return Vec::new() };
     let mut names: Vec<String> =

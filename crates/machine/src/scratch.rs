@@ -1,4 +1,4 @@
-//! The scratch file that `fathom limit` works on when no target is named.
+//! The scratch file that `fathom limit` uses if no target is given.
 
 use crate::guard::subject::{self, Spot};
 use crate::guard::{Entry, GuardError, Held, Made, OpenTarget, make, space};
@@ -10,19 +10,19 @@ use rustix::fs::fstatvfs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How the name of a scratch file begins where it needs one.
+/// Prefix of scratch file names, on file systems that require a name.
 pub(crate) const PREFIX: &str = ".fathom-scratch-";
-/// Sizes are multiples of this.
+/// Sizes are multiples of this, in bytes.
 const UNIT: u64 = 1 << 20;
-/// At most this part of what is free is used.
+/// Divisor for the share of free space to use at most.
 const PART: u64 = 10;
 
-/// Makes a scratch file in `dir` of `wanted_bytes`, or a tenth of what is free there if that is
-/// less, in whole MiB. All of it has to be filled ([`OpenTarget::fill_range`]). It is gone when it
-/// is dropped; where the file system can make files without a name, also after SIGKILL.
+/// Creates a scratch file in `dir` of `wanted_bytes` or a tenth of the free space, whichever is
+/// less, in whole MiB. The caller must fill all of it ([`OpenTarget::fill_range`]). Removed on drop,
+/// and also after SIGKILL if the file system supports O_TMPFILE.
 ///
 /// # Errors
-/// When no file can be made there, or a tenth of what is free is less than 1 MiB.
+/// The file cannot be created, or a tenth of the free space is less than 1 MiB.
 pub fn create(
     roots: &Roots,
     dir: &Path,
@@ -44,7 +44,7 @@ pub fn create(
 
 fn size(path: &str, spot: &Spot, wanted: u64) -> Result<u64, GuardError> {
     let fs = fstatvfs(&spot.dir)
-        .map_err(|error| GuardError::io(path, "look at the file system of", error))?;
+        .map_err(|error| GuardError::io(path, "read the file system status of", error))?;
     let free = fs.f_bavail.saturating_mul(fs.f_frsize);
     let size = wanted.min(free / PART) / UNIT * UNIT;
     space::fits(path, size.max(UNIT), &fs)?;
@@ -59,14 +59,14 @@ fn size(path: &str, spot: &Spot, wanted: u64) -> Result<u64, GuardError> {
     Ok(size)
 }
 
-/// A name for a file that has to have one and that nobody asked for.
+/// A unique temporary file name.
 pub(crate) fn name() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{PREFIX}{}-{number}", std::process::id())
 }
 
-/// Without a name where that is possible, or else as a marked file that is removed on drop.
+/// An unnamed file if possible, else a marked file that is removed on drop.
 fn open(
     path: &str,
     spot: Spot,
@@ -87,7 +87,7 @@ mod tests {
     use crate::mark::{self, Mark};
 
     #[test]
-    fn with_a_name_it_is_marked_and_removed_in_the_end() {
+    fn a_named_scratch_file_is_marked_and_removed_on_drop() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("scratch");
         let place = dir.path().to_str().expect("UTF-8");

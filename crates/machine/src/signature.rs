@@ -1,7 +1,7 @@
-//! What is on a device: file systems, partition tables, and members of volumes and arrays, known
-//! by their magic numbers (as libblkid's documentation and the formats themselves define them).
+//! Signatures on a device: file systems, partition tables, and members of volumes and arrays, by
+//! their magic numbers (as defined by libblkid and the formats themselves).
 //!
-//! It errs on the side of seeing something: a found signature only makes fathom ask once more.
+//! Prefers false positives: a signature only makes fathom require confirmation.
 
 mod table;
 
@@ -9,15 +9,15 @@ use rustix::fd::AsFd;
 use rustix::io::{Errno, pread};
 use table::{AT_END, AT_START, Magic};
 
-/// The part at the start that is read: covers everything but the copies further in.
+/// Bytes read at the start; covers all signatures except copies further in.
 const HEAD: u64 = (1 << 20) + (64 << 10);
-/// The part at the end that is read.
+/// Bytes read at the end.
 const TAIL: u64 = 1 << 20;
-/// Copies of a btrfs superblock, for devices whose start was wiped.
+/// Offsets of btrfs superblock copies, for devices whose start was wiped.
 const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
 
-/// Names of all that is found on a readable device of `size` bytes with logical blocks of `block`
-/// bytes; each once. A part that cannot be read is named too, for it may hold anything.
+/// Names of the signatures on a readable device of `size` bytes with logical blocks of `block`
+/// bytes, without duplicates. An unreadable part is reported, too, since it may contain anything.
 pub fn find(fd: impl AsFd, size: u64, block: u32) -> Vec<String> {
     let mut found = Vec::new();
     let head = part(&fd, 0, HEAD.min(size), &mut found);
@@ -57,13 +57,13 @@ fn is_at<'a>(magic: &Magic, offset: u64, at: impl Fn(u64, usize) -> Option<&'a [
     at(offset, magic.bytes.len()) == Some(magic.bytes)
 }
 
-/// `len` bytes at `offset` of the device, where they are within what was read from `start` on.
+/// `len` bytes at `offset` of the device, if within `bytes`, which were read from `start`.
 fn slice(bytes: &[u8], start: u64, offset: u64, len: usize) -> Option<&[u8]> {
     let from = usize::try_from(offset.checked_sub(start)?).ok()?;
     bytes.get(from..from.checked_add(len)?)
 }
 
-/// Reads a part of the device; what cannot be read is zero, and said so.
+/// Reads a part of the device; an unreadable part is zero and added to `found`.
 fn part(fd: impl AsFd, start: u64, len: u64, found: &mut Vec<String>) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     let mut done = 0;
@@ -73,10 +73,7 @@ fn part(fd: impl AsFd, start: u64, len: u64, found: &mut Vec<String>) -> Vec<u8>
             Ok(count) => done += count,
             Err(Errno::INTR) => {}
             Err(error) => {
-                found.push(format!(
-                    "something unreadable at byte {} ({error})",
-                    start + done as u64
-                ));
+                found.push(format!("an unreadable part at byte {} ({error})", start + done as u64));
                 break;
             }
         }
@@ -84,13 +81,13 @@ fn part(fd: impl AsFd, start: u64, len: u64, found: &mut Vec<String>) -> Vec<u8>
     bytes
 }
 
-/// The PC's boot sector, which many file systems have too.
+/// The PC boot sector, which many file systems have, too.
 fn boot_sector(head: &[u8]) -> Option<&'static str> {
     if head.get(510..512)? != [0x55, 0xaa] {
         return None;
     }
     let entries = head.get(446..510)?.chunks_exact(16);
-    // A partition entry has a type, and a boot flag that is set or clear.
+    // A partition entry has a type, and a boot flag of 0x80 or 0.
     let used = entries.filter(|entry| entry[4] != 0 && entry[0] & 0x7f == 0).count();
     Some(if used > 0 { "an MBR partition table" } else { "a boot sector" })
 }
@@ -102,7 +99,7 @@ fn gpt<'a>(
     from_end: impl Fn(u64, usize) -> Option<&'a [u8]>,
 ) -> Option<&'static str> {
     const MAGIC: &[u8] = b"EFI PART";
-    // A disk that was partitioned in another enclosure may have another block size.
+    // A disk partitioned in another enclosure may have used another block size.
     let mut blocks = [u64::from(block), 512, 4096].into_iter();
     if blocks.clone().any(|block| at(block, 8) == Some(MAGIC)) {
         return Some("a GPT partition table");
@@ -118,17 +115,17 @@ fn md_at_end<'a>(
 ) -> Option<&'static str> {
     const RESERVED: u64 = 64 << 10;
     let old = (size & !(RESERVED - 1)).checked_sub(RESERVED);
-    // 1.0: at least 8 KiB before the end, at a multiple of 4 KiB.
+    // 1.0: at least 8 KiB before the end, 4 KiB aligned.
     let new = (size / 512).checked_sub(16).map(|sector| (sector & !7) * 512);
     let is_md = |offset: Option<u64>| {
         let magic = offset.and_then(|offset| from_end(offset, 4));
-        // Version 0.90 is in the byte order of the machine that made it.
+        // Version 0.90 uses the byte order of the machine that created it.
         magic.is_some_and(|m| m == table::MD_MAGIC_LE || m == table::MD_MAGIC_BE)
     };
     (is_md(old) || is_md(new)).then_some(table::MD)
 }
 
-/// ZFS: four labels of 256 KiB, two at either end; uberblocks fill the second half of each.
+/// ZFS has four labels of 256 KiB, two at each end; uberblocks fill the second half of each.
 fn zfs<'a>(at: impl Fn(u64, usize) -> Option<&'a [u8]>) -> Option<&'static str> {
     uberblock(0, at)
 }

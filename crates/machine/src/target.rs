@@ -1,4 +1,4 @@
-//! What is at a path.
+//! Facts about targets.
 
 use crate::device::{Node, Number};
 use crate::mark;
@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Looks at what is at paths, with one reading of the mounts and of each device for all of them.
+/// Reads facts about targets; mounts and devices are read once for all of them.
 pub struct Lookup {
     roots: Roots,
     mounts: Vec<Mount>,
@@ -30,20 +30,20 @@ impl Lookup {
         Self { roots: roots.clone(), mounts, mount_ids, devices: RefCell::default() }
     }
 
-    /// What is at `path`, opening nothing for reading or writing. A path that leads nowhere is no
-    /// error: its kind is [`TargetKind::Missing`], and the free space is that of its directory.
+    /// Facts about `path`, without opening it for reading or writing. A missing path is not an error:
+    /// its kind is [`TargetKind::Missing`], with the free space of its directory.
     ///
     /// # Errors
-    /// When the path cannot be followed, such as for lack of permission on a directory.
+    /// The path cannot be resolved, for example without permission on a directory.
     pub fn target(&self, path: &str) -> io::Result<TargetFacts> {
-        match look(path) {
+        match open_path(path) {
             Ok(fd) => self.open_target(path, &fd),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(self.missing(path)),
             Err(error) => Err(error),
         }
     }
 
-    /// The facts about what a descriptor is open on; `asked` is the path as the user gave it.
+    /// Facts about an open target; `asked` is the path as given.
     pub(crate) fn open_target(&self, asked: &str, fd: &OwnedFd) -> io::Result<TargetFacts> {
         let stat = stat(fd)?;
         let mut facts = TargetFacts {
@@ -78,19 +78,19 @@ impl Lookup {
     fn file(&self, facts: &mut TargetFacts, fd: &OwnedFd, stat: &Statx) {
         facts.kind = TargetKind::File;
         facts.size_bytes = stat.stx_size;
-        // The unit of stx_blocks is always 512 bytes.
+        // stx_blocks is in units of 512 bytes.
         facts.allocated_bytes = stat.stx_blocks.saturating_mul(512);
         facts.made_by_fathom = mark::is_own(fd);
         self.place(facts, fd, stat);
     }
 
-    /// The file system that a file or directory is on, and the device below that.
+    /// Sets the file system of a file or directory, and its device.
     fn place(&self, facts: &mut TargetFacts, fd: &OwnedFd, stat: &Statx) {
         facts.free_bytes =
             rustix::fs::fstatvfs(fd).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
         let mount = self.mount_of(stat);
         facts.device = self.device(facts.device_number).or_else(|| {
-            // btrfs and others give their files a device number of their own.
+            // On btrfs and others, st_dev is not the number of a block device.
             let source = rustix::fs::stat(mount?.source.as_str()).ok()?;
             self.device(stack::block_number(&source)?)
         });
@@ -106,7 +106,7 @@ impl Lookup {
         by_id.copied().or_else(by_number).map(|index| &self.mounts[index])
     }
 
-    /// Where the file system with this device number is mounted.
+    /// The mount point of the file system with this device number.
     pub(crate) fn mount_point(&self, device: Number) -> Option<&str> {
         let mount = self.mounts.iter().find(|mount| mount.device == device)?;
         Some(&mount.point)
@@ -120,7 +120,7 @@ impl Lookup {
     fn missing(&self, path: &str) -> TargetFacts {
         let mut facts = TargetFacts { path: path.to_string(), ..TargetFacts::default() };
         let Some((dir, name)) = split(path) else { return facts };
-        let Ok(fd) = look(dir) else { return facts };
+        let Ok(fd) = open_path(dir) else { return facts };
         let Ok(stat) = stat(&fd) else { return facts };
         facts.resolved = Path::new(&resolved(&fd)).join(name).to_string_lossy().into_owned();
         facts.device_number = (stat.stx_dev_major, stat.stx_dev_minor);
@@ -137,12 +137,12 @@ fn device(facts: &mut TargetFacts, kind: TargetKind, rdev: Number, device: Optio
     facts.device = device;
 }
 
-/// A descriptor that only names what is there. Opening a device or a pipe for real can do things.
-pub(crate) fn look(path: &str) -> io::Result<OwnedFd> {
+/// Opens with O_PATH, since opening a device or FIFO otherwise can have side effects.
+pub(crate) fn open_path(path: &str) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The present path of what a descriptor is open on.
+/// The current path of an open file.
 pub(crate) fn resolved(fd: impl AsFd) -> String {
     let link = std::fs::read_link(mark::descriptor_path(fd));
     link.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
@@ -154,7 +154,7 @@ pub(crate) fn stat(fd: impl AsFd) -> io::Result<Statx> {
     Ok(rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, flags)?)
 }
 
-/// Alignment of direct I/O: what the kernel says, or else the logical block size of the device.
+/// Alignment of direct I/O from statx, else the logical block size of the device.
 fn align(facts: &mut TargetFacts, stat: &Statx) {
     if stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 {
         facts.direct_align = Some(stat.stx_dio_offset_align);
@@ -165,7 +165,7 @@ fn align(facts: &mut TargetFacts, stat: &Statx) {
     }
 }
 
-/// A path's directory and the name in it; `None` where it can only be a directory.
+/// Directory and name of a path; `None` if the path can only be a directory.
 pub(crate) fn split(path: &str) -> Option<(&str, &str)> {
     let (dir, name) = match path.rsplit_once('/') {
         Some(("", name)) => ("/", name),
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_split_at_the_last_name() {
+    fn paths_are_split_at_the_last_component() {
         assert_eq!(split("a"), Some((".", "a")));
         assert_eq!(split("/a"), Some(("/", "a")));
         assert_eq!(split("/a/b"), Some(("/a", "b")));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_file_a_directory_and_nothing() {
+    fn files_directories_and_missing_paths() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("file");
         let file = std::fs::File::create(&path).expect("file");

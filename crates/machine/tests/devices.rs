@@ -16,7 +16,7 @@ use support::{
 };
 
 #[test]
-fn a_mounted_device_is_refused_whatever_is_permitted() {
+fn a_mounted_device_is_refused_with_any_permission() {
     let Some(_alone) = devices("mounted device") else { return };
     let disk = Loop::new(16 * MIB);
     mkfs(&disk.path);
@@ -63,11 +63,11 @@ fn a_partition_of_a_disk_that_is_in_use_as_a_whole_is_refused() {
     drop(mounted);
     let upper = Loop::on(Path::new(&disk.path), &[]);
     let text = refused(&partition, &all, &disk.image);
-    says(&text, &[&format!("{} is set up on {}", upper.path, disk.path)]);
+    says(&text, &[&format!("{} is backed by {}", upper.path, disk.path)]);
 }
 
 #[test]
-fn a_symbolic_link_neither_hides_a_device_nor_permits_one() {
+fn a_symbolic_link_neither_hides_nor_permits_a_device() {
     let Some(_alone) = devices("symbolic link") else { return };
     let disk = Loop::new(16 * MIB);
     let dir = support::dir();
@@ -118,12 +118,12 @@ fn a_swap_file_is_refused() {
 }
 
 #[test]
-fn the_file_behind_a_loop_device_is_refused() {
+fn the_backing_file_of_a_loop_device_is_refused() {
     let Some(_alone) = devices("file behind a loop device") else { return };
     let disk = Loop::new(16 * MIB);
     let image = disk.image.to_str().expect("UTF-8");
     let text = refused(image, &overwrite(&[image]), image);
-    says(&text, &["the file behind", &disk.path]);
+    says(&text, &["the backing file of", &disk.path]);
     mkfs(&disk.path);
     let _mounted = Mounted::new(&[&disk.path]);
     // A hard link is the same file.
@@ -131,7 +131,7 @@ fn the_file_behind_a_loop_device_is_refused() {
     std::fs::hard_link(&disk.image, &other).expect("link");
     let other = other.to_str().expect("UTF-8");
     let text = refused(other, &overwrite(&[other, image]), image);
-    says(&text, &["the file behind", "is mounted at"]);
+    says(&text, &["the backing file of", "is mounted at"]);
 }
 
 #[test]
@@ -140,11 +140,11 @@ fn a_device_below_a_loop_device_is_refused() {
     let lower = Loop::new(16 * MIB);
     let upper = Loop::on(Path::new(&lower.path), &[]);
     let text = refused(&lower.path, &erase(&[&lower.path]), &lower.image);
-    says(&text, &[&format!("{} is set up on {}", upper.path, lower.path)]);
+    says(&text, &[&format!("{} is backed by {}", upper.path, lower.path)]);
     drop(upper);
     let twin = Loop::on(&lower.image, &[]);
     let text = refused(&lower.path, &erase(&[&lower.path]), &lower.image);
-    says(&text, &[&twin.path, "is the file behind"]);
+    says(&text, &[&twin.path, "is the backing file of"]);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_mount_in_another_namespace_is_found() {
 }
 
 #[test]
-fn a_device_needs_its_own_name() {
+fn erase_must_name_the_device_itself() {
     let Some(_alone) = devices("wrong --erase") else { return };
     let disk = Loop::new(4 * MIB);
     let text = refused(&disk.path, &none(), &disk.image);
@@ -172,13 +172,13 @@ fn a_device_needs_its_own_name() {
         says(&text, &["add --erase=", "does not name it"]);
     }
     let text = refused(&disk.path, &erase(&[&format!("{}@1", disk.path)]), &disk.image);
-    says(&text, &["is not", &format!("--erase={}@{}", disk.path, 4 * MIB)]);
+    says(&text, &["does not match", &format!("--erase={}@{}", disk.path, 4 * MIB)]);
     // An --overwrite is for files.
     refused(&disk.path, &overwrite(&[&disk.path]), &disk.image);
 }
 
 #[test]
-fn a_device_with_something_on_it_needs_more_than_its_name() {
+fn a_device_with_signatures_needs_confirmation() {
     let Some(_alone) = devices("signature") else { return };
     let disk = Loop::new(16 * MIB);
     mkfs(&disk.path);
@@ -193,7 +193,7 @@ fn a_device_with_something_on_it_needs_more_than_its_name() {
 }
 
 #[test]
-fn partitions_count_as_contents() {
+fn a_device_with_partitions_needs_confirmation() {
     let Some(_alone) = devices("partitions") else { return };
     let mut disk = Loop::new(32 * MIB);
     let partition = disk.partition();
@@ -207,7 +207,7 @@ fn a_device_is_held_for_the_whole_run() {
     let disk = Loop::new(4 * MIB);
     let permitted = erase(&[&disk.path]);
     let first = open(vec![written(&disk.path)], &permitted).expect("free");
-    says(&refused(&disk.path, &permitted, &disk.image), &["held exclusively"]);
+    says(&refused(&disk.path, &permitted, &disk.image), &["open exclusively"]);
     let exclusive = OFlags::RDONLY | OFlags::EXCL;
     assert!(rustix::fs::open(&disk.path, exclusive, Mode::empty()).is_err(), "as mount(8) would");
     let other = rustix::fs::open(&disk.path, OFlags::RDONLY, Mode::empty()).expect("reading");
@@ -219,7 +219,7 @@ fn a_device_is_held_for_the_whole_run() {
 }
 
 #[test]
-fn a_locked_disk_is_refused_also_for_its_partitions() {
+fn a_locked_disk_is_refused_and_so_are_its_partitions() {
     let Some(_alone) = devices("locked disk") else { return };
     let mut disk = Loop::new(32 * MIB);
     let partition = disk.partition();
@@ -265,7 +265,7 @@ fn a_disk_and_its_partition_are_not_written_in_one_run() {
 }
 
 #[test]
-fn what_is_stacked_on_a_device_is_seen_in_sysfs() {
+fn a_device_with_holders_is_refused() {
     let Some(_alone) = devices("holders") else { return };
     let disk = Loop::new(4 * MIB);
     let number = run("lsblk", &["-dno", "MAJ:MIN", &disk.path]);
@@ -286,7 +286,7 @@ fn what_is_stacked_on_a_device_is_seen_in_sysfs() {
 }
 
 #[test]
-fn a_btrfs_is_known_by_the_device_that_it_names() {
+fn a_mounted_btrfs_is_found_by_its_device() {
     let Some(_alone) = devices("btrfs") else { return };
     let disk = Loop::new(4 * MIB);
     let proc = support::dir();
@@ -302,7 +302,7 @@ fn a_btrfs_is_known_by_the_device_that_it_names() {
 }
 
 #[test]
-fn a_file_behind_a_loop_device_of_another_namespace_is_found() {
+fn a_backing_file_in_another_namespace_is_found() {
     let Some(_alone) = devices("loop device of another namespace") else { return };
     let (dir, other) = (support::dir(), support::dir());
     let image = dir.path().join("image");
@@ -315,14 +315,14 @@ fn a_file_behind_a_loop_device_of_another_namespace_is_found() {
     let _disk = Loop::adopt(name.trim());
     assert!(!shown.exists(), "the path that the kernel names is not to be seen from here");
     let all = overwrite(&[image.to_str().expect("UTF-8")]);
-    says(&refused(&image, &all, &image), &["it is the file behind", name.trim()]);
+    says(&refused(&image, &all, &image), &["the file is the backing file of", name.trim()]);
     drop(elsewhere);
     // Now its path leads nowhere; the kernel still tells which file it is.
-    says(&refused(&image, &all, &image), &["it is the file behind", name.trim()]);
+    says(&refused(&image, &all, &image), &["the file is the backing file of", name.trim()]);
 }
 
 #[test]
-fn a_device_that_sysfs_does_not_show_is_refused() {
+fn a_device_missing_from_sysfs_is_refused() {
     let Some(_alone) = devices("unknown device") else { return };
     let disk = Loop::new(4 * MIB);
     let sys = support::dir();
@@ -334,7 +334,7 @@ fn a_device_that_sysfs_does_not_show_is_refused() {
 }
 
 #[test]
-fn a_read_only_device_is_said_to_be_so() {
+fn a_read_only_device_is_refused() {
     let Some(_alone) = devices("read-only device") else { return };
     let lower = Loop::new(4 * MIB);
     let image = lower.image.clone();
@@ -354,7 +354,7 @@ fn a_device_without_a_size_is_refused() {
 }
 
 #[test]
-fn a_device_that_goes_away_is_reported() {
+fn a_device_that_disappears_is_reported() {
     let Some(_alone) = devices("device gone") else { return };
     let disk = Loop::new(4 * MIB);
     let targets = open(vec![target(&disk.path)], &none()).expect("readable");
@@ -369,7 +369,7 @@ fn a_device_that_goes_away_is_reported() {
 }
 
 #[test]
-fn a_blank_zram_device_is_permitted_by_its_name() {
+fn a_blank_zram_device_needs_no_confirmation() {
     let Some(_alone) = devices("zram") else { return };
     let zram = Zram::new(16 * MIB);
     let targets = open(vec![written(&zram.path)], &erase(&[&zram.path])).expect("blank");

@@ -30,11 +30,15 @@ const HOST: &[(&str, &str)] = &[
     ("proc/cpuinfo", "processor\t: 0\nmodel name\t: Fast CPU @ 3: GHz\n\nprocessor\t: 1\n"),
     ("proc/meminfo", "MemTotal:       16384 kB\nMemFree: 1 kB\nMemAvailable:    8192 kB\n"),
     ("proc/loadavg", "0.25 0.50 0.75 1/100 1234\n"),
-    ("proc/self/status", "Name:\tfathom\nCapEff:\t0000000000200000\nCpus_allowed_list:\t0-1,4\n"),
+    (
+        "proc/self/status",
+        "Name:\tfathom\nCapEff:\t0000000000200000\nCpus_allowed_list:\t0-1,4\nVmSize:\t    1024 kB\n",
+    ),
     (
         "proc/self/limits",
         "Limit                     Soft Limit           Hard Limit           Units\n\
          Max open files            1024                 524288               files\n\
+         Max address space         3145728              unlimited            bytes\n\
          Max locked memory         8388608              unlimited            bytes\n",
     ),
     ("sys/devices/system/cpu/online", "0-4,6\n"),
@@ -42,7 +46,7 @@ const HOST: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_made_up_host() {
+fn facts_of_a_synthetic_host() {
     let dir = tree(HOST);
     let host = host(&roots(dir.path()));
     assert_eq!((host.hostname.as_str(), host.kernel.as_str()), ("box", "6.12.1"));
@@ -55,10 +59,11 @@ fn a_made_up_host() {
     assert!(host.privileged);
     assert_eq!((host.load_1min, host.clocksource.as_str()), (0.25, "tsc"));
     assert_eq!(host.cgroup_memory_max_bytes, None);
+    assert_eq!(host.address_space_available_bytes, Some(2 << 20));
 }
 
 #[test]
-fn a_host_of_which_nothing_or_nonsense_can_be_read() {
+fn a_host_with_missing_or_malformed_files() {
     let dir = tempfile::tempdir().expect("directory");
     let empty = host(&roots(dir.path()));
     assert_eq!((empty.memory_bytes, empty.cpus_online, empty.privileged), (0, 0, false));
@@ -76,7 +81,7 @@ fn a_host_of_which_nothing_or_nonsense_can_be_read() {
 }
 
 #[test]
-fn memory_limits_of_both_versions_of_control_groups() {
+fn memory_limits_of_cgroup_v1_and_v2() {
     let one = "36 35 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
     let two = "37 35 0:31 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
     let mounts = format!("{two}{one}");
@@ -96,7 +101,7 @@ fn memory_limits_of_both_versions_of_control_groups() {
 }
 
 #[test]
-fn a_container_sees_only_its_own_control_group() {
+fn a_container_sees_only_its_own_cgroup() {
     let mounted = "36 35 0:30 /docker/x /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
     for group in ["0::/docker/x/job\n", "0::/job\n", "0::/../../elsewhere\n"] {
         let dir = tree(&[
@@ -153,7 +158,7 @@ fn nvme() -> TempDir {
 }
 
 #[test]
-fn a_made_up_disk_and_its_partition() {
+fn facts_of_a_disk_and_its_partition() {
     let dir = nvme();
     let disk = device(&roots(dir.path()), (259, 0)).expect("there");
     assert_eq!((disk.name.as_str(), disk.size_bytes), ("nvme987n1", 1 << 20));
@@ -215,7 +220,7 @@ mod generic {
     }
 
     #[test]
-    fn it_is_known_by_its_block_device() {
+    fn generic_device_resolves_to_its_block_device() {
         let dir = nvme();
         let facts = Lookup::new(&roots(dir.path())).target("/dev/null").expect("there");
         assert_eq!(facts.kind, TargetKind::NvmeGeneric);
@@ -228,7 +233,7 @@ mod generic {
     }
 
     #[test]
-    fn its_namespace_is_unknown_without_the_size_of_its_blocks() {
+    fn namespace_is_unknown_without_a_block_size() {
         let dir = nvme();
         let disk = dir.path().join("sys/dev/char/1:3").canonicalize().expect("generic node");
         let block = disk.parent().expect("controller").join("nvme987n1/queue/logical_block_size");
@@ -238,7 +243,7 @@ mod generic {
     }
 
     #[test]
-    fn writing_to_it_is_writing_to_its_block_device() {
+    fn writing_holds_the_block_device() {
         let dir = nvme();
         let erase = vec!["/dev/null".to_string(), "/dev/nvme987n1@S123".to_string()];
         let all = Permissions { erase, ..Permissions::default() };
@@ -258,7 +263,7 @@ mod generic {
 }
 
 #[test]
-fn a_made_up_stack_names_its_members() {
+fn a_stacked_device_lists_its_members() {
     let dir = tree(&[
         ("sys/devices/virtual/block/md987/dev", "9:987\n"),
         ("sys/devices/virtual/block/md987/slaves/nvme8n1/size", "8\n"),
@@ -272,7 +277,7 @@ fn a_made_up_stack_names_its_members() {
 }
 
 #[test]
-fn this_machine() {
+fn facts_of_this_machine() {
     let host = host(&Roots::default());
     assert!(!host.hostname.is_empty() && !host.kernel.is_empty() && !host.arch.is_empty());
     assert!(host.memory_bytes >= host.memory_available_bytes && host.memory_available_bytes > 0);

@@ -14,10 +14,10 @@ use support::{
 };
 
 #[test]
-fn a_file_of_someone_else_needs_overwrite() {
+fn an_existing_file_needs_overwrite() {
     let (dir, path) = theirs();
     let said = refused(&path, &none(), &path);
-    says(&said, &["not made by fathom", &format!("--overwrite={}", path.display())]);
+    says(&said, &["not created by fathom", &format!("--overwrite={}", path.display())]);
     refused(&path, &overwrite(&["/", "theirs", "", text(dir.path())]), &path);
     refused(&path, &support::erase(&[text(&path)]), &path);
     // A directory within the path may be a link: it is the same file all the same.
@@ -32,7 +32,7 @@ fn a_file_of_someone_else_needs_overwrite() {
 }
 
 #[test]
-fn a_file_with_several_names_says_so() {
+fn the_refusal_of_a_file_reports_its_hard_links() {
     let (dir, path) = theirs();
     std::fs::hard_link(&path, dir.path().join("again")).expect("link");
     says(&refused(&path, &none(), &path), &["2 names"]);
@@ -68,7 +68,7 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
 }
 
 #[test]
-fn readers_get_nothing_but_reading() {
+fn readers_get_read_only_descriptors() {
     let (_dir, path) = theirs();
     let targets = open(vec![target(&path)], &none()).expect("readable");
     assert!(targets[0].open_worker(WRITE).is_err());
@@ -77,7 +77,7 @@ fn readers_get_nothing_but_reading() {
 }
 
 #[test]
-fn bad_targets_are_named() {
+fn refusals_name_the_target() {
     let dir = support::dir();
     let at = |name: &str| dir.path().join(name);
     says(&error(vec![target(at("gone"))]), &["gone does not exist"]);
@@ -103,7 +103,7 @@ impl Drop for Immutable {
 }
 
 #[test]
-fn missing_permission_is_said() {
+fn missing_permission_is_reported() {
     let Some(_alone) = devices("immutable file") else { return };
     let (_dir, path) = theirs();
     run("chattr", &["+i", text(&path)]);
@@ -114,7 +114,7 @@ fn missing_permission_is_said() {
 }
 
 #[test]
-fn nothing_is_made_under_dev() {
+fn no_file_is_created_under_dev() {
     let dir = support::dir();
     symlink("/dev", dir.path().join("devices")).expect("link");
     let name = format!("fathom-test-{}", std::process::id());
@@ -132,7 +132,7 @@ fn nothing_is_made_under_dev() {
 }
 
 #[test]
-fn a_file_under_dev_is_not_made_longer() {
+fn a_file_under_dev_is_not_extended() {
     let file = tempfile::NamedTempFile::new_in("/dev/shm").expect("file");
     file.as_file().set_len(4096).expect("length");
     let path = text(file.path());
@@ -144,7 +144,7 @@ fn a_file_under_dev_is_not_made_longer() {
 }
 
 #[test]
-fn nothing_is_made_on_a_devtmpfs_that_is_mounted_elsewhere() {
+fn no_file_is_created_on_a_devtmpfs_mounted_elsewhere() {
     let Some(_alone) = devices("devtmpfs elsewhere") else { return };
     let devtmpfs = Mounted::new(&["-t", "devtmpfs", "none"]);
     let path = devtmpfs.path(&format!("fathom-test-{}", std::process::id()));
@@ -153,7 +153,7 @@ fn nothing_is_made_on_a_devtmpfs_that_is_mounted_elsewhere() {
 }
 
 #[test]
-fn no_file_is_made_through_a_link_that_leads_nowhere() {
+fn no_file_is_created_through_a_dangling_link() {
     let dir = support::dir();
     let (link, gone) = (dir.path().join("link"), dir.path().join("gone"));
     symlink(&gone, &link).expect("link");
@@ -170,7 +170,7 @@ fn a_job_stays_in_its_directory() {
     let within = Some(text(dir.path()).to_string());
     for name in ["file", "sub/theirs", "sub/new"] {
         let leading = Target { within: within.clone(), ..made(dir.path().join(name), MIB) };
-        says(&error(vec![leading]), &["outside of the job's directory"]);
+        says(&error(vec![leading]), &["outside the job's directory"]);
     }
     let inside = Target { within, ..made(dir.path().join("inside"), MIB) };
     open(vec![inside], &none()).expect("inside");
@@ -181,16 +181,16 @@ fn a_file_system_is_never_filled() {
     let Some(_alone) = devices("small file system") else { return };
     let small = Mounted::new(&["-t", "tmpfs", "-o", "size=16m", "none"]);
     let fits = |size| Target { written: true, ..made(small.path("new"), size) };
-    says(&error(vec![fits(16 * MIB)]), &["not enough room", "16 MiB would be written", "819 KiB"]);
+    says(&error(vec![fits(16 * MIB)]), &["not enough room", "the run writes 16 MiB", "819 KiB"]);
     assert!(!Path::new(&small.path("new")).exists());
     // Each would fit, both do not.
     let other = Target { written: true, ..made(small.path("other"), 8 * MIB) };
-    says(&error(vec![fits(8 * MIB), other]), &["16 MiB would be written"]);
+    says(&error(vec![fits(8 * MIB), other]), &["the run writes 16 MiB"]);
     // The holes of a sparse file are filled when it is written.
     let sparse = small.path("sparse");
     run("truncate", &["-s", "20M", &sparse]);
     let allowed = overwrite(&[&sparse]);
-    says(&refused(&sparse, &allowed, &sparse), &["20 MiB would be written"]);
+    says(&refused(&sparse, &allowed, &sparse), &["the run writes 20 MiB"]);
     assert!(open(vec![target(&sparse)], &none()).is_ok(), "reading takes no room");
     let unwritten = Target { fallocate: Fallocate::None, ..made(small.path("new"), 64 * MIB) };
     assert!(open(vec![unwritten], &none()).is_ok(), "nor does a sparse file that is only read");
@@ -204,24 +204,24 @@ fn a_file_system_is_never_filled() {
 }
 
 #[test]
-fn a_loop_device_is_not_written_beyond_the_room_below_it() {
+fn a_loop_device_is_not_written_beyond_the_free_space_below_it() {
     let Some(_alone) = devices("sparse loop device") else { return };
     let small = Mounted::new(&["-t", "tmpfs", "-o", "size=16m", "none"]);
     let image = small.path("image");
     run("truncate", &["-s", "64M", &image]);
     let disk = support::Loop::on(Path::new(&image), &[]);
     let said = refused(&disk.path, &support::erase(&[&disk.path]), &image);
-    says(&said, &["not enough room", &image, "64 MiB would be written"]);
+    says(&said, &["not enough room", &image, "the run writes 64 MiB"]);
     // Nor are files on a file system on it.
     support::mkfs(&disk.path);
     let upper = Mounted::new(&[&disk.path]);
     let fits = |size| Target { written: true, ..made(upper.path("new"), size) };
-    says(&error(vec![fits(32 * MIB)]), &["not enough room", &image, "32 MiB would be written"]);
+    says(&error(vec![fits(32 * MIB)]), &["not enough room", &image, "the run writes 32 MiB"]);
     assert!(open(vec![fits(4 * MIB)], &none()).is_ok());
 }
 
 #[test]
-fn what_befalls_a_file_is_reported() {
+fn changes_of_a_file_are_reported() {
     let (dir, path) = theirs();
     let open = || open(vec![target(&path)], &none()).expect("readable");
     let targets = open();
@@ -233,14 +233,14 @@ fn what_befalls_a_file_is_reported() {
     says(&targets[0].changed().expect("reported"), &["truncated from 1048576 to 5 bytes"]);
     let targets = open();
     std::fs::rename(&path, dir.path().join("moved")).expect("renamed");
-    says(&targets[0].changed().expect("reported"), &["no longer leads to the file"]);
+    says(&targets[0].changed().expect("reported"), &["no longer refers to the file"]);
     std::fs::remove_file(dir.path().join("moved")).expect("removed");
     says(&targets[0].changed().expect("reported"), &["was deleted"]);
     assert!(targets[0].open_worker(READ).is_ok(), "the file that was proven, not its name");
 }
 
 #[test]
-fn workers_open_as_they_ask() {
+fn workers_get_the_requested_open_flags() {
     use rustix::fs::OFlags;
     let (_dir, path) = theirs();
     let targets = open(vec![written(&path)], &overwrite(&[text(&path)])).expect("permitted");

@@ -46,7 +46,7 @@ fn a_hard_link_to_a_deleted_loop_file_is_refused() {
     std::fs::hard_link(image.path("img"), image.path("keep")).expect("link");
     std::fs::remove_file(image.path("img")).expect("removed");
     let keep = image.path("keep");
-    says(&refused(&keep, &overwrite(&[text(&keep)]), &keep), &["in use", "is the file behind"]);
+    says(&refused(&keep, &overwrite(&[text(&keep)]), &keep), &["in use", "is the backing file of"]);
 }
 
 #[test]
@@ -60,21 +60,21 @@ fn a_file_that_fathom_made_is_refused_behind_a_loop_device() {
     std::fs::hard_link(&made, image.path("keep")).expect("link");
     std::fs::remove_file(&made).expect("removed");
     let keep = image.path("keep");
-    says(&refused(&keep, &none(), &keep), &["in use", "is the file behind"]);
+    says(&refused(&keep, &none(), &keep), &["in use", "is the backing file of"]);
 }
 
 #[test]
-fn a_loop_file_whose_name_is_not_utf8_or_ends_in_a_space_is_refused() {
+fn a_loop_file_with_an_unusual_name_is_refused() {
     let Some(_alone) = devices("odd names") else { return };
     for name in [OsStr::from_bytes(b"img\xff"), OsStr::new("img "), OsStr::new("img\n")] {
         let image = MountedImage::new(name);
         let other = image.path("other");
         std::fs::hard_link(image.dir.path().join(name), &other).expect("link");
-        says(&refused(&other, &overwrite(&[text(&other)]), &other), &["is the file behind"]);
+        says(&refused(&other, &overwrite(&[text(&other)]), &other), &["is the backing file of"]);
     }
     let image = MountedImage::new(OsStr::new("img "));
     let spaced = image.path("img ");
-    says(&refused(&spaced, &overwrite(&[text(&spaced)]), &spaced), &["is the file behind"]);
+    says(&refused(&spaced, &overwrite(&[text(&spaced)]), &spaced), &["is the backing file of"]);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_loop_file_in_a_covered_directory_is_refused_by_its_other_name() {
     let image = MountedImage::on(dir, &below);
     let cover = Mounted::over(&["-t", "tmpfs", "cover"], &sub);
     std::fs::write(&below, vec![1; 8 << 20]).expect("another file of that name");
-    says(&refused(&keep, &overwrite(&[text(&keep)]), &keep), &["is the file behind"]);
+    says(&refused(&keep, &overwrite(&[text(&keep)]), &keep), &["is the backing file of"]);
     // The file that has the name now is nobody's.
     open(vec![written(&below)], &overwrite(&[text(&below)])).expect("another file");
     drop((cover, image));
@@ -114,13 +114,13 @@ fn a_hard_link_to_an_overlays_upper_file_is_refused() {
     let (upper, kept) = (at("upper").join("img"), at("kept"));
     std::fs::hard_link(&upper, &kept).expect("link");
     for path in [&upper, &kept] {
-        says(&refused(path, &overwrite(&[text(path)]), path), &["may be the file behind"]);
+        says(&refused(path, &overwrite(&[text(path)]), path), &["may be the backing file of"]);
     }
     std::fs::remove_file(&upper).expect("removed behind the overlay's back");
-    says(&refused(&kept, &overwrite(&[text(&kept)]), &kept), &["may be the file behind"]);
+    says(&refused(&kept, &overwrite(&[text(&kept)]), &kept), &["may be the backing file of"]);
     let longer = std::fs::File::options().write(true).open(&kept).expect("file");
     longer.set_len(9 * MIB).expect("longer");
-    says(&refused(&kept, &overwrite(&[text(&kept)]), &kept), &["may be the file behind"]);
+    says(&refused(&kept, &overwrite(&[text(&kept)]), &kept), &["may be the backing file of"]);
     // A file of another size is another file.
     let other = at("other");
     std::fs::write(&other, vec![0; 1 << 20]).expect("file");
@@ -162,7 +162,7 @@ fn a_loop_device_on_a_disk_whose_partition_is_mounted_is_refused() {
     let said = refused(&on_disk.path, &all(&on_disk.path), &disk.image);
     says(&said, &[&format!("{first} is mounted at")]);
     // Two loop devices on one disk show the same bytes, the partition's and the disk's.
-    says(&refused(&on_other.path, &all(&on_other.path), &disk.image), &["is set up on"]);
+    says(&refused(&on_other.path, &all(&on_other.path), &disk.image), &["is backed by"]);
     drop(on_disk);
     open(vec![written(&on_other.path)], &all(&on_other.path)).expect("a partition of its own");
     drop(mounted);

@@ -14,7 +14,7 @@ use support::{
 };
 
 #[test]
-fn what_is_made_is_removed_only_if_asked() {
+fn created_files_are_removed_only_with_unlink() {
     let dir = support::dir();
     let (kept, gone) = (dir.path().join("kept"), dir.path().join("gone"));
     let plan = || vec![made(&kept, MIB), Target { unlink: true, ..made(&gone, MIB) }];
@@ -34,7 +34,7 @@ fn what_is_made_is_removed_only_if_asked() {
 }
 
 #[test]
-fn a_file_that_took_the_name_is_not_removed() {
+fn a_replaced_file_is_not_removed() {
     let dir = support::dir();
     let path = dir.path().join("file");
     let new = Target { unlink: true, ..made(&path, MIB) };
@@ -43,12 +43,12 @@ fn a_file_that_took_the_name_is_not_removed() {
     std::fs::write(&path, "someone else's").expect("file");
     says(&targets[0].changed().expect("reported"), &["another file"]);
     let error = targets.remove(0).finish().expect_err("not removed");
-    says(&error.to_string(), &["no longer the file"]);
+    says(&error.to_string(), &["was replaced by another file"]);
     assert_eq!(std::fs::read_to_string(&path).expect("there"), "someone else's");
 }
 
 #[test]
-fn a_plan_that_fails_leaves_nothing_behind() {
+fn a_failed_plan_leaves_no_files() {
     let (dir, theirs) = theirs();
     let own = dir.path().join("own");
     drop(open(vec![made(&own, MIB)], &none()).expect("made"));
@@ -70,7 +70,7 @@ fn a_plan_that_fails_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_file_that_is_too_short_is_made_longer_only_if_it_is_fathoms() {
+fn only_files_created_by_fathom_are_extended() {
     let (dir, theirs) = theirs();
     let before = checksum(&theirs);
     let fill = |path: &Path, size| Target { fill: true, ..made(path, size) };
@@ -92,7 +92,7 @@ fn a_file_that_is_too_short_is_made_longer_only_if_it_is_fathoms() {
 }
 
 #[test]
-fn what_is_newly_made_gets_its_name_when_it_is_filled() {
+fn a_new_file_gets_its_name_when_filled() {
     let dir = support::dir();
     let path = dir.path().join("file");
     let read = || vec![Target { fill: true, invalidate: true, ..made(&path, MIB) }];
@@ -121,7 +121,7 @@ fn what_is_newly_made_gets_its_name_when_it_is_filled() {
 }
 
 #[test]
-fn a_file_that_appears_while_one_of_its_name_is_filled_is_left_alone() {
+fn a_file_that_appears_during_layout_is_not_replaced() {
     let dir = support::dir();
     let path = dir.path().join("file");
     let targets = open(vec![Target { fill: true, ..made(&path, MIB) }], &none()).expect("made");
@@ -133,7 +133,7 @@ fn a_file_that_appears_while_one_of_its_name_is_filled_is_left_alone() {
 }
 
 #[test]
-fn a_run_that_does_not_begin_leaves_nothing_behind() {
+fn a_run_that_does_not_start_leaves_no_files() {
     let (dir, theirs) = theirs();
     let before = checksum(&theirs);
     let permitted = overwrite(&[text(&theirs)]);
@@ -163,7 +163,7 @@ fn a_run_that_does_not_begin_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_run_that_is_interrupted_while_it_prepares_leaves_nothing_behind() {
+fn a_run_interrupted_while_preparing_leaves_no_files() {
     let (dir, theirs) = theirs();
     let before = checksum(&theirs);
     let permitted = overwrite(&[text(&theirs)]);
@@ -192,7 +192,7 @@ fn a_run_that_is_interrupted_while_it_prepares_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_mark_is_void_where_someone_else_has_written() {
+fn a_mark_is_void_after_another_program_wrote() {
     let dir = support::dir();
     let (path, mine) = (dir.path().join("own"), dir.path().join("mine"));
     let plan = || vec![Target { written: true, ..made(&path, MIB) }];
@@ -224,7 +224,7 @@ fn a_mark_is_void_where_someone_else_has_written() {
 }
 
 #[test]
-fn sixty_thousand_files_are_looked_at_with_one_reading_of_the_mounts() {
+fn mounts_are_read_once_for_sixty_thousand_files() {
     let dir = support::dir();
     let proc = support::dir();
     // A pipe can be read once: a second reading of the mounts would wait for ever.
@@ -244,7 +244,7 @@ fn sixty_thousand_files_are_looked_at_with_one_reading_of_the_mounts() {
 }
 
 #[test]
-fn a_file_is_made_late_where_its_job_asks() {
+fn create_on_open_creates_the_file_when_opened() {
     let dir = support::dir();
     let path = dir.path().join("late");
     let late =
@@ -261,13 +261,13 @@ fn a_file_is_made_late_where_its_job_asks() {
     std::fs::remove_file(&path).expect("removed");
     let targets = open(late(true), &none()).expect("planned");
     std::fs::write(&path, "someone else's").expect("file");
-    says(&targets[0].open_worker(WRITE).expect_err("taken").to_string(), &["changed"]);
+    says(&targets[0].open_worker(WRITE).expect_err("taken").to_string(), &["was replaced"]);
     drop(targets);
     assert_eq!(std::fs::read_to_string(&path).expect("there"), "someone else's");
 }
 
 #[test]
-fn space_is_reserved_as_asked() {
+fn space_is_preallocated_as_requested() {
     let dir = support::dir();
     let reserves = |how| !matches!(how, Fallocate::None | Fallocate::Truncate);
     for how in
@@ -282,7 +282,7 @@ fn space_is_reserved_as_asked() {
 }
 
 #[test]
-fn space_is_reserved_also_where_the_file_system_cannot() {
+fn posix_preallocates_without_file_system_support() {
     let Some(_alone) = devices("file system without fallocate") else { return };
     let disk = support::Loop::new(32 * MIB);
     let old = "^extents,^64bit,^has_journal,^metadata_csum";

@@ -14,7 +14,7 @@ fn create(dir: impl AsRef<Path>, wanted: u64) -> Result<OpenTarget, GuardError> 
 }
 
 #[test]
-fn it_is_filled_then_read_and_leaves_nothing() {
+fn a_scratch_file_is_filled_read_and_removed() {
     let dir = support::dir();
     let file = create(dir.path(), 4 * MIB + 5).expect("made");
     assert_eq!((file.facts.kind, file.facts.size_bytes), (TargetKind::File, 4 * MIB));
@@ -36,7 +36,7 @@ fn it_is_filled_then_read_and_leaves_nothing() {
 }
 
 #[test]
-fn it_takes_a_tenth_of_what_is_free_at_most() {
+fn a_scratch_file_uses_at_most_a_tenth_of_free_space() {
     let Some(_alone) = devices("scratch file on a small file system") else { return };
     let small = Mounted::new(&["-t", "tmpfs", "-o", "size=40m", "none"]);
     let file = create(small.dir.path(), 100 * MIB).expect("made");
@@ -44,12 +44,12 @@ fn it_takes_a_tenth_of_what_is_free_at_most() {
     drop(file);
     let full = Mounted::new(&["-t", "tmpfs", "-o", "size=9m", "none"]);
     let error = create(full.dir.path(), 100 * MIB).err().expect("refused").to_string();
-    says(&error, &["not enough room", "1 MiB would be written"]);
+    says(&error, &["not enough room", "the run writes 1 MiB"]);
     assert_eq!(run("ls", &["-A", small.dir.path().to_str().expect("UTF-8")]), "");
 }
 
 #[test]
-fn bad_places_are_named() {
+fn errors_name_the_directory() {
     let dir = support::dir();
     std::fs::write(dir.path().join("file"), "x").expect("file");
     let said = |place: &Path| create(place, MIB).err().expect("refused").to_string();

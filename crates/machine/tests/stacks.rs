@@ -298,7 +298,7 @@ fn everything(path: &Path) -> Permissions {
 }
 
 #[test]
-fn nothing_in_use_changes_by_whatever_name() {
+fn nothing_in_use_changes_under_any_name() {
     let Some(_alone) = devices("random stacks") else { return };
     let cases = std::env::var("FATHOM_STACKS").ok().and_then(|n| n.parse().ok()).unwrap_or(STACKS);
     let config = Config { cases, failure_persistence: None, ..Config::default() };

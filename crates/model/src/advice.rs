@@ -1,4 +1,4 @@
-//! What to do about errors that can occur in more than one crate.
+//! Remedies for errors that can occur in more than one crate.
 
 /// Explains why a thread could not be created, and what to change.
 #[must_use]

@@ -1,15 +1,15 @@
-//! Text from outside (names, paths, command lines) as a terminal may get it.
+//! Escapes external text (names, paths, command lines) for a terminal.
 //!
-//! What a terminal would take for a command, and what would reorder or end a line, is shown as `\x1b` or `\u{202e}`.
-//! A backslash stays as it is: names of systemd's units hold many.
+//! Characters that a terminal would interpret, or that reorder or end a line, become `\x1b` or
+//! `\u{202e}`. Backslashes are kept, as names of systemd units contain many.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Whether a character must not reach a terminal: control characters (C0, DEL, C1), line and paragraph separators,
-/// and what changes the direction of text or is invisible.
+/// Whether a character must not reach a terminal: control characters (C0, DEL, C1), line and
+/// paragraph separators, bidirectional controls and invisible characters.
 #[must_use]
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
@@ -17,19 +17,19 @@ pub fn is_unsafe(c: char) -> bool {
         || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// One name or sentence, which fits on a line: line breaks are escaped too.
+/// Escapes a name or sentence for a single line, including line breaks.
 #[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {
     replace(text, is_unsafe)
 }
 
-/// Several lines: all is escaped but the line breaks.
+/// Escapes several lines, except line breaks.
 #[must_use]
 pub fn lines(text: &str) -> Cow<'_, str> {
     replace(text, |c| c != '\n' && is_unsafe(c))
 }
 
-/// Several lines with colours: the sequences that set them stay as well.
+/// Escapes several lines, except line breaks and colour sequences.
 #[must_use]
 pub fn colored_lines(text: &str) -> String {
     let mut parts = text.split("\x1b[");
@@ -43,7 +43,7 @@ pub fn colored_lines(text: &str) -> String {
     out
 }
 
-/// A JSON document, whose strings may hold such characters beyond ASCII as they are.
+/// Escapes a JSON document, whose strings may contain such characters beyond ASCII.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     let is_raw = |c: char| !c.is_ascii_whitespace() && is_unsafe(c);
@@ -65,7 +65,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A name that need not be UTF-8; bytes that are not are shown as `\xff`.
+/// Escapes a name that may not be UTF-8; invalid bytes become `\xff`.
 #[must_use]
 pub fn bytes(name: &[u8]) -> String {
     let mut out = String::new();
@@ -78,7 +78,7 @@ pub fn bytes(name: &[u8]) -> String {
     out
 }
 
-/// A path, or any other text of the system's.
+/// Escapes a path or other text from the system.
 #[must_use]
 pub fn path(path: impl AsRef<Path>) -> String {
     bytes(path.as_ref().as_os_str().as_bytes())
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_command_no_terminal() {
+    fn control_sequences_are_escaped() {
         assert_eq!(text("a\x1b[31m\n\t\x7f\u{9b}z"), r"a\x1b[31m\x0a\x09\x7f\x9bz");
         assert_eq!(text("\u{202e}x\u{2066}\u{2028}"), r"\u{202e}x\u{2066}\u{2028}");
         assert!(matches!(text(r"dev-disk\x2duuid é 漢 ▁█"), Cow::Borrowed(_)));
@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_stay_and_colors_only_where_they_are_wanted() {
+    fn line_breaks_and_colors_are_kept_where_wanted() {
         assert_eq!(lines("a\nb\r\x1b[0m"), "a\nb\\x0d\\x1b[0m");
         assert_eq!(colored_lines("\x1b[1;31mred\x1b[0m\n"), "\x1b[1;31mred\x1b[0m\n");
         assert_eq!(colored_lines("\x1b[2J\x1b]0;t\x07\x1b["), r"\x1b[2J\x1b]0;t\x07\x1b[");
     }
 
     #[test]
-    fn json_stays_the_same_document() {
+    fn json_remains_the_same_document() {
         let value = serde_json::json!({ "a": "x\u{9b}\u{202e}\u{7f}\u{e0001}\n" });
         let text = format!("{value:#}\n");
         let safe = json(&text);

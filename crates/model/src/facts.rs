@@ -1,4 +1,4 @@
-//! What the machine is, as far as a plan or a verdict depends on it.
+//! Facts about the machine on which plans and findings depend.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,95 +8,114 @@ use serde::{Deserialize, Serialize};
 pub struct Facts {
     /// The machine.
     pub host: Host,
-    /// The targets that were asked about, in that order.
+    /// The targets, in the order of the request.
     pub targets: Vec<TargetFacts>,
 }
 
 /// The machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
-    /// Its name.
+    /// Host name.
     pub hostname: String,
-    /// uname -r.
+    /// Identifies the installation: 128 bits of a SHA-256 over a prefix and /etc/machine-id, as machine-id(5) asks for;
+    /// empty where that is missing, and in records of version 1.
+    #[serde(default)]
+    pub host_id: String,
+    /// Identifies the boot (/proc/sys/kernel/random/boot_id); empty in records of version 1.
+    #[serde(default)]
+    pub boot_id: String,
+    /// Kernel release (`uname -r`).
     pub kernel: String,
-    /// uname -m.
+    /// Architecture (`uname -m`).
     pub arch: String,
-    /// Model name of the processors.
+    /// Processor model.
     pub cpu_model: String,
-    /// Processors that this process may run on.
+    /// CPUs that this process may run on.
     pub cpus_allowed: Vec<u32>,
-    /// Processors online.
+    /// Number of CPUs online.
     pub cpus_online: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
     /// Memory available without swapping, in bytes.
     pub memory_available_bytes: u64,
-    /// The least memory limit of the cgroups that this process is in, in bytes.
+    /// The lowest memory limit of this process's cgroups, in bytes.
     pub cgroup_memory_max_bytes: Option<u64>,
-    /// RLIMIT_MEMLOCK in bytes; `None` is unlimited.
+    /// Address space that this process may still map under RLIMIT_AS, in bytes; `None` is unlimited.
+    #[serde(default)]
+    pub address_space_available_bytes: Option<u64>,
+    /// RLIMIT_MEMLOCK in bytes; `None` means unlimited.
     pub memlock_limit_bytes: Option<u64>,
     /// RLIMIT_NOFILE.
     pub open_files_limit: u64,
-    /// kernel.io_uring_disabled, where the kernel has it.
+    /// kernel.io_uring_disabled; absent on kernels without it.
     pub io_uring_disabled: Option<u32>,
-    /// kernel.perf_event_paranoid, where the kernel has it.
+    /// kernel.perf_event_paranoid; absent on kernels without it.
     pub perf_event_paranoid: Option<i32>,
     /// Whether this process has CAP_SYS_ADMIN.
     pub privileged: bool,
-    /// Load average over one minute when the run began.
+    /// One-minute load average when the run began.
     pub load_1min: f64,
-    /// Clock source of the kernel.
+    /// The kernel's clock source.
     pub clocksource: String,
 }
 
-/// A file or device that is, or would be, worked on.
+impl Host {
+    /// Major and minor version of the kernel; (0, 0) if unknown.
+    #[must_use]
+    pub fn kernel_version(&self) -> (u32, u32) {
+        let mut parts = self.kernel.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+    }
+}
+
+/// A file or device that is the target of I/O.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetFacts {
-    /// The path as asked.
+    /// The path as given.
     pub path: String,
-    /// The path with all symbolic links resolved.
+    /// The path with symbolic links resolved.
     pub resolved: String,
-    /// What is there.
+    /// Kind of target.
     pub kind: TargetKind,
-    /// Size in bytes; 0 when missing.
+    /// Size in bytes; 0 if missing.
     pub size_bytes: u64,
-    /// Bytes that are really allocated, for files; less than `size_bytes` when sparse.
+    /// Bytes allocated, for files; less than `size_bytes` if sparse.
     pub allocated_bytes: u64,
-    /// Direct I/O must be aligned to this, in bytes (statx's `stx_dio_offset_align`, or the
-    /// logical block size); 0 where direct I/O is not possible; `None` when unknown.
+    /// Required alignment of direct I/O in bytes (statx's `stx_dio_offset_align`, or the logical
+    /// block size); 0 if direct I/O is unsupported; `None` if unknown.
     pub direct_align: Option<u32>,
-    /// Memory alignment for direct I/O, in bytes.
+    /// Required memory alignment of direct I/O, in bytes.
     pub memory_align: Option<u32>,
     /// st_dev of a file's file system, or st_rdev of a device, as (major, minor).
     pub device_number: (u32, u32),
     /// Inode number.
     pub inode: u64,
-    /// Name of the file system that a file is on, as in /proc/self/mountinfo.
+    /// Type of the file's file system, as in /proc/self/mountinfo.
     pub file_system: Option<String>,
     /// Free bytes on that file system for unprivileged users.
     pub free_bytes: Option<u64>,
-    /// fathom made this file (it carries fathom's mark).
+    /// Whether fathom created this file (it carries fathom's mark).
     pub made_by_fathom: bool,
-    /// The block device that it is, or that its file system is on, where that is one.
+    /// The target's block device, or the one that holds its file system, if there is one.
     pub device: Option<DeviceFacts>,
 }
 
-/// What a target is.
+/// Kind of target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetKind {
-    /// Nothing there.
+    /// Does not exist.
     #[default]
     Missing,
-    /// A regular file.
+    /// Regular file.
     File,
-    /// A block device.
+    /// Block device.
     BlockDevice,
-    /// An NVMe generic character device (`/dev/ngXnY`).
+    /// NVMe generic character device (`/dev/ngXnY`).
     NvmeGeneric,
-    /// A directory.
+    /// Directory.
     Directory,
-    /// Something else: a pipe, a socket, another character device.
+    /// Anything else: a pipe, a socket, another character device.
     Other,
 }
 
@@ -105,12 +124,12 @@ pub enum TargetKind {
 pub struct DeviceFacts {
     /// Kernel name, such as `nvme0n1`.
     pub name: String,
-    /// Devices that it is made of (device mapper, md), by kernel name; none for a disk.
+    /// Devices that it is built on (device mapper, md), by kernel name; empty for a disk.
     #[serde(default)]
     pub members: Vec<String>,
-    /// Model, where it has one.
+    /// Model, if known.
     pub model: Option<String>,
-    /// Serial number, where it has one.
+    /// Serial number, if known.
     pub serial: Option<String>,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -118,11 +137,11 @@ pub struct DeviceFacts {
     pub logical_block: u32,
     /// Physical block size in bytes.
     pub physical_block: u32,
-    /// queue/scheduler, the active one.
+    /// queue/scheduler: the active one.
     pub scheduler: Option<String>,
     /// queue/nr_requests.
     pub nr_requests: Option<u32>,
-    /// Hardware queues (entries of mq/).
+    /// Number of hardware queues (entries of mq/).
     pub hardware_queues: Option<u32>,
     /// queue/max_sectors_kb.
     pub max_sectors_kb: Option<u32>,
@@ -130,14 +149,14 @@ pub struct DeviceFacts {
     pub max_segments: Option<u32>,
     /// queue/rotational.
     pub rotational: Option<bool>,
-    /// queue/io_poll: polled queues exist.
+    /// queue/io_poll: whether polled queues exist.
     pub io_poll: Option<bool>,
     /// queue/wbt_lat_usec.
     pub wbt_lat_usec: Option<u64>,
     /// queue/write_cache.
     pub write_cache: Option<String>,
-    /// queue/discard_max_bytes; 0 when it cannot discard.
+    /// queue/discard_max_bytes; 0 if discard is unsupported.
     pub discard_max_bytes: Option<u64>,
-    /// NVMe namespace id, for passthrough.
+    /// NVMe namespace ID, for passthrough.
     pub nvme_nsid: Option<u32>,
 }

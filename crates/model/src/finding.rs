@@ -1,21 +1,42 @@
-//! What a record means, in words and with the figures that show it.
+//! Findings: what a record means, with the evidence.
 
+use crate::units;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
-/// One statement about a run.
+/// One statement about a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// Stable name of the rule that made it, such as `sparse-target`.
+    /// Stable id of the rule, such as `sparse-target`; docs/rules.md lists them.
     pub rule: String,
+    /// What kind of statement it is; records of version 1 do not hold it.
+    #[serde(default)]
+    pub class: Class,
     /// How much it matters.
     pub severity: Severity,
-    /// One sentence for a person.
+    /// How strongly the evidence supports it, where the rule is a heuristic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<Confidence>,
+    /// One or two sentences.
     pub summary: String,
-    /// The figures that show it, each a short phrase.
-    pub evidence: Vec<String>,
-    /// What to do next, where something can be done.
+    /// The figures that support it.
+    pub evidence: Vec<Evidence>,
+    /// What to do about it, where something can be done.
     pub next_step: Option<String>,
+}
+
+/// What kind of statement a finding is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Whether the figures can be trusted, and mean what they appear to mean.
+    #[default]
+    Validity,
+    /// Something that limited throughput or latency.
+    Limiter,
+    /// Something that could be set up better.
+    Advice,
 }
 
 /// How much a finding matters; ordered, worst last.
@@ -24,10 +45,211 @@ pub struct Finding {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Good to know.
+    /// Background information.
     Info,
-    /// The figures do not mean what one would take them for.
+    /// The figures may be misleading.
     Warning,
-    /// Something asked was not done.
+    /// Something requested was not done.
     Error,
+}
+
+/// How strongly the evidence supports a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// Plausible; other explanations are just as likely.
+    Low,
+    /// Likely; another explanation is possible.
+    Medium,
+    /// No other explanation is known.
+    High,
+}
+
+/// One figure or fact that supports a finding.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "StoredEvidence")]
+pub struct Evidence {
+    /// What the value is of, such as `load average`; empty where the text speaks for itself.
+    pub name: String,
+    /// The value.
+    pub value: Value,
+    /// 95% confidence interval of a number, or its range where `name` says so, in the number's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<(f64, f64)>,
+    /// Where the value comes from, such as `/proc/loadavg`; empty for the job's own counters.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+}
+
+/// The value of an [`Evidence`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Value {
+    /// A finite number.
+    Number {
+        /// The number.
+        number: f64,
+        /// Its unit.
+        unit: Unit,
+    },
+    /// Anything else.
+    Text(String),
+}
+
+/// Unit of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// A number of things, or a mean of such numbers.
+    Count,
+    /// A share of a whole, from 0 to 1.
+    Share,
+    /// A factor; 1 is no change.
+    Ratio,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// I/Os per second.
+    Iops,
+    /// Bytes per second.
+    BytesPerSecond,
+}
+
+impl Evidence {
+    /// A number; one that is not finite becomes the text `not available`, as JSON cannot hold it.
+    #[must_use]
+    pub fn number(name: impl Into<String>, number: f64, unit: Unit) -> Self {
+        if !number.is_finite() {
+            return Self::text(name, "not available");
+        }
+        Self { value: Value::Number { number, unit }, ..Self::text(name, "") }
+    }
+
+    /// A fact in words.
+    #[must_use]
+    pub fn text(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            value: Value::Text(text.into()),
+            interval: None,
+            source: String::new(),
+        }
+    }
+
+    /// The same with an interval, which is left out where it is not finite.
+    #[must_use]
+    pub fn with_interval(mut self, low: f64, high: f64) -> Self {
+        self.interval = (low.is_finite() && high.is_finite()).then_some((low, high));
+        self
+    }
+
+    /// The same with its source.
+    #[must_use]
+    pub fn with_source(mut self, source: &str) -> Self {
+        self.source = source.to_string();
+        self
+    }
+}
+
+/// A short phrase: `load average: 5.4`, `IOPS: 75 (50–100)`.
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.name.is_empty() {
+            write!(f, "{}: ", self.name)?;
+        }
+        match &self.value {
+            Value::Text(text) => f.write_str(text),
+            Value::Number { number, unit } => {
+                f.write_str(&unit.show(*number))?;
+                let Some((low, high)) = self.interval else { return Ok(()) };
+                write!(f, " ({}–{})", unit.show(low), unit.show(high))
+            }
+        }
+    }
+}
+
+impl Unit {
+    fn show(self, number: f64) -> String {
+        match self {
+            Self::Count => units::count((number * 100.0).round() / 100.0),
+            Self::Share => format!("{}%", units::count((number * 10_000.0).round() / 100.0)),
+            Self::Ratio => format!("{number:.3}×"),
+            Self::Bytes => units::bytes(number.max(0.0) as u64),
+            Self::Nanoseconds => units::time(number),
+            Self::Iops => units::count(number),
+            Self::BytesPerSecond => units::bandwidth(number),
+        }
+    }
+}
+
+/// Evidence in the formats that records hold: text only in version 1.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum StoredEvidence {
+    /// Version 1: a short phrase.
+    Text(String),
+    /// From version 2 on.
+    Typed {
+        /// What the value is of, such as `load average`; empty where the text speaks for itself.
+        name: String,
+        /// The value.
+        value: Value,
+        /// 95% confidence interval of a number, or its range where `name` says so, in the number's unit.
+        #[serde(default)]
+        interval: Option<(f64, f64)>,
+        /// Where the value comes from, such as `/proc/loadavg`; empty for the job's own counters.
+        #[serde(default)]
+        source: String,
+    },
+}
+
+impl From<StoredEvidence> for Evidence {
+    fn from(stored: StoredEvidence) -> Self {
+        match stored {
+            StoredEvidence::Text(text) => Self::text("", text),
+            StoredEvidence::Typed { name, value, interval, source } => {
+                Self { name, value, interval, source }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_1_findings_remain_readable() {
+        let stored = r#"{"rule":"busy-machine","severity":"info","summary":"The machine was not idle.",
+            "evidence":["load 5.4 on 2 processors"],"next_step":null}"#;
+        let finding: Finding = serde_json::from_str(stored).unwrap();
+        assert_eq!(finding.evidence, [Evidence::text("", "load 5.4 on 2 processors")]);
+        assert_eq!(finding.evidence[0].to_string(), "load 5.4 on 2 processors");
+        assert_eq!((finding.class, finding.confidence), (Class::Validity, None));
+    }
+
+    #[test]
+    fn typed_evidence_survives_storage() {
+        let all = [
+            Evidence::number("load average", 5.4, Unit::Count).with_source("/proc/loadavg"),
+            Evidence::number("IOPS", 75.0, Unit::Iops).with_interval(50.0, 100.0),
+            Evidence::number("steal", f64::NAN, Unit::Share).with_interval(0.0, f64::INFINITY),
+        ];
+        let text = serde_json::to_string(&all).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Evidence>>(&text).unwrap(), all);
+        assert!(text.contains(r#""value":{"number":5.4,"unit":"count"}"#), "{text}");
+        let phrases: Vec<String> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(phrases, ["load average: 5.4", "IOPS: 75 (50–100)", "steal: not available"]);
+    }
+
+    #[test]
+    fn each_unit_has_its_notation() {
+        let show = |unit, number| Evidence::number("", number, unit).to_string();
+        assert_eq!(show(Unit::Share, 0.0004), "0.04%");
+        assert_eq!(show(Unit::Ratio, 0.9704), "0.970×");
+        assert_eq!(show(Unit::Bytes, 4096.0), "4 KiB");
+        assert_eq!(show(Unit::Nanoseconds, 1.5e9), "1.5 s");
+        assert_eq!(show(Unit::BytesPerSecond, 1024.0), "1 KiB/s");
+    }
 }

@@ -1,25 +1,25 @@
 //! Log-linear histograms of latencies in nanoseconds.
 //!
-//! Each power of two is cut into [`SUB_BUCKETS`] equal buckets (HdrHistogram's scheme,
-//! <http://hdrhistogram.org>), so that a bucket is at most 1/128 of its value wide. A value is
-//! reported as the middle of its bucket, which is off by at most 0.4%. Minimum, maximum and sum
-//! are kept exactly. Values above [`VALUE_MAX_NS`] are counted in the last bucket.
+//! Each power of two is divided into [`SUB_BUCKETS`] equal buckets (HdrHistogram's scheme,
+//! <http://hdrhistogram.org>), so a bucket's width is at most 1/128 of its value. Values are
+//! reported as the midpoint of their bucket, with an error of at most 0.4%. Minimum, maximum and
+//! sum are exact. Values above [`VALUE_MAX_NS`] are counted in the last bucket.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Bits that tell the buckets of one power of two apart.
+/// Bits that select the bucket within a power of two.
 const SUB_BITS: u32 = 7;
-/// Buckets in each power of two.
+/// Buckets per power of two.
 pub const SUB_BUCKETS: usize = 1 << SUB_BITS;
-/// Highest power of two that has buckets of its own, exclusive: 2^43 ns, some 2.4 hours.
+/// Exponent of the first power of two without buckets of its own: 2^43 ns, some 2.4 hours.
 const VALUE_BITS: u32 = 43;
-/// The largest value that still gets a bucket of its own, in nanoseconds.
+/// The largest value with a bucket of its own, in nanoseconds.
 pub const VALUE_MAX_NS: u64 = (1 << VALUE_BITS) - 1;
 /// Number of buckets.
 pub const BUCKETS: usize = ((VALUE_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
 
-/// The bucket that counts `value_ns`.
+/// The bucket of `value_ns`.
 #[inline]
 #[must_use]
 pub const fn bucket_of(value_ns: u64) -> usize {
@@ -31,7 +31,7 @@ pub const fn bucket_of(value_ns: u64) -> usize {
     ((shift as usize) << SUB_BITS) + (value >> shift) as usize
 }
 
-/// The least value that bucket `index` counts, in nanoseconds.
+/// Lower bound of bucket `index`, in nanoseconds.
 #[must_use]
 pub const fn bucket_low(index: usize) -> u64 {
     if index < SUB_BUCKETS {
@@ -41,7 +41,7 @@ pub const fn bucket_low(index: usize) -> u64 {
     ((SUB_BUCKETS + (index & (SUB_BUCKETS - 1))) as u64) << shift
 }
 
-/// The value that stands for all values of bucket `index`, in nanoseconds: its middle.
+/// Midpoint of bucket `index`, in nanoseconds, which represents all its values.
 #[must_use]
 pub const fn bucket_mid(index: usize) -> u64 {
     let low = bucket_low(index);
@@ -50,10 +50,10 @@ pub const fn bucket_mid(index: usize) -> u64 {
 
 /// A mergeable histogram of latencies in nanoseconds.
 ///
-/// Stored as its non-empty buckets, so that the JSON of a run stays small.
+/// Serialized as its non-empty buckets, to keep records small.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
-    /// Empty, or `BUCKETS` long: a direction that does no I/O costs no memory.
+    /// Empty, or `BUCKETS` long: an unused direction needs no memory.
     counts: Vec<u64>,
     total: u64,
     sum_ns: u64,
@@ -79,12 +79,12 @@ impl std::fmt::Debug for Histogram {
 }
 
 impl Histogram {
-    /// Memory beyond the structure itself, in bytes.
+    /// Heap memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.counts)
     }
 
-    /// Counts `n` values of `value_ns`.
+    /// Records `n` values of `value_ns`.
     pub fn record_n(&mut self, value_ns: u64, n: u64) {
         if n == 0 {
             return;
@@ -95,14 +95,13 @@ impl Histogram {
         self.max_ns = self.max_ns.max(value_ns);
     }
 
-    /// Counts one value of `value_ns`.
+    /// Records one value of `value_ns`.
     pub fn record(&mut self, value_ns: u64) {
         self.record_n(value_ns, 1);
     }
 
-    /// Makes a histogram from bucket counts and the exact figures kept beside them.
-    ///
-    /// `sum_ns`, `min_ns` and `max_ns` are ignored where `counts` holds nothing.
+    /// Creates a histogram from bucket counts and the exact sum, minimum and maximum, which are
+    /// ignored if `counts` is empty.
     #[must_use]
     pub fn from_parts(
         counts: impl IntoIterator<Item = (usize, u64)>,
@@ -140,9 +139,8 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// What came to this histogram since `earlier`, a former state of the same one.
-    ///
-    /// Minimum and maximum are those of the buckets, as the exact ones of the difference are unknown.
+    /// The values added since `earlier`, a previous state of the same histogram. Minimum and
+    /// maximum are approximated by the buckets.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut h = Self::default();
@@ -164,37 +162,37 @@ impl Histogram {
         self.total
     }
 
-    /// Whether nothing was recorded.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// The least value, exact; 0 when empty.
+    /// The exact minimum, in nanoseconds; 0 if empty.
     #[must_use]
     pub fn min_ns(&self) -> u64 {
         if self.total == 0 { 0 } else { self.min_ns }
     }
 
-    /// The greatest value, exact; 0 when empty.
+    /// The exact maximum, in nanoseconds; 0 if empty.
     #[must_use]
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// The sum of all values, exact unless beyond 2^64 ns.
+    /// The sum of all values in nanoseconds, exact unless it exceeds 2^64.
     #[must_use]
     pub fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
-    /// The exact mean; 0 when empty.
+    /// The exact mean, in nanoseconds; 0 if empty.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         if self.total == 0 { 0.0 } else { self.sum_ns as f64 / self.total as f64 }
     }
 
-    /// The population standard deviation, from the middles of the buckets; 0 when empty.
+    /// The population standard deviation, from bucket midpoints, in nanoseconds; 0 if empty.
     #[must_use]
     pub fn stddev_ns(&self) -> f64 {
         if self.total == 0 {
@@ -206,7 +204,7 @@ impl Histogram {
         (squares / self.total as f64).sqrt()
     }
 
-    /// The value at or below which `percent` (0 to 100) of all values lie; `None` when empty.
+    /// The percentile `percent` (0 to 100), in nanoseconds; `None` if empty.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         if self.total == 0 {
@@ -226,7 +224,7 @@ impl Histogram {
         Some(self.max_ns)
     }
 
-    /// The non-empty buckets as (middle in nanoseconds, count), ascending.
+    /// The non-empty buckets as (midpoint in nanoseconds, count), ascending.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.indexed().map(|(index, n)| (bucket_mid(index), n))
     }
@@ -236,7 +234,7 @@ impl Histogram {
     }
 }
 
-/// How a histogram is written into JSON.
+/// JSON representation of a histogram.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Histogram")]
 struct Stored {
@@ -244,11 +242,11 @@ struct Stored {
     count: u64,
     /// Sum of all values in nanoseconds.
     sum_ns: u64,
-    /// Least value in nanoseconds.
+    /// Minimum in nanoseconds.
     min_ns: u64,
-    /// Greatest value in nanoseconds.
+    /// Maximum in nanoseconds.
     max_ns: u64,
-    /// Non-empty buckets, each as its least value in nanoseconds and its count.
+    /// Non-empty buckets, each as its lower bound in nanoseconds and its count.
     buckets: Vec<(u64, u64)>,
 }
 

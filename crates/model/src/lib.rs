@@ -1,15 +1,18 @@
-//! Plain data that two or more of fathom's crates share.
+//! Plain data shared by two or more of fathom's crates.
 //!
-//! Nothing here performs I/O or decides anything: a [`plan::Plan`] says what is to be done,
-//! [`facts::Facts`] what the machine is, [`progress::Progress`] how a run stands,
-//! [`record::RunRecord`] what came of it, and [`finding::Finding`] what it means.
+//! Nothing here performs I/O or decides anything: a [`plan::Plan`] says what to do,
+//! [`facts::Facts`] describe the machine, [`progress::Progress`] is the current state of a run,
+//! [`record::RunRecord`] its result, and [`finding::Finding`]s interpret it.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 pub mod advice;
 pub mod escape;
 pub mod facts;
 pub mod finding;
 pub mod histogram;
+pub mod outcome;
 pub mod per_dir;
 pub mod plan;
 pub mod progress;
@@ -19,8 +22,9 @@ pub mod units;
 pub mod watch;
 
 pub use facts::Facts;
-pub use finding::Finding;
+pub use finding::{Evidence, Finding};
 pub use histogram::Histogram;
+pub use outcome::Outcome;
 pub use per_dir::{Dir, PerDir};
 pub use plan::{JobPlan, Plan};
 pub use progress::Progress;

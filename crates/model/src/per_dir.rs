@@ -1,27 +1,27 @@
-//! The three directions of storage I/O, and one value for each of them.
+//! Directions of storage I/O, and values per direction.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A direction of I/O.
+/// Direction of I/O.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Dir {
-    /// From the device to memory.
+    /// Device to memory.
     Read = 0,
-    /// From memory to the device.
+    /// Memory to device.
     Write = 1,
-    /// Discard: tells the device that the blocks are no longer needed.
+    /// Discard: the blocks are no longer needed.
     Trim = 2,
 }
 
 impl Dir {
-    /// All directions, in the order in which fio lists them.
+    /// All directions, in fio's order.
     pub const ALL: [Dir; 3] = [Dir::Read, Dir::Write, Dir::Trim];
 
-    /// The name as fio prints it.
+    /// Its name in fio's output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Dir {
         }
     }
 
-    /// Whether this direction changes the target.
+    /// Whether this direction modifies the target.
     #[must_use]
     pub const fn modifies(self) -> bool {
         !matches!(self, Dir::Read)
@@ -44,19 +44,19 @@ impl std::fmt::Display for Dir {
     }
 }
 
-/// One value for each direction: fio's `r,w,t` triples.
+/// One value per direction: fio's `r,w,t` triples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PerDir<T> {
-    /// The value for reads.
+    /// Value for reads.
     pub read: T,
-    /// The value for writes.
+    /// Value for writes.
     pub write: T,
-    /// The value for trims.
+    /// Value for trims.
     pub trim: T,
 }
 
 impl<T> PerDir<T> {
-    /// Makes each value from its direction.
+    /// Computes each value from its direction.
     pub fn from_fn(mut f: impl FnMut(Dir) -> T) -> Self {
         Self { read: f(Dir::Read), write: f(Dir::Write), trim: f(Dir::Trim) }
     }
@@ -66,7 +66,7 @@ impl<T> PerDir<T> {
         Dir::ALL.into_iter().map(|dir| (dir, &self[dir]))
     }
 
-    /// Makes another set of values from this one.
+    /// Maps each value.
     pub fn map<U>(&self, mut f: impl FnMut(Dir, &T) -> U) -> PerDir<U> {
         PerDir::from_fn(|dir| f(dir, &self[dir]))
     }

@@ -1,15 +1,17 @@
-//! What is to be done, fully resolved: every size in bytes, every time in nanoseconds, every
-//! clone a job of its own. The engine reads a plan and asks nothing more.
+//! A fully resolved request: sizes in bytes, times in nanoseconds, one job per clone. The engine
+//! needs no other input.
 
 mod access;
 mod data;
 mod engine;
+mod memory;
 mod pace;
 mod show;
 
 pub use access::{Access, BlockSizes, Distribution, Mix, Order, Zone};
-pub use data::{Buffers, Fill, Memory, OnError, Sync, SyncIo};
+pub use data::{Buffers, Fill, FlushPlan, Memory, OnError, SyncIo};
 pub use engine::{Batch, Engine, Psync, SqPoll, Uring};
+pub use memory::{BUFFER_ALIGN, HUGE_PAGE_BYTES, MemoryNeed, SLOT_BYTES, STACK_BYTES};
 pub use pace::{ExitWhat, Rate, RateProcess, Think, Until};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
 
@@ -21,55 +23,53 @@ use std::collections::BTreeMap;
 /// All jobs of one run and the targets that they use.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
-    /// What the jobs work on, each once; jobs name them by index.
+    /// Files and devices, without duplicates; jobs refer to them by index.
     pub targets: Vec<Target>,
-    /// One entry for each job clone, that is, for each worker thread.
+    /// One entry per job clone, that is, per worker thread.
     pub jobs: Vec<JobPlan>,
-    /// What the user should know before the run, in words: where fathom reads a key in
-    /// another way than fio, or what a key cannot do here.
+    /// Notes for the user: differences from fio, and keys that have no effect.
     pub notes: Vec<String>,
-    /// Options of the whole run as given (fio's "global options"), for output.
+    /// Keys of `[global]` as given (fio's "global options"), for output.
     pub global_options: BTreeMap<String, String>,
 }
 
-/// A file or device that jobs work on.
+/// A file or device used by jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
-    /// The path as the user named it, or as made from `directory` and the job's name.
+    /// The path as given, or generated from `directory` and the job's name.
     pub path: String,
-    /// The `directory` that the job named, where it did: what `path` leads to, with symbolic links
-    /// resolved, must be below it.
+    /// The `directory` of the job, if set: `path` must be below it with symbolic links resolved.
     #[serde(default)]
     pub within: Option<String>,
-    /// For a file that does not exist or is shorter: make it this long, in bytes.
+    /// Size in bytes to create a missing file with, or to extend a shorter one to.
     pub create_size: Option<u64>,
-    /// How the space of a file that is made is reserved.
+    /// How to preallocate a new file.
     pub fallocate: Fallocate,
-    /// Write data into what is newly made, so that reads of it reach the disk. Set when a
-    /// job reads; a file that is only written needs no contents.
+    /// Write data to the new part, so that reads of it reach the disk. Set if a job reads; not needed
+    /// if the file is only written.
     pub fill: bool,
-    /// Make the file when it is opened by its job rather than before the run (`create_on_open`).
+    /// Create the file when its job opens it, not before the run (`create_on_open`).
     pub create_on_open: bool,
-    /// Remove the file afterwards; honoured only for a file that this run made.
+    /// Remove the file after the run, if this run created it.
     pub unlink: bool,
-    /// Drop the target's pages from the page cache before the run.
+    /// Invalidate the target's page cache before the run.
     pub invalidate: bool,
-    /// Some job writes to it.
+    /// Whether any job writes to it.
     pub written: bool,
-    /// Some job trims it.
+    /// Whether any job trims it.
     pub trimmed: bool,
 }
 
-/// How the space of a new file is reserved.
+/// How to preallocate a new file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fallocate {
-    /// Not at all; the file is sparse until it is written.
+    /// No preallocation; the file is sparse until written.
     None,
-    /// `fallocate(2)`; where the file system cannot, as `None`.
+    /// `fallocate(2)`; like `None` if the file system does not support it.
     #[default]
     Native,
-    /// `posix_fallocate(3)`: writes zeroes where the file system cannot reserve.
+    /// `posix_fallocate(3)`: writes zeroes if the file system does not support preallocation.
     Posix,
     /// `fallocate(2)` with FALLOC_FL_KEEP_SIZE.
     Keep,
@@ -77,68 +77,68 @@ pub enum Fallocate {
     Truncate,
 }
 
-/// One worker: a thread of its own with a queue of its own.
+/// One worker: a thread with its own queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobPlan {
     /// Section name, or `--name`.
     pub name: String,
     /// The `description` key, for output.
     pub description: Option<String>,
-    /// Which clone of its section this is, from 0 (`numjobs`).
+    /// Index of the clone in its section, from 0 (`numjobs`).
     pub clone: u32,
-    /// Reporting group, from 0; jobs of a group are shown as one with `group_reporting`.
+    /// Reporting group, from 0; reported as one with `group_reporting`.
     pub group: u32,
-    /// Show this job's group as one (`group_reporting`).
+    /// Whether the job's group is reported as one (`group_reporting`).
     pub group_reporting: bool,
-    /// Jobs of wave n start when all of wave n-1 have ended (`stonewall`).
+    /// Jobs of wave n start when all jobs of wave n-1 have ended (`stonewall`).
     pub wave: u32,
-    /// When this job ends, others end too (`exitall`).
+    /// Whether other jobs end when this job ends (`exitall`).
     pub exitall: bool,
-    /// Which others.
+    /// Which other jobs (`exit_what`).
     #[serde(default)]
     pub exit_what: ExitWhat,
-    /// Wait this long after the wave's start, in nanoseconds (`startdelay`).
+    /// Delay after the start of the wave, in nanoseconds (`startdelay`).
     pub start_delay_ns: u64,
-    /// How I/O reaches the kernel.
+    /// I/O engine.
     pub engine: Engine,
-    /// I/Os in flight at most (`iodepth`).
+    /// Queue depth (`iodepth`).
     pub depth: u32,
     /// Sizes of submission and completion batches.
     pub batch: Batch,
-    /// O_DIRECT; otherwise through the page cache.
+    /// O_DIRECT; otherwise buffered I/O.
     pub direct: bool,
     /// O_SYNC, or O_DSYNC, on writes (`sync`).
     pub sync_io: SyncIo,
-    /// The regions worked on, in order; never empty, except for engines that take no target.
+    /// Regions, in order; never empty, except for engines without a target.
     pub regions: Vec<Region>,
-    /// How the next region is picked.
+    /// How to select the next region.
     pub file_service: FileService,
-    /// Directions, sizes and places of the I/Os.
+    /// I/O pattern.
     pub access: Access,
-    /// When the job ends.
+    /// End conditions.
     pub until: Until,
-    /// Rate limits; all `None` when the job runs as fast as it can.
+    /// Rate limits; all `None` without a limit.
     pub rate: PerDir<Option<Rate>>,
-    /// How arrivals are spread under a rate.
+    /// Distribution of arrival times under a rate limit.
     pub rate_process: RateProcess,
-    /// Pauses between I/Os (`thinktime`).
+    /// Think time (`thinktime`).
     pub think: Option<Think>,
     /// Flushes.
-    pub sync: Sync,
-    /// What is written, and the memory it is in.
+    pub sync: FlushPlan,
+    /// Contents and memory of the buffers.
     pub buffers: Buffers,
-    /// Which errors do not end the job.
+    /// Errors that do not end the job.
     pub on_error: OnError,
-    /// Where and how the worker's thread runs.
+    /// CPU affinity and priorities.
     pub placement: Placement,
-    /// What of the results is shown.
+    /// What is reported.
     pub show: Show,
-    /// The job's keys as given, defaults left out (fio's "job options"), for output.
+    /// The job's keys as given, without defaults (fio's "job options"), for output.
     pub options: BTreeMap<String, String>,
 }
 
 impl JobPlan {
-    /// A job with fio's defaults: 4 KiB, depth 1, buffered, as fast as it can.
+    /// A job with fio's defaults: 4 KiB, queue depth 1, buffered, no rate limit.
     #[must_use]
     pub fn new(name: impl Into<String>, engine: Engine, mix: Mix, order: Order) -> Self {
         let block = BlockSizes::Fixed(4096);
@@ -170,7 +170,7 @@ impl JobPlan {
             rate: PerDir::default(),
             rate_process: RateProcess::Linear,
             think: None,
-            sync: Sync::default(),
+            sync: FlushPlan::default(),
             buffers: Buffers::default(),
             on_error: OnError::default(),
             placement: Placement::default(),
@@ -179,33 +179,33 @@ impl JobPlan {
         }
     }
 
-    /// The greatest I/O of any direction that occurs, in bytes.
+    /// The largest block size of the directions in use, in bytes.
     #[must_use]
     pub fn block_max(&self) -> u64 {
         self.used_dirs().map(|dir| self.access.block_sizes[dir].max()).max().unwrap_or(0)
     }
 
-    /// What every I/O is a multiple of, the shortened ones too, in bytes: the greatest common
-    /// divisor of the sizes of all directions that occur. At least 1.
+    /// The unit in bytes of all I/O sizes, including shortened I/Os: the greatest common divisor of
+    /// the block sizes of all directions in use. At least 1.
     #[must_use]
     pub fn block_unit(&self) -> u64 {
         let units = self.used_dirs().map(|dir| self.access.block_sizes[dir].unit());
         units.fold(0, access::common).max(1)
     }
 
-    /// The directions that occur.
+    /// The directions in use.
     pub fn used_dirs(&self) -> impl Iterator<Item = Dir> + '_ {
         Dir::ALL.into_iter().filter(|dir| self.access.mix.has(*dir))
     }
 
-    /// Whether some direction has a rate limit.
+    /// Whether any direction has a rate limit.
     #[must_use]
     pub fn is_paced(&self) -> bool {
         self.used_dirs().any(|dir| self.rate[dir].is_some())
     }
 }
 
-/// A contiguous part of a target that a job works on.
+/// A contiguous part of a target used by a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Region {
     /// Index into [`Plan::targets`].
@@ -216,26 +216,26 @@ pub struct Region {
     pub len: u64,
 }
 
-/// How the next of several regions is picked.
+/// How to select the next region.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileService {
-    /// One after the other, changing after every I/O.
+    /// In turn, switching after every I/O.
     #[default]
     RoundRobin,
-    /// By chance.
+    /// At random.
     Random,
-    /// The first until it is done, then the next.
+    /// Each region to its end, then the next.
     Sequential,
 }
 
-/// Where and how a worker's thread runs.
+/// CPU affinity and priorities of a worker thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Placement {
-    /// Processors it may run on; empty leaves it free.
+    /// CPUs it may run on; empty for all.
     pub cpus: Vec<u32>,
     /// nice(2) value.
     pub nice: i32,
-    /// I/O priority class and level, as ioprio_set(2) takes them (`prioclass`, `prio`).
+    /// I/O priority class and level as in ioprio_set(2) (`prioclass`, `prio`).
     pub io_priority: Option<(u8, u8)>,
 }

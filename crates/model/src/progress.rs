@@ -1,4 +1,4 @@
-//! How a run stands: what the live view reads while workers work.
+//! Current state of a run, for the live view.
 
 use crate::histogram::Histogram;
 use crate::per_dir::PerDir;
@@ -6,57 +6,57 @@ use crate::watch::MachineSample;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A look at all workers at one instant. Counters only grow; the reader makes differences.
+/// Snapshot of all workers. Counters are monotonic; rates are differences of two snapshots.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
-    /// Time since the run began, in nanoseconds.
+    /// Time since the start of the run, in nanoseconds.
     pub elapsed_ns: u64,
-    /// One entry for each job of the plan, in its order.
+    /// One entry per job of the plan, in its order.
     pub jobs: Vec<JobProgress>,
 }
 
-/// How one worker stands.
+/// State of one worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobProgress {
-    /// What it is doing.
+    /// Current phase.
     pub phase: Phase,
-    /// Counters since its measured time began.
+    /// Counters since the start of its measured time.
     pub dirs: PerDir<Counts>,
-    /// I/Os in flight now.
+    /// I/Os in flight.
     pub in_flight: u32,
-    /// Completion latencies since its measured time began.
+    /// Completion latencies since the start of its measured time.
     pub clat: PerDir<Histogram>,
-    /// Share of the job that is done, from 0 to 1, by its own measure of when it ends.
+    /// Fraction of the job that is done, from 0 to 1, by its own termination condition.
     pub done: f64,
 }
 
-/// What a worker is doing.
+/// Phase of a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Not started: waits for its wave, its delay or the others.
+    /// Not started: waiting for `stonewall`, its start delay or other jobs.
     #[default]
     Waiting,
-    /// Works, not yet measured.
+    /// Running, not yet measured.
     Ramp,
-    /// Works and is measured.
+    /// Running and measured.
     Running,
-    /// Done: flushes and collects.
+    /// I/O done: flushing and collecting results.
     Finishing,
-    /// Ended.
+    /// Finished.
     Done,
 }
 
-/// What was done in one direction.
+/// I/O totals of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
-    /// I/Os that moved all their bytes.
+    /// I/Os that transferred all their bytes.
     pub ios: u64,
-    /// Bytes of those.
+    /// Bytes of those I/Os.
     pub bytes: u64,
-    /// I/Os that moved only a part of their bytes; not in `ios`.
+    /// Short I/Os, which transferred only a part of their bytes; not in `ios`.
     pub short_ios: u64,
-    /// I/Os that failed; not in `ios`.
+    /// Failed I/Os; not in `ios`.
     pub errors: u64,
 }
 
@@ -69,16 +69,16 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// One line of `samples.ndjson`: what happened since the line before.
+/// A line of `samples.ndjson`: the interval since the previous line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
-    /// Time since the run began, in nanoseconds.
+    /// Time since the start of the run, in nanoseconds.
     pub elapsed_ns: u64,
     /// Wall-clock time, in nanoseconds since 1970 (UTC).
     pub unix_ns: u64,
-    /// One entry for each job of the plan, in its order.
+    /// One entry per job of the plan, in its order.
     pub jobs: Vec<JobSample>,
-    /// The machine, where it was watched.
+    /// The machine, if it was sampled.
     #[serde(default)]
     pub machine: MachineSample,
 }
@@ -86,12 +86,12 @@ pub struct Sample {
 /// One job's part of a [`Sample`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobSample {
-    /// What it is doing.
+    /// Current phase.
     pub phase: Phase,
-    /// Counters since the job's measured time began: raw and growing; rates are derived.
+    /// Counters since the start of the job's measured time: raw and monotonic.
     pub dirs: PerDir<Counts>,
-    /// I/Os in flight at this instant.
+    /// I/Os in flight.
     pub in_flight: u32,
-    /// Completion latencies of this interval only; mergeable.
+    /// Completion latencies of this interval; mergeable.
     pub clat: PerDir<Histogram>,
 }

@@ -1,8 +1,9 @@
-//! What came of a run: raw counters and mergeable histograms, from which all else is derived.
+//! The record of a run: raw counters and mergeable histograms, from which all figures are derived.
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 use crate::histogram::Histogram;
+use crate::outcome::{self, Outcome, RecordKind};
 use crate::per_dir::PerDir;
 use crate::plan::Plan;
 use crate::progress::Counts;
@@ -10,96 +11,104 @@ use crate::watch::{CacheEvent, Missing, WatchRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of the record's format; raised when a field changes its meaning or goes away.
-pub const RECORD_VERSION: u32 = 1;
+/// Version of the record format; incremented when a field changes its meaning or is removed.
+pub const RECORD_VERSION: u32 = 2;
 
-/// A whole run, as `record.json` holds it.
+/// A run, as stored in `record.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {
     /// [`RECORD_VERSION`] of the program that wrote it.
     pub record_version: u32,
+    /// Kind of record.
+    #[serde(default)]
+    pub kind: RecordKind,
+    /// A random UUID; empty in records of version 1.
+    #[serde(default)]
+    pub run_id: String,
     /// Version of the program that wrote it.
     pub fathom_version: String,
     /// The command line.
     pub command: Vec<String>,
-    /// Start of the run, in nanoseconds since 1970 (UTC).
+    /// Start of the run, in nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
-    /// Length of the run from first start to last end, in nanoseconds.
+    /// Time from the first start of a job to the last end, in nanoseconds.
     pub elapsed_ns: u64,
     /// The machine and the targets.
     pub facts: Facts,
-    /// What was to be done.
+    /// The plan that was run.
     pub plan: Plan,
-    /// One entry for each job of the plan, in its order.
+    /// One entry per job of the plan, in order.
     pub jobs: Vec<JobRecord>,
-    /// Block devices below the targets, each once.
+    /// Block devices below the targets, without duplicates.
     pub disks: Vec<DiskRecord>,
-    /// How the machine was watched, where it was.
+    /// How the machine was sampled, if it was.
     #[serde(default)]
     pub watch: Option<WatchRecord>,
-    /// What ended the run early, if something did: `SIGINT`, `SIGTERM`.
-    pub interrupted: Option<String>,
-    /// Why samples end before the run did, where they do.
+    /// How the run ended.
+    #[serde(alias = "interrupted", deserialize_with = "outcome::of_any_version")]
+    pub outcome: Outcome,
+    /// Why samples are missing at the end of the run, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_lost: Option<String>,
-    /// What it means, worst first.
+    /// Findings, most severe first.
     pub findings: Vec<Finding>,
 }
 
 impl RunRecord {
-    /// Whether all that was asked was done.
+    /// Whether the whole request was carried out.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let undone = |finding: &Finding| finding.severity == Severity::Error;
         let failed = |job: &JobRecord| job.error.is_some();
-        self.interrupted.is_none()
+        self.outcome.is_finished()
             && !self.jobs.iter().any(failed)
             && !self.findings.iter().any(undone)
     }
 }
 
-/// What one worker did.
+/// Results of one worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobRecord {
-    /// The first error that ended the job or counts as its failure.
+    /// The first error that ended the job or counts as a failure.
     pub error: Option<JobError>,
-    /// Start of the measured time, since the run began, in nanoseconds.
+    /// Start of measurement, in nanoseconds since the start of the run.
     pub started_ns: u64,
-    /// Start of the measured time, in nanoseconds since 1970 (UTC).
+    /// Start of measurement, in nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
-    /// Length of the measured time in nanoseconds.
+    /// Measured time in nanoseconds.
     pub runtime_ns: u64,
-    /// What was done in each direction.
+    /// Results per direction.
     pub dirs: PerDir<DirRecord>,
     /// Flushes.
     pub flushes: FlushRecord,
-    /// Processor time and the like.
+    /// CPU time, context switches and page faults.
     pub usage: Usage,
-    /// How many I/Os were in flight, by share of submissions.
+    /// Queue depth and batch sizes.
     pub depth: DepthRecord,
-    /// What the kernel granted.
+    /// Settings in effect.
     pub granted: Granted,
-    /// Instructions and cycles per I/O, from a short window of their own, where they could be read.
+    /// Instructions and cycles per I/O, measured in a separate short window, if available.
     pub cost: Option<Cost>,
     /// Why `cost` is absent.
     pub cost_missing: Option<String>,
-    /// What of `cost` could not be counted: the kernel's part, or cache misses.
+    /// Parts of `cost` that are not available: kernel mode, or cache misses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost_lacks: Vec<Missing>,
-    /// Targets that were deleted or truncated while the job ran, in words.
+    /// Descriptions of targets that were deleted or truncated while the job ran.
     pub target_changes: Vec<String>,
-    /// Waits for completions that were there, which the kernel did not end.
+    /// Waits that did not end although enough completions were available.
     #[serde(default, skip_serializing_if = "LostWakeups::is_none")]
     pub lost_wakeups: LostWakeups,
 }
 
-/// Waits of a worker that only a signal ended, after a second or more: completions were there, but the
-/// kernel had not woken the thread (a race in io_uring's deferred work of Linux 6.x).
+/// Waits of a worker that lasted a second or more and ended only when a signal interrupted them, with as many
+/// completions available as the wait was for. The suspected cause is a race in io_uring's deferred task work
+/// (Linux 6.x); it is not proven.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostWakeups {
-    /// How many.
+    /// Number of lost wake-ups.
     pub count: u64,
-    /// The longest, in nanoseconds, to about half a second.
+    /// The longest wait in nanoseconds, with a resolution of about half a second.
     pub longest_ns: u64,
 }
 
@@ -114,89 +123,89 @@ impl LostWakeups {
 /// Why a job failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobError {
-    /// errno, or 0 where no system call failed.
+    /// errno, or 0 if no system call failed.
     pub errno: i32,
     /// What failed, on what, and what to do.
     pub message: String,
 }
 
-/// What was done in one direction.
+/// Results in one direction.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DirRecord {
     /// I/Os and bytes.
     pub counts: Counts,
-    /// Submission latency: from preparing an I/O to handing it to the kernel.
+    /// Submission latency: from preparing an I/O to submitting it.
     pub slat: Histogram,
-    /// Completion latency: from handing it to the kernel to seeing its completion.
+    /// Completion latency: from submission to reaping the completion.
     pub clat: Histogram,
-    /// Both together: service time.
+    /// Total latency: the sum of both.
     pub lat: Histogram,
-    /// From the scheduled instant to seeing the completion; only under a rate.
+    /// Response time: from scheduled arrival to reaping the completion; only under a rate limit.
     pub response: Histogram,
-    /// I/Os that started more than 1 ms later than scheduled; only under a rate.
+    /// I/Os that started more than 1 ms late; only under a rate limit.
     pub late_ios: u64,
-    /// I/Os that were scheduled within the run but never started; only under a rate.
+    /// I/Os that were scheduled within the run but never started; only under a rate limit.
     pub unstarted_ios: u64,
-    /// errno values seen, with their counts, ascending.
+    /// errno values with their counts, ascending.
     pub errnos: Vec<(i32, u64)>,
-    /// Counts at ends of intervals: (nanoseconds since the job's measured time began, I/Os, bytes), growing.
+    /// Cumulative counts at the end of each interval: (nanoseconds since the start of measurement, I/Os, bytes).
     pub intervals: Vec<(u64, u64, u64)>,
 }
 
 /// Flushes of one job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlushRecord {
-    /// Flushes that were done.
+    /// Number of flushes.
     pub count: u64,
-    /// Their latencies.
+    /// Flush latency.
     pub lat: Histogram,
 }
 
-/// Processor time and the like of one worker's thread (getrusage RUSAGE_THREAD).
+/// Resource usage of a worker thread (getrusage(2) with RUSAGE_THREAD).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// User time in nanoseconds.
+    /// User CPU time in nanoseconds.
     pub user_ns: u64,
-    /// System time in nanoseconds.
+    /// System CPU time in nanoseconds.
     pub system_ns: u64,
-    /// Processor time of kernel threads that worked for this job's ring (SQPOLL), in nanoseconds.
+    /// CPU time of kernel threads that worked for this job's ring (SQPOLL), in nanoseconds.
     pub helper_ns: u64,
     /// Voluntary context switches.
     pub voluntary_switches: u64,
     /// Involuntary context switches.
     pub involuntary_switches: u64,
-    /// Page faults that needed I/O.
+    /// Major page faults.
     pub major_faults: u64,
-    /// Page faults that needed none.
+    /// Minor page faults.
     pub minor_faults: u64,
 }
 
-/// How many I/Os were in flight and how they were batched.
+/// Queue depth and batch sizes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DepthRecord {
-    /// I/Os by how many were in flight after their submission: (depth, I/Os), ascending.
+    /// I/Os by queue depth after their submission: (depth, I/Os), ascending.
     pub level: Vec<(u32, u64)>,
-    /// Submitting calls by how many I/Os they submitted: (size, calls), ascending.
+    /// Submission calls by batch size: (size, calls), ascending.
     pub submit: Vec<(u32, u64)>,
-    /// Reaps by how many completions they took: (size, reaps), ascending.
+    /// Reaps by batch size: (size, reaps), ascending.
     pub complete: Vec<(u32, u64)>,
-    /// System calls made to submit, wait and reap.
+    /// System calls to submit, wait and reap.
     pub system_calls: u64,
-    /// Most I/Os in flight at once.
+    /// Maximum number of I/Os in flight.
     pub in_flight_max: u32,
 }
 
-/// What the kernel granted, as against what was asked.
+/// Settings in effect, as opposed to those requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Granted {
-    /// Setup flags in force, by name, such as `DEFER_TASKRUN`.
+    /// Setup flags in effect, by name, such as `DEFER_TASKRUN`.
     pub setup_flags: Vec<String>,
-    /// Setup flags that were asked and refused, by name.
+    /// Setup flags that were requested but refused, by name.
     pub refused_flags: Vec<String>,
     /// Features of the ring, by name, such as `NODROP`.
     pub features: Vec<String>,
-    /// Polling for completions was asked (`hipri`) and the kernel did not refuse it. Whether the device
-    /// has polled queues is in its facts.
+    /// Polling for completions was requested (`hipri`) and not refused by the kernel. The facts state
+    /// whether the device has poll queues.
     pub polled: bool,
     /// Buffers are registered.
     pub fixed_buffers: bool,
@@ -206,50 +215,50 @@ pub struct Granted {
     pub registered_ring: bool,
     /// Buffers are in huge pages.
     pub huge_pages: bool,
-    /// O_DIRECT is in force.
+    /// O_DIRECT is in effect.
     pub direct: bool,
-    /// Completions that overflowed the ring.
+    /// CQ overflows.
     pub overflows: u64,
-    /// Requests to the SQPOLL thread to wake up.
+    /// Wake-ups of the SQPOLL thread.
     pub sq_wakeups: u64,
-    /// What was asked and could not be had, in words.
+    /// Descriptions of requested settings that are not in effect.
     pub fallbacks: Vec<String>,
 }
 
-/// Instructions, cycles and cache misses per I/O, counted in a window of their own.
+/// Instructions, cycles and cache misses per I/O, counted in a separate window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
-    /// I/Os done in the window.
+    /// I/Os completed in the window.
     pub ios: u64,
     /// Length of the window in nanoseconds.
     pub window_ns: u64,
     /// Instructions in user mode per I/O.
     pub user_instructions: f64,
-    /// Instructions in kernel mode per I/O; `None` without the right to count them.
+    /// Instructions in kernel mode per I/O; `None` without permission to count them.
     pub kernel_instructions: Option<f64>,
     /// Cycles in user mode per I/O.
     pub user_cycles: f64,
-    /// Cycles in kernel mode per I/O; `None` without the right to count them.
+    /// Cycles in kernel mode per I/O; `None` without permission to count them.
     pub kernel_cycles: Option<f64>,
-    /// Cache accesses and misses per I/O, of the modes whose instructions are counted; `None` where the
+    /// Cache accesses and misses per I/O, in the modes whose instructions are counted; `None` if the
     /// machine cannot count them.
     #[serde(default)]
     pub cache: Option<CacheCost>,
-    /// Time for which the events were wanted while the worker ran, in nanoseconds.
+    /// Time the events were enabled while the worker ran, in nanoseconds.
     #[serde(default)]
     pub enabled_ns: u64,
-    /// Time in which all of them were counted. Where it is less, other programs had the processor's
-    /// counters for the rest, and the figures are estimates.
+    /// Time the events were counted, in nanoseconds. If less than `enabled_ns`, the counters were
+    /// multiplexed, and the figures are estimates.
     #[serde(default)]
     pub running_ns: u64,
-    /// I/Os per second in the window over I/Os per second in the measured time: what counting cost.
+    /// IOPS in the window divided by IOPS in the measured time: the overhead of counting.
     pub speed_ratio: f64,
 }
 
 /// Cache accesses and misses per I/O.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheCost {
-    /// What was counted.
+    /// The event that was counted.
     pub event: CacheEvent,
     /// Accesses per I/O.
     pub references: f64,
@@ -257,24 +266,24 @@ pub struct CacheCost {
     pub misses: f64,
 }
 
-/// A block device before and after: differences of /proc/diskstats.
+/// Differences of the /proc/diskstats counters of a block device over the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskRecord {
     /// Kernel name.
     pub name: String,
-    /// I/Os completed, for each direction.
+    /// I/Os completed, per direction.
     pub ios: PerDir<u64>,
-    /// I/Os merged, for each direction.
+    /// I/Os merged, per direction.
     pub merges: PerDir<u64>,
-    /// 512-byte sectors, for each direction.
+    /// 512-byte sectors, per direction.
     pub sectors: PerDir<u64>,
-    /// Time of I/Os added up, in milliseconds, for each direction.
+    /// Sum of I/O times in milliseconds, per direction.
     pub ticks_ms: PerDir<u64>,
     /// Time with at least one I/O in flight, in milliseconds.
     pub busy_ms: u64,
     /// Time weighted by I/Os in flight, in milliseconds.
     pub weighted_ms: u64,
-    /// Length of time covered, in milliseconds.
+    /// Time covered, in milliseconds.
     pub elapsed_ms: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Text as a shell takes it.
+//! Shell quoting.
 
 use crate::escape;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `text` so that a shell passes it on as one word, as it is: in single quotes where that needs them, and in `$'…'`
-/// where it holds what must not reach a terminal.
+/// Quotes `text` as a single shell word: in single quotes if necessary, and as `$'…'` if it
+/// contains characters that must not reach a terminal.
 #[must_use]
 pub fn quoted(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-@:+,%=".contains(c);
@@ -18,7 +18,7 @@ pub fn quoted(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
-/// In octal, as shells differ in how many hexadecimal digits they take.
+/// Octal, since shells differ in the number of hexadecimal digits they accept.
 fn escaped(text: &str) -> String {
     let mut out = String::from("$'");
     for c in text.chars() {
@@ -41,7 +41,7 @@ mod tests {
     use super::quoted;
 
     #[test]
-    fn words_come_through_a_shell_as_they_are() {
+    fn words_survive_a_shell() {
         assert_eq!(quoted("/dev/sda@S1-2"), "/dev/sda@S1-2");
         assert_eq!(quoted("/dev/sda@A B"), "'/dev/sda@A B'");
         assert_eq!(quoted("it's"), r"'it'\''s'");

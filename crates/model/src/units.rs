@@ -1,4 +1,4 @@
-//! Figures as people read them.
+//! Formatting of quantities.
 
 /// A count with a decimal suffix and at most four significant digits: `999`, `12.3k`, `1.94M`.
 #[must_use]
@@ -18,7 +18,7 @@ pub fn bandwidth(bytes_per_second: f64) -> String {
     scaled(bytes_per_second, 1024.0, &["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"], " ")
 }
 
-/// A time in the unit that suits it: `812 ns`, `83.1 µs`, `1.2 ms`, `3.5 s`.
+/// A duration in a suitable unit: `812 ns`, `83.1 µs`, `1.2 ms`, `3.5 s`.
 #[must_use]
 pub fn time(ns: f64) -> String {
     scaled(ns, 1000.0, &["ns", "µs", "ms", "s"], " ")
@@ -27,7 +27,7 @@ pub fn time(ns: f64) -> String {
 fn scaled(value: f64, base: f64, suffixes: &[&str], gap: &str) -> String {
     let mut value = value;
     let mut index = 0;
-    // 999.5 would be printed as 1000.
+    // 999.5 would round to 1000.
     while value.abs() >= base - 0.5 && index + 1 < suffixes.len() {
         value /= base;
         index += 1;
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures() {
+    fn formatted_quantities() {
         assert_eq!(count(999.0), "999");
         assert_eq!(count(1_940_000.0), "1.94M");
         assert_eq!(count(999_999.0), "1M");

@@ -1,4 +1,5 @@
-//! What samplers saw of the machine: raw counters, which only grow, so that two samples give rates.
+//! What samplers record about the machine: raw, monotonic counters; rates are differences of two
+//! samples.
 
 mod blocks;
 mod counters;
@@ -28,38 +29,38 @@ pub use threads::{ThreadCount, ThreadsSample};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The machine at the end of one interval; a part is absent where its sampler does not look.
+/// The machine at the end of one interval; parts whose sampler is not running are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineSample {
-    /// Processors, memory, interrupts.
+    /// CPUs, memory, interrupts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<SystemSample>,
-    /// Block devices that ever did I/O, in the order of /proc/diskstats.
+    /// Block devices that have done I/O, in the order of /proc/diskstats.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskCounters>,
-    /// What threads were doing in this interval.
+    /// Thread activity in this interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<ThreadsSample>,
-    /// Where processors were in this interval.
+    /// CPU profile of this interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StacksSample>,
-    /// The block layer's events.
+    /// Block layer events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<BlocksSample>,
     /// io_uring instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings: Option<RingsSample>,
-    /// Where I/Os are submitted.
+    /// I/Os by submitting CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub submits: Vec<SubmitSample>,
     /// Instructions, cycles and cache misses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<CountersSample>,
-    /// Processor time that looking itself took, by sampler.
+    /// Sampling overhead, by sampler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost: Vec<SamplerCost>,
-    /// Intervals since watching began that have no sample of their own, as samples or whoever keeps them
-    /// were late: what happened in them is in the sample that follows.
+    /// Intervals merged into later samples since the start, because sampling or the consumer was
+    /// late.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub intervals_joined: u64,
 }
@@ -69,7 +70,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl MachineSample {
-    /// About how much memory this takes, in bytes: the parts that grow with the machine.
+    /// Approximate memory usage in bytes, including the parts whose size depends on the machine.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let system = self.system.as_ref().map_or(0, SystemSample::memory_bytes);
@@ -91,59 +92,41 @@ impl MachineSample {
     }
 }
 
-/// How a record was watched.
+/// How a record was sampled.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WatchRecord {
-    /// Between two samples, in nanoseconds.
+    /// Time between two samples, in nanoseconds.
     pub interval_ns: u64,
-    /// How much was watched: `default` or `full`.
+    /// How much was sampled: `default` or `full`.
     #[serde(default)]
     pub level: Level,
-    /// Processes that were watched with all that descend from them; none for the whole machine.
+    /// Processes sampled, with their descendants; empty for the whole machine.
     #[serde(default)]
     pub pids: Vec<i32>,
-    /// The command that was run to be watched.
+    /// The command that was run for sampling.
     #[serde(default)]
     pub command: Option<CommandRecord>,
-    /// Processor time that looking took in all, by sampler.
+    /// Total sampling overhead, by sampler.
     pub cost: Vec<SamplerCost>,
     /// As in the last sample.
     #[serde(default)]
     pub intervals_joined: u64,
-    /// What could not be seen, and what would allow it.
+    /// Data that was not available, and what would allow it.
     pub missing: Vec<Missing>,
-    /// Block devices with the processors and interrupts that serve them.
+    /// Interrupts and hardware queues of block devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wiring: Vec<DeviceWiring>,
-    /// How long a turn was to be, in nanoseconds, where watching was to be switched on and off in turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn_ns: Option<u64>,
-    /// Where it was switched on and off in turn, to tell what it costs: the turns, two by two with and without
-    /// it. The rest of this record is of the last one that was watched.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub turns: Vec<WatchTurn>,
 }
 
-/// What a run did in the part that counts of one of its turns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WatchTurn {
-    /// Whether it was watched.
-    pub watched: bool,
-    /// How long that part lasted, in nanoseconds.
-    pub ns: u64,
-    /// I/Os that were done meanwhile.
-    pub ios: u64,
-}
-
-/// A command that was run to be watched.
+/// A command that was run for sampling.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandRecord {
     /// The command and its arguments.
     pub argv: Vec<String>,
-    /// From its first instruction to its end, in nanoseconds.
+    /// Time from its exec to its exit, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Its exit status, or 128 and the number of the signal that ended it; absent where it did not
-    /// end.
+    /// Its exit status, or 128 plus the number of the signal that killed it; absent if it did not
+    /// exit.
     pub status: Option<i32>,
 }
 

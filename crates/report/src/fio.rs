@@ -1,4 +1,4 @@
-//! A record's figures as fio defines them, for the formats that fio's readers read.
+//! A record's figures as fio defines them, for fio's output formats.
 
 mod shape;
 
@@ -12,7 +12,7 @@ use fathom_model::record::{DirRecord, DiskRecord, RunRecord};
 use fathom_model::{Dir, PerDir};
 use std::borrow::Cow;
 
-/// What an error without an errno counts as: EIO. Readers take 0 for success.
+/// The errno reported for an error without one: EIO, since 0 means success.
 const ERRNO_UNKNOWN: i32 = 5;
 
 /// The program's name and version, where fio gives its own.
@@ -27,7 +27,7 @@ pub(crate) struct Entry<'a> {
     pub first: usize,
     /// The directions, in fio's order and by fio's names.
     pub dirs: Vec<(&'static str, DirStats<'a>)>,
-    /// All directions together, beside `dirs`, for `unified_rw_reporting=both`.
+    /// All directions combined, in addition to `dirs`, for `unified_rw_reporting=both`.
     pub both: Option<DirStats<'a>>,
 }
 
@@ -129,7 +129,7 @@ struct Total {
     runtime_ns: u64,
 }
 
-/// The entries of fio's `jobs`: one for each job, or for each group that is shown as one.
+/// The entries of fio's `jobs`: one for each job or reporting group.
 pub(crate) fn entries(record: &RunRecord) -> Vec<Entry<'_>> {
     let groups = derive::groups(record);
     let total = |group: &Group| Total {
@@ -159,7 +159,7 @@ fn entry<'a>(group: Group<'a>, totals: &[Total]) -> Entry<'a> {
     Entry { dirs, both, first, group }
 }
 
-/// The figures of `counts`: those of `dir`, or of all directions together.
+/// The figures of `counts`: those of `dir`, or of all directions combined.
 fn stats<'a>(
     group: &Group<'a>,
     dir: Option<Dir>,
@@ -199,7 +199,7 @@ fn share_of_group(kib: f64, dir: Option<Dir>, group: u32, totals: &[Total]) -> f
     }
 }
 
-/// Share of the time in which a disk was busy, in percent.
+/// Disk utilization in percent.
 pub(crate) fn utilisation(disk: &DiskRecord) -> f64 {
     match disk.elapsed_ms {
         0 => 0.0,

@@ -1,13 +1,13 @@
 //! fio's JSON: what `--output-format=json` and `json+` print.
 //!
 //! Names, nesting, units and order are those of fio, so that programs written for fio read it
-//! unchanged. What fio has no place for stands under one key more at the root, `fathom`. How the
-//! two differ in meaning is written down in `docs/record.md`.
+//! unchanged. Figures without a place in fio's format are under one additional key at the
+//! root, `fathom`. `docs/record.md` lists differences in meaning.
 
 mod direction;
 mod extra;
 
-use crate::calendar::Moment;
+use crate::calendar::formatted;
 use crate::fio::{self, Buckets, Entry};
 use direction::{Direction, Flushes};
 use extra::Extra;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 /// Renders `record` as fio's JSON; with `plus` as its `json+`, which adds the latency bins.
 ///
-/// It is complete, valid JSON whatever happened: a job that never started has zeros.
+/// Always complete, valid JSON: a job that never started has zeros.
 #[must_use]
 pub fn render(record: &RunRecord, plus: bool) -> String {
     let root = root(record, plus);
@@ -154,7 +154,7 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> Job<'a> {
     }
 }
 
-/// The job's options as given, and those that readers need even when they were not.
+/// The job's options as given, and those that readers of the format require.
 fn options(record: &RunRecord, plan: &JobPlan, index: usize) -> BTreeMap<String, String> {
     let mut options = plan.options.clone();
     let mut ensure = |key: &str, value: String| {
@@ -167,7 +167,7 @@ fn options(record: &RunRecord, plan: &JobPlan, index: usize) -> BTreeMap<String,
     options
 }
 
-/// The value of fio's `rw` that says what the job does.
+/// The value of fio's `rw` for the job.
 fn direction_name(plan: &JobPlan) -> &'static str {
     let random = matches!(plan.access.order, Order::Random { .. });
     match (plan.access.mix, random) {
@@ -180,7 +180,7 @@ fn direction_name(plan: &JobPlan) -> &'static str {
     }
 }
 
-/// The value of fio's `bs` that says how large the job's I/Os are, or are at most.
+/// The value of fio's `bs` for the job: its block size, or the maximum of a range.
 fn block_sizes(plan: &JobPlan) -> String {
     let sizes: Vec<String> = plan
         .used_dirs()
@@ -195,7 +195,7 @@ fn block_sizes(plan: &JobPlan) -> String {
     }
 }
 
-/// A size as people write it into job files: `4k`, `1m`, `512`.
+/// A size as in job files: `4k`, `1m`, `512`.
 fn short_size(bytes: u64) -> String {
     let units = [(1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
@@ -233,25 +233,14 @@ fn shares(buckets: Buckets) -> Ordered<f64> {
     Ordered(buckets.into_iter().map(|(name, share)| (name.to_string(), rounded(share))).collect())
 }
 
-/// A figure with fio's six decimals; what is not a number, JSON cannot hold, is 0.
+/// A figure with fio's six decimals; 0 for NaN and infinity, which JSON cannot represent.
 fn rounded(value: f64) -> f64 {
     if value.is_finite() { (value * 1e6).round() / 1e6 } else { 0.0 }
 }
 
 /// Seconds since 1970 as `Sat Nov 21 19:53:12 2026`, in UTC.
 fn calendar(seconds: u64) -> String {
-    const WEEKDAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let moment = Moment::at(seconds);
-    format!(
-        "{} {} {:2} {} {}",
-        WEEKDAYS[moment.weekday as usize],
-        MONTHS[moment.month as usize - 1],
-        moment.day,
-        moment.time(),
-        moment.year,
-    )
+    formatted(seconds * 1_000_000_000, "%a %b %e %H:%M:%S %Y")
 }
 
 #[cfg(test)]

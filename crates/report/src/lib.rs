@@ -1,18 +1,17 @@
-//! Records, findings and progress as people and programs read them. Returns text; prints nothing.
+//! Renders records, findings and progress for users and programs. Returns text; prints nothing.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
-pub mod blocks;
 pub mod calendar;
-mod counters;
+pub mod doc;
 mod fio;
 pub mod fio_json;
-pub mod layers;
 pub mod limit;
 pub mod live;
-pub mod rings;
+pub mod pages;
+pub mod render;
 pub mod stacks;
-pub mod summary;
 pub mod terse;
 pub mod threads;
 pub mod top;
-pub mod watch;

@@ -1,4 +1,4 @@
-//! How a run stands, in one line.
+//! The progress line of a run.
 
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::{JobPlan, Plan};
@@ -8,7 +8,7 @@ use fathom_model::{Dir, units};
 /// Letters of the progress bar between its brackets.
 const BAR: usize = 16;
 
-/// How a run stands `now`, with rates since `before`, in at most `width` columns.
+/// The progress at `now`, with rates since `before`, in at most `width` columns.
 ///
 /// What matters least is left out first where the width is too small; without a width nothing is.
 #[must_use]
@@ -42,7 +42,7 @@ fn fit(mut parts: Vec<(u8, String)>, width: Option<usize>) -> String {
     joined(&parts).chars().take(width).collect()
 }
 
-/// Mean of what the jobs say of themselves.
+/// Mean progress of the jobs.
 fn share_done(now: &Progress) -> f64 {
     if now.jobs.is_empty() {
         return 0.0;
@@ -60,7 +60,7 @@ fn bar(done: f64) -> String {
     format!("{}{}", "=".repeat(full), " ".repeat(BAR - full))
 }
 
-/// Time to the end of the last wave, in nanoseconds; `None` where a job's end cannot be told.
+/// Time to the end of the last wave, in nanoseconds; `None` where the end of a job is unknown.
 fn time_left(now: &Progress, plan: &Plan) -> Option<u64> {
     let mut waves: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
     for (job, progress) in plan.jobs.iter().zip(&now.jobs) {
@@ -133,7 +133,7 @@ fn activity(now: &Progress, before: &Progress) -> Vec<(u8, String)> {
         parts.push((3, format!("p99 {}", units::time(p99 as f64))));
     }
     let in_flight: u64 = now.jobs.iter().map(|job| u64::from(job.in_flight)).sum();
-    parts.push((5, format!("depth {in_flight}")));
+    parts.push((5, format!("{in_flight} in flight")));
     parts
 }
 
@@ -185,16 +185,16 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it() {
+    fn full_line() {
         let text = line(&at(300_000, 5), &at(100_000, 4), &plan(), None);
         assert_eq!(
             text,
-            "[====            ]   25%  15s left  read 200k IOPS  781 MiB/s  p99 80 µs  depth 32"
+            "[====            ]   25%  15s left  read 200k IOPS  781 MiB/s  p99 80 µs  32 in flight"
         );
     }
 
     #[test]
-    fn what_matters_least_goes_first() {
+    fn the_least_important_parts_are_dropped_first() {
         let (mut now, before) = (at(300_000, 5), at(100_000, 4));
         now.jobs[0].dirs.read.errors = 7;
         let of = |width: u16| line(&now, &before, &plan(), Some(width));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_in_words() {
+    fn phases_are_named() {
         let mut now = at(0, 0);
         now.jobs[0].phase = Phase::Ramp;
         assert!(line(&now, &Progress::default(), &plan(), None).ends_with("20s left  ramping up"));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_cannot_be_told_is_not_told() {
+    fn an_unknown_end_is_not_printed() {
         let mut plan = plan();
         plan.jobs[1].until.runtime_ns = None;
         assert!(!line(&at(10, 1), &at(0, 0), &plan, None).contains("left"));

@@ -1,45 +1,43 @@
-//! Samples of processors as text, as folded stacks, as a flame graph, for the Firefox profiler.
+//! CPU samples as folded stacks, as a flame graph, for the Firefox profiler; [`crate::pages::stacks`] renders them as a page.
 
 mod firefox;
 mod flame;
-mod text;
 
 pub use firefox::firefox;
 pub use flame::flame_graph;
-pub use text::text;
 
 use fathom_model::escape;
 use fathom_model::watch::{Stack, StackCount, StacksSample};
 use std::collections::BTreeMap;
 
-/// The frame of a thread in user mode whose functions were not asked for.
+/// The frame of a thread in user mode if user stacks were not requested.
 const USER_MODE: &str = "[user mode]";
 
 /// Samples over some time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sampled {
-    /// When each interval ended, in nanoseconds since the beginning, with its samples.
+    /// The end of each interval, in nanoseconds since the start, with its samples.
     pub intervals: Vec<(u64, StacksSample)>,
-    /// All stacks, in the order of their numbers.
+    /// All stacks, indexed by number.
     pub stacks: Vec<Stack>,
-    /// When it began, in nanoseconds since 1970.
+    /// Start time, in nanoseconds since 1970.
     pub started_unix_ns: u64,
 }
 
 /// A function in a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Frame<'a> {
-    name: &'a str,
-    kernel: bool,
+pub(crate) struct Frame<'a> {
+    pub name: &'a str,
+    pub kernel: bool,
 }
 
 impl Sampled {
-    fn counts(&self) -> impl Iterator<Item = &StackCount> {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = &StackCount> {
         self.intervals.iter().flat_map(|(_, sample)| &sample.counts)
     }
 
     /// The functions of a stack, outermost first.
-    fn frames(&self, stack: u32) -> impl Iterator<Item = Frame<'_>> {
+    pub(crate) fn frames(&self, stack: u32) -> impl Iterator<Item = Frame<'_>> {
         let stack = self.stacks.get(stack as usize);
         let (kernel, user) = stack.map_or((&[][..], &[][..]), |s| (&s.kernel[..], &s.user[..]));
         let nothing = (kernel.is_empty() && user.is_empty()).then_some(USER_MODE);
@@ -59,7 +57,7 @@ impl Sampled {
     }
 }
 
-fn comm(count: &StackCount) -> &str {
+pub(crate) fn comm(count: &StackCount) -> &str {
     if count.comm.is_empty() { "[ended]" } else { &count.comm }
 }
 

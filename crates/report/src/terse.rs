@@ -1,7 +1,7 @@
-//! fio's terse output: one line of values with semicolons between them for each job.
+//! fio's terse output: one line of values separated by semicolons for each job.
 //!
 //! Columns are those of fio's `--minimal`, `--output-format=terse`; the versions differ in what
-//! they leave out.
+//! they omit.
 
 use crate::fio::{self, DirStats, Entry};
 use fathom_analysis::derive::Spread;
@@ -10,7 +10,7 @@ use fathom_model::histogram::Histogram;
 use fathom_model::plan::JobPlan;
 use fathom_model::record::RunRecord;
 
-/// Columns that fio keeps for percentiles.
+/// Number of percentile columns in fio.
 const PERCENTILE_COLUMNS: usize = 20;
 
 /// A version of the format (`--terse-version`).
@@ -28,7 +28,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The version that fio knows by this number, if there is one.
+    /// The version with this number, if there is one.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
         match number {
@@ -50,7 +50,7 @@ impl Version {
     }
 }
 
-/// Renders `record` as fio's terse lines, one for each job or group that is shown as one.
+/// Renders `record` as fio's terse lines, one for each job or reporting group.
 #[must_use]
 pub fn render(record: &RunRecord, version: Version) -> String {
     fio::entries(record).iter().map(|entry| line(record, entry, version)).collect()
@@ -122,7 +122,7 @@ fn latency(columns: &mut Vec<String>, histogram: &Histogram) {
     ]);
 }
 
-/// Percentiles in microseconds: of total latency where asked, else of completion latency.
+/// Percentiles in microseconds: of total latency with `lat_percentiles`, else of completion latency.
 fn percentiles(columns: &mut Vec<String>, dir: &DirStats, plan: &JobPlan) {
     let show = &plan.show;
     let histogram = if show.lat_percentiles { dir.lat() } else { dir.clat() };
@@ -139,7 +139,7 @@ fn percentiles(columns: &mut Vec<String>, dir: &DirStats, plan: &JobPlan) {
     }
 }
 
-/// Minimum, maximum, share of the whole group, mean and deviation.
+/// Minimum, maximum, share of the group total, mean and standard deviation.
 fn spread(columns: &mut Vec<String>, spread: &Spread, share: Option<f64>) {
     columns.extend([(spread.min as u64).to_string(), (spread.max as u64).to_string()]);
     columns.extend(share.map(|share| format!("{share:.6}%")));

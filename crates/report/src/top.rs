@@ -1,5 +1,5 @@
-//! The full-screen view of the machine, as a pure function of two samples and of what its user has
-//! chosen to see; and the same figures as lines for programs.
+//! The screens of `fathom top`, a pure function of two samples and the user's settings; and the same
+//! figures as lines: dstat columns, CSV, NDJSON.
 
 mod blocks;
 mod detail;
@@ -19,6 +19,7 @@ pub use paint::Paint;
 pub use table::Table;
 pub use ui::{Grouping, Page, Panel, TableUi, Ui};
 
+use crate::calendar::TimeZone;
 use fathom_analysis::machine::MachineRates;
 use fathom_model::escape;
 use fathom_model::watch::{DeviceWiring, MachineSample, Missing, Stack};
@@ -26,41 +27,43 @@ use paint::Tone;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// An interval of the machine and how it is looked at.
+/// One interval of the machine, with its context.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
-    /// The machine where the interval began.
+    /// Sample at the start of the interval.
     pub before: &'a MachineSample,
-    /// The machine where it ended.
+    /// Sample at its end.
     pub now: &'a MachineSample,
-    /// What happened in between.
+    /// Rates between the two.
     pub rates: &'a MachineRates,
     /// Its length, in nanoseconds.
     pub elapsed_ns: u64,
     /// Its end, in nanoseconds since 1970.
     pub unix_ns: u64,
+    /// Time zone of the times on screen; CSV and NDJSON are in UTC.
+    pub zone: &'a TimeZone,
     /// Where the samples come from.
     pub source: Source,
-    /// Stacks by their numbers in [`fathom_model::watch::StackCount::stack`].
+    /// Stacks, indexed by [`fathom_model::watch::StackCount::stack`].
     pub stacks: &'a [Stack],
     /// How block devices are connected.
     pub wiring: &'a [DeviceWiring],
-    /// What cannot be seen.
+    /// Sources that are unavailable.
     pub missing: &'a [Missing],
-    /// Processor time of this program in the interval, in nanoseconds, where it is live.
+    /// CPU time of this program in the interval, in nanoseconds; `None` for a replay.
     pub own_ns: Option<u64>,
 }
 
 /// Where samples come from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Source {
-    /// The machine as it is.
+    /// This machine, now.
     Live {
         /// Between two samples, in nanoseconds.
         interval_ns: u64,
-        /// The view stands still, or is this much behind, in nanoseconds.
+        /// Paused: age of the interval shown, in nanoseconds.
         frozen: Option<u64>,
-        /// It goes into a record too.
+        /// The samples are also recorded.
         recording: bool,
     },
     /// A record.
@@ -69,7 +72,7 @@ pub enum Source {
         first_ns: u64,
         /// Its last instant.
         last_ns: u64,
-        /// Seconds of the record in a second; `None` where it stands still.
+        /// Replay speed, 1 for real time; `None` while paused.
         speed: Option<f64>,
     },
 }
@@ -77,7 +80,13 @@ pub enum Source {
 /// Draws the view onto all of `area`.
 pub fn draw(view: &View<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer) {
     if area.width < 20 || area.height < 4 {
-        buf.set_stringn(area.x, area.y, "too small", area.width.into(), paint.of(Tone::Plain));
+        buf.set_stringn(
+            area.x,
+            area.y,
+            "screen too small",
+            area.width.into(),
+            paint.of(Tone::Plain),
+        );
         return;
     }
     let mut rest = area;
@@ -87,16 +96,16 @@ pub fn draw(view: &View<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer
     match &ui.page {
         Page::Tables => draw_tables(view, ui, paint, rest, buf),
         Page::Help => page(&help::text(), ui, paint, rest, buf),
-        Page::Missing => page(&header::missing_and_cost(view), ui, paint, rest, buf),
+        Page::Missing => page(&header::missing_and_overhead(view), ui, paint, rest, buf),
         Page::Detail(panel, key) => {
             page(&detail::text(view, ui, *panel, key), ui, paint, rest, buf)
         }
     }
-    clean(area, buf);
+    sanitize(area, buf);
 }
 
-/// Takes away what would reorder what stands on the terminal; control characters are never drawn.
-fn clean(area: Rect, buf: &mut Buffer) {
+/// Replaces bidirectional controls, which would reorder the terminal's text; ratatui drops other control characters.
+fn sanitize(area: Rect, buf: &mut Buffer) {
     for position in area.intersection(buf.area).positions() {
         if let Some(cell) =
             buf.cell_mut(position).filter(|c| c.symbol().contains(escape::is_unsafe))
@@ -106,13 +115,13 @@ fn clean(area: Rect, buf: &mut Buffer) {
     }
 }
 
-/// Draws onto all of `area` before there is anything to be seen.
+/// Draws onto all of `area` before the first interval is complete.
 pub fn draw_waiting(paint: Paint, area: Rect, buf: &mut Buffer) {
-    let text = "fathom top: the first interval is not over yet (q quits)";
+    let text = "fathom top: sampling the first interval (q quits)";
     buf.set_stringn(area.x, area.y, text, area.width.into(), paint.of(Tone::Faint));
 }
 
-/// A table with its rows in the order that the user chose.
+/// A table, sorted as the user chose.
 #[must_use]
 pub fn table(view: &View<'_>, ui: &Ui, panel: Panel) -> Table {
     let (table, usual) = match panel {
@@ -155,29 +164,28 @@ fn draw_tables(view: &View<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buf
     one(Panel::Rings, take(&mut rest, rings), buf);
 }
 
-/// Divides `height` among tables that would like `wanted` lines each: nobody gets more, and those who
-/// get less get the same, but for what the last ones lack.
+/// Divides `height` fairly (max-min) among tables that need `wanted` lines each; spare lines go to the middle one.
 fn shares<const N: usize>(height: u16, wanted: [u16; N]) -> [u16; N] {
     let mut given = [0; N];
     let mut left = height;
-    // Line by line, so that nothing is lost to rounding; a screen has few.
+    // Line by line, so that no line is lost to rounding.
     while left > 0 {
-        let hungry = (0..N).filter(|index| given[*index] < wanted[*index]);
-        let Some(least) = hungry.min_by_key(|index| given[*index]) else { break };
+        let short = (0..N).filter(|index| given[*index] < wanted[*index]);
+        let Some(least) = short.min_by_key(|index| given[*index]) else { break };
         given[least] += 1;
         left -= 1;
     }
-    // What nobody wants is left free in the middle, where lines come and go.
+    // The middle tables change height most often.
     given[N / 2] += left;
     given
 }
 
-/// Draws lines of text, broken where they are too long; they may be scrolled.
+/// Draws lines of text, wrapped and scrolled.
 fn page(lines: &[(Tone, String)], ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer) {
-    let broken = |(tone, text): &(Tone, String)| {
-        broken(text, area.width.into()).into_iter().map(|text| (*tone, text)).collect::<Vec<_>>()
+    let wrapped = |(tone, text): &(Tone, String)| {
+        wrapped(text, area.width.into()).into_iter().map(|text| (*tone, text)).collect::<Vec<_>>()
     };
-    let lines: Vec<(Tone, String)> = lines.iter().flat_map(broken).collect();
+    let lines: Vec<(Tone, String)> = lines.iter().flat_map(wrapped).collect();
     let first = ui.scrolled.min(lines.len().saturating_sub(area.height.into()));
     for (row, (tone, text)) in lines.iter().skip(first).take(area.height.into()).enumerate() {
         let y = area.y + row as u16;
@@ -185,24 +193,43 @@ fn page(lines: &[(Tone, String)], ui: &Ui, paint: Paint, area: Rect, buf: &mut B
     }
 }
 
-/// The lines of a text in which none is longer than `width`, where words allow; those that follow
-/// the first are indented.
-fn broken(text: &str, width: usize) -> Vec<String> {
+/// `text` wrapped at `width`, where words allow; continuation lines are indented. A number is kept with the words
+/// around it.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
     const INDENT: &str = "      ";
     let mut lines = vec![String::new()];
-    for word in text.split_inclusive(' ') {
+    for chunk in chunks(text) {
         let line = lines.last_mut().map_or(0, |line| line.chars().count());
-        if line + word.trim_end().chars().count() > width && line > INDENT.len() {
+        if line + chunk.trim_end().chars().count() > width && line > INDENT.len() {
             lines.push(INDENT.into());
         }
         if let Some(line) = lines.last_mut() {
-            line.push_str(word);
+            line.push_str(&chunk);
         }
     }
     lines
 }
 
-/// Takes the uppermost lines away from `area`.
+/// Words of `text` with their spaces, where a line may break: `p99 82 µs, ` is one.
+fn chunks(text: &str) -> Vec<String> {
+    let number =
+        |word: &str| word.trim_start_matches('(').starts_with(|c: char| c.is_ascii_digit());
+    let ends = |word: &str| word.is_empty() || word.ends_with([',', ';', ':', ')', '·']);
+    let mut chunks: Vec<String> = Vec::new();
+    let mut before = "";
+    for word in text.split_inclusive(' ') {
+        let bare = word.trim_end();
+        let joined = !ends(before) && !bare.is_empty() && (number(before) || number(bare));
+        match chunks.last_mut().filter(|_| joined) {
+            Some(chunk) => chunk.push_str(word),
+            None => chunks.push(word.into()),
+        }
+        before = bare;
+    }
+    chunks
+}
+
+/// Splits the top lines off `area`.
 fn take(area: &mut Rect, height: u16) -> Rect {
     let height = height.min(area.height);
     let taken = Rect { height, ..*area };
@@ -211,7 +238,7 @@ fn take(area: &mut Rect, height: u16) -> Rect {
     taken
 }
 
-/// Takes the lowest lines away from `area`.
+/// Splits the bottom lines off `area`.
 fn take_below(area: &mut Rect, height: u16) -> Rect {
     let height = height.min(area.height);
     area.height -= height;

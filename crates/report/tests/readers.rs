@@ -136,7 +136,7 @@ fn columns_that_scripts_cut_out_of_terse_3() {
 fn clat2csv_reads_every_bin() {
     let dir = tempfile::tempdir().unwrap();
     for (name, mut record) in [("good", two_groups()), ("bad", troubled())] {
-        // Longer than fio can tell: the program would never end if this had a bin of its own.
+        // Beyond the largest bin of fio: the program would never end if this had a bin of its own.
         record.jobs[0].dirs.read.clat.record(3_600 * support::SECOND);
         let json = dir.path().join(name).with_extension("json");
         let csv = dir.path().join(name).with_extension("csv");

@@ -23,7 +23,7 @@ fn published_schemas_are_current() {
     check("record.schema.json", &schemars::schema_for!(RunRecord));
     check("samples.schema.json", &schemars::schema_for!(Sample));
     check("limit.schema.json", &schemars::schema_for!(LimitRecord));
-    check("limit-samples.schema.json", &schemars::schema_for!(Window));
+    check("limit-windows.schema.json", &schemars::schema_for!(Window));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The view of the machine, whole, for samples made by hand.
+//! Golden files: screens and lines of `top` for synthetic samples.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -6,6 +6,7 @@ mod support;
 
 use fathom_analysis::machine::{self, MachineRates};
 use fathom_model::watch::*;
+use fathom_report::calendar::TimeZone;
 use fathom_report::top::{self, Page, Paint, Panel, Source, Ui, View, lines};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -21,6 +22,8 @@ struct Machine {
     missing: Vec<Missing>,
     wiring: Vec<DeviceWiring>,
 }
+
+static UTC: TimeZone = TimeZone::UTC;
 
 const END: u64 = 1_795_290_792 * SECOND;
 
@@ -90,6 +93,7 @@ impl Machine {
             rates: &self.rates,
             elapsed_ns: SECOND,
             unix_ns: END,
+            zone: &UTC,
             source: Source::Live { interval_ns: SECOND, frozen: None, recording: false },
             stacks: &self.stacks,
             wiring: &self.wiring,
@@ -275,7 +279,7 @@ fn cost(milliseconds: u64) -> SamplerCost {
     SamplerCost { sampler: "threads".into(), looks: milliseconds * 5, cpu_ns, missed: 0 }
 }
 
-/// The screen as text, with blanks at the ends of lines.
+/// The screen as text, without trailing spaces.
 fn screen(view: &View<'_>, ui: &Ui, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let paint = Paint::default();
@@ -365,23 +369,23 @@ fn rows_are_sorted_as_chosen() {
 }
 
 #[test]
-fn a_record_says_where_it_stands() {
+fn a_replay_shows_its_position() {
     let machine = Machine::new(2, 2);
     let mut view = machine.view();
     let (first_ns, last_ns) = (END - 60 * SECOND, END + 180 * SECOND);
     view.source = Source::Replay { first_ns, last_ns, speed: None };
     let text = screen(&view, &Ui::default(), 80, 24);
-    assert!(text.contains("19:53:12 UTC  REPLAY PAUSED 25% of record to 19:56:12"), "{text}");
+    assert!(text.contains("19:53:12 +00:00  REPLAY PAUSED  25%  ends 19:56:12"), "{text}");
     view.source = Source::Live { interval_ns: SECOND, frozen: Some(5 * SECOND), recording: true };
     let text = screen(&view, &Ui::default(), 80, 24);
-    assert!(text.contains("FROZEN 5 s ago  REC"), "{text}");
+    assert!(text.contains("PAUSED 5 s ago  REC"), "{text}");
     let now = MachineSample { intervals_joined: 3, ..machine.now.clone() };
     let text = screen(&View { now: &now, ..view }, &Ui::default(), 80, 24);
-    assert!(text.contains("REC  3 JOINED"), "{text}");
+    assert!(text.contains("REC  3 LATE"), "{text}");
 }
 
 #[test]
-fn colours_only_where_they_are_wanted() {
+fn colours_on_request_only() {
     let machine = Machine::new(2, 2);
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let draw = |frame: &mut ratatui::Frame<'_>| {
@@ -411,7 +415,7 @@ fn lines_for_programs() {
     assert_eq!(json["time"], "2026-11-21T19:53:12Z");
 }
 
-/// A processor with counters after a second.
+/// Counters of a CPU after one second.
 fn counted(cpu: u32, cycles: u64) -> Counted {
     let executed =
         |instructions| Executed { instructions, cycles, enabled_ns: cycles, running_ns: cycles };
@@ -429,7 +433,7 @@ fn counted(cpu: u32, cycles: u64) -> Counted {
 }
 
 #[test]
-fn what_processors_count() {
+fn hardware_counters_are_printed() {
     let mut machine = Machine::new(2, 2);
     let sample = |cycles| Some(CountersSample { of: vec![counted(0, cycles), counted(1, cycles)] });
     (machine.before.counters, machine.now.counters) = (sample(0), sample(SECOND));
@@ -438,7 +442,7 @@ fn what_processors_count() {
     let plain = lines::plain_header(&view) + &lines::plain(&view);
     let ends: Vec<&str> = plain.lines().filter_map(|line| line.rsplit('|').next()).collect();
     // 4 G cycles in 0.37 s; a miss for each 2500 instructions.
-    assert_eq!(ends, ["----counted---", " ipc  GHz mpki", "1.25 10.81  0.4"], "{plain}");
+    assert_eq!(ends, ["------pmu-----", " ipc  GHz mpki", "1.25 10.81  0.4"], "{plain}");
     let csv = lines::csv_header() + &lines::csv(&view);
     let columns: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     let of = |name: &str| columns[1][columns[0].iter().position(|n| *n == name).unwrap()];
@@ -453,5 +457,22 @@ fn what_processors_count() {
     };
     terminal.draw(draw).unwrap();
     let screen = terminal.backend().to_string();
-    assert!(screen.contains("count IPC 1.25 usr 2.00 krn 0.50 GHz 10.81 miss/1k 0.40"), "{screen}");
+    assert!(
+        screen.contains("pmu   IPC 1.25 IPC:u 2.00 IPC:k 0.50 GHz 10.81 MPKI 0.40"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn sixty_columns_keep_numbers_with_their_names() {
+    let machine = Machine::new(2, 2);
+    let east = TimeZone::fixed(jiff::tz::offset(1));
+    let view = View { zone: &east, ..machine.view() };
+    let text = screen(&view, &Ui::default(), 60, 24);
+    assert!(text.starts_with(" fathom top  20:53:12 +01:00  every 1 s\n"), "{text}");
+    assert!(text.lines().nth(1).is_some_and(|line| line.ends_with("soft  1.5")), "{text}");
+    let page = Page::Detail(Panel::Disks, "nvme0n1".into());
+    let text = screen(&view, &Ui { page, ..Ui::default() }, 60, 24);
+    assert!(text.contains("p99 82.2 µs\n      max 1.2 ms   (250 samples)\n"), "{text}");
+    golden("top_60x24.txt", &screen(&view, &Ui::default(), 60, 24));
 }

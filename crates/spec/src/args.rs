@@ -1,4 +1,4 @@
-//! The command line, taken apart: options, keys, positional arguments.
+//! Splits the command line into options, keys, and positional arguments.
 
 use crate::error::SpecError;
 use crate::ini::Line;
@@ -7,24 +7,24 @@ use crate::output::{self, Output, Permissions, RunAction, RunOption};
 use crate::suggest;
 use std::iter::Peekable;
 
-/// A command line, its options carried out, the rest in order.
+/// A parsed command line: options applied, the rest in order.
 #[derive(Debug, Default)]
 pub(crate) struct Args {
     pub output: Output,
     pub permissions: Permissions,
-    /// Keys of jobs, `name` among them, in order.
+    /// Job keys, including `name`, in order.
     pub keys: Vec<Line>,
     /// Job files or targets.
     pub positional: Vec<String>,
 }
 
-/// What a name with dashes in front stands for.
+/// What a dashed name refers to.
 enum Meaning {
     Run(&'static RunOption),
     Key(&'static Key),
 }
 
-/// Takes a command line apart.
+/// Splits a command line.
 pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
     let mut out = Args::default();
     let mut rest = args.iter().map(String::as_str).peekable();
@@ -34,11 +34,11 @@ pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
             break;
         }
         if arg.is_empty() {
-            let message = "an argument is empty (''): leave it out, or name a job file or target; \
-                           perhaps a variable of the shell is not set";
+            let message = "empty argument (''); remove it, or name a job file or target (is a shell \
+                           variable unset?)";
             return Err(SpecError::new(message));
         }
-        // As fio, one dash is as good as two.
+        // As in fio, one dash is equivalent to two.
         let Some(body) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else {
             out.positional.push(arg.to_string());
             continue;
@@ -59,7 +59,7 @@ pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
             Meaning::Run(option) => {
                 let value = match (option.takes, value) {
                     (None, Some(value)) => {
-                        let message = format!("--{name} takes no value, but was given '{value}'");
+                        let message = format!("--{name} takes no value; remove '={value}'");
                         return Err(SpecError::new(message));
                     }
                     (None, None) => "",
@@ -67,7 +67,7 @@ pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
                     (Some(_), None) if option.refusal().is_some() || name == "cmdhelp" => "all",
                     (Some(form), None) => rest.next().ok_or_else(|| missing(name, form))?,
                 };
-                carry_out(option, value, &mut out)?;
+                apply_option(option, value, &mut out)?;
             }
             Meaning::Key(key) => {
                 let value = match value {
@@ -81,14 +81,14 @@ pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
     Ok(out)
 }
 
-/// The value of a key that has none behind `=`: the next argument, or nothing for a flag.
+/// The value of a key given without `=`: the next argument, or none for a flag.
 fn next_value<'a>(
     name: &str,
     key: &Key,
     rest: &mut Peekable<impl Iterator<Item = &'a str>>,
 ) -> Result<Option<String>, SpecError> {
     if key.is_flag() {
-        // Only a bare 0 or 1 after a flag is its value: anything else is a target.
+        // After a flag, only a bare 0 or 1 is a value; anything else is a target.
         return Ok(rest.next_if(|next| matches!(*next, "0" | "1")).map(str::to_string));
     }
     let next = rest.next().ok_or_else(|| missing(name, key.takes.form()))?;
@@ -97,7 +97,9 @@ fn next_value<'a>(
 
 fn permit(permissions: &mut Permissions, path: &str) -> Result<(), SpecError> {
     if path.is_empty() {
-        return Err(SpecError::new("--overwrite= needs the path of the file that may be written"));
+        return Err(SpecError::new(
+            "--overwrite= needs a value; give the path of the file that may be written",
+        ));
     }
     permissions.overwrite.push(path.to_string());
     Ok(())
@@ -118,10 +120,10 @@ fn meaning(name: &str) -> Result<Meaning, String> {
 }
 
 fn missing(name: &str, form: &str) -> SpecError {
-    SpecError::new(format!("--{name} needs a value: --{name}={form}"))
+    SpecError::new(format!("--{name} needs a value; use --{name}={form}"))
 }
 
-fn carry_out(option: &RunOption, value: &str, out: &mut Args) -> Result<(), SpecError> {
+fn apply_option(option: &RunOption, value: &str, out: &mut Args) -> Result<(), SpecError> {
     match option.action {
         RunAction::Set(set) => set(&mut out.output, &mut out.permissions, value)
             .map_err(|why| SpecError::new(format!("--{}: {why}", option.name))),

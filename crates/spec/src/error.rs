@@ -1,32 +1,32 @@
-//! The one error of this crate.
+//! The error type of this crate.
 
 use std::fmt;
 
-/// Where in a job file something stands.
+/// A position in a job file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file as it was named; `-` is standard input.
+    /// File name as given; `-` is standard input.
     pub file: String,
     /// Line number, from 1.
     pub line: usize,
 }
 
-/// What is wrong with a request: it names the thing, what was expected and what to do.
+/// An error in a request: what is wrong, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecError {
-    /// The place in a job file, where it comes from one.
+    /// The position in the job file, if the error is in one.
     pub place: Option<Place>,
-    /// The message, without the place.
+    /// The message, without the position.
     pub message: String,
 }
 
 impl SpecError {
-    /// An error that no line of a file stands for.
+    /// An error without a position in a job file.
     pub fn new(message: impl Into<String>) -> Self {
         Self { place: None, message: message.into() }
     }
 
-    /// The same error, at `place` where it had none.
+    /// Sets the position to `place` unless already set.
     #[must_use]
     pub(crate) fn at(mut self, place: Option<&Place>) -> Self {
         if self.place.is_none() {

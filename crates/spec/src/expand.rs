@@ -1,11 +1,11 @@
-//! `${NAME}` of the environment, and `$ncpus`, `$pagesize`, `$mb_memory`, in lines of a job file.
+//! Expands `${NAME}`, `$ncpus`, `$pagesize`, and `$mb_memory` in lines of a job file.
 
 use crate::Sources;
 
-/// The greatest line after expansion, in bytes: no environment makes a bomb of a job file.
+/// Maximum length of an expanded line in bytes, to bound memory use.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// `line` with its words replaced. What was put in is not looked at again.
+/// `line` with its variables expanded once; the result is not expanded again.
 pub(crate) fn expand(line: &str, sources: &dyn Sources) -> Result<String, String> {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
@@ -13,11 +13,13 @@ pub(crate) fn expand(line: &str, sources: &dyn Sources) -> Result<String, String
         out.push_str(&rest[..at]);
         rest = &rest[at..];
         if let Some(name) = rest.strip_prefix("${") {
-            let end = name.find('}').ok_or_else(|| format!("'{rest}': a }} is missing"))?;
+            let end = name.find('}').ok_or_else(|| format!("missing }} in '{rest}'; add it"))?;
             let (name, after) = (&name[..end], &name[end + 1..]);
             let value = sources.env(name).ok_or_else(|| not_set(name))?;
             if value.contains(['\n', '\r', '\0']) {
-                return Err(format!("the environment's {name} has more than one line"));
+                return Err(format!(
+                    "environment variable {name} contains a line break; set it to a single line"
+                ));
             }
             out.push_str(&value);
             rest = after;
@@ -26,7 +28,7 @@ pub(crate) fn expand(line: &str, sources: &dyn Sources) -> Result<String, String
             rest = &rest[word.len()..];
             if rest.trim_start().starts_with(['*', '/', '+', '-']) {
                 return Err(format!(
-                    "'{line}': fathom does not calculate with {word}; write the result"
+                    "'{line}': arithmetic with {word} is not supported; write the result"
                 ));
             }
         } else {
@@ -39,7 +41,10 @@ pub(crate) fn expand(line: &str, sources: &dyn Sources) -> Result<String, String
     }
     out.push_str(rest);
     if out.len() > LINE_BYTES_MAX {
-        return Err(format!("a line of more than {} KiB", LINE_BYTES_MAX >> 10));
+        return Err(format!(
+            "line exceeds {} KiB after expansion; shorten it",
+            LINE_BYTES_MAX >> 10
+        ));
     }
     Ok(out)
 }
@@ -56,8 +61,8 @@ fn machine_word(text: &str, sources: &dyn Sources) -> Option<(&'static str, u64)
 
 fn not_set(name: &str) -> String {
     format!(
-        "the environment has no {name}; set it, for example: {name}=… fathom run …\
-         (fio would put nothing in its place)"
+        "environment variable {name} is not set; set it, for example: {name}=… fathom run … \
+         (fio would expand it to nothing)"
     )
 }
 
@@ -74,9 +79,9 @@ mod tests {
         assert_eq!(line("numjobs=$ncpus").unwrap(), "numjobs=4");
         assert_eq!(line("bs=$pagesize").unwrap(), "bs=4096");
         assert_eq!(line("x=$jobname.$jobnum").unwrap(), "x=$jobname.$jobnum");
-        assert_eq!(line("x=${LOOP}").unwrap(), "x=${LOOP}", "looked at once only");
+        assert_eq!(line("x=${LOOP}").unwrap(), "x=${LOOP}", "expanded once only");
         assert!(line("x=${NONE}").unwrap_err().contains("NONE"));
         assert!(line("x=${DISK").unwrap_err().contains('}'));
-        assert!(line("x=$ncpus*2").unwrap_err().contains("calculate"));
+        assert!(line("x=$ncpus*2").unwrap_err().contains("arithmetic"));
     }
 }

@@ -1,4 +1,4 @@
-//! Help and documentation, derived from the tables.
+//! Help and documentation, generated from the tables of keys and options.
 
 use crate::keys::{self, Action, Group, Key};
 use crate::output::{self, run_options};
@@ -8,20 +8,20 @@ const USAGE: &str = "\
 fathom run [OPTIONS] [JOBFILE…] [--name=JOB --key=value…]
 fathom run [OPTIONS] --key=value… TARGET…
 
-Runs fio's job files and command lines. `-` reads a job file from standard input.
+Run the jobs of fio job files, or of a fio command line. The job file `-` is standard input.
 
 ";
 
-/// What `fathom run --help` prints.
+/// The text of `fathom run --help`.
 #[must_use]
 pub fn run_help() -> String {
     let mut text = USAGE.to_string();
-    text.push_str("Options of the run\n");
+    text.push_str("Options\n");
     for option in run_options().iter().filter(|option| option.refusal().is_none()) {
         let form = option.takes.map(|form| format!("={form}")).unwrap_or_default();
         line(&mut text, &format!("--{}{form}", option.name), option.doc);
     }
-    line(&mut text, "--overwrite=PATH", "Permit writing to this existing file; may repeat");
+    line(&mut text, "--overwrite=PATH", "Permit writing to this existing file; repeatable");
     for group in Group::ALL.into_iter().filter(|group| *group != Group::Refused) {
         let _ = write!(text, "\n{}\n", group.title());
         for key in keys::keys().filter(|key| key.group == group) {
@@ -40,10 +40,10 @@ fn line(text: &mut String, left: &str, right: &str) {
     }
 }
 
-/// What `fathom run --cmdhelp=NAME` prints.
+/// The text of `fathom run --cmdhelp=NAME`.
 ///
 /// # Errors
-/// That there is no such key, and the nearest one.
+/// The key is unknown; the message suggests the nearest one.
 pub fn key_help(name: &str) -> Result<String, crate::SpecError> {
     if let Some(option) = output::find(name).filter(|_| keys::find(name).is_none()) {
         let form = option.takes.map(|form| format!("={form}")).unwrap_or_default();
@@ -56,10 +56,10 @@ pub fn key_help(name: &str) -> Result<String, crate::SpecError> {
     let key = keys::find(name).ok_or_else(|| crate::SpecError::new(keys::unknown(name)))?;
     let mut text = format!("{}={}\n  {}.\n", key.name, key.takes.form(), key.doc);
     if !key.aliases.is_empty() {
-        let _ = writeln!(text, "  Other names: {}.", key.aliases.join(", "));
+        let _ = writeln!(text, "  Aliases: {}.", key.aliases.join(", "));
     }
     if !key.differs.is_empty() {
-        let _ = writeln!(text, "  Against fio: {}", key.differs);
+        let _ = writeln!(text, "  Differs from fio: {}", key.differs);
     }
     if let Action::Refuse(why) = key.action {
         let _ = writeln!(text, "  Refused: {why}.");
@@ -74,7 +74,7 @@ pub fn compat_table() -> String {
     for group in Group::ALL.into_iter().filter(|group| *group != Group::Refused) {
         let _ = write!(
             text,
-            "### {}\n\n| key | value | what it does | against fio |\n|---|---|---|---|\n",
+            "### {}\n\n| key | value | description | difference from fio |\n|---|---|---|---|\n",
             group.title()
         );
         for key in keys::keys().filter(|key| key.group == group) {
@@ -85,14 +85,16 @@ pub fn compat_table() -> String {
         }
         text.push('\n');
     }
-    text.push_str("### Refused\n\n| keys | what they do | why they are refused, and what works |\n|---|---|---|\n");
+    text.push_str(
+        "### Refused keys\n\n| keys | description | reason, and alternative |\n|---|---|---|\n",
+    );
     let refused: Vec<&Key> = keys::keys().filter(|key| key.group == Group::Refused).collect();
     for same in refused.chunk_by(|a, b| a.doc == b.doc) {
         let Action::Refuse(why) = same[0].action else { continue };
         let names: Vec<String> = same.iter().map(|key| format!("`{}`", key.name)).collect();
         let _ = writeln!(text, "| {} | {} | {why} |", names.join(", "), same[0].doc);
     }
-    text.push_str("\n### Options of the run\n\n| option | what it does | refused, and what works |\n|---|---|---|\n");
+    text.push_str("\n### Options\n\n| option | description | reason if refused, and alternative |\n|---|---|---|\n");
     for option in run_options() {
         let refusal = option.refusal().unwrap_or_default();
         let _ = writeln!(text, "| `--{}` | {} | {refusal} |", option.name, option.doc);

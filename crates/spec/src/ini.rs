@@ -1,10 +1,10 @@
-//! Job files: sections of lines, comments, `include`.
+//! Job file syntax: sections, lines, comments, `include`.
 
 use crate::error::{Place, SpecError};
 use crate::expand::expand;
 use crate::sources::{INCLUDE_DEPTH_MAX, Sources, read_text};
 
-/// The most lines that a job file and all that it includes may have.
+/// Maximum number of lines in a job file, including included files.
 const LINES_MAX: usize = 1 << 20;
 
 /// A section of a job file.
@@ -24,7 +24,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Takes `key=value` apart; blanks around both do not count.
+    /// Splits `key=value` and trims both.
     pub(crate) fn split(text: &str, place: Option<Place>) -> Self {
         match text.split_once('=') {
             Some((key, value)) => {
@@ -47,18 +47,21 @@ pub(crate) fn read(path: &str, sources: &dyn Sources) -> Result<Vec<Section>, Sp
             continue;
         }
         let Some(section) = sections.last_mut() else {
-            let message = format!("'{}' stands before the first [section]", shorten(line));
+            let message =
+                format!("'{}' is before the first [section]; move it below one", shorten(line));
             return Err(SpecError::new(message).at(Some(&place)));
         };
         reader.line(line, place, &mut section.lines)?;
     }
     if sections.is_empty() {
-        return Err(SpecError::new(format!("{path} has no [section]; a job file begins with one")));
+        return Err(SpecError::new(format!(
+            "{path} has no [section]; a job file needs at least one"
+        )));
     }
     Ok(sections)
 }
 
-/// Lines that say something, with what follows `;` or `#` cut off, as fio does.
+/// Non-empty lines, without comments (from `;` or `#`, as in fio).
 fn lines<'a>(text: &'a str, path: &'a str) -> impl Iterator<Item = (&'a str, Place)> {
     text.lines().enumerate().filter_map(move |(index, line)| {
         let line = line.split([';', '#']).next().unwrap_or("").trim();
@@ -69,31 +72,31 @@ fn lines<'a>(text: &'a str, path: &'a str) -> impl Iterator<Item = (&'a str, Pla
 fn section_name(rest: &str, place: &Place) -> Result<String, SpecError> {
     let bad = |message: String| Err(SpecError::new(message).at(Some(place)));
     let Some((name, after)) = rest.rsplit_once(']') else {
-        return bad(format!("'[{}': a ] is missing", shorten(rest)));
+        return bad(format!("missing ] in '[{}'; add it", shorten(rest)));
     };
     let name = name.trim();
     if !after.is_empty() {
-        return bad(format!("'{}' stands behind the section's name", shorten(after)));
+        return bad(format!("unexpected '{}' after the section name; remove it", shorten(after)));
     }
     if name.is_empty() || name.len() > 255 {
-        return bad("a section's name has 1 to 255 bytes".to_string());
+        return bad("invalid length of section name; use 1 to 255 bytes".to_string());
     }
     Ok(name.to_string())
 }
 
 struct Reader<'a> {
     sources: &'a dyn Sources,
-    /// The files that are being read, the innermost last.
+    /// Stack of files being read, innermost last.
     open: Vec<String>,
     lines_left: usize,
 }
 
 impl Reader<'_> {
     fn line(&mut self, text: &str, place: Place, out: &mut Vec<Line>) -> Result<(), SpecError> {
-        self.lines_left = self
-            .lines_left
-            .checked_sub(1)
-            .ok_or_else(|| SpecError::new("more than a million lines").at(Some(&place)))?;
+        self.lines_left = self.lines_left.checked_sub(1).ok_or_else(|| {
+            SpecError::new("more than a million lines, counting included files; remove some")
+                .at(Some(&place))
+        })?;
         let text =
             expand(text, self.sources).map_err(|why| SpecError::new(why).at(Some(&place)))?;
         let included = text
@@ -115,16 +118,18 @@ impl Reader<'_> {
             return fail("standard input cannot be included; name a file".to_string());
         }
         if self.open.len() >= INCLUDE_DEPTH_MAX {
-            return fail(format!("'{name}' is included more than {INCLUDE_DEPTH_MAX} deep"));
+            return fail(format!(
+                "cannot include '{name}': more than {INCLUDE_DEPTH_MAX} levels deep; nest fewer files"
+            ));
         }
         let (path, text) = self.find(name, at)?;
         if self.open.contains(&path) {
-            return fail(format!("'{path}' includes itself"));
+            return fail(format!("'{path}' includes itself; remove that include"));
         }
         self.open.push(path.clone());
         for (line, place) in lines(&text, &path) {
             if line.starts_with('[') {
-                let message = "an included file has no sections; include it within one";
+                let message = "an included file must not have sections; remove the section name";
                 return Err(SpecError::new(message).at(Some(&place)));
             }
             self.line(line, place, out)?;
@@ -133,18 +138,18 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// As fio: the name as it is, else beside the file that includes it.
+    /// As in fio, resolves `name` as given, else relative to the including file.
     fn find(&self, name: &str, at: &Place) -> Result<(String, String), SpecError> {
         let first = match read_text(self.sources, name) {
             Ok(text) => return Ok((name.to_string(), text)),
             Err(error) => error,
         };
-        let beside = match at.file.rsplit_once('/') {
-            Some((folder, _)) if !name.starts_with('/') => format!("{folder}/{name}"),
+        let relative = match at.file.rsplit_once('/') {
+            Some((dir, _)) if !name.starts_with('/') => format!("{dir}/{name}"),
             _ => return Err(first.at(Some(at))),
         };
-        match read_text(self.sources, &beside) {
-            Ok(text) => Ok((beside, text)),
+        match read_text(self.sources, &relative) {
+            Ok(text) => Ok((relative, text)),
             Err(second) => {
                 Err(SpecError::new(format!("{}; {}", first.message, second.message)).at(Some(at)))
             }
@@ -152,7 +157,7 @@ impl Reader<'_> {
     }
 }
 
-/// `text` short enough for a message.
+/// `text`, truncated for use in a message.
 pub(crate) fn shorten(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -183,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn includes_stand_beside_the_file() {
+    fn includes_resolve_relative_to_the_file() {
         let files = [("d/job", "[a]\ninclude x\nbs=1k\n"), ("d/x", "rw=read\n")];
         let sections = read("d/job", &Memory::new(&files)).unwrap();
         let keys: Vec<&str> = sections[0].lines.iter().map(|l| l.key.as_str()).collect();
@@ -191,9 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn bad_files_say_where() {
-        assert!(error(&[("job", "bs=4k\n[a]")]).contains("job:1: 'bs=4k' stands before"));
-        assert!(error(&[("job", "[a")]).contains("] is missing"));
+    fn errors_have_a_position() {
+        assert!(error(&[("job", "bs=4k\n[a]")]).contains("job:1: 'bs=4k' is before"));
+        assert!(error(&[("job", "[a")]).contains("missing ]"));
         assert!(error(&[("job", "# nothing")]).contains("no [section]"));
         assert!(error(&[("job", "[a]\ninclude job")]).contains("job:2: 'job' includes itself"));
         let cycle = [("job", "[a]\ninclude x"), ("x", "include y"), ("y", "include x")];
@@ -205,16 +210,16 @@ mod tests {
     }
 
     #[test]
-    fn includes_have_a_depth() {
+    fn include_depth_is_limited() {
         let names: Vec<String> = (0..20).map(|n| format!("f{n}")).collect();
         let texts: Vec<String> = (1..=20).map(|n| format!("include f{n}")).collect();
         let mut files = vec![("job", "[a]\ninclude f0")];
         files.extend(names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)));
-        assert!(error(&files).contains("more than 16 deep"));
+        assert!(error(&files).contains("more than 16 levels deep"));
     }
 
     #[test]
-    fn includes_that_multiply_have_an_end() {
+    fn number_of_lines_is_limited() {
         let names: Vec<String> = (0..14).map(|n| format!("f{n}")).collect();
         let texts: Vec<String> = (1..=14).map(|n| format!("include f{n}\n").repeat(16)).collect();
         let mut files = vec![("job", "[a]\ninclude f0"), ("f14", "bs=4k")];

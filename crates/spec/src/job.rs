@@ -1,23 +1,23 @@
-//! One job as its keys describe it, not yet held against a machine.
+//! A job as specified, independent of any machine.
 
-use fathom_model::PerDir;
 use fathom_model::plan::{
-    Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, OnError,
-    RateProcess, Show, Sync, SyncIo, Uring,
+    Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, FlushPlan, Mix,
+    OnError, RateProcess, Show, SyncIo, Uring,
 };
+use fathom_model::{Dir, PerDir};
 
-/// A key as it was given.
+/// A key as given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// The key's first name.
+    /// Canonical name of the key.
     pub key: &'static str,
-    /// What stood behind it; a key without a value has `1` here.
+    /// Its value; `1` for a key without one.
     pub value: String,
-    /// It stood in a `[global]` section.
+    /// Whether it is from a `[global]` section.
     pub global: bool,
 }
 
-/// A length or place, absolute or in percent of the target.
+/// A length or offset, absolute or relative to the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     /// In bytes.
@@ -26,57 +26,57 @@ pub enum Size {
     Percent(u32),
 }
 
-/// One section of a job file, or one `--name`: `numjobs` workers that do the same.
+/// One section of a job file, or one `--name`: `numjobs` identical workers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobSpec {
     /// Section name, or `name`.
     pub name: String,
     /// `description`.
     pub description: Option<String>,
-    /// Its keys in the order in which they were given, those of `[global]` first.
+    /// Keys in the order given, those of `[global]` first.
     pub given: Vec<Given>,
-    /// How many clones of it run.
+    /// Number of clones.
     pub numjobs: u32,
-    /// What it works on.
+    /// Files and devices.
     pub files: Files,
-    /// Directions, sizes and places.
+    /// I/O pattern.
     pub work: Work,
-    /// How I/O reaches the kernel.
+    /// I/O engine and queue depth.
     pub engine: EngineSpec,
-    /// When it starts and ends.
+    /// Start and end conditions.
     pub schedule: Schedule,
-    /// Rate limits and pauses.
+    /// Rate limits and think time.
     pub rate: RateSpec,
     /// Flushes.
-    pub sync: Sync,
+    pub sync: FlushPlan,
     /// Synchronous writes.
     pub sync_io: SyncIo,
-    /// What is written, and from where.
+    /// Buffer contents and memory.
     pub buffers: Buffers,
-    /// Which errors do not end it.
+    /// Errors that do not end the job.
     pub on_error: OnError,
-    /// Where its threads run.
+    /// CPUs and priorities.
     pub placement: PlacementSpec,
-    /// What of its results is shown.
+    /// What is reported.
     pub show: Show,
 }
 
-/// What a job works on.
+/// Files and devices of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Files {
-    /// `filename`, taken apart.
+    /// Paths of `filename`.
     pub filename: Vec<String>,
-    /// `directory`, taken apart; clones take turns.
+    /// Paths of `directory`, assigned to clones in turn.
     pub directory: Vec<String>,
-    /// `filename_format`; empty is fio's default.
+    /// `filename_format`; empty for fio's default.
     pub format: String,
     /// `nrfiles`.
     pub count: u32,
     /// `openfiles`.
     pub open_max: Option<u32>,
-    /// `size`: all files together.
+    /// `size`: the total of all files.
     pub size: Option<Size>,
-    /// `filesize`: least and greatest size of each file, in bytes.
+    /// `filesize`: minimum and maximum size of each file, in bytes.
     pub file_size: Option<(u64, u64)>,
     /// `offset`.
     pub offset: Size,
@@ -92,7 +92,7 @@ pub struct Files {
     pub create_only: bool,
     /// `allow_file_create`.
     pub allow_create: bool,
-    /// `overwrite`: lay out files that are only written, too.
+    /// `overwrite`: also lay out files that are only written.
     pub overwrite: bool,
     /// `unlink`.
     pub unlink: bool,
@@ -105,15 +105,15 @@ pub struct Files {
 /// `rw`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rw {
-    /// Its name without `rand`: `read`, `write`, `trim` or `rw`.
+    /// The pattern without `rand`: `read`, `write`, `trim` or `rw`.
     pub kind: RwKind,
-    /// Random offsets.
+    /// Whether offsets are random.
     pub random: bool,
-    /// What stands behind the colon: I/Os per random offset, or bytes to skip.
+    /// The number after the colon: I/Os per random offset, or bytes to skip.
     pub postfix: Option<i64>,
 }
 
-/// Which directions `rw` asks for.
+/// Directions of `rw`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RwKind {
     /// Only reads.
@@ -126,14 +126,14 @@ pub enum RwKind {
     Both,
 }
 
-/// Directions, sizes and places.
+/// I/O pattern of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Work {
     /// `rw`.
     pub rw: Rw,
     /// `rwmixread`, in percent.
     pub read_percent: u32,
-    /// `bs`, `bsrange` or `bssplit`, whichever came last.
+    /// `bs`, `bsrange` or `bssplit`, whichever was given last.
     pub sizes: PerDir<BlockSizes>,
     /// `blockalign`, in bytes.
     pub align: PerDir<Option<u64>>,
@@ -154,7 +154,7 @@ pub enum EngineName {
     IoUring,
     /// NVMe passthrough over io_uring.
     IoUringCmd,
-    /// Linux native asynchronous I/O.
+    /// Linux native AIO.
     Libaio,
     /// pread, pwrite.
     Psync,
@@ -164,24 +164,24 @@ pub enum EngineName {
     Pvsync,
     /// preadv2, pwritev2.
     Pvsync2,
-    /// A ring of operations that do nothing.
+    /// io_uring no-ops.
     Nop,
-    /// Nothing at all.
+    /// No I/O at all.
     Null,
 }
 
-/// How I/O reaches the kernel.
+/// I/O engine and queue depth of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineSpec {
     /// `ioengine`.
     pub name: EngineName,
     /// `iodepth`.
     pub depth: u32,
-    /// `iodepth_batch` and its like.
+    /// `iodepth_batch*` and `iodepth_low`.
     pub batch: Batch,
-    /// `direct`, or the contrary of `buffered`.
+    /// `direct`, or the opposite of `buffered`.
     pub direct: bool,
-    /// Settings of rings; `iopoll` is `hipri`, also for pvsync2.
+    /// io_uring settings; `iopoll` is `hipri`, for pvsync2, too.
     pub uring: Uring,
     /// `sqthread_poll`.
     pub sqpoll: bool,
@@ -193,10 +193,10 @@ pub struct EngineSpec {
     pub nowait: bool,
 }
 
-/// When a job starts and ends.
+/// Start and end conditions of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Schedule {
-    /// `stonewall`: starts when all jobs before it have ended.
+    /// `stonewall`: wait for all preceding jobs.
     pub stonewall: bool,
     /// `new_group`.
     pub new_group: bool,
@@ -204,7 +204,7 @@ pub struct Schedule {
     pub group_reporting: bool,
     /// `wait_for`.
     pub wait_for: Option<String>,
-    /// `startdelay`: least and greatest, in nanoseconds.
+    /// `startdelay`: minimum and maximum, in nanoseconds.
     pub start_delay_ns: (u64, u64),
     /// `exitall`.
     pub exitall: bool,
@@ -224,7 +224,7 @@ pub struct Schedule {
     pub ios: Option<u64>,
 }
 
-/// Rate limits and pauses.
+/// Rate limits and think time of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RateSpec {
     /// `rate`, in bytes per second.
@@ -241,12 +241,12 @@ pub struct RateSpec {
     pub think_blocks: u32,
 }
 
-/// Where a job's threads run.
+/// CPUs and priorities of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlacementSpec {
-    /// `cpus_allowed`; empty leaves them free.
+    /// `cpus_allowed`; empty means all CPUs.
     pub cpus: Vec<u32>,
-    /// `cpus_allowed_policy=split`: one processor for each clone.
+    /// `cpus_allowed_policy=split`: one CPU per clone.
     pub split: bool,
     /// `nice`.
     pub nice: i32,
@@ -257,7 +257,7 @@ pub struct PlacementSpec {
 }
 
 impl JobSpec {
-    /// A job of which nothing is set.
+    /// A job with all keys at their defaults.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -270,7 +270,7 @@ impl JobSpec {
             engine: EngineSpec::default(),
             schedule: Schedule { loops: 1, ..Schedule::default() },
             rate: RateSpec { think_blocks: 1, ..RateSpec::default() },
-            sync: Sync::default(),
+            sync: FlushPlan::default(),
             sync_io: SyncIo::None,
             buffers: Buffers::default(),
             on_error: OnError::default(),
@@ -279,25 +279,42 @@ impl JobSpec {
         }
     }
 
-    /// Whether `key` (its first name) was given in the job's own section.
+    /// The mix of directions.
+    #[must_use]
+    pub fn mix(&self) -> Mix {
+        match self.work.rw.kind {
+            RwKind::Read => Mix::Only(Dir::Read),
+            RwKind::Write => Mix::Only(Dir::Write),
+            RwKind::Trim => Mix::Only(Dir::Trim),
+            RwKind::Both => Mix::ReadWrite { read_percent: self.work.read_percent },
+        }
+    }
+
+    /// The directions in use.
+    pub fn used_dirs(&self) -> impl Iterator<Item = Dir> + use<> {
+        let mix = self.mix();
+        Dir::ALL.into_iter().filter(move |dir| mix.has(*dir))
+    }
+
+    /// Whether the job's own section has `key` (a canonical name).
     #[must_use]
     pub fn has_own(&self, key: &str) -> bool {
         self.given.iter().any(|given| given.key == key && !given.global)
     }
 
-    /// Whether `key` (its first name) was given at all.
+    /// Whether the job or `[global]` has `key` (a canonical name).
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.given.iter().any(|given| given.key == key)
     }
 
-    /// Whether it writes or trims.
+    /// Whether the job writes or trims.
     #[must_use]
     pub fn modifies(&self) -> bool {
         self.work.rw.kind != RwKind::Read
     }
 
-    /// Whether its engine works on files at all.
+    /// Whether the engine uses files or devices.
     #[must_use]
     pub fn uses_files(&self) -> bool {
         !matches!(self.engine.name, EngineName::Nop | EngineName::Null)
@@ -367,7 +384,7 @@ impl Default for EngineSpec {
 }
 
 impl EngineName {
-    /// The name as `ioengine` takes it.
+    /// The name used by `ioengine`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -383,7 +400,7 @@ impl EngineName {
         }
     }
 
-    /// Whether it is a ring of io_uring.
+    /// Whether the engine uses io_uring.
     #[must_use]
     pub const fn is_ring(self) -> bool {
         matches!(self, Self::IoUring | Self::IoUringCmd | Self::Nop)

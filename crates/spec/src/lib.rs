@@ -1,11 +1,13 @@
-//! fio's job files and command lines, read into a [`Spec`]; and a [`Spec`] and the
-//! [`Facts`](fathom_model::Facts) about a machine, resolved into a [`Plan`](fathom_model::Plan).
+//! Parses fio job files and command lines into a [`Spec`], and resolves a [`Spec`] with the
+//! [`Facts`](fathom_model::Facts) about a machine into a [`Plan`](fathom_model::Plan).
 //!
-//! Nothing here touches the system: files and environment come through [`Sources`].
+//! This crate does no I/O: files and environment are accessed through [`Sources`].
 //!
-//! Every key is one entry of one table ([`keys`]), from which the parser, the help, the
-//! documentation and the suggestions for misspelt keys derive.
+//! Each key is one entry of a table ([`keys`]), from which the parser, the help, the
+//! documentation and the suggestions for misspelled keys are derived.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 mod args;
 mod error;
@@ -32,6 +34,6 @@ pub use job::{
 pub use keys::{Action, Group, Key, Takes, find as find_key, keys};
 pub use names::TargetQuery;
 pub use output::{Eta, Format, Help, Output, Permissions, RunOption, run_options};
-pub use plan::plan;
+pub use plan::{check_memory, plan};
 pub use sources::{INCLUDE_DEPTH_MAX, JOB_FILE_BYTES_MAX, MachineNumbers, Sources};
 pub use spec::{JOBS_MAX, Spec, parse};

@@ -1,27 +1,27 @@
-//! Which paths a job works on.
+//! Paths of the targets of a job.
 
 use crate::error::SpecError;
 use crate::job::JobSpec;
 use crate::spec::{Spec, job_error};
 use std::collections::HashMap;
 
-/// The most paths of one run.
+/// Maximum number of paths in a run.
 const PATHS_MAX: usize = 1 << 20;
 
-/// A path about which a plan needs to know what is there.
+/// A path whose facts the planner needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetQuery {
-    /// The path as it was named or made up.
+    /// The path as given or generated.
     pub path: String,
-    /// Some job writes to it or trims it.
+    /// Whether any job writes or trims it.
     pub modified: bool,
 }
 
 impl Spec {
-    /// Every path that some job works on, each once, in the order of first use.
+    /// The paths of all targets, without duplicates, in order of first use.
     ///
     /// # Errors
-    /// Names that leave the job's directory, or too many of them.
+    /// A name leaves the job's directory, or there are more than a million names.
     pub fn target_paths(&self) -> Result<Vec<TargetQuery>, SpecError> {
         let mut queries: Vec<TargetQuery> = Vec::new();
         let mut index: HashMap<String, usize> = HashMap::new();
@@ -35,7 +35,10 @@ impl Spec {
                     queries[at].modified |= job.modifies();
                 }
                 if queries.len() > PATHS_MAX {
-                    return Err(job_error(job, "the run has more than a million files"));
+                    return Err(job_error(
+                        job,
+                        "the run has more than a million files; lower nrfiles or numjobs",
+                    ));
                 }
             }
         }
@@ -43,23 +46,23 @@ impl Spec {
     }
 }
 
-/// The paths that clone number `clone` of `job` works on.
+/// The paths of the targets of clone `clone` of `job`.
 pub(crate) fn paths(job: &JobSpec, clone: u32) -> Result<Vec<String>, SpecError> {
     let files = &job.files;
     let directory = directory(job, clone);
     let names: Vec<String> = if files.filename.is_empty() {
-        // As fio: a job that is called like a device works on it.
+        // As in fio, a job named like a device uses that device.
         if files.format.is_empty() && files.count == 1 && job.name.starts_with("/dev/") {
             return Ok(vec![job.name.clone()]);
         }
-        (0..files.count).map(|number| made_up(job, clone, number)).collect()
+        (0..files.count).map(|number| generated(job, clone, number)).collect()
     } else {
         files.filename.clone()
     };
     names.into_iter().map(|name| place(job, directory, name)).collect()
 }
 
-/// The directory that clone number `clone` must stay within, where one is given.
+/// The directory that clone `clone` must stay within, if set.
 pub(crate) fn directory(job: &JobSpec, clone: u32) -> Option<&str> {
     match job.files.directory.len() {
         0 => None,
@@ -67,8 +70,8 @@ pub(crate) fn directory(job: &JobSpec, clone: u32) -> Option<&str> {
     }
 }
 
-/// A name by `filename_format`.
-fn made_up(job: &JobSpec, clone: u32, number: u32) -> String {
+/// A file name according to `filename_format`.
+fn generated(job: &JobSpec, clone: u32, number: u32) -> String {
     let format = match job.files.format.as_str() {
         "" => "$jobname.$jobnum.$filenum",
         format => format,
@@ -78,7 +81,7 @@ fn made_up(job: &JobSpec, clone: u32, number: u32) -> String {
     while let Some(at) = rest.find('$') {
         name.push_str(&rest[..at]);
         rest = &rest[at..];
-        // ASCII only, so that a match ends at a character's border.
+        // The words are ASCII, so a match ends at a character boundary.
         let starts = |word: &str| {
             rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
         };
@@ -98,8 +101,8 @@ fn made_up(job: &JobSpec, clone: u32, number: u32) -> String {
     name
 }
 
-/// `name` within `directory`, which it must not leave. Made-up names stay within the working
-/// directory where no other is given.
+/// `name` within `directory`, which it must not leave. Without `directory`, generated names
+/// must not leave the working directory.
 fn place(job: &JobSpec, directory: Option<&str>, name: String) -> Result<String, SpecError> {
     let confined = directory.is_some() || job.files.filename.is_empty();
     let leaves = name.starts_with('/') || name.split('/').any(|part| part == "..");
@@ -107,7 +110,7 @@ fn place(job: &JobSpec, directory: Option<&str>, name: String) -> Result<String,
         let within = directory.unwrap_or("the working directory");
         return Err(job_error(
             job,
-            &format!("'{name}' leaves {within}; name it by filename= without directory="),
+            &format!("'{name}' is outside {within}; set filename without directory"),
         ));
     }
     Ok(match directory {
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn made_up_names() {
+    fn generated_names() {
         let mut j = job("a");
         j.files.count = 2;
         j.files.directory = vec!["/x".into(), "/y/".into()];
@@ -143,7 +146,7 @@ mod tests {
             assert!(paths(&j, 0).is_ok(), "without directory any path is fine");
             j.files.directory = vec!["/safe".into()];
             let error = paths(&j, 0).unwrap_err().to_string();
-            assert!(error.contains("leaves /safe"), "{error}");
+            assert!(error.contains("is outside /safe"), "{error}");
         }
         assert!(paths(&job("../a"), 0).is_err());
         assert!(paths(&job("/etc/a"), 0).is_err());
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn each_path_is_asked_for_once() {
+    fn paths_have_no_duplicates() {
         let mut a = job("a");
         a.files.filename = vec!["/dev/x".into(), "/dev/y".into()];
         a.numjobs = 3;

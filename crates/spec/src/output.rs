@@ -1,61 +1,61 @@
-//! Options of the whole run: what `fathom run` takes beside keys of jobs.
+//! Options of `fathom run` other than job keys.
 
 use crate::job::JobSpec;
 use crate::value::Value;
 use fathom_model::watch::Level;
 
-/// What becomes of the results.
+/// Where and how results are reported.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Output {
-    /// `--output`: the results go there instead of to standard output.
+    /// `--output`: file for the results instead of standard output.
     pub file: Option<String>,
-    /// `--output-format` and its short forms, in the order given; empty is [`Format::Normal`].
+    /// `--output-format` and its short forms, in the order given; empty means [`Format::Normal`].
     pub formats: Vec<Format>,
-    /// `--append-terse`: terse form after the others; already in `formats` once all is read.
+    /// `--append-terse`: add terse output; included in `formats` after parsing.
     pub append_terse: bool,
-    /// `--terse-version`: 2, 3, 4 or 5; `None` is 3.
+    /// `--terse-version`: 2, 3, 4 or 5; `None` means 3.
     pub terse_version: Option<u32>,
     /// `--eta`.
     pub eta: Eta,
-    /// `--status-interval`: results so far every so often, in nanoseconds.
+    /// `--status-interval`: time between interim results, in nanoseconds.
     pub status_interval_ns: Option<u64>,
-    /// `--section`: only these.
+    /// `--section`: run only these.
     pub sections: Vec<String>,
-    /// `--readonly`: nothing may write.
+    /// `--readonly`: refuse jobs that write or trim.
     pub readonly: bool,
-    /// `--parse-only`: read, check, and stop.
+    /// `--parse-only`: parse and check only.
     pub parse_only: bool,
-    /// `--showcmd`: print the command line that is equivalent, and stop.
+    /// `--showcmd`: print the equivalent command line only.
     pub showcmd: bool,
     /// `--record`: the run directory.
     pub record: Option<String>,
-    /// `--no-record`: no run directory.
+    /// `--no-record`: write no run directory.
     pub no_record: bool,
-    /// `--watch`: how much of the machine is watched meanwhile.
-    pub watch: Level,
-    /// `--watch-turns`: watching is switched on and off in turns of so many nanoseconds.
-    pub watch_turns_ns: Option<u64>,
-    /// `--help`, `--cmdhelp`: print help, and stop.
+    /// `--sampling`: how much is sampled during the run.
+    pub sampling: Level,
+    /// `--verbose`: reasons in the summary.
+    pub verbose: bool,
+    /// `--help`, `--cmdhelp`: print help only.
     pub help: Option<Help>,
 }
 
-/// A form of results.
+/// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Human-readable text.
     Normal,
     /// fio's JSON.
     Json,
-    /// fio's JSON with the buckets of histograms.
+    /// fio's JSON with latency histogram buckets.
     JsonPlus,
-    /// fio's semicolon-separated line.
+    /// fio's terse format, separated by semicolons.
     Terse,
 }
 
-/// When the live line is shown.
+/// When to show the progress line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Eta {
-    /// On a terminal.
+    /// If standard error is a terminal.
     #[default]
     Auto,
     /// Always.
@@ -64,32 +64,32 @@ pub enum Eta {
     Never,
 }
 
-/// What help is asked for.
+/// The requested help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Help {
-    /// All of it.
+    /// All options and keys.
     All,
     /// One key.
     Key(String),
 }
 
-/// What the command line permits to be changed.
+/// Existing targets that the command line permits to be written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Permissions {
-    /// `--erase`: devices, each as `device` or `device@serial-or-size`, as given.
+    /// `--erase`: devices as given, each `device` or `device@serial-or-size`.
     pub erase: Vec<String>,
-    /// `--overwrite`: paths of existing files, as given.
+    /// `--overwrite`: paths of existing files as given.
     pub overwrite: Vec<String>,
 }
 
-/// One option of the whole run.
+/// An option of `fathom run`.
 #[derive(Debug, Clone, Copy)]
 pub struct RunOption {
-    /// Its name, without dashes.
+    /// Name without dashes.
     pub name: &'static str,
-    /// The form of its value; `None` where it takes none.
+    /// The form of its value; `None` if it takes none.
     pub takes: Option<&'static str>,
-    /// What it does, in one line.
+    /// One-line description.
     pub doc: &'static str,
     pub(crate) action: RunAction,
 }
@@ -101,7 +101,7 @@ pub(crate) enum RunAction {
 }
 
 impl RunOption {
-    /// Why it is refused, where it is.
+    /// The reason if the option is refused.
     #[must_use]
     pub fn refusal(&self) -> Option<&'static str> {
         match self.action {
@@ -111,7 +111,7 @@ impl RunOption {
     }
 }
 
-/// All options of the whole run.
+/// All options of `fathom run`.
 #[must_use]
 pub fn run_options() -> &'static [RunOption] {
     OPTIONS
@@ -132,8 +132,12 @@ const fn option(
     RunOption { name, takes, doc, action: RunAction::Set(set) }
 }
 
-/// An option of fio's that fathom has no need of.
-const fn idle(name: &'static str, takes: Option<&'static str>, doc: &'static str) -> RunOption {
+/// A fio option that is accepted without effect.
+const fn no_effect(
+    name: &'static str,
+    takes: Option<&'static str>,
+    doc: &'static str,
+) -> RunOption {
     option(name, takes, doc, |_, _, _| Ok(()))
 }
 
@@ -141,36 +145,37 @@ const fn refused(name: &'static str, doc: &'static str, why: &'static str) -> Ru
     RunOption { name, takes: Some("…"), doc, action: RunAction::Refuse(why) }
 }
 
-/// The shortest turn of `--watch-turns`: samplers take a part of a second to open and to close.
-const TURN_NS: u64 = 1_000_000_000;
-const MANY: &str = "runs on many machines are not supported yet; start fathom on each";
-const LOGS: &str = "samples.ndjson of the run directory has a line for every second";
-const TESTS: &str = "it tests fio itself; 'fathom limit' shows what fathom itself can do";
+const MANY: &str = "remote jobs are not supported yet; start fathom on each machine";
+const LOGS: &str = "use samples.ndjson in the run directory, which has one line per second";
+const TESTS: &str = "this tests fio itself; use 'fathom limit' to measure fathom";
 
 const OPTIONS: &[RunOption] = &[
     option(
         "erase",
         Some("DEVICE[@SERIAL]"),
-        "Permit writing to this block device; may repeat",
+        "Permit writing to this block device; repeatable",
         |_, p, v| {
             p.erase.push(v.to_string());
             Ok(())
         },
     ),
-    option("output", Some("FILE"), "Write the results there", |o, _, v| once(&mut o.file, v)),
-    option("output-format", Some("KIND[,KIND]"), "normal, json, json+ or terse", |o, _, v| {
-        formats(o, v)
-    }),
-    option("minimal", None, "The same as --output-format=terse", |o, _, _| formats(o, "terse")),
-    option("append-terse", None, "Results in terse form as well", |o, _, _| {
+    option("output", Some("FILE"), "Write results to FILE", |o, _, v| once(&mut o.file, v)),
+    option(
+        "output-format",
+        Some("KIND[,KIND]"),
+        "Output format: normal, json, json+ or terse",
+        |o, _, v| formats(o, v),
+    ),
+    option("minimal", None, "Same as --output-format=terse", |o, _, _| formats(o, "terse")),
+    option("append-terse", None, "Add terse output to the other formats", |o, _, _| {
         o.append_terse = true;
         Ok(())
     }),
-    option("terse-version", Some("2|3|4|5"), "Version of the terse form", |o, _, v| {
+    option("terse-version", Some("2|3|4|5"), "Version of the terse format", |o, _, v| {
         o.terse_version = Some(value(v).choice(&[("2", 2), ("3", 3), ("4", 4), ("5", 5)])?);
         Ok(())
     }),
-    option("eta", Some("always|never|auto"), "When the live line is shown", |o, _, v| {
+    option("eta", Some("always|never|auto"), "When to show the progress line", |o, _, v| {
         o.eta = value(v).choice(&[
             ("auto", Eta::Auto),
             ("always", Eta::Always),
@@ -178,100 +183,123 @@ const OPTIONS: &[RunOption] = &[
         ])?;
         Ok(())
     }),
-    option("status-interval", Some("TIME"), "Results so far every so often; bare: s", |o, _, v| {
-        match value(v).time_ns(1_000_000_000)? {
-            0 => Err("a time above 0 is expected".to_string()),
+    option(
+        "status-interval",
+        Some("TIME"),
+        "Print interim results at this interval; default unit: s",
+        |o, _, v| match value(v).time_ns(1_000_000_000)? {
+            0 => Err("invalid value 0; use a time above 0".to_string()),
             ns => {
                 o.status_interval_ns = Some(ns);
                 Ok(())
             }
-        }
-    }),
-    option("section", Some("NAME"), "Only this section of the job files; may repeat", |o, _, v| {
-        o.sections.push(v.to_string());
-        Ok(())
-    }),
-    option("readonly", None, "Refuse any job that writes", |o, _, _| {
+        },
+    ),
+    option(
+        "section",
+        Some("NAME"),
+        "Run only this section of the job files; repeatable",
+        |o, _, v| {
+            o.sections.push(v.to_string());
+            Ok(())
+        },
+    ),
+    option("readonly", None, "Refuse jobs that write or trim", |o, _, _| {
         o.readonly = true;
         Ok(())
     }),
-    option("parse-only", None, "Read the jobs, check them, and stop", |o, _, _| {
+    option("parse-only", None, "Parse and check the jobs, then exit", |o, _, _| {
         o.parse_only = true;
         Ok(())
     }),
-    option("showcmd", None, "Print the equivalent command line, and stop", |o, _, _| {
+    option("showcmd", None, "Print the equivalent command line, then exit", |o, _, _| {
         o.showcmd = true;
         Ok(())
     }),
-    option("record", Some("DIR"), "The run directory", |o, _, v| once(&mut o.record, v)),
-    option("no-record", None, "Keep no run directory", |o, _, _| {
+    option("record", Some("DIR"), "Write the run directory to DIR", |o, _, v| {
+        once(&mut o.record, v)
+    }),
+    option("verbose", None, "Say why a source is not available", |o, _, _| {
+        o.verbose = true;
+        Ok(())
+    }),
+    option("no-record", None, "Write no run directory", |o, _, _| {
         o.no_record = true;
         Ok(())
     }),
-    option("watch", Some("off|default|full"), "How much of the machine to watch", |o, _, v| {
-        o.watch = value(v).choice(&Level::NAMES)?;
-        Ok(())
-    }),
     option(
-        "watch-turns",
-        Some("TIME"),
-        "Watch in every other turn, to tell its cost",
-        |o, _, v| match value(v).time_ns(1_000_000_000)? {
-            ns if ns < TURN_NS => Err("a time of at least 1 s is expected".to_string()),
-            ns => {
-                o.watch_turns_ns = Some(ns);
-                Ok(())
-            }
+        "sampling",
+        Some("off|default|full"),
+        "How much of the machine to sample during the run",
+        |o, _, v| {
+            o.sampling = value(v).choice(&Level::NAMES)?;
+            Ok(())
         },
     ),
-    option("help", None, "Print the options and keys", |o, _, _| {
+    option("help", None, "Print all options and keys", |o, _, _| {
         o.help = Some(Help::All);
         Ok(())
     }),
-    option("cmdhelp", Some("KEY"), "Print what one key does", |o, _, v| {
+    option("cmdhelp", Some("KEY"), "Print help on one key", |o, _, v| {
         o.help = Some(if v == "all" { Help::All } else { Help::Key(v.to_string()) });
         Ok(())
     }),
-    idle("eta-interval", Some("TIME"), "Changes nothing: the live line is renewed every second"),
-    idle("eta-newline", Some("TIME"), "Changes nothing: off a terminal each is a line of its own"),
-    idle("max-jobs", Some("COUNT"), "Changes nothing: 4096 jobs are possible"),
-    idle("alloc-size", Some("SIZE"), "Changes nothing: memory is taken as it is needed"),
-    idle("warnings-fatal", None, "Changes nothing: what cannot be done is an error already"),
-    refused("client", "Work on another machine", MANY),
-    refused("server", "Work for another machine", MANY),
-    refused("daemonize", "Work for another machine", MANY),
-    refused("remote-config", "Job files of another machine", MANY),
-    refused("trigger-remote", "Command on another machine", MANY),
+    no_effect("eta-interval", Some("TIME"), "No effect: the progress line is updated every second"),
+    no_effect(
+        "eta-newline",
+        Some("TIME"),
+        "No effect: without a terminal, each update is a new line",
+    ),
+    no_effect("max-jobs", Some("COUNT"), "No effect: up to 4096 jobs can run"),
+    no_effect("alloc-size", Some("SIZE"), "No effect: memory is allocated as needed"),
+    no_effect(
+        "warnings-fatal",
+        None,
+        "No effect: a request that fathom cannot honor is always an error",
+    ),
+    refused("client", "Run jobs on another machine", MANY),
+    refused("server", "Run jobs for another machine", MANY),
+    refused("daemonize", "Run jobs for another machine, in the background", MANY),
+    refused("remote-config", "Job file on another machine", MANY),
+    refused("trigger-remote", "Trigger command on another machine", MANY),
     refused(
         "idle-prof",
-        "Measure idle time by busy threads",
-        "fathom reads processor time from the kernel; it is in every result",
+        "Measure idle CPU time with busy threads",
+        "fathom reads CPU time from the kernel; all results include it",
     ),
     refused(
         "trigger-file",
-        "End when a file appears",
-        "send SIGINT: the run ends early with a complete result",
+        "Trigger when a file exists",
+        "send SIGINT to end the run early; results are complete up to then",
     ),
-    refused("trigger-timeout", "End after a time", "use runtime"),
+    refused("trigger-timeout", "Trigger after a time", "set runtime for the job"),
     refused(
         "trigger",
-        "Run a command at the end",
-        "fathom never runs commands; run it after fathom",
+        "Trigger command",
+        "fathom never runs commands from a job; run it after fathom",
     ),
-    refused("latency-log", "Write a log", LOGS),
-    refused("bandwidth-log", "Write a log", LOGS),
+    refused("latency-log", "Write latency logs", LOGS),
+    refused("bandwidth-log", "Write bandwidth logs", LOGS),
     refused("inflate-log", "Read a compressed log", LOGS),
-    refused("merge-blktrace-only", "Merge traces", "traces are not supported yet"),
-    refused("aux-path", "Where state files go", "use --record"),
-    refused("enghelp", "Options of an engine", "use --cmdhelp=KEY; --help lists all keys"),
+    refused(
+        "merge-blktrace-only",
+        "Merge traces",
+        "traces are not supported yet; remove the option",
+    ),
+    refused("aux-path", "Directory for state files", "use --record to set the run directory"),
+    refused(
+        "enghelp",
+        "Print the options of an I/O engine",
+        "use --cmdhelp=KEY; --help lists all keys",
+    ),
     refused(
         "debug",
-        "Trace fio's inner workings",
-        "record.json says what was asked, planned and granted",
+        "Enable debug logging in fio",
+        "see record.json for the options requested and in effect",
     ),
-    refused("cpuclock-test", "Test the clock", TESTS),
-    refused("crctest", "Test checksums", TESTS),
-    refused("memcpytest", "Test copying", TESTS),
+    refused("cpuclock-test", "Test the CPU clock", TESTS),
+    refused("crctest", "Test checksum speed", TESTS),
+    refused("memcpytest", "Test memory copy speed", TESTS),
 ];
 
 fn value(text: &str) -> Value<'_> {
@@ -281,9 +309,9 @@ fn value(text: &str) -> Value<'_> {
 fn once(slot: &mut Option<String>, value: &str) -> Result<(), String> {
     match slot {
         Some(before) if before != value => {
-            Err(format!("given twice, as {before} and as {value}; give it once"))
+            Err(format!("given as both {before} and {value}; use one"))
         }
-        _ if value.is_empty() => Err("a path is missing".to_string()),
+        _ if value.is_empty() => Err("missing path; add one".to_string()),
         _ => {
             *slot = Some(value.to_string());
             Ok(())
@@ -304,10 +332,12 @@ fn formats(output: &mut Output, list: &str) -> Result<(), String> {
     }
     let both = [Format::Json, Format::JsonPlus];
     if both.iter().all(|format| new.contains(format)) {
-        return Err("json and json+ at once; json+ holds all that json does".to_string());
+        return Err("json and json+ conflict; use json+, which includes all of json".to_string());
     }
     if !output.formats.is_empty() && output.formats != new {
-        return Err(format!("'{list}' after another format; give all in one list"));
+        return Err(format!(
+            "'{list}' conflicts with another format option; use one comma-separated list"
+        ));
     }
     for format in new {
         add(output, format);
@@ -322,7 +352,7 @@ fn add(output: &mut Output, format: Format) {
 }
 
 impl Output {
-    /// Puts what `--append-terse` adds behind the other formats, wherever it was given.
+    /// Appends the format of `--append-terse` to the others, wherever it was given.
     pub(crate) fn complete(&mut self) {
         if self.append_terse {
             if self.formats.is_empty() {
@@ -332,14 +362,14 @@ impl Output {
         }
     }
 
-    /// Checks what is written against each other, and against what is read or worked on.
+    /// Checks that output paths differ from each other, from job files, and from targets.
     pub(crate) fn check(&self, jobs: &[JobSpec], job_files: &[String]) -> Result<(), String> {
         if self.record.is_some() && self.no_record {
-            return Err("--record and --no-record contradict each other".into());
+            return Err("--record and --no-record conflict; remove one".into());
         }
         let Some(file) = &self.file else { return Ok(()) };
         if self.record.as_deref().map(|dir| dir.trim_end_matches('/')) == Some(file) {
-            return Err(format!("--output and --record both name {file}"));
+            return Err(format!("--output and --record both name {file}; use different paths"));
         }
         if let Some(job) = jobs.iter().find(|job| job.files.filename.contains(file)) {
             let name = &job.name;

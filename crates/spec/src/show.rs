@@ -1,19 +1,19 @@
-//! `--showcmd`: jobs as the command line that makes the same ones.
+//! `--showcmd`: the command line equivalent to the jobs.
 
 use crate::Spec;
 use crate::job::Given;
 
 impl Spec {
-    /// The arguments of one command line, in fio's form, that makes the same jobs.
+    /// The arguments of a command line in fio's form that defines the same jobs.
     ///
-    /// What stood in a `[global]` section comes behind `--name=global`, before the first job
-    /// that it held for.
+    /// Keys of a `[global]` section follow `--name=global`, before the first job that they apply
+    /// to.
     #[must_use]
     pub fn show_command(&self) -> Vec<String> {
         let mut args = Vec::new();
         let mut global_done = 0;
         for job in &self.jobs {
-            // A job's name stands at its head, whichever key gave it.
+            // `--name` comes first and begins the job.
             let given = job.given.iter().filter(|given| given.key != "name");
             let (global, own): (Vec<&Given>, Vec<&Given>) = given.partition(|g| g.global);
             if global.len() > global_done {

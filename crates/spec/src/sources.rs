@@ -1,45 +1,45 @@
-//! What a job file may refer to outside of itself.
+//! Inputs of the parser: files, environment, and machine properties.
 
 use crate::SpecError;
 use crate::keys;
 
-/// The largest job file that is read, in bytes.
+/// Maximum size of a job file in bytes.
 pub const JOB_FILE_BYTES_MAX: usize = 16 << 20;
 
-/// How deep `include` may nest.
+/// Maximum nesting depth of `include`.
 pub const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// Where files, environment and machine come from.
+/// Access to files, environment, and machine properties.
 pub trait Sources {
-    /// The contents of a job file; `-` is standard input. An implementation stops reading
-    /// after `limit_bytes` + 1 bytes, so that an endless device does no harm.
+    /// The contents of a job file; `-` is standard input. Reads at most `limit_bytes` + 1 bytes,
+    /// since the path may name an endless device.
     ///
     /// # Errors
-    /// Why it cannot be read, in words and without the path.
+    /// Why the file cannot be read, without the path.
     fn read(&self, path: &str, limit_bytes: usize) -> Result<Vec<u8>, String>;
 
     /// The environment variable `name`.
     fn env(&self, name: &str) -> Option<String>;
 
-    /// What the words `$ncpus`, `$pagesize` and `$mb_memory` stand for.
+    /// Values of `$ncpus`, `$pagesize` and `$mb_memory`.
     fn machine(&self) -> MachineNumbers;
 
     /// A number that differs from run to run, for `randrepeat=0`.
     fn random(&self) -> u64;
 }
 
-/// What the words `$ncpus`, `$pagesize` and `$mb_memory` stand for.
+/// Values of `$ncpus`, `$pagesize` and `$mb_memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineNumbers {
-    /// Processors online.
+    /// Online CPUs.
     pub cpus: u64,
-    /// Size of a page in bytes.
+    /// Page size in bytes.
     pub page_bytes: u64,
-    /// Memory in MiB.
+    /// Total memory in MiB.
     pub memory_mib: u64,
 }
 
-/// The text of a job file, which must be text and of sensible size.
+/// The contents of a job file; an error unless it is UTF-8 text within the size limit.
 pub(crate) fn read_text(sources: &dyn Sources, path: &str) -> Result<String, SpecError> {
     let shown = if path == "-" { "standard input" } else { path };
     let bytes = sources.read(path, JOB_FILE_BYTES_MAX).map_err(|why| {
@@ -47,24 +47,26 @@ pub(crate) fn read_text(sources: &dyn Sources, path: &str) -> Result<String, Spe
     })?;
     if bytes.len() > JOB_FILE_BYTES_MAX {
         let message = format!(
-            "{shown} is larger than the {} MiB that a job file may have: is it a target? \
-             Targets are given with --filename=",
+            "{shown} exceeds the maximum job file size of {} MiB; if it is a target, use \
+             --filename=",
             JOB_FILE_BYTES_MAX >> 20
         );
         return Err(SpecError::new(message));
     }
     if bytes.contains(&0) {
         return Err(SpecError::new(format!(
-            "{shown} is binary, not a job file; targets are given with --filename="
+            "{shown} is binary, not a job file; if it is a target, use --filename="
         )));
     }
     String::from_utf8(bytes).map_err(|e| {
         let offset = e.utf8_error().valid_up_to();
-        SpecError::new(format!("{shown} is not UTF-8 text (byte {offset}), so not a job file"))
+        SpecError::new(format!(
+            "{shown} is not UTF-8 text (byte {offset}); convert it, or name a job file"
+        ))
     })
 }
 
-/// What was perhaps meant by a "job file" that cannot be read: a key without its dashes.
+/// A suggestion if a "job file" that cannot be read looks like a key without its dashes.
 fn hint(path: &str) -> String {
     let name = path.split('=').next().unwrap_or_default();
     match path.contains('=') && keys::find(name).is_some() {
@@ -114,7 +116,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_key_without_dashes_is_known() {
+    fn a_key_without_dashes_is_suggested() {
         let error = |path: &str| read_text(&Memory::default(), path).unwrap_err().to_string();
         assert!(error("rw=read").ends_with("; did you mean --rw=read?"), "{}", error("rw=read"));
         assert!(error("a=b").ends_with("No such file or directory"), "{}", error("a=b"));
@@ -122,13 +124,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_text_of_sensible_size_is_read() {
+    fn binary_and_oversized_files_are_rejected() {
         let mut sources = Memory::default();
         sources.files.insert("zero".into(), b"[a]\0".to_vec());
         sources.files.insert("latin1".into(), b"[a]\n#\xe9".to_vec());
         sources.files.insert("big".into(), vec![b' '; JOB_FILE_BYTES_MAX + 9]);
         for (path, part) in
-            [("zero", "binary"), ("latin1", "byte 5"), ("big", "larger than"), ("none", "No such")]
+            [("zero", "binary"), ("latin1", "byte 5"), ("big", "exceeds"), ("none", "No such")]
         {
             let error = read_text(&sources, path).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains(path), "{error}");

@@ -1,4 +1,4 @@
-//! A whole request: jobs, outputs, permissions.
+//! A parsed request: jobs, output, permissions.
 
 use crate::args;
 use crate::error::SpecError;
@@ -10,19 +10,19 @@ use crate::sources::Sources;
 use crate::suggest;
 use crate::value::{Value, escape_path};
 
-/// The most worker threads of a run.
+/// Maximum number of worker threads in a run.
 pub const JOBS_MAX: u32 = 4096;
 
-/// A whole request, read but not yet held against a machine.
+/// A parsed request, independent of any machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spec {
     /// The jobs, in order.
     pub jobs: Vec<JobSpec>,
-    /// What becomes of the results.
+    /// Where and how results are reported.
     pub output: Output,
-    /// What may be changed.
+    /// Existing targets that may be written.
     pub permissions: Permissions,
-    /// What the user should know, in words.
+    /// Notes for the user.
     pub notes: Vec<String>,
     /// Keys of `[global]` sections as given, for output.
     pub global: Vec<Given>,
@@ -30,12 +30,12 @@ pub struct Spec {
     pub entropy: u64,
 }
 
-/// Reads what follows `fathom run`.
+/// Parses the arguments of `fathom run`.
 ///
-/// With `--help` or `--cmdhelp` ([`Output::help`]) there may be no jobs.
+/// With `--help` or `--cmdhelp` ([`Output::help`]), no jobs are required.
 ///
 /// # Errors
-/// What is wrong, where, and what to do about it.
+/// What is wrong, where, and what to do.
 pub fn parse(args: &[String], sources: &dyn Sources) -> Result<Spec, SpecError> {
     let args = args::split(args)?;
     let mut spec = Spec { output: args.output, permissions: args.permissions, ..Spec::default() };
@@ -57,13 +57,13 @@ pub fn parse(args: &[String], sources: &dyn Sources) -> Result<Spec, SpecError> 
 
 struct Builder {
     spec: Spec,
-    /// What `[global]` has set so far.
+    /// Settings of the `[global]` sections so far.
     defaults: JobSpec,
     sections_seen: Vec<String>,
 }
 
 impl Builder {
-    /// fio's form: each `--name` begins a job; keys before the first one hold for all.
+    /// fio's form: each `--name` begins a job; keys before the first one apply to all.
     fn command_line(&mut self, lines: &[Line]) -> Result<(), SpecError> {
         let first = lines.iter().position(|line| line.key == "name").unwrap_or(lines.len());
         apply_global(&mut self.defaults, &lines[..first])?;
@@ -81,19 +81,19 @@ impl Builder {
         Ok(())
     }
 
-    /// The natural form: keys, and targets.
+    /// The short form: keys and targets, one job.
     fn short_form(&mut self, mut keys: Vec<Line>, targets: &[String]) -> Result<(), SpecError> {
         if let Some(file) = targets.iter().find(|target| looks_like_job_file(target)) {
             return Err(SpecError::new(format!(
-                "'{file}' beside --{}: is it a job file or a target? For a job file put the keys \
-                 into it; for a target write --filename={file}",
+                "'{file}' is ambiguous with --{}: for a job file, move the keys into it; for a \
+                 target, use --filename={file}",
                 keys[0].key
             )));
         }
         if !targets.is_empty() {
             if keys.iter().any(|line| line.key == "filename") {
                 return Err(SpecError::new(format!(
-                    "targets both as --filename and as '{}'; give all in one way",
+                    "both --filename and '{}' name targets; use one form",
                     targets[0]
                 )));
             }
@@ -109,18 +109,17 @@ impl Builder {
 
     fn files(&mut self, paths: &[String], sources: &dyn Sources) -> Result<(), SpecError> {
         if paths.iter().filter(|path| *path == "-").count() > 1 {
-            return Err(SpecError::new("standard input ('-') can be read only once"));
+            return Err(SpecError::new("standard input ('-') is given twice; use it once"));
         }
         for (index, path) in paths.iter().enumerate() {
             if path.starts_with("/dev/") && path != "/dev/stdin" && !path.starts_with("/dev/fd/") {
                 return Err(SpecError::new(format!(
-                    "{path} is a device, not a job file; targets of a job go into \
-                     --filename={}, or give keys without --name: \
+                    "{path} is a device, not a job file; use --filename={}, or omit --name: \
                      fathom run --rw=randread {path}",
                     escape_path(path)
                 )));
             }
-            // As fio: the jobs of a second file start when those of the first have ended.
+            // As in fio, the jobs of a second file start when those of the first have ended.
             let mut wait = index > 0;
             for section in ini::read(path, sources)? {
                 let Section { name, place, lines } = section;
@@ -150,22 +149,22 @@ impl Builder {
         place: Option<&crate::Place>,
     ) -> Result<(), SpecError> {
         if self.spec.jobs.len() >= JOBS_MAX as usize {
-            return Err(SpecError::new(format!("more than {JOBS_MAX} jobs")));
+            return Err(SpecError::new(format!("more than {JOBS_MAX} jobs; remove some")));
         }
         let mut job = self.defaults.clone();
         job.name = name.to_string();
         apply(&mut job, lines, false)?;
         if job.name.is_empty() {
-            return Err(SpecError::new("a job's name is empty; write --name=something"));
+            return Err(SpecError::new("empty job name; use --name=NAME"));
         }
         if job.name.starts_with("global") {
-            let message = "fio takes a name that begins with 'global' for [global]; call it so, \
-                           or something else";
+            let message = "fio treats a name that begins with 'global' as [global]; use [global], \
+                           or another name";
             return Err(job_error(&job, message).at(place));
         }
         check_conflicts(&job).map_err(|why| job_error(&job, &why).at(place))?;
         if self.spec.output.readonly && job.modifies() {
-            let message = "it writes or trims, and --readonly was given";
+            let message = "the job writes or trims, but --readonly is set; remove one";
             return Err(job_error(&job, message).at(place));
         }
         self.spec.notes.extend(opposite_units(&job));
@@ -181,11 +180,11 @@ impl Builder {
             }
             let near = suggest::nearest(section, self.sections_seen.iter().map(String::as_str));
             let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
-            return Err(SpecError::new(format!("--section={section}: no such section{near}")));
+            return Err(SpecError::new(format!("unknown section '{section}'{near}")));
         }
         if self.spec.jobs.is_empty() {
             return Err(SpecError::new(
-                "no jobs: name a job file, or keys and targets, such as \
+                "no jobs; name a job file, or keys and targets, for example: \
                  fathom run --rw=randread --bs=4k --iodepth=32 --direct=1 TARGET",
             ));
         }
@@ -206,8 +205,8 @@ fn apply_global(defaults: &mut JobSpec, lines: &[Line]) -> Result<(), SpecError>
     check_conflicts(defaults).map_err(|why| SpecError::new(format!("[global]: {why}")))
 }
 
-/// Sets the keys of one section. As in fio, `kb_base` holds for all keys of its section of a
-/// file, wherever it stands, but on the command line only for those after it.
+/// Sets the keys of one section. As in fio, `kb_base` applies to its whole section in a file,
+/// but on the command line only to the keys after it.
 fn apply(job: &mut JobSpec, lines: &[Line], global: bool) -> Result<(), SpecError> {
     let (first, rest): (Vec<&Line>, Vec<&Line>) =
         lines.iter().partition(|line| line.key == "kb_base" && line.place.is_some());
@@ -222,16 +221,19 @@ fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<(), SpecError
         Action::Refuse(why) => return Err(fail(format!("'{}' is refused: {why}", line.key))),
     };
     let text = match line.value.as_deref() {
-        Some("") => return Err(fail(format!("'{}=' has no value", line.key))),
+        Some("") => return Err(fail(format!("'{}=' has no value; add one", line.key))),
         Some(text) => text,
         None if key.is_flag() => "1",
         None => {
             let form = key.takes.form();
-            return Err(fail(format!("'{0}' needs a value: {0}={form}", line.key)));
+            return Err(fail(format!("'{0}' needs a value; use {0}={form}", line.key)));
         }
     };
     if text.contains(['\n', '\r', '\0']) {
-        return Err(fail(format!("{}: the value has more than one line", line.key)));
+        return Err(fail(format!(
+            "{}: the value contains a line break; use a single line",
+            line.key
+        )));
     }
     let value = Value { text, kb_base: u64::from(job.show.kb_base) };
     set(job, value).map_err(|why| fail(format!("{}: {why}", line.key)))?;
@@ -241,21 +243,18 @@ fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<(), SpecError
 
 fn no_key(line: &Line) -> String {
     match line.key.as_str() {
-        "erase" => {
-            "'erase' is a permission: it is given on the command line, as --erase=<device>, \
-                    never in a job file"
-                .to_string()
-        }
+        "erase" => "'erase' is not allowed in a job file; use --erase=DEVICE on the command line"
+            .to_string(),
         key => keys::unknown(key),
     }
 }
 
-/// An error of a job as a whole.
+/// An error about a job.
 pub(crate) fn job_error(job: &JobSpec, why: &str) -> SpecError {
     SpecError::new(format!("job '{}': {why}", shorten(&job.name)))
 }
 
-/// Keys of one section that contradict each other.
+/// Checks for conflicting keys in one section.
 fn check_conflicts(job: &JobSpec) -> Result<(), String> {
     let last = |key: &str| job.given.iter().rev().find(|g| g.key == key).map(|g| g.value.as_str());
     let both = |a: &str, b: &str| {
@@ -266,25 +265,25 @@ fn check_conflicts(job: &JobSpec) -> Result<(), String> {
     };
     for (a, b) in [("bs", "bsrange"), ("bs", "bssplit"), ("bsrange", "bssplit")] {
         if both(a, b) {
-            return Err(format!("{a} and {b} contradict each other; keep one"));
+            return Err(format!("{a} and {b} conflict; remove one"));
         }
     }
     if both("direct", "buffered") && last("direct") == last("buffered") {
-        return Err("direct and buffered contradict each other; keep one".to_string());
+        return Err("direct and buffered conflict; remove one".to_string());
     }
     let (read, write) = (last("rwmixread"), last("rwmixwrite"));
     if let (true, Some(read), Some(write)) = (both("rwmixread", "rwmixwrite"), read, write) {
         let sum = read.parse::<u32>().unwrap_or(0) + write.parse::<u32>().unwrap_or(0);
         if sum != 100 {
             return Err(format!(
-                "rwmixread={read} and rwmixwrite={write} add up to {sum}, not 100"
+                "rwmixread={read} and rwmixwrite={write} add up to {sum}, not 100; remove one"
             ));
         }
     }
     Ok(())
 }
 
-/// A word of warning for `4kib`, which as in fio is 4000 bytes.
+/// A note that another clock source has no effect.
 fn other_clock(job: &JobSpec) -> Option<String> {
     let clock = job.given.iter().rfind(|given| given.key == "clocksource")?;
     (clock.value != "clock_gettime").then(|| {
@@ -295,6 +294,7 @@ fn other_clock(job: &JobSpec) -> Option<String> {
     })
 }
 
+/// A note on `4kib`, which is 4000 bytes, as in fio.
 fn opposite_units(job: &JobSpec) -> Option<String> {
     let ends = |text: &str| {
         let text = text.to_ascii_lowercase();

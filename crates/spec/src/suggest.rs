@@ -1,11 +1,11 @@
-//! The nearest known word to a misspelt one.
+//! Suggestions for misspelled words.
 
-/// The candidate nearest to `word`, where one is near enough to be meant.
+/// The candidate nearest to `word`, if near enough to be a likely correction.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // A longer word would cost quadratic time, and is no misspelling of a key anyhow.
+    // The distance takes quadratic time, and no key is this long.
     if word.len() > 64 {
         return None;
     }
@@ -17,7 +17,7 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Number of insertions, deletions, replacements and swaps of neighbours between two words
+/// Number of insertions, deletions, substitutions and transpositions between two words
 /// (optimal string alignment distance, Damerau 1964).
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();

@@ -215,7 +215,7 @@ impl Dir {
         }
         let mut bytes = Vec::new();
         file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|e| self.error(name, e))?;
-        // It may grow meanwhile.
+        // It may grow while it is read.
         if bytes.len() as u64 > bytes_max { Err(refuse(bytes.len() as u64)) } else { Ok(bytes) }
     }
 
@@ -300,7 +300,7 @@ pub fn with_path(path: &Path, error: impl Into<io::Error>) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// A new file of a name that nobody can foresee. It is removed when this is dropped, unless it has no name any more.
+/// A new file with an unpredictable name. Deleted on drop, unless it was renamed or unlinked.
 struct Temporary<'a> {
     dir: &'a Dir,
     name: String,

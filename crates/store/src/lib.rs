@@ -1,7 +1,8 @@
-//! Run directories: created, appended to, read back, and kept in a ring of bounded size.
+//! Run directories: create, append, read, list, prune; rings of run directories, bounded in age and size.
 //!
-//! A run directory holds `record.json`, `samples.ndjson` and `stacks.ndjson`; no other crate knows these names.
-//! [`RunDir`] creates one, [`Writer`] appends to it from its own thread, [`Reader`] reads it from any instant on,
+//! A run directory holds `record.json`, `samples.ndjson`, and where needed `stacks.ndjson` and, for a search,
+//! `windows.ndjson`; no other crate knows these names.
+//! [`RunDir`] creates one, [`Writer`] appends to it from its own thread, [`StoredRecord`] and [`Reader`] read it from any instant on,
 //! also while it is being written, and [`Ring`] keeps the most recent ones within a time and a size.
 //!
 //! ```
@@ -22,11 +23,15 @@
 //! # Ok(()) }
 //! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 mod dir;
 mod read;
 mod ring;
 mod run_dir;
+mod runs;
+mod stored;
 mod time;
 mod writer;
 
@@ -34,4 +39,6 @@ pub use dir::{Dir, NewDirs, Readers, with_path};
 pub use read::{Reader, TimedSample};
 pub use ring::{Retention, Ring};
 pub use run_dir::{EncodedSample, RunDir, state_dir};
+pub use runs::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs};
+pub use stored::StoredRecord;
 pub use writer::{Writer, Written};

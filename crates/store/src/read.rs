@@ -5,6 +5,7 @@ mod lines;
 
 use crate::dir::{Dir, with_path};
 use crate::ring::find::{self, Segment};
+use crate::stored::RECORD_MAX;
 use bounds::Damage;
 use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
@@ -17,8 +18,6 @@ use std::path::Path;
 
 /// Bytes of a line that hold its `elapsed_ns`, which is its first field.
 const HEAD: usize = 64;
-/// Bytes of a `record.json`. The largest machines' are some MiB.
-const RECORD_MAX: u64 = 64 << 20;
 /// Memory of a segment's stacks, in bytes.
 const STACKS_MAX: u64 = 1 << 30;
 
@@ -29,15 +28,13 @@ pub struct Reader {
     open: OpenSegment,
 }
 
-/// What is read of a `record.json`: nobody who replays a record needs its jobs, which may be many.
+/// What is read of a `record.json` of any kind: replaying needs no jobs, of which there may be many.
 #[derive(Deserialize)]
 struct Record {
     #[serde(rename = "started_unix_ns")]
     _started_unix_ns: u64,
-    #[serde(rename = "plan")]
-    _plan: IgnoredAny,
-    #[serde(rename = "jobs")]
-    _jobs: IgnoredAny,
+    #[serde(rename = "facts")]
+    _facts: IgnoredAny,
     #[serde(default)]
     watch: Option<WatchRecord>,
 }
@@ -55,11 +52,11 @@ struct Line {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimedSample {
     /// The instant of its end, in nanoseconds since 1970 (UTC). Within a segment it grows as
-    /// `elapsed_ns` does, whatever happened to the machine's clock.
+    /// `elapsed_ns` does, even if the machine's clock was set.
     pub unix_ns: u64,
     /// It begins its segment: counters are not to be compared with those of the sample before.
     pub begins: bool,
-    /// What was seen, without the jobs of a run.
+    /// The sample, without the jobs of a run.
     pub sample: Sample,
 }
 
@@ -69,7 +66,7 @@ struct OpenSegment {
     dir: Dir,
     record: Record,
     lines: Lines,
-    /// Where the line begins that comes next.
+    /// Offset of the next line.
     at: u64,
     first: Option<FirstSample>,
     stacks: Vec<Stack>,
@@ -101,10 +98,10 @@ struct Head {
 }
 
 impl Reader {
-    /// Opens the run directory, or the ring of them, at `path`, and stands before its first sample.
+    /// Opens the run directory, or the ring of them, at `path`, positioned before its first sample.
     ///
     /// # Errors
-    /// Names what cannot be read.
+    /// Names the file that cannot be read.
     pub fn open(path: &Path) -> Result<Self, String> {
         let root = Dir::open(path).map_err(unread)?;
         let segments = find::segments(&root, &[]).map_err(unread)?;
@@ -113,7 +110,7 @@ impl Reader {
         Ok(Self { root, segments, open })
     }
 
-    /// How the segment was watched that the last sample read is in.
+    /// The sampling configuration of the segment with the last sample read.
     #[must_use]
     pub fn watch(&self) -> Option<&WatchRecord> {
         self.open.record.watch.as_ref()
@@ -131,7 +128,7 @@ impl Reader {
     /// no sample yet.
     ///
     /// # Errors
-    /// Names what cannot be read.
+    /// Names the file that cannot be read.
     pub fn span(&mut self) -> Result<Option<(u64, u64)>, String> {
         self.refresh()?;
         let mut ends = (None, None);
@@ -155,7 +152,7 @@ impl Reader {
     /// The next sample; `None` where none has been written yet: one may come later.
     ///
     /// # Errors
-    /// Names what cannot be read.
+    /// Names the file that cannot be read.
     pub fn forward(&mut self) -> Result<Option<TimedSample>, String> {
         loop {
             if let Some(moment) = self.open.forward()? {
@@ -164,7 +161,7 @@ impl Reader {
             self.refresh()?;
             let after = |s: &&Segment| s.name > self.open.segment.name;
             let Some(next) = self.segments.iter().find(after).cloned() else { return Ok(None) };
-            // What was written between the look at the old segment and that at the new one.
+            // Lines written to the old segment after its last read and before the new one was created.
             if let Some(moment) = self.open.forward()? {
                 return Ok(Some(moment));
             }
@@ -175,7 +172,7 @@ impl Reader {
     /// The sample before; `None` where this is the first one.
     ///
     /// # Errors
-    /// Names what cannot be read.
+    /// Names the file that cannot be read.
     pub fn back(&mut self) -> Result<Option<TimedSample>, String> {
         loop {
             if let Some(moment) = self.open.back()? {
@@ -191,10 +188,10 @@ impl Reader {
 
     /// Goes before the first sample whose instant is `unix_ns` or later, or behind the last one:
     /// [`Reader::forward`] then gives the sample of the interval that holds the instant,
-    /// [`Reader::back`] the one that it is to be compared with.
+    /// [`Reader::back`] its predecessor.
     ///
     /// # Errors
-    /// Names what cannot be read.
+    /// Names the file that cannot be read.
     pub fn seek(&mut self, unix_ns: u64) -> Result<(), String> {
         self.refresh()?;
         let begun = self.segments.iter().rfind(|s| s.started_unix_ns <= unix_ns);
@@ -252,7 +249,7 @@ impl OpenSegment {
         self.lines.whole_end().map_err(|e| self.bad(&e))
     }
 
-    /// Halves the bytes, not the lines, so that it needs no index: it looks at about as many lines as
+    /// Halves the bytes, not the lines, so that it needs no index: it reads about as many lines as
     /// the file's length has bits.
     fn seek(&mut self, unix_ns: u64) -> Result<(), String> {
         let zero = self.first()?.map_or(0, |first| first.zero_unix_ns);
@@ -352,33 +349,40 @@ impl OpenSegment {
     }
 }
 
-fn unread(error: io::Error) -> String {
+pub(crate) fn unread(error: io::Error) -> String {
     format!("cannot read {error}")
 }
 
 fn read_record(dir: &Dir) -> Result<Record, String> {
     let text = dir.read("record.json", RECORD_MAX).map_err(unread)?;
     let path = dir.path().join("record.json");
-    // What a newer program has changed may look as it did.
-    let version =
-        serde_json::from_slice(&text).map_or(0, |version: Version| version.record_version);
-    if version > RECORD_VERSION {
+    let version = check_version(&path, &text)?;
+    if version == 1 && dir.dir("watch").is_ok() {
+        let watch = path.with_file_name("watch");
         return Err(format!(
-            "{} has version {version}, and this fathom reads versions up to {RECORD_VERSION}; look at \
-             it with the fathom that wrote it, or a newer one",
-            path.display()
+            "{} is the record of a search by fathom 0.1; its samples of the machine are in {}",
+            path.display(),
+            watch.display()
         ));
     }
-    serde_json::from_slice(&text).map_err(|e| {
-        if dir.dir("watch").is_ok() {
-            let (path, watch) = (path.display(), path.with_file_name("watch"));
-            return format!(
-                "{path} is the record of a search; what was seen of the machine is in {}",
-                watch.display()
-            );
-        }
-        format!("{} is no record of a run or of watching: {e}", path.display())
-    })
+    serde_json::from_slice(&text)
+        .map_err(|e| format!("{} is not a record of fathom: {e}", path.display()))
+}
+
+/// The version of the record `text`, which is 0 where it has none.
+///
+/// # Errors
+/// If it is newer than this program.
+pub(crate) fn check_version(path: &Path, text: &[u8]) -> Result<u32, String> {
+    let version = serde_json::from_slice(text).map_or(0, |version: Version| version.record_version);
+    if version <= RECORD_VERSION {
+        return Ok(version);
+    }
+    Err(format!(
+        "{} has version {version}, and this fathom reads versions up to {RECORD_VERSION}; use the fathom that wrote it, or \
+         a newer one",
+        path.display()
+    ))
 }
 
 /// Why there is nothing to read in a directory without a segment.
@@ -393,7 +397,7 @@ fn no_record(root: &Dir) -> String {
     }
 }
 
-/// The number in `{"elapsed_ns":123,…`, without a look at what follows.
+/// The number in `{"elapsed_ns":123,…`, without parsing the rest.
 fn elapsed_first(head: &[u8]) -> Option<u64> {
     let digits = head.strip_prefix(b"{\"elapsed_ns\":")?;
     let len = digits.iter().position(|b| !b.is_ascii_digit())?;

@@ -1,4 +1,4 @@
-//! A ring of run directories, kept within a time and a size by deleting the oldest.
+//! A ring of run directories, bounded in age and size by deleting the oldest.
 //!
 //! Each segment is a complete record with its own stacks, so that it can be copied or sent alone. Sizes are counted in
 //! blocks of 4 KiB.
@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A segment takes one in so many parts of the time and the size, which is also how exactly they are kept.
+/// A segment covers this fraction of the age and size limits, which are therefore honoured to this granularity.
 const PARTS: u32 = 16;
 /// Shortest time between two segments, so that opening samplers costs little.
 const SEGMENT_MIN: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ const LOCK: &str = "ring.lock";
 /// Numbers of segments have eight digits.
 const NUMBER_MAX: u64 = 99_999_999;
 
-/// How long records are kept, and how much room they may take.
+/// Limits on age and size.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
     /// Minimum time, unless the size is reached first.
@@ -37,7 +37,7 @@ pub struct Retention {
     pub bytes_max: u64,
 }
 
-/// A ring opened for writing; other processes cannot write it meanwhile.
+/// A ring opened for writing; locked against other writers.
 pub struct Ring {
     dir: Dir,
     bounds: Retention,
@@ -65,10 +65,10 @@ struct OpenSegment {
 }
 
 impl Ring {
-    /// Opens the ring at `path`, or makes it; what is beyond the bounds is removed at once.
+    /// Opens the ring at `path`, or creates it; segments beyond the limits are deleted immediately.
     ///
     /// # Errors
-    /// When it cannot be written, another process writes it, or the directory is one of runs.
+    /// When it cannot be written, is locked by another process, or the directory holds runs.
     pub fn open(path: &Path, bounds: Retention) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot keep a ring in {error}");
         let (dir, mut made) = Dir::make_all(path).map_err(fail)?;
@@ -130,7 +130,7 @@ impl Ring {
     /// Begins a segment with `record`.
     ///
     /// # Errors
-    /// When it cannot be made, though all that is older was removed.
+    /// When it cannot be created, even after all older segments were deleted.
     pub fn begin(&mut self, record: &RunRecord) -> Result<(), String> {
         self.forget(record.started_unix_ns)?;
         let bytes_fixed = BYTES_FIXED + 2 * blocks(json_len(record));
@@ -160,7 +160,7 @@ impl Ring {
     /// bounds or on the disk, the oldest segments give way.
     ///
     /// # Errors
-    /// When it cannot be written, though all that is older was removed; what is written stays whole.
+    /// When it cannot be written, even after all older segments were deleted; complete lines stay intact.
     pub fn keep(&mut self, sample: &EncodedSample, unix_ns: u64) -> Result<(), String> {
         self.forget(unix_ns)?;
         // Up to a block more for each of the two files.
@@ -175,7 +175,7 @@ impl Ring {
         }
     }
 
-    /// Brings what was kept so far to the disk.
+    /// Flushes the ring to the disk.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -187,7 +187,7 @@ impl Ring {
     /// Ends the open segment with its `record`.
     ///
     /// # Errors
-    /// When it cannot be written; the segment then keeps the record that it began with.
+    /// When it cannot be written; the segment then keeps its initial record.
     pub fn end(&mut self, record: &RunRecord) -> Result<(), String> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let write = || open.run_dir.sync().and_then(|()| open.run_dir.try_record(record));
@@ -204,7 +204,7 @@ impl Ring {
         written.map_err(|e| format!("cannot write {e}"))
     }
 
-    /// Removes what ended longer ago than is to be kept.
+    /// Deletes segments older than the age limit.
     fn forget(&mut self, now_unix_ns: u64) -> Result<(), String> {
         let keep = self.bounds.keep.as_nanos() as u64;
         let is_over = |old: &ClosedSegment| old.ended_unix_ns.saturating_add(keep) < now_unix_ns;
@@ -381,7 +381,7 @@ mod tests {
         fs::create_dir(&killed).unwrap();
         fs::write(killed.join(".fathom-segment"), name).unwrap();
         fs::write(killed.join(".fathom-0123456789abcdef.part"), vec![0; 1 << 19]).unwrap();
-        // It is on: what the smaller bound leaves no room for goes at once.
+        // Segments beyond the smaller limit are deleted immediately.
         let mut ring = Ring::open(dir.path(), bounds(100_000, MIB)).unwrap();
         assert!(on_disk(dir.path()) <= MIB);
         write(&mut ring, 200..400, 10, MIB);

@@ -1,9 +1,10 @@
-//! One run directory while it is written: `record.json`, and `samples.ndjson` and `stacks.ndjson`, which survive a
-//! killed run.
+//! One run directory while it is written: `record.json`, and `samples.ndjson`, `stacks.ndjson` and `windows.ndjson`,
+//! which survive a killed run.
 
 use crate::dir::{Dir, NewDirs, Readers, with_path};
 use crate::time::stamp;
 use fathom_model::progress::Sample;
+use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,6 +19,8 @@ pub struct RunDir {
     samples: LineFile,
     /// Created with the first stack.
     stacks: Option<LineFile>,
+    /// Created with the first window.
+    windows: Option<LineFile>,
 }
 
 impl Drop for RunDir {
@@ -31,7 +34,8 @@ impl Drop for RunDir {
 
 impl RunDir {
     /// The files of a run directory.
-    pub const FILES: [&str; 3] = ["record.json", "samples.ndjson", "stacks.ndjson"];
+    pub const FILES: [&str; 4] =
+        ["record.json", "samples.ndjson", "stacks.ndjson", "windows.ndjson"];
 
     /// Checks that `path` can become a run directory: it is absent, or holds none of its files yet.
     ///
@@ -79,7 +83,9 @@ impl RunDir {
     /// Those of the kernel; names the file.
     pub fn within(dir: Dir, made: NewDirs) -> io::Result<Self> {
         let samples = LineFile::create(&dir, "samples.ndjson")?;
-        Ok(Self { dir, made, begun: false, samples, stacks: None })
+        // Tells others that it is being written; some network file systems have no locks.
+        let _ = flock(&samples.file, FlockOperation::NonBlockingLockExclusive);
+        Ok(Self { dir, made, begun: false, samples, stacks: None, windows: None })
     }
 
     /// Writes the first version of the record. On failure nothing of the run directory remains.
@@ -114,6 +120,13 @@ impl RunDir {
     /// # Errors
     /// Those of the write.
     pub fn write(&mut self, sample: &EncodedSample) -> io::Result<()> {
+        if !sample.window.is_empty() {
+            let windows = match &mut self.windows {
+                Some(windows) => windows,
+                none => none.insert(LineFile::create(&self.dir, "windows.ndjson")?),
+            };
+            return windows.append(&sample.window);
+        }
         let stacks_before = self.stacks.as_ref().map_or(0, |stacks| stacks.len);
         if !sample.stacks.is_empty() {
             let stacks = match &mut self.stacks {
@@ -135,12 +148,12 @@ impl RunDir {
         (self.samples.len, self.stacks.as_ref().map_or(0, |stacks| stacks.len))
     }
 
-    /// Flushes samples and stacks to the disk.
+    /// Flushes samples, stacks and windows to the disk.
     ///
     /// # Errors
     /// Those of the kernel; names the file.
     pub fn sync(&self) -> io::Result<()> {
-        self.stacks.iter().try_for_each(LineFile::sync)?;
+        self.stacks.iter().chain(&self.windows).try_for_each(LineFile::sync)?;
         self.samples.sync()
     }
 
@@ -175,6 +188,8 @@ pub struct EncodedSample {
     stacks: Vec<u8>,
     /// The line of `samples.ndjson`.
     line: Vec<u8>,
+    /// The line of `windows.ndjson`; such a line has no sample.
+    window: Vec<u8>,
     pub(crate) elapsed_ns: u64,
 }
 
@@ -188,23 +203,23 @@ impl EncodedSample {
         let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
         new.into_iter().try_for_each(|stack| push_line(&mut stacks, stack))?;
         push_line(&mut line, sample)?;
-        Ok(Self { stacks, line, elapsed_ns: sample.elapsed_ns })
+        Ok(Self { stacks, line, window: Vec::new(), elapsed_ns: sample.elapsed_ns })
     }
 
-    /// Another kind of line of `samples.ndjson`, such as a window of `limit`.
+    /// The line of a window of a search.
     ///
     /// # Errors
     /// If it holds a number that JSON cannot represent.
-    pub fn line(value: &impl Serialize) -> io::Result<Self> {
+    pub fn window(window: &impl Serialize) -> io::Result<Self> {
         let mut line = Vec::new();
-        push_line(&mut line, value)?;
-        Ok(Self { stacks: Vec::new(), line, elapsed_ns: 0 })
+        push_line(&mut line, window)?;
+        Ok(Self { stacks: Vec::new(), line: Vec::new(), window: line, elapsed_ns: 0 })
     }
 
     /// Size of all lines, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
-        (self.stacks.len() + self.line.len()) as u64
+        (self.stacks.len() + self.line.len() + self.window.len()) as u64
     }
 }
 

@@ -1,4 +1,4 @@
-//! Instants in the names of run directories, such as `20261121-193600` (UTC).
+//! Timestamps in the names of run directories, such as `20261121-193600` (UTC).
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -13,7 +13,7 @@ pub fn stamp(unix_ns: u64) -> String {
     instant.strftime(FORMAT).to_string()
 }
 
-/// The instant that a stamp names, in nanoseconds since 1970; `None` for any other text.
+/// Parses a timestamp into nanoseconds since 1970; `None` for any other text.
 #[must_use]
 pub fn instant(stamp: &str) -> Option<u64> {
     let is_right =
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_name_seconds() {
+    fn formatting_and_parsing_agree() {
         for (text, seconds) in [
             ("19700101-000000", 0),
             ("20000229-000000", 951_782_400),
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_stamps() {
+    fn other_texts_are_rejected() {
         let others = [
             "20261321-193600",
             "20260230-000000",

@@ -21,7 +21,7 @@ pub struct Writer {
     path: PathBuf,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Whether [`Writer::complaint`] has said what is wrong.
+    /// Whether [`Writer::complaint`] has reported the error.
     said: bool,
 }
 
@@ -62,7 +62,7 @@ impl Shared {
             let mut queue = self.lock();
             queue.bytes = queue.bytes.saturating_sub(sample.size_bytes());
             match written {
-                Ok(()) => queue.written_ns = sample.elapsed_ns,
+                Ok(()) => queue.written_ns = queue.written_ns.max(sample.elapsed_ns),
                 Err(error) => queue.fail(format!("cannot write {error}")),
             }
             self.changed.notify_all();
@@ -80,6 +80,7 @@ impl Queue {
 }
 
 /// The outcome of writing.
+#[derive(Debug, Default)]
 pub struct Written {
     /// Time of the last sample, in nanoseconds since the run began.
     pub elapsed_ns: u64,
@@ -88,7 +89,7 @@ pub struct Written {
 }
 
 impl Writer {
-    /// Starts the thread. If it cannot be created, no sample is written and [`Writer::failed`] says why.
+    /// Starts the thread. If it cannot be created, no sample is written and [`Writer::failed`] returns the reason.
     #[must_use]
     pub fn start(run_dir: RunDir) -> Self {
         let path = run_dir.path().to_path_buf();
@@ -237,7 +238,7 @@ mod tests {
             thread::yield_now();
         }
         assert_eq!(writer.complaint().as_deref(), Some(PANICKED));
-        assert_eq!(writer.complaint(), None, "it was said");
+        assert_eq!(writer.complaint(), None, "reported once");
         writer.write(sample(1));
         assert_eq!(writer.finish(|_| ()).error.as_deref(), Some(PANICKED));
     }

@@ -1,119 +1,91 @@
-//! The block layer's events, from its tracepoints (include/trace/events/block.h of the kernel).
+//! Block layer events, from its tracepoints (include/trace/events/block.h of the kernel).
 //!
-//! What can be counted is counted by events without a ring, one for each filter, so that nothing is
-//! copied. One event in so many is looked at for what counting cannot tell: sizes, tasks, what split
-//! an I/O, and how long requests wait for the driver and the driver for the device.
+//! Counts come from perf events without a ring buffer, one per filter, so no record is copied. What
+//! counts cannot show is sampled, one event in [`ONE_IN`]: request sizes, submitting tasks, causes
+//! of splits, and the latencies from queueing to issue and from issue to completion.
 
 mod device;
+mod error;
+mod events;
 mod limits;
 mod sizes;
 mod times;
 mod trace;
+mod tracepoints;
 mod windows;
 
-use crate::perf::{OnCpus, Tracefs, Tracepoint, Turns, online_cpus, refused};
+use crate::perf::{PerCpuEvents, Tracefs, WindowSchedule, online_cpus, refused};
 use crate::{EachIo, Sampler};
-use device::Device;
-use fathom_model::watch::{BlocksSample, DeviceBlocks, MachineSample, Missing};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use trace::Trace;
+pub use error::BlocksError;
 
-/// One event in so many is sampled unless said otherwise: odd, so that batches of a power of two
-/// do not always show the same of their requests.
+use device::BlockDevice;
+use fathom_model::watch::{BlocksSample, DeviceBlocks, MachineSample, Missing};
+use sizes::UNPLUGS;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+use trace::EventTrace;
+use tracepoints::BlockTracepoints;
+
+/// Default sampling period, in events. Odd, so that batches whose size is a power of two are not
+/// always sampled at the same request.
 pub const ONE_IN: u32 = 61;
 
-/// How many devices are watched where none is named: each event passes the filters of all of them.
+/// Maximum number of devices if none is named: the kernel evaluates the filters of all of them at
+/// each event.
 pub const DEVICES_MAX: usize = 4;
-/// How many, where so many come first ([`Devices::Busiest`]).
+/// The same if devices are requested to come first ([`Devices::Busiest`]).
 pub const FIRST_MAX: usize = 16;
 
-/// Unplugs of so many requests and more, up to the next, are counted together: 32 is where a plug
-/// is flushed by itself, 64 where it holds several queues (block/blk-mq.c, `blk_plug_max_rq_count`).
-const UNPLUGS: [u32; 9] = [1, 2, 3, 5, 9, 17, 32, 33, 64];
+/// Interval between reads of the ring buffers: at 500,000 IOPS on one CPU, 128 KiB accumulate.
+const PERIOD: Duration = WindowSchedule::PERIOD;
 
-/// How often samples are read: at 500,000 I/Os a second on one processor, 128 KiB come in this time.
-const PERIOD: Duration = Turns::PERIOD;
-
-/// What to watch.
+/// What to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlocksOptions {
-    /// Whose events.
+    /// Which devices.
     pub devices: Devices,
-    /// One event in so many is sampled; 0 for none.
+    /// One event in this many is sampled; 0 disables sampling.
     pub one_in: u32,
-    /// When to see what happens to each I/O. Unless that is always, only what is rarer is counted:
-    /// unplugs, splits, requests put back, errors of requests; all else stays 0, and the disks' own
-    /// counters have how many I/Os and merges there were. Sizes, tasks and times come from the part of the time.
+    /// When to trace every I/O. Unless [`EachIo::Always`], only rarer events are counted (unplugs,
+    /// splits, requeues, request errors) and all other counts stay 0; /proc/diskstats has the
+    /// numbers of I/Os and merges. Sizes, tasks and latencies then come from the sampling windows.
     pub each_io: EachIo,
 }
 
-/// Whose events to watch.
+/// Devices to trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Devices {
-    /// Devices and partitions by name or path.
+    /// Devices and partitions, by name or path.
     Named(Vec<String>),
-    /// Those with the most I/Os, [`DEVICES_MAX`] of them.
+    /// The devices with the most I/Os, up to [`DEVICES_MAX`].
     Busiest {
-        /// Kernel names of devices that come, with what they are made of, before these, up to
-        /// [`FIRST_MAX`]. A name that there is not is passed over.
+        /// Kernel names of devices to put first, with the devices they are built on, up to
+        /// [`FIRST_MAX`]. Unknown names are ignored.
         first: Vec<String>,
     },
 }
 
-/// Why nothing can be watched.
-#[derive(Debug, thiserror::Error)]
-pub enum BlocksError {
-    /// There is no such device.
-    #[error("there is no block device {name}; there are {known}")]
-    NoDevice {
-        /// As it was named.
-        name: String,
-        /// All that there are.
-        known: String,
-    },
-    /// A path that leads to no device.
-    #[error("{path}: {why}; name a device such as nvme0n1 or /dev/nvme0n1")]
-    NotADevice {
-        /// As it was named.
-        path: String,
-        /// What it is.
-        why: String,
-    },
-    /// The devices cannot be listed.
-    #[error("{path}: {source}")]
-    Unreadable {
-        /// Where they are listed.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The kernel shows no events.
-    #[error("{0}")]
-    Missing(Missing),
-}
-
-/// Counts and samples the events of some devices.
+/// Counts and samples the block layer events of a set of devices.
 #[derive(Debug)]
 pub struct BlockSampler {
-    unplugs: Vec<OnCpus>,
-    devices: Vec<Counted>,
-    trace: Option<Trace>,
+    unplugs: Vec<PerCpuEvents>,
+    devices: Vec<DeviceCounters>,
+    trace: Option<EventTrace>,
     each_io: EachIo,
     missing: Vec<Missing>,
 }
 
-/// A device with the events that count its own.
+/// A device with its event counters.
 #[derive(Debug)]
-struct Counted {
-    device: Device,
-    counts: Vec<(Count, OnCpus)>,
+struct DeviceCounters {
+    device: BlockDevice,
+    counts: Vec<(Counter, PerCpuEvents)>,
 }
 
 /// What an event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Count {
+enum Counter {
     Queued,
     Issued,
     Completed,
@@ -123,8 +95,8 @@ enum Count {
     Errors,
 }
 
-impl Count {
-    /// The place of its value.
+impl Counter {
+    /// The field that holds its value.
     fn of(self, device: &mut DeviceBlocks) -> &mut u64 {
         match self {
             Self::Queued => &mut device.queued,
@@ -139,11 +111,11 @@ impl Count {
 }
 
 impl BlockSampler {
-    /// Opens all events, and starts to count. `proc_root` and `sys_root` are where these file systems are
-    /// mounted: `/proc` and `/sys`.
+    /// Opens all events and starts counting. `proc_root` and `sys_root` are the mount points of
+    /// procfs and sysfs: `/proc` and `/sys`.
     ///
     /// # Errors
-    /// [`BlocksError`] where a device is unknown, or nothing can be counted at all.
+    /// [`BlocksError`] if a device is unknown or no event can be counted.
     pub fn open(
         proc_root: &Path,
         sys_root: &Path,
@@ -151,34 +123,38 @@ impl BlockSampler {
     ) -> Result<Self, BlocksError> {
         let mut missing = Vec::new();
         let devices = chosen(sys_root, &options.devices, &mut missing)?;
-        let tracefs = Tracefs::find(proc_root, "the block layer's events");
+        let tracefs = Tracefs::find(proc_root, "block layer events");
         let tracefs = tracefs.map_err(BlocksError::Missing)?;
         let cpus = online_cpus(sys_root).map_err(|source| BlocksError::Unreadable {
             path: sys_root.join("devices/system/cpu/online"),
             source,
         })?;
-        let mut opening = Opening { tracefs, cpus, each_io: options.each_io, missing };
-        let unplugs = opening.unplugs()?;
-        let devices: Vec<Counted> =
-            devices.into_iter().map(|device| opening.count(device)).collect();
+        let mut tracepoints = BlockTracepoints { tracefs, cpus, each_io: options.each_io, missing };
+        let unplugs = tracepoints.unplugs()?;
+        let devices: Vec<DeviceCounters> =
+            devices.into_iter().map(|device| tracepoints.count(device)).collect();
         let trace = match options.one_in {
             0 => None,
-            one_in => opening.trace(one_in, &devices),
+            one_in => {
+                let devices = devices.iter().map(|counted| counted.device.clone()).collect();
+                let trace = EventTrace::open(&mut tracepoints, one_in, devices);
+                trace.map_err(|missing| tracepoints.missing.push(missing)).ok()
+            }
         };
         let mut all =
             unplugs.iter().chain(devices.iter().flat_map(|d| d.counts.iter().map(|c| &c.1)));
-        all.try_for_each(OnCpus::enable).map_err(no_counts)?;
-        let Opening { each_io, missing, .. } = opening;
+        all.try_for_each(PerCpuEvents::enable).map_err(no_counts)?;
+        let BlockTracepoints { each_io, missing, .. } = tracepoints;
         Ok(Self { unplugs, devices, trace, each_io, missing })
     }
 
-    /// What it cannot see.
+    /// Data that is not available, and why.
     #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// The devices that are watched, by kernel name.
+    /// Kernel names of the traced devices.
     #[must_use]
     pub fn devices(&self) -> Vec<&str> {
         self.devices.iter().map(|counted| counted.device.name.as_str()).collect()
@@ -194,10 +170,10 @@ impl Sampler for BlockSampler {
         self.trace.as_ref().map(|_| PERIOD)
     }
 
-    fn look(&mut self) {
+    fn sample(&mut self) {
         if let Some(trace) = &mut self.trace {
             trace.drain();
-            trace.turn();
+            trace.advance();
         }
     }
 
@@ -205,9 +181,9 @@ impl Sampler for BlockSampler {
         if let Some(trace) = &mut self.trace {
             trace.drain();
         }
-        // A counter that cannot be read stands at 0 as one that is missing.
-        let read = |counter: &OnCpus| counter.read().unwrap_or(0);
-        let device = |counted: &Counted| {
+        // A counter that cannot be read stays 0, as one that is not available.
+        let read = |counter: &PerCpuEvents| counter.read().unwrap_or(0);
+        let device = |counted: &DeviceCounters| {
             let mut device = DeviceBlocks {
                 name: counted.device.name.clone(),
                 bio_based: counted.device.bio_based,
@@ -232,12 +208,12 @@ impl Sampler for BlockSampler {
     }
 }
 
-/// The devices to watch; those that are too many are missing.
+/// The devices to trace; the excess is reported in `missing`.
 fn chosen(
     sys_root: &Path,
     devices: &Devices,
     missing: &mut Vec<Missing>,
-) -> Result<Vec<Device>, BlocksError> {
+) -> Result<Vec<BlockDevice>, BlocksError> {
     let first = match devices {
         Devices::Named(names) => return device::find(sys_root, names),
         Devices::Busiest { first } => first,
@@ -246,27 +222,19 @@ fn chosen(
     let most = first.clamp(DEVICES_MAX, FIRST_MAX);
     if devices.len() > most {
         let rest = devices.split_off(most);
-        let own = if first > 0 { "those of the run, and then " } else { "" };
+        let own = if first > 0 { "the devices of the run first, then " } else { "" };
         missing.push(Missing {
-            what: format!("block events of {}", names(&rest)),
-            why: format!("{most} devices are watched, {own}those with the most I/Os"),
+            what: format!("block layer events of {}", names(&rest)),
+            why: format!("limited to {most} devices, {own}those with the most I/Os"),
             allow: "name the devices to `fathom blocks`".into(),
         });
     }
     Ok(devices)
 }
 
-/// What opening events needs.
-struct Opening {
-    tracefs: Tracefs,
-    cpus: Vec<u32>,
-    each_io: EachIo,
-    missing: Vec<Missing>,
-}
-
-impl Opening {
-    /// The counters of unplugs. They are the first: where they cannot be opened nothing can.
-    fn unplugs(&self) -> Result<Vec<OnCpus>, BlocksError> {
+impl BlockTracepoints {
+    /// The unplug counters. Opened first: if the kernel refuses them, it refuses all others.
+    fn unplugs(&self) -> Result<Vec<PerCpuEvents>, BlocksError> {
         let point =
             self.tracefs.tracepoint("block", "block_unplug").map_err(BlocksError::Missing)?;
         let ends = UNPLUGS[1..].iter().map(|next| format!(" && nr_rq < {next}"));
@@ -275,35 +243,35 @@ impl Opening {
         filters.map(|f| point.count(&self.cpus, Some(&f)).map_err(no_counts)).collect()
     }
 
-    /// The counters of one device; a part that this kernel does not have is missing.
-    fn count(&mut self, device: Device) -> Counted {
+    /// The counters of one device; those that this kernel lacks are reported in `missing`.
+    fn count(&mut self, device: BlockDevice) -> DeviceCounters {
         let (request, bio) = (device.request_filter(), device.bio_filter());
         let failed = |filter: &str| format!("error != 0 && {filter}");
         let mut wanted = vec![
-            ("block_bio_queue", Count::Queued, bio.clone()),
-            ("block_split", Count::Split, bio.clone()),
+            ("block_bio_queue", Counter::Queued, bio.clone()),
+            ("block_split", Counter::Split, bio.clone()),
         ];
         if device.bio_based {
-            wanted.push(("block_bio_complete", Count::Errors, failed(&bio)));
-            wanted.push(("block_bio_complete", Count::Completed, bio));
+            wanted.push(("block_bio_complete", Counter::Errors, failed(&bio)));
+            wanted.push(("block_bio_complete", Counter::Completed, bio));
         } else {
             wanted.extend([
-                ("block_bio_backmerge", Count::Merged, bio.clone()),
-                ("block_bio_frontmerge", Count::Merged, bio),
-                ("block_rq_merge", Count::Merged, request.clone()),
-                ("block_rq_issue", Count::Issued, request.clone()),
-                ("block_rq_requeue", Count::Requeued, request.clone()),
-                ("block_rq_complete", Count::Errors, failed(&request)),
-                ("block_rq_complete", Count::Completed, request),
+                ("block_bio_backmerge", Counter::Merged, bio.clone()),
+                ("block_bio_frontmerge", Counter::Merged, bio),
+                ("block_rq_merge", Counter::Merged, request.clone()),
+                ("block_rq_issue", Counter::Issued, request.clone()),
+                ("block_rq_requeue", Counter::Requeued, request.clone()),
+                ("block_rq_complete", Counter::Errors, failed(&request)),
+                ("block_rq_complete", Counter::Completed, request),
             ]);
         }
         if self.each_io != EachIo::Always {
-            wanted.retain(|(_, count, _)| matches!(count, Count::Split | Count::Requeued));
+            wanted.retain(|(_, count, _)| matches!(count, Counter::Split | Counter::Requeued));
             if !device.bio_based {
-                wanted.push(("block_rq_error", Count::Errors, device.request_filter()));
+                wanted.push(("block_rq_error", Counter::Errors, device.request_filter()));
             }
         }
-        let open = |(event, count, filter): (&str, Count, String)| {
+        let open = |(event, count, filter): (&str, Counter, String)| {
             let point = self.tracepoint(event)?;
             let counter = point.count(&self.cpus, Some(&filter));
             let what = || format!("counting {} of {}", point.name, device.name);
@@ -311,33 +279,15 @@ impl Opening {
             Some((count, counter.map_err(|missing| self.missing.push(missing)).ok()?))
         };
         let counts = wanted.into_iter().filter_map(open).collect();
-        Counted { device, counts }
-    }
-
-    fn trace(&mut self, one_in: u32, devices: &[Counted]) -> Option<Trace> {
-        let devices = devices.iter().map(|counted| counted.device.clone()).collect();
-        let trace = Trace::open(self, one_in, devices);
-        trace.map_err(|missing| self.missing.push(missing)).ok()
-    }
-
-    /// A tracepoint; one that this kernel does not have is noted once.
-    fn tracepoint(&mut self, name: &str) -> Option<Tracepoint> {
-        let found = self.tracefs.tracepoint("block", name);
-        found
-            .map_err(|missing| {
-                if !self.missing.contains(&missing) {
-                    self.missing.push(missing);
-                }
-            })
-            .ok()
+        DeviceCounters { device, counts }
     }
 }
 
 fn no_counts(error: io::Error) -> BlocksError {
-    BlocksError::Missing(refused("block events", &error))
+    BlocksError::Missing(refused("block layer events", &error))
 }
 
-fn names(devices: &[Device]) -> String {
+fn names(devices: &[BlockDevice]) -> String {
     devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 

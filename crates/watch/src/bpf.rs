@@ -1,10 +1,10 @@
-//! Small programs in the kernel (BPF), put together here instruction by instruction for the kernel
-//! at hand: where a field stands in its structures is looked up in what it tells of its types (BTF).
+//! Small BPF programs, assembled at run time for the running kernel: field offsets come from its
+//! type information (BTF).
 
 mod btf;
 mod calls;
 mod code;
 
-pub(crate) use btf::{Btf, Field};
+pub(crate) use btf::{Btf, BtfField};
 pub(crate) use calls::{Array, Iterator, Program};
 pub(crate) use code::{Code, Reg};

@@ -1,78 +1,77 @@
-//! Instructions, cycles and cache misses from the processor's counters, through perf_event_open(2).
+//! Instructions, cycles and cache misses from the CPU's performance counters (perf_event_open(2)).
 //!
 //! Counting is not free everywhere: on some virtual machines it makes I/O several times slower.
-//! [`Counters`] of a thread are for a window of their own, never one whose speed is reported;
-//! [`CounterSampler`] finds out by a trial what counting costs.
+//! [`Counters`] of a thread therefore run in a window of their own, never one whose throughput is
+//! reported; [`CounterSampler`] measures the overhead first.
 
 mod events;
+mod overhead;
 mod sampler;
-mod trial;
 
 pub use sampler::CounterSampler;
 
-use crate::perf::Of;
-use events::{Hardware, Kinds, Whose};
+use crate::perf::EventTarget;
+use events::{EventPairs, EventScope, HardwareEvents};
 use fathom_model::watch::{Counted, Missing};
 use std::io;
 
 /// Counters of one thread. Dropping them closes them.
 #[derive(Debug)]
 pub struct Counters {
-    hardware: Hardware,
+    hardware: HardwareEvents,
     lacks: Vec<Missing>,
 }
 
 impl Counters {
-    /// Counters of the thread `tid` of any process, or of the calling thread for 0; not enabled
-    /// yet. Counts in user mode only where counting in the kernel is not permitted.
+    /// Counters of thread `tid` of any process, or of the calling thread for 0; initially disabled.
+    /// Counts user mode only if counting the kernel is not permitted.
     ///
     /// # Errors
     /// Why nothing can be counted, and what would allow it.
     pub fn open(tid: i32) -> Result<Self, Missing> {
-        Self::open_with(Whose { of: Of::Thread(tid), inherit: false })
+        Self::open_with(EventScope { of: EventTarget::Thread(tid), inherit: false })
     }
 
-    /// Counters of the calling thread together with all threads and processes that it starts
-    /// from now on; otherwise as [`Counters::open`]. What a process counted is added when it
-    /// has ended.
+    /// Counters of the calling thread and of all threads and processes that it creates from now on;
+    /// otherwise like [`Counters::open`]. A child's counts are added when it exits.
     ///
     /// # Errors
-    /// As [`Counters::open`].
+    /// As for [`Counters::open`].
     pub fn open_with_children() -> Result<Self, Missing> {
-        Self::open_with(Whose { of: Of::Thread(0), inherit: true })
+        Self::open_with(EventScope { of: EventTarget::Thread(0), inherit: true })
     }
 
-    fn open_with(whose: Whose) -> Result<Self, Missing> {
-        let (hardware, lacks) = Hardware::open(whose, &Kinds::HARDWARE)?;
+    fn open_with(whose: EventScope) -> Result<Self, Missing> {
+        let (hardware, lacks) = HardwareEvents::open(whose, &EventPairs::HARDWARE)?;
         Ok(Self { hardware, lacks })
     }
 
-    /// What of it cannot be counted here, and what would allow it.
+    /// Counters that are not available, and what would allow them.
     #[must_use]
     pub fn lacks(&self) -> &[Missing] {
         &self.lacks
     }
 
-    /// Starts counting, or goes on.
+    /// Starts or resumes counting.
     ///
     /// # Errors
-    /// Where the kernel refuses, as when the counters are pinned elsewhere.
+    /// If the kernel refuses, for example because the counters are pinned by another user.
     pub fn enable(&self) -> Result<(), Missing> {
         self.hardware.enable().map_err(failed("enabled"))
     }
 
-    /// Stops counting; the values stay.
+    /// Stops counting; the values are preserved.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     pub fn disable(&self) -> Result<(), Missing> {
         self.hardware.disable().map_err(failed("disabled"))
     }
 
-    /// What was counted so far. For a window, read once after [`Counters::disable`].
+    /// The values so far. For a window, read once, after [`Counters::disable`].
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     pub fn read(&self) -> Result<Counted, Missing> {
         let mut counted = Counted::default();
         self.hardware.read(&mut counted).map_err(failed("read"))?;
@@ -83,7 +82,7 @@ impl Counters {
 fn failed(action: &'static str) -> impl Fn(io::Error) -> Missing {
     move |error| {
         let what = "instructions and cycles";
-        let why = format!("the processor's counters cannot be {action}: {error}");
+        let why = format!("the CPU's counters cannot be {action}: {error}");
         Missing { what: what.into(), why, allow: String::new() }
     }
 }

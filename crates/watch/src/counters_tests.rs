@@ -1,19 +1,23 @@
-//! Tests of the counters. Software events stand in for hardware ones where there is no PMU.
+//! Tests of the counters. Software events substitute for hardware events where there is no PMU.
 
-use super::events::{Kind, Mode, Pair, refused};
+use super::events::{CpuMode, EventCode, EventPair, refused};
 use super::*;
 use crate::perf::{Reading, bindings as perf};
 use rustix::io::Errno;
 
-const CLOCK_AND_FAULTS: [Kind; 2] = [
+const CLOCK_AND_FAULTS: [EventCode; 2] = [
     (perf::PERF_TYPE_SOFTWARE, perf::PERF_COUNT_SW_TASK_CLOCK as u64),
     (perf::PERF_TYPE_SOFTWARE, perf::PERF_COUNT_SW_PAGE_FAULTS as u64),
 ];
 
-fn software(tid: i32, inherit: bool) -> Option<Pair> {
-    match Pair::open(CLOCK_AND_FAULTS, Whose { of: Of::Thread(tid), inherit }, Mode::User) {
+fn software(tid: i32, inherit: bool) -> Option<EventPair> {
+    match EventPair::open(
+        CLOCK_AND_FAULTS,
+        EventScope { of: EventTarget::Thread(tid), inherit },
+        CpuMode::User,
+    ) {
         Ok(pair) => Some(pair),
-        // Where even this is forbidden, as in most containers, there is nothing to test with.
+        // If even this is forbidden, as in most containers, there is nothing to test.
         Err(errno) => {
             assert!(matches!(errno, Errno::ACCESS | Errno::PERM | Errno::NOSYS), "{errno}");
             None
@@ -21,7 +25,7 @@ fn software(tid: i32, inherit: bool) -> Option<Pair> {
     }
 }
 
-/// Touches `pages` new pages of memory, and keeps them, so that the allocator has none to reuse.
+/// Touches `pages` new pages of memory, and keeps them, so the allocator cannot reuse them.
 fn fault(pages: usize) {
     let memory = vec![0_u8; pages * 4096].leak();
     for page in memory.chunks_mut(4096) {
@@ -31,7 +35,7 @@ fn fault(pages: usize) {
 }
 
 const PAGES: usize = 2048;
-/// One huge page of 2 MiB stands for 512.
+/// A 2 MiB huge page counts as one fault instead of 512.
 const FAULTS_MIN: u64 = PAGES as u64 / 512;
 
 #[test]
@@ -51,17 +55,17 @@ fn counts_only_while_enabled() {
 
 #[test]
 fn another_thread_is_counted_alone() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tid_sender, tid_receiver) = std::sync::mpsc::channel();
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let (done, finished) = std::sync::mpsc::channel();
     let worker = std::thread::spawn(move || {
-        tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+        tid_sender.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
         wait.recv().unwrap();
         fault(PAGES);
         done.send(()).unwrap();
         let _ = wait.recv();
     });
-    let tid = told.recv().unwrap();
+    let tid = tid_receiver.recv().unwrap();
     let pair = software(tid, false);
     if let Some(pair) = &pair {
         pair.leader.enable().unwrap();
@@ -69,18 +73,18 @@ fn another_thread_is_counted_alone() {
     go.send(()).unwrap();
     finished.recv().unwrap();
     if let Some(pair) = pair {
-        let seen = pair.read().unwrap()[1].value;
-        assert!(seen >= FAULTS_MIN, "{seen}");
-        // The worker stands still now: faults of this thread do not count.
+        let faults = pair.read().unwrap()[1].value;
+        assert!(faults >= FAULTS_MIN, "{faults}");
+        // The worker is blocked now; page faults of this thread must not count.
         fault(PAGES);
-        assert!(pair.read().unwrap()[1].value < seen + FAULTS_MIN);
+        assert!(pair.read().unwrap()[1].value < faults + FAULTS_MIN);
     }
     drop(go);
     worker.join().unwrap();
 }
 
 #[test]
-fn children_count_once_they_have_ended() {
+fn children_count_when_they_exit() {
     let Some(pair) = software(0, true) else { return };
     pair.leader.enable().unwrap();
     std::thread::spawn(|| fault(PAGES)).join().unwrap();
@@ -91,7 +95,7 @@ fn children_count_once_they_have_ended() {
 }
 
 #[test]
-fn hardware_counts_or_says_why_not() {
+fn hardware_events_work_or_say_why_not() {
     let counters = match Counters::open(0) {
         Ok(counters) => counters,
         Err(missing) => {
@@ -108,7 +112,7 @@ fn hardware_counts_or_says_why_not() {
     counters.disable().unwrap();
     let values = counters.read().unwrap();
     let user = values.user.unwrap();
-    // Others may have all of the processor's counters.
+    // Others may use all of the CPU's counters.
     let Some(scale) = user.scale() else { return };
     let instructions = (user.instructions as f64 * scale) as u64;
     assert!((ROUNDS..ROUNDS * 100).contains(&instructions), "{values:?}");
@@ -123,9 +127,9 @@ fn hardware_counts_or_says_why_not() {
 
 #[test]
 fn each_errno_has_its_reason_and_remedy() {
-    let text = |errno| refused("cycles", Of::Thread(42), errno).to_string();
+    let text = |errno| refused("cycles", EventTarget::Thread(42), errno).to_string();
     assert!(text(Errno::ACCESS).contains("sysctl kernel.perf_event_paranoid=1"));
-    let cpu = refused("cycles", Of::Cpu(0), Errno::ACCESS).allow;
+    let cpu = refused("cycles", EventTarget::Cpu(0), Errno::ACCESS).allow;
     assert!(cpu.contains("sysctl kernel.perf_event_paranoid=0"), "{cpu}");
     assert!(text(Errno::PERM).contains("seccomp"));
     assert!(text(Errno::NOENT).contains("pmu=on"));
@@ -134,30 +138,32 @@ fn each_errno_has_its_reason_and_remedy() {
 }
 
 #[test]
-fn parts_that_cannot_be_counted_are_named() {
-    const NONE: Kind = (perf::PERF_TYPE_SOFTWARE, u64::MAX);
-    let whose = Whose { of: Of::Thread(0), inherit: false };
-    let caches = Kinds::HARDWARE.caches.map(|(event, _)| (event, [NONE; 2]));
-    let kinds = Kinds { executed: CLOCK_AND_FAULTS, caches };
-    if let Ok((hardware, lacks)) = Hardware::open(whose, &kinds) {
+fn unavailable_counters_are_named() {
+    const NONE: EventCode = (perf::PERF_TYPE_SOFTWARE, u64::MAX);
+    let scope = EventScope { of: EventTarget::Thread(0), inherit: false };
+    let caches = EventPairs::HARDWARE.caches.map(|(event, _)| (event, [NONE; 2]));
+    let kinds = EventPairs { executed: CLOCK_AND_FAULTS, caches };
+    if let Ok((hardware, lacks)) = HardwareEvents::open(scope, &kinds) {
         let mut counted = Counted::default();
         hardware.read(&mut counted).unwrap();
         assert!(counted.user.is_some() && counted.cache.is_none());
         assert!(lacks.iter().any(|missing| missing.what == "cache misses"), "{lacks:?}");
     }
-    let kinds = Kinds { executed: [NONE; 2], caches };
-    let missing = Hardware::open(whose, &kinds).unwrap_err();
+    let kinds = EventPairs { executed: [NONE; 2], caches };
+    let missing = HardwareEvents::open(scope, &kinds).unwrap_err();
     assert_eq!(missing.what, "instructions and cycles");
 }
 
 #[test]
-fn the_next_cache_event_is_taken_where_the_machine_lacks_the_first() {
-    let whose = Whose { of: Of::Thread(0), inherit: false };
-    let [(first, _), (second, _)] = Kinds::HARDWARE.caches;
+fn unsupported_cache_events_are_skipped() {
+    let scope = EventScope { of: EventTarget::Thread(0), inherit: false };
+    let [(first, _), (second, _)] = EventPairs::HARDWARE.caches;
     let none = [(perf::PERF_TYPE_SOFTWARE, u64::MAX); 2];
-    let kinds =
-        Kinds { executed: CLOCK_AND_FAULTS, caches: [(first, none), (second, CLOCK_AND_FAULTS)] };
-    let Ok((hardware, lacks)) = Hardware::open(whose, &kinds) else { return };
+    let kinds = EventPairs {
+        executed: CLOCK_AND_FAULTS,
+        caches: [(first, none), (second, CLOCK_AND_FAULTS)],
+    };
+    let Ok((hardware, lacks)) = HardwareEvents::open(scope, &kinds) else { return };
     let mut counted = Counted::default();
     hardware.read(&mut counted).unwrap();
     assert_eq!(counted.cache.map(|cache| cache.event), Some(second));
@@ -165,10 +171,10 @@ fn the_next_cache_event_is_taken_where_the_machine_lacks_the_first() {
 }
 
 #[test]
-fn a_thread_that_is_not() {
-    // Above the kernel's highest thread number (PID_MAX_LIMIT).
-    let whose = Whose { of: Of::Thread(1 << 23), inherit: false };
-    let result = Pair::open(CLOCK_AND_FAULTS, whose, Mode::User);
+fn a_nonexistent_thread() {
+    // Above the kernel's highest thread ID (PID_MAX_LIMIT).
+    let scope = EventScope { of: EventTarget::Thread(1 << 23), inherit: false };
+    let result = EventPair::open(CLOCK_AND_FAULTS, scope, CpuMode::User);
     let errno = result.map(|_| ()).unwrap_err();
     assert!(matches!(errno, Errno::SRCH | Errno::ACCESS | Errno::PERM | Errno::NOSYS), "{errno}");
 }

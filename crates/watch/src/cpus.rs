@@ -1,33 +1,34 @@
-//! Where the time of some processors went, added up.
+//! CPU time of some CPUs, from /proc/stat.
 
-use crate::kept::named;
-use crate::system::stat::Stat;
+use crate::proc_file::with_path;
+use crate::system::stat::ProcStat;
 use fathom_model::watch::CpuSample;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-/// Reads the time of a fixed set of processors.
+/// Reads the counters of a fixed set of CPUs.
 #[derive(Debug, Clone)]
 pub struct CpuSampler {
     path: PathBuf,
     cpus: Vec<u32>,
-    /// Nanoseconds in one unit of the counters.
+    /// Nanoseconds in one tick of the counters.
     tick_ns: u64,
 }
 
-/// Time of all the processors of a sampler together, in nanoseconds. The counters only grow.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CpuTimes {
-    /// Worked, for whomever: user, nice, system and interrupts. Guests are part of user time.
-    pub busy_ns: u64,
-    /// Ready to run, but the hypervisor ran something else.
-    pub steal_ns: u64,
-    /// Idle, or waiting for I/O.
-    pub idle_ns: u64,
+/// The counters of the CPUs at one instant; `fathom_analysis::derive` makes the difference of two.
+#[derive(Debug, Clone)]
+pub struct CpuSnapshot {
+    /// When they were read.
+    pub at: Instant,
+    /// Nanoseconds in one tick of the counters.
+    pub tick_ns: u64,
+    /// Each CPU that is online, ascending.
+    pub cpus: Vec<CpuSample>,
 }
 
 impl CpuSampler {
-    /// A sampler of the processors with these numbers. `proc_root` is where the proc file system is mounted:
+    /// A sampler of the CPUs with these numbers. `proc_root` is where the proc file system is mounted:
     /// `/proc`.
     #[must_use]
     pub fn new(proc_root: &Path, cpus: &[u32]) -> Self {
@@ -40,43 +41,16 @@ impl CpuSampler {
         }
     }
 
-    /// Reads the counters. A processor that is not there adds nothing.
+    /// Reads the counters. A CPU that is offline is left out.
     ///
     /// # Errors
-    /// Where the file cannot be read, or has a line that is not as the kernel writes it; both name
-    /// the file.
-    pub fn snapshot(&self) -> io::Result<CpuTimes> {
-        let text = std::fs::read_to_string(&self.path).map_err(|e| named(&self.path, &e))?;
-        let mut sum = CpuTimes::default();
-        for cpu in Stat::parse(&text, &self.path)?.cpus {
-            if self.cpus.contains(&cpu.cpu) {
-                sum.add(&cpu, self.tick_ns);
-            }
-        }
-        Ok(sum)
-    }
-}
-
-impl CpuTimes {
-    /// What came since `earlier`. Idle time can run backwards where a processor was offline: then
-    /// nothing came.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            busy_ns: self.busy_ns.saturating_sub(earlier.busy_ns),
-            steal_ns: self.steal_ns.saturating_sub(earlier.steal_ns),
-            idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
-        }
-    }
-
-    fn add(&mut self, cpu: &CpuSample, tick_ns: u64) {
-        let ns = |parts: &[u64]| {
-            parts.iter().fold(0_u64, |sum, ticks| sum.saturating_add(ticks.saturating_mul(tick_ns)))
-        };
-        let busy = ns(&[cpu.user, cpu.nice, cpu.system, cpu.irq, cpu.softirq]);
-        self.busy_ns = self.busy_ns.saturating_add(busy);
-        self.steal_ns = self.steal_ns.saturating_add(ns(&[cpu.steal]));
-        self.idle_ns = self.idle_ns.saturating_add(ns(&[cpu.idle, cpu.iowait]));
+    /// The file cannot be read, or a line has an unknown format; both errors name the file.
+    pub fn snapshot(&self) -> io::Result<CpuSnapshot> {
+        let text = std::fs::read_to_string(&self.path).map_err(|e| with_path(&self.path, &e))?;
+        let at = Instant::now();
+        let mut cpus = ProcStat::parse(&text, &self.path)?.cpus;
+        cpus.retain(|cpu| self.cpus.contains(&cpu.cpu));
+        Ok(CpuSnapshot { at, tick_ns: self.tick_ns, cpus })
     }
 }
 
@@ -84,7 +58,7 @@ impl CpuTimes {
 mod tests {
     use super::*;
 
-    fn snapshot(text: &str, cpus: &[u32]) -> io::Result<CpuTimes> {
+    fn snapshot(text: &str, cpus: &[u32]) -> io::Result<CpuSnapshot> {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("stat"), text).unwrap();
         CpuSampler::new(root.path(), cpus).snapshot()
@@ -97,32 +71,30 @@ mod tests {
         ctxt 9\n";
 
     #[test]
-    fn only_the_processors_asked_for_count() {
+    fn only_requested_cpus_are_read() {
         let one = snapshot(STAT, &[0]).unwrap();
-        // 1 + 2 + 3 + 6 + 7 ticks of 10 ms.
-        assert_eq!(
-            one,
-            CpuTimes { busy_ns: 190_000_000, steal_ns: 80_000_000, idle_ns: 90_000_000 }
-        );
+        assert_eq!((one.cpus.len(), one.cpus[0].softirq, one.tick_ns), (1, 7, 10_000_000));
         let both = snapshot(STAT, &[0, 1, 7]).unwrap();
-        assert_eq!(both.busy_ns, 11 * one.busy_ns);
-        assert_eq!(both.since(&one).steal_ns, 10 * one.steal_ns);
+        assert_eq!(both.cpus.iter().map(|cpu| cpu.steal).collect::<Vec<_>>(), [8, 80]);
     }
 
     #[test]
-    fn what_is_not_from_a_kernel_is_an_error_that_names_the_file() {
+    fn an_unknown_format_is_an_error_that_names_the_file() {
         let error = snapshot("cpu0 1 2 x\n", &[0]).unwrap_err().to_string();
         assert!(error.contains("/stat") && error.contains("7 or more"), "{error}");
         assert!(snapshot("cpu0 1 2 3\n", &[0]).is_err());
-        assert_eq!(snapshot("", &[0]).unwrap(), CpuTimes::default());
+        assert!(snapshot("", &[0]).unwrap().cpus.is_empty());
     }
 
     #[test]
     fn the_real_counters_grow() {
         let sampler = CpuSampler::new(Path::new("/proc"), &[0]);
-        let before = sampler.snapshot().unwrap();
+        let ticks = || {
+            let cpu = sampler.snapshot().unwrap().cpus[0];
+            cpu.user + cpu.nice + cpu.system + cpu.softirq + cpu.steal + cpu.idle + cpu.iowait
+        };
+        let before = ticks();
         std::thread::sleep(std::time::Duration::from_millis(50));
-        let now = sampler.snapshot().unwrap().since(&before);
-        assert!(now.busy_ns + now.steal_ns + now.idle_ns > 0, "{now:?}");
+        assert!(ticks() > before);
     }
 }

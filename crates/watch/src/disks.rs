@@ -1,5 +1,5 @@
-//! What block devices did, from /proc/diskstats
-//! (Documentation/admin-guide/iostats.rst of the kernel), and what they are, from sysfs.
+//! Counters of block devices, from /proc/diskstats (Documentation/admin-guide/iostats.rst of the
+//! kernel), and their kinds, from sysfs.
 
 mod kinds;
 mod named;
@@ -8,35 +8,35 @@ mod stats;
 pub use named::{DiskSnapshot, NamedDisks};
 
 use crate::Sampler;
-use crate::kept::Kept;
+use crate::proc_file::PinnedProcFile;
 use fathom_model::watch::{DiskCounters, MachineSample};
-use kinds::Kinds;
+use kinds::DiskKinds;
 use std::io;
 use std::path::Path;
 
-/// Reads the counters of all block devices that ever did I/O.
+/// Reads the counters of all block devices that have done any I/O.
 #[derive(Debug)]
 pub struct DiskSampler {
-    stats: Kept,
-    kinds: Kinds,
+    stats: PinnedProcFile,
+    kinds: DiskKinds,
     buffer: Vec<u8>,
 }
 
 impl DiskSampler {
-    /// A sampler of the machine whose proc and sysfs are mounted at `proc` and `sys`: `/proc`,
+    /// A sampler of the machine whose procfs and sysfs are mounted at `proc` and `sys`: `/proc`,
     /// `/sys`.
     ///
     /// # Errors
-    /// Where there is no /proc/diskstats.
+    /// If there is no /proc/diskstats.
     pub fn open(proc: &Path, sys: &Path) -> io::Result<Self> {
-        let stats = Kept::open(proc.join("diskstats"))?;
-        Ok(Self { stats, kinds: Kinds::new(proc, sys), buffer: Vec::new() })
+        let stats = PinnedProcFile::open(proc.join("diskstats"))?;
+        Ok(Self { stats, kinds: DiskKinds::new(proc, sys), buffer: Vec::new() })
     }
 
-    /// The counters as they stand, in the order of the file.
+    /// The current counters, in the order of the file.
     ///
     /// # Errors
-    /// Where the file cannot be read or has a line that is not as the kernel writes it.
+    /// If the file cannot be read or has an unexpected line.
     pub fn read(&mut self) -> io::Result<Vec<DiskCounters>> {
         let text = self.stats.read(&mut self.buffer)?;
         let mut disks = stats::parse(&text, self.stats.path())?;
@@ -62,7 +62,7 @@ mod tests {
     use fathom_model::watch::DiskKind;
 
     #[test]
-    fn devices_that_did_io_with_what_they_are() {
+    fn active_devices_with_their_kinds() {
         let root = tempfile::tempdir().unwrap();
         let stats = "8 0 sda 1 2 3 4 5 6 7 8 9 10 11\n8 1 sda1 1 0 8 0 0 0 0 0 0 0 0\n\
             7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n";
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_at_hand() {
+    fn the_running_kernel() {
         let mut sampler = DiskSampler::open(Path::new("/proc"), Path::new("/sys")).unwrap();
         let disks = sampler.read().unwrap();
         for disk in &disks {

@@ -1,18 +1,21 @@
-//! Samplers that look at the machine while the engine works.
+//! Samplers that observe the machine while the engine works.
 //!
-//! Each sampler is one file and one type. A sampler that reads /proc takes its root as a
-//! parameter, so that tests hand it a made-up tree.
+//! Each sampler is one type in one file or directory. The roots of /proc and /sys are parameters,
+//! so that tests can use synthetic trees.
+#![allow(unsafe_code)]
+#![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 pub mod blocks;
 mod bpf;
 pub mod counters;
 pub mod cpus;
 pub mod disks;
-mod kept;
 mod pattern;
 mod perf;
 pub mod placement;
 mod priority;
+mod proc_file;
 pub mod rings;
 mod sampler;
 mod scope;
@@ -23,8 +26,10 @@ mod watcher;
 
 pub use pattern::Pattern;
 pub use perf::EachIo;
+#[cfg(fuzzing)]
+pub use perf::fuzzing;
 pub use sampler::Sampler;
 pub use scope::Scope;
 use scope::own_pid;
 pub use stacks::{Clock, StackSampler, StackSettings};
-pub use watcher::{Watched, Watcher};
+pub use watcher::{TimedSample, Watcher};

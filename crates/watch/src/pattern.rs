@@ -1,22 +1,22 @@
-//! Names of programs as people ask for them.
+//! Patterns for process names.
 
-/// A pattern for a process's name or arguments: parts with `|` between them, of which one must be
-/// found somewhere in the text; `*` in a part stands for any text.
+/// A pattern for the name or arguments of a process: alternatives separated by `|`, one of which
+/// must occur in the text; `*` matches any text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(Vec<Vec<String>>);
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// Where one of its parts is empty, which every process would match.
+    /// If an alternative is empty, as it would match every process.
     pub fn parse(text: &str) -> Result<Self, String> {
         let part = |part: &str| {
             let pieces: Vec<String> =
                 part.split('*').filter(|piece| !piece.is_empty()).map(Into::into).collect();
             if pieces.is_empty() {
                 return Err(format!(
-                    "`{text}` would match every process: name a part of a program's name"
+                    "`{text}` would match every process; give part of a program's name"
                 ));
             }
             Ok(pieces)
@@ -24,7 +24,7 @@ impl Pattern {
         text.split('|').map(part).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether `text` holds what the pattern asks for.
+    /// Whether `text` contains a match.
     #[must_use]
     pub fn matches(&self, text: &[u8]) -> bool {
         self.0.iter().any(|pieces| {
@@ -37,8 +37,8 @@ impl Pattern {
     }
 }
 
-/// What follows the first `piece` in `text`. Between a program's arguments /proc has zeroes where
-/// people write blanks.
+/// The text after the first occurrence of `piece`. /proc separates arguments by NUL, users by a
+/// space.
 fn after<'t>(text: &'t [u8], piece: &[u8]) -> Option<&'t [u8]> {
     let same = |(byte, want): (&u8, &u8)| byte == want || (*byte == 0 && *want == b' ');
     let found = |window: &[u8]| window.iter().zip(piece).all(same);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_match_all_is_refused() {
+    fn patterns_that_match_everything_are_rejected() {
         for text in ["", "*", "a|", "|", "**"] {
             let error = Pattern::parse(text).unwrap_err();
             assert!(error.contains("every process"), "{error}");

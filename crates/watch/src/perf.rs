@@ -1,14 +1,18 @@
-//! Perf events: what counters, stacks and tracepoints have in common
-//! (perf_event_open(2), include/uapi/linux/perf_event.h).
+//! Perf events: the common part of counters, stacks and tracepoints (perf_event_open(2),
+//! include/uapi/linux/perf_event.h).
 
 mod event;
-mod gate;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+mod per_cpu;
 mod ring;
 mod tracepoint;
+mod windows;
 
-pub(crate) use event::{Event, Of, Reading};
-pub use gate::EachIo;
-pub(crate) use gate::{Gate, Turns};
+pub(crate) use event::{EventTarget, PerfEvent, Reading};
+pub(crate) use per_cpu::{PerCpuEvents, online_cpus};
 pub(crate) use perf_event_open_sys::bindings;
-pub(crate) use ring::{Record, Ring};
-pub(crate) use tracepoint::{Field, OnCpus, Tracefs, Tracepoint, online_cpus, refused};
+pub(crate) use ring::{PerfRecord, PerfRing};
+pub(crate) use tracepoint::{EventField, Tracefs, Tracepoint, refused};
+pub use windows::EachIo;
+pub(crate) use windows::{GroupLeaders, WindowSchedule};

@@ -1,4 +1,4 @@
-//! Made-up trees of devices, then the real kernel.
+//! Synthetic device trees, then the running kernel.
 
 use super::*;
 use std::fs;
@@ -44,7 +44,7 @@ fn irqs(root: &Path, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn interrupts_are_those_of_the_controller() {
+fn interrupts_of_the_controller() {
     let root = machine();
     let root = root.path();
     assert_eq!(irqs(root, "nvme0n1"), ["9", "40", "41"]);
@@ -55,11 +55,11 @@ fn interrupts_are_those_of_the_controller() {
     let nvme = &wiring(root, &["nvme0n1".to_string()])[0];
     assert_eq!(nvme.queues, [vec![0, 2], vec![1, 3], vec![5]]);
     let all: Vec<String> = wiring(root, &[]).into_iter().map(|device| device.name).collect();
-    assert_eq!(all, ["dm-0", "dm-1", "nvme0n1", "vda"], "devices in memory have no wires");
+    assert_eq!(all, ["dm-0", "dm-1", "nvme0n1", "vda"], "memory-backed devices have none");
 }
 
 #[test]
-fn a_disk_with_several_paths_has_the_interrupts_of_all() {
+fn a_multipath_disk_has_the_interrupts_of_all_paths() {
     let root = machine();
     let root = root.path();
     disk(root, "virtual/nvme-subsystem/nvme-subsys3", "nvme3n1", "259:5\n");
@@ -74,7 +74,7 @@ fn a_disk_with_several_paths_has_the_interrupts_of_all() {
 }
 
 #[test]
-fn a_device_is_filtered_by_its_number() {
+fn filters_use_the_device_number() {
     let root = machine();
     assert_eq!(wiring::filter(root.path(), "nvme0n1").unwrap(), format!("dev == {}", 259 << 20));
     assert_eq!(wiring::filter(root.path(), "dm-1").unwrap(), format!("dev == {}", 253 << 20 | 1));
@@ -95,7 +95,7 @@ fn the_real_devices() {
 }
 
 #[test]
-fn the_real_kernel_counts_where_io_is_submitted() {
+fn submissions_are_counted_on_the_running_kernel() {
     let (proc_root, sys_root) = (Path::new("/proc"), Path::new("/sys"));
     let mut all = match PlacementSampler::open(proc_root, sys_root, &[], EachIo::Always) {
         Ok(sampler) => sampler,
@@ -108,7 +108,7 @@ fn the_real_kernel_counts_where_io_is_submitted() {
         sample.submits[0].by_cpu.iter().map(|(_, count)| count).sum()
     };
     let before = total(&mut all);
-    // Written through to the disk below, wherever that is.
+    // Written through to the underlying disk, whichever that is.
     let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     std::io::Write::write_all(&mut file, &[1; 4096]).unwrap();
     file.as_file().sync_all().unwrap();

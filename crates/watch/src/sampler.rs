@@ -1,38 +1,37 @@
-//! What all samplers have in common.
+//! The interface of all samplers.
 
 use fathom_model::watch::MachineSample;
 use std::time::Duration;
 
-/// A sampler: looks once or several times in an interval and tells at its end what it saw.
+/// Samples once or several times per interval and reports at its end.
 pub trait Sampler: Send {
-    /// Its name, as costs are shown under: `threads`.
+    /// Name under which its overhead is reported, such as `threads`.
     fn name(&self) -> &'static str;
 
-    /// How often it looks within an interval; `None` for one that needs to be asked at the end only.
+    /// Sampling period within an interval; `None` if [`Sampler::take`] alone suffices.
     fn period(&self) -> Option<Duration> {
         None
     }
 
-    /// Whether a look that comes late is worth less than others. The thread that watches then goes before all
-    /// ordinary ones where it may (`SCHED_RR`, priority 1): late looks would leave out the very
-    /// moments in which all processors are busy.
+    /// Whether late samples are biased. The sampling thread then runs at real-time priority if
+    /// permitted (`SCHED_RR`, priority 1): otherwise samples would be missing precisely while all
+    /// CPUs are busy.
     fn is_urgent(&self) -> bool {
         false
     }
 
-    /// Looks once.
-    fn look(&mut self) {}
+    /// Takes one sample.
+    fn sample(&mut self) {}
 
-    /// Told that the next sample is the last: what was put off is to be done.
+    /// Called before the final [`Sampler::take`]; finishes any deferred work.
     fn finish(&mut self) {}
 
-    /// Processor time in nanoseconds of threads of its own since this was last asked.
-    fn elsewhere_ns(&mut self) -> u64 {
+    /// CPU time of helper threads since the last call, in nanoseconds.
+    fn helper_cpu_ns(&mut self) -> u64 {
         0
     }
 
-    /// Puts what it saw since the interval began, or its counters as they stand, into its part of
-    /// `sample`. What cannot be read is left out: an interval without a figure harms less than no
-    /// record.
+    /// Stores the interval's data, or the current counters, in its part of `sample`. Unreadable
+    /// data is omitted: a missing figure is better than no record.
     fn take(&mut self, sample: &mut MachineSample);
 }

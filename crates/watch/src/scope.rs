@@ -1,43 +1,43 @@
-//! Whom a sampler looks at.
+//! Which processes a sampler covers.
 
 use crate::Pattern;
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
-/// Parents that are followed: a process whose number is given anew meanwhile could close a circle.
+/// Maximum number of ancestors followed: process IDs reused meanwhile could form a cycle.
 const ANCESTORS_MAX: usize = 64;
 
-/// The number of this process.
+/// The ID of this process.
 pub(crate) fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// The processes that are looked at.
+/// The processes to sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// All of the machine, as far as this process may see.
+    /// All processes visible to this one.
     #[default]
     Machine,
-    /// These processes and all that descend from them.
+    /// These processes and their descendants.
     Trees(Vec<i32>),
     /// These processes.
     Only(Vec<i32>),
     /// Processes other than this one whose name or arguments match.
     Matching {
-        /// What they match.
+        /// The pattern.
         pattern: Pattern,
-        /// With all that descend from them.
+        /// Includes all their descendants.
         descendants: bool,
     },
 }
 
 impl Scope {
-    /// The processes of this scope that are there now, ascending. `proc_root` is where the proc file
-    /// system is mounted: `/proc`.
+    /// The existing processes of this scope, ascending. `proc_root` is the mount point of procfs:
+    /// `/proc`.
     ///
     /// # Errors
-    /// Where `proc_root` cannot be listed; the error names it.
+    /// If `proc_root` cannot be listed; the error names it.
     pub fn processes(&self, proc_root: &Path) -> io::Result<Vec<i32>> {
         let mut all = Vec::new();
         let named =
@@ -59,7 +59,7 @@ impl Scope {
         })
     }
 
-    /// Whether a process is of this scope now. `proc_root` is where the proc file system is mounted:
+    /// Whether a process belongs to this scope now. `proc_root` is the mount point of procfs:
     /// `/proc`.
     #[must_use]
     pub fn holds(&self, proc_root: &Path, pid: i32) -> bool {
@@ -68,11 +68,11 @@ impl Scope {
             parent(&stat).filter(|parent| *parent != 0)
         };
         let ancestors = std::iter::successors(Some(pid), parent_of);
-        let mut asked = ancestors.take(if self.follows_children() { ANCESTORS_MAX } else { 1 });
-        asked.any(|pid| self.wants_number(pid) || self.matches(proc_root, pid))
+        let mut lineage = ancestors.take(if self.follows_children() { ANCESTORS_MAX } else { 1 });
+        lineage.any(|pid| self.wants_number(pid) || self.matches(proc_root, pid))
     }
 
-    /// The processes that it names.
+    /// The processes given by ID.
     pub(crate) fn named(&self) -> &[i32] {
         match self {
             Self::Trees(pids) | Self::Only(pids) => pids,
@@ -84,7 +84,7 @@ impl Scope {
         if !matches!(self, Self::Matching { .. }) {
             return false;
         }
-        // What ended since the folder was read matches nothing.
+        // Processes that have exited match nothing.
         let wants = |file: &str| {
             std::fs::read(proc_root.join(format!("{pid}/{file}")))
                 .is_ok_and(|text| self.wants_text(pid, &text))
@@ -92,31 +92,31 @@ impl Scope {
         wants("comm") || wants("cmdline")
     }
 
-    /// Whether a process is wanted for its number.
+    /// Whether a process is selected by its ID.
     pub(crate) fn wants_number(&self, pid: i32) -> bool {
         matches!(self, Self::Machine) || self.named().contains(&pid)
     }
 
-    /// Whether a process is wanted for its name or its arguments.
+    /// Whether a process is selected by its name or arguments.
     pub(crate) fn wants_text(&self, pid: i32, text: &[u8]) -> bool {
-        // This program's own arguments hold the pattern.
+        // This program's own arguments contain the pattern.
         matches!(self, Self::Matching { pattern, .. } if pid != own_pid() && pattern.matches(text))
     }
 
-    /// Whether children of wanted processes are wanted.
+    /// Whether children of selected processes are selected.
     pub(crate) fn follows_children(&self) -> bool {
         matches!(self, Self::Trees(_) | Self::Matching { descendants: true, .. })
     }
 }
 
 fn descendants(proc_root: &Path, all: Vec<i32>, roots: &[i32]) -> Vec<i32> {
-    // A process that ended since the folder was read has no parent any more.
+    // A process that has exited since the directory was read has no parent.
     let with_parent = |pid| {
         Some((pid, parent(&std::fs::read_to_string(proc_root.join(format!("{pid}/stat"))).ok()?)?))
     };
     let parents: Vec<(i32, i32)> = all.into_iter().filter_map(with_parent).collect();
     let mut tree: HashSet<i32> = roots.iter().copied().collect();
-    // Numbers wrap around, so a child may come before its parent.
+    // Process IDs wrap, so a child may precede its parent.
     loop {
         let before = tree.len();
         for (pid, parent) in &parents {
@@ -131,7 +131,7 @@ fn descendants(proc_root: &Path, all: Vec<i32>, roots: &[i32]) -> Vec<i32> {
     parents.into_iter().map(|(pid, _)| pid).filter(|pid| tree.contains(pid)).collect()
 }
 
-/// The fourth field of /proc/PID/stat; the second, a name in brackets, may hold blanks and brackets.
+/// The fourth field of /proc/PID/stat; the second, a name in parentheses, may contain anything.
 fn parent(stat: &str) -> Option<i32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_all_that_descends_from_its_root() {
+    fn a_tree_includes_all_descendants() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         for (pid, parent) in [(1, 0), (90, 1), (91, 90), (7, 91), (8, 7), (92, 1)] {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_match() {
+    fn matching_processes() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         for (pid, parent, name) in
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_names_the_folder() {
+    fn the_error_names_the_directory() {
         let error = Scope::Machine.processes(Path::new("/nonexistent")).unwrap_err();
         assert!(error.to_string().contains("/nonexistent"), "{error}");
     }

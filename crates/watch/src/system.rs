@@ -1,4 +1,4 @@
-//! The whole machine: processors, interrupts, memory, stalls and the limits of control groups.
+//! The whole machine: CPUs, interrupts, memory, pressure, and cgroup limits.
 
 mod cgroup;
 mod frequency;
@@ -9,55 +9,54 @@ pub(crate) mod stat;
 mod tests;
 
 use crate::Sampler;
-use crate::kept::Kept;
+use crate::proc_file::PinnedProcFile;
 use cgroup::Cgroups;
 use fathom_model::watch::{MachineSample, Missing, Pressure, PressureSample, SystemSample};
 use frequency::Frequencies;
-use stat::Stat;
+use stat::ProcStat;
 use std::io;
 use std::path::Path;
 
-/// Reads the counters of the whole machine.
-///
-/// Its files stay open. What cannot be read is in [`SystemSampler::missing`] and left out.
+/// Reads the counters of the whole machine. Unreadable files are reported by
+/// [`SystemSampler::missing`] and their data is omitted.
 #[derive(Debug)]
 pub struct SystemSampler {
-    stat: Kept,
-    interrupts: Option<Kept>,
-    soft_interrupts: Option<Kept>,
-    memory: Option<Kept>,
-    paging: Option<Kept>,
-    stalls: Option<Stalls>,
+    stat: PinnedProcFile,
+    interrupts: Option<PinnedProcFile>,
+    soft_interrupts: Option<PinnedProcFile>,
+    memory: Option<PinnedProcFile>,
+    paging: Option<PinnedProcFile>,
+    stalls: Option<PressureFiles>,
     frequencies: Frequencies,
     cgroups: Option<Cgroups>,
     missing: Vec<Missing>,
     buffer: Vec<u8>,
 }
 
-/// The files of /proc/pressure.
+/// The files in /proc/pressure.
 #[derive(Debug)]
-struct Stalls {
-    cpu: Kept,
-    memory: Kept,
-    io: Kept,
-    irq: Option<Kept>,
+struct PressureFiles {
+    cpu: PinnedProcFile,
+    memory: PinnedProcFile,
+    io: PinnedProcFile,
+    irq: Option<PinnedProcFile>,
 }
 
 impl SystemSampler {
-    /// A sampler of the machine whose proc and sysfs are mounted at `proc` and `sys`: `/proc`,
-    /// `/sys`. The limits of control groups are those of process `pid`, or of this one.
+    /// A sampler of the machine whose procfs and sysfs are mounted at `proc` and `sys`: `/proc`,
+    /// `/sys`. cgroup limits are those of process `pid`, by default this one.
     ///
     /// # Errors
-    /// Where there is no /proc/stat, or it is not as the kernel writes it.
+    /// If /proc/stat does not exist or has an unexpected line.
     pub fn open(proc: &Path, sys: &Path, pid: Option<i32>) -> io::Result<Self> {
         let mut missing = Vec::new();
         let mut open = |what: &str, name: &str, allow: &str| {
-            kept(Kept::open(proc.join(name)), what, allow, &mut missing)
+            available(PinnedProcFile::open(proc.join(name)), what, allow, &mut missing)
         };
         let mut sampler = Self {
-            stat: Kept::open(proc.join("stat"))?,
+            stat: PinnedProcFile::open(proc.join("stat"))?,
             interrupts: open("interrupts by source", "interrupts", ""),
-            soft_interrupts: open("soft interrupts by kind", "softirqs", ""),
+            soft_interrupts: open("softirqs by kind", "softirqs", ""),
             memory: open("memory", "meminfo", ""),
             paging: open("paging and reclaim", "vmstat", ""),
             stalls: None,
@@ -67,52 +66,56 @@ impl SystemSampler {
             buffer: Vec::new(),
         };
         let allow = "boot a kernel with CONFIG_PSI=y and the parameter psi=1";
-        sampler.stalls =
-            kept(Stalls::open(&proc.join("pressure")), "stalls (PSI)", allow, &mut missing);
+        sampler.stalls = available(
+            PressureFiles::open(&proc.join("pressure")),
+            "pressure (PSI)",
+            allow,
+            &mut missing,
+        );
         let cgroups = Cgroups::open(proc, sys, pid);
-        sampler.cgroups = kept(cgroups, "limits of control groups", "", &mut missing);
+        sampler.cgroups = available(cgroups, "cgroup limits", "", &mut missing);
         sampler.missing = missing;
         sampler.note_missing(pid)?;
         Ok(sampler)
     }
 
-    /// What cannot be seen, and what would allow it.
+    /// Data that is not available, and what would allow it.
     #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// Looks for what shows only when it is read.
+    /// Reports data that turns out to be unavailable only when read.
     fn note_missing(&mut self, pid: Option<i32>) -> io::Result<()> {
         let cpus = self.read()?.cpus;
         if let Some(cpu) = cpus.first()
-            && let Err(error) = Kept::open(self.frequencies.file(cpu.cpu))
+            && let Err(error) = PinnedProcFile::open(self.frequencies.file(cpu.cpu))
         {
             self.missing.push(Missing {
-                what: "processors' frequencies".into(),
+                what: "CPU frequencies".into(),
                 why: error.to_string(),
-                allow: "a driver for cpufreq; a virtual machine mostly has none".into(),
+                allow: "load a cpufreq driver; most virtual machines have none".into(),
             });
         }
         if self.cgroups.as_mut().is_some_and(|groups| groups.read(&mut self.buffer).is_none()) {
             let process = pid.map_or("this process".into(), |pid| format!("process {pid}"));
             self.missing.push(Missing {
-                what: "limits of control groups".into(),
-                why: format!("no control group of {process} is mounted"),
+                what: "cgroup limits".into(),
+                why: format!("the cgroups of {process} are not mounted"),
                 allow: "mount -t cgroup2 cgroup2 /sys/fs/cgroup".into(),
             });
         }
         Ok(())
     }
 
-    /// The counters as they stand.
+    /// The current counters.
     ///
     /// # Errors
-    /// Where /proc/stat cannot be read or is not as the kernel writes it.
+    /// If /proc/stat cannot be read or has an unexpected line.
     pub fn read(&mut self) -> io::Result<SystemSample> {
         let buffer = &mut self.buffer;
-        let Stat { cpus, running, blocked, context_switches, interrupts, forks } =
-            Stat::parse(&self.stat.read(buffer)?, self.stat.path())?;
+        let ProcStat { cpus, running, blocked, context_switches, interrupts, forks } =
+            ProcStat::parse(&self.stat.read(buffer)?, self.stat.path())?;
         let mut sample = SystemSample {
             cpus,
             running,
@@ -142,15 +145,15 @@ impl Sampler for SystemSampler {
     }
 }
 
-impl Stalls {
+impl PressureFiles {
     fn open(dir: &Path) -> io::Result<Self> {
         let mut stalls = Self {
-            cpu: Kept::open(dir.join("cpu"))?,
-            memory: Kept::open(dir.join("memory"))?,
-            io: Kept::open(dir.join("io"))?,
-            irq: Kept::open(dir.join("irq")).ok(),
+            cpu: PinnedProcFile::open(dir.join("cpu"))?,
+            memory: PinnedProcFile::open(dir.join("memory"))?,
+            io: PinnedProcFile::open(dir.join("io"))?,
+            irq: PinnedProcFile::open(dir.join("irq")).ok(),
         };
-        // Where they are switched off at boot, the files are there and reading them fails.
+        // If PSI is disabled at boot, the files exist but reading them fails.
         let mut buffer = Vec::new();
         stalls.cpu.read(&mut buffer)?;
         stalls.irq = stalls.irq.filter(|irq| irq.read(&mut buffer).is_ok());
@@ -158,7 +161,7 @@ impl Stalls {
     }
 
     fn read(&self, buffer: &mut Vec<u8>) -> Option<PressureSample> {
-        let mut of = |file: &Kept| -> Option<Pressure> {
+        let mut of = |file: &PinnedProcFile| -> Option<Pressure> {
             file.read(buffer).ok().map(|text| memory::pressure(&text))
         };
         Some(PressureSample {
@@ -170,14 +173,18 @@ impl Stalls {
     }
 }
 
-/// What a file's text says; nothing where it cannot be read.
-fn parsed<T: Default>(file: &Option<Kept>, buffer: &mut Vec<u8>, parse: fn(&str) -> T) -> T {
+/// Parses a file; the default value if it cannot be read.
+fn parsed<T: Default>(
+    file: &Option<PinnedProcFile>,
+    buffer: &mut Vec<u8>,
+    parse: fn(&str) -> T,
+) -> T {
     let text = file.as_ref().and_then(|file| file.read(buffer).ok());
     text.as_deref().map_or_else(T::default, parse)
 }
 
-/// What was opened, or a note on why it was not.
-fn kept<T>(
+/// The opened file; if there is none, records why.
+fn available<T>(
     opened: io::Result<T>,
     what: &str,
     allow: &str,

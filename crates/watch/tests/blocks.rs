@@ -1,11 +1,13 @@
-//! The block layer's events against the real kernel: what a program did to a device is what is seen.
-//! Skipped, with the reason printed, without root, tracefs, or a device of the kind needed.
+//! Block layer events on the running kernel: compares I/O done by the test with the events
+//! reported. Skipped, with the reason printed, without root or a suitable device.
 
+#![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use fathom_model::watch::{BlockOp, BlocksSample, DeviceBlocks, MachineSample};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices};
-use fathom_watch::{EachIo, Sampler};
+use fathom_watch::rings::RingSampler;
+use fathom_watch::{EachIo, Sampler, Scope};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -14,8 +16,8 @@ use std::path::Path;
 
 const PAGE: usize = 4096;
 
-/// What is seen of `device` while `work` goes on in rounds, after each of which samples are read;
-/// `None`, with the reason printed, where nothing is.
+/// Events of `device` during rounds of `work`, with a sample after each; `None`, with the reason
+/// printed, if they are not available.
 fn seen(device: &str, one_in: u32, rounds: usize, work: impl Fn(usize)) -> Option<BlocksSample> {
     let options = BlocksOptions {
         devices: Devices::Named(vec![device.into()]),
@@ -36,28 +38,28 @@ fn seen_with(options: &BlocksOptions, rounds: usize, work: impl Fn(usize)) -> Op
     assert!(sampler.missing().is_empty(), "{:?}", sampler.missing());
     for round in 0..rounds {
         work(round);
-        sampler.look();
+        sampler.sample();
     }
     let mut sample = MachineSample::default();
     sampler.take(&mut sample);
     sample.blocks
 }
 
-/// Memory that the kernel takes for direct I/O.
+/// Page-aligned memory for direct I/O.
 struct Pages(*mut libc::c_void, usize);
 
 impl Pages {
     fn new(pages: usize) -> Self {
         let length = pages * PAGE;
-        // SAFETY: a new mapping at a place that the kernel chooses.
+        // SAFETY: a new mapping at an address chosen by the kernel.
         let at = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let prot = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(std::ptr::null_mut(), length, prot, flags, -1, 0)
         };
         assert_ne!(at, libc::MAP_FAILED);
-        // SAFETY: the mapping was just made. Pages that are touched before the kernel needs every other
-        // one of them, and are not huge, lie apart.
+        // SAFETY: the mapping was just created. Touching all pages first keeps every other page
+        // from being physically contiguous.
         unsafe {
             libc::madvise(at, length, libc::MADV_NOHUGEPAGE);
             at.write_bytes(1, length);
@@ -72,7 +74,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, with this length.
+        // SAFETY: mapped by `new` with this length.
         unsafe { libc::munmap(self.0, self.1) };
     }
 }
@@ -82,17 +84,17 @@ fn direct(path: &Path) -> Option<File> {
     file.map_err(|error| println!("skipped: {}: direct I/O: {error}", path.display())).ok()
 }
 
-/// Reads one page each at `offsets`, one after the other.
+/// Reads one page at each of `offsets`.
 fn read_each(file: &File, offsets: impl Iterator<Item = usize>) {
     let pages = Pages::new(1);
     for offset in offsets {
-        // SAFETY: the page is mapped and nothing else uses it.
+        // SAFETY: the page is mapped, and nothing else uses it.
         let n = unsafe { libc::pread(file.as_raw_fd(), pages.0, PAGE, offset as i64) };
         assert_eq!(n, PAGE as isize, "{}", std::io::Error::last_os_error());
     }
 }
 
-/// A zram device of its own, removed at the end.
+/// A zram device, removed when dropped.
 struct Zram(u32);
 
 impl Zram {
@@ -108,7 +110,7 @@ impl Zram {
         format!("zram{}", self.0)
     }
 
-    /// Reads that the device completed.
+    /// Reads completed by the device.
     fn reads(&self) -> u64 {
         let stat = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).unwrap();
         stat.split_whitespace().next().unwrap().parse().unwrap()
@@ -122,7 +124,7 @@ impl Drop for Zram {
 }
 
 #[test]
-fn each_io_of_a_device_without_requests_is_counted() {
+fn each_io_of_a_bio_based_device_is_counted() {
     let Some(zram) = Zram::new() else { return };
     let path = format!("/dev/{}", zram.name());
     let Some(file) = direct(Path::new(&path)) else { return };
@@ -138,14 +140,14 @@ fn each_io_of_a_device_without_requests_is_counted() {
     assert_eq!(zram.reads() - before, device.completed);
     assert_eq!((device.issued, device.errors, device.split), (0, 0, 0));
     assert_eq!(blocks.lost, 0);
-    // One in one: all of them.
+    // Every event is sampled.
     let [sizes] = &device.sizes[..] else { panic!("{:?}", device.sizes) };
     assert_eq!((sizes.op, sizes.bytes_min, sizes.samples), (BlockOp::Read, 4096, all as u64));
     assert_eq!((device.queue.count(), device.driver.count()), (0, all as u64));
 }
 
 #[test]
-fn counting_alone_records_nothing() {
+fn without_sampling_events_are_only_counted() {
     let Some(zram) = Zram::new() else { return };
     let Some(file) = direct(Path::new(&format!("/dev/{}", zram.name()))) else { return };
     let work = |_| read_each(&file, (0..100).map(|i| i * PAGE));
@@ -155,7 +157,7 @@ fn counting_alone_records_nothing() {
 }
 
 #[test]
-fn what_is_rarer_than_ios_is_seen_without_them() {
+fn each_io_never_omits_per_io_events() {
     let Some(zram) = Zram::new() else { return };
     let Some(file) = direct(Path::new(&format!("/dev/{}", zram.name()))) else { return };
     let options = BlocksOptions {
@@ -171,13 +173,13 @@ fn what_is_rarer_than_ios_is_seen_without_them() {
 }
 
 #[test]
-fn each_io_is_seen_in_windows() {
+fn windows_sample_each_io() {
     let Some(zram) = Zram::new() else { return };
     let Some(file) = direct(Path::new(&format!("/dev/{}", zram.name()))) else { return };
     let each_io = EachIo::Partly;
     let options = BlocksOptions { devices: Devices::Named(vec![zram.name()]), one_in: 1, each_io };
     let read = |_| read_each(&file, (0..100).map(|i| i * PAGE));
-    // The first look begins a window, the second ends it; the next is 23 looks later.
+    // The first sample starts a window, the second ends it; the next one starts 23 samples later.
     let Some(blocks) = seen_with(&options, 20, read) else { return };
     let device = &blocks.devices[0];
     assert_eq!((device.queued, device.completed, device.driver.count()), (0, 0, 100));
@@ -187,13 +189,13 @@ fn each_io_is_seen_in_windows() {
     assert_eq!(blocks.devices[0].driver.count(), 200);
 }
 
-/// A file on a disk with requests, and the disk's name.
+/// A file on a request-based disk, and the disk's name.
 fn file_on_disk(mib: usize) -> Option<(tempfile::NamedTempFile, File, String)> {
     let mut file = tempfile::Builder::new().tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dev = file.as_file().metadata().unwrap().dev();
     let (major, minor) = (libc::major(dev), libc::minor(dev));
     let Ok(link) = fs::read_link(format!("/sys/dev/block/{major}:{minor}")) else {
-        println!("skipped: the file system of the tests is on no single block device");
+        println!("skipped: the tests' file system is not on a single block device");
         return None;
     };
     let name = link.file_name().unwrap().to_str().unwrap().to_string();
@@ -207,28 +209,29 @@ fn file_on_disk(mib: usize) -> Option<(tempfile::NamedTempFile, File, String)> {
 fn of_requests(blocks: BlocksSample) -> Option<(BlocksSample, DeviceBlocks)> {
     let device = blocks.devices[0].clone();
     if device.bio_based {
-        println!("skipped: {} has no requests", device.name);
+        println!("skipped: {} is bio-based", device.name);
         return None;
     }
     Some((blocks, device))
 }
 
-/// Calls into the kernel for asynchronous I/O; what the addresses lead to lives during the call.
+/// A system call of the AIO interface; the addresses must be valid during the call.
 fn aio(number: i64, a: u64, b: u64, c: u64, d: u64) -> usize {
-    // SAFETY: the callers below pass addresses of memory that they own and keep until the I/O is done.
+    // SAFETY: callers pass addresses of memory that they own and keep until the I/O completes.
     let done = unsafe { libc::syscall(number, a, b, c, d, 0_u64) };
     assert!(done >= 0, "{}", std::io::Error::last_os_error());
     done as usize
 }
 
-/// Submits `batches` of `size` reads each through io_submit(2), which plugs the queue around each call.
+/// Submits `batches` of `size` reads each through io_submit(2), which plugs the queue around each
+/// call.
 fn submit(file: &File, batches: usize, size: usize) {
     let (pages, mut context) = (Pages::new(size), 0_u64);
     aio(libc::SYS_io_setup, size as u64, &raw mut context as u64, 0, 0);
     for batch in 0..batches {
-        // Gaps between the reads of a batch keep them from being merged.
+        // Gaps between the reads of a batch prevent merging.
         let offset = |i: usize| ((batch + i * 61) * 16 * PAGE) % (32 << 20);
-        // struct iocb of <linux/aio_abi.h>; the number of a positioned read is 0.
+        // struct iocb of <linux/aio_abi.h>; IOCB_CMD_PREAD is 0.
         let iocbs: Vec<[u64; 8]> = (0..size)
             .map(|i| {
                 let fd = (file.as_raw_fd() as u64) << 32;
@@ -255,7 +258,7 @@ fn batches_of_7_and_of_32_are_told_apart() {
         let blocks = seen(&disk, 1, 10, |_| submit(&file, rounds / 10, size))?;
         let (blocks, device) = of_requests(blocks)?;
         assert!(device.completed >= (rounds * size) as u64 / 2, "{device:?}");
-        // Some kernels give no samples of what happens on an idle processor, such as completions.
+        // Some kernels do not sample events on an idle CPU, such as completions.
         assert!(!device.queue.is_empty(), "{device:?}");
         let of = |first: u32| blocks.unplugs.iter().find(|(least, _)| *least == first).unwrap().1;
         Some((of(5), of(32)))
@@ -264,21 +267,21 @@ fn batches_of_7_and_of_32_are_told_apart() {
     println!(
         "unplugs of 5 to 8 and of 32: {small:?} for batches of 7, {large:?} for batches of 32"
     );
-    // Others use the disk too, and a thread that must wait lets its plug go early.
+    // Other programs use the disk too, and a thread that blocks flushes its plug early.
     let most = rounds as u64 * 3 / 4;
     assert!(small.0 >= most && small.1 < most, "{small:?}");
     assert!(large.1 >= most && large.0 < most, "{large:?}");
 }
 
 #[test]
-fn a_split_is_seen_with_the_limit_that_made_it() {
+fn splits_are_reported_with_their_limit() {
     let Some((_kept, file, disk)) = file_on_disk(8) else { return };
     let path = format!("/sys/class/block/{disk}/queue/max_segments");
     let segments = fs::read_to_string(&path).ok().and_then(|s| s.trim().parse::<usize>().ok());
     let Some(segments) = segments.filter(|n| *n < 256) else {
-        return println!("skipped: {disk} takes any number of scattered pages: {segments:?}");
+        return println!("skipped: {disk} has no limit on segments: {segments:?}");
     };
-    // Every other page of a larger area: no two lie together.
+    // Every other page of a larger area, so none are contiguous.
     let pages = Pages::new(2 * 512);
     let parts: Vec<libc::iovec> =
         (0..512).map(|i| libc::iovec { iov_base: pages.page(2 * i), iov_len: PAGE }).collect();
@@ -292,4 +295,39 @@ fn a_split_is_seen_with_the_limit_that_made_it() {
     assert!(device.split >= 20, "{device:?}");
     let mut by_segments = device.splits.iter().filter(|split| split.limit == "max_segments");
     assert!(by_segments.any(|split| split.bytes >= ((segments - 2) * PAGE) as u64), "{device:?}");
+}
+
+/// Set in the process that runs without tracefs mounted.
+const WITHOUT_TRACEFS: &str = "FATHOM_TEST_WITHOUT_TRACEFS";
+
+#[test]
+fn tracefs_need_not_be_mounted() {
+    let mounts = || ["1", "self"].map(|pid| fs::read(format!("/proc/{pid}/mountinfo")).unwrap());
+    if std::env::var_os(WITHOUT_TRACEFS).is_none() {
+        let before = fs::read("/proc/self/mountinfo").unwrap();
+        let test = "umount -a -t tracefs,debugfs; exec \"$0\" --exact tracefs_need_not_be_mounted --nocapture";
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", test]);
+        match command.arg(std::env::current_exe().unwrap()).env(WITHOUT_TRACEFS, "1").status() {
+            Ok(status) if status.success() => {}
+            // The test's own failure; others are those of unshare(1), as without root.
+            Ok(status) if status.code() == Some(101) => panic!("{status}"),
+            other => println!("skipped: cannot create a mount namespace: {other:?}"),
+        }
+        assert_eq!(fs::read("/proc/self/mountinfo").unwrap(), before);
+        return;
+    }
+    assert!(!fs::read_to_string("/proc/mounts").unwrap().contains(" tracefs "));
+    let before = mounts();
+    let devices = Devices::Busiest { first: Vec::new() };
+    let options = BlocksOptions { devices, one_in: 61, each_io: EachIo::Always };
+    match BlockSampler::open(Path::new("/proc"), Path::new("/sys"), &options) {
+        Ok(sampler) => assert!(sampler.missing().is_empty(), "{:?}", sampler.missing()),
+        Err(error) if error.to_string().contains("tracefs") => panic!("{error}"),
+        Err(error) => println!("skipped: {error}"),
+    }
+    let rings = RingSampler::open(Path::new("/proc"), Scope::Machine).unwrap();
+    let rings = rings.with_events(Path::new("/sys"), EachIo::Always);
+    assert!(!format!("{:?}", rings.missing()).contains("tracefs"), "{:?}", rings.missing());
+    assert_eq!(mounts(), before);
 }

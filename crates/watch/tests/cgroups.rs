@@ -1,5 +1,5 @@
-//! Limits of control groups that the kernel really enforces.
-//! Skipped, with the reason printed, where no such group can be made.
+//! cgroup limits enforced by the running kernel. Skipped, with the reason printed, if no cgroup can
+//! be created.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A group of our own with one process in it; removed when dropped.
+/// A cgroup with one process; removed when dropped.
 struct Group {
     dir: PathBuf,
     child: Option<Child>,
 }
 
 impl Group {
-    /// `None`, with the reason printed, where this machine lets us make none.
+    /// `None`, with the reason printed, if this machine does not allow it.
     fn new(controller: &str, one: (&str, &str), two: (&str, &str)) -> Option<Self> {
         let root = Path::new("/sys/fs/cgroup");
         let enabled = fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
@@ -28,7 +28,7 @@ impl Group {
             (root.to_path_buf(), two)
         } else {
             eprintln!(
-                "skipped: no hierarchy at {} has the controller {controller}",
+                "skipped: the hierarchy at {} lacks the controller {controller}",
                 root.display()
             );
             return None;
@@ -48,7 +48,7 @@ impl Group {
         }
     }
 
-    /// Runs a shell's script in the group; gives its process.
+    /// Runs a shell script in the cgroup; returns its process ID.
     fn run(&mut self, script: &str) -> i32 {
         let procs = self.dir.join("cgroup.procs");
         let script = format!("echo $$ > '{}'; {script}", procs.display());
@@ -65,7 +65,7 @@ impl Drop for Group {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // What the shell started ends a little later.
+        // The shell's children exit a little later.
         for _ in 0..100 {
             let procs = fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default();
             if procs.is_empty() && fs::remove_dir(&self.dir).is_ok() {
@@ -76,7 +76,7 @@ impl Drop for Group {
     }
 }
 
-/// Looks until the process shows what is waited for.
+/// Samples until the condition holds.
 fn wait_for(pid: i32, what: impl Fn(&SystemSample) -> bool) -> SystemSample {
     let mut sampler =
         SystemSampler::open(Path::new("/proc"), Path::new("/sys"), Some(pid)).unwrap();
@@ -86,17 +86,17 @@ fn wait_for(pid: i32, what: impl Fn(&SystemSample) -> bool) -> SystemSample {
         if what(&sample) {
             return sample;
         }
-        assert!(Instant::now() < end, "not seen: {:?}", sample.cgroup);
+        assert!(Instant::now() < end, "timed out: {:?}", sample.cgroup);
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
 #[test]
-fn throttled_processor_time() {
+fn cpu_throttling() {
     let (one, two) = (("cpu.cfs_quota_us", "20000"), ("cpu.max", "20000 100000"));
     let Some(mut group) = Group::new("cpu", one, two) else { return };
     let pid = group.run("while :; do :; done");
-    // The time is counted when the wait is over.
+    // The time is counted when the throttled period ends.
     let sample = wait_for(pid, |sample| {
         sample.cgroup.as_ref().is_some_and(|group| group.throttled_us > Some(0))
     });
@@ -109,14 +109,14 @@ fn throttled_processor_time() {
 }
 
 #[test]
-fn reclaim_for_a_groups_limit_of_memory() {
+fn memory_reclaim_at_the_limit() {
     const LIMIT: u64 = 16 << 20;
     let limit = LIMIT.to_string();
     let (one, two) = (("memory.limit_in_bytes", &*limit), ("memory.max", &*limit));
     let Some(mut group) = Group::new("memory", one, two) else { return };
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::write(file.path(), vec![7; 4 * LIMIT as usize]).unwrap();
-    // In memory already it would be charged to this process.
+    // Pages already cached would not be charged to this process.
     let path = file.path().display();
     let pid = group.run(&format!(
         "while :; do dd if='{path}' of=/dev/null bs=1M iflag=nocache count=0 2>/dev/null; cat '{path}'; done"

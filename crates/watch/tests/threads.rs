@@ -1,5 +1,6 @@
-//! The sampler of threads on the real kernel: this process's own threads, each in a known system call.
+//! Thread sampling on the running kernel: this process's own threads, each in a known system call.
 
+#![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use fathom_model::watch::{MachineSample, ThreadCount, ThreadsSample};
@@ -18,17 +19,17 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: all is handed on to the system's allocator.
+// SAFETY: all calls are forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that is ending counts no more.
+        // An exiting thread no longer counts.
         let _ = ALLOCATED.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps to the contract of `alloc`.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from `alloc` above.
+        // SAFETY: `at` was returned by `alloc` above.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -36,27 +37,27 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Starts a thread that does `work` and goes on until the process ends.
+/// Starts a thread that does `work` and runs until the process exits.
 fn start(name: &str, work: impl FnOnce() + Send + 'static) {
     thread::Builder::new().name(name.into()).spawn(work).unwrap();
 }
 
-/// Waits for a completion that never comes; whether rings are allowed here.
+/// Waits for a completion that never arrives; returns whether io_uring is available.
 fn start_ring_waiter() -> bool {
     let (sender, receiver) = std::sync::mpsc::channel();
     start("t-ring", move || {
         let mut params = [0_u32; 30];
-        // SAFETY: `params` has the size of io_uring_params, 120 bytes, and lives during the call.
+        // SAFETY: `params` has the size of io_uring_params, 120 bytes, and outlives the call.
         let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, params.as_mut_ptr()) };
         sender.send(ring >= 0).unwrap();
         let (get_events, none) = (1, std::ptr::null::<u8>());
-        // SAFETY: the descriptor is a ring of this thread; no pointer is handed over.
+        // SAFETY: the descriptor is a ring of this thread, and there are no pointer arguments.
         unsafe { libc::syscall(libc::SYS_io_uring_enter, ring, 0, 1, get_events, none, 0) };
     });
     receiver.recv().unwrap()
 }
 
-/// Threads in known system calls, started once; whether one waits in a ring.
+/// Starts threads in known system calls once; returns whether one waits in a ring.
 fn start_threads() -> bool {
     let (mut reader, writer) = std::io::pipe().unwrap();
     start("t-pipe", move || {
@@ -83,13 +84,13 @@ fn sampler(all_states: bool, parts: Parts) -> ThreadSampler {
 }
 
 fn look(sampler: &mut ThreadSampler) -> ThreadsSample {
-    sampler.look();
+    sampler.sample();
     let mut sample = MachineSample::default();
     sampler.take(&mut sample);
     sample.threads.unwrap()
 }
 
-/// What the thread of this name does, once `is_there` says so.
+/// The activity of the thread with this name, once `is_there` holds.
 fn wait_for(
     sampler: &mut ThreadSampler,
     name: &str,
@@ -133,10 +134,10 @@ fn threads_in_known_calls() {
         let waits = wait_for(&mut active, "t-ring", |thread| thread.syscall == "io_uring_enter");
         assert_eq!(waits.state, 'S');
     } else {
-        println!("skipped: io_uring is forbidden here");
+        println!("skipped: io_uring is not available");
     }
     let sample = look(&mut active);
-    // Neither those that sleep for no I/O nor the thread that looks.
+    // Excludes the sampling thread and threads that do not sleep for I/O.
     let idle = ["t-pipe", "t-park", "t-sleep"];
     let own = rustix::thread::gettid().as_raw_nonzero().get();
     assert!(sample.seen >= 6);
@@ -147,12 +148,12 @@ fn threads_in_known_calls() {
     at_once_is_as_one_by_one(has_ring, &mut all);
 }
 
-/// What the kernel tells of all threads at once is what its files say of each.
+/// The BPF iterator and /proc files agree on every thread.
 fn at_once_is_as_one_by_one(has_ring: bool, one_by_one: &mut ThreadSampler) {
     let options = ThreadOptions { all_states: true, parts: PARTS, ..ThreadOptions::default() };
     let mut at_once = ThreadSampler::open(options).unwrap();
     if !look(&mut at_once).at_once {
-        println!("skipped: threads cannot be told of at once here");
+        println!("skipped: the BPF iterator is not available");
         return;
     }
     let ring = has_ring.then_some(("t-ring", "io_uring_enter"));
@@ -177,9 +178,9 @@ fn nothing_is_allocated(sampler: &mut ThreadSampler) {
     look(sampler);
     let before = ALLOCATED.get();
     for _ in 0..100 {
-        sampler.look();
+        sampler.sample();
     }
     let allocated = ALLOCATED.get() - before;
     // A thread of the test harness may do something new meanwhile: one text, and a larger table.
-    assert!(allocated <= 10, "{allocated} allocations in 100 looks");
+    assert!(allocated <= 10, "{allocated} allocations in 100 samples");
 }

@@ -1,4 +1,4 @@
-//! A program beside another on one processor, at the same time.
+//! Two programs sharing one CPU, at the same time.
 //!
 //! The scheduler gives the processor to each in turns of a few milliseconds, so that whatever else the
 //! machine does meets both alike: how much one does against the other is steady within a percent where
@@ -23,7 +23,7 @@ pub struct Program {
     pub args: Vec<String>,
 }
 
-/// What a program did beside another.
+/// Result of a program that shared a CPU with another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Against {
     /// I/Os for each that the other did in as much processor time; of its own only that counts which the
@@ -81,7 +81,7 @@ struct Look {
 }
 
 impl Look {
-    /// I/Os completed for each second of processor time.
+    /// I/Os completed per second of CPU time.
     fn per_second_since(&self, before: &Look) -> Result<f64> {
         let ios = self.completions.wrapping_sub(before.completions);
         match self.cpu_ns.checked_sub(before.cpu_ns) {
@@ -107,7 +107,7 @@ impl Running {
                 return Ok(Look { completions, cpu_ns, others_ns });
             }
         }
-        Err(format!("{}: its ring was locked at each of {LOOKS} looks", self.name).into())
+        Err(format!("{}: its ring was locked at each of {LOOKS} attempts", self.name).into())
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -118,7 +118,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended cannot be killed, which is as well.
+        // Fails only if the process has exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -138,7 +138,7 @@ fn completions(fdinfo: &str) -> Option<u32> {
     fdinfo.lines().find_map(|line| line.strip_prefix("CqTail:"))?.trim().parse().ok()
 }
 
-/// Processor time of the threads that do the I/O, and of the others.
+/// CPU time of the threads that do the I/O, and of the others.
 fn processor_ns(root: &Path) -> Result<[u64; 2]> {
     let mut all = [0; 2];
     for task in fs::read_dir(root.join("task"))? {

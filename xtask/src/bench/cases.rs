@@ -12,7 +12,7 @@ pub struct Case {
     pub measure: Measure,
     /// Hand the keys over in a job file.
     pub job_file: bool,
-    /// What fathom's watching costs is measured, besides.
+    /// Measures sampling overhead as well.
     pub watched: bool,
     pub fathom: &'static [&'static [&'static str]],
     pub fio: &'static [&'static [&'static str]],
@@ -42,9 +42,9 @@ pub enum Target {
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// I/Os per second, and the processor time of each.
+    /// IOPS, and CPU time per I/O.
     Speed,
-    /// I/Os against those of the same program beside each, on one processor.
+    /// I/Os relative to those of the same program sharing one CPU.
     Beside,
     Instructions,
     /// What an I/O takes beyond the device's own time.
@@ -114,7 +114,7 @@ pub const CASES: [Case; 12] = [
     },
     Case {
         name: "tuned-beside",
-        title: "the case `tuned`, each beside the same program on one processor",
+        title: "the case `tuned`, each sharing one CPU with the same program",
         measure: Measure::Beside,
         fathom: &[DEEP, REGISTERED],
         t_io_uring: &["-d128", "-s32", "-c32"],
@@ -174,7 +174,7 @@ pub const CASES: [Case; 12] = [
     },
     Case {
         name: "watch-sparse",
-        title: "the case `tuned-beside`, watched",
+        title: "the case `tuned-beside`, with sampling",
         measure: Measure::Beside,
         watched: true,
         fathom: &[DEEP, REGISTERED],
@@ -183,7 +183,7 @@ pub const CASES: [Case; 12] = [
     },
     Case {
         name: "watch-zram",
-        title: "the case `zram`, 1 MiB, beside the same program on one processor, watched",
+        title: "the case `zram`, 1 MiB, sharing one CPU with the same program, with sampling",
         // What the caches do not hold is read at a speed of its own in each run.
         target: Target::Zram(1 << 20),
         measure: Measure::Beside,

@@ -210,7 +210,9 @@ impl Disk {
 
     /// The device's own mean time for a read since `then`, in nanoseconds.
     pub fn read_time_ns(&self, then: &DiskSnapshot) -> Result<f64> {
-        let records = self.snapshot()?.since(then);
+        let now = self.snapshot()?;
+        let elapsed = now.at.saturating_duration_since(then.at);
+        let records = fathom_analysis::derive::disk_records(&then.disks, &now.disks, elapsed);
         let record = records.first().ok_or("the disk is not in /proc/diskstats")?;
         if record.ios.read == 0 {
             return Err("the disk did no reads; they were answered from memory".into());

@@ -37,7 +37,7 @@ pub struct Options {
     /// Length of each run in seconds [default: 5; for the rows of `disk` 2; with --quick 2 and 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seconds: Option<u32>,
-    /// fio's t/io_uring, built from its source; left out of the comparison without it
+    /// fio's t/io_uring, built from its source; omitted from the comparison without it
     #[arg(long, value_name = "PATH")]
     t_io_uring: Option<PathBuf>,
     /// Run only the case of this name or, without one, those whose name contains it (may be given several times)
@@ -57,9 +57,9 @@ pub struct Options {
     list: bool,
 }
 
-/// What all cases share.
+/// Environment of all cases.
 struct Env {
-    /// The tools that are there, in the order in which they run.
+    /// The tools available, in the order in which they run.
     paths: Vec<(Tool, PathBuf)>,
     /// Where files to read are made.
     scratch: TempDir,
@@ -75,7 +75,7 @@ pub fn run(options: &Options) -> Result<()> {
     let cases: Vec<&Case> = all_cases().filter(|case| options.wants(case)).collect();
     if cases.is_empty() {
         let names: Vec<_> = all_cases().map(|case| case.name).collect();
-        return Err(format!("no case has that name; there are {}", names.join(", ")).into());
+        return Err(format!("unknown case; valid cases are {}", names.join(", ")).into());
     }
     if options.list {
         cases.iter().for_each(|case| println!("{:<20} {}", case.name, case.title));
@@ -108,7 +108,7 @@ fn all_cases() -> impl Iterator<Item = &'static Case> {
     disk::CASES.iter().flatten().chain(&CASES)
 }
 
-/// Runs all rounds of one case. A fixture that cannot be had here is a note; a tool that fails
+/// Runs all rounds of one case. An unavailable fixture is a note; a tool that fails
 /// ends the case.
 fn run_case(
     case: &'static Case,
@@ -120,8 +120,8 @@ fn run_case(
     let fixture = match Fixture::new(case.target, case.measure, env) {
         Ok(fixture) => fixture,
         Err(reason) => {
-            eprintln!("{}: left out: {reason}", case.name);
-            results.notes.push(format!("left out: {reason}"));
+            eprintln!("{}: skipped: {reason}", case.name);
+            results.notes.push(format!("skipped: {reason}"));
             return Ok(results);
         }
     };
@@ -169,14 +169,14 @@ impl Options {
         let fio = program(&self.fio).unwrap_or_else(|_| self.fio.clone());
         match process::output_of(&fio, &["--version"]) {
             Ok(_) => paths.extend([Tool::Fio, Tool::FioTuned].map(|tool| (tool, fio.clone()))),
-            Err(error) => eprintln!("fio is left out: {error}; it is in Debian's package fio"),
+            Err(error) => eprintln!("fio is skipped: {error}; install Debian's package fio"),
         }
         match &self.t_io_uring {
             Some(path) => {
                 let path = program(path)?;
                 paths.extend([(Tool::TIoUring, path.clone()), (Tool::TIoUringHalf, path)]);
             }
-            None => eprintln!("t/io_uring is left out: give its path with --t-io-uring"),
+            None => eprintln!("t/io_uring is skipped: give its path with --t-io-uring"),
         }
         let dir = match &self.dir {
             Some(dir) => dir.clone(),

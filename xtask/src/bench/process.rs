@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// What is measured beside time and processor time.
+/// What is measured in addition to elapsed and CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
     Nothing,

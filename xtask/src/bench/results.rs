@@ -7,9 +7,9 @@ use super::tools::Tool;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     Iops,
-    /// I/Os for each that a program beside it does in as much processor time.
+    /// I/Os per CPU time, relative to a concurrent program.
     Beside,
-    /// Processor time of the threads that do no I/O.
+    /// CPU time of the threads that do no I/O.
     Others,
     CpuPerIo,
     UserInstructions,
@@ -24,9 +24,9 @@ impl Figure {
     pub fn name(self) -> &'static str {
         match self {
             Figure::Iops => "I/Os per second",
-            Figure::Beside => "I/Os for each of the program beside it",
-            Figure::Others => "its other threads, % of a processor",
-            Figure::CpuPerIo => "processor time per I/O, ns",
+            Figure::Beside => "I/Os relative to the concurrent program",
+            Figure::Others => "its other threads, % of one CPU",
+            Figure::CpuPerIo => "CPU time per I/O, ns",
             Figure::UserInstructions => "user instructions per I/O",
             Figure::KernelInstructions => "kernel instructions per I/O",
             Figure::Overhead => "time per I/O less the device's own, µs",

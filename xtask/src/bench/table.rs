@@ -11,7 +11,7 @@ pub fn heading(env: &Env, rounds: u32) -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name"));
-    let model = model.map_or("unknown processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let model = model.map_or("unknown CPU", |rest| rest.trim_start_matches([' ', '\t', ':']));
     let count = std::thread::available_parallelism().map_or(1, usize::from);
     let load = read("/proc/loadavg");
     let mut text = format!(
@@ -250,9 +250,9 @@ mod tests {
     #[test]
     fn notes_follow_the_table() {
         let mut rounds = measured(2.0, 1.0);
-        rounds.notes.push("left out: no root".into());
+        rounds.notes.push("skipped: no root".into());
         let text = results(&[&rounds]);
-        assert!(text.ends_with("\n* tuned: left out: no root"), "{text}");
+        assert!(text.ends_with("\n* tuned: skipped: no root"), "{text}");
         let bars: Vec<usize> = text.lines().take(4).map(|line| line.matches('|').count()).collect();
         assert_eq!(bars, [8; 4], "{text}");
     }

@@ -1,4 +1,4 @@
-//! The tools: how each is told what to do, and how its output is read.
+//! The tools: command lines and output parsers.
 
 use crate::Result;
 use serde_json::Value;
@@ -14,11 +14,11 @@ pub enum Tool {
     TIoUring,
     /// t/io_uring that submits half of its depth at once.
     TIoUringHalf,
-    /// fathom once more, to see what it is to differ by nothing.
+    /// fathom again, as a control (A/A).
     Again,
-    /// fathom that watches by default.
+    /// fathom with default sampling.
     WatchDefault,
-    /// fathom that watches all it can.
+    /// fathom with full sampling.
     WatchFull,
 }
 
@@ -38,8 +38,8 @@ impl Tool {
             Tool::TIoUring => "t/io_uring",
             Tool::TIoUringHalf => "t/io_uring -s depth/2",
             Tool::Again => "fathom, again",
-            Tool::WatchDefault => "fathom --watch=default",
-            Tool::WatchFull => "fathom --watch=full",
+            Tool::WatchDefault => "fathom --sampling=default",
+            Tool::WatchFull => "fathom --sampling=full",
         }
     }
 
@@ -61,9 +61,9 @@ impl Tool {
     fn command(self) -> Vec<String> {
         match self {
             Tool::Fio | Tool::FioTuned | Tool::TIoUring | Tool::TIoUringHalf => Vec::new(),
-            Tool::Fathom | Tool::Again => vec!["run".into(), "--watch=off".into()],
-            Tool::WatchDefault => vec!["run".into(), "--watch=default".into()],
-            Tool::WatchFull => vec!["run".into(), "--watch=full".into()],
+            Tool::Fathom | Tool::Again => vec!["run".into(), "--sampling=off".into()],
+            Tool::WatchDefault => vec!["run".into(), "--sampling=default".into()],
+            Tool::WatchFull => vec!["run".into(), "--sampling=full".into()],
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn command_lines_in_fios_form() {
         let args = Tool::Fathom.fio_form(Path::new("/f"), &["iodepth=1"], End::Ios(5));
-        let expected = "run --watch=off --name=bench --filename=/f --rw=randread --bs=4k --iodepth=1 \
+        let expected = "run --sampling=off --name=bench --filename=/f --rw=randread --bs=4k --iodepth=1 \
             --number_ios=5 --output-format=json";
         assert_eq!(args.join(" "), expected);
         let args = Tool::Fio.fio_form(Path::new("/f"), &[], End::Seconds(2));

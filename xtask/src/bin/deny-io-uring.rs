@@ -1,6 +1,7 @@
 //! `deny-io-uring ERRNO COMMAND…`: runs a command under a seccomp filter by which io_uring_setup fails
 //! with ERRNO, as in many containers. For cases of the lab.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use std::env;

@@ -49,8 +49,8 @@ pub fn estimated(cost: &Cost) -> Option<f64> {
     (cost.running_ns < cost.enabled_ns).then(|| cost.running_ns as f64 / cost.enabled_ns as f64)
 }
 
-/// What each of `ios` I/Os cost that a worker did in a window of `window_ns` nanoseconds in which `counted`
-/// was counted of it; `None` without any I/O, or where the processor's counters were never free.
+/// The cost per I/O of a worker that completed `ios` I/Os in a window of `window_ns` nanoseconds, from the counters in
+/// `counted`; `None` without any I/O, or where the CPU's counters were never free.
 #[must_use]
 pub fn cost(counted: &Counted, ios: u64, window_ns: u64) -> Option<Cost> {
     let user = counted.user?;
@@ -61,7 +61,7 @@ pub fn cost(counted: &Counted, ios: u64, window_ns: u64) -> Option<Cost> {
         counted.cache.map(|cache| (cache.enabled_ns, cache.running_ns)),
     ];
     let user_scale = user.scale()?;
-    // Parts that were never on the processor are as those that cannot be counted.
+    // A mode that never ran is treated like one that is not counted.
     let kernel = counted.kernel.and_then(|kernel| Some((kernel, kernel.scale()?)));
     let cache = counted.cache.and_then(|cache| Some((cache, cache.scale()?)));
     let counted_times = || times.iter().flatten().filter(|(_, running_ns)| *running_ns > 0);
@@ -126,12 +126,12 @@ mod tests {
         assert_eq!((alone.kernel_instructions, alone.cache, estimated(&alone)), (None, None, None));
         assert_eq!(ipc(&alone), Ipc { all: None, user: Some(3.0), kernel: None });
         assert_eq!(cost(&counted, 0, 7), None);
-        // The processor's counters were not free for the kernel's part, and then for none.
+        // The CPU's counters were not free for the kernel's part, and then for none.
         let busy = Counted { kernel: executed(0, 0, 0), ..counted };
         let alone = cost(&busy, 10, 7).unwrap();
         assert_eq!((alone.kernel_cycles, estimated(&alone)), (None, None));
         assert_eq!(cost(&Counted { user: executed(0, 0, 0), ..busy }, 10, 7), None);
-        // A worker that did nothing in no cycles.
+        // A worker without I/O and without cycles.
         assert_eq!(ipc(&Cost::default()), Ipc::default());
     }
 }

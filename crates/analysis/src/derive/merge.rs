@@ -1,4 +1,4 @@
-//! Putting what several workers did together.
+//! Merging the records of several workers.
 
 use super::ios;
 use fathom_model::PerDir;
@@ -8,10 +8,10 @@ use fathom_model::record::{
 };
 use std::collections::BTreeMap;
 
-/// What several jobs did together. Its measured time reaches from the first start to the last
-/// end, so that rates are right also where the jobs did not all work at the same time.
+/// The merged record of several jobs. Its measured time is from the first start to the last end, so that
+/// rates hold even if the jobs did not all run at the same time.
 ///
-/// What was granted is what all jobs that ran were granted. The first error stands for all.
+/// A setting is in effect if it is for all jobs that ran. The first error is reported for all.
 #[must_use]
 pub fn merge_jobs(jobs: &[&JobRecord]) -> JobRecord {
     if let [only] = jobs {
@@ -174,7 +174,7 @@ fn merge_cost(jobs: &[&JobRecord]) -> Option<Cost> {
     merge_costs(&jobs.iter().filter_map(|job| job.cost).collect::<Vec<_>>())
 }
 
-/// Mean of the costs, each weighted by the I/Os that it was taken over; `None` without any.
+/// Mean of the costs, weighted by number of I/Os; `None` without any.
 #[must_use]
 pub fn merge_costs(costs: &[Cost]) -> Option<Cost> {
     let total: u64 = costs.iter().map(|cost| cost.ios).sum();
@@ -199,7 +199,7 @@ pub fn merge_costs(costs: &[Cost]) -> Option<Cost> {
     })
 }
 
-/// Where all counted the same.
+/// The cache misses, if all jobs counted the same event.
 fn merge_caches(costs: &[Cost], ios: u64) -> Option<CacheCost> {
     let event = costs.first()?.cache?.event;
     let mut sum = CacheCost { event, ..CacheCost::default() };
@@ -217,7 +217,7 @@ fn add_counts<K: Ord + Copy>(to: &mut BTreeMap<K, u64>, counts: &[(K, u64)]) {
     }
 }
 
-/// What is in any of the lists, each once, in the order of their first appearance.
+/// The union of the lists, in order of first appearance.
 fn union<'a, T: Clone + PartialEq + 'a>(lists: impl Iterator<Item = &'a Vec<T>>) -> Vec<T> {
     let mut all: Vec<T> = Vec::new();
     for word in lists.flatten() {
@@ -228,7 +228,7 @@ fn union<'a, T: Clone + PartialEq + 'a>(lists: impl Iterator<Item = &'a Vec<T>>)
     all
 }
 
-/// The words that each job's list has.
+/// The intersection of the lists of all jobs.
 fn common(jobs: &[&JobRecord], list: fn(&Granted) -> &Vec<String>) -> Vec<String> {
     let Some((first, rest)) = jobs.split_first() else { return Vec::new() };
     let in_all = |word: &&String| rest.iter().all(|job| list(&job.granted).contains(word));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn time_reaches_from_first_start_to_last_end() {
+    fn runtime_is_from_first_start_to_last_end() {
         let (a, b, never) = (job(1000, 1000, 10), job(2000, 3000, 20), JobRecord::default());
         let all = merge_jobs(&[&a, &b, &never]);
         assert_eq!((all.started_ns, all.runtime_ns), (1000, 4000));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_that_run_side_by_side_add_up() {
+    fn concurrent_intervals_add_up() {
         let (a, b) = (job(0, 1000, 10), job(0, 1002, 20));
         let all = merge_jobs(&[&a, &b]);
         assert_eq!(all.dirs.read.intervals, [(500, 15, 30), (1000, 30, 60)]);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_all_were_granted_counts() {
+    fn a_setting_is_in_effect_if_it_is_for_all() {
         let (mut a, mut b) = (job(0, 10, 1), job(0, 10, 1));
         a.granted.setup_flags = vec!["DEFER_TASKRUN".into(), "SQPOLL".into()];
         b.granted.setup_flags = vec!["DEFER_TASKRUN".into()];

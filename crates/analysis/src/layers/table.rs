@@ -1,4 +1,4 @@
-//! The table that says which layer a function belongs to.
+//! The table that maps kernel functions to layers.
 
 use super::Layer;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 /// Lines of a key and a pattern, which a tab divides.
 const TEXT: &str = include_str!("table.txt");
 
-/// What the table says of a function.
+/// The table entry of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// It belongs to a layer.

@@ -4,7 +4,7 @@ fn all() -> Vec<(&'static str, &'static str)> {
     rows(TEXT).collect()
 }
 
-/// What a pattern looks like without its mark: the letters by which it is compared.
+/// A pattern without its wildcard: the characters that are compared.
 fn letters(pattern: &str) -> &str {
     beginning(pattern).unwrap_or(pattern)
 }

@@ -13,14 +13,14 @@ const TOP: usize = 8;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Nanoseconds of processor time (`cpu-clock`).
+    /// Nanoseconds of CPU time (`cpu-clock`).
     #[default]
     Nanoseconds,
-    /// Processor cycles.
+    /// CPU cycles.
     Cycles,
 }
 
-/// Processor time by layer.
+/// CPU time by layer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LayerTimes {
     /// What times are in.
@@ -33,14 +33,14 @@ pub struct LayerTimes {
     pub kernel_samples: u64,
 }
 
-/// Processor time of one layer.
+/// CPU time of one layer.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LayerTime {
     /// The layer.
     pub layer: Layer,
     /// Samples.
     pub samples: u64,
-    /// Processor time that they stand for, in [`LayerTimes::unit`].
+    /// The CPU time they represent, in [`LayerTimes::unit`].
     pub time: u64,
     /// The part of `time` that went to the layer's locks.
     pub lock_time: u64,
@@ -76,7 +76,7 @@ impl LayerTimes {
         Self { unit, layers, samples, kernel_samples }
     }
 
-    /// Processor time of all layers, in [`LayerTimes::unit`].
+    /// CPU time of all layers, in [`LayerTimes::unit`].
     #[must_use]
     pub fn time(&self) -> u64 {
         self.layers.iter().map(|row| row.time).sum()

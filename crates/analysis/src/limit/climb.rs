@@ -1,191 +1,187 @@
-//! The search for the peak: deeper with one worker, then more workers, then around the best, and
-//! at last the best few once more.
+//! The search for the peak: a deeper queue with one worker, then more workers, then queue depths
+//! around the best, and finally the best few again.
 
-use super::DEPTHS_MAX;
-use super::book::{At, Book};
-use super::probe::{Phase, Setting};
-use super::stage::{Ask, Heard};
+use super::outcome::Phase;
+use super::request::WindowRequest;
+use super::state::{At, Event, SearchState};
+use super::thresholds::GAIN_MIN;
+use crate::experiment::Setting;
 
-/// A step up must bring at least this much, or it is flat.
-pub(super) const GAIN_MIN: f64 = 1.05;
-/// So many flat steps end a direction: one may be chance.
+/// So many steps without a gain end a direction: one may be chance.
 const FLAT_STEPS: u32 = 2;
 /// Settings within this share of the best are measured again.
 const NEAR_BEST: f64 = 0.95;
-/// At most so many settings are measured again, so often.
-const AGAIN_SETTINGS: usize = 3;
-const AGAIN_ROUNDS: usize = 2;
+/// Maximum number of settings that are measured again, and of repetitions.
+const REPEATED_SETTINGS: usize = 3;
+const REPEATED_ROUNDS: usize = 2;
 
 #[derive(Debug)]
-enum Step {
-    /// One worker, this depth.
+enum Move {
+    /// One worker, this queue depth.
     Deepen(u32),
     /// This many workers.
-    Spread(u32),
+    AddWorkers(u32),
     /// Deeper or shallower than the best with several workers.
-    Around {
+    AdjustDepth {
         top: Setting,
         deeper: bool,
     },
     /// The best few, in turn.
-    Again {
+    Repeat {
         left: Vec<Setting>,
     },
     Done,
 }
 
-/// The climb of one target at one block size.
+/// The climb of one target and kind of I/O.
 #[derive(Debug)]
 pub(super) struct Climb {
     at: At,
-    step: Step,
+    next: Move,
     best: f64,
     flat: u32,
-    /// Depth per worker while the workers grow.
+    /// Queue depth of each worker while workers are added.
     depth: u32,
-    /// The last ask gave nothing.
+    /// The last window failed.
     failed: bool,
 }
 
 impl Climb {
     pub fn new(at: At) -> Self {
-        Self { at, step: Step::Deepen(1), best: 0.0, flat: 0, depth: 1, failed: false }
+        Self { at, next: Move::Deepen(1), best: 0.0, flat: 0, depth: 1, failed: false }
     }
 
-    pub fn next(&mut self, book: &Book) -> Option<Ask> {
-        while !book.block(self.at).is_broken() {
-            if let Step::Again { left } = &mut self.step {
+    pub fn next(&mut self, state: &SearchState) -> Option<WindowRequest> {
+        let block = state.block(self.at);
+        while !block.is_broken() {
+            if let Move::Repeat { left } = &mut self.next {
                 let again = if self.failed { None } else { left.pop() };
-                return again.map(|setting| Ask::one(Phase::Climb, self.at, setting));
+                return again.map(|setting| WindowRequest::one(Phase::Climb, self.at, setting));
             }
             let setting = self.setting()?;
-            if !self.failed
-                && book.block(self.at).curve.windows(setting) == 0
-                && book.allows(self.at, setting)
-            {
-                return Some(Ask::one(Phase::Climb, self.at, setting));
+            let is_new = block.curve.windows(setting) == 0;
+            if !self.failed && is_new && state.allows(self.at, setting) {
+                return Some(WindowRequest::one(Phase::Climb, self.at, setting));
             }
-            self.advance(book, setting);
+            self.advance(state, setting);
             self.failed = false;
         }
         None
     }
 
-    pub fn hear(&mut self, heard: &Heard) {
-        self.failed = matches!(heard, Heard::Bad(_));
+    pub fn observe(&mut self, failed: bool) {
+        self.failed = failed;
     }
 
-    /// The peak so far: preferably of the settings that were measured more than once. One that is there
-    /// already, from an earlier turn, stays where nothing is clearly better.
-    pub fn close(&mut self, book: &mut Book) {
-        let cores = book.config.cores;
-        let block = book.block_mut(self.at);
-        let curve = &block.curve;
-        let best = curve
+    /// The best setting so far, preferably of those measured more than once.
+    pub fn close(&self, state: &SearchState) -> Option<Event> {
+        let curve = &state.block(self.at).curve;
+        let any = curve.cheapest_best(|_, _| true)?;
+        // A single window that is far better is the better guess.
+        let setting = curve
             .cheapest_best(|_, c| c.windows() > 1)
-            .into_iter()
-            .chain(curve.cheapest_best(|_, _| true))
-            .reduce(|again, any| {
-                // Without time for the second look, a single window that is far better is the better guess.
-                if curve.mean(any) > GAIN_MIN * curve.mean(again) { any } else { again }
-            });
-        let known = block.peak.map_or(0.0, |peak| curve.mean(peak));
-        if let Some(best) = best.filter(|s| curve.mean(*s) > GAIN_MIN * known) {
-            block.move_peak(best, cores);
-        }
+            .filter(|repeated| curve.mean(any) <= GAIN_MIN * curve.mean(*repeated))
+            .unwrap_or(any);
+        Some(Event::Best { at: self.at, setting })
     }
 
     fn setting(&self) -> Option<Setting> {
-        match self.step {
-            Step::Deepen(depth) => Some(Setting { workers: 1, depth }),
-            Step::Spread(workers) => Some(Setting { workers, depth: self.depth }),
-            Step::Around { top, deeper } => {
+        match self.next {
+            Move::Deepen(depth) => Some(Setting { workers: 1, depth }),
+            Move::AddWorkers(workers) => Some(Setting { workers, depth: self.depth }),
+            Move::AdjustDepth { top, deeper } => {
                 let depth = if deeper { top.depth.saturating_mul(2) } else { top.depth / 2 };
                 Some(Setting { depth: depth.max(1), ..top })
             }
-            Step::Again { .. } | Step::Done => None,
+            Move::Repeat { .. } | Move::Done => None,
         }
     }
 
-    /// Goes on from `setting`, which has been measured or cannot be.
-    fn advance(&mut self, book: &Book, setting: Setting) {
-        let curve = &book.block(self.at).curve;
+    /// Continues from `setting`, which was measured or cannot be.
+    fn advance(&mut self, state: &SearchState, setting: Setting) {
+        let curve = &state.block(self.at).curve;
         let measured = curve.windows(setting) > 0;
-        match self.step {
-            Step::Deepen(depth) => {
-                let deepest = depth.saturating_mul(2) > DEPTHS_MAX[self.at.block];
+        let depth_max = state.spec(self.at.block).depth_max;
+        match self.next {
+            Move::Deepen(depth) => {
+                let deepest = depth.saturating_mul(2) > depth_max;
                 if !measured || self.is_flat(curve.mean(setting)) || deepest {
-                    self.start_spread(book);
+                    self.start_adding_workers(state);
                 } else {
-                    self.step = Step::Deepen(depth * 2);
+                    self.next = Move::Deepen(depth * 2);
                 }
             }
-            Step::Spread(workers) => {
-                let cores = book.config.cores;
+            Move::AddWorkers(workers) => {
+                let cores = state.config.cores;
                 if !measured || self.is_flat(curve.mean(setting)) || workers >= cores {
-                    self.start_around(book);
+                    self.start_adjusting_depth(state);
                 } else {
-                    self.spread_to(book, workers.saturating_mul(2).min(cores));
+                    self.add_workers(state, workers.saturating_mul(2).min(cores));
                 }
             }
-            Step::Around { top, deeper } => {
+            Move::AdjustDepth { top, deeper } => {
                 let better = curve.mean(setting) >= GAIN_MIN * curve.mean(top) && setting != top;
-                let room = setting.depth < DEPTHS_MAX[self.at.block];
                 match (better, deeper) {
-                    (true, _) if room => self.step = Step::Around { top: setting, deeper },
-                    (false, true) => self.step = Step::Around { top, deeper: false },
-                    _ => self.start_again(book),
+                    (true, _) if setting.depth < depth_max => {
+                        self.next = Move::AdjustDepth { top: setting, deeper };
+                    }
+                    (false, true) => self.next = Move::AdjustDepth { top, deeper: false },
+                    _ => self.start_repeating(state),
                 }
             }
-            Step::Again { .. } | Step::Done => {}
+            Move::Repeat { .. } | Move::Done => {}
         }
     }
 
-    /// Whether the direction has ended: the last steps brought nothing.
+    /// Whether the last steps yielded no gain.
     fn is_flat(&mut self, mean: f64) -> bool {
         self.flat = if mean >= GAIN_MIN * self.best && mean > 0.0 { 0 } else { self.flat + 1 };
         self.best = self.best.max(mean);
         self.flat >= FLAT_STEPS
     }
 
-    fn start_spread(&mut self, book: &Book) {
-        match book.block(self.at).best_of_one_worker() {
-            None => self.step = Step::Done,
+    fn start_adding_workers(&mut self, state: &SearchState) {
+        match state.block(self.at).curve.best_of_one_worker() {
+            None => self.next = Move::Done,
             Some(one) => {
                 self.flat = 0;
                 self.depth = one.depth;
-                if book.config.cores > 1 { self.spread_to(book, 2) } else { self.start_again(book) }
+                if state.config.cores > 1 {
+                    self.add_workers(state, 2);
+                } else {
+                    self.start_repeating(state);
+                }
             }
         }
     }
 
-    fn spread_to(&mut self, book: &Book, workers: u32) {
-        let depth_max = book.in_flight_max(self.at) / u64::from(workers.max(1));
+    fn add_workers(&mut self, state: &SearchState, workers: u32) {
+        let depth_max = state.in_flight_max(self.at) / u64::from(workers.max(1));
         self.depth = self.depth.min(u32::try_from(depth_max).unwrap_or(u32::MAX)).max(1);
-        self.step = Step::Spread(workers);
+        self.next = Move::AddWorkers(workers);
     }
 
-    fn start_around(&mut self, book: &Book) {
-        match book.block(self.at).curve.cheapest_best(|_, _| true) {
+    fn start_adjusting_depth(&mut self, state: &SearchState) {
+        match state.block(self.at).curve.cheapest_best(|_, _| true) {
             Some(top) if top.workers > 1 => {
-                let deeper = top.depth < DEPTHS_MAX[self.at.block];
-                self.step = Step::Around { top, deeper };
+                let deeper = top.depth < state.spec(self.at.block).depth_max;
+                self.next = Move::AdjustDepth { top, deeper };
             }
-            Some(_) => self.start_again(book),
-            None => self.step = Step::Done,
+            Some(_) => self.start_repeating(state),
+            None => self.next = Move::Done,
         }
     }
 
-    fn start_again(&mut self, book: &Book) {
-        let curve = &book.block(self.at).curve;
-        let best = curve.iter().map(|(_, c)| c.mean()).fold(0.0, f64::max);
+    fn start_repeating(&mut self, state: &SearchState) {
+        let curve = &state.block(self.at).curve;
+        let best = curve.best_mean();
         let mut near: Vec<_> = curve.iter().filter(|(_, c)| c.mean() >= NEAR_BEST * best).collect();
         near.sort_by(|a, b| b.1.mean().total_cmp(&a.1.mean()));
-        near.truncate(AGAIN_SETTINGS);
+        near.truncate(REPEATED_SETTINGS);
         let mut left: Vec<Setting> = near.iter().map(|(s, _)| *s).collect();
         if let Some(cheapest) = curve.cheapest_best(|_, _| true).filter(|s| !left.contains(s)) {
             left.push(cheapest);
         }
-        self.step = Step::Again { left: left.repeat(AGAIN_ROUNDS) };
+        self.next = Move::Repeat { left: left.repeat(REPEATED_ROUNDS) };
     }
 }

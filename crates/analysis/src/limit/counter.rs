@@ -1,301 +1,207 @@
-//! Counter-experiments: the setting in question in turn with one thing changed.
+//! Counter-experiments: the setting in question, interleaved with variants that change one thing.
 
-use super::book::{At, Book};
-use super::climb::GAIN_MIN;
-use super::curve::Cell;
-use super::outcome::{Experiment, ExperimentKind, Point};
-use super::probe::{Measurement, Phase, Setting};
-use super::stage::{Ask, Heard};
-use super::{DEPTHS_MAX, KNEE_SHARE};
+use super::outcome::{Experiment, ExperimentKind, Phase};
+use super::peak::CounterResults;
+use super::request::{Step, WindowRequest};
+use super::state::{At, Event, SearchState};
+use super::thresholds::{CORES_SUSPECT, KNEE_SHARE, helps, surely_helps};
+use crate::experiment::{Condition, Measurement, Repetitions, Series, Setting};
 use crate::stats::{Estimate, Ratio};
+use fathom_model::Dir;
 
-/// Rounds of base and changes: at least; in one turn at most.
-const ROUNDS_MIN: usize = 3;
-const ROUNDS_MAX: usize = 12;
-/// An interval of ±3% is narrow enough.
-pub(super) const NARROW: f64 = 0.03;
-/// With the processors this full it is worth asking what fewer of them do.
-pub(super) const CORES_SUSPECT: f64 = 0.85;
+/// Rounds until the baseline and every ratio are precise; `rounds_max` holds for each turn of the stage.
+const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 12, precision: 0.03 };
 
-/// One change.
+/// The baseline, or one change to it.
 #[derive(Debug)]
-struct Arm {
-    kind: ExperimentKind,
+struct Variant {
+    /// `None` for the baseline.
+    kind: Option<ExperimentKind>,
     setting: Setting,
     cores: Option<u32>,
-    cell: Cell,
-    base: Vec<f64>,
-    refused: Option<String>,
 }
 
-/// What the experiments at one setting gave.
-#[derive(Debug)]
-pub(super) struct Counted {
-    pub base: Point,
-    pub experiments: Vec<Experiment>,
-    /// The setting that was left for this one, and how many times as much this one did.
-    pub moved: Option<(Setting, Ratio)>,
-}
-
-impl Counted {
-    /// Whether any experiment was made, or could not be for a reason worth telling.
-    pub fn says_something(&self) -> bool {
-        self.experiments.iter().any(|e| e.gain.is_some() || e.refused.is_some())
-    }
-}
-
-/// The experiments at the peak, or where one worker is at its best.
+/// The counter-experiments at the peak, or at the best setting with one worker.
 #[derive(Debug)]
 pub(super) struct Counter {
     at: At,
     phase: Phase,
     base: Option<Setting>,
-    cell: Cell,
-    arms: Vec<Arm>,
-    /// 0 is the base, n the n-th arm.
-    turn: usize,
-    /// Rounds in this turn.
+    series: Series<Variant>,
+    /// Rounds in this turn of the stage.
     rounds: usize,
     moved: Option<(Setting, Ratio)>,
-    /// I/Os per second of this round's base; `None` when that window was bad.
-    round_base: Option<f64>,
 }
 
 impl Counter {
-    pub fn at_peak(at: At) -> Self {
-        Self::new(at, Phase::Counter)
+    /// In [`Phase::Counter`] at the peak, in [`Phase::CounterOne`] at the best setting with one worker.
+    pub fn new(at: At, phase: Phase, dir: Dir) -> Self {
+        Self { at, phase, base: None, series: Series::new(dir, []), rounds: 0, moved: None }
     }
 
-    pub fn at_one_worker(at: At) -> Self {
-        Self::new(at, Phase::CounterOne)
-    }
-
-    fn new(at: At, phase: Phase) -> Self {
-        Self {
-            at,
-            phase,
-            base: None,
-            cell: Cell::default(),
-            arms: Vec::new(),
-            turn: 0,
-            rounds: 0,
-            moved: None,
-            round_base: None,
+    pub fn next(&mut self, state: &SearchState) -> Step {
+        if state.block(self.at).is_broken() {
+            return Step::Done;
         }
-    }
-
-    pub fn weight(&self) -> f64 {
-        if self.phase == Phase::Counter { 15.0 } else { 9.0 }
-    }
-
-    pub fn next(&mut self, book: &mut Book) -> Option<Ask> {
-        if book.block(self.at).is_broken() {
-            return None;
-        }
-        if self.base.is_none() || self.is_elsewhere(book) {
-            let base = self.question(book)?;
+        if self.base.is_none() || self.is_elsewhere(state) {
+            let Some(base) = self.question(state) else { return Step::Done };
             self.moved = None;
-            self.start(book, base);
+            self.start(state, base);
         }
         loop {
-            if self.turn > self.arms.len() {
-                self.turn = 0;
-                self.rounds += 1;
-                self.suspect_cores(book);
-            }
-            if self.turn == 0 && self.cell.windows() >= ROUNDS_MIN {
+            let windows = self.series.baseline().map_or(0, |base| base.cell.windows());
+            if self.series.is_between_rounds() && windows >= REPETITIONS.rounds_min {
                 let settled = self.is_settled();
-                let better = if settled { helps } else { surely_helps };
-                if !self.moves_up(book, better) && settled {
-                    return None;
+                if let Some(event) = self.move_up(state, if settled { helps } else { surely_helps })
+                {
+                    return Step::Report(Box::new(event));
+                }
+                if settled {
+                    return Step::Done;
                 }
             }
-            let base = self.base?;
-            if self.turn == 0 {
-                return Some(Ask::one(self.phase, self.at, base));
+            if let Some(index) = self.series.next_in_round() {
+                let Variant { setting, cores, .. } = self.series.conditions()[index].value;
+                let request = WindowRequest::one(self.phase, self.at, setting);
+                return Step::Measure(WindowRequest { cores, ..request });
             }
-            let arm = &self.arms[self.turn - 1];
-            if arm.refused.is_none() {
-                let ask = Ask::one(self.phase, self.at, arm.setting);
-                return Some(Ask { cores: arm.cores, ..ask });
-            }
-            self.turn += 1;
+            self.rounds += 1;
+            self.suspect_cores(state);
         }
     }
 
-    pub fn hear(&mut self, heard: &Heard) {
-        let window = match heard {
-            Heard::Clean(window) => Some(*window),
-            Heard::Bad(_) => None,
-        };
-        match self.turn.checked_sub(1) {
-            None => {
-                self.round_base = window.and_then(|w| add(&mut self.cell, w));
-            }
-            Some(arm) => {
-                let arm = &mut self.arms[arm];
-                match (window, self.round_base) {
-                    (Some(window), Some(base)) => {
-                        if add(&mut arm.cell, window).is_some() {
-                            arm.base.push(base);
-                        }
-                    }
-                    (Some(_), None) => {}
-                    (None, _) => {
-                        if let Heard::Bad(why) = heard {
-                            arm.refused = Some((*why).to_string());
-                        }
-                    }
-                }
-            }
+    pub fn observe(&mut self, outcome: Result<&Measurement, &str>) {
+        match outcome {
+            Ok(window) => self.series.observe(Some(window)),
+            Err(why) => self.series.reject(why),
         }
-        self.turn += 1;
     }
 
-    pub fn close(&mut self, book: &mut Book) {
-        if self.is_elsewhere(book) {
-            return;
+    pub fn close(&mut self, state: &SearchState) -> Option<Event> {
+        if self.is_elsewhere(state) {
+            return None;
         }
-        // What is surely better is the peak also where no time is left to look further from there.
-        self.moves_up(book, helps);
-        // A round that was broken off begins anew.
-        (self.turn, self.rounds, self.round_base) = (0, 0, None);
-        let Some(base) = self.base.filter(|_| self.cell.windows() > 0) else { return };
-        let cores = book.config.cores;
-        let counted = Counted {
-            base: self.cell.point(base, cores),
-            experiments: self.arms.iter().map(|arm| arm.experiment(&self.cell, cores)).collect(),
+        // A sure gain moves the peak even if no time is left to continue from there.
+        if let Some(event) = self.move_up(state, helps) {
+            return Some(event);
+        }
+        self.rounds = 0;
+        self.series.restart_round();
+        let (base, cores) = (self.base?, state.config.cores);
+        let baseline = self.series.baseline().filter(|baseline| baseline.cell.windows() > 0)?;
+        let variants = 1..self.series.conditions().len();
+        let results = CounterResults {
+            base: baseline.cell.point(base, cores),
+            experiments: variants.filter_map(|i| self.experiment(i, cores)).collect(),
             moved: self.moved,
         };
-        let block = book.block_mut(self.at);
-        if self.phase == Phase::Counter {
-            block.at_peak = Some(counted);
-        } else {
-            block.at_one_worker = Some(counted);
-        }
+        let is_one_worker = self.phase == Phase::CounterOne;
+        Some(Event::Examined { at: self.at, is_one_worker, results })
     }
 
     /// Whether the peak is no longer where these experiments were made.
-    fn is_elsewhere(&self, book: &Book) -> bool {
-        self.phase == Phase::Counter && self.base != book.block(self.at).peak
+    fn is_elsewhere(&self, state: &SearchState) -> bool {
+        self.phase == Phase::Counter && self.base != state.block(self.at).peak.setting()
     }
 
-    /// The setting to ask about, if there is a question.
-    fn question(&self, book: &Book) -> Option<Setting> {
-        let block = book.block(self.at);
-        let peak = block.peak?;
+    /// The setting in question, if any.
+    fn question(&self, state: &SearchState) -> Option<Setting> {
+        let block = state.block(self.at);
+        let peak = block.peak.setting()?;
         if self.phase == Phase::Counter {
             return Some(peak);
         }
-        let one = block.best_of_one_worker().filter(|_| peak.workers > 1)?;
+        let one = block.curve.best_of_one_worker().filter(|_| peak.workers > 1)?;
         (block.curve.mean(one) < KNEE_SHARE * block.curve.mean(peak)).then_some(one)
     }
 
-    fn start(&mut self, book: &Book, base: Setting) {
+    fn start(&mut self, state: &SearchState, base: Setting) {
         let deeper = Setting { depth: base.depth.saturating_mul(2), ..base };
         let more = Setting { workers: base.workers + (base.workers / 2).max(1), ..base };
+        let baseline = Variant { kind: None, setting: base, cores: None };
+        self.series = Series::new(state.spec(self.at.block).dir, [baseline]);
         self.base = Some(base);
-        self.cell = Cell::default();
-        self.arms = vec![
-            Arm::new(book, self.at, ExperimentKind::Deeper, deeper, None),
-            Arm::new(book, self.at, ExperimentKind::MoreWorkers, more, None),
-        ];
-        (self.turn, self.rounds) = (0, 0);
+        self.rounds = 0;
+        self.add_variant(state, ExperimentKind::Deeper, deeper, None);
+        self.add_variant(state, ExperimentKind::MoreWorkers, more, None);
     }
 
-    /// Adds the experiment with fewer processors once they look full.
-    fn suspect_cores(&mut self, book: &Book) {
-        let known = self.arms.iter().any(|arm| arm.kind == ExperimentKind::FewerCores);
-        let full = self.cell.cpu().is_some_and(|c| c.taken() >= CORES_SUSPECT);
-        let half = book.config.cores / 2;
+    fn add_variant(
+        &mut self,
+        state: &SearchState,
+        kind: ExperimentKind,
+        setting: Setting,
+        cores: Option<u32>,
+    ) {
+        let rejected = (!state.allows(self.at, setting)).then(|| {
+            format!("{} I/Os in flight exceed the memory or kernel limit", setting.in_flight())
+        });
+        self.series.push(Variant { kind: Some(kind), setting, cores }, rejected);
+    }
+
+    /// Adds the variant with fewer CPUs once they appear fully used.
+    fn suspect_cores(&mut self, state: &SearchState) {
+        let fewer = Some(ExperimentKind::FewerCores);
+        let known = self.series.conditions().iter().any(|c| c.value.kind == fewer);
+        let cpu = self.series.baseline().and_then(|base| base.cell.cpu());
+        let full = cpu.is_some_and(|cpu| cpu.taken() >= CORES_SUSPECT);
+        let half = state.config.cores / 2;
         if let (true, Some(base)) = (full && !known && half > 0, self.base) {
-            self.arms.push(Arm::new(book, self.at, ExperimentKind::FewerCores, base, Some(half)));
+            self.add_variant(state, ExperimentKind::FewerCores, base, Some(half));
         }
     }
 
     fn is_settled(&self) -> bool {
-        let narrow = Estimate::of(&self.cell.iops).relative().is_some_and(|r| r <= NARROW);
-        let enough = |arm: &Arm| arm.refused.is_some() || arm.is_clear();
-        self.rounds >= ROUNDS_MAX || (narrow && self.arms.iter().all(enough))
+        let Some(baseline) = self.series.baseline() else { return true };
+        let precision = Estimate::of(baseline.cell.iops()).relative();
+        let is_precise = precision.is_some_and(|p| p <= REPETITIONS.precision);
+        let mut variants = self.series.conditions().iter().enumerate().skip(1);
+        self.rounds >= REPETITIONS.rounds_max
+            || (is_precise && variants.all(|(i, c)| c.rejected.is_some() || self.is_clear(i)))
     }
 
-    /// A change that is better, and that the climb could have come to, becomes the peak, and the
-    /// experiments begin anew there.
-    fn moves_up(&mut self, book: &mut Book, is_better: fn(&Ratio) -> bool) -> bool {
-        let Some(base) = self.base.filter(|_| self.phase == Phase::Counter) else { return false };
-        let (cores, depth_max) = (book.config.cores, DEPTHS_MAX[self.at.block]);
-        let better = self
-            .arms
-            .iter()
-            .filter(|arm| arm.cores.is_none())
-            .filter(|arm| arm.setting.workers <= cores && arm.setting.depth <= depth_max)
-            .filter_map(|arm| Some((arm.gain().filter(is_better)?, arm)))
-            .max_by(|a, b| a.0.value.total_cmp(&b.0.value));
-        let Some((gain, arm)) = better else { return false };
-        self.moved = Some((base, gain));
-        let (setting, base) = (arm.setting, arm.cell.point(arm.setting, cores));
-        let block = book.block_mut(self.at);
-        block.peak = Some(setting);
-        block.at_peak = Some(Counted { base, experiments: Vec::new(), moved: self.moved });
-        self.start(book, setting);
-        true
-    }
-}
-
-/// Whether a change surely brings something worth having.
-pub(super) fn helps(gain: &Ratio) -> bool {
-    gain.low > 1.0 && gain.value >= GAIN_MIN
-}
-
-/// Whether it does even if one looks again and again until it seems so.
-fn surely_helps(gain: &Ratio) -> bool {
-    gain.low >= GAIN_MIN
-}
-
-impl Arm {
-    fn new(
-        book: &Book,
-        at: At,
-        kind: ExperimentKind,
-        setting: Setting,
-        cores: Option<u32>,
-    ) -> Self {
-        let refused = (!book.allows(at, setting)).then(|| {
-            format!(
-                "{} I/Os in flight are more than memory or the kernel allow",
-                setting.in_flight()
-            )
-        });
-        Self { kind, setting, cores, cell: Cell::default(), base: Vec::new(), refused }
+    /// The ratio of a variant is precise, or so far from 1 that more precision would change nothing.
+    fn is_clear(&self, index: usize) -> bool {
+        self.series
+            .ratio(index)
+            .is_some_and(|g| g.spread() <= REPETITIONS.precision || g.low > 1.25 || g.high < 0.8)
     }
 
-    fn gain(&self) -> Option<Ratio> {
-        let pairs: Vec<_> = self.cell.iops.iter().copied().zip(self.base.iter().copied()).collect();
-        Ratio::paired(&pairs)
+    /// A variant with a gain, and within reach of the climb, becomes the peak, and the experiments restart there.
+    fn move_up(&mut self, state: &SearchState, is_gain: fn(&Ratio) -> bool) -> Option<Event> {
+        let base = self.base.filter(|_| self.phase == Phase::Counter)?;
+        let (cores, depth_max) = (state.config.cores, state.spec(self.at.block).depth_max);
+        let is_within_reach = |c: &Condition<Variant>| {
+            let Variant { setting, cores: fewer, .. } = c.value;
+            fewer.is_none() && setting.workers <= cores && setting.depth <= depth_max
+        };
+        let variants = self.series.conditions().iter().enumerate().skip(1);
+        let (gain, condition) = variants
+            .filter(|(_, c)| is_within_reach(c))
+            .filter_map(|(i, c)| Some((self.series.ratio(i).filter(is_gain)?, c)))
+            .max_by(|a, b| a.0.value.total_cmp(&b.0.value))?;
+        let (setting, moved) = (condition.value.setting, Some((base, gain)));
+        let base = condition.cell.point(setting, cores);
+        self.moved = moved;
+        self.start(state, setting);
+        let results = CounterResults { base, experiments: Vec::new(), moved };
+        Some(Event::PeakMoved { at: self.at, results })
     }
 
-    /// Narrow, or so far from 1 that a narrower interval would change nothing.
-    fn is_clear(&self) -> bool {
-        self.gain().is_some_and(|g| g.spread() <= NARROW || g.low > 1.25 || g.high < 0.8)
-    }
-
-    fn experiment(&self, base: &Cell, all_cores: u32) -> Experiment {
-        let (changed_ns, base_ns) = (self.cell.clat_mean_ns(), base.clat_mean_ns());
-        Experiment {
-            kind: self.kind,
-            setting: self.setting,
-            cores: self.cores.unwrap_or(all_cores),
-            base_iops: Estimate::of(&self.base),
-            changed_iops: Estimate::of(&self.cell.iops),
-            gain: self.gain(),
+    fn experiment(&self, index: usize, all_cores: u32) -> Option<Experiment> {
+        let conditions = self.series.conditions();
+        let (changed, base) = (conditions.get(index)?, conditions.first()?);
+        let (changed_ns, base_ns) = (changed.cell.clat_mean_ns(), base.cell.clat_mean_ns());
+        let base_iops: Vec<f64> = self.series.pairs(index).iter().map(|(_, base)| *base).collect();
+        Some(Experiment {
+            kind: changed.value.kind?,
+            setting: changed.value.setting,
+            cores: changed.value.cores.unwrap_or(all_cores),
+            base_iops: Estimate::of(&base_iops),
+            changed_iops: Estimate::of(changed.cell.iops()),
+            gain: self.series.ratio(index),
             latency_ratio: (changed_ns > 0.0 && base_ns > 0.0).then(|| changed_ns / base_ns),
-            refused: self.refused.clone(),
-        }
+            refused: changed.rejected.clone(),
+        })
     }
-}
-
-/// Adds a window with a single load; gives its I/Os per second.
-fn add(cell: &mut Cell, window: &Measurement) -> Option<f64> {
-    cell.add(window, window.loads.first()?);
-    cell.iops.last().copied()
 }

@@ -1,22 +1,22 @@
-//! The search for the knee: the fewest workers, and with those the least depth, that reach 95% of
-//! the peak. It halves the gap between a depth that fails and one that passes.
+//! The search for the knee: the fewest workers, and with those the lowest queue depth, that reach
+//! 95% of the peak. It bisects the gap between a setting that fails and one that passes.
 
-use super::book::{At, BlockBook, Book};
-use super::counter::Counted;
 use super::curve::Curve;
-use super::probe::{Phase, Setting};
-use super::stage::{Ask, Heard};
-use super::{DEPTHS_MAX, KNEE_SHARE};
+use super::outcome::Phase;
+use super::request::WindowRequest;
+use super::state::{At, Event, SearchState};
+use super::thresholds::KNEE_SHARE;
+use crate::experiment::Setting;
 use crate::stats::Ratio;
 
-/// After so many windows at a setting its mean decides, sure or not.
+/// After this many windows at a setting, its mean decides regardless of the interval.
 const WINDOWS_MAX: usize = 4;
 /// A single window this far from the threshold decides.
 const FAR: f64 = 0.15;
-/// The gap is narrow enough at this part of the depth.
+/// The gap is narrow enough at this fraction of the queue depth.
 const GAP_PART: u32 = 8;
-/// A bound for noise that makes settings pass and fail in turn.
-const ASKS_MAX: u32 = 60;
+/// A bound in case noise makes settings pass and fail alternately.
+const REQUESTS_MAX: u32 = 60;
 
 /// The search for one target's knee.
 #[derive(Debug)]
@@ -24,15 +24,15 @@ pub(super) struct Knee {
     at: At,
     /// Where the peak was when the search began.
     peak: Option<Setting>,
-    asks: u32,
+    requests: u32,
     failed: bool,
     refined: bool,
 }
 
-/// The cheapest setting that passes, and what is measured below it, which fails.
+/// The cheapest setting that passes, and the measured settings below it, which fail.
 struct Bracket {
     pass: Setting,
-    /// The next lower depth with as many workers.
+    /// The next lower queue depth with as many workers.
     fail: Option<Setting>,
     /// The best with the next fewer workers.
     fewer_workers: Option<Setting>,
@@ -40,16 +40,16 @@ struct Bracket {
 
 impl Knee {
     pub fn new(at: At) -> Self {
-        Self { at, peak: None, asks: 0, failed: false, refined: false }
+        Self { at, peak: None, requests: 0, failed: false, refined: false }
     }
 
-    pub fn next(&mut self, book: &Book) -> Option<Ask> {
-        let block = book.block(self.at);
-        let peak = block.peak?;
+    pub fn next(&mut self, state: &SearchState) -> Option<WindowRequest> {
+        let block = state.block(self.at);
+        let peak = block.peak.setting()?;
         if self.peak != Some(peak) {
             *self = Self { peak: Some(peak), ..Self::new(self.at) };
         }
-        if self.failed || self.refined || self.asks >= ASKS_MAX || block.is_broken() {
+        if self.failed || self.refined || self.requests >= REQUESTS_MAX || block.is_broken() {
             return None;
         }
         let curve = &block.curve;
@@ -58,30 +58,22 @@ impl Knee {
         let next = Some(bracket.pass)
             .filter(open)
             .or_else(|| bracket.fewer_workers.filter(open))
-            .or_else(|| bracket.between_workers(peak, DEPTHS_MAX[self.at.block]))
+            .or_else(|| bracket.between_workers(peak, state.spec(self.at.block).depth_max))
             .or_else(|| bracket.fail.filter(open))
             .or_else(|| bracket.between_depths());
         self.refined = next.is_none();
-        self.asks += 1;
-        next.map(|setting| Ask::one(Phase::Knee, self.at, setting))
+        self.requests += 1;
+        next.map(|setting| WindowRequest::one(Phase::Knee, self.at, setting))
     }
 
-    pub fn hear(&mut self, heard: &Heard) {
-        self.failed = matches!(heard, Heard::Bad(_));
+    pub fn observe(&mut self, failed: bool) {
+        self.failed = failed;
     }
 
-    pub fn close(&mut self, book: &mut Book) {
-        let cores = book.config.cores;
-        let block = book.block_mut(self.at);
-        let Some(peak) = block.peak else { return };
-        let knee = Bracket::of(&block.curve, peak).map(|b| b.pass);
-        if let Some(knee) = knee.filter(|knee| is_the_peak(block, *knee, peak)) {
-            block.move_peak(knee, cores);
-        }
-        // One worker that reaches the knee is not what stops anything.
-        block.at_one_worker.take_if(|_| knee.is_some_and(|knee| knee.workers == 1));
-        block.knee = knee;
-        block.knee_refined = self.refined;
+    pub fn close(&self, state: &SearchState) -> Option<Event> {
+        let block = state.block(self.at);
+        let knee = Bracket::of(&block.curve, block.peak.setting()?).map(|b| b.pass);
+        Some(Event::Knee { at: self.at, knee, refined: self.refined })
     }
 }
 
@@ -112,33 +104,25 @@ impl Bracket {
         Some(Setting { workers, depth: depth.clamp(1, depth_max) })
     }
 
-    /// A depth between the two.
+    /// A queue depth between the two.
     fn between_depths(&self) -> Option<Setting> {
         let depth = halfway(self.fail.map_or(0, |s| s.depth), self.pass.depth)?;
         Some(Setting { depth, ..self.pass })
     }
 }
 
-/// Whether a knee with more I/Os per second than the peak takes its place. Where both are one
-/// plateau, and chance puts the knee above, the peak stays where its counter-experiments were made.
-fn is_the_peak(block: &BlockBook, knee: Setting, peak: Setting) -> bool {
-    let (knee, peak) = (block.curve.mean(knee), block.curve.mean(peak));
-    let is_examined = block.at_peak.as_ref().is_some_and(Counted::says_something);
-    knee > if is_examined { peak / KNEE_SHARE } else { peak }
-}
-
-/// The middle of a gap, while it is worth halving.
+/// The middle of a gap that is worth bisecting.
 fn halfway(fail: u32, pass: u32) -> Option<u32> {
     let gap = pass.saturating_sub(fail);
     (gap > 1 && gap > pass / GAP_PART).then(|| fail + gap / 2)
 }
 
-/// Whether it is known well enough on which side of 95% of the peak `setting` is.
+/// Whether it is sufficiently certain on which side of 95% of the peak `setting` is.
 fn is_decided(curve: &Curve, setting: Setting, peak: Setting) -> bool {
     let (Some(cell), Some(top)) = (curve.get(setting), curve.get(peak)) else { return false };
     let share = cell.mean() / top.mean();
     let sure = || {
-        Ratio::welch(&cell.iops, &top.iops)
+        Ratio::welch(cell.iops(), top.iops())
             .is_some_and(|r| r.low >= KNEE_SHARE || r.high < KNEE_SHARE)
     };
     cell.windows() >= WINDOWS_MAX || (share - KNEE_SHARE).abs() > FAR || sure()

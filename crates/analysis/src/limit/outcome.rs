@@ -1,167 +1,139 @@
-//! What a search found.
+//! What a search measures, and what it found.
 
-use super::probe::{CpuShares, Setting};
+use crate::experiment::{self, CpuShares, Point, Setting};
 use crate::stats::{Estimate, Ratio};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// A window of a search.
+pub type Probe = experiment::Probe<Phase>;
+/// A window of a search and its result: a line of `windows.ndjson`.
+pub type Window = experiment::Window<Phase>;
+
+/// What a window is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// No I/O: CPU usage of the idle machine.
+    Idle,
+    /// Ceiling of the load generator (NOP ring).
+    Own,
+    /// Latency with one I/O in flight.
+    Latency,
+    /// Search for the peak.
+    Climb,
+    /// Counter-experiments at the peak.
+    Counter,
+    /// Counter-experiments at the best setting with one worker.
+    CounterOne,
+    /// Search for the knee.
+    Knee,
+    /// Several targets, individually and combined.
+    #[serde(rename = "together")]
+    Combined,
+}
+
 /// The result of a search, complete or not.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitReport {
-    /// Time that was to be used, in seconds.
+    /// Planned time, in seconds.
     pub seconds_planned: f64,
     /// Time that the windows took, in seconds.
     pub seconds_used: f64,
     /// Windows measured.
     pub windows: u32,
-    /// The search came to its own end, by results or by time; false when it was cut off.
+    /// The search ended by itself, by results or by time; false if it was interrupted.
     pub finished: bool,
-    /// Processors that the workers could run on.
+    /// CPUs that the workers could run on.
     pub cores: u32,
-    /// The processors before any load.
+    /// CPU usage before any load.
     pub idle: Option<CpuShares>,
-    /// The tool's own ceiling.
+    /// The ceiling of the load generator.
     pub own: OwnCeiling,
-    /// One entry for each target, in the order asked.
+    /// One entry for each target, in the order of the command line.
     pub targets: Vec<TargetLimit>,
-    /// Several targets at once, one entry for each block size; empty for a single target.
-    pub together: Vec<Together>,
+    /// All targets concurrently, one entry for each kind of I/O; empty for a single target.
+    #[serde(rename = "together")]
+    pub combined: Vec<Combined>,
 }
 
-/// What the tool could do if I/Os cost nothing: a ring whose operations do nothing.
+/// The ceiling of the load generator: operations per second of a ring whose operations do nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnCeiling {
     /// One worker, in operations per second.
     pub one_worker: Option<Estimate>,
-    /// As many workers as processors, in operations per second.
+    /// One worker per CPU, in operations per second.
     pub all_cores: Option<Estimate>,
 }
 
 /// One target.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetLimit {
-    /// Its name as asked.
+    /// Its name on the command line.
     pub name: String,
-    /// One entry for each of [`super::BLOCKS`].
+    /// One entry for each of [`Config::blocks`](super::Config::blocks).
     pub blocks: Vec<BlockLimit>,
 }
 
-/// One target at one block size.
+/// One target and kind of I/O.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockLimit {
     /// Bytes of each I/O.
     pub block_bytes: u64,
-    /// All settings measured without errors, by workers and depth.
+    /// All settings measured without errors, by workers and queue depth.
     pub points: Vec<Point>,
     /// One worker with one I/O in flight.
     pub latency: Option<Point>,
     /// The setting with the most I/Os per second; of those within 1% of it the one with the fewest
     /// in flight.
     pub peak: Option<Point>,
-    /// The fewest workers, and with those the least depth, that reach 95% of the peak.
+    /// The fewest workers, and with those the lowest queue depth, that reach 95% of the peak.
     pub knee: Option<KneePoint>,
-    /// What stopped it at the peak.
+    /// The limit at the peak.
     pub verdict: Option<Verdict>,
-    /// What stopped a single worker, where it does not reach 95% of the peak.
+    /// The limit of a single worker, if it does not reach 95% of the peak.
     pub one_worker: Option<Verdict>,
-    /// Windows that do not count, and settings that could not be had.
+    /// Windows that do not count, and settings that were refused.
     pub problems: Vec<Problem>,
-}
-
-/// What was measured at one setting.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
-    /// Worker threads.
-    pub workers: u32,
-    /// I/Os in flight per worker, as asked.
-    pub depth: u32,
-    /// I/Os per second.
-    pub iops: Estimate,
-    /// Bytes per second.
-    pub bytes_per_second: f64,
-    /// Mean completion latency in nanoseconds.
-    pub clat_mean_ns: f64,
-    /// Median completion latency in nanoseconds.
-    pub clat_p50_ns: u64,
-    /// 99th percentile of completion latency in nanoseconds.
-    pub clat_p99_ns: u64,
-    /// I/Os in flight by Little's law: I/Os per second times mean latency.
-    pub in_flight: f64,
-    /// Mean I/Os in flight at the block device below, where there is one.
-    pub device_queue: Option<f64>,
-    /// Bytes that the block device below delivered over bytes read: near 0 where reads never
-    /// reach it, above 1 where others use it too.
-    pub from_disk: Option<f64>,
-    /// User time of the workers per I/O, in nanoseconds.
-    pub user_ns_per_io: f64,
-    /// System time of the workers per I/O, in nanoseconds.
-    pub system_ns_per_io: f64,
-    /// Time of all processors beyond their idle state's per I/O, in nanoseconds: with interrupts
-    /// and kernel threads.
-    pub machine_ns_per_io: Option<f64>,
-    /// Share of one processor that the busiest worker used, from 0 to 1.
-    pub worker_share: f64,
-    /// The processors.
-    pub cpu: Option<CpuShares>,
-}
-
-impl Point {
-    /// The setting.
-    #[must_use]
-    pub fn setting(&self) -> Setting {
-        Setting { workers: self.workers, depth: self.depth }
-    }
-
-    /// Processor time of the workers per I/O, in nanoseconds.
-    #[must_use]
-    pub fn cpu_ns_per_io(&self) -> f64 {
-        self.user_ns_per_io + self.system_ns_per_io
-    }
-
-    /// I/Os per second at which one processor would be full, as each costs what it cost here.
-    #[must_use]
-    pub fn one_core_iops(&self) -> Option<f64> {
-        let cost = self.cpu_ns_per_io();
-        (cost > 0.0).then(|| 1e9 / cost)
-    }
 }
 
 /// The knee.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KneePoint {
-    /// What was measured there.
+    /// The results there.
     pub point: Point,
-    /// Its share of the peak, where both were measured often enough to tell.
+    /// Its share of the peak; absent with fewer than two windows of each.
     pub of_peak: Option<Ratio>,
-    /// The search between the last depth that fails and this one came to its end.
+    /// The search for the knee is complete.
     pub refined: bool,
 }
 
-/// What stops more I/Os per second from being done.
+/// What limits I/Os per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The worker's thread fills its processor, and more workers do more.
+    /// A worker's CPU: its thread is CPU-bound, and more workers yield more.
     SubmittingCore,
-    /// All processors are full.
+    /// All CPUs are fully used.
     AllCores,
-    /// The device, or something below the block layer: processors are free, and more workers or depth do
-    /// not do more.
+    /// The device or its backing storage: CPUs are available, and neither more workers nor a deeper queue yield
+    /// more.
     Device,
-    /// The depth: more in flight does more, and we went no deeper.
+    /// The queue depth: a deeper queue yields more than the deepest one that the search allows.
     Depth,
-    /// The evidence does not separate them.
-    Undecided,
+    /// The evidence is inconclusive.
+    #[serde(rename = "undecided")]
+    Inconclusive,
 }
 
-/// What stopped it, and how that was confirmed.
+/// A limit and the evidence for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// Where the question was asked.
+    /// The setting in question.
     pub at: Setting,
-    /// The answer.
+    /// The limit.
     pub cause: Cause,
-    /// Why this is the answer, or why there is none, in one sentence.
+    /// The evidence, or why it is inconclusive; the last sentence lacks its full stop.
     pub reason: String,
     /// The counter-experiments.
     pub experiments: Vec<Experiment>,
@@ -171,24 +143,24 @@ pub struct Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExperimentKind {
-    /// Twice the depth.
+    /// Twice the queue depth.
     Deeper,
     /// More workers.
     MoreWorkers,
-    /// The same on half of the processors.
+    /// The same on half of the CPUs.
     FewerCores,
 }
 
-/// A counter-experiment: windows with one thing changed, in turn with windows without.
+/// A counter-experiment: windows with one change, interleaved with windows without.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
-    /// What was changed.
+    /// The change.
     pub kind: ExperimentKind,
-    /// Workers and depth with the change.
+    /// Workers and queue depth with the change.
     pub setting: Setting,
-    /// Processors that the workers could run on, with the change.
+    /// CPUs that the workers could run on, with the change.
     pub cores: u32,
-    /// I/Os per second without the change, over the windows taken in turn.
+    /// I/Os per second without the change, in the same rounds.
     pub base_iops: Estimate,
     /// I/Os per second with the change.
     pub changed_iops: Estimate,
@@ -196,72 +168,75 @@ pub struct Experiment {
     pub gain: Option<Ratio>,
     /// Mean latency with the change over without.
     pub latency_ratio: Option<f64>,
-    /// Why it could not be done, if it could not.
+    /// Why it failed or was not possible.
     pub refused: Option<String>,
 }
 
-/// Windows that do not count as performance, or a setting that could not be had.
+/// Windows that do not count, or a setting that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    /// Where.
+    /// The setting.
     pub setting: Setting,
     /// I/Os that failed.
     pub errors: u64,
     /// I/Os that moved only a part of their bytes.
     pub short_ios: u64,
-    /// What happened, in words.
+    /// The first error message.
     pub message: String,
 }
 
-/// All targets at once, each at its own peak's setting, in turn with each alone.
+/// All targets concurrently, each at the setting of its peak, interleaved with each individually.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Together {
+pub struct Combined {
     /// Bytes of each I/O.
     pub block_bytes: u64,
-    /// The targets that took part.
-    pub targets: Vec<TogetherTarget>,
-    /// I/Os per second of each alone, added up.
+    /// The targets included.
+    pub targets: Vec<CombinedTarget>,
+    /// Sum of the I/Os per second of each target individually.
     pub alone_iops: Estimate,
-    /// I/Os per second of all at once.
-    pub together_iops: Estimate,
-    /// All at once over the sum of each alone.
+    /// IOPS of all targets concurrently.
+    #[serde(rename = "together_iops")]
+    pub combined_iops: Estimate,
+    /// Ratio of the two: concurrent over sum.
     pub ratio: Option<Ratio>,
-    /// The processors while all worked.
+    /// CPU usage with all targets concurrently.
     pub cpu: Option<CpuShares>,
-    /// The answer.
-    pub cause: TogetherCause,
-    /// Why, in one sentence.
+    /// The conclusion.
+    pub cause: CombinedCause,
+    /// The evidence; the last sentence lacks its full stop.
     pub reason: String,
 }
 
-/// One target's part of [`Together`].
+/// One target in [`Combined`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct TogetherTarget {
+pub struct CombinedTarget {
     /// Index into [`LimitReport::targets`].
     pub target: usize,
     /// Workers.
     pub workers: u32,
-    /// Depth of each.
+    /// Queue depth of each worker.
     pub depth: u32,
-    /// I/Os per second alone.
+    /// I/Os per second individually.
     pub alone_iops: Estimate,
-    /// I/Os per second beside the others.
-    pub together_iops: Estimate,
-    /// Beside the others over alone.
+    /// I/Os per second with all targets concurrently.
+    #[serde(rename = "together_iops")]
+    pub combined_iops: Estimate,
+    /// Ratio: concurrent over individual.
     pub ratio: Option<Ratio>,
 }
 
-/// Whether targets slow each other down, and by what.
+/// Whether targets slow each other down, and why.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum TogetherCause {
-    /// They do not.
+pub enum CombinedCause {
+    /// They do not slow each other down.
     Independent,
-    /// They do, and the processors are full while they do.
+    /// They do, and the CPUs are fully used.
     Cores,
-    /// They do, though the processors are not full: something below is shared.
+    /// They do although CPUs are available: they share something below the block layer.
     SharedBelow,
-    /// The evidence does not say.
+    /// The evidence is inconclusive.
     #[default]
-    Undecided,
+    #[serde(rename = "undecided")]
+    Inconclusive,
 }

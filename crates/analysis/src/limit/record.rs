@@ -1,19 +1,26 @@
-//! What is stored of a search.
+//! The record of a search.
 
+use super::config::Config;
 use super::outcome::LimitReport;
-use super::{Config, findings};
+use fathom_model::outcome::{self, Outcome, RecordKind};
 use fathom_model::record::Cost;
-use fathom_model::watch::Missing;
+use fathom_model::watch::{Missing, WatchRecord};
 use fathom_model::{Facts, Finding};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A whole `fathom limit`, as its `record.json` holds it. The windows are beside it in
-/// `samples.ndjson`, one [`super::Window`] a line.
+/// The `record.json` of `fathom limit`. `windows.ndjson` in the same directory holds the windows, one
+/// [`super::Window`] per line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitRecord {
     /// [`fathom_model::record::RECORD_VERSION`] of the program that wrote it.
     pub record_version: u32,
+    /// [`RecordKind::Limit`], also in records of version 1, which lack the field.
+    #[serde(default = "limit")]
+    pub kind: RecordKind,
+    /// A random UUID; empty in records of version 1.
+    #[serde(default)]
+    pub run_id: String,
     /// Version of the program that wrote it.
     pub fathom_version: String,
     /// The command line.
@@ -22,22 +29,30 @@ pub struct LimitRecord {
     pub started_unix_ns: u64,
     /// The machine and the targets, in the order of [`Config::targets`].
     pub facts: Facts,
-    /// What the search could use.
+    /// What the search measured and could use.
     pub config: Config,
-    /// How each target was read, in the order of [`Config::targets`].
+    /// How each target was accessed, in the order of [`Config::targets`].
     pub conditions: Vec<Conditions>,
-    /// What ended the search early, if something did: `SIGINT`, `SIGTERM`.
-    pub interrupted: Option<String>,
+    /// How it ended.
+    #[serde(alias = "interrupted", deserialize_with = "outcome::of_any_version")]
+    pub outcome: Outcome,
+    /// How the machine was sampled during the search, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<WatchRecord>,
     /// What was found.
     pub report: LimitReport,
-    /// What an I/O costs at each peak, counted in a window of its own after the search.
+    /// Hardware counters per I/O at each peak, measured in a separate window after the search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<PeakCost>,
-    /// Why `costs` lacks a peak, or all of them.
+    /// Why `costs` lacks some or all peaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs_missing: Option<String>,
-    /// What to mind when reading it, worst first.
+    /// Findings, the most severe first.
     pub findings: Vec<Finding>,
+}
+
+fn limit() -> RecordKind {
+    RecordKind::Limit
 }
 
 /// Instructions, cycles and cache misses of an I/O at a peak.
@@ -47,35 +62,28 @@ pub struct PeakCost {
     pub target: usize,
     /// Bytes of each I/O.
     pub block_bytes: u64,
-    /// What was counted; its speed is compared with that of the peak.
+    /// The counters; their speed is relative to the peak.
     pub cost: Cost,
-    /// What could not be counted of it.
+    /// Counters that are not available.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<Missing>,
 }
 
-/// How a target was read.
+/// How a target was accessed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Conditions {
     /// With O_DIRECT; otherwise through the page cache.
     pub direct: bool,
-    /// It is a scratch file made for this search.
+    /// It is a scratch file created for this search.
     pub scratch: bool,
 }
 
 impl LimitRecord {
-    /// The record with its findings made anew from what else it holds.
-    #[must_use]
-    pub fn judged(mut self) -> Self {
-        self.findings = findings(&self);
-        self
-    }
-
-    /// Whether all that was asked was done: to the end, and without errors on any target.
+    /// Whether the whole request was carried out, without errors on any target.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let blocks = || self.report.targets.iter().flat_map(|t| &t.blocks);
-        self.interrupted.is_none()
+        self.outcome.is_finished()
             && blocks().all(|b| b.problems.iter().all(|p| p.errors == 0 && p.short_ios == 0))
             && blocks().all(|b| b.peak.is_some())
     }

@@ -1,11 +1,13 @@
-//! Devices and machines with a known truth, for tests.
+//! Simulated devices and machines, for tests.
 //!
 //! Throughput is the least of the bounds of a closed queueing system (Denning and Buzen, "The
 //! Operational Analysis of Queueing Network Models", 1978): N/L for the I/Os in flight, the
-//! device's, the shared link's, the workers' processors', the machine's.
+//! device's, the shared link's, the workers' CPUs', the machine's.
 
-use super::probe::{CpuTime, Load, LoadMeasure, Measurement, Probe, WorkerCpu};
-use super::{LimitReport, Search, Window};
+use super::{
+    BlockSpec, CpuTime, LimitReport, Load, LoadMeasure, Measurement, Probe, Search, Window,
+    WorkerCpu,
+};
 use fathom_model::Histogram;
 
 #[derive(Debug, Clone)]
@@ -15,29 +17,29 @@ pub(super) struct Sim {
     pub latency_ns: f64,
     /// I/Os per second of each target at 4 KiB, however many are in flight.
     pub device_iops: f64,
-    /// I/Os per second of all targets together at 4 KiB.
+    /// I/Os per second of all targets combined at 4 KiB.
     pub link_iops: f64,
     /// Bytes per second of each target.
     pub device_bandwidth: f64,
-    /// Processor time of an I/O.
+    /// CPU time of an I/O.
     pub cpu_ns: f64,
-    /// With more in flight than this the device gets slower.
+    /// With more I/Os in flight than this the device gets slower.
     pub overdriven_at: Option<f64>,
     /// Every window is off by at most this share, uniformly.
     pub noise: f64,
-    /// Share of all processors that other programs use.
+    /// CPU usage of other programs, as a share of all CPUs.
     pub background: f64,
-    /// Windows with at least so many in flight have an error in each thousand I/Os.
+    /// With at least this many I/Os in flight, one I/O in a thousand fails.
     pub errors_at: Option<u64>,
-    /// Windows with at least so many in flight cannot be had.
+    /// Windows with at least this many I/Os in flight are rejected.
     pub refuses_at: Option<u64>,
-    /// More than was asked that each window takes.
+    /// Time that each window takes beyond what is requested.
     pub overhead_ns: u64,
     pub seed: u64,
 }
 
 impl Default for Sim {
-    /// A device that does 100k I/Os per second at 100 µs, and plenty of processors.
+    /// A device with 100k I/Os per second at 100 µs, and plenty of CPUs.
     fn default() -> Self {
         Self {
             cores: 8,
@@ -58,7 +60,7 @@ impl Default for Sim {
 }
 
 impl Sim {
-    /// Runs a search to its end; gives the report and the windows.
+    /// Runs a search to its end; returns the report and the windows.
     pub fn run(&mut self, targets: usize, seconds: f64) -> (LimitReport, Vec<Window>) {
         let mut search = Search::new(self.config(targets, seconds));
         let mut windows = Vec::new();
@@ -79,6 +81,7 @@ impl Sim {
             seconds,
             cores: self.cores,
             buffers_bytes_max: 1 << 30,
+            blocks: BlockSpec::defaults(),
         }
     }
 

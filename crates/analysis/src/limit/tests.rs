@@ -1,7 +1,9 @@
-//! Searches on simulated devices whose truth is known.
+//! Searches on simulated devices whose limit is known.
 
 use super::sim::Sim;
+use super::thresholds::{KNEE_SHARE, helps};
 use super::*;
+use fathom_model::Dir;
 use proptest::prelude::*;
 
 fn small(report: &LimitReport) -> &BlockLimit {
@@ -43,7 +45,7 @@ fn latency_is_that_of_one_io_in_flight() {
 }
 
 #[test]
-fn the_own_ceiling_is_measured_apart() {
+fn the_own_ceiling_is_measured_separately() {
     let (report, _) = Sim::default().run(1, 15.0);
     let own = report.own;
     assert!((own.one_worker.unwrap().mean / 1e7 - 1.0).abs() < 0.02);
@@ -51,8 +53,8 @@ fn the_own_ceiling_is_measured_apart() {
 }
 
 #[test]
-fn a_full_submitting_core_is_named_and_more_workers_reach_the_peak() {
-    // One worker stops at 500k (2 µs each); the device does 1.5M, which 3 of 8 processors reach.
+fn a_cpu_bound_worker_is_named_and_more_workers_reach_the_peak() {
+    // One worker is limited to 500k (2 µs each); the device to 1.5M, which 3 of 8 CPUs reach.
     let mut sim = Sim { device_iops: 1.5e6, device_bandwidth: 1e10, ..Sim::default() };
     let (report, _) = sim.run(1, 60.0);
     let found = small(&report);
@@ -65,7 +67,7 @@ fn a_full_submitting_core_is_named_and_more_workers_reach_the_peak() {
 }
 
 #[test]
-fn all_cores_are_named_when_half_of_them_do_half() {
+fn all_cores_are_named_when_half_of_them_yield_half() {
     let mut sim = Sim { cores: 2, device_iops: 1e7, device_bandwidth: 1e11, ..Sim::default() };
     let (report, _) = sim.run(1, 60.0);
     let verdict = small(&report).verdict.as_ref().unwrap();
@@ -75,7 +77,7 @@ fn all_cores_are_named_when_half_of_them_do_half() {
 }
 
 #[test]
-fn a_single_processor_needs_no_confirmation() {
+fn a_single_cpu_needs_no_confirmation() {
     let mut sim = Sim { cores: 1, device_iops: 1e7, device_bandwidth: 1e11, ..Sim::default() };
     let (report, _) = sim.run(1, 60.0);
     assert_eq!(cause(&small(&report).verdict), Cause::AllCores);
@@ -100,21 +102,21 @@ fn depth_is_named_when_the_deepest_queue_still_gains() {
 
 #[test]
 fn with_noise_no_wrong_cause_is_claimed() {
-    let mut undecided = 0;
+    let mut inconclusive = 0;
     for seed in 0..40 {
         let mut sim = Sim { noise: 0.2, seed, ..Sim::default() };
         let (report, _) = sim.run(1, 15.0);
         for verdict in report.targets[0].blocks.iter().filter_map(|b| b.verdict.as_ref()) {
-            let allowed = matches!(verdict.cause, Cause::Device | Cause::Undecided);
+            let allowed = matches!(verdict.cause, Cause::Device | Cause::Inconclusive);
             assert!(allowed, "seed {seed}: {verdict:?}");
-            undecided += u32::from(verdict.cause == Cause::Undecided);
+            inconclusive += u32::from(verdict.cause == Cause::Inconclusive);
         }
     }
-    assert!(undecided > 40, "{undecided} of 80 undecided");
+    assert!(inconclusive > 40, "{inconclusive} of 80 inconclusive");
 }
 
 #[test]
-fn half_the_machine_taken_by_others_is_said() {
+fn cpu_usage_of_other_programs_is_reported() {
     let mut sim = Sim {
         cores: 2,
         device_iops: 1e7,
@@ -124,39 +126,39 @@ fn half_the_machine_taken_by_others_is_said() {
     };
     let (report, _) = sim.run(1, 60.0);
     let verdict = small(&report).verdict.as_ref().unwrap();
-    assert!(verdict.reason.contains("other programs"), "{verdict:?}");
+    assert!(verdict.reason.contains("Other programs used"), "{verdict:?}");
 }
 
 #[test]
 fn targets_behind_one_link_slow_each_other_down() {
     let mut sim = Sim { link_iops: 120_000.0, ..Sim::default() };
     let (report, _) = sim.run(2, 60.0);
-    let together = &report.together[0];
-    assert_eq!(together.cause, TogetherCause::SharedBelow, "{together:?}");
-    assert!((together.ratio.unwrap().value - 0.6).abs() < 0.02);
-    assert!((together.targets[1].ratio.unwrap().value - 0.6).abs() < 0.02);
+    let combined = &report.combined[0];
+    assert_eq!(combined.cause, CombinedCause::SharedBelow, "{combined:?}");
+    assert!((combined.ratio.unwrap().value - 0.6).abs() < 0.02);
+    assert!((combined.targets[1].ratio.unwrap().value - 0.6).abs() < 0.02);
 }
 
 #[test]
 fn independent_targets_add_up() {
     let (report, _) = Sim::default().run(3, 60.0);
-    assert_eq!(report.together.len(), 2);
-    for together in &report.together {
-        assert_eq!(together.cause, TogetherCause::Independent, "{together:?}");
+    assert_eq!(report.combined.len(), 2);
+    for combined in &report.combined {
+        assert_eq!(combined.cause, CombinedCause::Independent, "{combined:?}");
     }
     assert_eq!(report.targets.len(), 3);
     assert!(report.targets.iter().all(|t| t.blocks.iter().all(|b| b.knee.is_some())));
 }
 
 #[test]
-fn targets_that_fill_the_processors_are_told_from_a_shared_link() {
+fn targets_that_use_all_cpus_are_distinguished_from_a_shared_link() {
     let mut sim = Sim { cores: 2, cpu_ns: 15_000.0, ..Sim::default() };
     let (report, _) = sim.run(2, 60.0);
-    assert_eq!(report.together[0].cause, TogetherCause::Cores, "{:?}", report.together[0]);
+    assert_eq!(report.combined[0].cause, CombinedCause::Cores, "{:?}", report.combined[0]);
 }
 
 #[test]
-fn a_disk_of_200_ios_per_second_still_gets_its_answer() {
+fn a_disk_with_200_ios_per_second_gets_a_verdict() {
     let mut sim =
         Sim { latency_ns: 8e6, device_iops: 200.0, device_bandwidth: 1.5e8, ..Sim::default() };
     let (report, _) = sim.run(1, 60.0);
@@ -200,7 +202,7 @@ fn a_target_that_only_fails_gives_no_figures() {
 }
 
 #[test]
-fn a_target_that_goes_away_is_left_alone() {
+fn a_target_that_disappears_is_not_measured_further() {
     let mut sim = Sim::default();
     let mut search = Search::new(sim.config(1, 60.0));
     let mut refused = 0;
@@ -220,13 +222,13 @@ fn a_target_that_goes_away_is_left_alone() {
 }
 
 #[test]
-fn settings_that_cannot_be_had_end_the_climb() {
+fn refused_settings_end_the_climb() {
     let mut sim = Sim { refuses_at: Some(64), latency_ns: 1e7, cpu_ns: 100.0, ..Sim::default() };
     let (report, _) = sim.run(1, 60.0);
     let found = small(&report);
     assert!((32..64).contains(&found.peak.as_ref().unwrap().setting().in_flight()));
-    assert_eq!(cause(&found.verdict), Cause::Undecided, "{:?}", found.verdict);
-    assert!(found.verdict.as_ref().unwrap().reason.contains("could not be tried"));
+    assert_eq!(cause(&found.verdict), Cause::Inconclusive, "{:?}", found.verdict);
+    assert!(found.verdict.as_ref().unwrap().reason.contains("was not possible"));
 }
 
 #[test]
@@ -249,7 +251,27 @@ fn memory_bounds_what_is_in_flight() {
 }
 
 #[test]
-fn a_stored_search_can_be_redone() {
+fn the_configuration_sets_block_sizes_direction_and_queue_depth() {
+    let mut sim = Sim { latency_ns: 1e7, cpu_ns: 100.0, ..Sim::default() };
+    let mut config = sim.config(1, 15.0);
+    config.blocks = vec![BlockSpec { block_bytes: 65_536, dir: Dir::Write, depth_max: 8 }];
+    let mut search = Search::new(config);
+    while let Some(probe) = search.next_probe() {
+        assert_eq!((probe.block_bytes, probe.dir), (65_536, Dir::Write));
+        let deepest = if probe.phase == Phase::Counter { 16 } else { 8 };
+        let reaches = |load: &Load| load.target.is_none() || load.setting.depth <= deepest;
+        assert!(probe.phase == Phase::CounterOne || probe.loads.iter().all(reaches), "{probe:?}");
+        search.observe(&sim.window(&probe).unwrap());
+    }
+    let report = search.finish();
+    let found = small(&report);
+    assert_eq!((report.targets[0].blocks.len(), found.block_bytes), (1, 65_536));
+    assert_eq!(found.peak.as_ref().unwrap().depth, 8);
+    assert_eq!(cause(&found.verdict), Cause::Depth, "{:?}", found.verdict);
+}
+
+#[test]
+fn a_stored_search_can_be_repeated() {
     let mut sim = Sim { noise: 0.05, refuses_at: Some(512), ..Sim::default() };
     let (report, windows) = sim.run(2, 15.0);
     let json = serde_json::to_string(&windows).unwrap();
@@ -281,14 +303,14 @@ fn no_question_is_left_for_lack_of_time_while_there_is_time() {
         let (report, _) = sim.run(1, 60.0);
         let left = report.seconds_planned - report.seconds_used;
         for verdict in report.targets[0].blocks.iter().filter_map(|b| b.verdict.as_ref()) {
-            let is_open = verdict.reason.contains("the time was up");
+            let is_open = verdict.reason.contains("Time ran out");
             assert!(!is_open || left < 3.0, "seed {seed}: {left} s left: {verdict:?}");
         }
     }
 }
 
-/// A machine on which the climb was unlucky: it saw nothing beyond depth 64, where twice as much
-/// does 1.16 times as many. All answers are noisy.
+/// A machine on which the climb was unlucky: it measured no gain beyond queue depth 64, although doubling it
+/// yields 1.16×. All windows are noisy.
 fn unlucky(seconds: f64, seed: u64) -> LimitReport {
     let mut sim = Sim { cores: 2, latency_ns: 600_000.0, noise: 0.12, seed, ..Sim::default() };
     let mut search = Search::new(sim.config(1, seconds));
@@ -309,7 +331,7 @@ fn a_peak_below_the_best_is_left_while_there_is_time() {
         // Chance may take it further on the same plateau.
         assert!(found.peak.as_ref().unwrap().depth >= 128, "seed {seed}: {:?}", found.verdict);
         let verdict = found.verdict.as_ref().unwrap();
-        let is_open = verdict.cause == Cause::Undecided;
+        let is_open = verdict.cause == Cause::Inconclusive;
         let left = report.seconds_planned - report.seconds_used;
         assert!(!is_open || left < 3.0, "seed {seed}: {left} s left: {verdict:?}");
     }
@@ -323,9 +345,9 @@ fn a_better_point_is_the_peak_though_the_time_is_up() {
         let found = small(&report);
         let (peak, verdict) = (found.peak.as_ref().unwrap(), found.verdict.as_ref().unwrap());
         let deeper = verdict.experiments.iter().find(|e| e.kind == ExperimentKind::Deeper);
-        let helped = deeper.and_then(|e| e.gain).is_some_and(|g| counter::helps(&g));
+        let helped = deeper.and_then(|e| e.gain).is_some_and(|g| helps(&g));
         assert!(peak.depth >= 128 || !helped, "seed {seed}: {verdict:?}");
-        cut_short += u32::from(verdict.reason.contains("(--time) lets the search go on"));
+        cut_short += u32::from(verdict.reason.contains("a longer run continues from here"));
     }
     assert!(cut_short > 0, "none was cut short just after the peak had moved");
 }
@@ -337,7 +359,7 @@ fn time_is_about_a_minute_and_more_for_many_targets() {
     assert!(Config::default_seconds(24, false) > 240.0);
 }
 
-/// Checks what must hold whatever a device answers.
+/// Checks what must hold whatever a device returns.
 fn check(report: &LimitReport) {
     let json = serde_json::to_string(report).unwrap();
     let again: LimitReport = serde_json::from_str(&json).expect("no NaN in the report");
@@ -357,7 +379,7 @@ fn check(report: &LimitReport) {
     }
 }
 
-/// A device without any sense.
+/// A device with arbitrary results.
 fn wild() -> impl Strategy<Value = Vec<(u64, u64, u64, u8)>> {
     let ios = prop_oneof![Just(0), 0..1_000_000_u64, Just(u64::MAX)];
     let elapsed = prop_oneof![Just(0), 1..1_000_000_000_u64];
@@ -369,7 +391,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_a_device_answers_the_search_ends_in_time(
+    fn whatever_a_device_returns_the_search_ends_in_time(
         answers in wild(),
         targets in 0..3_usize,
         cores in 0..5_u32,
@@ -377,6 +399,7 @@ proptest! {
     ) {
         let config = Config {
             targets: vec!["x".into(); targets], seconds, cores, buffers_bytes_max: 1 << 26,
+            blocks: BlockSpec::defaults(),
         };
         let mut search = Search::new(config);
         let mut longest = 0.0_f64;
@@ -388,8 +411,8 @@ proptest! {
                 search.refuse("no");
                 continue;
             }
-            let asked_ns = probe.ramp_ns + probe.window_ns;
-            longest = longest.max(took_ns.saturating_sub(asked_ns) as f64 / 1e9);
+            let requested_ns = probe.ramp_ns + probe.window_ns;
+            longest = longest.max(took_ns.saturating_sub(requested_ns) as f64 / 1e9);
             let load = LoadMeasure {
                 ios,
                 bytes: ios,

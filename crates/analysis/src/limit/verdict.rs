@@ -1,40 +1,29 @@
-//! What stopped it: rules over counter-experiments. A cause is named only where an experiment
-//! shows it; everything else is undecided, with the reason.
+//! What limits a setting: rules over its counter-experiments. A cause is named only if an
+//! experiment shows it; everything else is inconclusive, with the reason.
 
-use super::counter::{CORES_SUSPECT, Counted, helps};
+use super::config::BlockSpec;
 use super::outcome::{Cause, Experiment, ExperimentKind, Verdict};
-use super::probe::CpuShares;
+use super::peak::CounterResults;
+use super::thresholds::{
+    CORES_FULL, CORES_SUSPECT, DEPTH_GAIN_MIN, FEWER_CORES_MAX, FOREIGN, NO_GAIN_MAX, QUEUEING_MIN,
+    WORKER_FULL, helps,
+};
+use crate::experiment::CpuShares;
 use crate::stats::Ratio;
-
-/// A worker that uses this share of its processor has filled it: the rest is switching and noise.
-const WORKER_FULL: f64 = 0.90;
-/// All processors together are full at this share.
-pub(super) const CORES_FULL: f64 = 0.95;
-/// A change whose interval ends below this brings nothing worth having.
-const NO_GAIN_MAX: f64 = 1.10;
-/// Twice the depth that does so much more was held by the depth, not nearly by something else.
-const DEPTH_GAIN_MIN: f64 = 1.25;
-/// Half the processors must surely do less than this, or processors were not what mattered.
-const FEWER_DROP: f64 = 0.95;
-/// Latency that rises at least so much with twice the depth waits in a queue (Little's law: twice).
-const QUEUES: f64 = 1.6;
-/// Other load, or stolen time, worth naming.
-const FOREIGN: f64 = 0.10;
 
 /// What a verdict rests on.
 pub(super) struct Evidence<'a> {
-    pub counted: &'a Counted,
+    pub results: &'a CounterResults,
     pub idle: Option<CpuShares>,
     pub cores: u32,
-    /// The deepest queue that the search goes to.
-    pub depth_max: u32,
+    pub spec: BlockSpec,
 }
 
-/// What a change did.
+/// The effect of a change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
-    More,
-    NotMore,
+    Gain,
+    NoGain,
     Unclear,
     Unknown,
 }
@@ -43,16 +32,16 @@ enum Effect {
 pub(super) fn decide(evidence: &Evidence) -> Verdict {
     let (cause, reason) = evidence.cause();
     Verdict {
-        at: evidence.counted.base.setting(),
+        at: evidence.results.base.setting(),
         cause,
         reason,
-        experiments: evidence.counted.experiments.clone(),
+        experiments: evidence.results.experiments.clone(),
     }
 }
 
 impl Evidence<'_> {
     fn experiment(&self, kind: ExperimentKind) -> Option<&Experiment> {
-        self.counted.experiments.iter().find(|e| e.kind == kind)
+        self.results.experiments.iter().find(|e| e.kind == kind)
     }
 
     fn gain(&self, kind: ExperimentKind) -> Option<Ratio> {
@@ -62,27 +51,27 @@ impl Evidence<'_> {
     fn effect(&self, kind: ExperimentKind) -> Effect {
         match self.gain(kind) {
             None => Effect::Unknown,
-            Some(gain) if helps(&gain) => Effect::More,
-            Some(gain) if gain.high < NO_GAIN_MAX => Effect::NotMore,
+            Some(gain) if helps(&gain) => Effect::Gain,
+            Some(gain) if gain.high < NO_GAIN_MAX => Effect::NoGain,
             Some(_) => Effect::Unclear,
         }
     }
 
     fn cause(&self) -> (Cause, String) {
-        if self.counted.base.iops.mean <= 0.0 {
-            return (Cause::Undecided, "no I/O was completed here".into());
+        if self.results.base.iops.mean <= 0.0 {
+            return (Cause::Inconclusive, "No I/O completed".into());
         }
         if let Some(text) = self.just_moved() {
-            return (Cause::Undecided, text);
+            return (Cause::Inconclusive, text);
         }
-        let full = self.counted.base.cpu.map_or(0.0, |c| c.taken()) >= CORES_FULL;
+        let full = self.results.base.cpu.map_or(0.0, |c| c.taken()) >= CORES_FULL;
         let deeper = self.effect(ExperimentKind::Deeper);
         let workers = self.effect(ExperimentKind::MoreWorkers);
         match (deeper, workers) {
-            (Effect::More, _) => self.depth(),
-            (Effect::NotMore, Effect::More) => self.one_queue(),
-            _ if full && workers != Effect::More => self.full_cores(),
-            (Effect::NotMore, Effect::NotMore) => self.device(),
+            (Effect::Gain, _) => self.depth(),
+            (Effect::NoGain, Effect::Gain) => self.one_queue(),
+            _ if full && workers != Effect::Gain => self.full_cores(),
+            (Effect::NoGain, Effect::NoGain) => self.device(),
             (Effect::Unknown, _) => self.unknown(ExperimentKind::Deeper),
             (_, Effect::Unknown) => self.unknown(ExperimentKind::MoreWorkers),
             (Effect::Unclear, _) => self.unclear(ExperimentKind::Deeper),
@@ -90,17 +79,15 @@ impl Evidence<'_> {
         }
     }
 
-    /// The search came here from a lower peak, and nothing could be tried from here.
+    /// The peak has just moved here, without counter-experiments yet.
     fn just_moved(&self) -> Option<String> {
-        let (from, gain) = self.counted.moved?;
-        let is_open =
-            self.counted.experiments.iter().all(|e| e.gain.is_none() && e.refused.is_none());
-        is_open.then(|| {
+        let (from, gain) = self.results.moved?;
+        (!self.results.is_examined()).then(|| {
             format!(
-                "{} does {} what {from} does, and the time was up before more could be tried from there: \
-                 more time (--time) lets the search go on",
-                self.counted.base.setting(),
-                times(&gain)
+                "This setting yields {} of {}. Time ran out before counter-experiments at it; a longer run \
+                 continues from here",
+                iops(&gain),
+                from.describe()
             )
         })
     }
@@ -109,117 +96,121 @@ impl Evidence<'_> {
         let Some(gain) = self.gain(ExperimentKind::Deeper) else {
             return self.unknown(ExperimentKind::Deeper);
         };
-        let depth = self.counted.base.depth;
+        let depth = self.results.base.depth;
         if gain.low < DEPTH_GAIN_MIN {
             let text = format!(
-                "twice the depth still does {}: nearly saturated at depth {depth}, but not there",
-                times(&gain)
+                "Doubling the queue depth still yields {}: QD{depth} is close to saturation but below it",
+                iops(&gain)
             );
-            return (Cause::Undecided, text);
+            return (Cause::Inconclusive, text);
         }
-        let end = if depth >= self.depth_max {
-            format!("the search goes no deeper than {} per worker", self.depth_max)
+        let end = if depth >= self.spec.depth_max {
+            format!("The search does not exceed QD{} per worker", self.spec.depth_max)
         } else {
-            "more time would let the search go deeper".to_string()
+            "A longer run can search deeper".to_string()
         };
         let latency = self
             .latency_of_deeper()
-            .map_or_else(String::new, |l| format!(" at {l:.2} times the latency"));
-        (Cause::Depth, format!("twice the depth does {}{latency}; {end}", times(&gain)))
+            .map_or_else(String::new, |l| format!(" at {l:.2}× the latency"));
+        (Cause::Depth, format!("Doubling the queue depth yields {}{latency}. {end}", iops(&gain)))
     }
 
-    /// More workers do more, more depth does not.
+    /// More workers yield more, a deeper queue does not.
     fn one_queue(&self) -> (Cause, String) {
-        let base = &self.counted.base;
+        let base = &self.results.base;
         let Some(gain) = self.gain(ExperimentKind::MoreWorkers) else {
             return self.unknown(ExperimentKind::MoreWorkers);
         };
-        let (share, gain) = (percent(base.worker_share), times(&gain));
+        let (share, more) = (percent(base.worker_share), self.more_workers());
+        let yields = format!(
+            "{} yields {}; doubling the queue depth adds no throughput",
+            capitalized(&more),
+            iops(&gain)
+        );
         if base.worker_share >= WORKER_FULL {
-            let text = format!(
-                "the worker uses {share} of its processor; {} do {gain}, twice the depth does not do more",
-                more_workers(self.experiment(ExperimentKind::MoreWorkers), base.workers)
-            );
-            return (Cause::SubmittingCore, text);
+            let whose = if base.workers == 1 { "The worker" } else { "The busiest worker" };
+            return (Cause::SubmittingCore, format!("{whose} uses {share} of its CPU. {yields}"));
         }
         let text = format!(
-            "more workers do {gain}, though a worker uses only {share} of its processor: perhaps a limit for \
-             each queue (its tags, nr_requests) or each thread"
+            "{yields}. Yet no worker uses more than {share} of its CPU: the limit may be per queue (tags, \
+             nr_requests) or per thread"
         );
-        (Cause::Undecided, text)
+        (Cause::Inconclusive, text)
     }
 
-    /// All processors are full: do fewer of them do less?
+    /// All CPUs are fully used: do fewer of them yield less?
     fn full_cores(&self) -> (Cause, String) {
-        let cpu = self.counted.base.cpu.unwrap_or_default();
-        let mut text = format!("the processors are {} busy", percent(cpu.busy));
-        if cpu.steal >= FOREIGN {
-            text += &format!(" and the hypervisor took {}", percent(cpu.steal));
+        let cpu = self.results.base.cpu.unwrap_or_default();
+        let usage = format!("CPU usage is {}{}", percent(cpu.busy), self.foreign());
+        if self.cores == 1 && self.results.base.worker_share >= WORKER_FULL {
+            return (Cause::AllCores, format!("{usage}. There is only one CPU"));
         }
-        if let Some(idle) = self.idle.filter(|i| i.busy >= FOREIGN) {
-            text += &format!(" ({} of it before this search: other programs)", percent(idle.busy));
-        }
-        if self.cores == 1 && self.counted.base.worker_share >= WORKER_FULL {
-            return (Cause::AllCores, format!("{text}; there is only one"));
-        }
-        match self.gain(ExperimentKind::FewerCores) {
-            Some(gain) if gain.high < FEWER_DROP => {
-                (Cause::AllCores, format!("{text}; half of them do {}", times(&gain)))
-            }
-            Some(gain) if gain.low > FEWER_DROP => {
-                (Cause::Undecided, format!("{text}, yet half of them do {}", times(&gain)))
-            }
-            Some(gain) => (
-                Cause::Undecided,
-                format!("{text}; half of them do {}: too noisy to confirm", times(&gain)),
-            ),
-            None => (
-                Cause::Undecided,
-                format!("{text}; {}", self.why_missing(ExperimentKind::FewerCores)),
-            ),
+        let Some(gain) = self.gain(ExperimentKind::FewerCores) else {
+            let why = self.why_missing(ExperimentKind::FewerCores);
+            return (Cause::Inconclusive, format!("{usage}. {why}"));
+        };
+        let yields = iops(&gain);
+        if gain.high < FEWER_CORES_MAX {
+            (Cause::AllCores, format!("{usage}. Half of the CPUs yield {yields}"))
+        } else if gain.low > FEWER_CORES_MAX {
+            (Cause::Inconclusive, format!("{usage}. Yet half of the CPUs yield {yields}"))
+        } else {
+            let text = "an interval too wide to confirm the CPUs as the limit";
+            (Cause::Inconclusive, format!("{usage}. Half of the CPUs yield {yields}, {text}"))
         }
     }
 
-    /// Neither workers nor depth do more.
+    /// Neither more workers nor a deeper queue yield more.
     fn device(&self) -> (Cause, String) {
-        let base = &self.counted.base;
+        let base = &self.results.base;
+        let mut text = self.no_gain();
         let Some(cpu) = base.cpu else {
-            return (
-                Cause::Undecided,
-                "neither more workers nor more depth do more, but how busy the processors were is not known".into(),
-            );
+            return (Cause::Inconclusive, format!("{text}. CPU usage was not measured"));
         };
         if cpu.taken() >= CORES_SUSPECT {
-            let text = format!(
-                "{}, and the processors are {} busy: too full to rule them out, not full enough to blame them",
-                self.no_more(),
-                percent(cpu.taken())
-            );
-            return (Cause::Undecided, text);
+            let usage = percent(cpu.taken());
+            text += &format!(". CPU usage is {usage}, too close to full to exclude the CPUs");
+            return (Cause::Inconclusive, text);
         }
-        let mut text =
-            format!("{}, and the processors are only {} busy", self.no_more(), percent(cpu.busy));
-        if self.latency_of_deeper().is_some_and(|l| l < QUEUES) {
-            text += "; yet latency does not rise in proportion: some of the depth waits above the device";
+        text += &format!(". CPU usage is only {}", percent(cpu.busy));
+        if self.latency_of_deeper().is_some_and(|l| l < QUEUEING_MIN) {
+            text += ". Latency does not rise in proportion: some requests queue above the device";
         }
         if base.worker_share >= WORKER_FULL && base.workers == 1 {
-            text += "; the worker's processor is full too, but a second worker does not help";
+            text += ". The worker is CPU-bound too, but a second one does not help";
         }
         (Cause::Device, text)
     }
 
-    /// The experiments that brought nothing, with their figures.
-    fn no_more(&self) -> String {
-        let gain = |kind| self.gain(kind).map_or_else(|| "no more".to_string(), |g| times(&g));
-        let latency = self
-            .latency_of_deeper()
-            .map_or_else(String::new, |l| format!(" at {l:.2} times the latency"));
-        let more = self.experiment(ExperimentKind::MoreWorkers).map_or(0, |e| e.setting.workers);
+    /// The experiments without a gain.
+    fn no_gain(&self) -> String {
+        let gain = |kind| match self.gain(kind) {
+            Some(g) => format!(" ({:.2}×, 95% CI {:.2}–{:.2})", g.value, g.low, g.high),
+            None => String::new(),
+        };
+        let deeper = match self.latency_of_deeper() {
+            Some(l) if (1.9..2.1).contains(&l) => {
+                format!("doubles latency ({l:.2}×) without adding")
+            }
+            Some(l) if l >= QUEUEING_MIN => format!("raises latency {l:.2}× without adding"),
+            Some(l) => format!("(latency {l:.2}×) does not add"),
+            None => "does not add".to_string(),
+        };
         format!(
-            "twice the depth does {}{latency}, {more} workers do {}",
+            "Doubling the queue depth {deeper} throughput{}; {} adds none either{}",
             gain(ExperimentKind::Deeper),
+            self.more_workers(),
             gain(ExperimentKind::MoreWorkers)
         )
+    }
+
+    fn more_workers(&self) -> String {
+        let base = self.results.base.workers;
+        let more = self.experiment(ExperimentKind::MoreWorkers).map_or(base, |e| e.setting.workers);
+        match (base, more) {
+            (1, 2) => "a second worker".to_string(),
+            _ => format!("raising the worker count from {base} to {more}"),
+        }
     }
 
     fn latency_of_deeper(&self) -> Option<f64> {
@@ -227,47 +218,55 @@ impl Evidence<'_> {
     }
 
     fn unknown(&self, kind: ExperimentKind) -> (Cause, String) {
-        (Cause::Undecided, self.why_missing(kind))
+        (Cause::Inconclusive, self.why_missing(kind))
     }
 
     fn why_missing(&self, kind: ExperimentKind) -> String {
-        let what = name(kind);
+        let change = self.change(kind);
         match self.experiment(kind).and_then(|e| e.refused.as_ref()) {
-            Some(why) => format!("{what} could not be tried: {why}"),
-            None => format!("the time was up before {what} had been tried twice"),
+            Some(why) => format!("{} was not possible: {why}", capitalized(&change)),
+            None => format!("Time ran out before {change} was measured twice"),
         }
     }
 
     fn unclear(&self, kind: ExperimentKind) -> (Cause, String) {
         let Some(gain) = self.gain(kind) else { return self.unknown(kind) };
-        let mut text = format!("{} did {}: too noisy to say", name(kind), times(&gain));
-        let cpu = self.counted.base.cpu.unwrap_or_default();
-        if cpu.steal >= FOREIGN {
-            text += &format!("; the hypervisor took {} of the processors", percent(cpu.steal));
+        let text = format!(
+            "{} yields {}, an interval too wide for a conclusion{}",
+            capitalized(&self.change(kind)),
+            iops(&gain),
+            self.foreign()
+        );
+        (Cause::Inconclusive, text)
+    }
+
+    fn change(&self, kind: ExperimentKind) -> String {
+        match kind {
+            ExperimentKind::Deeper => "doubling the queue depth".to_string(),
+            ExperimentKind::MoreWorkers => self.more_workers(),
+            ExperimentKind::FewerCores => "using half of the CPUs".to_string(),
         }
-        if let Some(idle) = self.idle.filter(|i| i.busy >= FOREIGN) {
+    }
+
+    /// CPU time taken by others, each in a sentence led by a full stop.
+    fn foreign(&self) -> String {
+        let mut text = String::new();
+        if let Some(cpu) = self.results.base.cpu.filter(|cpu| cpu.steal >= FOREIGN) {
+            text += &format!(". Steal time is {}", percent(cpu.steal));
+        }
+        if let Some(idle) = self.idle.filter(|idle| idle.busy >= FOREIGN) {
             text += &format!(
-                "; before this search {} of the processors were busy with other programs",
+                ". Other programs used {} of the CPUs before the search",
                 percent(idle.busy)
             );
         }
-        (Cause::Undecided, text)
+        text
     }
 }
 
-fn name(kind: ExperimentKind) -> &'static str {
-    match kind {
-        ExperimentKind::Deeper => "twice the depth",
-        ExperimentKind::MoreWorkers => "more workers",
-        ExperimentKind::FewerCores => "half of the processors",
-    }
-}
-
-fn more_workers(experiment: Option<&Experiment>, workers: u32) -> String {
-    experiment.map_or_else(
-        || "more".into(),
-        |e| format!("{} workers instead of {workers}", e.setting.workers),
-    )
+fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// A share as a percentage.
@@ -279,5 +278,10 @@ pub fn percent(share: f64) -> String {
 /// A ratio with its interval.
 #[must_use]
 pub fn times(ratio: &Ratio) -> String {
-    format!("{:.2} times ({:.2} to {:.2})", ratio.value, ratio.low, ratio.high)
+    format!("{:.2}× (95% CI {:.2}–{:.2})", ratio.value, ratio.low, ratio.high)
+}
+
+/// A ratio of I/Os per second with its interval.
+fn iops(ratio: &Ratio) -> String {
+    format!("{:.2}× the IOPS (95% CI {:.2}–{:.2})", ratio.value, ratio.low, ratio.high)
 }

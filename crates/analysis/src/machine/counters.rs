@@ -1,4 +1,4 @@
-//! What processors or processes executed between two samples.
+//! What CPUs or processes executed between two samples.
 
 use super::per_second;
 use crate::derive::Ipc;
@@ -8,31 +8,31 @@ use serde::Serialize;
 /// What was counted between two samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct CounterRates {
-    /// All of it together.
+    /// The total.
     pub all: Work,
-    /// Each processor, or each process with all that it started.
+    /// Each CPU, or each process with all that it started.
     pub of: Vec<WorkOf>,
 }
 
-/// The work of one processor or process.
+/// The work of one CPU or process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WorkOf {
-    /// The processor.
+    /// The CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
     /// The process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// What it did.
+    /// Its counters.
     #[serde(flatten)]
     pub work: Work,
 }
 
-/// Work as the processor counts it. Instructions and cycles are of both modes, or of user mode alone where
+/// Work as the CPU counts it. Instructions and cycles are of both modes, or of user mode alone where
 /// `ipc.all` is absent and `ipc.user` is not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Work {
-    /// Processors in use on average, of processes.
+    /// CPUs in use on average, of processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processors: Option<f64>,
     /// Context switches per second.
@@ -68,7 +68,7 @@ pub struct Work {
     /// estimate where it is less than 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<f64>,
-    /// For each I/O that whole disks completed meanwhile, of whomever.
+    /// Per I/O completed by whole disks in the interval, of all programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_io: Option<PerIo>,
 }
@@ -82,7 +82,7 @@ pub struct PerIo {
     /// Cycles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<f64>,
-    /// Processor time in nanoseconds, of processes.
+    /// CPU time in nanoseconds, of processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_clock_ns: Option<f64>,
 }
@@ -95,7 +95,7 @@ pub(super) struct Meanwhile {
     pub disk_ios: f64,
 }
 
-/// Work between two samples. `busy` tells the busy time of a processor in nanoseconds, or of all of them
+/// Work between two samples. `busy` returns the busy time of a CPU in nanoseconds, or of all of them
 /// for `None`.
 pub(super) fn rates(
     earlier: &CountersSample,

@@ -103,7 +103,7 @@ fn what_was_not_counted_has_no_figures() {
         let work = rates(&sample(vec![then]), &sample(vec![now]), SECOND).counters.unwrap().all;
         assert_eq!((work.ipc, work.cycles, work.ghz), Default::default(), "{now:?}");
     }
-    // A processor that came meanwhile.
+    // A CPU that came online in between.
     let counters = rates(&sample(vec![]), &sample(vec![never]), SECOND).counters.unwrap();
     assert_eq!(counters, CounterRates::default());
     assert_eq!(rates(&MachineSample::default(), &sample(vec![]), SECOND).counters, None);

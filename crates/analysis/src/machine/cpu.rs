@@ -1,14 +1,15 @@
-//! Where processors' time went, as mpstat shows it.
+//! CPU time by mode, as mpstat shows it.
 
+use crate::derive::{add_ticks, cpu_ticks};
 use fathom_model::watch::CpuSample;
 use serde::Serialize;
 
-/// One processor's time.
+/// One CPU's time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct CpuRates {
-    /// Number of the processor.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// Where its time went.
+    /// How it spent its time.
     pub shares: CpuShares,
     /// Frequency at the end, in kHz, where it was read.
     pub khz: Option<u32>,
@@ -58,7 +59,7 @@ impl CpuShares {
     }
 }
 
-/// What adds up to all of a processor's time.
+/// What adds up to all of a CPU's time.
 const FIELDS: [fn(&CpuSample) -> u64; 8] = [
     |c| c.user,
     |c| c.nice,
@@ -70,36 +71,14 @@ const FIELDS: [fn(&CpuSample) -> u64; 8] = [
     |c| c.idle,
 ];
 
-/// The shares of all processors together and of each.
+/// The shares of all CPUs together and of each.
 pub(super) fn shares(earlier: &[CpuSample], later: &[CpuSample]) -> (CpuShares, Vec<CpuRates>) {
     let mut sum = CpuSample::default();
     let mut cpus = Vec::with_capacity(later.len());
-    for now in later {
-        let Some(then) = earlier.iter().find(|then| then.cpu == now.cpu) else { continue };
-        let ticks = since(now, then);
-        sum = combine(&sum, &ticks, u64::saturating_add);
-        let rates = |shares| CpuRates { cpu: now.cpu, shares, khz: now.khz };
+    for ticks in cpu_ticks(earlier, later) {
+        sum = add_ticks(&sum, &ticks);
+        let rates = |shares| CpuRates { cpu: ticks.cpu, shares, khz: ticks.khz };
         cpus.extend(CpuShares::of(&ticks).map(rates));
     }
     (CpuShares::of(&sum).unwrap_or_default(), cpus)
-}
-
-/// The kernel lets idle and iowait run backwards at times: then nothing came.
-fn since(now: &CpuSample, then: &CpuSample) -> CpuSample {
-    combine(now, then, u64::saturating_sub)
-}
-
-fn combine(a: &CpuSample, b: &CpuSample, with: fn(u64, u64) -> u64) -> CpuSample {
-    CpuSample {
-        cpu: a.cpu,
-        user: with(a.user, b.user),
-        nice: with(a.nice, b.nice),
-        system: with(a.system, b.system),
-        idle: with(a.idle, b.idle),
-        iowait: with(a.iowait, b.iowait),
-        irq: with(a.irq, b.irq),
-        softirq: with(a.softirq, b.softirq),
-        steal: with(a.steal, b.steal),
-        khz: None,
-    }
 }

@@ -1,4 +1,4 @@
-//! Interrupts by source and processor.
+//! Interrupts by source and CPU.
 
 use crate::derive::per_second;
 use fathom_model::watch::InterruptSample;
@@ -11,9 +11,9 @@ pub struct InterruptRates {
     pub irq: String,
     /// What it is, such as `nvme0q1`.
     pub source: String,
-    /// Interrupts per second on all processors.
+    /// Interrupts per second on all CPUs.
     pub total: f64,
-    /// Processors that it fired on, each with its interrupts per second.
+    /// CPUs that it fired on, each with its interrupts per second.
     pub cpus: Vec<(u32, f64)>,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn rates(
     later.iter().enumerate().map(rates).filter(|source| source.total > 0.0).collect()
 }
 
-/// A source that never fired is not in the sample, and a processor where it never did not in the
+/// A source that never fired is not in the sample, and a CPU where it never did not in the
 /// source: what is new began at 0.
 fn of(then: Option<&InterruptSample>, now: &InterruptSample, elapsed_ns: u64) -> InterruptRates {
     let counts = then.map_or(&[][..], |then| &then.counts);

@@ -47,7 +47,7 @@ impl MemoryUse {
     }
 }
 
-/// Paging and reclaim per second, in pages where not said otherwise.
+/// Paging and reclaim per second, in pages unless stated otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct PagingRates {
     /// Bytes read from block devices by whomever.
@@ -62,15 +62,15 @@ pub struct PagingRates {
     pub faults: f64,
     /// Page faults that needed I/O.
     pub major_faults: f64,
-    /// Pages looked at by kswapd.
+    /// Pages scanned by kswapd.
     pub scan_kswapd: f64,
-    /// Pages looked at by tasks that needed memory themselves.
+    /// Pages scanned by direct reclaim.
     pub scan_direct: f64,
     /// Pages freed by kswapd.
     pub steal_kswapd: f64,
     /// Pages freed by tasks that needed memory themselves.
     pub steal_direct: f64,
-    /// Pages of files looked at by whomever, for a control group's limit included.
+    /// File pages scanned by any reclaim, including that for a control group's limit.
     pub scan_file: f64,
     /// Pages of files freed by whomever, for a control group's limit included.
     pub steal_file: f64,
@@ -114,7 +114,7 @@ impl PagingRates {
 /// Shares of the time in which tasks were stalled for want of a resource (PSI).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct PressureRates {
-    /// Of a processor.
+    /// Of a CPU.
     pub cpu: StallShares,
     /// Of memory.
     pub memory: StallShares,
@@ -153,7 +153,7 @@ impl PressureRates {
 pub struct CgroupRates {
     /// Periods per second in which it or a parent was throttled.
     pub throttled_periods: Option<f64>,
-    /// Time throttled, in percent of one processor.
+    /// Time throttled, in percent of one CPU.
     pub throttled: Option<f64>,
     /// Times per second that memory use hit a limit.
     pub memory_hits: Option<f64>,
@@ -176,7 +176,7 @@ impl CgroupRates {
     }
 }
 
-/// Microseconds that came, in percent of the time that passed.
+/// Growth of a counter of microseconds, in percent of the elapsed time.
 fn share(then_us: u64, now_us: u64, elapsed_ns: u64) -> f64 {
     per_second(then_us, now_us, elapsed_ns) / 1e4
 }

@@ -1,31 +1,31 @@
-//! Which processors take a device's interrupts and which submit to it.
+//! Which CPUs take a device's interrupts and which submit to it.
 
 use super::interrupts::growth;
 use fathom_model::watch::{DeviceWiring, InterruptSample, MachineSample, SubmitSample};
 use serde::Serialize;
 
-/// Where a device keeps processors busy, between two samples.
+/// Where a device keeps CPUs busy, between two samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Placement {
     /// Kernel name; empty for all devices together.
     pub device: String,
-    /// Its interrupts by processor, most first.
+    /// Its interrupts by CPU, most first.
     pub interrupts: Vec<CpuCount>,
-    /// I/Os submitted to it by processor, most first.
+    /// I/Os submitted to it by CPU, most first.
     pub submitted: Vec<CpuCount>,
-    /// Share that both have in common: the lesser of the two shares of each processor, added up. 1 where
-    /// they are spread alike, 0 where no processor does both; absent where one of them did not occur.
+    /// Share that both have in common: the lesser of the two shares of each CPU, added up. 1 where
+    /// they are spread alike, 0 where no CPU does both; absent where one of them did not occur.
     pub common: Option<f64>,
 }
 
-/// What one processor did.
+/// Activity of one CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct CpuCount {
-    /// Number of the processor.
+    /// Number of the CPU.
     pub cpu: u32,
     /// How often.
     pub count: u64,
-    /// Of all processors.
+    /// Of all CPUs.
     pub share: f64,
 }
 
@@ -60,7 +60,7 @@ fn counts_of(submits: &[SubmitSample], device: &str) -> Vec<(u32, u64)> {
     of.map(|submits| submits.by_cpu.clone()).unwrap_or_default()
 }
 
-/// What each processor did from `then` to `now`; one that did nothing before is not in `then`.
+/// Activity of each CPU from `then` to `now`; a CPU that is not in `then` counts from 0.
 fn grown(then: &[(u32, u64)], now: &[(u32, u64)]) -> Vec<CpuCount> {
     let before = |cpu: u32| then.iter().find(|then| then.0 == cpu).map_or(0, |then| then.1);
     shares(now.iter().map(|(cpu, count)| (*cpu, count.saturating_sub(before(*cpu)))))

@@ -15,7 +15,7 @@ pub struct RingsRates {
     pub events: Option<RingEventRates>,
 }
 
-/// One ring. What could not be seen at both ends is absent.
+/// One ring. Figures that are not in both samples are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RingRates {
     /// The ring as it was at the end.
@@ -28,9 +28,9 @@ pub struct RingRates {
     /// (IOSQE_CQE_SKIP_SUCCESS) counts as if in the kernel for ever, one with several (multishot) may make
     /// it negative.
     pub in_kernel: Option<i32>,
-    /// Share of its processor time in which the SQPOLL thread had work.
+    /// Share of its CPU time in which the SQPOLL thread had work.
     pub sq_busy: Option<f64>,
-    /// Processors that the SQPOLL thread kept busy, with work or without.
+    /// CPUs used by the SQPOLL thread, polling included.
     pub sq_cpu: Option<f64>,
 }
 

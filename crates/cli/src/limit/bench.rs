@@ -1,23 +1,19 @@
 //! Windows as the engine measures them.
 
 use super::plan::plan;
-use crate::session::Session;
+use fathom_analysis::derive;
 use fathom_analysis::limit::{
     Conditions, CpuTime, Load, LoadMeasure, Measurement, Probe, WorkerCpu,
 };
-use fathom_engine::Running;
 use fathom_model::Dir;
-use fathom_model::progress::Phase;
 use fathom_model::record::{DiskRecord, JobRecord};
-use fathom_watch::cpus::{CpuSampler, CpuTimes};
+use fathom_runner::{OpenTargets, window};
+use fathom_watch::cpus::{CpuSampler, CpuSnapshot};
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use rustix::io::Errno;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Between two looks whether the measured time has begun or ended.
-const TICK: Duration = Duration::from_millis(1);
 
 /// What measures windows.
 pub trait Bench {
@@ -28,9 +24,9 @@ pub trait Bench {
     fn window(&mut self, probe: &Probe) -> Result<Measurement, String>;
 }
 
-/// The engine on the targets of a session.
+/// The engine on open targets.
 pub struct EngineBench<'a> {
-    session: &'a Session,
+    targets: &'a OpenTargets,
     conditions: Vec<Conditions>,
     cpus: CpuSampler,
     disks: NamedDisks,
@@ -38,38 +34,41 @@ pub struct EngineBench<'a> {
 }
 
 /// The machine at one instant.
-struct Look {
+struct Snapshot {
     at: Instant,
-    cpus: Option<CpuTimes>,
+    cpus: Option<CpuSnapshot>,
     disks: Option<DiskSnapshot>,
 }
 
 impl<'a> EngineBench<'a> {
     #[must_use]
-    pub fn new(session: &'a Session, conditions: Vec<Conditions>) -> Self {
-        let cpus = CpuSampler::new(Path::new("/proc"), &session.facts.host.cpus_allowed);
-        Self { session, conditions, cpus, disks: session.disk_sampler(), number: 0 }
+    pub fn new(targets: &'a OpenTargets, conditions: Vec<Conditions>) -> Self {
+        let cpus = CpuSampler::new(Path::new("/proc"), &targets.facts.host.cpus_allowed);
+        Self { targets, conditions, cpus, disks: targets.disk_sampler(), number: 0 }
     }
 
-    fn look(&self) -> Look {
-        Look {
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
             cpus: self.cpus.snapshot().ok(),
             disks: self.disks.snapshot().ok(),
             at: Instant::now(),
         }
     }
 
-    /// The disk below a load's target, between two looks.
-    fn disk(&self, load: &Load, from: &Look, to: &Look) -> Option<DiskRecord> {
-        let device = self.session.facts.targets.get(load.target?)?.device.as_ref()?;
-        let since = to.disks.as_ref()?.since(from.disks.as_ref()?);
-        since.into_iter().find(|disk| disk.name == device.name)
+    /// The disk below a load's target, between two snapshots.
+    fn disk(&self, load: &Load, from: &Snapshot, to: &Snapshot) -> Option<DiskRecord> {
+        let device = self.targets.facts.targets.get(load.target?)?.device.as_ref()?;
+        let (from, to) = (from.disks.as_ref()?, to.disks.as_ref()?);
+        let elapsed = to.at.saturating_duration_since(from.at);
+        derive::disk_records(&from.disks, &to.disks, elapsed)
+            .into_iter()
+            .find(|disk| disk.name == device.name)
     }
 
     fn idle(&self, probe: &Probe) -> Measurement {
-        let from = self.look();
+        let from = self.snapshot();
         thread::sleep(Duration::from_nanos(probe.ramp_ns + probe.window_ns));
-        let to = self.look();
+        let to = self.snapshot();
         let elapsed_ns = (to.at - from.at).as_nanos() as u64;
         Measurement {
             elapsed_ns,
@@ -86,18 +85,12 @@ impl Bench for EngineBench<'_> {
             return Ok(self.idle(probe));
         }
         self.number += 1;
-        let began = Instant::now();
-        let plan = plan(probe, &self.session.facts, &self.conditions, self.number)?;
-        let running = self.session.start(&plan)?;
-        // Looking costs more than sleeping, and the ramp does not end early.
-        let _over = running.wait(Duration::from_nanos(probe.ramp_ns));
-        wait_until(&running, |phase| !matches!(phase, Phase::Waiting | Phase::Ramp));
-        let from = self.look();
-        let _over = running.wait(Duration::from_nanos(probe.window_ns));
-        let to = self.look();
-        let jobs = running.join();
-        let took_ns = began.elapsed().as_nanos() as u64;
-        if let Some(error) = never_began(&jobs) {
+        let plan = plan(probe, &self.targets.facts, &self.conditions, self.number)?;
+        let lengths = (Duration::from_nanos(probe.ramp_ns), Duration::from_nanos(probe.window_ns));
+        let window::Window { jobs, from, to, took } =
+            window::measure(self.targets, &plan, lengths, || self.snapshot())?;
+        let took_ns = took.as_nanos() as u64;
+        if let Some(error) = never_began(&jobs, probe.dir) {
             return Err(error);
         }
         let elapsed_ns = jobs.iter().map(|j| j.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64;
@@ -109,23 +102,16 @@ impl Bench for EngineBench<'_> {
         for load in &probe.loads {
             let (mine, others) = rest.split_at(rest.len().min(load.setting.workers as usize));
             rest = others;
-            loads.push(LoadMeasure { disk: self.disk(load, &from, &to), ..measured(mine) });
+            let disk = self.disk(load, &from, &to);
+            loads.push(LoadMeasure { disk, ..measured(mine, probe.dir) });
         }
         Ok(Measurement { elapsed_ns, took_ns, loads, cpu: cpu_time(&from, &to) })
     }
 }
 
-/// Waits until all workers are in a phase that `reached` accepts, or the run is over.
-fn wait_until(running: &Running, reached: impl Fn(Phase) -> bool) {
-    while !running.is_over() && !running.progress().jobs.iter().all(|job| reached(job.phase)) {
-        thread::sleep(TICK);
-    }
-}
-
-fn cpu_time(from: &Look, to: &Look) -> Option<CpuTime> {
-    let since = to.cpus?.since(&from.cpus?);
-    let CpuTimes { busy_ns, steal_ns, idle_ns } = since;
-    Some(CpuTime { busy_ns, steal_ns, idle_ns })
+fn cpu_time(from: &Snapshot, to: &Snapshot) -> Option<CpuTime> {
+    let (from, to) = (from.cpus.as_ref()?, to.cpus.as_ref()?);
+    Some(derive::cpu_time(&from.cpus, &to.cpus, to.tick_ns))
 }
 
 /// What the kernel answers where a setting asks for more than there is, or for what it lacks.
@@ -143,34 +129,34 @@ const REFUSALS: [Errno; 10] = [
 ];
 
 /// Whether no I/O of this worker failed within the measured time.
-fn is_clean(job: &JobRecord) -> bool {
-    let read = job.dirs[Dir::Read].counts;
-    read.errors == 0 && read.short_ios == 0
+fn is_clean(job: &JobRecord, dir: Dir) -> bool {
+    let counts = job.dirs[dir].counts;
+    counts.errors == 0 && counts.short_ios == 0
 }
 
 /// Why a worker failed without an I/O having failed: its setting cannot be had.
-fn never_began(jobs: &[JobRecord]) -> Option<String> {
-    let errors = jobs.iter().filter(|job| is_clean(job)).filter_map(|job| job.error.as_ref());
+fn never_began(jobs: &[JobRecord], dir: Dir) -> Option<String> {
+    let errors = jobs.iter().filter(|job| is_clean(job, dir)).filter_map(|job| job.error.as_ref());
     let refusal = |errno: i32| errno == 0 || REFUSALS.iter().any(|e| e.raw_os_error() == errno);
     errors.filter(|e| refusal(e.errno)).map(|e| e.message.clone()).next()
 }
 
 /// What the workers of one load did.
-fn measured(jobs: &[JobRecord]) -> LoadMeasure {
+fn measured(jobs: &[JobRecord], dir: Dir) -> LoadMeasure {
     let mut sum = LoadMeasure::default();
     for job in jobs {
-        let read = &job.dirs[Dir::Read];
-        sum.ios += read.counts.ios;
-        sum.bytes += read.counts.bytes;
-        sum.errors += read.counts.errors;
-        sum.short_ios += read.counts.short_ios;
-        sum.clat.merge(&read.clat);
+        let done = &job.dirs[dir];
+        sum.ios += done.counts.ios;
+        sum.bytes += done.counts.bytes;
+        sum.errors += done.counts.errors;
+        sum.short_ios += done.counts.short_ios;
+        sum.clat.merge(&done.clat);
         sum.workers.push(WorkerCpu {
             user_ns: job.usage.user_ns,
             system_ns: job.usage.system_ns + job.usage.helper_ns,
         });
         // An I/O that failed in the ramp is not in the counts.
-        sum.errors += u64::from(job.error.is_some() && is_clean(job));
+        sum.errors += u64::from(job.error.is_some() && is_clean(job, dir));
         if sum.first_error.is_none() {
             sum.first_error = job.error.as_ref().map(|e| e.message.clone());
         }
@@ -199,14 +185,17 @@ mod tests {
 
     #[test]
     fn a_worker_that_fails_without_io_makes_the_setting_impossible() {
-        assert_eq!(never_began(&[job(5, 0, None), job(0, 0, ENOMEM)]).unwrap(), "no memory");
-        assert_eq!(never_began(&[job(5, 1, EIO)]), None);
-        assert_eq!(never_began(&[job(0, 0, EIO)]), None);
+        assert_eq!(
+            never_began(&[job(5, 0, None), job(0, 0, ENOMEM)], Dir::Read).unwrap(),
+            "no memory"
+        );
+        assert_eq!(never_began(&[job(5, 1, EIO)], Dir::Read), None);
+        assert_eq!(never_began(&[job(0, 0, EIO)], Dir::Read), None);
     }
 
     #[test]
     fn workers_add_up() {
-        let sum = measured(&[job(5, 1, EIO), job(6, 0, None)]);
+        let sum = measured(&[job(5, 1, EIO), job(6, 0, None)], Dir::Read);
         assert_eq!((sum.ios, sum.errors, sum.workers.len()), (11, 1, 2));
         assert_eq!(sum.first_error.as_deref(), Some("EIO"));
         assert_eq!(sum.workers[1].user_ns, 7);
@@ -214,6 +203,6 @@ mod tests {
 
     #[test]
     fn an_io_that_fails_in_the_ramp_is_an_error_too() {
-        assert_eq!(measured(&[job(0, 0, EIO)]).errors, 1);
+        assert_eq!(measured(&[job(0, 0, EIO)], Dir::Read).errors, 1);
     }
 }

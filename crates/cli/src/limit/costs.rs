@@ -3,26 +3,27 @@
 
 use super::plan::plan;
 use crate::cost;
-use crate::session::Session;
-use crate::signals::Signals;
 use fathom_analysis::derive;
-use fathom_analysis::limit::{Conditions, LimitRecord, Load, PeakCost, Phase, Point, Probe};
+use fathom_analysis::limit::{
+    BlockSpec, Conditions, LimitRecord, Load, PeakCost, Phase, Point, Probe,
+};
 use fathom_model::record::{Cost, JobRecord};
+use fathom_runner::{CancelToken, OpenTargets};
 
 /// Notes what an I/O costs at the peaks of `record`, or why that is unknown.
-pub fn measure(session: &Session, signals: &Signals, record: &mut LimitRecord) {
+pub fn measure(targets: &OpenTargets, cancel: &CancelToken, record: &mut LimitRecord) {
     let mut costs = Vec::new();
     for (target, limit) in record.report.targets.iter().enumerate() {
-        for block in &limit.blocks {
+        for (block, spec) in limit.blocks.iter().zip(&record.config.blocks) {
             let Some(peak) = &block.peak else { continue };
-            if record.interrupted.is_some() || signals.caught().is_some() {
+            if !record.outcome.is_finished() || cancel.reason().is_some() {
                 break;
             }
             let load = Load { target: Some(target), setting: peak.setting() };
             // Not one that a window of the search has read.
             let number = u64::from(record.report.windows) + 1 + costs.len() as u64;
-            let probe = probe(load, block.block_bytes);
-            match one(session, signals, &record.conditions, &probe, number) {
+            let probe = probe(load, spec);
+            match one(targets, cancel, &record.conditions, &probe, number) {
                 Ok(jobs) => costs.extend(at_peak(&jobs, &probe, peak)),
                 Err(why) => record.costs_missing = Some(why),
             }
@@ -31,21 +32,22 @@ pub fn measure(session: &Session, signals: &Signals, record: &mut LimitRecord) {
     record.costs = costs;
 }
 
-fn probe(load: Load, block_bytes: u64) -> Probe {
-    let loads = vec![load];
-    Probe { phase: Phase::Climb, loads, block_bytes, cores: None, ramp_ns: 0, window_ns: 0 }
+fn probe(load: Load, spec: &BlockSpec) -> Probe {
+    let BlockSpec { block_bytes, dir, .. } = *spec;
+    let (phase, loads) = (Phase::Climb, vec![load]);
+    Probe { phase, loads, block_bytes, dir, cores: None, ramp_ns: 0, window_ns: 0 }
 }
 
 fn one(
-    session: &Session,
-    signals: &Signals,
+    targets: &OpenTargets,
+    cancel: &CancelToken,
     conditions: &[Conditions],
     probe: &Probe,
     number: u64,
 ) -> Result<Vec<JobRecord>, String> {
-    let plan = plan(probe, &session.facts, conditions, number)?;
+    let plan = plan(probe, &targets.facts, conditions, number)?;
     let mut jobs = vec![JobRecord::default(); plan.jobs.len()];
-    cost::measure(session, &plan, signals, &mut jobs);
+    cost::measure(targets, &plan, cancel, &mut jobs);
     match jobs.iter().find_map(|job| job.cost_missing.clone()) {
         Some(why) => Err(why),
         None => Ok(jobs),
@@ -83,7 +85,7 @@ mod tests {
         let load = Load { target: Some(1), setting: Setting { workers: 2, depth: 8 } };
         let iops = Estimate { mean: 8_000.0, ..Estimate::default() };
         let peak = Point { iops, ..Point::default() };
-        let probe = probe(load, 4096);
+        let probe = probe(load, &BlockSpec::defaults()[0]);
         let cost = at_peak(&[job(100, 10.0), job(300, 20.0)], &probe, &peak).unwrap();
         assert_eq!((cost.target, cost.block_bytes, cost.cost.ios), (1, 4096, 400));
         assert_eq!((cost.cost.user_instructions, cost.cost.speed_ratio), (17.5, 0.5));

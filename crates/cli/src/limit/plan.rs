@@ -1,11 +1,11 @@
 //! A window as a plan for the engine: one job for each worker.
 
 use fathom_analysis::limit::{Conditions, Load, Probe};
+use fathom_model::PerDir;
 use fathom_model::facts::Facts;
 use fathom_model::plan::{
     BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Plan, Region, Uring,
 };
-use fathom_model::{Dir, PerDir};
 
 /// The plan of `probe`, whose jobs follow each other in the order of its loads. `number` is
 /// different for every window, so that none reads the blocks that another has just read.
@@ -33,7 +33,9 @@ pub fn plan(
             jobs.push(job);
         }
     }
-    Ok(Plan { jobs, ..Plan::default() })
+    let plan = Plan { jobs, ..Plan::default() };
+    fathom_spec::check_memory(&plan, facts).map_err(|error| error.to_string())?;
+    Ok(plan)
 }
 
 fn region(target: usize, block: u64, facts: &Facts) -> Result<Region, String> {
@@ -50,7 +52,7 @@ fn job(probe: &Probe, load: &Load, region: Region) -> JobPlan {
     let ring = Uring::default();
     let engine = if load.target.is_some() { Engine::IoUring(ring) } else { Engine::Nop(ring) };
     let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };
-    let mut job = JobPlan::new("limit", engine, Mix::Only(Dir::Read), order);
+    let mut job = JobPlan::new("limit", engine, Mix::Only(probe.dir), order);
     job.depth = load.setting.depth;
     job.regions = vec![region];
     job.access.block_sizes = PerDir::splat(BlockSizes::Fixed(probe.block_bytes));
@@ -69,6 +71,7 @@ fn seed(number: u64, worker: u64) -> u64 {
 mod tests {
     use super::*;
     use fathom_analysis::limit::{Phase, Setting};
+    use fathom_model::Dir;
     use fathom_model::facts::{Host, TargetFacts};
     use std::collections::BTreeSet;
 
@@ -84,6 +87,7 @@ mod tests {
             phase: Phase::Climb,
             loads: vec![Load { target, setting: Setting { workers: 3, depth: 7 } }],
             block_bytes,
+            dir: Dir::Read,
             cores: Some(2),
             ramp_ns: 5,
             window_ns: 50,

@@ -1,6 +1,7 @@
 //! Sizes and times that a search can do with.
 
 use crate::quantity;
+use std::time::Duration;
 
 /// A size in bytes, at least that of the larger of the blocks read.
 ///
@@ -8,20 +9,19 @@ use crate::quantity;
 /// Says what was expected.
 pub fn bytes(text: &str) -> Result<u64, String> {
     match quantity::bytes(text)? {
-        ..1_048_576 => Err("less than 1m, the larger of the blocks read".into()),
+        ..1_048_576 => Err("less than 1m, the largest block size".into()),
         size => Ok(size),
     }
 }
 
-/// A time in seconds: long enough for a search, at most a day.
+/// A time that is long enough for a search, at most a day.
 ///
 /// # Errors
 /// Says what was expected.
-pub fn seconds(text: &str) -> Result<f64, String> {
-    match text.strip_suffix('s').unwrap_or(text).parse::<f64>() {
-        Ok(seconds) if (5.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected a number of seconds from 5 to 86400".into()),
-    }
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_secs(5)..=Duration::from_secs(86_400);
+    let expected = || "expected a time from 5s to 24h".to_string();
+    quantity::duration(text).ok().filter(|time| range.contains(time)).ok_or_else(expected)
 }
 
 #[cfg(test)]
@@ -36,10 +36,10 @@ mod tests {
 
     #[test]
     fn times() {
-        assert_eq!(seconds("90"), Ok(90.0));
-        assert_eq!(seconds("7.5s"), Ok(7.5));
-        for bad in ["", "0", "-5", "NaN", "inf", "1h", "1e9"] {
-            assert!(seconds(bad).is_err(), "{bad}");
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        for bad in ["", "0", "-5", "4.9s", "NaN", "inf", "25h", "1e9"] {
+            assert!(duration(bad).is_err(), "{bad}");
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use super::Args;
 use super::bench::{Bench, EngineBench};
-use crate::run::show_layout;
-use crate::session::Session;
+use crate::run::LayoutProgress;
 use crate::signals::Signals;
 use crate::stdio::note;
-use fathom_analysis::limit::{BLOCKS, Conditions, Load, Phase, Probe, Setting};
+use fathom_analysis::limit::{BlockSpec, Conditions, Load, Phase, Probe, Setting};
 use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
 use fathom_machine::{Lookup, Roots, scratch};
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{Fallocate, Plan, SyncIo, Target};
-use fathom_model::units;
+use fathom_model::{Dir, units};
+use fathom_runner::OpenTargets;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -24,7 +24,7 @@ const SCRATCH_QUICK: u64 = 256 << 20;
 ///
 /// # Errors
 /// Why one of them cannot be used; nothing has changed then.
-pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>), String> {
+pub fn open(args: &Args, signals: &Signals) -> Result<(OpenTargets, Vec<Conditions>), String> {
     let roots = Roots::default();
     let host = fathom_machine::host(&roots);
     let stop = || signals.caught().is_some();
@@ -35,13 +35,16 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
         let target =
             scratch::create(&roots, Path::new(dir), size, &stop).map_err(|e| e.to_string())?;
         note!(
-            "no target was named: making a scratch file of {} in {dir}, removed afterwards",
+            "no target given; creating a scratch file of {} in {dir}, which is removed afterwards",
             units::bytes(target.facts.size_bytes)
         );
         let conditions = vec![Conditions { direct: is_direct(&target), scratch: true }];
-        let mut session = Session::with_targets(host, vec![target]);
+        let mut session = OpenTargets::with(host, vec![target]);
         try_ring(&session, &conditions)?;
-        let filled = session.fill(signals, show_layout(false));
+        let mut layout = LayoutProgress::new(false);
+        let filled = session.lay_out(signals.cancel_token(), |path, done, total| {
+            layout.show(path, done, total);
+        });
         // After a signal nothing is read any more, and the result says so.
         filled.or_else(|error| signals.caught().map(|_| ()).ok_or(error))?;
         return Ok((session, conditions));
@@ -56,7 +59,7 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
             );
         }
         let facts = lookup.target(path);
-        check(&facts.map_err(|e| format!("cannot look at {path}: {e}"))?)?;
+        check(&facts.map_err(|e| format!("cannot read {path}: {e}"))?)?;
     }
     let plan =
         Plan { targets: args.targets.iter().map(|p| read_only(p)).collect(), ..Plan::default() };
@@ -65,7 +68,7 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(Session, Vec<Conditions>)
     differ(&targets)?;
     let condition = |t| Conditions { direct: is_direct(t), scratch: false };
     let conditions: Vec<_> = targets.iter().map(condition).collect();
-    let session = Session::with_targets(host, targets);
+    let session = OpenTargets::with(host, targets);
     try_ring(&session, &conditions)?;
     Ok((session, conditions))
 }
@@ -84,17 +87,18 @@ fn check_scratch_dir(dir: &str) -> Result<(), String> {
 }
 
 /// Whether there is io_uring here at all, found out on a ring that does nothing.
-fn try_ring(session: &Session, conditions: &[Conditions]) -> Result<(), String> {
+fn try_ring(targets: &OpenTargets, conditions: &[Conditions]) -> Result<(), String> {
     let load = Load { target: None, setting: Setting { workers: 1, depth: 1 } };
     let probe = Probe {
         phase: Phase::Own,
         loads: vec![load],
-        block_bytes: BLOCKS[0],
+        block_bytes: block_bytes_min(),
+        dir: Dir::Read,
         cores: None,
         ramp_ns: 0,
         window_ns: 5_000_000,
     };
-    let tried = EngineBench::new(session, conditions.to_vec()).window(&probe);
+    let tried = EngineBench::new(targets, conditions.to_vec()).window(&probe);
     tried.map(|_| ()).map_err(|error| match error.contains("--ioengine=libaio") {
         true => format!("{error} (with fathom run; fathom limit measures through io_uring alone)"),
         false => error,
@@ -116,6 +120,11 @@ fn read_only(path: &str) -> Target {
     }
 }
 
+/// The smallest block size of a search.
+fn block_bytes_min() -> u64 {
+    BlockSpec::defaults().iter().map(|spec| spec.block_bytes).min().unwrap_or(1)
+}
+
 /// What this command cannot use, in its own words; all else is the guard's to say.
 fn check(facts: &TargetFacts) -> Result<(), String> {
     let path = &facts.path;
@@ -124,16 +133,18 @@ fn check(facts: &TargetFacts) -> Result<(), String> {
             "{path} does not exist: check the name, or name no target for a scratch file"
         )),
         TargetKind::Directory => {
-            Err(format!("{path} is a directory: name a file in it, or give --scratch-dir={path}"))
+            Err(format!("{path} is a directory; name a file in it, or use --scratch-dir={path}"))
         }
-        TargetKind::File | TargetKind::BlockDevice if facts.size_bytes < BLOCKS[0] => Err(format!(
-            "{path} has {} bytes, which is less than one block of {}: name a larger target",
-            facts.size_bytes,
-            units::bytes(BLOCKS[0])
-        )),
+        TargetKind::File | TargetKind::BlockDevice if facts.size_bytes < block_bytes_min() => {
+            Err(format!(
+                "{path} has {} bytes, which is less than one block of {}: name a larger target",
+                facts.size_bytes,
+                units::bytes(block_bytes_min())
+            ))
+        }
         TargetKind::File | TargetKind::BlockDevice => Ok(()),
         TargetKind::NvmeGeneric | TargetKind::Other => {
-            Err(format!("{path} is neither a file nor a block device: name one of these"))
+            Err(format!("{path} is neither a file nor a block device; name one of these"))
         }
     }
 }

@@ -105,6 +105,7 @@ impl Interval {
             rates: &self.rates,
             elapsed_ns: self.elapsed_ns,
             unix_ns: self.now.unix_ns,
+            zone: crate::page::zone(),
             source,
             stacks,
             wiring: &watched.wiring,

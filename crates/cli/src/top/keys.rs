@@ -177,6 +177,7 @@ mod tests {
             rates: &rates,
             elapsed_ns: 1_000_000_000,
             unix_ns: 0,
+            zone: crate::page::zone(),
             source: Source::Live { interval_ns: 1, frozen: None, recording: false },
             stacks: &[],
             wiring: &[],

@@ -1,12 +1,13 @@
 //! The machine as it is, with its last minute.
 
 use super::feed::{Feed, Go, Interval, Take};
-use crate::session::watching::{Watch, Watching};
-use crate::watch::{NewRecording, Recording};
+use crate::stdio::note;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Missing, Stack};
 use fathom_report::calendar;
 use fathom_report::top::{Source, View};
+use fathom_runner::observe::Observer;
+use fathom_runner::{RecordTo, SamplingOptions};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -17,8 +18,7 @@ const KEPT: usize = 60;
 
 /// The machine as samplers see it.
 pub struct Live {
-    watching: Watching,
-    recording: Option<Recording>,
+    observer: Observer,
     takes: VecDeque<Rc<Take>>,
     stacks: Vec<Stack>,
     /// The sample that ends the interval shown, counted from the oldest, where the view stands still.
@@ -31,24 +31,14 @@ impl Live {
     ///
     /// # Errors
     /// When nothing can be watched or recorded.
-    pub fn start(watch: &Watch, record: Option<&str>) -> Result<Self, String> {
-        let recording = record.map(|path| NewRecording::create(Some(path))).transpose()?;
-        let watching = Watching::start(watch)?;
-        let recording = recording.map(|recording| recording.begin(&watching)).transpose()?;
-        Ok(Self {
-            watching,
-            recording,
-            takes: VecDeque::new(),
-            stacks: Vec::new(),
-            frozen: None,
-            shown: None,
-        })
+    pub fn start(watch: &SamplingOptions, record: Option<&str>) -> Result<Self, String> {
+        let record = record.map_or(RecordTo::Nowhere, |dir| RecordTo::Required(Some(dir.into())));
+        record.check()?;
+        let observer = Observer::start(watch, &record)?;
+        Ok(Self { observer, takes: VecDeque::new(), stacks: Vec::new(), frozen: None, shown: None })
     }
 
     fn keep(&mut self, sample: Sample) {
-        if let Some(recording) = &mut self.recording {
-            recording.keep(&sample);
-        }
         let mut machine = sample.machine;
         if let Some(stacks) = &mut machine.stacks {
             self.stacks.append(&mut stacks.new);
@@ -88,27 +78,22 @@ impl Live {
     /// The interval that holds the time that a text names.
     fn place(&self, text: &str) -> Result<usize, String> {
         let first = self.takes.front().map_or(0, |take| take.unix_ns);
-        let wanted = calendar::instant(text, first)?;
+        let wanted = calendar::instant(text, first, crate::page::zone())?;
         let place = self.takes.iter().position(|take| take.unix_ns >= wanted);
-        place.ok_or_else(|| {
-            format!("{text}: this is not over yet, or long past; the last minute is kept")
-        })
+        place
+            .ok_or_else(|| format!("{text}: not within the last minute, which is all that is kept"))
     }
 }
 
 impl Feed for Live {
     fn poll(&mut self) -> Result<bool, String> {
         let mut any = false;
-        while self.recording.as_ref().is_none_or(Recording::has_room)
-            && let Some(sample) = self.watching.next(Duration::ZERO)
-        {
+        while let Some(sample) = self.observer.next(Duration::ZERO) {
             self.keep(sample);
             any = true;
         }
-        if self.watching.has_broken() {
-            return Err(
-                "a sampler has panicked, which is a fault of fathom: please report it".into()
-            );
+        if self.observer.has_panicked() {
+            return Err("a sampler panicked; this is a bug in fathom, please report it".into());
         }
         if any && self.frozen.is_none() {
             self.show();
@@ -122,11 +107,11 @@ impl Feed for Live {
 
     fn view(&mut self) -> Result<Option<View<'_>>, String> {
         let Some(shown) = &self.shown else { return Ok(None) };
-        let watched = self.watching.record();
+        let watched = self.observer.watch();
         let source = Source::Live {
             interval_ns: watched.interval_ns,
             frozen: self.frozen.map(|_| self.behind_ns()),
-            recording: self.recording.as_ref().is_some_and(|to| !to.has_failed()),
+            recording: self.observer.is_recording(),
         };
         Ok(Some(shown.view(source, &self.stacks, watched)))
     }
@@ -154,17 +139,14 @@ impl Feed for Live {
     }
 
     fn missing(&self) -> &[Missing] {
-        &self.watching.record().missing
+        &self.observer.watch().missing
     }
 
     fn complaint(&mut self) -> Option<String> {
-        self.recording.as_mut()?.complaint()
+        self.observer.complaint()
     }
 
     fn finish(self: Box<Self>) -> Result<(), String> {
-        let (rest, watched) = self.watching.stop();
-        let Some(mut recording) = self.recording else { return Ok(()) };
-        rest.iter().for_each(|sample| recording.keep(sample));
-        recording.end(watched, None).1
+        self.observer.finish(None, None, &mut |text| note!("{text}")).written
     }
 }

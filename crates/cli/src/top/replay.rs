@@ -48,17 +48,18 @@ impl Replay {
             return Err(format!("{dir} holds no samples"));
         };
         if !holds_machine(&mut reader)? {
-            let why = "it was recorded with --watch=off, or with --watch-turns";
+            let why = "it was recorded with --sampling=off";
             return Err(format!("{dir} holds no samples of the machine: {why}"));
         }
-        let instant = |text: &str| calendar::instant(text, first);
+        let zone = crate::page::zone();
+        let instant = |text: &str| calendar::instant(text, first, zone);
         let first_ns = from.map(instant).transpose()?.unwrap_or(first).max(first);
         let last_ns = to.map(instant).transpose()?.unwrap_or(last).min(last);
         if first_ns > last_ns {
             return Err(format!(
-                "nothing lies between these times: {dir} reaches from {} to {} (UTC)",
-                calendar::date_and_time(first),
-                calendar::date_and_time(last)
+                "nothing lies between these times: {dir} reaches from {} to {}",
+                calendar::date_and_time(first, zone),
+                calendar::date_and_time(last, zone)
             ));
         }
         let watched = reader.watch().cloned().unwrap_or_default();
@@ -236,7 +237,7 @@ impl Feed for Replay {
             Go::First => self.land(self.first_ns)?,
             Go::Last => self.land(self.last_ns)?,
             Go::To(text) => {
-                let to = calendar::instant(text, self.first_ns)?;
+                let to = calendar::instant(text, self.first_ns, crate::page::zone())?;
                 self.land(to)?;
             }
             Go::Toggle if !plays && self.here_ns() >= self.last_ns => self.land(self.first_ns)?,

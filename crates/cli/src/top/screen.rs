@@ -11,10 +11,13 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{cursor, execute};
 use ratatui::prelude::{CrosstermBackend, Terminal};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 use signal_hook::consts::{SIGCONT, SIGTSTP};
 use std::io::{self, Stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Shows `feed` until the user or a signal ends it, or `count` intervals were seen; whether none of them is lacking
 /// because of a signal.
@@ -27,6 +30,16 @@ pub fn show(feed: &mut dyn Feed, count: Option<u64>, signals: &Signals) -> Resul
     // The screen is given back before anything is said.
     drop(screen);
     shown.map(|shown| is_all(signals, count, shown))
+}
+
+/// Waits for input; whether the terminal is gone. crossterm would read a terminal that hung up forever.
+fn has_hung_up() -> bool {
+    let stdin = rustix::stdio::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let tick = Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
+    // A signal ends the wait; the next one finds out.
+    let _ = poll(&mut fds, Some(&tick));
+    fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 /// The terminal in the state that the view needs.
@@ -89,7 +102,10 @@ impl Screen {
                 self.draw(feed, &ui)?;
                 changed = false;
             }
-            if event::poll(TICK).map_err(broken)? {
+            if has_hung_up() {
+                break;
+            }
+            if event::poll(Duration::ZERO).map_err(broken)? {
                 changed = true;
                 match event::read().map_err(broken)? {
                     Event::Key(key) if key.kind != KeyEventKind::Release => {
@@ -151,7 +167,7 @@ impl Drop for Screen {
 }
 
 fn broken(error: io::Error) -> String {
-    format!("cannot use the terminal any more: {error}")
+    format!("lost the terminal: {error}")
 }
 
 fn enter() -> io::Result<()> {

@@ -57,7 +57,8 @@ impl Watched {
     /// When the kernel refuses the handlers of signals.
     pub fn release(&mut self) -> Result<(), String> {
         let passed = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
-        let signals = Signals::new(passed).map_err(|e| format!("cannot take signals: {e}"))?;
+        let signals =
+            Signals::new(passed).map_err(|e| format!("cannot install signal handlers: {e}"))?;
         self.signals = Some(signals);
         let (id, at) = (self.id(), Arc::clone(&self.ended_at));
         let wait = move || {
@@ -136,7 +137,7 @@ pub struct HeldArgs {
 /// # Errors
 /// When it cannot wait.
 pub fn held(args: &HeldArgs) -> Result<ExitCode, String> {
-    let fail = |error: rustix::io::Errno| format!("cannot wait to be watched: {error}");
+    let fail = |error: rustix::io::Errno| format!("cannot wait for the watching process: {error}");
     // Who watches may be killed; nobody would let this process go then.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(fail)?;
     if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(args.parent) {

@@ -1,14 +1,13 @@
 //! What ends a watching, and whom it concerns.
 
 use super::child::{self, Watched};
+use crate::processes::Process;
 use crate::quantity;
 use crate::signals::{self, Signals};
 use crate::stdio::note;
-use fathom_machine::Roots;
 use fathom_model::watch::CommandRecord;
 use fathom_watch::Scope;
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -32,7 +31,9 @@ impl End {
     pub fn new(command: &[OsString], pids: &[i32], time: Option<Duration>) -> Result<Self, String> {
         let child = if command.is_empty() { None } else { Some(Watched::hold(command)?) };
         let signals = match child {
-            None => Some(Signals::take().map_err(|e| format!("cannot take signals: {e}"))?),
+            None => {
+                Some(Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?)
+            }
             Some(_) => None,
         };
         let processes = Process::find_all(pids)?;
@@ -119,66 +120,5 @@ impl End {
         }
         let ended = self.child.as_mut().and_then(|child| child.ended().ok().flatten());
         ended.map_or(ExitCode::SUCCESS, |(status, _)| ExitCode::from(child::code(status) as u8))
-    }
-}
-
-/// A process, told from a later one with its number.
-pub struct Process {
-    pid: i32,
-    stat: PathBuf,
-    started: String,
-}
-
-impl Process {
-    /// Those with these numbers, as `--pid` gives them.
-    ///
-    /// # Errors
-    /// Names the first that does not run.
-    pub fn find_all(pids: &[i32]) -> Result<Vec<Self>, String> {
-        pids.iter().map(|pid| Self::find(*pid)).collect()
-    }
-
-    fn find(pid: i32) -> Result<Self, String> {
-        let stat = Roots::default().proc.join(pid.to_string()).join("stat");
-        let text = std::fs::read_to_string(&stat).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                format!("--pid {pid}: there is no such process; name one that runs")
-            }
-            _ => format!("--pid {pid}: {}: {error}", stat.display()),
-        })?;
-        let started = started(&text).ok_or(format!("--pid {pid}: this process has ended"))?;
-        Ok(Self { pid, started, stat })
-    }
-
-    fn is_alive(&self) -> bool {
-        let text = std::fs::read_to_string(&self.stat).ok();
-        text.and_then(|text| started(&text)).is_some_and(|started| started == self.started)
-    }
-}
-
-/// When a process began, by /proc/PID/stat; `None` for one that has ended and is only kept for its
-/// parent.
-fn started(stat: &str) -> Option<String> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    (!matches!(state, "Z" | "X")).then_some(())?;
-    // Field 22 of the line; the state is field 3.
-    fields.nth(18).map(str::to_string)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_is_known_by_its_start() {
-        let line = "7 (a) Z) S 1 7 7 0 -1 4 9 0 0 0 1 2 0 0 20 0 1 0 4711 1 1 1";
-        assert_eq!(started(line).as_deref(), Some("4711"));
-        assert_eq!(started(&line.replace(") S 1", ") Z 1")), None);
-        assert_eq!(started("7 (a"), None);
-        let own = Process::find(std::process::id() as i32).unwrap();
-        assert!(own.is_alive());
-        assert!(!Process { started: "1".into(), ..own }.is_alive());
-        assert!(Process::find(i32::MAX).err().unwrap().contains("--pid 2147483647"));
     }
 }

@@ -70,13 +70,24 @@ impl Running {
         String::from_utf8_lossy(&fs::read(self.out.path().join(name)).unwrap()).into_owned()
     }
 
+    /// Where its threads sleep.
+    fn tasks(&self) -> String {
+        let tasks = format!("/proc/{}/task", self.id());
+        let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+        let of = |dir: PathBuf| {
+            ["comm", "wchan", "syscall", "stack"].map(|name| read(dir.join(name))).join(" ")
+        };
+        let entries = fs::read_dir(tasks).into_iter().flatten().flatten();
+        entries.map(|entry| of(entry.path()) + "\n").collect()
+    }
+
     pub fn wait(mut self) -> Answer {
         let until = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < until, "it hangs; {}", self.so_far("stderr"));
+            assert!(Instant::now() < until, "it hangs; {}{}", self.tasks(), self.so_far("stderr"));
             thread::sleep(Duration::from_millis(2));
         };
         Answer {

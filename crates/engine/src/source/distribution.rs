@@ -1,4 +1,4 @@
-//! Random block numbers by a distribution.
+//! Random block numbers with a given distribution.
 
 use super::permutation::Permutation;
 use fathom_model::plan::{Distribution, Zone};
@@ -23,9 +23,9 @@ enum Kind {
 }
 
 impl Draw {
-    /// Draws below `blocks`, which is at least 1.
+    /// Draws numbers below `blocks`, which is at least 1.
     pub fn new(distribution: &Distribution, blocks: u64, seed: u64) -> Self {
-        // Ranks are scattered over the region, as popular blocks are not neighbours.
+        // Ranks are scattered over the region, so that popular blocks are not adjacent.
         let places = || Permutation::new(blocks, seed ^ 0x9e37_79b9_7f4a_7c15);
         let kind = match distribution {
             Distribution::EachOnce => Kind::Once(Permutation::new(blocks, seed)),
@@ -33,7 +33,7 @@ impl Draw {
             Distribution::Zipf { theta } => {
                 Kind::Zipf { ranks: Zipf::new(blocks, *theta), places: places() }
             }
-            // fio's pareto:h draws rank n·u^(ln h / ln(1-h)); its documentation names h alone.
+            // fio's pareto:h draws rank n·u^(ln h / ln(1-h)); its documentation mentions only h.
             Distribution::Pareto { h } => {
                 Kind::Pareto { exponent: h.ln() / (1.0 - h).ln(), places: places() }
             }
@@ -70,10 +70,10 @@ impl Draw {
     }
 }
 
-/// Uniform and independent draws, one for each I/O, by the generator that takes the fewest
-/// instructions: multiplicative congruential modulo 2^128, of which the upper half is used (L'Ecuyer,
+/// Uniform, independent draws, one per I/O, with the generator that takes the fewest instructions:
+/// multiplicative congruential modulo 2^128, using the upper half (L'Ecuyer,
 /// "Tables of linear congruential generators of different sizes and good lattice structure", Math.
-/// Comp. 68, 1999; the multiplier that Lemire's lehmer64 takes from there). Its period is 2^126.
+/// Comp. 68, 1999; multiplier as in Lemire's lehmer64). Its period is 2^126.
 #[derive(Clone)]
 pub(crate) struct Uniform(u128);
 
@@ -81,7 +81,7 @@ impl Uniform {
     pub fn new(seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (high, low) = (random.next_u64(), random.next_u64());
-        // Only odd states have the whole period.
+        // Only odd states have the full period.
         Self(u128::from(high) << 64 | u128::from(low | 1))
     }
 
@@ -99,7 +99,7 @@ pub(crate) fn below(random: &mut Xoshiro256PlusPlus, bound: u64) -> u64 {
     scaled(random.next_u64(), bound)
 }
 
-/// Brings any 64 bits below `bound` (Lemire's multiplication; its bias is below bound / 2^64).
+/// Maps any 64 bits below `bound` (Lemire's multiplication; bias below bound / 2^64).
 #[inline]
 fn scaled(bits: u64, bound: u64) -> u64 {
     ((u128::from(bits) * u128::from(bound)) >> 64) as u64
@@ -111,7 +111,7 @@ pub(crate) fn unit(random: &mut Xoshiro256PlusPlus) -> f64 {
     ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
-/// Normal around the middle (Box and Muller); draws outside the region are drawn anew.
+/// Normal around the center (Box and Muller); draws outside the region are repeated.
 fn normal(random: &mut Xoshiro256PlusPlus, deviation: f64, blocks: u64) -> u64 {
     let middle = blocks as f64 / 2.0;
     for _ in 0..64 {
@@ -121,7 +121,7 @@ fn normal(random: &mut Xoshiro256PlusPlus, deviation: f64, blocks: u64) -> u64 {
             return x as u64;
         }
     }
-    // A deviation so wide that this happens is as good as uniform.
+    // With a deviation this wide, a uniform draw is equivalent.
     below(random, blocks)
 }
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn uniform_draws_are_uniform_and_do_not_follow_from_the_one_before() {
+    fn uniform_draws_are_uniform_and_independent() {
         for seed in [0, 1, 2, 12_345, u64::MAX] {
             let mut draw = Uniform::new(seed);
             let (mut alone, mut pairs) = (vec![0; 1000], vec![0; 64 * 64]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_has_its_frequencies() {
+    fn zipf_frequencies_match_the_distribution() {
         for theta in [0.6, 0.99, 1.2] {
             let (blocks, draws) = (1000u64, 400_000);
             let mut seen = counts(&Distribution::Zipf { theta }, blocks, draws);
@@ -244,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn normal_lies_around_the_middle() {
+    fn normal_is_centered() {
         let seen = counts(&Distribution::Normal { deviation_percent: 10.0 }, 1000, 100_000);
         let within: u64 = seen[400..600].iter().sum();
         assert!((67_000..70_000).contains(&within), "68.3% lie within one deviation: {within}");
     }
 
     #[test]
-    fn zones_get_their_share() {
+    fn zones_get_their_share_of_accesses() {
         let zones = vec![
             Zone { access_percent: 60.0, span_percent: 10.0 },
             Zone { access_percent: 30.0, span_percent: 20.0 },
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn pareto_is_skewed_as_asked() {
+    fn pareto_is_skewed_as_requested() {
         let mut seen = counts(&Distribution::Pareto { h: 0.2 }, 1000, 100_000);
         seen.sort_unstable_by(|a, b| b.cmp(a));
         // The rule: a share h of the blocks gets a share 1-h of the accesses.

@@ -1,4 +1,4 @@
-//! What to do next: direction, file, offset and length of each I/O.
+//! Generates I/Os: direction, file, offset and length.
 
 mod distribution;
 mod permutation;
@@ -16,35 +16,35 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use region::Region;
 
-/// Length of the region that engines without a target pretend to work on.
+/// Length in bytes of the virtual region of engines without a target.
 const NOWHERE_BYTES: u64 = 1 << 40;
 
-/// Makes the I/Os of a job, one after the other. The same seed makes the same ones.
+/// Generates the I/Os of a job. The same seed generates the same I/Os.
 pub(crate) trait Source {
-    /// All I/Os have the same length, and never fewer bytes may be left than that.
+    /// Whether all I/Os have the same length, and none is ever shortened.
     const FIXED: bool;
-    /// What makes several I/Os; it keeps in registers what does not change between them.
+    /// Generator of a batch, which keeps invariants in registers.
     type Batch<'a>: Draw
     where
         Self: 'a;
-    /// The length of all, where they have the same; the greatest otherwise. Never 0.
+    /// The length of all I/Os if fixed, else the maximum, in bytes. Never 0.
     fn len(&self) -> u32;
-    /// How many I/Os, `want` at most, can be made in one batch now; at least one.
+    /// How many I/Os can be generated in one batch now, from 1 to `want`.
     #[inline]
     fn ready(&mut self, want: usize) -> usize {
         want
     }
-    /// Begins a batch of what is ready.
+    /// Begins a batch.
     fn batch(&mut self) -> Self::Batch<'_>;
 }
 
-/// Makes the I/Os of one batch.
+/// Generates the I/Os of one batch.
 pub(crate) trait Draw {
     /// The direction of the next I/O, by the plan's mix.
     fn next_dir(&mut self) -> Dir;
     /// The next I/O in direction `dir`, at most `max` bytes long.
     fn next(&mut self, dir: Dir, max: u64) -> Request;
-    /// So many were made.
+    /// Ends a batch of this many I/Os.
     #[inline]
     fn end(self, _count: usize)
     where
@@ -65,13 +65,13 @@ impl<D: Draw> Draw for &mut D {
     }
 }
 
-/// The source of any job.
+/// The source for any job.
 pub(crate) struct General {
     mix: Mix,
     sizes: PerDir<Sizes>,
     regions: Vec<Region>,
     service: FileService,
-    /// The region that the next I/O goes to.
+    /// The region of the next I/O.
     current: usize,
     random: Xoshiro256PlusPlus,
     len_max: u32,
@@ -79,7 +79,7 @@ pub(crate) struct General {
     unit: u64,
 }
 
-/// Sizes of one direction.
+/// Block sizes of one direction.
 enum Sizes {
     Fixed(u32),
     Range { min: u64, steps: u64 },
@@ -119,10 +119,10 @@ impl Sizes {
 }
 
 impl General {
-    /// The I/Os of `job`. Its plan is taken as checked: regions are not empty and hold a block.
+    /// A source for `job`, whose plan was checked: regions are not empty and fit a block.
     pub fn new(job: &JobPlan) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(job.access.seed);
-        // Engines without a target still make offsets, as those with one do.
+        // Engines without a target generate offsets, too.
         let anywhere = [plan::Region { target: 0, start: 0, len: NOWHERE_BYTES }];
         let regions = if job.regions.is_empty() { &anywhere[..] } else { &job.regions };
         let unit = job.block_unit();
@@ -206,11 +206,11 @@ impl Draw for General {
     }
 }
 
-/// A length of whole units that fits in `room`, which has one, and in what is left to be moved.
+/// A length in whole units that fits in `room`, which is at least one unit, and in the bytes left.
 #[cold]
 fn shortened(room: u64, max: u64, unit: u64) -> u32 {
     let whole = room.min(max) / unit * unit;
-    // Plans move whole units; one that does not ends with what it asked for.
+    // Plans transfer whole units; otherwise, transfer exactly what is left.
     (if whole > 0 { whole } else { max.min(room) }) as u32
 }
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn sequential_goes_through_and_begins_anew() {
+    fn sequential_wraps_at_the_end() {
         let job = job(
             Order::Sequential { skip: 0 },
             Mix::Only(Dir::Read),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_io_takes_what_is_left_in_whole_units() {
+    fn the_last_io_is_shortened_to_whole_units() {
         let sizes = BlockSizes::Split(vec![(6144, 50), (4096, 50)]);
         let order = Order::Sequential { skip: 0 };
         let mut source = General::new(&job(order, Mix::Only(Dir::Read), sizes, &[1 << 20]));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn sequential_with_holes_and_backwards() {
+    fn sequential_with_positive_and_negative_skip() {
         let offsets = |skip| {
             let job = job(
                 Order::Sequential { skip },
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mix_and_the_split_have_their_shares() {
+    fn mix_and_bssplit_match_their_percentages() {
         let sizes = BlockSizes::Split(vec![(4096, 80), (65536, 20)]);
         let mut source =
             General::new(&job(once(), Mix::ReadWrite { read_percent: 70 }, sizes, &[1 << 30]));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_served_as_asked() {
+    fn file_service_types_select_files() {
         let files = |service| {
             let mut job = job(
                 Order::Sequential { skip: 0 },
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cheap_way_makes_the_same_ios() {
+    fn the_simple_source_generates_the_same_ios() {
         let job = |order| job(order, Mix::Only(Dir::Read), BlockSizes::Fixed(4096), &[300 * 4096]);
         same::<Permutation>(&job(once()));
         same::<Uniform>(&job(Order::Random { distribution: Distribution::Uniform, run: 1 }));
@@ -362,7 +362,7 @@ mod tests {
         assert!(Simple::<Ascending, false>::new(&job(once())).is_none());
         let mut odd = job(once());
         odd.regions[0].len += 512;
-        // The rest at the end is left alone.
+        // The remainder at the end is skipped.
         same::<Permutation>(&odd);
         odd.regions[0].len = 512;
         assert!(Simple::<Permutation, false>::new(&odd).is_none(), "no block fits");
@@ -393,7 +393,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_io_lies_in_its_region(
+        fn every_io_is_within_its_region(
             len in 65_536u64..1_000_000, sizes in (sizes(), sizes()), order in orders(),
             budget in 1u64..2000,
         ) {

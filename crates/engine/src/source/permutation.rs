@@ -1,22 +1,22 @@
-//! A random order of the numbers below `n`, each once, in constant memory.
+//! A random permutation of the numbers below `n`, in constant memory.
 //!
 //! A linear congruential generator of full period (Hull and Dobell, "Random Number Generators",
-//! SIAM Review 4, 1962) runs through all numbers of the least sufficient number of bits; invertible
-//! steps (multiplication by an odd number, xor with the own high half) scatter them;
-//! what falls outside `n` is passed over (cycle walking: Black and Rogaway, "Ciphers with
-//! Arbitrary Finite Domains", CT-RSA 2002). At most half of the numbers are passed over.
+//! SIAM Review 4, 1962) visits all numbers of the smallest sufficient number of bits; invertible
+//! steps (multiplication by an odd number, xor with the high half) scatter them;
+//! numbers outside `n` are skipped (cycle walking: Black and Rogaway, "Ciphers with
+//! Arbitrary Finite Domains", CT-RSA 2002). At most half of the numbers are skipped.
 
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// The order and where in it we are.
+/// A permutation and the position in it.
 #[derive(Clone)]
 pub(crate) struct Permutation {
     n: u64,
     mask: u64,
     shift: u32,
-    /// Of this pass: 5 modulo 8, and odd, which makes the period full.
+    /// Of this pass: multiplier 5 modulo 8 and odd increment give the full period.
     multiplier: u64,
     increment: u64,
     state: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Permutation {
 }
 
 impl Permutation {
-    /// An order of the numbers below `n`, which is at least 1.
+    /// A permutation of the numbers below `n`, which is at least 1.
     pub fn new(n: u64, seed: u64) -> Self {
         let bits = 64 - (n.max(2) - 1).leading_zeros();
         let mut this = Self {
@@ -42,7 +42,7 @@ impl Permutation {
         this
     }
 
-    /// Begins a pass in another order.
+    /// Begins a pass with another permutation.
     #[cold]
     fn restart(&mut self) {
         self.multiplier = self.random.next_u64() & !7 | 5;
@@ -51,7 +51,7 @@ impl Permutation {
         self.left = self.n;
     }
 
-    /// The next number; after each pass over all of them a new one begins.
+    /// The next number; begins a new pass after the last.
     #[inline]
     pub fn next(&mut self) -> u64 {
         self.ready(1);
@@ -59,7 +59,7 @@ impl Permutation {
         self.draw()
     }
 
-    /// How many numbers, `want` at most, can be drawn before the pass ends.
+    /// How many numbers can be drawn before the pass ends, at most `want`.
     #[inline]
     pub fn ready(&mut self, want: usize) -> usize {
         if self.left == 0 {
@@ -68,7 +68,7 @@ impl Permutation {
         self.left.min(want as u64) as usize
     }
 
-    /// The next number of this pass, of which some must be left.
+    /// The next number of this pass, which must not be at its end.
     #[inline]
     pub fn draw(&mut self) -> u64 {
         loop {
@@ -80,13 +80,13 @@ impl Permutation {
         }
     }
 
-    /// So many numbers were drawn.
+    /// Records that this many numbers were drawn.
     #[inline]
     pub fn made(&mut self, count: usize) {
         self.left -= count as u64;
     }
 
-    /// The number that stands for `rank`; not the one that is drawn `rank`th.
+    /// The number that `rank` maps to, which is not the `rank`th drawn.
     pub fn at(&self, rank: u64) -> u64 {
         let mut x = self.scatter(self.after(rank));
         while x >= self.n {
@@ -102,7 +102,7 @@ impl Permutation {
 
     #[inline]
     fn scatter(&self, state: u64) -> u64 {
-        // Multipliers of splitmix64: well mixed, and, being odd, invertible in any width.
+        // Multipliers of splitmix64: they mix well, and are odd, so invertible in any width.
         let mut x = state & self.mask;
         x ^= x >> self.shift;
         x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9) & self.mask;
@@ -131,7 +131,7 @@ mod tests {
         }
 
         #[test]
-        fn ranks_are_a_permutation_too(n in 1u64..2000, seed in any::<u64>()) {
+        fn ranks_are_a_permutation(n in 1u64..2000, seed in any::<u64>()) {
             let order = Permutation::new(n, seed);
             let mut all: Vec<u64> = (0..n).map(|rank| order.at(rank)).collect();
             all.sort_unstable();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides() {
+    fn the_seed_determines_the_order() {
         let take = |seed| {
             let mut p = Permutation::new(1 << 20, seed);
             (0..100).map(|_| p.next()).collect::<Vec<_>>()
@@ -149,8 +149,8 @@ mod tests {
         assert_ne!(take(1), take(2));
     }
 
-    /// Chi-squared of where each draw lies, of its low bits, and of the gap from one draw to the next
-    /// and from one batch to the next, over 64 bins.
+    /// Chi-squared of the position of each draw, its low bits, and the gaps between draws and between
+    /// batches, over 64 bins.
     #[test]
     fn draws_look_random() {
         for (n, seed) in [
@@ -187,14 +187,14 @@ mod tests {
                 let expected = bins.len() as f64 / 64.0;
                 let chi: f64 =
                     counts.iter().map(|c| (f64::from(*c) - expected).powi(2) / expected).sum();
-                // 63 degrees of freedom: above 140 with a probability below 1e-7.
+                // 63 degrees of freedom: probability below 1e-7 to exceed 140.
                 assert!(chi < 140.0, "{what} of {n}, seed {seed}: {chi}");
             }
         }
     }
 
     #[test]
-    fn fifteen_tebibytes_take_no_memory() {
+    fn memory_use_does_not_grow_with_the_target() {
         let mut order = Permutation::new((15 << 40) / 4096, 9);
         assert!((0..1000).all(|_| order.next() < (15 << 40) / 4096));
         assert!(std::mem::size_of::<Permutation>() < 256);

@@ -1,4 +1,4 @@
-//! A part of a file, and which of its bytes come next.
+//! A region of a file, and the next offset in it.
 
 use super::distribution::Draw;
 use fathom_model::plan::{JobPlan, Order};
@@ -6,15 +6,15 @@ use fathom_model::{Dir, PerDir};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A region and where in it the job is.
+/// A region and the position of the job in it.
 pub(super) struct Region {
     pub file: u32,
     start: u64,
-    /// Without the rest at the end that no block fits in.
+    /// Without the remainder at the end that is too short for a block.
     pub len: u64,
-    /// The least block of each direction: where less is left there is no I/O.
+    /// The smallest block of each direction; no I/O starts with less room.
     least: PerDir<u64>,
-    /// Bytes moved in the current pass; used to go on to the next region (`sequential`).
+    /// Bytes transferred in the current pass; determines the switch to the next region (`sequential`).
     pub moved: u64,
     order: Places,
 }
@@ -26,20 +26,20 @@ enum Places {
     },
     Random {
         draw: Box<Draw>,
-        /// What draws are multiples of: the least of `align`.
+        /// Draws are in units of this: the minimum of `align`.
         step: u64,
         /// Offsets from the region's start are multiples of this.
         align: PerDir<u64>,
-        /// I/Os that follow each other after each draw.
+        /// Consecutive I/Os per draw.
         run: u32,
         left: u32,
-        /// Where a run goes on: in each direction on its own, as in fio.
+        /// Next offset of a run, per direction, as in fio.
         next: PerDir<u64>,
     },
 }
 
 impl Region {
-    /// Where `job` goes in the `len` bytes from `start` of its file number `file`.
+    /// The `len` bytes from `start` of file number `file`, as `job` uses them.
     pub fn new(
         job: &JobPlan,
         file: u32,
@@ -56,7 +56,7 @@ impl Region {
                 let align = job.access.align.map(|_, align| (*align).max(1));
                 let step = job.used_dirs().map(|dir| align[dir]).min().unwrap_or(1);
                 let least = job.used_dirs().map(|dir| least[dir]).min().unwrap_or(1);
-                // Block sizes that are no multiple of the alignment must still fit at the last place.
+                // Block sizes that are not a multiple of the alignment must still fit at the last offset.
                 let places = len.saturating_sub(least) / step + 1;
                 Places::Random {
                     draw: Box::new(Draw::new(distribution, places, random.next_u64())),
@@ -71,7 +71,7 @@ impl Region {
         Self { file, start, len, least, moved: 0, order }
     }
 
-    /// The offset of the next I/O of `size` bytes and how many bytes there are from there to the end.
+    /// The offset of the next I/O of `size` bytes, and the number of bytes from there to the end.
     #[inline]
     pub fn place(&mut self, dir: Dir, size: u32) -> (u64, u64) {
         let end = self.start + self.len;
@@ -105,7 +105,7 @@ impl Region {
     }
 }
 
-/// Where an order that runs backwards begins anew: with the last block.
+/// Where a backward order wraps to: the last block.
 fn backwards_start(start: u64, end: u64, size: u32) -> u64 {
     end.saturating_sub(u64::from(size)).max(start)
 }

@@ -1,4 +1,4 @@
-//! The usual job, made cheap: one region, one direction, one block size.
+//! A fast source for common jobs: one region, one direction, one block size.
 
 use super::distribution;
 use super::permutation::Permutation;
@@ -10,20 +10,20 @@ use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// Block numbers, one after the other.
+/// A sequence of block numbers.
 pub(crate) trait Places: Clone {
-    /// Numbers below `blocks`, as `job` orders them, where this kind does that.
+    /// Numbers below `blocks` in the order of `job`, if this type implements it.
     fn new(job: &JobPlan, blocks: u64) -> Option<Self>
     where
         Self: Sized;
-    /// How many, `want` at most, can be drawn at once.
+    /// How many can be drawn at once, at most `want`.
     #[inline]
     fn ready(&mut self, want: usize) -> usize {
         want
     }
-    /// The next one, after [`Places::ready`].
+    /// The next number, after [`Places::ready`].
     fn draw(&mut self) -> u64;
-    /// So many were drawn.
+    /// Records that this many were drawn.
     #[inline]
     fn made(&mut self, _count: usize) {}
 }
@@ -38,7 +38,7 @@ pub(crate) struct Simple<P, const WRITES: bool> {
 impl<P: Places, const WRITES: bool> Simple<P, WRITES> {
     const DIR: Dir = if WRITES { Dir::Write } else { Dir::Read };
 
-    /// The I/Os of `job`, where it is so simple; the same as those of [`super::General`].
+    /// A source for `job` if it qualifies; generates the same I/Os as [`super::General`].
     pub fn new(job: &JobPlan) -> Option<Self> {
         let BlockSizes::Fixed(size) = job.access.block_sizes[Self::DIR] else { return None };
         let nowhere = Region { target: 0, start: 0, len: NOWHERE_BYTES };
@@ -47,11 +47,11 @@ impl<P: Places, const WRITES: bool> Simple<P, WRITES> {
             [region] => *region,
             _ => return None,
         };
-        // Whole blocks only: nothing is ever shortened, and a rest at the region's end is left.
+        // Whole blocks only: no I/O is shortened, and a remainder at the end of the region is skipped.
         let is_simple = job.access.mix == Mix::Only(Self::DIR)
             && job.access.align[Self::DIR] == size
             && region.len >= size
-            // No I/O of a batch may have to wait for a flush.
+            // No I/O within a batch may wait for a flush.
             && job.sync.fsync_every == 0
             && job.sync.fdatasync_every == 0
             && job.until.bytes.is_none_or(|bytes| bytes.is_multiple_of(size));
@@ -84,7 +84,7 @@ impl<P: Places, const WRITES: bool> Source for Simple<P, WRITES> {
     }
 }
 
-/// A copy of the source that no store to memory can alias.
+/// A copy of the source that stores to memory cannot alias.
 pub(crate) struct Batch<'a, P, const WRITES: bool> {
     len: u32,
     start: u64,
@@ -111,7 +111,7 @@ impl<P: Places, const WRITES: bool> Draw for Batch<'_, P, WRITES> {
     }
 }
 
-/// What the general source draws its region's seed from.
+/// The generator for region seeds of the general source.
 fn region_seed(job: &JobPlan) -> u64 {
     Xoshiro256PlusPlus::seed_from_u64(job.access.seed).next_u64()
 }
@@ -160,7 +160,7 @@ impl Places for Uniform {
     }
 }
 
-/// Ascending, over and over.
+/// Ascending, wrapping at the end.
 #[derive(Clone)]
 pub(crate) struct Ascending {
     blocks: u64,

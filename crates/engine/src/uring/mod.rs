@@ -1,4 +1,4 @@
-//! io_uring: the ring that this engine exists for.
+//! The io_uring engine.
 
 mod mode;
 mod ring;
@@ -22,44 +22,44 @@ use std::io;
 use std::os::fd::AsRawFd;
 use sys::io_uring_register_op as Register;
 
-/// Requests that end a wait from outside: more would cost memory.
+/// At most this many poll requests on [`Wake`]: each takes memory.
 const ARMED_MAX: u32 = 64;
-/// Longest wait for more completions than those.
+/// Timeout of waits for more completions than that.
 const NAP_NS: u64 = 50_000_000;
-/// A feature that came with IORING_OP_READ and IORING_OP_WRITE.
+/// A feature introduced together with IORING_OP_READ and IORING_OP_WRITE.
 const SINCE_5_6: u32 = sys::IORING_FEAT_RW_CUR_POS;
 /// The kernel registers at most 1 GiB as one buffer.
 const REGISTRATION_MAX: usize = 1 << 30;
 
-/// A queue of I/O on a ring.
+/// A queue on a ring.
 pub(crate) struct Uring<M> {
     ring: Ring,
     target: Target,
     mode: M,
     granted: Granted,
-    /// Requests in the kernel that end a wait from outside: each completes it by one.
+    /// Armed poll requests on [`Wake`]: each adds one completion to a wait.
     armed: u32,
-    /// Entries, from the next one on, that may hold something else than what [`Queue::batch_alike`] pushes.
-    strange: u32,
+    /// Entries, from the next one on, that may not hold what [`Queue::batch_alike`] pushes.
+    mixed_entries: u32,
 }
 
-/// What a ring is made from.
+/// Inputs for creating a ring.
 pub(crate) struct Parts<'a> {
     pub plan: &'a plan::Uring,
     pub depth: u32,
     pub files: &'a [OpenFile],
     pub slab: &'a Slab,
     pub wake: &'a Wake,
-    /// Completions that a turn waits for at most.
+    /// Most completions that a turn waits for.
     pub wait_max: u32,
 }
 
 impl<M: Mode> Uring<M> {
-    /// Makes the ring and registers what the plan asks for.
+    /// Creates the ring and registers what the plan requests.
     ///
     /// # Errors
     ///
-    /// Says why there can be no ring. What only makes the ring dearer is no error but recorded.
+    /// Why the ring cannot be created. Missing optimisations are recorded instead.
     pub fn new(parts: &Parts<'_>, mode: M) -> Result<Self, Refusal> {
         let wanted = wanted(parts, M::WIDE);
         let mut ring = setup::ring(&wanted).map_err(|e| setup::explain(&e, &wanted))?;
@@ -86,18 +86,21 @@ impl<M: Mode> Uring<M> {
         }
         let takes_plain = !M::WIDE && !parts.plan.vectored && !parts.files.is_empty();
         if takes_plain && !granted.fixed_buffers && ring.features & SINCE_5_6 == 0 {
-            return Err("io_uring reads and writes plain buffers only from Linux 5.6 on; use \
+            return Err("io_uring reads and writes of unregistered buffers need Linux 5.6; use \
                         fixedbufs=1 with enough locked memory (`ulimit -l`), nonvectored=0, or \
                         --ioengine=libaio"
                 .to_string()
                 .into());
         }
         target.registered();
-        let strange = ring.size();
-        let mut uring = Self { ring, target, mode, granted, armed: 0, strange };
+        let mixed_entries = ring.size();
+        let mut uring = Self { ring, target, mode, granted, armed: 0, mixed_entries };
         if !uring.granted.polled {
             let refused = |e: io::Error| {
-                Refusal::by_kernel(&e, format!("cannot arm the ring's wake-up: {e}"))
+                Refusal::by_kernel(
+                    &e,
+                    format!("cannot poll the worker's eventfd through the ring: {e}"),
+                )
             };
             let count = parts.wait_max.clamp(1, parts.depth.clamp(1, ARMED_MAX));
             uring.arm(parts.wake, count).map_err(refused)?;
@@ -105,12 +108,12 @@ impl<M: Mode> Uring<M> {
         Ok(uring)
     }
 
-    /// Lets a write to `wake` end a wait for `count` completions, at no cost per I/O.
+    /// Lets [`Wake::wake`] end a wait for `count` completions, at no cost per I/O.
     fn arm(&mut self, wake: &Wake, count: u32) -> io::Result<()> {
         let mut entries = self.ring.entries(M::WIDE);
         for _ in 0..count {
-            let mut slip = entries.next();
-            let entry = slip.words();
+            let mut sqe = entries.next();
+            let entry = sqe.words();
             *entry = [0; 8];
             entry[0] = sys::io_uring_op::IORING_OP_POLL_ADD as u64 | (wake.raw() as u64) << 32;
             entry[3] = (libc::POLLIN as u64) << 32;
@@ -126,11 +129,11 @@ impl<M: Mode> Uring<M> {
 }
 
 impl<M> Uring<M> {
-    /// Gives registered buffers and files back, unless that would wait for I/O. Closing the ring does so
-    /// too, but some time later. Till then the buffers count against the RLIMIT_MEMLOCK of the next run,
-    /// and the files are open: a device that was held for the run alone is busy after it.
+    /// Unregisters buffers and files, unless that would wait for I/O. Closing the ring does so too, but
+    /// asynchronously: until then the buffers count towards RLIMIT_MEMLOCK, and a device opened exclusively stays
+    /// busy.
     fn release(&self) -> bool {
-        // Kernels before 5.13 wait here for every request, so also for the one that is armed.
+        // Kernels before 5.13 wait for all requests here, including the armed ones.
         let waits = self.ring.features & sys::IORING_FEAT_RSRC_TAGS == 0;
         let idle = self.ring.outstanding() == self.armed;
         let released = |what: Register| {
@@ -157,12 +160,12 @@ impl<M: Mode> Uring<M> {
 
 impl<M> Drop for Uring<M> {
     fn drop(&mut self) {
-        // Refused, the kernel does it when the ring is closed.
+        // On failure, the kernel does it when the ring is closed.
         let _ = self.release();
     }
 }
 
-/// Requests that are being pushed onto a ring.
+/// A batch of requests for a ring.
 pub(crate) struct Batch<'a, M> {
     entries: Entries<'a>,
     target: View<'a>,
@@ -174,13 +177,13 @@ pub(crate) struct Batch<'a, M> {
 impl<M: Mode> Push for Batch<'_, M> {
     #[inline]
     fn push(&mut self, token: Token, request: &Request) {
-        let mut slip = self.entries.next();
+        let mut sqe = self.entries.next();
         if self.repeats {
-            self.mode.repeat(&mut slip, &self.target, token.slot(), request);
+            self.mode.repeat(&mut sqe, &self.target, token.slot(), request);
         } else {
-            self.mode.encode(&mut slip, &self.target, token.slot(), request);
+            self.mode.encode(&mut sqe, &self.target, token.slot(), request);
         }
-        slip.words()[4] = token.0;
+        sqe.words()[4] = token.0;
     }
 }
 
@@ -197,14 +200,14 @@ impl<M: Mode> Queue for Uring<M> {
 
     #[inline]
     fn batch(&mut self) -> Batch<'_, M> {
-        self.strange = self.ring.size();
+        self.mixed_entries = self.ring.size();
         self.begin(false)
     }
 
     #[inline]
     fn batch_alike(&mut self, count: u32) -> Batch<'_, M> {
-        let repeats = M::REPEATS && self.strange == 0;
-        self.strange = self.strange.saturating_sub(count);
+        let repeats = M::REPEATS && self.mixed_entries == 0;
+        self.mixed_entries = self.mixed_entries.saturating_sub(count);
         self.begin(repeats)
     }
 
@@ -212,7 +215,7 @@ impl<M: Mode> Queue for Uring<M> {
     fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         match deadline_ns {
             None if wait_for <= self.armed.max(1) => self.ring.turn(wait_for, None),
-            // No wake ends such a wait: it must look up by itself.
+            // The armed requests cannot end this wait: it needs a timeout.
             None => self.ring.turn(wait_for, Some(&clock::timespec(NAP_NS))),
             Some(deadline) => {
                 let timeout = clock::timespec(deadline.saturating_sub(clock::now_ns()));
@@ -256,7 +259,7 @@ fn wanted(parts: &Parts<'_>, wide: bool) -> setup::Wanted {
     }
     if let Some(sqpoll) = plan.sqpoll {
         required |= sys::IORING_SETUP_SQPOLL;
-        // The kernel's thread runs the completions too, so there is no task work to defer.
+        // The SQPOLL thread runs completions too, so there is no task work to defer.
         optional &= !(sys::IORING_SETUP_DEFER_TASKRUN | sys::IORING_SETUP_COOP_TASKRUN);
         if sqpoll.cpu.is_some() {
             required |= sys::IORING_SETUP_SQ_AFF;
@@ -281,7 +284,7 @@ fn register_ring(ring: &mut Ring) -> bool {
             ring.use_registered(update.offset as i32);
             true
         }
-        // Older kernels (before 5.18) look the descriptor up with each call.
+        // Before 5.18, each call looks up the descriptor.
         _ => false,
     }
 }
@@ -299,7 +302,7 @@ fn register_files(ring: &Ring, target: &mut Target, fallbacks: &mut Vec<String>)
         }
         Err(error) => {
             fallbacks.push(format!(
-                "files are not registered: {error}; raise the limit of open files (`ulimit -n`) to at least {}",
+                "cannot register files: {error}; raise the limit on open files (`ulimit -n`) to at least {}",
                 numbers.len()
             ));
             false
@@ -307,12 +310,12 @@ fn register_files(ring: &Ring, target: &mut Target, fallbacks: &mut Vec<String>)
     }
 }
 
-/// Whether the buffers take more than one registration.
+/// Whether the buffers need more than one registration.
 pub(crate) fn needs_many(slab: &Slab) -> bool {
     slab.slots() > 1 << registration_shift(slab)
 }
 
-/// Slots in each registration: the greatest power of two that fits, as its exponent.
+/// Binary logarithm of the slots per registration: the largest power of two that fits.
 fn registration_shift(slab: &Slab) -> u32 {
     (REGISTRATION_MAX / slab.slot_bytes()).max(1).ilog2()
 }
@@ -350,7 +353,7 @@ fn register_buffers(
                 ),
                 _ => "set fixedbufs=0 to run without".to_string(),
             };
-            fallbacks.push(format!("buffers are not registered: {error}; {advice}"));
+            fallbacks.push(format!("cannot register buffers: {error}; {advice}"));
             false
         }
     }
@@ -361,7 +364,6 @@ mod tests {
     use super::*;
     use crate::files::FileKind;
     use crate::token::Tag;
-    use fathom_model::plan::Memory;
     use std::time::{Duration, Instant};
 
     /// Runs `check` on a ring with a file of 8 KiB and two registered buffers, on which `wait_max`
@@ -372,7 +374,7 @@ mod tests {
         let fd = file.reopen().unwrap();
         fd.try_lock().unwrap();
         let files = [OpenFile { fd: fd.into(), kind: FileKind::Regular, path: "file".to_string() }];
-        let slab = Slab::new(2, 4096, Memory::Normal).unwrap();
+        let slab = Slab::new(2, 4096, &plan::Buffers::default()).unwrap();
         let wake = Wake::new().unwrap();
         let plan =
             plan::Uring { fixed_buffers: true, registered_files: true, ..Default::default() };

@@ -1,6 +1,6 @@
-//! How a request becomes the words of an entry, for each kind of ring.
+//! Encodes requests as SQ entries, for each kind of request.
 
-use super::ring::Slip;
+use super::ring::Sqe;
 use crate::buffers::Slab;
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
@@ -16,7 +16,7 @@ const NVME_FLUSH: u8 = 0;
 const NVME_WRITE: u8 = 1;
 const NVME_READ: u8 = 2;
 
-/// What the modes share: addresses of buffers and what was registered.
+/// Files and buffers of a ring, and whether they are registered.
 pub(crate) struct Target {
     pub files: Vec<Handle>,
     pub buffers: Buffers,
@@ -26,18 +26,18 @@ pub(crate) struct Target {
 pub(crate) struct View<'a> {
     pub files: &'a [Handle],
     pub buffers: Buffers,
-    /// First words of a read and of a write on the first file: most jobs have no other.
+    /// First words of a read and a write on the first file, the only one of most jobs.
     pub read: u64,
     pub write: u64,
 }
 
-/// Where the buffers are and how they are registered.
+/// Address and registration of the buffers.
 #[derive(Clone, Copy)]
 pub(crate) struct Buffers {
     pub base: u64,
     pub slot_bytes: u64,
     pub fixed: bool,
-    /// Slots in each buffer registration, as a shift: the kernel takes 1 GiB at most in one.
+    /// Slots in each buffer registration, as a shift: the kernel accepts at most 1 GiB each.
     pub registration_shift: u32,
 }
 
@@ -78,7 +78,7 @@ impl Target {
         target
     }
 
-    /// Makes the words that hold for every I/O, once it is known what is registered.
+    /// Precomputes the first words, once it is known what is registered.
     pub fn registered(&mut self) {
         let (read, write) = if self.buffers.fixed {
             (Opcode::IORING_OP_READ_FIXED, Opcode::IORING_OP_WRITE_FIXED)
@@ -126,22 +126,22 @@ impl Buffers {
 
 /// A kind of entry.
 pub(crate) trait Mode {
-    /// Whether entries and completions are twice as long (SQE128, CQE32).
+    /// Whether entries and completions are double-sized (SQE128, CQE32).
     const WIDE: bool = false;
 
     /// Whether [`Mode::repeat`] saves anything.
     const REPEATS: bool = false;
 
-    /// Fills in an entry, but for its user data.
-    fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request);
+    /// Fills in an entry, except for its user data.
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request);
 
-    /// The same for an entry that holds a request of the same direction, file and length.
+    /// The same for an entry that holds a request with the same direction, file and length.
     #[inline]
-    fn repeat(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
-        self.encode(slip, target, slot, request);
+    fn repeat(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+        self.encode(sqe, target, slot, request);
     }
 
-    /// The bytes that a completion stands for, or `-errno`.
+    /// Bytes transferred by a completion, or `-errno`.
     #[inline]
     fn result(&self, _slot: u32, result: i32) -> i32 {
         result
@@ -156,20 +156,20 @@ impl<const MANY: bool> Mode for Plain<MANY> {
     const REPEATS: bool = true;
 
     #[inline]
-    fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
         match request.op {
             Op::Io(dir @ (Dir::Read | Dir::Write)) => {
-                slip.words()[0] = target.first_word(dir, request.file);
-                slip.words()[3] = u64::from(request.len);
-                self.repeat(slip, target, slot, request);
+                sqe.words()[0] = target.first_word(dir, request.file);
+                sqe.words()[3] = u64::from(request.len);
+                self.repeat(sqe, target, slot, request);
             }
-            op => encode_rare(slip.words(), target, op, request),
+            op => encode_rare(sqe.words(), target, op, request),
         }
     }
 
     #[inline]
-    fn repeat(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
-        let entry = slip.words();
+    fn repeat(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+        let entry = sqe.words();
         entry[1] = request.offset;
         entry[2] = target.buffers.address(slot, request);
         if MANY {
@@ -218,8 +218,8 @@ impl Vectored {
 }
 
 impl Mode for Vectored {
-    fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
-        let entry = slip.words();
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+        let entry = sqe.words();
         let opcode = match request.op {
             Op::Io(Dir::Read) => Opcode::IORING_OP_READV,
             Op::Io(Dir::Write) => Opcode::IORING_OP_WRITEV,
@@ -236,7 +236,7 @@ impl Mode for Vectored {
     }
 }
 
-/// Another mode, of which every n-th request goes to a kernel worker at once (`force_async`).
+/// Another mode with IOSQE_ASYNC on every n-th request (`force_async`).
 pub(crate) struct Offloaded<M> {
     inner: M,
     every: u32,
@@ -252,15 +252,15 @@ impl<M> Offloaded<M> {
 impl<M: Mode> Mode for Offloaded<M> {
     const WIDE: bool = M::WIDE;
 
-    fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
-        self.inner.encode(slip, target, slot, request);
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+        self.inner.encode(sqe, target, slot, request);
         if self.every == 0 {
             return;
         }
         self.count += 1;
         if self.count == self.every {
             self.count = 0;
-            slip.words()[0] |= 1 << (8 + sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u32);
+            sqe.words()[0] |= 1 << (8 + sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u32);
         }
     }
 
@@ -282,9 +282,9 @@ impl Nop {
 
 impl Mode for Nop {
     #[inline]
-    fn encode(&mut self, slip: &mut Slip<'_>, _target: &View<'_>, slot: u32, request: &Request) {
+    fn encode(&mut self, sqe: &mut Sqe<'_>, _target: &View<'_>, slot: u32, request: &Request) {
         self.lengths[slot as usize] = request.len as i32;
-        let entry = slip.words();
+        let entry = sqe.words();
         entry[0] = Opcode::IORING_OP_NOP as u64;
         entry[3] = 0;
     }
@@ -311,7 +311,7 @@ impl Passthrough {
             FileKind::NvmeGeneric { nsid, lba_bytes } if is_command(lba_bytes, request) => {
                 (nsid, lba_bytes)
             }
-            // Set-up lets nothing else come here; what does come must fail (EINVAL), not act.
+            // Set-up excludes all other requests; should one occur, it must fail (EINVAL).
             _ => return [[Opcode::IORING_OP_LAST as u64, 0, 0, 0, 0, 0, 0, 0], [0; 8]],
         };
         let moves = matches!(request.op, Op::Io(_));
@@ -321,7 +321,7 @@ impl Passthrough {
         let flags = u64::from(if fixed { sys::IORING_URING_CMD_FIXED } else { 0 }) << 32;
         let head = target.head(Opcode::IORING_OP_URING_CMD, request);
         let registration = if fixed { target.buffers.registration(slot) } else { 0 };
-        // The command of 72 bytes starts in the last two words of the entry and goes on in its extension.
+        // The 72-byte command starts in the last two words of the entry and continues in its extension.
         let c = nvme_command(nsid, lba_bytes, target.buffers.address(slot, request), request);
         [
             [head, NVME_IO, 0, flags, 0, registration, c[0], c[1]],
@@ -333,8 +333,8 @@ impl Passthrough {
 impl Mode for Passthrough {
     const WIDE: bool = true;
 
-    fn encode(&mut self, slip: &mut Slip<'_>, target: &View<'_>, slot: u32, request: &Request) {
-        [*slip.words(), *slip.extension()] = self.entry(target, slot, request);
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+        [*sqe.words(), *sqe.extension()] = self.entry(target, slot, request);
     }
 
     #[inline]
@@ -348,11 +348,11 @@ impl Mode for Passthrough {
     }
 }
 
-/// The errno that the kernel makes of an NVMe status for block devices, as in `nvme_error_status` of
-/// drivers/nvme/host/core.c: what failed is then called the same on both ways to a disk.
+/// The errno for an NVMe status, as for block devices (`nvme_error_status` in drivers/nvme/host/core.c), so
+/// that both ways to a disk report the same errors.
 #[cold]
 fn nvme_errno(status: i32) -> i32 {
-    // Above are hints on whether to try again.
+    // The higher bits are retry hints.
     match status & 0x7ff {
         0x01 | 0x02 | 0x0b | 0x180 => libc::EOPNOTSUPP,
         0x21 | 0x80 | 0x82 => libc::EREMOTEIO,
@@ -365,7 +365,7 @@ fn nvme_errno(status: i32) -> i32 {
     }
 }
 
-/// Whether a command can say what `request` asks: a read or write of 1 to 65,536 whole blocks, or a flush.
+/// Whether a command can express `request`: a read or write of 1 to 65,536 whole blocks, or a flush.
 fn is_command(lba_bytes: u32, request: &Request) -> bool {
     let blocks = || request.len / lba_bytes;
     match request.op {

@@ -1,4 +1,4 @@
-//! The mapped queues of one ring, and io_uring_enter(2). Hot: every line here runs per batch or per I/O.
+//! The mapped queues of a ring, and io_uring_enter(2). Hot: runs per batch or per I/O.
 
 use linux_raw_sys::io_uring as sys;
 use std::io;
@@ -6,17 +6,17 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, fence};
 
-/// A 64-byte entry as the kernel's words; two of them with SQE128.
+/// An SQ entry as 64-bit words; SQE128 takes two of them.
 pub(crate) type Entry = [u64; 8];
 
-/// An entry that is being filled in.
-pub(crate) struct Slip<'a> {
+/// An SQ entry being filled in.
+pub(crate) struct Sqe<'a> {
     words: *mut Entry,
     has_extension: bool,
     ring: std::marker::PhantomData<&'a mut Ring>,
 }
 
-impl Slip<'_> {
+impl Sqe<'_> {
     /// The entry.
     #[inline]
     pub fn words(&mut self) -> &mut Entry {
@@ -46,11 +46,11 @@ pub(crate) struct Entries<'a> {
 impl Entries<'_> {
     /// The next one, which belongs to the next turn. Callers keep to [`Ring::room`].
     #[inline]
-    pub fn next(&mut self) -> Slip<'_> {
+    pub fn next(&mut self) -> Sqe<'_> {
         // SAFETY: masked to the mapped array.
         let words = unsafe { self.first.add((self.at & self.mask) as usize).cast() };
         self.at += 1 << self.shift;
-        Slip { words, has_extension: self.shift > SHIFT, ring: std::marker::PhantomData }
+        Sqe { words, has_extension: self.shift > SHIFT, ring: std::marker::PhantomData }
     }
 }
 
@@ -194,7 +194,7 @@ impl Ring {
         })
     }
 
-    /// Uses the ring through its registered index, which saves a look-up of the descriptor per call.
+    /// Uses the registered index of the ring, which saves a descriptor lookup per call.
     pub fn use_registered(&mut self, index: i32) {
         self.enter_fd = index;
         self.enter_flags |= sys::IORING_ENTER_REGISTERED_RING;
@@ -233,7 +233,7 @@ impl Ring {
         (self.tail >> self.shift) as u32
     }
 
-    /// Requests that the ring has entries for.
+    /// Number of SQ entries.
     #[inline]
     pub fn size(&self) -> u32 {
         self.sq_entries
@@ -246,21 +246,21 @@ impl Ring {
         unsafe { &*self.sq_tail }.store(self.tail(), Release);
     }
 
-    /// Completions that wait to be reaped.
+    /// Completions ready to be reaped.
     #[inline]
     pub fn ready(&self) -> u32 {
         // SAFETY: both point into the mapped ring; the head is ours alone.
         unsafe { (*self.cq_tail).load(Acquire).wrapping_sub((*self.cq_head).load(Relaxed)) }
     }
 
-    /// Hands over what was pushed and waits for `wait_for` completions; see [`crate::queue::Queue::turn`].
+    /// Submits what was pushed and waits for `wait_for` completions; see [`crate::queue::Queue::turn`].
     pub fn turn(&mut self, wait_for: u32, timeout: Option<&libc::timespec>) -> io::Result<()> {
         self.publish();
         let mut flags = self.enter_flags;
         let mut submit = self.tail().wrapping_sub(self.head_relaxed());
         if self.flags & sys::IORING_SETUP_SQPOLL != 0 {
             submit = 0;
-            // The kernel's thread sets the flag, then looks at the tail once more: both sides need a full fence.
+            // The SQPOLL thread sets the flag, then rereads the tail: both sides need a full fence.
             fence(SeqCst);
             // SAFETY: points into the mapped ring.
             if unsafe { &*self.sq_flags }.load(Relaxed) & sys::IORING_SQ_NEED_WAKEUP != 0 {
@@ -327,13 +327,13 @@ impl Ring {
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            // Nothing came in time, or the kernel wants completions reaped first: the caller looks and comes again.
+            // Timeout, or the kernel needs completions to be reaped first: the caller reaps and retries.
             Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
             _ => Err(error),
         }
     }
 
-    /// [`Ring::enter`] for kernels before 5.11, whose io_uring_enter knows no timeout.
+    /// [`Ring::enter`] for kernels before 5.11, whose io_uring_enter(2) takes no timeout.
     #[cold]
     fn enter_then_poll(
         &mut self,
@@ -343,7 +343,7 @@ impl Ring {
         limit: &libc::timespec,
     ) -> io::Result<()> {
         self.enter(submit, 0, flags, None)?;
-        // A polled ring has no completions until it is entered: the caller comes again instead.
+        // A polled ring completes nothing outside io_uring_enter: the caller retries.
         if self.ready() >= wait_for || self.flags & sys::IORING_SETUP_IOPOLL != 0 {
             return Ok(());
         }
@@ -357,13 +357,13 @@ impl Ring {
         if error.raw_os_error() == Some(libc::EINTR) { Ok(()) } else { Err(error) }
     }
 
-    /// Requests that were pushed and have not completed.
+    /// Requests pushed and not yet completed.
     pub fn outstanding(&self) -> u32 {
         // SAFETY: points into the mapped ring.
         self.tail().wrapping_sub(unsafe { &*self.cq_tail }.load(Acquire))
     }
 
-    /// Takes at most `max` completions (`wide` with CQE32); `each` gets user data and result.
+    /// Reaps at most `max` completions (`wide` with CQE32); `each` gets user data and result.
     #[inline]
     pub fn reap(&mut self, wide: bool, max: u32, mut each: impl FnMut(u64, i32)) {
         let count = self.ready().min(max);
@@ -385,7 +385,7 @@ impl Ring {
         head_cell.store(head.wrapping_add(count), Release);
     }
 
-    /// Completions that found no place in the ring so far.
+    /// CQ overflows so far.
     pub fn overflows(&self) -> u64 {
         // SAFETY: points into the mapped ring.
         u64::from(unsafe { &*self.cq_overflow }.load(Relaxed))
@@ -401,14 +401,14 @@ mod tests {
 
     fn push(ring: &mut Ring, opcode: Opcode, words: [(usize, u64); 2]) {
         let mut entries = ring.entries(false);
-        let mut slip = entries.next();
-        let entry = slip.words();
+        let mut sqe = entries.next();
+        let entry = sqe.words();
         *entry = [0; 8];
         entry[0] = opcode as u64;
         words.into_iter().for_each(|(at, word)| entry[at] = word);
     }
 
-    /// As a kernel before 5.11 has it: with none of the flags that came later.
+    /// A ring as before Linux 5.11: without any later flag.
     fn old_ring() -> Ring {
         let wanted = Wanted { entries: 4, required: 0, optional: 0, sq_cpu: 0, sq_idle_ms: 0 };
         let mut ring = ring(&wanted).unwrap();
@@ -441,7 +441,7 @@ mod tests {
         let mut results = Vec::new();
         ring.reap(false, 4, |_, result| results.push(result));
         assert_eq!(results, [-libc::ETIME]);
-        // What is there already is not waited for.
+        // Returns at once for available completions.
         push(&mut ring, Opcode::IORING_OP_NOP, [(4, 1), (5, 0)]);
         while ring.ready() == 0 {
             ring.turn(1, Some(&limit)).unwrap();

@@ -1,4 +1,4 @@
-//! Making a ring: what the kernel grants is found out flag by flag. Cold; see `ring.rs` for the hot part.
+//! Ring set-up: probes which flags the kernel accepts. Cold; `ring.rs` is the hot part.
 
 use super::ring::Ring;
 use crate::refusal::Refusal;
@@ -7,14 +7,14 @@ use linux_raw_sys::io_uring as sys;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// What a ring is to be.
+/// Requested properties of a ring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     /// Requests that can be pushed before a turn.
     pub entries: u32,
-    /// Flags without which the ring is of no use.
+    /// Flags that the job requires.
     pub required: u32,
-    /// Flags that only make it cheaper.
+    /// Flags that only lower its cost.
     pub optional: u32,
     pub sq_cpu: u32,
     pub sq_idle_ms: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Wanted {
 /// The first kernel that has io_uring at all.
 const FIRST: (u32, u32) = (5, 1);
 
-/// Flags that only lower the cost, each with its name and with what it needs beside it.
+/// Flags that only lower the cost, with their names and the flags that they need.
 const OPTIONAL: [(u32, &str, u32); 5] = [
     (sys::IORING_SETUP_SUBMIT_ALL, "SUBMIT_ALL", 0),
     (sys::IORING_SETUP_COOP_TASKRUN, "COOP_TASKRUN", 0),
@@ -73,10 +73,10 @@ fn named(table: impl Iterator<Item = (u32, &'static str)>, bits: u32) -> Vec<Str
     table.filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name.to_string()).collect()
 }
 
-/// Makes a ring with all required flags and as many of the optional ones as the kernel grants.
+/// Creates a ring with all required flags and as many optional ones as the kernel accepts.
 ///
-/// Each optional flag is tried on its own where all together are refused, so that a kernel that
-/// lacks one does not lose the others.
+/// If the kernel rejects all optional flags together, each is probed alone, so that a kernel that lacks
+/// one still uses the others.
 pub(crate) fn ring(wanted: &Wanted) -> io::Result<Ring> {
     match attempt(wanted, wanted.optional) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => attempt(wanted, granted_alone(wanted)),
@@ -123,26 +123,26 @@ pub(crate) fn register(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Why a ring could not be made, in words that say what to do.
+/// Why the ring could not be created, and what to do.
 pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> Refusal {
     let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
     let sysctl = sysctl.as_deref().map_or("", str::trim);
     let advice = match error.raw_os_error() {
-        // Some containers answer as a kernel without the call would.
-        Some(libc::ENOSYS) if kernel_version() >= FIRST && seccomp_filtered() => "a seccomp filter hides io_uring_setup here, as in many containers, or this kernel was built without io_uring; allow it in the container's profile, or use --ioengine=libaio".into(),
-        Some(libc::ENOSYS) => "this kernel has no io_uring (Linux 5.6 and later have all of it that is used here); use --ioengine=libaio or psync".into(),
+        // Some containers return ENOSYS for a filtered system call.
+        Some(libc::ENOSYS) if kernel_version() >= FIRST && seccomp_filtered() => "a seccomp filter (as in many containers) blocks io_uring_setup, or this kernel was built without io_uring; allow it in the container's seccomp profile, or use --ioengine=libaio".into(),
+        Some(libc::ENOSYS) => "this kernel has no io_uring (fathom needs Linux 5.6); use --ioengine=libaio or psync".into(),
         Some(libc::EPERM) if sysctl == "2" => {
-            "kernel.io_uring_disabled is 2, which forbids it to all; run `sysctl kernel.io_uring_disabled=0`, or use --ioengine=libaio".into()
+            "kernel.io_uring_disabled is 2 (disabled for all processes); run `sysctl kernel.io_uring_disabled=0`, or use --ioengine=libaio".into()
         }
-        Some(libc::EPERM) if sysctl == "1" => "kernel.io_uring_disabled is 1, which forbids it without CAP_SYS_ADMIN; run as root or as a member of kernel.io_uring_group, or use --ioengine=libaio".into(),
+        Some(libc::EPERM) if sysctl == "1" => "kernel.io_uring_disabled is 1 (disabled without CAP_SYS_ADMIN); run as root or as a member of kernel.io_uring_group, or use --ioengine=libaio".into(),
         Some(libc::EPERM | libc::EACCES) if seccomp_filtered() => {
-            "a seccomp filter forbids io_uring_setup here, as in many containers; allow it in the container's profile, or use --ioengine=libaio".into()
+            "a seccomp filter (as in many containers) blocks io_uring_setup; allow it in the container's seccomp profile, or use --ioengine=libaio".into()
         }
-        Some(libc::EPERM) => "the kernel does not permit it, and neither kernel.io_uring_disabled nor a seccomp filter is the cause; a security module may be; use --ioengine=libaio".into(),
-        Some(libc::ENOMEM) => "not enough memory, or RLIMIT_MEMLOCK is too small on this kernel; lower iodepth or raise the limit (`ulimit -l`)".into(),
-        Some(libc::EAGAIN) => "the kernel cannot create the thread that polls this ring: raise the limit of processes and threads (RLIMIT_NPROC, `ulimit -u`, or pids.max of the control group), or use sqthread_poll=0".into(),
+        Some(libc::EPERM) => "permission denied, but not by kernel.io_uring_disabled or a seccomp filter, perhaps by a security module; use --ioengine=libaio".into(),
+        Some(libc::ENOMEM) => "out of memory, or RLIMIT_MEMLOCK is too low on this kernel; lower iodepth or raise the limit (`ulimit -l`)".into(),
+        Some(libc::EAGAIN) => "the kernel cannot create the SQPOLL thread; raise the limit on processes and threads (RLIMIT_NPROC, `ulimit -u`, or pids.max of the cgroup), or use sqthread_poll=0".into(),
         Some(libc::EINVAL) => format!(
-            "the kernel refuses this ring ({} entries, {}); lower iodepth (at most 32768), or leave out what this kernel lacks",
+            "the kernel rejects a ring of {} entries with these flags: {}; lower iodepth (at most 32768), or remove the options that this kernel lacks",
             wanted.entries,
             flag_names(wanted.required).join(", ")
         ),
@@ -151,7 +151,7 @@ pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> Refusal {
     Refusal::by_kernel(error, format!("io_uring_setup failed: {error}; {advice}"))
 }
 
-/// Whether a seccomp filter is on this thread, as /proc/thread-self/status tells.
+/// Whether a seccomp filter applies to this thread, per /proc/thread-self/status.
 fn seccomp_filtered() -> bool {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looking_for_the_cause_does_not_change_the_errno() {
+    fn explaining_an_error_keeps_its_errno() {
         let wanted = Wanted { entries: 1, required: 0, optional: 0, sq_cpu: 0, sq_idle_ms: 0 };
         for errno in [libc::EPERM, libc::ENOSYS, libc::ENOMEM] {
             let error = io::Error::from_raw_os_error(errno);

@@ -1,6 +1,6 @@
-//! When each batch of submissions was prepared and handed over, kept once for all its I/Os.
+//! Submission times, kept per batch instead of per I/O.
 
-/// A batch of which some I/Os are still out.
+/// A batch with I/Os in flight.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Batch {
     pub prepared_ns: u64,
@@ -8,7 +8,7 @@ pub(super) struct Batch {
     left: u32,
 }
 
-/// The batches that are out: at most one for each I/O in flight.
+/// The batches in flight: at most one per I/O.
 pub(super) struct Batches {
     entries: Box<[Batch]>,
     /// Unused entries: the first `free_len` of these.
@@ -18,7 +18,7 @@ pub(super) struct Batches {
 
 impl Batches {
     pub fn new(depth: u32) -> Self {
-        // One more than can be out is being filled.
+        // One more is being filled.
         let count = depth + 1;
         Self {
             entries: vec![Batch::default(); count as usize].into(),
@@ -27,21 +27,21 @@ impl Batches {
         }
     }
 
-    /// The number of the batch that is being filled.
+    /// Index of the batch being filled.
     #[inline]
     pub fn next(&self) -> u32 {
         self.free[self.free_len - 1]
     }
 
-    /// The batch that was being filled is handed over with `count` I/Os.
+    /// Records that the batch being filled was submitted with `count` I/Os.
     #[inline]
-    pub fn hand_over(&mut self, prepared_ns: u64, submitted_ns: u64, count: u32) {
+    pub fn submitted(&mut self, prepared_ns: u64, submitted_ns: u64, count: u32) {
         let index = self.next() as usize;
         self.free_len -= 1;
         self.entries[index] = Batch { prepared_ns, submitted_ns, left: count };
     }
 
-    /// The times of a batch that is out, `count` of whose I/Os are done.
+    /// Completes `count` I/Os of a batch; returns its times.
     #[inline]
     pub fn done(&mut self, index: u32, count: u32) -> Batch {
         let batch = &mut self.entries[index as usize];

@@ -1,6 +1,6 @@
 //! Issuing. Hot: runs once per I/O.
 
-use super::{Gate, Slot, Worker};
+use super::{IssueState, Slot, Worker};
 use crate::clock;
 use crate::pace::{Due, LATE_NS, Pace};
 use crate::queue::{Push, Queue, Request};
@@ -9,15 +9,15 @@ use crate::token::{Tag, Token};
 use fathom_model::Dir;
 
 impl<Q: Queue, S: Source> Worker<'_, Q, S> {
-    /// Issues all that is free and allowed; returns the instant before which nothing more is due, or 0.
+    /// Issues as many I/Os as limits and free slots allow; returns the time before which none is due, or 0.
     #[inline]
     pub(super) fn refill<const PACED: bool>(&mut self) -> u64 {
         if !self.retry.is_empty() {
             self.push_retries();
         }
-        if self.gate != Gate::Open || self.job.batch.low.is_some() {
-            self.pass_gate();
-            if self.gate != Gate::Open || !self.filling {
+        if self.issue_state != IssueState::Issuing || self.job.batch.low.is_some() {
+            self.end_drain();
+            if self.issue_state != IssueState::Issuing || !self.filling {
                 return 0;
             }
         }
@@ -35,16 +35,16 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             if S::FIXED { (self.issue_alike(most), 0) } else { self.issue_any::<PACED>(most) };
         let count = pushed.iter().sum::<u64>() as usize;
         if count > 0 {
-            self.handed_over::<PACED>(count, &pushed);
+            self.account_batch::<PACED>(count, &pushed);
         }
         not_before
     }
 
-    /// Issues `most` I/Os that differ only in where they go; returns how many in each direction.
+    /// Issues `most` I/Os that differ only in their offsets; returns the number per direction.
     #[inline]
     fn issue_alike(&mut self, most: usize) -> [u64; 3] {
         let Self { queue, source, offsets, idle, writes, batches, .. } = self;
-        // Values of their own stay in registers: stores to entries might alias what `self` points to.
+        // Locals stay in registers: stores to entries might alias fields of `self`.
         let (mut out, mut draw) = (queue.batch_alike(most as u32), source.batch());
         let offsets = &mut offsets[..];
         let dir = draw.next_dir();
@@ -66,12 +66,14 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         pushed
     }
 
-    /// Issues at most `most` I/Os of any kind; returns how many in each direction, and the instant
-    /// before which nothing more is due, or 0.
+    /// Issues at most `most` I/Os of any kind; returns the number per direction, and the time
+    /// before which none is due, or 0.
     #[inline]
     fn issue_any<const PACED: bool>(&mut self, most: usize) -> ([u64; 3], u64) {
         let mut pushed = [0; 3];
-        let Self { queue, source, slots, offsets, idle, pace, writes, left_bytes, gate, .. } = self;
+        let Self {
+            queue, source, slots, offsets, idle, pace, writes, left_bytes, issue_state, ..
+        } = self;
         let (mut out, mut draw) = (queue.batch(), source.batch());
         for &index in idle[self.idle_len - most..self.idle_len].iter().rev() {
             let (dir, due_ns) = match pace {
@@ -86,7 +88,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             slots[index as usize] = Slot { due_ns, len, file, tag, expect: expected(dir, len) };
             offsets[index as usize] = request.offset;
             if dir == Dir::Write {
-                *gate = writes.prepare(index, &request);
+                *issue_state = writes.prepare(index, &request);
             }
             if PACED && let Some(pace) = pace {
                 pace.advance(dir, len);
@@ -94,16 +96,16 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             out.push(Token::new(index, tag), &request);
             pushed[dir as usize] += 1;
             *left_bytes -= u64::from(len);
-            if *gate != Gate::Open || *left_bytes == 0 {
+            if *issue_state != IssueState::Issuing || *left_bytes == 0 {
                 break;
             }
         }
         (pushed, 0)
     }
 
-    /// Books what was pushed: one look at the clock for the whole batch.
+    /// Accounts for a submitted batch with a single clock read.
     #[inline]
-    fn handed_over<const PACED: bool>(&mut self, count: usize, pushed: &[u64; 3]) {
+    fn account_batch<const PACED: bool>(&mut self, count: usize, pushed: &[u64; 3]) {
         let now = clock::now_ns();
         if PACED {
             let taken = &self.idle[self.idle_len - count..self.idle_len];
@@ -115,15 +117,15 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         }
         self.idle_len -= count;
         let count = count as u32;
-        self.batches.hand_over(self.now_ns, now, count);
+        self.batches.submitted(self.now_ns, now, count);
         for (dir, n) in Dir::ALL.into_iter().zip(pushed).filter(|(_, n)| **n > 0) {
             self.stats.dirs[dir].slat.record_n(now.saturating_sub(self.now_ns), *n);
         }
-        // What has no bound begins with more than a worker can do.
+        // Unlimited jobs start with a count that no worker reaches.
         self.left_ios -= u64::from(count);
         self.until_think -= u64::from(count);
-        if self.until_think == 0 && self.gate == Gate::Open {
-            self.gate = Gate::Think;
+        if self.until_think == 0 && self.issue_state == IssueState::Issuing {
+            self.issue_state = IssueState::DrainToThink;
         }
         self.in_flight += count;
         self.depth.submitted(count, self.in_flight);
@@ -131,7 +133,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     }
 }
 
-/// What is due under the schedule, or the instant before which nothing is.
+/// The next I/O due under the schedule, or the time before which none is.
 fn next_due(pace: &Pace, draw: &mut impl Draw, now_ns: u64) -> Result<(Dir, u64), u64> {
     match pace.due(now_ns) {
         Due::At(dir, due) => Ok((dir, due)),

@@ -1,7 +1,7 @@
 //! The data plane: one worker between its first and its last I/O.
 //!
-//! A worker owns all of its state. Between its first and its last I/O it allocates nothing, takes
-//! no lock and reads no setting; it reads the clock once before and once after each turn.
+//! A worker owns all of its state. Between its first and its last I/O it does not allocate, lock or read
+//! settings; it reads the clock once before and once after each turn.
 
 mod batch_limit;
 mod batches;
@@ -27,13 +27,13 @@ use fathom_model::{Dir, PerDir};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use writes::Writes;
 
-/// Without any completion for this long, what is in flight is given up when the job ends.
+/// At the end of the job, I/Os in flight are abandoned after this time without a completion.
 const DRAIN_NS: u64 = 8_000_000_000;
-/// Longest sleep between looks at the stop flag.
+/// Longest sleep between checks of the stop flag.
 const NAP_NS: u64 = 50_000_000;
 
-/// What a slot is busy with: a request, as it is still to be done. Its offset is kept apart. Where
-/// all I/Os have the same length it is written only by what is out of the ordinary.
+/// The remaining request of a slot, without its offset. In fixed-size jobs, only flushes and
+/// retries write to it.
 #[derive(Clone, Copy)]
 struct Slot {
     /// When it was scheduled, under a rate; 0 without a schedule.
@@ -47,33 +47,33 @@ struct Slot {
 }
 
 impl Slot {
-    /// A slot that is not busy. Where all I/Os have the same length it holds that already.
+    /// A free slot, with `len` pre-filled for fixed-size jobs.
     fn fresh(source: &impl Source) -> Self {
         let len = source.len();
         Self { due_ns: 0, len, file: 0, tag: Tag::APART, expect: len }
     }
 }
 
-/// A pause in issuing: everything in flight completes first.
+/// Whether the worker issues I/Os, or first drains what is in flight.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Gate {
-    Open,
-    /// Flush this file, then go on.
-    Flush(Op, u32),
+enum IssueState {
+    Issuing,
+    /// Flush this file once nothing is in flight.
+    DrainToFlush(Op, u32),
     /// A flush is in flight.
     Flushing,
-    /// Pause for the plan's thinktime.
-    Think,
+    /// Pause for the plan's thinktime once nothing is in flight.
+    DrainToThink,
 }
 
 /// Why a span of work ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// All that was asked is issued and complete.
+    /// All I/Os were issued and completed.
     Finished,
-    /// Its time is over.
+    /// The deadline passed.
     TimeOver,
-    /// Asked to stop from outside.
+    /// A stop was requested.
     Stopped,
     /// An error that ends the job.
     Failed,
@@ -84,29 +84,29 @@ pub(crate) struct Worker<'a, Q, S> {
     pub job: &'a JobPlan,
     pub paths: &'a [String],
     pub shared: &'a Shared,
-    /// Where the current span counts.
+    /// Counters of the current span.
     pub stats: &'a Stats,
     pub queue: Q,
     writes: Writes,
     pub source: S,
     pub pace: Option<Pace>,
     slots: Box<[Slot]>,
-    /// Where the request of each slot begins on its target.
+    /// Offset of each slot's request on its target.
     offsets: Box<[u64]>,
-    /// How often the request of each slot was sent back by the kernel.
+    /// Retries of each slot's request.
     retries: Box<[u32]>,
-    /// How much of each slot's request was moved before.
+    /// Bytes of each slot's request already transferred.
     moved: Box<[u32]>,
     batches: Batches,
-    /// Slots without a request: the first `idle_len` of these.
+    /// Free slots: the first `idle_len` of these.
     idle: Box<[u32]>,
     idle_len: usize,
     pub in_flight: u32,
-    /// What may still be issued.
+    /// I/Os and bytes that may still be issued.
     left_ios: u64,
     left_bytes: u64,
     until_think: u64,
-    gate: Gate,
+    issue_state: IssueState,
     /// End of the current span.
     until_ns: u64,
     /// System calls before measuring began.
@@ -115,25 +115,25 @@ pub(crate) struct Worker<'a, Q, S> {
     complete_max: u32,
     /// `iodepth_low`: whether the queue is being refilled.
     filling: bool,
-    /// Slots whose request must be pushed once more.
+    /// Slots whose request must be resubmitted.
     retry: Vec<u32>,
     flush_op: Op,
     flush_started_ns: u64,
-    /// Completions that are not plain successes.
+    /// Completions other than plain successes.
     unusual: Vec<(Token, i32)>,
-    /// The last look at the clock.
+    /// The last clock read.
     pub now_ns: u64,
     pub depth: DepthCounts,
     pub failure: Option<JobError>,
     /// The job must end.
     pub fatal: bool,
-    /// The queue itself failed: waiting for it is of no use.
+    /// The queue itself failed: there is nothing to wait for.
     pub queue_broken: bool,
     pub errnos: PerDir<Vec<(i32, u64)>>,
 }
 
 impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
-    /// A worker that is ready to go. `slab` has a buffer for each I/O in flight.
+    /// A worker that is ready to start. `slab` has one buffer per I/O in flight.
     pub fn new(
         job: &'a JobPlan,
         paths: &'a [String],
@@ -158,14 +158,14 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             retries: vec![0; depth as usize].into(),
             moved: vec![0; depth as usize].into(),
             batches: Batches::new(depth),
-            // The last of these is taken first: begin with slot 0.
+            // Taken from the end: slot 0 comes first.
             idle: (0..depth).rev().collect(),
             idle_len: depth as usize,
             in_flight: 0,
             left_ios: u64::MAX,
             left_bytes: u64::MAX,
             until_think: job.think.map_or(u64::MAX, |t| u64::from(t.blocks.max(1))),
-            gate: Gate::Open,
+            issue_state: IssueState::Issuing,
             until_ns: u64::MAX,
             calls_before: 0,
             batch_limit: BatchLimit::new(job.batch.submit_max, depth),
@@ -189,7 +189,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         self.writes.slab.is_huge()
     }
 
-    /// Forgets what was counted outside of [`Stats`], as at the end of a ramp.
+    /// Resets the counters outside [`Stats`], at the end of the ramp.
     pub fn begin_measuring(&mut self) {
         self.depth.clear();
         self.calls_before = self.queue.system_calls();
@@ -201,8 +201,8 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         self.queue.system_calls() - self.calls_before
     }
 
-    /// Works until `until_ns`, counting into `stats`; so much is to be counted, with what is in
-    /// flight already.
+    /// Works until `until_ns` or for `ios` or `bytes`, including I/Os already in flight; counts into
+    /// `stats`.
     pub fn span(
         &mut self,
         stats: &'a Stats,
@@ -249,13 +249,15 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         }
     }
 
-    /// How many completions the next turn waits for.
+    /// Number of completions that the next turn waits for.
     #[inline]
     fn wait_for(&self, waits_for_schedule: bool) -> u32 {
-        let may_issue =
-            self.gate == Gate::Open && self.left_ios > 0 && self.left_bytes > 0 && self.filling;
+        let may_issue = self.issue_state == IssueState::Issuing
+            && self.left_ios > 0
+            && self.left_bytes > 0
+            && self.filling;
         if may_issue && self.idle_len > 0 && !waits_for_schedule {
-            // A batch limit held back what could be issued: go on at once.
+            // The batch limit held back I/Os: do not wait.
             0
         } else if may_issue {
             self.job.batch.complete_min.min(self.in_flight)
@@ -264,7 +266,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         }
     }
 
-    /// Lets the kernel work, then counts what completed.
+    /// Submits and waits, then counts the completions.
     #[inline]
     fn turn<const PACED: bool>(&mut self, wait_for: u32, deadline_ns: Option<u64>) {
         self.shared.in_flight.store(self.in_flight, Relaxed);
@@ -273,6 +275,9 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             self.broken(&error);
         }
         self.now_ns = clock::now_ns();
-        self.reap::<PACED>();
+        let reaped = self.reap::<PACED>();
+        if self.shared.wait_check.is_requested() {
+            self.shared.wait_check.answer(wait_for, reaped);
+        }
     }
 }

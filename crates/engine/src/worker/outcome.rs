@@ -1,4 +1,4 @@
-//! What to do with completions that are not plain successes. Cold.
+//! Handles completions other than plain successes. Cold.
 
 use super::Worker;
 use crate::queue::{Op, Queue};
@@ -8,11 +8,11 @@ use fathom_model::plan::{Engine, Psync};
 use fathom_model::record::JobError;
 use std::io;
 
-/// An I/O that the kernel sends back this often is given up.
+/// An I/O fails after this many retries.
 const RETRIES_MAX: u32 = 1_000_000;
 
 impl<Q: Queue, S: Source> Worker<'_, Q, S> {
-    /// Handles the completion of `slot` with `result`: bytes moved, or `-errno`.
+    /// Handles the completion of `slot` with `result`: bytes transferred, or `-errno`.
     pub(super) fn unusual_completion(&mut self, slot: u32, result: i32) {
         let request = self.request(slot);
         let dir = match request.op {
@@ -24,17 +24,17 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             n if n > 0 && n as u32 == request.len => self.late_success(slot, dir),
             n if -n == libc::EAGAIN || -n == libc::EINTR => self.again(slot, dir, -n),
             n if n < 0 => self.failed(slot, dir, -n, ""),
-            // Nothing moved: the target ends here, though it did not when the run began.
+            // Zero bytes: the target has shrunk since the run began.
             0 if dir == Dir::Read => self.failed(
                 slot,
                 dir,
                 libc::ENODATA,
-                "; the target is shorter than when the run began: it was cut short, or the device is gone (see `dmesg`)",
+                "; the target is shorter than when the run began: it was truncated, or the device is gone (see `dmesg`)",
             ),
             0 => self.failed(slot, dir, libc::ENOSPC, ""),
             n if (n as u32) < request.len => self.rest_of(slot, n as u32),
             n => {
-                self.failed(slot, dir, libc::EIO, &format!("; the kernel reports {n} bytes moved"))
+                self.failed(slot, dir, libc::EIO, &format!("; the kernel reports {n} bytes transferred"))
             }
         }
     }
@@ -45,7 +45,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         let batch = self.retire(slot);
         let stats = &self.stats.dirs[dir];
         stats.ios.add(1);
-        // What was moved before the last part is where that part began in the buffer.
+        // `buffer_offset` is the number of bytes transferred before the last part.
         stats.bytes.add(u64::from(request.buffer_offset) + u64::from(request.len));
         stats.clat.record_n(self.now_ns.saturating_sub(batch.submitted_ns), 1);
         stats.lat.record_n(self.now_ns.saturating_sub(batch.prepared_ns), 1);
@@ -57,22 +57,17 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     fn again(&mut self, slot: u32, dir: Dir, errno: i32) {
         let nowait = Engine::Psync(Psync::VectoredFlags { hipri: false, nowait: true });
         if errno == libc::EAGAIN && self.job.engine == nowait {
-            return self.failed(
-                slot,
-                dir,
-                errno,
-                "; it would have waited, and nowait was asked for",
-            );
+            return self.failed(slot, dir, errno, "; the request would block, and nowait=1 is set");
         }
         self.retries[slot as usize] += 1;
         if self.retries[slot as usize] > RETRIES_MAX {
-            self.failed(slot, dir, errno, "; given up after a million tries");
+            self.failed(slot, dir, errno, "; gave up after 1,000,000 retries");
         } else {
             self.retry.push(slot);
         }
     }
 
-    /// A part was moved: go on with the rest.
+    /// A short transfer: resubmit the rest.
     fn rest_of(&mut self, slot: u32, moved: u32) {
         self.offsets[slot as usize] += u64::from(moved);
         self.slots[slot as usize].len -= moved;
@@ -114,7 +109,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             return;
         }
         self.retire(slot);
-        self.open_gate();
+        self.resume_issuing();
         if result < 0 {
             let what = if op == Op::Fsync { "fsync" } else { "fdatasync" };
             self.fatal = true;
@@ -142,7 +137,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         self.queue_broken = true;
     }
 
-    /// Nothing completed for long: report what is lost.
+    /// Reports the I/Os that did not complete.
     pub(super) fn give_up(&mut self) {
         let lost = self.in_flight;
         self.fatal = true;
@@ -171,13 +166,11 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             libc::ENOSPC => {
                 "; the file system or device is full, or the device is gone (see `dmesg`)"
             }
-            libc::ENODATA if more.is_empty() => {
-                "; the device's medium is bad there, or refuses writes: see `dmesg`"
-            }
-            libc::EREMOTEIO => "; the device refuses it, or ends before that",
-            libc::EDQUOT => "; the disk quota is used up",
+            libc::ENODATA if more.is_empty() => "; a medium error: see `dmesg`",
+            libc::EREMOTEIO => "; the device rejected the request: see `dmesg`",
+            libc::EDQUOT => "; raise the quota, or use a smaller size",
             libc::ENODEV | libc::ENXIO => "; the device is gone",
-            libc::EBADF => "; the target was not opened for this",
+            libc::EBADF => "; the target is not open for this operation",
             _ => "",
         };
         JobError { errno, message: format!("{what} of {path} failed: {error}{more}{advice}") }

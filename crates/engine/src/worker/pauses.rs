@@ -1,7 +1,7 @@
-//! Pauses in the work: retries, flushes, thinktime, waiting for what is due, and the end. Cold.
+//! Interruptions of issuing: retries, flushes, think time, waiting for the schedule, and the end. Cold.
 
 use super::batches::Batch;
-use super::{DRAIN_NS, Gate, NAP_NS, Slot, Worker};
+use super::{DRAIN_NS, IssueState, NAP_NS, Slot, Worker};
 use crate::clock;
 use crate::queue::{Op, Push, Queue, Request};
 use crate::source::Source;
@@ -9,7 +9,7 @@ use crate::token::{Tag, Token};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<Q: Queue, S: Source> Worker<'_, Q, S> {
-    /// Gives back a slot whose I/O is done, or given up; returns when it was prepared and submitted.
+    /// Frees the slot of an I/O that completed or was abandoned; returns its batch.
     pub(super) fn retire(&mut self, slot: u32) -> Batch {
         self.idle[self.idle_len] = slot;
         self.idle_len += 1;
@@ -23,7 +23,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         }
     }
 
-    /// What a slot still has to do.
+    /// The remaining request of a slot.
     pub(super) fn request(&self, slot: u32) -> Request {
         let (offset, Slot { len, file, tag, .. }) =
             (self.offsets[slot as usize], self.slots[slot as usize]);
@@ -31,7 +31,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         Request { op, file, offset, len, buffer_offset: self.moved[slot as usize] }
     }
 
-    /// Pushes again what the kernel did not do or did only in part.
+    /// Resubmits requests that the kernel did not complete, or only in part.
     #[cold]
     pub(super) fn push_retries(&mut self) {
         while self.queue.room() > 0 {
@@ -40,39 +40,40 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         }
     }
 
-    /// Pushes the request of a slot on its own; whatever comes of it is looked at.
+    /// Pushes a slot's request outside any batch; its result is handled individually.
     fn push_apart(&mut self, slot: u32) {
         let request = self.request(slot);
         self.queue.batch().push(Token::new(slot, Tag::APART), &request);
         self.in_flight += 1;
     }
 
-    /// Opens the gate once nothing is in flight, and keeps `iodepth_low`.
+    /// Flushes or pauses once nothing is in flight, and applies `iodepth_low`.
     #[cold]
-    pub(super) fn pass_gate(&mut self) {
+    pub(super) fn end_drain(&mut self) {
         if let Some(low) = self.job.batch.low {
             self.filling |= self.in_flight <= low;
         }
         if self.in_flight > 0 || !self.retry.is_empty() {
             return;
         }
-        match self.gate {
-            Gate::Flush(op, file) => {
+        match self.issue_state {
+            IssueState::DrainToFlush(op, file) => {
                 self.push_flush(op, file);
-                self.gate = Gate::Flushing;
+                self.issue_state = IssueState::Flushing;
                 self.writes.flushed();
             }
-            Gate::Think => {
+            IssueState::DrainToThink => {
                 self.think();
-                self.gate = Gate::Open;
+                self.issue_state = IssueState::Issuing;
             }
-            Gate::Flushing | Gate::Open => {}
+            IssueState::Flushing | IssueState::Issuing => {}
         }
     }
 
-    /// Lets issuing go on after a flush; a pause that came due meanwhile comes first.
-    pub(super) fn open_gate(&mut self) {
-        self.gate = if self.until_think == 0 { Gate::Think } else { Gate::Open };
+    /// Resumes issuing after a flush; a pause that is due comes first.
+    pub(super) fn resume_issuing(&mut self) {
+        self.issue_state =
+            if self.until_think == 0 { IssueState::DrainToThink } else { IssueState::Issuing };
     }
 
     pub(super) fn push_flush(&mut self, op: Op, file: u32) {
@@ -103,7 +104,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         self.now_ns = clock::now_ns();
     }
 
-    /// Sleeps while nothing is in flight and nothing is due.
+    /// Sleeps while no I/O is in flight or due.
     #[cold]
     pub(super) fn rest(&mut self, not_before: u64, until_ns: u64) {
         if not_before > self.now_ns {
@@ -112,7 +113,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         self.now_ns = clock::now_ns();
     }
 
-    /// Waits for all that is in flight; what does not come is given up with an error.
+    /// Waits for all I/Os in flight; reports an error for those that do not complete.
     pub fn drain(&mut self) {
         self.drop_retries();
         let mut last_progress = self.now_ns;
@@ -125,8 +126,8 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 self.turn::<false>(1, Some(deadline))
             }
             self.drop_retries();
-            // A flush may take as long as the device does, until it is told to stop.
-            let patient = self.gate == Gate::Flushing && !self.shared.is_stopping();
+            // A flush may take as long as the device needs, unless a stop is requested.
+            let patient = self.issue_state == IssueState::Flushing && !self.shared.is_stopping();
             if patient || self.in_flight < before {
                 last_progress = self.now_ns;
             } else if self.now_ns.saturating_sub(last_progress) > DRAIN_NS {
@@ -137,7 +138,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         self.shared.in_flight.store(self.in_flight, Relaxed);
     }
 
-    /// Gives up I/Os that would have to be pushed once more; flushes are pushed.
+    /// Abandons I/Os that need a retry; resubmits flushes.
     pub(super) fn drop_retries(&mut self) {
         while let Some(slot) = self.retry.pop() {
             let request = self.request(slot);
@@ -160,7 +161,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 return;
             }
             self.push_flush(Op::Fsync, file);
-            self.gate = Gate::Flushing;
+            self.issue_state = IssueState::Flushing;
             self.drain();
         }
     }

@@ -1,4 +1,4 @@
-//! Counting what completed. Hot: runs once per I/O.
+//! Counts completions. Hot: runs once per I/O.
 
 use super::Worker;
 use super::batches::Batches;
@@ -7,23 +7,23 @@ use crate::source::Source;
 use crate::stats::Stats;
 use crate::token::{Tag, Token};
 
-/// Successes of one reap that share batch and direction, counted at once.
+/// Successive successes with the same batch and direction, counted together.
 struct Run {
     tag: Tag,
-    /// Where the first of the slots stands that they left idle.
+    /// Position of their first slot among the free slots.
     from: *mut u32,
-    /// Their bytes, where not all I/Os of the job have the same length.
+    /// Their bytes, unless the job has a fixed I/O size.
     bytes: u64,
 }
 
 impl<Q: Queue, S: Source> Worker<'_, Q, S> {
-    /// Takes the completions that are there.
+    /// Reaps available completions; returns how many I/Os they ended.
     #[inline]
-    pub(super) fn reap<const PACED: bool>(&mut self) {
+    pub(super) fn reap<const PACED: bool>(&mut self) -> u32 {
         let (now_ns, stats) = (self.now_ns, self.stats);
         let Self { queue, slots, idle, unusual, batches, .. } = self;
         let before = self.idle_len;
-        // A pointer, as an index takes an instruction more for each.
+        // A pointer: an index costs one more instruction per I/O.
         let start = idle[before..].as_mut_ptr();
         let mut next = start;
         let mut woken = 0;
@@ -49,7 +49,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 end(&run, next);
                 run = Run { tag, from: next, bytes: 0 };
             }
-            // SAFETY: queues give back only slots that were pushed.
+            // SAFETY: queues return only slots that were pushed.
             let slot = || unsafe { slots.get_unchecked(token.slot() as usize) };
             let expect = if S::FIXED { len_fixed } else { slot().expect };
             if result as u32 != expect {
@@ -62,7 +62,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 let response = now_ns.saturating_sub(slot().due_ns);
                 stats.dirs[tag.dir()].response.record_n(response, 1);
             }
-            // SAFETY: `idle` has a place for each slot, and this one was not idle.
+            // SAFETY: `idle` has room for each slot, and this one was not free.
             next = unsafe {
                 next.write(token.slot());
                 next.add(1)
@@ -76,15 +76,13 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         if reaped > 0 {
             self.depth.completed(reaped);
         }
-        if self.shared.roused.is_asked() {
-            self.shared.roused.answer(reaped > 0);
-        }
         if woken > 0 {
             self.queue.woken(woken);
         }
         if !self.unusual.is_empty() {
             self.handle_unusual();
         }
+        reaped
     }
 
     #[cold]
@@ -101,14 +99,14 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     }
 }
 
-/// Places from `from` to `to`, which is not before it.
+/// Elements from `from` to `to`, which must not precede it.
 #[inline]
 fn distance(from: *const u32, to: *const u32) -> usize {
     (to as usize - from as usize) / size_of::<u32>()
 }
 
-/// Books `ios` I/Os of one batch and direction that completed together. Kept out of the loop over
-/// completions, whose registers it would take.
+/// Counts `ios` I/Os of one batch and direction. Not inlined, to leave the registers to the loop over
+/// completions.
 #[inline(never)]
 fn count(stats: &Stats, batches: &mut Batches, now_ns: u64, tag: Tag, ios: u64, bytes: u64) {
     let batch = batches.done(tag.batch(), ios as u32);

@@ -42,7 +42,7 @@ pub fn random() -> Order {
 
 pub fn job(engine: Engine, mix: Mix, target: &Target) -> JobPlan {
     let mut job = JobPlan::new("test", engine, mix, random());
-    job.depth = 8;
+    job.depth = if job.engine.is_synchronous() { 1 } else { 8 };
     job.direct = true;
     job.regions = vec![Region { target: 0, start: 0, len: target.bytes }];
     job.until = Until { bytes: Some(target.bytes), ..Until::default() };

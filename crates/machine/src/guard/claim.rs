@@ -1,5 +1,5 @@
-//! Holding what is written to, so that nobody else comes to use it: O_EXCL on block devices, and
-//! flock(2) on files and on whole disks.
+//! Exclusive access to targets that are written: O_EXCL on block devices, and flock(2) on files and
+//! whole disks.
 
 use super::error::GuardError;
 use crate::device::{Node, Number};
@@ -14,11 +14,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// udev and its like hold devices for moments only: what is busy is tried this often.
+/// Number of attempts, since udev and others hold devices only briefly.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The devices and disks that this run holds, each once, however many targets need it.
+/// The devices and disks that this run holds, shared among its targets.
 #[derive(Default)]
 pub(crate) struct Claims {
     devices: HashMap<Number, Arc<OwnedFd>>,
@@ -29,13 +29,13 @@ pub(crate) struct Claims {
 pub(crate) struct Claim {
     /// Open read-only with O_EXCL.
     pub device: Arc<OwnedFd>,
-    /// The whole disk, locked.
+    /// The whole disk, locked with flock.
     pub disk: Arc<OwnedFd>,
 }
 
 impl Claims {
-    /// Holds a device exclusively and locks its disk as systemd asks (systemd.io, "Locking Block
-    /// Device Access"). `at` names the device; without it the kernel's own node is used.
+    /// Opens a device exclusively and locks its disk as systemd specifies ("Locking Block Device
+    /// Access"). `at` is an O_PATH descriptor of the device; without it, uses the kernel's node.
     pub fn device(
         &mut self,
         roots: &Roots,
@@ -71,12 +71,12 @@ fn exclusively(
             other => return other,
         }
     }
-    // Whoever came to use it since the first look.
+    // List current users; there may be new ones since the first check.
     let mut users = StorageStack::read(roots).sharing(node).uses;
     if users.is_empty() {
         users.push(format!(
-            "{}, or a part of it, is held exclusively (O_EXCL) by a file system of several \
-             devices, by another program, such as a second fathom, or by another target of this run",
+            "{}, or a part of it, is open exclusively (O_EXCL): by a multi-device file system, by \
+             another program such as a second fathom, or by another target of this run",
             node.path()
         ));
     }
@@ -87,7 +87,7 @@ fn is_busy(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(Errno::BUSY.raw_os_error())
 }
 
-/// Opens a block device for reading and proves that it is the one meant.
+/// Opens a block device for reading and verifies its number.
 fn open_node(
     path: &str,
     node: &Node,
@@ -96,7 +96,7 @@ fn open_node(
 ) -> Result<OwnedFd, GuardError> {
     let own = match at {
         Some(_) => None,
-        None => Some(target::look(&node.path()).map_err(|source| GuardError::Io {
+        None => Some(target::open_path(&node.path()).map_err(|source| GuardError::Io {
             path: format!("{} to hold {path}", node.path()),
             doing: "open",
             source,
@@ -106,7 +106,8 @@ fn open_node(
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | extra;
     let fd = rustix::fs::open(descriptor_path(named), flags, Mode::empty())
         .map_err(|error| GuardError::io(path, "open", error))?;
-    let stat = rustix::fs::fstat(&fd).map_err(|error| GuardError::io(path, "look at", error))?;
+    let stat = rustix::fs::fstat(&fd)
+        .map_err(|error| GuardError::io(path, "read the status of", error))?;
     if stack::block_number(&stat) != Some(node.number) {
         return Err(changed(path));
     }
@@ -117,8 +118,8 @@ fn changed(path: &str) -> GuardError {
     GuardError::Changed { path: path.to_string() }
 }
 
-/// Locks an open file or device for writing by this run alone. Those who only read take no lock,
-/// so that a reader can run beside a writer.
+/// Locks an open file or device against other writers. Readers take no lock and can run alongside a
+/// writer.
 pub(crate) fn locked(path: &str, fd: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, GuardError> {
     for _ in 0..TRIES {
         match flock(&fd, FlockOperation::NonBlockingLockExclusive) {

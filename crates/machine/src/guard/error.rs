@@ -4,101 +4,103 @@ use fathom_model::shell;
 use fathom_model::units::bytes;
 use std::io;
 
-/// Why a target may not be used, in words that say what to do. Nothing was changed.
+/// Why a target may not be used, and what to do. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
-    /// Nothing is there, and no size was given to make it.
-    #[error("{path} does not exist: check the name, or give a size so that a file is made")]
+    /// The target does not exist, and no size was given to create it.
+    #[error("{path} does not exist; check the name, or set a size to create a file")]
     Missing {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
     /// The directory of a file that would be made is missing.
-    #[error("{path} cannot be made, because its directory does not exist: make that first")]
+    #[error("cannot create {path}: its directory does not exist; create that first")]
     NoDirectory {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
     /// A directory.
-    #[error("{path} is a directory: name a file in it, or use directory={path} with a size")]
+    #[error("{path} is a directory; name a file in it, or set directory={path} and a size")]
     IsDirectory {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
     /// Neither a file nor a block device.
-    #[error("{path} is neither a regular file nor a block device: name one of these")]
+    #[error("{path} is neither a regular file nor a block device; name one of those")]
     NotUsable {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
     /// Nothing in it.
-    #[error("{path} is empty: nothing can be read from or written to within 0 bytes; {hint}")]
+    #[error("{path} is empty, with no bytes to read or overwrite; {hint}")]
     Empty {
-        /// The path as asked.
+        /// The path as given.
         path: String,
         /// What to do.
         hint: &'static str,
     },
-    /// The kernel does not let this user.
-    #[error("no permission to {doing} {path} ({source}): run as a user who may, such as root")]
+    /// This user has no permission.
+    #[error("no permission to {doing} {path} ({source}); run as a user who may, such as root")]
     Permission {
-        /// The path as asked.
+        /// The path as given.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// The kernel refuses all writes.
-    #[error("{path} is read-only: it can be read but not written")]
+    /// The target is read-only.
+    #[error("{path} is read-only; use it for reads only")]
     ReadOnly {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
     /// Mounted, swapped to, or with something stacked on it.
-    #[error("{path} is in use and is not written, regardless of --erase and --overwrite: {}", users.join("; "))]
+    #[error("{path} is in use, and fathom never writes to a target in use, even with --erase or --overwrite: {}", users.join("; "))]
     InUse {
-        /// The path as asked.
+        /// The path as given.
         path: String,
-        /// Who uses it, each in words.
+        /// Descriptions of its users.
         users: Vec<String>,
     },
     /// Another program has locked it.
     #[error(
-        "{path} is locked by another program, such as a second fathom that writes to it or to \
-         another part of the same disk: wait until that has ended"
+        "{path} is locked by another program, such as another fathom writing to it or to another \
+         part of the same disk; wait until that ends"
     )]
     Locked {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
-    /// A device that the user has not given up.
+    /// A device whose contents the user has not released.
     #[error(
-        "{path} is a block device, and writing would destroy what is on it: if that is meant, add \
+        "{path} is a block device, and writing destroys its contents; if that is intended, add \
          {flag}{}", given.as_deref().map(|g| format!(" ({g} does not name it)")).unwrap_or_default()
     )]
     NeedsErase {
-        /// The path as asked.
+        /// The path as given.
         path: String,
         /// The flag that would permit it.
         flag: String,
-        /// What was given and comes near.
+        /// A similar flag that was given.
         given: Option<String>,
     },
-    /// A device with something on it, so that its name alone does not do.
-    #[error("{path} holds {}: if all of it may be destroyed, add {flag}", found.join(", "))]
+    /// A device with contents: its name alone is not enough.
+    #[error("{path} holds {}; if all of it may be destroyed, add {flag}", found.join(", "))]
     NeedsConfirmation {
-        /// The path as asked.
+        /// The path as given.
         path: String,
         /// What was found on it.
         found: Vec<String>,
-        /// The flag that would permit it, to be used as it is.
+        /// The complete flag that would permit it.
         flag: String,
     },
     /// `--erase` with the serial number or size of something else.
-    #[error("{given} is not {path}, which is {flag}: check that it is the device that you mean")]
+    #[error(
+        "{given} does not match {path}, which is {flag}; check that this is the intended device"
+    )]
     WrongDevice {
-        /// The path as asked.
+        /// The path as given.
         path: String,
         /// The flag that was given.
         given: String,
@@ -107,22 +109,22 @@ pub enum GuardError {
     },
     /// A file that fathom did not make.
     #[error(
-        "{path} exists and was not made by fathom, or was changed since{}: if its contents may be \
+        "{path} exists and was not created by fathom, or was changed since{}; if its contents may be \
          overwritten, add {flag}",
         links_note(*links)
     )]
     NeedsOverwrite {
-        /// The path as asked.
+        /// The path as given.
         path: String,
-        /// Names that the file has.
+        /// Hard links to the file.
         links: u64,
         /// The flag that would permit it.
         flag: String,
     },
-    /// Too little room.
+    /// Not enough free space.
     #[error(
-        "not enough room on the file system of {path}: {} would be written, {} are free, of which \
-         {} stay in reserve; use less, or another place", bytes(*need), bytes(*free), bytes(*reserve)
+        "not enough room on the file system of {path}: the run writes {}, but {} are free, of which \
+         {} are reserved; use a smaller size, or another file system", bytes(*need), bytes(*free), bytes(*reserve)
     )]
     NoSpace {
         /// A path on that file system.
@@ -134,47 +136,47 @@ pub enum GuardError {
         /// Bytes that fathom leaves free.
         reserve: u64,
     },
-    /// Who uses it cannot be found out.
+    /// Its users cannot be determined.
     #[error(
-        "{path} is not written, because /sys does not show it, so that who uses it cannot be known"
+        "{path} is missing from /sys, so its users cannot be determined, and fathom does not write to it; use another target"
     )]
     Unknown {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
-    /// A file would appear, or grow, among the devices.
+    /// A file would be created or extended under /dev.
     #[error(
-        "{path} would have to be made, and nothing is ever made under /dev: check the device's name, \
+        "{path} does not exist, and nothing is ever made under /dev; check the device's name, \
          or name a file elsewhere"
     )]
     UnderDev {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
-    /// A symbolic link that leads nowhere.
+    /// A dangling symbolic link.
     #[error(
-        "{path} is a symbolic link that leads nowhere, and no file is made through one: name the file itself"
+        "{path} is a symbolic link that leads nowhere, and fathom creates no file through a link; name the file itself"
     )]
     DanglingLink {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
-    /// Outside of the job's directory.
+    /// Outside the job's directory.
     #[error(
-        "{path} leads to {resolved}, which is outside of the job's directory {directory}: name that place itself"
+        "{path} leads to {resolved}, outside the job's directory {directory}; name that path itself"
     )]
     Outside {
-        /// The path as asked.
+        /// The path as given.
         path: String,
         /// Where it leads.
         resolved: String,
         /// The directory that the job named.
         directory: String,
     },
-    /// It became something else while fathom looked at it.
-    #[error("{path} changed while it was being opened: it is not what it was a moment ago")]
+    /// It was replaced while fathom checked it.
+    #[error("{path} was replaced while it was being opened; try again")]
     Changed {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
     /// Another file took the name while this one was being laid out.
@@ -183,13 +185,13 @@ pub enum GuardError {
          it, or name another file"
     )]
     Appeared {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
     /// Interrupted from outside.
     #[error("interrupted while {path} was being prepared; nothing was changed")]
     Interrupted {
-        /// The path as asked.
+        /// The path as given.
         path: String,
     },
     /// A leftover that only its name says to be fathom's.
@@ -202,14 +204,24 @@ pub enum GuardError {
         /// Where it is.
         path: String,
     },
+    /// A target left by a killed run, which `fathom clean` does not remove.
+    #[error(
+        "{path} was created by a run that was killed, but may have been changed since; if nobody needs it, \
+         remove it yourself: rm -- {}",
+        shell::quoted(path)
+    )]
+    Unfinished {
+        /// Where it is.
+        path: String,
+    },
     /// Something else went wrong.
     #[error("cannot {doing} {path}: {source}")]
     Io {
-        /// The path as asked.
+        /// The path as given.
         path: String,
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Making files and making them longer, and undoing it.
+//! Creates and extends files, and undoes both.
 
 use super::claim::locked;
 use super::error::GuardError;
@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A file that this run made. Unless it is to be kept it is removed when this is dropped.
+/// A file created by this run. Removed on drop unless kept.
 pub(crate) struct Made {
     spot: Spot,
     identity: (u64, u64),
@@ -26,7 +26,8 @@ pub(crate) struct Made {
 
 impl Made {
     fn new(path: &str, spot: Spot, fd: &OwnedFd) -> Result<Self, GuardError> {
-        let stat = rustix::fs::fstat(fd).map_err(|error| GuardError::io(path, "look at", error))?;
+        let stat = rustix::fs::fstat(fd)
+            .map_err(|error| GuardError::io(path, "read the status of", error))?;
         Ok(Self {
             spot,
             identity: (stat.st_dev, stat.st_ino),
@@ -35,12 +36,12 @@ impl Made {
         })
     }
 
-    /// Leaves the file where it is.
+    /// Keeps the file on drop.
     pub fn keep(&self) {
         self.keep.store(true, Ordering::Relaxed);
     }
 
-    /// Removes the file, once, if its name still leads to it.
+    /// Removes the file, once, if its name still refers to it.
     pub fn remove(&self) -> io::Result<()> {
         if self.removed.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -51,7 +52,7 @@ impl Made {
                 Ok(unlinkat(dir, name.as_str(), AtFlags::empty())?)
             }
             Ok(_) => Err(io::Error::other(format!(
-                "{name} is not removed: it is no longer the file that this run made"
+                "did not remove {name}: it was replaced by another file"
             ))),
             Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
@@ -62,13 +63,13 @@ impl Made {
 impl Drop for Made {
     fn drop(&mut self) {
         if !self.keep.load(Ordering::Relaxed) {
-            // Nobody is left to tell.
+            // Errors cannot be reported on drop.
             let _ = self.remove();
         }
     }
 }
 
-/// Makes, marks and locks a file, and reserves its space.
+/// Creates, marks and locks a file, and preallocates its space.
 pub(crate) fn create(
     path: &str,
     spot: Spot,
@@ -76,26 +77,29 @@ pub(crate) fn create(
     stop: &dyn Fn() -> bool,
 ) -> Result<(Arc<OwnedFd>, Made), GuardError> {
     let (fd, made) = named(path, spot)?;
+    mark(path, &fd, Mark::Unfinished)?;
     reserve(path, &fd, 0, want.create_size.unwrap_or(0), want.fallocate, stop)?;
-    mark(path, &fd, Mark::Target)?;
+    if !want.written {
+        mark(path, &fd, Mark::Target)?;
+    }
     Ok((fd, made))
 }
 
-/// Makes and locks an empty file.
+/// Creates and locks an empty file.
 fn named(path: &str, spot: Spot) -> Result<(Arc<OwnedFd>, Made), GuardError> {
-    // O_EXCL: what has appeared since, be it a symbolic link, is not fathom's.
+    // O_EXCL: never open a file or symbolic link that appeared since the check.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(&spot.dir, spot.name.as_str(), flags, Mode::from_raw_mode(0o644)).map_err(
         |error| match error {
             Errno::EXIST => GuardError::Changed { path: path.to_string() },
-            _ => GuardError::io(path, "make", error),
+            _ => GuardError::io(path, "create", error),
         },
     )?;
     let made = Made::new(path, spot, &fd)?;
     Ok((locked(path, Arc::new(fd))?, made))
 }
 
-/// Makes and locks an empty file under a name of fathom's own.
+/// Creates, marks and locks an empty file under a temporary name.
 pub(crate) fn scratch(path: &str, spot: Spot) -> Result<(Arc<OwnedFd>, Made), GuardError> {
     let (fd, made) = named(path, spot)?;
     mark(path, &fd, Mark::Scratch)?;
@@ -106,9 +110,8 @@ fn mark(path: &str, fd: &OwnedFd, mark: Mark) -> Result<(), GuardError> {
     mark::write(fd, mark).map_err(|error| GuardError::io(path, "mark", error))
 }
 
-/// A file that is still being filled with data. It gets its name when it is complete, so that a
-/// killed run leaves none that holds nothing: until then it has no name, or where the file system
-/// cannot do that, one of fathom's own.
+/// A file that is being filled. It gets its name when complete, so that a killed run leaves no
+/// incomplete file: until then it has no name, or a temporary one on file systems without O_TMPFILE.
 pub(crate) struct Draft {
     path: String,
     spot: Spot,
@@ -117,7 +120,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Makes a file that is to get the name `spot` and reserves its space.
+    /// Creates a file that will get the name `spot`, and preallocates its space.
     pub fn new(
         path: &str,
         spot: Spot,
@@ -128,7 +131,7 @@ impl Draft {
             Some(fd) => (locked(path, fd)?, None),
             None => {
                 let dir = rustix::io::fcntl_dupfd_cloexec(&spot.dir, 0)
-                    .map_err(|error| GuardError::io(path, "make", error))?;
+                    .map_err(|error| GuardError::io(path, "create", error))?;
                 let (fd, made) = scratch(path, Spot { dir, name: scratch::name() })?;
                 (fd, Some(made))
             }
@@ -138,17 +141,17 @@ impl Draft {
         Ok((fd, draft))
     }
 
-    /// Gives the complete file its name, unless another has that by now.
-    pub fn publish(self) -> Result<Made, GuardError> {
+    /// Links the complete file to its name, unless that now exists. `written`: the run will write to it.
+    pub fn publish(self, written: bool) -> Result<Made, GuardError> {
         let Self { path, spot, fd, temporary } = self;
-        mark(&path, &fd, Mark::Target)?;
+        mark(&path, &fd, if written { Mark::Unfinished } else { Mark::Target })?;
         let Spot { dir, name } = &spot;
         let linked = match &temporary {
             None => linkat(CWD, descriptor_path(&fd), dir, name, AtFlags::SYMLINK_FOLLOW),
             Some(made) => {
                 match renameat_with(dir, &made.spot.name, dir, name, RenameFlags::NOREPLACE) {
-                    // The other way where a file system cannot rename without replacing; the
-                    // temporary name goes when `made` is dropped.
+                    // Without RENAME_NOREPLACE, add a link; dropping `made` removes the temporary
+                    // name.
                     Err(Errno::INVAL | Errno::NOSYS) => {
                         linkat(dir, &made.spot.name, dir, name, AtFlags::empty())
                     }
@@ -164,35 +167,35 @@ impl Draft {
     }
 }
 
-/// Makes a file without a name; `None` where the file system has no such files.
+/// Creates an unnamed file (O_TMPFILE); `None` if the file system does not support it.
 pub(crate) fn unnamed(
     path: &str,
     spot: &Spot,
     mode: u32,
 ) -> Result<Option<Arc<OwnedFd>>, GuardError> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    // By path, as a descriptor that only names the directory cannot be opened anew otherwise.
+    // By path, since an O_PATH descriptor cannot be reopened otherwise.
     let dir = descriptor_path(&spot.dir);
     match rustix::fs::open(dir, flags, Mode::from_raw_mode(mode)) {
         Ok(fd) => Ok(Some(Arc::new(fd))),
-        // EISDIR, EINVAL: what kernels and file systems say that do not know O_TMPFILE.
+        // EISDIR and EINVAL are from kernels and file systems without O_TMPFILE.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
-        Err(error) => Err(GuardError::io(path, "make", error)),
+        Err(error) => Err(GuardError::io(path, "create", error)),
     }
 }
 
-/// A file that was made longer. Unless that is to be kept it is cut when this is dropped.
+/// A file that was extended. Truncated to its old size on drop unless kept.
 pub(crate) struct Grown {
     file: Arc<OwnedFd>,
     from: u64,
-    /// It carries fathom's mark, which holds its size.
+    /// Whether it carries fathom's mark, which includes its size.
     own: bool,
     keep: AtomicBool,
 }
 
 impl Grown {
-    /// Makes a file longer, from `from` to `to` bytes. Where the new part is going to be filled, its
-    /// space is reserved and the file grows as it is filled: a killed run leaves no empty part.
+    /// Extends a file from `from` to `to` bytes. If the new part will be filled, only preallocates it,
+    /// so that the file grows as it is filled and a killed run leaves no unwritten part.
     pub fn new(
         path: &str,
         file: &Arc<OwnedFd>,
@@ -212,7 +215,7 @@ impl Grown {
         Ok(grown)
     }
 
-    /// Leaves the file at its new length.
+    /// Keeps the new size on drop.
     pub fn keep(&self) {
         self.keep.store(true, Ordering::Relaxed);
     }
@@ -221,7 +224,7 @@ impl Grown {
 impl Drop for Grown {
     fn drop(&mut self) {
         if !self.keep.load(Ordering::Relaxed) {
-            // Nobody is left to tell.
+            // Errors cannot be reported on drop.
             let _ = ftruncate(&self.file, self.from);
             if self.own {
                 let _ = mark::write(&self.file, Mark::Target);
@@ -230,7 +233,7 @@ impl Drop for Grown {
     }
 }
 
-/// Gives a file its length, and reserves the space of the part from `from` on.
+/// Sets the size of a file, and preallocates the part from `from`.
 pub(crate) fn reserve(
     path: &str,
     fd: &OwnedFd,
@@ -256,7 +259,7 @@ pub(crate) fn reserve(
     ftruncate(fd, to).map_err(|error| GuardError::io(path, "set the size of", error))
 }
 
-/// Reserves space in parts, between which the run can be stopped.
+/// Preallocates space in parts, so that the run can be stopped in between.
 fn allocate(
     fd: &OwnedFd,
     flags: FallocateFlags,
@@ -281,7 +284,7 @@ fn allocate(
     Ok(())
 }
 
-/// A file system that cannot reserve space allocates it when the file is written.
+/// Ignores lack of support: the file system then allocates on write.
 fn unsupported(error: Errno) -> Result<(), Errno> {
     if matches!(error, Errno::OPNOTSUPP | Errno::NOSYS) { Ok(()) } else { Err(error) }
 }
@@ -289,11 +292,11 @@ fn unsupported(error: Errno) -> Result<(), Errno> {
 fn reservation(path: &str, error: Errno, stop: &dyn Fn() -> bool) -> GuardError {
     match error {
         Errno::INTR if stop() => GuardError::Interrupted { path: path.to_string() },
-        _ => GuardError::io(path, "reserve the space of", error),
+        _ => GuardError::io(path, "preallocate space for", error),
     }
 }
 
-/// Writes zeroes to a part that was just made.
+/// Writes zeroes to a newly added part.
 fn zero(fd: &OwnedFd, (from, to): (u64, u64), stop: &dyn Fn() -> bool) -> Result<(), Errno> {
     let zeroes = vec![0_u8; 1 << 20];
     let mut at = from;

@@ -1,8 +1,7 @@
-//! The guard of the user's data: every target of a run is opened here, and nowhere else.
+//! Protection of the user's data: all targets of a run are opened here, and only here.
 //!
-//! First all targets are looked at, then each is proven usable on the descriptor that is then
-//! used, then the room on their file systems is checked, and only then is anything made. Where one
-//! of them may not be used, nothing has changed.
+//! Checks all targets, each on the descriptor that the run will use, then the free space of their
+//! file systems, and only then creates files. If any target is refused, nothing was changed.
 
 mod claim;
 mod error;
@@ -28,14 +27,14 @@ use prove::Prover;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Opens all targets of a plan, proves that each may be used as the plan wants, holds and locks
-/// those that are written to, and makes the files that are missing or too short. The result has
-/// one entry for each of [`Plan::targets`], in that order; targets that lead to the same file or
-/// device share what is held. What was made is removed again, and what was made longer is cut, when
-/// the targets are dropped before [`OpenTarget::keep`]. Once `stop` says so nothing more is done.
+/// Opens all targets of a plan, verifies that each may be used as the plan requires, locks those that
+/// are written, and creates or extends files. Returns one entry per target of [`Plan::targets`], in
+/// order; targets that refer to the same file or device share descriptors and locks. New files are
+/// removed, and extended files truncated, if the targets are dropped before [`OpenTarget::keep`].
+/// Stops as soon as `stop` returns true.
 ///
 /// # Errors
-/// When one of them may not be used, or `stop` said to end. All that was made is removed again then.
+/// A target may not be used, or `stop` returned true. Everything created is removed again.
 pub fn open_all(
     roots: &Roots,
     plan: &Plan,
@@ -48,14 +47,14 @@ pub fn open_all(
         Prover { roots, permissions, claims: Claims::default(), stack: OnceCell::new() };
     let mut proofs = Vec::with_capacity(subjects.len());
     for subject in &mut subjects {
-        go_on(subject.path(), stop)?;
+        check_stop(subject.path(), stop)?;
         proofs.push(prover.prove(subject)?);
     }
     space::check(&lookup, &prover, subjects.iter().zip(&proofs))?;
 
     let mut entries = Vec::with_capacity(subjects.len());
     for (subject, proof) in subjects.into_iter().zip(proofs) {
-        go_on(subject.path(), stop)?;
+        check_stop(subject.path(), stop)?;
         let members = subject.members.clone();
         let (entry, facts) = Entry::new(subject, proof, stop)?;
         entries.push((Arc::new(entry), facts, members));
@@ -71,12 +70,12 @@ pub fn open_all(
     let targets: Vec<OpenTarget> = targets.into_iter().map(|(_, target)| target).collect();
     for target in targets.iter().filter(|target| target.is_to_invalidate()) {
         target.invalidate().map_err(|error| {
-            GuardError::io(&target.facts.path, "drop the cached pages of", error)
+            GuardError::io(&target.facts.path, "invalidate the page cache of", error)
         })?;
     }
     Ok(targets)
 }
 
-fn go_on(path: &str, stop: &dyn Fn() -> bool) -> Result<(), GuardError> {
+fn check_stop(path: &str, stop: &dyn Fn() -> bool) -> Result<(), GuardError> {
     if stop() { Err(GuardError::Interrupted { path: path.to_string() }) } else { Ok(()) }
 }

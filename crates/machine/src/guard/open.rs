@@ -1,4 +1,4 @@
-//! Targets that were proven usable, and are held.
+//! Open targets that passed all checks.
 
 use super::error::GuardError;
 use super::make::{self, Draft, Grown, Made};
@@ -15,12 +15,12 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// How a worker opens its target.
+/// How a worker opens a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerOpen {
     /// O_DIRECT.
     pub direct: bool,
-    /// For reading and writing; otherwise for reading only.
+    /// Open read-write; otherwise read-only.
     pub write: bool,
     /// O_SYNC or O_DSYNC.
     pub sync_io: SyncIo,
@@ -29,55 +29,55 @@ pub struct WorkerOpen {
 /// The size of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Up to its end.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Of these, what the file system has allocated.
+    /// Bytes allocated by the file system, at most `bytes`.
     pub allocated: u64,
 }
 
-/// A target that was proven usable. It stays held, and locked where it is written to, until the
-/// last target of the run that leads to the same thing is dropped.
+/// A target that passed all checks. Stays open, and locked if written, until all targets of the run
+/// that refer to the same file or device are dropped.
 pub struct OpenTarget {
-    /// What it is, after it was made or made longer.
+    /// Facts, after creating or extending it.
     pub facts: TargetFacts,
     pub(crate) entry: Arc<Entry>,
 }
 
-/// A file or device that is held, whatever its paths.
+/// An open file or device, independent of its paths.
 pub(crate) struct Entry {
     path: String,
     kind: TargetKind,
     want: Want,
     may_write: bool,
     held: OnceLock<Held>,
-    /// Where a file is to be made by the first worker that opens it.
+    /// Where the first worker to open the file creates it.
     late: Mutex<Option<Spot>>,
-    /// What of it has to be filled.
+    /// The part to be filled.
     fill: Mutex<Option<Fill>>,
-    /// Once it is there: what this run has made, to be removed or kept.
+    /// The file created by this run, to be removed or kept.
     made: OnceLock<Made>,
     grown: Option<Grown>,
-    /// fathom made the file, and nobody else has changed it: its mark is renewed in the end.
+    /// Whether fathom created the file and no one else changed it: its mark is renewed at the end.
     own: bool,
-    /// Its size once it is made longer.
+    /// Size after extension, in bytes.
     size_bytes: u64,
-    /// What was made is undone only where the plan asks for it.
+    /// Whether to keep created files unless the plan removes them.
     kept: AtomicBool,
-    /// Someone else has changed it since.
+    /// Whether another program has changed it during the run.
     disowned: AtomicBool,
-    /// Being open is what these are for.
+    /// Held open for their locks.
     _claims: Vec<Arc<OwnedFd>>,
 }
 
-/// A part of a file that has to be filled.
+/// A part of a file to be filled.
 struct Fill {
     from: u64,
     len: u64,
-    /// A new file, which gets its name then.
+    /// A new file, which gets its name when filled.
     draft: Option<Draft>,
 }
 
-/// An open descriptor of it, and how it was then.
+/// An open descriptor, with the status at that time.
 pub(crate) struct Held {
     fd: Arc<OwnedFd>,
     stat: Stat,
@@ -85,14 +85,14 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn new(path: &str, fd: Arc<OwnedFd>) -> Result<Self, GuardError> {
-        let stat =
-            rustix::fs::fstat(&fd).map_err(|error| GuardError::io(path, "look at", error))?;
+        let stat = rustix::fs::fstat(&fd)
+            .map_err(|error| GuardError::io(path, "read the status of", error))?;
         Ok(Self { fd, stat })
     }
 }
 
 impl Entry {
-    /// Makes what is to be made. It is all undone when the entry is dropped before [`Entry::keep`].
+    /// Creates or extends the file as required; undone on drop unless [`OpenTarget::keep`] was called.
     pub fn new(
         subject: Subject,
         proof: Proof,
@@ -118,18 +118,18 @@ impl Entry {
         };
         match (place, proof.file) {
             (Place::New(spot), _) => entry.new_file(spot, &mut facts, stop)?,
-            (Place::There(_), Some(file)) => {
+            (Place::Existing(_), Some(file)) => {
                 if let Some(to) = proof.grow_to {
                     entry.grow(&file, to, stop)?;
                 }
                 entry.hold(Held::new(&entry.path, file)?);
             }
-            (Place::There(fd), None) => entry.hold(Held::new(&entry.path, Arc::new(fd))?),
+            (Place::Existing(fd), None) => entry.hold(Held::new(&entry.path, Arc::new(fd))?),
         }
         Ok((entry, facts))
     }
 
-    /// An entry for a scratch file of this size, all of which has to be filled.
+    /// An entry for a scratch file of this size, all of it to be filled.
     pub fn scratch(path: String, held: Held, made: Option<Made>, size: u64) -> Self {
         let entry = Self {
             path,
@@ -152,7 +152,7 @@ impl Entry {
     }
 
     fn hold(&self, held: Held) {
-        // A second one is never made: both callers have just made the entry, or hold its lock.
+        // Never set twice: callers have just created the entry, or hold its lock.
         let _ = self.held.set(held);
     }
 
@@ -181,7 +181,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Makes an existing file longer and notes what of it has to be filled.
+    /// Extends an existing file and records the part to be filled.
     fn grow(
         &mut self,
         file: &Arc<OwnedFd>,
@@ -199,17 +199,18 @@ impl Entry {
         Ok(())
     }
 
-    /// The facts anew, now that it has been made.
+    /// Current facts, after creating or extending the file.
     pub fn facts(&self, lookup: &Lookup, asked: &str, before: &TargetFacts) -> TargetFacts {
         let now = self.held.get().and_then(|held| lookup.open_target(asked, &held.fd).ok());
         let mut facts = now.unwrap_or_else(|| before.clone());
         facts.path = asked.to_string();
         facts.size_bytes = before.size_bytes;
         if lock(&self.fill).as_ref().is_some_and(|fill| fill.draft.is_some()) {
-            // It will be there, and fathom's own, when it is complete.
+            // The file gets its name when complete.
             facts.resolved.clone_from(&before.resolved);
-            facts.made_by_fathom = true;
         }
+        // The mark of a new file is valid only after the run.
+        facts.made_by_fathom |= self.own && self.held.get().is_some();
         facts
     }
 
@@ -221,7 +222,9 @@ impl Entry {
             let _ = self.made.set(made);
             self.hold(Held::new(&self.path, fd).map_err(io::Error::other)?);
         }
-        self.held.get().ok_or_else(|| io::Error::other(format!("{} could not be made", self.path)))
+        self.held.get().ok_or_else(|| {
+            io::Error::other(format!("{} could not be created; see the first error", self.path))
+        })
     }
 }
 
@@ -231,31 +234,33 @@ impl Drop for Entry {
             self.grown.iter().for_each(Grown::keep);
             self.made.get().filter(|_| !self.want.unlink).into_iter().for_each(Made::keep);
         }
-        let own = self.own && self.may_write && !*self.disowned.get_mut();
-        let Some(held) = self.held.get().filter(|_| own) else { return };
+        let renew = self.own && self.may_write;
+        let Some(held) = self.held.get().filter(|_| renew) else { return };
         let size = rustix::fs::fstat(&held.fd).map(|stat| stat.st_size);
-        // Of another size it was changed by someone else too, and the mark stays void.
-        if size.is_ok_and(|size| u64::try_from(size) == Ok(self.size_bytes)) {
+        let same_size = size.is_ok_and(|size| u64::try_from(size) == Ok(self.size_bytes));
+        // A different size means that another program changed it.
+        if same_size && !*self.disowned.get_mut() {
             let _ = mark::write(&held.fd, Mark::Target);
+        } else {
+            mark::clear(&held.fd);
         }
     }
 }
 
 impl OpenTarget {
-    /// A new open file description of the very file or device that was proven usable, whatever its
-    /// path leads to by now.
+    /// A new open file description of the file or device that was checked, even if its path now refers
+    /// to another.
     ///
     /// # Errors
-    /// When the kernel refuses, with what to do; and when it is asked to write to what is only
-    /// read in this run.
+    /// The kernel's error, with a remedy; or a request to write to a target that the plan only reads.
     pub fn open_worker(&self, how: WorkerOpen) -> io::Result<OwnedFd> {
         let path = &self.facts.path;
         if how.write && !self.entry.may_write && self.fill_range().is_none() {
-            let text = format!("{path} is only read in this run, so it is not opened for writing");
+            let text = format!("{path} is read-only in this plan; cannot open it for writing");
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
         let mut flags = if how.write { OFlags::RDWR } else { OFlags::RDONLY } | OFlags::CLOEXEC;
-        // Passthrough commands bypass the page cache anyway, and their device knows no O_DIRECT.
+        // Passthrough always bypasses the page cache, and its device does not support O_DIRECT.
         let direct = how.direct && self.entry.kind != TargetKind::NvmeGeneric;
         flags.set(OFlags::DIRECT, direct);
         match how.sync_io {
@@ -264,7 +269,7 @@ impl OpenTarget {
             SyncIo::Sync => flags |= OFlags::SYNC,
         }
         let named = descriptor_path(&self.entry.held()?.fd);
-        // Noting the time of each read costs some percent of it, and only the owner may leave it out.
+        // Updating atime costs some percent of each read; O_NOATIME is for the owner only.
         let opened = match rustix::fs::open(&named, flags | OFlags::NOATIME, Mode::empty()) {
             Err(Errno::PERM) => rustix::fs::open(&named, flags, Mode::empty()),
             other => other,
@@ -273,8 +278,8 @@ impl OpenTarget {
             let purpose = if how.write { "writing" } else { "reading" };
             let text = match error {
                 Errno::INVAL if direct => format!(
-                    "{path}: its file system ({}) does not support direct I/O: use direct=0, or \
-                     another place",
+                    "{path}: its file system ({}) does not support direct I/O; use direct=0, or \
+                     another file system",
                     self.facts.file_system.as_deref().unwrap_or("unknown")
                 ),
                 _ => format!("cannot open {path} for {purpose}: {error}"),
@@ -283,24 +288,24 @@ impl OpenTarget {
         })
     }
 
-    /// First byte and length of the part that this run has newly made and that must be filled with
-    /// data, through [`OpenTarget::open_worker`], before it is read. `None` once
-    /// [`OpenTarget::filled`] was called, here or on another target that leads to the same file.
+    /// Offset and length in bytes of the new part that must be filled through
+    /// [`OpenTarget::open_worker`] before it is read. `None` after [`OpenTarget::filled`], on this or
+    /// another target of the same file.
     #[must_use]
     pub fn fill_range(&self) -> Option<(u64, u64)> {
         lock(&self.entry.fill).as_ref().map(|fill| (fill.from, fill.len))
     }
 
-    /// Says that all of [`OpenTarget::fill_range`] has been filled: gives a new file its name, marks
-    /// it, and drops the pages from the page cache where the plan asks for that.
+    /// Called after filling [`OpenTarget::fill_range`]: links a new file to its name, marks it, and
+    /// invalidates the page cache if the plan requires it.
     ///
     /// # Errors
-    /// When the file cannot be named or marked, or another has its name by now.
+    /// The file cannot be linked or marked, or its name now exists.
     pub fn filled(&self) -> io::Result<()> {
         let entry = &self.entry;
         let Some(fill) = lock(&entry.fill).take() else { return Ok(()) };
         if let Some(draft) = fill.draft {
-            let made = draft.publish().map_err(io::Error::other)?;
+            let made = draft.publish(entry.may_write).map_err(io::Error::other)?;
             let _ = entry.made.set(made);
         } else if entry.own {
             mark::write(&entry.held()?.fd, Mark::Target)?;
@@ -308,40 +313,40 @@ impl OpenTarget {
         if entry.want.invalidate { self.invalidate() } else { Ok(()) }
     }
 
-    /// Someone else has changed the file meanwhile: it does not count as fathom's own any more.
+    /// Records that another program changed the file, which is no longer treated as created by fathom.
     pub fn disown(&self) {
         self.entry.disowned.store(true, Ordering::Relaxed);
     }
 
-    /// From now on what was made stays when the target is dropped, unless the plan asks for its
-    /// removal. To be called when nothing can refuse the run any more.
+    /// Keeps created and extended files on drop, unless the plan removes them. Called once nothing can
+    /// refuse the run any more.
     pub fn keep(&self) {
         self.entry.kept.store(true, Ordering::Relaxed);
     }
 
-    /// Drops the target's pages from the page cache, after writing back those that are dirty.
+    /// Invalidates the target's page cache, after writing back dirty pages.
     ///
     /// # Errors
-    /// When it cannot be opened for reading.
+    /// The target cannot be opened for reading.
     pub fn invalidate(&self) -> io::Result<()> {
         if self.entry.kind == TargetKind::NvmeGeneric || lock(&self.entry.late).is_some() {
             return Ok(());
         }
         let how = WorkerOpen { direct: false, write: false, sync_io: SyncIo::None };
         let fd = self.open_worker(how)?;
-        // Dirty pages cannot be dropped. A failure shows in the run itself.
+        // Dirty pages cannot be dropped. A write-back error recurs in the run itself.
         let _ = rustix::fs::fdatasync(&fd);
         Ok(rustix::fs::fadvise(&fd, 0, None, Advice::DontNeed)?)
     }
 
-    /// Whether the plan asks to drop the target from the page cache, and it can be done now.
+    /// Whether the plan requires invalidating the page cache, and this is possible now.
     pub(crate) fn is_to_invalidate(&self) -> bool {
         self.entry.want.invalidate && self.fill_range().is_none()
     }
 
-    /// In words, what has happened to the target since it was opened: deleted, made shorter, its
-    /// name given to another file, the device gone. Call it on all targets of a run before
-    /// [`OpenTarget::finish`] on any, as two of them may be the same file.
+    /// Describes a change of the target since it was opened: deleted, truncated, replaced, or a lost
+    /// device. Call this on all targets of a run before [`OpenTarget::finish`] on any, since two may
+    /// be the same file.
     #[must_use]
     pub fn changed(&self) -> Option<String> {
         let held = self.entry.held.get()?;
@@ -352,14 +357,14 @@ impl OpenTarget {
         }
     }
 
-    /// How large a file is now; `None` for what is no file, or not made yet.
+    /// Current size of a file; `None` for other targets, or before creation.
     #[must_use]
     pub fn extent(&self) -> Option<Extent> {
         let held = self.entry.held.get().filter(|_| self.entry.kind == TargetKind::File)?;
         let now = rustix::fs::fstat(&held.fd).ok()?;
         let bytes = u64::try_from(now.st_size).ok()?;
         let blocks = u64::try_from(now.st_blocks).ok()?;
-        // Some file systems allocate beyond the end, and take it back.
+        // Some file systems temporarily allocate beyond the end.
         Some(Extent { bytes, allocated: blocks.saturating_mul(512).min(bytes) })
     }
 
@@ -367,7 +372,7 @@ impl OpenTarget {
         let path = &self.facts.path;
         let now = rustix::fs::fstat(&held.fd).ok()?;
         if held.stat.st_nlink == 0 && self.entry.made.get().is_none() {
-            // It never had a name.
+            // An unnamed file.
             return None;
         }
         if now.st_nlink == 0 {
@@ -381,8 +386,8 @@ impl OpenTarget {
         let identity = (now.st_dev, now.st_ino);
         match named {
             Ok(other) if (other.st_dev, other.st_ino) == identity => None,
-            Ok(_) => Some(format!("{path} is another file now than the one that is worked on")),
-            Err(error) => Some(format!("{path} no longer leads to the file ({error})")),
+            Ok(_) => Some(format!("{path} was replaced by another file")),
+            Err(error) => Some(format!("{path} no longer refers to the file ({error})")),
         }
     }
 
@@ -399,10 +404,10 @@ impl OpenTarget {
         }
     }
 
-    /// Ends the use of the target: removes the file where the plan asks for it and this run made it.
+    /// Ends the use of the target: removes the file if this run created it and the plan requires it.
     ///
     /// # Errors
-    /// When it cannot be removed, or its name leads to another file by now.
+    /// The file cannot be removed, or was replaced.
     pub fn finish(self) -> io::Result<()> {
         match self.entry.made.get().filter(|_| self.entry.want.unlink) {
             Some(made) => made.remove(),
@@ -412,6 +417,6 @@ impl OpenTarget {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Nothing that is done under these locks leaves a value half changed.
+    // No panic under these locks leaves a value half changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What the user permitted on the command line.
+//! Permissions given on the command line.
 
 use super::error::GuardError;
 use super::subject::Subject;
@@ -6,7 +6,7 @@ use crate::device::Node;
 use fathom_model::shell;
 use rustix::fs::Stat;
 
-/// What the user permitted on the command line. A job file cannot permit anything.
+/// Permissions given on the command line. A job file cannot give any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Permissions {
     /// Values of `--erase`: `<device>` or `<device>@<serial number or size>`.
@@ -15,16 +15,16 @@ pub struct Permissions {
     pub overwrite: Vec<String>,
 }
 
-/// How far `--erase` goes for one device.
+/// How `--erase` identifies a device.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Erase {
-    /// By its name alone.
+    /// By name only.
     Named,
-    /// By its name and its serial number or size.
+    /// By name and serial number or size.
     Confirmed,
 }
 
-/// What `--erase` says of a device.
+/// The permission that `--erase` gives for a device.
 pub(crate) fn erase(
     permissions: &Permissions,
     subject: &Subject,
@@ -58,14 +58,14 @@ pub(crate) fn erase(
     Err(GuardError::NeedsErase { path, flag: quoted("--erase", shown(&names)), given })
 }
 
-/// The flag that permits to erase a device whatever is on it.
+/// The flag that permits erasing a device regardless of its contents.
 pub(crate) fn full_flag(subject: &Subject, node: &Node) -> String {
     let names = names(subject, node);
     quoted("--erase", &format!("{}@{}", shown(&names), token(subject)))
 }
 
-/// The names that count: the kernel's own, and those below /dev that the plan uses. A link from
-/// elsewhere, such as /dev/shm, where anyone can put one, does not say what it leads to.
+/// The accepted names: the kernel's own, and those that the plan uses below /dev. Not links elsewhere,
+/// for example in /dev/shm, where any user can create one.
 fn names(subject: &Subject, node: &Node) -> Vec<String> {
     let asked = subject.paths.iter().chain([&subject.facts.resolved]);
     let file_system = |path: &str| rustix::fs::stat(path).ok().map(|stat| stat.st_dev);
@@ -89,7 +89,7 @@ fn token(subject: &Subject) -> String {
     serial.unwrap_or_else(|| subject.facts.size_bytes.to_string())
 }
 
-/// Whether `--overwrite` names a file, by a path of the plan or by any that leads to it.
+/// Whether `--overwrite` names a file, by a path of the plan or any path to the same file.
 pub(crate) fn may_overwrite(permissions: &Permissions, subject: &Subject, stat: &Stat) -> bool {
     permissions.overwrite.iter().any(|given| {
         let other = rustix::fs::stat(given.as_str());
@@ -98,12 +98,12 @@ pub(crate) fn may_overwrite(permissions: &Permissions, subject: &Subject, stat: 
     })
 }
 
-/// The flag that permits to overwrite a file.
+/// The flag that permits overwriting a file.
 pub(crate) fn overwrite_flag(subject: &Subject) -> String {
     quoted("--overwrite", subject.path())
 }
 
-/// `flag=value`, so that a shell passes it on as it is.
+/// `flag=value`, quoted for the shell.
 fn quoted(flag: &str, value: &str) -> String {
     format!("{flag}={}", shell::quoted(value))
 }

@@ -1,4 +1,4 @@
-//! Proving that a target may be used as the plan wants, changing nothing.
+//! Verifies that a target may be used as the plan requires, without changing anything.
 
 use super::claim::{Claims, locked};
 use super::error::GuardError;
@@ -16,8 +16,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What all proofs of one run share: one snapshot, read when the first of them needs it, and what
-/// is held.
+/// State shared by all checks of a run: the claims, and a snapshot of the storage stack, read on first
+/// use.
 pub(crate) struct Prover<'a> {
     pub roots: &'a Roots,
     pub permissions: &'a Permissions,
@@ -30,44 +30,44 @@ impl Prover<'_> {
         self.stack.get_or_init(|| StorageStack::read(self.roots))
     }
 
-    /// The files that a device with this number lies on, with what the kernel calls them.
+    /// The backing files of the device with this number, with the paths known to the kernel.
     pub fn files_below(&self, number: Number) -> Vec<(FileIdentity, PathBuf)> {
         let node = Node::by_number(self.roots, number);
         node.map_or_else(Vec::new, |node| self.stack().sharing(&node).files)
     }
 }
 
-/// That a target may be used, and what is held for that.
+/// Proof that a target may be used, with the resources it holds.
 #[derive(Default)]
 pub(crate) struct Proof {
-    /// Descriptors whose being open holds the target.
+    /// Descriptors that hold the target while open.
     pub claims: Vec<Arc<OwnedFd>>,
-    /// A file that is written to or made longer, open for both.
+    /// A file to be written or extended, open read-write.
     pub file: Option<Arc<OwnedFd>>,
-    /// Workers may write.
+    /// Whether workers may write.
     pub may_write: bool,
-    /// The size that an existing file is to have, where that is more than it has.
+    /// The new size of an existing file that will be extended.
     pub grow_to: Option<u64>,
-    /// fathom made the file, and nobody else has changed it since.
+    /// Whether fathom created the file, and no one else has changed it since.
     pub own: bool,
-    /// Files below a device, with what the kernel calls them: writing fills their holes.
+    /// Backing files of a device, with the paths known to the kernel; writing fills their holes.
     pub files_below: Vec<(FileIdentity, PathBuf)>,
 }
 
 impl Prover<'_> {
-    /// Proves it for one file or device, and holds it where it is written to.
+    /// Checks one file or device, and holds it if it is written.
     pub fn prove(&mut self, subject: &mut Subject) -> Result<Proof, GuardError> {
         match (&subject.place, subject.facts.kind) {
             (Place::New(_), _) => Ok(Proof { may_write: subject.want.written, ..Proof::default() }),
-            (Place::There(_), TargetKind::File) => self.file(subject),
-            (Place::There(_), _) if subject.want.written => self.written_device(subject),
-            (Place::There(_), _) => read_device(subject),
+            (Place::Existing(_), TargetKind::File) => self.file(subject),
+            (Place::Existing(_), _) if subject.want.written => self.written_device(subject),
+            (Place::Existing(_), _) => read_device(subject),
         }
     }
 
     fn written_device(&mut self, subject: &mut Subject) -> Result<Proof, GuardError> {
         let path = subject.path().to_string();
-        let Place::There(named) = &subject.place else { return Ok(Proof::default()) };
+        let Place::Existing(named) = &subject.place else { return Ok(Proof::default()) };
         let number = subject.facts.device_number;
         let is_block = subject.facts.kind == TargetKind::BlockDevice;
         let node = if is_block {
@@ -86,7 +86,7 @@ impl Prover<'_> {
         let claim = self.claims.device(self.roots, &path, &node, is_block.then_some(named))?;
         let mut claims = vec![Arc::clone(&claim.device), claim.disk];
         for below in &sharing.unheld {
-            // The kernel knows users that no listing shows: what it lies on must be free too.
+            // Not all users are listed anywhere: the devices below must be free for O_EXCL, too.
             let claim = self.claims.device(self.roots, &path, below, None)?;
             claims.extend([claim.device, claim.disk]);
         }
@@ -95,14 +95,14 @@ impl Prover<'_> {
         if permission::erase(self.permissions, subject, &node)? != Erase::Confirmed {
             blank(subject, &node, &claim.device)?;
         }
-        let Place::There(named) = &subject.place else { return Ok(Proof::default()) };
+        let Place::Existing(named) = &subject.place else { return Ok(Proof::default()) };
         drop(reopen(&path, named, OFlags::RDWR, "write to")?);
         Ok(Proof { claims, may_write: true, files_below: sharing.files, ..Proof::default() })
     }
 
     fn file(&self, subject: &Subject) -> Result<Proof, GuardError> {
         let path = subject.path();
-        let Place::There(named) = &subject.place else { return Ok(Proof::default()) };
+        let Place::Existing(named) = &subject.place else { return Ok(Proof::default()) };
         let stat = subject::stat(path, named)?;
         let size = subject.facts.size_bytes;
         let grow_to = subject.want.create_size.filter(|wanted| *wanted > size);
@@ -117,13 +117,14 @@ impl Prover<'_> {
         if !users.is_empty() {
             return Err(GuardError::InUse { path: path.to_string(), users });
         }
-        // First, as the mark of a file that another fathom is writing is void for that time.
+        // Lock first: the mark is void while another fathom writes the file.
         let readable = locked(path, Arc::new(readable))?;
-        // A second name may be how someone else keeps the contents.
+        // With more links, the contents may belong to someone else.
         let own = mark::is_own(&readable) && stat.st_nlink <= 1;
         if !own && !permission::may_overwrite(self.permissions, subject, &stat) {
             let flag = permission::overwrite_flag(subject);
-            let links = stat.st_nlink;
+            #[allow(clippy::useless_conversion, reason = "u32 on aarch64")]
+            let links = u64::from(stat.st_nlink);
             return Err(GuardError::NeedsOverwrite { path: path.to_string(), links, flag });
         }
         if grow_to.is_some() && subject.facts.resolved.starts_with("/dev/") {
@@ -142,7 +143,7 @@ impl Prover<'_> {
 }
 
 fn read_device(subject: &mut Subject) -> Result<Proof, GuardError> {
-    let Place::There(named) = &subject.place else { return Ok(Proof::default()) };
+    let Place::Existing(named) = &subject.place else { return Ok(Proof::default()) };
     let fd = reopen(subject.path(), named, OFlags::RDONLY, "read")?;
     if subject.facts.kind == TargetKind::BlockDevice {
         subject.facts.size_bytes = size(subject.path(), &fd)?;
@@ -150,7 +151,7 @@ fn read_device(subject: &mut Subject) -> Result<Proof, GuardError> {
     not_empty(subject).map(|()| Proof::default())
 }
 
-/// Nothing is on the device, as far as signatures and partitions show.
+/// Checks that the device has no known signatures and no partitions.
 fn blank(subject: &Subject, node: &Node, device: &OwnedFd) -> Result<(), GuardError> {
     let block = subject.facts.device.as_ref().map_or(512, |device| device.logical_block);
     let mut found = signature::find(device, subject.facts.size_bytes, block);
@@ -171,18 +172,18 @@ fn not_empty(subject: &Subject) -> Result<(), GuardError> {
         return Ok(());
     }
     let hint = match subject.facts.kind {
-        TargetKind::File => "give a size, so that it is made longer",
-        _ => "set the device up first, or put a medium in",
+        TargetKind::File => "set a size to extend it",
+        _ => "attach the device first, or insert a medium",
     };
     Err(GuardError::Empty { path: subject.path().to_string(), hint })
 }
 
 fn size(path: &str, fd: &OwnedFd) -> Result<u64, GuardError> {
     rustix::fs::seek(fd, SeekFrom::End(0))
-        .map_err(|error| GuardError::io(path, "find the size of", error))
+        .map_err(|error| GuardError::io(path, "read the size of", error))
 }
 
-/// Opens for real what a descriptor names, and proves that it is the same.
+/// Reopens an O_PATH descriptor, and verifies that it is the same file.
 fn reopen(
     path: &str,
     named: &OwnedFd,

@@ -1,4 +1,4 @@
-//! Room on the file systems that are written to.
+//! Free space on the file systems that are written.
 
 use super::error::GuardError;
 use super::prove::{Proof, Prover};
@@ -11,18 +11,18 @@ use rustix::fs::{StatVfs, fstatvfs};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// At most this much stays free on purpose.
+/// Maximum space to leave free, in bytes.
 const RESERVE_MAX: u64 = 1 << 30;
 
-/// What all targets together need on one file system.
+/// Space that all targets together need on one file system.
 struct Need {
     path: String,
     bytes: u64,
     fs: StatVfs,
 }
 
-/// Refuses a plan whose writes would not leave a reserve on each file system: a twentieth of it, or
-/// 1 GiB, whichever is less.
+/// Refuses a plan whose writes would not leave 5% or 1 GiB of each file system free, whichever is
+/// less.
 pub(crate) fn check<'a>(
     lookup: &Lookup,
     prover: &Prover,
@@ -52,7 +52,7 @@ pub(crate) fn fits(path: &str, need: u64, fs: &StatVfs) -> Result<(), GuardError
     Err(GuardError::NoSpace { path: path.to_string(), need, free, reserve })
 }
 
-/// The file systems, by their device numbers, that one target needs room on.
+/// The file systems, by device number, on which a target needs space.
 fn all_needs(
     lookup: &Lookup,
     prover: &Prover,
@@ -60,13 +60,13 @@ fn all_needs(
     proof: &Proof,
 ) -> Result<Vec<(u64, Need)>, GuardError> {
     let path = subject.path();
-    let io = |error| GuardError::io(path, "look at the file system of", error);
+    let io = |error| GuardError::io(path, "read the file system status of", error);
     let (fd, bytes) = match &subject.place {
         Place::New(spot) => (&spot.dir, new_bytes(subject, 0)),
-        Place::There(fd) if subject.facts.kind == TargetKind::File => {
+        Place::Existing(fd) if subject.facts.kind == TargetKind::File => {
             (fd, existing_bytes(subject, proof))
         }
-        Place::There(_) => {
+        Place::Existing(_) => {
             let below = proof.files_below.iter();
             return Ok(below.filter_map(|(file, path)| below_device(lookup, file, path)).collect());
         }
@@ -74,7 +74,7 @@ fn all_needs(
     let fs = fstatvfs(fd).map_err(io)?;
     let stat = rustix::fs::fstat(fd).map_err(io)?;
     let mut needs = vec![(stat.st_dev, Need { path: path.to_string(), bytes, fs })];
-    // Other devices lie on no file.
+    // Other devices have no backing file.
     let device = subject.facts.device.as_ref().map_or("", |device| &device.name);
     if bytes > 0 && ["loop", "dm-", "md"].iter().any(|kind| device.starts_with(kind)) {
         let files = prover.files_below(subject.facts.device_number);
@@ -84,7 +84,7 @@ fn all_needs(
     Ok(needs)
 }
 
-/// What making a file, or the part of it from `from` on, takes.
+/// Space for creating a file, or the part from `from`.
 fn new_bytes(subject: &Subject, from: u64) -> u64 {
     let want = &subject.want;
     let is_reserved = !matches!(want.fallocate, Fallocate::None | Fallocate::Truncate);
@@ -94,7 +94,7 @@ fn new_bytes(subject: &Subject, from: u64) -> u64 {
     want.create_size.unwrap_or(0).saturating_sub(from)
 }
 
-/// What writing to all of an existing file takes: its holes are filled.
+/// Space for writing all of an existing file, which fills its holes.
 fn existing_bytes(subject: &Subject, proof: &Proof) -> u64 {
     let facts = &subject.facts;
     if proof.may_write || subject.want.fill && proof.grow_to.is_some() {
@@ -104,8 +104,8 @@ fn existing_bytes(subject: &Subject, proof: &Proof) -> u64 {
     proof.grow_to.map_or(0, |_| new_bytes(subject, facts.size_bytes))
 }
 
-/// Writing to a device fills the holes of a file below it. A file that its path does not lead to
-/// counts as one big hole.
+/// Space for writing a device, which fills the holes of its backing file. A backing file that cannot
+/// be found by path counts as entirely unallocated.
 fn below_device(lookup: &Lookup, file: &FileIdentity, path: &Path) -> Option<(u64, Need)> {
     let number = |device| (rustix::fs::major(device), rustix::fs::minor(device));
     let found = rustix::fs::stat(path).ok();

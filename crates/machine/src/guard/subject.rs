@@ -1,4 +1,4 @@
-//! What a plan's targets lead to: each file or device once, however many paths lead to it.
+//! The files and devices of a plan, without duplicates even if several paths refer to one.
 
 use super::error::GuardError;
 use crate::device::Number;
@@ -12,18 +12,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// What makes two targets the same.
+/// Identity of a file or device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Identity {
     /// A file, by device and inode.
     File(u64, u64),
-    /// A block or character device node, by kind and number.
+    /// A block or character device, by kind and number.
     Device(TargetKindKey, Number),
     /// A name that does not exist yet, by its directory's device and inode.
     New(u64, u64, String),
 }
 
-/// The kinds of device nodes, whose numbers are apart.
+/// Kinds of device nodes, each with its own number space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum TargetKindKey {
     /// `/dev/nvme0n1`.
@@ -32,10 +32,10 @@ pub(crate) enum TargetKindKey {
     Generic,
 }
 
-/// Where something is.
+/// Location of a file or device.
 pub(crate) enum Place {
-    /// It exists; the descriptor only names it (O_PATH).
-    There(OwnedFd),
+    /// It exists; an O_PATH descriptor.
+    Existing(OwnedFd),
     /// It does not exist.
     New(Spot),
 }
@@ -48,47 +48,47 @@ pub(crate) struct Spot {
     pub name: String,
 }
 
-/// What all targets that lead to one thing want of it.
+/// The combined requirements of all targets for one file or device.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Want {
     /// Written or trimmed.
     pub written: bool,
-    /// The greatest size wanted.
+    /// The largest size required, in bytes.
     pub create_size: Option<u64>,
-    /// How space is reserved.
+    /// How space is preallocated.
     pub fallocate: Fallocate,
-    /// Filled with data where it is newly made.
+    /// Fill newly created parts with data.
     pub fill: bool,
-    /// Made when its job opens it.
+    /// Create when the job opens it.
     pub late: bool,
-    /// Removed afterwards if this run made it.
+    /// Remove after the run if this run created it.
     pub unlink: bool,
-    /// Dropped from the page cache first.
+    /// Invalidate the page cache first.
     pub invalidate: bool,
 }
 
-/// A file or device that a plan works on.
+/// A file or device used by a plan.
 pub(crate) struct Subject {
-    /// The paths that the plan calls it, at least one.
+    /// Its paths in the plan, at least one.
     pub paths: Vec<String>,
-    /// Indexes of the plan's targets that lead to it, in step with `paths`.
+    /// Indexes of its targets in the plan, parallel to `paths`.
     pub members: Vec<usize>,
-    /// What is wanted of it.
+    /// What the plan requires.
     pub want: Want,
-    /// Where it is.
+    /// Its location.
     pub place: Place,
-    /// What it is.
+    /// Facts about it.
     pub facts: TargetFacts,
 }
 
 impl Subject {
-    /// The first path that the plan calls it.
+    /// Its first path in the plan.
     pub fn path(&self) -> &str {
         &self.facts.path
     }
 }
 
-/// Looks at all targets of a plan. Nothing is opened for reading or writing.
+/// Resolves all targets of a plan, without opening any for reading or writing.
 pub(crate) fn gather(lookup: &Lookup, plan: &Plan) -> Result<Vec<Subject>, GuardError> {
     let mut all: Vec<Subject> = Vec::new();
     let mut known: HashMap<Identity, usize> = HashMap::new();
@@ -117,7 +117,7 @@ fn want(target: &Target) -> Want {
         create_size: target.create_size,
         fallocate: target.fallocate,
         fill: target.fill,
-        // What is to be filled must be there before the run.
+        // A file to be filled must exist before the run.
         late: target.create_on_open && !target.fill,
         unlink: target.unlink,
         invalidate: target.invalidate,
@@ -135,21 +135,22 @@ fn join(want: &mut Want, target: &Target) {
 
 fn find(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity), GuardError> {
     let path = &target.path;
-    match target::look(path) {
-        Ok(fd) => there(lookup, target, fd),
+    match target::open_path(path) {
+        Ok(fd) => existing(lookup, target, fd),
         Err(error) if error.kind() == io::ErrorKind::NotFound => new(lookup, target),
         Err(error) => Err(GuardError::io(path, "open", error)),
     }
 }
 
-fn there(
+fn existing(
     lookup: &Lookup,
     target: &Target,
     fd: OwnedFd,
 ) -> Result<(Place, TargetFacts, Identity), GuardError> {
     let path = target.path.clone();
-    let facts =
-        lookup.open_target(&path, &fd).map_err(|error| GuardError::io(&path, "look at", error))?;
+    let facts = lookup
+        .open_target(&path, &fd)
+        .map_err(|error| GuardError::io(&path, "read the status of", error))?;
     stay_within(target, &facts.resolved)?;
     let identity = match facts.kind {
         TargetKind::File => file_identity(&stat(&path, &fd)?),
@@ -158,16 +159,16 @@ fn there(
         TargetKind::Directory => return Err(GuardError::IsDirectory { path }),
         TargetKind::Missing | TargetKind::Other => return Err(GuardError::NotUsable { path }),
     };
-    Ok((Place::There(fd), facts, identity))
+    Ok((Place::Existing(fd), facts, identity))
 }
 
-/// The identity of the file that this is the status of.
+/// The identity of the file with this status.
 pub(crate) fn file_identity(stat: &Stat) -> Identity {
     Identity::File(stat.st_dev, stat.st_ino)
 }
 
 pub(crate) fn stat(path: &str, fd: &OwnedFd) -> Result<Stat, GuardError> {
-    rustix::fs::fstat(fd).map_err(|error| GuardError::io(path, "look at", error))
+    rustix::fs::fstat(fd).map_err(|error| GuardError::io(path, "read the status of", error))
 }
 
 fn new(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity), GuardError> {
@@ -175,7 +176,8 @@ fn new(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity
     let Some((dir_path, name)) = target::split(&path) else {
         return Err(GuardError::IsDirectory { path });
     };
-    let facts = lookup.target(&path).map_err(|error| GuardError::io(&path, "look at", error))?;
+    let facts =
+        lookup.target(&path).map_err(|error| GuardError::io(&path, "read the status of", error))?;
     if Path::new(&path).starts_with("/dev") {
         return Err(GuardError::UnderDev { path });
     }
@@ -189,18 +191,19 @@ fn new(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity
     Ok((Place::New(spot), facts, identity))
 }
 
-/// Opens the directory that a file is to be made in, once, and proves that it may be made there.
+/// Opens the directory of a file to be created, once, and verifies that creation is allowed there.
 pub(crate) fn spot(
     lookup: &Lookup,
     path: &str,
     dir_path: &str,
     name: &str,
 ) -> Result<Spot, GuardError> {
-    let dir = target::look(dir_path).map_err(|error| match error.kind() {
+    let dir = target::open_path(dir_path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => GuardError::NoDirectory { path: path.to_string() },
         _ => GuardError::io(path, "open the directory of", error),
     })?;
-    let stat = target::stat(&dir).map_err(|error| GuardError::io(path, "look at", error))?;
+    let stat =
+        target::stat(&dir).map_err(|error| GuardError::io(path, "read the status of", error))?;
     let on_devtmpfs = lookup.mount_of(&stat).is_some_and(|m| m.file_system == "devtmpfs");
     if on_devtmpfs || Path::new(&target::resolved(&dir)).starts_with("/dev") {
         return Err(GuardError::UnderDev { path: path.to_string() });
@@ -212,11 +215,12 @@ pub(crate) fn spot(
     Ok(Spot { dir, name: name.to_string() })
 }
 
-/// A job that names a directory stays in it, also where symbolic links lead out.
+/// Verifies that the target is within the job's directory after resolving symbolic links.
 fn stay_within(target: &Target, resolved: &str) -> Result<(), GuardError> {
     let Some(directory) = &target.within else { return Ok(()) };
     let path = target.path.clone();
-    let dir = target::look(directory).map_err(|error| GuardError::io(directory, "open", error))?;
+    let dir =
+        target::open_path(directory).map_err(|error| GuardError::io(directory, "open", error))?;
     if Path::new(resolved).starts_with(target::resolved(&dir)) {
         return Ok(());
     }

@@ -1,12 +1,12 @@
-//! Magic numbers at fixed places.
+//! Magic numbers at fixed offsets.
 
-/// Bytes that tell what a device holds.
+/// A signature.
 pub(super) struct Magic {
-    /// What it is, as a person calls it.
+    /// Name for messages.
     pub name: &'static str,
-    /// Bytes from the start, or before the end.
+    /// Offset from the start, or before the end, in bytes.
     pub offset: u64,
-    /// What is there.
+    /// The magic number.
     pub bytes: &'static [u8],
 }
 
@@ -18,7 +18,7 @@ const fn magic(name: &'static str, offset: u64, bytes: &'static [u8]) -> Magic {
 pub(super) const MD: &str = "a member of a Linux RAID array (md)";
 /// Its magic number 0xa92b4efc.
 pub(super) const MD_MAGIC_LE: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
-/// The same of a big-endian machine.
+/// The same on a big-endian machine.
 pub(super) const MD_MAGIC_BE: [u8; 4] = 0xa92b_4efc_u32.to_be_bytes();
 
 const EXT: &str = "ext2, ext3 or ext4";
@@ -32,8 +32,8 @@ const MINIX: &str = "minix";
 const UDF: &str = "UDF";
 const OCFS: &str = "OCFS2";
 
-/// At fixed distances from the start. Swap's magic is at the end of a page of 4 to 64 KiB; LUKS
-/// version 2 has its second header at one of several places.
+/// At fixed offsets from the start. The magic of swap is at the end of a page of 4 to 64 KiB; LUKS2
+/// has its second header at one of several offsets.
 pub(super) const AT_START: &[Magic] = &[
     magic(EXT, 0x438, &[0x53, 0xef]),
     magic("XFS", 0, b"XFSB"),
@@ -121,7 +121,7 @@ pub(super) const AT_START: &[Magic] = &[
     magic("a Sun disk label", 508, &0xdabe_u16.to_be_bytes()),
 ];
 
-/// At fixed distances before the end.
+/// At fixed offsets before the end.
 pub(super) const AT_END: &[Magic] = &[
     magic("a member of an Intel RAID array", 1024, b"Intel Raid ISM Cfg Sig. "),
     magic("a member of a DDF RAID array", 512, &0xde11_de11_u32.to_be_bytes()),

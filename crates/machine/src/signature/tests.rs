@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 const MIB: u64 = 1 << 20;
 
-/// What is found on a sparse device of this size with these bytes on it.
+/// Signatures found on a sparse device of this size that contains these bytes.
 fn found(size: u64, parts: &[(u64, &[u8])]) -> Vec<String> {
     let file = tempfile::tempfile().expect("file");
     file.set_len(size).expect("size");
@@ -16,18 +16,18 @@ fn found(size: u64, parts: &[(u64, &[u8])]) -> Vec<String> {
 }
 
 #[test]
-fn nothing_on_blank_devices_of_any_size() {
+fn blank_devices_have_no_signature() {
     for size in [0, 1, 511, 512, 4096, 65536, MIB, 3 * MIB + 512, 300 * MIB] {
         assert_eq!(found(size, &[]), Vec::<String>::new(), "{size}");
     }
 }
 
 #[test]
-fn every_magic_number_is_found_in_its_place() {
+fn magic_numbers_are_found_at_their_offsets() {
     for magic in AT_START {
         let names = found(4 * MIB, &[(magic.offset, magic.bytes)]);
         assert!(names.iter().any(|name| name == magic.name), "{} in {names:?}", magic.name);
-        // One byte further on it is not.
+        // But not one byte further.
         let names = found(4 * MIB, &[(magic.offset + 1, magic.bytes)]);
         assert!(!names.iter().any(|name| name == magic.name), "{} in {names:?}", magic.name);
     }
@@ -37,9 +37,9 @@ fn every_magic_number_is_found_in_its_place() {
     }
 }
 
-/// Places taken from the formats themselves, apart from the table.
+/// Offsets from the format specifications, independent of the table.
 #[test]
-fn what_is_most_often_met() {
+fn common_signatures() {
     let mut mbr = [0_u8; 512];
     mbr[510..].copy_from_slice(&[0x55, 0xaa]);
     assert_eq!(found(MIB, &[(0, &mbr)]), ["a boot sector"]);
@@ -77,23 +77,26 @@ fn what_is_most_often_met() {
 }
 
 #[test]
-fn each_thing_is_named_once_and_all_are_named() {
+fn all_signatures_are_named_once() {
     let names =
         found(8 * MIB, &[(512, b"EFI PART"), (0, b"LUKS\xba\xbe"), (0x4000, b"SKUL\xba\xbe")]);
     assert_eq!(names, ["LUKS encryption", "a GPT partition table"]);
 }
 
 #[test]
-fn what_cannot_be_read_may_be_anything() {
+fn an_unreadable_part_is_reported() {
     let dir = tempfile::tempdir().expect("directory");
     let file = File::create(dir.path().join("write-only")).expect("file");
     file.set_len(4 * MIB).expect("size");
     let names = find(&file, 4 * MIB, 512);
-    assert!(names.first().is_some_and(|name| name.contains("unreadable at byte 0")), "{names:?}");
+    assert!(
+        names.first().is_some_and(|name| name.contains("unreadable part at byte 0")),
+        "{names:?}"
+    );
 }
 
 #[test]
-fn what_real_tools_make_is_found() {
+fn output_of_mkfs_tools_is_found() {
     let tools: &[(&[&str], &str, &str)] = &[
         (&["mkfs.ext4", "-q", "-F"], "ext2, ext3 or ext4", "e2fsprogs"),
         (&["mkswap"], "swap space", "util-linux"),

@@ -1,4 +1,4 @@
-//! Loop and zram devices, and what their bytes are kept in.
+//! Backing stores of loop and zram devices.
 
 use super::paths::{self, path_in};
 use super::{FileIdentity, Object};
@@ -11,16 +11,16 @@ use rustix::io::Errno;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// A device whose bytes are those of something else.
+/// A device with a backing store.
 pub(super) struct Layer {
     pub device: Node,
-    /// What it is on. Of a path that is all that is known, each thing that it leads to; nothing
-    /// where it leads nowhere.
+    /// Its backing store. If only a path is known, everything that the path may refer to; empty if it
+    /// refers to nothing.
     pub objects: Vec<Object>,
-    /// What the kernel calls that.
+    /// The path reported by the kernel.
     pub path: PathBuf,
-    /// Where only a path is known: the sizes in bytes that the file behind it may have, as the path
-    /// may lead to another file by now.
+    /// If only a path is known: possible sizes of the backing file in bytes, since the path may now
+    /// refer to another file.
     pub guess: Option<RangeInclusive<u64>>,
 }
 
@@ -40,14 +40,14 @@ fn loop_layer(roots: &Roots, namespaces: &[Namespace], device: Node) -> Option<L
         Ok(LoopBacking::File(on, inode)) => {
             (vec![Object::File(file(namespaces, &path, (on, inode), sizes))], None)
         }
-        // It was released meanwhile.
+        // Detached in the meantime.
         Err(Errno::NXIO) => return None,
         Err(_) => (paths::objects(roots, namespaces, &path), Some(sizes)),
     };
     Some(Layer { device, objects, path, guess })
 }
 
-/// Asks the kernel what is behind a loop device. Its node must be there and may be opened.
+/// Reads the backing store of a loop device from the kernel. Needs an accessible device node.
 fn ask(device: &Node) -> rustix::io::Result<LoopBacking> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open(device.path(), flags, Mode::empty())?;
@@ -57,14 +57,14 @@ fn ask(device: &Node) -> rustix::io::Result<LoopBacking> {
     }
 }
 
-/// The sizes that the file behind a loop device may have: what its last sector leaves over is lost.
+/// Possible sizes of the backing file of a loop device, which omits a partial last sector.
 fn file_sizes(device: &Node) -> RangeInclusive<u64> {
     let of = |name: &str| number::<u64>(device.attribute(name)).unwrap_or(0);
     let end = of("loop/offset").saturating_add(device.size_bytes());
     end..=if of("loop/sizelimit") == 0 { end.saturating_add(511) } else { u64::MAX }
 }
 
-/// A file of known identity; its path may tell its exact size and whether it is on an overlay.
+/// A file of known identity; its path may give its exact size and whether it is on an overlay.
 fn file(
     namespaces: &[Namespace],
     path: &Path,
@@ -78,16 +78,16 @@ fn file(
         let mut mounts = namespaces.iter().flat_map(|namespace| &namespace.mounts);
         let overlaid = match mounts.find(|mount| mount.device == device) {
             Some(mount) => mount.file_system == "overlay",
-            // Overlays of several file systems give their files device numbers that no mount has.
+            // Overlays of several file systems use device numbers that no mount has.
             None => device.0 == 0,
         };
-        // Unseen it may have grown.
+        // An overlay file that is not visible may have grown.
         let sizes = if overlaid { *sizes.start()..=u64::MAX } else { sizes };
         FileIdentity { device, inode, sizes, overlaid }
     })
 }
 
-/// zram devices that write to a device what they have no memory for.
+/// zram devices with a backing device.
 pub(super) fn zrams(roots: &Roots, namespaces: &[Namespace]) -> Vec<Layer> {
     let block = roots.sys.join("block");
     let names = entries(&block).into_iter().filter(|name| name.starts_with("zram"));

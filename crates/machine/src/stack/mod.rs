@@ -1,9 +1,9 @@
-//! What lies on what: block devices, loop devices, mounts, swap and files, by identity.
+//! The storage stack: block devices, loop devices, mounts, swap and files, by identity.
 //!
-//! Paths do not identify anything: files have several names or none, directories are covered by
-//! mounts, and names differ between mount namespaces. Devices are compared by their numbers, files
-//! by the number of their file system's device and their inode. Where the kernel tells no identity,
-//! what a path may lead to is taken instead, and in doubt two files are the same.
+//! Paths do not identify files: a file may have several names or none, mounts cover directories, and
+//! names differ between mount namespaces. Devices are compared by number, files by st_dev and inode.
+//! Where the kernel reports only a path, everything that it may refer to is considered, and in doubt
+//! two files are treated as the same.
 
 mod backing;
 mod paths;
@@ -18,20 +18,20 @@ use paths::Swap;
 pub(crate) use paths::block_number;
 use std::ops::RangeInclusive;
 
-/// A file as far as it can be told from others.
+/// Identity of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
-    /// Number of its file system's device (st_dev).
+    /// st_dev.
     pub device: Number,
-    /// Its inode number (st_ino).
+    /// st_ino.
     pub inode: u64,
-    /// The sizes in bytes that it may have.
+    /// Possible sizes in bytes.
     pub sizes: RangeInclusive<u64>,
-    /// It is, or may be, seen through an overlay, which gives files numbers of its own.
+    /// Whether it is or may be seen through an overlay, which assigns its own numbers.
     pub overlaid: bool,
 }
 
-/// What two identities say of two files.
+/// Result of comparing two identities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Likeness {
     Same,
@@ -53,26 +53,26 @@ impl FileIdentity {
     }
 }
 
-/// What bytes are kept in.
+/// A backing store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Object {
     Device(Number),
     File(FileIdentity),
 }
 
-/// A snapshot of all block devices and of what uses them and the files behind them.
+/// A snapshot of all block devices, their users, and their backing files.
 pub(crate) struct StorageStack {
     roots: Roots,
     namespaces: Vec<Namespace>,
-    /// Devices whose bytes are another device's or a file's: loop, zram, nbd and ublk devices.
+    /// Devices with a backing store: loop, zram, nbd and ublk devices.
     layers: Vec<Layer>,
     swaps: Vec<Swap>,
-    /// Members of mounted file systems of several devices, with the name of the file system.
+    /// Members of mounted multi-device file systems, with the name of the file system.
     members: Vec<(Number, String)>,
 }
 
 impl StorageStack {
-    /// Reads all of it.
+    /// Takes a snapshot.
     pub fn read(roots: &Roots) -> Self {
         let namespaces = mounts::namespaces(roots);
         let mut layers = backing::loops(roots, &namespaces);
@@ -88,7 +88,7 @@ impl StorageStack {
     }
 }
 
-/// Devices of mounted btrfs and bcachefs file systems, whose mounts name one device at most.
+/// Devices of mounted btrfs and bcachefs file systems, of which mountinfo lists at most one.
 fn members(roots: &Roots) -> Vec<(Number, String)> {
     let below = roots.sys.join("fs");
     let mut found = Vec::new();

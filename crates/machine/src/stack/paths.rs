@@ -1,4 +1,4 @@
-//! What the kernel's paths may lead to. It does not say in which mount namespace they hold.
+//! Resolves paths reported by the kernel, which may be valid in any mount namespace.
 
 use super::{FileIdentity, Object};
 use crate::device::{Node, Number};
@@ -17,8 +17,8 @@ pub(super) struct Swap {
     pub objects: Vec<Object>,
 }
 
-/// All of /proc/swaps. A swap file whose path leads nowhere is left to the kernel, which refuses
-/// to write to it or cut it (ETXTBSY), by whatever name.
+/// All of /proc/swaps. A swap file whose path cannot be resolved is still protected: the kernel
+/// refuses writes to it and truncation (ETXTBSY) under any name.
 pub(super) fn swaps(roots: &Roots, namespaces: &[Namespace]) -> Vec<Swap> {
     let listing = std::fs::read(roots.proc.join("swaps")).unwrap_or_default();
     let lines = listing.split(|byte| *byte == b'\n').skip(1);
@@ -27,12 +27,12 @@ pub(super) fn swaps(roots: &Roots, namespaces: &[Namespace]) -> Vec<Swap> {
     paths.map(|path| Swap { objects: objects(roots, namespaces, &path) }).collect()
 }
 
-/// A path of these bytes.
+/// A path from raw bytes.
 pub(super) fn bytes_path(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
 
-/// All files and block devices that a path leads to, in any namespace; a device also by its name.
+/// All files and block devices that a path refers to in any namespace; a device also by name.
 pub(super) fn objects(roots: &Roots, namespaces: &[Namespace], path: &Path) -> Vec<Object> {
     let mut found: Vec<Object> = Vec::new();
     for (stat, overlaid) in everywhere(namespaces, path) {
@@ -50,13 +50,13 @@ pub(super) fn objects(roots: &Roots, namespaces: &[Namespace], path: &Path) -> V
     found
 }
 
-/// The device that the kernel calls by a path below /dev.
+/// The device with this kernel path below /dev.
 fn device_named(roots: &Roots, path: &Path) -> Option<Number> {
     let name = path.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
     Node::by_dir(&roots.sys.join("class/block").join(name)).map(|node| node.number)
 }
 
-/// What a path leads to in each namespace, this process's own first, and whether through an overlay.
+/// Status of a path in each namespace, this process's own first, and whether it is on an overlay.
 pub(super) fn everywhere<'a>(
     namespaces: &'a [Namespace],
     path: &Path,
@@ -71,25 +71,25 @@ pub(super) fn everywhere<'a>(
     })
 }
 
-/// Whether an open file is seen through an overlay.
+/// Whether an open file is on an overlay.
 pub(crate) fn is_overlaid(fd: impl std::os::fd::AsFd) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type == OVERLAY)
 }
 
-/// The identity of the file that this is the status of.
+/// The identity of the file with this status.
 pub(crate) fn identity(stat: &Stat, overlaid: bool) -> FileIdentity {
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let device = (major(stat.st_dev), minor(stat.st_dev));
     FileIdentity { device, inode: stat.st_ino, sizes: size..=size, overlaid }
 }
 
-/// The number of the block device that a node is for.
+/// The device number of a block device node.
 pub(crate) fn block_number(stat: &Stat) -> Option<Number> {
     let is_block = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     is_block.then(|| (major(stat.st_rdev), minor(stat.st_rdev)))
 }
 
-/// The bytes of a small file of the kernel's that holds a path, without the line's end.
+/// The path in a sysfs file, without the trailing newline.
 pub(super) fn path_in(file: impl AsRef<Path>) -> Option<PathBuf> {
     let bytes = std::fs::read(file).ok()?;
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(&bytes);

@@ -1,4 +1,4 @@
-//! Block devices that a process serves: what it has open for writing is taken for what it serves.
+//! Block devices served by a process; its files open for writing are taken as the backing store.
 
 use super::backing::Layer;
 use super::{Object, paths};
@@ -7,8 +7,8 @@ use crate::roots::{Roots, entries, number, text};
 use rustix::fs::{FileType, Stat};
 use std::path::{Path, PathBuf};
 
-/// nbd devices, whose process the kernel names, and ublk devices, whose server has `/dev/ublkcN`
-/// open. What a server on another machine keeps the bytes in is not known.
+/// nbd devices, whose process is in sysfs, and ublk devices, whose server has `/dev/ublkcN` open. The
+/// backing store of a remote server is unknown.
 pub(super) fn layers(roots: &Roots) -> Vec<Layer> {
     let block = roots.sys.join("block");
     let nodes = entries(&block).into_iter().filter_map(|name| Node::by_dir(&block.join(name)));
@@ -47,7 +47,7 @@ fn is_writable(process: &Path, fd: &str) -> bool {
     let info = text(process.join("fdinfo").join(fd)).unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    // O_WRONLY or O_RDWR; in doubt it is written.
+    // O_WRONLY or O_RDWR; in doubt, writable.
     flags.is_none_or(|flags| flags & 3 != 0)
 }
 

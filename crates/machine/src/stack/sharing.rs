@@ -1,4 +1,4 @@
-//! Who shares bytes with a device or a file: what lies on it, what it lies on, and who uses those.
+//! Users of a device or file, and of everything above and below it that shares its bytes.
 
 use super::backing::Layer;
 use super::{FileIdentity, Likeness, Object, StorageStack, paths};
@@ -10,33 +10,33 @@ use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-/// How a device was reached on the way down.
+/// How a device was reached while walking down the stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// It is what was asked about.
+    /// The device in question.
     Target,
-    /// A partition of it was: other partitions share nothing with that, unless they overlap.
+    /// As the disk of a partition; other partitions share nothing unless they overlap.
     Partition,
-    /// It is a member of a device-mapper, md or bcache device, which holds it.
+    /// As a member of a device-mapper, md or bcache device, which holds it.
     Member,
-    /// A loop device or its like is set up on it.
+    /// As the backing store of a loop device or similar.
     Layer,
 }
 
-/// What shares bytes with a device.
+/// Users of the bytes of a device.
 #[derive(Default)]
 pub(crate) struct Sharing {
-    /// Who uses the bytes, in words; nobody may while they are written.
+    /// Descriptions of the users; must be empty to write.
     pub uses: Vec<String>,
-    /// Devices below it that nothing holds exclusively, so that the writer must.
+    /// Devices below that no one holds exclusively, so the writer must.
     pub unheld: Vec<Node>,
-    /// Files below it, with what the kernel calls them.
+    /// Backing files, with the paths known to the kernel.
     pub files: Vec<(FileIdentity, PathBuf)>,
 }
 
 impl StorageStack {
-    /// Who shares bytes with a device. What is stacked on it, or on what it lies on, counts as use,
-    /// mounted or not; what lies beside it on other bytes does not.
+    /// Users of the bytes of a device. Anything stacked on it, or on devices below it, counts as a user,
+    /// mounted or not, unless it is on other bytes.
     pub fn sharing(&self, node: &Node) -> Sharing {
         let mut found = Sharing::default();
         let mut seen: Vec<(Number, bool)> = Vec::new();
@@ -72,12 +72,12 @@ impl StorageStack {
                 next.extend(self.below(layer, &mut found));
             }
         }
-        let mut told: HashSet<String> = HashSet::new();
-        found.uses.retain(|line| told.insert(line.clone()));
+        let mut seen: HashSet<String> = HashSet::new();
+        found.uses.retain(|line| seen.insert(line.clone()));
         found
     }
 
-    /// What a loop device or its like lies on. The files are looked at here.
+    /// Devices below a loop device or similar. Backing files are checked here.
     fn below(&self, layer: &Layer, found: &mut Sharing) -> Vec<(Node, Option<Node>, Way)> {
         let mut next = Vec::new();
         for object in &layer.objects {
@@ -99,15 +99,15 @@ impl StorageStack {
         next
     }
 
-    /// Who uses an open file as a whole: swap, loop devices and their like.
+    /// Users of an open file: swap, loop devices and similar.
     pub fn uses_of_file(&self, fd: impl AsFd, stat: &Stat) -> Vec<String> {
         let mut found = Vec::new();
         let file = paths::identity(stat, paths::is_overlaid(fd));
-        self.file_uses("it", &file, None, &mut found);
+        self.file_uses("the file", &file, None, &mut found);
         found
     }
 
-    /// Who uses a device itself, apart from the device `above` by which it was reached.
+    /// Users of the device itself, except the device `above` from which it was reached.
     fn device_uses(&self, node: &Node, above: Option<&Node>, uses: &mut Vec<String>) {
         let path = node.path();
         self.mounted(node, uses);
@@ -123,12 +123,12 @@ impl StorageStack {
         uses.extend(holders.map(|holder| format!("{} is stacked on {path}", holder.name)));
         for layer in self.layers_but(above) {
             if layer.objects.contains(&Object::Device(node.number)) {
-                uses.push(format!("{} is set up on {path}", layer.device.path()));
+                uses.push(format!("{} is backed by {path}", layer.device.path()));
             }
         }
     }
 
-    /// Who uses a file, here called `name`, apart from the device `above` that is set up on it.
+    /// Users of a file, called `name` in messages, except the device `above`.
     fn file_uses(
         &self,
         name: &str,
@@ -148,7 +148,7 @@ impl StorageStack {
             let fits = |sizes: &RangeInclusive<u64>| sizes.contains(file.sizes.start());
             let likeness: Vec<Likeness> = layer.objects.iter().map(is_it).collect();
             if likeness.contains(&Likeness::Same) {
-                uses.push(format!("{name} is the file behind {device}"));
+                uses.push(format!("{name} is the backing file of {device}"));
                 self.mounted(&layer.device, uses);
                 let partitions = layer.device.partitions();
                 partitions.iter().for_each(|part| self.mounted(part, uses));
@@ -157,7 +157,7 @@ impl StorageStack {
             {
                 let path = layer.path.display();
                 uses.push(format!(
-                    "{name} may be the file behind {device}, which the kernel calls {path}"
+                    "{name} may be the backing file of {device}, which the kernel reports as {path}"
                 ));
             }
         }
@@ -182,8 +182,8 @@ impl StorageStack {
         }
     }
 
-    /// Whether a mount is of a file system on this device. btrfs and bcachefs have device numbers
-    /// of their own and name (one of) their devices only by its path.
+    /// Whether a mount is of a file system on this device. btrfs and bcachefs use their own device
+    /// numbers, and list (one of) their devices only by path.
     fn is_on(&self, mount: &Mount, node: &Node) -> bool {
         mount.device == node.number
             || (matches!(mount.file_system.as_str(), "btrfs" | "bcachefs")
@@ -196,15 +196,18 @@ impl StorageStack {
 
 fn elsewhere(namespace: &Namespace) -> String {
     let pid = namespace.process.file_name().unwrap_or_default().to_string_lossy();
-    format!(" in another mount namespace (that of process {pid})")
+    format!(" in another mount namespace (of PID {pid})")
 }
 
 fn unknown(node: &Node, name: &str) -> String {
-    format!("{} lies on {name}, which /sys does not show, so its users are unknown", node.path())
+    format!(
+        "{} is stacked on {name}, which is missing from /sys, so its users are unknown",
+        node.path()
+    )
 }
 
-/// Whether two device-mapper devices on one member are known to lie on bytes of their own: logical
-/// volumes of LVM, and partitions that kpartx made.
+/// Whether two device-mapper devices on one member are known not to overlap: LVM logical volumes, and
+/// kpartx partitions.
 fn apart(above: &Node, holder: &Holder) -> bool {
     let (Some(one), Some(other)) = (above.mapper_uuid(), &holder.mapper_uuid) else { return false };
     let both_lvm = one.starts_with("LVM-") && other.starts_with("LVM-");

@@ -1,4 +1,4 @@
-//! Stacks of which this machine may have none, in made-up /proc and /sys trees.
+//! Storage stacks in synthetic /proc and /sys trees.
 #![allow(clippy::expect_used)]
 
 use super::*;
@@ -12,7 +12,7 @@ fn file(device: u32, inode: u64, size: u64, overlaid: bool) -> FileIdentity {
 }
 
 #[test]
-fn files_are_told_apart_by_identity_and_through_overlays_by_size() {
+fn files_are_compared_by_identity_and_on_overlays_by_size() {
     let plain = file(8, 5, 100, false);
     let cases = [
         (file(8, 5, 7, false), Likeness::Same),
@@ -28,7 +28,7 @@ fn files_are_told_apart_by_identity_and_through_overlays_by_size() {
     }
 }
 
-/// A made-up machine.
+/// A synthetic machine.
 struct Tree(TempDir);
 
 impl Tree {
@@ -54,7 +54,7 @@ impl Tree {
         symlink(to, path).expect("link");
     }
 
-    /// A disk or a partition below its disk, by its place in sys/block.
+    /// A disk or partition, by its path in sys/block.
     fn device(&self, place: &str, number: &str) {
         self.write(&format!("sys/block/{place}/dev"), number);
         let dir = self.path(&format!("sys/block/{place}"));
@@ -76,7 +76,7 @@ impl Tree {
         self.link(&format!("sys/block/{member}/holders/{name}"), &of(name));
     }
 
-    /// A process that has this open as descriptor 3, for reading and writing.
+    /// A process with this file open read-write as descriptor 3.
     fn process(&self, pid: u32, open: &Path) {
         self.write(&format!("proc/{pid}/comm"), "server");
         self.write(&format!("proc/{pid}/fdinfo/3"), "pos:\t0\nflags:\t0100002\n");
@@ -93,14 +93,14 @@ impl Tree {
     }
 }
 
-/// Who uses a real file, in this made-up machine.
+/// Users of a real file, on the synthetic machine.
 fn uses_of(tree: &Tree, path: &Path) -> Vec<String> {
     let file = fs::File::open(path).expect("file");
     tree.stack().uses_of_file(&file, &rustix::fs::fstat(&file).expect("status"))
 }
 
 #[test]
-fn what_a_local_server_keeps_its_data_in_is_in_use() {
+fn the_backing_store_of_a_local_server_is_in_use() {
     let tree = Tree::new();
     tree.write("served", "data");
     tree.write("other", "data");
@@ -109,17 +109,17 @@ fn what_a_local_server_keeps_its_data_in_is_in_use() {
     assert_eq!(uses_of(&tree, &served), [""; 0]);
     tree.device("nbd0", "43:0");
     tree.write("sys/block/nbd0/pid", "123");
-    assert_eq!(uses_of(&tree, &served), ["it is the file behind /dev/nbd0"]);
+    assert_eq!(uses_of(&tree, &served), ["the file is the backing file of /dev/nbd0"]);
     assert_eq!(uses_of(&tree, &other), [""; 0]);
 
     tree.device("ublkb7", "259:7");
     tree.process(77, &other);
     tree.link("proc/77/fd/4", Path::new("/dev/ublkc7"));
-    assert_eq!(uses_of(&tree, &other), ["it is the file behind /dev/ublkb7"]);
+    assert_eq!(uses_of(&tree, &other), ["the file is the backing file of /dev/ublkb7"]);
 }
 
 #[test]
-fn the_backing_device_of_zram_is_in_use_and_so_is_a_member_of_a_btrfs() {
+fn backing_devices_of_zram_and_members_of_btrfs_are_in_use() {
     let tree = Tree::new();
     tree.device("sdz", "65:144");
     tree.device("sdz/sdz1", "65:145");
@@ -128,7 +128,7 @@ fn the_backing_device_of_zram_is_in_use_and_so_is_a_member_of_a_btrfs() {
     tree.write("sys/block/zram0/backing_dev", "none\n");
     assert_eq!(tree.uses((65, 145)), [""; 0]);
     tree.write("sys/block/zram0/backing_dev", "/dev/sdz1\n");
-    let expected = ["/dev/zram0 is set up on /dev/sdz1"];
+    let expected = ["/dev/zram0 is backed by /dev/sdz1"];
     assert_eq!(tree.uses((65, 145)), expected);
     assert_eq!(tree.uses((65, 144)), expected);
 
@@ -138,12 +138,12 @@ fn the_backing_device_of_zram_is_in_use_and_so_is_a_member_of_a_btrfs() {
 }
 
 #[test]
-fn without_an_identity_the_path_and_the_size_count() {
+fn without_an_identity_path_and_size_are_compared() {
     let tree = Tree::new();
     tree.write("behind", &"x".repeat(1024));
     tree.write("other", &"x".repeat(1535));
     tree.write("larger", &"x".repeat(1536));
-    // There is no such node, so that the kernel cannot be asked.
+    // Without a device node, the ioctl is not available.
     tree.device("loop4095", "7:4095");
     tree.write("sys/block/loop4095/size", "2");
     let lead = |to: &str| {
@@ -153,9 +153,11 @@ fn without_an_identity_the_path_and_the_size_count() {
     };
     let possible = |to: &str| {
         let path = tree.path(to).display().to_string();
-        vec![format!("it may be the file behind /dev/loop4095, which the kernel calls {path}")]
+        vec![format!(
+            "the file may be the backing file of /dev/loop4095, which the kernel reports as {path}"
+        )]
     };
-    let known = vec!["it is the file behind /dev/loop4095".to_string()];
+    let known = vec!["the file is the backing file of /dev/loop4095".to_string()];
     assert_eq!(lead("behind"), [known.clone(), possible("behind"), vec![]]);
     assert_eq!(lead("larger"), [possible("larger"), possible("larger"), known]);
     assert_eq!(lead("gone"), [possible("gone"), possible("gone"), vec![]]);
@@ -178,7 +180,7 @@ fn partitions_that_overlap_share_bytes() {
 }
 
 #[test]
-fn swap_on_a_member_is_use_and_so_is_what_is_stacked_beside() {
+fn swap_and_other_devices_on_a_member_are_users() {
     let tree = Tree::new();
     tree.device("sda", "8:0");
     tree.device("sda/sda1", "8:1");
@@ -192,7 +194,7 @@ fn swap_on_a_member_is_use_and_so_is_what_is_stacked_beside() {
 }
 
 #[test]
-fn volumes_of_lvm_and_partitions_of_kpartx_lie_beside_each_other() {
+fn lvm_volumes_and_kpartx_partitions_do_not_overlap() {
     let tree = Tree::new();
     tree.device("sda", "8:0");
     tree.mapped("dm-0", "253:0", "LVM-one", "sda");
@@ -210,12 +212,12 @@ fn volumes_of_lvm_and_partitions_of_kpartx_lie_beside_each_other() {
 }
 
 #[test]
-fn a_member_that_sysfs_does_not_show_is_reason_enough() {
+fn a_member_missing_from_sysfs_is_refused() {
     let tree = Tree::new();
     tree.device("md0", "9:0");
     fs::create_dir_all(tree.path("sys/block/md0/slaves/sdx1")).expect("directory");
     assert_eq!(
         tree.uses((9, 0)),
-        ["/dev/md0 lies on sdx1, which /sys does not show, so its users are unknown"]
+        ["/dev/md0 is stacked on sdx1, which is missing from /sys, so its users are unknown"]
     );
 }

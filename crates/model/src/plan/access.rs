@@ -1,39 +1,45 @@
-//! Directions, sizes and places of I/Os.
+//! I/O pattern: direction, offsets, block size.
 
 use crate::per_dir::{Dir, PerDir};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Directions, sizes and places of a job's I/Os.
+/// I/O pattern of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Access {
-    /// Which directions occur.
+    /// Directions.
     pub mix: Mix,
     /// The order of offsets.
     pub order: Order,
-    /// Sizes of the I/Os, for each direction.
+    /// Block sizes per direction.
     pub block_sizes: PerDir<BlockSizes>,
-    /// Random offsets are multiples of this, in bytes (`blockalign`; by default the least block size).
+    /// Alignment of random offsets in bytes (`blockalign`; by default the smallest block size).
     pub align: PerDir<u64>,
-    /// Seed of everything random in this job, already different for each clone.
+    /// Seed of the random generators of this job, different for each clone.
     pub seed: u64,
 }
 
-/// Which directions occur.
+/// The directions in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mix {
     /// One direction only.
     Only(Dir),
-    /// Reads and writes by chance.
+    /// A random mix of reads and writes.
     ReadWrite {
-        /// Share of reads in percent.
+        /// Percentage of reads.
         read_percent: u32,
     },
 }
 
 impl Mix {
-    /// Whether `dir` occurs.
+    /// Whether data is transferred, which is not the case for trims only.
+    #[must_use]
+    pub fn moves_data(self) -> bool {
+        self != Mix::Only(Dir::Trim)
+    }
+
+    /// Whether `dir` is in use.
     #[must_use]
     pub fn has(self, dir: Dir) -> bool {
         match self {
@@ -47,26 +53,25 @@ impl Mix {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Ascending, from the region's start; begins anew at its end.
+    /// Ascending from the start of the region; wraps at its end.
     Sequential {
         /// Added to the offset after each I/O, in bytes (`rw=read:8k`); may be negative.
         skip: i64,
     },
-    /// By chance.
+    /// Random.
     Random {
-        /// How the blocks are drawn.
+        /// Distribution of offsets.
         distribution: Distribution,
-        /// After each random offset go on sequentially for this many I/Os in all
-        /// (`rw=randread:8`); 1 draws every time.
+        /// Number of consecutive I/Os at each random offset (`rw=randread:8`).
         run: u32,
     },
 }
 
-/// How random blocks are drawn.
+/// Distribution of random offsets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {
-    /// Every block once before any is drawn again: a permutation, in constant memory.
+    /// Every block once per pass: a permutation, in constant memory.
     EachOnce,
     /// Uniform and independent (`norandommap`).
     Uniform,
@@ -80,43 +85,43 @@ pub enum Distribution {
         /// The shape.
         h: f64,
     },
-    /// Normal around the middle of the region.
+    /// Normal around the center of the region.
     Normal {
         /// Standard deviation in percent of the region.
         deviation_percent: f64,
     },
-    /// Zones with shares of accesses.
+    /// Zones with a percentage of accesses each.
     Zoned(Vec<Zone>),
 }
 
-/// A zone of [`Distribution::Zoned`]; the zones follow each other from the region's start.
+/// A zone of [`Distribution::Zoned`]; zones are consecutive from the start of the region.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Zone {
-    /// Share of the accesses in percent; all zones together 100.
+    /// Percentage of accesses; all zones add up to 100.
     pub access_percent: f64,
-    /// Length in percent of the region; all zones together 100.
+    /// Length in percent of the region; all zones add up to 100.
     pub span_percent: f64,
 }
 
-/// Sizes of I/Os.
+/// Block sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockSizes {
-    /// Always the same, in bytes.
+    /// A fixed size in bytes.
     Fixed(u64),
-    /// Uniform between the two, in multiples of the lower, in bytes (`bsrange`).
+    /// Uniform between two sizes in bytes, in multiples of the lower (`bsrange`).
     Range {
-        /// Least size.
+        /// Minimum.
         min: u64,
-        /// Greatest size.
+        /// Maximum.
         max: u64,
     },
-    /// Sizes in bytes with their shares in percent, which add up to 100 (`bssplit`).
+    /// Sizes in bytes with percentages that add up to 100 (`bssplit`).
     Split(Vec<(u64, u32)>),
 }
 
 impl BlockSizes {
-    /// The least size in bytes.
+    /// The smallest size in bytes.
     #[must_use]
     pub fn min(&self) -> u64 {
         match self {
@@ -126,7 +131,7 @@ impl BlockSizes {
         }
     }
 
-    /// The greatest number that all sizes are multiples of, in bytes.
+    /// The greatest common divisor of all sizes, in bytes.
     #[must_use]
     pub fn unit(&self) -> u64 {
         match self {
@@ -136,7 +141,7 @@ impl BlockSizes {
         }
     }
 
-    /// The greatest size in bytes.
+    /// The largest size in bytes.
     #[must_use]
     pub fn max(&self) -> u64 {
         match self {

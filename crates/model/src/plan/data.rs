@@ -1,4 +1,4 @@
-//! What is written, how it is made durable, and what becomes of errors.
+//! Buffer contents, flushes, and handling of errors.
 
 use crate::per_dir::PerDir;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncIo {
-    /// Neither.
+    /// Neither O_SYNC nor O_DSYNC.
     #[default]
     None,
     /// O_DSYNC.
@@ -17,12 +17,12 @@ pub enum SyncIo {
     Sync,
 }
 
-/// Flushes.
+/// When a job flushes its writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Sync {
-    /// fsync(2) after this many writes; 0 is never (`fsync`).
+pub struct FlushPlan {
+    /// fsync(2) after every N writes; 0 for never (`fsync`).
     pub fsync_every: u32,
-    /// fdatasync(2) after this many writes; 0 is never (`fdatasync`).
+    /// fdatasync(2) after every N writes; 0 for never (`fdatasync`).
     pub fdatasync_every: u32,
     /// fsync(2) at the end of the job (`end_fsync`).
     pub at_end: bool,
@@ -30,21 +30,21 @@ pub struct Sync {
     pub on_close: bool,
 }
 
-/// What is written, and the memory it is in.
+/// Contents and memory of the buffers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Buffers {
     /// Contents.
     pub fill: Fill,
-    /// Make the contents anew for every write (`refill_buffers`).
+    /// Refill the buffer for every write (`refill_buffers`).
     pub refill: bool,
-    /// Leave the contents as they are from write to write (`scramble_buffers=0`); otherwise each
-    /// page is changed a little, so that a device that deduplicates gains nothing.
+    /// Write identical contents every time (`scramble_buffers=0`); otherwise each page is changed
+    /// slightly, to defeat deduplication.
     #[serde(default)]
     pub repeat: bool,
-    /// Share of each buffer that compresses away, in percent (`buffer_compress_percentage`); the
-    /// rest is random. 0 leaves it to `fill`.
+    /// Percentage by which each buffer can be compressed (`buffer_compress_percentage`); the rest is
+    /// random. 0 leaves the contents to `fill`.
     pub compress_percent: u32,
-    /// The memory's kind (`mem`).
+    /// Type of memory (`mem`).
     pub memory: Memory,
 }
 
@@ -57,26 +57,26 @@ pub enum Fill {
     Random,
     /// Zeroes (`zero_buffers`).
     Zero,
-    /// These bytes over and over (`buffer_pattern`).
+    /// A repeating pattern (`buffer_pattern`).
     Pattern(Vec<u8>),
 }
 
-/// The kind of memory that buffers are in.
+/// Type of buffer memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Memory {
-    /// Anonymous pages.
+    /// Anonymous memory in normal pages.
     #[default]
     Normal,
-    /// Huge pages of hugetlbfs (`mem=mmaphuge`, `shmhuge`); an error where none are reserved.
+    /// hugetlb pages (`mem=mmaphuge`, `shmhuge`); an error if none are reserved.
     Huge,
 }
 
-/// Which errors do not end the job.
+/// Errors that do not end the job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OnError {
-    /// Go on after any error in this direction, counting it (`continue_on_error`).
+    /// Count errors in this direction and continue (`continue_on_error`).
     pub keep_going: PerDir<bool>,
-    /// errno values that are not even counted as the job's failure (`ignore_error`).
+    /// errno values that do not count as failures of the job (`ignore_error`).
     pub ignore: PerDir<Vec<i32>>,
 }

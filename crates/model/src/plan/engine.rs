@@ -1,9 +1,9 @@
-//! How I/O reaches the kernel.
+//! I/O engines and their settings.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How I/O reaches the kernel.
+/// I/O engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
@@ -11,18 +11,18 @@ pub enum Engine {
     IoUring(Uring),
     /// io_uring passthrough commands on an NVMe generic device (`/dev/ngXnY`).
     IoUringCmd(Uring),
-    /// Linux native asynchronous I/O: io_submit(2), io_getevents(2).
+    /// Linux native AIO: io_submit(2), io_getevents(2).
     Libaio,
     /// One system call per I/O.
     Psync(Psync),
-    /// io_uring with operations that do nothing: what the ring itself costs.
+    /// io_uring no-ops: measures the overhead of the ring.
     Nop(Uring),
-    /// Completes everything at once without the kernel: what the engine itself costs.
+    /// Completes I/Os immediately without the kernel: measures the overhead of the engine.
     Null,
 }
 
 impl Engine {
-    /// The name as in fio's `ioengine`.
+    /// The name in fio's `ioengine`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -40,13 +40,13 @@ impl Engine {
         }
     }
 
-    /// Whether each call does one I/O and waits for it, whatever the depth asked.
+    /// Whether each call does one I/O and waits for it, regardless of the queue depth requested.
     #[must_use]
     pub fn is_synchronous(&self) -> bool {
         matches!(self, Engine::Psync(_))
     }
 
-    /// The io_uring settings, where the engine is a ring.
+    /// The io_uring settings, if the engine uses io_uring.
     #[must_use]
     pub fn uring(&self) -> Option<&Uring> {
         match self {
@@ -56,7 +56,7 @@ impl Engine {
     }
 }
 
-/// Which system call the synchronous engine uses.
+/// System calls of a synchronous engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Psync {
@@ -75,25 +75,25 @@ pub enum Psync {
     },
 }
 
-/// What is asked of io_uring. What was granted is in [`crate::record::Granted`].
+/// Requested io_uring settings. Those in effect are in [`crate::record::Granted`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Uring {
-    /// Register the buffers, so that the kernel maps them once (`fixedbufs`).
+    /// Register the I/O buffers (`fixedbufs`).
     pub fixed_buffers: bool,
     /// Register the files (`registerfiles`).
     pub registered_files: bool,
     /// Poll for completions instead of taking interrupts (`hipri`; IORING_SETUP_IOPOLL).
     pub iopoll: bool,
-    /// A kernel thread submits (`sqthread_poll`; IORING_SETUP_SQPOLL).
+    /// Let a kernel thread submit I/O (`sqthread_poll`; IORING_SETUP_SQPOLL).
     pub sqpoll: Option<SqPoll>,
     /// Use the vectored operations READV and WRITEV (`nonvectored=0`).
     pub vectored: bool,
-    /// Every n-th I/O goes to a kernel worker thread at once (`force_async`); 0 is none.
+    /// Issue every Nth I/O with IOSQE_ASYNC (`force_async`); 0 for none.
     pub force_async: u32,
 }
 
 impl Default for Uring {
-    /// What changes no meaning, only cost, is on.
+    /// Enables settings that only reduce CPU time.
     fn default() -> Self {
         Self {
             fixed_buffers: true,
@@ -106,31 +106,31 @@ impl Default for Uring {
     }
 }
 
-/// The kernel's submission thread.
+/// The SQPOLL thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SqPoll {
-    /// Bind it to this processor.
+    /// Bind it to this CPU.
     pub cpu: Option<u32>,
-    /// It sleeps after this time without work, in milliseconds; `None` leaves the kernel's default.
+    /// Idle time after which it sleeps, in milliseconds; `None` for the kernel's default.
     pub idle_ms: Option<u32>,
 }
 
-/// Sizes of batches (`iodepth_batch*`).
+/// Batch sizes (`iodepth_batch*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Batch {
-    /// Submit at most this many at once (`iodepth_batch`); `None`: adapts to the device.
+    /// Maximum number of I/Os to submit at once (`iodepth_batch`); `None` adapts to the device.
     pub submit_max: Option<u32>,
-    /// Wait for at least this many completions (`iodepth_batch_complete_min`); 0 only looks.
+    /// Minimum number of completions to wait for (`iodepth_batch_complete_min`); 0 polls.
     pub complete_min: u32,
-    /// Reap at most this many at once (`iodepth_batch_complete_max`); `None`: all that is there.
+    /// Maximum number of completions to reap at once (`iodepth_batch_complete_max`); `None` for all
+    /// available.
     pub complete_max: Option<u32>,
-    /// Once the depth is reached, let it fall to this before refilling (`iodepth_low`);
-    /// `None`: refill at once.
+    /// Queue depth at which to start refilling (`iodepth_low`); `None` refills immediately.
     pub low: Option<u32>,
 }
 
 impl Default for Batch {
-    /// Submit in batches that adapt to the device, reap all that is there.
+    /// Submits in batches that adapt to the device, and reaps all available completions.
     fn default() -> Self {
         Self { submit_max: None, complete_min: 1, complete_max: None, low: None }
     }

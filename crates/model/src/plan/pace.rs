@@ -1,31 +1,31 @@
-//! How long a job works, and how fast.
+//! End conditions, rate limits and think time.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// When a job ends: with the first that is reached.
+/// End conditions of a job: the first one reached ends it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Until {
-    /// Bytes moved (`io_size` times `loops`); `None` with `time_based`.
+    /// Bytes transferred (`io_size` times `loops`); `None` with `time_based`.
     pub bytes: Option<u64>,
-    /// I/Os done (`number_ios`).
+    /// I/Os completed (`number_ios`).
     pub ios: Option<u64>,
-    /// Time measured, in nanoseconds (`runtime`).
+    /// Measured time in nanoseconds (`runtime`).
     pub runtime_ns: Option<u64>,
-    /// Work this long, in nanoseconds, before measuring (`ramp_time`).
+    /// Time to run before measuring, in nanoseconds (`ramp_time`).
     pub ramp_ns: u64,
 }
 
-/// Which jobs end with one that has `exitall` (`exit_what`).
+/// Which jobs end when a job with `exitall` ends (`exit_what`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ExitWhat {
-    /// Those of its group, also those that have not begun.
+    /// Jobs of its group, including those not started.
     #[default]
     Group,
-    /// Those that run now, of any group.
+    /// Running jobs of any group.
     Stonewall,
-    /// All, also those that have not begun.
+    /// All jobs, including those not started.
     All,
 }
 
@@ -39,24 +39,24 @@ pub enum Rate {
     Iops(u64),
 }
 
-/// How arrivals are spread under a rate.
+/// Distribution of arrival times under a rate limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RateProcess {
-    /// Evenly.
+    /// Constant gaps.
     #[default]
     Linear,
-    /// As a Poisson process: exponential gaps.
+    /// A Poisson process, with exponential gaps.
     Poisson,
 }
 
-/// A pause between I/Os.
+/// Think time between I/Os.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Think {
     /// Length in nanoseconds (`thinktime`).
     pub time_ns: u64,
-    /// The part of it spent in a busy loop, in nanoseconds (`thinktime_spin`).
+    /// Part spent busy-looping, in nanoseconds (`thinktime_spin`).
     pub spin_ns: u64,
-    /// After this many I/Os (`thinktime_blocks`).
+    /// Number of I/Os between waits (`thinktime_blocks`).
     pub blocks: u32,
 }

@@ -1,32 +1,32 @@
-//! What of the results is shown.
+//! What is reported.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What of a job's results is shown. All is always recorded.
+/// What is reported of a job. Everything is always recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Show {
-    /// Percentiles listed (`percentile_list`).
+    /// Percentiles to report (`percentile_list`).
     pub percentiles: Vec<f64>,
-    /// Percentiles of submission latency.
+    /// Report percentiles of submission latency.
     pub slat_percentiles: bool,
-    /// Percentiles of completion latency.
+    /// Report percentiles of completion latency.
     pub clat_percentiles: bool,
-    /// Percentiles of total latency.
+    /// Report percentiles of total latency.
     pub lat_percentiles: bool,
-    /// Submission latency at all.
+    /// Report submission latency.
     pub slat: bool,
-    /// Completion latency at all.
+    /// Report completion latency.
     pub clat: bool,
-    /// Total latency at all.
+    /// Report total latency.
     pub lat: bool,
-    /// Bandwidth statistics over samples.
+    /// Report bandwidth statistics over samples.
     pub bw: bool,
-    /// All directions as one (`unified_rw_reporting`).
+    /// How to combine directions (`unified_rw_reporting`).
     pub unified: Unified,
-    /// A kilobyte is 1000 or 1024 bytes in text output (`kb_base`).
+    /// Bytes per kilobyte in text output, 1000 or 1024 (`kb_base`).
     pub kb_base: u32,
-    /// Text output in bits (8) or bytes (1) per second (`unit_base`); 0 picks bytes.
+    /// Report bandwidth in bits (8) or bytes (0 or 1) per second (`unit_base`).
     pub unit_base: u32,
 }
 
@@ -48,14 +48,14 @@ impl Default for Show {
     }
 }
 
-/// How directions are put together (`unified_rw_reporting`).
+/// How to combine directions (`unified_rw_reporting`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unified {
-    /// Each for itself.
+    /// Separately.
     #[default]
     Separate,
-    /// All as one, called "mixed".
+    /// Combined as "mixed".
     Mixed,
     /// Both.
     Both,

@@ -1,31 +1,30 @@
-//! The block layer's events.
+//! Block layer events.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Events of the block layer since the sampler was opened. Counts are exact unless they say
-/// `samples`: of those, one in [`BlocksSample::one_in`] was looked at.
+/// Block layer events since the sampler was opened. Counts are exact, except those called
+/// `samples`, which count one event in [`BlocksSample::one_in`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlocksSample {
-    /// Unplugs by how many requests they let go: (requests at least, unplugs), ascending, each up to
-    /// the next. The kernel does not say of which device.
+    /// Unplugs by number of requests flushed: (minimum requests, unplugs), ascending, each bucket
+    /// up to the next. Unplug events do not name a device.
     pub unplugs: Vec<(u32, u64)>,
-    /// One event in so many was sampled; 0 where none was.
+    /// Sampling period in events: one in this many; 0 if sampling was off.
     pub one_in: u32,
-    /// Whether events that come with each I/O were counted; otherwise `queued`, `issued` and
-    /// `completed` stay 0.
+    /// Whether per-I/O events were counted; otherwise `queued`, `issued` and `completed` stay 0.
     #[serde(default)]
     pub each_io: bool,
-    /// Nanoseconds in which events that come with each I/O were sampled; absent where they always or
-    /// never were. Sizes, times and what tasks queued are of these.
+    /// Total length of the sampling windows for per-I/O events, in nanoseconds; absent if these
+    /// were always or never enabled. Sizes, latencies and the I/Os of tasks come from the windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_ns: Option<u64>,
-    /// Sampled events that came faster than they were read.
+    /// Sampled events lost because the ring buffer was full.
     #[serde(default)]
     pub lost: u64,
     /// By device.
     pub devices: Vec<DeviceBlocks>,
-    /// By task, where the event has it: the busiest, by name.
+    /// By task name, for events that have one: the busiest tasks, sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskBlocks>,
 }
@@ -41,45 +40,45 @@ impl BlocksSample {
     }
 }
 
-/// Events of one device or partition. In a device with requests, `queued` + `split` - `merged` is
-/// `issued` - `requeued`, but for flushes and commands of the driver's own.
+/// Events of one device or partition. For a request-based device, `queued` + `split` - `merged`
+/// equals `issued` - `requeued`, except for flushes and driver-internal commands.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceBlocks {
     /// Kernel name.
     pub name: String,
-    /// Whether it serves I/Os (bios) itself, without requests, as zram, dm and md do. Then only
-    /// `queued`, `completed`, `split` and `errors` are counted, and no I/O waits for its driver.
+    /// Whether it is bio-based, such as zram, dm and md. Then only `queued`, `completed`, `split`
+    /// and `errors` are counted, and there is no latency from queueing to issue.
     #[serde(default)]
     pub bio_based: bool,
-    /// Whether it is there no more. Its counts stay as they were.
+    /// Whether it has been removed. Its counts are frozen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
-    /// I/Os (bios) that entered, before they were split or merged.
+    /// Bios queued, before splits and merges.
     #[serde(default)]
     pub queued: u64,
-    /// Requests handed to the driver; one that was put back is counted again.
+    /// Requests issued to the driver; requeued requests count again.
     pub issued: u64,
-    /// Requests completed; I/Os where there are no requests.
+    /// Requests completed; bios if bio-based.
     pub completed: u64,
-    /// Requests that the driver put back.
+    /// Requests requeued by the driver.
     pub requeued: u64,
-    /// I/Os merged into requests, and requests into others.
+    /// Bios merged into requests, and requests merged into others.
     pub merged: u64,
-    /// Times that an I/O was split.
+    /// Splits of bios.
     pub split: u64,
-    /// Requests completed with an error; I/Os where there are no requests.
+    /// Requests completed with an error; bios if bio-based.
     pub errors: u64,
-    /// Errors by number, as errno(3) has them: (number, errors), as many as could be read.
+    /// Errors by errno: (errno, errors), as far as the events could be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub error_codes: Vec<(i32, u64)>,
-    /// Requests at the driver, sampled, by what they do and their size; I/Os where there are no requests.
+    /// Sampled requests by operation and size; bios if bio-based.
     pub sizes: Vec<SizeSamples>,
-    /// Splits, sampled, by the limit that made them.
+    /// Sampled splits by the limit that caused them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<SplitSamples>,
-    /// From entering the queue to the driver, of sampled requests.
+    /// Latency from queueing to issue, of sampled requests.
     pub queue: crate::Histogram,
-    /// From the driver to completion, of sampled requests; from entering where there are no requests.
+    /// Latency from issue to completion, of sampled requests; from queueing if bio-based.
     pub driver: crate::Histogram,
 }
 
@@ -95,8 +94,9 @@ impl DeviceBlocks {
             + self.driver.memory_bytes()
     }
 
-    /// How many of the sampled requests that were handed to the driver were not seen to end, where that is a quarter
-    /// or more of several. Those that were are no fair sample then: some kernels show no ends on idle processors.
+    /// Number of sampled requests whose completion was not recorded, if that is at least a quarter
+    /// of several. The others are then a biased sample: some kernels do not record completions on
+    /// idle CPUs.
     #[must_use]
     pub fn ends_unseen(&self) -> Option<u64> {
         let (begun, ended) = (self.queue.count(), self.driver.count());
@@ -105,55 +105,56 @@ impl DeviceBlocks {
     }
 }
 
-/// What a request does.
+/// Operation of a request.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum BlockOp {
-    /// Reads.
+    /// Read.
     Read,
-    /// Writes, appends to a zone, writes zeroes.
+    /// Write, zone append or write zeroes.
     Write,
-    /// Discards or erases.
+    /// Discard or secure erase.
     Discard,
-    /// Flushes a cache, without data.
+    /// Flush without data.
     Flush,
     /// Anything else.
     #[default]
     Other,
 }
 
-/// Sampled requests of one kind and size.
+/// Sampled requests of one operation and size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SizeSamples {
-    /// What they do.
+    /// Operation.
     pub op: BlockOp,
-    /// At least so many bytes, a power of two, and less than twice as many.
+    /// Lower bound of the size in bytes, a power of two; the upper bound is twice that.
     pub bytes_min: u64,
-    /// How many were sampled.
+    /// Number of samples.
     pub samples: u64,
 }
 
-/// Sampled splits with one outcome.
+/// Sampled splits with one cause and size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SplitSamples {
-    /// The limit that made them, by its name in /sys/block/DEVICE/queue; empty where none explains it.
+    /// The limit that caused them, by its name in /sys/block/DEVICE/queue; empty if no limit
+    /// explains them.
     pub limit: String,
-    /// Bytes of the part in front, which is as large as the limit allowed.
+    /// Size of the front part in bytes, as large as the limit allowed.
     pub bytes: u64,
-    /// How many were sampled.
+    /// Number of samples.
     pub samples: u64,
 }
 
-/// Sampled events of tasks with one name.
+/// Sampled events of the tasks with one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskBlocks {
     /// The task's name.
     pub comm: String,
-    /// Sampled I/Os that it let enter, on the devices watched.
+    /// Sampled bios that it queued, on the devices covered.
     #[serde(default)]
     pub queued: u64,
-    /// Sampled unplugs by how many requests they let go: (requests at least, unplugs), ascending.
+    /// Sampled unplugs by number of requests flushed: (minimum requests, unplugs), ascending.
     pub unplugs: Vec<(u32, u64)>,
 }

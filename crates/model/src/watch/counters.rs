@@ -3,25 +3,24 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What was counted since the sampler was opened.
+/// Values since the sampler was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CountersSample {
-    /// Each processor; or each process that was there when the sampler was opened, with all threads
-    /// and processes that it started since.
+    /// Each CPU; or each process that existed when the sampler was opened, with all threads and
+    /// processes that it has created since.
     pub of: Vec<Counted>,
 }
 
-/// What was counted of a processor, a process or a thread. What this machine cannot count, or this user
-/// may not, is absent.
+/// Counters of a CPU, process or thread. Those that are not supported or not permitted are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counted {
-    /// The processor.
+    /// CPU number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
-    /// The process.
+    /// Process ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// Processor time in nanoseconds (`task-clock`); absent for processors.
+    /// CPU time in nanoseconds (`task-clock`); absent for CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_clock_ns: Option<u64>,
     /// Context switches.
@@ -36,14 +35,14 @@ pub struct Counted {
     /// In kernel mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Executed>,
-    /// Cache accesses, of user mode alone where the kernel's instructions are not counted.
+    /// Cache references and misses; of user mode only if the kernel is not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheCounts>,
 }
 
 impl Counted {
-    /// Each figure put together with that of `other` by `with`, such as a sum or a difference. What one
-    /// of them lacks is absent.
+    /// Combines each value with that of `other` by `with`, such as a sum or a difference. Values
+    /// absent from either are absent.
     #[must_use]
     pub fn combine(&self, other: &Self, with: fn(u64, u64) -> u64) -> Self {
         let one = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| with(a, b));
@@ -73,49 +72,48 @@ impl Counted {
     }
 }
 
-/// Instructions and cycles that were counted at the same times.
+/// Instructions and cycles, counted simultaneously.
 ///
-/// Where `running_ns` is less than `enabled_ns`, the events were on the processor for that part of the time
-/// only, as others wanted its counters or as they are counted in a window: the values for the whole time are
-/// estimates, scaled by enabled over running time (perf_event_open(2)).
+/// If `running_ns` is less than `enabled_ns`, the events were multiplexed or counted in windows:
+/// totals are estimates, scaled by enabled over running time (perf_event_open(2)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Executed {
-    /// Instructions that were retired.
+    /// Instructions retired.
     pub instructions: u64,
-    /// Cycles in which the processor was not halted.
+    /// Unhalted CPU cycles.
     pub cycles: u64,
-    /// Time for which they were wanted, in nanoseconds; of processes and threads while they ran.
+    /// Time enabled, in nanoseconds; for processes and threads, while they were on-CPU.
     pub enabled_ns: u64,
-    /// Time in which they were counted, in nanoseconds.
+    /// Time counted, in nanoseconds.
     pub running_ns: u64,
 }
 
 impl Executed {
-    /// By what its values are to be multiplied to stand for all the time for which they were wanted;
-    /// `None` where nothing was counted in it.
+    /// The factor that extrapolates the values to the whole time enabled; `None` if nothing was
+    /// counted in it.
     #[must_use]
     pub fn scale(&self) -> Option<f64> {
         scale(self.enabled_ns, self.running_ns)
     }
 }
 
-/// Accesses to a cache and its misses that were counted at the same times, as those of [`Executed`].
+/// Cache references and misses, counted simultaneously; see [`Executed`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheCounts {
-    /// What was counted.
+    /// Event pair.
     pub event: CacheEvent,
-    /// Accesses.
+    /// References.
     pub references: u64,
-    /// Those that the cache did not have.
+    /// Misses.
     pub misses: u64,
-    /// Time for which they were wanted, in nanoseconds.
+    /// Time enabled, in nanoseconds.
     pub enabled_ns: u64,
-    /// Time in which they were counted, in nanoseconds.
+    /// Time counted, in nanoseconds.
     pub running_ns: u64,
 }
 
 impl CacheCounts {
-    /// As [`Executed::scale`].
+    /// Like [`Executed::scale`].
     #[must_use]
     pub fn scale(&self) -> Option<f64> {
         scale(self.enabled_ns, self.running_ns)
@@ -126,7 +124,7 @@ fn scale(enabled_ns: u64, running_ns: u64) -> Option<f64> {
     match (enabled_ns, running_ns) {
         (0, _) => Some(1.0),
         (_, 0) => None,
-        // Clocks of several processors are read one after the other.
+        // The clocks of several CPUs are read one after the other.
         (enabled, running) => Some((enabled as f64 / running as f64).max(1.0)),
     }
 }
@@ -138,13 +136,13 @@ pub enum CacheEvent {
     #[default]
     #[serde(rename = "LLC-loads")]
     LlcLoads,
-    /// What the processor's driver calls cache references; mostly the last level.
+    /// The CPU's generic cache event; usually the last level.
     #[serde(rename = "cache-references")]
     CacheReferences,
 }
 
 impl CacheEvent {
-    /// Its name in perf, which is also that in records.
+    /// Its name in perf and in records.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -159,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_scale_by_the_time_in_which_they_were_counted() {
+    fn values_scale_by_enabled_over_running_time() {
         let of = |enabled_ns, running_ns| {
             (
                 Executed { enabled_ns, running_ns, ..Executed::default() }.scale(),
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_lacks_is_absent() {
+    fn values_absent_from_either_are_absent() {
         let cache = |event, misses| Some(CacheCounts { event, misses, ..CacheCounts::default() });
         let executed = |cycles| Some(Executed { cycles, ..Executed::default() });
         let a = Counted {
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn events_have_the_names_of_perf_in_records() {
+    fn events_have_their_perf_names_in_records() {
         for event in [CacheEvent::LlcLoads, CacheEvent::CacheReferences] {
             assert_eq!(serde_json::to_value(event).unwrap(), event.name());
         }

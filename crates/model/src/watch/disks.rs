@@ -3,18 +3,18 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A block device's counters since it was made, as a line of /proc/diskstats.
+/// A block device's counters since its creation, as in /proc/diskstats.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskCounters {
     /// Kernel name, such as `nvme0n1`.
     pub name: String,
-    /// What it is.
+    /// Kind of device.
     pub kind: DiskKind,
-    /// Devices right below it, by kernel name: a partition's disk, the members of a stack, the disk
-    /// that a loop device's file is on.
+    /// Devices directly below it, by kernel name: a partition's disk, the members of a stacked
+    /// device, the disk with a loop device's file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<String>,
-    /// What people call it: a device mapper's name, a loop device's file.
+    /// Device mapper name, or file of a loop device.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub alias: String,
     /// Reads.
@@ -33,22 +33,22 @@ pub struct DiskCounters {
     pub weighted_ms: u32,
 }
 
-/// What a block device is. Totals over a machine add up disks only: all else is made of them.
+/// Kind of block device. Machine totals include disks only, since the others are built on them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskKind {
-    /// A whole device that is made of no other.
+    /// A whole device that is not built on others.
     #[default]
     Disk,
-    /// A part of a device.
+    /// A partition.
     Partition,
-    /// Made of other devices or of a file: device mapper, md, loop, bcache, NVMe multipath head.
+    /// Built on other devices or a file: device mapper, md, loop, bcache, NVMe multipath head.
     Stacked,
-    /// Without a medium: zram, ram, null_blk.
+    /// Memory-backed: zram, ram, null_blk.
     Memory,
 }
 
-/// I/Os in one direction, since the device was made.
+/// I/Os in one direction since the device's creation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IoCounters {
     /// I/Os completed.
@@ -57,6 +57,6 @@ pub struct IoCounters {
     pub merges: u64,
     /// 512-byte sectors.
     pub sectors: u64,
-    /// Time of I/Os added up, in milliseconds, modulo 2^32.
+    /// Total time of I/Os, in milliseconds, modulo 2^32.
     pub ticks_ms: u32,
 }

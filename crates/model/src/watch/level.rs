@@ -1,9 +1,9 @@
-//! How much of a machine is watched.
+//! How much is sampled.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much is watched. `docs/watch.md` says what that costs.
+/// How much is sampled. `docs/watch.md` describes the overhead.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 pub enum Level {
     /// Nothing.
     Off,
-    /// What costs the work next to nothing.
+    /// Samplers with negligible overhead.
     #[default]
     Default,
-    /// All that can be seen.
+    /// All samplers, in full detail.
     Full,
 }
 

@@ -1,18 +1,18 @@
-//! What could not be seen, and what seeing cost.
+//! Unavailable data, and sampling overhead.
 
 use crate::escape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Something that could not be seen. As text: `threads' kernel stacks: /proc/1/stack: permission
-/// denied; run as root`.
+/// Data that is not available. As text: `kernel stacks: /proc/1/stack: permission denied; run as
+/// root`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Missing {
-    /// What is not there to be seen.
+    /// The unavailable data.
     pub what: String,
-    /// Why: what was tried and what the kernel said.
+    /// The reason: what was tried, and the error.
     pub why: String,
-    /// What would allow it; empty where nothing would.
+    /// What would make it available; empty if nothing would.
     pub allow: String,
 }
 
@@ -23,16 +23,16 @@ impl std::fmt::Display for Missing {
     }
 }
 
-/// Processor time of the watching thread for one sampler. What perf events cost where they happen
-/// is not in it.
+/// Sampling overhead of one sampler: CPU time of the sampling thread. Excludes the cost of perf
+/// events where they occur.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SamplerCost {
-    /// The sampler.
+    /// Name of the sampler.
     pub sampler: String,
-    /// Times it looked, since it was opened.
+    /// Samples taken since it was opened.
     pub looks: u64,
-    /// Processor time since it was opened, in nanoseconds.
+    /// CPU time since it was opened, in nanoseconds.
     pub cpu_ns: u64,
-    /// Looks that came too late to be made, since it was opened.
+    /// Samples skipped since it was opened because they would have been too late.
     pub missed: u64,
 }

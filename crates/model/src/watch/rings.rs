@@ -3,15 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// io_uring of the processes that are watched.
+/// io_uring instances of the processes covered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RingsSample {
-    /// Each ring once, however many processes share it; by process and descriptor, ascending.
+    /// Each ring once, even if several processes share it; by process and descriptor, ascending.
     pub rings: Vec<RingSample>,
-    /// Worker threads of io-wq at this instant, by process, ascending.
+    /// Number of io-wq workers, by process, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<RingWorkers>,
-    /// Events since the sampler was opened, where they can be counted.
+    /// Event counts since the sampler was opened; absent if not available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<RingEvents>,
 }
@@ -24,95 +24,96 @@ impl RingsSample {
     }
 }
 
-/// One ring, from /proc/PID/fdinfo.
+/// A ring, from /proc/PID/fdinfo.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RingSample {
-    /// Process with the lowest number that has it open.
+    /// The lowest ID of the processes that have it open.
     pub pid: i32,
-    /// Its name.
+    /// Name of that process.
     pub comm: String,
-    /// Descriptor there.
+    /// Descriptor in that process.
     pub fd: i32,
-    /// Inode, which tells rings apart; absent where the kernel gives all rings the same.
+    /// Inode, which identifies the ring; absent on kernels where all rings share one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
-    /// Processes that have it open.
+    /// Number of processes that have it open.
     pub processes: u32,
-    /// Its queues; absent where the ring was in use at each attempt: newer kernels tell nothing then.
+    /// Its queues; absent if the ring was locked at each attempt, in which case newer kernels
+    /// report nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<RingQueues>,
-    /// Its SQPOLL thread, where it has one.
+    /// Its SQPOLL thread, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sq_poll: Option<SqPoll>,
-    /// Flags it was set up with (IORING_SETUP_*); known of rings made while the sampler was open and
-    /// could count events.
+    /// Setup flags (IORING_SETUP_*); known only for rings created while events were being recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup_flags: Option<u32>,
 }
 
-/// The queues of a ring at one instant. The kernel does not read them all at once.
+/// The queues of a ring. The kernel does not read them atomically.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RingQueues {
-    /// Places in the submission queue.
+    /// SQ entries.
     pub sq_entries: u32,
-    /// Places in the completion queue.
+    /// CQ entries.
     pub cq_entries: u32,
-    /// Entries that the kernel has not taken yet.
+    /// SQ entries not yet consumed by the kernel.
     pub sq_ready: u32,
-    /// Completions that the program has not taken yet.
+    /// CQ entries not yet consumed by the program.
     pub cq_ready: u32,
-    /// Entries taken by the kernel since setup, modulo 2^32.
+    /// SQ entries consumed by the kernel since setup, modulo 2^32.
     pub submitted: u32,
     /// Completions posted since setup, modulo 2^32.
     pub completed: u32,
-    /// Completions that found no place and wait in the kernel.
+    /// Overflowed completions that wait in the kernel.
     pub overflowed: u32,
-    /// Registered files, places without one included.
+    /// Registered files, including empty slots.
     pub files: u32,
-    /// Registered buffers, places without one included.
+    /// Registered buffers, including empty slots.
     pub buffers: u32,
 }
 
-/// The SQPOLL thread of a ring. Several rings may share one.
+/// The SQPOLL thread of a ring, possibly shared with other rings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SqPoll {
-    /// Thread, as the kernel numbers it outside of all pid namespaces.
+    /// Thread ID in the initial PID namespace.
     pub thread: i32,
-    /// Processor that it is bound to; newer kernels: on which it ran last.
+    /// CPU that it is pinned to; on newer kernels, the CPU on which it last ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
-    /// Its processor time since setup, in microseconds, from kernel 6.9 on.
+    /// Its CPU time since setup, in microseconds; since Linux 6.9.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_us: Option<u64>,
-    /// Processor time of it in which it had work, in microseconds.
+    /// The part of its CPU time with work to do, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_us: Option<u64>,
 }
 
-/// Worker threads of io-wq of a process.
+/// io-wq workers of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RingWorkers {
-    /// Process.
+    /// Process ID.
     pub pid: i32,
-    /// Threads.
+    /// Number of workers.
     pub threads: u32,
 }
 
-/// io_uring's tracepoints of all processes of the machine, counted since the sampler was opened.
+/// io_uring events of all processes since the sampler was opened.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RingEvents {
-    /// Requests handed to io-wq (`io_uring_queue_async_work`).
+    /// Requests punted to io-wq (`io_uring_queue_async_work`).
     pub punted: Option<u64>,
-    /// They were so many that they were counted for a part of the time only: their number is an estimate.
+    /// Whether `punted` is an estimate, because frequent events were counted in windows only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub punted_estimated: bool,
-    /// Completions that found no place (`io_uring_cqe_overflow`).
+    /// CQ overflows (`io_uring_cqe_overflow`).
     pub overflows: Option<u64>,
-    /// Nanoseconds for which runs of task work were counted; absent where they always are.
+    /// Total length of the windows in which task work was counted, in nanoseconds; absent if it
+    /// always was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_work_ns: Option<u64>,
-    /// Runs of task work by how many requests each ran: (requests at least, runs), ascending
-    /// (`io_uring_task_work_run`, `io_uring_local_work_run`). Runs that found nothing are left out.
+    /// Task work runs by number of requests: (minimum requests, runs), ascending
+    /// (`io_uring_task_work_run`, `io_uring_local_work_run`). Empty runs are omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub task_work: Vec<(u32, u64)>,
 }

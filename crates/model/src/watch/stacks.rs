@@ -1,35 +1,34 @@
-//! Where processors were.
+//! CPU profile.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Samples of processors in one interval.
+/// CPU samples of one interval.
 ///
-/// All samples of the interval are those in `counts`, `idle` and `own` together.
+/// The total number of samples is the sum of `counts`, `idle` and `own`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StacksSample {
-    /// What made the samples: `cycles`; `cpu-clock` where the processor has no counters; or `tick`, the
-    /// scheduler's, which idle processors do not have: what interrupts do there is not seen.
+    /// Sampling event: `cycles`; `cpu-clock` if the CPU has no counters; or `tick`, the scheduler
+    /// tick, which idle CPUs lack, so that their interrupts are not sampled.
     pub event: String,
-    /// Samples asked for, for each second and processor.
+    /// Requested frequency, in samples per second and CPU.
     pub hz: u32,
-    /// Samples of processors that had nothing to do. Nearly none with `cycles`, which stand still then, and none
-    /// with `tick`.
+    /// Samples of idle CPUs. Hardly any with `cycles`, which stop then, and none with `tick`.
     pub idle: u64,
-    /// Samples of the thread that watches, which are in no other count.
+    /// Samples of the sampling thread, which are in no other count.
     pub own: u64,
-    /// Samples lost because a buffer was full.
+    /// Samples lost because a ring buffer was full.
     pub lost: u64,
-    /// Times the kernel stopped sampling for a while because it cost too much
-    /// (kernel.perf_event_max_sample_rate, kernel.perf_cpu_time_max_percent).
+    /// Number of times that the kernel throttled sampling (kernel.perf_event_max_sample_rate,
+    /// kernel.perf_cpu_time_max_percent).
     pub throttled: u64,
-    /// Samples of which only the innermost function is known, because the record was full of distinct
-    /// stacks.
+    /// Samples truncated to their innermost function, because the record's limit on distinct stacks
+    /// was reached.
     pub cut: u64,
-    /// Each distinct place with its samples, by process, thread and stack.
+    /// Samples by process, thread and stack.
     pub counts: Vec<StackCount>,
-    /// Stacks first seen in this interval; they go to `stacks.ndjson`. The first is the one after
-    /// those of all intervals before.
+    /// Stacks new in this interval, written to `stacks.ndjson`. The first one follows those of all
+    /// previous intervals.
     #[serde(skip)]
     pub new: Vec<Stack>,
 }
@@ -43,32 +42,31 @@ impl StacksSample {
     }
 }
 
-/// Samples in one place.
+/// Samples of one stack.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StackCount {
-    /// Process; 0 is the kernel itself, in an interrupt of an idle processor.
+    /// Process ID; 0 is the kernel, in an interrupt of an idle CPU.
     pub pid: i32,
-    /// Thread.
+    /// Thread ID.
     pub tid: i32,
-    /// The thread's name.
+    /// Name of the thread.
     pub comm: String,
-    /// Line of the record's `stacks.ndjson`, counted from 0, which holds a [`Stack`].
+    /// Zero-based line number in the record's `stacks.ndjson`, which holds a [`Stack`].
     pub stack: u32,
-    /// Samples.
+    /// Number of samples.
     pub count: u32,
-    /// What the samples stand for: nanoseconds, or cycles with `cycles`.
+    /// Sum of the sampling periods, in nanoseconds, or in cycles for `cycles`.
     pub period: u64,
 }
 
 /// A call chain.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Stack {
-    /// Kernel functions by their plain names, those of modules with the module (`nvme_queue_rq
-    /// [nvme]`), outermost first; empty where the processor was in user mode. `[unknown]` where the
-    /// kernel does not show its addresses.
+    /// Kernel functions, outermost first, those of modules with the module (`nvme_queue_rq
+    /// [nvme]`); empty in user mode. `[unknown]` if the kernel hides its addresses.
     pub kernel: Vec<String>,
-    /// User functions, outermost first; empty unless they were asked for. `[libfoo.so]` where the
-    /// file tells no name.
+    /// User functions, outermost first; empty unless requested. `[libfoo.so]` if the file has no
+    /// symbols.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub user: Vec<String>,
 }

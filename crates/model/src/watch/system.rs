@@ -1,4 +1,4 @@
-//! Processors, memory, interrupts.
+//! CPUs, memory, interrupts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 /// /proc/pressure and cpufreq.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SystemSample {
-    /// Processors that are online, ascending.
+    /// CPUs that are online, ascending.
     pub cpus: Vec<CpuSample>,
-    /// Tasks that run or are ready to, at this instant; the thread that looks is one of them.
+    /// Tasks running or runnable, including the sampling thread.
     pub running: u32,
-    /// Tasks that wait for I/O at this instant, those that sleep in io_uring included.
+    /// Tasks waiting for I/O, including those that sleep in io_uring.
     pub blocked: u32,
     /// Context switches since boot.
     pub context_switches: u64,
-    /// Interrupts of all kinds since boot.
+    /// Interrupts since boot.
     pub interrupts: u64,
-    /// Processes and threads made since boot.
+    /// Processes and threads created since boot.
     pub forks: u64,
-    /// Interrupts by source; sources that never fired are left out.
+    /// Interrupts by source; sources without any are omitted.
     pub interrupts_by: Vec<InterruptSample>,
-    /// Soft interrupts by kind, such as `BLOCK` for completions finished on another processor.
+    /// Softirqs by kind, such as `BLOCK` for completions finished on another CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub soft_interrupts_by: Vec<InterruptSample>,
     /// Memory.
     pub memory: MemorySample,
     /// Paging and reclaim.
     pub paging: PagingSample,
-    /// Stalls (PSI), where the kernel keeps them.
+    /// Pressure stall information, if enabled.
     pub pressure: Option<PressureSample>,
-    /// The limits of the control group that is watched.
+    /// cgroup limits that apply to the process covered.
     pub cgroup: Option<CgroupSample>,
 }
 
@@ -42,45 +42,45 @@ impl SystemSample {
     }
 }
 
-/// One processor's time since boot, in ticks of USER_HZ (10 ms). Guest time is part of user time.
+/// CPU time since boot, in ticks of USER_HZ (10 ms). Guest time is part of user time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuSample {
-    /// Number of the processor.
+    /// CPU number.
     pub cpu: u32,
-    /// In user mode.
+    /// User mode.
     pub user: u64,
-    /// In user mode, niced.
+    /// User mode, niced.
     pub nice: u64,
-    /// In the kernel.
+    /// Kernel mode.
     pub system: u64,
     /// Idle.
     pub idle: u64,
-    /// Idle while a task that last ran here waits for I/O.
+    /// Idle, while a task that last ran on this CPU waits for I/O.
     pub iowait: u64,
-    /// In interrupts.
+    /// Hard interrupts.
     pub irq: u64,
-    /// In soft interrupts.
+    /// Softirqs.
     pub softirq: u64,
-    /// Ready to run while the hypervisor ran something else.
+    /// Runnable while the hypervisor ran something else.
     pub steal: u64,
-    /// Frequency at this instant, in kHz; absent where it was not read this time.
+    /// Current frequency, in kHz; absent if it was not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub khz: Option<u32>,
 }
 
-/// One source of interrupts, as a line of /proc/interrupts or /proc/softirqs.
+/// An interrupt source: a line of /proc/interrupts or /proc/softirqs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptSample {
     /// Number, or short name such as `LOC`.
     pub irq: String,
-    /// What it is, such as `nvme0q1`; empty for soft interrupts.
+    /// Description, such as `nvme0q1`; empty for softirqs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// Processors that it fired on, each with its count since boot modulo 2^32.
+    /// (CPU, count since boot modulo 2^32), for CPUs with any.
     pub counts: Vec<(u32, u32)>,
 }
 
-/// Memory at this instant, in bytes.
+/// Memory usage, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemorySample {
     /// MemTotal.
@@ -107,14 +107,14 @@ pub struct MemorySample {
     pub swap_free: u64,
 }
 
-/// Paging and reclaim since boot (/proc/vmstat), in pages where not said otherwise. A counter that
-/// the kernel does not have stays 0.
+/// Paging and reclaim since boot (/proc/vmstat), in pages unless stated otherwise. Counters that
+/// the kernel lacks stay 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PagingSample {
-    /// KiB read from block devices by whomever (pgpgin).
+    /// KiB read from block devices (pgpgin).
     pub in_kib: u64,
-    /// KiB written to block devices by whomever (pgpgout).
+    /// KiB written to block devices (pgpgout).
     pub out_kib: u64,
     /// Pages swapped in (pswpin).
     pub swap_in: u64,
@@ -122,77 +122,77 @@ pub struct PagingSample {
     pub swap_out: u64,
     /// Page faults (pgfault).
     pub faults: u64,
-    /// Page faults that needed I/O (pgmajfault).
+    /// Major page faults, which require I/O (pgmajfault).
     pub major_faults: u64,
-    /// Pages looked at by kswapd (pgscan_kswapd).
+    /// Pages scanned by kswapd (pgscan_kswapd).
     pub scan_kswapd: u64,
-    /// Pages looked at by tasks that needed memory themselves (pgscan_direct).
+    /// Pages scanned by direct reclaim (pgscan_direct).
     pub scan_direct: u64,
-    /// Pages freed by kswapd (pgsteal_kswapd).
+    /// Pages reclaimed by kswapd (pgsteal_kswapd).
     pub steal_kswapd: u64,
-    /// Pages freed by tasks that needed memory themselves (pgsteal_direct).
+    /// Pages reclaimed by direct reclaim (pgsteal_direct).
     pub steal_direct: u64,
-    /// Pages of files looked at by whomever, reclaim for a control group's limit included, which the
-    /// four above leave out (pgscan_file; Linux 5.8).
+    /// File pages scanned, including cgroup reclaim, which the four above exclude (pgscan_file;
+    /// Linux 5.8).
     pub scan_file: u64,
-    /// Pages of files freed by whomever (pgsteal_file; Linux 5.8).
+    /// File pages reclaimed (pgsteal_file; Linux 5.8).
     pub steal_file: u64,
-    /// Pages of files read again that were freed shortly before (workingset_refault_file).
+    /// File pages refaulted shortly after reclaim (workingset_refault_file).
     pub refault_file: u64,
-    /// Times a task had to free memory itself before it got any (allocstall_*).
+    /// Direct reclaim stalls (allocstall_*).
     pub direct_stalls: u64,
-    /// Pages of files made dirty (nr_dirtied).
+    /// Pages dirtied (nr_dirtied).
     pub dirtied: u64,
-    /// Pages of files written back (nr_written).
+    /// Pages written back (nr_written).
     pub written: u64,
-    /// Processes killed for want of memory (oom_kill).
+    /// Processes killed by the OOM killer (oom_kill).
     pub oom_kills: u64,
 }
 
-/// Stalls for each resource.
+/// Pressure stall information (PSI) by resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PressureSample {
-    /// For a processor.
+    /// CPU.
     pub cpu: Pressure,
-    /// For memory.
+    /// Memory.
     pub memory: Pressure,
-    /// For I/O.
+    /// I/O.
     pub io: Pressure,
-    /// Of tasks by interrupts, where the kernel counts it (Linux 6.1); only `full_us` is.
+    /// Interrupts, since Linux 6.1 if enabled; only `full_us` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irq: Option<Pressure>,
 }
 
-/// Time of stalls since boot, in microseconds.
+/// Total stall time since boot, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pressure {
-    /// With at least one task stalled.
+    /// Time with at least one task stalled.
     pub some_us: u64,
-    /// With all tasks that are not idle stalled.
+    /// Time with all non-idle tasks stalled.
     pub full_us: u64,
 }
 
-/// The limits of a control group and its parents, of all hierarchies that the process is in, and how
-/// often they were hit.
+/// Limits of a cgroup and its ancestors in all hierarchies of the process, and how often they were
+/// hit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CgroupSample {
-    /// Path of the group that limits processor time, as in /proc/PID/cgroup.
+    /// Path of the cgroup that limits CPU time, as in /proc/PID/cgroup.
     pub path: String,
-    /// Processors' worth of time it may use: the lowest of it and its parents (cpu.max; in version 1
+    /// CPU limit, in CPUs: the lowest of the cgroup and its ancestors (cpu.max; in cgroup v1
     /// cpu.cfs_quota_us over cpu.cfs_period_us).
     pub cpu_limit: Option<f64>,
-    /// Periods in which it or a parent was throttled, added up (nr_throttled of cpu.stat).
+    /// Throttled periods of the cgroup and its ancestors (nr_throttled of cpu.stat).
     pub throttled_periods: Option<u64>,
-    /// Time that it or a parent was throttled, added up over processors, in microseconds.
+    /// Throttled time of the cgroup and its ancestors, summed over CPUs, in microseconds.
     pub throttled_us: Option<u64>,
-    /// Bytes of memory it may use: the lowest of it and its parents (memory.max, memory.high; in
-    /// version 1 memory.limit_in_bytes).
+    /// Memory limit in bytes: the lowest of the cgroup and its ancestors (memory.max, memory.high;
+    /// in cgroup v1 memory.limit_in_bytes).
     pub memory_limit: Option<u64>,
-    /// Bytes of memory used by the group whose limit is the lowest.
+    /// Memory used by the cgroup with the lowest limit, in bytes.
     pub memory_used: Option<u64>,
-    /// Times that memory use hit the limit of it or a parent (`max` and `high` of
-    /// memory.events.local; in version 1 memory.failcnt).
+    /// Number of times that the memory limit of the cgroup or an ancestor was hit (`max` and `high`
+    /// of memory.events.local; in cgroup v1 memory.failcnt).
     pub memory_hits: Option<u64>,
-    /// Limits of I/O on it or its parents: group, device and limits as in io.max.
+    /// I/O limits of the cgroup and its ancestors: cgroup, device, and limits as in io.max.
     pub io_limits: Vec<String>,
 }

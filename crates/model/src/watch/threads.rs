@@ -1,22 +1,22 @@
-//! What threads were doing.
+//! Thread activity.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Looks at all threads in one interval, added up.
+/// Samples of all threads in one interval, aggregated.
 ///
-/// Threads that were doing something are in [`Self::active`]; the average number of threads that
-/// did a thing is its count divided by the looks.
+/// Active threads are in [`Self::active`]; the average number of threads with an activity is its
+/// count divided by `looks`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadsSample {
-    /// Times the sampler looked in this interval.
+    /// Samples taken in this interval.
     pub looks: u32,
-    /// Threads seen, asleep or not, added up over all looks.
+    /// Threads sampled, including sleeping ones, summed over all samples.
     pub seen: u64,
-    /// The kernel told of all threads at once; otherwise files of each thread were read.
+    /// Whether all threads were sampled at once by BPF, instead of through their /proc files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_once: bool,
-    /// Each distinct doing with how often it was seen, in order.
+    /// Distinct activities with their counts, sorted.
     pub active: Vec<ThreadCount>,
 }
 
@@ -29,50 +29,50 @@ impl ThreadsSample {
     }
 }
 
-/// Something that a thread was seen doing. Text is empty, and a number absent, where it does not
-/// apply, was not asked for or could not be seen.
+/// The activity of a thread. Texts are empty and numbers absent if they do not apply, were not
+/// requested or are not available.
 #[derive(
     Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct ThreadCount {
-    /// Process.
+    /// Process ID.
     pub pid: i32,
-    /// Thread.
+    /// Thread ID.
     pub tid: i32,
-    /// Its name.
+    /// Name of the thread.
     pub comm: String,
-    /// State as in /proc/PID/stat, with `R` split in two: `R` on a processor, `Q` ready to run and
-    /// waiting for one; `D` in uninterruptible sleep; `S` asleep, of which only threads that wait
-    /// for I/O are here unless all were asked for.
+    /// State as in /proc/PID/stat, with `R` split: `R` on-CPU, `Q` runnable; `D` uninterruptible
+    /// sleep; `S` sleeping, only included for threads that wait for I/O unless all states were
+    /// requested.
     pub state: char,
-    /// System call in which it sleeps, by name, or by number where it has none here.
+    /// System call in which it sleeps, by name, or by number if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub syscall: String,
     /// Kernel function in which it sleeps.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub wchan: String,
-    /// Kernel functions of a thread that sleeps, outermost first, with `;` between them.
+    /// Kernel stack of a sleeping thread, outermost function first, separated by `;`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kstack: String,
     /// File whose descriptor is an argument of the system call.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub filename: String,
-    /// The process's arguments, with blanks between them.
+    /// Arguments of the process, separated by spaces.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cmdline: String,
-    /// The process's effective user, by name, or by number where it has none.
+    /// Effective user of the process, by name, or by ID if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
-    /// Processor on which it ran last.
+    /// CPU on which it last ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
-    /// For the kernel's own threads of io_uring (`iou-wrk-N`, `iou-sqp-N`): the program's thread
-    /// that set up the ring for which they work.
+    /// For io_uring's kernel threads (`iou-wrk-N`, `iou-sqp-N`): the thread that created the ring
+    /// for which they work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub works_for: Option<i32>,
-    /// The thread went on while it was looked at, so that the parts may not belong together.
+    /// Whether the thread ran while it was being sampled, so that the fields may be inconsistent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub torn: bool,
-    /// Times seen.
+    /// Number of samples.
     pub count: u32,
 }

@@ -67,13 +67,13 @@ pub(crate) fn latency(histogram: &Histogram, bounds: Bounds, from_ns: u64) -> Bu
     names.zip(counts).map(|(name, n)| (name, share(n, histogram.count(), 0.01))).collect()
 }
 
-/// Shares of I/Os by depth: each class reaches from its name to the next.
+/// Shares of I/Os by depth: each class extends from its name to the next.
 pub(crate) fn in_flight(levels: &[(u32, u64)]) -> Buckets {
     let names = ["1", "2", "4", "8", "16", "32", ">=64"];
     classes(names, levels, |depth| (depth.max(1).ilog2() as usize).min(6))
 }
 
-/// Shares of calls by batch size: each class reaches from above the one before to its name.
+/// Shares of calls by batch size: each class extends from above the previous one to its name.
 pub(crate) fn batch(sizes: &[(u32, u64)]) -> Buckets {
     let names = ["0", "4", "8", "16", "32", "64", ">=64"];
     classes(names, sizes, |size| match size {
@@ -96,7 +96,7 @@ fn classes(names: [&'static str; 7], all: &[(u32, u64)], class: fn(u32) -> usize
     names.into_iter().zip(counts).map(|(name, n)| (name, share(n, total, 0.1))).collect()
 }
 
-/// A share in percent. What occurs at all is not shown as nothing, but as `least`.
+/// A share in percent; at least `least` unless it is 0.
 fn share(part: u64, whole: u64, least: f64) -> f64 {
     match part {
         0 => 0.0,

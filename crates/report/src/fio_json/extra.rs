@@ -1,9 +1,10 @@
-//! What fathom knows and fio's format has no place for.
+//! Figures without a place in fio's format.
 
 use super::direction::Latency;
 use super::{Ordered, rounded};
 use crate::fio::Entry;
 use fathom_analysis::derive;
+use fathom_model::Outcome;
 use fathom_model::finding::Finding;
 use fathom_model::record::{Cost, DirRecord, Granted, RunRecord, Usage};
 use fathom_model::watch::Missing;
@@ -16,7 +17,7 @@ pub(super) struct Extra<'a> {
     record_version: u32,
     command: &'a [String],
     complete: bool,
-    interrupted: Option<&'a str>,
+    outcome: &'a Outcome,
     findings: &'a [Finding],
     notes: &'a [String],
     jobs: Vec<ExtraJob<'a>>,
@@ -59,7 +60,7 @@ pub(super) fn extra<'a>(record: &'a RunRecord, entries: &[Entry<'a>], plus: bool
         record_version: record.record_version,
         command: &record.command,
         complete: record.is_complete(),
-        interrupted: record.interrupted.as_deref(),
+        outcome: &record.outcome,
         findings: &record.findings,
         notes: &record.plan.notes,
         jobs: entries.iter().map(|entry| job(entry, plus)).collect(),

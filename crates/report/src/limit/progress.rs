@@ -10,14 +10,14 @@ const BAR: usize = 24;
 #[must_use]
 pub fn phase(phase: Phase) -> &'static str {
     match phase {
-        Phase::Idle => "looking at the idle machine",
-        Phase::Own => "the tool's own ceiling",
-        Phase::Latency => "latency at depth 1",
-        Phase::Climb => "searching the peak",
-        Phase::Counter => "what stops the peak",
-        Phase::CounterOne => "what stops one worker",
-        Phase::Knee => "searching the knee",
-        Phase::Together => "targets alone and together",
+        Phase::Idle => "measuring the idle machine",
+        Phase::Own => "fathom's own ceiling",
+        Phase::Latency => "latency at QD1",
+        Phase::Climb => "searching for the peak",
+        Phase::Counter => "what limits the peak",
+        Phase::CounterOne => "what limits one worker",
+        Phase::Knee => "searching for the knee",
+        Phase::Combined => "targets alone and combined",
     }
 }
 
@@ -41,6 +41,8 @@ fn what(probe: &Probe, targets: &[String]) -> String {
             });
             format!("{of}, {}", load.setting)
         }
-        loads => format!(", {} at once, {}", loads.len(), units::bytes(probe.block_bytes)),
+        loads => {
+            format!(", {} targets concurrently, {}", loads.len(), units::bytes(probe.block_bytes))
+        }
     }
 }

@@ -31,7 +31,7 @@ enum Kind {
     Kernel,
 }
 
-/// The flame graph of all samples, threads of one name together, kernel functions in blue.
+/// The flame graph of all samples, merged by thread name, kernel functions in blue.
 #[must_use]
 pub fn flame_graph(sampled: &Sampled, title: &str) -> String {
     let mut root = Node::default();

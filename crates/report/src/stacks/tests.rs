@@ -1,5 +1,6 @@
 use super::*;
-use crate::summary::Style;
+use crate::pages;
+use crate::render::{self, Style, assert_fits};
 use serde_json::Value;
 
 fn stack(kernel: &[&str], user: &[&str]) -> Stack {
@@ -49,25 +50,27 @@ fio;main;std::vec<int>::at;do_syscall_64;vfs_read 60
 fn the_page_says_what_how_much_and_of_whom() {
     let mut sampled = sampled();
     sampled.intervals[1].1.lost = 7;
-    let text = text(&sampled, Style::default());
+    let text = render::text(&pages::stacks(&sampled), Style::default());
     let expected = "\
-1.0 s, cpu-clock at 99 Hz: 100 samples of busy processors, 60 of idle ones (37.5%), 0 of watching itself (0.00%)
-  7 records lost: buffers were full
+cpu-clock at 99 Hz for 1 s: samples 100 on busy CPUs (62.5%), 60 idle (37.5%), 0 fathom itself (0%)
 
-  innermost function   busy  samples    mode
-  vfs_read            60.0%       60  kernel
-  do_syscall_64       25.0%       25  kernel
-  a;b<c> [user mode]  10.0%       10    user
-  fio [user mode]      5.0%        5    user
+7 records lost: buffers were full
 
-  process  pid   busy   user  kernel
-  fio       10  90.0%   5.0%   85.0%
-  a;b<c>    20  10.0%  10.0%    0.0%
+innermost function    CPU  samples  mode
+vfs_read            60.0%       60  kernel
+do_syscall_64       25.0%       25  kernel
+a;b<c> [user mode]  10.0%       10  user
+fio [user mode]     5.00%        5  user
+
+process  PID    CPU   user  kernel
+fio       10  90.0%  5.00%   85.0%
+a;b<c>    20  10.0%  10.0%      0%
 
 ";
     assert!(text.starts_with(expected), "{text}");
     assert!(text.contains("program"), "{text}");
-    let empty = super::text(&Sampled::default(), Style::default());
+    assert_fits(&pages::stacks(&sampled));
+    let empty = render::text(&pages::stacks(&Sampled::default()), Style::default());
     assert_eq!(empty.lines().count(), 1, "{empty}");
 }
 
@@ -99,7 +102,7 @@ fn a_flame_graph_holds_each_frame_once_above_its_caller() {
     assert!(flame_graph(&Sampled::default(), "").ends_with("</svg>\n"));
 }
 
-/// All arrays of a table are as long as it says, and numbers in `column` lead into a table of `bound` rows.
+/// Checks that all arrays of a table have its length, and that numbers in `column` index a table of `bound` rows.
 fn check(table: &Value, references: &[(&str, usize)]) -> usize {
     let length = table["length"].as_u64().unwrap() as usize;
     for (name, column) in table.as_object().unwrap() {

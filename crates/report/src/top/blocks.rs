@@ -1,4 +1,4 @@
-//! The block layer's events of one device.
+//! Block layer events of one device.
 
 use super::View;
 use super::paint::Tone;
@@ -6,7 +6,7 @@ use fathom_analysis::derive::per_second;
 use fathom_model::watch::{BlocksSample, DeviceBlocks, SizeSamples, SplitSamples};
 use fathom_model::{Histogram, units};
 
-/// What happened to the I/Os of a device; nothing where its events are not watched.
+/// Counts and latencies of a device's I/Os; empty where block events are not sampled.
 pub fn lines(view: &View<'_>, name: &str) -> Vec<(Tone, String)> {
     let find = |sample: &'_ Option<BlocksSample>| {
         let devices = sample.as_ref().map_or(&[][..], |sample| &sample.devices);
@@ -17,17 +17,17 @@ pub fn lines(view: &View<'_>, name: &str) -> Vec<(Tone, String)> {
     let rate = |of: fn(&DeviceBlocks) -> u64| {
         units::count(per_second(of(&now).saturating_sub(of(&then)), view.elapsed_ns).round())
     };
-    // Where events that come with each I/O are not counted, there is no rate of them.
+    // Per-I/O events are sampled, not counted, unless `each_io` is set.
     let counts = view.now.blocks.as_ref().is_some_and(|blocks| blocks.each_io);
     let each = |of: fn(&DeviceBlocks) -> u64| {
         if counts { rate(of) } else { "not counted".to_string() }
     };
-    let removed = if now.removed { "; the device is removed" } else { "" };
+    let removed = if now.removed { " (device removed)" } else { "" };
     let mut lines = vec![(Tone::Key, format!("block layer, per second{removed}"))];
     lines.push((
         Tone::Plain,
         format!(
-            "  entered {}   split {}   merged {}   to the driver {}   put back {}",
+            "  queued {}   split {}   merged {}   issued {}   requeued {}",
             each(|d| d.queued),
             rate(|d| d.split),
             each(|d| d.merged),
@@ -37,16 +37,17 @@ pub fn lines(view: &View<'_>, name: &str) -> Vec<(Tone, String)> {
     ));
     lines.push((
         Tone::Plain,
-        format!("  completed {}   with an error {}", each(|d| d.completed), rate(|d| d.errors)),
+        format!("  completed {}   errors {}", each(|d| d.completed), rate(|d| d.errors)),
     ));
-    let from = if now.bio_based { "entering to completion" } else { "driver to completion" };
-    lines.extend(waits("queue to driver", &now.queue.since(&then.queue)));
+    let from = if now.bio_based { "queue to completion" } else { "issue to completion" };
+    lines.extend(waits("queue to issue", &now.queue.since(&then.queue)));
     lines.extend(match now.ends_unseen() {
         None => waits(from, &now.driver.since(&then.driver)),
         Some(unseen) => {
             let all = now.queue.count();
-            let text =
-                format!("  {from}: of {unseen} of {all} requests sampled the end was not seen");
+            let text = format!(
+                "  {from}: not available (no completion event for {unseen} of {all} requests)"
+            );
             Some((Tone::Plain, text))
         }
     });
@@ -58,7 +59,7 @@ pub fn lines(view: &View<'_>, name: &str) -> Vec<(Tone, String)> {
 fn waits(name: &str, times: &Histogram) -> Option<(Tone, String)> {
     let at = |percent| times.percentile(percent).map(|ns| units::time(ns as f64));
     let text = format!(
-        "  {name}: median {}   99% {}   longest {}   ({} sampled)",
+        "  {name}: p50 {}   p99 {}   max {}   ({} samples)",
         at(50.0)?,
         at(99.0)?,
         units::time(times.max_ns() as f64),
@@ -67,7 +68,7 @@ fn waits(name: &str, times: &Histogram) -> Option<(Tone, String)> {
     Some((Tone::Plain, text))
 }
 
-/// How large requests were at the driver.
+/// Distribution of request sizes at issue.
 fn sizes(then: &[SizeSamples], now: &[SizeSamples]) -> Option<(Tone, String)> {
     let grown = now.iter().map(|size| {
         let same = |then: &&SizeSamples| (then.op, then.bytes_min) == (size.op, size.bytes_min);
@@ -81,19 +82,19 @@ fn sizes(then: &[SizeSamples], now: &[SizeSamples]) -> Option<(Tone, String)> {
         format!("{op} {bytes} {:.0}%", *samples as f64 * 100.0 / all as f64)
     };
     let parts: Vec<String> = grown.iter().map(part).collect();
-    (all > 0).then(|| (Tone::Plain, format!("  sizes from: {}", parts.join(", "))))
+    (all > 0).then(|| (Tone::Plain, format!("  request size, at least: {}", parts.join(", "))))
 }
 
-/// What made I/Os be split.
+/// The limits that caused splits.
 fn splits(then: &[SplitSamples], now: &[SplitSamples]) -> Option<(Tone, String)> {
     let new = now.iter().filter(|split| {
         let same = |then: &&SplitSamples| (&then.limit, then.bytes) == (&split.limit, split.bytes);
         split.samples > then.iter().find(same).map_or(0, |then| then.samples)
     });
     let text = |split: &SplitSamples| {
-        let limit = if split.limit.is_empty() { "no known limit" } else { &split.limit };
-        format!("{limit} at {}", units::bytes(split.bytes))
+        let limit = if split.limit.is_empty() { "unknown limit" } else { &split.limit };
+        format!("{limit} ({})", units::bytes(split.bytes))
     };
     let texts: Vec<String> = new.map(text).collect();
-    (!texts.is_empty()).then(|| (Tone::Plain, format!("  split by: {}", texts.join(", "))))
+    (!texts.is_empty()).then(|| (Tone::Plain, format!("  split by limit: {}", texts.join(", "))))
 }

@@ -1,8 +1,11 @@
-//! One row of a table in full.
+//! The details of one table row.
 
 use super::paint::Tone;
 use super::ui::{Grouping, Panel, Ui};
 use super::{View, blocks, disks, layers, rings, threads};
+use crate::doc::Document;
+use crate::pages;
+use crate::render::{self, Style};
 use fathom_analysis::machine::{DiskRates, IoRates, placement};
 use fathom_model::units;
 use fathom_model::watch::ThreadCount;
@@ -10,7 +13,7 @@ use std::collections::BTreeSet;
 
 type Lines = Vec<(Tone, String)>;
 
-/// What is known of the row of a table that has this key.
+/// The details of the row with this key.
 pub fn text(view: &View<'_>, ui: &Ui, panel: Panel, key: &str) -> Lines {
     let lines = match panel {
         Panel::Disks => disk(view, key),
@@ -20,7 +23,7 @@ pub fn text(view: &View<'_>, ui: &Ui, panel: Panel, key: &str) -> Lines {
     };
     lines.unwrap_or_else(|| {
         let name = key.replace('\t', " ");
-        vec![(Tone::Warning, format!("{name}: not there in this interval"))]
+        vec![(Tone::Warning, format!("{name}: not present in this interval"))]
     })
 }
 
@@ -30,7 +33,7 @@ fn disk(view: &View<'_>, name: &str) -> Option<Lines> {
     let mut lines = vec![(Tone::Key, format!("{name}: {}", kind.as_str().unwrap_or_default()))];
     let origin = disks::origin(disk);
     if !origin.is_empty() {
-        lines.push((Tone::Plain, format!("  of: {origin}")));
+        lines.push((Tone::Plain, format!("  backing: {origin}")));
     }
     let above = view.rates.disks.iter().filter(|other| other.below.iter().any(|n| n == name));
     let above: Vec<&str> = above.map(|other| other.name.as_str()).collect();
@@ -41,12 +44,12 @@ fn disk(view: &View<'_>, name: &str) -> Option<Lines> {
     lines.push((
         Tone::Plain,
         format!(
-            "  aqu-sz {:.2} (I/Os in flight, mean)   in flight now {}",
+            "  aqu-sz {:.2} (mean I/Os in flight)   inflt {} (now)",
             disk.queue, disk.in_flight
         ),
     ));
-    let meaning = "a device that works in parallel can do more at 100";
-    let text = format!("  %util {:.1} (time with an I/O in flight; {meaning})", disk.util);
+    let meaning = "a device that serves I/Os in parallel is not saturated at 100";
+    let text = format!("  %util {:.1} (time with I/O in flight; {meaning})", disk.util);
     lines.push((Tone::Plain, text));
     lines.extend(places(view, name));
     lines.extend(blocks::lines(view, name));
@@ -55,8 +58,8 @@ fn disk(view: &View<'_>, name: &str) -> Option<Lines> {
 
 fn directions(disk: &DiskRates, lines: &mut Lines) {
     let title = format!(
-        "  {:8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>7}",
-        "", "I/Os/s", "MB/s", "await ms", "size kB", "merged/s", "merged"
+        "  {:7} {:>7} {:>8} {:>8} {:>8} {:>6} {:>6}",
+        "", "IOPS", "MiB/s", "await ms", "areq-KiB", "rqm/s", "%rqm"
     );
     lines.push((Tone::Faint, title));
     let all = [
@@ -73,9 +76,9 @@ fn directions(disk: &DiskRates, lines: &mut Lines) {
         lines.push((
             Tone::Plain,
             format!(
-                "  {name:8} {:>8} {:>9.2} {:>9} {:>9} {:>9} {merged:>6.1}%",
+                "  {name:7} {:>7} {:>8.2} {:>8} {:>8} {:>6} {merged:>5.1}%",
                 units::count(ios),
-                bytes / 1e6,
+                bytes / disks::MIB,
                 known(wait_ms, 3),
                 known(size.map(|bytes| bytes / 1024.0), 1),
                 units::count(merges),
@@ -84,17 +87,23 @@ fn directions(disk: &DiskRates, lines: &mut Lines) {
     }
 }
 
-/// Which processors the device interrupts, and which submit to it.
+/// The CPUs that take the device's interrupts, and those that submit to it.
 fn places(view: &View<'_>, name: &str) -> Lines {
     let mut all = placement(view.wiring, view.before, view.now);
     all.retain(|place| place.device == name);
-    crate::rings::placement(&all).lines().map(|line| (Tone::Plain, format!("  {line}"))).collect()
+    page(&pages::placement(&all))
 }
 
-/// The threads of a group, each with what it did.
+/// A page as lines; the caller wraps them.
+fn page(document: &Document) -> Lines {
+    let text = render::text(document, Style { color: false, width: usize::from(u16::MAX) });
+    text.lines().map(|line| (Tone::Plain, format!("  {line}"))).collect()
+}
+
+/// The threads of a group, each with its activity.
 fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
     let sample = view.now.threads.as_ref()?;
-    let looks = f64::from(sample.looks.max(1));
+    let samples = f64::from(sample.looks.max(1));
     let columns = threads::grouped_by(grouping);
     let values = |count: &ThreadCount| -> Vec<String> {
         columns.iter().map(|column| column.of(count).into_owned()).collect()
@@ -102,9 +111,9 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
     let mut counts: Vec<&ThreadCount> =
         sample.active.iter().filter(|count| threads::key(&values(count)) == key).collect();
     let first = counts.first()?;
-    let active = counts.iter().map(|count| f64::from(count.count)).sum::<f64>() / looks;
+    let active = counts.iter().map(|count| f64::from(count.count)).sum::<f64>() / samples;
     let title = format!(
-        "{}: {active:.2} active at a time, {} looks",
+        "{}: {active:.2} threads on average ({} samples)",
         values(first).join(" "),
         sample.looks
     );
@@ -121,7 +130,7 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
             notes += &format!("  for thread {owner}");
         }
         if count.torn {
-            notes += "  torn: it went on while it was looked at";
+            notes += "  torn: ran while being sampled";
         }
         let dash = |text: &str| if text.is_empty() { "-".to_string() } else { text.to_string() };
         let ThreadCount { pid, tid, comm, state, .. } = count;
@@ -129,7 +138,7 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
             Tone::Plain,
             format!(
                 "  {:>6.2} {pid:>8} {tid:>8} {comm:15} {state:2} {:16} {}{notes}",
-                f64::from(count.count) / looks,
+                f64::from(count.count) / samples,
                 dash(&count.syscall),
                 dash(&count.wchan),
             ),
@@ -137,7 +146,8 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
     }
     let times = layers::times(view, |count| tids.contains(&count.tid));
     if times.samples > 0 {
-        let title = format!("processor time of these threads by layer ({} samples)", times.samples);
+        let title =
+            format!("CPU time of these threads by kernel layer ({} samples)", times.samples);
         lines.push((Tone::Key, title));
         lines.extend(layers::lines(&times, |_| true));
     }
@@ -148,17 +158,16 @@ fn layer(view: &View<'_>, name: &str) -> Option<Lines> {
     let times = layers::times(view, |_| true);
     let found = times.layers.iter().any(|layer| layer.layer.name() == name);
     let event = view.now.stacks.as_ref().map_or("", |stacks| &stacks.event);
-    let title = format!("{name}: of {} samples by {event}", times.samples);
+    let title = format!("{name}: share of {} samples of {event}", times.samples);
     let lines = layers::lines(&times, |layer| layer.layer.name() == name);
     found.then(|| std::iter::once((Tone::Key, title)).chain(lines).collect())
 }
 
-/// A ring in words, with what is known of all rings together.
+/// One ring, with the totals of all rings.
 fn ring(view: &View<'_>, key: &str) -> Option<Lines> {
     let mut rates = rings::rates(view)?;
     rates.rings.retain(|ring| rings::key(&ring.ring) == key);
     let name = rates.rings.first().map(|ring| format!("{} {key}", ring.ring.comm))?;
-    let text = crate::rings::rings(&rates);
-    let lines = text.lines().map(|line| (Tone::Plain, format!("  {line}")));
+    let lines = page(&pages::rings(&rates));
     Some(std::iter::once((Tone::Key, name)).chain(lines).collect())
 }

@@ -1,4 +1,4 @@
-//! The first line, and what cannot be seen.
+//! The title line, and the page of unavailable sources and sampling overhead.
 
 use super::paint::{Paint, Tone};
 use super::{Source, View};
@@ -7,89 +7,106 @@ use fathom_model::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// The first line: when, how it goes on, and what watching costs.
+/// Format of a time of day with its offset from UTC.
+const TIME: &str = "%H:%M:%S %:z";
+/// Screens narrower than this show the time without its date.
+const DATE_MIN: u16 = 80;
+
+/// Draws the title line: local time, interval or replay position, sampling overhead. Parts that do not fit are
+/// omitted.
 pub fn draw(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
-    let width = area.width.into();
     buf.set_style(area, paint.of(Tone::Selected));
-    let time = calendar::date_and_time(view.unix_ns);
-    let text = format!(" fathom top  {time} UTC  {}{}", state(view), joined(view));
-    let (end, _) = buf.set_stringn(area.x, area.y, text, width, paint.of(Tone::Selected));
-    let cost = cost(view);
-    let length = cost.chars().count() as u16;
+    let time = if area.width < DATE_MIN {
+        calendar::formatted_in(view.unix_ns, view.zone, TIME)
+    } else {
+        calendar::date_and_time(view.unix_ns, view.zone)
+    };
+    let mut text = " fathom top".to_string();
+    for part in std::iter::once(time).chain(state(view)) {
+        if text.chars().count() + 2 + part.chars().count() <= area.width.into() {
+            text += &format!("  {part}");
+        }
+    }
+    let (end, _) =
+        buf.set_stringn(area.x, area.y, text, area.width.into(), paint.of(Tone::Selected));
+    let overhead = overhead(view);
+    let length = overhead.chars().count() as u16;
     if end + length < area.right() {
         let x = area.right() - length;
-        buf.set_stringn(x, area.y, cost, length.into(), paint.of(Tone::Selected));
+        buf.set_stringn(x, area.y, overhead, length.into(), paint.of(Tone::Selected));
     }
 }
 
-/// How the view goes on.
-fn state(view: &View<'_>) -> String {
+/// The interval or the replay position, by importance.
+fn state(view: &View<'_>) -> Vec<String> {
     let seconds = |ns: u64| units::time(ns as f64);
-    match view.source {
+    let mut parts = match view.source {
         Source::Live { interval_ns, frozen, recording } => {
-            let recording = if recording { "  REC" } else { "" };
-            match frozen {
-                None => format!("every {}{recording}", seconds(interval_ns)),
-                Some(0) => format!("FROZEN{recording}"),
-                Some(behind) => format!("FROZEN {} ago{recording}", seconds(behind)),
-            }
+            let state = match frozen {
+                None => format!("every {}", seconds(interval_ns)),
+                Some(0) => "PAUSED".into(),
+                Some(behind) => format!("PAUSED {} ago", seconds(behind)),
+            };
+            let recording = recording.then(|| "REC".to_string());
+            std::iter::once(state).chain(recording).collect()
         }
         Source::Replay { first_ns, last_ns, speed } => {
             let length = last_ns.saturating_sub(first_ns).max(1);
             let done = view.unix_ns.saturating_sub(first_ns) * 100 / length;
-            let speed = speed.map_or("PAUSED".into(), |speed| format!("x{speed}"));
-            let last = calendar::date_and_time(last_ns);
-            let last = last.rsplit(' ').next().unwrap_or_default();
-            format!("REPLAY {speed} {done}% of record to {last}")
+            let speed = speed.map_or("PAUSED".into(), |speed| format!("{speed}×"));
+            let last = calendar::formatted_in(last_ns, view.zone, "%H:%M:%S");
+            vec![format!("REPLAY {speed}"), format!("{done}%"), format!("ends {last}")]
         }
+    };
+    // Intervals missed because the sampler was late; this one covers them too.
+    let joined = view.now.intervals_joined.saturating_sub(view.before.intervals_joined);
+    if joined > 0 {
+        parts.push(format!("{joined} LATE"));
     }
+    parts
 }
 
-/// How many intervals this one is in truth, where there are more.
-fn joined(view: &View<'_>) -> String {
-    let (before, now) = (view.before.intervals_joined, view.now.intervals_joined);
-    let joined = now.saturating_sub(before);
-    if joined > 0 { format!("  {joined} JOINED") } else { String::new() }
-}
-
-/// Processor time of the view and all samplers.
-fn cost(view: &View<'_>) -> String {
+/// CPU time of the view and all samplers.
+fn overhead(view: &View<'_>) -> String {
     match view.own_ns {
         Some(ns) if view.elapsed_ns > 0 => {
-            format!("cost {:.2}% of a core ", ns as f64 * 100.0 / view.elapsed_ns as f64)
+            format!("overhead {:.2}% of one CPU ", ns as f64 * 100.0 / view.elapsed_ns as f64)
         }
         _ => String::new(),
     }
 }
 
-/// One line that names what cannot be seen.
+/// Draws one line that names the unavailable sources.
 pub fn missing_line(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
     if area.height == 0 {
         return;
     }
     let names: Vec<&str> = view.missing.iter().map(|missing| missing.what.as_str()).collect();
-    let text = format!("not seen ('!' says why): {}", names.join(", "));
+    let all = format!("unavailable (! for details): {}", names.join(", "));
+    let fits = all.chars().count() <= area.width.into();
+    let text =
+        if fits { all } else { format!("{} sources unavailable (! for details)", names.len()) };
     buf.set_stringn(area.x, area.y, text, area.width.into(), paint.of(Tone::Warning));
 }
 
-/// What cannot be seen with what would allow it, and what each sampler costs.
-pub fn missing_and_cost(view: &View<'_>) -> Vec<(Tone, String)> {
-    let mut lines = vec![(Tone::Key, "What cannot be seen".to_string())];
+/// Lists unavailable sources, each with its reason and remedy, and the CPU time of each sampler.
+pub fn missing_and_overhead(view: &View<'_>) -> Vec<(Tone, String)> {
+    let mut lines = vec![(Tone::Key, "Unavailable sources".to_string())];
     if view.missing.is_empty() {
-        lines.push((Tone::Plain, "  nothing is missing".into()));
+        lines.push((Tone::Plain, "  none".into()));
     }
     for missing in view.missing {
         lines.push((Tone::Warning, format!("  {}", missing.what)));
-        lines.push((Tone::Plain, format!("    why: {}", missing.why)));
+        lines.push((Tone::Plain, format!("    reason: {}", missing.why)));
         if !missing.allow.is_empty() {
-            lines.push((Tone::Plain, format!("    allow it: {}", missing.allow)));
+            lines.push((Tone::Plain, format!("    remedy: {}", missing.allow)));
         }
     }
     lines.push((Tone::Plain, String::new()));
-    lines.push((Tone::Key, "What watching costs, in this interval".into()));
+    lines.push((Tone::Key, "Sampling overhead in this interval".into()));
     let title = format!(
         "  {:12} {:>9} {:>12} {:>10} {:>7}",
-        "sampler", "of a core", "CPU", "looks", "late"
+        "sampler", "CPU%", "CPU time", "samples", "late"
     );
     lines.push((Tone::Faint, title));
     for now in &view.now.cost {

@@ -1,4 +1,4 @@
-//! The same figures as lines: for people as `dstat -tpcrmd` has them, as CSV, as JSON.
+//! The same figures as lines: in the columns of `dstat -tpcrmd`, as CSV, as NDJSON.
 
 use super::View;
 use crate::calendar;
@@ -12,25 +12,25 @@ const TITLE: &str = "--time-- ---procs--- ------total-cpu-usage------ --io/total
     ------memory-usage----- -dsk/total-\n\
     HH:MM:SS|run blk new|usr sys idl wai hiq siq stl| read  writ| used  free  buff  cach| read  writ\n";
 
-/// More columns, where the processor's counters are read.
-const COUNTED: [&str; 2] = ["|----counted---", "| ipc  GHz mpki"];
+/// Additional columns where hardware counters are available.
+const COUNTED: [&str; 2] = ["|------pmu-----", "| ipc  GHz mpki"];
 
-/// The names of the columns of [`plain`].
+/// The header lines of [`plain`].
 #[must_use]
 pub fn plain_header(view: &View<'_>) -> String {
     let more = if counted(view).is_some() { COUNTED } else { [""; 2] };
     TITLE.lines().zip(more).map(|(title, more)| format!("{title}{more}\n")).collect()
 }
 
-/// One interval. The shares of processor time sum to 100; whole disks are counted, once.
+/// One interval, with local time. CPU shares sum to 100; disk totals include each whole disk once.
 #[must_use]
 pub fn plain(view: &View<'_>) -> String {
     format!("{}{}\n", dstat(view), counted(view).unwrap_or_default())
 }
 
-/// Instructions per cycle, clock while busy, cache misses per 1000 instructions.
+/// IPC, clock frequency while busy, cache misses per 1000 instructions (MPKI).
 fn counted(view: &View<'_>) -> Option<String> {
-    // An interval in which nothing was counted has columns too.
+    // The columns stay in an interval in which nothing was counted.
     view.now.counters.as_ref()?.of.iter().find_map(|counted| counted.user)?;
     let work = view.rates.counters.as_ref().map(|counters| counters.all).unwrap_or_default();
     let ratio = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
@@ -47,7 +47,7 @@ fn dstat(view: &View<'_>) -> String {
     let memory = &system.memory;
     let count = |value: f64| short(value, 1000.0);
     let bytes = |value: f64| short(value, 1024.0);
-    let time = calendar::Moment::at(view.unix_ns / 1_000_000_000).time();
+    let time = calendar::formatted_in(view.unix_ns, view.zone, "%H:%M:%S");
     format!(
         "{time}|{:>3} {:>3} {:>3}|{user:>3} {kernel:>3} {idle:>3} {wait:>3} {irq:>3} {softirq:>3} \
          {steal:>3}|{:>5} {:>5}|{:>5} {:>5} {:>5} {:>5}|{:>5} {:>5}",
@@ -65,14 +65,12 @@ fn dstat(view: &View<'_>) -> String {
     )
 }
 
-/// In dstat's order, with nice in user time; what dstat leaves out or adds to user time stands for
-/// itself.
+/// In dstat's order, with nice time in user time; irq, softirq and steal time have columns of their own.
 fn dstat_shares(cpu: &CpuShares) -> [f64; 7] {
     [cpu.user + cpu.nice, cpu.system, cpu.idle, cpu.iowait, cpu.irq, cpu.softirq, cpu.steal]
 }
 
-/// Whole percents that sum to 100 as the shares do: what rounding down loses goes to those that lost
-/// most.
+/// IntervalLine percentages with the same sum as the shares, rounded by the largest remainder method.
 fn whole<const N: usize>(shares: [f64; N]) -> [u64; N] {
     let mut whole = shares.map(|share| share as u64);
     let missing = (shares.iter().sum::<f64>().round() as u64).saturating_sub(whole.iter().sum());
@@ -82,7 +80,7 @@ fn whole<const N: usize>(shares: [f64; N]) -> [u64; N] {
     whole
 }
 
-/// A number in at most five columns: `0`, `0.4`, `812`, `12k`, `3.1M`.
+/// A number in at most five characters: `0`, `0.4`, `812`, `12k`, `3.1M`.
 fn short(value: f64, base: f64) -> String {
     let mut value = value;
     let mut suffixes = ["", "k", "M", "G", "T", "P", "E"].iter();
@@ -99,7 +97,7 @@ fn short(value: f64, base: f64) -> String {
     }
 }
 
-/// A column of the CSV: its name and its value, where it is known.
+/// A CSV column: its name and its value, `None` where not available.
 type Field = (&'static str, fn(&MachineRates) -> Option<f64>);
 
 /// The columns after the time.
@@ -156,14 +154,14 @@ fn system(rates: &MachineRates, of: impl Fn(&SystemRates) -> f64) -> Option<f64>
     rates.system.as_ref().map(of)
 }
 
-/// The names of the columns of [`csv`].
+/// The header line of [`csv`].
 #[must_use]
 pub fn csv_header() -> String {
     let names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
     format!("time,unix_s,{}\n", names.join(","))
 }
 
-/// One interval of the whole machine; what is not known is left empty.
+/// One interval of the whole machine; a value that is not available is empty.
 #[must_use]
 pub fn csv(view: &View<'_>) -> String {
     let number = |value: f64| {
@@ -176,20 +174,20 @@ pub fn csv(view: &View<'_>) -> String {
     format!("{},{unix_s:.3},{}\n", iso(view.unix_ns), values.join(","))
 }
 
-/// An instant as `2026-11-21T19:53:12Z`.
+/// An instant in RFC 3339 format, in UTC: `2026-11-21T19:53:12Z`.
 fn iso(unix_ns: u64) -> String {
-    format!("{}Z", calendar::date_and_time(unix_ns).replace(' ', "T"))
+    calendar::formatted(unix_ns, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// All of one interval.
+/// One line of NDJSON.
 #[derive(Serialize)]
-struct Whole<'a> {
+struct IntervalLine<'a> {
     time: String,
     unix_ns: u64,
     #[serde(flatten)]
     rates: &'a MachineRates,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    threads: Vec<Doing>,
+    threads: Vec<ThreadActivity>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layers: Option<LayerTimes>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -197,14 +195,14 @@ struct Whole<'a> {
     cost: &'a [SamplerCost],
 }
 
-/// What threads did.
+/// Activity shared by a number of threads.
 #[derive(Serialize)]
-struct Doing {
-    /// How many did it at a time.
+struct ThreadActivity {
+    /// Mean number of active threads.
     active: f64,
-    /// How many different ones they were.
+    /// Number of distinct threads.
     threads: usize,
-    /// What they have in common, by the names of the columns.
+    /// Their common values, by column name.
     #[serde(flatten)]
     by: BTreeMap<&'static str, String>,
 }
@@ -212,16 +210,16 @@ struct Doing {
 /// One interval as an object on one line.
 ///
 /// # Errors
-/// None is known: all of it can be written as JSON.
+/// Passed on from the serializer; none are expected.
 pub fn ndjson(view: &View<'_>) -> serde_json::Result<String> {
-    let groups = super::threads::groups(view, super::Grouping::Doing).unwrap_or_default();
+    let groups = super::threads::groups(view, super::Grouping::Activity).unwrap_or_default();
     let names = || groups.columns().iter().map(|column| column.name());
-    let threads = groups.largest_first().into_iter().map(|group| Doing {
+    let threads = groups.largest_first().into_iter().map(|group| ThreadActivity {
         active: group.average,
         threads: group.threads,
         by: names().zip(group.values).collect(),
     });
-    let whole = Whole {
+    let whole = IntervalLine {
         time: iso(view.unix_ns),
         unix_ns: view.unix_ns,
         rates: view.rates,
@@ -238,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_percents_sum_to_a_hundred() {
+    fn whole_percentages_sum_to_100() {
         assert_eq!(whole([33.4, 33.3, 33.3]), [34, 33, 33]);
         assert_eq!(whole([0.5, 0.5, 99.0]), [1, 0, 99]);
         assert_eq!(whole([0.0; 7]), [0; 7]);
@@ -246,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn numbers_fit_five_characters() {
         let of = |value| short(value, 1024.0);
         assert_eq!(
             ["0", "0.4", "812", "1.0k"],

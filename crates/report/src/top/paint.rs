@@ -1,37 +1,37 @@
-//! How things are set apart. All of it can be understood without colour.
+//! Text styles. Colour never carries information alone.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// Whether there are colours.
+/// Whether to use colour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Paint {
-    /// The terminal has colours and the user has not forbidden them (`NO_COLOR`).
+    /// The terminal supports colour and `NO_COLOR` is not set.
     pub color: bool,
 }
 
-/// What something is.
+/// The role of a piece of text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tone {
     /// A figure.
     #[default]
     Plain,
-    /// What a figure is called.
+    /// The name of a figure.
     Faint,
-    /// The names of a table's columns.
+    /// A table's header.
     Title,
-    /// The same, where keys go to this table.
+    /// The header of the focused table.
     FocusedTitle,
-    /// The row that keys act on.
+    /// The selected row.
     Selected,
-    /// What deserves a look.
+    /// A warning.
     Warning,
-    /// A key that can be pressed.
+    /// A key, a label or a heading.
     Key,
-    /// Little of what there is is used.
+    /// Low utilization.
     Low,
-    /// Much of it is used.
+    /// Medium utilization.
     Middle,
-    /// Nearly all of it is used.
+    /// High utilization.
     High,
 }
 

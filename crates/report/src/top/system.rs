@@ -1,4 +1,4 @@
-//! Processors, tasks, memory: the lines above the tables.
+//! CPUs, tasks, memory: the lines above the tables.
 
 use super::paint::{Paint, Tone};
 use super::{View, take};
@@ -7,32 +7,32 @@ use fathom_model::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Columns before the first figure.
+/// Width of the label column.
 const LABEL: u16 = 6;
-/// One processor's share in eighths.
+/// CPU usage in eighths.
 const BARS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-/// Columns of one processor where its share is written out: `12 ▃  45%  `.
+/// Width of one CPU with its number and usage: `12 ▃  45%  `.
 const WRITTEN: u16 = 11;
 
-/// Lines of a screen that has room for what is counted.
+/// Minimum screen height for the line of hardware counters.
 const COUNTED_MIN: u16 = 20;
 
-/// What a figure is called, and the figure.
+/// Name and value.
 type Figure = (&'static str, String);
 
-/// Lines needed, of those that `area` has.
+/// Number of lines needed, given the size of `area`.
 pub fn height(view: &View<'_>, area: Rect) -> u16 {
     let Some(system) = &view.rates.system else { return 1 };
     4 + core_lines(system, area) + more(view, system, area).len() as u16
 }
 
-/// Lines that not every machine has.
+/// Optional lines: hardware counters, cgroup limits.
 fn more(view: &View<'_>, system: &SystemRates, area: Rect) -> Vec<(&'static str, Vec<Figure>)> {
     let limits = limits(view, system).map(|limits| ("cgroup", limits));
     // On a small screen the tables need the line more.
     let counted = counted(view);
     let room = area.height >= COUNTED_MIN && !counted.is_empty();
-    let counted = room.then_some(("count", counted));
+    let counted = room.then_some(("pmu", counted));
     counted.into_iter().chain(limits).collect()
 }
 
@@ -40,12 +40,12 @@ fn more(view: &View<'_>, system: &SystemRates, area: Rect) -> Vec<(&'static str,
 pub fn draw(view: &View<'_>, room: Rect, paint: Paint, area: Rect, buf: &mut Buffer) {
     let mut rest = area;
     let Some(system) = &view.rates.system else {
-        let text = "processors and memory are not in this record";
+        let text = "CPU and memory figures are not in this record";
         buf.set_stringn(area.x, area.y, text, area.width.into(), paint.of(Tone::Faint));
         return;
     };
     figures("cpu %", &shares(system), paint, take(&mut rest, 1), buf);
-    // Less room is left here than there was before this table, never more.
+    // `area` may be smaller than requested, never larger.
     let more = more(view, system, room);
     let lines = area.height.saturating_sub(4 + more.len() as u16);
     cores(system, paint, take(&mut rest, lines), buf);
@@ -57,7 +57,7 @@ pub fn draw(view: &View<'_>, room: Rect, paint: Paint, area: Rect, buf: &mut Buf
     }
 }
 
-/// A line of figures; those that do not fit are left out.
+/// Draws a line of figures, omitting those that do not fit.
 fn figures(label: &str, figures: &[Figure], paint: Paint, area: Rect, buf: &mut Buffer) {
     if area.height == 0 {
         return;
@@ -75,7 +75,7 @@ fn figures(label: &str, figures: &[Figure], paint: Paint, area: Rect, buf: &mut 
     }
 }
 
-/// In the order and under the names of mpstat.
+/// In the order of mpstat.
 fn shares(system: &SystemRates) -> Vec<Figure> {
     let cpu = &system.cpu;
     let share = |value: f64| format!("{value:4.1}");
@@ -100,7 +100,7 @@ fn tasks(system: &SystemRates) -> Vec<Figure> {
     ];
     if let Some(stalls) = &system.pressure {
         let share = |value: f64| format!("{value:.1}%");
-        figures.push(("stalled: cpu", share(stalls.cpu.some)));
+        figures.push(("PSI cpu", share(stalls.cpu.some)));
         figures.push(("mem", share(stalls.memory.some)));
         figures.push(("io", share(stalls.io.some)));
     }
@@ -111,6 +111,7 @@ fn tasks(system: &SystemRates) -> Vec<Figure> {
 fn memory(system: &SystemRates) -> Vec<Figure> {
     let memory = &system.memory;
     let mut figures = vec![
+        ("total", bytes(memory.total)),
         ("used", bytes(memory.used)),
         ("free", bytes(memory.free)),
         ("buff", bytes(memory.buffers)),
@@ -121,7 +122,6 @@ fn memory(system: &SystemRates) -> Vec<Figure> {
     if memory.swap_used > 0 {
         figures.push(("swap", bytes(memory.swap_used)));
     }
-    figures.push(("of", bytes(memory.total)));
     figures
 }
 
@@ -132,28 +132,28 @@ fn paging(system: &SystemRates) -> Vec<Figure> {
         ("in", format!("{}/s", bytes(paging.in_bytes as u64))),
         ("out", format!("{}/s", bytes(paging.out_bytes as u64))),
         ("faults/s", count(paging.faults)),
-        ("major", count(paging.major_faults)),
+        ("major/s", count(paging.major_faults)),
         ("scan/s", count(paging.scan_kswapd + paging.scan_direct)),
-        ("direct", count(paging.scan_direct)),
+        ("direct/s", count(paging.scan_direct)),
         ("steal/s", count(paging.steal_kswapd + paging.steal_direct)),
         ("refault/s", count(paging.refault_file)),
         ("swap in/s", count(paging.swap_in)),
-        ("out/s", count(paging.swap_out)),
+        ("swap out/s", count(paging.swap_out)),
     ]
 }
 
-/// The limits of a control group, where there are any.
+/// The limits of this cgroup, if any.
 fn limits(view: &View<'_>, system: &SystemRates) -> Option<Vec<Figure>> {
     let group = view.now.system.as_ref()?.cgroup.as_ref()?;
     let rates = system.cgroup.unwrap_or_default();
     let mut figures = Vec::new();
     if let Some(limit) = group.cpu_limit {
-        figures.push(("processors", format!("{limit:.2}")));
+        figures.push(("CPUs", format!("{limit:.2}")));
         figures.push(("throttled", format!("{:.1}%", rates.throttled.unwrap_or(0.0))));
     }
     if let (Some(used), Some(limit)) = (group.memory_used, group.memory_limit) {
         figures.push(("memory", format!("{} of {}", bytes(used), bytes(limit))));
-        figures.push(("hits/s", units::count(rates.memory_hits.unwrap_or(0.0))));
+        figures.push(("max events/s", units::count(rates.memory_hits.unwrap_or(0.0))));
     }
     if !group.io_limits.is_empty() {
         figures.push(("I/O", group.io_limits.join(", ")));
@@ -161,20 +161,20 @@ fn limits(view: &View<'_>, system: &SystemRates) -> Option<Vec<Figure>> {
     (!figures.is_empty()).then_some(figures)
 }
 
-/// What the processor's counters say, and what processes that are counted do; nothing where other lines
-/// tell it.
+/// Hardware counters; for counted processes also their software events, which other lines show for the
+/// whole machine.
 fn counted(view: &View<'_>) -> Vec<Figure> {
     let Some(counters) = &view.rates.counters else { return Vec::new() };
     let work = &counters.all;
     let two = |value: f64| format!("{value:.2}");
     let mut figures: Vec<(&'static str, Option<String>)> = vec![
-        ("procs", work.processors.map(two)),
+        ("CPUs", work.processors.map(two)),
         ("IPC", work.ipc.all.map(two)),
-        ("usr", work.ipc.user.map(two)),
-        ("krn", work.ipc.kernel.map(two)),
+        ("IPC:u", work.ipc.user.map(two)),
+        ("IPC:k", work.ipc.kernel.map(two)),
         ("GHz", work.ghz.map(two)),
-        ("miss/1k", work.cache_mpki.map(two)),
-        ("cycles/io", work.per_io.and_then(|io| Some(units::count(io.cycles?)))),
+        ("MPKI", work.cache_mpki.map(two)),
+        ("cycles/IO", work.per_io.and_then(|io| Some(units::count(io.cycles?)))),
         ("counted", work.counted.filter(|part| *part < 99.95).map(|part| format!("{part:.0}%"))),
     ];
     if work.processors.is_some() {
@@ -184,32 +184,32 @@ fn counted(view: &View<'_>) -> Vec<Figure> {
     figures.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// Bytes without a blank, as there is little room.
+/// Bytes without a space before the unit, to save room.
 pub fn bytes(value: u64) -> String {
     units::bytes(value).replace(' ', "")
 }
 
-/// Lines that the processors need.
+/// Number of lines for the CPUs.
 fn core_lines(system: &SystemRates, area: Rect) -> u16 {
     let width = usize::from(area.width.saturating_sub(LABEL).max(1));
     let most = if area.height > 40 { 4 } else { 2 };
     system.cpus.len().div_ceil(width).clamp(1, most) as u16
 }
 
-/// Each processor as a bar of one column; several share one where there are too many.
+/// Draws each CPU as a bar of one column; several share a column where there are too many.
 fn cores(system: &SystemRates, paint: Paint, area: Rect, buf: &mut Buffer) {
     let room = usize::from(area.width.saturating_sub(LABEL));
     let cpus = &system.cpus;
     if area.height == 0 || room == 0 {
         return;
     }
-    buf.set_stringn(area.x, area.y, "cores", LABEL.into(), paint.of(Tone::Key));
+    buf.set_stringn(area.x, area.y, "cpus", LABEL.into(), paint.of(Tone::Key));
     if cpus.len() * usize::from(WRITTEN) <= room {
         return written(cpus, paint, area, buf);
     }
     let each = cpus.len().div_ceil(room * usize::from(area.height)).max(1);
     for (place, group) in cpus.chunks(each).enumerate() {
-        // The busiest of a group is the one to be seen.
+        // A shared column shows the busiest CPU.
         let busy = group.iter().map(|cpu| cpu.shares.busy()).fold(0.0, f64::max);
         let x = area.x + LABEL + (place % room) as u16;
         let y = area.y + (place / room) as u16;
@@ -221,7 +221,7 @@ fn cores(system: &SystemRates, paint: Paint, area: Rect, buf: &mut Buffer) {
     }
 }
 
-/// Few processors, with their numbers and shares.
+/// Draws a small number of CPUs, each with its number and usage.
 fn written(cpus: &[CpuRates], paint: Paint, area: Rect, buf: &mut Buffer) {
     for (place, cpu) in cpus.iter().enumerate() {
         let x = area.x + LABEL + place as u16 * WRITTEN;
@@ -233,7 +233,7 @@ fn written(cpus: &[CpuRates], paint: Paint, area: Rect, buf: &mut Buffer) {
 }
 
 fn bar(busy: f64) -> &'static str {
-    // What does anything at all is told from what does nothing.
+    // Low usage must differ from none.
     let eighths = if busy < 0.5 { 0 } else { (busy / 12.5).round().clamp(1.0, 8.0) as usize };
     BARS[eighths]
 }

@@ -1,5 +1,4 @@
-//! A table of the view: columns that give way where the terminal is narrow, rows that can be sorted
-//! and selected.
+//! A table with columns that are dropped on a narrow screen, and rows that can be sorted and selected.
 
 use super::paint::{Paint, Tone};
 use fathom_model::{escape, units};
@@ -8,53 +7,53 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use std::cmp::Ordering;
 
-/// A table as it stands at one instant.
+/// A table at one instant.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
-    /// Before the columns' names, or instead of rows where there are none.
+    /// Shown instead of rows where there are none.
     pub note: String,
     /// The columns.
     pub columns: &'static [Column],
     /// The rows, sorted.
     pub rows: Vec<Row>,
-    /// The column that the rows are sorted by.
+    /// Index of the sort column.
     pub sorted: usize,
-    /// Whether the least comes first, or for text the last.
+    /// Ascending order for numbers, descending for text.
     pub reversed: bool,
 }
 
 /// A column.
 #[derive(Debug)]
 pub struct Column {
-    /// What stands above it.
+    /// Its header.
     pub name: &'static str,
-    /// Its least width.
+    /// Minimum width.
     pub width: u16,
-    /// Its greatest width, where there is room.
+    /// Maximum width.
     pub wide: u16,
-    /// Columns with the highest rank are left out first.
+    /// Columns with the highest rank are dropped first.
     pub rank: u8,
-    /// Whether it holds numbers, which are set against the right.
+    /// Holds numbers, which are right-aligned.
     pub number: bool,
 }
 
 /// A row.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// What tells it from other rows at any instant.
+    /// Identifies the row across intervals.
     pub key: String,
     /// One for each column.
     pub cells: Vec<Cell>,
-    /// What is drawn of it in another tone.
+    /// Style of the row.
     pub tone: Tone,
 }
 
-/// What stands in one row and column.
+/// The value in one row and column.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// Text, sorted by alphabet.
+    /// Text, sorted alphabetically.
     Text(String),
-    /// A number with how it is written, sorted by size.
+    /// A number and its formatted text, sorted by value.
     Number(f64, String),
 }
 
@@ -70,19 +69,19 @@ impl Cell {
         Self::Number(value, format!("{value:.decimals$}"))
     }
 
-    /// A number with a decimal suffix.
+    /// A number with an SI suffix (10^3).
     #[must_use]
     pub fn count(value: f64) -> Self {
-        Self::Number(value, if value == 0.0 { "0".into() } else { count(value) })
+        Self::Number(value, units::count(value))
     }
 
-    /// A number that is not known where there is none.
+    /// A number; `-` where it is not available.
     #[must_use]
-    pub fn known(value: Option<f64>, write: impl Fn(f64) -> Self) -> Self {
+    pub fn optional(value: Option<f64>, write: impl Fn(f64) -> Self) -> Self {
         value.map_or(Self::Number(-1.0, "-".into()), write)
     }
 
-    /// As it is written.
+    /// The text.
     #[must_use]
     pub fn shown(&self) -> &str {
         match self {
@@ -90,7 +89,7 @@ impl Cell {
         }
     }
 
-    /// The order of rows: the largest number and the first text first.
+    /// Descending for numbers, ascending for text.
     fn order(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Number(a, _), Self::Number(b, _)) => b.total_cmp(a),
@@ -99,17 +98,8 @@ impl Cell {
     }
 }
 
-/// A number with three digits where they matter: `0.25`, `17.3`, `812`, `12.3k`.
-fn count(value: f64) -> String {
-    let text = units::count(value);
-    if value.abs() < 1000.0 && value.fract() != 0.0 && value.abs() >= 100.0 {
-        return format!("{value:.0}");
-    }
-    text
-}
-
 impl Table {
-    /// Sorts the rows by a column; equals stay in the order that they are in.
+    /// Sorts the rows by a column; the sort is stable.
     #[must_use]
     pub fn sorted_by(mut self, column: usize, reversed: bool) -> Self {
         self.sorted = column.min(self.columns.len().saturating_sub(1));
@@ -125,14 +115,13 @@ impl Table {
         self
     }
 
-    /// The place of the row with this key; the first where there is none such.
+    /// The index of the row with this key; 0 where there is none.
     #[must_use]
     pub fn place(&self, key: Option<&str>) -> usize {
         key.and_then(|key| self.rows.iter().position(|row| row.key == key)).unwrap_or(0)
     }
 
-    /// Draws the names of the columns and below them as many rows as there is room for, the selected
-    /// one among them.
+    /// Draws the header and as many rows as fit, including the selected one.
     pub fn draw(&self, area: Rect, buf: &mut Buffer, paint: Paint, selected: Option<usize>) {
         if area.height == 0 || area.width == 0 {
             return;
@@ -159,7 +148,7 @@ impl Table {
         }
     }
 
-    /// The columns that fit, in their order, each with its place and its width.
+    /// The columns that fit, in order, each with its position and width.
     fn columns_within(&self, area: Rect) -> Vec<Place> {
         let mut shown: Vec<usize> = (0..self.columns.len()).collect();
         let needed = |shown: &[usize]| -> u16 {
@@ -196,7 +185,7 @@ impl Table {
         buf.set_style(Rect { height: 1, ..area }, style);
         self.draw_cells(area.y, buf, places, |column| Some(self.columns[column].name));
         let Some(place) = places.iter().find(|place| place.index == self.sorted) else { return };
-        // In the gap that every column has on its left.
+        // The mark goes into the gap to the left of the column.
         let name = self.columns[self.sorted].name.chars().count() as u16;
         let pad =
             if self.columns[self.sorted].number { place.width.saturating_sub(name) } else { 0 };
@@ -216,6 +205,9 @@ impl Table {
             let length = text.chars().count() as u16;
             let pad = if self.columns[*index].number { width.saturating_sub(length) } else { 0 };
             buf.set_stringn(x + pad, y, text, (*width).into(), Style::new());
+            if length > *width && *width > 0 {
+                buf.set_stringn(x + width - 1, y, "…", 1, Style::new());
+            }
         }
     }
 }
@@ -227,7 +219,7 @@ struct Place {
     width: u16,
 }
 
-/// Columns from `x` on, which counts from the area's left, to its right.
+/// Width of `area` right of column `x`, which counts from its left edge.
 fn width_left(area: Rect, x: u16) -> usize {
     area.width.saturating_sub(x).into()
 }

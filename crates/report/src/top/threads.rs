@@ -1,4 +1,4 @@
-//! What threads do: how many do the same thing at a time, on average.
+//! Mean number of active threads by name, state, system call and wait channel.
 
 use super::View;
 use super::paint::Tone;
@@ -6,7 +6,7 @@ use super::table::{Cell, Column, Row, Table};
 use super::ui::{Grouping, Ui};
 use fathom_analysis::threads::{Column as By, DEFAULT, Group, Groups};
 
-/// The column sorted by where none was chosen: the average number of active threads.
+/// The default sort column: the mean number of active threads.
 pub const SORT: usize = 0;
 
 const COLUMNS: &[Column] = &[
@@ -22,35 +22,35 @@ const COLUMNS: &[Column] = &[
 pub fn table(view: &View<'_>, ui: &Ui) -> Table {
     let Some(groups) = groups(view, ui.grouping) else {
         return Table {
-            note: "threads are not watched".into(),
+            note: "threads are not sampled".into(),
             columns: COLUMNS,
             ..Table::default()
         };
     };
     let rows = groups.largest_first().iter().map(|group| row(groups.columns(), group)).collect();
     let seen = groups.average(groups.seen);
-    let note = format!("none of {seen:.0} threads did anything or waited for I/O");
+    let note = format!("no active threads (of {seen:.0})");
     Table { note, columns: COLUMNS, rows, ..Table::default() }
 }
 
-/// Threads in groups; `None` where they are not watched.
+/// Groups of threads; `None` where threads are not sampled.
 pub fn groups(view: &View<'_>, grouping: Grouping) -> Option<Groups> {
     let mut groups = Groups::new(grouped_by(grouping));
     groups.add(view.now.threads.as_ref()?);
     Some(groups)
 }
 
-/// What tells groups apart.
+/// The columns of a grouping.
 pub fn grouped_by(grouping: Grouping) -> &'static [By] {
     match grouping {
-        Grouping::Doing => &DEFAULT,
+        Grouping::Activity => &DEFAULT,
         Grouping::State => &[By::Comm, By::State],
         Grouping::Name => &[By::Comm],
         Grouping::Thread => &[By::Tid, By::Comm2],
     }
 }
 
-/// What the row of a group has as its key.
+/// The key of a group's row.
 pub fn key(values: &[String]) -> String {
     values.join("\t")
 }

@@ -1,38 +1,38 @@
-//! What the user of the view has chosen to see.
+//! What the user has selected.
 
-/// The choices.
+/// Settings of the screen.
 #[derive(Debug, Clone, Default)]
 pub struct Ui {
-    /// The table that keys act on.
+    /// The table with the keyboard focus.
     pub focus: Panel,
-    /// The table that has the screen for itself.
+    /// The focused table fills the screen.
     pub zoomed: bool,
-    /// What each table shows of itself, by [`Panel::index`].
+    /// Settings of each table, by [`Panel::index`].
     pub tables: [TableUi; Panel::ALL.len()],
-    /// Partitions are shown too.
+    /// Show partitions.
     pub partitions: bool,
-    /// Devices that do nothing are shown too.
+    /// Show idle devices.
     pub idle: bool,
-    /// How threads are put into groups.
+    /// How threads are grouped.
     pub grouping: Grouping,
-    /// What has the screen instead of the tables.
+    /// The page shown.
     pub page: Page,
-    /// Lines of a page that are above the screen.
+    /// Lines of a text page scrolled off the top.
     pub scrolled: usize,
-    /// What is being typed after `g`.
+    /// Text typed after `g`.
     pub prompt: Option<String>,
-    /// What came of the last key, where it cannot be seen otherwise.
+    /// Message of the last command.
     pub message: Option<String>,
 }
 
-/// What is chosen in one table.
+/// Settings of one table.
 #[derive(Debug, Clone, Default)]
 pub struct TableUi {
-    /// Key of the selected row; the first one where there is none.
+    /// Key of the selected row; `None` selects the first.
     pub selected: Option<String>,
-    /// The column sorted by; the table's own choice where there is none.
+    /// Sort column; `None` for the table's default.
     pub sort: Option<usize>,
-    /// Whether the order is turned round.
+    /// Reverse the sort order.
     pub reversed: bool,
 }
 
@@ -42,19 +42,19 @@ pub enum Panel {
     /// Block devices.
     #[default]
     Disks,
-    /// What threads do.
+    /// Threads by activity.
     Threads,
-    /// Where processor time goes.
+    /// CPU time by kernel layer.
     Layers,
     /// io_uring instances.
     Rings,
 }
 
 impl Panel {
-    /// In the order of the screen.
+    /// All panels, in screen order.
     pub const ALL: [Self; 4] = [Self::Disks, Self::Threads, Self::Layers, Self::Rings];
 
-    /// Its place among all.
+    /// Its index in [`Panel::ALL`].
     #[must_use]
     pub fn index(self) -> usize {
         self as usize
@@ -66,41 +66,41 @@ impl Panel {
         ["disks", "threads", "layers", "rings"][self.index()]
     }
 
-    /// The one that is so many further, round and round.
+    /// The panel `by` places further in screen order, cyclically.
     #[must_use]
     pub fn further(self, by: usize) -> Self {
         Self::ALL[(self.index() + by) % Self::ALL.len()]
     }
 }
 
-/// What tells groups of threads apart.
+/// How threads are grouped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Grouping {
     /// Name, state, system call and wait channel.
     #[default]
-    Doing,
+    Activity,
     /// Name and state.
     State,
     /// Name.
     Name,
-    /// Each thread for itself.
+    /// TID: each thread separately.
     Thread,
 }
 
 impl Grouping {
-    /// The next one, round and round.
+    /// The next one, cyclically.
     #[must_use]
     pub fn next(self) -> Self {
         match self {
-            Self::Doing => Self::State,
+            Self::Activity => Self::State,
             Self::State => Self::Name,
             Self::Name => Self::Thread,
-            Self::Thread => Self::Doing,
+            Self::Thread => Self::Activity,
         }
     }
 }
 
-/// What has the screen.
+/// What the screen shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Page {
     /// All tables.
@@ -108,20 +108,20 @@ pub enum Page {
     Tables,
     /// The keys.
     Help,
-    /// What cannot be seen, and what watching costs.
+    /// Unavailable sources and sampling overhead.
     Missing,
-    /// One row of a table, by its key, in full.
+    /// Details of one table row, by its key.
     Detail(Panel, String),
 }
 
 impl Panel {
-    /// The choices for this table.
+    /// The settings of this table.
     #[must_use]
     pub fn of(self, ui: &Ui) -> &TableUi {
         &ui.tables[self.index()]
     }
 
-    /// The choices for this table, to be changed.
+    /// The settings of this table, mutable.
     pub fn of_mut(self, ui: &mut Ui) -> &mut TableUi {
         &mut ui.tables[self.index()]
     }

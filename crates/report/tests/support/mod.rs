@@ -60,8 +60,8 @@ pub fn troubled() -> RunRecord {
         ..JobRecord::default()
     };
     record.jobs = vec![job, never];
-    record.interrupted = Some("SIGINT".into());
-    record.findings = fathom_analysis::run::findings(&record);
+    record.outcome = fathom_model::Outcome::interrupted("SIGINT");
+    record.findings = fathom_analysis::rules::run_findings(&record);
     record
 }
 

@@ -1,4 +1,4 @@
-//! How I/O reaches the kernel.
+//! I/O engine, queue depth, and batching.
 
 use super::{Key, accept_flag};
 use crate::job::{EngineName, JobSpec};
@@ -20,31 +20,31 @@ const ENGINES: &[(&str, EngineName)] = &[
     ("cpp_null", EngineName::Null),
 ];
 
-/// The greatest queue depth, which is that of io_uring (IORING_MAX_ENTRIES in io_uring/io_uring.h).
+/// Maximum queue depth, that of io_uring (IORING_MAX_ENTRIES in io_uring/io_uring.h).
 pub(crate) const DEPTH_MAX: u32 = 32_768;
 
 pub(super) const KEYS: &[Key] = &[
     Key::value(
         "ioengine",
         "NAME",
-        "io_uring, io_uring_cmd, libaio, psync, sync, pvsync, pvsync2, null or nop",
+        "I/O engine: io_uring, io_uring_cmd, libaio, psync, sync, pvsync, pvsync2, null or nop",
         engine,
     )
     .differs("The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own."),
-    Key::value("iodepth", "COUNT", "I/Os in flight at most", |job, v| {
+    Key::value("iodepth", "COUNT", "Queue depth: number of I/Os to keep in flight", |job, v| {
         job.engine.depth = v.count32(1, DEPTH_MAX)?;
         Ok(())
     })
     .differs("At most 32768, the limit of io_uring."),
-    Key::value("iodepth_batch", "COUNT", "I/Os submitted at once at most", |job, v| {
+    Key::value("iodepth_batch", "COUNT", "Maximum number of I/Os to submit at once", |job, v| {
         job.engine.batch.submit_max = batch(v)?;
         Ok(())
     })
     .aliases(&["iodepth_batch_submit"])
     .differs(
-        "Default: adapts to the device, from a quarter of iodepth (at most 4) up to all of it.",
+        "By default, adapts to the device: from a quarter of iodepth (at most 4) up to all of it.",
     ),
-    Key::value("iodepth_batch_complete_min", "COUNT", "Completions to wait for", |job, v| {
+    Key::value("iodepth_batch_complete_min", "COUNT", "Minimum number of completions to reap at once", |job, v| {
         job.engine.batch.complete_min = v.count32(0, DEPTH_MAX)?;
         Ok(())
     })
@@ -52,23 +52,23 @@ pub(super) const KEYS: &[Key] = &[
     Key::value(
         "iodepth_batch_complete_max",
         "COUNT",
-        "Completions taken at once at most",
+        "Maximum number of completions to reap at once",
         |job, v| {
             job.engine.batch.complete_max = batch(v)?;
             Ok(())
         },
     )
-    .differs("Default: all that is there."),
-    Key::value("iodepth_low", "COUNT", "Let the depth fall to this before refilling", |job, v| {
+    .differs("By default, all available completions."),
+    Key::value("iodepth_low", "COUNT", "Queue depth at which to start refilling the queue", |job, v| {
         job.engine.batch.low = batch(v)?;
         Ok(())
     })
-    .differs("Default: refill at once."),
-    Key::flag("direct", "O_DIRECT: around the page cache", |job, v| {
+    .differs("By default, refills the queue immediately."),
+    Key::flag("direct", "Use direct I/O (O_DIRECT)", |job, v| {
         job.engine.direct = v.flag()?;
         Ok(())
     }),
-    Key::flag("buffered", "The contrary of direct", |job, v| {
+    Key::flag("buffered", "Use buffered I/O; the opposite of direct", |job, v| {
         job.engine.direct = !v.flag()?;
         Ok(())
     }),
@@ -76,65 +76,65 @@ pub(super) const KEYS: &[Key] = &[
         job.engine.uring.iopoll = v.flag()?;
         Ok(())
     }),
-    Key::flag("fixedbufs", "Register the buffers with the ring", |job, v| {
+    Key::flag("fixedbufs", "Register the I/O buffers with the ring", |job, v| {
         job.engine.uring.fixed_buffers = v.flag()?;
         Ok(())
     })
-    .differs("On by default: it changes only the cost."),
+    .differs("On by default, since it only reduces CPU time."),
     Key::flag("registerfiles", "Register the files with the ring", |job, v| {
         job.engine.uring.registered_files = v.flag()?;
         Ok(())
     })
-    .differs("On by default: it changes only the cost."),
-    Key::flag("sqthread_poll", "A kernel thread submits", |job, v| {
+    .differs("On by default, since it only reduces CPU time."),
+    Key::flag("sqthread_poll", "Let a kernel thread submit I/O (SQPOLL)", |job, v| {
         job.engine.sqpoll = v.flag()?;
         Ok(())
     }),
-    Key::value("sqthread_poll_cpu", "CPU", "Processor of that kernel thread", |job, v| {
+    Key::value("sqthread_poll_cpu", "CPU", "CPU of the SQPOLL thread", |job, v| {
         job.engine.sqpoll_cpu = Some(v.count32(0, 8191)?);
         Ok(())
     }),
     Key::value(
         "sqthread_poll_idle",
         "TIME",
-        "Time without work after which it sleeps; bare: ms",
+        "Idle time after which the SQPOLL thread sleeps; default unit: ms",
         |job, v| {
             let ms = v.time_ns(1_000_000)? / 1_000_000;
             let idle = u32::try_from(ms).ok().filter(|ms| *ms > 0);
-            job.engine.sqpoll_idle_ms = Some(idle.ok_or("1 ms to 49 days are taken")?);
+            job.engine.sqpoll_idle_ms = Some(idle.ok_or("value out of range; use 1 ms to 49 days")?);
             Ok(())
         },
     )
-    .differs("fathom's own key."),
-    Key::flag("nonvectored", "READ and WRITE instead of READV and WRITEV", |job, v| {
+    .differs("Not in fio."),
+    Key::flag("nonvectored", "Use READ and WRITE instead of READV and WRITEV", |job, v| {
         job.engine.uring.vectored = match v.text {
-            // fio's spelling of "as the kernel likes".
+            // In fio, "choose automatically".
             "-1" => false,
             _ => !v.flag()?,
         };
         Ok(())
     }),
-    Key::value("force_async", "N", "Every n-th I/O goes to a kernel worker thread", |job, v| {
+    Key::value("force_async", "N", "Issue every Nth I/O with IOSQE_ASYNC", |job, v| {
         job.engine.uring.force_async = v.count32(0, u32::MAX)?;
         Ok(())
     }),
-    Key::flag("nowait", "RWF_NOWAIT (pvsync2)", |job, v| {
+    Key::flag("nowait", "Set RWF_NOWAIT (pvsync2)", |job, v| {
         job.engine.nowait = v.flag()?;
         Ok(())
     }),
-    Key::value("cmd_type", "nvme", "Kind of passthrough commands", |_, v| match v.text {
+    Key::value("cmd_type", "nvme", "Type of passthrough commands", |_, v| match v.text {
         "nvme" => Ok(()),
-        other => Err(format!("'{other}' is not there; only nvme is")),
+        other => Err(format!("'{other}' is not supported; use nvme")),
     })
-    .differs("Only nvme."),
-    Key::flag("userspace_reap", "Reap libaio's completions without a system call", |_, v| match v
+    .differs("Only nvme is supported."),
+    Key::flag("userspace_reap", "Reap libaio completions from user space", |_, v| match v
         .flag()?
     {
         false => Ok(()),
-        true => Err("not there; ioengine=io_uring reaps without a system call".into()),
+        true => Err("not supported; use ioengine=io_uring, which reaps without a system call".into()),
     })
-    .differs("Only 0; io_uring does this anyhow."),
-    Key::value("mem", "KIND", "malloc, shm, shmhuge, mmap or mmaphuge", |job, v| {
+    .differs("Only 0 is supported; io_uring always does this."),
+    Key::value("mem", "KIND", "Buffer memory: malloc, shm, shmhuge, mmap or mmaphuge", |job, v| {
         job.buffers.memory = v.choice(&[
             ("malloc", Memory::Normal),
             ("shm", Memory::Normal),
@@ -145,16 +145,16 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     })
     .aliases(&["iomem"])
-    .differs("Buffers are always anonymous pages, huge or not; a file behind mmap is refused."),
-    Key::value("io_submit_mode", "inline|offload", "Who submits", |_, v| {
+    .differs("Buffers are always anonymous memory, in normal or huge pages; file-backed mmap is refused."),
+    Key::value("io_submit_mode", "inline|offload", "Submit from the job's own thread or from others", |_, v| {
         v.choice(&[("inline", ()), ("offload", ())])
     })
     .differs(
-        "Changes nothing: what `offload` is for, rates that a stall does not delay, always holds.",
+        "No effect: arrivals of a rate-limited job are never delayed by a stall, which is the purpose of `offload`.",
     ),
-    Key::flag("thread", "Jobs are threads, not processes", accept_flag)
+    Key::flag("thread", "Run jobs as threads, not processes", accept_flag)
         .differs(
-            "Changes nothing: jobs are always threads. `threads` is taken as well, as fio does.",
+            "No effect: jobs are always threads. As in fio, `threads` is accepted, too.",
         )
         .aliases(&["threads"]),
 ];
@@ -170,18 +170,18 @@ fn engine(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
         "sg" | "nvme" | "xnvme" | "libblkio" | "spdk" => {
             "use io_uring, or io_uring_cmd on /dev/ngXnY"
         }
-        "cpuio" | "net" | "netsplice" | "rdma" | "exec" => "fathom drives storage only",
+        "cpuio" | "net" | "netsplice" | "rdma" | "exec" => "fathom does storage I/O only",
         _ => {
             let near = suggest::nearest(v.text, ENGINES.iter().map(|(word, _)| *word));
             let near =
                 near.unwrap_or("io_uring, libaio, psync, sync, pvsync, pvsync2, null or nop");
-            return Err(format!("no engine '{}'; use {near}", v.text));
+            return Err(format!("unknown engine '{}'; use {near}", v.text));
         }
     };
-    Err(format!("engine '{}' is not there: {instead}", v.text))
+    Err(format!("engine '{}' is not supported; {instead}", v.text))
 }
 
-/// As in fio, 0 is as if nothing were given.
+/// As in fio, 0 selects the default.
 fn batch(v: Value<'_>) -> Result<Option<u32>, String> {
     Ok(Some(v.count32(0, DEPTH_MAX)?).filter(|n| *n > 0))
 }

@@ -1,5 +1,5 @@
-//! The table of keys. Each key is one entry; parser, help, documentation and suggestions
-//! derive from it.
+//! The table of keys. Each key is one entry, from which parser, help, documentation and
+//! suggestions are derived.
 
 mod access;
 mod data;
@@ -21,39 +21,39 @@ pub(crate) type Setter = fn(&mut JobSpec, Value<'_>) -> Result<(), String>;
 /// One key of job files and command lines.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// Its first name.
+    /// Canonical name.
     pub name: &'static str,
-    /// Its other names.
+    /// Alternative names.
     pub aliases: &'static [&'static str],
-    /// The chapter that it belongs to.
+    /// The section of the documentation that lists it.
     pub group: Group,
-    /// What stands behind its `=`.
+    /// The form of its value.
     pub takes: Takes,
-    /// What it does, in one line.
+    /// One-line description.
     pub doc: &'static str,
-    /// Where fathom reads it in another way than fio; empty where it does not.
+    /// How it differs from fio; empty if it does not.
     pub differs: &'static str,
-    /// What is done with it.
+    /// Sets a value, or is refused.
     pub action: Action,
 }
 
-/// What is done with a key.
+/// The effect of a key.
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
-    /// It is honoured.
+    /// Sets a value of the job.
     Set(SetFn),
-    /// It is refused, for this reason.
+    /// Refused, for this reason.
     Refuse(&'static str),
 }
 
-/// A function that sets a key; opaque outside of this crate.
+/// A function that sets a key; opaque outside this crate.
 #[derive(Debug, Clone, Copy)]
 pub struct SetFn(pub(crate) Setter);
 
-/// What stands behind the `=` of a key.
+/// The value that a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
-    /// 0 or 1; nothing means 1.
+    /// 0 or 1; without a value, 1.
     Flag,
     /// A value of this form.
     Value(&'static str),
@@ -70,29 +70,29 @@ impl Takes {
     }
 }
 
-/// A chapter of the table.
+/// A group of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
-    /// What is worked on.
+    /// Files and devices.
     Target,
-    /// Directions, sizes, places.
+    /// I/O pattern.
     Access,
-    /// How I/O reaches the kernel.
+    /// I/O engine.
     Engine,
-    /// When jobs start and end, and where they run.
+    /// Start, end and placement of jobs.
     Schedule,
-    /// Rates and pauses.
+    /// Rate limits and think time.
     Rate,
-    /// What is written, and when it is flushed.
+    /// Buffers, flushes and errors.
     Data,
-    /// What is shown.
+    /// Reporting.
     Report,
-    /// Refused.
+    /// Unsupported.
     Refused,
 }
 
 impl Group {
-    /// All chapters, in the order in which they are shown.
+    /// All groups, in display order.
     pub const ALL: [Group; 8] = [
         Group::Target,
         Group::Access,
@@ -104,18 +104,18 @@ impl Group {
         Group::Refused,
     ];
 
-    /// The chapter's title.
+    /// The heading of the group.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Group::Target => "Targets",
-            Group::Access => "Directions, sizes and places",
-            Group::Engine => "Engine",
-            Group::Schedule => "Jobs and time",
-            Group::Rate => "Rates and pauses",
-            Group::Data => "Contents, flushes and errors",
-            Group::Report => "Results",
-            Group::Refused => "Refused",
+            Group::Access => "I/O pattern",
+            Group::Engine => "I/O engine",
+            Group::Schedule => "Job control",
+            Group::Rate => "Rate limits and think time",
+            Group::Data => "Buffers, flushes and errors",
+            Group::Report => "Reporting",
+            Group::Refused => "Refused keys",
         }
     }
 }
@@ -146,7 +146,7 @@ impl Key {
         Self { group, ..self }
     }
 
-    /// All names, the first one first.
+    /// All names, the canonical one first.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
@@ -159,7 +159,7 @@ impl Key {
 }
 
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    let chapters: [(Group, &[Key]); 7] = [
+    let groups: [(Group, &[Key]); 7] = [
         (Group::Target, target::KEYS),
         (Group::Access, access::KEYS),
         (Group::Engine, engine::KEYS),
@@ -168,37 +168,37 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         (Group::Data, data::KEYS),
         (Group::Report, report::KEYS),
     ];
-    let honoured =
-        chapters.into_iter().flat_map(|(group, keys)| keys.iter().map(move |k| k.in_group(group)));
-    honoured.chain(refused::keys()).collect()
+    let supported =
+        groups.into_iter().flat_map(|(group, keys)| keys.iter().map(move |k| k.in_group(group)));
+    supported.chain(refused::keys()).collect()
 });
 
-/// All keys, chapter by chapter, those that are refused last.
+/// All keys by group, refused keys last.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     KEYS.iter()
 }
 
-/// The key with this name, first or other.
+/// The key with this canonical or alternative name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.names().any(|n| n == name))
 }
 
-/// Why `name` is no key, with the nearest key that is.
+/// The error for an unknown key, with the nearest known one.
 pub(crate) fn unknown(name: &str) -> String {
     let shown: String = name.chars().take(64).collect();
-    let honoured = keys().filter(|key| matches!(key.action, Action::Set(_)));
-    let near = suggest::nearest(name, honoured.flat_map(Key::names))
+    let supported = keys().filter(|key| matches!(key.action, Action::Set(_)));
+    let near = suggest::nearest(name, supported.flat_map(Key::names))
         .or_else(|| suggest::nearest(name, keys().flat_map(Key::names)));
     match near {
         Some(near) => format!("unknown key '{shown}'; did you mean '{near}'?"),
         None => {
-            format!("unknown key '{shown}'; 'fathom run --help' lists the keys that there are")
+            format!("unknown key '{shown}'; 'fathom run --help' lists all keys")
         }
     }
 }
 
-/// A setter for keys that change nothing here, whatever flag they carry.
+/// Setter for flags that are accepted without effect.
 fn accept_flag(_: &mut JobSpec, value: Value<'_>) -> Result<(), String> {
     value.flag().map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! Keys of fio that are refused by name, each with the reason and the nearest thing that works.
+//! fio keys that fathom refuses, each with the reason and the nearest alternative.
 
 use super::{Action, Group, Key, Takes};
 
@@ -25,19 +25,19 @@ pub(super) fn keys() -> impl Iterator<Item = Key> {
 
 const REFUSED: &[Refused] = &[
     Refused {
-        what: "Runs a shell command",
-        why: "fathom never runs commands from a job file; run them before and after fathom",
+        what: "Run a shell command",
+        why: "fathom never runs commands from a job file; run them before or after fathom",
         names: &["exec_prerun", "exec_postrun"],
     },
     Refused {
-        what: "Writes to a mounted device",
-        why: "fathom never writes to a device in use; a device that is not in use is written with \
-              --erase=<device> on the command line",
+        what: "Write to a mounted device",
+        why: "fathom never writes to a device in use; unmount it, and permit writing with \
+              --erase=DEVICE on the command line",
         names: &["allow_mounted_write"],
     },
     Refused {
-        what: "Verifies what was written",
-        why: "verification is not supported yet; continue_on_error and the error counts show failed I/O",
+        what: "Verify written data",
+        why: "verification is not supported yet; use continue_on_error to count failed I/Os",
         names: &[
             "verify",
             "do_verify",
@@ -65,13 +65,13 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Trims a share of what was written",
-        why: "it needs verification, which is not supported yet; use a job with rw=trim or rw=randtrim",
+        what: "Trim a percentage of the written blocks",
+        why: "this requires verification, which is not supported yet; use a job with rw=trim or rw=randtrim",
         names: &["trim_percentage", "trim_verify_zero", "trim_backlog", "trim_backlog_batch"],
     },
     Refused {
-        what: "Ends a job when its results are steady",
-        why: "the steady state is not supported yet; use ramp_time and runtime with time_based",
+        what: "End a job at steady state",
+        why: "steady-state detection is not supported yet; use ramp_time and runtime with time_based",
         names: &[
             "steadystate",
             "ss",
@@ -84,9 +84,9 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Searches the depth that keeps a latency",
-        why: "the latency target is not supported yet; 'fathom limit' finds the depth where the peak \
-              is reached",
+        what: "Search for the highest queue depth within a latency target",
+        why: "latency targets are not supported yet; 'fathom limit' finds the queue depth of peak \
+              throughput",
         names: &[
             "latency_target",
             "latency_window",
@@ -96,7 +96,7 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Works in zones",
+        what: "Zoned I/O",
         why: "zones are not supported yet; use offset and size, or random_distribution=zoned",
         names: &[
             "zonemode",
@@ -115,8 +115,8 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Replays or records a trace",
-        why: "traces are not supported yet; use bssplit, random_distribution and rate_iops to come near",
+        what: "Replay or record a trace",
+        why: "traces are not supported yet; approximate one with bssplit, random_distribution and rate_iops",
         names: &[
             "read_iolog",
             "write_iolog",
@@ -133,9 +133,9 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Writes a log, or shapes it",
-        why: "fio's logs are not supported yet; samples.ndjson of the run directory has a line for every \
-              second, with histograms",
+        what: "Write logs",
+        why: "fio's logs are not supported yet; use samples.ndjson in the run directory, which has one \
+              line per second, with histograms",
         names: &[
             "write_bw_log",
             "write_lat_log",
@@ -160,23 +160,23 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Binds memory or processors by NUMA node",
-        why: "NUMA nodes are not supported yet; name the processors with cpus_allowed",
+        what: "Bind CPUs or memory to NUMA nodes",
+        why: "NUMA binding is not supported yet; list the CPUs of the node in cpus_allowed",
         names: &["numa_cpu_nodes", "numa_mem_policy"],
     },
     Refused {
-        what: "Writes until the device or file system is full",
-        why: "fathom never fills a file system unasked; give size=",
+        what: "Write until the device or file system is full",
+        why: "fathom never fills a file system without an explicit size; set size",
         names: &["fill_device", "fill_fs"],
     },
     Refused {
-        what: "Weighs jobs against each other",
-        why: "flows are not there; use rate or rate_iops for each job",
+        what: "Balance I/O between jobs",
+        why: "flow control is not supported; use rate or rate_iops for each job",
         names: &["flow", "flow_id", "flow_watermark", "flow_sleep"],
     },
     Refused {
-        what: "Priorities of single I/Os",
-        why: "priorities within a job are not there; use jobs with prio and prioclass",
+        what: "I/O priority per command",
+        why: "priorities per command are not supported; use several jobs with prio and prioclass",
         names: &[
             "cmdprio",
             "cmdprio_percentage",
@@ -188,8 +188,8 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "NVMe data placement, protection information or other commands",
-        why: "io_uring_cmd sends plain reads, writes and deallocations only",
+        what: "NVMe data placement, protection information, and command variants",
+        why: "io_uring_cmd sends plain read, write and deallocate commands only; remove the key",
         names: &[
             "fdp",
             "dataplacement",
@@ -216,9 +216,9 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Least rates, and how a rate is kept",
-        why: "a rate is an open loop here and the result says whether it was kept; use rate or \
-              rate_iops",
+        what: "Minimum rates, and details of rate limits",
+        why: "rate limits are open-loop, and the results state whether the rate was reached; use rate \
+              or rate_iops",
         names: &[
             "rate_min",
             "ratemin",
@@ -231,8 +231,8 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Other orders of offsets",
-        why: "use rw=randread, rw=read:<skip>, norandommap or random_distribution",
+        what: "Other offset patterns",
+        why: "not supported; use rw=randread, rw=read:SKIP, norandommap or random_distribution",
         names: &[
             "rw_sequencer",
             "bs_unaligned",
@@ -250,8 +250,8 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Duplicates among buffers",
-        why: "use refill_buffers (no two alike) or buffer_compress_percentage",
+        what: "Duplicate buffers",
+        why: "not supported; use refill_buffers (unique buffers) or buffer_compress_percentage",
         names: &[
             "dedupe_global",
             "dedupe_mode",
@@ -260,8 +260,8 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Other treatment of files",
-        why: "use filename, nrfiles, invalidate and unlink",
+        what: "Other file handling",
+        why: "not supported; use filename, nrfiles, invalidate and unlink",
         names: &[
             "filetype",
             "lockfile",
@@ -275,12 +275,12 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Other flushes",
-        why: "use fsync, fdatasync, end_fsync or sync=dsync",
+        why: "not supported; use fsync, fdatasync, end_fsync or sync=dsync",
         names: &["write_barrier", "sync_file_range", "end_syncfs"],
     },
     Refused {
-        what: "Other users, control groups or settings of the machine",
-        why: "set it up before fathom starts (sudo, systemd-run, /sys/block/*/queue)",
+        what: "User, cgroup and system settings",
+        why: "fathom does not change these; set them before the run (sudo, systemd-run, /sys/block/*/queue)",
         names: &[
             "cgroup",
             "cgroup_nodelete",
@@ -294,35 +294,35 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Other buffers",
-        why: "buffers begin at a page, huge pages have the kernel's default size; use \
-              iomem=mmaphuge for huge ones",
+        what: "Buffer alignment and huge page size",
+        why: "buffers are page-aligned, and huge pages have the kernel's default size; use \
+              iomem=mmaphuge for huge pages",
         names: &["hugepage-size", "iomem_align", "mem_align"],
     },
     Refused {
-        what: "Other clocks",
-        why: "fathom takes the best clock that there is and reads it once per batch",
+        what: "Other time sources",
+        why: "fathom always uses CLOCK_MONOTONIC, read once per batch; remove the key",
         names: &["gtod_cpu", "job_start_clock_id"],
     },
     Refused {
         what: "Other statistics",
-        why: "all is recorded in record.json; use output-format and percentile_list",
+        why: "record.json holds all statistics; use output-format and percentile_list",
         names: &["stats", "significant_figures", "block_error_percentiles"],
     },
     Refused {
-        what: "Other ways to end",
-        why: "use runtime, size, number_ios or exitall",
+        what: "Other end conditions",
+        why: "not supported; use runtime, size, number_ios or exitall",
         names: &["exitall_on_error", "ramp_size"],
     },
     Refused {
-        what: "A prepared set of jobs",
-        why: "profiles are not there; write a job file",
+        what: "Run a predefined profile",
+        why: "profiles are not supported; write a job file",
         names: &["profile"],
     },
     Refused {
-        what: "Belongs to other engines of fio",
-        why: "of fio's engines fathom has io_uring, io_uring_cmd, libaio, psync, sync, pvsync, \
-              pvsync2 and null",
+        what: "Options of other fio engines",
+        why: "the engine is not supported; use io_uring, io_uring_cmd, libaio, psync, sync, pvsync, \
+              pvsync2 or null",
         names: OTHER_ENGINES,
     },
 ];

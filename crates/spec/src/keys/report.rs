@@ -1,48 +1,48 @@
-//! What of the results is shown. All is always recorded.
+//! Reporting. These keys change what is printed; everything is always recorded.
 
 use super::{Key, accept_flag};
 use crate::value::floats;
 use fathom_model::plan::Unified;
 
 pub(super) const KEYS: &[Key] = &[
-    Key::value("percentile_list", "N:N…", "Percentiles that are listed", |job, v| {
+    Key::value("percentile_list", "N:N…", "Percentiles to report", |job, v| {
         job.show.percentiles = floats(v.text)?;
         Ok(())
     }),
-    Key::flag("clat_percentiles", "Percentiles of completion latency", |job, v| {
+    Key::flag("clat_percentiles", "Report percentiles of completion latency", |job, v| {
         job.show.clat_percentiles = v.flag()?;
         Ok(())
     }),
-    Key::flag("lat_percentiles", "Percentiles of total latency", |job, v| {
+    Key::flag("lat_percentiles", "Report percentiles of total latency", |job, v| {
         job.show.lat_percentiles = v.flag()?;
         Ok(())
     }),
-    Key::flag("slat_percentiles", "Percentiles of submission latency", |job, v| {
+    Key::flag("slat_percentiles", "Report percentiles of submission latency", |job, v| {
         job.show.slat_percentiles = v.flag()?;
         Ok(())
     }),
-    Key::flag("disable_lat", "Leave total latency out", |job, v| {
+    Key::flag("disable_lat", "Do not report total latency", |job, v| {
         job.show.lat = !v.flag()?;
         Ok(())
     })
-    .differs("Only not shown: it is recorded."),
-    Key::flag("disable_clat", "Leave completion latency out", |job, v| {
+    .differs("Affects the report only; still measured and recorded."),
+    Key::flag("disable_clat", "Do not report completion latency", |job, v| {
         job.show.clat = !v.flag()?;
         Ok(())
     })
-    .differs("Only not shown: it is recorded."),
-    Key::flag("disable_slat", "Leave submission latency out", |job, v| {
+    .differs("Affects the report only; still measured and recorded."),
+    Key::flag("disable_slat", "Do not report submission latency", |job, v| {
         job.show.slat = !v.flag()?;
         Ok(())
     })
-    .differs("Only not shown: it is recorded."),
-    Key::flag("disable_bw_measurement", "Leave bandwidth samples out", |job, v| {
+    .differs("Affects the report only; still measured and recorded."),
+    Key::flag("disable_bw_measurement", "Do not report bandwidth samples", |job, v| {
         job.show.bw = !v.flag()?;
         Ok(())
     })
     .aliases(&["disable_bw"])
-    .differs("Only not shown: it is recorded."),
-    Key::flag("gtod_reduce", "All four of them", |job, v| {
+    .differs("Affects the report only; still measured and recorded."),
+    Key::flag("gtod_reduce", "Set disable_lat, disable_clat, disable_slat and disable_bw_measurement", |job, v| {
         if v.flag()? {
             let show = &mut job.show;
             (show.lat, show.clat, show.slat, show.bw) = (false, false, false, false);
@@ -52,11 +52,11 @@ pub(super) const KEYS: &[Key] = &[
         }
         Ok(())
     })
-    .differs("Only not shown: it is recorded."),
+    .differs("Affects the report only; still measured and recorded."),
     Key::value(
         "unified_rw_reporting",
         "KIND",
-        "Directions as one: none, mixed or both",
+        "Report directions separately (none), combined (mixed), or both",
         |job, v| {
             job.show.unified = v.choice(&[
                 ("none", Unified::Separate),
@@ -72,33 +72,33 @@ pub(super) const KEYS: &[Key] = &[
     Key::value(
         "kb_base",
         "1000|1024",
-        "What k stands for, in values and in text output",
+        "Value of the k prefix, in values and in text output",
         |job, v| {
             job.show.kb_base = v.choice(&[("1000", 1000), ("1024", 1024)])?;
             Ok(())
         },
     )
     .differs(
-        "As in fio, 4kib is 4000 bytes with 1024, the default, and 4096 with 1000; fathom says so.",
+        "As in fio, 4kib is 4000 bytes with 1024 (the default) and 4096 with 1000; fathom prints a note.",
     ),
     Key::value(
         "unit_base",
         "0|1|8",
-        "Text output in bytes (1) or bits (8) per second",
+        "Report bandwidth in bytes (1) or bits (8) per second",
         |job, v| {
             job.show.unit_base = v.choice(&[("0", 0), ("1", 1), ("8", 8)])?;
             Ok(())
         },
     ),
-    Key::value("clocksource", "NAME", "gettimeofday, clock_gettime or cpu", |_, v| {
+    Key::value("clocksource", "NAME", "Time source: gettimeofday, clock_gettime or cpu", |_, v| {
         v.choice(&[("gettimeofday", ()), ("clock_gettime", ()), ("cpu", ())])
     })
-    .differs("No effect, with a note: times always come from clock_gettime (CLOCK_MONOTONIC)."),
-    Key::flag("error_dump", "Print every error", accept_flag)
-        .differs("Changes nothing: errors are counted by their number."),
-    Key::flag("disk_util", "Show the disks' utilisation", accept_flag)
-        .differs("Changes nothing: it is always recorded."),
-    Key::flag("log_unix_epoch", "Logs with wall-clock times", accept_flag)
+    .differs("No effect, and fathom prints a note: it always uses clock_gettime (CLOCK_MONOTONIC)."),
+    Key::flag("error_dump", "Print each I/O error", accept_flag)
+        .differs("No effect: errors are counted by errno."),
+    Key::flag("disk_util", "Report disk utilization", accept_flag)
+        .differs("No effect: disk utilization is always recorded."),
+    Key::flag("log_unix_epoch", "Use wall-clock times in logs", accept_flag)
         .aliases(&["log_alternate_epoch"])
-        .differs("Changes nothing: `samples.ndjson` has both times."),
+        .differs("No effect: `samples.ndjson` has both wall-clock and relative times."),
 ];

@@ -1,4 +1,4 @@
-//! When jobs start and end, how many there are, and where they run.
+//! Start, end, number and placement of jobs.
 
 use super::Key;
 use crate::job::JobSpec;
@@ -8,66 +8,85 @@ use fathom_model::plan::ExitWhat;
 const SECOND_NS: u64 = 1_000_000_000;
 
 pub(super) const KEYS: &[Key] = &[
-    Key::value("name", "TEXT", "The job's name; on the command line begins a job", |job, v| {
-        job.name = v.text.to_string();
-        Ok(())
-    })
+    Key::value(
+        "name",
+        "TEXT",
+        "Name of the job; on the command line, begins a new job",
+        |job, v| {
+            job.name = v.text.to_string();
+            Ok(())
+        },
+    )
     .differs(
-        "Over a section's own name it counts; in `[global]` it does not. Files are called by it.",
+        "Overrides the section name; ignored in `[global]`. Default file names derive from it.",
     ),
-    Key::value("description", "TEXT", "A note that comes with the results", |job, v| {
+    Key::value("description", "TEXT", "Description to include in the results", |job, v| {
         job.description = Some(v.text.to_string());
         Ok(())
     }),
-    Key::value("numjobs", "COUNT", "Clones of the job", |job, v| {
+    Key::value("numjobs", "COUNT", "Number of clones of the job", |job, v| {
         job.numjobs = v.count32(1, crate::JOBS_MAX)?;
         Ok(())
     })
-    .differs("At most 4096 clones in all; the clones are numbered from 0 in order."),
-    Key::flag("stonewall", "Start when all jobs before have ended", |job, v| {
+    .differs("At most 4096 clones in total, numbered from 0 in order."),
+    Key::flag("stonewall", "Wait for all preceding jobs to end before starting", |job, v| {
         job.schedule.stonewall = v.flag()?;
         Ok(())
     })
     .aliases(&["wait_for_previous"]),
-    Key::value("wait_for", "NAME", "Start when the job of this name has ended", |job, v| {
+    Key::value("wait_for", "NAME", "Wait for the named job to end before starting", |job, v| {
         job.schedule.wait_for = Some(v.text.to_string());
         Ok(())
     })
-    .differs("Refused where other jobs would run beside both; use stonewall there."),
-    Key::value("startdelay", "TIME[-TIME]", "Wait before the start; bare: s", start_delay),
-    Key::value("runtime", "TIME", "End after this time; bare: s", |job, v| {
+    .differs("Refused if other jobs run alongside the named job; use stonewall there."),
+    Key::value(
+        "startdelay",
+        "TIME[-TIME]",
+        "Delay the start by this time; default unit: s",
+        start_delay,
+    ),
+    Key::value("runtime", "TIME", "End the job after this time; default unit: s", |job, v| {
         job.schedule.runtime_ns = Some(v.time_ns(SECOND_NS)?).filter(|ns| *ns > 0);
         Ok(())
     })
     .aliases(&["timeout"]),
-    Key::flag("time_based", "Go on until runtime, whatever the size", |job, v| {
-        job.schedule.time_based = v.flag()?;
-        Ok(())
-    })
-    .differs("Without runtime it is an error."),
-    Key::value("ramp_time", "TIME", "Work this long before measuring; bare: s", |job, v| {
-        job.schedule.ramp_ns = v.time_ns(SECOND_NS)?;
-        Ok(())
-    }),
-    Key::value("loops", "COUNT", "Passes over the size", |job, v| {
+    Key::flag(
+        "time_based",
+        "Run for the full runtime, even if size is reached earlier",
+        |job, v| {
+            job.schedule.time_based = v.flag()?;
+            Ok(())
+        },
+    )
+    .differs("Without runtime, an error."),
+    Key::value(
+        "ramp_time",
+        "TIME",
+        "Run this long before recording results; default unit: s",
+        |job, v| {
+            job.schedule.ramp_ns = v.time_ns(SECOND_NS)?;
+            Ok(())
+        },
+    ),
+    Key::value("loops", "COUNT", "Number of passes over size", |job, v| {
         job.schedule.loops = v.count32(1, u32::MAX)?;
         Ok(())
     }),
-    Key::value("io_size", "SIZE|N%", "Bytes to move in all, in place of size", |job, v| {
+    Key::value("io_size", "SIZE|N%", "Total bytes to transfer, instead of size", |job, v| {
         job.schedule.io_size = Some(v.size_or_percent()?);
         Ok(())
     })
     .aliases(&["io_limit"]),
-    Key::value("number_ios", "COUNT", "End after this many I/Os", |job, v| {
+    Key::value("number_ios", "COUNT", "End the job after this many I/Os", |job, v| {
         job.schedule.ios = Some(v.bytes()?).filter(|n| *n > 0);
         Ok(())
     }),
-    Key::flag("exitall", "When this job ends, its group ends", |job, v| {
+    Key::flag("exitall", "End the group when this job ends", |job, v| {
         job.schedule.exitall = v.flag()?;
         Ok(())
     })
-    .differs("Holds for the jobs that have it; in fio one that has it makes it hold for all."),
-    Key::value("exit_what", "KIND", "What exitall ends: group, stonewall or all", |job, v| {
+    .differs("Applies only to jobs that set it; in fio, one job that sets it sets it for all."),
+    Key::value("exit_what", "KIND", "Jobs that exitall ends: group, stonewall or all", |job, v| {
         job.schedule.exit_what = v.choice(&[
             ("group", ExitWhat::Group),
             ("stonewall", ExitWhat::Stonewall),
@@ -75,19 +94,19 @@ pub(super) const KEYS: &[Key] = &[
         ])?;
         Ok(())
     }),
-    Key::flag("new_group", "Begin a reporting group", |job, v| {
+    Key::flag("new_group", "Begin a new reporting group", |job, v| {
         job.schedule.new_group = v.flag()?;
         Ok(())
     }),
-    Key::flag("group_reporting", "Show the jobs of a group as one", |job, v| {
+    Key::flag("group_reporting", "Report the jobs of a group as one", |job, v| {
         job.schedule.group_reporting = v.flag()?;
         Ok(())
     }),
-    Key::value("cpus_allowed", "LIST", "Processors, such as 0,5,8-15", |job, v| {
+    Key::value("cpus_allowed", "LIST", "CPUs the job may run on, such as 0,5,8-15", |job, v| {
         job.placement.cpus = cpu_list(v.text)?;
         Ok(())
     }),
-    Key::value("cpumask", "MASK", "Processors as a bit mask", |job, v| {
+    Key::value("cpumask", "MASK", "CPUs the job may run on, as a bit mask", |job, v| {
         let mask = v.bytes()?;
         job.placement.cpus = (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect();
         Ok(())
@@ -95,7 +114,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::value(
         "cpus_allowed_policy",
         "shared|split",
-        "All processors for all clones, or one for each",
+        "Share all allowed CPUs among clones, or assign one to each",
         |job, v| {
             job.placement.split = v.choice(&[("shared", false), ("split", true)])?;
             Ok(())
@@ -125,7 +144,10 @@ fn start_delay(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
     let (low, high) =
         (v.with(low.trim()).time_ns(SECOND_NS)?, v.with(high.trim()).time_ns(SECOND_NS)?);
     if low > high {
-        return Err(format!("'{}' goes backwards", v.text));
+        return Err(format!(
+            "invalid range '{}': the lower bound exceeds the upper; swap them",
+            v.text
+        ));
     }
     job.schedule.start_delay_ns = (low, high);
     Ok(())

@@ -1,7 +1,7 @@
-//! What cannot be done, found before anything is.
+//! Rejects what cannot be done, before anything is.
 
 use super::regions::Part;
-use super::{File, engine, jobs};
+use super::{File, engine};
 use crate::job::{EngineName, JobSpec};
 use crate::spec::Spec;
 use fathom_model::Dir;
@@ -10,21 +10,26 @@ use fathom_model::plan::{BlockSizes, Plan};
 use fathom_model::units::bytes as show;
 use std::collections::{BTreeMap, HashMap};
 
-/// Settings against each other and against the machine.
+/// Checks settings against each other and the machine.
 pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Result<(), String> {
     for dir in Dir::ALL {
         if job.rate.bytes[dir].is_some() && job.rate.iops[dir].is_some() {
-            return Err(format!("rate and rate_iops both limit {dir}s; keep one"));
+            return Err(format!("rate and rate_iops both limit {dir}s; remove one"));
         }
     }
     if let Some(key) = engine::foreign_key(job) {
         let name = job.engine.name.name();
-        return Err(format!("{key} is not there with ioengine={name}; leave it out"));
+        return Err(format!("ioengine={name} does not support {key}; remove it"));
     }
     for key in ["sqthread_poll_cpu", "sqthread_poll_idle"] {
         if job.has_own(key) && !job.engine.sqpoll {
-            return Err(format!("{key} has no meaning without sqthread_poll=1"));
+            return Err(format!(
+                "{key} has no effect without sqthread_poll=1; set that, or remove it"
+            ));
         }
+    }
+    if let Some(engine) = engine::without_trim(job) {
+        return Err(format!("{engine} does not support trim; use ioengine=io_uring or psync"));
     }
     polling(job)?;
     let files = match job.files.filename.len() {
@@ -32,32 +37,35 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Result<(), String> {
         named => named,
     };
     if job.files.open_max.is_some_and(|open| (open as usize) < files) {
-        return Err("openfiles below the number of files: all stay open here; leave it out".into());
+        return Err(
+            "openfiles is below the number of files, but fathom keeps all files open; remove it"
+                .into(),
+        );
     }
     if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
-        return Err("nonvectored=0 has no meaning with io_uring_cmd; leave it out".into());
+        return Err("nonvectored=0 has no effect with io_uring_cmd; remove it".into());
     }
     let poller = job.engine.sqpoll_cpu.filter(|_| job.engine.sqpoll);
     let allowed = &facts.host.cpus_allowed;
     let missing = job.placement.cpus.iter().copied().chain(poller).find(|c| !allowed.contains(c));
     match missing {
         Some(cpu) if !allowed.is_empty() => Err(format!(
-            "processor {cpu} is not among those that fathom may use here: {}",
+            "CPU {cpu} is not among the CPUs that this process may use: {}",
             ranges(allowed)
         )),
         _ => Ok(()),
     }
 }
 
-/// What a polled ring cannot do, by the kernel's rules.
+/// Checks for requests that the kernel rejects on a polled ring.
 fn polling(job: &JobSpec) -> Result<(), String> {
     if job.engine.name != EngineName::IoUring || !job.engine.uring.iopoll {
         return Ok(());
     }
     if !job.engine.direct {
-        return Err("hipri polls only direct I/O; give direct=1, or leave hipri out".to_string());
+        return Err("hipri polls only direct I/O; set direct=1, or remove hipri".to_string());
     }
-    let mix = jobs::mix(job);
+    let mix = job.mix();
     let sync = &job.sync;
     let flushes = [
         ("fsync", sync.fsync_every > 0),
@@ -65,7 +73,7 @@ fn polling(job: &JobSpec) -> Result<(), String> {
         ("end_fsync", sync.at_end),
         ("fsync_on_close", sync.on_close),
     ];
-    // Jobs that only read never flush, so a key from [global] does no harm to them.
+    // Jobs that only read never flush: ignore keys from [global].
     let flush = flushes.into_iter().find(|(_, on)| *on && mix.has(Dir::Write));
     let (what, key) = match flush {
         Some((key, _)) => ("flush", key),
@@ -73,12 +81,12 @@ fn polling(job: &JobSpec) -> Result<(), String> {
         None => return Ok(()),
     };
     Err(format!(
-        "the kernel does not {what} through a ring that polls; leave hipri or {key} out, \
+        "the kernel does not {what} through a polled ring; remove hipri or {key}, \
          or use --ioengine=pvsync2, which polls too"
     ))
 }
 
-/// Processors as `0-3,8`.
+/// CPUs as `0-3,8`.
 fn ranges(cpus: &[u32]) -> String {
     let mut cpus = cpus.to_vec();
     cpus.sort_unstable();
@@ -89,34 +97,40 @@ fn ranges(cpus: &[u32]) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// What a target is, against what the job wants of it.
+/// Checks the type of a target against what the job requests.
 pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), String> {
     let path = &file.path;
     match file.facts.kind {
         TargetKind::Directory => {
-            return Err(format!("{path} is a directory; for files in it use directory={path}"));
+            return Err(format!("{path} is a directory; to use files in it, set directory={path}"));
         }
         TargetKind::Other => {
-            return Err(format!("{path} is neither a file nor a block device"));
+            return Err(format!("{path} is neither a file nor a block device; name one of those"));
         }
         TargetKind::Missing if under_dev(path) || under_dev(&file.facts.resolved) => {
-            return Err(format!("{path} does not exist, and fathom makes no files under /dev"));
+            return Err(format!(
+                "{path} does not exist, and fathom creates no files under /dev; check the name"
+            ));
         }
         TargetKind::Missing if !job.files.allow_create => {
-            return Err(format!("{path} does not exist, and allow_file_create=0 was given"));
+            return Err(format!(
+                "{path} does not exist, and allow_file_create=0 is set; create it, or remove that key"
+            ));
         }
         TargetKind::Missing if spec.output.readonly => {
-            return Err(format!("{path} does not exist, and with --readonly it is not made"));
+            return Err(format!(
+                "{path} does not exist, and --readonly prevents its creation; create it, or remove --readonly"
+            ));
         }
         _ => {}
     }
     let is_generic = file.facts.kind == TargetKind::NvmeGeneric;
     match (job.engine.name == EngineName::IoUringCmd, is_generic) {
         (true, false) => Err(format!(
-            "ioengine=io_uring_cmd needs an NVMe generic device such as /dev/ng0n1, and {path} is none"
+            "ioengine=io_uring_cmd needs an NVMe generic device such as /dev/ng0n1, which {path} is not"
         )),
         (false, true) => Err(format!(
-            "{path} is an NVMe generic device: use ioengine=io_uring_cmd, or the block device"
+            "{path} is an NVMe generic device; use ioengine=io_uring_cmd, or name the block device"
         )),
         _ => discard(job, file),
     }
@@ -125,13 +139,16 @@ pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), 
 fn discard(job: &JobSpec, file: &File<'_>) -> Result<(), String> {
     let device = file.facts.device.as_ref().filter(|_| file.facts.kind == TargetKind::BlockDevice);
     let cannot = device.is_some_and(|device| device.discard_max_bytes == Some(0));
-    if cannot && jobs::mix(job).has(Dir::Trim) {
-        return Err(format!("{} cannot discard, so it cannot be trimmed", file.path));
+    if cannot && job.mix().has(Dir::Trim) {
+        return Err(format!(
+            "{} cannot discard, so it cannot be trimmed; use another target",
+            file.path
+        ));
     }
     Ok(())
 }
 
-/// Whether `path`, its `.` and `..` resolved as words, lies under /dev.
+/// Whether `path`, with `.` and `..` resolved lexically, is under /dev.
 fn under_dev(path: &str) -> bool {
     if !path.starts_with('/') {
         return false;
@@ -149,7 +166,7 @@ fn under_dev(path: &str) -> bool {
     parts.first() == Some(&"dev")
 }
 
-/// The part of a target that a job works on.
+/// Checks the region of a target that a job uses.
 pub(super) fn region(
     job: &JobSpec,
     file: &File<'_>,
@@ -157,11 +174,11 @@ pub(super) fn region(
     spec: &Spec,
 ) -> Result<(), String> {
     let path = &file.path;
-    for dir in jobs::used(job) {
+    for dir in job.used_dirs() {
         let largest = job.work.sizes[dir].max();
         if largest > part.len {
             return Err(format!(
-                "bs={} is larger than the {} of {path} that the job works on",
+                "bs={} is larger than the {} of {path} that the job uses; lower bs, or raise size",
                 show(largest),
                 show(part.len)
             ));
@@ -173,8 +190,8 @@ pub(super) fn region(
         .any(|name| spec.permissions.overwrite.contains(name));
     if grows && !file.facts.made_by_fathom && !permitted {
         return Err(format!(
-            "{path} is {}, shorter than the {} that the job works on; give a smaller size, or let \
-             fathom make it longer with --overwrite={path}",
+            "{path} is {}, shorter than the {} that the job needs; use a smaller size, or let \
+             fathom extend it with --overwrite={path}",
             show(file.facts.size_bytes),
             show(part.start + part.len)
         ));
@@ -182,17 +199,17 @@ pub(super) fn region(
     aligned(job, file, part)
 }
 
-/// Direct I/O against what the target demands.
+/// Checks the alignment of direct I/O.
 fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
     let path = &file.path;
     let passthrough = file.facts.kind == TargetKind::NvmeGeneric;
     if !job.engine.direct && !passthrough {
         return Ok(());
     }
-    // For a file that is yet to be made, that of the device which it will be on.
+    // For a file to be created, the device that will hold it.
     let block = file.facts.device.as_ref().map(|device| device.logical_block);
     let unit = match file.facts.direct_align.or(block) {
-        Some(0) => return Err(format!("{path} cannot do direct I/O; leave direct=1 out")),
+        Some(0) => return Err(format!("{path} cannot do direct I/O; remove direct=1")),
         Some(unit) => u64::from(unit),
         None => return Ok(()),
     };
@@ -204,7 +221,7 @@ fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
             bytes.next_multiple_of(unit)
         ))
     };
-    for dir in jobs::used(job) {
+    for dir in job.used_dirs() {
         let sizes = match &job.work.sizes[dir] {
             BlockSizes::Fixed(size) => vec![*size],
             BlockSizes::Range { min, .. } => vec![*min],
@@ -225,26 +242,33 @@ fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
     }
 }
 
-/// The buffers of all jobs that run at once, against the memory that there is.
+/// Checks the memory that the workers need.
 pub(super) fn memory(plan: &Plan, facts: &Facts) -> Result<(), String> {
-    let mut waves: BTreeMap<u32, u64> = BTreeMap::new();
-    for job in &plan.jobs {
-        let bytes = job.block_max().saturating_mul(u64::from(job.depth));
-        let sum = waves.entry(job.wave).or_default();
-        *sum = sum.saturating_add(bytes);
-    }
-    let needed = waves.into_values().max().unwrap_or(0);
-    let available = facts.host.memory_available_bytes;
+    let host = &facts.host;
+    let need = plan.memory_need(host.cpus_online);
+    let available = Some(host.memory_available_bytes).filter(|bytes| *bytes > 0);
+    let (resident, mapped) = (need.resident_bytes, need.address_space_bytes);
+    let raise = "raise it (`ulimit -v unlimited`), or ";
     let limits = [
-        (Some(available).filter(|bytes| *bytes > 0), "the memory that is available"),
-        (facts.host.cgroup_memory_max_bytes, "the memory limit of this control group"),
+        ("memory", resident, available, "available memory is", ""),
+        ("memory", resident, host.cgroup_memory_max_bytes, "the limit of this cgroup is", ""),
+        (
+            "address space",
+            mapped,
+            host.address_space_available_bytes,
+            "RLIMIT_AS leaves this process",
+            raise,
+        ),
     ];
-    for (limit, what) in limits {
-        if let Some(limit) = limit.filter(|limit| needed > *limit) {
+    for (what, need, limit, source, advice) in limits {
+        if let Some(limit) = limit.filter(|limit| need > *limit) {
+            let workers = match plan.jobs.len() {
+                1 => "1 worker needs".to_string(),
+                n => format!("{n} workers need"),
+            };
             return Err(format!(
-                "the I/O buffers (iodepth × bs × jobs) need {}, more than {what}, {}; lower \
-                 iodepth, bs or numjobs",
-                show(needed),
+                "{workers} {} of {what}, but {source} {}; {advice}lower iodepth, bs or numjobs",
+                show(need),
                 show(limit)
             ));
         }
@@ -252,9 +276,9 @@ pub(super) fn memory(plan: &Plan, facts: &Facts) -> Result<(), String> {
     Ok(())
 }
 
-/// Descriptors, against RLIMIT_NOFILE.
+/// Checks the number of descriptors against RLIMIT_NOFILE.
 pub(super) fn open_files(plan: &Plan, facts: &Facts) -> Result<(), String> {
-    // A ring each, and some for standard streams, samplers and the record.
+    // One per ring, and some for standard streams, samplers and the record.
     let needed = plan.jobs.iter().map(|job| job.regions.len() as u64 + 1).sum::<u64>() + 32;
     match facts.host.open_files_limit {
         limit if limit > 0 && needed > limit => Err(format!(
@@ -265,7 +289,7 @@ pub(super) fn open_files(plan: &Plan, facts: &Facts) -> Result<(), String> {
     }
 }
 
-/// New and longer files, against the free space of their file systems.
+/// Checks new and extended files against the free space of their file systems.
 pub(super) fn space(plan: &Plan, facts: &Facts) -> Result<(), String> {
     let known: HashMap<&str, &TargetFacts> =
         facts.targets.iter().map(|target| (target.path.as_str(), target)).collect();
@@ -279,8 +303,8 @@ pub(super) fn space(plan: &Plan, facts: &Facts) -> Result<(), String> {
     }
     match systems.into_values().find(|(needed, free, _)| needed > free) {
         Some((needed, free, path)) => Err(format!(
-            "{path} and what else is made beside it need {}, and {} are free there; give a \
-             smaller size",
+            "{path} and the other new files on its file system need {}, but only {} are free; \
+             use a smaller size",
             show(needed),
             show(free)
         )),

@@ -1,10 +1,61 @@
-//! The engine of a job, and which keys belong to it.
+//! The engine of a job, its queue depth, and which keys belong to it.
 
+use super::File;
 use crate::job::{EngineName, EngineSpec, JobSpec};
+use fathom_model::Dir;
+use fathom_model::facts::{Host, TargetKind};
 use fathom_model::plan::{Batch, Engine, Psync, SqPoll, Uring};
 
+/// First kernel with io_uring discards of block devices (BLOCK_URING_CMD_DISCARD).
+const RING_DISCARDS: (u32, u32) = (6, 12);
+
+/// How the I/Os of a job reach the kernel.
+pub(super) struct Choice {
+    pub engine: Engine,
+    pub depth: u32,
+    /// Where that is not what the job requests.
+    pub note: Option<String>,
+}
+
+/// The engine and queue depth of a job on `files`.
+pub(super) fn choose(job: &JobSpec, files: &[File<'_>], host: &Host) -> Choice {
+    let name = &job.name;
+    let (engine, depth) = (resolve(&job.engine), job.engine.depth);
+    let on_device = files.iter().any(|file| file.facts.kind == TargetKind::BlockDevice);
+    let trims = job.mix().has(Dir::Trim);
+    if trims
+        && on_device
+        && matches!(engine, Engine::IoUring(_))
+        && host.kernel_version() < RING_DISCARDS
+    {
+        let note = format!(
+            "job '{name}': discards run one at a time: io_uring discards of block devices need \
+             Linux 6.12"
+        );
+        return Choice { engine: Engine::Psync(Psync::Plain), depth: 1, note: Some(note) };
+    }
+    if !engine.is_synchronous() {
+        return Choice { engine, depth, note: None };
+    }
+    let note = (depth > 1).then(|| {
+        format!(
+            "job '{name}': synchronous engine {} runs at queue depth 1, not iodepth={depth}; use \
+             ioengine=io_uring, or numjobs={depth}",
+            engine.name()
+        )
+    });
+    Choice { engine, depth: 1, note }
+}
+
+/// The engine of a job that trims, if it cannot.
+pub(super) fn without_trim(job: &JobSpec) -> Option<&'static str> {
+    let trims = job.mix().has(Dir::Trim);
+    let lacks = matches!(job.engine.name, EngineName::Libaio | EngineName::IoUringCmd);
+    (trims && lacks).then(|| job.engine.name.name())
+}
+
 /// The engine with its settings.
-pub(super) fn resolve(spec: &EngineSpec) -> Engine {
+fn resolve(spec: &EngineSpec) -> Engine {
     let sqpoll =
         spec.sqpoll.then_some(SqPoll { cpu: spec.sqpoll_cpu, idle_ms: spec.sqpoll_idle_ms });
     let ring = || Uring { sqpoll, ..spec.uring.clone() };
@@ -23,9 +74,9 @@ pub(super) fn resolve(spec: &EngineSpec) -> Engine {
     }
 }
 
-/// Batches within the depth, as fio trims them.
-pub(super) fn batch(spec: &EngineSpec) -> Batch {
-    let within = |n: u32| n.min(spec.depth);
+/// Batches limited to the queue depth, as in fio.
+pub(super) fn batch(spec: &EngineSpec, depth: u32) -> Batch {
+    let within = |n: u32| n.min(depth);
     let complete_min = within(spec.batch.complete_min);
     Batch {
         submit_max: spec.batch.submit_max.map(within),
@@ -35,10 +86,10 @@ pub(super) fn batch(spec: &EngineSpec) -> Batch {
     }
 }
 
-/// Whether an engine knows a key.
+/// Whether an engine supports a key.
 type Knows = fn(EngineName) -> bool;
 
-/// Keys that only some engines know.
+/// Keys that only some engines support.
 const KEYS: &[(&str, Knows)] = &[
     ("fixedbufs", EngineName::is_ring),
     ("registerfiles", EngineName::is_ring),
@@ -52,12 +103,12 @@ const KEYS: &[(&str, Knows)] = &[
     ("cmd_type", |name| name == EngineName::IoUringCmd),
 ];
 
-/// Keys in the job's own section that its engine does not know: those are an error.
+/// The first key in the job's own section that its engine does not support: an error.
 pub(super) fn foreign_key(job: &JobSpec) -> Option<&'static str> {
     foreign(job).find(|key| job.has_own(key))
 }
 
-/// Keys from `[global]` that its engine does not know: those are for other jobs.
+/// Keys from `[global]` that its engine does not support: meant for other jobs.
 pub(super) fn idle_keys(job: &JobSpec) -> impl Iterator<Item = &'static str> {
     foreign(job).filter(|key| !job.has_own(key))
 }

@@ -1,28 +1,26 @@
-//! One clone of a job, in full.
+//! Resolves one clone of a job.
 
-use super::engine;
+use super::engine::{self, Choice};
 use super::own_options;
 use super::waves::Start;
-use crate::job::{JobSpec, RwKind, Size};
-use fathom_model::plan::{
-    Access, Distribution, JobPlan, Mix, Order, Placement, Rate, Think, Until,
-};
-use fathom_model::{Dir, PerDir};
+use crate::job::{JobSpec, Size};
+use fathom_model::PerDir;
+use fathom_model::plan::{Access, Distribution, JobPlan, Order, Placement, Rate, Think, Until};
 
 /// fio's own default of `randseed`, so that a seed is never 0.
 const SEED: u64 = 0xb189_9bed;
 
-/// Clone number `clone` of `job`, the `number`-th worker of the run, as yet without regions and end.
+/// Clone `clone` of `job`, worker `number` of the run, without regions and end conditions.
 pub(super) fn resolve(
     job: &JobSpec,
     clone: u32,
     number: usize,
     start: Start,
+    choice: &Choice,
     entropy: u64,
 ) -> JobPlan {
     let seed = mixed(base_seed(job, entropy), number as u64);
-    let mut plan =
-        JobPlan::new(job.name.clone(), engine::resolve(&job.engine), mix(job), order(job));
+    let mut plan = JobPlan::new(job.name.clone(), choice.engine.clone(), job.mix(), order(job));
     plan.description.clone_from(&job.description);
     plan.clone = clone;
     plan.group = start.group;
@@ -32,8 +30,8 @@ pub(super) fn resolve(
     plan.exit_what = job.schedule.exit_what;
     let (low, high) = job.schedule.start_delay_ns;
     plan.start_delay_ns = low + mixed(seed, 1) % (high - low).saturating_add(1);
-    plan.depth = if plan.engine.is_synchronous() { 1 } else { job.engine.depth };
-    plan.batch = engine::batch(&job.engine);
+    plan.depth = choice.depth;
+    plan.batch = engine::batch(&job.engine, choice.depth);
     plan.direct = job.engine.direct;
     plan.sync_io = job.sync_io;
     plan.file_service = job.files.service;
@@ -55,16 +53,6 @@ pub(super) fn resolve(
     plan
 }
 
-/// Which directions occur.
-pub(super) fn mix(job: &JobSpec) -> Mix {
-    match job.work.rw.kind {
-        RwKind::Read => Mix::Only(Dir::Read),
-        RwKind::Write => Mix::Only(Dir::Write),
-        RwKind::Trim => Mix::Only(Dir::Trim),
-        RwKind::Both => Mix::ReadWrite { read_percent: job.work.read_percent },
-    }
-}
-
 fn order(job: &JobSpec) -> Order {
     let postfix = job.work.rw.postfix;
     if !job.work.rw.random {
@@ -76,15 +64,9 @@ fn order(job: &JobSpec) -> Order {
     Order::Random { distribution, run }
 }
 
-/// The least block of the directions that occur, in bytes.
+/// The smallest block size of the directions that occur, in bytes.
 pub(super) fn block_min(job: &JobSpec) -> u64 {
-    used(job).map(|dir| job.work.sizes[dir].min()).min().unwrap_or(1).max(1)
-}
-
-/// The directions that occur.
-pub(super) fn used(job: &JobSpec) -> impl Iterator<Item = Dir> {
-    let mix = mix(job);
-    Dir::ALL.into_iter().filter(move |dir| mix.has(*dir))
+    job.used_dirs().map(|dir| job.work.sizes[dir].min()).min().unwrap_or(1).max(1)
 }
 
 fn align(job: &JobSpec) -> PerDir<u64> {
@@ -107,24 +89,24 @@ fn placement(job: &JobSpec, clone: u32) -> Placement {
     };
     let io_priority = match (spec.io_class, spec.io_level) {
         (None, None) => None,
-        // As fio: a level without a class is best effort's.
+        // As in fio, a level without a class means best effort.
         (class, level) => Some((class.unwrap_or(2), level.unwrap_or(0))),
     };
     Placement { cpus, nice: spec.nice, io_priority }
 }
 
-/// When the clone ends; its regions must be known.
+/// When the clone ends; its regions must be resolved.
 pub(super) fn until(job: &JobSpec, plan: &JobPlan) -> Result<Until, String> {
     let schedule = &job.schedule;
     let unit = plan.block_unit();
     if schedule.time_based && schedule.runtime_ns.is_none() {
-        return Err("time_based needs a runtime; give runtime=60, for example".to_string());
+        return Err("time_based needs a runtime; set runtime=60, for example".to_string());
     }
-    // A rest shorter than a block cannot be moved.
+    // A remainder shorter than a block cannot be transferred.
     let all = plan.regions.iter().map(|r| r.len - r.len % unit).fold(0, u64::saturating_add);
     let size = match (job.files.size, job.files.file_size) {
         (Some(Size::Bytes(size)), _) if !job.uses_files() => size,
-        // As fio: beside filesize, size is the most that is moved.
+        // As in fio, size limits the bytes transferred when filesize is set.
         (Some(Size::Bytes(size)), Some(_)) => all.min(size),
         _ => all,
     };
@@ -133,7 +115,7 @@ pub(super) fn until(job: &JobSpec, plan: &JobPlan) -> Result<Until, String> {
         Some(Size::Percent(percent)) => (u128::from(size) * u128::from(percent) / 100) as u64,
         _ => size,
     };
-    // As fio: a block that is begun is moved whole.
+    // As in fio, the last block is transferred whole.
     let bytes = bytes.checked_next_multiple_of(unit).unwrap_or(bytes - bytes % unit);
     let loops = u64::from(schedule.loops);
     let endless = schedule.time_based || (bytes == 0 && !job.uses_files());
@@ -147,35 +129,29 @@ pub(super) fn until(job: &JobSpec, plan: &JobPlan) -> Result<Until, String> {
         ramp_ns: schedule.ramp_ns,
     };
     if until.bytes.is_none() && until.ios.is_none() && until.runtime_ns.is_none() {
-        return Err("it would never end; give size, number_ios or runtime".to_string());
+        return Err("the job would never end; set size, number_ios or runtime".to_string());
     }
     if until.bytes == Some(0) {
-        return Err("there is nothing to move: size or io_size is less than one block".to_string());
+        return Err(
+            "nothing to transfer: size or io_size is less than one block; raise it, or lower bs"
+                .to_string(),
+        );
     }
     Ok(until)
 }
 
-/// What the user should know of this job, in words; once for all clones.
-pub(super) fn notes(job: &JobSpec, clone: u32) -> Vec<String> {
-    let mut notes = Vec::new();
+/// Notes for the user about this job, once for all clones.
+pub(super) fn notes(job: &JobSpec, clone: u32, choice: Choice) -> Vec<String> {
     if clone > 0 {
-        return notes;
+        return Vec::new();
     }
     let name = &job.name;
-    if engine::resolve(&job.engine).is_synchronous() && job.engine.depth > 1 {
-        notes.push(format!(
-            "job '{name}': iodepth={} on the synchronous engine {} runs at depth 1; use \
-             ioengine=io_uring, or numjobs={}",
-            job.engine.depth,
-            job.engine.name.name(),
-            job.engine.depth
-        ));
-    }
+    let mut notes = Vec::from_iter(choice.note);
     if !job.work.rw.random && job.work.distribution.is_some() {
-        notes.push(format!("job '{name}': random_distribution changes nothing in sequential I/O"));
+        notes.push(format!("job '{name}': random_distribution has no effect on sequential I/O"));
     }
     notes.extend(engine::idle_keys(job).map(|key| {
-        format!("job '{name}': {key} changes nothing with ioengine={}", job.engine.name.name())
+        format!("job '{name}': {key} has no effect with ioengine={}", job.engine.name.name())
     }));
     notes
 }
@@ -189,7 +165,7 @@ pub(super) fn base_seed(job: &JobSpec, entropy: u64) -> u64 {
     }
 }
 
-/// `seed` and `n` mixed well (splitmix64, Steele et al. 2014, its finalizer).
+/// `seed` and `n` hashed (splitmix64, Steele et al. 2014, its finalizer).
 pub(super) fn mixed(seed: u64, n: u64) -> u64 {
     let mut z = seed.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

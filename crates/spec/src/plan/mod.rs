@@ -1,4 +1,4 @@
-//! A [`Spec`] held against the [`Facts`] about a machine: what is to be done, in full.
+//! Resolves a [`Spec`] on the machine that [`Facts`] describe into a [`Plan`]: every decision about a job.
 
 mod checks;
 mod engine;
@@ -10,7 +10,7 @@ use crate::error::SpecError;
 use crate::job::JobSpec;
 use crate::names;
 use crate::spec::{JOBS_MAX, Spec, job_error};
-use fathom_model::facts::{Facts, TargetFacts};
+use fathom_model::facts::{Facts, Host, TargetFacts};
 use fathom_model::plan::{Plan, Target};
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,17 +18,20 @@ use std::collections::{BTreeMap, HashMap};
 /// each path of [`Spec::target_paths`].
 ///
 /// # Errors
-/// What cannot be done here, why, and what could.
+/// What cannot be done on this machine, why, and what to change.
 pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, SpecError> {
     let by_path = facts.targets.iter().map(|target| (target.path.as_str(), target)).collect();
-    let mut planner = Planner { spec, by_path, plan: Plan::default(), index: HashMap::new() };
+    let host = &facts.host;
+    let mut planner = Planner { spec, host, by_path, plan: Plan::default(), index: HashMap::new() };
     planner.plan.notes.clone_from(&spec.notes);
     for given in &spec.global {
         planner.plan.global_options.insert(given.key.to_string(), given.value.clone());
     }
     let clones: u64 = spec.jobs.iter().map(|job| u64::from(job.numjobs)).sum();
     if clones > u64::from(JOBS_MAX) {
-        let message = format!("{clones} jobs with all clones; at most {JOBS_MAX} can run");
+        let message = format!(
+            "{clones} jobs including clones, but at most {JOBS_MAX} can run; lower numjobs"
+        );
         return Err(SpecError::new(message));
     }
     let mut starts = waves::Waves::default();
@@ -37,25 +40,34 @@ pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, SpecError> {
         checks::settings(job, facts).map_err(|why| job_error(job, &why))?;
         planner.job(job, start)?;
     }
-    checks::memory(&planner.plan, facts).map_err(SpecError::new)?;
+    check_memory(&planner.plan, facts)?;
     checks::open_files(&planner.plan, facts).map_err(SpecError::new)?;
     checks::space(&planner.plan, facts).map_err(SpecError::new)?;
     planner.plan.notes.dedup();
     Ok(planner.plan)
 }
 
+/// Checks that this process may use the memory that the workers of `plan` need.
+///
+/// # Errors
+/// Which limit the plan exceeds, and how to lower its need.
+pub fn check_memory(plan: &Plan, facts: &Facts) -> Result<(), SpecError> {
+    checks::memory(plan, facts).map_err(SpecError::new)
+}
+
 struct Planner<'a> {
     spec: &'a Spec,
+    host: &'a Host,
     by_path: HashMap<&'a str, &'a TargetFacts>,
     plan: Plan,
-    /// Where each path stands in the plan's targets.
+    /// Index of each path among the plan's targets.
     index: HashMap<String, usize>,
 }
 
-/// A file or device of one clone, and what is known of it.
+/// A file or device of one clone, with its facts.
 struct File<'a> {
     path: String,
-    /// The directory that it must stay within.
+    /// The directory that it must not leave.
     within: Option<String>,
     facts: &'a TargetFacts,
 }
@@ -74,7 +86,8 @@ impl<'a> Planner<'a> {
                 Vec::new()
             };
             let number = self.plan.jobs.len();
-            let mut plan = jobs::resolve(job, clone, number, start, self.spec.entropy);
+            let choice = engine::choose(job, &files, self.host);
+            let mut plan = jobs::resolve(job, clone, number, start, &choice, self.spec.entropy);
             for (file, part) in files.iter().zip(&parts) {
                 checks::region(job, file, part, self.spec).map_err(fail)?;
                 let target = self.target(job, file, part).map_err(fail)?;
@@ -83,7 +96,7 @@ impl<'a> Planner<'a> {
                 }
             }
             plan.until = jobs::until(job, &plan).map_err(fail)?;
-            self.plan.notes.extend(jobs::notes(job, clone));
+            self.plan.notes.extend(jobs::notes(job, clone, choice));
             self.plan.jobs.push(plan);
         }
         Ok(())
@@ -98,12 +111,15 @@ impl<'a> Planner<'a> {
             .into_iter()
             .map(|path| match self.by_path.get(path.as_str()) {
                 Some(facts) => Ok(File { facts, path, within: within.clone() }),
-                None => Err(job_error(job, &format!("nothing is known of {path}"))),
+                None => Err(job_error(
+                    job,
+                    &format!("no facts about {path}; this is a bug in fathom, please report it"),
+                )),
             })
             .collect()
     }
 
-    /// The plan's target for `file`, with the wishes of this job added to those of others.
+    /// The plan's target for `file`, with this job's requirements merged in.
     fn target(
         &mut self,
         job: &JobSpec,
@@ -125,12 +141,12 @@ impl<'a> Planner<'a> {
             });
             self.plan.targets.len() - 1
         });
-        let mix = jobs::mix(job);
+        let mix = job.mix();
         let target = &mut self.plan.targets[index];
         target.within = stricter(target.within.take(), file)?;
         target.create_size = target.create_size.max(part.create_size);
         target.fill |= mix.has(fathom_model::Dir::Read) || job.files.overwrite;
-        // One job that needs the file at once outweighs others that could wait.
+        // Created before the run if any job needs it then.
         target.create_on_open &= job.files.create_on_open;
         target.unlink |= job.files.unlink;
         target.invalidate |= job.files.invalidate;
@@ -140,7 +156,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// A directory named in one way only.
+/// A directory name in canonical form.
 fn without_slash(directory: &str) -> String {
     match directory.trim_end_matches('/') {
         "" => "/".to_string(),
@@ -148,18 +164,18 @@ fn without_slash(directory: &str) -> String {
     }
 }
 
-/// The directory that a file must stay within when one job names `before` and another `file`.
+/// The directory that a file must not leave, if one job names `before` and another `file`.
 fn stricter(before: Option<String>, file: &File<'_>) -> Result<Option<String>, String> {
     match (before, &file.within) {
         (Some(one), Some(other)) if one != *other => Err(format!(
-            "{} is named with directory={one} and with directory={other}; give it the same in both",
+            "{} has directory={one} in one job and directory={other} in another; use the same in both",
             file.path
         )),
         (before, within) => Ok(before.or_else(|| within.clone())),
     }
 }
 
-/// The keys of a job as output shows them.
+/// The keys of a job, for output.
 fn own_options(job: &JobSpec) -> BTreeMap<String, String> {
     let own = job.given.iter().filter(|given| !given.global);
     let mut map: BTreeMap<String, String> =

@@ -1,4 +1,4 @@
-//! Which part of each file a clone works on, and how large the file must be, as fio reckons it.
+//! The region of each file that a clone uses, and the size that the file must have, as in fio.
 
 use super::File;
 use crate::job::{JobSpec, Size};
@@ -12,7 +12,7 @@ use fathom_model::units::bytes as show;
 pub(super) struct Part {
     pub start: u64,
     pub len: u64,
-    /// The file must be made, or made longer, to have this many bytes.
+    /// Size to create the file with, or extend it to, in bytes.
     pub create_size: Option<u64>,
 }
 
@@ -22,11 +22,11 @@ impl Part {
     }
 }
 
-/// The part of each of `files` that clone number `clone` works on.
+/// The region of each of `files` that clone `clone` uses.
 pub(super) fn regions(job: &JobSpec, clone: u32, files: &[File<'_>]) -> Result<Vec<Part>, String> {
     let block = jobs::block_min(job);
     let count = files.len() as u64;
-    // As fio: what does not divide evenly makes the first files a block longer.
+    // As in fio, a remainder makes the first files one block longer.
     let (each, mut longer) = match job.files.size {
         Some(Size::Bytes(size)) if job.files.file_size.is_none() => {
             (size / count, (size - size / count * count) / block)
@@ -42,7 +42,7 @@ pub(super) fn regions(job: &JobSpec, clone: u32, files: &[File<'_>]) -> Result<V
     Ok(parts)
 }
 
-/// `share` is the file's share of `size`, 0 where that is not given in bytes.
+/// `share` is the file's share of `size`, or 0 if that is not given in bytes.
 fn part(
     job: &JobSpec,
     clone: u32,
@@ -60,12 +60,15 @@ fn part(
         }
         _ => None,
     };
-    // What percentages are of.
+    // The base of percentages.
     let whole = wanted.unwrap_or(if real > 0 { real } else { share });
     let start = start(job, clone, whole)?;
     let len = match wanted {
         Some(length) => length.checked_sub(start).filter(|len| *len > 0).ok_or_else(|| {
-            format!("offset {start} is beyond the {} that filesize gives {path}", show(length))
+            format!(
+                "offset {start} is beyond the {} that filesize gives {path}; lower offset",
+                show(length)
+            )
         })?,
         None if share > 0 => share,
         None => rest_of(path, start, real, file.facts.kind)?,
@@ -77,11 +80,12 @@ fn part(
         }
         _ => len,
     };
-    let end =
-        start.checked_add(len).ok_or_else(|| format!("offset and size of {path} overflow"))?;
+    let end = start
+        .checked_add(len)
+        .ok_or_else(|| format!("offset plus size of {path} exceeds 2^64; lower them"))?;
     if !is_file && end > real {
         return Err(format!(
-            "{path} is {}, but offset and size reach to {}; give a smaller size, or none",
+            "{path} is {}, but offset plus size is {}; use a smaller size, or none",
             show(real),
             show(end)
         ));
@@ -90,17 +94,20 @@ fn part(
     Ok(Part { start, len, create_size })
 }
 
-/// From `start` to the end of what is there.
+/// Bytes from `start` to the end of the target.
 fn rest_of(path: &str, start: u64, real: u64, kind: TargetKind) -> Result<u64, String> {
     match (kind, real) {
         (TargetKind::Missing, _) => {
-            Err(format!("{path} does not exist; to have it made give its size, as size=1g"))
+            Err(format!("{path} does not exist; to create it, set its size, for example size=1g"))
         }
-        (TargetKind::File, 0) => Err(format!("{path} is empty; give size=, or another file")),
-        (_, 0) => Err(format!("{path} has no size: no medium, or not attached")),
-        _ if start >= real => {
-            Err(format!("offset {start} is beyond the end of {path}, which is {}", show(real)))
+        (TargetKind::File, 0) => {
+            Err(format!("{path} is empty; set size=1g, for example, or name another file"))
         }
+        (_, 0) => Err(format!("{path} has size 0: no medium, or not attached; use another device")),
+        _ if start >= real => Err(format!(
+            "offset {start} is beyond the end of {path}, which is {}; lower offset",
+            show(real)
+        )),
         _ => Ok(real - start),
     }
 }
@@ -120,5 +127,5 @@ fn start(job: &JobSpec, clone: u32, whole: u64) -> Result<u64, String> {
         .checked_mul(u64::from(clone))
         .and_then(|more| offset.checked_add(more))
         .and_then(|start| start.checked_next_multiple_of(align.unwrap_or(1)))
-        .ok_or_else(|| format!("the offset of clone {clone} is more than 2^64"))
+        .ok_or_else(|| format!("the offset of clone {clone} exceeds 2^64; lower offset_increment"))
 }

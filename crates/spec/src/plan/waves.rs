@@ -3,26 +3,26 @@
 use crate::job::JobSpec;
 use std::collections::HashMap;
 
-/// Where a job starts and is counted.
+/// Wave and reporting group of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
     pub wave: u32,
     pub group: u32,
 }
 
-/// Hands out waves, job by job.
+/// Assigns waves, job by job.
 #[derive(Debug, Default)]
 pub(super) struct Waves {
     wave: u32,
     group: u32,
-    /// Whether some job is in the current wave, or group.
+    /// Whether the current wave or group has a job.
     begun: bool,
-    /// The wave of each name, the last one of that name.
+    /// The wave of the last job of each name.
     of_name: HashMap<String, u32>,
     /// Names in the current wave.
     names: Vec<String>,
-    /// The current wave was begun by `wait_for`, so that jobs which wait for nothing would
-    /// have started in the wave before.
+    /// The current wave exists because of `wait_for`, so jobs that wait for nothing belong to the
+    /// wave before.
     waits: bool,
 }
 
@@ -38,9 +38,11 @@ impl Waves {
         match &schedule.wait_for {
             Some(name) => self.wait(name)?,
             None if self.waits => {
-                return Err("it waits for nothing, but the job before it has wait_for: fathom \
-                     starts jobs in waves; put it first, or give it stonewall or wait_for"
-                    .to_string());
+                return Err(
+                    "this job waits for nothing, but the job before it has wait_for, and fathom \
+                     starts jobs in waves; move it first, or add stonewall or wait_for"
+                        .to_string(),
+                );
             }
             None => {}
         }
@@ -51,16 +53,15 @@ impl Waves {
     }
 
     fn wait(&mut self, name: &str) -> Result<(), String> {
-        let wave = *self
-            .of_name
-            .get(name)
-            .ok_or_else(|| format!("wait_for={name}: no job of this name stands before it"))?;
+        let wave = *self.of_name.get(name).ok_or_else(|| {
+            format!("wait_for={name}: no earlier job has this name; check the name")
+        })?;
         if wave < self.wave {
             return Ok(());
         }
         if self.names.iter().any(|other| other != name) {
             return Err(format!(
-                "wait_for={name}: other jobs run beside '{name}', and fathom starts jobs in \
+                "wait_for={name}: other jobs run alongside '{name}', and fathom starts jobs in \
                  waves; use stonewall"
             ));
         }
@@ -107,6 +108,6 @@ mod tests {
         assert_eq!(starts(&[("a", ""), ("b", "a"), ("c", "a")]).unwrap(), [(0, 0), (1, 0), (1, 0)]);
         assert!(starts(&[("a", ""), ("b", ""), ("c", "a")]).unwrap_err().contains("stonewall"));
         assert!(starts(&[("a", ""), ("b", "a"), ("c", "")]).unwrap_err().contains("waits for"));
-        assert!(starts(&[("a", "z")]).unwrap_err().contains("no job of this name"));
+        assert!(starts(&[("a", "z")]).unwrap_err().contains("no earlier job has this name"));
     }
 }

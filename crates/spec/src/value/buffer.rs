@@ -1,7 +1,6 @@
-//! `buffer_pattern`: bytes as text in double quotes, decimal or hexadecimal numbers, one
-//! after the other.
+//! `buffer_pattern`: a sequence of strings in double quotes, decimal and hexadecimal numbers.
 
-/// The longest pattern, in bytes; fio's own limit.
+/// Maximum length of a pattern in bytes, as in fio.
 const PATTERN_BYTES_MAX: usize = 512;
 
 /// The bytes of a pattern.
@@ -10,29 +9,30 @@ pub(crate) fn pattern(text: &str) -> Result<Vec<u8>, String> {
     let mut rest = text;
     while !rest.is_empty() {
         rest = if let Some(quoted) = rest.strip_prefix('"') {
-            let end = quoted.find('"').ok_or_else(|| format!("'{text}': a \" is missing"))?;
+            let end = quoted.find('"').ok_or_else(|| format!("missing \" in '{text}'; add it"))?;
             bytes.extend_from_slice(&quoted.as_bytes()[..end]);
             &quoted[end + 1..]
         } else if rest.starts_with('\'') {
             return Err(format!(
-                "'{text}': a pattern from a file is not read; write the bytes as 0x… or \"…\""
+                "'{text}': patterns from a file are not supported; use 0x… or \"…\""
             ));
         } else if let Some(hex) = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")) {
-            hexadecimal(hex, &mut bytes).ok_or_else(|| format!("'{text}': no digits after 0x"))?
+            hexadecimal(hex, &mut bytes)
+                .ok_or_else(|| format!("no digits after 0x in '{text}'; add them"))?
         } else {
             decimal(rest, &mut bytes).ok_or_else(|| not_a_pattern(text))?
         };
     }
     match bytes.len() {
-        0 => Err("a pattern of no bytes".to_string()),
+        0 => Err("empty pattern; use \"text\" or 0x…".to_string()),
         n if n > PATTERN_BYTES_MAX => {
-            Err(format!("a pattern of {n} bytes; at most {PATTERN_BYTES_MAX} are taken"))
+            Err(format!("pattern of {n} bytes is too long; use at most {PATTERN_BYTES_MAX}"))
         }
         _ => Ok(bytes),
     }
 }
 
-/// As fio: digits as they are written, first byte first; of an odd number the first stands alone.
+/// As in fio, bytes in the order written; with an odd number of digits, the first is a byte.
 fn hexadecimal<'a>(digits: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
     let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
     let (first, pairs) = digits.as_bytes()[..end].split_at(end % 2);
@@ -43,7 +43,7 @@ fn hexadecimal<'a>(digits: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
     (end > 0).then_some(&digits[end..])
 }
 
-/// As fio: a 32-bit number, its lowest byte first, without zero bytes at its end.
+/// As in fio, a little-endian 32-bit number without trailing zero bytes.
 fn decimal<'a>(text: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
     let sign = usize::from(text.starts_with('-'));
     let digits = text[sign..].find(|c: char| !c.is_ascii_digit());
@@ -56,7 +56,7 @@ fn decimal<'a>(text: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
 }
 
 fn not_a_pattern(text: &str) -> String {
-    format!("'{text}' is no pattern: write \"text\", 0x and digits, or a 32-bit number")
+    format!("invalid pattern '{text}'; use \"text\", 0x and digits, or a 32-bit number")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Names of errors, as `ignore_error` takes them.
+//! Names of errors in `ignore_error`.
 
-/// Linux's generic numbers (include/uapi/asm-generic/errno-base.h and errno.h).
+/// Generic error numbers of Linux (include/uapi/asm-generic/errno-base.h and errno.h).
 const NAMES: &[(&str, i32)] = &[
     ("EPERM", 1),
     ("ENOENT", 2),
@@ -33,14 +33,16 @@ const NAMES: &[(&str, i32)] = &[
     ("ECANCELED", 125),
 ];
 
-/// The number of an error given by number or by name.
+/// The number of an error given by name or number.
 pub(crate) fn errno(text: &str) -> Result<i32, String> {
     if let Some((_, number)) = NAMES.iter().find(|(name, _)| *name == text) {
         return Ok(*number);
     }
     match text.parse::<i32>() {
         Ok(number) if (1..=4095).contains(&number) => Ok(number),
-        _ => Err(format!("'{text}' is neither an error's name, such as EIO, nor its number")),
+        _ => Err(format!(
+            "unknown error '{text}'; use a name such as EIO, or a number from 1 to 4095"
+        )),
     }
 }
 

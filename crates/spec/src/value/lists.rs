@@ -1,15 +1,15 @@
-//! Values that are lists: `r,w,t` triples, paths, processors, shares.
+//! List values: `read,write,trim` triples, paths, CPUs, percentages.
 
 use super::Value;
 use fathom_model::plan::Zone;
 use fathom_model::{Dir, PerDir};
 use std::collections::BTreeSet;
 
-/// The highest processor number that is taken.
+/// Highest valid CPU number.
 const CPU_MAX: u32 = 8191;
 
-/// Reads `read,write,trim` into `into`, as fio does: a missing entry leaves its direction
-/// alone, and the last entry holds for the directions after it unless it is empty.
+/// Parses `read,write,trim` into `into`, as in fio: an empty entry leaves its direction
+/// unchanged, and the last entry also applies to the directions after it unless it is empty.
 pub(crate) fn triple<T: Clone>(
     value: Value<'_>,
     into: &mut PerDir<T>,
@@ -17,10 +17,10 @@ pub(crate) fn triple<T: Clone>(
 ) -> Result<(), String> {
     let parts: Vec<&str> = value.text.split(',').map(str::trim).collect();
     if parts.len() > 3 {
-        return Err(format!("'{}' has more than three entries: read,write,trim", value.text));
+        return Err(format!("'{}' has more than three entries; use read,write,trim", value.text));
     }
     if parts.iter().all(|part| part.is_empty()) {
-        return Err("a value is missing".to_string());
+        return Err("missing value; add one".to_string());
     }
     let mut last = None;
     for (index, dir) in Dir::ALL.into_iter().enumerate() {
@@ -39,12 +39,12 @@ pub(crate) fn triple<T: Clone>(
     Ok(())
 }
 
-/// The entries of a list that are not empty, trimmed.
+/// The non-empty entries of a list, trimmed.
 fn entries(text: &str, separator: char) -> impl Iterator<Item = &str> {
     text.split(separator).map(str::trim).filter(|entry| !entry.is_empty())
 }
 
-/// Paths separated by `:`; `\:` is a colon of a path.
+/// Paths separated by `:`; `\:` is a literal colon.
 pub(crate) fn path_list(text: &str) -> Result<Vec<String>, String> {
     let mut paths = vec![String::new()];
     let mut chars = text.chars().peekable();
@@ -59,7 +59,7 @@ pub(crate) fn path_list(text: &str) -> Result<Vec<String>, String> {
         }
     }
     if paths.iter().any(String::is_empty) {
-        return Err(format!("'{text}' names an empty path; write \\: for a colon in a path"));
+        return Err(format!("'{text}' contains an empty path; escape a colon in a path as \\:"));
     }
     Ok(paths)
 }
@@ -70,17 +70,17 @@ fn push(paths: &mut [String], c: char) {
     }
 }
 
-/// A path as [`path_list`] reads it back.
+/// A path escaped for [`path_list`].
 #[must_use]
 pub(crate) fn escape_path(path: &str) -> String {
     path.replace(':', "\\:")
 }
 
-/// Processors as `0,5,8-15`.
+/// CPUs as `0,5,8-15`.
 pub(crate) fn cpu_list(text: &str) -> Result<Vec<u32>, String> {
     let number = |n: &str| match n.trim().parse::<u32>() {
         Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
-        _ => Err(format!("'{n}' is no processor number (0 to {CPU_MAX})")),
+        _ => Err(format!("invalid CPU number '{n}'; use 0 to {CPU_MAX}")),
     };
     let mut cpus = BTreeSet::new();
     for entry in entries(text, ',') {
@@ -89,12 +89,14 @@ pub(crate) fn cpu_list(text: &str) -> Result<Vec<u32>, String> {
             None => (number(entry)?, number(entry)?),
         };
         if first > last {
-            return Err(format!("'{entry}' goes backwards"));
+            return Err(format!(
+                "invalid range '{entry}': the lower bound exceeds the upper; swap them"
+            ));
         }
         cpus.extend(first..=last);
     }
     if cpus.is_empty() {
-        return Err("no processor is named".to_string());
+        return Err("empty list of CPUs; add one".to_string());
     }
     Ok(cpus.into_iter().collect())
 }
@@ -105,17 +107,21 @@ pub(crate) fn floats(text: &str) -> Result<Vec<f64>, String> {
     for entry in entries(text, ':') {
         match entry.parse::<f64>() {
             Ok(n) if n > 0.0 && n <= 100.0 => list.push(n),
-            _ => return Err(format!("'{entry}' is not a number above 0 and up to 100")),
+            _ => {
+                return Err(format!(
+                    "invalid percentile '{entry}'; use a number above 0, up to 100"
+                ));
+            }
         }
     }
     if list.is_empty() || list.len() > 20 {
-        return Err(format!("{} numbers; 1 to 20 are taken, separated by ':'", list.len()));
+        return Err(format!("{} percentiles given; use 1 to 20, separated by ':'", list.len()));
     }
     list.sort_by(f64::total_cmp);
     Ok(list)
 }
 
-/// Block sizes with shares: `4k/60:64k/40`; sizes without a share divide what is left.
+/// Block sizes with percentages, `4k/60:64k/40`; sizes without one divide the remainder.
 pub(crate) fn block_split(value: Value<'_>) -> Result<Vec<(u64, u32)>, String> {
     let mut parts: Vec<(u64, Option<u32>)> = Vec::new();
     for entry in entries(value.text, ':') {
@@ -127,19 +133,22 @@ pub(crate) fn block_split(value: Value<'_>) -> Result<Vec<(u64, u32)>, String> {
         parts.push((value.with(size.trim()).size()?, share));
     }
     if parts.is_empty() || parts.len() > 64 {
-        return Err(format!("{} sizes; 1 to 64 are taken", parts.len()));
+        return Err(format!("{} block sizes given; use 1 to 64", parts.len()));
     }
     let given: u32 = parts.iter().filter_map(|(_, share)| *share).sum();
     let open = parts.iter().filter(|(_, share)| share.is_none()).count() as u32;
     if given > 100 || (open == 0 && given != 100) {
-        return Err(format!("the shares of '{}' add up to {given}%, not 100%", value.text));
+        return Err(format!(
+            "the percentages of '{}' add up to {given}%; change them to 100%",
+            value.text
+        ));
     }
     let mut left = 100 - given;
     let mut open_left = open;
     let mut split = Vec::new();
     for (size, share) in parts {
         let share = share.unwrap_or_else(|| {
-            // What does not divide evenly goes to the last.
+            // The remainder goes to the last.
             let share = left / open_left.max(1);
             (left, open_left) = (left - share, open_left - 1);
             share
@@ -152,11 +161,11 @@ pub(crate) fn block_split(value: Value<'_>) -> Result<Vec<(u64, u32)>, String> {
 }
 
 /// Zones of `random_distribution=zoned:access/span:…`, in percent; zones without a span
-/// divide what is left.
+/// divide the remainder evenly.
 pub(crate) fn zones(text: &str) -> Result<Vec<Zone>, String> {
     let mut parts: Vec<(f64, Option<f64>)> = Vec::new();
     for entry in entries(text, ':') {
-        let bad = || format!("'{entry}' is no zone: write the share of accesses / of the space");
+        let bad = || format!("invalid zone '{entry}'; use percent of accesses/percent of space");
         let percent = |n: &str| match n.trim().parse::<f64>() {
             Ok(n) if (0.0..=100.0).contains(&n) => Ok(n),
             _ => Err(bad()),
@@ -171,8 +180,8 @@ pub(crate) fn zones(text: &str) -> Result<Vec<Zone>, String> {
     let is_all = |sum: f64| (sum - 100.0).abs() <= 0.01;
     if !is_all(access) || (open == 0 && !is_all(given)) || (open > 0 && given >= 100.0) {
         return Err(format!(
-            "the zones of '{text}' hold {access}% of the accesses and {given}% of the space; \
-             both must be 100"
+            "the zones of '{text}' add up to {access}% of accesses and {given}% of space; \
+             change both to 100%"
         ));
     }
     let rest = (100.0 - given) / open.max(1) as f64;
@@ -218,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_share_what_is_left() {
+    fn sizes_without_a_percentage_share_the_remainder() {
         assert_eq!(block_split(v("4k/60:64k/40")).unwrap(), [(4096, 60), (65536, 40)]);
         assert_eq!(block_split(v("4k/50:8k:16k")).unwrap(), [(4096, 50), (8192, 25), (16384, 25)]);
         assert_eq!(block_split(v("4k")).unwrap(), [(4096, 100)]);
@@ -227,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn processors() {
+    fn cpu_lists() {
         assert_eq!(cpu_list("0,5,8-10").unwrap(), [0, 5, 8, 9, 10]);
         assert!(cpu_list("3-1").is_err());
         assert!(cpu_list("0-4294967295").is_err());

@@ -1,4 +1,4 @@
-//! The values of keys: sizes, times, counts, lists.
+//! Values of keys: sizes, times, counts, lists.
 
 mod buffer;
 mod errnos;
@@ -10,17 +10,17 @@ pub(crate) use lists::{block_split, cpu_list, escape_path, floats, path_list, tr
 
 use crate::job::Size;
 
-/// What stands behind the `=` of a key.
+/// The value of a key.
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'a> {
-    /// The text; for a key without a value what that key then means.
+    /// Its text; for a key without a value, the default that the key implies.
     pub text: &'a str,
-    /// Whether `k` stands for 1024 (the default) or 1000 (`kb_base`).
+    /// The value of the `k` prefix: 1024 (the default) or 1000 (`kb_base`).
     pub kb_base: u64,
 }
 
 impl<'a> Value<'a> {
-    /// The same with another text: one entry of a list.
+    /// Another text, such as an entry of a list, with the same base.
     pub(crate) fn with(self, text: &'a str) -> Self {
         Self { text, ..self }
     }
@@ -30,33 +30,33 @@ impl<'a> Value<'a> {
         match self.text {
             "0" => Ok(false),
             "1" => Ok(true),
-            other => Err(format!("'{other}' is neither 0 nor 1")),
+            other => Err(format!("invalid value '{other}'; use 0 or 1")),
         }
     }
 
-    /// A whole number in a range.
+    /// An integer in a range.
     pub(crate) fn count(self, min: u64, max: u64) -> Result<u64, String> {
         let n = self.bytes()?;
         if n < min || n > max {
-            return Err(format!("{n} is not within {min} to {max}"));
+            return Err(format!("{n} is out of range; use {min} to {max}"));
         }
         Ok(n)
     }
 
-    /// A whole number up to `max`, as it goes into 32 bits.
+    /// A 32-bit integer in a range.
     pub(crate) fn count32(self, min: u32, max: u32) -> Result<u32, String> {
         let n = self.count(u64::from(min), u64::from(max))?;
-        u32::try_from(n).map_err(|_| format!("{n} is not within {min} to {max}"))
+        u32::try_from(n).map_err(|_| format!("{n} is out of range; use {min} to {max}"))
     }
 
-    /// A whole number that may be negative, in a range.
+    /// A signed integer in a range.
     pub(crate) fn signed(self, min: i64, max: i64) -> Result<i64, String> {
         let n = match self.text.strip_prefix('-') {
             Some(rest) => -to_i64(self.with(rest).bytes()?)?,
             None => to_i64(self.bytes()?)?,
         };
         if n < min || n > max {
-            return Err(format!("{n} is not within {min} to {max}"));
+            return Err(format!("{n} is out of range; use {min} to {max}"));
         }
         Ok(n)
     }
@@ -64,7 +64,7 @@ impl<'a> Value<'a> {
     /// A size in bytes, not 0.
     pub(crate) fn size(self) -> Result<u64, String> {
         match self.bytes()? {
-            0 => Err("a size of 0 moves nothing".to_string()),
+            0 => Err("invalid size 0; use a size above 0".to_string()),
             n => Ok(n),
         }
     }
@@ -77,7 +77,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A whole number with an optional suffix of size.
+    /// An integer with an optional size suffix.
     pub(crate) fn bytes(self) -> Result<u64, String> {
         let (number, suffix) = split_number(self.text)?;
         let (power, opposite) = match suffix.to_ascii_lowercase().as_str() {
@@ -95,12 +95,12 @@ impl<'a> Value<'a> {
             "z" => return Err(no_zones(self.text)),
             _ => return Err(bad_suffix(self.text, suffix, "k, m, g, t or p")),
         };
-        // As fio: with kb_base=1024, k is 1024 and kib is 1000; with kb_base=1000 both are right.
+        // As in fio: with kb_base=1024, k is 1024 and kib is 1000; with kb_base=1000, the reverse.
         let base =
             if opposite { if self.kb_base == 1024 { 1000 } else { 1024 } } else { self.kb_base };
         base.checked_pow(power)
             .and_then(|unit| number.checked_mul(unit))
-            .ok_or_else(|| format!("'{}' is more than 2^64", self.text))
+            .ok_or_else(|| format!("'{}' exceeds 2^64; use a smaller value", self.text))
     }
 
     /// A time in nanoseconds; a bare number is in units of `bare_ns`.
@@ -116,31 +116,35 @@ impl<'a> Value<'a> {
             "d" => 86_400_000_000_000,
             _ => return Err(bad_suffix(self.text, suffix, "us, ms, s, m, h or d")),
         };
-        number.checked_mul(unit).ok_or_else(|| format!("'{}' is more than 500 years", self.text))
+        number
+            .checked_mul(unit)
+            .ok_or_else(|| format!("'{}' exceeds 500 years; use a shorter time", self.text))
     }
 
-    /// One of some words.
+    /// One of a set of words.
     pub(crate) fn choice<T: Copy>(self, words: &[(&str, T)]) -> Result<T, String> {
         words.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value).ok_or_else(
             || {
                 let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                format!("'{}' is none of {}", self.text, known.join(", "))
+                format!("invalid value '{}'; valid values are {}", self.text, known.join(", "))
             },
         )
     }
 }
 
 fn to_i64(n: u64) -> Result<i64, String> {
-    i64::try_from(n).map_err(|_| format!("{n} is more than 2^63"))
+    i64::try_from(n).map_err(|_| format!("{n} exceeds 2^63; use a smaller value"))
 }
 
 /// The digits (decimal, or hexadecimal after 0x) and what follows them.
 fn split_number(text: &str) -> Result<(u64, &str), String> {
     if text.is_empty() {
-        return Err("a number is missing".to_string());
+        return Err("missing number; add one".to_string());
     }
     if text.starts_with('(') {
-        return Err(format!("'{text}': expressions in parentheses are not read; write the result"));
+        return Err(format!(
+            "'{text}': expressions in parentheses are not supported; write the result"
+        ));
     }
     let (digits, rest, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => {
@@ -153,22 +157,22 @@ fn split_number(text: &str) -> Result<(u64, &str), String> {
         }
     };
     if digits.is_empty() {
-        return Err(format!("'{text}' is not a number of 0 or more"));
+        return Err(format!("'{text}' is not a non-negative number; use one"));
     }
     if rest.starts_with('.') {
-        return Err(format!("'{text}' is not a whole number; use a smaller unit"));
+        return Err(format!("'{text}' is not an integer; use a smaller unit"));
     }
     u64::from_str_radix(digits, radix)
         .map(|number| (number, rest.trim_start()))
-        .map_err(|_| format!("'{text}' is more than 2^64"))
+        .map_err(|_| format!("'{text}' exceeds 2^64; use a smaller value"))
 }
 
 fn bad_suffix(text: &str, suffix: &str, known: &str) -> String {
-    format!("'{text}': '{suffix}' is not a unit; use {known}")
+    format!("unknown unit '{suffix}' in '{text}'; use {known}")
 }
 
 fn no_zones(text: &str) -> String {
-    format!("'{text}': sizes in zones are not supported yet; write it in bytes")
+    format!("'{text}': sizes in zones are not supported yet; use bytes")
 }
 
 #[cfg(test)]
@@ -180,7 +184,7 @@ mod tests {
         Value { text, kb_base: 1024 }
     }
 
-    /// A size as [`Value::bytes`] reads it back, with the greatest unit that fits.
+    /// A size as [`Value::bytes`] reads it back, with the largest unit that divides it.
     fn render_bytes(bytes: u64) -> String {
         for (shift, suffix) in [(50, "p"), (40, "t"), (30, "g"), (20, "m"), (10, "k")] {
             if bytes != 0 && bytes.is_multiple_of(1 << shift) {
@@ -213,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn bad_sizes_say_why() {
+    fn errors_of_sizes() {
         for (text, part) in [
             ("", "missing"),
-            ("k", "not a number"),
-            ("-1", "not a number of 0 or more"),
-            ("4q", "'q' is not a unit"),
-            ("4kk", "'kk' is not a unit"),
-            ("1.5g", "whole number"),
+            ("k", "not a non-negative number"),
+            ("-1", "not a non-negative number"),
+            ("4q", "unknown unit 'q'"),
+            ("4kk", "unknown unit 'kk'"),
+            ("1.5g", "not an integer"),
             ("99999999999999999999", "2^64"),
             ("99999999999p", "2^64"),
             ("4z", "zones"),
@@ -239,7 +243,7 @@ mod tests {
         assert_eq!(v("5ms").time_ns(second), Ok(5_000_000));
         assert_eq!(v("2m").time_ns(second), Ok(120 * second));
         assert_eq!(v("1D").time_ns(second), Ok(86_400 * second));
-        assert!(v("30min").time_ns(second).unwrap_err().contains("'min' is not a unit"));
+        assert!(v("30min").time_ns(second).unwrap_err().contains("unknown unit 'min'"));
         assert!(v("99999999d").time_ns(second).is_err());
     }
 

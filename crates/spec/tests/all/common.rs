@@ -1,4 +1,4 @@
-//! Files, environment and machines made up for tests.
+//! Synthetic files, environment and machine facts.
 
 use fathom_model::Facts;
 use fathom_model::facts::{DeviceFacts, TargetFacts, TargetKind};
@@ -25,18 +25,18 @@ impl Sources for OneFile<'_> {
     }
 }
 
-/// Reads a job file.
+/// Parses a job file.
 pub fn job(text: &str) -> Result<Spec, SpecError> {
     parse(&["job".to_string()], &OneFile(text))
 }
 
-/// Reads a command line, its arguments separated by blanks.
+/// Parses a command line, split at blanks.
 pub fn command(line: &str) -> Result<Spec, SpecError> {
     let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
     parse(&args, &OneFile(""))
 }
 
-/// What is there: `/dev/disk` (1 GiB), `/dev/ng0n1`, `/data/file` (64 MiB), `/data/own` (1 MiB,
+/// Facts about the targets of `spec`: `/dev/disk` (1 GiB), `/dev/ng0n1`, `/data/file` (64 MiB), `/data/own` (1 MiB,
 /// made by fathom), `/data/empty`, `/data`, `/tmpfs/file`; everything else is missing
 /// and would be on a device with blocks of 512 bytes.
 pub fn facts(spec: &Spec) -> Facts {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-#[path = "../../../../fuzz/src/lib.rs"]
+#[path = "../../../../fuzz/src/jobs.rs"]
 mod check;
 
 fn each(folder: &str, check: fn(&[u8])) {

@@ -21,7 +21,7 @@ impl Sources for Disk {
 }
 
 #[test]
-fn job_files_amount_to_their_command_lines() {
+fn job_files_convert_to_their_command_lines() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/jobs");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

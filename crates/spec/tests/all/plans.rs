@@ -18,7 +18,7 @@ fn of_command(line: &str) -> Plan {
 }
 
 #[test]
-fn the_short_form() {
+fn short_form() {
     let plan = of_command("--rw=randread --bs=4k --iodepth=32 --numjobs=3 --direct=1 /dev/disk");
     assert_eq!(plan.jobs.len(), 3);
     assert_eq!(plan.targets.len(), 1);
@@ -110,7 +110,7 @@ fn sizes_of_files() {
 }
 
 #[test]
-fn own_files_grow_and_others_with_permission() {
+fn files_of_others_grow_only_with_permission() {
     let plan = of_command("--rw=write --size=4m /data/own");
     assert_eq!(plan.targets[0].create_size, Some(4 << 20));
     let plan = of_command("--rw=write --size=128m --overwrite=/data/file /data/file");
@@ -118,13 +118,13 @@ fn own_files_grow_and_others_with_permission() {
 }
 
 #[test]
-fn a_rest_shorter_than_a_block_is_left() {
+fn a_remainder_shorter_than_a_block_is_skipped() {
     let plan = of_command("--rw=read --bs=4k --size=10k --loops=3 /data/file");
     assert_eq!(plan.jobs[0].until.bytes, Some(3 * 8192));
 }
 
 #[test]
-fn a_block_that_is_begun_is_moved_whole() {
+fn the_last_block_is_transferred_whole() {
     let bytes = |line: &str| {
         let plan = of_command(&format!("--rw=randrw {line} /data/file"));
         plan.jobs[0].until.bytes.unwrap()
@@ -138,7 +138,7 @@ fn a_block_that_is_begun_is_moved_whole() {
 }
 
 #[test]
-fn how_jobs_end() {
+fn end_conditions() {
     let until = |line: &str| of_command(&format!("--rw=read {line} /data/file")).jobs[0].until;
     assert_eq!(until("--runtime=10 --time_based").bytes, None);
     assert_eq!(until("--runtime=1m").runtime_ns, Some(60_000_000_000));
@@ -150,7 +150,7 @@ fn how_jobs_end() {
 }
 
 #[test]
-fn global_sections_hold_for_what_follows() {
+fn global_sections_apply_to_later_jobs() {
     let text = "[global]\nfilename=/dev/disk\nbs=8k\n[a]\n[global]\nbs=16k\n[b]\nstonewall\n\
                 [c]\nbssplit=4k/50:64k/50\nrw=randwrite:8\n";
     let plan = of_file(text);
@@ -190,7 +190,7 @@ fn engines() {
 }
 
 #[test]
-fn rates_and_pauses() {
+fn rates_and_think_time() {
     let plan = of_command(
         "--rw=randrw --rate_iops=1000,500 --thinktime=2ms --thinktime_blocks=4 /data/file",
     );
@@ -200,7 +200,7 @@ fn rates_and_pauses() {
 }
 
 #[test]
-fn notes_say_what_differs() {
+fn notes_report_differences() {
     let notes = |line: &str| of_command(line).notes.join("\n");
     assert!(notes("--rw=read --ioengine=psync --iodepth=32 /data/file").contains("depth 1"));
     assert!(notes("--rw=read --bs=4kib /data/file").contains("powers of 1000"));
@@ -208,7 +208,7 @@ fn notes_say_what_differs() {
     assert!(other_clock.contains("clocksource=gettimeofday has no effect"), "{other_clock}");
     assert_eq!(notes("--rw=read --clocksource=clock_gettime /data/file"), "");
     let text = "[global]\nhipri=1\nfilename=/data/file\n[a]\nioengine=libaio";
-    assert!(of_file(text).notes.join("\n").contains("hipri changes nothing with ioengine=libaio"));
+    assert!(of_file(text).notes.join("\n").contains("hipri has no effect with ioengine=libaio"));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn options_of_the_run() {
 }
 
 #[test]
-fn what_exitall_ends() {
+fn exitall_and_exit_what() {
     let of = |keys: &str| {
         let job = of_file(&format!("[a]\nrw=read\nfilename=/data/file\n{keys}")).jobs.remove(0);
         (job.exitall, job.exit_what)
@@ -255,7 +255,7 @@ fn what_exitall_ends() {
 }
 
 #[test]
-fn contents_of_buffers() {
+fn buffer_contents() {
     let of = |keys: &str| of_command(&format!("--rw=write --size=1m {keys} x")).jobs.remove(0);
     let buffers = |keys: &str| of(keys).buffers;
     // Contents change a little for every write unless that is switched off.
@@ -271,7 +271,7 @@ fn contents_of_buffers() {
 }
 
 #[test]
-fn sections_are_picked() {
+fn section_selects_sections() {
     let args: Vec<String> = ["--section=b", "job"].map(String::from).into();
     let text = "[global]\nbs=8k\n[a]\nrw=write\n[b]\nrw=read\n";
     let spec = fathom_spec::parse(&args, &crate::common::OneFile(text)).unwrap();
@@ -280,4 +280,38 @@ fn sections_are_picked() {
     let args: Vec<String> = ["--section=bb", "job"].map(String::from).into();
     let error = fathom_spec::parse(&args, &crate::common::OneFile(text)).unwrap_err().to_string();
     assert!(error.contains("did you mean 'b'"), "{error}");
+}
+
+/// A plan for trims of /dev/disk, which can discard, and /data/file, on this kernel.
+fn trims(kernel: &str, paths: &str) -> Plan {
+    let spec = command(&format!("--rw=trim --bs=4k --iodepth=8 {paths}")).unwrap();
+    let mut facts = facts(&spec);
+    facts.host.kernel = kernel.to_string();
+    let devices = facts.targets.iter_mut().filter_map(|target| target.device.as_mut());
+    devices.for_each(|device| device.discard_max_bytes = Some(1 << 30));
+    plan(&spec, &facts).unwrap()
+}
+
+#[test]
+fn discards_of_devices_before_linux_6_12_run_one_at_a_time() {
+    let psync = Engine::Psync(Psync::Plain);
+    for paths in ["/dev/disk", "/data/file /dev/disk"] {
+        let plan = trims("6.11.5-generic", paths);
+        assert_eq!((&plan.jobs[0].engine, plan.jobs[0].depth), (&psync, 1), "{paths}");
+        assert!(plan.notes[0].contains("discards run one at a time"), "{:?}", plan.notes);
+    }
+    for (kernel, paths) in [("6.12.0", "/dev/disk"), ("6.1.0", "/data/file")] {
+        let plan = trims(kernel, paths);
+        let job = &plan.jobs[0];
+        assert_eq!((job.engine.uring().is_some(), job.depth), (true, 8), "{kernel} {paths}");
+        assert_eq!(plan.notes, [""; 0]);
+    }
+}
+
+#[test]
+fn synchronous_engines_run_at_depth_1() {
+    let plan = of_command("--rw=read --ioengine=psync --iodepth=8 --iodepth_batch=4 /data/file");
+    let job = &plan.jobs[0];
+    assert_eq!((job.depth, job.batch.submit_max), (1, Some(1)));
+    assert!(plan.notes[0].contains("runs at queue depth 1"), "{:?}", plan.notes);
 }

@@ -1,10 +1,10 @@
-//! A job file, shown as a command line and read again, gives the same jobs.
+//! A job file printed as a command line parses to the same jobs.
 
 use crate::common::{OneFile, job};
 use fathom_spec::{Given, JobSpec, parse};
 use proptest::prelude::*;
 
-/// Keys with values that they take.
+/// Keys with valid values.
 const SAMPLES: &[(&str, &[&str])] = &[
     ("rw", &["read", "randwrite", "randrw:8", "read:-8k", "trim"]),
     ("bs", &["4k", "4k,8k", ",16k", "4kib", "512"]),
@@ -54,7 +54,7 @@ fn job_file() -> impl Strategy<Value = String> {
     })
 }
 
-/// The jobs without the record of how they were given.
+/// The jobs without the list of keys as given.
 fn bare(jobs: &[JobSpec]) -> Vec<JobSpec> {
     jobs.iter().map(|job| JobSpec { given: Vec::<Given>::new(), ..job.clone() }).collect()
 }
@@ -64,7 +64,7 @@ proptest! {
 
     #[test]
     fn shown_commands_read_back(text in job_file()) {
-        // Files with conflicts are refused, and say so.
+        // Files with conflicting keys are errors.
         if let Ok(spec) = job(&text) {
             let command = spec.show_command();
             let again = parse(&command, &OneFile("")).unwrap();

@@ -229,7 +229,7 @@ mod tests {
             format!("{{\"machine\":{{\"{part}\":[{}]}}}}", vec![item; number].join(","))
         };
         let histograms = |number| line("blocks", "[[]]", number);
-        assert!(histograms(4096).len() > SHORT, "a short line may hold so many");
+        assert!(histograms(4096).len() > SHORT, "a short line may hold this many");
         assert_eq!(is_read(&histograms(4095)), Some(true));
         assert_eq!(is_read(&histograms(4096)), Some(false));
         assert_eq!(is_read(&histograms(4096)[..SHORT + 1]), None);

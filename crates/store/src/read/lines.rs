@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK: usize = 64 << 10;
 /// A longer line is refused: the largest machines' samples are some MiB.
 pub const LINE_MAX: usize = 16 << 20;
@@ -78,7 +78,7 @@ impl Lines {
     /// # Errors
     /// Those of the read.
     pub fn start_before(&mut self, end: u64) -> io::Result<u64> {
-        // The newline right before `end` ends the line that is looked for.
+        // The newline right before `end` ends the line that is sought.
         self.after_newline(end.saturating_sub(1))
     }
 

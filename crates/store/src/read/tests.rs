@@ -94,7 +94,7 @@ fn a_ring_is_one_record_that_begins_anew_with_each_segment() {
     }
     reader.seek(START + 20 * SECOND).unwrap();
     assert_eq!(seconds(reader.back()), Some(4));
-    // What comes while it is read is read as well.
+    // Lines appended while it is read are read too.
     reader.seek(START + 99 * SECOND).unwrap();
     assert_eq!(reader.forward().unwrap(), None);
     record(&dir.path().join("00000004-20261121-193630"), START + 30 * SECOND, 0..1);
@@ -124,7 +124,7 @@ fn what_is_no_record_is_named() {
     assert!(open(dir.path()).contains("holds no record"));
     assert!(open(&dir.path().join("none")).contains("none"));
     fs::write(dir.path().join("record.json"), "{\"started_unix_ns\":1}").unwrap();
-    assert!(open(dir.path()).contains("record.json is no record"));
+    assert!(open(dir.path()).contains("record.json is not a record"));
 }
 
 /// Twelve hours at two samples a second.

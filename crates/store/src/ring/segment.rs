@@ -46,7 +46,7 @@ fn is_own(name: &str) -> bool {
     name == MARK || RunDir::FILES.contains(&name) || dir::is_temporary(name)
 }
 
-/// Fathom's own files in a segment, of which only regular ones are. The mark comes last.
+/// fathom's own files in a segment, regular files only. The marker is last.
 fn own_files(dir: &Dir) -> io::Result<Vec<String>> {
     let mut own = Vec::new();
     for name in dir.names()? {

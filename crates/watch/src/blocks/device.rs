@@ -1,33 +1,33 @@
-//! Which devices are watched: their numbers, what is a part of them, and the filters that match
-//! their events (Documentation/trace/events.rst, "Event filtering").
+//! Block devices: their numbers, their partitions, and the filters that select their events
+//! (Documentation/trace/events.rst, "Event filtering").
 
-use super::BlocksError;
-use super::limits::Limits;
+use super::error::BlocksError;
+use super::limits::QueueLimits;
 use std::cmp::Reverse;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A device or partition.
+/// A whole device or a partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Device {
+pub(super) struct BlockDevice {
     pub name: String,
-    /// Its folder in sysfs, which goes with it.
+    /// Its sysfs directory, which disappears with the device.
     pub path: PathBuf,
-    /// Number of the whole device, as tracepoints have it.
+    /// `dev_t` of the whole device, as tracepoints report it.
     pub disk: u32,
-    /// Numbers that I/Os to it may carry beside the disk's: of its partitions, or its own.
+    /// Further `dev_t`s that its bios may carry: those of its partitions, or its own if it is one.
     pub parts: Vec<u32>,
-    /// First sector and the one after the last, of a partition.
+    /// First sector, and the sector after the last, of a partition.
     pub range: Option<(u64, u64)>,
     pub bio_based: bool,
-    pub limits: Limits,
-    /// I/Os since it was made.
+    pub limits: QueueLimits,
+    /// I/Os completed since the device was created.
     pub ios: u64,
 }
 
-impl Device {
-    /// The filter of events of requests, which carry the disk's number.
+impl BlockDevice {
+    /// Filter for request events, which carry the number of the whole device.
     pub fn request_filter(&self) -> String {
         let disk = self.disk;
         match self.range {
@@ -36,8 +36,8 @@ impl Device {
         }
     }
 
-    /// The filter of events of I/Os (bios), which carry the number of the partition they came through,
-    /// but the disk's sectors.
+    /// Filter for bio events, which carry the number of the partition that they were submitted to
+    /// but sectors of the whole device.
     pub fn bio_filter(&self) -> String {
         let parts = self.parts.iter().map(|part| format!(" || dev == {part}"));
         format!("({}{})", self.within(), parts.collect::<String>())
@@ -50,19 +50,19 @@ impl Device {
         }
     }
 
-    /// Whether an event that carries this number and sector is of this device.
+    /// Whether an event with this device number and sector belongs to the device.
     pub fn owns(&self, dev: u32, sector: u64) -> bool {
         let inside = self.range.is_none_or(|(first, end)| (first..end).contains(&sector));
         (dev == self.disk && inside) || self.parts.contains(&dev)
     }
 }
 
-/// The whole devices that can hold something: those named, with a partition of theirs, or as what
-/// they are made of, and how many these are; then those with the most I/Os.
+/// All non-empty whole devices: first the disks of `names` (devices or partitions) and the devices
+/// they are built on, and how many these are; then the others by number of I/Os.
 pub(super) fn with_first(
     sys_root: &Path,
     names: &[String],
-) -> Result<(Vec<Device>, usize), BlocksError> {
+) -> Result<(Vec<BlockDevice>, usize), BlocksError> {
     let all = all(sys_root)?;
     let mut names = names.to_vec();
     let mut next = 0;
@@ -76,16 +76,16 @@ pub(super) fn with_first(
     let named = all.iter().filter(|d| names.contains(&d.device.name)).map(|d| d.device.disk);
     let named: Vec<u32> = named.collect();
     let whole = all.into_iter().filter(|d| d.whole && d.sectors > 0);
-    let mut disks: Vec<Device> = whole.map(|d| d.device).collect();
+    let mut disks: Vec<BlockDevice> = whole.map(|d| d.device).collect();
     disks.sort_by_key(|disk| (!named.contains(&disk.disk), Reverse(disk.ios)));
     let first = disks.iter().filter(|disk| named.contains(&disk.disk)).count();
     Ok((disks, first))
 }
 
-/// The devices with these names or paths, each once.
-pub(super) fn find(sys_root: &Path, wanted: &[String]) -> Result<Vec<Device>, BlocksError> {
+/// The devices with these names or paths, without duplicates.
+pub(super) fn find(sys_root: &Path, wanted: &[String]) -> Result<Vec<BlockDevice>, BlocksError> {
     let all = all(sys_root)?;
-    let mut found: Vec<Device> = Vec::new();
+    let mut found: Vec<BlockDevice> = Vec::new();
     for name in wanted {
         let is_it = matcher(name)?;
         let device = all.iter().find(|d| is_it(d)).map(|d| d.device.clone());
@@ -100,69 +100,70 @@ pub(super) fn find(sys_root: &Path, wanted: &[String]) -> Result<Vec<Device>, Bl
     Ok(found)
 }
 
-/// A device with what is asked of it only while it is looked for.
-struct Candidate {
-    device: Device,
+/// A device, with the attributes by which it is selected.
+struct BlockDeviceNode {
+    device: BlockDevice,
     number: u32,
     whole: bool,
     sectors: u64,
 }
 
-type Matcher = Box<dyn Fn(&Candidate) -> bool>;
+type Matcher = Box<dyn Fn(&BlockDeviceNode) -> bool>;
 
-/// A path is told by the number of the device that it leads to, a name by itself.
+/// A path selects by device number, a name by itself.
 fn matcher(name: &str) -> Result<Matcher, BlocksError> {
     if !name.contains('/') {
-        // sysfs writes `cciss!c0d0` for `cciss/c0d0`.
+        // sysfs has `cciss!c0d0` for `cciss/c0d0`.
         let name = name.to_string();
         return Ok(Box::new(move |d| d.device.name == name));
     }
     let fail = |why: String| BlocksError::NotADevice { path: name.into(), why };
     let meta = std::fs::metadata(name).map_err(|error| fail(error.to_string()))?;
     if !meta.file_type().is_block_device() {
-        return Err(fail("it is no block device".into()));
+        return Err(fail("not a block device".into()));
     }
     let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
     let number = number(major, minor);
     Ok(Box::new(move |d| d.number == number))
 }
 
-/// A device's number as the kernel has it within: 12 bits of major, 20 of minor.
+/// The kernel-internal `dev_t` (include/linux/kdev_t.h): 12 bits of major, 20 bits of minor number.
 fn number(major: u32, minor: u32) -> u32 {
     major << 20 | minor
 }
 
-fn all(sys_root: &Path) -> Result<Vec<Candidate>, BlocksError> {
+fn all(sys_root: &Path) -> Result<Vec<BlockDeviceNode>, BlocksError> {
     let block = sys_root.join("block");
     let fail = |error: io::Error| BlocksError::Unreadable { path: block.clone(), source: error };
     let mut paths: Vec<PathBuf> = std::fs::read_dir(&block)
         .and_then(|dir| dir.map(|entry| entry.map(|e| e.path())).collect())
         .map_err(fail)?;
     paths.sort();
-    // A device that vanished meanwhile is left out.
+    // Skips devices removed since the directory was read.
     Ok(paths.iter().filter_map(|path| disk(path)).flatten().collect())
 }
 
 /// A whole device and its partitions.
-fn disk(path: &Path) -> Option<Vec<Candidate>> {
+fn disk(path: &Path) -> Option<Vec<BlockDeviceNode>> {
     let disk = dev_number(path)?;
-    let device = Device {
+    let device = BlockDevice {
         name: file_name(path)?,
         path: path.to_path_buf(),
         disk,
         parts: Vec::new(),
         range: None,
         bio_based: !path.join("mq").is_dir(),
-        limits: Limits::read(&path.join("queue")),
+        limits: QueueLimits::read(&path.join("queue")),
         ios: ios(path),
     };
     let entries = std::fs::read_dir(path).ok()?.filter_map(Result::ok).map(|entry| entry.path());
-    let mut parts: Vec<Candidate> = entries.filter_map(|part| partition(&part, &device)).collect();
+    let mut parts: Vec<BlockDeviceNode> =
+        entries.filter_map(|part| partition(&part, &device)).collect();
     parts.sort_by(|a, b| a.device.name.cmp(&b.device.name));
     let numbers = parts.iter().map(|part| part.number).collect();
     let sectors = read_number(&path.join("size")).unwrap_or(0);
-    let whole = Candidate {
-        device: Device { parts: numbers, ..device },
+    let whole = BlockDeviceNode {
+        device: BlockDevice { parts: numbers, ..device },
         number: disk,
         whole: true,
         sectors,
@@ -170,13 +171,13 @@ fn disk(path: &Path) -> Option<Vec<Candidate>> {
     Some(std::iter::once(whole).chain(parts).collect())
 }
 
-fn partition(path: &Path, disk: &Device) -> Option<Candidate> {
+fn partition(path: &Path, disk: &BlockDevice) -> Option<BlockDeviceNode> {
     if !path.join("partition").exists() {
         return None;
     }
     let number = dev_number(path)?;
     let (start, sectors) = (read_number(&path.join("start"))?, read_number(&path.join("size"))?);
-    let device = Device {
+    let device = BlockDevice {
         name: file_name(path)?,
         path: path.to_path_buf(),
         parts: vec![number],
@@ -184,7 +185,7 @@ fn partition(path: &Path, disk: &Device) -> Option<Candidate> {
         ios: ios(path),
         ..disk.clone()
     };
-    Some(Candidate { device, number, whole: false, sectors })
+    Some(BlockDeviceNode { device, number, whole: false, sectors })
 }
 
 fn dev_number(path: &Path) -> Option<u32> {
@@ -197,7 +198,7 @@ fn file_name(path: &Path) -> Option<String> {
     Some(path.file_name()?.to_str()?.to_string())
 }
 
-/// Reads and writes that the device completed (Documentation/block/stat.rst).
+/// Reads and writes completed (Documentation/block/stat.rst).
 fn ios(path: &Path) -> u64 {
     let text = std::fs::read_to_string(path.join("stat")).unwrap_or_default();
     let word = |index: usize| text.split_whitespace().nth(index)?.parse::<u64>().ok();

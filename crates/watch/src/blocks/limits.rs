@@ -1,12 +1,12 @@
-//! The limits of a device's queue, and which of them split an I/O
-//! (Documentation/ABI/stable/sysfs-block of the kernel; block/blk-merge.c, `bio_split_io_at`).
+//! Queue limits, and which of them explains a split (Documentation/ABI/stable/sysfs-block;
+//! block/blk-merge.c, `bio_split_io_at`).
 
 use fathom_model::watch::BlockOp;
 use std::path::Path;
 
-/// Limits of a device's queue, 0 where there is none.
+/// Queue limits of a device; 0 means unlimited or unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(super) struct QueueLimits {
     pub max_sectors: u64,
     pub max_segments: u64,
     pub chunk_sectors: u64,
@@ -19,8 +19,8 @@ pub(super) struct Limits {
     pub page: u64,
 }
 
-impl Limits {
-    /// Reads the limits in a device's `queue` directory.
+impl QueueLimits {
+    /// Reads the limits from a device's `queue` directory.
     pub fn read(queue: &Path) -> Self {
         let read = |name: &str| {
             let text = std::fs::read_to_string(queue.join(name)).ok();
@@ -40,8 +40,8 @@ impl Limits {
         }
     }
 
-    /// The limit that explains why the front of an I/O at `sector` was cut off after `sectors`, by its
-    /// name in sysfs; empty where none does, as for a driver with rules of its own.
+    /// The sysfs name of the limit due to which a bio at `sector` was split after `sectors`; empty
+    /// if none explains it, such as for a driver with rules of its own.
     pub fn explain(&self, op: BlockOp, sector: u64, sectors: u64) -> &'static str {
         let bytes = sectors.saturating_mul(512);
         let just_below = |limit: u64, grain: u64| bytes <= limit && bytes + grain.max(1) > limit;
@@ -52,7 +52,7 @@ impl Limits {
         if just_below(self.max_sectors.saturating_mul(512), self.physical_block) {
             return "max_sectors_kb";
         }
-        // Writes of zeroes are named as writes.
+        // Write-zeroes bios are traced as writes.
         if op == BlockOp::Write && bytes > 0 && bytes == self.write_zeroes_max {
             return "write_zeroes_max_bytes";
         }
@@ -60,7 +60,8 @@ impl Limits {
         if end.checked_rem(self.chunk_sectors) == Some(0) {
             return "chunk_sectors";
         }
-        // The first and last segment may be less than a page; pages that lie together are one segment.
+        // The first and last segments may be shorter than a page; contiguous pages form one
+        // segment.
         let full = self.max_segments.saturating_sub(2).saturating_mul(self.page);
         if self.max_segments > 0 && bytes > full {
             return "max_segments";
@@ -77,9 +78,9 @@ impl Limits {
 mod tests {
     use super::*;
 
-    /// A virtio disk: scattered pages are split after 254 of them, others after 4 MiB.
-    fn virtio() -> Limits {
-        Limits {
+    /// A virtio disk, which splits after 254 discontiguous pages or 4 MiB.
+    fn virtio() -> QueueLimits {
+        QueueLimits {
             max_sectors: 8192,
             max_segments: 254,
             logical_block: 512,
@@ -87,12 +88,12 @@ mod tests {
             discard_max: 1 << 30,
             discard_granularity: 4096,
             page: 4096,
-            ..Limits::default()
+            ..QueueLimits::default()
         }
     }
 
     #[test]
-    fn the_limit_that_explains_a_split() {
+    fn splits_are_explained_by_a_limit() {
         let disk = virtio();
         let read = |sectors: u64| disk.explain(BlockOp::Read, 8, sectors);
         assert_eq!(read(254 * 8), "max_segments");
@@ -105,19 +106,19 @@ mod tests {
     }
 
     #[test]
-    fn chunks_and_gaps() {
-        let raid = Limits { chunk_sectors: 1024, ..virtio() };
+    fn chunk_and_boundary_limits() {
+        let raid = QueueLimits { chunk_sectors: 1024, ..virtio() };
         assert_eq!(raid.explain(BlockOp::Write, 1000, 24), "chunk_sectors");
-        let nvme = Limits { virt_boundary_mask: 4095, max_segments: 127, ..virtio() };
+        let nvme = QueueLimits { virt_boundary_mask: 4095, max_segments: 127, ..virtio() };
         assert_eq!(nvme.explain(BlockOp::Read, 1000, 8), "virt_boundary_mask");
         assert_eq!(nvme.explain(BlockOp::Read, 1000, 127 * 8), "max_segments");
-        // A device that tells no limits explains nothing.
-        assert_eq!(Limits::default().explain(BlockOp::Read, 0, 8), "");
+        // Without limits there is no explanation.
+        assert_eq!(QueueLimits::default().explain(BlockOp::Read, 0, 8), "");
     }
 
     #[test]
-    fn what_cannot_be_read_limits_nothing() {
-        let none = Limits::read(Path::new("/nonexistent"));
+    fn unreadable_limits_are_unlimited() {
+        let none = QueueLimits::read(Path::new("/nonexistent"));
         assert_eq!((none.max_sectors, none.max_segments, none.logical_block), (0, 0, 512));
     }
 }

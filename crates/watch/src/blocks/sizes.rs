@@ -1,26 +1,31 @@
-//! What sampled events were: sizes, causes of splits, errors, and whose they were.
+//! Sizes, causes of splits, errors and tasks of sampled events.
 
-use super::device::Device;
-use super::trace::{Seen, What};
-use super::{UNPLUGS, limits::Limits};
+use super::device::BlockDevice;
+use super::events::{BlockEvent, EventKind};
+use super::limits::QueueLimits;
 use fathom_model::watch::{BlockOp, BlocksSample, SizeSamples, SplitSamples, TaskBlocks};
 use std::collections::{BTreeMap, HashMap};
 
-/// How many tasks are told of.
+/// Buckets of unplugs by number of requests, each up to the next: 32 is the number at which a plug
+/// is flushed automatically, 64 if it holds requests for several queues (block/blk-mq.c,
+/// `blk_plug_max_rq_count`).
+pub(super) const UNPLUGS: [u32; 9] = [1, 2, 3, 5, 9, 17, 32, 33, 64];
+
+/// Maximum number of tasks reported.
 const TASKS_MAX: usize = 16;
 
-/// How many names of tasks, and sizes of splits of one device, are kept; more are left out.
+/// Maximum number of task names, and of split sizes per device; more are ignored.
 const KEPT_MAX: usize = 4096;
 
-/// What was sampled so far.
+/// Everything sampled so far.
 #[derive(Debug)]
-pub(super) struct Tally {
-    devices: Vec<OfDevice>,
-    tasks: HashMap<[u8; 16], OfTask>,
+pub(super) struct SizeTally {
+    devices: Vec<DeviceTally>,
+    tasks: HashMap<[u8; 16], TaskTally>,
 }
 
 #[derive(Debug, Default)]
-struct OfDevice {
+struct DeviceTally {
     bio_based: bool,
     sizes: BTreeMap<(BlockOp, u64), u64>,
     splits: BTreeMap<(&'static str, u64), u64>,
@@ -28,28 +33,28 @@ struct OfDevice {
 }
 
 #[derive(Debug, Default)]
-struct OfTask {
+struct TaskTally {
     queued: u64,
     unplugs: [u64; UNPLUGS.len()],
 }
 
-impl Tally {
-    pub fn new(devices: &[Device]) -> Self {
-        let of = |d: &Device| OfDevice { bio_based: d.bio_based, ..OfDevice::default() };
+impl SizeTally {
+    pub fn new(devices: &[BlockDevice]) -> Self {
+        let of = |d: &BlockDevice| DeviceTally { bio_based: d.bio_based, ..DeviceTally::default() };
         Self { devices: devices.iter().map(of).collect(), tasks: HashMap::new() }
     }
 
-    /// Counts an I/O that entered, a request at the driver, or a split, of the device with this index.
-    pub fn add(&mut self, index: usize, device: &Device, seen: &Seen) {
+    /// Counts a queued bio, an issued request or a split of the device with this index.
+    pub fn add(&mut self, index: usize, device: &BlockDevice, event: &BlockEvent) {
         let Some(of) = self.devices.get_mut(index) else { return };
-        match seen.what {
-            Some(What::Split) => of.split(&device.limits, seen),
-            Some(What::Issue) => of.size(seen),
-            Some(What::Enter) => {
+        match event.what {
+            Some(EventKind::Split) => of.split(&device.limits, event),
+            Some(EventKind::Issue) => of.size(event),
+            Some(EventKind::Enter) => {
                 if of.bio_based {
-                    of.size(seen);
+                    of.size(event);
                 }
-                if let Some(task) = self.task(seen) {
+                if let Some(task) = self.task(event) {
                     task.queued += 1;
                 }
             }
@@ -58,26 +63,26 @@ impl Tally {
     }
 
     /// Counts an unplug.
-    pub fn unplug(&mut self, seen: &Seen) {
-        let bucket = UNPLUGS.partition_point(|first| *first <= seen.requests);
+    pub fn unplug(&mut self, event: &BlockEvent) {
+        let bucket = UNPLUGS.partition_point(|first| *first <= event.requests);
         let Some(bucket) = bucket.checked_sub(1) else { return };
-        if let Some(task) = self.task(seen) {
+        if let Some(task) = self.task(event) {
             task.unplugs[bucket] += 1;
         }
     }
 
-    /// Counts it if it is an error.
-    pub fn error(&mut self, index: usize, seen: &Seen) {
+    /// Counts the event if it reports an error.
+    pub fn error(&mut self, index: usize, event: &BlockEvent) {
         if let Some(of) = self.devices.get_mut(index)
-            && seen.error != 0
+            && event.error != 0
         {
-            *of.errors.entry(seen.error.saturating_abs()).or_default() += 1;
+            *of.errors.entry(event.error.saturating_abs()).or_default() += 1;
         }
     }
 
-    fn task(&mut self, seen: &Seen) -> Option<&mut OfTask> {
-        let room = self.tasks.len() < KEPT_MAX || self.tasks.contains_key(&seen.comm);
-        room.then(|| self.tasks.entry(seen.comm).or_default())
+    fn task(&mut self, event: &BlockEvent) -> Option<&mut TaskTally> {
+        let room = self.tasks.len() < KEPT_MAX || self.tasks.contains_key(&event.comm);
+        room.then(|| self.tasks.entry(event.comm).or_default())
     }
 
     pub fn put(&self, blocks: &mut BlocksSample) {
@@ -97,7 +102,7 @@ impl Tally {
             device.error_codes = of.errors.iter().map(|(code, n)| (*code, *n)).collect();
         }
         let mut tasks: Vec<_> = self.tasks.iter().collect();
-        let weight = |of: &OfTask| of.queued + of.unplugs.iter().sum::<u64>();
+        let weight = |of: &TaskTally| of.queued + of.unplugs.iter().sum::<u64>();
         tasks.sort_by_key(|(comm, of)| (std::cmp::Reverse(weight(of)), **comm));
         tasks.truncate(TASKS_MAX);
         blocks.tasks = tasks.into_iter().map(|(comm, of)| of.named(comm)).collect();
@@ -105,24 +110,24 @@ impl Tally {
     }
 }
 
-impl OfDevice {
-    fn size(&mut self, seen: &Seen) {
-        let bytes = u64::from(seen.sectors) * 512;
-        // The greatest power of two within; none for what carries no data.
+impl DeviceTally {
+    fn size(&mut self, event: &BlockEvent) {
+        let bytes = u64::from(event.sectors) * 512;
+        // Rounded down to a power of two; 0 for requests without data.
         let bytes_min = bytes.checked_ilog2().map_or(0, |bits| 1 << bits);
-        *self.sizes.entry((seen.op, bytes_min)).or_default() += 1;
+        *self.sizes.entry((event.op, bytes_min)).or_default() += 1;
     }
 
-    fn split(&mut self, limits: &Limits, seen: &Seen) {
-        let limit = limits.explain(seen.op, seen.sector, u64::from(seen.sectors));
-        let key = (limit, u64::from(seen.sectors) * 512);
+    fn split(&mut self, limits: &QueueLimits, event: &BlockEvent) {
+        let limit = limits.explain(event.op, event.sector, u64::from(event.sectors));
+        let key = (limit, u64::from(event.sectors) * 512);
         if self.splits.len() < KEPT_MAX || self.splits.contains_key(&key) {
             *self.splits.entry(key).or_default() += 1;
         }
     }
 }
 
-impl OfTask {
+impl TaskTally {
     fn named(&self, comm: &[u8; 16]) -> TaskBlocks {
         let name = comm.split(|byte| *byte == 0).next().unwrap_or(&[]);
         let unplugs = UNPLUGS.iter().copied().zip(self.unplugs).filter(|(_, n)| *n > 0).collect();

@@ -31,7 +31,7 @@ fn tree() -> tempfile::TempDir {
     root
 }
 
-fn found(root: &Path, names: &[&str]) -> Vec<Device> {
+fn found(root: &Path, names: &[&str]) -> Vec<BlockDevice> {
     find(root, &names.iter().map(|name| name.to_string()).collect::<Vec<_>>()).unwrap()
 }
 
@@ -62,13 +62,13 @@ fn devices_and_partitions_by_name() {
 }
 
 #[test]
-fn without_a_name_the_busiest_that_hold_something() {
+fn by_default_the_busiest_nonempty_devices_are_traced() {
     let root = tree();
     assert_eq!(first(root.path(), &[]), (vec!["zram0".into(), "sda".into()], 0));
 }
 
 #[test]
-fn a_runs_own_devices_and_what_they_are_made_of_come_first() {
+fn devices_of_a_run_and_their_members_come_first() {
     let root = tree();
     let dm = root.path().join("block/dm-0");
     fs::create_dir_all(dm.join("slaves/sda2")).unwrap();
@@ -78,12 +78,12 @@ fn a_runs_own_devices_and_what_they_are_made_of_come_first() {
     let expected = (names(&["sda", "dm-0", "zram0"]), 2);
     assert_eq!(first(root.path(), &["dm-0", "gone"]), expected);
     assert_eq!(first(root.path(), &["sda1"]), (names(&["sda", "zram0", "dm-0"]), 1));
-    // An empty device is none to watch.
+    // An empty device is not traced.
     assert_eq!(first(root.path(), &["loop0"]).1, 0);
 }
 
 #[test]
-fn devices_beyond_those_that_are_watched_are_missing() {
+fn devices_beyond_the_limit_are_missing() {
     let root = tree();
     for index in 1..20 {
         let dir = root.path().join(format!("block/zram{index}"));
@@ -108,25 +108,15 @@ fn devices_beyond_those_that_are_watched_are_missing() {
 }
 
 #[test]
-fn what_is_no_device_is_named() {
+fn unknown_devices_are_named() {
     let root = tree();
     let of = |name: &str| find(root.path(), &[name.to_string()]).unwrap_err().to_string();
     assert_eq!(
         of("nvme9"),
-        "there is no block device nvme9; there are loop0, sda, sda1, sda2, zram0"
+        "unknown block device nvme9; known devices: loop0, sda, sda1, sda2, zram0"
     );
-    assert!(of("/dev/null").contains("/dev/null: it is no block device"));
+    assert!(of("/dev/null").contains("/dev/null: not a block device"));
     assert!(of("/dev/no such").contains("No such file"));
     let empty = find(Path::new("/nonexistent"), &[]).unwrap_err().to_string();
     assert!(empty.starts_with("/nonexistent/block"), "{empty}");
-}
-
-#[test]
-fn without_tracefs_it_says_what_to_mount() {
-    let root = tree();
-    fs::write(root.path().join("mounts"), "proc /proc proc rw 0 0\n").unwrap();
-    let options =
-        BlocksOptions { devices: Devices::Named(vec![]), one_in: ONE_IN, each_io: EachIo::Always };
-    let error = BlockSampler::open(root.path(), root.path(), &options).unwrap_err().to_string();
-    assert!(error.contains("mount -t tracefs nodev /sys/kernel/tracing"), "{error}");
 }

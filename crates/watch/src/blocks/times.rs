@@ -1,60 +1,61 @@
-//! How long requests waited for the driver, and the driver for the device. An event does not say
-//! which request it is of: device and first sector tell.
+//! Latencies from queueing to issue and from issue to completion. Events carry no request ID;
+//! requests are matched by device and first sector.
 
-use super::device::Device;
-use super::trace::{Seen, What};
+use super::device::BlockDevice;
+use super::events::{BlockEvent, EventKind};
 use fathom_model::Histogram;
 use fathom_model::watch::BlocksSample;
 use std::collections::HashMap;
 
-/// An I/O that was merged into another is never issued by its own sector: it is forgotten after this.
+/// A bio merged into another request is never issued under its own sector: it is dropped after this
+/// time.
 const FORGET_NS: u64 = 60_000_000_000;
 
-/// How many requests under way are followed; more are not timed.
+/// Maximum number of requests in flight that are timed.
 const UNDER_WAY_MAX: usize = 1 << 16;
 
-/// Times of requests on some devices.
+/// Latencies of the requests of a set of devices.
 #[derive(Debug)]
-pub(super) struct Times {
-    devices: Vec<OfDevice>,
+pub(super) struct RequestTimes {
+    devices: Vec<DeviceTimes>,
     next_forget_ns: u64,
 }
 
 #[derive(Debug, Default)]
-struct OfDevice {
+struct DeviceTimes {
     bio_based: bool,
-    under_way: HashMap<u64, UnderWay>,
+    in_flight: HashMap<u64, InFlight>,
     queue: Histogram,
     driver: Histogram,
 }
 
-/// What has come of the requests at one sector.
+/// The requests in flight at one sector.
 #[derive(Debug, Clone, Copy, Default)]
-struct UnderWay {
+struct InFlight {
     entered_ns: Option<u64>,
     issued_ns: Option<u64>,
-    /// Several were under way at once: which of them is done cannot be told.
+    /// Several requests were in flight at this sector, so events cannot be attributed.
     several: bool,
 }
 
-impl Times {
-    pub fn new(devices: &[Device]) -> Self {
-        let of = |d: &Device| OfDevice { bio_based: d.bio_based, ..OfDevice::default() };
+impl RequestTimes {
+    pub fn new(devices: &[BlockDevice]) -> Self {
+        let of = |d: &BlockDevice| DeviceTimes { bio_based: d.bio_based, ..DeviceTimes::default() };
         Self { devices: devices.iter().map(of).collect(), next_forget_ns: 0 }
     }
 
-    /// Adds an event of the device with this index; they come in the order of their times.
-    pub fn add(&mut self, index: usize, seen: &Seen) {
+    /// Adds an event of the device with this index, in chronological order.
+    pub fn add(&mut self, index: usize, event: &BlockEvent) {
         let Some(of) = self.devices.get_mut(index) else { return };
-        match seen.what {
-            Some(What::TimedEnter) => of.enter(seen),
-            Some(What::TimedIssue) => of.issue(seen),
-            Some(What::TimedDone | What::TimedBioDone) => of.done(seen),
+        match event.what {
+            Some(EventKind::TimedEnter) => of.enter(event),
+            Some(EventKind::TimedIssue) => of.issue(event),
+            Some(EventKind::TimedDone | EventKind::TimedBioDone) => of.done(event),
             _ => {}
         }
     }
 
-    /// Forgets what has been under way for too long to come to an end.
+    /// Drops requests that have been in flight for too long to complete.
     pub fn forget(&mut self, now_ns: u64) {
         if now_ns < self.next_forget_ns {
             return;
@@ -62,18 +63,18 @@ impl Times {
         self.next_forget_ns = now_ns + FORGET_NS / 4;
         let oldest = now_ns.saturating_sub(FORGET_NS);
         for of in &mut self.devices {
-            of.under_way.retain(|_, one| one.issued_ns.max(one.entered_ns) > Some(oldest));
+            of.in_flight.retain(|_, one| one.issued_ns.max(one.entered_ns) > Some(oldest));
         }
     }
 
-    /// Whether a request is followed whose end was not seen.
-    pub fn is_under_way(&self) -> bool {
-        self.devices.iter().any(|of| !of.under_way.is_empty())
+    /// Whether a timed request has not completed yet.
+    pub fn is_in_flight(&self) -> bool {
+        self.devices.iter().any(|of| !of.in_flight.is_empty())
     }
 
-    /// Forgets all that is under way.
+    /// Drops all requests in flight.
     pub fn forget_all(&mut self) {
-        self.devices.iter_mut().for_each(|of| of.under_way.clear());
+        self.devices.iter_mut().for_each(|of| of.in_flight.clear());
     }
 
     pub fn put(&self, blocks: &mut BlocksSample) {
@@ -84,12 +85,12 @@ impl Times {
     }
 }
 
-impl OfDevice {
-    fn enter(&mut self, seen: &Seen) {
+impl DeviceTimes {
+    fn enter(&mut self, event: &BlockEvent) {
         let bio_based = self.bio_based;
-        let Some(one) = self.one(seen.sector) else { return };
-        let at = Some(seen.time_ns);
-        // Without requests, entering is being at the driver.
+        let Some(one) = self.one(event.sector) else { return };
+        let at = Some(event.time_ns);
+        // A bio-based device serves a bio as soon as it is queued.
         if one.issued_ns.is_some() {
             one.several = true;
         } else {
@@ -98,30 +99,30 @@ impl OfDevice {
         }
     }
 
-    fn issue(&mut self, seen: &Seen) {
-        let Some(one) = self.one(seen.sector) else { return };
+    fn issue(&mut self, event: &BlockEvent) {
+        let Some(one) = self.one(event.sector) else { return };
         if !one.several
             && one.issued_ns.is_none()
             && let Some(entered) = one.entered_ns
         {
-            let waited = seen.time_ns - entered;
-            one.issued_ns = Some(seen.time_ns);
+            let waited = event.time_ns - entered;
+            one.issued_ns = Some(event.time_ns);
             self.queue.record(waited);
             return;
         }
-        // Put back by the driver and issued again, or entered before this was opened.
-        one.issued_ns = Some(seen.time_ns);
+        // Requeued and issued again, or queued before tracing began.
+        one.issued_ns = Some(event.time_ns);
     }
 
-    fn done(&mut self, seen: &Seen) {
-        let Some(one) = self.under_way.remove(&seen.sector) else { return };
+    fn done(&mut self, event: &BlockEvent) {
+        let Some(one) = self.in_flight.remove(&event.sector) else { return };
         if let Some(issued) = one.issued_ns.filter(|_| !one.several) {
-            self.driver.record(seen.time_ns - issued);
+            self.driver.record(event.time_ns - issued);
         }
     }
 
-    fn one(&mut self, sector: u64) -> Option<&mut UnderWay> {
-        let room = self.under_way.len() < UNDER_WAY_MAX || self.under_way.contains_key(&sector);
-        room.then(|| self.under_way.entry(sector).or_default())
+    fn one(&mut self, sector: u64) -> Option<&mut InFlight> {
+        let room = self.in_flight.len() < UNDER_WAY_MAX || self.in_flight.contains_key(&sector);
+        room.then(|| self.in_flight.entry(sector).or_default())
     }
 }

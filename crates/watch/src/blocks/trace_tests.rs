@@ -1,32 +1,34 @@
-use super::super::limits::Limits;
+use super::super::events::op;
+use super::super::limits::QueueLimits;
 use super::*;
-use fathom_model::watch::DeviceBlocks;
+use fathom_model::watch::{BlockOp, DeviceBlocks};
 
-fn disk(bio_based: bool) -> Device {
-    let limits = Limits { max_segments: 254, page: 4096, logical_block: 512, ..Limits::default() };
-    Device {
+fn disk(bio_based: bool) -> BlockDevice {
+    let limits =
+        QueueLimits { max_segments: 254, page: 4096, logical_block: 512, ..QueueLimits::default() };
+    BlockDevice {
         name: "vda".into(),
         disk: 7,
         parts: vec![],
         range: None,
         bio_based,
         limits,
-        ..Device::default()
+        ..BlockDevice::default()
     }
 }
 
-fn at(time_ns: u64, what: What, sector: u64) -> Seen {
-    Seen { time_ns, what: Some(what), dev: 7, sector, sectors: 8, ..Seen::default() }
+fn at(time_ns: u64, what: EventKind, sector: u64) -> BlockEvent {
+    BlockEvent { time_ns, what: Some(what), dev: 7, sector, sectors: 8, ..BlockEvent::default() }
 }
 
-/// What one device shows after these events.
-fn after(bio_based: bool, events: &[Seen]) -> DeviceBlocks {
+/// The device's results after these events.
+fn after(bio_based: bool, events: &[BlockEvent]) -> DeviceBlocks {
     let devices = [disk(bio_based)];
-    let (mut tally, mut times) = (Tally::new(&devices), Times::new(&devices));
-    for seen in events {
-        tally.add(0, &devices[0], seen);
-        tally.error(0, seen);
-        times.add(0, seen);
+    let (mut tally, mut times) = (SizeTally::new(&devices), RequestTimes::new(&devices));
+    for event in events {
+        tally.add(0, &devices[0], event);
+        tally.error(0, event);
+        times.add(0, event);
     }
     let mut blocks = BlocksSample { devices: vec![DeviceBlocks::default()], ..Default::default() };
     tally.put(&mut blocks);
@@ -35,16 +37,16 @@ fn after(bio_based: bool, events: &[Seen]) -> DeviceBlocks {
 }
 
 #[test]
-fn a_request_is_followed_to_its_end() {
-    use What::{TimedDone, TimedEnter, TimedIssue};
+fn a_request_is_timed_until_completion() {
+    use EventKind::{TimedDone, TimedEnter, TimedIssue};
     let of = after(false, &[at(100, TimedEnter, 8), at(150, TimedIssue, 8), at(400, TimedDone, 8)]);
     assert_eq!((of.queue.count(), of.queue.max_ns()), (1, 50));
     assert_eq!((of.driver.count(), of.driver.max_ns()), (1, 250));
 }
 
 #[test]
-fn a_request_that_was_put_back_waited_once_and_its_last_try_counts() {
-    use What::{TimedDone, TimedEnter, TimedIssue};
+fn a_requeued_request_is_timed_from_its_last_issue() {
+    use EventKind::{TimedDone, TimedEnter, TimedIssue};
     let of = after(
         false,
         &[
@@ -59,9 +61,9 @@ fn a_request_that_was_put_back_waited_once_and_its_last_try_counts() {
 }
 
 #[test]
-fn what_cannot_be_told_apart_is_not_timed() {
-    use What::{TimedDone, TimedEnter, TimedIssue};
-    // Two reads of one block at once; then one whose beginning was not seen.
+fn ambiguous_requests_are_not_timed() {
+    use EventKind::{TimedDone, TimedEnter, TimedIssue};
+    // Two concurrent reads of one block; then a completion without a start.
     let of = after(
         false,
         &[
@@ -75,27 +77,27 @@ fn what_cannot_be_told_apart_is_not_timed() {
         ],
     );
     assert_eq!((of.queue.count(), of.driver.count()), (1, 0));
-    // One that was merged is overtaken by the next at its place.
+    // A merged bio is superseded by the next one at its sector.
     let of =
         after(false, &[at(100, TimedEnter, 8), at(700, TimedEnter, 8), at(710, TimedIssue, 8)]);
     assert_eq!(of.queue.max_ns(), 10);
 }
 
 #[test]
-fn without_requests_the_driver_has_it_at_once() {
-    let of = after(true, &[at(100, What::TimedEnter, 8), at(300, What::TimedBioDone, 8)]);
+fn bios_are_issued_when_queued() {
+    let of = after(true, &[at(100, EventKind::TimedEnter, 8), at(300, EventKind::TimedBioDone, 8)]);
     assert_eq!((of.queue.count(), of.driver.max_ns()), (0, 200));
-    let of = after(true, &[at(1, What::Enter, 8)]);
+    let of = after(true, &[at(1, EventKind::Enter, 8)]);
     assert_eq!((of.sizes[0].bytes_min, of.sizes[0].samples), (4096, 1));
 }
 
 #[test]
-fn what_never_ends_is_forgotten() {
+fn requests_that_never_complete_are_dropped() {
     let devices = [disk(false)];
-    let mut times = Times::new(&devices);
-    times.add(0, &at(1_000, What::TimedEnter, 8));
+    let mut times = RequestTimes::new(&devices);
+    times.add(0, &at(1_000, EventKind::TimedEnter, 8));
     times.forget(200_000_000_000);
-    times.add(0, &at(200_000_000_001, What::TimedIssue, 8));
+    times.add(0, &at(200_000_000_001, EventKind::TimedIssue, 8));
     let mut blocks = BlocksSample { devices: vec![DeviceBlocks::default()], ..Default::default() };
     times.put(&mut blocks);
     assert!(blocks.devices[0].queue.is_empty());
@@ -103,12 +105,12 @@ fn what_never_ends_is_forgotten() {
 
 #[test]
 fn sizes_splits_errors_and_tasks() {
-    let mut split = at(1, What::Split, 16);
+    let mut split = at(1, EventKind::Split, 16);
     (split.sectors, split.op) = (254 * 8, BlockOp::Read);
-    let mut issue = at(2, What::Issue, 16);
+    let mut issue = at(2, EventKind::Issue, 16);
     (issue.sectors, issue.op) = (12, BlockOp::Write);
-    let flush = Seen { sectors: 0, op: BlockOp::Flush, ..at(3, What::Issue, 0) };
-    let failed = Seen { error: -5, ..at(4, What::TimedDone, 8) };
+    let flush = BlockEvent { sectors: 0, op: BlockOp::Flush, ..at(3, EventKind::Issue, 0) };
+    let failed = BlockEvent { error: -5, ..at(4, EventKind::TimedDone, 8) };
     let of = after(false, &[split, issue, flush, failed]);
     let split = &of.splits[0];
     assert_eq!((split.limit.as_str(), split.bytes, split.samples), ("max_segments", 1_040_384, 1));
@@ -116,11 +118,11 @@ fn sizes_splits_errors_and_tasks() {
     assert_eq!(sizes, [(BlockOp::Write, 4096, 1), (BlockOp::Flush, 0, 1)]);
     assert_eq!(of.error_codes, [(5, 1)]);
 
-    let mut tally = Tally::new(&[]);
+    let mut tally = SizeTally::new(&[]);
     let mut comm = [0; 16];
     comm[..3].copy_from_slice(b"fio");
     for requests in [7, 8, 32, 0] {
-        tally.unplug(&Seen { requests, comm, ..at(1, What::Unplug, 0) });
+        tally.unplug(&BlockEvent { requests, comm, ..at(1, EventKind::Unplug, 0) });
     }
     let mut blocks = BlocksSample::default();
     tally.put(&mut blocks);
@@ -129,7 +131,7 @@ fn sizes_splits_errors_and_tasks() {
 }
 
 #[test]
-fn letters_of_operations() {
+fn rwbs_letters() {
     for (letters, expected) in [
         ("R", BlockOp::Read),
         ("RA", BlockOp::Read),
@@ -148,24 +150,24 @@ fn letters_of_operations() {
 }
 
 #[test]
-fn one_in_so_many_sectors_is_timed() {
+fn one_sector_in_one_in_is_timed() {
     for (one_in, share) in [(1, 1), (2, 2), (61, 64), (64, 64), (1000, 1024)] {
         let mask = mask(one_in);
         assert_eq!(1 << mask.count_ones(), share);
-        assert_eq!(mask & 7, 0, "all sectors of a block alike");
+        assert_eq!(mask & 7, 0, "all sectors of a 4 KiB block alike");
     }
 }
 
 #[test]
-fn a_split_beyond_two_tebibytes_keeps_its_size() {
+fn splits_beyond_two_tebibytes_have_the_right_size() {
     let field = |name: &str, offset: u32, kind: &str| {
         format!("\tfield:{kind} {name};\toffset:{offset};\tsize:8;\tsigned:0;\n")
     };
     let format =
         format!("ID: 1\n{}{}", field("sector", 0, "sector_t"), field("new_sector", 8, "sector_t"));
-    let layout = Layout::of(&Tracepoint::parse("a".into(), &format).unwrap());
+    let layout = EventLayout::of(&Tracepoint::parse("a".into(), &format).unwrap());
     let sector = (1_u64 << 33) - 8;
     let raw = [sector.to_ne_bytes(), 24_u64.to_ne_bytes()].concat();
     assert_eq!(layout.decode(&raw).sectors, 32);
-    assert_eq!(layout.decode(&raw[..4]), Seen::default());
+    assert_eq!(layout.decode(&raw[..4]), BlockEvent::default());
 }

@@ -1,62 +1,68 @@
-//! Events of each I/O that are seen for a part of the time.
+//! Sampling windows for events that occur with every I/O.
 
-use super::times::Times;
-use super::trace::What;
-use crate::perf::{Gate, Turns};
+use super::events::EventKind;
+use super::times::RequestTimes;
+use crate::perf::{GroupLeaders, WindowSchedule};
 use std::io;
 
-/// How many looks after its window a request's end is waited for: a second.
-const WAITS: u32 = 20;
+/// Periods for which a window stays open for completions: one second.
+const COMPLETION_PERIODS_MAX: u32 = 20;
 
-/// Switches events on for a while and off again. Those that end a request stay on until each that was
-/// seen to begin has ended, so that slow ones are timed as well as fast ones.
+/// Enables events for a while. Completion events stay enabled until all requests submitted during
+/// the window have completed, so that slow requests are timed as well as fast ones.
 #[derive(Debug)]
-pub(super) struct Windows {
-    begins: Gate,
-    ends: Gate,
-    turns: Turns,
-    /// Looks since the last window.
+pub(super) struct SamplingWindows {
+    begins: GroupLeaders,
+    ends: GroupLeaders,
+    schedule: WindowSchedule,
+    /// Periods since the last window.
     waited: u32,
 }
 
-impl Windows {
-    /// Windows of which none has begun.
+impl SamplingWindows {
+    /// Creates the event groups, disabled.
     ///
     /// # Errors
-    /// Where the kernel refuses to open an event.
+    /// If the kernel refuses to open an event.
     pub fn open(cpus: &[u32]) -> io::Result<Self> {
-        let (begins, ends) = (Gate::open(cpus)?, Gate::open(cpus)?);
-        Ok(Self { begins, ends, turns: Turns::default(), waited: 0 })
+        let (begins, ends) = (GroupLeaders::open(cpus)?, GroupLeaders::open(cpus)?);
+        Ok(Self { begins, ends, schedule: WindowSchedule::default(), waited: 0 })
     }
 
-    /// What switches an event; nothing where it is always on.
-    pub fn gate(&self, what: What) -> Option<&Gate> {
+    /// The group that an event belongs to; `None` if it is always enabled.
+    pub fn leaders(&self, what: EventKind) -> Option<&GroupLeaders> {
         match what {
-            What::Unplug | What::Split => None,
-            What::Enter | What::Issue | What::TimedEnter => Some(&self.begins),
-            What::TimedIssue | What::TimedDone | What::TimedBioDone => Some(&self.ends),
+            EventKind::Unplug | EventKind::Split => None,
+            EventKind::Enter | EventKind::Issue | EventKind::TimedEnter => Some(&self.begins),
+            EventKind::TimedIssue | EventKind::TimedDone | EventKind::TimedBioDone => {
+                Some(&self.ends)
+            }
         }
     }
 
-    /// Goes on by a look, at which all that was recorded has been read.
-    pub fn turn(&mut self, times: &mut Times) {
-        if self.turns.next() {
+    /// Called once per period, after all records have been read.
+    pub fn advance(&mut self, times: &mut RequestTimes) {
+        if self.schedule.next() {
             self.waited = 0;
-            self.ends.switch(true);
-            self.begins.switch(true);
+            self.ends.set_enabled(true);
+            self.begins.set_enabled(true);
             return;
         }
-        self.begins.switch(false);
+        self.begins.set_enabled(false);
         self.waited += 1;
-        // What is under way at the first look after a window may have begun since it was read.
-        if self.ends.is_on() && self.waited > 1 && (self.waited > WAITS || !times.is_under_way()) {
-            self.ends.switch(false);
+        // At the first call after a window, requests may still have started since the records were
+        // read.
+        if self.ends.is_enabled()
+            && self.waited > 1
+            && (self.waited > COMPLETION_PERIODS_MAX || !times.is_in_flight())
+        {
+            self.ends.set_enabled(false);
             times.forget_all();
         }
     }
 
-    /// Nanoseconds for which I/Os were seen to begin.
-    pub fn on_ns(&self) -> u64 {
-        self.begins.on_ns()
+    /// Total length of the windows so far, in nanoseconds.
+    pub fn enabled_ns(&self) -> u64 {
+        self.begins.enabled_ns()
     }
 }

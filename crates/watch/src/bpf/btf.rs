@@ -1,30 +1,30 @@
-//! The types of the running kernel, as /sys/kernel/btf/vmlinux tells them (Documentation/bpf/btf.rst).
+//! The running kernel's types, from /sys/kernel/btf/vmlinux (Documentation/bpf/btf.rst).
 
 use std::io;
 use std::path::Path;
 
 const MAGIC: u16 = 0xeb9f;
-/// Structures within structures; no type of a sound table is deeper.
+/// Maximum nesting of structures; valid tables stay far below.
 const DEPTH_MAX: u32 = 32;
 
-/// A table of types.
+/// A BTF table.
 #[derive(Debug)]
 pub(crate) struct Btf {
     bytes: Vec<u8>,
-    /// Where each type stands, by number; number 0 is `void` and has no place.
+    /// Offset of each type, by ID; ID 0 is `void` and has none.
     types: Vec<u32>,
-    /// Where the names begin.
+    /// Offset of the string section.
     names: usize,
 }
 
-/// Where a field stands in a structure, in bytes.
+/// Location of a field in a structure, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Field {
+pub(crate) struct BtfField {
     pub offset: u32,
     pub size: u32,
 }
 
-/// Kinds of types that are told apart here.
+/// The kinds of types used here.
 mod kind {
     pub const INT: u32 = 1;
     pub const PTR: u32 = 2;
@@ -43,14 +43,14 @@ mod kind {
     pub const ENUM64: u32 = 19;
 }
 
-/// A type's fixed part.
+/// The fixed part of a type.
 #[derive(Clone, Copy)]
 struct Type {
     name: u32,
     info: u32,
-    /// Its size, or the number of the type that it refers to.
+    /// Its size, or the ID of the type that it refers to.
     size_or_type: u32,
-    /// Where what follows it stands.
+    /// Offset of the variable part.
     rest: usize,
 }
 
@@ -63,7 +63,7 @@ impl Type {
         (self.info & 0xffff) as usize
     }
 
-    /// Bytes that follow it.
+    /// Length of the variable part, in bytes.
     fn rest_len(self) -> usize {
         match self.kind() {
             kind::INT | kind::VAR | kind::DECL_TAG => 4,
@@ -77,9 +77,9 @@ impl Type {
 
 impl Btf {
     /// # Errors
-    /// Where the file cannot be read, or is no table of types.
+    /// If the file cannot be read or is not valid BTF.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let bad = || io::Error::new(io::ErrorKind::InvalidData, "not a table of types (BTF)");
+        let bad = || io::Error::new(io::ErrorKind::InvalidData, "not valid type information (BTF)");
         Self::parse(std::fs::read(path)?).ok_or_else(bad)
     }
 
@@ -126,29 +126,28 @@ impl Btf {
         (1..u32::try_from(self.types.len()).ok()?).find(is_it)
     }
 
-    /// The number of the function `name`.
+    /// The ID of the function `name`.
     pub fn function(&self, name: &str) -> Option<u32> {
         self.find(kind::FUNC, name)
     }
 
-    /// The number of the structure `name`.
+    /// The ID of the structure `name`.
     pub fn structure(&self, name: &str) -> Option<u32> {
         self.find(kind::STRUCT, name)
     }
 
-    /// The field at `path` of the structure of this number; in it, `.` stands between a field and one
-    /// within it.
-    pub fn field(&self, structure: u32, path: &str) -> Option<Field> {
+    /// The field at `path` in the structure with this ID; `.` separates nested fields.
+    pub fn field(&self, structure: u32, path: &str) -> Option<BtfField> {
         let (mut number, mut offset) = (structure, 0);
         for name in path.split('.') {
             let (inner, at) = self.member(number, name, DEPTH_MAX)?;
             offset += at;
             number = inner;
         }
-        Some(Field { offset, size: self.size(number, DEPTH_MAX)? })
+        Some(BtfField { offset, size: self.size(number, DEPTH_MAX)? })
     }
 
-    /// Type and offset of the field `name`, which may stand in structures without a name.
+    /// Type and offset of the field `name`, which may be in an anonymous structure.
     fn member(&self, number: u32, name: &str, depth: u32) -> Option<(u32, u32)> {
         let number = self.plain(number, depth)?;
         let outer = self.get(number)?;
@@ -158,7 +157,7 @@ impl Btf {
         for index in 0..outer.members() {
             let word = |part: usize| word(&self.bytes, outer.rest + 12 * index + 4 * part);
             let (own_name, inner, bits) = (word(0)?, word(1)?, word(2)?);
-            // With the flag at the top, fields of bits have their length in the upper byte.
+            // With `kind_flag` set, the upper byte is the size of a bit field.
             let is_bits = outer.info >> 31 == 1 && bits >> 24 > 0;
             let offset = (bits & 0xff_ffff) / 8;
             if self.is_named(own_name, name) {
@@ -173,7 +172,7 @@ impl Btf {
         None
     }
 
-    /// The type without other names and qualifiers.
+    /// The type without typedefs and qualifiers.
     fn plain(&self, mut number: u32, depth: u32) -> Option<u32> {
         for _ in 0..depth {
             let found = self.get(number)?;
@@ -243,21 +242,21 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_a_made_up_table() {
+    fn fields_of_a_synthetic_table() {
         let btf = Btf::parse(made_up()).unwrap();
         let field = |path| btf.field(7, path).map(|f| (f.offset, f.size));
         assert_eq!((btf.structure("task"), btf.structure("tas")), (Some(7), None));
-        assert_eq!(field("a"), None, "a field of bits has no address");
+        assert_eq!(field("a"), None, "a bit field has no address");
         assert_eq!(field("b"), Some((8, 8)));
         assert_eq!(field("c"), Some((16, 16)));
         assert_eq!(field("next"), Some((32, 8)));
-        assert_eq!(field("next.c"), None, "what a pointer leads to is no part of it");
+        assert_eq!(field("next.c"), None, "pointers are not followed");
         assert_eq!(field("d"), None);
         assert_eq!((btf.function("f"), btf.function("task")), (Some(8), None));
     }
 
     #[test]
-    fn a_table_that_ends_early_is_none() {
+    fn a_truncated_table_is_rejected() {
         let whole = made_up();
         let types = whole.len() - b"\0task\0a\0b\0c\0next\0int\0long\0f\0".len();
         for len in 0..types {
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_at_hand() {
+    fn the_running_kernel() {
         let path = Path::new("/sys/kernel/btf/vmlinux");
         if !path.exists() {
             return;

@@ -1,4 +1,4 @@
-//! bpf(2), as far as it is needed here.
+//! The bpf(2) commands used here.
 
 use super::code::Code;
 use rustix::io::Errno;
@@ -11,18 +11,18 @@ const ITER_CREATE: libc::c_long = 33;
 const MAP_TYPE_ARRAY: u32 = 2;
 const PROG_TYPE_TRACING: u32 = 26;
 const TRACE_ITER: u32 = 28;
-/// The kernel gives some helpers to such programs only. fathom's own are MIT's as all of it is.
+/// Some helpers are reserved for GPL-compatible programs. fathom's own code is MIT-licensed.
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 
-/// One value that a program in the kernel may write to.
+/// An array map with one value.
 #[derive(Debug)]
 pub(crate) struct Array(OwnedFd);
 
-/// A program in the kernel.
+/// A loaded program.
 #[derive(Debug)]
 pub(crate) struct Program(OwnedFd);
 
-/// A program that is called for each object of a kind whenever [`Iterator::begin`] is read.
+/// An iterator link: its program runs for every object when [`Iterator::begin`]'s file is read.
 #[derive(Debug)]
 pub(crate) struct Iterator {
     link: OwnedFd,
@@ -52,7 +52,7 @@ struct ProgLoad {
     name: [u8; 16],
     interface: u32,
     attach_type: u32,
-    /// Types and lines of the program itself, of which there are none.
+    /// BTF of the program itself: none.
     own_types: [u32; 9],
     attach_type_id: u32,
     attach_program: u32,
@@ -76,7 +76,7 @@ struct IterCreate {
 }
 
 impl Array {
-    /// A value of so many bytes.
+    /// An array whose value has this many bytes.
     pub fn new(value_size: u32) -> Result<Self, Errno> {
         let attr = MapCreate { map_type: MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries: 1 };
         bpf(MAP_CREATE, &attr).map(Self)
@@ -88,11 +88,11 @@ impl Array {
 }
 
 impl Program {
-    /// Hands `code` to the kernel, which checks it: a program for the iterator whose function has
-    /// this number among the kernel's types. `name` is shown by tools that list programs.
+    /// Loads and verifies `code` as a program for the iterator whose function has this BTF ID.
+    /// `name` appears in `bpftool prog`.
     ///
     /// # Errors
-    /// Where this process may not, or the kernel does not take it.
+    /// If this process lacks the privileges, or the verifier rejects the program.
     pub fn load(code: &Code, name: &str, iterator: u32) -> Result<Self, Errno> {
         let code = code.instructions();
         let mut attr = ProgLoad {
@@ -117,22 +117,22 @@ impl Iterator {
         bpf(LINK_CREATE, &attr).map(|link| Self { link })
     }
 
-    /// A file in which is what the program writes while it is read, for all objects once.
+    /// A file whose contents are written by the program, once for each object.
     pub fn begin(&self) -> Result<OwnedFd, Errno> {
         bpf(ITER_CREATE, &IterCreate { link: self.link.as_raw_fd() as u32, flags: 0 })
     }
 }
 
-/// A call that makes a descriptor. `A` is the part of `union bpf_attr` that belongs to `command`.
+/// A command that returns a descriptor. `A` is the part of `union bpf_attr` used by `command`.
 fn bpf<A>(command: libc::c_long, attr: &A) -> Result<OwnedFd, Errno> {
-    // SAFETY: `attr` is an initialised structure of the size stated, in the kernel's layout; what it
-    // points to is alive during the call, and only read.
+    // SAFETY: `attr` is initialised, has the stated size and the kernel's layout; whatever it
+    // points to outlives the call, which only reads it.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attr, size_of::<A>()) };
     if fd < 0 {
         let error = std::io::Error::last_os_error();
         return Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL));
     }
-    // SAFETY: the call above made this descriptor, and nothing else owns it. The kernel makes it
-    // close-on-exec.
+    // SAFETY: the call above returned this descriptor, with close-on-exec set, and nothing else
+    // owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }

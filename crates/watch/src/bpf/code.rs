@@ -1,8 +1,8 @@
-//! Instructions, one after the other (Documentation/bpf/standardization/instruction-set.rst).
+//! A BPF assembler (Documentation/bpf/standardization/instruction-set.rst).
 
-use super::btf::Field;
+use super::btf::BtfField;
 
-/// A register. `R1` to `R5` are lost in calls, `R6` to `R8` are not; `R0` is what a call returns.
+/// A register. Calls clobber `R1` to `R5`, preserve `R6` to `R8`, and return their result in `R0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reg {
     R0,
@@ -15,23 +15,23 @@ pub(crate) enum Reg {
     R8,
 }
 
-/// An instruction as the kernel takes it.
+/// An instruction in the kernel's encoding.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Instruction {
     code: u8,
-    /// Destination in the lower half, source in the upper one.
+    /// Destination in the low nibble, source in the high nibble.
     registers: u8,
     offset: i16,
     value: i32,
 }
 
-/// A jump whose end is still to come.
+/// A jump whose target is not known yet.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Jump(usize);
 
-/// Instructions, as they are put down.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Code(Vec<Instruction>);
 
@@ -41,7 +41,7 @@ impl Code {
         self.0.push(Instruction { code, registers, offset, value });
     }
 
-    /// `to` = the `size` bytes at `from` + `offset`: 1, 2, 4 or 8 of them.
+    /// `to` = the `size` bytes (1, 2, 4 or 8) at `from` + `offset`.
     pub fn load(&mut self, to: Reg, from: Reg, offset: i16, size: u32) {
         let code = match size {
             1 => 0x71,
@@ -52,9 +52,8 @@ impl Code {
         self.add(code, to, from as u8, offset, 0);
     }
 
-    /// `to` = the field of the structure to which `from` points; none where it is no number, or too far
-    /// from its beginning.
-    pub fn load_field(&mut self, to: Reg, from: Reg, field: Field) -> Option<()> {
+    /// `to` = a field of the structure at `from`; `None` if its size or offset cannot be encoded.
+    pub fn load_field(&mut self, to: Reg, from: Reg, field: BtfField) -> Option<()> {
         let is_number = matches!(field.size, 1 | 2 | 4 | 8);
         let offset = i16::try_from(field.offset).ok().filter(|_| is_number)?;
         self.load(to, from, offset, field.size);
@@ -81,28 +80,28 @@ impl Code {
         self.add(0x07, to, 0, 0, value);
     }
 
-    /// `to` = the address of the first value of the array `map`, a descriptor.
+    /// `to` = the address of the value of the array map with descriptor `map`.
     pub fn address_of(&mut self, to: Reg, map: i32) {
         // BPF_PSEUDO_MAP_VALUE; the second half holds the offset within the value.
         self.add(0x18, to, 2, 0, map);
         self.add(0, Reg::R0, 0, 0, 0);
     }
 
-    /// Calls a helper of the kernel by its number.
+    /// Calls a kernel helper by ID.
     pub fn call(&mut self, helper: i32) {
         self.add(0x85, Reg::R0, 0, 0, helper);
     }
 
-    /// Jumps where `reg` is 0, to [`Code::land`].
+    /// Jumps to [`Code::land`] if `reg` is 0.
     pub fn jump_if_zero(&mut self, reg: Reg) -> Jump {
         self.add(0x15, reg, 0, 0, 0);
         Jump(self.0.len() - 1)
     }
 
-    /// `jump` goes on here.
+    /// Sets the target of `jump` to the next instruction.
     pub fn land(&mut self, jump: Jump) {
         let distance = self.0.len() - jump.0 - 1;
-        // Programs here are a hundred instructions long.
+        // Programs here have about a hundred instructions.
         self.0[jump.0].offset = distance as i16;
     }
 
@@ -122,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instructions_are_those_of_the_manual() {
+    fn encoding_follows_the_specification() {
         let mut code = Code::default();
         code.load(Reg::R7, Reg::R6, 8, 8);
         let jump = code.jump_if_zero(Reg::R7);

@@ -1,23 +1,23 @@
-//! The hardware's events in pairs whose ratio is of interest, of a thread or a processor.
+//! Hardware events of a thread or CPU, in pairs whose ratio is of interest.
 
-use crate::perf::{Event, Of, Reading, bindings as perf};
+use crate::perf::{EventTarget, PerfEvent, Reading, bindings as perf};
 use fathom_model::watch::{CacheCounts, CacheEvent, Counted, Executed, Missing};
 use rustix::io::Errno;
 use std::io;
 
-/// Type and number of an event.
-pub(super) type Kind = (u32, u64);
+/// Type and config of an event.
+pub(super) type EventCode = (u32, u64);
 
-/// Which events are opened. Tests put software events in the place of what their machine may not have.
+/// Events to open. Tests substitute software events for those that their machine lacks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kinds {
+pub(super) struct EventPairs {
     /// Instructions and cycles.
-    pub executed: [Kind; 2],
-    /// Accesses and misses of caches; the first that the machine has is taken.
-    pub caches: [(CacheEvent, [Kind; 2]); 2],
+    pub executed: [EventCode; 2],
+    /// Cache references and misses; the first supported pair is used.
+    pub caches: [(CacheEvent, [EventCode; 2]); 2],
 }
 
-impl Kinds {
+impl EventPairs {
     pub const HARDWARE: Self = Self {
         executed: [
             hardware(perf::PERF_COUNT_HW_INSTRUCTIONS),
@@ -42,59 +42,59 @@ impl Kinds {
     };
 }
 
-const fn hardware(number: u32) -> Kind {
+const fn hardware(number: u32) -> EventCode {
     (perf::PERF_TYPE_HARDWARE, number as u64)
 }
 
-/// Cache, operation and result, a byte each (perf_event_open(2), `PERF_TYPE_HW_CACHE`).
-const fn llc_load(result: u32) -> Kind {
+/// Cache, operation and result, one byte each (perf_event_open(2), `PERF_TYPE_HW_CACHE`).
+const fn llc_load(result: u32) -> EventCode {
     let config =
         perf::PERF_COUNT_HW_CACHE_LL | perf::PERF_COUNT_HW_CACHE_OP_READ << 8 | result << 16;
     (perf::PERF_TYPE_HW_CACHE, config as u64)
 }
 
-/// Whose work counts.
+/// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Whose {
-    pub of: Of,
-    /// With all threads and processes that it starts from now on.
+pub(super) struct EventScope {
+    pub of: EventTarget,
+    /// Includes all threads and processes created from now on.
     pub inherit: bool,
 }
 
-/// In which modes it counts.
+/// CPU modes to count in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum CpuMode {
     User,
     Kernel,
     Both,
 }
 
-/// What the hardware can count of one thread or processor. Not enabled when it is opened.
+/// The hardware events of one thread or CPU. Initially disabled.
 #[derive(Debug)]
-pub(super) struct Hardware {
-    user: Pair,
-    kernel: Option<Pair>,
-    cache: Option<(CacheEvent, Pair)>,
+pub(super) struct HardwareEvents {
+    user: EventPair,
+    kernel: Option<EventPair>,
+    cache: Option<(CacheEvent, EventPair)>,
 }
 
-impl Hardware {
-    /// Opens all that can be counted; with it, what cannot.
+impl HardwareEvents {
+    /// Opens all available events; also returns those that are not.
     ///
     /// # Errors
-    /// Where not even instructions in user mode can be counted: why, and what would allow it.
-    pub fn open(whose: Whose, kinds: &Kinds) -> Result<(Self, Vec<Missing>), Missing> {
+    /// If not even instructions in user mode can be counted: why, and what would allow it.
+    pub fn open(scope: EventScope, kinds: &EventPairs) -> Result<(Self, Vec<Missing>), Missing> {
         let mut lacks = Vec::new();
         let what = "instructions and cycles";
-        let user = Pair::open(kinds.executed, whose, Mode::User)
-            .map_err(|errno| refused(what, whose.of, errno))?;
-        let kernel = Pair::open(kinds.executed, whose, Mode::Kernel)
-            .map_err(|errno| lacks.push(kernel_refused(errno, whose.of)))
+        let user = EventPair::open(kinds.executed, scope, CpuMode::User)
+            .map_err(|errno| refused(what, scope.of, errno))?;
+        let kernel = EventPair::open(kinds.executed, scope, CpuMode::Kernel)
+            .map_err(|errno| lacks.push(kernel_refused(errno, scope.of)))
             .ok();
-        let mode = if kernel.is_some() { Mode::Both } else { Mode::User };
+        let mode = if kernel.is_some() { CpuMode::Both } else { CpuMode::User };
         let mut cache = None;
         let mut why = Errno::NOENT;
         for (event, kinds) in kinds.caches {
-            match Pair::open(kinds, whose, mode) {
+            match EventPair::open(kinds, scope, mode) {
                 Ok(pair) => {
                     cache = Some((event, pair));
                     break;
@@ -103,25 +103,25 @@ impl Hardware {
             }
         }
         if cache.is_none() {
-            lacks.push(cache_refused(why, whose.of));
+            lacks.push(cache_refused(why, scope.of));
         }
         Ok((Self { user, kernel, cache }, lacks))
     }
 
-    /// Starts counting, or goes on.
+    /// Starts or resumes counting.
     pub fn enable(&self) -> io::Result<()> {
         self.pairs().try_for_each(|pair| pair.leader.enable())
     }
 
-    /// Stops counting; the values stay.
+    /// Stops counting; the values are preserved.
     pub fn disable(&self) -> io::Result<()> {
         self.pairs().try_for_each(|pair| pair.leader.disable())
     }
 
-    /// What was counted so far, into its fields of `counted`.
+    /// Stores the values so far in `counted`.
     pub fn read(&self, counted: &mut Counted) -> io::Result<()> {
         counted.user = Some(executed(self.user.read()?));
-        counted.kernel = self.kernel.as_ref().map(Pair::read).transpose()?.map(executed);
+        counted.kernel = self.kernel.as_ref().map(EventPair::read).transpose()?.map(executed);
         counted.cache = match &self.cache {
             Some((event, pair)) => Some(cached(*event, pair.read()?)),
             None => None,
@@ -129,7 +129,7 @@ impl Hardware {
         Ok(())
     }
 
-    fn pairs(&self) -> impl Iterator<Item = &Pair> {
+    fn pairs(&self) -> impl Iterator<Item = &EventPair> {
         std::iter::once(&self.user)
             .chain(&self.kernel)
             .chain(self.cache.as_ref().map(|(_, pair)| pair))
@@ -155,18 +155,18 @@ fn cached(event: CacheEvent, [references, misses]: [Reading; 2]) -> CacheCounts 
     }
 }
 
-/// Two events that are on the processor together or not at all, so that their ratio holds. Pairs, not
-/// one large group: a group that finds too few free counters never counts.
+/// Two events that are scheduled on the PMU together or not at all, so their ratio holds. Pairs
+/// instead of one large group: a group that exceeds the free counters never runs.
 #[derive(Debug)]
-pub(super) struct Pair {
-    pub leader: Event,
-    member: Event,
+pub(super) struct EventPair {
+    pub leader: PerfEvent,
+    member: PerfEvent,
 }
 
-impl Pair {
-    pub fn open(kinds: [Kind; 2], whose: Whose, mode: Mode) -> Result<Self, Errno> {
-        let leader = open_event(kinds[0], whose, mode, None)?;
-        let member = open_event(kinds[1], whose, mode, Some(&leader))?;
+impl EventPair {
+    pub fn open(kinds: [EventCode; 2], scope: EventScope, mode: CpuMode) -> Result<Self, Errno> {
+        let leader = open_event(kinds[0], scope, mode, None)?;
+        let member = open_event(kinds[1], scope, mode, Some(&leader))?;
         Ok(Self { leader, member })
     }
 
@@ -175,42 +175,42 @@ impl Pair {
     }
 }
 
-/// An event that is not enabled; a member of a group starts and stops with its leader.
+/// Opens an event, disabled; a group member starts and stops with its leader.
 pub(super) fn open_event(
-    (kind, config): Kind,
-    whose: Whose,
-    mode: Mode,
-    leader: Option<&Event>,
-) -> Result<Event, Errno> {
+    (kind, config): EventCode,
+    scope: EventScope,
+    mode: CpuMode,
+    leader: Option<&PerfEvent>,
+) -> Result<PerfEvent, Errno> {
     let mut attr = perf::perf_event_attr { type_: kind, config, ..Default::default() };
     attr.set_disabled(u64::from(leader.is_none()));
-    attr.set_inherit(u64::from(whose.inherit));
-    attr.set_exclude_user(u64::from(mode == Mode::Kernel));
-    attr.set_exclude_kernel(u64::from(mode == Mode::User));
+    attr.set_inherit(u64::from(scope.inherit));
+    attr.set_exclude_user(u64::from(mode == CpuMode::Kernel));
+    attr.set_exclude_kernel(u64::from(mode == CpuMode::User));
     attr.set_exclude_hv(u64::from(kind != perf::PERF_TYPE_SOFTWARE));
-    Event::open(attr, whose.of, leader)
+    PerfEvent::open(attr, scope.of, leader)
 }
 
-/// Why the kernel's instructions are not counted. Some PMUs cannot tell the modes apart.
-fn kernel_refused(errno: Errno, of: Of) -> Missing {
-    let what = "instructions and cycles of the kernel";
+/// Why kernel mode is not counted. Some PMUs cannot distinguish the modes.
+fn kernel_refused(errno: Errno, of: EventTarget) -> Missing {
+    let what = "instructions and cycles in the kernel";
     match errno {
         Errno::OPNOTSUPP | Errno::INVAL => Missing {
             what: what.into(),
-            why: format!("the processor's counters cannot tell user and kernel apart ({errno})"),
+            why: format!("the CPU's counters cannot distinguish user and kernel mode ({errno})"),
             allow: String::new(),
         },
         errno => refused(what, of, errno),
     }
 }
 
-/// Why no cache is counted, where instructions are.
-fn cache_refused(errno: Errno, of: Of) -> Missing {
+/// Why no cache event is counted although instructions are.
+fn cache_refused(errno: Errno, of: EventTarget) -> Missing {
     let what = "cache misses";
     match errno {
         Errno::NOENT | Errno::OPNOTSUPP | Errno::INVAL => Missing {
             what: what.into(),
-            why: format!("the processor's counters have no such event ({errno})"),
+            why: format!("the CPU does not support this event ({errno})"),
             allow: String::new(),
         },
         errno => refused(what, of, errno),
@@ -218,12 +218,12 @@ fn cache_refused(errno: Errno, of: Of) -> Missing {
 }
 
 /// Why an event cannot be opened, and what would allow it.
-pub(super) fn refused(what: &str, of: Of, errno: Errno) -> Missing {
+pub(super) fn refused(what: &str, of: EventTarget, errno: Errno) -> Missing {
     let paranoid = || std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     let (why, allow) = match errno {
         Errno::ACCESS => {
             let setting = paranoid().map_or("unknown".into(), |text| text.trim().to_string());
-            let value = if matches!(of, Of::Thread(_)) { 1 } else { 0 };
+            let value = if matches!(of, EventTarget::Thread(_)) { 1 } else { 0 };
             (
                 format!("not permitted (kernel.perf_event_paranoid = {setting})"),
                 format!(
@@ -231,7 +231,7 @@ pub(super) fn refused(what: &str, of: Of, errno: Errno) -> Missing {
                 ),
             )
         }
-        // The kernel itself gives EPERM for no such event; ENOSYS comes from filters too.
+        // The kernel itself never returns EPERM here; ENOSYS comes from seccomp filters, too.
         Errno::PERM | Errno::NOSYS => (
             format!("perf_event_open is refused ({errno}) by a seccomp filter or security module, \
                      as in most containers"),
@@ -239,12 +239,12 @@ pub(super) fn refused(what: &str, of: Of, errno: Errno) -> Missing {
                 .into(),
         ),
         Errno::NOENT | Errno::NODEV | Errno::NXIO | Errno::OPNOTSUPP => (
-            format!("this machine shows no hardware counters ({errno})"),
-            "on a virtual machine, its host must pass the PMU through (QEMU/KVM: -cpu host,pmu=on)"
+            format!("hardware counters are not available ({errno})"),
+            "on a virtual machine, the host must expose a PMU (QEMU/KVM: -cpu host,pmu=on)"
                 .into(),
         ),
-        Errno::SRCH => (format!("there is no such thread ({of:?})"), String::new()),
-        Errno::MFILE => (errno.to_string(), "raise the limit of open files: ulimit -n".into()),
+        Errno::SRCH => (format!("no such thread ({of:?})"), String::new()),
+        Errno::MFILE => (errno.to_string(), "raise the open file limit: ulimit -n".into()),
         errno => (errno.to_string(), String::new()),
     };
     Missing { what: what.into(), why, allow }

@@ -1,8 +1,10 @@
-//! What processors or processes execute, from the beginning of watching to its end.
+//! Performance counters of CPUs or processes over a whole recording.
 
-use super::events::{Hardware, Kind, Kinds, Mode, Whose, open_event, refused};
-use super::trial::{self, Trial};
-use crate::perf::{Event, Of, bindings as perf, online_cpus};
+use super::events::{
+    CpuMode, EventCode, EventPairs, EventScope, HardwareEvents, open_event, refused,
+};
+use super::overhead::{self, CountingOverhead};
+use crate::perf::{EventTarget, PerfEvent, bindings as perf, online_cpus};
 use crate::{Sampler, Scope};
 use fathom_model::watch::{Counted, CountersSample, MachineSample, Missing};
 use rustix::io::Errno;
@@ -10,119 +12,120 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Length of a window, where the hardware's events are counted in windows.
+/// Length of a counting window, if hardware events are counted in windows.
 const WINDOW: Duration = Duration::from_millis(20);
-/// One window in so many is counted: a load that counting makes four times slower loses 4%.
+/// One window in this many is counted: a load that counting slows down four times loses 4%.
 const ONE_IN: u32 = 20;
-/// What counting may add to a context switch, in nanoseconds, where processors are counted: 1% of the time
-/// of one that makes 20,000 a second.
+/// Acceptable overhead per context switch, in nanoseconds, for per-CPU events: 1% at 20,000 context
+/// switches per second.
 const CPU_MOST_NS: f64 = 500.0;
-/// The same where processes are: any event of a thread costs more than that, as it is switched with the
-/// thread. 1% at 4,000 a second.
+/// The same for per-process events, which always cost more because they are switched with the
+/// thread: 1% at 4,000 context switches per second.
 const PROCESS_MOST_NS: f64 = 2500.0;
 
-/// Counts instructions, cycles and cache misses, context switches and page faults, of each processor or of
-/// processes. Where a trial shows that counting processes is not free, processors are counted instead,
-/// which costs nothing at a context switch; where that is not free either, in short windows.
+/// Counts instructions, cycles, cache misses, context switches and page faults of each CPU or of
+/// processes. If the measured overhead of per-process events is too high, CPUs are counted instead,
+/// which adds nothing to a context switch; if that is too expensive as well, in short windows.
 #[derive(Debug)]
 pub struct CounterSampler {
-    seats: Vec<Seat>,
-    windows: Option<Windows>,
+    groups: Vec<CounterGroup>,
+    windows: Option<CounterWindows>,
     missing: Vec<Missing>,
 }
 
-/// Windows in which the hardware's events are counted.
+/// Counting windows for hardware events.
 #[derive(Debug, Default)]
-struct Windows {
-    /// Looks so far.
-    looks: u32,
+struct CounterWindows {
+    /// Periods so far.
+    samples: u32,
 }
 
-/// Events of one thread or processor.
+/// Events of one thread or CPU.
 #[derive(Debug)]
-struct Seat {
+struct CounterGroup {
     cpu: Option<u32>,
     pid: Option<i32>,
-    software: Software,
-    hardware: Option<Hardware>,
+    software: SoftwareEvents,
+    hardware: Option<HardwareEvents>,
 }
 
 impl CounterSampler {
-    /// A sampler of each processor for [`Scope::Machine`]; otherwise of the processes that are in the scope
-    /// now, with all threads and processes that they start from now on. `hardware`: whether the processor's
-    /// counters may be used at all. `proc_root` and `sys_root` are where the proc file system and sysfs are
-    /// mounted: `/proc`, `/sys`.
+    /// Counts each CPU for [`Scope::Machine`]; otherwise the processes that are in the scope now,
+    /// with all threads and processes that they create later. `hardware`: whether to use the CPU's
+    /// counters at all. `proc_root` and `sys_root` are the mount points of procfs and sysfs:
+    /// `/proc`, `/sys`.
     ///
     /// # Errors
-    /// Where nothing can be counted: why, and what would allow it.
+    /// If nothing can be counted: why, and what would allow it.
     pub fn open(
         proc_root: &Path,
         sys_root: &Path,
         scope: &Scope,
         hardware: bool,
     ) -> Result<Self, Missing> {
-        Self::open_with(proc_root, sys_root, scope, hardware.then_some(&Kinds::HARDWARE))
+        Self::open_with(proc_root, sys_root, scope, hardware.then_some(&EventPairs::HARDWARE))
     }
 
     fn open_with(
         proc_root: &Path,
         sys_root: &Path,
         scope: &Scope,
-        kinds: Option<&Kinds>,
+        kinds: Option<&EventPairs>,
     ) -> Result<Self, Missing> {
         let mut this = Self::of(proc_root, sys_root, scope, kinds)?;
         let (by_cpu, hardware) = (*scope == Scope::Machine, this.has_hardware());
         if by_cpu && !hardware {
-            // The kernel's own events of a processor cost nothing at a context switch.
+            // Software events of a CPU add nothing to a context switch.
             return Ok(this);
         }
-        if let Some(why) = disturbs(&trial::run(by_cpu, |of| attach(of, kinds)), by_cpu) {
+        if let Some(why) = too_expensive(&overhead::measure(by_cpu, |of| attach(of, kinds)), by_cpu)
+        {
             if !by_cpu {
                 this = Self::open_with(proc_root, sys_root, &Scope::Machine, kinds)?;
             } else {
-                this.windows = Some(Windows::default());
+                this.windows = Some(CounterWindows::default());
             }
-            this.missing.push(instead(why, by_cpu));
+            this.missing.push(fallback(why, by_cpu));
         }
         if this.windows.is_none() {
-            this.switch(true);
+            this.enable_hardware(true);
         }
         Ok(this)
     }
 
-    /// Events that are open, the hardware's not enabled.
+    /// Opens the events, with hardware events disabled.
     fn of(
         proc_root: &Path,
         sys_root: &Path,
         scope: &Scope,
-        kinds: Option<&Kinds>,
+        kinds: Option<&EventPairs>,
     ) -> Result<Self, Missing> {
-        let whom = whom(proc_root, sys_root, scope).map_err(|error| Missing {
+        let targets = targets(proc_root, sys_root, scope).map_err(|error| Missing {
             what: WHAT.into(),
             why: error.to_string(),
             allow: String::new(),
         })?;
-        let (mut seats, mut missing) = (Vec::with_capacity(whom.len()), Vec::new());
-        for whom in whom {
-            seats.extend(Seat::open(whom, kinds, &mut missing)?);
+        let (mut groups, mut missing) = (Vec::with_capacity(targets.len()), Vec::new());
+        for target in targets {
+            groups.extend(CounterGroup::open(target, kinds, &mut missing)?);
         }
-        Ok(Self { seats, windows: None, missing })
+        Ok(Self { groups, windows: None, missing })
     }
 
-    /// What of it cannot be counted, or not as it was asked, and what would allow it.
+    /// Counters that are not available, or not as requested, and what would allow them.
     #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
     fn has_hardware(&self) -> bool {
-        self.seats.iter().any(|seat| seat.hardware.is_some())
+        self.groups.iter().any(|group| group.hardware.is_some())
     }
 
-    /// Switches the hardware's events on or off. What was counted stays.
-    fn switch(&self, on: bool) {
-        for hardware in self.seats.iter().filter_map(|seat| seat.hardware.as_ref()) {
-            // Nothing is counted then, which shows in the times.
+    /// Enables or disables the hardware events. Values are preserved.
+    fn enable_hardware(&self, on: bool) {
+        for hardware in self.groups.iter().filter_map(|group| group.hardware.as_ref()) {
+            // On failure nothing is counted, which shows in `running_ns`.
             let _ = if on { hardware.enable() } else { hardware.disable() };
         }
     }
@@ -137,20 +140,20 @@ impl Sampler for CounterSampler {
         self.windows.is_some().then_some(WINDOW)
     }
 
-    fn look(&mut self) {
+    fn sample(&mut self) {
         let Some(windows) = &mut self.windows else { return };
-        let place = windows.looks % ONE_IN;
-        windows.looks = windows.looks.wrapping_add(1);
-        if place < 2 {
-            self.switch(place == 0);
+        let position = windows.samples % ONE_IN;
+        windows.samples = windows.samples.wrapping_add(1);
+        if position < 2 {
+            self.enable_hardware(position == 0);
         }
     }
 
     fn take(&mut self, sample: &mut MachineSample) {
         let mut counters = CountersSample::default();
-        for seat in &self.seats {
-            // What cannot be read is left out.
-            let Ok(counted) = seat.read(self.windows.is_some()) else { continue };
+        for group in &self.groups {
+            // Unreadable counters are omitted.
+            let Ok(counted) = group.read(self.windows.is_some()) else { continue };
             match counters
                 .of
                 .last_mut()
@@ -164,88 +167,89 @@ impl Sampler for CounterSampler {
     }
 }
 
-/// Why events are not to be counted as they were in a trial; `None` where they cost next to nothing.
-fn disturbs(trial: &io::Result<Trial>, by_cpu: bool) -> Option<String> {
+/// Why events are too expensive to be counted as measured; `None` if they are not.
+fn too_expensive(trial: &io::Result<CountingOverhead>, by_cpu: bool) -> Option<String> {
     let most_ns = if by_cpu { CPU_MOST_NS } else { PROCESS_MOST_NS };
     match trial {
         Ok(trial) if trial.added_ns <= most_ns => None,
         Ok(trial) => Some(trial.to_string()),
-        Err(error) => Some(format!("whether counting slows work could not be tried: {error}")),
+        Err(error) => Some(format!("the overhead of counting cannot be measured: {error}")),
     }
 }
 
-/// What is counted instead of all the time of processors, or of processes alone.
-fn instead(why: String, by_cpu: bool) -> Missing {
-    let (what, instead) = if by_cpu {
+/// What is counted instead.
+fn fallback(why: String, by_cpu: bool) -> Missing {
+    let (what, fallback) = if by_cpu {
         let (window, cycle) = (WINDOW, WINDOW * ONE_IN);
         (
-            "instructions and cycles of all the time",
+            "instructions and cycles without interruption",
             format!("counted for {window:?} of every {cycle:?}"),
         )
     } else {
-        (
-            "instructions and cycles of processes",
-            "counted of processors, whatever runs there".into(),
-        )
+        ("instructions and cycles per process", "counted per CPU".into())
     };
-    Missing { what: what.into(), why: format!("{why}; {instead}"), allow: String::new() }
+    Missing { what: what.into(), why: format!("{why}; {fallback}"), allow: String::new() }
 }
 
-/// Counts, for a trial, as it would be counted.
-fn attach(of: Of, kinds: Option<&Kinds>) -> io::Result<Option<Seat>> {
-    let seat = Seat::open(Whom { of, pid: None }, kinds, &mut Vec::new())
+/// Opens and enables events as the sampler would, to measure their overhead.
+fn attach(of: EventTarget, kinds: Option<&EventPairs>) -> io::Result<Option<CounterGroup>> {
+    let group = CounterGroup::open(CounterTarget { of, pid: None }, kinds, &mut Vec::new())
         .map_err(|missing| io::Error::other(missing.to_string()))?;
-    if let Some(hardware) = seat.as_ref().and_then(|seat| seat.hardware.as_ref()) {
+    if let Some(hardware) = group.as_ref().and_then(|group| group.hardware.as_ref()) {
         hardware.enable()?;
     }
-    Ok(seat)
+    Ok(group)
 }
 
 const WHAT: &str = "instructions, cycles, context switches";
 
-/// A processor or a thread, and whose it is.
+/// A CPU or a thread, and the process that it belongs to.
 #[derive(Debug, Clone, Copy)]
-struct Whom {
-    of: Of,
+struct CounterTarget {
+    of: EventTarget,
     pid: Option<i32>,
 }
 
-fn whom(proc_root: &Path, sys_root: &Path, scope: &Scope) -> io::Result<Vec<Whom>> {
+fn targets(proc_root: &Path, sys_root: &Path, scope: &Scope) -> io::Result<Vec<CounterTarget>> {
     if *scope == Scope::Machine {
         let cpus = online_cpus(sys_root)?;
-        return Ok(cpus.into_iter().map(|cpu| Whom { of: Of::Cpu(cpu), pid: None }).collect());
+        return Ok(cpus
+            .into_iter()
+            .map(|cpu| CounterTarget { of: EventTarget::Cpu(cpu), pid: None })
+            .collect());
     }
-    let mut whom = Vec::new();
+    let mut targets = Vec::new();
     for pid in scope.processes(proc_root)? {
-        // One that ended meanwhile has no threads.
+        // The process may have exited.
         let Ok(tasks) = std::fs::read_dir(proc_root.join(format!("{pid}/task"))) else { continue };
         let tids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
-        whom.extend(tids.map(|tid| Whom { of: Of::Thread(tid), pid: Some(pid) }));
+        targets
+            .extend(tids.map(|tid| CounterTarget { of: EventTarget::Thread(tid), pid: Some(pid) }));
     }
-    Ok(whom)
+    Ok(targets)
 }
 
-impl Seat {
-    /// `None` where it ended meanwhile.
+impl CounterGroup {
+    /// `None` if the thread has exited or the CPU is offline.
     fn open(
-        whom: Whom,
-        kinds: Option<&Kinds>,
+        target: CounterTarget,
+        kinds: Option<&EventPairs>,
         missing: &mut Vec<Missing>,
     ) -> Result<Option<Self>, Missing> {
-        let cpu = if let Of::Cpu(cpu) = whom.of { Some(cpu) } else { None };
-        let whose = Whose { of: whom.of, inherit: cpu.is_none() };
+        let cpu = if let EventTarget::Cpu(cpu) = target.of { Some(cpu) } else { None };
+        let scope = EventScope { of: target.of, inherit: cpu.is_none() };
         let mut note = |lack: Missing| {
-            // One for all of them.
+            // Reports each problem once.
             if !missing.iter().any(|known| known.what == lack.what) {
                 missing.push(lack);
             }
         };
-        let software = match Software::open(whose, &mut note) {
-            // A processor that was taken offline, a thread that ended.
+        let software = match SoftwareEvents::open(scope, &mut note) {
+            // The CPU went offline or the thread exited.
             Err(Errno::SRCH | Errno::NODEV | Errno::NXIO) => return Ok(None),
-            software => software.map_err(|errno| refused(WHAT, whom.of, errno))?,
+            software => software.map_err(|errno| refused(WHAT, target.of, errno))?,
         };
-        let hardware = kinds.and_then(|kinds| match Hardware::open(whose, kinds) {
+        let hardware = kinds.and_then(|kinds| match HardwareEvents::open(scope, kinds) {
             Ok((hardware, lacks)) => {
                 lacks.into_iter().for_each(&mut note);
                 Some(hardware)
@@ -255,7 +259,7 @@ impl Seat {
                 None
             }
         });
-        Ok(Some(Self { cpu, pid: whom.pid, software, hardware }))
+        Ok(Some(Self { cpu, pid: target.pid, software, hardware }))
     }
 
     fn read(&self, windowed: bool) -> io::Result<Counted> {
@@ -265,7 +269,7 @@ impl Seat {
             hardware.read(&mut counted)?;
         }
         if windowed {
-            // They are wanted all the time, but enabled in windows only.
+            // Requested all the time, but enabled in windows only.
             let executed = counted.user.iter_mut().chain(&mut counted.kernel);
             executed.for_each(|executed| executed.enabled_ns = wanted_ns);
             counted.cache.iter_mut().for_each(|cache| cache.enabled_ns = wanted_ns);
@@ -274,55 +278,56 @@ impl Seat {
     }
 }
 
-/// Events of the kernel's own, which exist on every machine.
+/// Software events, which every machine has.
 #[derive(Debug)]
-struct Software {
-    clock: Event,
-    faults: Event,
-    /// These happen in the kernel, and are not seen by who may not look there.
-    switches: Option<Event>,
+struct SoftwareEvents {
+    clock: PerfEvent,
+    faults: PerfEvent,
+    /// Context switches happen in the kernel, which may not be counted without privileges.
+    switches: Option<PerfEvent>,
 }
 
-const CLOCK: Kind = software(perf::PERF_COUNT_SW_TASK_CLOCK);
-const FAULTS: Kind = software(perf::PERF_COUNT_SW_PAGE_FAULTS);
-const SWITCHES: Kind = software(perf::PERF_COUNT_SW_CONTEXT_SWITCHES);
+const CLOCK: EventCode = software(perf::PERF_COUNT_SW_TASK_CLOCK);
+const FAULTS: EventCode = software(perf::PERF_COUNT_SW_PAGE_FAULTS);
+const SWITCHES: EventCode = software(perf::PERF_COUNT_SW_CONTEXT_SWITCHES);
 
-const fn software(number: u32) -> Kind {
+const fn software(number: u32) -> EventCode {
     (perf::PERF_TYPE_SOFTWARE, number as u64)
 }
 
-impl Software {
-    fn open(whose: Whose, mut note: impl FnMut(Missing)) -> Result<Self, Errno> {
+impl SoftwareEvents {
+    fn open(scope: EventScope, mut note: impl FnMut(Missing)) -> Result<Self, Errno> {
         let open = |mode| {
-            let clock = open_event(CLOCK, whose, mode, None)?;
-            let faults = open_event(FAULTS, whose, mode, Some(&clock))?;
+            let clock = open_event(CLOCK, scope, mode, None)?;
+            let faults = open_event(FAULTS, scope, mode, Some(&clock))?;
             Ok((clock, faults))
         };
-        let (mode, opened) = match open(Mode::Both) {
+        let (mode, opened) = match open(CpuMode::Both) {
             Err(errno @ (Errno::ACCESS | Errno::PERM)) => {
-                let opened = open(Mode::User).map_err(|_| errno)?;
-                note(refused("context switches, page faults of the kernel", whose.of, errno));
-                (Mode::User, opened)
+                let opened = open(CpuMode::User).map_err(|_| errno)?;
+                note(refused("context switches and page faults in the kernel", scope.of, errno));
+                (CpuMode::User, opened)
             }
-            opened => (Mode::Both, opened?),
+            opened => (CpuMode::Both, opened?),
         };
         let (clock, faults) = opened;
         let switches = match mode {
-            Mode::Both => Some(open_event(SWITCHES, whose, mode, Some(&clock))?),
+            CpuMode::Both => Some(open_event(SWITCHES, scope, mode, Some(&clock))?),
             _ => None,
         };
         clock.enable().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         Ok(Self { clock, faults, switches })
     }
 
-    /// Puts what was counted into its fields; gives the time for which it was.
+    /// Stores the values in `counted`; returns the time for which they were enabled, in
+    /// nanoseconds.
     fn read(&self, counted: &mut Counted) -> io::Result<u64> {
         let clock = self.clock.read()?;
-        // Of a processor it is all of its time, whatever ran.
+        // For a CPU this would be wall-clock time.
         counted.task_clock_ns = counted.cpu.is_none().then_some(clock.value);
         counted.page_faults = Some(self.faults.read()?.value);
         counted.context_switches =
-            self.switches.as_ref().map(Event::read).transpose()?.map(|reading| reading.value);
+            self.switches.as_ref().map(PerfEvent::read).transpose()?.map(|reading| reading.value);
         Ok(clock.enabled_ns)
     }
 }

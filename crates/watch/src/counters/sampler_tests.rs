@@ -1,13 +1,13 @@
-//! Tests of the sampler on the real kernel. Software events stand in for hardware ones, which a machine
-//! may not have.
+//! Tests of the sampler on the running kernel. Software events substitute for hardware events,
+//! which the machine may lack.
 
 use super::*;
 use fathom_model::watch::CacheEvent;
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// Page faults for instructions, processor time for cycles.
-const STAND_IN: Kinds = Kinds {
+/// Page faults for instructions, CPU time for cycles.
+const STAND_IN: EventPairs = EventPairs {
     executed: [FAULTS, CLOCK],
     caches: [
         (CacheEvent::LlcLoads, [FAULTS, CLOCK]),
@@ -15,7 +15,7 @@ const STAND_IN: Kinds = Kinds {
     ],
 };
 
-fn open(scope: &Scope, kinds: Option<&Kinds>) -> Option<CounterSampler> {
+fn open(scope: &Scope, kinds: Option<&EventPairs>) -> Option<CounterSampler> {
     match CounterSampler::open_with(Path::new("/proc"), Path::new("/sys"), scope, kinds) {
         Ok(sampler) => Some(sampler),
         Err(missing) => {
@@ -27,20 +27,20 @@ fn open(scope: &Scope, kinds: Option<&Kinds>) -> Option<CounterSampler> {
     }
 }
 
-/// Without a trial: on a machine that counts slowly, processors would be counted.
+/// Skips the overhead measurement, after which CPUs might be counted instead.
 fn of_process(pid: i32) -> Option<CounterSampler> {
     open(&Scope::Machine, None)?;
     let scope = Scope::Trees(vec![pid]);
     Some(CounterSampler::of(Path::new("/proc"), Path::new("/sys"), &scope, None).unwrap())
 }
 
-fn seen(sampler: &mut CounterSampler) -> Vec<Counted> {
+fn read_all(sampler: &mut CounterSampler) -> Vec<Counted> {
     let mut sample = MachineSample::default();
     sampler.take(&mut sample);
     sample.counters.unwrap().of
 }
 
-/// A process that begins its work when its input ends.
+/// A process that starts its work when its standard input is closed.
 struct Load {
     child: Child,
     go: ChildStdin,
@@ -71,49 +71,49 @@ impl Load {
 }
 
 #[test]
-fn a_process_is_counted_with_all_that_it_starts() {
+fn a_process_is_counted_with_its_children() {
     let load = Load::new("dd if=/dev/zero of=/dev/null bs=64M count=4 2>&1");
     let pid = load.pid();
     let Some(mut sampler) = of_process(pid) else { return };
-    let before = seen(&mut sampler);
+    let before = read_all(&mut sampler);
     assert_eq!(before.len(), 1);
     assert_eq!((before[0].pid, before[0].cpu), (Some(pid), None));
     assert_eq!((before[0].user, before[0].kernel, before[0].cache), (None, None, None));
     load.finish();
-    let after = seen(&mut sampler)[0];
-    // dd touches its 64 MiB; one huge page of 2 MiB stands for 512.
+    let after = read_all(&mut sampler)[0];
+    // dd touches its 64 MiB; a 2 MiB huge page counts as one fault instead of 512.
     assert!(after.page_faults.unwrap() >= before[0].page_faults.unwrap() + 32, "{after:?}");
-    // Reading and writing 4 times 64 MiB takes more than a millisecond everywhere.
+    // Reading and writing 4 times 64 MiB takes more than a millisecond on any machine.
     assert!(after.task_clock_ns.unwrap() > 1_000_000, "{after:?}");
     assert_eq!(after.context_switches.is_none(), !sampler.missing().is_empty(), "{after:?}");
 }
 
 #[test]
-fn a_process_of_several_threads_is_one() {
-    let (tell, wait) = std::sync::mpsc::channel::<()>();
+fn threads_of_a_process_are_combined() {
+    let (command, wait) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || wait.recv());
     let me = std::process::id() as i32;
     let sampler = of_process(me);
     if let Some(mut sampler) = sampler {
-        assert!(sampler.seats.len() >= 2);
-        let own = seen(&mut sampler).iter().filter(|counted| counted.pid == Some(me)).count();
+        assert!(sampler.groups.len() >= 2);
+        let own = read_all(&mut sampler).iter().filter(|counted| counted.pid == Some(me)).count();
         assert_eq!(own, 1);
     }
-    drop(tell);
+    drop(command);
     let _ = thread.join().unwrap();
 }
 
 #[test]
-fn each_processor_is_counted() {
+fn each_cpu_is_counted() {
     let Some(mut sampler) = open(&Scope::Machine, None) else { return };
-    let before = seen(&mut sampler);
+    let before = read_all(&mut sampler);
     let cpus: Vec<u32> = before.iter().filter_map(|counted| counted.cpu).collect();
     assert_eq!(cpus, online_cpus(Path::new("/sys")).unwrap());
     assert!(Command::new("true").status().unwrap().success());
-    let sum = |seen: &[Counted], of: fn(&Counted) -> Option<u64>| -> u64 {
-        seen.iter().map(|counted| of(counted).unwrap()).sum()
+    let sum = |all: &[Counted], of: fn(&Counted) -> Option<u64>| -> u64 {
+        all.iter().map(|counted| of(counted).unwrap()).sum()
     };
-    let after = seen(&mut sampler);
+    let after = read_all(&mut sampler);
     for of in [|c: &Counted| c.context_switches, |c: &Counted| c.page_faults] {
         assert!(sum(&after, of) > sum(&before, of), "{before:?} {after:?}");
     }
@@ -121,15 +121,15 @@ fn each_processor_is_counted() {
 }
 
 #[test]
-fn what_the_trial_calls_free_is_counted_all_the_time() {
+fn cheap_events_are_counted_all_the_time() {
     let Some(mut sampler) = open(&Scope::Machine, Some(&STAND_IN)) else { return };
-    // Where the trial was disturbed, they are counted in windows, which another test looks at.
+    // If the measurement was disturbed, windows are used, which another test covers.
     if sampler.windows.is_some() {
         assert_eq!(sampler.period(), Some(WINDOW));
         return;
     }
     assert_eq!(sampler.period(), None);
-    for counted in seen(&mut sampler) {
+    for counted in read_all(&mut sampler) {
         let user = counted.user.unwrap();
         assert!(user.running_ns > 0 && user.scale() == Some(1.0), "{user:?}");
         assert!(counted.kernel.is_some() && counted.cache.is_some());
@@ -137,63 +137,66 @@ fn what_the_trial_calls_free_is_counted_all_the_time() {
 }
 
 #[test]
-fn in_windows_a_part_is_counted_and_stands_for_all() {
+fn windows_are_extrapolated() {
     let Some(mut sampler) = open(&Scope::Machine, Some(&STAND_IN)) else { return };
-    sampler.switch(false);
-    sampler.windows = Some(Windows::default());
+    sampler.enable_hardware(false);
+    sampler.windows = Some(CounterWindows::default());
     let spin = || (0..20).for_each(|_| drop(std::hint::black_box(vec![1_u8; 1 << 20])));
     let running = |sampler: &mut CounterSampler| -> u64 {
-        seen(sampler).iter().map(|counted| counted.user.unwrap().running_ns).sum()
+        read_all(sampler).iter().map(|counted| counted.user.unwrap().running_ns).sum()
     };
     let closed = running(&mut sampler);
     spin();
     assert_eq!(running(&mut sampler), closed);
-    sampler.look();
+    sampler.sample();
     spin();
     let open = running(&mut sampler);
     assert!(open > closed);
-    sampler.look();
+    sampler.sample();
     let ended = running(&mut sampler);
     (2..ONE_IN).for_each(|_| {
         spin();
-        sampler.look();
+        sampler.sample();
     });
     assert_eq!(running(&mut sampler), ended);
-    for counted in seen(&mut sampler) {
+    for counted in read_all(&mut sampler) {
         assert!(counted.user.unwrap().scale().unwrap() > 1.0, "{counted:?}");
         assert_eq!(counted.user.unwrap().enabled_ns, counted.cache.unwrap().enabled_ns);
     }
-    sampler.look();
+    sampler.sample();
     assert!(running(&mut sampler) > ended);
 }
 
 #[test]
-fn what_a_trial_shows_decides() {
+fn the_measured_overhead_decides() {
     if open(&Scope::Machine, None).is_none() {
         return;
     }
     for (by_cpu, kinds) in
         [(true, None), (true, Some(&STAND_IN)), (false, None), (false, Some(&STAND_IN))]
     {
-        let trial = trial::run(by_cpu, |of| attach(of, kinds)).unwrap();
-        eprintln!("by_cpu {by_cpu}, {}: {trial}", kinds.is_some());
-        assert!(trial.without_ns > 0.0, "{trial:?}");
+        let overhead = overhead::measure(by_cpu, |of| attach(of, kinds)).unwrap();
+        eprintln!("by_cpu {by_cpu}, {}: {overhead}", kinds.is_some());
+        assert!(overhead.without_ns > 0.0, "{overhead:?}");
     }
-    let trial = |added_ns| Ok(Trial { without_ns: 1800.0, added_ns });
-    assert_eq!((disturbs(&trial(100.0), true), disturbs(&trial(1600.0), false)), (None, None));
-    assert!(disturbs(&trial(1600.0), true).is_some());
-    let why = disturbs(&trial(5300.0), false).unwrap();
-    let text = instead(why.clone(), true).to_string();
+    let overhead = |added_ns| Ok(CountingOverhead { without_ns: 1800.0, added_ns });
+    assert_eq!(
+        (too_expensive(&overhead(100.0), true), too_expensive(&overhead(1600.0), false)),
+        (None, None)
+    );
+    assert!(too_expensive(&overhead(1600.0), true).is_some());
+    let why = too_expensive(&overhead(5300.0), false).unwrap();
+    let text = fallback(why.clone(), true).to_string();
     let wanted =
         "counting adds 5.3 µs to a context switch of 1.8 µs; counted for 20ms of every 400ms";
     assert!(text.contains(wanted), "{text}");
-    assert!(instead(why, false).why.contains("of processors"));
-    assert!(disturbs(&Err(io::Error::other("x")), true).is_some());
+    assert!(fallback(why, false).why.contains("per CPU"));
+    assert!(too_expensive(&Err(io::Error::other("x")), true).is_some());
 }
 
-/// Both count the same process from before it works to after its end.
+/// Both count the same process from before it starts its work until its exit.
 #[test]
-fn perf_stat_counts_the_same() {
+fn perf_stat_agrees() {
     if Command::new("perf").arg("--version").stdout(Stdio::null()).status().is_err() {
         eprintln!("not tested: perf is not installed");
         return;
@@ -211,13 +214,13 @@ fn perf_stat_counts_the_same() {
         .args(["-p", &load.pid().to_string()])
         .spawn()
         .unwrap();
-    let mut tell = std::fs::OpenOptions::new().read(true).write(true).open(&control).unwrap();
-    let mut told = std::fs::OpenOptions::new().read(true).write(true).open(&ack).unwrap();
-    tell.write_all(b"enable\n").unwrap();
-    told.read_exact(&mut [0; 4]).unwrap();
-    let before = seen(&mut sampler)[0];
+    let mut command = std::fs::OpenOptions::new().read(true).write(true).open(&control).unwrap();
+    let mut reply = std::fs::OpenOptions::new().read(true).write(true).open(&ack).unwrap();
+    command.write_all(b"enable\n").unwrap();
+    reply.read_exact(&mut [0; 4]).unwrap();
+    let before = read_all(&mut sampler)[0];
     load.finish();
-    let after = seen(&mut sampler)[0];
+    let after = read_all(&mut sampler)[0];
     assert!(perf.wait().unwrap().success());
     let text = std::fs::read_to_string(&out).unwrap();
     let theirs = |event: &str| -> f64 {

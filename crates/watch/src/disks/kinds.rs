@@ -1,47 +1,47 @@
-//! What block devices are and what is below them, from sysfs.
+//! Kinds of block devices and the devices below them, from sysfs.
 
 use fathom_model::watch::{DiskCounters, DiskKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Knows what each device is. It looks again when devices come or go, and every few seconds, since
-/// loop devices and device mapper tables change under their names.
+/// Kinds of all devices. Refreshed when devices appear or disappear, and every few seconds, because
+/// loop devices and device mapper tables change while their names stay.
 #[derive(Debug)]
-pub(super) struct Kinds {
+pub(super) struct DiskKinds {
     proc: PathBuf,
     sys: PathBuf,
     known: Vec<Known>,
-    looked: Option<Instant>,
+    read_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// As /proc/diskstats has it.
+    /// In the spelling of /proc/diskstats.
     name: String,
     kind: DiskKind,
     below: Vec<String>,
     alias: String,
 }
 
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const REFRESH: Duration = Duration::from_secs(5);
 
-/// How devices that are made of others are named; of some, sysfs does not say of which.
+/// Name prefixes of stacked devices; sysfs does not show the members of all of them.
 const STACKED: [&str; 6] = ["bcache", "dm-", "drbd", "loop", "md", "zd"];
-/// How devices without a medium are named.
+/// Name prefixes of memory-backed devices.
 const MEMORY: [&str; 3] = ["nullb", "ram", "zram"];
 
-impl Kinds {
+impl DiskKinds {
     pub fn new(proc: &Path, sys: &Path) -> Self {
-        Self { proc: proc.into(), sys: sys.into(), known: Vec::new(), looked: None }
+        Self { proc: proc.into(), sys: sys.into(), known: Vec::new(), read_at: None }
     }
 
-    /// Puts kind, members and alias into each device. All devices are to be given.
+    /// Sets kind, members and alias of each device. Requires all devices.
     pub fn put_into(&mut self, disks: &mut [DiskCounters]) {
         let same = self.known.iter().map(|known| &known.name).eq(disks.iter().map(|d| &d.name));
-        if !same || self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
+        if !same || self.read_at.is_none_or(|read_at| read_at.elapsed() >= REFRESH) {
             let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
-            self.known = names.iter().map(|name| self.look(name, &names)).collect();
-            self.looked = Some(Instant::now());
+            self.known = names.iter().map(|name| self.read(name, &names)).collect();
+            self.read_at = Some(Instant::now());
         }
         for (disk, known) in disks.iter_mut().zip(&self.known) {
             disk.kind = known.kind;
@@ -50,8 +50,8 @@ impl Kinds {
         }
     }
 
-    fn look(&self, name: &str, all: &[&str]) -> Known {
-        // sysfs has no slashes within names.
+    fn read(&self, name: &str, all: &[&str]) -> Known {
+        // sysfs has no slashes in names.
         let dir = self.sys.join("class/block").join(name.replace('/', "!"));
         let known = |kind, below| Known { name: name.into(), kind, below, alias: String::new() };
         if dir.join("partition").exists() {
@@ -72,8 +72,8 @@ impl Kinds {
         Known { alias: text(&dir.join("dm/name")).unwrap_or_default(), ..known(kind, below) }
     }
 
-    /// The device of the file system that a file is on. The file itself is not touched: what it is on
-    /// may hang.
+    /// The device of the file system that holds a file. The file itself is not accessed, because
+    /// its file system may hang.
     fn device_below(&self, file: &str) -> Option<String> {
         let mounts = std::fs::read_to_string(self.proc.join("self/mountinfo")).ok()?;
         let above = mounts.lines().filter_map(|line| {
@@ -81,7 +81,7 @@ impl Kinds {
             let (number, point) = (words.next()?, words.nth(1)?);
             Path::new(file).starts_with(point).then_some((point.len(), number))
         });
-        // Of two mounts at one place the later is seen.
+        // Of two mounts at the same point, the later one is visible.
         let (_, number) = above.max_by_key(|(length, _)| *length)?;
         let link = std::fs::read_link(self.sys.join("dev/block").join(number)).ok()?;
         Some(link.file_name()?.to_string_lossy().into_owned())
@@ -94,7 +94,7 @@ fn is_numbered(name: &str, prefix: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '_'))
 }
 
-/// The paths to an NVMe multipath head: `nvme0c1n2` is one to `nvme0n2`.
+/// A path of an NVMe multipath head: `nvme0c1n2` belongs to `nvme0n2`.
 fn paths_of<'a>(name: &'a str, all: &'a [&str]) -> impl Iterator<Item = String> + 'a {
     let head = name.strip_prefix("nvme").and_then(|rest| rest.split_once('n'));
     let is_path = move |other: &str| {
@@ -106,7 +106,7 @@ fn paths_of<'a>(name: &'a str, all: &'a [&str]) -> impl Iterator<Item = String> 
     all.iter().filter(move |other| is_path(other)).map(ToString::to_string)
 }
 
-/// The disk of a partition: sysfs has it inside the disk's directory.
+/// The disk of a partition: the parent directory in sysfs.
 fn parent(dir: &Path) -> Option<String> {
     let dir = std::fs::canonicalize(dir).ok()?;
     Some(dir.parent()?.file_name()?.to_string_lossy().into_owned())
@@ -131,7 +131,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// A made-up machine with an LVM volume over a RAID of a partition and a multipath namespace.
+    /// A synthetic machine with an LVM volume on a RAID of a partition and a multipath namespace.
     fn machine() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
@@ -160,10 +160,10 @@ mod tests {
         root
     }
 
-    fn seen(root: &Path, names: &[&str]) -> Vec<DiskCounters> {
+    fn kinds_of(root: &Path, names: &[&str]) -> Vec<DiskCounters> {
         let disk = |name: &&str| DiskCounters { name: name.to_string(), ..DiskCounters::default() };
         let mut disks: Vec<DiskCounters> = names.iter().map(disk).collect();
-        Kinds::new(&root.join("proc"), &root.join("sys")).put_into(&mut disks);
+        DiskKinds::new(&root.join("proc"), &root.join("sys")).put_into(&mut disks);
         disks
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let root = machine();
         let names =
             ["sda", "sda1", "nvme0n1", "nvme0c0n1", "nvme0c1n1", "nvme0c1n10", "md127", "dm-3"];
-        let disks = seen(root.path(), &names);
+        let disks = kinds_of(root.path(), &names);
         let kinds: Vec<DiskKind> = disks.iter().map(|disk| disk.kind).collect();
         use DiskKind::{Disk, Partition, Stacked};
         assert_eq!(kinds, [Disk, Partition, Stacked, Disk, Disk, Disk, Stacked, Stacked]);
@@ -183,10 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn loop_devices_and_devices_without_a_medium() {
+    fn loop_and_memory_backed_devices() {
         let root = machine();
-        let disks =
-            seen(root.path(), &["loop0", "loop1", "zram0", "ram3", "nullb1", "rambler", "nvme3n1"]);
+        let disks = kinds_of(
+            root.path(),
+            &["loop0", "loop1", "zram0", "ram3", "nullb1", "rambler", "nvme3n1"],
+        );
         let kinds: Vec<DiskKind> = disks.iter().map(|disk| disk.kind).collect();
         use DiskKind::{Disk, Memory, Stacked};
         assert_eq!(kinds, [Stacked, Stacked, Memory, Memory, Memory, Disk, Disk]);
@@ -198,10 +200,10 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_come_are_looked_at() {
+    fn new_devices_are_found() {
         let root = machine();
-        let mut kinds = Kinds::new(&root.path().join("proc"), &root.path().join("sys"));
-        let mut disks = seen(root.path(), &["sda"]);
+        let mut kinds = DiskKinds::new(&root.path().join("proc"), &root.path().join("sys"));
+        let mut disks = kinds_of(root.path(), &["sda"]);
         kinds.put_into(&mut disks);
         let mut disks = vec![DiskCounters { name: "sda1".into(), ..disks.remove(0) }];
         kinds.put_into(&mut disks);

@@ -1,28 +1,28 @@
 //! Lines of /proc/diskstats.
 
-use crate::kept::unlike;
+use crate::proc_file::unexpected_line;
 use fathom_model::watch::{DiskCounters, IoCounters};
 use std::io;
 use std::path::Path;
 
-/// All lines of the text of the file at `path`, which is only named in errors.
+/// Parses the contents of the file at `path`, which is used in errors only.
 pub(super) fn parse(text: &str, path: &Path) -> io::Result<Vec<DiskCounters>> {
-    let unlike = |text: &str| unlike(path, "11 or more counters after the name", text);
-    text.lines().map(|text| line(text).ok_or_else(|| unlike(text))).collect()
+    let unexpected = |text: &str| unexpected_line(path, "11 or more counters after the name", text);
+    text.lines().map(|text| line(text).ok_or_else(|| unexpected(text))).collect()
 }
 
-/// Major, minor, name; reads, writes, four counters each; in flight, busy, weighted; since Linux 4.18
-/// discards, since 5.5 flushes with two counters.
+/// Major, minor, name; four counters each for reads and writes; in flight, busy, weighted; since
+/// Linux 4.18 four for discards, since 5.5 two for flushes.
 fn line(line: &str) -> Option<DiskCounters> {
     let mut words = line.split_ascii_whitespace();
     let name = words.nth(2)?;
     let mut n = [0_u64; 17];
     let mut known = 0;
-    for (place, word) in n.iter_mut().zip(words) {
-        *place = word.parse().ok()?;
+    for (field, word) in n.iter_mut().zip(words) {
+        *field = word.parse().ok()?;
         known += 1;
     }
-    // The kernel prints times as 32-bit numbers, which wrap after 49 days.
+    // Times are 32-bit milliseconds, which wrap after 49 days.
     let io = |at: usize| IoCounters {
         ios: n[at],
         merges: n[at + 1],
@@ -42,7 +42,7 @@ fn line(line: &str) -> Option<DiskCounters> {
     })
 }
 
-/// Whether the device did any I/O since it was made, or does some.
+/// Whether the device has done or is doing any I/O.
 pub(super) fn did_any(disk: &DiskCounters) -> bool {
     let ios = [&disk.read, &disk.write, &disk.discard, &disk.flush].map(|io| io.ios);
     disk.in_flight > 0 || ios.iter().any(|ios| *ios > 0)
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_today() {
+    fn a_line_of_a_current_kernel() {
         let disk = first(" 254       0 vda 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n");
         let io = |ios, merges, sectors, ticks_ms| IoCounters { ios, merges, sectors, ticks_ms };
         assert_eq!((disk.read, disk.write), (io(1, 2, 3, 4), io(5, 6, 7, 8)));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_write_is_an_error_that_names_the_file() {
+    fn unexpected_lines_are_errors_that_name_the_file() {
         for text in ["8 0 sda 1 2 3\n", "8 0 sda 1 2 x 4 5 6 7 8 9 10 11\n", "8 0\n", "\n"] {
             let error = parse(text, Path::new("/proc/diskstats")).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_never_did_io() {
+    fn idle_devices() {
         assert!(!did_any(&first("7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n")));
         assert!(did_any(&first("7 0 loop0 0 0 0 0 0 0 0 0 1 0 0\n")));
         assert!(did_any(&first("7 0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 3 0\n")));

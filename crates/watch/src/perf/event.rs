@@ -1,7 +1,7 @@
-//! One event: opened, switched on and off, read.
+//! A single perf event.
 
-use super::bindings::{self, perf_event_attr};
 use perf_event_open_sys as sys;
+use perf_event_open_sys::bindings::{self, perf_event_attr};
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::fs::File;
@@ -10,20 +10,20 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// An open event. Dropping it closes it.
 #[derive(Debug)]
-pub(crate) struct Event(File);
+pub(crate) struct PerfEvent(File);
 
-/// What an event looks at.
+/// What an event monitors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Of {
-    /// A thread, 0 for the calling one, wherever it runs.
+pub(crate) enum EventTarget {
+    /// A thread, 0 for the calling one, on any CPU.
     Thread(i32),
-    /// A processor, whatever runs there.
+    /// A CPU, any thread.
     Cpu(u32),
-    /// A thread while it is on this processor.
+    /// A thread while it runs on this CPU.
     ThreadOn(i32, u32),
 }
 
-/// What an event counted, as the kernel shows it.
+/// An event's value, in the kernel's read format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub value: u64,
@@ -31,74 +31,78 @@ pub(crate) struct Reading {
     pub running_ns: u64,
 }
 
-impl Event {
-    /// Opens the event that `attr` describes, as a member of a group where `leader` is given. Sets the
-    /// structure's size and the format in which it is read.
-    pub fn open(mut attr: perf_event_attr, of: Of, leader: Option<&Self>) -> Result<Self, Errno> {
+impl PerfEvent {
+    /// Opens the event described by `attr`, as a member of `leader`'s group if given. Sets the
+    /// structure size and the read format.
+    pub fn open(
+        mut attr: perf_event_attr,
+        of: EventTarget,
+        leader: Option<&Self>,
+    ) -> Result<Self, Errno> {
         attr.size = size_of::<perf_event_attr>() as u32;
         attr.read_format = u64::from(
             bindings::PERF_FORMAT_TOTAL_TIME_ENABLED | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING,
         );
         let (pid, cpu) = match of {
-            Of::Thread(tid) => (tid, -1),
-            Of::Cpu(cpu) => (-1, number(cpu)?),
-            Of::ThreadOn(tid, cpu) => (tid, number(cpu)?),
+            EventTarget::Thread(tid) => (tid, -1),
+            EventTarget::Cpu(cpu) => (-1, number(cpu)?),
+            EventTarget::ThreadOn(tid, cpu) => (tid, number(cpu)?),
         };
         let group = leader.map_or(-1, |leader| leader.0.as_raw_fd());
         let flags = bindings::PERF_FLAG_FD_CLOEXEC.into();
-        // SAFETY: `attr` is an initialised structure of the size it states, alive during the call;
-        // the event takes no memory of this process.
+        // SAFETY: `attr` is initialised, has the size it states, and outlives the call.
         let fd = unsafe { sys::perf_event_open(&raw mut attr, pid, cpu, group, flags) };
         if fd < 0 {
             return Err(last_errno());
         }
-        // SAFETY: the call above made this descriptor, and nothing else owns it.
+        // SAFETY: the call above returned this descriptor, and nothing else owns it.
         Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
-    /// Switches it on, and its group where it leads one.
+    /// Enables the event, with its group if it is a leader.
     pub fn enable(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is an open perf event, and the argument of ENABLE is a number.
+        // SAFETY: the descriptor is an open perf event, and ENABLE takes a number.
         done(unsafe { sys::ioctls::ENABLE(self.0.as_raw_fd(), bindings::PERF_IOC_FLAG_GROUP) })
     }
 
-    /// Switches it off, and its group where it leads one.
+    /// Disables the event, with its group if it is a leader.
     pub fn disable(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is an open perf event, and the argument of DISABLE is a number.
+        // SAFETY: the descriptor is an open perf event, and DISABLE takes a number.
         done(unsafe { sys::ioctls::DISABLE(self.0.as_raw_fd(), bindings::PERF_IOC_FLAG_GROUP) })
     }
 
-    /// Switches it on or off, alone: members of a group that it leads count while it is on.
+    /// Enables or disables this event alone; members of its group count only while it is enabled.
     pub fn switch(&self, on: bool) -> io::Result<()> {
         let switch = if on { sys::ioctls::ENABLE } else { sys::ioctls::DISABLE };
-        // SAFETY: the descriptor is an open perf event, and the argument of both is a number.
+        // SAFETY: the descriptor is an open perf event, and both requests take a number.
         done(unsafe { switch(self.0.as_raw_fd(), 0) })
     }
 
-    /// Lets a tracepoint's event see only what `filter` matches
-    /// (Documentation/trace/events.rst, "Event filtering").
+    /// Restricts a tracepoint event to records that match `filter` (Documentation/trace/events.rst,
+    /// "Event filtering").
     pub fn set_filter(&self, filter: &CStr) -> io::Result<()> {
-        // SAFETY: the descriptor is an open perf event; the kernel copies the string, which ends in a zero.
+        // SAFETY: the descriptor is an open perf event; the kernel copies the NUL-terminated
+        // string.
         done(unsafe { sys::ioctls::SET_FILTER(self.0.as_raw_fd(), filter.as_ptr().cast_mut()) })
     }
 
-    /// Sends its records to the ring of `other`, an event of the same processor.
+    /// Redirects its records to the ring buffer of `other`, an event of the same CPU.
     pub fn send_to(&self, other: &Self) -> io::Result<()> {
         let ring = other.0.as_raw_fd();
         // SAFETY: both descriptors are open perf events.
         done(unsafe { sys::ioctls::SET_OUTPUT(self.0.as_raw_fd(), ring as _) })
     }
 
-    /// The number by which its records name it (`PERF_SAMPLE_IDENTIFIER`).
+    /// The ID in its records (`PERF_SAMPLE_IDENTIFIER`).
     pub fn id(&self) -> io::Result<u64> {
         let mut id: u64 = 0;
-        // SAFETY: the descriptor is an open perf event, and the kernel writes one number to `id`.
+        // SAFETY: the descriptor is an open perf event, and the kernel writes one u64 to `id`.
         done(unsafe { sys::ioctls::ID(self.0.as_raw_fd(), &raw mut id) })?;
         Ok(id)
     }
 
-    /// What it counted so far. Each event alone: older kernels refuse to read a group that children
-    /// inherit.
+    /// Its value so far. Events are read one by one: older kernels refuse to read an inherited
+    /// group.
     pub fn read(&self) -> io::Result<Reading> {
         let mut bytes = [0; 24];
         (&self.0).read_exact(&mut bytes)?;
@@ -109,7 +113,7 @@ impl Event {
     }
 }
 
-impl AsFd for Event {
+impl AsFd for PerfEvent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -1,7 +1,8 @@
-//! The buffer that an event's records come through, shared with the kernel
-//! (include/uapi/linux/perf_event.h, `struct perf_event_mmap_page`).
+//! The ring buffer of an event, shared with the kernel (include/uapi/linux/perf_event.h, `struct
+//! perf_event_mmap_page`).
 
-use super::{Event, bindings};
+use super::event::PerfEvent;
+use perf_event_open_sys::bindings;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::borrow::Cow;
 use std::io;
@@ -10,22 +11,22 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A ring of records. Dropping it unmaps it.
+/// A ring buffer of records. Dropping it unmaps it.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct PerfRing {
     page: NonNull<bindings::perf_event_mmap_page>,
     mapped: usize,
-    /// A power of two.
+    /// Size of the data area, a power of two.
     size: usize,
     lost: u64,
 }
 
-// SAFETY: the mapping belongs to this value alone and is good in any thread.
-unsafe impl Send for Ring {}
+// SAFETY: this value owns the mapping, which is valid in any thread.
+unsafe impl Send for PerfRing {}
 
-/// One record.
+/// A record.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Record<'a> {
+pub(crate) struct PerfRecord<'a> {
     /// `PERF_RECORD_SAMPLE` and the like.
     pub kind: u32,
     /// `PERF_RECORD_MISC_…`.
@@ -36,41 +37,41 @@ pub(crate) struct Record<'a> {
 
 const HEADER: usize = size_of::<bindings::perf_event_header>();
 
-impl Ring {
-    /// Maps the ring of `event`, with at least `data` bytes for records.
+impl PerfRing {
+    /// Maps the ring buffer of `event`, with at least `data` bytes for records.
     ///
     /// # Errors
-    /// `EPERM` where kernel.perf_event_mlock_kb and RLIMIT_MEMLOCK do not allow that much.
-    pub fn map(event: &Event, data: usize) -> io::Result<Self> {
+    /// `EPERM` if the size exceeds kernel.perf_event_mlock_kb and RLIMIT_MEMLOCK.
+    pub fn map(event: &PerfEvent, data: usize) -> io::Result<Self> {
         Self::of(event.as_fd(), data)
     }
 
-    fn of(fd: BorrowedFd<'_>, data: usize) -> io::Result<Self> {
+    pub(super) fn of(fd: BorrowedFd<'_>, data: usize) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let size = data.max(page).next_power_of_two();
         let mapped = page + size;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses a free place; nothing else knows of it.
+        // SAFETY: the kernel chooses a free address range.
         let base = unsafe { mmap(ptr::null_mut(), mapped, prot, MapFlags::SHARED, fd, 0) }?;
         let page = NonNull::new(base.cast()).ok_or(io::ErrorKind::Other)?;
         Ok(Self { page, mapped, size, lost: 0 })
     }
 
-    /// Hands all records that are there to `each`, oldest first, and frees their place.
-    pub fn drain(&mut self, mut each: impl FnMut(Record<'_>)) {
-        // Acquire: what the kernel wrote before it moved the head is seen.
+    /// Passes all available records to `each`, oldest first, and frees their space.
+    pub fn drain(&mut self, mut each: impl FnMut(PerfRecord<'_>)) {
+        // Acquire: pairs with the kernel's store of the head after writing the records.
         let head = self.head().load(Ordering::Acquire);
         let mut at = self.tail().load(Ordering::Relaxed);
         while at < head {
             let left = usize::try_from(head - at).unwrap_or(usize::MAX).min(self.size);
             let Some((kind, misc, size)) = self.header(at, left) else {
-                // The lengths lead nowhere: no record after this one can be found.
+                // Invalid length: the following records cannot be located.
                 self.lost += 1;
                 at = head;
                 break;
             };
             let bytes = self.bytes(at, size);
-            let record = Record { kind, misc, body: &bytes[HEADER..] };
+            let record = PerfRecord { kind, misc, body: &bytes[HEADER..] };
             match kind {
                 bindings::PERF_RECORD_LOST => self.lost += record.u64_at(8).unwrap_or(1),
                 bindings::PERF_RECORD_LOST_SAMPLES => self.lost += record.u64_at(0).unwrap_or(1),
@@ -78,11 +79,11 @@ impl Ring {
             }
             at += size as u64;
         }
-        // Release: the records have been read before the kernel may write over them.
+        // Release: the records are read before the kernel may overwrite them.
         self.tail().store(at, Ordering::Release);
     }
 
-    /// Records lost since this was last asked, as far as they were told while draining.
+    /// Records lost since the last call, as reported by the records drained.
     pub fn take_lost(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }
@@ -92,18 +93,19 @@ impl Ring {
             return None;
         }
         let record = self.bytes(at, HEADER);
-        let word = Record { kind: 0, misc: 0, body: &record }.u64_at(0)?.to_ne_bytes();
+        let word = PerfRecord { kind: 0, misc: 0, body: &record }.u64_at(0)?.to_ne_bytes();
         let kind = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
         let misc = u16::from_ne_bytes([word[4], word[5]]);
         let size = usize::from(u16::from_ne_bytes([word[6], word[7]]));
         (HEADER..=left).contains(&size).then_some((kind, misc, size))
     }
 
-    /// `length` bytes, at most the ring's size, between tail and head; copied where they wrap around.
+    /// `length` bytes, at most the ring's size, between tail and head; copied if they wrap around.
     fn bytes(&self, at: u64, length: usize) -> Cow<'_, [u8]> {
         let start = at as usize & (self.size - 1);
         let first = length.min(self.size - start);
-        // SAFETY: both parts lie in the mapping, and the kernel writes nothing between tail and head.
+        // SAFETY: both parts lie in the mapping, and the kernel does not write between tail and
+        // head.
         let (one, two) = unsafe {
             let data = self.page.as_ptr().cast::<u8>().add(self.mapped - self.size);
             (
@@ -125,26 +127,26 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for PerfRing {
     fn drop(&mut self) {
-        // SAFETY: mapped by `of`, with this length, and no slice of it outlives `self`. Unmapping what is
-        // mapped does not fail.
+        // SAFETY: mapped by `of` with this length; no slice of it outlives `self`. Unmapping a
+        // valid mapping does not fail.
         let _ = unsafe { munmap(self.page.as_ptr().cast(), self.mapped) };
     }
 }
 
-impl<'a> Record<'a> {
-    /// The 64-bit number `at` bytes into the body.
+impl<'a> PerfRecord<'a> {
+    /// The u64 at offset `at` of the body.
     pub fn u64_at(&self, at: usize) -> Option<u64> {
         Some(u64::from_ne_bytes(*self.body.get(at..)?.first_chunk()?))
     }
 
-    /// The 32-bit number `at` bytes into the body.
+    /// The u32 at offset `at` of the body.
     pub fn u32_at(&self, at: usize) -> Option<u32> {
         Some(u32::from_ne_bytes(*self.body.get(at..)?.first_chunk()?))
     }
 
-    /// The text `at` bytes into the body, up to a zero.
+    /// The NUL-terminated text at offset `at` of the body.
     pub fn text_at(&self, at: usize) -> Option<Cow<'a, str>> {
         let text = self.body.get(at..)?.split(|byte| *byte == 0).next()?;
         Some(String::from_utf8_lossy(text))

@@ -3,9 +3,9 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 const KIND: u32 = bindings::PERF_RECORD_SAMPLE;
 
-/// A made-up ring with one page of records, and the place after its last record.
+/// A synthetic ring with one page of records, and the offset after its last record.
 struct Kernel {
-    ring: Ring,
+    ring: PerfRing,
     at: u64,
 }
 
@@ -14,14 +14,14 @@ impl Kernel {
         let page = rustix::param::page_size();
         let memory = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&memory, 2 * page as u64).unwrap();
-        Self { ring: Ring::of(memory.as_fd(), page).unwrap(), at: 0 }
+        Self { ring: PerfRing::of(memory.as_fd(), page).unwrap(), at: 0 }
     }
 
     fn room(&self) -> usize {
         self.ring.size - (self.at - self.ring.tail().load(Ordering::Acquire)) as usize
     }
 
-    /// Writes as the kernel does: all of a record, then the head.
+    /// Writes in the kernel's order: the whole record, then the head.
     fn write(&mut self, kind: u32, body: &[u8]) {
         let size = (HEADER + body.len()) as u16;
         self.write_sized(kind, body, size);
@@ -66,11 +66,11 @@ fn records_come_once_and_in_order() {
 }
 
 #[test]
-fn records_wrap_around_at_every_place() {
+fn records_wrap_around_at_every_offset() {
     let mut kernel = Kernel::new();
     let mut expected = Vec::new();
     let mut seen = Vec::new();
-    // 24 bytes with their header: 4096 is no multiple, so that header and body are cut everywhere.
+    // 24 bytes with the header: 4096 is not a multiple, so headers and bodies are split everywhere.
     for number in 0..2000u64 {
         let body = [number.to_ne_bytes(), (!number).to_ne_bytes()].concat();
         if kernel.room() < HEADER + body.len() {
@@ -96,7 +96,7 @@ fn lost_records_are_counted() {
 }
 
 #[test]
-fn lengths_that_lead_nowhere_end_the_round() {
+fn invalid_lengths_end_the_round() {
     for size in [0, 7, 4000] {
         let mut kernel = Kernel::new();
         kernel.write(KIND, &[1; 8]);
@@ -111,7 +111,7 @@ fn lengths_that_lead_nowhere_end_the_round() {
 #[test]
 fn bodies_are_read_within_their_bounds() {
     let body = [5u32.to_ne_bytes().as_slice(), b"abc\0def\0"].concat();
-    let record = Record { kind: KIND, misc: 0, body: &body };
+    let record = PerfRecord { kind: KIND, misc: 0, body: &body };
     assert_eq!((record.u32_at(0), record.u32_at(9), record.u32_at(99)), (Some(5), None, None));
     assert_eq!((record.u64_at(5), record.u64_at(usize::MAX)), (None, None));
     assert_eq!(record.text_at(4).as_deref(), Some("abc"));

@@ -1,102 +1,151 @@
-//! The kernel's tracepoints: where they are described, what their records hold, and counting them
-//! on every processor (Documentation/trace/events.rst, tracefs's `events/GROUP/NAME/format`).
+//! The kernel's tracepoints, and perf events on them (Documentation/trace/events.rst, tracefs's
+//! `events/GROUP/NAME/format`).
 
-use super::{Event, Gate, Of, bindings};
+use super::event::{EventTarget, PerfEvent};
+use super::per_cpu::PerCpuEvents;
+use super::windows::GroupLeaders;
 use fathom_model::watch::Missing;
+use perf_event_open_sys::bindings;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::ffi::CString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// The file system in which the kernel describes its tracepoints.
-#[derive(Debug, Clone)]
-pub(crate) struct Tracefs(PathBuf);
-
-/// One tracepoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tracepoint {
-    /// As perf names it: `block:block_rq_issue`.
-    pub name: String,
-    id: u64,
-    fields: Vec<Field>,
+/// tracefs's `events` directory, which describes the kernel's tracepoints.
+#[derive(Debug)]
+pub(crate) struct Tracefs {
+    events: OwnedFd,
+    /// Its path, for error messages.
+    path: PathBuf,
 }
 
-/// Where a field lies in the raw data of a tracepoint's sample. It moves from kernel to kernel.
+/// A tracepoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Field {
+pub(crate) struct Tracepoint {
+    /// Name as in perf: `block:block_rq_issue`.
+    pub name: String,
+    id: u64,
+    fields: Vec<EventField>,
+}
+
+/// Location of a field in the raw data of a sample, which differs between kernels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EventField {
     name: String,
     offset: usize,
     size: usize,
     signed: bool,
 }
 
-/// An event on each processor. Dropping it closes them.
-#[derive(Debug)]
-pub(crate) struct OnCpus(Vec<Event>);
-
 impl Tracefs {
-    /// Finds it among what is mounted. `proc_root` is where the proc file system is mounted: `/proc`;
-    /// `what` is what is not seen without it.
+    /// Opens tracefs where it is mounted, otherwise through a detached mount that exists only as
+    /// long as this value. `proc_root` is the mount point of procfs: `/proc`; `what` names the data
+    /// that is unavailable without tracefs.
     ///
     /// # Errors
-    /// Where it is not mounted, or not to be entered: what to mount or who may.
+    /// If tracefs cannot be opened: why, and what would allow it.
     pub fn find(proc_root: &Path, what: &str) -> Result<Self, Missing> {
         let mounts = std::fs::read_to_string(proc_root.join("mounts")).unwrap_or_default();
-        let of = |kind: &str| {
-            let mut lines = mounts.lines().map(|line| line.split(' '));
-            lines.find_map(|mut words| Some((words.nth(1)?, words.next()? == kind)).filter(|x| x.1))
+        let open = |kind: &str, events: &str| {
+            let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+            let mount = mounts.find(|mount| mount.get(2) == Some(&kind))?;
+            Some(Self::open(CWD, Path::new(mount[1]).join(events)))
         };
-        let own = of("tracefs").map(|(path, _)| PathBuf::from(path));
-        let root = own.or_else(|| of("debugfs").map(|(path, _)| Path::new(path).join("tracing")));
-        let missing =
-            |why: String, allow: &str| Missing { what: what.into(), why, allow: allow.into() };
-        let Some(root) = root else {
-            let allow = "mount -t tracefs nodev /sys/kernel/tracing";
-            return Err(missing("tracefs is not mounted".into(), allow));
+        let opened = match open("tracefs", "events") {
+            Some(Ok(tracefs)) => return Ok(tracefs),
+            opened => opened,
         };
-        // The directory itself is open to root alone on most systems.
-        match std::fs::read_dir(root.join("events")) {
-            Ok(_) => Ok(Self(root)),
-            Err(error) => {
-                Err(missing(format!("{}/events: {error}", root.display()), "run as root"))
+        // Preferred to debugfs, where accessing `tracing` mounts tracefs for everyone.
+        let detached = match Self::detached() {
+            Ok(tracefs) => return Ok(tracefs),
+            Err(error) => unmounted(what, error),
+        };
+        match opened.or_else(|| open("debugfs", "tracing/events")) {
+            None => Err(detached),
+            Some(opened) => {
+                let allow = "run as root".into();
+                opened.map_err(|why| Missing { what: what.into(), why, allow })
             }
         }
+    }
+
+    /// tracefs in a detached mount, visible to no other process.
+    fn detached() -> Result<Self, Errno> {
+        let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(context.as_fd())?;
+        let read_only = MountAttrFlags::MOUNT_ATTR_RDONLY;
+        let mount = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, read_only)?;
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            events: openat(mount, "events", flags, Mode::empty())?,
+            path: "tracefs/events".into(),
+        })
+    }
+
+    fn open(dir: impl AsFd, path: PathBuf) -> Result<Self, String> {
+        let events = openat(dir, &path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let failed = |error| format!("{}: {}", path.display(), io::Error::from(error));
+        Ok(Self { events: events.map_err(failed)?, path })
     }
 
     /// The tracepoint `group`:`name`.
     ///
     /// # Errors
-    /// Where the kernel has none, or its description cannot be read.
+    /// If the kernel lacks it, or its description cannot be read.
     pub fn tracepoint(&self, group: &str, name: &str) -> Result<Tracepoint, Missing> {
         let full = format!("{group}:{name}");
-        let path = self.0.join("events").join(group).join(name).join("format");
+        let format = Path::new(group).join(name).join("format");
         let missing = |why: String, allow: &str| Missing {
             what: format!("tracepoint {full}"),
             why,
             allow: allow.into(),
         };
-        let text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => missing("this kernel has none of this name".into(), ""),
-            _ => missing(format!("{}: {error}", path.display()), "run as root"),
-        })?;
+        let path = || self.path.join(&format).display().to_string();
+        let mut text = String::new();
+        openat(&self.events, &format, OFlags::CLOEXEC, Mode::empty())
+            .map_err(io::Error::from)
+            .and_then(|file| File::from(file).read_to_string(&mut text))
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => missing("not supported by this kernel".into(), ""),
+                _ => missing(format!("{}: {error}", path()), "run as root"),
+            })?;
         Tracepoint::parse(full.clone(), &text)
-            .ok_or_else(|| missing(format!("{}: expected an ID and fields", path.display()), ""))
+            .ok_or_else(|| missing(format!("{}: expected an ID and fields", path()), ""))
     }
 }
 
+/// Why `what` is unavailable if tracefs is not mounted and cannot be.
+fn unmounted(what: &str, error: Errno) -> Missing {
+    let (why, allow) = match error {
+        Errno::NODEV => {
+            ("tracefs: not supported by this kernel", "use a kernel with CONFIG_TRACING")
+        }
+        _ => (
+            "tracefs is not mounted",
+            "run as root, or mount it: mount -t tracefs nodev /sys/kernel/tracing",
+        ),
+    };
+    Missing { what: what.into(), why: format!("{why} ({error})"), allow: allow.into() }
+}
+
 impl Tracepoint {
-    /// Reads a `format` file; `None` where it is not as the kernel writes it.
+    /// Parses a `format` file; `None` if it is malformed.
     pub fn parse(name: String, format: &str) -> Option<Self> {
         let id = format.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
-        let fields: Vec<Field> = format.lines().filter_map(Field::parse).collect();
+        let fields: Vec<EventField> = format.lines().filter_map(EventField::parse).collect();
         (!fields.is_empty()).then_some(Self { name, id, fields })
     }
 
-    /// The field of this name, where this kernel's records have it.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    /// The field with this name, if this kernel has it.
+    pub fn field(&self, name: &str) -> Option<&EventField> {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// A description of an event on it that counts and is not enabled yet.
+    /// Attributes of a counting event on this tracepoint, initially disabled.
     pub fn attr(&self) -> bindings::perf_event_attr {
         let mut attr = bindings::perf_event_attr {
             type_: bindings::PERF_TYPE_TRACEPOINT,
@@ -107,76 +156,75 @@ impl Tracepoint {
         attr
     }
 
-    /// An event on each of `cpus` that counts what `filter` matches; not enabled yet.
+    /// An event on each of `cpus` that counts occurrences matching `filter`; initially disabled.
     ///
     /// # Errors
-    /// Where the kernel refuses to open one, or does not understand the filter; see [`refused`].
-    pub fn count(&self, cpus: &[u32], filter: Option<&str>) -> io::Result<OnCpus> {
+    /// If the kernel refuses an event or rejects the filter; see [`refused`].
+    pub fn count(&self, cpus: &[u32], filter: Option<&str>) -> io::Result<PerCpuEvents> {
         self.open(self.attr(), cpus, filter, None)
     }
 
-    /// As [`Tracepoint::count`], and counts from now on, or while `gate` is on.
+    /// Like [`Tracepoint::count`], but enabled: from now on, or while `leaders` are.
     ///
     /// # Errors
-    /// As [`Tracepoint::count`].
-    pub fn count_gated(
+    /// As for [`Tracepoint::count`].
+    pub fn count_grouped(
         &self,
         cpus: &[u32],
         filter: Option<&str>,
-        gate: Option<&Gate>,
-    ) -> io::Result<OnCpus> {
-        let counters = self.open(self.attr(), cpus, filter, gate)?;
-        if gate.is_none() {
+        leaders: Option<&GroupLeaders>,
+    ) -> io::Result<PerCpuEvents> {
+        let counters = self.open(self.attr(), cpus, filter, leaders)?;
+        if leaders.is_none() {
             counters.enable()?;
         }
         Ok(counters)
     }
 
-    /// An event on each of `cpus`, as `attr` describes it, that sees what `filter` matches; a member of
-    /// the groups of `gate` where that is given.
+    /// An event described by `attr` on each of `cpus`, restricted by `filter`; a member of the
+    /// groups of `leaders` if given.
     ///
     /// # Errors
-    /// As [`Tracepoint::count`].
+    /// As for [`Tracepoint::count`].
     pub fn open(
         &self,
         mut attr: bindings::perf_event_attr,
         cpus: &[u32],
         filter: Option<&str>,
-        gate: Option<&Gate>,
-    ) -> io::Result<OnCpus> {
+        leaders: Option<&GroupLeaders>,
+    ) -> io::Result<PerCpuEvents> {
         let filter = filter.map(CString::new).transpose()?;
-        if gate.is_some() {
-            Gate::admit(&mut attr);
+        if leaders.is_some() {
+            GroupLeaders::make_member(&mut attr);
         }
-        let leaders = gate.map_or(&[][..], Gate::leaders).iter().map(Some);
+        let leaders = leaders.map_or(&[][..], GroupLeaders::events).iter().map(Some);
         let leaders = leaders.chain(std::iter::repeat(None));
-        let open = |(cpu, leader): (&u32, Option<&Event>)| {
-            let event = Event::open(attr, Of::Cpu(*cpu), leader)?;
+        let open = |(cpu, leader): (&u32, Option<&PerfEvent>)| {
+            let event = PerfEvent::open(attr, EventTarget::Cpu(*cpu), leader)?;
             if let Some(filter) = &filter {
                 event.set_filter(filter)?;
             }
             Ok(event)
         };
-        Ok(OnCpus(cpus.iter().zip(leaders).map(open).collect::<io::Result<_>>()?))
+        Ok(PerCpuEvents::new(cpus.iter().zip(leaders).map(open).collect::<io::Result<_>>()?))
     }
 }
 
-/// What to tell where the kernel refused `what` with `error`, which came from opening an event.
+/// The reason and remedy if the kernel refused to open the events for `what`.
 pub(crate) fn refused(what: &str, error: &io::Error) -> Missing {
-    use rustix::io::Errno;
     let allow = match Errno::from_io_error(error) {
         Some(Errno::ACCESS | Errno::PERM) => {
-            "run as root, or with CAP_PERFMON; in a container, let its seccomp filter pass perf_event_open"
+            "run as root or with CAP_PERFMON; in a container, the seccomp profile must allow perf_event_open"
         }
-        Some(Errno::MFILE) => "raise the limit of open files: ulimit -n",
+        Some(Errno::MFILE) => "raise the open file limit: ulimit -n",
         Some(Errno::NOSYS | Errno::OPNOTSUPP) => "use a kernel with CONFIG_PERF_EVENTS",
         _ => "",
     };
     Missing { what: what.into(), why: error.to_string(), allow: allow.into() }
 }
 
-impl Field {
-    /// A line such as `field:unsigned int nr_sector; offset:24; size:4; signed:0;`.
+impl EventField {
+    /// Parses a line such as `field:unsigned int nr_sector; offset:24; size:4; signed:0;`.
     fn parse(line: &str) -> Option<Self> {
         let mut parts = line.trim().split(';').map(str::trim);
         let declared = parts.next()?.strip_prefix("field:")?;
@@ -186,8 +234,8 @@ impl Field {
         Some(Self { name, offset, size, signed: number("signed:") == Some(1) })
     }
 
-    /// The number in a record's raw data; a signed one as its two's complement in 64 bits. `None`
-    /// where the data is too short or the field is no number.
+    /// The field as a number, sign-extended to 64 bits. `None` if the data is too short or the
+    /// field is not a number.
     pub fn number(&self, raw: &[u8]) -> Option<u64> {
         let bytes = raw.get(self.offset..)?.get(..self.size)?;
         let mut wide = [0; 8];
@@ -205,61 +253,11 @@ impl Field {
         Some(if self.signed { ((value << unused) as i64 >> unused) as u64 } else { value })
     }
 
-    /// The text of a fixed array of characters, up to its zero.
+    /// The text of a fixed-size character array, up to NUL.
     pub fn text<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
         let bytes = raw.get(self.offset..)?.get(..self.size)?;
         bytes.split(|byte| *byte == 0).next()
     }
-}
-
-impl OnCpus {
-    /// Of events that are open, one for each processor.
-    pub fn new(events: Vec<Event>) -> Self {
-        Self(events)
-    }
-
-    /// Switches all of them on.
-    ///
-    /// # Errors
-    /// Where the kernel refuses.
-    pub fn enable(&self) -> io::Result<()> {
-        self.0.iter().try_for_each(Event::enable)
-    }
-
-    /// What they counted so far, together.
-    ///
-    /// # Errors
-    /// Where one cannot be read.
-    pub fn read(&self) -> io::Result<u64> {
-        self.0.iter().try_fold(0, |sum: u64, event| Ok(sum.wrapping_add(event.read()?.value)))
-    }
-
-    /// Each of them, in the order of the processors.
-    pub fn events(&self) -> &[Event] {
-        &self.0
-    }
-}
-
-/// The processors that are online, ascending. `sys_root` is where sysfs is mounted: `/sys`.
-///
-/// # Errors
-/// Where the file cannot be read, or is not as the kernel writes it; names it.
-pub(crate) fn online_cpus(sys_root: &Path) -> io::Result<Vec<u32>> {
-    let path = sys_root.join("devices/system/cpu/online");
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
-    };
-    let ranges: Option<Vec<_>> = text.trim().split(',').map(range).collect();
-    let cpus: Vec<u32> = ranges.into_iter().flatten().flatten().take(1 << 16).collect();
-    if cpus.is_empty() {
-        let message =
-            format!("{}: expected processors such as 0-3, found {text:?}", path.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-    }
-    Ok(cpus)
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use super::super::per_cpu::online_cpus;
 use super::*;
 
 const ISSUE: &str = "name: block_rq_issue\nID: 1140\nformat:\n\
@@ -21,29 +22,25 @@ fn tree(mounts: &str) -> tempfile::TempDir {
 }
 
 #[test]
-fn found_where_it_is_mounted() {
-    for mounts in
-        ["proc /proc proc rw 0 0\nnodev HERE/tracing tracefs rw 0 0\n", "d HERE debugfs rw 0 0\n"]
-    {
-        let root = tree(mounts);
-        let tracefs = Tracefs::find(root.path(), "events").unwrap();
-        let issue = tracefs.tracepoint("block", "block_rq_issue").unwrap();
-        assert_eq!((issue.id, issue.name.as_str()), (1140, "block:block_rq_issue"));
-        assert_eq!(issue.attr().config, 1140);
-        let missing = tracefs.tracepoint("block", "block_new").unwrap_err();
-        assert!(missing.to_string().contains("block:block_new: this kernel has none"), "{missing}");
-    }
+fn a_mounted_tracefs_is_used() {
+    let root = tree("proc /proc proc rw 0 0\nnodev HERE/tracing tracefs rw 0 0\n");
+    let tracefs = Tracefs::find(root.path(), "events").unwrap();
+    let issue = tracefs.tracepoint("block", "block_rq_issue").unwrap();
+    assert_eq!((issue.id, issue.name.as_str()), (1140, "block:block_rq_issue"));
+    assert_eq!(issue.attr().config, 1140);
+    let missing = tracefs.tracepoint("block", "block_new").unwrap_err();
+    assert!(missing.to_string().contains("block:block_new: not supported"), "{missing}");
 }
 
 #[test]
-fn what_is_not_mounted_or_not_allowed_says_what_to_do() {
-    let root = tree("proc /proc proc rw 0 0\n");
-    let missing = Tracefs::find(root.path(), "events").unwrap_err();
+fn unavailable_tracefs_says_what_to_do() {
+    let missing = unmounted("events", Errno::PERM);
     assert_eq!(missing.what, "events");
-    assert_eq!(missing.allow, "mount -t tracefs nodev /sys/kernel/tracing");
-    let root = tree("nodev /nowhere tracefs rw 0 0\n");
-    assert!(Tracefs::find(root.path(), "events").unwrap_err().why.contains("/nowhere/events"));
-    let denied = refused("a", &rustix::io::Errno::ACCESS.into());
+    assert!(missing.allow.contains("mount -t tracefs nodev /sys/kernel/tracing"), "{missing}");
+    assert!(unmounted("events", Errno::NODEV).allow.contains("CONFIG_TRACING"));
+    let error = Tracefs::open(CWD, "/nowhere/events".into()).unwrap_err();
+    assert!(error.starts_with("/nowhere/events: No such file"), "{error}");
+    let denied = refused("a", &Errno::ACCESS.into());
     assert!(denied.allow.contains("CAP_PERFMON"), "{denied}");
 }
 
@@ -65,37 +62,21 @@ fn fields_are_found_by_name() {
 }
 
 #[test]
-fn what_is_no_description_gives_none() {
+fn malformed_descriptions_are_rejected() {
     for text in ["", "ID: x\n", "ID: 4\n", "ID: 4\n\tfield:int a;\toffset:x;\tsize:4;\n"] {
         assert_eq!(Tracepoint::parse("a".into(), text), None, "{text:?}");
     }
 }
 
 #[test]
-fn processors_are_those_online() {
-    let root = tempfile::tempdir().unwrap();
-    let dir = root.path().join("devices/system/cpu");
-    std::fs::create_dir_all(&dir).unwrap();
-    let of = |text: &str| {
-        std::fs::write(dir.join("online"), text).unwrap();
-        online_cpus(root.path())
-    };
-    assert_eq!(of("0-2,5,7-8\n").unwrap(), [0, 1, 2, 5, 7, 8]);
-    assert_eq!(of("0\n").unwrap(), [0]);
-    for bad in ["", "a-b", "0-2,x", "4294967296"] {
-        assert!(of(bad).unwrap_err().to_string().contains("cpu/online"), "{bad}");
-    }
-}
-
-#[test]
-fn the_real_kernel_counts_what_the_filter_matches() {
+fn filters_apply_on_the_running_kernel() {
     let tracefs = match Tracefs::find(Path::new("/proc"), "events") {
         Ok(tracefs) => tracefs,
         Err(missing) => return println!("skipped: {missing}"),
     };
     let point = tracefs.tracepoint("sched", "sched_process_fork").unwrap();
     let cpus = online_cpus(Path::new("/sys")).unwrap();
-    // By name: the kernel's own process numbers are not known within a container.
+    // By name: in a container the kernel's process IDs are unknown.
     let mine = match point.count(&cpus, Some("parent_comm == \"fathom-forks\"")) {
         Ok(mine) => mine,
         Err(error) => return println!("skipped: {}", refused("counting", &error)),

@@ -1,15 +1,15 @@
-//! How a block device is connected: its interrupts and its hardware queues, from sysfs
+//! Interrupts and hardware queues of block devices, from sysfs
 //! (Documentation/ABI/stable/sysfs-block, Documentation/ABI/testing/sysfs-bus-pci).
 
 use fathom_model::watch::{DeviceWiring, Missing};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Stacks deeper than this are not followed.
+/// Maximum depth of stacked devices.
 const DEPTH_MAX: u32 = 16;
 
-/// How each of `devices`, whole devices by kernel name, is connected; all devices where that is empty.
-/// What is not told is left empty, as are devices in memory. `sys_root` is where sysfs is mounted: `/sys`.
+/// Interrupts and hardware queues of each of `devices` (whole devices, by kernel name), or of all
+/// devices that have any if empty. `sys_root` is the mount point of sysfs: `/sys`.
 #[must_use]
 pub fn wiring(sys_root: &Path, devices: &[String]) -> Vec<DeviceWiring> {
     let mut names = devices.to_vec();
@@ -32,25 +32,24 @@ pub fn wiring(sys_root: &Path, devices: &[String]) -> Vec<DeviceWiring> {
     names.into_iter().map(of).filter(|device| !devices.is_empty() || wired(device)).collect()
 }
 
-/// The filter that a tracepoint's `dev` matches for this device.
+/// The tracepoint filter that matches this device.
 pub(super) fn filter(sys_root: &Path, name: &str) -> Result<String, Missing> {
     let path = folder(sys_root, name).join("dev");
     let missing = |why: String| Missing {
-        what: format!("the processors that submit to {name}"),
+        what: format!("CPUs submitting to {name}"),
         why: format!("{}: {why}", path.display()),
         allow: "name a whole block device, as in /sys/block".into(),
     };
     let text = fs::read_to_string(&path).map_err(|error| missing(error.to_string()))?;
     let number = text.trim().split_once(':').and_then(|(major, minor)| {
-        // The kernel's own form of a device's number: MKDEV in include/linux/kdev_t.h.
+        // The kernel-internal device number: MKDEV in include/linux/kdev_t.h.
         Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
     });
-    let number =
-        number.ok_or_else(|| missing(format!("expected a number as 8:0, found {text:?}")))?;
+    let number = number.ok_or_else(|| missing(format!("expected major:minor, found {text:?}")))?;
     Ok(format!("dev == {number}"))
 }
 
-/// sysfs writes `cciss!c0d0` for `cciss/c0d0`.
+/// sysfs has `cciss!c0d0` for `cciss/c0d0`.
 fn folder(sys_root: &Path, name: &str) -> PathBuf {
     sys_root.join("block").join(name.replace('/', "!"))
 }
@@ -75,7 +74,7 @@ fn collect_irqs(sys_root: &Path, name: &str, depth: u32, irqs: &mut Vec<u32>) {
     irqs.extend(irqs_above(sys_root, &real));
 }
 
-/// The controllers of an NVMe disk with several paths: it lies below its subsystem, which links to them.
+/// The controllers of an NVMe multipath disk, which is a child of its subsystem.
 fn multipath(disk: &Path) -> Option<Vec<PathBuf>> {
     let subsystem = disk.parent()?;
     subsystem.file_name()?.to_str()?.strip_prefix("nvme-subsys")?;
@@ -86,7 +85,7 @@ fn multipath(disk: &Path) -> Option<Vec<PathBuf>> {
     Some(controllers.filter_map(|name| subsystem.join(name).canonicalize().ok()).collect())
 }
 
-/// Interrupts of the nearest device above that has any: the controller.
+/// Interrupts of the nearest parent device that has any: the controller.
 fn irqs_above(sys_root: &Path, device: &Path) -> Vec<u32> {
     let root = sys_root.canonicalize().unwrap_or_default();
     for folder in device.ancestors().take_while(|folder| **folder != root) {
@@ -95,7 +94,7 @@ fn irqs_above(sys_root: &Path, device: &Path) -> Vec<u32> {
         if !numbers.is_empty() {
             return numbers;
         }
-        // One of its own, as a wire; 0 where there is none.
+        // A legacy interrupt; 0 means none.
         let wire = fs::read_to_string(folder.join("irq")).ok();
         if let Some(irq) = wire.and_then(|irq| irq.trim().parse().ok()).filter(|irq| *irq > 0) {
             return vec![irq];

@@ -1,22 +1,22 @@
-//! What /proc/PID/fdinfo/FD tells of a ring (io_uring/fdinfo.c of the kernel), by its keys: kernels
-//! add, leave out and reorder lines.
+//! /proc/PID/fdinfo/FD of a ring (io_uring/fdinfo.c of the kernel), parsed by key: kernels add,
+//! omit and reorder lines.
 
 use fathom_model::watch::{RingQueues, SqPoll};
 use std::str::FromStr;
 
-/// A ring as its fdinfo showed it. What the kernel did not tell is absent.
+/// A ring's fdinfo. What the kernel does not report is absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct FdInfo {
-    /// Absent before kernel 5.14.
+    /// Absent before Linux 5.14.
     pub inode: Option<u64>,
-    /// Absent where the ring was locked, and before kernel 5.16.
+    /// Absent if the ring was locked, and before Linux 5.16.
     pub queues: Option<RingQueues>,
-    /// Absent where there is none, and where an older kernel found the ring locked.
+    /// Absent if there is none, or if an older kernel found the ring locked.
     pub sq_poll: Option<SqPoll>,
 }
 
-/// Reads the text. Lines of entries, files and buffers begin with blanks or a number and are passed
-/// over.
+/// Parses the text. Lines of entries, files and buffers start with a space or a digit and are
+/// skipped.
 pub(super) fn parse(text: &[u8]) -> FdInfo {
     let text = String::from_utf8_lossy(text);
     let mut values = Values::default();
@@ -35,7 +35,7 @@ pub(super) fn parse(text: &[u8]) -> FdInfo {
     FdInfo { inode, queues: queues(&values, overflowed), sq_poll: sq_poll(&values) }
 }
 
-/// The values of the keys of interest.
+/// The values of the keys used.
 #[derive(Default)]
 struct Values<'a>([Option<&'a str>; KEYS.len()]);
 
@@ -59,8 +59,8 @@ const KEYS: [&str; 15] = [
 
 impl<'a> Values<'a> {
     fn set(&mut self, key: &str, value: &'a str) {
-        if let Some(place) = KEYS.iter().position(|known| *known == key) {
-            self.0[place] = Some(value);
+        if let Some(index) = KEYS.iter().position(|known| *known == key) {
+            self.0[index] = Some(value);
         }
     }
 
@@ -95,7 +95,7 @@ fn queues(values: &Values<'_>, overflowed: u32) -> Option<RingQueues> {
 fn sq_poll(values: &Values<'_>) -> Option<SqPoll> {
     Some(SqPoll {
         thread: values.number("SqThread").filter(|thread| *thread > 0)?,
-        // -1 where it is not bound.
+        // -1 if it is not pinned.
         cpu: values.number("SqThreadCpu"),
         total_us: values.number("SqTotalTime"),
         work_us: values.number("SqWorkTime"),
@@ -106,7 +106,7 @@ fn sq_poll(values: &Values<'_>) -> Option<SqPoll> {
 pub(super) mod tests {
     use super::*;
 
-    /// Kernel 6.1, SQPOLL, with entries, files and completions that found no place.
+    /// Linux 6.1, SQPOLL, with entries, files and overflowed completions.
     pub const V6_1: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t15\nino:\t1035\n\
         SqMask:\t0x7\nSqHead:\t4294967290\nSqTail:\t2\nCachedSqHead:\t4294967292\n\
         CqMask:\t0xf\nCqHead:\t100\nCqTail:\t116\nCachedCqTail:\t116\n\
@@ -116,7 +116,7 @@ pub(super) mod tests {
         UserBufs:\t1\n    0: 0x7f0000000000/131072\nPollList:\n  op=6, task_works=0\n\
         CqOverflowList:\n  user_data=5, res=4096, flags=0\n  user_data=6, res=4096, flags=0\n";
 
-    /// Kernel 6.12, not SQPOLL.
+    /// Linux 6.12, without SQPOLL.
     pub const V6_12: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t16\nino:\t2070\n\
         SqMask:\t0x1f\nSqHead:\t64\nSqTail:\t64\nCachedSqHead:\t64\n\
         CqMask:\t0x3f\nCqHead:\t32\nCqTail:\t33\nCachedCqTail:\t40\nSQEs:\t0\nCQEs:\t1\n\
@@ -124,14 +124,14 @@ pub(super) mod tests {
         SqThread:\t-1\nSqThreadCpu:\t-1\nSqTotalTime:\t0\nSqWorkTime:\t0\nUserFiles:\t0\n\
         UserBufs:\t0\nPollList:\nCqOverflowList:\nNAPI:\tdisabled\n";
 
-    /// Kernel 6.18, SQPOLL.
+    /// Linux 6.18, SQPOLL.
     pub const V6_18: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t993794\n\
         SqMask:\t0x7\nSqHead:\t9\nSqTail:\t9\nCachedSqHead:\t9\nCqMask:\t0xf\nCqHead:\t9\n\
         CqTail:\t9\nCachedCqTail:\t9\nSQEs:\t0\nCQEs:\t0\nSqThread:\t1973\nSqThreadCpu:\t-1\n\
         SqTotalTime:\t5000\nSqWorkTime:\t1250\nUserFiles:\t1\n    0: /tmp/a\\040file\n\
         UserBufs:\t0\nPollList:\nCqOverflowList:\nNAPI:\tdisabled\n";
 
-    /// Kernel 6.18, while the ring is locked.
+    /// Linux 6.18, while the ring is locked.
     pub const LOCKED: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t993794\n";
 
     #[test]
@@ -140,7 +140,7 @@ pub(super) mod tests {
         assert_eq!(info.inode, Some(1035));
         let queues = info.queues.unwrap();
         assert_eq!((queues.sq_entries, queues.cq_entries), (8, 16));
-        // The counters run over.
+        // The counters wrap.
         assert_eq!((queues.sq_ready, queues.cq_ready), (8, 16));
         assert_eq!((queues.submitted, queues.completed), (4_294_967_292, 116));
         assert_eq!((queues.overflowed, queues.files, queues.buffers), (2, 2, 1));
@@ -168,7 +168,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_ring_tells_nothing() {
+    fn malformed_text_gives_nothing() {
         for text in
             ["", ":", "SqMask:\t0xZ\n", "SqMask:\nCqMask:\n", "\u{fffd}:1", "SqThread:\t0\n"]
         {

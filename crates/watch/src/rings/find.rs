@@ -1,4 +1,4 @@
-//! Which processes have rings, and how many io-wq workers they have.
+//! Rings and io-wq workers of processes.
 
 use fathom_model::watch::{Missing, RingWorkers};
 use rustix::event::{EventfdFlags, eventfd};
@@ -8,46 +8,46 @@ use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// What the link in /proc/PID/fd of a ring says.
+/// Target of a ring's link in /proc/PID/fd.
 const LINK: &[u8] = b"anon_inode:[io_uring]";
 const WORKER: &str = "iou-wrk-";
 
-/// A ring and where it is open.
+/// A ring, and where it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct RingLocation {
     pub pid: i32,
     pub fd: i32,
     pub inode: Option<u64>,
-    /// Whether no other ring has that inode.
+    /// Whether the inode identifies the ring.
     pub unique: bool,
     pub processes: u32,
 }
 
-impl Found {
+impl RingLocation {
     pub fn unique_inode(&self) -> Option<u64> {
         self.inode.filter(|_| self.unique)
     }
 
-    /// Whether it is still the same one, seen from the same process.
+    /// Whether it is the same ring, at the same descriptor.
     pub fn is_same(&self, other: &Self) -> bool {
         (self.pid, self.fd, self.inode) == (other.pid, other.fd, other.inode)
     }
 }
 
-/// The rings of some processes, by process and descriptor.
+/// The rings of a set of processes, by process and descriptor.
 #[derive(Debug, Default)]
-pub(super) struct Rings {
-    pub rings: Vec<Found>,
-    /// Processes that have any, ascending.
+pub(super) struct FoundRings {
+    pub rings: Vec<RingLocation>,
+    /// Processes that have rings, ascending.
     pub processes: Vec<i32>,
     pub missing: Vec<Missing>,
 }
 
-/// Finds all rings that these processes, ascending, have open.
-pub(super) fn rings(proc_root: &Path, pids: &[i32]) -> Rings {
+/// Finds all rings that are open in these processes, which must be in ascending order.
+pub(super) fn rings(proc_root: &Path, pids: &[i32]) -> FoundRings {
     let shared = shared_inode();
-    let mut found = Rings::default();
-    let mut places: HashMap<u64, (usize, i32)> = HashMap::new();
+    let mut found = FoundRings::default();
+    let mut indices: HashMap<u64, (usize, i32)> = HashMap::new();
     let mut denied: Vec<i32> = Vec::new();
     for &pid in pids {
         let of_process = match descriptors(proc_root, pid) {
@@ -60,14 +60,14 @@ pub(super) fn rings(proc_root: &Path, pids: &[i32]) -> Rings {
         found.processes.extend((!of_process.is_empty()).then_some(pid));
         for (fd, inode) in of_process {
             let unique = inode.is_some() && inode != shared;
-            let known = inode.filter(|_| unique).and_then(|inode| places.get_mut(&inode));
-            if let Some((place, last)) = known {
-                found.rings[*place].processes += u32::from(*last != pid);
+            let known = inode.filter(|_| unique).and_then(|inode| indices.get_mut(&inode));
+            if let Some((index, last)) = known {
+                found.rings[*index].processes += u32::from(*last != pid);
                 *last = pid;
                 continue;
             }
-            places.extend(inode.filter(|_| unique).map(|inode| (inode, (found.rings.len(), pid))));
-            found.rings.push(Found { pid, fd, inode, unique, processes: 1 });
+            indices.extend(inode.filter(|_| unique).map(|inode| (inode, (found.rings.len(), pid))));
+            found.rings.push(RingLocation { pid, fd, inode, unique, processes: 1 });
         }
     }
     found.missing.extend(missing(&denied));
@@ -84,7 +84,7 @@ fn descriptors(proc_root: &Path, pid: i32) -> Result<Vec<(i32, Option<u64>)>, Er
         let name = entry.file_name();
         let Some(fd) = name.to_str().ok().and_then(|name| name.parse().ok()) else { continue };
         let mut text = [MaybeUninit::uninit(); LINK.len() + 1];
-        // Closed since the folder was read, or no link.
+        // Closed since the directory was read, or not a link.
         let Ok((link, _)) = readlinkat_raw(&folder, name, &mut text[..]) else { continue };
         if *link == *LINK {
             let inode = statat(&folder, name, AtFlags::empty()).ok().map(|stat| stat.st_ino);
@@ -95,7 +95,7 @@ fn descriptors(proc_root: &Path, pid: i32) -> Result<Vec<(i32, Option<u64>)>, Er
     Ok(rings)
 }
 
-/// The inode that older kernels give to all rings, as all kernels do to event descriptors.
+/// The inode that older kernels use for all rings, as all kernels do for event descriptors.
 fn shared_inode() -> Option<u64> {
     let event = eventfd(0, EventfdFlags::CLOEXEC).ok()?;
     Some(fstat(event).ok()?.st_ino)
@@ -106,52 +106,52 @@ fn missing(denied: &[i32]) -> Option<Missing> {
     Some(Missing {
         what: format!("rings of {} processes", denied.len()),
         why: format!("/proc/{first}/fd: permission denied"),
-        allow: "run as root, or as their user".into(),
+        allow: "run as root or as the user of these processes".into(),
     })
 }
 
-/// Counts io-wq's workers.
+/// Counts io-wq workers.
 #[derive(Debug, Default)]
-pub(super) struct Workers {
-    /// Threads known not to be workers, with how often their name was read, and workers.
-    known: HashMap<i32, Thread>,
-    looks: u64,
+pub(super) struct WorkerCounter {
+    /// What is known of each thread.
+    known: HashMap<i32, KnownThread>,
+    samples: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Thread {
+struct KnownThread {
     is_worker: bool,
-    /// Times its name was read.
+    /// How often its name was read.
     read: u8,
-    /// The look in which it was last there.
-    seen: u64,
+    /// The last sample in which it existed.
+    last_sample: u64,
 }
 
-/// A worker bears its process's name until it first runs, so one reading of a name is not enough.
+/// A worker has its process's name until it first runs, so reading the name once is not enough.
 const READINGS: u8 = 2;
 
-impl Workers {
-    /// Workers of each of `pids`; those without any are left out.
+impl WorkerCounter {
+    /// Number of workers of each of `pids`; processes without workers are omitted.
     pub fn count(&mut self, proc_root: &Path, pids: &[i32]) -> Vec<RingWorkers> {
-        self.looks += 1;
+        self.samples += 1;
         let of = |pid: &i32| RingWorkers { pid: *pid, threads: self.of(proc_root, *pid) };
         let all: Vec<RingWorkers> = pids.iter().map(of).collect();
-        let now = self.looks;
-        self.known.retain(|_, thread| thread.seen == now);
+        let now = self.samples;
+        self.known.retain(|_, thread| thread.last_sample == now);
         all.into_iter().filter(|workers| workers.threads > 0).collect()
     }
 
     fn of(&mut self, proc_root: &Path, pid: i32) -> u32 {
         let folder = proc_root.join(format!("{pid}/task"));
-        // A process that ended has none.
+        // The process may have exited.
         let Ok(tasks) = std::fs::read_dir(&folder) else { return 0 };
         let mut workers = 0;
         for task in tasks.flatten() {
             let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };
-            let thread: &mut Thread = self.known.entry(tid).or_default();
-            thread.seen = self.looks;
+            let thread: &mut KnownThread = self.known.entry(tid).or_default();
+            thread.last_sample = self.samples;
             if !thread.is_worker && thread.read < READINGS {
                 let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
                 thread.is_worker = name.starts_with(WORKER);

@@ -1,11 +1,11 @@
-//! A real ring, by the kernel's own interface.
+//! A real ring, through the kernel's own interface.
 
 use linux_raw_sys::io_uring as sys;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A ring that does nothing but NOPs.
+/// A ring that only executes NOPs.
 pub(crate) struct TestRing {
     pub fd: OwnedFd,
     params: sys::io_uring_params,
@@ -14,16 +14,16 @@ pub(crate) struct TestRing {
 }
 
 impl TestRing {
-    /// A ring with `entries` places, its queue of completions with twice as many; an
-    /// error where the kernel forbids rings.
+    /// A ring with `entries` SQ entries and twice as many CQ entries; an error if the kernel
+    /// forbids io_uring.
     pub fn new(entries: u32, flags: u32) -> Result<Self, io::Error> {
         let mut params = sys::io_uring_params {
             flags,
             sq_thread_idle: 10_000,
-            // SAFETY: the structure holds numbers only, for which zeroes are values.
+            // SAFETY: the structure holds integers only, for which zero is valid.
             ..unsafe { std::mem::zeroed() }
         };
-        // SAFETY: `params` is the structure that the call reads and writes, alive during the call.
+        // SAFETY: the call reads and writes `params`, which outlives it.
         let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut params) };
         if fd < 0 {
             let error = io::Error::last_os_error();
@@ -31,7 +31,7 @@ impl TestRing {
             assert!(matches!(errno, Some(libc::EPERM | libc::ENOSYS | libc::ENOMEM)), "{error}");
             return Err(error);
         }
-        // SAFETY: the call above made this descriptor, and nothing else owns it.
+        // SAFETY: the call above returned this descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         let completions = params.cq_off.cqes as usize
             + params.cq_entries as usize * size_of::<sys::io_uring_cqe>();
@@ -46,15 +46,15 @@ impl TestRing {
         self.fd.as_raw_fd()
     }
 
-    /// Queues `count` NOPs with these flags, at most as many as it has places.
+    /// Queues `count` NOPs with these flags, at most as many as fit.
     pub fn push(&self, count: u32, flags: u8) {
         assert!(count <= self.params.sq_entries);
         let tail = self.word(self.params.sq_off.tail);
         let at = tail.load(Ordering::Relaxed);
         for index in 0..count {
             let place = at.wrapping_add(index) & (self.params.sq_entries - 1);
-            // SAFETY: `place` is below the number of entries that are mapped, each 64 bytes; the kernel
-            // does not read it before the tail says so.
+            // SAFETY: `place` is below the number of mapped entries of 64 bytes each; the kernel
+            // does not read the entry before the tail is updated.
             unsafe {
                 let entry = self.entries.add(place as usize * size_of::<sys::io_uring_sqe>());
                 entry.write_bytes(0, size_of::<sys::io_uring_sqe>());
@@ -65,7 +65,7 @@ impl TestRing {
         tail.store(at.wrapping_add(count), Ordering::Release);
     }
 
-    /// Submits, and waits for so many completions.
+    /// Submits and waits for completions.
     pub fn enter(&self, submit: u32, wait_for: u32) {
         self.call(submit, wait_for, sys::IORING_ENTER_GETEVENTS);
     }
@@ -78,7 +78,7 @@ impl TestRing {
     /// io_uring_enter(2).
     fn call(&self, submit: u32, wait_for: u32, flags: u32) {
         let none = std::ptr::null::<libc::c_void>();
-        // SAFETY: the descriptor is a ring, and no further argument is given.
+        // SAFETY: the descriptor is a ring, and there are no pointer arguments.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,
@@ -93,14 +93,14 @@ impl TestRing {
         assert_eq!(done, i64::from(submit), "{}", io::Error::last_os_error());
     }
 
-    /// Completions that are there, taken away.
+    /// Consumes the available completions.
     pub fn reap(&self) -> u32 {
         let tail = self.word(self.params.cq_off.tail).load(Ordering::Acquire);
         tail.wrapping_sub(self.word(self.params.cq_off.head).swap(tail, Ordering::Release))
     }
 
     fn word(&self, offset: u32) -> &AtomicU32 {
-        // SAFETY: the kernel states offsets within the mapping, aligned, of words that it shares.
+        // SAFETY: the kernel returns aligned offsets of shared words within the mapping.
         unsafe { AtomicU32::from_ptr(self.queues.add(offset as usize).cast()) }
     }
 }
@@ -109,8 +109,8 @@ fn map(fd: &OwnedFd, bytes: usize, offset: u32) -> *mut u8 {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let raw = fd.as_raw_fd();
     let none = std::ptr::null_mut();
-    // SAFETY: the descriptor is a ring, and the address is the kernel's choice. The mapping lives until
-    // the test's process ends.
+    // SAFETY: the descriptor is a ring, and the kernel chooses the address. The mapping lives until
+    // the test process exits.
     let at =
         unsafe { libc::mmap(none, bytes, protection, libc::MAP_SHARED, raw, i64::from(offset)) };
     assert_ne!(at, libc::MAP_FAILED, "{}", io::Error::last_os_error());

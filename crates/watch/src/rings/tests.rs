@@ -1,4 +1,4 @@
-//! Rings in made-up trees, then real ones.
+//! Rings in synthetic trees, then real ones.
 
 use super::fdinfo::tests::{LOCKED, V6_1, V6_12, V6_18};
 use super::testing::TestRing;
@@ -9,7 +9,7 @@ use std::fs;
 
 const LINK: &str = "anon_inode:[io_uring]";
 
-/// A process with threads; `rings` are descriptors with the text that they show.
+/// A process with threads; `rings` are descriptors with their fdinfo.
 fn process(root: &Path, pid: i32, threads: &[&str], rings: &[(i32, &str)]) {
     let at = root.join(pid.to_string());
     for folder in ["fd", "fdinfo", "task"] {
@@ -22,7 +22,7 @@ fn process(root: &Path, pid: i32, threads: &[&str], rings: &[(i32, &str)]) {
         fs::create_dir_all(&task).unwrap();
         fs::write(task.join("comm"), format!("{name}\n")).unwrap();
     }
-    // Of a process that is there already, it is.
+    // The process may exist already.
     drop(std::os::unix::fs::symlink("/dev/null", at.join("fd/0")));
     for (fd, text) in rings {
         std::os::unix::fs::symlink(LINK, at.join(format!("fd/{fd}"))).unwrap();
@@ -62,13 +62,13 @@ fn rings_of_several_kernels() {
 }
 
 #[test]
-fn a_ring_that_several_processes_share_is_shown_once() {
+fn shared_rings_are_reported_once() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     for pid in [100, 101] {
         process(root, pid, &["db", "iou-wrk-1"], &[(3, V6_18), (4, V6_18)]);
     }
-    // Where the link leads to a file, that is the ring's inode.
+    // If the link leads to a file, its inode is the ring's.
     fs::write(root.join(format!("100/fd/{LINK}")), "").unwrap();
     fs::hard_link(root.join(format!("100/fd/{LINK}")), root.join(format!("101/fd/{LINK}")))
         .unwrap();
@@ -80,14 +80,14 @@ fn a_ring_that_several_processes_share_is_shown_once() {
 }
 
 #[test]
-fn what_comes_goes_or_is_locked() {
+fn new_closed_and_locked_rings() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     process(root, 100, &["db"], &[(3, V6_18)]);
     let mut sampler = RingSampler::open(root, Scope::Machine).unwrap();
     assert!(take(&mut sampler).rings[0].queues.is_some());
     fs::write(root.join("100/fdinfo/3"), "pos:\t0\nflags:\t02\n").unwrap();
-    assert_eq!(take(&mut sampler).rings, [], "the descriptor is another file's now");
+    assert_eq!(take(&mut sampler).rings, [], "the descriptor was reused");
     fs::write(root.join("100/fdinfo/3"), V6_18).unwrap();
     sampler.search().unwrap();
     assert_eq!(take(&mut sampler).rings.len(), 1);
@@ -98,14 +98,14 @@ fn what_comes_goes_or_is_locked() {
     assert_eq!((sample.rings.len(), sample.rings[0].pid), (1, 90));
 }
 
-/// As if the searches made so far had taken so long that none is due.
+/// Makes the searches appear so expensive that none is due.
 fn tire(sampler: &mut RingSampler) {
     let search = Some((Duration::from_secs(3600), Instant::now()));
     (sampler.search, sampler.near_search) = (search, search);
 }
 
 #[test]
-fn where_rings_are_likely_is_looked_more_often() {
+fn likely_processes_are_searched_more_often() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     process(root, 100, &["db"], &[(3, V6_18)]);
@@ -132,20 +132,26 @@ fn a_locked_ring_keeps_its_thread() {
     let root = root.path();
     process(root, 100, &["db"], &[(3, V6_18)]);
     let text = root.join("100/fdinfo/3");
-    let mut ring = Ring {
-        at: find::Found { pid: 100, fd: 3, inode: Some(993_794), unique: true, processes: 1 },
+    let mut ring = MonitoredRing {
+        at: find::RingLocation {
+            pid: 100,
+            fd: 3,
+            inode: Some(993_794),
+            unique: true,
+            processes: 1,
+        },
         comm: "db".into(),
         fdinfo: File::open(&text).unwrap(),
-        seen: FdInfo::default(),
+        last: FdInfo::default(),
         is_timed: false,
     };
     assert!(ring.read(&mut Vec::new()) && ring.is_complete());
     fs::write(&text, LOCKED).unwrap();
     assert!(ring.read(&mut Vec::new()) && !ring.is_complete());
-    let seen = ring.sample(&HashMap::new());
+    let ring_sample = ring.sample(&HashMap::new());
     let known = SqPoll { thread: 1973, cpu: None, total_us: None, work_us: None };
-    assert_eq!((seen.queues, seen.sq_poll), (None, Some(known)));
-    // As a kernel before 6.14 shows it when locked.
+    assert_eq!((ring_sample.queues, ring_sample.sq_poll), (None, Some(known)));
+    // As a kernel before 6.14 reports it when locked.
     fs::write(&text, V6_18.replace("1973", "-1")).unwrap();
     assert!(ring.read(&mut Vec::new()) && !ring.is_complete());
     fs::write(&text, V6_18.replace("993794", "5")).unwrap();
@@ -163,7 +169,8 @@ fn real() -> RingSampler {
 }
 
 fn only<'a>(sample: &'a RingsSample, ring: &TestRing) -> &'a RingSample {
-    let mine = |seen: &&RingSample| (seen.pid, seen.fd) == (own_pid(), ring.number());
+    let mine =
+        |ring_sample: &&RingSample| (ring_sample.pid, ring_sample.fd) == (own_pid(), ring.number());
     sample.rings.iter().find(mine).unwrap()
 }
 
@@ -185,12 +192,17 @@ fn the_queues_of_a_real_ring() {
     let number = ring.number();
     drop(ring);
     sampler.search().unwrap();
-    let gone = take(&mut sampler);
-    assert!(!gone.rings.iter().any(|seen| (seen.pid, seen.fd) == (own_pid(), number)));
+    let after = take(&mut sampler);
+    assert!(
+        !after
+            .rings
+            .iter()
+            .any(|ring_sample| (ring_sample.pid, ring_sample.fd) == (own_pid(), number))
+    );
 }
 
 #[test]
-fn completions_without_a_place() {
+fn overflowed_completions() {
     let Some(ring) = ring(8, 0) else { return };
     for _ in 0..3 {
         ring.push(8, 0);
@@ -207,23 +219,23 @@ fn workers_of_a_real_ring() {
     let mut sampler = real();
     ring.push(4, 1 << sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8);
     ring.enter(4, 4);
-    // Workers stay for some seconds after their last request.
+    // Workers exit some seconds after their last request.
     let workers = take(&mut sampler).workers;
     assert!(workers.iter().any(|of| of.pid == own_pid() && of.threads > 0), "{workers:?}");
 }
 
 #[test]
-fn a_real_polling_thread_idle_and_busy() {
+fn an_idle_and_a_busy_sqpoll_thread() {
     let Some(ring) = ring(8, sys::IORING_SETUP_SQPOLL) else { return };
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", ring.number())).unwrap();
     if !text.contains("SqWorkTime") {
-        println!("skipped: before kernel 6.9 the times are not told");
+        println!("skipped: SQPOLL times require Linux 6.9");
         return;
     }
     let mut sampler = real();
     let until = Instant::now() + Duration::from_secs(300);
-    let in_time = || assert!(Instant::now() < until, "no such time within 5 minutes");
-    // Its time in all, and at work, in microseconds.
+    let in_time = || assert!(Instant::now() < until, "not within 5 minutes");
+    // Total and busy time, in microseconds.
     let mut times = || loop {
         in_time();
         let thread = only(&take(&mut sampler), &ring).sq_poll.unwrap();
@@ -240,7 +252,7 @@ fn a_real_polling_thread_idle_and_busy() {
             done += ring.reap();
         }
     };
-    // It sleeps until the first request, then it spins, whether there is work or not.
+    // It sleeps until the first request, then polls, with or without work.
     work();
     std::thread::sleep(Duration::from_millis(50));
     let first = times();
@@ -256,7 +268,7 @@ fn a_real_polling_thread_idle_and_busy() {
 }
 
 #[test]
-fn the_real_kernel_counts_events_and_tells_setup_flags() {
+fn events_and_setup_flags_on_the_running_kernel() {
     let mut sampler = real().with_events(Path::new("/sys"), EachIo::Always);
     let Some(before) = take(&mut sampler).events else {
         return println!("skipped: {}", sampler.missing()[0]);
@@ -272,7 +284,7 @@ fn the_real_kernel_counts_events_and_tells_setup_flags() {
     let sample = take(&mut sampler);
     assert_eq!(only(&sample, &ring).setup_flags, Some(sys::IORING_SETUP_CLAMP));
     let now = sample.events.unwrap();
-    // Others may use io_uring at the same time.
+    // Other programs may use io_uring at the same time.
     assert!(now.punted.unwrap() >= before.punted.unwrap() + 4);
     assert!(now.overflows.unwrap() >= before.overflows.unwrap() + 20);
     let batches: Vec<u32> = now.task_work.iter().map(|(least, _)| *least).collect();
@@ -280,32 +292,32 @@ fn the_real_kernel_counts_events_and_tells_setup_flags() {
 }
 
 #[test]
-fn requests_for_io_wq_that_are_many_are_counted_for_a_part_of_the_time() {
+fn frequent_punts_are_counted_in_windows() {
     let mut sampler = real().with_events(Path::new("/sys"), EachIo::Never);
     let Some(first) = take(&mut sampler).events else {
         return println!("skipped: {}", sampler.missing()[0]);
     };
-    assert_eq!(sampler.period(), Some(Turns::PERIOD));
+    assert_eq!(sampler.period(), Some(WindowSchedule::PERIOD));
     let Some(ring) = ring(64, sys::IORING_SETUP_CLAMP) else { return };
-    let (began, mut looked, mut submitted) = (Instant::now(), Instant::now(), 0);
+    let (began, mut sampled_at, mut submitted) = (Instant::now(), Instant::now(), 0);
     let last = loop {
         ring.push(64, 1 << sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8);
         ring.enter(64, 64);
         ring.reap();
         submitted += 64;
-        if looked.elapsed() >= Turns::PERIOD {
-            looked = Instant::now();
-            sampler.look();
+        if sampled_at.elapsed() >= WindowSchedule::PERIOD {
+            sampled_at = Instant::now();
+            sampler.sample();
             let events = take(&mut sampler).events.unwrap();
-            if events.punted_estimated && began.elapsed() > 20 * Turns::PERIOD {
+            if events.punted_estimated && began.elapsed() > 20 * WindowSchedule::PERIOD {
                 break events;
             }
         }
-        assert!(began.elapsed() < Duration::from_secs(30), "{submitted} are not many");
+        assert!(began.elapsed() < Duration::from_secs(30), "{submitted} are too few");
     };
-    // How far off depends on how evenly this thread gets on.
-    let told = last.punted.unwrap() - first.punted.unwrap();
-    assert!(told > submitted / 10 && submitted > told / 10, "{told} of {submitted}");
+    // The error depends on how evenly this thread runs.
+    let counted = last.punted.unwrap() - first.punted.unwrap();
+    assert!(counted > submitted / 10 && submitted > counted / 10, "{counted} of {submitted}");
 }
 
 #[test]
@@ -314,13 +326,13 @@ fn task_work_is_counted_in_windows() {
     let Some(before) = take(&mut sampler).events else {
         return println!("skipped: {}", sampler.missing()[0]);
     };
-    assert_eq!((before.task_work_ns, sampler.period()), (Some(0), Some(Turns::PERIOD)));
+    assert_eq!((before.task_work_ns, sampler.period()), (Some(0), Some(WindowSchedule::PERIOD)));
     assert!(before.task_work.iter().all(|(_, runs)| *runs == 0));
-    sampler.look();
+    sampler.sample();
     let Some(ring) = ring(16, sys::IORING_SETUP_CLAMP) else { return };
     ring.push(4, 1 << sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8);
     ring.enter(4, 4);
-    sampler.look();
+    sampler.sample();
     let ended = take(&mut sampler).events.unwrap();
     let runs = |events: &RingEvents| events.task_work.iter().map(|(_, runs)| runs).sum::<u64>();
     assert!(runs(&ended) > 0 && ended.task_work_ns.unwrap() > 0);
@@ -331,13 +343,12 @@ fn task_work_is_counted_in_windows() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_named() {
+fn unavailable_events_are_named() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("mounts"), "").unwrap();
     let sampler = RingSampler::open(root.path(), Scope::Machine).unwrap();
     let mut sampler = sampler.with_events(root.path(), EachIo::Never);
-    assert!(
-        sampler.missing()[0].to_string().starts_with("io_uring's events: tracefs is not mounted")
-    );
+    // Either tracefs or the list of online CPUs is not available.
+    assert!(sampler.missing()[0].to_string().starts_with("io_uring events: "));
     assert_eq!(take(&mut sampler), RingsSample::default());
 }

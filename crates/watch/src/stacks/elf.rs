@@ -1,4 +1,4 @@
-//! User functions by their addresses, from the symbol tables of ELF files.
+//! Symbol tables of ELF files.
 
 use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ObjectSymbolTable, SymbolKind};
@@ -8,43 +8,43 @@ use std::path::Path;
 
 /// A file's functions, sorted by address.
 #[derive(Debug, Default)]
-pub(super) struct Functions {
-    functions: Vec<Function>,
-    /// Names as the file has them, one after the other.
+pub(super) struct ElfSymbols {
+    functions: Vec<ElfSymbol>,
+    /// Concatenated symbol names.
     names: Vec<u8>,
-    segments: Vec<Segment>,
+    segments: Vec<LoadSegment>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Function {
+struct ElfSymbol {
     start: u64,
-    /// Up to the next function where the file tells no size.
+    /// 0 if unknown: extends to the next function.
     size: u64,
     name: u32,
     length: u32,
 }
 
-/// A part of the file that is loaded.
+/// A load segment.
 #[derive(Debug, Clone, Copy)]
-struct Segment {
+struct LoadSegment {
     offset: u64,
     size: u64,
     address: u64,
 }
 
-impl Functions {
-    /// Reads the functions of the ELF file `path`, or of its file of symbols in `debug_root`, by build id, where
-    /// it was stripped of them; no more than `room` bytes of tables.
+impl ElfSymbols {
+    /// Reads the functions of the ELF file `path`, or if it is stripped those of its debug file in
+    /// `debug_root`, found by build ID; at most `room` bytes of symbol tables.
     ///
     /// # Errors
-    /// Where it cannot be read, is no ELF file or has larger tables.
+    /// If it cannot be read, is not an ELF file or has larger tables.
     pub fn read(path: &Path, debug_root: &Path, room: usize) -> io::Result<Self> {
         let cache = open(path)?;
         let elf = object::File::parse(&cache).map_err(io::Error::other)?;
         let mut this = Self::default();
         for segment in elf.segments() {
             let (offset, size) = segment.file_range();
-            this.segments.push(Segment { offset, size, address: segment.address() });
+            this.segments.push(LoadSegment { offset, size, address: segment.address() });
         }
         match elf.build_id().ok().flatten().and_then(|id| debug_path(debug_root, id)) {
             Some(path) if elf.symbol_table().is_none() && path.exists() => {
@@ -74,19 +74,20 @@ impl Functions {
             let length = name.len() as u32;
             self.names.extend(name);
             let (start, size) = (symbol.address(), symbol.size());
-            self.functions.push(Function { start, size, name: at, length });
+            self.functions.push(ElfSymbol { start, size, name: at, length });
         }
         Ok(())
     }
 
-    /// Bytes of memory that it takes.
+    /// Memory used, in bytes.
     pub fn bytes(&self) -> usize {
-        self.names.len() + self.functions.len() * size_of::<Function>()
+        self.names.len() + self.functions.len() * size_of::<ElfSymbol>()
     }
 
-    /// The function, as people write it, at `offset` bytes into the file.
+    /// The demangled name of the function at file offset `offset`.
     pub fn name(&self, offset: u64) -> Option<String> {
-        let within = |s: &&Segment| (s.offset..s.offset.saturating_add(s.size)).contains(&offset);
+        let within =
+            |s: &&LoadSegment| (s.offset..s.offset.saturating_add(s.size)).contains(&offset);
         let segment = self.segments.iter().find(within)?;
         let address = segment.address.wrapping_add(offset - segment.offset);
         let next = self.functions.partition_point(|function| function.start <= address);
@@ -101,7 +102,7 @@ impl Functions {
 
 fn open(path: &Path) -> io::Result<ReadCache<File>> {
     let file = File::open(path)?;
-    // Reading from anything else may never end.
+    // Reading other kinds of files may block.
     if file.metadata()?.is_file() {
         Ok(ReadCache::new(file))
     } else {
@@ -116,7 +117,7 @@ fn debug_path(root: &Path, id: &[u8]) -> Option<std::path::PathBuf> {
     Some(root.join(format!(".build-id/{first:02x}/{rest}.debug")))
 }
 
-/// A name as it stands in the source, without parameters and hashes.
+/// The demangled name, without parameters and hashes.
 fn readable(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     if let Ok(rust) = rustc_demangle::try_demangle(&text) {
@@ -147,22 +148,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_refused() {
+    fn invalid_files_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         for (name, content) in
             [("empty", &b""[..]), ("text", b"hello"), ("cut", b"\x7fELF\x02\x01\x01")]
         {
             let path = dir.path().join(name);
             std::fs::write(&path, content).unwrap();
-            assert!(Functions::read(&path, dir.path(), 1 << 20).is_err(), "{name}");
+            assert!(ElfSymbols::read(&path, dir.path(), 1 << 20).is_err(), "{name}");
         }
-        assert!(Functions::read(dir.path(), dir.path(), 1 << 20).is_err());
+        assert!(ElfSymbols::read(dir.path(), dir.path(), 1 << 20).is_err());
         let own = std::env::current_exe().unwrap();
-        assert!(Functions::read(&own, dir.path(), 10).is_err());
+        assert!(ElfSymbols::read(&own, dir.path(), 10).is_err());
     }
 
     #[test]
-    fn symbols_of_a_stripped_file_come_from_its_other_file() {
+    fn stripped_files_have_debug_files() {
         let root = Path::new("/usr/lib/debug");
         assert_eq!(
             debug_path(root, &[0xab, 0xcd, 0x0f]).unwrap(),

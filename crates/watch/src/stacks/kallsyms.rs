@@ -1,35 +1,35 @@
-//! Kernel functions by their addresses, from /proc/kallsyms.
+//! Kernel symbols, from /proc/kallsyms.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-/// No kernel function is longer: an address further from the last one's start is in none.
+/// Maximum length of a kernel function: addresses further from the preceding symbol are unknown.
 const LONGEST: u64 = 1 << 16;
 
 /// The kernel's functions, sorted by address.
 #[derive(Debug, Default)]
 pub(super) struct Kallsyms {
-    functions: Vec<Function>,
-    /// Plain names, with their modules, one after the other.
+    functions: Vec<KernelSymbol>,
+    /// Concatenated names, with their modules.
     names: String,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Function {
+struct KernelSymbol {
     start: u64,
     name: u32,
     length: u16,
-    /// Which of several names for one address is shown: the highest.
+    /// Of several names for one address, the one with the highest rank is used.
     rank: u16,
 }
 
 impl Kallsyms {
-    /// Reads `kallsyms` below where the proc file system is mounted. Empty where the kernel shows no
-    /// addresses to this user (kernel.kptr_restrict).
+    /// Reads `kallsyms` below procfs's mount point. Empty if the kernel hides addresses from this
+    /// user (kernel.kptr_restrict).
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn read(proc_root: &Path) -> io::Result<Self> {
         std::fs::read(proc_root.join("kallsyms")).map(|text| Self::parse(&text))
     }
@@ -37,10 +37,10 @@ impl Kallsyms {
     /// Whether the file shows addresses to this user: hidden ones are all 0.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn shown(proc_root: &Path) -> io::Result<bool> {
         let file = BufReader::new(File::open(proc_root.join("kallsyms"))?);
-        // A few symbols of processors' own data may be at 0 for everyone.
+        // The first few symbols may be per-CPU offsets, which start at 0 for everyone.
         for line in file.split(b'\n').take(99) {
             if line?.iter().take_while(|byte| **byte != b' ').any(|byte| *byte != b'0') {
                 return Ok(true);
@@ -49,7 +49,7 @@ impl Kallsyms {
         Ok(false)
     }
 
-    /// The address of the first function with one of these names; none where addresses are hidden.
+    /// The address of the first function with one of these names; `None` if addresses are hidden.
     pub fn address(proc_root: &Path, names: &[&str]) -> Option<u64> {
         let file = BufReader::new(File::open(proc_root.join("kallsyms")).ok()?);
         file.split(b'\n').map_while(Result::ok).find_map(|line| {
@@ -65,30 +65,29 @@ impl Kallsyms {
                 this.add(&function);
             }
         }
-        let best_first = |f: &Function| (f.start, std::cmp::Reverse(f.rank));
+        let best_first = |f: &KernelSymbol| (f.start, std::cmp::Reverse(f.rank));
         this.functions.sort_unstable_by_key(best_first);
         this.functions.dedup_by_key(|function| function.start);
         this.functions.shrink_to_fit();
         this
     }
 
-    fn add(&mut self, line: &Line<'_>) {
+    fn add(&mut self, line: &KallsymsLine<'_>) {
         let name = plain(line.name);
-        // As /proc/kallsyms has it, with a space for its tab.
+        // As in /proc/kallsyms, with a space instead of a tab.
         let gap = if line.module.is_empty() { "" } else { " " };
         let length = name.len() + gap.len() + line.module.len();
         let (Ok(at), Ok(length)) = (u32::try_from(self.names.len()), u16::try_from(length)) else {
             return;
         };
         let underscores = name.bytes().take_while(|byte| *byte == b'_').count().min(99) as u16;
-        // perf's order: global names first, then those that look least like the compiler's.
+        // As in perf: global names first, then those with the fewest leading underscores.
         let rank = u16::from(line.global) * 100 + 99 - underscores;
         self.names.extend([name, gap, line.module]);
-        self.functions.push(Function { start: line.start, name: at, length, rank });
+        self.functions.push(KernelSymbol { start: line.start, name: at, length, rank });
     }
 
-    /// The plain name of the function that `address` lies in, with its module where it has one:
-    /// `nvme_queue_rq [nvme]`.
+    /// The name of the function at `address`, with its module if any: `nvme_queue_rq [nvme]`.
     pub fn name(&self, address: u64) -> Option<&str> {
         let next = self.functions.partition_point(|function| function.start <= address);
         let function = self.functions[..next].last()?;
@@ -99,15 +98,15 @@ impl Kallsyms {
 }
 
 /// A line `ffffffff81000000 T _stext` or `ffffffffc0203000 t nvme_queue_rq [nvme]`.
-struct Line<'a> {
+struct KallsymsLine<'a> {
     start: u64,
     global: bool,
     name: &'a str,
-    /// In its brackets; empty for what belongs to no module.
+    /// Without brackets; empty for the kernel itself.
     module: &'a str,
 }
 
-fn function(line: &[u8]) -> Option<Line<'_>> {
+fn function(line: &[u8]) -> Option<KallsymsLine<'_>> {
     let (start, rest) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     let (kind, rest) = rest.split_once(' ')?;
     let mut words = rest.split(['\t', ' ']);
@@ -115,14 +114,14 @@ fn function(line: &[u8]) -> Option<Line<'_>> {
     let module = words.next().unwrap_or_default();
     let start = u64::from_str_radix(start, 16).ok().filter(|start| *start != 0)?;
     let global = matches!(kind, "T");
-    // The space before a function that may be patched, and the ends of sections, are no functions.
+    // Function prefix padding and section markers are not functions.
     let marks = ["_text", "_stext", "_etext"].contains(&name) || name.starts_with("__pfx_");
     let is_function = !marks && matches!(kind, "t" | "T" | "w" | "W");
-    is_function.then_some(Line { start, global, name, module })
+    is_function.then_some(KallsymsLine { start, global, name, module })
 }
 
-/// The name without what compilers append to parts and copies of a function: `.cold`, `.isra.0`,
-/// `.constprop.0`, `.part.0`, `.llvm.123`. No C function has a dot in its name.
+/// The name without the suffixes of partial or cloned functions: `.cold`, `.isra.0`,
+/// `.constprop.0`, `.part.0`, `.llvm.123`. C identifiers have no dots.
 fn plain(name: &str) -> &str {
     match name.find('.') {
         Some(at) if at > 0 => &name[..at],
@@ -154,7 +153,7 @@ ffffffff81000700 T
 ";
 
     #[test]
-    fn addresses_lead_to_plain_names() {
+    fn addresses_are_resolved() {
         let table = Kallsyms::parse(TEXT.as_bytes());
         let expected = [
             (0xffff_ffff_8000_0000, None),
@@ -176,7 +175,7 @@ ffffffff81000700 T
     }
 
     #[test]
-    fn hidden_addresses_are_no_functions() {
+    fn hidden_addresses_are_not_functions() {
         let text = "0000000000000000 T _stext\n0000000000000000 T vfs_read\n";
         let table = Kallsyms::parse(text.as_bytes());
         assert!(table.functions.is_empty());
@@ -184,7 +183,7 @@ ffffffff81000700 T
     }
 
     #[test]
-    fn the_kernel_names_its_own_functions() {
+    fn the_running_kernels_functions() {
         let table = Kallsyms::read(Path::new("/proc")).unwrap();
         if table.functions.is_empty() {
             eprintln!("skipped: /proc/kallsyms shows no addresses to this user");

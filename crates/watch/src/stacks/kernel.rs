@@ -1,52 +1,51 @@
-//! Kernel functions of samples, by number.
+//! Names of kernel functions in samples.
 
 use super::kallsyms::Kallsyms;
-use super::reader::Reader;
+use super::reader::KallsymsReader;
 use super::retpoline;
-use super::table::Names;
+use super::table::NameTable;
 use fathom_model::watch::Missing;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Addresses that are remembered.
+/// Maximum number of addresses cached.
 const ADDRESSES: usize = 1 << 16;
-/// Between two looks for functions that came later, as those of modules do.
+/// Minimum time between reads of the symbols, which change when modules are loaded.
 const RELOAD: Duration = Duration::from_secs(60);
 
-/// Names of kernel addresses.
+/// Resolves kernel addresses.
 #[derive(Debug)]
 pub(super) struct KernelNames {
     proc_root: PathBuf,
     table: Kallsyms,
     read_at: Option<Instant>,
-    /// For how long samples may wait for the table.
+    /// How long samples may be deferred until the symbols have been read.
     patience: Duration,
-    reader: Option<Reader>,
-    /// The reader's number, also after its end.
+    reader: Option<KallsymsReader>,
+    /// Thread ID of the reader, kept after it exits.
     reader_tid: Option<i32>,
     reader_ns: u64,
     known: HashMap<u64, u32>,
-    /// Names that only stand in chains of interrupts.
+    /// Names that occur only in interrupt context.
     interrupts: HashSet<u32>,
-    /// Those of them at which an interrupt begins.
+    /// Those of them that are interrupt entry points.
     entries: HashSet<u32>,
     ids: Vec<u32>,
 }
 
-/// Functions of one chain.
+/// The functions of a chain.
 #[derive(Debug)]
 pub(super) struct Chain<'a> {
-    /// Numbers of names, innermost first.
+    /// Name IDs, innermost first.
     pub ids: &'a [u32],
-    /// Whether an interrupt is part of it.
+    /// Whether the chain includes an interrupt.
     pub interrupted: bool,
 }
 
 impl KernelNames {
-    /// Has the names read at once, so that no other sampler has to wait while this is done, which takes
-    /// tens of milliseconds; or, where samples may wait for them, later. `Missing` where they are hidden
-    /// from this user.
+    /// Reads the symbols at once, so that other samplers are not delayed later, or defers this if
+    /// `patience` allows. `Missing` if they are hidden from this user.
     pub fn open(proc_root: &Path, patience: Duration) -> (Self, Option<Missing>) {
         let mut this = Self {
             proc_root: proc_root.into(),
@@ -68,14 +67,14 @@ impl KernelNames {
         (this, missing)
     }
 
-    /// Whether names can be told. Where they may wait, this has them read while processors are idle.
+    /// Whether names can be resolved. Starts the deferred reader if it is not running.
     pub fn is_ready(&mut self) -> bool {
         if self.read_at.is_some() || self.patience.is_zero() {
             return true;
         }
         match &self.reader {
-            // Without a thread they are read where they are first asked for.
-            None => match Reader::start(&self.proc_root) {
+            // If no thread can be created, symbols are read on first use.
+            None => match KallsymsReader::start(&self.proc_root) {
                 Ok(reader) => {
                     self.reader_tid = Some(reader.tid);
                     self.reader = Some(reader);
@@ -90,7 +89,7 @@ impl KernelNames {
         self.reader.is_none()
     }
 
-    /// No longer lets names wait.
+    /// Ends deferral: waits for the reader.
     pub fn finish(&mut self) {
         self.patience = Duration::ZERO;
         if let Some(reader) = self.reader.take() {
@@ -101,22 +100,22 @@ impl KernelNames {
         }
     }
 
-    /// Whether this is the thread in which names are read.
+    /// Whether this is the reader's thread.
     pub fn is_reader(&self, tid: i32) -> bool {
         self.reader_tid == Some(tid)
     }
 
-    /// Processor time of that thread since this was last asked, in nanoseconds.
+    /// CPU time of the reader since the last call, in nanoseconds.
     pub fn take_reader_ns(&mut self) -> u64 {
         std::mem::take(&mut self.reader_ns)
     }
 
-    /// The names of a chain, innermost first. Of a lone retpoline `registers`, where they were sampled, tell what it
-    /// is about to call.
-    pub fn ids(&mut self, chain: &[u64], registers: &[u64], names: &mut Names) -> Chain<'_> {
+    /// The names of a chain, innermost first. For a chain that ends at a retpoline, `registers` (if
+    /// sampled) give the call target.
+    pub fn ids(&mut self, chain: &[u64], registers: &[u64], names: &mut NameTable) -> Chain<'_> {
         self.ids.clear();
         for (at, address) in chain.iter().enumerate() {
-            // Callers' addresses are those to return to, which may lie behind their function's end.
+            // Callers' addresses are return addresses, which may lie after the function's end.
             let id = self.id(address.wrapping_sub(u64::from(at > 0)), names);
             self.ids.push(id);
         }
@@ -129,8 +128,8 @@ impl KernelNames {
         self.chain(0)
     }
 
-    /// As [`KernelNames::ids`], of what was going on when the interrupt came in which the chain was taken.
-    pub fn ids_before_interrupt(&mut self, chain: &[u64], names: &mut Names) -> Chain<'_> {
+    /// Like [`KernelNames::ids`], for the context that was interrupted when the chain was recorded.
+    pub fn ids_before_interrupt(&mut self, chain: &[u64], names: &mut NameTable) -> Chain<'_> {
         self.ids(chain, &[], names);
         let entry = self.ids.iter().position(|id| self.entries.contains(id));
         self.chain(entry.map_or(0, |at| at + 1))
@@ -141,7 +140,7 @@ impl KernelNames {
         Chain { ids, interrupted: ids.iter().any(|id| self.interrupts.contains(id)) }
     }
 
-    fn id(&mut self, address: u64, names: &mut Names) -> u32 {
+    fn id(&mut self, address: u64, names: &mut NameTable) -> u32 {
         if let Some(id) = self.known.get(&address) {
             return *id;
         }
@@ -165,35 +164,34 @@ impl KernelNames {
 
     fn read(&mut self) {
         if self.read_at.is_none_or(|at| at.elapsed() >= RELOAD) {
-            // What could be read before is better than nothing.
+            // On failure the previous table is kept.
             self.table = Kallsyms::read(&self.proc_root).unwrap_or(std::mem::take(&mut self.table));
             self.read_at = Some(Instant::now());
         }
     }
 }
 
-/// Whether a function is the first of an interrupt of x86 or arm64: those that call it, called it not, but were
-/// interrupted.
+/// Whether a function is an interrupt entry point of x86 or arm64: its callers were interrupted.
 fn is_entry(name: &str) -> bool {
     ["asm_common_interrupt", "el1h_64_irq", "el0t_64_irq"].contains(&name)
         || name.starts_with("asm_sysvec_")
 }
 
-/// Whether the names of kernel functions are hidden from this user.
+/// Whether kernel symbols are hidden from this user.
 fn hidden(proc_root: &Path) -> Option<Missing> {
     let why = match Kallsyms::shown(proc_root) {
         Ok(true) => return None,
-        Ok(false) => "it shows no addresses to this user".into(),
+        Ok(false) => "addresses are hidden from this user".into(),
         Err(error) => error.to_string(),
     };
     Some(Missing {
         what: "names of kernel functions".into(),
         why: format!("{}: {why}", proc_root.join("kallsyms").display()),
-        allow: "run as root, or with CAP_SYSLOG, or set kernel.kptr_restrict to 0".into(),
+        allow: "run as root or with CAP_SYSLOG, or set kernel.kptr_restrict to 0".into(),
     })
 }
 
-/// Whether a function is one through which interrupts of x86 or arm64 come, or their softirqs.
+/// Whether a function only occurs in interrupts or softirqs of x86 or arm64.
 fn is_interrupt(name: &str) -> bool {
     const NAMES: [&str; 9] = [
         "handle_softirqs",
@@ -214,12 +212,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chains_have_names_and_interrupts_show() {
+    fn chains_are_resolved_and_interrupts_detected() {
         let proc = tempfile::tempdir().unwrap();
         let text = "1000 T do_idle\n2000 T handle_softirqs\n3000 t ends_in_a_call\n3010 t next\n";
         std::fs::write(proc.path().join("kallsyms"), text).unwrap();
         let ((mut kernel, missing), mut names) =
-            (KernelNames::open(proc.path(), Duration::ZERO), Names::new());
+            (KernelNames::open(proc.path(), Duration::ZERO), NameTable::new());
         assert_eq!(missing, None);
         std::fs::remove_file(proc.path().join("kallsyms")).unwrap();
         let chain = kernel.ids(&[0x3010, 0x3010, 0x1004], &[], &mut names);
@@ -230,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn a_retpoline_shows_what_it_calls() {
+    fn retpolines_show_their_target() {
         let proc = tempfile::tempdir().unwrap();
         let text = "1000 T __x86_indirect_thunk_rbx\n2000 T io_nop\n3000 T io_issue_sqe\n";
         std::fs::write(proc.path().join("kallsyms"), text).unwrap();
         let (mut kernel, _) = KernelNames::open(proc.path(), Duration::ZERO);
-        let mut names = Names::new();
+        let mut names = NameTable::new();
         let mut found = |chain: &[u64], registers: &[u64]| {
             let ids = kernel.ids(chain, registers, &mut names).ids.to_vec();
             ids.iter().map(|id| names.name(*id).to_string()).collect::<Vec<_>>().join(" ")
@@ -248,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interrupt_came_into_is_told_without_it() {
+    fn the_interrupted_context_excludes_the_interrupt() {
         let proc = tempfile::tempdir().unwrap();
         let text = "1000 T do_idle\n2000 T handle_softirqs\n3000 t asm_sysvec_apic_timer_interrupt\n\
             4000 t hrtimer_interrupt\n5000 t asm_common_interrupt\n6000 t vfs_read\n";
         std::fs::write(proc.path().join("kallsyms"), text).unwrap();
         let (mut kernel, _) = KernelNames::open(proc.path(), Duration::ZERO);
-        let mut names = Names::new();
+        let mut names = NameTable::new();
         let mut before = |chain: &[u64]| {
             let chain = kernel.ids_before_interrupt(chain, &mut names);
             let found: Vec<String> =
@@ -263,24 +261,24 @@ mod tests {
         };
         assert_eq!(before(&[0x4004, 0x3004, 0x6004]), ("vfs_read".into(), false));
         assert_eq!(before(&[0x4004, 0x3004]), (String::new(), false), "user mode");
-        // The tick came into a softirq that ended another interrupt of an idle processor.
+        // The tick interrupted a softirq at the end of another interrupt of an idle CPU.
         let nested = [0x4004, 0x3004, 0x2004, 0x5004, 0x1004];
         let expected = "handle_softirqs asm_common_interrupt do_idle".to_string();
         assert_eq!(before(&nested), (expected, true));
-        // A chain that could not be followed up to its entry stays what it is.
+        // A chain without an entry point is left as it is.
         assert_eq!(before(&[0x4004]), ("hrtimer_interrupt".into(), false));
     }
 
     #[test]
-    fn names_may_wait_for_an_idle_processor() {
+    fn reading_may_be_deferred() {
         let proc = tempfile::tempdir().unwrap();
         std::fs::write(proc.path().join("kallsyms"), "1000 T do_idle\n").unwrap();
-        let mut names = Names::new();
-        // Until a processor is idle or this is over; not at all; until it is told to finish.
-        for (patience_ms, looks) in [(20, usize::MAX), (0, 1), (3_600_000, 1)] {
+        let mut names = NameTable::new();
+        // Until the reader is done; not at all; until finish().
+        for (patience_ms, polls) in [(20, usize::MAX), (0, 1), (3_600_000, 1)] {
             let patience = Duration::from_millis(patience_ms);
             let (mut kernel, _) = KernelNames::open(proc.path(), patience);
-            while !kernel.is_ready() && looks > 1 {
+            while !kernel.is_ready() && polls > 1 {
                 std::thread::sleep(Duration::from_millis(1));
             }
             kernel.finish();
@@ -293,15 +291,15 @@ mod tests {
     }
 
     #[test]
-    fn hidden_names_are_missing() {
+    fn hidden_symbols_are_missing() {
         let proc = tempfile::tempdir().unwrap();
         std::fs::write(proc.path().join("kallsyms"), "0000 T do_idle\n").unwrap();
         let ((mut kernel, missing), mut names) =
-            (KernelNames::open(proc.path(), Duration::ZERO), Names::new());
+            (KernelNames::open(proc.path(), Duration::ZERO), NameTable::new());
         let id = kernel.ids(&[0xffff_8000_0000_0000], &[], &mut names).ids[0];
         assert_eq!(names.name(id), "[unknown]");
         let missing = missing.unwrap().to_string();
-        assert!(missing.contains("kallsyms: it shows no addresses"), "{missing}");
+        assert!(missing.contains("kallsyms: addresses are hidden"), "{missing}");
         let missing =
             KernelNames::open(Path::new("/nowhere"), Duration::ZERO).1.unwrap().to_string();
         assert!(missing.contains("/nowhere/kallsyms"), "{missing}");

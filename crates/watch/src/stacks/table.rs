@@ -1,35 +1,35 @@
-//! Names and stacks by number, each told once, and no more than memory has room for.
+//! Interned names and stacks, with bounded memory.
 
 use fathom_model::watch::Stack;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Numbers that stacks may hold in all: 8 MiB, some 80,000 stacks of kernel functions.
+/// Maximum number of entries of all stacks: 8 MiB, some 80,000 kernel stacks.
 const ROOM: usize = 2 << 20;
-/// Names that are kept.
+/// Maximum number of names.
 const NAMES: usize = 100_000;
-/// Stands between kernel and user functions.
+/// Separates kernel and user functions.
 const USER: u32 = u32::MAX;
 
-/// Names by number.
+/// Names by ID.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct NameTable {
     ids: HashMap<Arc<str>, u32>,
     names: Vec<Arc<str>>,
 }
 
-/// Stacks by number.
+/// Stacks by ID.
 #[derive(Debug)]
-pub(super) struct Stacks {
-    /// Functions outermost first, kernel, [`USER`], user.
+pub(super) struct StackTable {
+    /// Outermost first: kernel functions, [`USER`], user functions.
     ids: HashMap<Box<[u32]>, u32>,
     room: usize,
     fresh: Vec<Stack>,
     key: Vec<u32>,
 }
 
-impl Names {
-    /// The number of every name that came when there was no more room.
+impl NameTable {
+    /// The ID used for all names once the table is full.
     const MORE: u32 = 0;
 
     pub fn new() -> Self {
@@ -38,7 +38,7 @@ impl Names {
         this
     }
 
-    /// The number of `name`.
+    /// The ID of `name`.
     pub fn id(&mut self, name: &str) -> u32 {
         if let Some(id) = self.ids.get(name) {
             return *id;
@@ -52,27 +52,27 @@ impl Names {
         id as u32
     }
 
-    /// The name with the number `id`.
+    /// The name with this ID.
     pub fn name(&self, id: u32) -> &str {
         self.names.get(id as usize).map_or("", |name| name)
     }
 }
 
-impl Stacks {
+impl StackTable {
     pub fn new() -> Self {
         Self { ids: HashMap::new(), room: ROOM, fresh: Vec::new(), key: Vec::new() }
     }
 
-    /// The number of the stack of these functions, innermost first as the kernel tells them, and whether
-    /// it had to be cut down to its innermost function.
-    pub fn id(&mut self, kernel: &[u32], user: &[u32], names: &Names) -> (u32, bool) {
+    /// The ID of the stack of these functions, innermost first, and whether it was truncated to its
+    /// innermost function.
+    pub fn id(&mut self, kernel: &[u32], user: &[u32], names: &NameTable) -> (u32, bool) {
         if let Some(id) = self.known(kernel, user) {
             return (id, false);
         }
         if self.key.len() <= self.room {
             return (self.add(names), false);
         }
-        // There are no more innermost functions than names, which are bounded too.
+        // The number of innermost functions is bounded by that of names.
         let (kernel, user) = match kernel.first() {
             Some(_) => (&kernel[..1], &user[..0]),
             None => (kernel, &user[..user.len().min(1)]),
@@ -81,7 +81,7 @@ impl Stacks {
         (id.unwrap_or_else(|| self.add(names)), true)
     }
 
-    /// Stacks that came since this was last asked.
+    /// Stacks added since the last call.
     pub fn take_fresh(&mut self) -> Vec<Stack> {
         std::mem::take(&mut self.fresh)
     }
@@ -94,7 +94,7 @@ impl Stacks {
         self.ids.get(self.key.as_slice()).copied()
     }
 
-    fn add(&mut self, names: &Names) -> u32 {
+    fn add(&mut self, names: &NameTable) -> u32 {
         let id = self.ids.len() as u32;
         let mut parts = self.key.split(|id| *id == USER);
         let mut part = || -> Vec<String> {
@@ -117,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_is_told_once() {
-        let (mut names, mut stacks) = (Names::new(), Stacks::new());
+    fn stacks_are_reported_once() {
+        let (mut names, mut stacks) = (NameTable::new(), StackTable::new());
         let [read, enter, main] = ["vfs_read", "entry", "main"].map(|name| names.id(name));
         assert_eq!(names.id("entry"), enter);
         assert_eq!(stacks.id(&[read, enter], &[main], &names), (0, false));
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_full_table_keeps_innermost_functions() {
-        let (mut names, mut stacks) = (Names::new(), Stacks::new());
+        let (mut names, mut stacks) = (NameTable::new(), StackTable::new());
         let [read, enter, main] = ["vfs_read", "entry", "main"].map(|name| names.id(name));
         stacks.room = 4;
         assert_eq!(stacks.id(&[read, enter], &[main], &names), (0, false));
@@ -151,8 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn names_have_an_end() {
-        let mut names = Names::new();
+    fn the_number_of_names_is_bounded() {
+        let mut names = NameTable::new();
         let last = (1..NAMES).map(|number| names.id(&number.to_string())).last().unwrap();
         assert_eq!(names.name(last), (NAMES - 1).to_string());
         let more = names.id("one more");

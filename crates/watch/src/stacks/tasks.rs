@@ -1,6 +1,6 @@
-//! Names of threads, and which processes are looked at.
+//! Names of threads, and which processes to sample.
 
-use super::table::Names;
+use super::table::NameTable;
 use crate::Scope;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -9,21 +9,21 @@ use std::path::{Path, PathBuf};
 
 /// What is known of threads.
 #[derive(Debug)]
-pub(super) struct Tasks {
+pub(super) struct TaskTable {
     proc_root: PathBuf,
-    /// Numbers of names by thread.
+    /// Name ID by thread.
     comms: HashMap<i32, u32>,
     ended: Vec<i32>,
     scope: Scope,
-    /// The processes of the scope; all where `None`.
+    /// The processes of the scope; `None` for all.
     only: Option<HashSet<i32>>,
 }
 
-impl Tasks {
+impl TaskTable {
     /// The threads of this scope.
     ///
     /// # Errors
-    /// Where `proc_root` cannot be listed.
+    /// If `proc_root` cannot be listed.
     pub fn new(proc_root: &Path, scope: &Scope) -> io::Result<Self> {
         let only = match scope {
             Scope::Machine => None,
@@ -33,12 +33,12 @@ impl Tasks {
         Ok(Self { proc_root: proc_root.into(), comms, ended, scope: scope.clone(), only })
     }
 
-    /// Whether the process is looked at.
+    /// Whether the process is sampled.
     pub fn wanted(&self, pid: i32) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(&pid))
     }
 
-    /// A thread was made.
+    /// A thread was created.
     pub fn forked(&mut self, (pid, tid): (i32, i32), (parent, parent_tid): (i32, i32)) {
         if let Some(comm) = self.comms.get(&parent_tid).copied() {
             self.comms.insert(tid, comm);
@@ -48,7 +48,7 @@ impl Tasks {
         if let Some(only) = &mut self.only
             && pid != parent
         {
-            // A number that was given anew is another process.
+            // A reused process ID belongs to a different process.
             let wanted = self.scope.follows_children() && only.contains(&parent);
             if wanted {
                 only.insert(pid)
@@ -59,7 +59,7 @@ impl Tasks {
     }
 
     /// A thread was named.
-    pub fn named(&mut self, (pid, tid): (i32, i32), comm: &str, names: &mut Names) {
+    pub fn named(&mut self, (pid, tid): (i32, i32), comm: &str, names: &mut NameTable) {
         if let Some(only) = &mut self.only
             && self.scope.wants_text(pid, comm.as_bytes())
         {
@@ -68,12 +68,12 @@ impl Tasks {
         self.comms.insert(tid, names.id(plain(comm)));
     }
 
-    /// A thread has ended; samples of its end may still come.
+    /// A thread has exited; samples of its last moments may still follow.
     pub fn ended(&mut self, tid: i32) {
         self.ended.push(tid);
     }
 
-    /// Forgets the threads that have ended; all, where records of names were `lost`.
+    /// Drops exited threads, or all if records of names were `lost`.
     pub fn forget(&mut self, lost: bool) {
         for tid in self.ended.drain(..) {
             self.comms.remove(&tid);
@@ -83,13 +83,13 @@ impl Tasks {
         }
     }
 
-    /// The number of a thread's name; one that ended before its name was read gets that of its process, with
-    /// which most threads start.
-    pub fn comm(&mut self, pid: i32, tid: i32, names: &mut Names) -> u32 {
+    /// The ID of a thread's name. A thread that exited before its name was read gets the name of
+    /// its process, with which most threads start.
+    pub fn comm(&mut self, pid: i32, tid: i32, names: &mut NameTable) -> u32 {
         if let Some(comm) = self.comms.get(&tid) {
             return *comm;
         }
-        let read = |whose: String| fs::read_to_string(self.proc_root.join(whose).join("comm"));
+        let read = |dir: String| fs::read_to_string(self.proc_root.join(dir).join("comm"));
         let text = match tid {
             0 => "swapper".into(),
             _ => read(format!("{pid}/task/{tid}"))
@@ -102,7 +102,7 @@ impl Tasks {
     }
 }
 
-/// A kworker's name without the work it does at the moment, which changes without notice.
+/// The name of a kworker without its current work item, which changes without notice.
 fn plain(comm: &str) -> &str {
     match comm.find(['-', '+']) {
         Some(end) if comm.starts_with("kworker/") => &comm[..end],
@@ -129,9 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn descendants_are_found_and_followed() {
+    fn descendants_are_followed() {
         let proc = tree(&[(40, 30, "c"), (30, 20, "b) S 1 ("), (20, 1, "a"), (50, 1, "x")]);
-        let mut tasks = Tasks::new(proc.path(), &Scope::Trees(vec![20])).unwrap();
+        let mut tasks = TaskTable::new(proc.path(), &Scope::Trees(vec![20])).unwrap();
         assert_eq!(
             [20, 30, 40, 50, 1].map(|pid| tasks.wanted(pid)),
             [true, true, true, false, false]
@@ -142,15 +142,16 @@ mod tests {
         assert_eq!([60, 61, 70].map(|pid| tasks.wanted(pid)), [true, false, false]);
         tasks.forked((60, 60), (50, 50));
         assert!(!tasks.wanted(60));
-        assert!(Tasks::new(proc.path(), &Scope::Machine).unwrap().wanted(50));
+        assert!(TaskTable::new(proc.path(), &Scope::Machine).unwrap().wanted(50));
     }
 
     #[test]
-    fn processes_that_take_a_name_are_looked_at_from_then_on() {
+    fn renamed_processes_are_sampled_from_then_on() {
         let proc = tree(&[(20, 1, "sh"), (30, 1, "fio")]);
         let pattern = crate::Pattern::parse("fio").unwrap();
         let scope = Scope::Matching { pattern, descendants: false };
-        let (mut tasks, mut names) = (Tasks::new(proc.path(), &scope).unwrap(), Names::new());
+        let (mut tasks, mut names) =
+            (TaskTable::new(proc.path(), &scope).unwrap(), NameTable::new());
         assert_eq!([20, 30].map(|pid| tasks.wanted(pid)), [false, true]);
         tasks.named((20, 20), "fio", &mut names);
         tasks.forked((40, 40), (30, 30));
@@ -158,11 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn names_come_from_records_and_else_from_proc() {
+    fn names_come_from_records_or_proc() {
         let proc = tree(&[(20, 1, "fio"), (21, 2, "kworker/1:2H-kblockd")]);
         let (mut tasks, mut names) =
-            (Tasks::new(proc.path(), &Scope::Machine).unwrap(), Names::new());
-        let mut comm = |tasks: &mut Tasks, pid, tid| {
+            (TaskTable::new(proc.path(), &Scope::Machine).unwrap(), NameTable::new());
+        let mut comm = |tasks: &mut TaskTable, pid, tid| {
             let id = tasks.comm(pid, tid, &mut names);
             names.name(id).to_string()
         };
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(comm(&mut tasks, 99, 99), "");
         tasks.forked((20, 25), (20, 20));
         assert_eq!(comm(&mut tasks, 20, 25), "fio");
-        let mut names = Names::new();
+        let mut names = NameTable::new();
         tasks.named((20, 25), "iou-wrk-20", &mut names);
         let id = tasks.comm(20, 25, &mut names);
         assert_eq!(names.name(id), "iou-wrk-20");

@@ -3,13 +3,13 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// A sampler of the real machine; `None`, with the reason printed, where it allows none.
+/// A sampler of this machine; `None`, with the reason printed, if not permitted.
 fn sampler(settings: &StackSettings) -> Option<StackSampler> {
     let opened = StackSampler::open(settings, Path::new("/proc"), Path::new("/sys"));
     opened.inspect_err(|missing| eprintln!("skipped: {missing}")).ok()
 }
 
-/// All intervals until `enough` of them is seen.
+/// Merged intervals until `enough` is true.
 fn watch(
     sampler: &mut StackSampler,
     enough: impl Fn(&[StackCount], &[fathom_model::watch::Stack]) -> bool,
@@ -19,7 +19,7 @@ fn watch(
     while began.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(50));
         let mut sample = MachineSample::default();
-        sampler.look();
+        sampler.sample();
         sampler.take(&mut sample);
         let StacksSample { counts, new, idle, own, event, hz, .. } = sample.stacks.unwrap();
         all.counts.extend(counts);
@@ -31,11 +31,11 @@ fn watch(
             return all;
         }
     }
-    panic!("not seen within a minute: {:?} of {:?}", all.counts, all.new);
+    panic!("not sampled within a minute: {:?} of {:?}", all.counts, all.new);
 }
 
-/// Runs `work` in a thread of this name while `look` looks.
-fn beside<T>(name: &str, work: impl Fn() + Send, look: impl FnOnce() -> T) -> T {
+/// Runs `work` in a thread of this name during `sample`.
+fn while_running<T>(name: &str, work: impl Fn() + Send, sample: impl FnOnce() -> T) -> T {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -52,7 +52,7 @@ fn beside<T>(name: &str, work: impl Fn() + Send, look: impl FnOnce() -> T) -> T 
         };
         std::thread::Builder::new().name(name.into()).spawn_scoped(scope, body).unwrap();
         let _stop = Stop(&stop);
-        look()
+        sample()
     })
 }
 
@@ -63,9 +63,9 @@ fn read_zeros() {
 }
 
 #[test]
-fn a_thread_in_a_system_call_shows_it() {
+fn system_calls_appear_in_stacks() {
     let Some(mut sampler) = sampler(&StackSettings::default()) else { return };
-    if !sampler.lanes.source.kernel {
+    if !sampler.per_cpu.source.kernel {
         eprintln!("skipped: {:?}", sampler.missing());
         return;
     }
@@ -75,21 +75,21 @@ fn a_thread_in_a_system_call_shows_it() {
         let ordered = at("ksys_read").zip(at("vfs_read")).is_some_and(|(ksys, vfs)| ksys < vfs);
         ordered && count.comm == "reads-zeros" && stack.user.is_empty()
     };
-    let seen = beside("reads-zeros", read_zeros, || {
+    let sampled = while_running("reads-zeros", read_zeros, || {
         watch(&mut sampler, |counts, new| {
             counts.iter().filter(|count| reads(count, new)).count() >= 3
         })
     });
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    for count in seen.counts.iter().filter(|count| count.comm == "reads-zeros") {
+    for count in sampled.counts.iter().filter(|count| count.comm == "reads-zeros") {
         assert!(count.pid == pid && count.tid != pid && count.period > 0, "{count:?}");
     }
-    assert_eq!(seen.hz, 99);
-    assert_eq!(seen.event == "cycles", sampler.missing().is_empty(), "{:?}", sampler.missing());
-    let mut distinct = seen.new.clone();
+    assert_eq!(sampled.hz, 99);
+    assert_eq!(sampled.event == "cycles", sampler.missing().is_empty(), "{:?}", sampler.missing());
+    let mut distinct = sampled.new.clone();
     distinct.sort_by(|a, b| (&a.kernel, &a.user).cmp(&(&b.kernel, &b.user)));
     distinct.dedup();
-    assert_eq!(distinct.len(), seen.new.len());
+    assert_eq!(distinct.len(), sampled.new.len());
 }
 
 #[inline(never)]
@@ -98,13 +98,13 @@ extern "C" fn spin_in_user_mode() -> u64 {
 }
 
 #[test]
-fn user_functions_have_names_on_request() {
+fn user_functions_are_resolved_on_request() {
     let settings = StackSettings { user: true, clock: Clock::Timer, ..StackSettings::default() };
     let Some(mut sampler) = sampler(&settings) else { return };
     let spin = || {
         std::hint::black_box(spin_in_user_mode());
     };
-    let seen = beside("spins", spin, || {
+    let sampled = while_running("spins", spin, || {
         watch(&mut sampler, |counts, new| {
             counts.iter().any(|count| {
                 let leaf = new[count.stack as usize].user.last();
@@ -113,42 +113,42 @@ fn user_functions_have_names_on_request() {
             })
         })
     });
-    assert_eq!(seen.event, "cpu-clock");
+    assert_eq!(sampled.event, "cpu-clock");
 }
 
 #[test]
-fn ticks_tell_what_they_came_into() {
+fn ticks_show_the_interrupted_context() {
     let settings = StackSettings { clock: Clock::Tick, ..StackSettings::default() };
     let Some(mut sampler) = sampler(&settings) else { return };
-    let Pulse::Tick(tick) = sampler.lanes.source.pulse else {
-        eprintln!("skipped: this kernel does not show its ticks to this user");
+    let Trigger::Tick(tick) = sampler.per_cpu.source.trigger else {
+        eprintln!("skipped: ticks are not available to this user");
         return;
     };
     assert!((500_000..=10_000_000).contains(&tick.ns), "{tick:?}");
     let began = Instant::now();
     let reads = |count: &&StackCount| count.comm == "reads-ticked";
-    let seen = beside("reads-ticked", read_zeros, || {
+    let sampled = while_running("reads-ticked", read_zeros, || {
         watch(&mut sampler, |counts, _| {
             counts.iter().filter(reads).map(|c| c.count).sum::<u32>() >= 50
         })
     });
     let elapsed = began.elapsed().as_nanos() as u64;
-    assert_eq!((seen.event.as_str(), seen.idle), ("tick", 0));
-    let of_reads = || seen.counts.iter().filter(reads);
-    let stack = |c: &&StackCount| seen.new[c.stack as usize].kernel.iter();
+    assert_eq!((sampled.event.as_str(), sampled.idle), ("tick", 0));
+    let of_reads = || sampled.counts.iter().filter(reads);
+    let stack = |c: &&StackCount| sampled.new[c.stack as usize].kernel.iter();
     let reading = of_reads().filter(|c| stack(c).any(|f| f == "vfs_read"));
-    assert!(reading.map(|c| c.count).sum::<u32>() >= 5, "{:?}", seen.new);
-    // A tick is part of the interrupt and of none of what it came into.
+    assert!(reading.map(|c| c.count).sum::<u32>() >= 5, "{:?}", sampled.new);
+    // The tick belongs to its interrupt and not to the interrupted context.
     let ticks = |s: &&fathom_model::watch::Stack| s.kernel.iter().any(|f| f == "hrtimer_interrupt");
-    assert_eq!(seen.new.iter().filter(ticks).collect::<Vec<_>>(), Vec::new() as Vec<&_>);
-    // Samples stand for the time between them; no thread runs longer than there is time.
+    assert_eq!(sampled.new.iter().filter(ticks).collect::<Vec<_>>(), Vec::new() as Vec<&_>);
+    // Samples represent the time between them; no thread runs longer than the elapsed time.
     let period: u64 = of_reads().map(|c| c.period).sum();
     let samples: u64 = of_reads().map(|c| u64::from(c.count)).sum();
     assert!(period >= samples * tick.ns && period <= elapsed + 50 * tick.ns, "{period} {elapsed}");
 }
 
 #[test]
-fn a_process_that_ended_before_it_was_looked_at_has_names() {
+fn exited_processes_are_resolved() {
     let settings =
         StackSettings { user: true, clock: Clock::Timer, hz: 999, ..StackSettings::default() };
     let Some(mut sampler) = sampler(&settings) else { return };
@@ -172,7 +172,7 @@ fn a_process_that_ended_before_it_was_looked_at_has_names() {
 }
 
 #[test]
-fn the_watching_thread_is_counted_apart() {
+fn the_sampling_thread_is_counted_separately() {
     let Some(mut sampler) = sampler(&StackSettings { hz: 999, ..StackSettings::default() }) else {
         return;
     };
@@ -197,7 +197,7 @@ impl Drop for Killed {
 }
 
 #[test]
-fn a_process_is_seen_with_its_children_and_nothing_else() {
+fn only_the_process_and_its_children_are_sampled() {
     let loops = "i=0; while [ $i -lt 100000000 ]; do i=$((i+1)); done";
     let family = Command::new("sh").args(["-c", &format!("sh -c '{loops}'; :")]).spawn().unwrap();
     let pid = family.id() as i32;
@@ -206,12 +206,12 @@ fn a_process_is_seen_with_its_children_and_nothing_else() {
     let Some(mut sampler) = sampler(&StackSettings { scope, ..StackSettings::default() }) else {
         return;
     };
-    let seen = watch(&mut sampler, |counts, _| counts.iter().any(|count| count.pid != pid));
-    let child = seen.counts.iter().find(|count| count.pid != pid).unwrap();
+    let sampled = watch(&mut sampler, |counts, _| counts.iter().any(|count| count.pid != pid));
+    let child = sampled.counts.iter().find(|count| count.pid != pid).unwrap();
     assert_eq!(child.comm, "sh");
     assert!(Scope::Trees(vec![pid]).processes(Path::new("/proc")).unwrap().contains(&child.pid));
     drop(family);
-    // The shell that loops has lost its parent and would go on.
+    // The orphaned shell would keep running.
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(child.pid).unwrap(),
         rustix::process::Signal::KILL,
@@ -220,28 +220,33 @@ fn a_process_is_seen_with_its_children_and_nothing_else() {
 }
 
 #[test]
-fn threads_can_be_sampled_one_by_one() {
+fn threads_can_be_sampled_individually() {
     let own = std::process::id() as i32;
-    let source =
-        Source { pulse: Pulse::Timer, kernel: false, hz: 99, user: false, registers: true };
-    let threads = lanes::threads(Path::new("/proc"), &[own]);
-    assert!(threads.contains(&own));
-    let mut lanes = match Lanes::of_threads(source, Path::new("/sys"), &threads) {
-        Ok(lanes) => lanes,
-        Err(error) => return eprintln!("skipped: {}", lanes::refused("threads", &error)),
+    let source = SampleSource {
+        trigger: Trigger::Timer,
+        kernel: false,
+        hz: 99,
+        user: false,
+        registers: true,
     };
-    // The thread that opened them begins another, which inherits them.
+    let threads = per_cpu::own_threads(Path::new("/proc"), &[own]);
+    assert!(threads.contains(&own));
+    let mut per_cpu = match PerCpuRings::of_threads(source, Path::new("/sys"), &threads) {
+        Ok(per_cpu) => per_cpu,
+        Err(error) => return eprintln!("skipped: {}", per_cpu::refused("threads", &error)),
+    };
+    // The thread that opened the events creates another one, which inherits them.
     let spin = || {
         std::hint::black_box(spin_in_user_mode());
     };
-    beside("inherits", spin, || {
+    while_running("inherits", spin, || {
         let began = Instant::now();
         let mut samples = Vec::new();
         while samples.len() < 3 && began.elapsed() < Duration::from_secs(60) {
-            let mut found = Found::default();
-            lanes.drain(|record| found.add(record));
+            let mut found = RecordBatch::default();
+            per_cpu.drain(|record| found.add(record));
             samples.extend(found.events.into_iter().filter_map(|(_, what)| match what {
-                What::Sample { pid, tid, .. } => Some((pid, tid)),
+                StackRecord::Sample { pid, tid, .. } => Some((pid, tid)),
                 _ => None,
             }));
         }
@@ -253,20 +258,20 @@ fn body(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Two 32-bit numbers as they lie in a record.
+/// Two u32s as laid out in a record.
 fn pair(first: u32, second: u32) -> u64 {
     let bytes = [first.to_ne_bytes(), second.to_ne_bytes()].concat();
     u64::from_ne_bytes(*bytes.first_chunk().unwrap())
 }
 
 #[test]
-fn records_are_taken_apart() {
+fn records_are_parsed() {
     let text = u64::from_ne_bytes(*b"fio\0\0\0\0\0");
     let (device, protection) = (pair(8, 1), pair(5, 2));
     let mapped =
         vec![pair(7, 8), 0x1000, 0x2000, 64, device, 5, 0, protection, text, pair(7, 8), 80];
     let sample = vec![pair(7, 8), 50, 10, 2, perf::PERF_CONTEXT_KERNEL, 99];
-    // What the registers are of, then they.
+    // The register ABI, then the registers.
     let registers: Vec<u64> = (200..=200 + retpoline::COUNT as u64).collect();
     let mut longer = sample.clone();
     (longer[3], longer[5]) = (3, 97);
@@ -284,13 +289,13 @@ fn records_are_taken_apart() {
         (perf::PERF_RECORD_MMAP2, mapped),
         (perf::PERF_RECORD_MMAP2, vec![1, 2, 3]),
     ];
-    let mut found = Found::default();
+    let mut found = RecordBatch::default();
     for (kind, words) in &records {
         let bytes = body(words);
-        found.add(Record { kind: *kind, misc: 0, body: &bytes });
+        found.add(PerfRecord { kind: *kind, misc: 0, body: &bytes });
         // Nothing is read beyond a record's end.
         for length in 0..bytes.len() {
-            Found::default().add(Record { kind: *kind, misc: 0, body: &bytes[..length] });
+            RecordBatch::default().add(PerfRecord { kind: *kind, misc: 0, body: &bytes[..length] });
         }
     }
     let shown: Vec<String> = found.events.iter().map(|event| format!("{event:?}")).collect();
@@ -303,7 +308,7 @@ fn records_are_taken_apart() {
         "(30, Forked { child: (7, 8), parent: (1, 2) })",
         "(60, Ended { pid: 7, tid: 8 })",
         "(70, Throttled)",
-        "(80, Mapped { pid: 7, map: Map { start: 4096, end: 12288, offset: 64, file: \"08:01 5\", \
+        "(80, Mapped { pid: 7, map: Mapping { start: 4096, end: 12288, offset: 64, file: \"08:01 5\", \
          path: \"fio\" } })",
     ];
     assert_eq!(shown, expected);
@@ -312,7 +317,7 @@ fn records_are_taken_apart() {
 }
 
 #[test]
-fn chains_are_split_at_their_marks() {
+fn chains_are_split_at_context_markers() {
     let (kernel, user) = (perf::PERF_CONTEXT_KERNEL, perf::PERF_CONTEXT_USER);
     assert_eq!(split(&[kernel, 1, 2, user, 3]), (&[1, 2][..], &[3][..]));
     assert_eq!(split(&[user, 3, 4]), (&[][..], &[3, 4][..]));
@@ -321,7 +326,7 @@ fn chains_are_split_at_their_marks() {
 }
 
 #[test]
-fn more_samples_than_the_kernel_gives_are_not_asked_for() {
+fn the_frequency_is_limited_to_the_kernels_maximum() {
     let proc = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(proc.path().join("sys/kernel")).unwrap();
     let path = proc.path().join("sys/kernel/perf_event_max_sample_rate");
@@ -332,6 +337,6 @@ fn more_samples_than_the_kernel_gives_are_not_asked_for() {
         Ok(sampler) => sampler,
         Err(missing) => return eprintln!("skipped: {missing}"),
     };
-    assert_eq!(sampler.lanes.source.hz, 50);
+    assert_eq!(sampler.per_cpu.source.hz, 50);
     assert!(sampler.missing()[0].to_string().contains("perf_event_max_sample_rate is 50"));
 }

@@ -1,46 +1,46 @@
-//! User functions of running processes.
+//! Resolves user addresses of running and exited processes.
 
-use super::elf::Functions;
-use super::table::Names;
-use crate::perf::Record;
+use super::elf::ElfSymbols;
+use super::table::NameTable;
+use crate::perf::PerfRecord;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of symbol tables that are kept in all.
+/// Maximum total size of symbol tables, in bytes.
 const ROOM: usize = 256 << 20;
-/// Rounds between two looks at what a process has mapped: addresses that lead nowhere are common
-/// where code has no frame pointers.
+/// Minimum number of rounds between reads of a process's maps: invalid addresses are common in code
+/// without frame pointers.
 const RELOAD: u64 = 5;
-/// Addresses that are remembered of one process.
+/// Maximum number of addresses cached per process.
 const ADDRESSES: usize = 1 << 16;
 
-/// Finds the functions of user addresses.
+/// Resolves user addresses.
 #[derive(Debug)]
 pub(super) struct UserNames {
     proc_root: PathBuf,
     debug_root: PathBuf,
-    processes: HashMap<i32, Process>,
-    /// By process: the one that forked it, whose code it has until it executes a program.
+    processes: HashMap<i32, ProcessMaps>,
+    /// Parent by process: until its first exec, a process has its parent's code.
     parents: HashMap<i32, i32>,
-    /// By device and inode; `None` where a file tells nothing.
-    files: HashMap<String, Option<Functions>>,
+    /// By device and inode; `None` if a file has no usable symbols.
+    files: HashMap<String, Option<ElfSymbols>>,
     room: usize,
     round: u64,
 }
 
 #[derive(Debug)]
-struct Process {
-    maps: Vec<Map>,
+struct ProcessMaps {
+    maps: Vec<Mapping>,
     known: HashMap<u64, u32>,
-    /// When the maps were read, or began to be told.
+    /// When the maps were read, or recording of them began.
     round: u64,
 }
 
-/// A part of a process that holds code.
+/// An executable mapping of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Map {
+pub(super) struct Mapping {
     start: u64,
     end: u64,
     offset: u64,
@@ -62,33 +62,33 @@ impl UserNames {
         }
     }
 
-    /// A new round of samples.
+    /// Starts a new round of samples.
     pub fn next_round(&mut self) {
         self.round += 1;
     }
 
-    /// The process has ended.
+    /// A process exited.
     pub fn ended(&mut self, pid: i32) {
         self.processes.remove(&pid);
         self.parents.remove(&pid);
     }
 
-    /// The process runs another program: all that it maps is told from now on, so that it is known
-    /// of one that ends before its samples are looked at.
+    /// A process executed a program: from now on all its mappings are recorded, so it can be
+    /// resolved even after it exits.
     pub fn executed(&mut self, pid: i32) {
         let maps = Vec::new();
-        self.processes.insert(pid, Process { maps, known: HashMap::new(), round: self.round });
+        self.processes.insert(pid, ProcessMaps { maps, known: HashMap::new(), round: self.round });
     }
 
-    /// A process was made.
+    /// A process was forked.
     pub fn forked(&mut self, pid: i32, parent: i32) {
         self.ended(pid);
         self.parents.insert(pid, parent);
     }
 
-    /// A process has mapped code.
-    pub fn mapped(&mut self, pid: i32, map: Map) {
-        // Of one that was not looked at before, all is read when it is.
+    /// A process mapped code.
+    pub fn mapped(&mut self, pid: i32, map: Mapping) {
+        // The maps of unknown processes are read when needed.
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let before = process.maps.len();
         process.maps.retain(|old| old.end <= map.start || map.end <= old.start);
@@ -98,14 +98,14 @@ impl UserNames {
         process.maps.push(map);
     }
 
-    /// Records were lost: what is not known for sure is read anew.
+    /// Records were lost: drops everything that may be outdated.
     pub fn forget(&mut self) {
         self.processes.clear();
         self.parents.clear();
     }
 
-    /// The number of the name of the function at `address`.
-    pub fn id(&mut self, pid: i32, address: u64, names: &mut Names) -> u32 {
+    /// The name ID of the function at `address`.
+    pub fn id(&mut self, pid: i32, address: u64, names: &mut NameTable) -> u32 {
         if let Some(id) = self.known(pid).and_then(|known| known.get(&address)) {
             return *id;
         }
@@ -124,13 +124,13 @@ impl UserNames {
         self.processes.get_mut(&pid).map(|process| &mut process.known)
     }
 
-    /// What of the process holds `address`, after another look where it seems to have changed.
-    fn map(&mut self, pid: i32, address: u64) -> Option<Map> {
+    /// The mapping that contains `address`; reads the maps again if there is none.
+    fn map(&mut self, pid: i32, address: u64) -> Option<Mapping> {
         let round = self.round;
-        let holds = |map: &&Map| (map.start..map.end).contains(&address);
+        let holds = |map: &&Mapping| (map.start..map.end).contains(&address);
         if !self.processes.contains_key(&pid) {
             let (maps, known) = (self.maps(pid), HashMap::new());
-            self.processes.insert(pid, Process { maps, known, round });
+            self.processes.insert(pid, ProcessMaps { maps, known, round });
         }
         let process = self.processes.get_mut(&pid)?;
         let found = process.maps.iter().find(holds).cloned();
@@ -138,28 +138,28 @@ impl UserNames {
             return found;
         }
         process.round = round;
-        let maps = Map::read(&self.proc_root, pid);
-        // It may have ended meanwhile.
+        let maps = Mapping::read(&self.proc_root, pid);
+        // The process may have exited.
         if !maps.is_empty() {
             process.maps = maps;
         }
         process.maps.iter().find(holds).cloned()
     }
 
-    /// What a process holds that was not looked at before.
-    fn maps(&self, pid: i32) -> Vec<Map> {
+    /// The maps of a process not sampled before.
+    fn maps(&self, pid: i32) -> Vec<Mapping> {
         let parent = self.parents.get(&pid);
         if let Some(process) = parent.and_then(|parent| self.processes.get(parent)) {
             return process.maps.clone();
         }
-        let maps = Map::read(&self.proc_root, pid);
+        let maps = Mapping::read(&self.proc_root, pid);
         match parent {
-            Some(parent) if maps.is_empty() => Map::read(&self.proc_root, *parent),
+            Some(parent) if maps.is_empty() => Mapping::read(&self.proc_root, *parent),
             _ => maps,
         }
     }
 
-    fn name(&mut self, pid: i32, map: &Map, address: u64) -> String {
+    fn name(&mut self, pid: i32, map: &Mapping, address: u64) -> String {
         let path = match map.path.as_str() {
             "" => return "[anonymous]".into(),
             special if special.starts_with('[') => return special.into(),
@@ -167,7 +167,7 @@ impl UserNames {
         };
         if !self.files.contains_key(&map.file) {
             let functions = self.read(pid, map);
-            self.room = self.room.saturating_sub(functions.as_ref().map_or(0, Functions::bytes));
+            self.room = self.room.saturating_sub(functions.as_ref().map_or(0, ElfSymbols::bytes));
             self.files.insert(map.file.clone(), functions);
         }
         let functions = self.files.get(&map.file).and_then(Option::as_ref);
@@ -176,21 +176,21 @@ impl UserNames {
         name.unwrap_or_else(|| format!("[{}]", file.trim_end_matches(" (deleted)")))
     }
 
-    /// Reads the file that was mapped: it may have been replaced, or be in another mount namespace.
-    fn read(&self, pid: i32, map: &Map) -> Option<Functions> {
+    /// Reads the mapped file: the path may be in another mount namespace, or the file replaced.
+    fn read(&self, pid: i32, map: &Mapping) -> Option<ElfSymbols> {
         let process = self.proc_root.join(pid.to_string());
         let mapped = process.join(format!("map_files/{:x}-{:x}", map.start, map.end));
         let named = process.join("root").join(map.path.trim_start_matches('/'));
-        // After its end the file can only be found by its name, here.
+        // After the process has exited, only its path in this namespace is left.
         let here = Some(PathBuf::from(&map.path)).filter(|path| map.is_of(path));
         let paths = [Some(mapped), Some(named), here];
         let mut paths = paths.iter().flatten();
-        paths.find_map(|path| Functions::read(path, &self.debug_root, self.room).ok())
+        paths.find_map(|path| ElfSymbols::read(path, &self.debug_root, self.room).ok())
     }
 }
 
-impl Map {
-    /// What holds code in the process; nothing where it has ended or is another user's.
+impl Mapping {
+    /// Executable mappings of the process; empty if it has exited or belongs to another user.
     fn read(proc_root: &Path, pid: i32) -> Vec<Self> {
         let text = fs::read(proc_root.join(format!("{pid}/maps"))).unwrap_or_default();
         String::from_utf8_lossy(&text).lines().filter_map(Self::parse).collect()
@@ -208,9 +208,9 @@ impl Map {
         is_code.then_some(Self { start, end, offset, file, path })
     }
 
-    /// The process and what it mapped, of a `PERF_RECORD_MMAP2` (perf_event_open(2)): process, thread,
+    /// The process and mapping of a `PERF_RECORD_MMAP2` (perf_event_open(2)): process, thread,
     /// address, length, offset, device, inode, generation, protection, flags, path.
-    pub fn of_record(record: Record<'_>) -> Option<(i32, Self)> {
+    pub fn of_record(record: PerfRecord<'_>) -> Option<(i32, Self)> {
         let (start, length) = (record.u64_at(8)?, record.u64_at(16)?);
         let (major, minor) = (record.u32_at(32)?, record.u32_at(36)?);
         let file = format!("{major:02x}:{minor:02x} {}", record.u64_at(40)?);
@@ -219,7 +219,7 @@ impl Map {
         Some((record.u32_at(0)? as i32, Self { start, end, offset, file, path }))
     }
 
-    /// Whether it is of the file that has this path now.
+    /// Whether the file at this path is the mapped one.
     fn is_of(&self, path: &Path) -> bool {
         fs::metadata(path).is_ok_and(|found| {
             let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
@@ -233,11 +233,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maps_that_hold_code() {
+    fn executable_mappings() {
         let line =
             "55d0c8a1b000-55d0c8a3c000 r-xp 00004000 fd:01 1835087    /opt/a b/fio (deleted)";
-        let map = Map::parse(line).unwrap();
-        let expected = Map {
+        let map = Mapping::parse(line).unwrap();
+        let expected = Mapping {
             start: 0x55d0_c8a1_b000,
             end: 0x55d0_c8a3_c000,
             offset: 0x4000,
@@ -245,10 +245,10 @@ mod tests {
             path: "/opt/a b/fio (deleted)".into(),
         };
         assert_eq!(map, expected);
-        assert_eq!(Map::parse("7f00-7f10 rw-p 0 00:00 0").map(|map| map.path), None);
-        assert_eq!(Map::parse("7f00-7f10 r-xp 0 00:00 0").map(|map| map.path), Some("".into()));
+        assert_eq!(Mapping::parse("7f00-7f10 rw-p 0 00:00 0").map(|map| map.path), None);
+        assert_eq!(Mapping::parse("7f00-7f10 r-xp 0 00:00 0").map(|map| map.path), Some("".into()));
         for line in ["", "7f00", "7f00-7f10", "7f00-7f10 r-xp 0 00:00", "g-h r-xp 0 00:00 0"] {
-            assert_eq!(Map::parse(line), None, "{line}");
+            assert_eq!(Mapping::parse(line), None, "{line}");
         }
     }
 
@@ -258,8 +258,8 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_this_process_is_named() {
-        let (mut user, mut names) = (UserNames::new(Path::new("/proc")), Names::new());
+    fn functions_of_this_process_are_resolved() {
+        let (mut user, mut names) = (UserNames::new(Path::new("/proc")), NameTable::new());
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let address = a_function_of_this_test as *const () as u64;
         a_function_of_this_test();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_names_gives_its_own() {
+    fn files_without_symbols_are_shown_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let process = dir.path().join("7");
         fs::create_dir_all(process.join("root/lib")).unwrap();
@@ -281,7 +281,7 @@ mod tests {
         let maps = "1000-2000 r-xp 0 08:01 5 /lib/libx.so\n3000-4000 r-xp 0 00:00 0 [vdso]\n\
             5000-6000 r-xp 0 00:00 0\n";
         fs::write(process.join("maps"), maps).unwrap();
-        let (mut user, mut names) = (UserNames::new(dir.path()), Names::new());
+        let (mut user, mut names) = (UserNames::new(dir.path()), NameTable::new());
         for (address, name) in [
             (0x1800, "[libx.so]"),
             (0x3000, "[vdso]"),
@@ -300,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_told_is_known_after_its_end() {
-        let (mut user, mut names) = (UserNames::new(Path::new("/nowhere")), Names::new());
+    fn exited_processes_are_resolved() {
+        let (mut user, mut names) = (UserNames::new(Path::new("/nowhere")), NameTable::new());
         let mut name = |user: &mut UserNames, pid, address| {
             let id = user.id(pid, address, &mut names);
             names.name(id).to_string()
         };
-        let map = |start, path: &str| Map {
+        let map = |start, path: &str| Mapping {
             start,
             end: start + 0x1000,
             offset: 0,
@@ -316,7 +316,7 @@ mod tests {
         user.executed(7);
         user.mapped(7, map(0x1000, "[a]"));
         user.mapped(7, map(0x3000, "[b]"));
-        // Nothing is known of what was there before.
+        // Nothing is known about earlier mappings.
         user.mapped(8, map(0x1000, "[c]"));
         user.forked(9, 7);
         for (pid, address, expected) in [
@@ -339,20 +339,20 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_a_process_that_ended_is_found_by_its_name() {
+    fn files_of_exited_processes_are_found_by_path() {
         let path = std::env::current_exe().unwrap();
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let address = a_function_of_this_test as *const () as u64;
-        let holds = |map: &Map| (map.start..map.end).contains(&address);
-        let map = Map::read(Path::new("/proc"), pid).into_iter().find(holds).unwrap();
+        let holds = |map: &Mapping| (map.start..map.end).contains(&address);
+        let map = Mapping::read(Path::new("/proc"), pid).into_iter().find(holds).unwrap();
         if !map.is_of(&path) {
-            return eprintln!("skipped: maps and stat(2) tell different devices here");
+            return eprintln!("skipped: maps and stat(2) report different devices");
         }
-        let (mut user, mut names) = (UserNames::new(Path::new("/nowhere")), Names::new());
+        let (mut user, mut names) = (UserNames::new(Path::new("/nowhere")), NameTable::new());
         user.executed(pid);
         user.mapped(pid, map.clone());
         let id = user.id(pid, address, &mut names);
         assert!(names.name(id).ends_with("tests::a_function_of_this_test"), "{}", names.name(id));
-        assert!(!Map { file: "00:00 0".into(), ..map }.is_of(&path));
+        assert!(!Mapping { file: "00:00 0".into(), ..map }.is_of(&path));
     }
 }

@@ -1,37 +1,37 @@
-//! The limits of control groups that apply to a process
-//! (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ of the kernel).
+//! cgroup limits that apply to a process (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ of
+//! the kernel).
 
 mod level;
 #[cfg(test)]
 mod tests;
 
-use crate::kept::Kept;
+use crate::proc_file::PinnedProcFile;
 use fathom_model::watch::CgroupSample;
-use level::Level;
+use level::CgroupDir;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Reads the limits of a process's control groups.
+/// Reads the limits of a process's cgroups.
 #[derive(Debug)]
 pub(super) struct Cgroups {
     proc: PathBuf,
     sys: PathBuf,
-    /// /proc/PID/cgroup, and its text as last seen.
-    membership: Kept,
+    /// /proc/PID/cgroup, and its last contents.
+    membership: PinnedProcFile,
     groups: String,
-    /// Path of the group that limits processor time.
+    /// Path of the cgroup that limits CPU time.
     path: String,
-    /// The groups and their parents, innermost first within a hierarchy.
-    levels: Vec<Level>,
+    /// The cgroups and their ancestors, innermost first within a hierarchy.
+    levels: Vec<CgroupDir>,
 }
 
 impl Cgroups {
     /// # Errors
-    /// Where the process does not exist.
+    /// If the process does not exist.
     pub fn open(proc: &Path, sys: &Path, pid: Option<i32>) -> io::Result<Self> {
         let pid = pid.map_or_else(|| "self".to_string(), |pid| pid.to_string());
         Ok(Self {
-            membership: Kept::open(proc.join(pid).join("cgroup"))?,
+            membership: PinnedProcFile::open(proc.join(pid).join("cgroup"))?,
             proc: proc.to_path_buf(),
             sys: sys.to_path_buf(),
             groups: String::new(),
@@ -40,9 +40,9 @@ impl Cgroups {
         })
     }
 
-    /// The limits as they stand; `None` where the process is in no group that is mounted.
+    /// The current limits; `None` if no cgroup of the process is mounted.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Option<CgroupSample> {
-        // A process that has ended is shown with the groups that it had.
+        // /proc of an exited process keeps showing its cgroups.
         if let Ok(groups) = self.membership.read(buffer)
             && groups != self.groups
         {
@@ -56,10 +56,10 @@ impl Cgroups {
         (!self.levels.is_empty()).then_some(sample)
     }
 
-    /// Finds the groups' directories anew.
+    /// Finds the directories of the cgroups.
     fn resolve(&mut self) {
         let mounts = std::fs::read_to_string(self.proc.join("self/mountinfo")).unwrap_or_default();
-        let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
+        let mounts: Vec<CgroupMount> = mounts.lines().filter_map(CgroupMount::parse).collect();
         self.levels.clear();
         let memberships: Vec<Membership> =
             self.groups.lines().filter_map(Membership::parse).collect();
@@ -74,7 +74,7 @@ impl Cgroups {
     }
 }
 
-/// One line of /proc/PID/cgroup: `4:cpu,cpuacct:/path`, or `0::/path` for version 2.
+/// A line of /proc/PID/cgroup: `4:cpu,cpuacct:/path` (v1) or `0::/path` (v2).
 struct Membership<'a> {
     controllers: Vec<&'a str>,
     path: &'a str,
@@ -88,16 +88,16 @@ impl<'a> Membership<'a> {
     }
 }
 
-/// A hierarchy's mount: a line of /proc/self/mountinfo.
-struct Mount<'a> {
-    /// The group that is seen at the mount point.
+/// The mount of a hierarchy: a line of /proc/self/mountinfo.
+struct CgroupMount<'a> {
+    /// The cgroup at the mount point.
     root: &'a str,
     point: &'a str,
-    /// `None` for version 2.
+    /// `None` for v2.
     controllers: Option<Vec<&'a str>>,
 }
 
-impl<'a> Mount<'a> {
+impl<'a> CgroupMount<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let (mount, kind) = line.split_once(" - ")?;
         let mut mount = mount.split(' ').skip(3);
@@ -122,11 +122,11 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The group and its parents up to the mount, innermost first.
-fn levels(membership: &Membership, mount: &Mount, sys: &Path) -> Vec<Level> {
+/// The cgroup and its ancestors up to the mount point, innermost first.
+fn levels(membership: &Membership, mount: &CgroupMount, sys: &Path) -> Vec<CgroupDir> {
     let point = Path::new(mount.point);
     let top = point.strip_prefix("/sys").map_or(point.to_path_buf(), |below| sys.join(below));
-    // Outside of what is mounted here, the group at the mount is all that can be seen.
+    // Outside the mounted part of the hierarchy, only the cgroup at the mount point is visible.
     let below = Path::new(membership.path).strip_prefix(mount.root).ok();
     let seen = |below: &&Path| {
         below.components().all(|part| part != Component::ParentDir) && top.join(below).is_dir()
@@ -134,7 +134,7 @@ fn levels(membership: &Membership, mount: &Mount, sys: &Path) -> Vec<Level> {
     let below = below.filter(seen).unwrap_or(Path::new(""));
     let open = |below: &Path| {
         let name: PathBuf = Path::new(mount.root).components().chain(below.components()).collect();
-        Level::open(&top.join(below), &name, &membership.controllers, sys)
+        CgroupDir::open(&top.join(below), &name, &membership.controllers, sys)
     };
-    below.ancestors().map(open).filter(Level::has_files).collect()
+    below.ancestors().map(open).filter(CgroupDir::has_files).collect()
 }

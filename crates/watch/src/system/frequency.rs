@@ -1,22 +1,22 @@
-//! Processors' frequencies, from cpufreq (Documentation/admin-guide/pm/cpufreq.rst of the kernel).
+//! CPU frequencies, from cpufreq (Documentation/admin-guide/pm/cpufreq.rst of the kernel).
 
-use crate::kept::Kept;
+use crate::proc_file::PinnedProcFile;
 use fathom_model::watch::CpuSample;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Reads the frequency of each processor.
+/// Reads the frequency of each CPU.
 #[derive(Debug)]
 pub(super) struct Frequencies {
     dir: PathBuf,
-    /// Of the processors that were online when last seen; `None` for one without cpufreq.
-    files: Vec<(u32, Option<Kept>)>,
-    /// Where to go on at the next look.
+    /// The files of the CPUs last online; `None` for a CPU without cpufreq.
+    files: Vec<(u32, Option<PinnedProcFile>)>,
+    /// The CPU at which the next sample continues.
     next: usize,
 }
 
-/// What one look may take. Kernels before 5.19 sleep 10 ms for each processor on x86: then a few are
-/// read at each look, in turn.
+/// Time limit per sample. Kernels before 5.19 sleep 10 ms per CPU on x86; then each sample covers a
+/// few CPUs.
 const BUDGET: Duration = Duration::from_millis(2);
 
 impl Frequencies {
@@ -24,7 +24,7 @@ impl Frequencies {
         Self { dir: sys.join("devices/system/cpu"), files: Vec::new(), next: 0 }
     }
 
-    /// The file that tells the frequency of a processor.
+    /// The file with a CPU's frequency.
     pub fn file(&self, cpu: u32) -> PathBuf {
         self.dir.join(format!("cpu{cpu}/cpufreq/scaling_cur_freq"))
     }
@@ -32,7 +32,7 @@ impl Frequencies {
     pub fn read(&mut self, cpus: &mut [CpuSample], buffer: &mut Vec<u8>) {
         let same = cpus.iter().map(|cpu| cpu.cpu).eq(self.files.iter().map(|(cpu, _)| *cpu));
         if !same {
-            let open = |cpu: &CpuSample| (cpu.cpu, Kept::open(self.file(cpu.cpu)).ok());
+            let open = |cpu: &CpuSample| (cpu.cpu, PinnedProcFile::open(self.file(cpu.cpu)).ok());
             self.files = cpus.iter().map(open).collect();
         }
         let end = Instant::now() + BUDGET;
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_that_come_and_go() {
+    fn cpus_go_on_and_offline() {
         let root = tempfile::tempdir().unwrap();
         let mut frequencies = Frequencies::new(root.path());
         for (cpu, khz) in [(0, "800000\n"), (2, "<unknown>\n"), (3, "3200000\n")] {
@@ -68,7 +68,7 @@ mod tests {
         let mut buffer = Vec::new();
         let mut khz = |numbers: &[u32]| {
             let mut cpus = cpus(numbers);
-            // As many looks as it takes where the machine is too busy for all in one.
+            // Repeats the sample, as a busy machine may not finish within the time limit.
             let mut seen = vec![None; cpus.len()];
             for _ in numbers {
                 frequencies.read(&mut cpus, &mut buffer);

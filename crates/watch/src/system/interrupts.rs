@@ -1,8 +1,8 @@
-//! /proc/interrupts and /proc/softirqs: a column for each processor, a line for each source.
+//! /proc/interrupts and /proc/softirqs: one column per CPU, one line per source.
 
 use fathom_model::watch::InterruptSample;
 
-/// The sources that fired at least once.
+/// The sources with at least one interrupt.
 ///
 /// A line is `24:  counts…  chip  hwirq-edge  device`, or `LOC:  counts…  Local timer interrupts`
 /// (kernel/irq/proc.c, show_interrupts).
@@ -16,7 +16,7 @@ pub(crate) fn parse(text: &str) -> Vec<InterruptSample> {
     lines.filter_map(|line| source(line, &cpus)).collect()
 }
 
-/// `None` for one that never fired, and for `ERR` and `MIS`, which no processor is said of.
+/// `None` if there were none, and for `ERR` and `MIS`, which are not per CPU.
 fn source(line: &str, cpus: &[u32]) -> Option<InterruptSample> {
     let (irq, mut rest) = line.split_once(':')?;
     let mut counts = Vec::new();
@@ -31,7 +31,7 @@ fn source(line: &str, cpus: &[u32]) -> Option<InterruptSample> {
     }
     let irq = irq.trim_ascii();
     let is_number = irq.bytes().all(|byte| byte.is_ascii_digit());
-    // Two spaces come before the devices, at most one within their names.
+    // Two spaces precede the devices, whose names contain single spaces at most.
     let devices = || rest.trim_ascii_end().rsplit_once("  ").map_or(rest, |(_, devices)| devices);
     let source = if is_number { devices() } else { rest };
     let named = |counts| InterruptSample {
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn sources_of_an_arm_machine() {
         let text = "           CPU0       CPU1\n \
-             10:       2121       3131     GICv3  27 Level     arch_timer\n\
+             10:       2121       3131     GICv3  27 CgroupDir     arch_timer\n\
             IPI0:         5          6       Rescheduling interrupts\n";
         assert_eq!(seen(text)[0].1, "arch_timer");
         assert_eq!(
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_gives_nothing() {
+    fn malformed_tables_give_nothing() {
         for text in ["", "\n", "x", "CPU0\n1: x\n2: 4294967296\n:\n3 4\n"] {
             assert_eq!(seen(text), []);
         }
     }
 
     #[test]
-    fn the_kernel_at_hand() {
+    fn the_running_kernel() {
         let text = std::fs::read_to_string("/proc/softirqs").unwrap();
         assert!(parse(&text).iter().any(|kind| kind.irq == "TIMER"), "{text}");
         let text = std::fs::read_to_string("/proc/interrupts").unwrap();

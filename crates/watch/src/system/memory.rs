@@ -2,7 +2,7 @@
 
 use fathom_model::watch::{MemorySample, PagingSample, Pressure};
 
-/// Memory from the text of /proc/meminfo, whose unit is KiB.
+/// Parses /proc/meminfo, whose unit is KiB.
 pub(crate) fn memory(text: &str) -> MemorySample {
     let mut memory = MemorySample::default();
     for line in text.lines() {
@@ -26,7 +26,7 @@ pub(crate) fn memory(text: &str) -> MemorySample {
     memory
 }
 
-/// Paging from the text of /proc/vmstat.
+/// Parses /proc/vmstat.
 pub(crate) fn paging(text: &str) -> PagingSample {
     let mut paging = PagingSample::default();
     for line in text.lines() {
@@ -44,12 +44,12 @@ pub(crate) fn paging(text: &str) -> PagingSample {
             "pgsteal_direct" => &mut paging.steal_direct,
             "pgscan_file" => &mut paging.scan_file,
             "pgsteal_file" => &mut paging.steal_file,
-            // Files and anonymous memory were counted together before Linux 5.9.
+            // Before Linux 5.9, files and anonymous memory share a counter.
             "workingset_refault_file" | "workingset_refault" => &mut paging.refault_file,
             "nr_dirtied" => &mut paging.dirtied,
             "nr_written" => &mut paging.written,
             "oom_kill" => &mut paging.oom_kills,
-            // One for each zone.
+            // One per zone.
             _ if name.starts_with("allocstall") => &mut paging.direct_stalls,
             _ => continue,
         };
@@ -58,7 +58,7 @@ pub(crate) fn paging(text: &str) -> PagingSample {
     paging
 }
 
-/// Stalls from the text of a file of /proc/pressure.
+/// Parses a file of /proc/pressure.
 pub(crate) fn pressure(text: &str) -> Pressure {
     let total = |kind: &str| {
         let line = text.lines().find(|line| line.starts_with(kind));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn stalls() {
+    fn pressure_totals() {
         let text = "some avg10=0.22 avg60=1.39 avg300=1.68 total=6451318155\n\
             full avg10=0.00 avg60=0.00 avg300=0.00 total=12\n";
         assert_eq!(pressure(text), Pressure { some_us: 6_451_318_155, full_us: 12 });
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_at_hand() {
+    fn the_running_kernel() {
         let read = |name: &str| std::fs::read_to_string(name).unwrap();
         let memory = memory(&read("/proc/meminfo"));
         assert!(memory.total > memory.free && memory.available > 0, "{memory:?}");

@@ -1,13 +1,13 @@
 //! /proc/stat (Documentation/filesystems/proc.rst of the kernel, "Miscellaneous kernel statistics").
 
-use crate::kept::unlike;
+use crate::proc_file::unexpected_line;
 use fathom_model::watch::CpuSample;
 use std::io;
 use std::path::Path;
 
-/// What /proc/stat says.
+/// Contents of /proc/stat.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Stat {
+pub(crate) struct ProcStat {
     pub cpus: Vec<CpuSample>,
     pub running: u32,
     pub blocked: u32,
@@ -16,16 +16,16 @@ pub(crate) struct Stat {
     pub forks: u64,
 }
 
-impl Stat {
-    /// Reads the text of the file at `path`, which is only named in errors.
+impl ProcStat {
+    /// Parses the contents of the file at `path`, which is used in errors only.
     ///
     /// # Errors
-    /// Where a processor's line is not as the kernel writes it.
+    /// If a CPU's line is malformed.
     pub fn parse(text: &str, path: &Path) -> io::Result<Self> {
         let mut stat = Self::default();
         for line in text.lines() {
             let Some((name, rest)) = line.split_once(' ') else { continue };
-            // `intr` and `softirq` go on with a number for each source.
+            // `intr` and `softirq` continue with one number per source.
             let first = || rest.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
             let count = || first().unwrap_or(0_u64);
             match name {
@@ -37,8 +37,9 @@ impl Stat {
                 _ => {
                     let number = name.strip_prefix("cpu").and_then(|number| number.parse().ok());
                     let Some(number) = number else { continue };
-                    let unlike = || unlike(path, "7 or more counters after the name", line);
-                    stat.cpus.push(cpu(number, rest).ok_or_else(unlike)?);
+                    let unexpected =
+                        || unexpected_line(path, "7 or more counters after the name", line);
+                    stat.cpus.push(cpu(number, rest).ok_or_else(unexpected)?);
                 }
             }
         }
@@ -46,13 +47,13 @@ impl Stat {
     }
 }
 
-/// One processor's line: user nice system idle iowait irq softirq steal, then guests, which are part
+/// A CPU's line: user nice system idle iowait irq softirq steal, then guest times, which are part
 /// of user and nice.
 fn cpu(cpu: u32, counters: &str) -> Option<CpuSample> {
     let mut ticks = [0_u64; 8];
     let mut known = 0;
-    for (place, word) in ticks.iter_mut().zip(counters.split_ascii_whitespace()) {
-        *place = word.parse().ok()?;
+    for (field, word) in ticks.iter_mut().zip(counters.split_ascii_whitespace()) {
+        *field = word.parse().ok()?;
         known += 1;
     }
     let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks;
@@ -65,12 +66,12 @@ fn cpu(cpu: u32, counters: &str) -> Option<CpuSample> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> io::Result<Stat> {
-        Stat::parse(text, Path::new("/proc/stat"))
+    fn parse(text: &str) -> io::Result<ProcStat> {
+        ProcStat::parse(text, Path::new("/proc/stat"))
     }
 
     #[test]
-    fn what_the_kernel_writes() {
+    fn a_line_of_the_kernel() {
         let text = "cpu  11 22 33 44 55 66 77 88 0 0\n\
             cpu0 1 2 3 4 5 6 7 8 1 0\n\
             cpu12 10 20 30 40 50 60 70\n\
@@ -89,12 +90,12 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_write_is_an_error_that_names_the_file() {
+    fn unexpected_lines_are_errors_that_name_the_file() {
         for text in ["cpu0 1 2 x\n", "cpu0 1 2 3\n", "cpu0 1 2 3 4 5 6 -7\n"] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("/proc/stat") && error.contains("7 or more"), "{error}");
         }
-        assert_eq!(parse("").unwrap(), Stat::default());
-        assert_eq!(parse("cpus 1\nintr x\n\n").unwrap(), Stat::default());
+        assert_eq!(parse("").unwrap(), ProcStat::default());
+        assert_eq!(parse("cpus 1\nintr x\n\n").unwrap(), ProcStat::default());
     }
 }

@@ -50,7 +50,7 @@ fn a_whole_machine() {
 }
 
 #[test]
-fn what_is_missing_is_named_and_the_rest_goes_on() {
+fn missing_files_are_named_and_omitted() {
     let root = tree(&[STAT, ("proc/self/cgroup", "0::/\n")]);
     let mut sampler = open(&root).unwrap();
     let what: Vec<&str> = sampler.missing().iter().map(|missing| missing.what.as_str()).collect();
@@ -58,12 +58,12 @@ fn what_is_missing_is_named_and_the_rest_goes_on() {
         what,
         [
             "interrupts by source",
-            "soft interrupts by kind",
+            "softirqs by kind",
             "memory",
             "paging and reclaim",
-            "stalls (PSI)",
-            "processors' frequencies",
-            "limits of control groups",
+            "pressure (PSI)",
+            "CPU frequencies",
+            "cgroup limits",
         ]
     );
     let stalls = sampler.missing()[4].to_string();
@@ -73,7 +73,7 @@ fn what_is_missing_is_named_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_machine_without_stat_is_an_error_and_a_broken_one_leaves_the_part_out() {
+fn a_missing_stat_is_an_error_and_other_malformed_files_are_omitted() {
     let root = tree(&[]);
     assert!(open(&root).unwrap_err().to_string().contains("proc/stat"));
     let root = tree(&[STAT]);
@@ -85,7 +85,7 @@ fn a_machine_without_stat_is_an_error_and_a_broken_one_leaves_the_part_out() {
 }
 
 #[test]
-fn the_kernel_at_hand() {
+fn the_running_kernel() {
     let mut sampler = SystemSampler::open(Path::new("/proc"), Path::new("/sys"), None).unwrap();
     let then = sampler.read().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(50));

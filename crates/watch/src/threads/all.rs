@@ -1,60 +1,60 @@
-//! All threads of the machine at once, from a program in the kernel that is called for each of them
-//! (`iter/task`): a tenth of what it costs to have the kernel write files of /proc and to read them.
+//! All threads of the machine at once, through a BPF iterator (`iter/task`): a tenth of the cost of
+//! /proc files.
 //!
-//! It needs root (CAP_BPF and CAP_PERFMON), a kernel since 5.15 that tells its types, and the
-//! outermost pid namespace, whose numbers are the ones it sees.
+//! Requires root (CAP_BPF and CAP_PERFMON), Linux 5.15 with BTF, and the initial PID namespace,
+//! whose IDs it reports.
 
 mod record;
 
 pub(super) use record::Record;
 
-use crate::bpf::{Array, Btf, Code, Field, Iterator, Program, Reg};
+use crate::bpf::{Array, Btf, BtfField, Code, Iterator, Program, Reg};
 use record::at;
 use rustix::io::{Errno, read};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Functions of a kernel stack that are kept, as of /proc (`MAX_STACK_TRACE_DEPTH`).
+/// Maximum depth of a kernel stack, as in /proc (`MAX_STACK_TRACE_DEPTH`).
 const STACK_MAX: usize = 64;
-/// The number of the outermost pid namespace (`PROC_PID_INIT_INO`).
+/// Inode of the initial PID namespace (`PROC_PID_INIT_INO`).
 const OUTERMOST: &str = "pid:[4026531836]";
-/// The kernel's types.
+/// The kernel's BTF.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
-/// As much as the kernel gives out in one read.
+/// Maximum size of the kernel's reads from an iterator, in bytes.
 const READ: usize = 32 << 10;
 
-/// Helpers of the kernel, by number (include/uapi/linux/bpf.h).
+/// Helper IDs (include/uapi/linux/bpf.h).
 const SEQ_WRITE: i32 = 127;
 const GET_TASK_STACK: i32 = 141;
 const TASK_PT_REGS: i32 = 175;
 
-/// Registers in which a system call and its arguments are passed, and the stack pointer.
+/// Registers of the system call number, its arguments and the stack pointer.
 #[cfg(target_arch = "x86_64")]
 const CALL_REGISTERS: Option<[&str; 8]> =
     Some(["orig_ax", "di", "si", "dx", "r10", "r8", "r9", "sp"]);
-/// Not tried there: files of /proc are read.
+/// Not implemented: /proc files are read.
 #[cfg(not(target_arch = "x86_64"))]
 const CALL_REGISTERS: Option<[&str; 8]> = None;
 
-/// Looks at all threads.
+/// Samples all threads.
 #[derive(Debug)]
 pub(super) struct AllThreads {
     iterator: Iterator,
-    /// Words of a record.
+    /// Size of a record, in 8-byte words.
     words: usize,
     bytes: Vec<u8>,
-    /// How much of these was written by the last look.
+    /// Length of the last snapshot, in bytes.
     len: usize,
-    /// Process, thread, and which record it is, ascending.
+    /// Process, thread and record index, ascending.
     order: Vec<(i32, i32, u32)>,
 }
 
 impl AllThreads {
-    /// Hands the program to the kernel. `proc_root` is where the proc file system is mounted.
+    /// Loads the program. `proc_root` is the mount point of procfs.
     ///
     /// # Errors
-    /// Where that is not possible here, for whatever reason.
+    /// If this is not possible, for whatever reason.
     pub fn open(proc_root: &Path, kstack: bool) -> io::Result<Self> {
         if std::fs::read_link(proc_root.join("self/ns/pid"))?.as_os_str() != OUTERMOST {
             return Err(Errno::XDEV.into());
@@ -65,16 +65,16 @@ impl AllThreads {
         let code = code(&btf, words, &record).ok_or(Errno::NOTSUP)?;
         let iterator = btf.function("bpf_iter_task").ok_or(Errno::NOTSUP)?;
         let program = Program::load(&code, "fathom_threads", iterator)?;
-        // The link holds the program, and that the array.
+        // The link keeps the program, and the program keeps the array.
         let iterator = Iterator::new(&program)?;
         Ok(Self { iterator, words, bytes: Vec::new(), len: 0, order: Vec::new() })
     }
 
-    /// Looks at all threads now.
+    /// Takes a snapshot of all threads.
     ///
     /// # Errors
-    /// Where the kernel cannot give them.
-    pub fn look(&mut self) -> io::Result<()> {
+    /// If the kernel refuses.
+    pub fn sample(&mut self) -> io::Result<()> {
         let file = self.iterator.begin()?;
         self.len = 0;
         loop {
@@ -101,12 +101,12 @@ impl AllThreads {
         Record(&self.bytes[index * size..(index + 1) * size])
     }
 
-    /// Process and thread of each, ascending, as seen last.
+    /// Process and thread IDs of the last snapshot, ascending.
     pub fn numbers(&self) -> impl std::iter::Iterator<Item = (i32, i32)> {
         self.order.iter().map(|(pid, tid, _)| (*pid, *tid))
     }
 
-    /// The threads of process `pid`, ascending, as seen last.
+    /// Threads of process `pid` in the last snapshot, ascending.
     pub fn of(&self, pid: i32) -> impl std::iter::Iterator<Item = Record<'_>> {
         let from = self.order.partition_point(|(other, ..)| *other < pid);
         let own = self.order[from..].iter().take_while(move |(other, ..)| *other == pid);
@@ -117,23 +117,24 @@ impl AllThreads {
 fn read_some(file: impl AsFd, into: &mut [u8]) -> io::Result<usize> {
     loop {
         match read(&file, &mut *into) {
-            // Nothing yet, as many objects were passed over.
+            // No output yet, as many objects were skipped.
             Err(Errno::AGAIN | Errno::INTR) => {}
             result => return Ok(result?),
         }
     }
 }
 
-/// The program; none where the kernel lacks a field.
+/// The program; `None` if the kernel lacks a field.
 fn code(btf: &Btf, words: usize, record: &Array) -> Option<Code> {
     let registers = CALL_REGISTERS?;
     let (task, regs) = (btf.structure("task_struct")?, btf.structure("pt_regs")?);
     let task = |path: &str| btf.field(task, path);
-    let (state, on_cpu, turns) = (task("__state")?, task("on_cpu")?, task("sched_info.pcount")?);
+    let (state, on_cpu, timeslices) =
+        (task("__state")?, task("on_cpu")?, task("sched_info.pcount")?);
     let before = [
         (at::STATE, state),
         (at::ON_CPU, on_cpu),
-        (at::TURNS, turns),
+        (at::TIMESLICES, timeslices),
         (at::TID, task("pid")?),
         (at::PID, task("tgid")?),
         (at::EXIT_STATE, task("exit_state")?),
@@ -142,12 +143,14 @@ fn code(btf: &Btf, words: usize, record: &Array) -> Option<Code> {
         (at::RUN_NS, task("se.sum_exec_runtime")?),
         (at::WAIT_NS, task("sched_info.run_delay")?),
     ];
-    let after = [(at::STATE_AFTER, state), (at::ON_CPU_AFTER, on_cpu), (at::TURNS_AFTER, turns)];
+    let after =
+        [(at::STATE_AFTER, state), (at::ON_CPU_AFTER, on_cpu), (at::TIMESLICES_AFTER, timeslices)];
     let comm = task("comm").filter(|comm| comm.size == 16)?;
 
     let mut code = Code::default();
     let place = |word: usize| (8 * word) as i16;
-    // The context holds a pointer to the iterator's own things, and one to the task; none at the end.
+    // The context has a pointer to the iterator's metadata, and one to the task, which is NULL at
+    // the end.
     code.copy(Reg::R6, Reg::R1);
     code.load(Reg::R7, Reg::R6, 8, 8);
     let no_task = code.jump_if_zero(Reg::R7);
@@ -157,11 +160,11 @@ fn code(btf: &Btf, words: usize, record: &Array) -> Option<Code> {
         code.store(Reg::R8, place(word), Reg::R1);
     }
     for half in 0..2 {
-        let field = Field { offset: comm.offset + 8 * half as u32, size: 8 };
+        let field = BtfField { offset: comm.offset + 8 * half as u32, size: 8 };
         code.load_field(Reg::R1, Reg::R7, field)?;
         code.store(Reg::R8, place(at::COMM + half), Reg::R1);
     }
-    // What it sleeps in.
+    // System call and stack of a sleeping thread.
     code.load(Reg::R1, Reg::R8, place(at::STATE), 8);
     let runs = code.jump_if_zero(Reg::R1);
     code.copy(Reg::R1, Reg::R7);
@@ -197,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_that_is_not_the_kernels_is_not_looked_at() {
+    fn other_procfs_trees_are_rejected() {
         let root = tempfile::tempdir().unwrap();
         assert!(AllThreads::open(root.path(), false).is_err());
         std::fs::create_dir_all(root.path().join("self/ns")).unwrap();

@@ -1,36 +1,34 @@
-//! Processor time of the kernel threads that work for a thread's io_uring.
+//! CPU time of io_uring's kernel threads.
 //!
-//! They are tasks of this process. The kernel names the submission thread `iou-sqp-N` after the
-//! thread N that set up the ring, and an offload worker `iou-wrk-N` after the thread N that it
-//! works for: the ring's owner or its submission thread (io_uring/sqpoll.c, io_uring/io-wq.c).
+//! They are tasks of this process. The kernel names an SQPOLL thread `iou-sqp-N` after the thread N
+//! that created the ring, and an io-wq worker `iou-wrk-N` after the thread N that it works for: the
+//! ring's owner or its SQPOLL thread (io_uring/sqpoll.c, io_uring/io-wq.c).
 
 use super::parse::number;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Processor time of io_uring's kernel threads, in nanoseconds, since each of them began.
+/// CPU time of io_uring's kernel threads since their creation, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HelperTime {
-    /// Of those that work for the thread asked about.
+    /// Of those that work for the given thread.
     pub owned_ns: u64,
-    /// Of those whose owner is no thread of this process: it has ended, or this process is in a
-    /// pid namespace, where the names carry numbers of the outermost one. It cannot be told
-    /// which ring they work for.
+    /// Of those whose owner is not a thread of this process: it has exited, or this process is in a
+    /// PID namespace, whereas the names contain IDs of the initial one. Their ring is unknown.
     pub unknown_ns: u64,
 }
 
-/// Processor time of the kernel threads that work for the rings of thread `tid` of this process.
+/// CPU time of the kernel threads that work for rings of thread `tid` of this process.
 ///
-/// A kernel thread ends with its ring, and its time is gone then: read while the ring is open,
-/// at both ends of the measured time, and subtract. The kernel brings the time of a thread that
-/// runs up to date once per clock tick, 1 to 10 ms. `proc_root` is where the proc file system is
-/// mounted: `/proc`.
+/// A kernel thread exits with its ring, and its time is lost: read it while the ring is open, at
+/// the start and end of a measurement, and subtract. The kernel updates the time of a running
+/// thread once per tick (1 to 10 ms). `proc_root` is the mount point of procfs: `/proc`.
 ///
 /// # Errors
-/// Where the process's tasks cannot be listed; the error names the path.
+/// If the process's tasks cannot be listed; the error names the path.
 pub fn helper_time(proc_root: &Path, tid: i32) -> io::Result<HelperTime> {
-    let tasks = Tasks::read(&proc_root.join("self/task"))?;
+    let tasks = OwnTasks::read(&proc_root.join("self/task"))?;
     let mut time = HelperTime::default();
     for helper in &tasks.helpers {
         match tasks.owner(helper.works_for) {
@@ -43,7 +41,7 @@ pub fn helper_time(proc_root: &Path, tid: i32) -> io::Result<HelperTime> {
 }
 
 /// The tasks of a process.
-struct Tasks {
+struct OwnTasks {
     /// Threads of the program itself.
     threads: Vec<i32>,
     helpers: Vec<Helper>,
@@ -56,7 +54,7 @@ struct Helper {
     cpu_ns: u64,
 }
 
-impl Tasks {
+impl OwnTasks {
     fn read(dir: &Path) -> io::Result<Self> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", dir.display()));
         let mut tasks = Self { threads: Vec::new(), helpers: Vec::new() };
@@ -65,7 +63,7 @@ impl Tasks {
             let Some(tid) = path.file_name().and_then(|name| number(name.as_bytes())) else {
                 continue;
             };
-            // A task that ended since the directory was read has no files any more.
+            // The task may have exited since the directory was read.
             let Ok(name) = std::fs::read_to_string(path.join("comm")) else { continue };
             match owner_in_name(name.trim_end().as_bytes()) {
                 Some(works_for) => {
@@ -79,7 +77,7 @@ impl Tasks {
         Ok(tasks)
     }
 
-    /// The thread of the program that task `tid` is, or works for.
+    /// The program's thread that task `tid` is or works for.
     fn owner(&self, tid: i32) -> Option<i32> {
         owner(tid, |tid| {
             let helper = self.helpers.iter().find(|helper| helper.tid == tid);
@@ -89,30 +87,30 @@ impl Tasks {
     }
 }
 
-/// The thread of the program that task `tid` is, or works for. `works_for` says of a task of the
-/// process for which task it works: for none if it is the program's own.
+/// The program's thread that task `tid` is or works for. `works_for` returns, for a task of the
+/// process, the task it works for, or `None` for the program's own threads.
 pub(super) fn owner(tid: i32, works_for: impl Fn(i32) -> Option<Option<i32>>) -> Option<i32> {
     let Some(other) = works_for(tid)? else { return Some(tid) };
-    // Offload workers of a ring with a submission thread work for that thread.
+    // io-wq workers of an SQPOLL ring work for its SQPOLL thread.
     works_for(other)?.is_none().then_some(other)
 }
 
-/// The task for which a kernel thread of this name works, if it is one of io_uring's.
+/// The task that an io_uring thread with this name works for.
 pub(super) fn owner_in_name(name: &[u8]) -> Option<i32> {
     number(name.strip_prefix(b"iou-sqp-").or_else(|| name.strip_prefix(b"iou-wrk-"))?)
 }
 
-/// Processor time of the task whose directory in /proc this is, in nanoseconds.
+/// CPU time of the task with this /proc directory, in nanoseconds.
 fn cpu_ns(task: &Path) -> Option<u64> {
     let exact = std::fs::read_to_string(task.join("schedstat"))
         .ok()
         .and_then(|text| text.split_whitespace().next()?.parse().ok());
-    // Kernels without scheduler statistics: in clock ticks, 10 ms.
+    // Without scheduler statistics: in clock ticks of 10 ms.
     exact.or_else(|| cpu_ns_in_stat(&std::fs::read_to_string(task.join("stat")).ok()?))
 }
 
 fn cpu_ns_in_stat(stat: &str) -> Option<u64> {
-    // The name, in brackets, may hold blanks and brackets; utime and stime are fields 14 and 15.
+    // The name, in parentheses, may contain anything; utime and stime are fields 14 and 15.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     Some((user + system) * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_are_told_apart_by_owner() {
+    fn threads_are_attributed_to_their_owner() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         task(root, 100, "fathom", 1);
@@ -162,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_stat_is_no_time() {
+    fn malformed_stat_is_rejected() {
         for stat in ["", "1 (x", "1 (x) S 1 2 3", "1 (x) S 1 1 1 0 -1 6 0 0 0 0 a b 0"] {
             assert_eq!(cpu_ns_in_stat(stat), None, "{stat}");
         }
@@ -175,49 +173,49 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_at_hand() {
+    fn the_running_kernel() {
         let me = rustix::thread::gettid().as_raw_nonzero().get();
         assert_eq!(helper_time(Path::new("/proc"), me).unwrap().owned_ns, 0);
-        let tasks = Tasks::read(Path::new("/proc/self/task")).unwrap();
+        let tasks = OwnTasks::read(Path::new("/proc/self/task")).unwrap();
         assert!(tasks.threads.contains(&me));
-        // The kernel brings the time of a running thread up to date at its clock ticks only.
+        // The kernel updates the time of a running thread only at each tick.
         let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while cpu_ns(Path::new("/proc/thread-self")).unwrap() == 0 {
-            assert!(std::time::Instant::now() < until, "no processor time after 10 s");
+            assert!(std::time::Instant::now() < until, "no CPU time after 10 s");
         }
     }
 
-    /// A ring whose submission thread spins for 10 s without work; `None` where rings are forbidden.
+    /// A ring whose SQPOLL thread polls for 10 s without work; `None` if io_uring is disabled.
     fn polling_ring() -> Option<OwnedFd> {
         let mut params = linux_raw_sys::io_uring::io_uring_params {
             flags: linux_raw_sys::io_uring::IORING_SETUP_SQPOLL,
             sq_thread_idle: 10_000,
-            // SAFETY: the structure holds numbers only, for which zeroes are values.
+            // SAFETY: the structure holds integers only, for which zero is valid.
             ..unsafe { std::mem::zeroed() }
         };
-        // SAFETY: `params` is the structure that the call reads and writes, alive during the call.
+        // SAFETY: the call reads and writes `params`, which outlives it.
         let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, &raw mut params) };
         if fd < 0 {
             let errno = io::Error::last_os_error().raw_os_error();
             assert!(matches!(errno, Some(libc::EPERM | libc::ENOSYS | libc::ENOMEM)), "{errno:?}");
             return None;
         }
-        // SAFETY: the call above made this descriptor, and nothing else owns it.
+        // SAFETY: the call above returned this descriptor, and nothing else owns it.
         Some(unsafe { OwnedFd::from_raw_fd(fd as i32) })
     }
 
     #[test]
-    fn the_submission_thread_of_a_real_ring() {
+    fn the_sqpoll_thread_of_a_real_ring() {
         let Some(ring) = polling_ring() else { return };
         let me = rustix::thread::gettid().as_raw_nonzero().get();
         let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
         loop {
             let time = helper_time(Path::new("/proc"), me).unwrap();
-            // In a pid namespace the thread is seen and cannot be told whose it is.
+            // In a PID namespace its owner is unknown.
             if time.owned_ns + time.unknown_ns > 0 {
                 break;
             }
-            assert!(std::time::Instant::now() < until, "no processor time after 10 s");
+            assert!(std::time::Instant::now() < until, "no CPU time after 10 s");
         }
         drop(ring);
     }

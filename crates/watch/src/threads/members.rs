@@ -1,67 +1,67 @@
-//! Which processes and threads there are, found anew only where something says that there are others.
+//! The set of processes and threads to sample, refreshed only when there are signs of new ones.
 
-use super::files::{File, Proc, Unread};
-use super::names::{NONE, Name};
-use super::parse::{self, Stat};
-use super::task::Task;
+use super::files::{File, Proc, ReadError};
+use super::names::{NONE, TextId};
+use super::parse::{self, TaskStat};
+use super::task::SampledThread;
 use crate::Scope;
 
-/// Looks between two listings of all processes where nothing says that there are new ones: the newest
-/// task's number is that of this process's own pid namespace, whatever /proc shows.
+/// Samples between listings of /proc without signs of new processes: the newest task ID in loadavg
+/// is that of this process's own PID namespace, whatever /proc shows.
 pub(super) const LIST_EVERY: u32 = 20;
-/// Looks during which a process that is not wanted may still become one that is: a shell forks
-/// before it executes.
-const YOUNG_LOOKS: u32 = 20;
-/// Bytes of a process's arguments that are read.
+/// Samples during which a process may still come to match: a shell forks before it executes a
+/// program.
+const YOUNG_SAMPLES: u32 = 20;
+/// Maximum length of a process's arguments, in bytes.
 const ARGUMENTS_MAX: usize = 4096;
 
-/// The processes looked at.
+/// The processes to sample.
 #[derive(Debug)]
-pub(super) struct Members {
+pub(super) struct ProcessSet {
     scope: Scope,
-    /// Ascending by number.
-    pub processes: Vec<Process>,
-    /// Those that are not looked at, ascending by number.
-    others: Vec<Other>,
+    /// Ascending by ID.
+    pub processes: Vec<SampledProcess>,
+    /// Processes not sampled, ascending by ID.
+    others: Vec<SkippedProcess>,
     loadavg: File,
     newest: Option<u32>,
-    /// Tasks of the machine, as far as is known.
+    /// Tasks of the machine, if known.
     pub tasks: usize,
     listed: u32,
-    /// Those that were there at the first look are no longer young.
+    /// Processes that existed at the first sample are not young.
     is_first: bool,
-    /// Numbers found, kept for the next time.
+    /// IDs found, allocated once.
     found: Vec<i32>,
 }
 
-/// A process that is looked at.
+/// A process to sample.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct SampledProcess {
     pub pid: i32,
-    /// Ascending by number.
-    pub tasks: Vec<Task>,
-    /// Arguments and user, once they were asked for.
-    pub about: Option<About>,
+    /// Ascending by ID.
+    pub tasks: Vec<SampledThread>,
+    /// Arguments and user, once requested.
+    pub about: Option<ProcessDetails>,
 }
 
-/// What is asked of a process on request.
+/// Optional attributes of a process.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct About {
-    pub cmdline: Name,
-    pub user: Name,
+pub(super) struct ProcessDetails {
+    pub cmdline: TextId,
+    pub user: TextId,
 }
 
-impl About {
+impl ProcessDetails {
     pub const NOTHING: Self = Self { cmdline: NONE, user: NONE };
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Other {
+struct SkippedProcess {
     pid: i32,
-    looks: u32,
+    samples: u32,
 }
 
-impl Members {
+impl ProcessSet {
     pub fn new(scope: Scope) -> Self {
         Self {
             scope,
@@ -76,12 +76,12 @@ impl Members {
         }
     }
 
-    /// Whether all processes of the machine must be known.
+    /// Whether all processes must be examined.
     pub fn is_of_all(&self) -> bool {
         matches!(self.scope, Scope::Machine | Scope::Matching { .. })
     }
 
-    /// Finds the processes that are there now.
+    /// Finds the current processes.
     pub fn refresh(&mut self, proc: &mut Proc, buffer: &mut [u8]) {
         let loadavg = proc.read(&mut self.loadavg, format_args!("loadavg"), buffer);
         let tasks = loadavg.ok().and_then(parse::tasks);
@@ -96,7 +96,7 @@ impl Members {
         self.choose(proc, buffer);
     }
 
-    /// Takes the processes of these threads, ascending by process, as all that are there.
+    /// Replaces the set of processes by those of these threads, ascending by process.
     pub fn refresh_by(
         &mut self,
         threads: impl Iterator<Item = (i32, i32)>,
@@ -116,7 +116,7 @@ impl Members {
     }
 
     fn list(&mut self, proc: &mut Proc) {
-        // Where it cannot be listed now, those known are looked at.
+        // If the listing fails, the known processes are sampled.
         if proc.numbers(format_args!("."), &mut self.found).is_ok() {
             self.take_found(proc);
         }
@@ -137,25 +137,26 @@ impl Members {
             let is_member = self.processes.binary_search_by_key(&pid, |p| p.pid).is_ok();
             let is_other = self.others[..known].binary_search_by_key(&pid, |o| o.pid).is_ok();
             if !is_member && !is_other {
-                self.others.push(Other { pid, looks: 0 });
+                self.others.push(SkippedProcess { pid, samples: 0 });
             }
         }
         self.others.sort_unstable_by_key(|other| other.pid);
     }
 
-    /// Takes those of the others that are wanted.
+    /// Moves skipped processes that match to the sampled ones.
     fn choose(&mut self, proc: &mut Proc, buffer: &mut [u8]) {
         let again = matches!(self.scope, Scope::Matching { .. });
-        // A child may come before its parent, as numbers wrap around.
+        // Process IDs wrap, so a child may precede its parent.
         loop {
             let before = self.processes.len();
             for at in 0..self.others.len() {
-                let Other { pid, looks } = self.others[at];
-                let due = looks == 0 || again && (looks < YOUNG_LOOKS || looks % LIST_EVERY == 0);
+                let SkippedProcess { pid, samples } = self.others[at];
+                let due =
+                    samples == 0 || again && (samples < YOUNG_SAMPLES || samples % LIST_EVERY == 0);
                 if due && self.wants(pid, proc, buffer) {
-                    let process = Process { pid, tasks: Vec::new(), about: None };
-                    let place = self.processes.partition_point(|process| process.pid < pid);
-                    self.processes.insert(place, process);
+                    let process = SampledProcess { pid, tasks: Vec::new(), about: None };
+                    let index = self.processes.partition_point(|process| process.pid < pid);
+                    self.processes.insert(index, process);
                     self.others[at].pid = 0;
                 }
             }
@@ -164,8 +165,8 @@ impl Members {
                 break;
             }
         }
-        let by = if std::mem::take(&mut self.is_first) { YOUNG_LOOKS + 1 } else { 1 };
-        self.others.iter_mut().for_each(|other| other.looks = other.looks.saturating_add(by));
+        let by = if std::mem::take(&mut self.is_first) { YOUNG_SAMPLES + 1 } else { 1 };
+        self.others.iter_mut().for_each(|other| other.samples = other.samples.saturating_add(by));
     }
 
     fn wants(&self, pid: i32, proc: &mut Proc, buffer: &mut [u8]) -> bool {
@@ -177,7 +178,7 @@ impl Members {
             return false;
         }
         let Ok(text) = proc.read_once(format_args!("{pid}/stat"), buffer) else { return false };
-        let Some(stat) = Stat::parse(text) else { return false };
+        let Some(stat) = TaskStat::parse(text) else { return false };
         let is_member = |pid: i32| self.processes.binary_search_by_key(&pid, |p| p.pid).is_ok();
         if self.scope.follows_children() && is_member(stat.parent) {
             return true;
@@ -190,15 +191,15 @@ impl Members {
     }
 }
 
-impl Process {
-    /// Finds its threads; those that are known stay as they are.
+impl SampledProcess {
+    /// Lists its threads; known ones are kept.
     pub fn list(&mut self, proc: &mut Proc, found: &mut Vec<i32>) {
-        if proc.numbers(format_args!("{}/task", self.pid), found) != Err(Unread::Denied) {
+        if proc.numbers(format_args!("{}/task", self.pid), found) != Err(ReadError::Denied) {
             self.take_found(proc, found);
         }
     }
 
-    /// Takes these threads, ascending, as all that it has.
+    /// Replaces its threads by these, ascending; known ones are kept.
     pub fn take_found(&mut self, proc: &mut Proc, found: &[i32]) {
         let are_known = found.iter().eq(self.tasks.iter().map(|task| &task.tid));
         if are_known {
@@ -214,13 +215,13 @@ impl Process {
         let known = self.tasks.len();
         for &tid in found {
             if self.tasks[..known].binary_search_by_key(&tid, |task| task.tid).is_err() {
-                self.tasks.push(Task::new(tid));
+                self.tasks.push(SampledThread::new(tid));
             }
         }
         self.tasks.sort_unstable_by_key(|task| task.tid);
     }
 
-    /// Leaves out threads that have ended.
+    /// Removes exited threads.
     pub fn drop_ended(&mut self, proc: &mut Proc) {
         self.tasks.retain_mut(|task| {
             if task.ended {
@@ -230,9 +231,9 @@ impl Process {
         });
     }
 
-    /// The program's thread for which the helper at `place` works.
-    pub fn owner(&self, place: usize) -> Option<i32> {
-        let works_for = self.tasks.get(place)?.works_for?;
+    /// The program's thread for which the io_uring thread at index `place` works.
+    pub fn owner(&self, index: usize) -> Option<i32> {
+        let works_for = self.tasks.get(index)?.works_for?;
         super::helpers::owner(works_for, |tid| {
             let at = self.tasks.binary_search_by_key(&tid, |task| task.tid).ok()?;
             Some(self.tasks.get(at)?.works_for)
@@ -240,7 +241,7 @@ impl Process {
     }
 }
 
-/// The arguments of process `pid`, with blanks between them.
+/// The arguments of process `pid`, separated by spaces.
 pub(super) fn arguments<'b>(pid: i32, proc: &Proc, buffer: &'b mut [u8]) -> &'b [u8] {
     let most = buffer.len().min(ARGUMENTS_MAX);
     let Ok(len) =
@@ -253,10 +254,10 @@ pub(super) fn arguments<'b>(pid: i32, proc: &Proc, buffer: &'b mut [u8]) -> &'b 
     text.trim_ascii_end()
 }
 
-/// The effective user of process `pid`.
+/// The effective user ID of process `pid`.
 pub(super) fn user(pid: i32, proc: &Proc, buffer: &mut [u8]) -> Option<u32> {
     let text = proc.read_once(format_args!("{pid}/status"), buffer).ok()?;
     let line = text.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
-    // Real, effective, saved, of the file system.
+    // Real, effective, saved, file system.
     parse::number(line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).nth(1)?)
 }

@@ -1,38 +1,38 @@
-//! The texts of /proc/PID/task/TID, taken apart without a copy.
+//! Zero-copy parsers for the files of /proc/PID/task/TID.
 
-/// What is used of a `stat` line.
+/// The fields used of `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stat<'a> {
-    /// The thread's name.
+pub(super) struct TaskStat<'a> {
+    /// Name of the thread.
     pub comm: &'a [u8],
-    /// Its state, a letter.
+    /// State letter.
     pub state: u8,
-    /// The process that made its process.
+    /// Parent process.
     pub parent: i32,
-    /// `PF_…` of the kernel's `include/linux/sched.h`.
+    /// `PF_…` flags of include/linux/sched.h.
     pub flags: u32,
-    /// Threads of its process.
+    /// Number of threads of its process.
     pub threads: u32,
-    /// What comes after these.
+    /// The remaining fields.
     rest: Fields<'a>,
 }
 
-/// Kernel thread.
+/// A kernel thread.
 pub(super) const PF_KTHREAD: u32 = 0x0020_0000;
-/// Worker of a workqueue, whose name tells what it works at.
+/// A workqueue worker, whose name includes its work item.
 pub(super) const PF_WQ_WORKER: u32 = 0x20;
-/// io-wq's and SQPOLL's threads, which belong to a program and never are in user mode.
+/// io-wq and SQPOLL threads, which belong to a program but never enter user mode.
 const PF_IO_WORKER: u32 = 0x10;
-/// Since Linux 6.4 the kernel's threads of a program, io_uring's among them.
+/// Since Linux 6.4: kernel threads of a program, including those of io_uring.
 const PF_USER_WORKER: u32 = 0x4000;
-/// Longer than every name: the kernel's own threads have up to 64 characters (`proc_task_name`).
+/// Exceeds the longest name: 64 characters for kernel threads (`proc_task_name`).
 const COMM_MAX: usize = 80;
 
-impl<'a> Stat<'a> {
-    /// Fields are counted as in proc(5): 3 state, 4 ppid, 9 flags, 20 num_threads.
+impl<'a> TaskStat<'a> {
+    /// Field numbers as in proc(5): 3 state, 4 ppid, 9 flags, 20 num_threads.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let open = text.iter().position(|&b| b == b'(')?;
-        // The name may hold blanks and brackets, what comes after it does not.
+        // The name may contain spaces and parentheses, the following fields do not.
         let near = text.get(..text.len().min(open + COMM_MAX))?;
         let close = near.iter().rposition(|&b| b == b')')?;
         let mut fields = Fields(text.get(close + 1..)?);
@@ -44,62 +44,62 @@ impl<'a> Stat<'a> {
         Some(Self { comm, state, parent, flags, threads, rest: fields })
     }
 
-    /// Processor on which it ran last: field 39.
+    /// CPU on which it last ran: field 39.
     pub fn cpu(&self) -> Option<u32> {
         number(Fields(self.rest.0).nth(18)?)
     }
 
-    /// A thread of the kernel itself, or one that it keeps within a program: what /proc says of its
-    /// system call is left over in registers that no system call has set.
+    /// Whether the thread never enters user mode, so that /proc reports stale registers as its
+    /// system call.
     pub fn in_kernel_only(&self) -> bool {
         in_kernel_only(self.flags)
     }
 }
 
-/// [`Stat::in_kernel_only`] of a thread with these flags.
+/// [`TaskStat::in_kernel_only`] of a thread with these flags.
 pub(super) fn in_kernel_only(flags: u32) -> bool {
     flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) != 0
 }
 
-/// What the scheduler counted of a thread: `schedstat`.
+/// Scheduler statistics of a thread: `schedstat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sched {
-    /// Time on processors, in nanoseconds; up to the last clock tick of a thread that runs.
+    /// Time on-CPU, in nanoseconds; of a running thread, up to the last tick.
     pub run_ns: u64,
-    /// Time ready to run and waiting for a processor, in nanoseconds, of waits that are over.
+    /// Time runnable, in nanoseconds, of completed waits.
     pub wait_ns: u64,
-    /// Times that it got a processor.
-    pub turns: u64,
+    /// Number of timeslices.
+    pub timeslices: u64,
 }
 
 impl Sched {
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut fields = Fields(text);
         let mut next = || number(fields.next()?);
-        Some(Self { run_ns: next()?, wait_ns: next()?, turns: next()? })
+        Some(Self { run_ns: next()?, wait_ns: next()?, timeslices: next()? })
     }
 }
 
-/// What `syscall` says.
+/// Contents of `syscall`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
-    /// It runs or is ready to.
+    /// On-CPU or runnable.
     Running,
-    /// It sleeps outside of a system call, as in a page fault.
+    /// Sleeping outside a system call, such as in a page fault.
     None,
-    /// It sleeps in this one.
+    /// Sleeping in this system call.
     In {
         number: u32,
-        /// The first of its six arguments are enough to tell its file.
+        /// All six arguments, the first of which identify its file.
         args: [u64; 6],
-        /// Of a program for 32 bits, whose calls have other numbers.
+        /// Of a 32-bit program, whose system calls have other numbers.
         compat: bool,
     },
 }
 
 impl Call {
-    /// `running`, or the number (-1 outside of a system call), six arguments, the stack pointer
-    /// and the program counter.
+    /// `running`, or the number (-1 outside a system call), six arguments, the stack pointer and
+    /// the program counter.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut fields = Fields(text);
         let first = fields.next()?;
@@ -113,14 +113,15 @@ impl Call {
         for arg in &mut args {
             *arg = hex(fields.next()?)?;
         }
-        // A thread for 64 bits has its stack above the first 4 GiB.
+        // The stack of a 64-bit thread is above the first 4 GiB.
         let compat = hex(fields.next()?)? <= u64::from(u32::MAX);
         Some(Self::In { number: number(first)?, args, compat })
     }
 }
 
-/// Puts the functions of a kernel stack, innermost first in the file, into `into`, outermost first with
-/// `;` between them; gives the innermost. A line is `[<0>] function+0x12/0x340 [module]`.
+/// Stores the functions of a kernel stack in `into`, outermost first, separated by `;`, and returns
+/// the innermost one. The file has the innermost first; a line is `[<0>] function+0x12/0x340
+/// [module]`.
 pub(super) fn fold_stack<'a>(text: &'a [u8], into: &mut Vec<u8>) -> &'a [u8] {
     into.clear();
     let mut innermost: &[u8] = &[];
@@ -136,15 +137,15 @@ pub(super) fn fold_stack<'a>(text: &'a [u8], into: &mut Vec<u8>) -> &'a [u8] {
     innermost
 }
 
-/// Of /proc/loadavg, whose last words are `running/all newest`: how many tasks there are, and the number
-/// of the newest.
+/// Number of tasks and newest task ID, from /proc/loadavg, whose last words are `running/all
+/// newest`.
 pub(super) fn tasks(loadavg: &[u8]) -> Option<(usize, u32)> {
     let mut words = Fields(loadavg).skip(3);
     let all = words.next()?.rsplit(|&b| b == b'/').next()?;
     Some((number(all)?, number(words.next()?)?))
 }
 
-/// A number in decimal digits.
+/// A decimal number.
 pub(super) fn number<N: TryFrom<u64>>(digits: &[u8]) -> Option<N> {
     if digits.is_empty() {
         return None;
@@ -162,7 +163,7 @@ fn hex(text: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, add)
 }
 
-/// Words between blanks.
+/// Words separated by spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fields<'a>(&'a [u8]);
 
@@ -189,23 +190,23 @@ mod tests {
         let text =
             b"4711 (a) (b c) D 12 4711 12 0 -1 4194624 1 2 3 4 5 6 7 8 20 0 9 0 100 200 300 \
             18446744073709551615 1 1 0 0 0 0 0 0 0 1 0 0 -1 3 0 0 0 0 0\n";
-        let stat = Stat::parse(text).unwrap();
+        let stat = TaskStat::parse(text).unwrap();
         assert_eq!((stat.comm, stat.state), (b"a) (b c".as_slice(), b'D'));
         assert_eq!((stat.parent, stat.flags, stat.threads), (12, 4_194_624, 9));
         assert_eq!(stat.cpu(), Some(3));
         assert!(!stat.in_kernel_only());
         for flags in [PF_KTHREAD, PF_IO_WORKER, PF_USER_WORKER] {
-            assert!(Stat { flags, ..stat }.in_kernel_only());
+            assert!(TaskStat { flags, ..stat }.in_kernel_only());
         }
         for bad in ["", "1", "1 (x", ") 1 (", "1 (x)", "1 (x) S", "1 (x) S 1 1 1 0 -1 x", "()("] {
-            assert_eq!(Stat::parse(bad.as_bytes()), None, "{bad}");
+            assert_eq!(TaskStat::parse(bad.as_bytes()), None, "{bad}");
         }
     }
 
     #[test]
-    fn schedstat() {
+    fn a_schedstat_line() {
         let sched = Sched::parse(b"123 45 6\n").unwrap();
-        assert_eq!(sched, Sched { run_ns: 123, wait_ns: 45, turns: 6 });
+        assert_eq!(sched, Sched { run_ns: 123, wait_ns: 45, timeslices: 6 });
         assert_eq!(Sched::parse(b"123 45\n"), None);
         assert_eq!(Sched::parse(b"0 -1 6\n"), None);
     }
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_is_turned_round() {
+    fn stacks_are_reversed() {
         let text = b"[<0>] anon_pipe_read+0x1b0/0x4d0\n[<0>] vfs_read+0x2f/0x300 [ext4]\n[<0>] x\n";
         let mut folded = b"before".to_vec();
         assert_eq!(fold_stack(text, &mut folded), b"anon_pipe_read");

@@ -4,11 +4,11 @@
 const TABLE: &str = include_str!("syscalls/x86_64.txt");
 #[cfg(target_arch = "aarch64")]
 const TABLE: &str = include_str!("syscalls/aarch64.txt");
-/// Elsewhere calls are shown by number.
+/// On other architectures system calls are shown by number.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const TABLE: &str = "";
 
-/// Calls whose first argument is the descriptor of the file that they are about.
+/// System calls whose first argument is a file descriptor.
 const FILE_FIRST: &[&str] = &[
     "read",
     "pread64",
@@ -55,23 +55,23 @@ const FILE_FIRST: &[&str] = &[
     "epoll_pwait2",
 ];
 
-/// Calls that sleep in state `S` for I/Os that were submitted before.
+/// System calls that sleep in state `S` until submitted I/O completes.
 const WAITS_FOR_IO: &[&str] = &["io_uring_enter", "io_getevents", "io_pgetevents"];
 
-/// Flag of io_uring_enter: its descriptor is an index into the ring's own table.
+/// Flag of io_uring_enter: the descriptor is an index into the ring's own table.
 const IORING_ENTER_REGISTERED_RING: u64 = 16;
 
 /// A system call.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Syscall {
-    /// Its name; empty where the number is not used.
+    /// Its name; empty for unused numbers.
     pub name: &'static str,
-    /// It sleeps in state `S` for I/O.
+    /// Whether it sleeps in state `S` for I/O.
     pub waits_for_io: bool,
     file_first: bool,
 }
 
-/// The system calls of the processor for which this program was built.
+/// The system calls of the target architecture.
 #[derive(Debug)]
 pub(super) struct Syscalls(Vec<Syscall>);
 
@@ -96,13 +96,13 @@ impl Syscalls {
 }
 
 impl Syscall {
-    /// The descriptor of the file that a call with these arguments is about.
+    /// The file descriptor of a call with these arguments.
     pub fn descriptor(&self, args: &[u64; 6]) -> Option<u32> {
         let ring = self.name == "io_uring_enter" && args[3] & IORING_ENTER_REGISTERED_RING == 0;
         if !self.file_first && !ring {
             return None;
         }
-        // The upper half of the register may hold anything.
+        // The upper half of the register is undefined.
         Some(args[0] as u32)
     }
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_c_library() {
+    fn names_match_libc() {
         let calls = Syscalls::new();
         let name = |number: libc::c_long| calls.get(number as u32).unwrap().name;
         assert_eq!(name(libc::SYS_read), "read");
@@ -129,8 +129,8 @@ mod tests {
     }
 
     #[test]
-    fn both_tables_hold_every_call_that_is_told_apart() {
-        // Calls that only processors older than 64-bit Arm have.
+    fn both_tables_have_all_special_calls() {
+        // System calls that 64-bit Arm never had.
         let old = ["getdents", "epoll_wait"];
         for table in [include_str!("syscalls/x86_64.txt"), include_str!("syscalls/aarch64.txt")] {
             let has = |name: &str| table.lines().any(|line| line.split(' ').nth(1) == Some(name));

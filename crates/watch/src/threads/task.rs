@@ -1,38 +1,52 @@
-//! One thread: its open files, and what it slept in when it was looked at last.
+//! A sampled thread: its open files, and what it last slept in.
 
-use super::Parts;
 use super::all::Record;
-use super::files::{File, Proc, Unread};
-use super::names::{NONE, Name, Names};
-use super::parse::{self, Call, Sched, Stat, fold_stack};
-use super::running::Before;
+use super::files::{File, Proc, ReadError};
+use super::names::{NONE, TextId, TextTable};
+use super::parse::{self, Call, Sched, TaskStat, fold_stack};
+use super::running::SchedBaseline;
 use super::syscalls::Syscalls;
 use std::collections::HashMap;
 
-/// Looks after which the files of a thread that sleeps on for no I/O are given back.
-const IDLE_LOOKS: u32 = 100;
+/// Number of samples after which the files of a thread that sleeps, but not for I/O, are closed.
+const IDLE_SAMPLES: u32 = 100;
 
-/// A thread that is looked at.
+/// Optional fields of a sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// The kernel stack of a sleeping thread.
+    pub kstack: bool,
+    /// The file of its system call.
+    pub filename: bool,
+    /// The arguments of its process.
+    pub cmdline: bool,
+    /// The user of its process.
+    pub user: bool,
+    /// The CPU on which it last ran.
+    pub cpu: bool,
+}
+
+/// A sampled thread.
 #[derive(Debug, Default)]
-pub(super) struct Task {
+pub(super) struct SampledThread {
     pub tid: i32,
-    pub comm: Name,
-    /// For a kernel thread of io_uring: the task that its name tells.
+    pub comm: TextId,
+    /// For an io_uring thread: the task in its name.
     pub works_for: Option<i32>,
-    /// The look at which it was looked at last.
-    pub turn: u64,
+    /// Number of the last sample of this thread.
+    pub sample_number: u64,
     pub ended: bool,
     files: Files,
-    /// It was at rest at the last look.
+    /// Whether it was at rest in the last sample.
     at_rest: bool,
-    before: Before,
-    /// What it sleeps in, or slept in last.
-    sleep: Sleep,
-    /// That is true until its next turn on a processor.
+    before: SchedBaseline,
+    /// What it sleeps or last slept in.
+    sleep: SleepPlace,
+    /// Whether `sleep` is valid until its next timeslice.
     sleeps_on: bool,
-    /// Where what it did last is counted.
+    /// Index of its last activity among the counts.
     pub counted_at: usize,
-    idle_looks: u32,
+    idle_samples: u32,
 }
 
 #[derive(Debug, Default)]
@@ -44,37 +58,37 @@ struct Files {
     stack: File,
 }
 
-/// What a thread sleeps in.
+/// Where a thread sleeps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(super) struct Sleep {
+pub(super) struct SleepPlace {
     state: u8,
-    turns: u64,
+    timeslices: u64,
     waits_for_io: bool,
-    pub syscall: Name,
-    pub wchan: Name,
-    pub kstack: Name,
-    pub filename: Name,
-    /// It went on meanwhile.
+    pub syscall: TextId,
+    pub wchan: TextId,
+    pub kstack: TextId,
+    pub filename: TextId,
+    /// It ran in between.
     pub torn: bool,
 }
 
-/// What was seen of a thread.
+/// A thread's data in one sample.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
-    /// Its state, with `R` split; 0 where it does nothing that was asked for.
+pub(super) struct ThreadReading {
+    /// State letter, with `R` split into `R` and `Q`; 0 if not of interest.
     pub state: u8,
-    pub sleep: Sleep,
-    /// Processor on which it ran last, where that is asked for.
+    pub sleep: SleepPlace,
+    /// CPU on which it last ran, if requested.
     pub cpu: Option<u32>,
-    /// Threads of its process.
+    /// Number of threads of its process.
     pub threads: u32,
-    /// It has another name than before.
+    /// Whether its name has changed.
     pub renamed: bool,
     pub in_kernel_only: bool,
 }
 
-impl Seen {
-    /// It does nothing, and its state alone says so.
+impl ThreadReading {
+    /// Whether the state alone shows that it is idle.
     fn at_rest(&self) -> bool {
         match self.state {
             b'S' => self.in_kernel_only,
@@ -83,36 +97,36 @@ impl Seen {
     }
 }
 
-/// What is needed to look.
+/// What is needed to sample a thread.
 #[derive(Debug)]
-pub(super) struct Eye {
+pub(super) struct ReadContext {
     pub proc: Proc,
-    pub names: Names,
+    pub names: TextTable,
     pub calls: Syscalls,
     pub parts: Parts,
     pub all_states: bool,
     /// The kernel has `schedstat`.
     pub has_schedstat: bool,
     pub now_ns: u64,
-    /// Looks so far, this one included.
-    pub turn: u64,
+    /// Number of samples so far, including this one.
+    pub sample_number: u64,
     pub buffer: Box<[u8]>,
     pub folded: Vec<u8>,
-    /// Wait channel and kernel stack by the addresses of the kernel's functions.
-    pub places: HashMap<Box<[u8]>, (Name, Name)>,
+    /// Wait channel and kernel stack by return addresses.
+    pub resolved: HashMap<Box<[u8]>, (TextId, TextId)>,
 }
 
-impl Task {
+impl SampledThread {
     pub fn new(tid: i32) -> Self {
         Self { tid, ..Self::default() }
     }
 
-    /// This process may not read its system call.
+    /// Whether this process may not read its system call.
     pub fn is_refused(&self) -> bool {
         matches!(self.files.syscall, File::Denied)
     }
 
-    /// Gives its descriptors back.
+    /// Closes its files.
     pub fn close(&mut self, proc: &mut Proc) {
         proc.close(&mut self.files.stat);
         proc.close(&mut self.files.schedstat);
@@ -125,293 +139,332 @@ impl Task {
         }
     }
 
-    /// Names are given anew: those known mean nothing any more.
+    /// Name IDs become invalid.
     pub fn forget_names(&mut self) {
         self.comm = NONE;
-        self.sleep = Sleep::default();
+        self.sleep = SleepPlace::default();
         self.sleeps_on = false;
     }
 
-    /// Looks once.
+    /// Takes a sample through /proc files.
     ///
     /// # Errors
-    /// [`Unread::Gone`] where the thread has ended.
-    pub fn look(&mut self, pid: i32, eye: &mut Eye) -> Result<Seen, Unread> {
-        // The count of turns is read before all else, so that what is read after it can be held against it.
-        let mut sched = if self.at_rest { None } else { self.sched(pid, eye)? };
-        let mut seen = self.stat(pid, eye)?;
-        let skip = seen.at_rest() && !eye.all_states;
+    /// [`ReadError::Gone`] if the thread has exited.
+    pub fn sample(
+        &mut self,
+        pid: i32,
+        context: &mut ReadContext,
+    ) -> Result<ThreadReading, ReadError> {
+        // The number of timeslices is read first, so later reads can be checked against it.
+        let mut sched = if self.at_rest { None } else { self.sched(pid, context)? };
+        let mut reading = self.stat(pid, context)?;
+        let skip = reading.at_rest() && !context.all_states;
         if self.at_rest && !skip {
-            sched = self.sched(pid, eye)?;
-            let renamed = seen.renamed;
-            seen = self.stat(pid, eye)?;
-            seen.renamed |= renamed;
+            sched = self.sched(pid, context)?;
+            let renamed = reading.renamed;
+            reading = self.stat(pid, context)?;
+            reading.renamed |= renamed;
         }
-        self.at_rest = seen.at_rest() && !eye.all_states;
+        self.at_rest = reading.at_rest() && !context.all_states;
         if self.at_rest {
             self.before.ready = false;
-            seen.state = 0;
-            return Ok(seen);
+            reading.state = 0;
+            return Ok(reading);
         }
-        self.judge(pid, seen, sched, None, eye)
+        self.classify(pid, reading, sched, None, context)
     }
 
-    /// Looks at what the kernel told of it, together with all threads.
+    /// Takes a sample from a BPF record.
     ///
     /// # Errors
-    /// [`Unread::Gone`] where the thread has ended.
-    pub fn look_by(&mut self, pid: i32, record: Record<'_>, eye: &mut Eye) -> Result<Seen, Unread> {
-        let mut seen = Seen {
+    /// [`ReadError::Gone`] if the thread has exited.
+    pub fn sample_record(
+        &mut self,
+        pid: i32,
+        record: Record<'_>,
+        context: &mut ReadContext,
+    ) -> Result<ThreadReading, ReadError> {
+        let mut reading = ThreadReading {
             state: record.state(),
-            sleep: Sleep::default(),
-            cpu: eye.parts.cpu.then(|| record.cpu()),
+            sleep: SleepPlace::default(),
+            cpu: context.parts.cpu.then(|| record.cpu()),
             threads: 0,
             renamed: false,
             in_kernel_only: parse::in_kernel_only(record.flags()),
         };
-        self.at_rest = seen.at_rest() && !eye.all_states;
+        self.at_rest = reading.at_rest() && !context.all_states;
         if self.at_rest {
             self.before.ready = false;
-            seen.state = 0;
-            return Ok(seen);
+            reading.state = 0;
+            return Ok(reading);
         }
-        // The whole names of the kernel's own threads are in /proc only.
+        // Full names of kernel threads are only available in /proc.
         if record.flags() & parse::PF_KTHREAD == 0 {
-            seen.renamed = self.rename(record.comm(), &mut eye.names);
+            reading.renamed = self.rename(record.comm(), &mut context.names);
         } else if self.comm == NONE || record.flags() & parse::PF_WQ_WORKER != 0 {
-            seen.renamed = self.stat(pid, eye)?.renamed;
+            reading.renamed = self.stat(pid, context)?.renamed;
         }
-        let sched = eye.has_schedstat.then(|| record.sched());
-        self.judge(pid, seen, sched, Some(record), eye)
+        let sched = context.has_schedstat.then(|| record.sched());
+        self.classify(pid, reading, sched, Some(record), context)
     }
 
-    /// What it does, by its state and what else was seen of it.
-    fn judge(
+    /// Determines state and activity from the data read.
+    fn classify(
         &mut self,
         pid: i32,
-        mut seen: Seen,
+        mut reading: ThreadReading,
         sched: Option<Sched>,
         record: Option<Record<'_>>,
-        eye: &mut Eye,
-    ) -> Result<Seen, Unread> {
-        match seen.state {
-            b'R' => seen.state = sched.map_or(b'R', |now| self.before.split(now, eye.now_ns)),
-            b'D' | b'S' => seen.sleep = self.sleep(pid, seen, sched, record, eye)?,
+        context: &mut ReadContext,
+    ) -> Result<ThreadReading, ReadError> {
+        match reading.state {
+            b'R' => {
+                reading.state = sched.map_or(b'R', |now| self.before.split(now, context.now_ns))
+            }
+            b'D' | b'S' => reading.sleep = self.sleep(pid, reading, sched, record, context)?,
             _ => {}
         }
-        if seen.state == b'S' && !seen.sleep.waits_for_io && !eye.all_states {
-            seen.state = 0;
+        if reading.state == b'S' && !reading.sleep.waits_for_io && !context.all_states {
+            reading.state = 0;
         }
-        self.rest(seen.state == 0, &mut eye.proc);
-        let ready = matches!(seen.state, b'R' | b'Q');
+        self.rest(reading.state == 0, &mut context.proc);
+        let ready = matches!(reading.state, b'R' | b'Q');
         let sched = sched.unwrap_or_default();
-        self.before = Before { sched, at_ns: eye.now_ns, ready, owed: self.before.owed };
-        Ok(seen)
+        self.before = SchedBaseline {
+            sched,
+            at_ns: context.now_ns,
+            ready,
+            wait_share: self.before.wait_share,
+        };
+        Ok(reading)
     }
 
-    fn stat(&mut self, pid: i32, eye: &mut Eye) -> Result<Seen, Unread> {
+    fn stat(&mut self, pid: i32, context: &mut ReadContext) -> Result<ThreadReading, ReadError> {
         let path = format_args!("{pid}/task/{}/stat", self.tid);
-        let text = eye.proc.read(&mut self.files.stat, path, &mut eye.buffer)?;
-        let stat = Stat::parse(text).ok_or(Unread::Gone)?;
-        let renamed = self.rename(stat.comm, &mut eye.names);
-        Ok(Seen {
+        let text = context.proc.read(&mut self.files.stat, path, &mut context.buffer)?;
+        let stat = TaskStat::parse(text).ok_or(ReadError::Gone)?;
+        let renamed = self.rename(stat.comm, &mut context.names);
+        Ok(ThreadReading {
             state: stat.state,
-            sleep: Sleep::default(),
-            cpu: if eye.parts.cpu { stat.cpu() } else { None },
+            sleep: SleepPlace::default(),
+            cpu: if context.parts.cpu { stat.cpu() } else { None },
             threads: stat.threads,
             renamed,
             in_kernel_only: stat.in_kernel_only(),
         })
     }
 
-    /// Takes its name; whether that is another than before.
-    fn rename(&mut self, comm: &[u8], names: &mut Names) -> bool {
+    /// Updates its name; returns whether it has changed.
+    fn rename(&mut self, comm: &[u8], names: &mut TextTable) -> bool {
         let is_other = names.bytes(self.comm) != comm;
         if is_other {
-            self.comm = names.name(comm);
+            self.comm = names.intern(comm);
             self.works_for = super::helpers::owner_in_name(comm);
         }
         is_other
     }
 
     fn rest(&mut self, idle: bool, proc: &mut Proc) {
-        self.idle_looks = if idle { self.idle_looks.saturating_add(1) } else { 0 };
-        if self.idle_looks == IDLE_LOOKS {
+        self.idle_samples = if idle { self.idle_samples.saturating_add(1) } else { 0 };
+        if self.idle_samples == IDLE_SAMPLES {
             self.close_detail(proc);
         }
     }
 
-    fn sched(&mut self, pid: i32, eye: &mut Eye) -> Result<Option<Sched>, Unread> {
-        if !eye.has_schedstat {
+    fn sched(&mut self, pid: i32, context: &mut ReadContext) -> Result<Option<Sched>, ReadError> {
+        if !context.has_schedstat {
             return Ok(None);
         }
         let path = format_args!("{pid}/task/{}/schedstat", self.tid);
-        let text = part(eye.proc.read(&mut self.files.schedstat, path, &mut eye.buffer))?;
+        let text = part(context.proc.read(&mut self.files.schedstat, path, &mut context.buffer))?;
         Ok(text.and_then(Sched::parse))
     }
 
-    /// What it sleeps in. It has not gone on if it had no turn on a processor since that was read.
+    /// Where it sleeps. Cached data is valid if no timeslice has begun since it was read.
     fn sleep(
         &mut self,
         pid: i32,
-        seen: Seen,
+        reading: ThreadReading,
         sched: Option<Sched>,
         record: Option<Record<'_>>,
-        eye: &mut Eye,
-    ) -> Result<Sleep, Unread> {
+        context: &mut ReadContext,
+    ) -> Result<SleepPlace, ReadError> {
         if let Some(now) = sched
             && self.sleeps_on
-            && (self.sleep.turns, self.sleep.state) == (now.turns, seen.state)
+            && (self.sleep.timeslices, self.sleep.state) == (now.timeslices, reading.state)
         {
             return Ok(self.sleep);
         }
-        let mut sleep = self.inspect(pid, seen, record, eye)?;
-        if sleep.waits_for_io || seen.state == b'D' || eye.all_states {
+        let mut sleep = self.inspect(pid, reading, record, context)?;
+        if sleep.waits_for_io || reading.state == b'D' || context.all_states {
             sleep.torn |= match record {
                 Some(record) => record.is_torn(),
-                None => self.went_on(pid, seen.state, sched, eye)?,
+                None => self.ran_since(pid, reading.state, sched, context)?,
             };
         }
-        sleep.turns = sched.map_or(0, |sched| sched.turns);
+        sleep.timeslices = sched.map_or(0, |sched| sched.timeslices);
         self.sleep = sleep;
         self.sleeps_on = !sleep.torn;
         Ok(sleep)
     }
 
-    /// System call, wait channel, and what else is asked for.
+    /// System call, wait channel, and requested fields.
     fn inspect(
         &mut self,
         pid: i32,
-        seen: Seen,
+        reading: ThreadReading,
         record: Option<Record<'_>>,
-        eye: &mut Eye,
-    ) -> Result<Sleep, Unread> {
-        let mut sleep = Sleep { state: seen.state, ..Sleep::default() };
-        if !seen.in_kernel_only {
+        context: &mut ReadContext,
+    ) -> Result<SleepPlace, ReadError> {
+        let mut sleep = SleepPlace { state: reading.state, ..SleepPlace::default() };
+        if !reading.in_kernel_only {
             let call = match record {
                 Some(record) => Some(record.call()),
-                None => self.read_call(pid, eye)?,
+                None => self.read_call(pid, context)?,
             };
             match call {
                 Some(Call::Running) => sleep.torn = true,
                 Some(Call::In { number, args, compat }) => {
                     sleep.syscall = self.sleep.syscall;
-                    eye.call(pid, number, &args, compat, &mut sleep);
+                    context.call(pid, number, &args, compat, &mut sleep);
                 }
                 Some(Call::None) | None => {}
             }
         }
-        if seen.state == b'S' && !sleep.waits_for_io && !eye.all_states {
+        if reading.state == b'S' && !sleep.waits_for_io && !context.all_states {
             return Ok(sleep);
         }
         match record {
-            Some(record) => self.place_by(pid, record, &mut sleep, eye)?,
-            None => self.read_place(pid, &mut sleep, eye)?,
+            Some(record) => self.place_from_record(pid, record, &mut sleep, context)?,
+            None => self.read_place(pid, &mut sleep, context)?,
         }
         Ok(sleep)
     }
 
-    fn read_call(&mut self, pid: i32, eye: &mut Eye) -> Result<Option<Call>, Unread> {
+    fn read_call(
+        &mut self,
+        pid: i32,
+        context: &mut ReadContext,
+    ) -> Result<Option<Call>, ReadError> {
         let path = format_args!("{pid}/task/{}/syscall", self.tid);
-        let text = part(eye.proc.read(&mut self.files.syscall, path, &mut eye.buffer))?;
+        let text = part(context.proc.read(&mut self.files.syscall, path, &mut context.buffer))?;
         Ok(text.and_then(Call::parse))
     }
 
     /// Reads where in the kernel it sleeps.
-    fn read_place(&mut self, pid: i32, sleep: &mut Sleep, eye: &mut Eye) -> Result<(), Unread> {
-        if eye.parts.kstack && self.stack(pid, sleep, eye)? {
+    fn read_place(
+        &mut self,
+        pid: i32,
+        sleep: &mut SleepPlace,
+        context: &mut ReadContext,
+    ) -> Result<(), ReadError> {
+        if context.parts.kstack && self.stack(pid, sleep, context)? {
             return Ok(());
         }
         let path = format_args!("{pid}/task/{}/wchan", self.tid);
-        let text = part(eye.proc.read(&mut self.files.wchan, path, &mut eye.buffer))?;
+        let text = part(context.proc.read(&mut self.files.wchan, path, &mut context.buffer))?;
         if let Some(text) = text.filter(|text| *text != b"0") {
-            sleep.wchan = eye.names.name_like(text.trim_ascii_end(), self.sleep.wchan);
+            sleep.wchan = context.names.intern_like(text.trim_ascii_end(), self.sleep.wchan);
         }
         Ok(())
     }
 
-    /// Where in the kernel it sleeps, by addresses. What is there is asked of /proc once, where the thread
-    /// has not gone on meanwhile.
-    fn place_by(
+    /// Where in the kernel it sleeps, by return addresses. New addresses are resolved through
+    /// /proc, provided the thread has not run in between.
+    fn place_from_record(
         &mut self,
         pid: i32,
         record: Record<'_>,
-        sleep: &mut Sleep,
-        eye: &mut Eye,
-    ) -> Result<(), Unread> {
+        sleep: &mut SleepPlace,
+        context: &mut ReadContext,
+    ) -> Result<(), ReadError> {
         let addresses = record.stack();
         if addresses.is_empty() {
             return Ok(());
         }
-        if let Some((wchan, kstack)) = eye.places.get(addresses) {
+        if let Some((wchan, kstack)) = context.resolved.get(addresses) {
             (sleep.wchan, sleep.kstack) = (*wchan, *kstack);
             return Ok(());
         }
-        self.read_place(pid, sleep, eye)?;
-        let now = self.sched(pid, eye)?;
-        self.close(&mut eye.proc);
-        if now.is_some_and(|now| now.turns == record.sched().turns) {
-            eye.places.insert(addresses.into(), (sleep.wchan, sleep.kstack));
+        self.read_place(pid, sleep, context)?;
+        let now = self.sched(pid, context)?;
+        self.close(&mut context.proc);
+        if now.is_some_and(|now| now.timeslices == record.sched().timeslices) {
+            context.resolved.insert(addresses.into(), (sleep.wchan, sleep.kstack));
         } else {
             sleep.torn = true;
         }
         Ok(())
     }
 
-    /// Reads the kernel stack; whether it told the wait channel, too, which is its innermost function:
-    /// the kernel leaves the scheduler's own out of both.
-    fn stack(&mut self, pid: i32, sleep: &mut Sleep, eye: &mut Eye) -> Result<bool, Unread> {
+    /// Reads the kernel stack; returns whether this gave the wait channel, too, which is the
+    /// innermost function: the kernel omits scheduler functions from both.
+    fn stack(
+        &mut self,
+        pid: i32,
+        sleep: &mut SleepPlace,
+        context: &mut ReadContext,
+    ) -> Result<bool, ReadError> {
         let path = format_args!("{pid}/task/{}/stack", self.tid);
-        let text = part(eye.proc.read(&mut self.files.stack, path, &mut eye.buffer))?;
+        let text = part(context.proc.read(&mut self.files.stack, path, &mut context.buffer))?;
         let Some(text) = text else { return Ok(false) };
-        let innermost = fold_stack(text, &mut eye.folded);
-        sleep.wchan = eye.names.name_like(innermost, self.sleep.wchan);
-        sleep.kstack = eye.names.name_like(&eye.folded, self.sleep.kstack);
+        let innermost = fold_stack(text, &mut context.folded);
+        sleep.wchan = context.names.intern_like(innermost, self.sleep.wchan);
+        sleep.kstack = context.names.intern_like(&context.folded, self.sleep.kstack);
         Ok(!innermost.is_empty())
     }
 
-    /// Whether it had a turn on a processor since `sched` was read.
-    fn went_on(
+    /// Whether a timeslice has begun since `sched` was read.
+    fn ran_since(
         &mut self,
         pid: i32,
         state: u8,
         sched: Option<Sched>,
-        eye: &mut Eye,
-    ) -> Result<bool, Unread> {
+        context: &mut ReadContext,
+    ) -> Result<bool, ReadError> {
         if let Some(before) = sched {
-            return Ok(self.sched(pid, eye)?.is_none_or(|now| now.turns != before.turns));
+            return Ok(self
+                .sched(pid, context)?
+                .is_none_or(|now| now.timeslices != before.timeslices));
         }
         let path = format_args!("{pid}/task/{}/stat", self.tid);
-        let text = eye.proc.read(&mut self.files.stat, path, &mut eye.buffer)?;
-        Ok(Stat::parse(text).is_none_or(|stat| stat.state != state))
+        let text = context.proc.read(&mut self.files.stat, path, &mut context.buffer)?;
+        Ok(TaskStat::parse(text).is_none_or(|stat| stat.state != state))
     }
 }
 
-impl Eye {
-    /// Tells the call, which is likely to be the one that `sleep` holds.
-    fn call(&mut self, pid: i32, number: u32, args: &[u64; 6], compat: bool, sleep: &mut Sleep) {
+impl ReadContext {
+    /// Stores the system call in `sleep`, which likely has the same one already.
+    fn call(
+        &mut self,
+        pid: i32,
+        number: u32,
+        args: &[u64; 6],
+        compat: bool,
+        sleep: &mut SleepPlace,
+    ) {
         let known = self.calls.get(number).filter(|_| !compat).copied();
         let Some(call) = known else {
             let text = if compat { format!("32-bit {number}") } else { number.to_string() };
-            sleep.syscall = self.names.name(text.as_bytes());
+            sleep.syscall = self.names.intern(text.as_bytes());
             return;
         };
         sleep.waits_for_io = call.waits_for_io;
-        sleep.syscall = self.names.name_like(call.name.as_bytes(), sleep.syscall);
+        sleep.syscall = self.names.intern_like(call.name.as_bytes(), sleep.syscall);
         if self.parts.filename
             && let Some(fd) = call.descriptor(args)
             && let Some(path) = self.proc.link(format_args!("{pid}/fd/{fd}"), &mut self.buffer)
         {
-            sleep.filename = self.names.name(path);
+            sleep.filename = self.names.intern(path);
         }
     }
 }
 
-/// A part that may be denied; the thread may have ended.
-fn part(read: Result<&[u8], Unread>) -> Result<Option<&[u8]>, Unread> {
+/// Permission may be denied, or the thread may have exited.
+fn part(read: Result<&[u8], ReadError>) -> Result<Option<&[u8]>, ReadError> {
     match read {
         Ok(text) => Ok(Some(text)),
-        Err(Unread::Denied) => Ok(None),
-        Err(Unread::Gone) => Err(Unread::Gone),
+        Err(ReadError::Denied) => Ok(None),
+        Err(ReadError::Gone) => Err(ReadError::Gone),
     }
 }

@@ -1,14 +1,14 @@
-//! The sampler on made-up /proc trees.
+//! The sampler on synthetic /proc trees.
 
 use super::*;
 use crate::Pattern;
 use std::fs;
 use tempfile::TempDir;
 
-/// A made-up /proc.
+/// A synthetic /proc.
 struct Tree(TempDir);
 
-/// A thread of it.
+/// A thread in it.
 #[derive(Clone, Copy)]
 struct Thread<'a> {
     pid: i32,
@@ -33,7 +33,7 @@ const THREAD: Thread<'static> = Thread {
     flags: 0x40_0000,
     threads: 1,
 };
-/// pread64 and io_uring_enter on this processor, of descriptor 3.
+/// pread64 and io_uring_enter of this architecture, with descriptor 3.
 const READS: &str = if cfg!(target_arch = "aarch64") {
     "67 0x3 0x2 0x3 0x4 0x5 0x6 0x7ffd00000000 0x7f0000000000"
 } else {
@@ -53,7 +53,7 @@ impl Tree {
     fn write(&self, path: &str, text: &str) {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // In place, as a kept descriptor sees it.
+        // In place, as an open descriptor sees it.
         fs::write(path, text).unwrap();
     }
 
@@ -94,29 +94,29 @@ fn take(sampler: &mut ThreadSampler) -> ThreadsSample {
     sample.threads.unwrap()
 }
 
-fn look(sampler: &mut ThreadSampler) -> ThreadsSample {
-    sampler.look();
+fn sample_once(sampler: &mut ThreadSampler) -> ThreadsSample {
+    sampler.sample();
     take(sampler)
 }
 
-/// What cannot be seen in the tree; whether looks come in time is this machine's matter.
+/// Data that is not available in the tree; real-time priority depends on this machine.
 fn missing(sampler: &ThreadSampler) -> Vec<String> {
-    let of_tree = sampler.missing().iter().filter(|missing| !missing.what.starts_with("looks at"));
+    let of_tree = sampler.missing().iter().filter(|m| !m.what.starts_with("samples taken on time"));
     of_tree.map(Missing::to_string).collect()
 }
 
 /// State, system call and wait channel of each thread.
 fn doings(sample: &ThreadsSample) -> Vec<(i32, char, &str, &str)> {
-    let doing = |t: &'_ ThreadCount| (t.tid, t.state);
+    let activity = |t: &'_ ThreadCount| (t.tid, t.state);
     sample
         .active
         .iter()
-        .map(|t| (doing(t).0, doing(t).1, t.syscall.as_str(), t.wchan.as_str()))
+        .map(|t| (activity(t).0, activity(t).1, t.syscall.as_str(), t.wchan.as_str()))
         .collect()
 }
 
 #[test]
-fn only_threads_that_do_something_are_shown() {
+fn only_active_threads_are_reported() {
     let tree = Tree::new();
     tree.put(THREAD);
     tree.put(Thread {
@@ -132,55 +132,55 @@ fn only_threads_that_do_something_are_shown() {
     tree.put(Thread { pid: 13, tid: 13, state: 'I', flags: 0x20_0000, ..THREAD });
     let mut sampler = tree.open();
     assert!(missing(&sampler).is_empty(), "{:?}", missing(&sampler));
-    sampler.look();
-    let sample = look(&mut sampler);
+    sampler.sample();
+    let sample = sample_once(&mut sampler);
     assert_eq!((sample.looks, sample.seen), (2, 8));
     let want = [(11, 'D', "pread64", "folio_wait"), (12, 'S', "io_uring_enter", "io_cqring_wait")];
     assert_eq!(doings(&sample), want);
     assert!(sample.active.iter().all(|thread| thread.count == 2 && !thread.torn));
-    assert_eq!(look(&mut sampler).looks, 1);
+    assert_eq!(sample_once(&mut sampler).looks, 1);
 
     let mut all =
         ThreadSampler::open(ThreadOptions { all_states: true, ..tree.options() }).unwrap();
-    let all = look(&mut all);
+    let all = sample_once(&mut all);
     assert_eq!(all.active.len(), 4);
     assert_eq!(doings(&all)[0], (10, 'S', "futex", "futex_do_wait"));
 }
 
 #[test]
-fn running_and_waiting_for_a_processor() {
+fn on_cpu_and_runnable() {
     let tree = Tree::new();
     let runs = Thread { state: 'R', syscall: "running", wchan: "0", ..THREAD };
     tree.put(runs);
     tree.put(Thread { pid: 11, tid: 11, ..runs });
     let mut sampler = tree.open();
     tree.put(Thread { sched: "50001000 1000 1", ..runs });
-    let sample = look(&mut sampler);
+    let sample = sample_once(&mut sampler);
     assert_eq!(doings(&sample), [(10, 'R', "", ""), (11, 'Q', "", "")]);
 }
 
 #[test]
-fn what_a_thread_sleeps_in_is_read_once_per_sleep() {
+fn details_are_read_once_per_sleep() {
     let tree = Tree::new();
     let sleeps = Thread { state: 'D', syscall: READS, wchan: "first", ..THREAD };
     tree.put(sleeps);
     let mut sampler = tree.open();
-    // Nothing of this is true: it had no turn on a processor in which it could have gone elsewhere.
+    // Inconsistent: without a timeslice it cannot sleep elsewhere.
     tree.put(Thread { wchan: "never", ..sleeps });
-    assert_eq!(doings(&look(&mut sampler)), [(10, 'D', "pread64", "first")]);
+    assert_eq!(doings(&sample_once(&mut sampler)), [(10, 'D', "pread64", "first")]);
     tree.put(Thread { wchan: "second", sched: "2000 1000 2", ..sleeps });
-    assert_eq!(doings(&look(&mut sampler)), [(10, 'D', "pread64", "second")]);
+    assert_eq!(doings(&sample_once(&mut sampler)), [(10, 'D', "pread64", "second")]);
 }
 
 #[test]
-fn parts_that_disagree_are_marked_and_not_remembered() {
+fn inconsistent_details_are_marked_and_not_cached() {
     let tree = Tree::new();
     tree.put(Thread { state: 'D', syscall: "running", wchan: "0", ..THREAD });
     let mut sampler = tree.open();
-    let sample = look(&mut sampler);
+    let sample = sample_once(&mut sampler);
     assert!(sample.active[0].torn);
     tree.put(Thread { state: 'D', syscall: READS, wchan: "folio_wait", ..THREAD });
-    let sample = look(&mut sampler);
+    let sample = sample_once(&mut sampler);
     assert_eq!(doings(&sample), [(10, 'D', "pread64", "folio_wait")]);
     assert!(!sample.active[0].torn);
 }
@@ -192,26 +192,26 @@ fn threads_come_and_go() {
     let works = Thread { state: 'D', ..THREAD };
     tree.put(works);
     let mut sampler = tree.open();
-    // A new thread of a known process is told by the process's number of threads.
+    // A new thread shows in the number of threads of its process.
     tree.put(Thread { threads: 2, ..works });
     tree.put(Thread { tid: 20, threads: 2, ..works });
-    assert_eq!(doings(&look(&mut sampler)).len(), 2);
-    // A new process is told by the newest task's number.
+    assert_eq!(doings(&sample_once(&mut sampler)).len(), 2);
+    // A new process shows in the newest task ID.
     tree.put(Thread { pid: 21, tid: 21, ..works });
-    assert_eq!(doings(&look(&mut sampler)).len(), 2);
+    assert_eq!(doings(&sample_once(&mut sampler)).len(), 2);
     tree.write("loadavg", "0.1 0.2 0.3 1/100 21\n");
-    assert_eq!(doings(&look(&mut sampler)).len(), 3);
+    assert_eq!(doings(&sample_once(&mut sampler)).len(), 3);
     assert_eq!((sampler.processes(), sampler.threads()), (2, 3));
-    // Without such a sign it is found in the end.
+    // Without such signs it is found at the next listing.
     tree.put(Thread { pid: 22, tid: 22, ..works });
-    let found = (0..members::LIST_EVERY).any(|_| doings(&look(&mut sampler)).len() == 4);
+    let found = (0..members::LIST_EVERY).any(|_| doings(&sample_once(&mut sampler)).len() == 4);
     assert!(found);
     tree.end("10/task/20");
     tree.end("21");
     tree.put(works);
-    (0..=members::LIST_EVERY).for_each(|_| sampler.look());
+    (0..=members::LIST_EVERY).for_each(|_| sampler.sample());
     take(&mut sampler);
-    let tids: Vec<i32> = look(&mut sampler).active.iter().map(|t| t.tid).collect();
+    let tids: Vec<i32> = sample_once(&mut sampler).active.iter().map(|t| t.tid).collect();
     assert_eq!(tids, [10, 22]);
 }
 
@@ -220,7 +220,7 @@ fn trees_and_patterns() {
     let tree = Tree::new();
     let of = |scope: Scope| {
         let mut sampler = ThreadSampler::open(ThreadOptions { scope, ..tree.options() }).unwrap();
-        look(&mut sampler).active.iter().map(|t| t.pid).collect::<Vec<_>>()
+        sample_once(&mut sampler).active.iter().map(|t| t.pid).collect::<Vec<_>>()
     };
     for (pid, parent, comm) in
         [(10, 1, "init"), (12, 14, "child"), (14, 10, "postgres"), (15, 1, "fio")]
@@ -245,29 +245,29 @@ fn trees_and_patterns() {
 }
 
 #[test]
-fn a_process_that_matches_only_after_it_executed() {
+fn a_process_that_matches_after_exec() {
     let tree = Tree::new();
     let pattern = Pattern::parse("fio").unwrap();
     let scope = Scope::Matching { pattern, descendants: false };
     let mut sampler = ThreadSampler::open(ThreadOptions { scope, ..tree.options() }).unwrap();
     tree.put(Thread { comm: "sh", state: 'D', ..THREAD });
-    assert!(look(&mut sampler).active.is_empty());
+    assert!(sample_once(&mut sampler).active.is_empty());
     tree.put(Thread { comm: "fio", state: 'D', ..THREAD });
-    assert_eq!(look(&mut sampler).active.len(), 1);
+    assert_eq!(sample_once(&mut sampler).active.len(), 1);
 }
 
 #[test]
-fn io_uring_helpers_are_tied_to_the_thread_that_they_serve() {
+fn io_uring_threads_are_attributed_to_their_owner() {
     let tree = Tree::new();
     let (threads, state) = (4, 'D');
-    // What /proc tells of their system call is left over.
+    // Their system call in /proc is stale.
     let helper = Thread { state, flags: 0x10, threads, syscall: READS, ..THREAD };
     tree.put(Thread { threads, ..THREAD });
     tree.put(Thread { tid: 11, comm: "iou-sqp-10", ..helper });
     tree.put(Thread { tid: 12, comm: "iou-wrk-11", wchan: "folio_wait", ..helper });
     tree.put(Thread { tid: 13, comm: "iou-wrk-99", ..helper });
     let mut sampler = tree.open();
-    let sample = look(&mut sampler);
+    let sample = sample_once(&mut sampler);
     let tied: Vec<_> = sample.active.iter().map(|t| (t.tid, t.works_for)).collect();
     assert_eq!(tied, [(11, Some(10)), (12, Some(10)), (13, None)]);
     assert_eq!(doings(&sample)[1], (12, 'D', "", "folio_wait"));
@@ -275,43 +275,42 @@ fn io_uring_helpers_are_tied_to_the_thread_that_they_serve() {
 }
 
 #[test]
-fn parts_on_request() {
+fn optional_fields() {
     let tree = Tree::new();
     tree.write("passwd", "root:x:0:0::/:/bin/sh\ndaemon:x:4711:1::/:/bin/false\nalias:x:4711:::\n");
     tree.write("self/stack", "");
     tree.put(Thread { state: 'D', syscall: READS, ..THREAD });
     tree.write("10/task/10/stack", "[<0>] inner+0x1/0x2\n[<0>] outer+0x3/0x4\n");
     tree.write("10/cmdline", "/bin/program\0-x\0");
-    tree.write("10/status", "Name:\tprogram\nUid:\t1\t4711\t4711\t4711\n");
+    tree.write("10/status", "TextId:\tprogram\nUid:\t1\t4711\t4711\t4711\n");
     fs::create_dir_all(tree.0.path().join("10/fd")).unwrap();
     std::os::unix::fs::symlink("/data/file", tree.0.path().join("10/fd/3")).unwrap();
     let all = Parts { kstack: true, filename: true, cmdline: true, user: true, cpu: true };
     let mut sampler = ThreadSampler::open(ThreadOptions { parts: all, ..tree.options() }).unwrap();
-    let seen = look(&mut sampler).active.remove(0);
-    // The innermost function is the wait channel, which is not read then.
+    let seen = sample_once(&mut sampler).active.remove(0);
+    // The innermost function is the wait channel, whose file is not read then.
     assert_eq!((seen.kstack.as_str(), seen.wchan.as_str()), ("outer;inner", "inner"));
     assert_eq!(seen.filename, "/data/file");
     assert_eq!(seen.cmdline, "/bin/program -x");
     assert_eq!(seen.user, "daemon");
     assert_eq!(seen.cpu, Some(2));
-    let without = look(&mut tree.open()).active.remove(0);
+    let without = sample_once(&mut tree.open()).active.remove(0);
     let (kstack, filename) = (String::new(), String::new());
     let (cmdline, user) = (String::new(), String::new());
     let wchan = "futex_do_wait".into();
     assert_eq!(without, ThreadCount { wchan, kstack, filename, cmdline, user, cpu: None, ..seen });
 }
 
-/// Read system calls of this thread so far, these ones included; `None` on kernels that do not count
-/// them.
+/// Number of read system calls of this thread; `None` if the kernel does not count them.
 fn reads() -> Option<u64> {
     let text = fs::read_to_string("/proc/thread-self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("syscr: "))?.parse().ok()
 }
 
 #[test]
-fn each_look_reads_no_more_than_it_must() {
+fn each_sample_reads_as_little_as_possible() {
     let Some(first) = reads() else {
-        println!("skipped: this kernel has no CONFIG_TASK_IO_ACCOUNTING");
+        println!("skipped: requires CONFIG_TASK_IO_ACCOUNTING");
         return;
     };
     let of_reads = reads().unwrap() - first;
@@ -325,11 +324,11 @@ fn each_look_reads_no_more_than_it_must() {
     let rings = Thread { syscall: WAITS_IN_RING, ..THREAD };
     let runs = Thread { state: 'R', syscall: "running", ..THREAD };
     let idle = Thread { state: 'I', flags: 0x20_0000, ..THREAD };
-    // How one look goes on from that before: reads if it sleeps on, and if it had a turn.
+    // Number of reads if it keeps sleeping, and if it has run.
     let cases = [
         ("asleep, not for I/O", tree.options(), THREAD, 2, 3),
         ("asleep for I/O", tree.options(), rings, 2, 5),
-        ("asleep, all wanted", all, THREAD, 2, 5),
+        ("asleep, all states", all, THREAD, 2, 5),
         ("asleep, with its stack", stacks, THREAD, 2, 5),
         ("running", tree.options(), runs, 2, 2),
         ("kernel thread at rest", tree.options(), idle, 1, 1),
@@ -340,28 +339,28 @@ fn each_look_reads_no_more_than_it_must() {
         for (sched, expected) in [(thread.sched, still), ("2000 1000 9", moved)] {
             tree.put(Thread { sched, ..thread });
             let before = reads().unwrap();
-            sampler.look();
+            sampler.sample();
             let count = reads().unwrap() - before - of_reads;
-            // The newest task's number comes on top.
+            // Plus one for the newest task ID.
             assert_eq!(count, expected + 1, "{what}, {sched}");
         }
     }
 }
 
 #[test]
-fn where_files_may_not_be_kept_open_they_are_opened_anew() {
+fn without_descriptors_files_are_opened_each_time() {
     let tree = Tree::new();
     tree.put(Thread { state: 'D', syscall: READS, ..THREAD });
     let mut sampler = tree.open();
-    let kept = look(&mut sampler);
+    let kept = sample_once(&mut sampler);
     let mut sampler = tree.open();
-    sampler.eye.proc.keep_at_most(0);
+    sampler.context.proc.set_open_max(0);
     tree.put(Thread { state: 'D', syscall: READS, sched: "1 1 9", ..THREAD });
-    assert_eq!(doings(&look(&mut sampler)), doings(&kept));
+    assert_eq!(doings(&sample_once(&mut sampler)), doings(&kept));
 }
 
 #[test]
-fn without_schedstat_all_that_is_ready_is_running() {
+fn without_schedstat_runnable_threads_are_on_cpu() {
     let tree = Tree::new();
     tree.end("self");
     tree.write("self/syscall", "running\n");
@@ -371,13 +370,13 @@ fn without_schedstat_all_that_is_ready_is_running() {
     fs::remove_file(tree.0.path().join("11/task/11/schedstat")).unwrap();
     let mut sampler = tree.open();
     assert!(missing(&sampler)[0].contains("CONFIG_SCHED_INFO"));
-    let sample = look(&mut sampler);
+    let sample = sample_once(&mut sampler);
     assert_eq!(doings(&sample), [(10, 'R', "", ""), (11, 'D', "pread64", "futex_do_wait")]);
     assert!(!sample.active[1].torn);
 }
 
 #[test]
-fn what_cannot_be_seen_is_named_once() {
+fn unavailable_data_is_named_once() {
     let tree = Tree::new();
     tree.end("1");
     let parts = Parts { kstack: true, ..Parts::default() };
@@ -389,11 +388,11 @@ fn what_cannot_be_seen_is_named_once() {
 }
 
 #[test]
-fn threads_whose_system_calls_are_refused_are_counted() {
+fn threads_with_refused_system_calls_are_counted() {
     let tree = Tree::new();
     tree.put(THREAD);
     tree.put(Thread { pid: 11, tid: 11, ..THREAD });
-    // Reading a folder is refused, to root too.
+    // Reading a directory fails, even for root.
     let path = tree.0.path().join("11/task/11/syscall");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
@@ -404,11 +403,11 @@ fn threads_whose_system_calls_are_refused_are_counted() {
 }
 
 #[test]
-fn bad_options_are_refused() {
+fn invalid_options_are_rejected() {
     let tree = Tree::new();
     for hz in [0, 101] {
         let error = ThreadSampler::open(ThreadOptions { hz, ..tree.options() }).unwrap_err();
-        assert!(error.to_string().contains("from 1 to 100"), "{error}");
+        assert!(error.to_string().contains("1 to 100"), "{error}");
     }
     let proc_root = "/nonexistent".into();
     let error = ThreadSampler::open(ThreadOptions { proc_root, ..tree.options() }).unwrap_err();
@@ -421,9 +420,9 @@ fn names_are_bounded() {
     tree.put(Thread { state: 'D', syscall: READS, ..THREAD });
     let mut sampler = tree.open();
     for number in 0..70_000_u32 {
-        sampler.eye.names.name(&number.to_le_bytes());
+        sampler.context.names.intern(&number.to_le_bytes());
     }
-    let before = look(&mut sampler);
-    assert!(!sampler.eye.names.is_full());
-    assert_eq!(look(&mut sampler), before);
+    let before = sample_once(&mut sampler);
+    assert!(!sampler.context.names.is_full());
+    assert_eq!(sample_once(&mut sampler), before);
 }

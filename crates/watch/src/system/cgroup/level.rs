@@ -1,20 +1,20 @@
-//! One control group's directory.
+//! The directory of a cgroup.
 
-use crate::kept::Kept;
+use crate::proc_file::PinnedProcFile;
 use fathom_model::watch::CgroupSample;
 use std::path::{Path, PathBuf};
 
-/// A group with the files that hold its limits.
+/// A cgroup with the open files of its limits.
 #[derive(Debug)]
-pub(super) struct Level {
+pub(super) struct CgroupDir {
     name: String,
     sys: PathBuf,
-    files: Vec<(Kept, Put)>,
+    files: Vec<(PinnedProcFile, Put)>,
 }
 
-/// What a group's files say.
+/// Contents of a cgroup's files.
 #[derive(Debug, Default)]
-struct Limits {
+struct CgroupLimits {
     quota_us: Option<f64>,
     period_us: Option<f64>,
     throttled_periods: Option<u64>,
@@ -26,10 +26,10 @@ struct Limits {
     io: Vec<(String, String)>,
 }
 
-/// Puts the text of a file into its place.
-type Put = fn(&mut Limits, &str);
+/// Parses a file's contents into its fields.
+type Put = fn(&mut CgroupLimits, &str);
 
-/// Files of version 2.
+/// Files of cgroup v2.
 const VERSION_2: &[(&str, Put)] = &[
     ("cpu.max", |limits, text| {
         let mut words = text.split_ascii_whitespace();
@@ -55,10 +55,10 @@ const VERSION_2: &[(&str, Put)] = &[
     }),
 ];
 
-/// Files of version 1, with their controller.
+/// Files of cgroup v1, with their controllers.
 const VERSION_1: &[(&str, &str, Put)] = &[
     ("cpu", "cpu.cfs_quota_us", |limits, text| {
-        // -1 stands for no limit.
+        // -1 means unlimited.
         let quota: Option<f64> = text.trim_ascii().parse().ok();
         limits.quota_us = quota.filter(|quota| *quota >= 0.0);
     }),
@@ -80,10 +80,10 @@ const VERSION_1: &[(&str, &str, Put)] = &[
     ("blkio", "blkio.throttle.write_iops_device", |limits, text| limits.throttle(text, "wiops")),
 ];
 
-impl Level {
-    /// Opens the files of the group that has this directory. Without controllers it is of version 2.
+impl CgroupDir {
+    /// Opens the files of the cgroup at `dir`: v2 if there are no controllers.
     pub fn open(dir: &Path, name: &Path, controllers: &[&str], sys: &Path) -> Self {
-        let open = |file: &str, put: Put| Some((Kept::open(dir.join(file)).ok()?, put));
+        let open = |file: &str, put: Put| Some((PinnedProcFile::open(dir.join(file)).ok()?, put));
         let files = if controllers.is_empty() {
             VERSION_2.iter().filter_map(|(file, put)| open(file, *put)).collect()
         } else {
@@ -93,15 +93,15 @@ impl Level {
         Self { name: name.display().to_string(), sys: sys.to_path_buf(), files }
     }
 
-    /// Whether there is anything to be read.
+    /// Whether any file could be opened.
     pub fn has_files(&self) -> bool {
         !self.files.is_empty()
     }
 
-    /// Adds what the files say now to what the groups inside this one said; nothing where the group
-    /// is no more.
+    /// Combines the current values with those of the descendants in `sample`; no effect if the
+    /// cgroup has been removed.
     pub fn add_to(&self, sample: &mut CgroupSample, buffer: &mut Vec<u8>) {
-        let mut limits = Limits::default();
+        let mut limits = CgroupLimits::default();
         for (file, put) in &self.files {
             if let Ok(text) = file.read(buffer) {
                 put(&mut limits, &text);
@@ -116,7 +116,7 @@ impl Level {
     }
 }
 
-impl Limits {
+impl CgroupLimits {
     fn add_to(&self, sample: &mut CgroupSample) {
         let period = self.period_us.filter(|period| *period > 0.0);
         let cpu = self.quota_us.zip(period).map(|(quota, period)| quota / period);
@@ -131,7 +131,7 @@ impl Limits {
         sample.memory_limit = limit;
     }
 
-    /// Version 2 writes `max` for none, version 1 about 2^63.
+    /// Unlimited is `max` in v2, about 2^63 in v1.
     fn limit_memory(&mut self, text: &str) {
         let limit = text.trim_ascii().parse().ok().filter(|bytes: &u64| *bytes < 1 << 60);
         self.memory_limit = lowest(self.memory_limit, limit);
@@ -168,13 +168,13 @@ fn sum(total: &mut Option<u64>, more: Option<u64>) {
     }
 }
 
-/// The value of a line `key value`.
+/// The value in a line `key value`.
 fn value(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
     line.trim_ascii().parse().ok()
 }
 
-/// The kernel name of the device with this number, or the number.
+/// The kernel name of the device with this number, or the number itself.
 fn device_name(sys: &Path, number: &str) -> String {
     let link = std::fs::read_link(sys.join("dev/block").join(number)).ok();
     let name = link.as_deref().and_then(Path::file_name);

@@ -1,7 +1,7 @@
 use super::*;
 use std::fs;
 
-/// A made-up /proc and /sys.
+/// A synthetic /proc and /sys.
 struct Tree(tempfile::TempDir);
 
 impl Tree {
@@ -107,7 +107,7 @@ fn version_1_with_hierarchies_of_their_own() {
 }
 
 #[test]
-fn a_process_that_moves_and_limits_that_change_are_seen() {
+fn moved_processes_and_changed_limits() {
     let tree = Tree::new("0::/a\n", V2);
     tree.write("sys/fs/cgroup/a/cpu.max", "100000 100000\n");
     tree.write("sys/fs/cgroup/b/cpu.max", "300000 100000\n");
@@ -121,7 +121,7 @@ fn a_process_that_moves_and_limits_that_change_are_seen() {
 }
 
 #[test]
-fn in_a_container_the_mount_shows_a_group_of_the_host() {
+fn a_container_sees_the_hosts_cgroup_at_its_mount() {
     let mounts = "36 25 0:31 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
     let tree = Tree::new("0::/docker/abc/inner\n", mounts);
     tree.write("sys/fs/cgroup/cpu.max", "50000 100000\n");
@@ -130,13 +130,13 @@ fn in_a_container_the_mount_shows_a_group_of_the_host() {
     let sample = tree.read().unwrap();
     assert_eq!(sample.cpu_limit, Some(0.5));
     assert_eq!(sample.io_limits, ["/docker/abc 8:0 wbps=5"]);
-    // A group outside of what is mounted: the one at the mount still limits.
+    // For a cgroup outside the mounted part, the one at the mount point applies.
     tree.write("proc/7/cgroup", "0::/../other\n");
     assert_eq!(tree.read().unwrap().cpu_limit, Some(0.5));
 }
 
 #[test]
-fn without_groups_there_is_nothing() {
+fn without_cgroups_there_are_no_limits() {
     assert_eq!(Tree::new("0::/\n", "").read(), None);
     assert_eq!(Tree::new("", V2).read(), None);
     assert_eq!(Tree::new("x\n:\n0::\n", "1 2\n - cgroup\n a b c d e - cgroup x\n").read(), None);
@@ -146,11 +146,11 @@ fn without_groups_there_is_nothing() {
 }
 
 #[test]
-fn the_kernel_at_hand() {
+fn the_running_kernel() {
     let mut cgroups = Cgroups::open(Path::new("/proc"), Path::new("/sys"), None).unwrap();
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
     let Some(sample) = cgroups.read(&mut Vec::new()) else {
-        eprintln!("skipped: no control group of this process is mounted: {groups}");
+        eprintln!("skipped: the cgroups of this process are not mounted: {groups}");
         return;
     };
     assert!(groups.contains(&sample.path), "{sample:?}");

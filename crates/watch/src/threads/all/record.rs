@@ -1,8 +1,8 @@
-//! What the program in the kernel tells of a thread.
+//! A thread's record from the BPF program.
 
 use crate::threads::parse::{Call, Sched};
 
-/// Where each value stands in a record, in words of 8 bytes.
+/// Offsets of the fields of a record, in 8-byte words.
 pub(super) mod at {
     pub const TID: usize = 0;
     pub const PID: usize = 1;
@@ -13,23 +13,23 @@ pub(super) mod at {
     pub const ON_CPU: usize = 6;
     pub const RUN_NS: usize = 7;
     pub const WAIT_NS: usize = 8;
-    pub const TURNS: usize = 9;
+    pub const TIMESLICES: usize = 9;
     /// Two words.
     pub const COMM: usize = 10;
-    /// State, on a processor and turns once more, read after all else.
+    /// State, on_cpu and pcount again, read last.
     pub const STATE_AFTER: usize = 12;
     pub const ON_CPU_AFTER: usize = 13;
-    pub const TURNS_AFTER: usize = 14;
+    pub const TIMESLICES_AFTER: usize = 14;
     pub const CALL: usize = 15;
     /// Six words.
     pub const ARGS: usize = 16;
     pub const STACK_POINTER: usize = 22;
-    /// Bytes of the stack, or a negative error.
+    /// Length of the stack in bytes, or a negative errno.
     pub const STACK_LEN: usize = 23;
     pub const STACK: usize = 24;
 }
 
-/// What was seen of a thread.
+/// A thread's record.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::threads) struct Record<'a>(pub(super) &'a [u8]);
 
@@ -46,21 +46,21 @@ impl<'a> Record<'a> {
         self.word(at::PID) as i32
     }
 
-    /// `PF_…` of the kernel's `include/linux/sched.h`.
+    /// `PF_…` flags of include/linux/sched.h.
     pub fn flags(self) -> u32 {
         self.word(at::FLAGS) as u32
     }
 
-    /// Processor on which it ran last.
+    /// CPU on which it last ran.
     pub fn cpu(self) -> u32 {
         self.word(at::CPU) as u32
     }
 
-    /// The letter that /proc has for its state (fs/proc/array.c, `task_state_index`).
+    /// Its state letter as in /proc (fs/proc/array.c, `task_state_index`).
     pub fn state(self) -> u8 {
         const LETTERS: [u8; 9] = *b"RSDTtXZPI";
         const IDLE: u64 = 0x402;
-        // Waits of real-time kernels, and frozen.
+        // Waits on PREEMPT_RT, and frozen.
         const SHOWN_AS_D: u64 = 0x1000 | 0x8000;
         let state = self.word(at::STATE);
         let shown = match state {
@@ -78,17 +78,17 @@ impl<'a> Record<'a> {
 
     pub fn sched(self) -> Sched {
         let (run_ns, wait_ns) = (self.word(at::RUN_NS), self.word(at::WAIT_NS));
-        Sched { run_ns, wait_ns, turns: self.word(at::TURNS) }
+        Sched { run_ns, wait_ns, timeslices: self.word(at::TIMESLICES) }
     }
 
-    /// It was on a processor, or went on, while it was looked at.
+    /// Whether it was on-CPU or ran while the record was written.
     pub fn is_torn(self) -> bool {
         self.word(at::ON_CPU) | self.word(at::ON_CPU_AFTER) != 0
             || self.word(at::STATE) != self.word(at::STATE_AFTER)
-            || self.word(at::TURNS) != self.word(at::TURNS_AFTER)
+            || self.word(at::TIMESLICES) != self.word(at::TIMESLICES_AFTER)
     }
 
-    /// The system call of a thread that sleeps.
+    /// The system call of a sleeping thread.
     pub fn call(self) -> Call {
         match self.word(at::CALL) as i32 {
             ..0 => Call::None,
@@ -100,7 +100,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Addresses of the kernel's functions in which it sleeps, innermost first, as bytes.
+    /// Return addresses of its kernel stack, innermost first, as bytes.
     pub fn stack(self) -> &'a [u8] {
         let room = &self.0[8 * at::STACK..];
         let len = usize::try_from(self.word(at::STACK_LEN) as i64).unwrap_or(0);
@@ -112,7 +112,7 @@ impl<'a> Record<'a> {
 mod tests {
     use super::*;
 
-    /// A record with these words, and zeroes elsewhere.
+    /// A record with these words; all others are 0.
     fn bytes(words: &[(usize, u64)]) -> Vec<u8> {
         let mut bytes = vec![0; 8 * (at::STACK + 2)];
         for (at, word) in words {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn states_have_the_letters_of_proc() {
+    fn state_letters_match_procfs() {
         let states = [
             (0, 0, b'R'),
             (1, 0, b'S'),
@@ -133,7 +133,7 @@ mod tests {
             (0x80, 0x20, b'Z'),
             (0x40, 0, b'P'),
             (0x402, 0, b'I'),
-            // Killable, freezable, frozen, and of a real-time kernel.
+            // Killable, freezable, frozen, and a state of PREEMPT_RT.
             (0x102, 0, b'D'),
             (0x2001, 0, b'S'),
             (0x8000, 0, b'D'),
@@ -151,7 +151,12 @@ mod tests {
         let comm = u64::from_ne_bytes(*b"t-pipe\0\xff");
         let mut words = vec![(at::TID, 7), (at::PID, 5), (at::COMM, comm), (at::CALL, 17)];
         words.extend([(at::ARGS, 3), (at::ARGS + 5, 8), (at::STACK_POINTER, 0x7ffd_0000_0000)]);
-        words.extend([(at::TURNS, 9), (at::TURNS_AFTER, 9), (at::STATE, 1), (at::STATE_AFTER, 1)]);
+        words.extend([
+            (at::TIMESLICES, 9),
+            (at::TIMESLICES_AFTER, 9),
+            (at::STATE, 1),
+            (at::STATE_AFTER, 1),
+        ]);
         words.extend([(at::STACK_LEN, 8), (at::STACK, 0xffff), (at::STACK + 1, 0xdead)]);
         let whole = bytes(&words);
         let record = Record(&whole);
@@ -159,13 +164,13 @@ mod tests {
         let args = [3, 0, 0, 0, 0, 8];
         assert_eq!(record.call(), Call::In { number: 17, args, compat: false });
         assert_eq!(record.stack(), 0xffff_u64.to_ne_bytes());
-        assert_eq!((record.sched().turns, record.is_torn()), (9, false));
+        assert_eq!((record.sched().timeslices, record.is_torn()), (9, false));
         let with = |word: (usize, u64)| bytes(&[words.clone(), vec![word]].concat());
-        for other in [(at::TURNS_AFTER, 10), (at::STATE_AFTER, 0), (at::ON_CPU, 1)] {
+        for other in [(at::TIMESLICES_AFTER, 10), (at::STATE_AFTER, 0), (at::ON_CPU, 1)] {
             assert!(Record(&with(other)).is_torn(), "{other:?}");
         }
         assert_eq!(Record(&with((at::CALL, u64::MAX))).call(), Call::None);
-        // No stack, an error, and more than there is room for.
+        // No stack, an error, and a length that exceeds the record.
         for (len, bytes) in [(0, 0), (-14_i64 as u64, 0), (800, 16)] {
             assert_eq!(Record(&with((at::STACK_LEN, len))).stack().len(), bytes);
         }

@@ -1,0 +1,224 @@
+//! The windows of one condition, accumulated.
+
+use super::probe::{CpuShares, CpuTime, LoadMeasure, Measurement, Setting};
+use crate::stats::Estimate;
+use fathom_model::record::DiskRecord;
+use fathom_model::{Dir, Histogram};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a sector in /proc/diskstats, on every device.
+const SECTOR_BYTES: f64 = 512.0;
+
+/// The results at one setting.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Point {
+    /// Worker threads.
+    pub workers: u32,
+    /// Requested queue depth of each worker.
+    pub depth: u32,
+    /// I/Os per second.
+    pub iops: Estimate,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// Mean completion latency in nanoseconds.
+    pub clat_mean_ns: f64,
+    /// Median completion latency in nanoseconds.
+    pub clat_p50_ns: u64,
+    /// 99th percentile of completion latency in nanoseconds.
+    pub clat_p99_ns: u64,
+    /// I/Os in flight by Little's law: I/Os per second times mean latency.
+    pub in_flight: f64,
+    /// Mean I/Os in flight at the underlying block device, if any.
+    pub device_queue: Option<f64>,
+    /// Bytes transferred by the underlying block device over bytes of I/O: near 0 where another layer serves
+    /// the I/O, above 1 where other programs use the device.
+    pub from_disk: Option<f64>,
+    /// User CPU time of the workers per I/O, in nanoseconds.
+    pub user_ns_per_io: f64,
+    /// System CPU time of the workers per I/O, in nanoseconds.
+    pub system_ns_per_io: f64,
+    /// CPU time of the whole machine per I/O, in nanoseconds: includes interrupts, kernel threads and
+    /// other programs.
+    pub machine_ns_per_io: Option<f64>,
+    /// CPU usage of the busiest worker, from 0 to 1.
+    pub worker_share: f64,
+    /// CPU usage of the allowed CPUs.
+    pub cpu: Option<CpuShares>,
+}
+
+impl Point {
+    /// Workers and queue depth.
+    #[must_use]
+    pub fn setting(&self) -> Setting {
+        Setting { workers: self.workers, depth: self.depth }
+    }
+
+    /// CPU time of the workers per I/O, in nanoseconds.
+    #[must_use]
+    pub fn cpu_ns_per_io(&self) -> f64 {
+        self.user_ns_per_io + self.system_ns_per_io
+    }
+
+    /// Max IOPS per core: the rate at which one CPU is fully used at this CPU time per I/O.
+    #[must_use]
+    pub fn one_core_iops(&self) -> Option<f64> {
+        let cost = self.cpu_ns_per_io();
+        (cost > 0.0).then(|| 1e9 / cost)
+    }
+}
+
+/// Windows without errors under one condition.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    dir: Dir,
+    iops: Vec<f64>,
+    clat: Histogram,
+    ios: u64,
+    bytes: u64,
+    elapsed_ns: u64,
+    user_ns: u64,
+    system_ns: u64,
+    /// CPU usage of the busiest worker, summed over the windows.
+    worker_share: f64,
+    cpu: CpuTime,
+    disk: Option<DiskRecord>,
+}
+
+impl LoadMeasure {
+    /// I/Os per second in a window of this length; 0 in one without length.
+    #[must_use]
+    pub fn iops(&self, elapsed_ns: u64) -> f64 {
+        if elapsed_ns == 0 { 0.0 } else { self.ios as f64 * 1e9 / elapsed_ns as f64 }
+    }
+}
+
+impl Cell {
+    /// No windows yet, of I/Os in direction `dir`.
+    #[must_use]
+    pub fn new(dir: Dir) -> Self {
+        Self {
+            dir,
+            iops: Vec::new(),
+            clat: Histogram::default(),
+            ios: 0,
+            bytes: 0,
+            elapsed_ns: 0,
+            user_ns: 0,
+            system_ns: 0,
+            worker_share: 0.0,
+            cpu: CpuTime::default(),
+            disk: None,
+        }
+    }
+
+    /// Adds one load of a window.
+    pub fn add(&mut self, window: &Measurement, load: &LoadMeasure) {
+        self.iops.push(load.iops(window.elapsed_ns));
+        self.clat.merge(&load.clat);
+        self.ios = self.ios.saturating_add(load.ios);
+        self.bytes = self.bytes.saturating_add(load.bytes);
+        self.elapsed_ns = self.elapsed_ns.saturating_add(window.elapsed_ns);
+        let mut busiest = 0;
+        for worker in &load.workers {
+            self.user_ns = self.user_ns.saturating_add(worker.user_ns);
+            self.system_ns = self.system_ns.saturating_add(worker.system_ns);
+            busiest = busiest.max(worker.user_ns.saturating_add(worker.system_ns));
+        }
+        // CPU time is accounted in ticks and may exceed the length of a short window.
+        self.worker_share += (busiest as f64 / window.elapsed_ns.max(1) as f64).min(1.0);
+        if let Some(cpu) = window.cpu {
+            self.cpu.busy_ns = self.cpu.busy_ns.saturating_add(cpu.busy_ns);
+            self.cpu.steal_ns = self.cpu.steal_ns.saturating_add(cpu.steal_ns);
+            self.cpu.idle_ns = self.cpu.idle_ns.saturating_add(cpu.idle_ns);
+        }
+        if let Some(counters) = &load.disk {
+            let disk = self.disk.get_or_insert_default();
+            let sectors = &mut disk.sectors[self.dir];
+            *sectors = sectors.saturating_add(counters.sectors[self.dir]);
+            disk.weighted_ms = disk.weighted_ms.saturating_add(counters.weighted_ms);
+            disk.elapsed_ms = disk.elapsed_ms.saturating_add(counters.elapsed_ms);
+        }
+    }
+
+    /// I/Os per second of each window.
+    #[must_use]
+    pub fn iops(&self) -> &[f64] {
+        &self.iops
+    }
+
+    /// Number of windows.
+    #[must_use]
+    pub fn windows(&self) -> usize {
+        self.iops.len()
+    }
+
+    /// Mean I/Os per second; 0 without windows.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.iops.iter().sum::<f64>() / self.windows().max(1) as f64
+    }
+
+    /// Mean completion latency in nanoseconds; 0 without I/Os.
+    #[must_use]
+    pub fn clat_mean_ns(&self) -> f64 {
+        self.clat.mean_ns()
+    }
+
+    /// CPU usage of the allowed CPUs.
+    #[must_use]
+    pub fn cpu(&self) -> Option<CpuShares> {
+        self.cpu.shares()
+    }
+
+    /// The results at `setting`, on a machine with `cores` CPUs.
+    #[must_use]
+    pub fn point(&self, setting: Setting, cores: u32) -> Point {
+        let per_io = |ns: f64| if self.ios == 0 { 0.0 } else { ns / self.ios as f64 };
+        let seconds = self.elapsed_ns as f64 / 1e9;
+        let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        Point {
+            workers: setting.workers,
+            depth: setting.depth,
+            iops: Estimate::of(&self.iops),
+            bytes_per_second: rate(self.bytes),
+            clat_mean_ns: self.clat.mean_ns(),
+            clat_p50_ns: self.clat.percentile(50.0).unwrap_or(0),
+            clat_p99_ns: self.clat.percentile(99.0).unwrap_or(0),
+            in_flight: rate(self.ios) * self.clat.mean_ns() / 1e9,
+            device_queue: self.disk.as_ref().map(DiskRecord::queue_mean),
+            from_disk: self
+                .disk
+                .as_ref()
+                .filter(|_| self.bytes > 0)
+                .map(|d| d.sectors[self.dir] as f64 * SECTOR_BYTES / self.bytes as f64),
+            user_ns_per_io: per_io(self.user_ns as f64),
+            system_ns_per_io: per_io(self.system_ns as f64),
+            machine_ns_per_io: self
+                .cpu()
+                .filter(|_| self.ios > 0)
+                .map(|c| per_io(c.busy * f64::from(cores) * self.elapsed_ns as f64)),
+            worker_share: self.worker_share / self.windows().max(1) as f64,
+            cpu: self.cpu(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_disk_is_compared_in_the_direction_of_the_ios() {
+        let mut disk = DiskRecord::default();
+        (disk.sectors.read, disk.sectors.write) = (800, 8);
+        let load = LoadMeasure { ios: 2, bytes: 8192, disk: Some(disk), ..LoadMeasure::default() };
+        let mut cell = Cell::new(Dir::Write);
+        for _ in 0..2 {
+            cell.add(&Measurement { elapsed_ns: 1_000, ..Measurement::default() }, &load);
+        }
+        let point = cell.point(Setting::ONE, 1);
+        assert_eq!(point.from_disk, Some(0.5));
+        assert_eq!((point.iops.mean, point.iops.windows), (2e6, 2));
+    }
+}

@@ -1,0 +1,211 @@
+//! Conditions measured in turn, round after round, so that drift affects all of them alike.
+
+use super::cell::Cell;
+use super::probe::Measurement;
+use crate::stats::Ratio;
+use fathom_model::Dir;
+
+/// How often a series repeats its conditions.
+#[derive(Debug, Clone, Copy)]
+pub struct Repetitions {
+    /// Rounds at least.
+    pub rounds_min: usize,
+    /// Rounds at most.
+    pub rounds_max: usize,
+    /// Half the width of a 95% interval that ends the series early, as a share: 0.03 is ±3%.
+    pub precision: f64,
+}
+
+/// Interleaved conditions. The first is the baseline; each round measures it first.
+#[derive(Debug)]
+pub struct Series<C> {
+    dir: Dir,
+    conditions: Vec<Condition<C>>,
+    /// I/Os per second of each load, by round and condition; empty where no window counts.
+    rounds: Vec<Vec<Vec<f64>>>,
+    /// Index of the condition to measure next.
+    turn: usize,
+}
+
+/// A condition and its windows.
+#[derive(Debug)]
+pub struct Condition<C> {
+    /// What distinguishes it.
+    pub value: C,
+    /// Its windows, for the first of its loads.
+    pub cell: Cell,
+    /// Why it is no longer measured.
+    pub rejected: Option<String>,
+}
+
+impl<C> Series<C> {
+    /// A series of I/Os in direction `dir`, without windows.
+    pub fn new(dir: Dir, conditions: impl IntoIterator<Item = C>) -> Self {
+        let mut series = Self { dir, conditions: Vec::new(), rounds: Vec::new(), turn: 0 };
+        conditions.into_iter().for_each(|value| series.push(value, None));
+        series
+    }
+
+    /// Adds a condition; one that is `rejected` is not measured.
+    pub fn push(&mut self, value: C, rejected: Option<String>) {
+        self.conditions.push(Condition { value, cell: Cell::new(self.dir), rejected });
+    }
+
+    /// The baseline; `None` only if there are no conditions.
+    #[must_use]
+    pub fn baseline(&self) -> Option<&Condition<C>> {
+        self.conditions.first()
+    }
+
+    /// The conditions, the baseline first.
+    #[must_use]
+    pub fn conditions(&self) -> &[Condition<C>] {
+        &self.conditions
+    }
+
+    /// Whether the next window starts a round.
+    #[must_use]
+    pub fn is_between_rounds(&self) -> bool {
+        self.turn == 0
+    }
+
+    /// Index of the condition to measure next; `None` once at the end of each round.
+    pub fn next_in_round(&mut self) -> Option<usize> {
+        while self.conditions.get(self.turn).is_some_and(|c| c.rejected.is_some()) {
+            self.turn += 1;
+        }
+        if self.turn < self.conditions.len() {
+            return Some(self.turn);
+        }
+        self.turn = 0;
+        None
+    }
+
+    /// Records a window of the condition that [`Self::next_in_round`] returned, or that it failed. It counts only
+    /// if the baseline of its round does.
+    pub fn observe(&mut self, window: Option<&Measurement>) {
+        if self.turn == 0 {
+            self.rounds.push(Vec::new());
+        }
+        let (Some(round), Some(condition)) =
+            (self.rounds.last_mut(), self.conditions.get_mut(self.turn))
+        else {
+            return;
+        };
+        let has_baseline = self.turn == 0 || round.first().is_some_and(|rates| !rates.is_empty());
+        let mut rates = Vec::new();
+        if let Some(window) = window.filter(|_| has_baseline) {
+            window.loads.first().into_iter().for_each(|load| condition.cell.add(window, load));
+            rates.extend(window.loads.iter().map(|load| load.iops(window.elapsed_ns)));
+        }
+        round.resize(self.turn, Vec::new());
+        round.push(rates);
+        self.turn += 1;
+    }
+
+    /// The condition that [`Self::next_in_round`] returned failed for this reason: it is not measured again,
+    /// unless it is the baseline.
+    pub fn reject(&mut self, why: &str) {
+        if self.turn > 0
+            && let Some(condition) = self.conditions.get_mut(self.turn)
+        {
+            condition.rejected = Some(why.to_string());
+        }
+        self.observe(None);
+    }
+
+    /// Abandons the current round.
+    pub fn restart_round(&mut self) {
+        self.turn = 0;
+    }
+
+    /// Rounds in which every condition counts: I/Os per second by condition and load.
+    pub fn complete_rounds(&self) -> impl Iterator<Item = &[Vec<f64>]> {
+        let is_complete = |round: &&Vec<Vec<f64>>| {
+            round.len() == self.conditions.len() && round.iter().all(|rates| !rates.is_empty())
+        };
+        self.rounds.iter().filter(is_complete).map(Vec::as_slice)
+    }
+
+    /// I/Os per second of condition `index` and of the baseline, for each round that has both.
+    #[must_use]
+    pub fn pairs(&self, index: usize) -> Vec<(f64, f64)> {
+        let sum = |rates: &Vec<f64>| (!rates.is_empty()).then(|| rates.iter().sum::<f64>());
+        let pair = |round: &Vec<Vec<f64>>| Some((sum(round.get(index)?)?, sum(round.first()?)?));
+        self.rounds.iter().filter_map(pair).collect()
+    }
+
+    /// Condition `index` over the baseline; absent with fewer than two pairs.
+    #[must_use]
+    pub fn ratio(&self, index: usize) -> Option<Ratio> {
+        Ratio::paired(&self.pairs(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::LoadMeasure;
+
+    fn window(ios: &[u64]) -> Measurement {
+        let load = |ios: &u64| LoadMeasure { ios: *ios, ..LoadMeasure::default() };
+        let loads = ios.iter().map(load).collect();
+        Measurement { elapsed_ns: 1_000_000_000, loads, ..Measurement::default() }
+    }
+
+    /// Measures a round; `None` is a window that does not count.
+    fn round(series: &mut Series<char>, windows: &[Option<u64>]) -> String {
+        let mut order = String::new();
+        let mut windows = windows.iter();
+        while let Some(index) = series.next_in_round() {
+            order.push(series.conditions()[index].value);
+            series.observe(windows.next().unwrap().map(|ios| window(&[ios])).as_ref());
+        }
+        order
+    }
+
+    #[test]
+    fn conditions_take_turns_and_are_paired_with_the_baseline_of_their_round() {
+        let mut series = Series::new(Dir::Read, ['a', 'b', 'c']);
+        assert_eq!(round(&mut series, &[Some(100), Some(50), Some(200)]), "abc");
+        assert_eq!(round(&mut series, &[Some(10), Some(5), Some(20)]), "abc");
+        assert_eq!(series.pairs(2), [(200.0, 100.0), (20.0, 10.0)]);
+        assert!((series.ratio(1).unwrap().value - 0.5).abs() < 1e-9);
+        assert_eq!(series.conditions()[2].cell.iops(), [200.0, 20.0]);
+    }
+
+    #[test]
+    fn a_window_counts_only_if_the_baseline_of_its_round_does() {
+        let mut series = Series::new(Dir::Read, ['a', 'b']);
+        round(&mut series, &[None, Some(50)]);
+        round(&mut series, &[Some(100), None]);
+        round(&mut series, &[Some(100), Some(70)]);
+        assert_eq!(series.pairs(1), [(70.0, 100.0)]);
+        assert_eq!(series.conditions()[1].cell.windows(), 1);
+        assert_eq!(series.baseline().unwrap().cell.windows(), 2);
+        assert_eq!(series.complete_rounds().count(), 1);
+    }
+
+    #[test]
+    fn a_rejected_condition_is_not_measured_again_but_the_baseline_is() {
+        let mut series = Series::new(Dir::Read, ['a', 'b', 'c']);
+        assert_eq!(series.next_in_round(), Some(0));
+        series.reject("busy");
+        assert_eq!(series.next_in_round(), Some(1));
+        series.reject("no memory");
+        assert_eq!(round(&mut series, &[Some(1)]), "c");
+        assert_eq!(round(&mut series, &[Some(1), Some(1)]), "ac");
+        assert_eq!(series.conditions()[1].rejected.as_deref(), Some("no memory"));
+    }
+
+    #[test]
+    fn an_abandoned_round_starts_over() {
+        let mut series = Series::new(Dir::Read, ['a', 'b']);
+        assert_eq!(series.next_in_round(), Some(0));
+        series.observe(Some(&window(&[1, 2])));
+        series.restart_round();
+        assert!(series.is_between_rounds());
+        assert_eq!(round(&mut series, &[Some(3), Some(4)]), "ab");
+        assert_eq!(series.pairs(1), [(4.0, 3.0)]);
+    }
+}

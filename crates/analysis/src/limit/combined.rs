@@ -1,0 +1,211 @@
+//! Several targets: all concurrently, interleaved with each individually.
+
+use super::outcome::{Combined, CombinedCause, CombinedTarget, Phase};
+use super::request::WindowRequest;
+use super::state::{At, Event, SearchState};
+use super::thresholds::{CORES_FULL, CORES_SUSPECT, NOT_SLOWER, SAME, SLOWER};
+use super::verdict::{percent, times};
+use crate::experiment::{CpuShares, Load, Measurement, Repetitions, Series, Setting};
+use crate::stats::{Estimate, Ratio};
+use fathom_model::Dir;
+
+const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 8, precision: 0.03 };
+
+/// The stage for one kind of I/O.
+#[derive(Debug)]
+pub(super) struct CombinedStage {
+    block: usize,
+    dir: Dir,
+    /// The baseline is all loads concurrently; the other conditions are each load individually.
+    series: Series<Vec<Load>>,
+    failed: Option<String>,
+}
+
+impl CombinedStage {
+    pub fn new(block: usize, dir: Dir) -> Self {
+        Self { block, dir, series: Series::new(dir, []), failed: None }
+    }
+
+    pub fn next(&mut self, state: &SearchState) -> Option<WindowRequest> {
+        if self.series.baseline().is_none() {
+            let all = loads(state, self.block);
+            let each: Vec<_> = all.iter().map(|load| vec![*load]).collect();
+            self.series = Series::new(self.dir, std::iter::once(all).chain(each));
+        }
+        if self.loads().len() < 2 || self.failed.is_some() {
+            return None;
+        }
+        loop {
+            if self.series.is_between_rounds() && self.is_settled() {
+                return None;
+            }
+            if let Some(index) = self.series.next_in_round() {
+                let loads = self.series.conditions()[index].value.clone();
+                return Some(WindowRequest::new(Phase::Combined, self.block, loads));
+            }
+        }
+    }
+
+    pub fn observe(&mut self, outcome: Result<&Measurement, &str>) {
+        match outcome {
+            Ok(window) => self.series.observe(Some(window)),
+            Err(why) => self.failed = Some(why.to_string()),
+        }
+    }
+
+    pub fn close(&mut self, state: &SearchState) -> Option<Event> {
+        if self.loads().len() < 2 {
+            return None;
+        }
+        self.series.restart_round();
+        let cpu = self.series.baseline().and_then(|all| all.cell.cpu());
+        let targets: Vec<_> = (0..self.loads().len()).filter_map(|i| self.target(i)).collect();
+        // The most affected target: a fast one must not hide it in the sum.
+        let ratios = targets.iter().filter_map(|target| target.ratio);
+        let worst = ratios.min_by(|a, b| a.value.total_cmp(&b.value));
+        let (cause, reason) = match &self.failed {
+            Some(why) => (CombinedCause::Inconclusive, format!("A window failed: {why}")),
+            None => decide(self.ratio(), worst, cpu),
+        };
+        let (combined, alone): (Vec<f64>, Vec<f64>) = self.sums().into_iter().unzip();
+        let combined = Combined {
+            block_bytes: state.spec(self.block).block_bytes,
+            targets,
+            alone_iops: Estimate::of(&alone),
+            combined_iops: Estimate::of(&combined),
+            ratio: self.ratio(),
+            cpu,
+            cause,
+            reason,
+        };
+        Some(Event::Combined { block: self.block, combined })
+    }
+
+    /// All loads.
+    fn loads(&self) -> &[Load] {
+        self.series.baseline().map_or(&[], |all| &all.value)
+    }
+
+    fn target(&self, index: usize) -> Option<CombinedTarget> {
+        let load = self.loads().get(index)?;
+        let pair = |round: &[Vec<f64>]| {
+            Some((*round.first()?.get(index)?, *round.get(index + 1)?.first()?))
+        };
+        let pairs: Vec<(f64, f64)> = self.series.complete_rounds().filter_map(pair).collect();
+        let (combined, alone): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        Some(CombinedTarget {
+            target: load.target?,
+            workers: load.setting.workers,
+            depth: load.setting.depth,
+            alone_iops: Estimate::of(&alone),
+            combined_iops: Estimate::of(&combined),
+            ratio: Ratio::paired(&pairs),
+        })
+    }
+
+    /// IOPS of all targets concurrently, and the sum of each individually, by round.
+    fn sums(&self) -> Vec<(f64, f64)> {
+        let alone = |round: &[Vec<f64>]| round[1..].iter().flatten().sum();
+        self.series.complete_rounds().map(|r| (r[0].iter().sum(), alone(r))).collect()
+    }
+
+    fn ratio(&self) -> Option<Ratio> {
+        Ratio::paired(&self.sums())
+    }
+
+    fn is_settled(&self) -> bool {
+        let rounds = self.series.complete_rounds().count();
+        let is_precise = || self.ratio().is_some_and(|r| r.spread() <= REPETITIONS.precision);
+        rounds >= REPETITIONS.rounds_max || (rounds >= REPETITIONS.rounds_min && is_precise())
+    }
+}
+
+/// Each usable target at its peak's setting; a lower queue depth if memory does not suffice for all.
+fn loads(state: &SearchState, block: usize) -> Vec<Load> {
+    let peak = |target: usize| {
+        let block = state.block(At { target, block });
+        Some((target, block.peak.setting().filter(|_| !block.is_broken())?))
+    };
+    let peaks: Vec<(usize, Setting)> = (0..state.targets().len()).filter_map(peak).collect();
+    let wanted: u64 = peaks.iter().map(|(_, s)| s.in_flight()).sum();
+    let room = state.config.buffers_bytes_max / state.spec(block).block_bytes;
+    let scale = (room as f64 / wanted.max(1) as f64).min(1.0);
+    let fit = |s: Setting| Setting { depth: ((f64::from(s.depth) * scale) as u32).max(1), ..s };
+    peaks.into_iter().map(|(t, s)| Load { target: Some(t), setting: fit(s) }).collect()
+}
+
+fn decide(
+    ratio: Option<Ratio>,
+    worst: Option<Ratio>,
+    cpu: Option<CpuShares>,
+) -> (CombinedCause, String) {
+    let (Some(sum), Some(worst)) = (ratio, worst) else {
+        let text = "Time ran out before two rounds were complete";
+        return (CombinedCause::Inconclusive, text.into());
+    };
+    let yields = format!(
+        "Combined, the targets reach {} the sum of their individual rates; the most affected one reaches {} its \
+         own",
+        times(&sum),
+        times(&worst)
+    );
+    let sum_slower = sum.high < 1.0 && sum.value < SLOWER;
+    if !sum_slower && worst.high >= NOT_SLOWER {
+        let sum_same = sum.low >= SLOWER || (sum.low >= NOT_SLOWER && sum.value >= SAME);
+        return if sum_same && worst.value >= NOT_SLOWER {
+            (CombinedCause::Independent, yields)
+        } else {
+            let text = format!("{yields}. The intervals are too wide for a conclusion");
+            (CombinedCause::Inconclusive, text)
+        };
+    }
+    let Some(taken) = cpu.map(CpuShares::taken) else {
+        return (CombinedCause::Inconclusive, format!("{yields}. CPU usage was not measured"));
+    };
+    let usage = percent(taken);
+    if taken >= CORES_FULL {
+        (CombinedCause::Cores, format!("{yields}. CPU usage is {usage}"))
+    } else if taken < CORES_SUSPECT {
+        (CombinedCause::SharedBelow, format!("{yields}. CPU usage is only {usage}"))
+    } else {
+        let text = format!("{yields}. CPU usage is {usage}, too close to full to exclude the CPUs");
+        (CombinedCause::Inconclusive, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(low: f64, value: f64, high: f64) -> Option<Ratio> {
+        Some(Ratio { value, low, high })
+    }
+
+    fn cause(sum: Option<Ratio>, worst: Option<Ratio>, busy: f64) -> CombinedCause {
+        decide(sum, worst, Some(CpuShares { busy, steal: 0.0 })).0
+    }
+
+    #[test]
+    fn a_fast_target_does_not_hide_a_slow_one() {
+        let same = ratio(0.98, 1.0, 1.02);
+        assert_eq!(cause(same, same, 0.1), CombinedCause::Independent);
+        assert_eq!(cause(same, ratio(0.4, 0.5, 0.6), 0.1), CombinedCause::SharedBelow);
+        assert_eq!(cause(same, ratio(0.6, 0.8, 1.1), 0.1), CombinedCause::Inconclusive);
+    }
+
+    #[test]
+    fn cpu_usage_tells_what_is_shared() {
+        let slow = ratio(0.55, 0.6, 0.65);
+        assert_eq!(cause(slow, slow, 0.97), CombinedCause::Cores);
+        assert_eq!(cause(slow, slow, 0.90), CombinedCause::Inconclusive);
+        assert_eq!(cause(slow, slow, 0.50), CombinedCause::SharedBelow);
+        assert_eq!(decide(slow, slow, None).0, CombinedCause::Inconclusive);
+    }
+
+    #[test]
+    fn noise_and_too_few_rounds_are_inconclusive() {
+        let noisy = ratio(0.6, 0.9, 1.3);
+        assert_eq!(cause(noisy, noisy, 0.1), CombinedCause::Inconclusive);
+        assert_eq!(cause(None, noisy, 0.1), CombinedCause::Inconclusive);
+    }
+}

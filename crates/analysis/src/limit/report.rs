@@ -1,0 +1,57 @@
+//! The report of what a search knows.
+
+use super::outcome::{BlockLimit, KneePoint, LimitReport, OwnCeiling, TargetLimit, Verdict};
+use super::peak::CounterResults;
+use super::state::{BlockState, SearchState};
+use super::verdict::{self, Evidence};
+use crate::experiment::Setting;
+use crate::stats::{Estimate, Ratio};
+
+/// Everything but the use of time.
+pub(super) fn report(state: &SearchState) -> LimitReport {
+    let own = |rates: &[f64]| (!rates.is_empty()).then(|| Estimate::of(rates));
+    let blocks = |blocks: &[BlockState]| {
+        (0..).zip(blocks).map(|(index, block)| block_limit(state, index, block)).collect()
+    };
+    let targets = state.config.targets.iter().zip(state.targets());
+    LimitReport {
+        cores: state.config.cores,
+        idle: state.idle,
+        own: OwnCeiling {
+            one_worker: own(&state.own_one_worker),
+            all_cores: own(&state.own_all_cores),
+        },
+        targets: targets
+            .map(|(name, known)| TargetLimit { name: name.clone(), blocks: blocks(known) })
+            .collect(),
+        combined: state.combined.iter().map(|(_, combined)| combined.clone()).collect(),
+        ..LimitReport::default()
+    }
+}
+
+fn block_limit(state: &SearchState, index: usize, block: &BlockState) -> BlockLimit {
+    let (cores, spec) = (state.config.cores, state.spec(index));
+    let (curve, peak) = (&block.curve, &block.peak);
+    let point = |s: Setting| curve.get(s).map(|cell| cell.point(s, cores));
+    let verdict = |results: Option<&CounterResults>| -> Option<Verdict> {
+        let evidence = Evidence { results: results?, idle: state.idle, cores, spec };
+        Some(verdict::decide(&evidence))
+    };
+    BlockLimit {
+        block_bytes: spec.block_bytes,
+        points: curve.iter().map(|(s, cell)| cell.point(s, cores)).collect(),
+        latency: point(Setting::ONE),
+        peak: peak.setting().and_then(point),
+        knee: block.knee.and_then(|s| {
+            let at_peak = curve.get(peak.setting()?)?;
+            Some(KneePoint {
+                point: point(s)?,
+                of_peak: Ratio::welch(curve.get(s)?.iops(), at_peak.iops()),
+                refined: block.knee_refined,
+            })
+        }),
+        verdict: verdict(peak.results()),
+        one_worker: verdict(peak.one_worker()),
+        problems: block.problems.clone(),
+    }
+}

@@ -1,0 +1,277 @@
+//! The rule engine: what a record means, and every known way in which its figures can mislead.
+//!
+//! A rule is one unit: id, class, documentation with its thresholds, check and test cases. [`RULES`] lists
+//! all of them; `run` and `limit` evaluate the rules that apply to their records, and docs/rules.md is
+//! generated from the same list. A rule reports once for all jobs, or block sizes, that it concerns.
+
+mod cache;
+mod depth;
+mod failures;
+mod host;
+mod jobs;
+mod rates;
+mod requested;
+#[cfg(test)]
+mod table;
+mod targets;
+#[cfg(test)]
+mod testing;
+
+pub use requested::unpolled;
+
+use crate::limit::{Conditions, LimitRecord, Point, TargetLimit};
+use fathom_model::facts::TargetFacts;
+use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity};
+use fathom_model::record::RunRecord;
+
+/// A rule.
+pub struct Rule {
+    /// Stable id, such as `sparse-target`.
+    pub id: &'static str,
+    /// What kind of statement its findings make.
+    pub class: Class,
+    /// The severity of its findings; a check lowers or raises it where `threshold` says so.
+    pub severity: Severity,
+    /// What a finding means.
+    pub meaning: &'static str,
+    /// When the rule holds, and why the threshold is where it is.
+    pub threshold: fn() -> String,
+    /// What to do about it; empty where nothing can be done. Checks may be more specific.
+    pub remedy: &'static str,
+    /// Rules whose findings this one supersedes; they are dropped.
+    pub supersedes: &'static [&'static Rule],
+    /// The checks, one for each kind of input that the rule can judge.
+    checks: &'static [Check],
+    /// For each check, a record for which it holds and a near miss.
+    #[cfg(test)]
+    cases: &'static [testing::Case],
+}
+
+/// A pure function of the input that it requires.
+#[derive(Clone, Copy)]
+enum Check {
+    /// Needs the record of a run.
+    Run(fn(&RunRecord) -> Option<Claim>),
+    /// Needs one target of a limit search.
+    Target(fn(&Target) -> Option<Claim>),
+    /// Needs the whole record of a limit search.
+    Limit(fn(&LimitRecord) -> Option<Claim>),
+}
+
+/// One target of a limit search.
+struct Target<'a> {
+    facts: &'a TargetFacts,
+    conditions: &'a Conditions,
+    limit: &'a TargetLimit,
+}
+
+impl Target<'_> {
+    /// Block sizes with their peaks.
+    fn peaks(&self) -> impl Iterator<Item = (u64, &Point)> {
+        self.limit.blocks.iter().filter_map(|b| Some((b.block_bytes, b.peak.as_ref()?)))
+    }
+}
+
+/// What rules judge.
+enum Input<'a> {
+    Run(&'a RunRecord),
+    Target(Target<'a>),
+    Limit(&'a LimitRecord),
+}
+
+/// What a check found; the rule adds the rest.
+#[derive(Debug, PartialEq)]
+struct Claim {
+    severity: Option<Severity>,
+    confidence: Option<Confidence>,
+    summary: String,
+    evidence: Vec<Evidence>,
+    remedy: Option<String>,
+}
+
+impl Claim {
+    fn new(summary: String, evidence: Vec<Evidence>) -> Self {
+        Self { severity: None, confidence: None, summary, evidence, remedy: None }
+    }
+
+    /// Overrides the rule's severity.
+    fn severity(self, severity: Severity) -> Self {
+        Self { severity: Some(severity), ..self }
+    }
+
+    /// States how strongly the evidence supports it.
+    fn confidence(self, confidence: Confidence) -> Self {
+        Self { confidence: Some(confidence), ..self }
+    }
+
+    /// Overrides the rule's remedy; empty for none.
+    fn remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+}
+
+/// All rules; findings of equal severity are in this order.
+pub static RULES: &[&Rule] = &[
+    &failures::JOB_FAILED,
+    &failures::INTERRUPTED,
+    &failures::NOTHING_DONE,
+    &failures::IO_ERRORS,
+    &failures::SHORT_IOS,
+    &failures::LOST_WAKEUPS,
+    &targets::TARGET_CHANGED,
+    &rates::COULD_NOT_KEEP_UP,
+    &targets::SPARSE_TARGET,
+    &cache::CACHED_READS,
+    &cache::DIRECT_READS_MISSING,
+    &targets::IN_MEMORY,
+    &requested::DIRECT_REFUSED,
+    &cache::UNFLUSHED_WRITES,
+    &cache::BUFFERED,
+    &cache::SMALLER_THAN_MEMORY,
+    &targets::SMALL_TARGET,
+    &targets::VIRTUAL_DISK,
+    &targets::SHARED_DISK,
+    &depth::SYNCHRONOUS_ENGINE,
+    &depth::DEPTH_NOT_REACHED,
+    &depth::DEVICE_DEPTH,
+    &requested::NOT_POLLED,
+    &requested::MEMORY_LOCK,
+    &requested::HUGE_PAGES,
+    &requested::FALLBACKS,
+    &requested::OVERFLOW,
+    &rates::NOISY,
+    &host::BUSY_MACHINE,
+    &host::STEAL,
+    &host::OWN_CEILING,
+    &host::SLOW_CLOCK,
+    &requested::REFUSED_FLAGS,
+    &host::COUNTING_SLOWS,
+];
+
+/// The findings of a run, worst first.
+#[must_use]
+pub fn run_findings(record: &RunRecord) -> Vec<Finding> {
+    worst_first(evaluate(&Input::Run(record)))
+}
+
+/// The findings of a limit search, worst first.
+#[must_use]
+pub fn limit_findings(record: &LimitRecord) -> Vec<Finding> {
+    let targets = record.facts.targets.iter().zip(&record.conditions).zip(&record.report.targets);
+    let targets = targets.map(|((facts, conditions), limit)| Target { facts, conditions, limit });
+    let about_targets = targets.flat_map(|target| evaluate(&Input::Target(target)));
+    worst_first(about_targets.chain(evaluate(&Input::Limit(record))).collect())
+}
+
+fn worst_first(mut findings: Vec<Finding>) -> Vec<Finding> {
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings
+}
+
+/// Findings about one input, without superseded ones.
+fn evaluate(input: &Input) -> Vec<Finding> {
+    let held: Vec<(&Rule, Finding)> =
+        RULES.iter().filter_map(|rule| Some((*rule, rule.check(input)?))).collect();
+    let superseded = |id: &str| {
+        held.iter().any(|(rule, _)| rule.supersedes.iter().any(|weaker| weaker.id == id))
+    };
+    held.iter().filter(|(rule, _)| !superseded(rule.id)).map(|(_, found)| found.clone()).collect()
+}
+
+impl Rule {
+    fn check(&self, input: &Input) -> Option<Finding> {
+        let claim = self.checks.iter().find_map(|check| match (check, input) {
+            (Check::Run(check), Input::Run(record)) => check(record),
+            (Check::Target(check), Input::Target(target)) => check(target),
+            (Check::Limit(check), Input::Limit(record)) => check(record),
+            _ => None,
+        })?;
+        let remedy = claim.remedy.unwrap_or_else(|| self.remedy.to_string());
+        Some(Finding {
+            rule: self.id.to_string(),
+            class: self.class,
+            severity: claim.severity.unwrap_or(self.severity),
+            confidence: claim.confidence,
+            summary: claim.summary,
+            evidence: claim.evidence,
+            next_step: (!remedy.is_empty()).then_some(remedy),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{Case, limit, rule_names, run};
+    use super::*;
+    use fathom_model::record::JobError;
+
+    #[test]
+    fn good_records_have_no_findings() {
+        assert_eq!(run_findings(&run()), []);
+        assert_eq!(run_findings(&RunRecord::default()), []);
+        assert_eq!(limit_findings(&limit()), []);
+        assert!(limit().is_complete());
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_repetition_goes() {
+        let mut record = run();
+        record.facts.host.load_1min = 64.0;
+        record.jobs[0].granted.refused_flags = vec!["NO_SQARRAY".into()];
+        record.jobs[0].error = Some(JobError { errno: 5, message: "read failed".into() });
+        record.facts.targets[0].allocated_bytes = 0;
+        record.disks[0].sectors.read = 0;
+        assert_eq!(
+            rule_names(&record),
+            ["job-failed", "sparse-target", "busy-machine", "refused-flags"]
+        );
+    }
+
+    #[test]
+    fn supersession_is_per_target() {
+        let mut record = limit();
+        let mut second = record.clone();
+        record.facts.targets[0].allocated_bytes = 4096;
+        record.facts.targets.append(&mut second.facts.targets);
+        record.facts.targets[1].device.as_mut().unwrap().name = "nvme1n1".into();
+        record.conditions.append(&mut second.conditions);
+        record.report.targets.append(&mut second.report.targets);
+        for block in record.report.targets.iter_mut().flat_map(|target| &mut target.blocks) {
+            block.peak.as_mut().unwrap().from_disk = Some(0.01);
+        }
+        let ids: Vec<String> = limit_findings(&record).into_iter().map(|f| f.rule).collect();
+        assert_eq!(ids, ["sparse-target", "direct-reads-missing"]);
+    }
+
+    #[test]
+    fn each_rule_is_listed_once_and_documented() {
+        for (index, rule) in RULES.iter().enumerate() {
+            assert!(RULES[..index].iter().all(|other| other.id != rule.id), "{} twice", rule.id);
+            assert!(!rule.meaning.is_empty() && !(rule.threshold)().is_empty(), "{}", rule.id);
+            assert_eq!(rule.checks.len(), rule.cases.len(), "{}: cases for each check", rule.id);
+            for weaker in rule.supersedes {
+                assert!(RULES.iter().any(|other| other.id == weaker.id), "{}", weaker.id);
+            }
+        }
+    }
+
+    #[test]
+    fn each_check_holds_for_its_case_and_not_for_the_near_miss() {
+        for rule in RULES {
+            for case in rule.cases {
+                let [plain, holds, near_miss] = case.findings(rule);
+                assert_eq!(plain, [], "{} holds without a reason", rule.id);
+                assert_eq!(near_miss, [], "{} holds for the near miss", rule.id);
+                assert!(!holds.is_empty(), "{} does not hold", rule.id);
+                for finding in holds {
+                    assert!(finding.summary.ends_with('.'), "{finding:?}");
+                    assert!(!finding.evidence.is_empty(), "{finding:?}");
+                    assert!(!finding.next_step.is_some_and(|n| n.ends_with('.')), "{}", rule.id);
+                }
+            }
+            let is_run = |case: &Case| matches!(case, Case::Run { .. });
+            let wants_run = |check: &Check| matches!(check, Check::Run(_));
+            assert_eq!(rule.checks.iter().any(wants_run), rule.cases.iter().any(is_run));
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What of the machine, or of fathom itself, disturbed the measurement.
+
+use super::jobs::{jobs_where, named};
+#[cfg(test)]
+use super::testing::{Case, peak};
+use super::{Check, Claim, Rule, Target};
+use crate::limit::LimitRecord;
+use fathom_model::finding::{Class, Evidence, Severity, Unit};
+use fathom_model::record::RunRecord;
+use fathom_model::units;
+
+/// A load average above this share of the CPUs may disturb; one above all of them does.
+const LOAD_SHARE: f64 = 0.5;
+/// CPU usage of other programs before a search that disturbs it.
+const FOREIGN_SHARE: f64 = 0.10;
+/// Steal time at a peak, as a share of CPU time, that disturbs it.
+const STEAL_SHARE: f64 = 0.05;
+/// A peak above this share of what fathom can drive on the machine is partly fathom's own limit.
+const OWN_SHARE: f64 = 0.5;
+/// Counting that leaves less than this share of the IOPS changes what it counts.
+const COUNTING_SHARE: f64 = 0.9;
+/// Clock sources that the vDSO reads without a system call.
+const FAST_CLOCKS: [&str; 7] = [
+    "tsc",
+    "kvm-clock",
+    "hyperv_clocksource_tsc_page",
+    "arch_sys_counter",
+    "riscv_clocksource",
+    "timebase",
+    "tod",
+];
+
+/// Other programs were running.
+pub(super) static BUSY_MACHINE: Rule = Rule {
+    id: "busy-machine",
+    class: Class::Validity,
+    severity: Severity::Warning,
+    meaning: "The machine was busy before the measurement; other programs may be sharing it.",
+    threshold: || {
+        format!(
+            "run: the 1-minute load average is {LOAD_SHARE} per CPU or more; info below 1 per CPU, as it may come from \
+             an earlier run. limit: CPU usage in the idle window before the search is {:.0}% or more.",
+            FOREIGN_SHARE * 100.0
+        )
+    },
+    remedy: "Rerun when the machine is idle; `fathom top` shows what is running",
+    supersedes: &[],
+    checks: &[Check::Run(busy_machine), Check::Limit(busy_before_search)],
+    #[cfg(test)]
+    cases: &[
+        Case::Run {
+            holds: |r| r.facts.host.load_1min = 4.0,
+            near_miss: |r| r.facts.host.load_1min = 3.9,
+        },
+        Case::Limit { holds: |r| busy_before(r, 0.10), near_miss: |r| busy_before(r, 0.09) },
+    ],
+};
+
+fn busy_machine(record: &RunRecord) -> Option<Claim> {
+    let host = &record.facts.host;
+    let per_cpu = host.load_1min / f64::from(host.cpus_online);
+    if host.cpus_online == 0 || per_cpu < LOAD_SHARE {
+        return None;
+    }
+    let summary = format!(
+        "The machine was busy in the minute before the run (load average {:.1} on {} CPUs); other programs may be sharing it.",
+        host.load_1min, host.cpus_online
+    );
+    let evidence = Evidence::number("load average per CPU", per_cpu, Unit::Count);
+    let severity = if per_cpu >= 1.0 { Severity::Warning } else { Severity::Info };
+    Some(Claim::new(summary, vec![evidence.with_source("/proc/loadavg")]).severity(severity))
+}
+
+fn busy_before_search(record: &LimitRecord) -> Option<Claim> {
+    let busy = record.report.idle.map(|idle| idle.busy).filter(|busy| *busy >= FOREIGN_SHARE)?;
+    let evidence = Evidence::number("CPU usage before the search", busy, Unit::Share);
+    let summary =
+        "The machine was busy before the search; other programs may be sharing it.".to_string();
+    Some(Claim::new(summary, vec![evidence.with_source("/proc/stat")]))
+}
+
+/// The hypervisor withheld CPU time.
+pub(super) static STEAL: Rule = Rule {
+    id: "steal",
+    class: Class::Validity,
+    severity: Severity::Warning,
+    meaning: "The hypervisor withheld CPU time at a peak, which may have lowered it.",
+    threshold: || {
+        format!("Steal time is {:.0}% or more of CPU time at a peak.", STEAL_SHARE * 100.0)
+    },
+    remedy: "Rerun when the host is less loaded, or with dedicated CPUs",
+    supersedes: &[],
+    checks: &[Check::Target(steal)],
+    #[cfg(test)]
+    cases: &[Case::Limit {
+        holds: |r| peak(r).cpu.get_or_insert_default().steal = 0.05,
+        near_miss: |r| peak(r).cpu.get_or_insert_default().steal = 0.04,
+    }],
+};
+
+fn steal(target: &Target) -> Option<Claim> {
+    let evidence: Vec<Evidence> = target
+        .peaks()
+        .filter_map(|(block, peak)| {
+            let steal = peak.cpu?.steal;
+            let name = format!("steal at the {} peak", units::bytes(block));
+            (steal >= STEAL_SHARE)
+                .then(|| Evidence::number(name, steal, Unit::Share).with_source("/proc/stat"))
+        })
+        .collect();
+    let name = &target.limit.name;
+    let summary = format!("The hypervisor withheld CPU time while {name} was at its peak.");
+    (!evidence.is_empty()).then(|| Claim::new(summary, evidence))
+}
+
+/// The peak is near what fathom itself can drive.
+pub(super) static OWN_CEILING: Rule = Rule {
+    id: "own-ceiling",
+    class: Class::Limiter,
+    severity: Severity::Warning,
+    meaning: "The peak is close to what fathom can drive on this machine: part of the limit is the load generator.",
+    threshold: || {
+        format!(
+            "The highest peak is {:.0}% or more of the IOPS of NOP rings on all CPUs.",
+            OWN_SHARE * 100.0
+        )
+    },
+    remedy: "",
+    supersedes: &[],
+    checks: &[Check::Limit(own_ceiling)],
+    #[cfg(test)]
+    cases: &[Case::Limit {
+        holds: |r| peak(r).iops.mean = 5e6,
+        near_miss: |r| peak(r).iops.mean = 4.9e6,
+    }],
+};
+
+fn own_ceiling(record: &LimitRecord) -> Option<Claim> {
+    let report = &record.report;
+    let peaks = report.targets.iter().flat_map(|t| &t.blocks).filter_map(|b| b.peak.as_ref());
+    let best = peaks.map(|p| p.iops.mean).fold(0.0, f64::max);
+    let own = report.own.all_cores.filter(|own| own.mean > 0.0 && best >= OWN_SHARE * own.mean)?;
+    let summary = "The peak is close to what fathom can drive on this machine: part of the limit is the load generator."
+        .to_string();
+    let evidence = vec![
+        Evidence::number("peak IOPS", best, Unit::Iops),
+        Evidence::number("IOPS of NOP rings on all CPUs", own.mean, Unit::Iops),
+    ];
+    Some(Claim::new(summary, evidence))
+}
+
+/// Reading the clock needs a system call.
+pub(super) static SLOW_CLOCK: Rule = Rule {
+    id: "slow-clock",
+    class: Class::Validity,
+    severity: Severity::Warning,
+    meaning: "Every clock read is a system call, which adds to every latency.",
+    threshold: || {
+        format!(
+            "The kernel's clock source is none of those that the vDSO reads: {}.",
+            FAST_CLOCKS.join(", ")
+        )
+    },
+    remedy: "Check `dmesg` for why tsc was rejected; if the TSC is stable after all, boot with tsc=reliable",
+    supersedes: &[],
+    checks: &[Check::Run(slow_clock)],
+    #[cfg(test)]
+    cases: &[Case::Run {
+        holds: |r| r.facts.host.clocksource = "hpet".into(),
+        near_miss: |r| r.facts.host.clocksource = "kvm-clock".into(),
+    }],
+};
+
+fn slow_clock(record: &RunRecord) -> Option<Claim> {
+    let source = record.facts.host.clocksource.as_str();
+    if source.is_empty() || FAST_CLOCKS.contains(&source) {
+        return None;
+    }
+    let summary = "Every clock read is a system call, which adds to every latency.".to_string();
+    let evidence = Evidence::text("clock source", source)
+        .with_source("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    Some(Claim::new(summary, vec![evidence]))
+}
+
+/// Counting instructions slowed the job down while it was counted.
+pub(super) static COUNTING_SLOWS: Rule = Rule {
+    id: "counting-slows",
+    class: Class::Validity,
+    severity: Severity::Info,
+    meaning: "Counting instructions slowed the job down. It is done in a separate window, so IOPS and latencies are not \
+              affected, but cycles per I/O may be too high.",
+    threshold: || {
+        format!("IOPS while counting are below {:.0}% of those without.", COUNTING_SHARE * 100.0)
+    },
+    remedy: "",
+    supersedes: &[],
+    checks: &[Check::Run(counting_slows)],
+    #[cfg(test)]
+    cases: &[Case::Run { holds: |r| counted(r, 0.25), near_miss: |r| counted(r, 0.9) }],
+};
+
+fn counting_slows(record: &RunRecord) -> Option<Claim> {
+    let jobs = jobs_where(record, |job| {
+        job.done
+            .cost
+            .is_some_and(|cost| cost.speed_ratio > 0.0 && cost.speed_ratio < COUNTING_SHARE)
+    });
+    let ratios = jobs.iter().filter_map(|job| job.done.cost).map(|cost| cost.speed_ratio);
+    let least = ratios.reduce(f64::min)?;
+    let summary = format!(
+        "Counting instructions slowed {} down, so it was done in a separate window; cycles per I/O may be too high.",
+        named(&jobs)
+    );
+    let evidence = Evidence::number("IOPS while counting, of those without", least, Unit::Share);
+    Some(Claim::new(summary, vec![evidence]))
+}
+
+#[cfg(test)]
+fn busy_before(record: &mut LimitRecord, busy: f64) {
+    record.report.idle = Some(crate::limit::CpuShares { busy, steal: 0.0 });
+}
+
+#[cfg(test)]
+fn counted(record: &mut RunRecord, speed_ratio: f64) {
+    record.jobs[0].cost = Some(fathom_model::record::Cost { speed_ratio, ..Default::default() });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{fires, phrases, silent};
+    use super::*;
+
+    #[test]
+    fn load_is_judged_by_cpus() {
+        let f = fires(&BUSY_MACHINE, |r| r.facts.host.load_1min = 5.0);
+        assert_eq!(
+            (f.severity, phrases(&f)),
+            (Severity::Info, vec!["load average per CPU: 0.63".into()])
+        );
+        assert_eq!(
+            f.summary,
+            "The machine was busy in the minute before the run (load average 5.0 on 8 CPUs); other programs may be sharing it."
+        );
+        let f = fires(&BUSY_MACHINE, |r| r.facts.host.load_1min = 9.0);
+        assert_eq!(f.severity, Severity::Warning);
+        silent(&BUSY_MACHINE, |r| r.facts.host.cpus_online = 0);
+    }
+
+    #[test]
+    fn an_unknown_clock_is_not_slow() {
+        silent(&SLOW_CLOCK, |r| r.facts.host.clocksource = String::new());
+    }
+
+    #[test]
+    fn counting_that_slows() {
+        let f = fires(&COUNTING_SLOWS, |r| counted(r, 0.25));
+        assert_eq!(phrases(&f), ["IOPS while counting, of those without: 25%"]);
+    }
+}

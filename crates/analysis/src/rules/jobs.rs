@@ -1,0 +1,119 @@
+//! Jobs, targets and disks of a run, as rules select and name them.
+
+use crate::derive;
+use fathom_model::facts::TargetFacts;
+use fathom_model::plan::{Engine, JobPlan};
+use fathom_model::record::{DiskRecord, JobRecord, RunRecord};
+
+/// A job's plan and record.
+#[derive(Clone, Copy)]
+pub(super) struct Job<'a> {
+    pub plan: &'a JobPlan,
+    pub done: &'a JobRecord,
+}
+
+impl Job<'_> {
+    /// Whether it works on files or devices at all.
+    pub fn is_real(&self) -> bool {
+        !matches!(self.plan.engine, Engine::Nop(_) | Engine::Null)
+    }
+
+    /// Whether it started; otherwise no setup flag can be in effect.
+    pub fn ran(&self) -> bool {
+        self.done.runtime_ns > 0
+    }
+
+    pub fn bytes_read(&self) -> u64 {
+        self.done.dirs.read.counts.bytes
+    }
+
+    pub fn bytes_written(&self) -> u64 {
+        self.done.dirs.write.counts.bytes
+    }
+}
+
+/// The jobs for which `holds`.
+pub(super) fn jobs_where<'a>(record: &'a RunRecord, holds: impl Fn(&Job) -> bool) -> Vec<Job<'a>> {
+    derive::jobs(record).map(|(plan, done)| Job { plan, done }).filter(|job| holds(job)).collect()
+}
+
+/// Names of jobs, each once: `job a`, `jobs a, b and 3 more`.
+pub(super) fn named(jobs: &[Job]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for job in jobs {
+        if !names.contains(&job.plan.name.as_str()) {
+            names.push(&job.plan.name);
+        }
+    }
+    listed("job", &names)
+}
+
+/// A few of `items` after the noun, in the plural where there are several.
+pub(super) fn listed(noun: &str, items: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    match items {
+        [only] => format!("{noun} {only}"),
+        _ if items.len() > SHOWN => {
+            format!("{noun}s {} and {} more", items[..SHOWN].join(", "), items.len() - SHOWN)
+        }
+        _ => format!("{noun}s {}", items.join(", ")),
+    }
+}
+
+/// Facts about target `index` at the start of the run.
+pub(super) fn facts_of(record: &RunRecord, index: usize) -> Option<&TargetFacts> {
+    let path = &record.plan.targets.get(index)?.path;
+    record.facts.targets.iter().find(|facts| facts.path == *path || facts.resolved == *path)
+}
+
+/// Whether a target is on `disk`, or on a partition of it.
+pub(super) fn is_on(record: &RunRecord, target: usize, disk: &DiskRecord) -> bool {
+    let device = facts_of(record, target).and_then(|facts| facts.device.as_ref());
+    device.is_some_and(|device| is_same_or_partition(&device.name, &disk.name))
+}
+
+/// Whether `name` is `disk` or a partition of it: `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`.
+fn is_same_or_partition(name: &str, disk: &str) -> bool {
+    let Some(rest) = name.strip_prefix(disk) else { return false };
+    let number = match disk.ends_with(|last: char| last.is_ascii_digit()) {
+        true => rest.strip_prefix('p'),
+        false => Some(rest),
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    rest.is_empty() || number.is_some_and(is_number)
+}
+
+/// Indices of the targets that a job works on, each once.
+pub(super) fn targets_of(job: &JobPlan) -> Vec<usize> {
+    let mut targets: Vec<usize> = job.regions.iter().map(|region| region.target).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    targets
+}
+
+/// `text` with its first letter as a capital.
+pub(super) fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_not_other_disks() {
+        let of = |disk: &str, names: [&str; 4]| names.map(|name| is_same_or_partition(name, disk));
+        assert_eq!(of("sda", ["sda", "sda12", "sdaa", "sdb"]), [true, true, false, false]);
+        let nvme = ["nvme0n1", "nvme0n1p2", "nvme0n10", "nvme0n1p"];
+        assert_eq!(of("nvme0n1", nvme), [true, true, false, false]);
+    }
+
+    #[test]
+    fn names_are_few() {
+        assert_eq!(listed("job", &["a"]), "job a");
+        assert_eq!(listed("job", &["a", "b"]), "jobs a, b");
+        assert_eq!(listed("job", &["a", "b", "c", "d", "e"]), "jobs a, b, c and 2 more");
+        assert_eq!(sentence("job a"), "Job a");
+    }
+}

@@ -1,0 +1,342 @@
+//! What was requested of the kernel, and what took effect.
+
+use super::jobs::{Job, facts_of, jobs_where, named, sentence, targets_of};
+#[cfg(test)]
+use super::testing::Case;
+use super::{Check, Claim, Rule};
+use fathom_model::facts::DeviceFacts;
+use fathom_model::finding::{Class, Evidence, Severity, Unit};
+use fathom_model::plan::{Engine, JobPlan, Memory, Psync};
+use fathom_model::record::{Granted, RunRecord};
+use fathom_model::units;
+use std::collections::BTreeSet;
+
+/// The devices of a job that have no polled queues: where they accept polling, nothing polls.
+#[must_use]
+pub fn unpolled<'a>(record: &'a RunRecord, job: &JobPlan) -> Vec<&'a DeviceFacts> {
+    let targets = targets_of(job).into_iter();
+    targets
+        .filter_map(|target| facts_of(record, target)?.device.as_ref())
+        .filter(|device| device.io_poll == Some(false))
+        .collect()
+}
+
+/// Polling was requested and did not happen.
+pub(super) static NOT_POLLED: Rule = Rule {
+    id: "not-polled",
+    class: Class::Validity,
+    severity: Severity::Warning,
+    meaning: "Polling was requested (hipri), but completions were not polled.",
+    threshold: || {
+        "The kernel refused polling, or accepted it on a device without polled queues, where some kernels silently wait \
+         for interrupts."
+            .into()
+    },
+    remedy: "Give the driver polled queues (nvme.poll_queues=N), or omit hipri",
+    supersedes: &[],
+    checks: &[Check::Run(not_polled)],
+    #[cfg(test)]
+    cases: &[Case::Run { holds: |r| poll(r, false), near_miss: |r| poll(r, true) }],
+};
+
+fn not_polled(record: &RunRecord) -> Option<Claim> {
+    let unpolled = |job: &Job| unpolled(record, job.plan);
+    let jobs = jobs_where(record, |job| {
+        job.ran()
+            && requests_polling(job)
+            && (!job.done.granted.polled || !unpolled(job).is_empty())
+    });
+    if jobs.is_empty() {
+        return None;
+    }
+    let names: BTreeSet<&str> =
+        jobs.iter().flat_map(unpolled).map(|device| device.name.as_str()).collect();
+    let none = |name: &str| {
+        Evidence::text(format!("polled queues of {name}"), "none").with_source("queue/io_poll")
+    };
+    let mut evidence: Vec<Evidence> = names.into_iter().map(none).collect();
+    let by_call =
+        jobs.iter().any(|job| job.plan.engine.is_synchronous() && !job.done.granted.polled);
+    if by_call {
+        let name = format!("kernel {}", record.facts.host.kernel);
+        evidence.push(Evidence::text(name, "synchronous calls do not poll since Linux 5.19"));
+    } else if evidence.is_empty() {
+        evidence.push(Evidence::text("polling (hipri)", "not in effect"));
+    }
+    let summary =
+        format!("{} requested polling, but completions were not polled.", sentence(&named(&jobs)));
+    let claim = Claim::new(summary, evidence);
+    if by_call {
+        let remedy = "Use ioengine=io_uring on a device with polled queues, or omit hipri";
+        return Some(claim.remedy(remedy));
+    }
+    Some(claim)
+}
+
+fn requests_polling(job: &Job) -> bool {
+    let ring = job.plan.engine.uring().is_some_and(|ring| ring.iopoll);
+    let call = Engine::Psync(Psync::VectoredFlags { hipri: true, nowait: false });
+    let call_nowait = Engine::Psync(Psync::VectoredFlags { hipri: true, nowait: true });
+    job.is_real() && (ring || job.plan.engine == call || job.plan.engine == call_nowait)
+}
+
+/// O_DIRECT was requested and is not in effect.
+pub(super) static DIRECT_REFUSED: Rule = Rule {
+    id: "direct-refused",
+    class: Class::Validity,
+    severity: Severity::Warning,
+    meaning: "Direct I/O was requested, but O_DIRECT is not in effect: I/O went through the page cache.",
+    threshold: || "The file system refused O_DIRECT.".into(),
+    remedy: "Use a file system that supports O_DIRECT",
+    supersedes: &[],
+    checks: &[Check::Run(direct_refused)],
+    #[cfg(test)]
+    cases: &[Case::Run {
+        holds: |r| r.jobs[0].granted.direct = false,
+        near_miss: |r| {
+            r.jobs[0].granted.direct = false;
+            r.plan.jobs[0].engine = Engine::Null;
+        },
+    }],
+};
+
+fn direct_refused(record: &RunRecord) -> Option<Claim> {
+    let jobs = jobs_where(record, |job| {
+        let passthrough = matches!(job.plan.engine, Engine::IoUringCmd(_));
+        job.ran() && job.is_real() && !passthrough && job.plan.direct && !job.done.granted.direct
+    });
+    if jobs.is_empty() {
+        return None;
+    }
+    let summary =
+        format!("{} requested direct I/O, but used the page cache.", sentence(&named(&jobs)));
+    Some(Claim::new(summary, vec![Evidence::text("O_DIRECT", "not in effect")]))
+}
+
+/// Buffers could not be registered, as too little memory may be locked.
+pub(super) static MEMORY_LOCK: Rule = Rule {
+    id: "memory-lock",
+    class: Class::Advice,
+    severity: Severity::Warning,
+    meaning: "Buffers were not registered, which raises the CPU time per I/O: RLIMIT_MEMLOCK is too low.",
+    threshold: || {
+        "Registration failed, and iodepth × block size over all jobs exceeds RLIMIT_MEMLOCK.".into()
+    },
+    remedy: "Raise the limit (`ulimit -l unlimited`), or run as root",
+    supersedes: &[&FALLBACKS],
+    checks: &[Check::Run(memory_lock)],
+    #[cfg(test)]
+    cases: &[Case::Run { holds: |r| lock(r, 64 << 10), near_miss: |r| lock(r, 128 << 10) }],
+};
+
+fn memory_lock(record: &RunRecord) -> Option<Claim> {
+    let limit = record.facts.host.memlock_limit_bytes?;
+    let needed = |job: &Job| u64::from(job.plan.depth).saturating_mul(job.plan.block_max());
+    let all: u64 =
+        jobs_where(record, requests_registered).iter().map(needed).fold(0, u64::saturating_add);
+    let jobs = jobs_where(record, |job| {
+        job.ran() && requests_registered(job) && !job.done.granted.fixed_buffers
+    });
+    if jobs.is_empty() || all <= limit {
+        return None;
+    }
+    let summary = format!(
+        "{} ran without registered buffers, which raises the CPU time per I/O: RLIMIT_MEMLOCK is too low.",
+        sentence(&named(&jobs))
+    );
+    let evidence = vec![
+        Evidence::number("buffers of all jobs", all as f64, Unit::Bytes),
+        Evidence::number("RLIMIT_MEMLOCK", limit as f64, Unit::Bytes).with_source("getrlimit"),
+    ];
+    Some(Claim::new(summary, evidence))
+}
+
+fn requests_registered(job: &Job) -> bool {
+    job.is_real() && job.plan.engine.uring().is_some_and(|ring| ring.fixed_buffers)
+}
+
+/// Huge pages were requested and not obtained.
+pub(super) static HUGE_PAGES: Rule = Rule {
+    id: "huge-pages",
+    class: Class::Advice,
+    severity: Severity::Warning,
+    meaning: "Huge pages were requested, but the buffers are in normal pages.",
+    threshold: || "The kernel had too few free huge pages.".into(),
+    remedy: "Reserve huge pages (`sysctl vm.nr_hugepages=N`)",
+    supersedes: &[],
+    checks: &[Check::Run(huge_pages)],
+    #[cfg(test)]
+    cases: &[Case::Run {
+        holds: |r| r.plan.jobs[0].buffers.memory = Memory::Huge,
+        near_miss: |r| {
+            r.plan.jobs[0].buffers.memory = Memory::Huge;
+            r.jobs[0].granted.huge_pages = true;
+        },
+    }],
+};
+
+fn huge_pages(record: &RunRecord) -> Option<Claim> {
+    let jobs = jobs_where(record, |job| {
+        job.ran() && job.plan.buffers.memory == Memory::Huge && !job.done.granted.huge_pages
+    });
+    if jobs.is_empty() {
+        return None;
+    }
+    let summary = format!("{} requested huge pages, but got none.", sentence(&named(&jobs)));
+    Some(Claim::new(summary, vec![Evidence::text("buffers", "in normal pages")]))
+}
+
+/// Something requested is not in effect.
+pub(super) static FALLBACKS: Rule = Rule {
+    id: "fallbacks",
+    class: Class::Advice,
+    severity: Severity::Warning,
+    meaning: "Something that was requested is not in effect; the run continued without it.",
+    threshold: || "Any such fallback; the finding quotes it.".into(),
+    remedy: "",
+    supersedes: &[],
+    checks: &[Check::Run(fallbacks)],
+    #[cfg(test)]
+    cases: &[Case::Run {
+        holds: |r| r.jobs[0].granted.fallbacks = vec!["no fsync.".into()],
+        near_miss: |r| r.jobs[0].granted.refused_flags = vec!["SQPOLL".into()],
+    }],
+};
+
+fn fallbacks(record: &RunRecord) -> Option<Claim> {
+    let (jobs, phrases) = distinct(record, |granted| &granted.fallbacks)?;
+    let summary = format!(
+        "Not everything that {} requested is in effect: {}.",
+        named(&jobs),
+        phrases[0].trim().trim_end_matches('.')
+    );
+    Some(Claim::new(summary, phrases.iter().map(|text| Evidence::text("", *text)).collect()))
+}
+
+/// The kernel rejected setup flags.
+pub(super) static REFUSED_FLAGS: Rule = Rule {
+    id: "refused-flags",
+    class: Class::Advice,
+    severity: Severity::Info,
+    meaning: "The kernel rejected io_uring setup flags; the ring works without them, at a higher cost per I/O.",
+    threshold: || {
+        "Any rejected flag; a warning for SQPOLL and IOPOLL, which change how I/O is done and not only its cost.".into()
+    },
+    remedy: "Use a kernel that supports them",
+    supersedes: &[],
+    checks: &[Check::Run(refused_flags)],
+    #[cfg(test)]
+    cases: &[Case::Run {
+        holds: |r| r.jobs[0].granted.refused_flags = vec!["NO_SQARRAY".into()],
+        near_miss: |r| r.jobs[0].granted.setup_flags = vec!["NO_SQARRAY".into()],
+    }],
+};
+
+fn refused_flags(record: &RunRecord) -> Option<Claim> {
+    let (jobs, flags) = distinct(record, |granted| &granted.refused_flags)?;
+    let summary = format!(
+        "The kernel rejected io_uring setup flags of {}: {}.",
+        named(&jobs),
+        flags.join(", ")
+    );
+    let kernel = Evidence::text("kernel", &record.facts.host.kernel).with_source("uname");
+    let claim = Claim::new(summary, vec![kernel]);
+    let meaningful = flags.iter().any(|flag| *flag == "SQPOLL" || *flag == "IOPOLL");
+    Some(if meaningful { claim.severity(Severity::Warning) } else { claim })
+}
+
+/// The jobs that have some of these phrases, and all phrases, each once.
+fn distinct(
+    record: &RunRecord,
+    list: fn(&Granted) -> &Vec<String>,
+) -> Option<(Vec<Job<'_>>, Vec<&str>)> {
+    let jobs = jobs_where(record, |job| !list(&job.done.granted).is_empty());
+    let mut all: Vec<&str> = Vec::new();
+    for phrase in jobs.iter().flat_map(|job| list(&job.done.granted)) {
+        if !all.contains(&phrase.as_str()) {
+            all.push(phrase);
+        }
+    }
+    (!all.is_empty()).then_some((jobs, all))
+}
+
+/// Completions overflowed the ring.
+pub(super) static OVERFLOW: Rule = Rule {
+    id: "overflow",
+    class: Class::Validity,
+    severity: Severity::Warning,
+    meaning: "Completions overflowed the CQ ring; their latencies include the time on the kernel's overflow list.",
+    threshold: || "Any overflow.".into(),
+    remedy: "",
+    supersedes: &[],
+    checks: &[Check::Run(overflow)],
+    #[cfg(test)]
+    cases: &[Case::Run {
+        holds: |r| r.jobs[0].granted.overflows = 3,
+        near_miss: |r| r.jobs[0].granted.sq_wakeups = 3,
+    }],
+};
+
+fn overflow(record: &RunRecord) -> Option<Claim> {
+    let jobs = jobs_where(record, |job| job.done.granted.overflows > 0);
+    let total: u64 = jobs.iter().map(|job| job.done.granted.overflows).sum();
+    if total == 0 {
+        return None;
+    }
+    let summary = format!(
+        "{} completions of {} overflowed the CQ ring; their latencies include the time on the kernel's overflow list.",
+        units::count(total as f64),
+        named(&jobs)
+    );
+    Some(Claim::new(summary, vec![Evidence::number("CQ overflows", total as f64, Unit::Count)]))
+}
+
+/// Polling that the kernel accepted, on a device with or without polled queues.
+#[cfg(test)]
+fn poll(record: &mut RunRecord, has_queues: bool) {
+    let ring = fathom_model::plan::Uring { iopoll: true, ..Default::default() };
+    record.plan.jobs[0].engine = Engine::IoUring(ring);
+    record.jobs[0].granted.polled = true;
+    record.facts.targets[0].device.get_or_insert_default().io_poll = Some(has_queues);
+}
+
+/// Registration that failed under a limit.
+#[cfg(test)]
+fn lock(record: &mut RunRecord, limit: u64) {
+    record.jobs[0].granted.fixed_buffers = false;
+    record.facts.host.memlock_limit_bytes = Some(limit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{fires, phrases};
+    use super::*;
+
+    #[test]
+    fn polling_without_polled_queues() {
+        let f = fires(&NOT_POLLED, |r| poll(r, false));
+        assert_eq!(phrases(&f), ["polled queues of vda: none"]);
+        let f = fires(&NOT_POLLED, |r| {
+            r.facts.host.kernel = "6.1".into();
+            r.plan.jobs[0].engine =
+                Engine::Psync(Psync::VectoredFlags { hipri: true, nowait: false });
+        });
+        assert_eq!(phrases(&f), ["kernel 6.1: synchronous calls do not poll since Linux 5.19"]);
+    }
+
+    #[test]
+    fn too_little_memory_may_be_locked() {
+        let f = fires(&MEMORY_LOCK, |r| lock(r, 64 << 10));
+        assert_eq!(phrases(&f), ["buffers of all jobs: 128 KiB", "RLIMIT_MEMLOCK: 64 KiB"]);
+    }
+
+    #[test]
+    fn phrases_appear_once_and_flags_by_weight() {
+        let f = fires(&FALLBACKS, |r| {
+            r.jobs[0].granted.fallbacks = vec!["no fsync. ".into(), "x".into(), "x".into()]
+        });
+        assert_eq!((f.evidence.len(), f.summary.ends_with("no fsync.")), (2, true));
+        let f = fires(&REFUSED_FLAGS, |r| r.jobs[0].granted.refused_flags = vec!["SQPOLL".into()]);
+        assert_eq!(f.severity, Severity::Warning);
+    }
+}

@@ -1,0 +1,70 @@
+//! docs/rules.md holds the documentation of all rules.
+
+use super::{Check, RULES, Rule};
+use fathom_model::finding::{Class, Severity};
+use std::path::Path;
+
+/// All rules as Markdown tables, one for each class.
+fn table() -> String {
+    let classes = [
+        (Class::Validity, "Class `validity`: can the figures be trusted?"),
+        (Class::Limiter, "Class `limiter`: what limited throughput"),
+        (Class::Advice, "Class `advice`: what could be set up better"),
+    ];
+    let mut text = String::new();
+    for (class, title) in classes {
+        text += &format!(
+            "\n## {title}\n\n| id | severity | applies to | meaning | threshold | remedy |\n\
+             |---|---|---|---|---|---|\n"
+        );
+        RULES.iter().filter(|rule| rule.class == class).for_each(|rule| text += &row(rule));
+    }
+    text
+}
+
+fn row(rule: &Rule) -> String {
+    let severity = match rule.severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    let commands: Vec<&str> = rule.checks.iter().map(command).collect();
+    let cells = [
+        format!("`{}`", rule.id),
+        severity.into(),
+        commands.join(", "),
+        rule.meaning.into(),
+        (rule.threshold)(),
+        rule.remedy.into(),
+    ];
+    format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
+}
+
+fn command(check: &Check) -> &'static str {
+    match check {
+        Check::Run(_) => "run",
+        Check::Target(_) | Check::Limit(_) => "limit",
+    }
+}
+
+const BEGIN: &str = "<!-- rules: begin; made by FATHOM_UPDATE_DOCS=1 cargo test -p fathom-analysis the_document -->\n";
+const END: &str = "<!-- rules: end -->\n";
+
+/// With `FATHOM_UPDATE_DOCS=1` the document is brought up to date instead.
+#[test]
+fn the_document_holds_the_rules() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rules.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (head, rest) = text.split_once(BEGIN).expect("the marker before the rules");
+    let (rules, tail) = rest.split_once(END).expect("the marker behind the rules");
+    let current = format!("{}\n", table());
+    if std::env::var_os("FATHOM_UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{head}{BEGIN}{current}{END}{tail}")).unwrap();
+        return;
+    }
+    assert!(
+        rules == current,
+        "docs/rules.md differs from the registry; run\n  \
+         FATHOM_UPDATE_DOCS=1 cargo test -p fathom-analysis the_document"
+    );
+}

@@ -1,0 +1,229 @@
+//! Made-up records that nothing is wrong with, and the cases that rules are tested with.
+
+use super::{Input, Rule, Target as LimitTarget, limit_findings, run_findings};
+use crate::limit::{
+    BlockLimit, BlockSpec, Conditions, Config, CpuShares, LimitRecord, LimitReport, OwnCeiling,
+    Point, TargetLimit,
+};
+use crate::stats::Estimate;
+use fathom_model::facts::{DeviceFacts, TargetFacts, TargetKind};
+use fathom_model::finding::Finding;
+use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::plan::{
+    Distribution, Engine, Fallocate, JobPlan, Mix, Order, Region, Target, Uring,
+};
+use fathom_model::record::{DiskRecord, JobRecord, RunRecord};
+use fathom_model::{Dir, Facts};
+
+pub(super) const SECOND: u64 = 1_000_000_000;
+pub(super) const GIB: u64 = 1 << 30;
+/// I/Os in ten seconds.
+pub(super) const IOS: u64 = 1_000_000;
+
+/// Changes that make a rule hold, and changes that nearly do.
+pub(super) enum Case {
+    Run { holds: fn(&mut RunRecord), near_miss: fn(&mut RunRecord) },
+    Limit { holds: fn(&mut LimitRecord), near_miss: fn(&mut LimitRecord) },
+}
+
+impl Case {
+    /// What `rule` finds in the unchanged record, where it should hold, and in the near miss.
+    pub fn findings(&self, rule: &Rule) -> [Vec<Finding>; 3] {
+        match self {
+            Self::Run { holds, near_miss } => {
+                [|_: &mut RunRecord| {}, *holds, *near_miss].map(|change: fn(&mut RunRecord)| {
+                    rule.check(&Input::Run(&changed(run(), change))).into_iter().collect()
+                })
+            }
+            Self::Limit { holds, near_miss } => [|_: &mut LimitRecord| {}, *holds, *near_miss]
+                .map(|change: fn(&mut LimitRecord)| in_limit(rule, &changed(limit(), change))),
+        }
+    }
+}
+
+fn changed<T>(mut record: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut record);
+    record
+}
+
+/// What a rule alone finds in the record of a search.
+fn in_limit(rule: &Rule, record: &LimitRecord) -> Vec<Finding> {
+    let targets = record.facts.targets.iter().zip(&record.conditions).zip(&record.report.targets);
+    let targets = targets.filter_map(|((facts, conditions), limit)| {
+        rule.check(&Input::Target(LimitTarget { facts, conditions, limit }))
+    });
+    targets.chain(rule.check(&Input::Limit(record))).collect()
+}
+
+/// The finding of a rule that must hold after `change` and must not before.
+pub(super) fn fires(rule: &Rule, change: impl FnOnce(&mut RunRecord)) -> Finding {
+    assert_eq!(rule.check(&Input::Run(&run())), None, "holds without a reason");
+    let found = rule.check(&Input::Run(&changed(run(), change)));
+    found.expect("the rule does not hold")
+}
+
+/// Checks that a rule does not hold after `change`.
+pub(super) fn silent(rule: &Rule, change: impl FnOnce(&mut RunRecord)) {
+    assert_eq!(rule.check(&Input::Run(&changed(run(), change))), None);
+}
+
+/// The evidence as rendered.
+pub(super) fn phrases(finding: &Finding) -> Vec<String> {
+    finding.evidence.iter().map(ToString::to_string).collect()
+}
+
+/// Ids of the rules that hold for a run.
+pub(super) fn rule_names(record: &RunRecord) -> Vec<String> {
+    run_findings(record).into_iter().map(|finding| finding.rule).collect()
+}
+
+/// Ids of the rules that hold for a search after `change`.
+pub(super) fn limit_rules(change: impl FnOnce(&mut LimitRecord)) -> Vec<String> {
+    limit_findings(&changed(limit(), change)).into_iter().map(|finding| finding.rule).collect()
+}
+
+/// Ten seconds of direct 4 KiB random reads at depth 32 on a file of 4 GiB on a disk.
+pub(super) fn run() -> RunRecord {
+    let mut record = RunRecord { elapsed_ns: 10 * SECOND, ..RunRecord::default() };
+    let host = &mut record.facts.host;
+    (host.cpus_online, host.load_1min, host.memory_bytes) = (8, 0.1, 16 * GIB);
+    (host.arch, host.clocksource) = ("x86_64".into(), "tsc".into());
+    record.facts.targets = vec![facts("/data/file")];
+    record.plan.targets = vec![target("/data/file")];
+    record.plan.jobs = vec![plan("a")];
+    record.jobs = vec![done()];
+    let mut disk = DiskRecord { name: "vda".into(), ..DiskRecord::default() };
+    (disk.ios.read, disk.sectors.read) = (IOS, IOS * 8);
+    (disk.elapsed_ms, disk.weighted_ms, disk.busy_ms) = (10_000, 310_000, 10_000);
+    record.disks = vec![disk];
+    record
+}
+
+fn plan(name: &str) -> JobPlan {
+    let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };
+    let mut job =
+        JobPlan::new(name, Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), order);
+    (job.depth, job.direct) = (32, true);
+    job.regions = vec![Region { target: 0, start: 0, len: 4 * GIB }];
+    job.until.runtime_ns = Some(10 * SECOND);
+    job.options.insert("direct".into(), "1".into());
+    job
+}
+
+fn done() -> JobRecord {
+    let mut job = JobRecord { runtime_ns: 10 * SECOND, ..JobRecord::default() };
+    let read = &mut job.dirs.read;
+    (read.counts.ios, read.counts.bytes) = (IOS, IOS * 4096);
+    read.intervals =
+        (1..=20).map(|i| (i * SECOND / 2, i * IOS / 20, i * IOS / 20 * 4096)).collect();
+    read.clat.record_n(300_000, IOS);
+    job.depth.level = vec![(31, IOS / 10), (32, IOS / 10 * 9)];
+    job.depth.in_flight_max = 32;
+    let granted = &mut job.granted;
+    (granted.direct, granted.fixed_buffers, granted.registered_files) = (true, true, true);
+    job
+}
+
+/// Makes the run go through the page cache, as requested.
+pub(super) fn make_buffered(record: &mut RunRecord) {
+    record.plan.jobs[0].direct = false;
+    record.plan.jobs[0].options.insert("direct".into(), "0".into());
+    record.jobs[0].granted.direct = false;
+}
+
+/// Makes the run one of writes.
+pub(super) fn make_writing(record: &mut RunRecord) {
+    record.plan.jobs[0].access.mix = Mix::Only(Dir::Write);
+    let dirs = &mut record.jobs[0].dirs;
+    dirs.write = std::mem::take(&mut dirs.read);
+    let disk = &mut record.disks[0];
+    (disk.ios.write, disk.sectors.write) = (disk.ios.read, disk.sectors.read);
+    (disk.ios.read, disk.sectors.read) = (0, 0);
+}
+
+fn facts(path: &str) -> TargetFacts {
+    TargetFacts {
+        path: path.into(),
+        resolved: path.into(),
+        kind: TargetKind::File,
+        size_bytes: 4 * GIB,
+        allocated_bytes: 4 * GIB,
+        file_system: Some("ext4".into()),
+        device: Some(DeviceFacts { name: "vda".into(), ..DeviceFacts::default() }),
+        ..TargetFacts::default()
+    }
+}
+
+fn target(path: &str) -> Target {
+    Target {
+        path: path.into(),
+        within: None,
+        create_size: None,
+        fallocate: Fallocate::Native,
+        fill: false,
+        create_on_open: false,
+        unlink: false,
+        invalidate: true,
+        written: false,
+        trimmed: false,
+    }
+}
+
+/// A search on one NVMe drive that does 100k IOPS at 4 KiB and 2k at 1 MiB.
+pub(super) fn limit() -> LimitRecord {
+    let mut facts = facts("disk0");
+    facts.device = Some(DeviceFacts { name: "nvme0n1".into(), ..DeviceFacts::default() });
+    let blocks = vec![block(4096, 100_000.0), block(1 << 20, 2_000.0)];
+    LimitRecord {
+        record_version: 1,
+        fathom_version: String::new(),
+        command: Vec::new(),
+        started_unix_ns: 0,
+        facts: Facts { targets: vec![facts], ..Facts::default() },
+        config: Config {
+            targets: vec!["disk0".into()],
+            seconds: 15.0,
+            cores: 8,
+            buffers_bytes_max: GIB,
+            blocks: BlockSpec::defaults(),
+        },
+        conditions: vec![Conditions { direct: true, scratch: false }],
+        kind: RecordKind::Limit,
+        run_id: String::new(),
+        outcome: Outcome::Finished,
+        watch: None,
+        report: LimitReport {
+            idle: Some(CpuShares { busy: 0.01, steal: 0.0 }),
+            own: OwnCeiling { one_worker: None, all_cores: Some(known(1e7, 0.01)) },
+            targets: vec![TargetLimit { name: "disk0".into(), blocks }],
+            ..LimitReport::default()
+        },
+        costs: Vec::new(),
+        costs_missing: None,
+        findings: Vec::new(),
+    }
+}
+
+fn block(block_bytes: u64, iops: f64) -> BlockLimit {
+    let peak = Point {
+        workers: 1,
+        depth: 32,
+        iops: known(iops, 0.01),
+        in_flight: 31.5,
+        from_disk: Some(1.0),
+        cpu: Some(CpuShares { busy: 0.2, steal: 0.01 }),
+        ..Point::default()
+    };
+    BlockLimit { block_bytes, peak: Some(peak), ..BlockLimit::default() }
+}
+
+/// A mean of five windows with the given relative half-width of its interval.
+pub(super) fn known(mean: f64, relative: f64) -> Estimate {
+    let half = mean * relative;
+    Estimate { mean, low: Some(mean - half), high: Some(mean + half), windows: 5 }
+}
+
+/// The first peak of a search.
+pub(super) fn peak(record: &mut LimitRecord) -> &mut Point {
+    record.report.targets[0].blocks[0].peak.as_mut().expect("the record has peaks")
+}

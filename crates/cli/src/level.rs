@@ -1,0 +1,13 @@
+//! The option that says how much to sample.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use fathom_model::watch::Level;
+
+/// Parses `off`, `default` and `full`.
+#[must_use]
+pub fn parser() -> impl TypedValueParser<Value = Level> {
+    PossibleValuesParser::new(Level::NAMES.map(|(name, _)| name)).map(|given| {
+        let named = Level::NAMES.iter().find(|(name, _)| *name == given);
+        named.map_or_else(Level::default, |(_, level)| *level)
+    })
+}

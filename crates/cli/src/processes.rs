@@ -1,0 +1,96 @@
+//! Processes named on the command line.
+
+use fathom_machine::Roots;
+use fathom_watch::{Pattern, Scope};
+use std::path::PathBuf;
+
+/// The processes that `--pid` names: numbers, separated by commas, or a pattern that is matched against names and
+/// arguments once.
+///
+/// # Errors
+/// Names the number or pattern of which there is no process.
+pub fn resolve(named: &[String]) -> Result<Vec<i32>, String> {
+    let mut pids = Vec::new();
+    for text in named {
+        let numbers: Result<Vec<i32>, _> = text.split(',').map(|n| n.trim().parse()).collect();
+        match numbers {
+            Ok(numbers) => pids.extend(numbers),
+            Err(_) => pids.extend(matching(text)?),
+        }
+    }
+    Process::find_all(&pids)?;
+    Ok(pids)
+}
+
+fn matching(text: &str) -> Result<Vec<i32>, String> {
+    let pattern = Pattern::parse(text).map_err(|why| format!("--pid {text}: {why}"))?;
+    let scope = Scope::Matching { pattern, descendants: false };
+    let found = scope.processes(&Roots::default().proc).map_err(|e| e.to_string())?;
+    if found.is_empty() {
+        return Err(format!("--pid {text}: no running process matches this name"));
+    }
+    Ok(found)
+}
+
+/// A process, as distinct from a later one with the same ID.
+pub struct Process {
+    /// Its ID.
+    pub pid: i32,
+    stat: PathBuf,
+    started: String,
+}
+
+impl Process {
+    /// Those with these numbers, as `--pid` gives them.
+    ///
+    /// # Errors
+    /// Names the first that does not run.
+    pub fn find_all(pids: &[i32]) -> Result<Vec<Self>, String> {
+        pids.iter().map(|pid| Self::find(*pid)).collect()
+    }
+
+    fn find(pid: i32) -> Result<Self, String> {
+        let stat = Roots::default().proc.join(pid.to_string()).join("stat");
+        let text = std::fs::read_to_string(&stat).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("--pid {pid}: no such process; name a running one")
+            }
+            _ => format!("--pid {pid}: {}: {error}", stat.display()),
+        })?;
+        let started = started(&text).ok_or(format!("--pid {pid}: this process has ended"))?;
+        Ok(Self { pid, started, stat })
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&self) -> bool {
+        let text = std::fs::read_to_string(&self.stat).ok();
+        text.and_then(|text| started(&text)).is_some_and(|started| started == self.started)
+    }
+}
+
+/// When a process began, by /proc/PID/stat; `None` for one that has ended and is only kept for its
+/// parent.
+fn started(stat: &str) -> Option<String> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    (!matches!(state, "Z" | "X")).then_some(())?;
+    // Field 22 of the line; the state is field 3.
+    fields.nth(18).map(str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_start() {
+        let line = "7 (a) Z) S 1 7 7 0 -1 4 9 0 0 0 1 2 0 0 20 0 1 0 4711 1 1 1";
+        assert_eq!(started(line).as_deref(), Some("4711"));
+        assert_eq!(started(&line.replace(") S 1", ") Z 1")), None);
+        assert_eq!(started("7 (a"), None);
+        let own = Process::find(std::process::id() as i32).unwrap();
+        assert!(own.is_alive());
+        assert!(!Process { started: "1".into(), ..own }.is_alive());
+        assert!(Process::find(i32::MAX).err().unwrap().contains("--pid 2147483647"));
+    }
+}

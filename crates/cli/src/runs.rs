@@ -1,0 +1,122 @@
+//! `fathom runs`: the recorded runs: listed, removed, pruned.
+
+use crate::page::{self, PageArgs};
+use crate::quantity;
+use crate::stdio::note;
+use fathom_model::RunRecord;
+use fathom_model::outcome::RecordKind;
+use fathom_model::{escape, units};
+use fathom_report::calendar;
+use fathom_report::doc::Text;
+use fathom_report::pages::{self, RunRow};
+use fathom_store::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, StoredRecord};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Characters of a command line that are shown.
+const COMMAND_MAX: usize = 36;
+
+/// What `fathom runs` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Remove runs by name.
+    Remove {
+        /// Names, as listed.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Remove the oldest runs.
+    Prune {
+        /// Remove runs older than this, such as 30d; without any option 90d.
+        #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+        keep: Option<Duration>,
+        /// Then remove the oldest until the rest takes at most this, such as 2g; without any option 4g.
+        #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
+        max_size: Option<u64>,
+    },
+}
+
+/// Lists the runs, or removes some.
+///
+/// # Errors
+/// What cannot be read or removed.
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let runs = Runs::open()?;
+    match (&args.action, &runs) {
+        (None, _) => {
+            let entries = runs.map_or(Ok(Vec::new()), |runs| runs.list())?;
+            let rows: Vec<RunRow> = entries.into_iter().map(row).collect();
+            let to = args.page.destination(None)?;
+            args.page.print(&pages::runs(&rows), None, to.as_ref())?;
+        }
+        (Some(Action::Remove { names }), Some(runs)) => {
+            for name in names {
+                if !runs.remove(name)? {
+                    note!("{name} holds files that are not fathom's; these stay");
+                }
+            }
+        }
+        (Some(Action::Remove { names }), None) => {
+            return Err(format!("no run is named {}; you have no runs", names[0]));
+        }
+        (Some(Action::Prune { keep, max_size }), Some(runs)) => {
+            let (keep, bytes_max) = match (keep, max_size) {
+                (None, None) => (DEFAULT_KEEP, DEFAULT_BYTES_MAX),
+                _ => (keep.unwrap_or(Duration::MAX), max_size.unwrap_or(u64::MAX)),
+            };
+            let removed = runs.prune(keep, bytes_max, fathom_engine::clock::unix_ns())?;
+            let bytes: u64 = removed.iter().map(|run| run.size_bytes).sum();
+            note!("removed {} of {}", plural(removed.len()), units::bytes(bytes));
+        }
+        (Some(Action::Prune { .. }), None) => note!("you have no runs"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn plural(runs: usize) -> String {
+    if runs == 1 { "1 run".to_string() } else { format!("{runs} runs") }
+}
+
+fn row(entry: RunEntry) -> RunRow {
+    let (command, result) = summary(&entry).unwrap_or_else(|error| (String::new(), error.into()));
+    RunRow {
+        started: calendar::date_and_time(entry.started_unix_ns, page::zone()),
+        name: entry.name,
+        command: shortened(&command),
+        result: if entry.is_active { "in progress".into() } else { result },
+        size_bytes: entry.size_bytes,
+    }
+}
+
+/// The beginning of a command line.
+fn shortened(command: &str) -> String {
+    let text = escape::text(command);
+    match text.char_indices().nth(COMMAND_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
+    }
+}
+
+/// The command line, without the program's path, and the main figure.
+fn summary(entry: &RunEntry) -> Result<(String, Text), String> {
+    let stored = StoredRecord::open(&entry.path)?;
+    let (command, result) = match stored.kind {
+        RecordKind::Limit => {
+            let record: fathom_analysis::limit::LimitRecord = stored.parse()?;
+            (record.command.clone(), pages::limit_result(&record))
+        }
+        RecordKind::Run | RecordKind::Watch => {
+            let record: RunRecord = stored.parse()?;
+            (record.command.clone(), pages::run_result(&record))
+        }
+    };
+    Ok((command.get(1..).unwrap_or_default().join(" "), result))
+}

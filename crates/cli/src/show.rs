@@ -1,0 +1,91 @@
+//! `fathom show`: a recorded run, printed again as the run printed it.
+
+use crate::page::PageArgs;
+use fathom_analysis::limit::LimitRecord;
+use fathom_analysis::watch::ObservedTotals;
+use fathom_model::RunRecord;
+use fathom_model::outcome::RecordKind;
+use fathom_model::watch::{MachineSample, Stack};
+use fathom_report::pages::{self, LimitOptions, Observed};
+use fathom_report::{fio_json, limit};
+use fathom_store::{Reader, Runs, StoredRecord};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What `fathom show` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run directory, or the name of one of your runs; by default your latest run.
+    #[arg(value_name = "DIR|NAME")]
+    run: Option<PathBuf>,
+    /// For a search: also a paragraph that can be forwarded by itself.
+    #[arg(long)]
+    paragraph: bool,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+/// Prints the run.
+///
+/// # Errors
+/// Why it cannot be read or printed.
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let dir = find(args.run.as_deref())?;
+    let stored = StoredRecord::open(&dir)?;
+    let verbose = args.page.verbose;
+    let (page, json) = match stored.kind {
+        RecordKind::Limit => {
+            let record: LimitRecord = stored.parse()?;
+            let options = LimitOptions { paragraph: args.paragraph, verbose };
+            (pages::limit(&record, options), Some(limit::json(&record).map_err(|e| e.to_string())?))
+        }
+        kind => {
+            let record: RunRecord = stored.parse()?;
+            let (seen, stacks) = observation(&dir)?;
+            let observed = Observed { seen: &seen, stacks: &stacks };
+            match kind {
+                RecordKind::Watch => (pages::watch(&observed, &record, verbose), None),
+                _ => {
+                    let page = pages::run(&record, Some(&observed), verbose);
+                    (page, Some(fio_json::render(&record, false)))
+                }
+            }
+        }
+    };
+    let to = args.page.destination(None)?;
+    args.page.print(&page, json, to.as_ref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A path that exists, or one of the user's runs.
+fn find(named: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(path) = named.filter(|path| path.exists()) {
+        return Ok(path.to_path_buf());
+    }
+    let runs = Runs::open()?.map_or(Ok(Vec::new()), |runs| runs.list())?;
+    let found = match named {
+        Some(name) => runs.into_iter().find(|run| Path::new(&run.name) == name),
+        None => runs.into_iter().next_back(),
+    };
+    found.map(|run| run.path).ok_or_else(|| match named {
+        Some(name) => format!("{}: no such run; `fathom runs` lists yours", name.display()),
+        None => "you have no recorded runs; name a run directory".to_string(),
+    })
+}
+
+/// All samples of the machine in a run directory, and the stacks that they refer to.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn observation(dir: &Path) -> Result<(ObservedTotals, Vec<Stack>), String> {
+    let mut reader = Reader::open(dir)?;
+    let mut seen = ObservedTotals::default();
+    while let Some(timed) = reader.forward()? {
+        // Before its samplers are open, a run records its jobs alone.
+        if timed.sample.machine != MachineSample::default() {
+            seen.add(&timed.sample);
+        }
+    }
+    let stacks = reader.stacks()?.to_vec();
+    Ok((seen, stacks))
+}

@@ -1,0 +1,363 @@
+//! What a page holds, independent of its presentation. Page builders make a [`Document`], renderers
+//! ([`crate::render`]) turn it into text, Markdown or JSON. Builders never format a number or pad a
+//! column; renderers never know what a run is.
+
+use fathom_model::Finding;
+use serde::{Serialize, Serializer};
+
+/// A space at which no line is broken.
+const NO_BREAK: char = '\u{a0}';
+
+/// A page, or the body of a section.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Document {
+    /// In the order in which they are read.
+    pub blocks: Vec<Block>,
+}
+
+/// One part of a page.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Block {
+    /// A part with a title.
+    Section(Section),
+    /// Running text.
+    Paragraph(Text),
+    /// Named values; an empty name continues the entry above.
+    KeyValues(Vec<(String, Text)>),
+    /// Rows and columns.
+    Table(DataTable),
+    /// A finding.
+    Finding(Finding),
+}
+
+/// A part with a title.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Section {
+    /// A name.
+    pub title: String,
+    /// What it is about, in one sentence; may be empty.
+    pub about: Text,
+    /// What it holds.
+    pub body: Document,
+}
+
+/// Rows and columns.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct DataTable {
+    /// The columns.
+    pub columns: Vec<DataColumn>,
+    /// A row may have fewer cells than there are columns.
+    pub rows: Vec<Vec<Text>>,
+    /// Whether it is all of the table.
+    pub extent: Extent,
+}
+
+/// How much of a table is in one document.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// All of it.
+    #[default]
+    Whole,
+    /// The first rows of a table that grows while it is read: columns keep a fixed width.
+    First,
+    /// Further rows of such a table, without column names.
+    Further,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DataColumn {
+    /// Its header.
+    pub name: String,
+    /// Text rather than numbers.
+    pub is_text: bool,
+    /// Where space is short, columns with the highest rank are left out first; those of rank 0 never.
+    #[serde(skip)]
+    pub rank: u8,
+}
+
+impl DataColumn {
+    /// A column of names or words.
+    pub fn text(name: &str) -> Self {
+        Self { name: name.into(), is_text: true, rank: 0 }
+    }
+
+    /// A column of numbers.
+    pub fn number(name: &str) -> Self {
+        Self { name: name.into(), is_text: false, rank: 0 }
+    }
+
+    /// The same with a rank.
+    #[must_use]
+    pub fn ranked(self, rank: u8) -> Self {
+        Self { rank, ..self }
+    }
+}
+
+/// A number with its unit, and the interval that it lies in with 95% confidence where that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Quantity {
+    /// In `unit`.
+    pub value: f64,
+    /// What it is a number of.
+    pub unit: QuantityUnit,
+    /// Lower and upper end, in `unit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<(f64, f64)>,
+}
+
+/// What a number is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuantityUnit {
+    /// Things or events, or events per second; large ones have a decimal suffix.
+    Count,
+    /// An exact integer, with all digits.
+    Whole,
+    /// A mean or quotient without a unit.
+    Number,
+    /// How many times as much.
+    Ratio,
+    /// Hundredths.
+    Percent,
+    /// The same, drawn as a bar.
+    PercentBar,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second, in MiB/s and the like.
+    BytesPerSecond,
+    /// Bytes per second, in MB/s and the like.
+    DecimalBytesPerSecond,
+    /// Bits per second, in Mibit/s and the like.
+    BitsPerSecond,
+    /// Bits per second, in Mbit/s and the like.
+    DecimalBitsPerSecond,
+}
+
+impl Quantity {
+    /// A number of `unit`, whose interval is not known.
+    #[must_use]
+    pub fn new(value: f64, unit: QuantityUnit) -> Self {
+        Self { value, unit, interval: None }
+    }
+
+    /// The same with its interval.
+    #[must_use]
+    pub fn within(self, low: f64, high: f64) -> Self {
+        Self { interval: Some((low, high)), ..self }
+    }
+}
+
+/// Things or events, or events per second.
+#[must_use]
+pub fn count(value: f64) -> Quantity {
+    Quantity::new(value, QuantityUnit::Count)
+}
+
+/// Things that were counted.
+#[must_use]
+pub fn events(value: u64) -> Quantity {
+    count(value as f64)
+}
+
+/// An exact integer, with all digits.
+#[must_use]
+pub fn whole(value: impl Into<u64>) -> Quantity {
+    Quantity::new(value.into() as f64, QuantityUnit::Whole)
+}
+
+/// A mean or quotient without a unit.
+#[must_use]
+pub fn number(value: f64) -> Quantity {
+    Quantity::new(value, QuantityUnit::Number)
+}
+
+/// `part` of `all` in percent; 0 of 0 is 0%.
+#[must_use]
+pub fn share(part: u64, all: u64) -> Quantity {
+    percent(part as f64 * 100.0 / all.max(1) as f64)
+}
+
+/// Hundredths.
+#[must_use]
+pub fn percent(value: f64) -> Quantity {
+    Quantity::new(value, QuantityUnit::Percent)
+}
+
+/// A time in nanoseconds.
+#[must_use]
+pub fn time(ns: f64) -> Quantity {
+    Quantity::new(ns, QuantityUnit::Nanoseconds)
+}
+
+/// Bytes.
+#[must_use]
+pub fn bytes(value: u64) -> Quantity {
+    Quantity::new(value as f64, QuantityUnit::Bytes)
+}
+
+/// Bytes per second.
+#[must_use]
+pub fn bandwidth(value: f64) -> Quantity {
+    Quantity::new(value, QuantityUnit::BytesPerSecond)
+}
+
+/// Words and numbers, in a sentence or a cell.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Text {
+    /// Joined without spaces between them.
+    pub spans: Vec<Span>,
+}
+
+/// A piece of text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Span {
+    /// Words.
+    Words(String),
+    /// A number.
+    Quantity(Quantity),
+}
+
+impl Text {
+    /// Appends words, a number or text.
+    pub fn push(&mut self, part: impl Into<Text>) {
+        self.spans.extend(part.into().spans);
+    }
+
+    /// `parts` with `separator` between them; empty ones are left out.
+    pub fn join(parts: impl IntoIterator<Item = Text>, separator: &str) -> Self {
+        let mut all = Self::default();
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            if !all.is_empty() {
+                all.push(separator);
+            }
+            all.push(part);
+        }
+        all
+    }
+
+    /// Whether there is nothing to print.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spans.iter().all(|span| matches!(span, Span::Words(words) if words.is_empty()))
+    }
+}
+
+/// A name and its value, between which no line is broken.
+pub fn named(name: &str, value: impl Into<Text>) -> Text {
+    text!(name.replace(' ', "\u{a0}"), NO_BREAK.to_string(), value)
+}
+
+/// A value and its noun, never separated by a line break.
+pub fn of(value: impl Into<Text>, name: &str) -> Text {
+    text!(value, NO_BREAK.to_string(), name)
+}
+
+/// A number of things, whose name has an `s` unless there is one of them.
+#[must_use]
+pub fn plural(n: u64, name: &str) -> Text {
+    of(events(n), &if n == 1 { name.to_string() } else { format!("{name}s") })
+}
+
+/// [`Text`] of several parts.
+macro_rules! text {
+    ($($part:expr),* $(,)?) => {{
+        let mut text = $crate::doc::Text::default();
+        $(text.push($part);)*
+        text
+    }};
+}
+pub(crate) use text;
+
+impl From<&str> for Text {
+    fn from(words: &str) -> Self {
+        Self::from(words.to_string())
+    }
+}
+
+impl From<String> for Text {
+    fn from(words: String) -> Self {
+        Self { spans: vec![Span::Words(words)] }
+    }
+}
+
+impl From<Quantity> for Text {
+    fn from(quantity: Quantity) -> Self {
+        Self { spans: vec![Span::Quantity(quantity)] }
+    }
+}
+
+impl<T: Into<Text>> From<Option<T>> for Text {
+    fn from(part: Option<T>) -> Self {
+        part.map_or_else(Self::default, Into::into)
+    }
+}
+
+impl Serialize for Text {
+    /// `null`, a string, a number with its unit, or a list of strings and numbers.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut spans: Vec<Span> = Vec::new();
+        for span in self.spans.iter().filter(|span| **span != Span::Words(String::new())) {
+            match (spans.last_mut(), span) {
+                (Some(Span::Words(last)), Span::Words(words)) => last.push_str(words),
+                _ => spans.push(span.clone()),
+            }
+        }
+        match spans.as_slice() {
+            [] => serializer.serialize_none(),
+            [span] => span.serialize(serializer),
+            spans => serializer.collect_seq(spans),
+        }
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Words(words) => serializer.serialize_str(&words.replace(NO_BREAK, " ")),
+            Self::Quantity(quantity) => quantity.serialize(serializer),
+        }
+    }
+}
+
+impl Document {
+    /// Appends a paragraph.
+    pub fn paragraph(&mut self, text: impl Into<Text>) {
+        self.blocks.push(Block::Paragraph(text.into()));
+    }
+
+    /// Appends a named value to the list at the end, or begins one; nothing where the value is empty.
+    pub fn entry(&mut self, key: &str, value: impl Into<Text>) {
+        let value = value.into();
+        if value.is_empty() {
+            return;
+        }
+        let entry = (key.to_string(), value);
+        match self.blocks.last_mut() {
+            Some(Block::KeyValues(entries)) => entries.push(entry),
+            _ => self.blocks.push(Block::KeyValues(vec![entry])),
+        }
+    }
+
+    /// Appends a table; nothing where it has no rows.
+    pub fn table(&mut self, columns: Vec<DataColumn>, rows: Vec<Vec<Text>>) {
+        if !rows.is_empty() {
+            self.blocks.push(Block::Table(DataTable { columns, rows, ..DataTable::default() }));
+        }
+    }
+
+    /// Appends findings.
+    pub fn findings(&mut self, findings: &[Finding]) {
+        self.blocks.extend(findings.iter().cloned().map(Block::Finding));
+    }
+
+    /// Appends a section.
+    pub fn section(&mut self, title: &str, about: impl Into<Text>, body: Document) {
+        let (title, about) = (title.to_string(), about.into());
+        self.blocks.push(Block::Section(Section { title, about, body }));
+    }
+}

@@ -1,0 +1,50 @@
+//! Text pages: each function takes what a run directory holds and returns a [`Document`]. The same input
+//! always gives the same page, so that a stored run is reprinted as it was printed.
+
+mod blocks;
+mod counters;
+mod layers;
+mod limit;
+mod rings;
+mod run;
+mod runs;
+mod stacks;
+mod threads;
+mod watch;
+
+pub use blocks::{block_rates, blocks};
+pub use layers::layers;
+pub use limit::{LimitOptions, limit};
+pub use rings::{placement, rings};
+pub use run::run;
+pub use runs::{RunRow, limit_result, run_result, runs};
+pub use stacks::stacks;
+pub use threads::threads;
+pub use watch::{Observed, joined, watch};
+
+use crate::doc::{Document, Text, text};
+use fathom_model::watch::Missing;
+
+/// Entries for what could not be measured: the names on one line, or with `verbose` each with its reason.
+fn not_measured(page: &mut Document, missing: &[Missing], verbose: bool) {
+    if verbose {
+        for (index, missing) in missing.iter().enumerate() {
+            let key = if index == 0 { "not measured" } else { "" };
+            page.entry(key, missing.to_string());
+        }
+    } else if !missing.is_empty() {
+        let mut names: Vec<&str> = Vec::new();
+        for missing in missing {
+            if !names.contains(&missing.what.as_str()) {
+                names.push(&missing.what);
+            }
+        }
+        page.entry("not measured", text!(names.join(", "), "; see --verbose"));
+    }
+}
+
+/// Parts of an entry, between which lines are broken.
+fn parts(parts: impl IntoIterator<Item = Text>) -> Text {
+    // A line ends with the separator.
+    Text::join(parts, "\u{a0}· ")
+}

@@ -1,0 +1,217 @@
+//! The block layer's events: a row for each device and interval, and a summary.
+
+use super::{not_measured, parts};
+use crate::doc::{
+    Block, DataColumn, DataTable, Document, Extent, Text, bytes, count, events, named, of, plural,
+    share, text, time,
+};
+use fathom_model::Histogram;
+use fathom_model::watch::{
+    BlockOp, BlocksSample, DeviceBlocks, Missing, SizeSamples, SplitSamples,
+};
+
+/// Kinds of request, causes of splits and tasks that are named; the rest is added up.
+const NAMED: usize = 5;
+
+/// A row for each device: rates within `elapsed_ns`, latencies of sampled requests, and the most frequent size of
+/// unplugs. With column names if `is_first`.
+#[must_use]
+pub fn block_rates(growth: &BlocksSample, elapsed_ns: u64, is_first: bool) -> Document {
+    let rates = ["split/s", "merge/s", "issue/s", "requeue/s"].map(DataColumn::number);
+    let rates = rates.into_iter().zip([4, 4, 0, 4]).map(|(column, rank)| column.ranked(rank));
+    let mut columns = vec![DataColumn::text("device"), DataColumn::number("queue/s")];
+    columns.extend(rates);
+    columns.extend(["done/s", "errors"].map(DataColumn::number));
+    let times = ["queue p50", "p99", "driver p50", "p99"].map(DataColumn::number);
+    columns.extend(times.into_iter().zip([1, 3, 1, 3]).map(|(column, rank)| column.ranked(rank)));
+    columns.push(DataColumn::text("unplugs").ranked(2));
+    let rows = growth.devices.iter().map(|device| rates_of(device, growth, elapsed_ns)).collect();
+    let extent = if is_first { Extent::First } else { Extent::Further };
+    Document { blocks: vec![Block::Table(DataTable { columns, rows, extent })] }
+}
+
+fn rates_of(device: &DeviceBlocks, growth: &BlocksSample, elapsed_ns: u64) -> Vec<Text> {
+    if device.removed && device.queued + device.issued + device.completed == 0 {
+        return vec![device.name.as_str().into(), "removed".into()];
+    }
+    let none = || Text::from("-");
+    let rate = |n: u64| Text::from(count(rounded(n as f64 * 1e9 / elapsed_ns.max(1) as f64)));
+    let of_requests = |n: u64| if device.bio_based { none() } else { rate(n) };
+    let at = |histogram: &Histogram, percent: f64| {
+        histogram.percentile(percent).map_or_else(none, |ns| time(ns as f64).into())
+    };
+    let at_driver = |percent: f64| match device.ends_unseen() {
+        Some(_) => none(),
+        None => at(&device.driver, percent),
+    };
+    vec![
+        device.name.as_str().into(),
+        rate(device.queued),
+        rate(device.split),
+        of_requests(device.merged),
+        of_requests(device.issued),
+        of_requests(device.requeued),
+        rate(device.completed),
+        events(device.errors).into(),
+        at(&device.queue, 50.0),
+        at(&device.queue, 99.0),
+        at_driver(50.0),
+        at_driver(99.0),
+        most_unplugs(growth),
+    ]
+}
+
+/// Whole numbers but for small rates: 0.3 stays 0.3.
+fn rounded(rate: f64) -> f64 {
+    if rate >= 10.0 { rate.round() } else { rate }
+}
+
+/// The most frequent size of unplugs with its share: `32: 98.0%`.
+fn most_unplugs(growth: &BlocksSample) -> Text {
+    let all: u64 = growth.unplugs.iter().map(|(_, n)| n).sum();
+    let most = growth.unplugs.iter().enumerate().max_by_key(|(_, (_, n))| *n);
+    match most {
+        Some((index, (_, n))) if all > 0 => {
+            named(&format!("{}:", range(&growth.unplugs, index)), share(*n, all))
+        }
+        _ => "-".into(),
+    }
+}
+
+/// The numbers of requests that the counts at `index` are of: `5–8`.
+fn range(unplugs: &[(u32, u64)], index: usize) -> String {
+    let first = unplugs.get(index).map_or(0, |unplug| unplug.0);
+    match unplugs.get(index + 1) {
+        None => format!("{first}+"),
+        Some((next, _)) if *next <= first + 1 => first.to_string(),
+        Some((next, _)) => format!("{first}–{}", next - 1),
+    }
+}
+
+/// Everything that happened within `elapsed_ns`, and what could not be measured; `verbose` gives the reasons.
+#[must_use]
+pub fn blocks(
+    growth: &BlocksSample,
+    elapsed_ns: u64,
+    missing: &[Missing],
+    verbose: bool,
+) -> Document {
+    let mut page = Document::default();
+    for device in &growth.devices {
+        let removed = if device.removed { ", removed meanwhile" } else { "" };
+        let about = text!(time(elapsed_ns as f64), removed);
+        page.section(&device.name, about, of_device(device, growth.one_in));
+    }
+    unplugs(&mut page, growth);
+    let one_in = growth.one_in;
+    let tasks = growth.tasks.iter().map(|task| (task.comm.clone().into(), task.queued));
+    page.entry(&format!("I/Os by task (1 in {one_in})"), ranked(tasks.collect()));
+    if growth.lost > 0 {
+        let lost = of(events(growth.lost), "sampled events, buffers were full; raise --one-in");
+        page.entry("lost", lost);
+    }
+    not_measured(&mut page, missing, verbose);
+    page
+}
+
+fn of_device(device: &DeviceBlocks, one_in: u32) -> Document {
+    let n = |n: u64, name: &str| of(events(n), name);
+    let mut body = Document::default();
+    let ios = [n(device.queued, "queued"), n(device.split, "split"), n(device.merged, "merged")];
+    let errors = plural(device.errors, "error");
+    if device.bio_based {
+        let [queued, split, _] = ios;
+        body.entry("I/Os", parts([queued, split, n(device.completed, "completed"), errors]));
+    } else {
+        body.entry("I/Os", parts(ios));
+        let (issued, requeued) = (n(device.issued, "issued"), n(device.requeued, "requeued"));
+        let completed = n(device.completed, "completed");
+        body.entry("requests", parts([issued, requeued, completed, errors]));
+    }
+    let codes = device.error_codes.iter();
+    let codes = codes.map(|(code, errors)| named(&format!("errno {code}:"), events(*errors)));
+    body.entry("errors", Text::join(codes, ", "));
+    let sizes = device.sizes.iter().map(|size| (kind(size), size.samples)).collect();
+    body.entry(&format!("sizes (1 in {one_in})"), ranked(sizes));
+    let splits = device.splits.iter().map(|split| (limit(split), split.samples)).collect();
+    body.entry("split by", ranked(splits));
+    times(&mut body, device);
+    body
+}
+
+fn times(body: &mut Document, device: &DeviceBlocks) {
+    let row = |name: &str, histogram: &Histogram| -> Vec<Text> {
+        let at = |percent: f64| histogram.percentile(percent).map_or(0.0, |ns| ns as f64);
+        let times = [histogram.mean_ns(), at(50.0), at(90.0), at(99.0), at(99.9)];
+        let times = times.into_iter().chain([histogram.max_ns() as f64]);
+        let times = times.map(|ns| Text::from(time(ns)));
+        let timed = events(histogram.count()).into();
+        [name.into()].into_iter().chain(times).chain([timed]).collect()
+    };
+    let driver = if device.bio_based { "queue to completion" } else { "issue to completion" };
+    let rows = [("queue to issue", &device.queue), (driver, &device.driver)];
+    let rows = rows.into_iter().filter(|(_, times)| !times.is_empty());
+    let names = ["mean", "p50", "p90", "p99", "p99.9", "max", "samples"];
+    let ranks = [2, 0, 3, 0, 3, 0, 1];
+    let names = names.into_iter().zip(ranks);
+    let numbers = names.map(|(name, rank)| DataColumn::number(name).ranked(rank));
+    let columns = [DataColumn::text("latency")].into_iter().chain(numbers).collect();
+    body.table(columns, rows.map(|(name, times)| row(name, times)).collect());
+    if let Some(unseen) = device.ends_unseen() {
+        body.paragraph(text!(
+            "No completion event for ",
+            of(events(unseen), "of "),
+            of(events(device.queue.count()), "requests"),
+            " (as happens on idle CPUs): issue-to-completion latency covers only the others and may be far off. \
+             `await` in `fathom top` is the mean of all."
+        ));
+    }
+}
+
+fn kind(size: &SizeSamples) -> Text {
+    let op = match size.op {
+        BlockOp::Read => "read",
+        BlockOp::Write => "write",
+        BlockOp::Discard => "discard",
+        BlockOp::Flush => "flush",
+        BlockOp::Other => "other",
+    };
+    match size.bytes_min {
+        0 => op.into(),
+        min => named(op, bytes(min)),
+    }
+}
+
+fn limit(split: &SplitSamples) -> Text {
+    let limit = if split.limit.is_empty() { "driver's own limit" } else { &split.limit };
+    text!(limit, " after ", bytes(split.bytes))
+}
+
+/// The most frequent of `all` with their shares, and the rest.
+fn ranked(mut all: Vec<(Text, u64)>) -> Text {
+    let total: u64 = all.iter().map(|part| part.1).sum();
+    all.retain(|part| part.1 > 0);
+    all.sort_by_key(|part| std::cmp::Reverse(part.1));
+    let (first, rest) = all.split_at(all.len().min(NAMED));
+    let shown = first.iter().map(|(name, n)| text!(name.clone(), "\u{a0}", share(*n, total)));
+    let others: u64 = rest.iter().map(|part| part.1).sum();
+    let others = (others > 0).then(|| named("others", share(others, total)));
+    Text::join(shown.chain(others), ", ")
+}
+
+fn unplugs(page: &mut Document, growth: &BlocksSample) {
+    let all: u64 = growth.unplugs.iter().map(|(_, n)| n).sum();
+    let used = growth.unplugs.iter().enumerate().filter(|(_, (_, n))| *n > 0);
+    let row = |(index, (_, n)): (usize, &(u32, u64))| -> Vec<Text> {
+        vec![range(&growth.unplugs, index).into(), events(*n).into(), share(*n, all).into()]
+    };
+    let mut body = Document::default();
+    let columns = ["requests", "unplugs", "share"].map(DataColumn::number);
+    body.table(columns.into(), used.map(row).collect());
+    let about = if all > 0 { "all devices together, as the kernel reports them" } else { "none" };
+    page.section("unplugs", about, body);
+}
+
+#[cfg(test)]
+#[path = "blocks_tests.rs"]
+mod tests;

@@ -1,0 +1,317 @@
+//! The result of `fathom limit`: what limits each target, the curve of IOPS over queue depth, and the figures of the
+//! points that matter.
+
+mod paragraph;
+
+use super::{counters, not_measured, parts};
+use crate::doc::{
+    DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, named, of,
+    percent, plural, text, time,
+};
+use fathom_analysis::limit::{
+    BlockLimit, Cause, Combined, CombinedCause, Experiment, ExperimentKind, LimitRecord, Point,
+    Setting, TargetLimit, Verdict,
+};
+use fathom_analysis::stats::{Estimate, Ratio};
+use fathom_model::facts::{Host, TargetFacts};
+use fathom_model::units;
+use fathom_model::watch::Missing;
+
+/// What the page holds beyond verdict, curve and figures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LimitOptions {
+    /// A paragraph for each target that can be forwarded by itself.
+    pub paragraph: bool,
+    /// The counter-experiments, and why something was not measured.
+    pub verbose: bool,
+}
+
+/// The whole result.
+#[must_use]
+pub fn limit(record: &LimitRecord, options: LimitOptions) -> Document {
+    let mut page = Document::default();
+    header(&mut page, record);
+    page.findings(&record.findings);
+    for (index, target) in record.report.targets.iter().enumerate() {
+        let about = record.facts.targets.get(index).map(description);
+        let direct = record.conditions.get(index).map(|c| how(c.direct));
+        let about = Text::join([Text::from(about), Text::from(direct)], ", ");
+        page.section(&target.name, about, of_target(record, index, target, options));
+    }
+    for combined in &record.report.combined {
+        several(&mut page, record, combined);
+    }
+    let mut rest = Document::default();
+    let own = &record.report.own;
+    let own = [("one worker", own.one_worker), ("all cores", own.all_cores)];
+    let own = own.iter().filter_map(|(name, e)| Some(named(name, estimate(&(*e)?))));
+    let own = Text::join(own, ", ");
+    rest.entry("fathom's own ceiling", (!own.is_empty()).then(|| text!(own, " no-ops/s")));
+    not_measured(&mut rest, &missing(record), options.verbose);
+    page.blocks.append(&mut rest.blocks);
+    if options.paragraph {
+        for index in 0..record.report.targets.len() {
+            page.paragraph(paragraph::paragraph(record, index));
+        }
+    }
+    page
+}
+
+fn missing(record: &LimitRecord) -> Vec<Missing> {
+    let counters = record.costs_missing.iter().map(|why| Missing {
+        what: "hardware counters".into(),
+        why: why.clone(),
+        allow: String::new(),
+    });
+    counters.chain(record.costs.iter().flat_map(|peak| peak.lacks.iter().cloned())).collect()
+}
+
+fn header(page: &mut Document, record: &LimitRecord) {
+    if !record.outcome.is_finished() {
+        page.paragraph(format!("INCOMPLETE: {}; results so far:", record.outcome));
+    }
+    let report = &record.report;
+    page.paragraph(parts([
+        format!("fathom {}", record.fathom_version).into(),
+        machine(&record.facts.host, report.cores),
+        text!(time(report.seconds_used * 1e9), ", ", plural(report.windows.into(), "window")),
+    ]));
+}
+
+fn machine(host: &Host, cores: u32) -> Text {
+    let model = (!host.cpu_model.is_empty()).then(|| format!(" ({})", host.cpu_model));
+    let cpus = text!(plural(cores.into(), "CPU"), model);
+    parts([format!("Linux {}", host.kernel).into(), cpus])
+}
+
+/// What a target is: size, file system, device.
+fn description(facts: &TargetFacts) -> Text {
+    let on = facts.file_system.as_ref().map(|file_system| format!(" on {file_system}"));
+    let device = facts.device.as_ref().map(|device| {
+        let known = [&device.model, &device.serial].map(|s| s.as_deref().unwrap_or("").trim());
+        let known: Vec<&str> = known.into_iter().filter(|s| !s.is_empty()).collect();
+        let known =
+            if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) };
+        format!(", {}{known}", device.name)
+    });
+    text!(bytes(facts.size_bytes), on, device)
+}
+
+fn how(direct: bool) -> &'static str {
+    if direct { "O_DIRECT" } else { "through the page cache" }
+}
+
+/// A rate with its interval, which does not go below 0.
+fn estimate(estimate: &Estimate) -> Quantity {
+    let rate = count(estimate.mean);
+    match estimate.low.zip(estimate.high) {
+        Some((low, high)) => rate.within(low.max(0.0), high),
+        None => rate,
+    }
+}
+
+fn ratio(ratio: &Ratio) -> Quantity {
+    times(ratio.value).within(ratio.low, ratio.high)
+}
+
+fn times(value: f64) -> Quantity {
+    Quantity::new(value, QuantityUnit::Ratio)
+}
+
+fn of_target(
+    record: &LimitRecord,
+    index: usize,
+    target: &TargetLimit,
+    options: LimitOptions,
+) -> Document {
+    let mut body = Document::default();
+    for block in &target.blocks {
+        verdicts(&mut body, block);
+    }
+    for block in &target.blocks {
+        let curve = block.points.iter().filter(|point| point.workers == 1);
+        let curve = curve.map(|p| named(&format!("QD{}", p.depth), count(p.iops.mean)));
+        let curve = Text::join(curve, ", ");
+        let key = format!("{} IOPS, 1 worker", units::bytes(block.block_bytes));
+        body.entry(&key, curve);
+    }
+    for block in &target.blocks {
+        for problem in &block.problems {
+            let what = text!(setting(problem.setting), ": ", problem.message.as_str());
+            body.entry("problem", what);
+        }
+    }
+    for peak in record.costs.iter().filter(|peak| peak.target == index) {
+        let key = format!("{} peak counters", units::bytes(peak.block_bytes));
+        body.entry(&key, counters::per_io_of_worker(&peak.cost));
+    }
+    figures(&mut body, &target.blocks);
+    if options.verbose {
+        experiments(&mut body, &target.blocks);
+    }
+    body
+}
+
+/// `2 workers, QD32`.
+fn setting(setting: Setting) -> Text {
+    let depth = format!("QD{}", setting.depth);
+    text!(plural(setting.workers.into(), "worker"), ", ", depth)
+}
+
+fn figures(body: &mut Document, blocks: &[BlockLimit]) {
+    let columns = vec![
+        DataColumn::text("block"),
+        DataColumn::text("point"),
+        DataColumn::number("workers × QD"),
+        DataColumn::number("IOPS (95% CI)"),
+        DataColumn::number("bandwidth").ranked(1),
+        DataColumn::number("p50"),
+        DataColumn::number("p99"),
+        DataColumn::number("CPU per I/O").ranked(2),
+        DataColumn::number("max IOPS per core").ranked(3),
+    ];
+    let mut rows = Vec::new();
+    for block in blocks {
+        let points = [
+            ("QD1", block.latency.as_ref()),
+            ("knee", block.knee.as_ref().map(|k| &k.point)),
+            ("peak", block.peak.as_ref()),
+        ];
+        for (name, point) in points {
+            let mut row: Vec<Text> = vec![bytes(block.block_bytes).into(), name.into()];
+            row.extend(point.map_or_else(|| vec!["not measured".into()], cells));
+            rows.push(row);
+        }
+    }
+    body.table(columns, rows);
+}
+
+fn cells(p: &Point) -> Vec<Text> {
+    vec![
+        p.setting().to_string().into(),
+        estimate(&p.iops).into(),
+        bandwidth(p.bytes_per_second).into(),
+        time(p.clat_p50_ns as f64).into(),
+        time(p.clat_p99_ns as f64).into(),
+        time(p.cpu_ns_per_io()).into(),
+        p.one_core_iops().map_or_else(|| "-".into(), |iops| count(iops).into()),
+    ]
+}
+
+fn verdicts(body: &mut Document, block: &BlockLimit) {
+    let size = bytes(block.block_bytes);
+    if let Some(verdict) = &block.one_worker {
+        body.paragraph(text!(size, " with one worker ", limited(verdict)));
+    }
+    match &block.verdict {
+        Some(verdict) => body.paragraph(text!(size, " peak ", limited(verdict))),
+        None => body.paragraph(text!(size, ": no verdict, no counter-experiment was made")),
+    }
+}
+
+/// `(1 worker, QD128) is limited by the device: why.`
+fn limited(verdict: &Verdict) -> Text {
+    let at = text!("(", setting(verdict.at), ")");
+    match cause(verdict.cause) {
+        Some(cause) => text!(at, " is limited by ", cause, ". ", verdict.reason.as_str(), "."),
+        None => text!(at, ": inconclusive. ", verdict.reason.as_str(), "."),
+    }
+}
+
+/// A cause in words.
+fn cause(cause: Cause) -> Option<&'static str> {
+    match cause {
+        Cause::SubmittingCore => Some("the submitting core"),
+        Cause::AllCores => Some("the CPUs of this machine"),
+        Cause::Device => Some("the device or its backing storage"),
+        Cause::Depth => Some("the queue depth"),
+        Cause::Inconclusive => None,
+    }
+}
+
+fn experiments(body: &mut Document, blocks: &[BlockLimit]) {
+    let names = ["block", "experiment"].map(DataColumn::text);
+    let numbers = ["IOPS before", "after", "ratio (95% CI)", "latency", "pairs"];
+    let numbers = numbers.into_iter().zip([2, 2, 0, 1, 3]);
+    let numbers = numbers.map(|(name, rank)| DataColumn::number(name).ranked(rank));
+    let mut rows = Vec::new();
+    for block in blocks {
+        for e in block.one_worker.iter().chain(&block.verdict).flat_map(|v| &v.experiments) {
+            let mut row = vec![Text::from(bytes(block.block_bytes)), experiment(e)];
+            row.extend(e.gain.iter().flat_map(|gain| {
+                [
+                    count(e.base_iops.mean).into(),
+                    count(e.changed_iops.mean).into(),
+                    ratio(gain).into(),
+                    e.latency_ratio.map(times).into(),
+                    count(f64::from(e.changed_iops.windows)).into(),
+                ]
+            }));
+            rows.push(row);
+        }
+    }
+    body.table(names.into_iter().chain(numbers).collect(), rows);
+}
+
+fn experiment(e: &Experiment) -> Text {
+    let what = match e.kind {
+        ExperimentKind::Deeper => "twice the queue depth",
+        ExperimentKind::MoreWorkers => "more workers",
+        ExperimentKind::FewerCores => "half of the CPUs",
+    };
+    let outcome = match (&e.gain, &e.refused) {
+        (Some(_), _) => String::new(),
+        (None, Some(why)) => format!(": not possible, {why}"),
+        (None, None) => ": not run, time was up".into(),
+    };
+    text!(what, " (", setting(e.setting), ")", outcome)
+}
+
+fn several(page: &mut Document, record: &LimitRecord, combined: &Combined) {
+    let answer = match combined.cause {
+        CombinedCause::Independent => "the targets do not slow each other down",
+        CombinedCause::Cores => "the targets slow each other down: the CPUs are saturated",
+        CombinedCause::SharedBelow => {
+            "the targets slow each other down: they share a resource below the block layer"
+        }
+        CombinedCause::Inconclusive => "inconclusive whether the targets slow each other down",
+    };
+    let mut body = Document::default();
+    body.paragraph(format!("{}.", combined.reason));
+    let columns = vec![
+        DataColumn::text("target"),
+        DataColumn::number("workers × QD"),
+        DataColumn::number("IOPS alone (95% CI)").ranked(1),
+        DataColumn::number("concurrent (95% CI)"),
+        DataColumn::number("ratio (95% CI)"),
+    ];
+    let share = |r: &Option<Ratio>| r.as_ref().map_or_else(|| "-".into(), |r| Text::from(ratio(r)));
+    let mut rows: Vec<Vec<Text>> = Vec::new();
+    for t in &combined.targets {
+        let name = record.report.targets.get(t.target).map_or("?", |t| t.name.as_str());
+        rows.push(vec![
+            name.into(),
+            format!("{} × {}", t.workers, t.depth).into(),
+            estimate(&t.alone_iops).into(),
+            estimate(&t.combined_iops).into(),
+            share(&t.ratio),
+        ]);
+    }
+    let (alone, at_once) = (estimate(&combined.alone_iops), estimate(&combined.combined_iops));
+    rows.push(vec![
+        "sum".into(),
+        Text::default(),
+        alone.into(),
+        at_once.into(),
+        share(&combined.ratio),
+    ]);
+    body.table(columns, rows);
+    body.entry(
+        "CPU",
+        combined.cpu.map(|cpu| of(percent(cpu.busy * 100.0), "busy, all targets concurrently")),
+    );
+    page.section(&format!("all targets, {}", units::bytes(combined.block_bytes)), answer, body);
+}
+
+#[cfg(test)]
+mod tests;

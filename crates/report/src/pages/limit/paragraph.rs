@@ -1,0 +1,147 @@
+//! A paragraph that can be forwarded by itself: what was measured, the results, what limits them, and what to do next.
+
+use super::{cause, description, estimate, how, setting};
+use crate::doc::{Text, bandwidth, bytes, count, number, percent, text, time};
+use fathom_analysis::limit::{
+    BlockLimit, Cause, Combined, CombinedCause, KNEE_SHARE, LimitRecord, Point, TargetLimit,
+    Verdict,
+};
+
+/// The paragraph about target `index`; empty where there is none.
+pub(super) fn paragraph(record: &LimitRecord, index: usize) -> Text {
+    let Some(target) = record.report.targets.get(index) else { return Text::default() };
+    let mut sentences = vec![subject(record, target, index)];
+    for (index, block) in target.blocks.iter().enumerate() {
+        sentences.extend(about_block(block, index == 0));
+    }
+    sentences.extend(own_ceiling(record, target));
+    let combined = record.report.combined.iter();
+    sentences.extend(combined.filter_map(|combined| others(combined, index)));
+    sentences.extend(next_step(target));
+    Text::join(sentences, " ")
+}
+
+fn subject(record: &LimitRecord, target: &TargetLimit, index: usize) -> Text {
+    let what = record.facts.targets.get(index).map(|facts| text!(" (", description(facts), ")"));
+    let direct = record.conditions.get(index).is_some_and(|c| c.direct);
+    let cut = if !record.outcome.is_finished() { " until interrupted" } else { "" };
+    text!(
+        target.name.as_str(),
+        what,
+        " was measured",
+        cut,
+        " for ",
+        time(record.report.seconds_used * 1e9),
+        format!(" on Linux {} with ", record.facts.host.kernel),
+        crate::doc::plural(record.report.cores.into(), "CPU"),
+        format!(", by random reads through io_uring, {}.", how(direct))
+    )
+}
+
+fn latency(point: &Point) -> Text {
+    text!(time(point.clat_p50_ns as f64), " (p99 ", time(point.clat_p99_ns as f64), ")")
+}
+
+/// What was measured with a block size; the cost of an I/O only with the first, smallest one.
+fn about_block(block: &BlockLimit, is_first: bool) -> Vec<Text> {
+    let size = bytes(block.block_bytes);
+    let Some(peak) = &block.peak else {
+        let why = block.problems.first().map_or("not measured", |p| p.message.as_str());
+        return vec![text!("At ", size, " there is no result: ", why, ".")];
+    };
+    let mut sentences = vec![text!(
+        "At ",
+        size,
+        " it peaks at ",
+        estimate(&peak.iops),
+        " IOPS, ",
+        bandwidth(peak.bytes_per_second),
+        ", with ",
+        setting(peak.setting()),
+        "."
+    )];
+    if let (Some(knee), Some(one)) = (&block.knee, &block.latency) {
+        let knee = &knee.point;
+        let against =
+            (knee.setting() != one.setting()).then(|| text!(", against ", latency(one), " at QD1"));
+        sentences.push(text!(
+            percent(KNEE_SHARE * 100.0),
+            " of that is reached with ",
+            setting(knee.setting()),
+            ", at a median latency of ",
+            latency(knee),
+            against,
+            "."
+        ));
+    }
+    if let (Some(limit), true) = (peak.one_core_iops(), is_first) {
+        let cost = time(peak.cpu_ns_per_io());
+        sentences.push(text!(
+            "Each I/O costs ",
+            cost,
+            " of CPU time: max ",
+            count(limit),
+            " IOPS per core."
+        ));
+    }
+    sentences.extend(block.one_worker.iter().map(|verdict| limited("One worker", verdict)));
+    sentences.extend(block.verdict.iter().map(|verdict| limited("The peak", verdict)));
+    sentences
+}
+
+fn limited(what: &str, verdict: &Verdict) -> Text {
+    match cause(verdict.cause) {
+        Some(cause) => format!("{what} is limited by {cause}: {}.", verdict.reason),
+        None => format!("What limits {} is inconclusive: {}.", what.to_lowercase(), verdict.reason),
+    }
+    .into()
+}
+
+fn own_ceiling(record: &LimitRecord, target: &TargetLimit) -> Option<Text> {
+    let own = record.report.own.all_cores?;
+    let peak = target.blocks.first()?.peak.as_ref()?;
+    let times = (own.mean > 0.0 && peak.iops.mean > 0.0).then(|| own.mean / peak.iops.mean)?;
+    let rate = count(own.mean);
+    Some(text!("fathom itself reaches ", rate, " no-ops/s here, ", number(times), "× the peak."))
+}
+
+/// What the other targets do to this one.
+fn others(combined: &Combined, index: usize) -> Option<Text> {
+    let this = combined.targets.iter().find(|target| target.target == index)?;
+    let size = bytes(combined.block_bytes);
+    let share =
+        this.ratio.map(|r| text!(" (this one reaches ", super::ratio(&r), " of its IOPS alone)"));
+    let why = format!(": {}.", combined.reason);
+    Some(match combined.cause {
+        CombinedCause::Independent => {
+            let all =
+                format!(" the {} targets do not slow each other down", combined.targets.len());
+            text!("At ", size, all, share, ".")
+        }
+        CombinedCause::Inconclusive => {
+            text!("At ", size, " it is inconclusive whether the targets slow each other down", why)
+        }
+        CombinedCause::Cores | CombinedCause::SharedBelow => {
+            text!("At ", size, " the targets slow each other down", share, why)
+        }
+    })
+}
+
+fn next_step(target: &TargetLimit) -> Option<Text> {
+    let verdict = target.blocks.first()?.verdict.as_ref()?;
+    let step = match verdict.cause {
+        Cause::SubmittingCore => "use more workers, or make each I/O cheaper",
+        Cause::AllCores => {
+            "the device may reach more: measure it with more CPUs, or make each I/O cheaper (larger blocks, polled \
+             completions, a raw device instead of a file)"
+        }
+        Cause::Device => {
+            "compare with the device's data sheet and link speed; more workers or queue depth gain nothing"
+        }
+        Cause::Depth => {
+            "raise the queue depth or the number of workers, or rerun with a longer --duration"
+        }
+        Cause::Inconclusive => "rerun on an idle machine or with a longer --duration",
+    };
+    Some(format!("Next: {step}.").into())
+}

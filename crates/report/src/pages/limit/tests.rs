@@ -1,0 +1,263 @@
+use super::*;
+use crate::limit::{json, line};
+use crate::render::{self, assert_fits, unwrapped};
+use fathom_analysis::limit::{
+    BlockSpec, Conditions, Config, CpuTime, LoadMeasure, Measurement, PeakCost, Probe, Search,
+    WorkerCpu,
+};
+use fathom_model::facts::{DeviceFacts, TargetKind};
+use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::record::Cost;
+use fathom_model::watch::Missing;
+use fathom_model::{Facts, Histogram};
+
+/// A device that does 100k I/Os per second, or 2 GB/s, at 100 µs, and costs 2 µs of CPU time.
+fn window(probe: &Probe) -> Measurement {
+    let load = |load: &fathom_analysis::limit::Load| {
+        let in_flight = load.setting.in_flight() as f64;
+        let (device, cpu_ns) = match load.target {
+            Some(_) => ((2e9 / probe.block_bytes as f64).min(100_000.0), 2_000.0),
+            None => (1e12, 100.0),
+        };
+        let workers = f64::from(load.setting.workers) * 1e9 / cpu_ns;
+        let latency = if load.target.is_some() { in_flight * 10_000.0 } else { f64::INFINITY };
+        let rate = device.min(latency).min(workers);
+        let ios = (rate * probe.window_ns as f64 / 1e9) as u64;
+        let mut clat = Histogram::default();
+        clat.record_n((in_flight * 1e9 / rate) as u64, ios);
+        let cpu = (ios as f64 * cpu_ns) as u64 / u64::from(load.setting.workers);
+        LoadMeasure {
+            ios,
+            bytes: ios * probe.block_bytes,
+            clat,
+            workers: vec![
+                WorkerCpu { user_ns: cpu / 4, system_ns: cpu - cpu / 4 };
+                load.setting.workers as usize
+            ],
+            ..LoadMeasure::default()
+        }
+    };
+    Measurement {
+        elapsed_ns: probe.window_ns,
+        took_ns: probe.window_ns + probe.ramp_ns,
+        loads: probe.loads.iter().map(load).collect(),
+        cpu: Some(CpuTime { busy_ns: 5, steal_ns: 0, idle_ns: 95 }),
+    }
+}
+
+fn render(record: &LimitRecord) -> String {
+    let options = LimitOptions { paragraph: true, verbose: true };
+    unwrapped(&limit(record, options))
+}
+
+fn paragraph(record: &LimitRecord, index: usize) -> String {
+    let mut page = Document::default();
+    page.paragraph(paragraph::paragraph(record, index));
+    unwrapped(&page)
+}
+
+fn record(targets: usize, windows: usize) -> LimitRecord {
+    let names: Vec<String> = (0..targets).map(|n| format!("/dev/nvme{n}n1")).collect();
+    let config = Config {
+        targets: names.clone(),
+        seconds: 30.0,
+        cores: 4,
+        buffers_bytes_max: 1 << 30,
+        blocks: BlockSpec::defaults(),
+    };
+    let mut search = Search::new(config.clone());
+    for _ in 0..windows {
+        let Some(probe) = search.next_probe() else { break };
+        search.observe(&window(&probe));
+    }
+    let facts = |name: &String| TargetFacts {
+        path: name.clone(),
+        kind: TargetKind::BlockDevice,
+        size_bytes: 1 << 40,
+        device: Some(DeviceFacts {
+            name: name.trim_start_matches("/dev/").into(),
+            model: Some("Example 9000".into()),
+            serial: Some("S123".into()),
+            ..DeviceFacts::default()
+        }),
+        ..TargetFacts::default()
+    };
+    LimitRecord {
+        record_version: 1,
+        fathom_version: "0.1.0".into(),
+        command: Vec::new(),
+        started_unix_ns: 0,
+        facts: Facts {
+            host: Host { kernel: "6.18.0".into(), ..Host::default() },
+            targets: names.iter().map(facts).collect(),
+        },
+        config,
+        conditions: vec![Conditions { direct: true, scratch: false }; targets],
+        kind: RecordKind::Limit,
+        run_id: String::new(),
+        outcome: Outcome::Finished,
+        watch: None,
+        report: search.finish(),
+        costs: Vec::new(),
+        costs_missing: None,
+        findings: Vec::new(),
+    }
+    .judged()
+}
+
+#[test]
+fn the_text_names_the_device_the_figures_and_the_cause() {
+    let text = render(&record(1, usize::MAX));
+    for part in [
+        "/dev/nvme0n1  1 TiB, nvme0n1 (Example 9000, S123), O_DIRECT",
+        "fathom's own ceiling  one worker 10M",
+        "4 KiB  QD1 ",
+        "1 MiB  QD1 ",
+        "4 KiB peak (1 worker, QD16) is limited by the device or its backing storage. ",
+        "twice the queue depth (1 worker, QD32)",
+        "1.00× (1.00–1.00)    2.00×",
+        "4 KiB IOPS, 1 worker  QD1 10k, QD2 20k, ",
+        "max 500k IOPS per core",
+        "95.0% of that is reached with 1 worker, QD10",
+        "Next: compare with the device's data sheet",
+    ] {
+        let joined = text.replace('\n', " ");
+        assert!(joined.contains(part), "{part:?} is not in\n{text}");
+    }
+    assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+}
+
+#[test]
+fn what_an_io_costs_at_a_peak() {
+    let mut record = record(1, usize::MAX);
+    let cost = Cost {
+        user_instructions: 98.2,
+        user_cycles: 49.1,
+        window_ns: 200_000_000,
+        speed_ratio: 0.98,
+        ..Cost::default()
+    };
+    let lacks = vec![Missing { what: "cache misses".into(), why: "none".into(), allow: "".into() }];
+    record.costs = vec![PeakCost { target: 0, block_bytes: 4096, cost, lacks }];
+    record.costs_missing = Some("no counter was free".into());
+    let text = render(&record).replace('\n', " ");
+    let wanted = "4 KiB peak counters   98 user instructions per I/O · 49 user cycles per I/O · IPC 2.00 (user) · \
+                  separate window of 200 ms at 98.0% of the measured IOPS";
+    assert!(text.contains(wanted), "{text}");
+    assert!(
+        text.contains("hardware counters: no counter was free")
+            && text.contains(" cache misses: none")
+    );
+    let brief = unwrapped(&limit(&record, LimitOptions::default()));
+    let line = "hardware counters, cache misses; see --verbose\n";
+    assert_eq!(brief.matches(line).count(), 1, "{brief}");
+}
+
+#[test]
+fn each_thing_is_said_once() {
+    let record = record(1, usize::MAX);
+    let text = unwrapped(&limit(&record, LimitOptions::default()));
+    for once in ["is limited by the device", "workers × QD", "O_DIRECT"] {
+        let times = if once.starts_with("is") { 2 } else { 1 };
+        assert_eq!(text.matches(once).count(), times, "{once:?} in\n{text}");
+    }
+    assert!(!text.contains("Next:") && !text.contains("pairs"), "{text}");
+}
+
+#[test]
+fn an_interval_wider_than_the_figure_ends_at_zero() {
+    let mut record = record(1, usize::MAX);
+    let peak = record.report.targets[0].blocks[0].peak.as_mut().unwrap();
+    peak.iops = Estimate { mean: 100.0, low: Some(-1000.0), high: Some(1200.0), windows: 2 };
+    let text = unwrapped(&limit(&record, LimitOptions::default()));
+    assert!(text.contains(" 100 (0–1.2k) ") && !text.contains('±'), "{text}");
+}
+
+#[test]
+fn markdown_and_json_hold_the_same_figures() {
+    let page = limit(&record(1, usize::MAX), LimitOptions::default());
+    let markdown = render::markdown(&page);
+    let row = "| 4 KiB | peak | 1 × 16 | 100k (100k–100k) | 391 MiB/s | 160 µs | 160 µs | 2 µs | 500k |\n";
+    assert!(markdown.contains("## /dev/nvme0n1\n") && markdown.contains(row), "{markdown}");
+    let value: serde_json::Value = serde_json::from_str(&render::json(&page).unwrap()).unwrap();
+    let target = &value["blocks"][1]["section"];
+    assert_eq!(target["title"], "/dev/nvme0n1");
+    let blocks = target["body"]["blocks"].as_array().unwrap();
+    let table = blocks.iter().find_map(|block| block.get("table")).unwrap();
+    assert_eq!(
+        (&table["rows"][2][1], &table["rows"][2][5]["value"]),
+        (&"peak".into(), &160e3.into())
+    );
+}
+
+#[test]
+fn lines_fit_the_terminal() {
+    let options = LimitOptions { paragraph: true, verbose: true };
+    for targets in [1, 2] {
+        assert_fits(&limit(&record(targets, usize::MAX), options));
+    }
+}
+
+#[test]
+fn an_interrupted_search_says_so_and_makes_nothing_up() {
+    let mut cut = record(1, 9);
+    cut.outcome = Outcome::interrupted("SIGINT");
+    let text = render(&cut);
+    assert!(text.starts_with("INCOMPLETE: interrupted by SIGINT"), "{text}");
+    assert!(text.contains("no verdict"), "{text}");
+    assert!(text.contains("not measured"), "{text}");
+    assert!(paragraph(&cut, 0).contains("until interrupted"));
+}
+
+#[test]
+fn a_search_without_any_window_is_still_text() {
+    for targets in 0..3 {
+        let text = render(&record(targets, 0));
+        assert!(text.contains("0 windows"), "{text}");
+    }
+    assert_eq!(paragraph(&record(1, 0), 7), "\n");
+}
+
+#[test]
+fn several_targets_are_compared() {
+    let record = record(2, usize::MAX);
+    let text = render(&record);
+    assert!(text.contains("all targets, 4 KiB  the targets do not slow each other down"), "{text}");
+    assert!(text.contains("sum"), "{text}");
+    assert!(paragraph(&record, 1).contains("the 2 targets do not slow each other down"));
+}
+
+#[test]
+fn json_is_the_record() {
+    let record = record(1, 30);
+    let text = json(&record).unwrap();
+    let again: LimitRecord = serde_json::from_str(&text).unwrap();
+    assert_eq!(again.report.windows, 30);
+    assert_eq!(render(&again), render(&record));
+}
+
+#[test]
+fn problems_and_findings_are_shown_worst_first() {
+    let mut r = record(1, 40);
+    r.report.targets[0].blocks[0].problems.push(fathom_analysis::limit::Problem {
+        setting: fathom_analysis::limit::Setting::ONE,
+        errors: 5,
+        short_ios: 1,
+        message: "read: EIO".into(),
+    });
+    r.conditions[0].direct = false;
+    let text = render(&r.judged());
+    let error = text.find("ERROR   /dev/nvme0n1: 5 I/Os failed").unwrap();
+    assert!(error < text.find("WARNING /dev/nvme0n1 was read through the page cache").unwrap());
+    assert!(text.contains("1 worker, QD1: read: EIO"), "{text}");
+}
+
+#[test]
+fn progress_fits_a_line() {
+    let mut search = Search::new(record(1, 0).config);
+    let probe = search.next_probe().unwrap();
+    let text = line(&probe, &["/dev/sda".into()], 0.5, 60.0);
+    assert_eq!(text, "[############------------]  30 s left · measuring the idle machine");
+    let end = line(&probe, &[], f64::NAN, 60.0);
+    assert!(end.chars().count() < 100, "{end}");
+}

@@ -1,0 +1,108 @@
+//! io_uring rings, and on which CPUs devices are served.
+
+use super::parts;
+use crate::doc::{Document, Text, count, events, named, number, of, percent, plural, text, whole};
+use fathom_analysis::machine::{CpuCount, Placement, RingRates, RingsRates, setup_flag_names};
+
+/// CPUs that are named for each device; the rest is added up.
+const CPUS_MAX: usize = 4;
+
+/// An entry for each ring, then those for events and workers; empty where there are no rings.
+#[must_use]
+pub fn rings(rates: &RingsRates) -> Document {
+    let mut page = Document::default();
+    rates.rings.iter().for_each(|ring| page.entry("ring", line(ring)));
+    let rate = |value: Option<f64>, what: &str| Some(of(count(value?), what));
+    let events = rates.events.iter().flat_map(|events| {
+        [rate(events.punted, "punted to io-wq/s"), rate(events.overflows, "CQ overflows/s")]
+    });
+    if !rates.rings.is_empty() {
+        let workers = plural(rates.workers.into(), "io-wq worker");
+        let all = parts(std::iter::once(workers).chain(events.flatten()));
+        page.entry("all rings", all);
+    }
+    let runs = rates.events.iter().flat_map(|events| &events.task_work);
+    let runs =
+        parts(runs.map(|(least, rate)| named(&format!("{least}+:"), text!(count(*rate), "/s"))));
+    if !runs.is_empty() {
+        page.entry("task work", text!("runs by number of requests: ", runs));
+    }
+    page
+}
+
+fn line(rates: &RingRates) -> Text {
+    let ring = &rates.ring;
+    let mut all = vec![text!(ring.comm.as_str(), format!(" {} fd\u{a0}{}", ring.pid, ring.fd))];
+    if ring.processes > 1 {
+        all.push(format!("shared by {} processes", ring.processes).into());
+    }
+    match &ring.queues {
+        Some(queues) => {
+            let sizes = text!(whole(queues.sq_entries), "/", whole(queues.cq_entries));
+            all.push(text!("SQ/CQ ", of(sizes, "entries")));
+            all.extend(rates.submitted.map(|rate| of(count(rate), "submitted/s")));
+            all.extend(rates.in_kernel.map(|n| text!(n.to_string(), " in the kernel")));
+            all.push(of(whole(queues.sq_ready), "in SQ"));
+            all.push(of(whole(queues.cq_ready), "in CQ"));
+            if queues.overflowed > 0 {
+                all.push(of(whole(queues.overflowed), "overflowed"));
+            }
+        }
+        None => all.push("queues not available (locked at every sample)".into()),
+    }
+    if let Some(thread) = &ring.sq_poll {
+        let busy = match (rates.sq_busy, rates.sq_cpu) {
+            (Some(busy), Some(cpu)) => {
+                text!(" busy ", percent(busy * 100.0), " of ", of(number(cpu), "CPUs"))
+            }
+            (None, Some(_)) => " asleep".into(),
+            _ => Text::default(),
+        };
+        all.push(text!(format!("SQPOLL thread {}", thread.thread), busy));
+    }
+    all.extend(ring.setup_flags.map(|flags| setup_flag_names(flags).join(" ").into()));
+    parts(all)
+}
+
+/// An entry for each device.
+#[must_use]
+pub fn placement(all: &[Placement]) -> Document {
+    let mut page = Document::default();
+    let is_shared = all.iter().any(|at| at.device.is_empty());
+    for at in all {
+        let name = if at.device.is_empty() { "all devices" } else { &at.device };
+        let mut about = vec![text!("interrupts ", cpus(&at.interrupts))];
+        // Submissions counted over all devices are not known per device.
+        if !is_shared || at.device.is_empty() {
+            // Shares only: they may have been counted during a part of the time.
+            let none = at.submitted.is_empty();
+            let shares = if none { "none".into() } else { shares(&at.submitted) };
+            about.push(text!("submitted ", shares));
+        }
+        about.extend(at.common.map(|common| of(percent(common * 100.0), "on the same CPU")));
+        page.entry(name, parts(about));
+    }
+    page
+}
+
+/// `9.01k: CPU 1 52.0%, CPU 0 48.0%`.
+fn cpus(counts: &[CpuCount]) -> Text {
+    let all: u64 = counts.iter().map(|at| at.count).sum();
+    if all == 0 { "none".into() } else { text!(events(all), ": ", shares(counts)) }
+}
+
+/// `CPU 1 52.0%, CPU 0 48.0%`.
+fn shares(counts: &[CpuCount]) -> Text {
+    let share = |name: String, share: f64| named(&name, percent(share * 100.0));
+    let shown = counts.iter().take(CPUS_MAX);
+    let shown = shown.map(|at| share(format!("CPU\u{a0}{}", at.cpu), at.share));
+    let rest = counts.get(CPUS_MAX..).unwrap_or_default();
+    let others = (!rest.is_empty()).then(|| {
+        share(format!("{}\u{a0}others", rest.len()), rest.iter().map(|at| at.share).sum())
+    });
+    Text::join(shown.chain(others), ", ")
+}
+
+#[cfg(test)]
+#[path = "rings_tests.rs"]
+mod tests;

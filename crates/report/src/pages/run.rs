@@ -1,0 +1,212 @@
+//! The summary of a run that a person reads in ten seconds: problems, then figures, then what I/Os cost.
+
+mod cost;
+mod figures;
+
+use super::watch::{Observed, machine};
+use crate::doc::{Document, Text, count, text, time};
+use fathom_analysis::derive::{self, Group};
+use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
+use fathom_model::record::RunRecord;
+use fathom_model::watch::Missing;
+use fathom_model::{Dir, units};
+
+/// Groups of up to this many jobs are also printed job by job.
+const JOBS_SHOWN: usize = 8;
+/// Up to this many different settings of a group are listed; for more, the range is printed.
+const SETTINGS_SHOWN: usize = 3;
+
+/// The summary of `record`; with what samplers `observed` meanwhile, where they ran. Reasons why something was not
+/// measured are given only if `verbose`.
+#[must_use]
+pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Document {
+    let mut page = Document::default();
+    page.findings(&record.findings);
+    let groups = shown_groups(record);
+    for group in &groups {
+        section(&mut page, record, group);
+    }
+    totals(&mut page, record, &groups);
+    let mut rest = Document::default();
+    cost::disks(&mut rest, record);
+    machine(&mut rest, observed, record, &missing(record), verbose);
+    if !rest.blocks.is_empty() {
+        page.section("machine", Text::default(), rest);
+    }
+    page
+}
+
+/// Figures not available for the run and the machine.
+fn missing(record: &RunRecord) -> Vec<Missing> {
+    let mut all: Vec<Missing> = Vec::new();
+    for job in &record.jobs {
+        let counters = job.cost_missing.iter().map(|why| Missing {
+            what: "hardware counters".into(),
+            why: why.clone(),
+            allow: String::new(),
+        });
+        all.extend(counters.chain(job.cost_lacks.iter().cloned()));
+    }
+    all.extend(record.watch.iter().flat_map(|watch| watch.missing.iter().cloned()));
+    let mut known = Vec::new();
+    all.retain(|missing| {
+        let text = missing.to_string();
+        let is_new = !known.contains(&text);
+        known.push(text);
+        is_new
+    });
+    all
+}
+
+/// What groups that ran at the same time did in all.
+fn totals(page: &mut Document, record: &RunRecord, groups: &[Group]) {
+    let mut waves: Vec<u32> = groups.iter().map(|group| group.plan.wave).collect();
+    waves.dedup();
+    for wave in waves {
+        let members: Vec<&Group> = groups.iter().filter(|g| g.plan.wave == wave).collect();
+        let [first, _, ..] = members.as_slice() else { continue };
+        let jobs = members.iter().flat_map(|group| group.jobs.clone()).collect();
+        let all = derive::group(record, first.plan, jobs).record;
+        let iops = derive::per_second(derive::ios(&all), all.runtime_ns);
+        let bytes = derive::per_second(derive::bytes(&all), all.runtime_ns);
+        let names: Vec<&str> = members.iter().map(|group| group.plan.name.as_str()).collect();
+        let rate = figures::bandwidth(bytes, &first.plan.show);
+        let about = text!(count(iops), " IOPS, ", rate, " (", names.join(" + "), ")");
+        page.section("total", about, Document::default());
+    }
+}
+
+/// Jobs reported as one: the clones of a section, or the jobs merged by `group_reporting`.
+fn shown_groups(record: &RunRecord) -> Vec<Group<'_>> {
+    let mut shown: Vec<Group> = Vec::new();
+    for group in derive::groups(record) {
+        let (plan, jobs) = (group.plan, &group.jobs);
+        match shown.last_mut() {
+            Some(last)
+                if last.plan.name == plan.name && plan.clone > 0 && !plan.group_reporting =>
+            {
+                last.jobs.extend(jobs);
+            }
+            _ => shown.push(group),
+        }
+    }
+    // Merged once: merging for each clone would take time that grows with the square of their number.
+    shown.into_iter().map(|group| derive::group(record, group.plan, group.jobs)).collect()
+}
+
+/// The plans of a group's jobs.
+fn plans<'a>(record: &'a RunRecord, group: &Group) -> Vec<&'a JobPlan> {
+    group.jobs.iter().filter_map(|index| record.plan.jobs.get(*index)).collect()
+}
+
+fn section(page: &mut Document, record: &RunRecord, group: &Group) {
+    let mut body = Document::default();
+    let plans = plans(record, group);
+    if let Some(description) = &group.plan.description {
+        body.paragraph(description.as_str());
+    }
+    if group.record.runtime_ns > 0 {
+        figures::figures(&mut body, group);
+        if figures::differ(record, group) {
+            match group.jobs.len() {
+                0..=JOBS_SHOWN => figures::each_job(&mut body, record, group),
+                _ => figures::extremes(&mut body, record, group),
+            }
+        }
+        cost::cost(&mut body, record, group);
+    }
+    let names = distinct(plans.iter().map(|plan| plan.name.clone()));
+    page.section(&names.join(" + "), heading(record, group, &plans), body);
+}
+
+/// `random read 4 KiB · io_uring · QD 32 · 3 jobs · direct · /dev/nvme0n1 · 10 s`
+fn heading(record: &RunRecord, group: &Group, plans: &[&JobPlan]) -> Text {
+    let jobs = group.jobs.len();
+    let each = |of: fn(&JobPlan) -> String| distinct(plans.iter().map(|plan| of(plan))).join(", ");
+    let depths = match plans.iter().all(|plan| plan.engine.is_synchronous()) {
+        true => String::new(),
+        false => format!("QD\u{a0}{}", listed(plans.iter().map(|plan| plan.depth), u32::to_string)),
+    };
+    let time = match group.record.runtime_ns {
+        _ if group.plan.until.ios == Some(0) => "files laid out, no I/O requested".into(),
+        0 => "did not start".into(),
+        ns => Text::from(time(ns as f64)),
+    };
+    super::parts([
+        text!(each(work), " ", sizes(plans)),
+        each(|plan| plan.engine.name().to_string()).into(),
+        depths.into(),
+        crate::doc::plural(jobs as u64, "job"),
+        each(|plan| if plan.direct { "direct" } else { "buffered" }.to_string()).into(),
+        targets(record, plans).into(),
+        time,
+    ])
+}
+
+/// Each of `all` once, in their order.
+fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut known = Vec::new();
+    for one in all {
+        if !known.contains(&one) {
+            known.push(one);
+        }
+    }
+    known
+}
+
+/// The different ones of `all`, or from the least to the greatest where there are many.
+fn listed<T: Ord>(all: impl IntoIterator<Item = T>, shown: impl Fn(&T) -> String) -> String {
+    let mut all = distinct(all);
+    all.sort_unstable();
+    match all.as_slice() {
+        [least, .., most] if all.len() > SETTINGS_SHOWN => {
+            format!("{}–{}", shown(least), shown(most)).replace(' ', "\u{a0}")
+        }
+        few => few.iter().map(shown).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn work(plan: &JobPlan) -> String {
+    let order = match plan.access.order {
+        Order::Random { .. } => "random",
+        Order::Sequential { .. } => "sequential",
+    };
+    match plan.access.mix {
+        Mix::Only(dir) => format!("{order} {dir}"),
+        Mix::ReadWrite { read_percent } => format!("{order} read/write {read_percent}%"),
+    }
+}
+
+fn sizes(plans: &[&JobPlan]) -> String {
+    let of = |plan: &&JobPlan, dir: Dir| match &plan.access.block_sizes[dir] {
+        BlockSizes::Fixed(size) => (*size, *size),
+        other => (other.min(), other.max()),
+    };
+    let shown = |(least, most): &(u64, u64)| match least == most {
+        true => units::bytes(*least),
+        false => format!("{}–{}", units::bytes(*least), units::bytes(*most)),
+    };
+    let dirs = |dir: Dir| {
+        let plans = plans.iter().filter(|plan| plan.used_dirs().any(|used| used == dir));
+        let sizes = distinct(plans.map(|plan| of(plan, dir)));
+        match sizes.iter().map(|size| size.0).min().zip(sizes.iter().map(|size| size.1).max()) {
+            Some(range) if sizes.len() > SETTINGS_SHOWN => shown(&range),
+            _ => listed(sizes, shown),
+        }
+    };
+    let all = distinct(Dir::ALL.into_iter().map(dirs).filter(|text| !text.is_empty()));
+    all.join(" / ")
+}
+
+/// The first target and how many more there are; empty for engines without.
+fn targets(record: &RunRecord, plans: &[&JobPlan]) -> String {
+    let mut targets: Vec<usize> = plans.iter().flat_map(|p| &p.regions).map(|r| r.target).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    let first = targets.first().and_then(|first| record.plan.targets.get(*first));
+    match (first, targets.len()) {
+        (None, _) => String::new(),
+        (Some(first), 1) => first.path.clone(),
+        (Some(first), n) => format!("{} and {} more", first.path, n - 1),
+    }
+}

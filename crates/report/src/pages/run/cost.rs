@@ -1,0 +1,130 @@
+//! What an I/O cost, how deep the queues were, and which settings were in effect.
+
+use super::{listed, plans};
+use crate::doc::{
+    Document, Text, bytes, count, events, named, number, of, percent, text, time, whole,
+};
+use crate::pages::{counters, parts};
+use fathom_analysis::derive::{self, Group};
+use fathom_analysis::rules;
+use fathom_model::plan::Engine;
+use fathom_model::record::{Cost, Granted, JobRecord, RunRecord};
+
+/// The entries below a group's table.
+pub(super) fn cost(body: &mut Document, record: &RunRecord, group: &Group) {
+    let done = &group.record;
+    body.entry("queue depth", depth(record, group));
+    body.entry("CPU", cpu(done));
+    body.entry("counters", done.cost.as_ref().map(counters::per_io_of_worker));
+    body.entry("workers", workers(record, group));
+    if group.plan.engine.uring().is_some() {
+        let (on, off) = in_effect(record, group);
+        body.entry("in effect", parts(on.into_iter().map(Text::from)));
+        body.entry("not in effect", parts(off.into_iter().map(Text::from)));
+    }
+}
+
+/// Requested queue depth and I/Os in flight.
+fn depth(record: &RunRecord, group: &Group) -> Option<Text> {
+    let plans = plans(record, group);
+    if plans.iter().all(|plan| plan.engine.is_synchronous() && plan.depth == 1) {
+        return None;
+    }
+    let mean = derive::depth_mean(&group.record)?;
+    let depths = listed(plans.iter().map(|plan| plan.depth), u32::to_string);
+    let each = if group.jobs.len() > 1 { " per job" } else { "" };
+    let most = named("max", whole(group.record.depth.in_flight_max));
+    let in_flight = text!(of(number(mean), "in flight"), " (", most, ")");
+    Some(text!(depths, " requested", each, ", ", in_flight))
+}
+
+/// CPU time per I/O and what follows from it.
+fn cpu(done: &JobRecord) -> Option<Text> {
+    let per_io = derive::cpu_per_io_ns(done)?;
+    let ios = derive::ios(done) as f64;
+    let usage = &done.usage;
+    let spent = [("user", usage.user_ns), ("kernel", usage.system_ns), ("SQPOLL", usage.helper_ns)];
+    let spent = spent.iter().filter(|(name, ns)| *ns > 0 || *name != "SQPOLL");
+    let spent = spent.map(|(name, ns)| of(time((*ns as f64 / ios).round()), name));
+    let most = count(derive::one_core_iops(done).unwrap_or(0.0));
+    Some(text!(
+        time(per_io.round()),
+        " per I/O (",
+        Text::join(spent, " + "),
+        "); max ",
+        most,
+        " IOPS per core"
+    ))
+}
+
+/// How workers differ.
+fn workers(record: &RunRecord, group: &Group) -> Option<Text> {
+    let jobs = group.jobs.iter().filter_map(|index| record.jobs.get(*index)?.cost);
+    let costs: Vec<Cost> = jobs.collect();
+    let range = |of: &dyn Fn(&Cost) -> Option<f64>| {
+        let values: Option<Vec<f64>> = costs.iter().map(of).collect();
+        let values = values.filter(|values| values.len() > 1)?;
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        Some((least, values.into_iter().fold(0.0, f64::max)))
+    };
+    let instructions = |cost: &Cost| Some(cost.user_instructions + cost.kernel_instructions?);
+    let (least, most) = range(&instructions)?;
+    let (low, high) = range(&|cost| derive::ipc(cost).all)?;
+    Some(text!(
+        text!(count(least), "–", count(most)),
+        " instructions per I/O, ",
+        named("IPC", text!(number(low), "–", number(high)))
+    ))
+}
+
+/// Which settings of the ring are in effect, and which were requested and are not.
+fn in_effect(record: &RunRecord, group: &Group) -> (Vec<String>, Vec<String>) {
+    let granted = &group.record.granted;
+    let ring = group.plan.engine.uring().cloned().unwrap_or_default();
+    let takes_target = !matches!(group.plan.engine, Engine::Nop(_));
+    let mut on: Vec<String> = granted.setup_flags.clone();
+    let registered = registered_parts(granted).into_iter().filter(|(on, _)| *on);
+    let registered: Vec<&str> = registered.map(|(_, name)| name).collect();
+    if !registered.is_empty() {
+        on.push(format!("registered {}", registered.join(", ")));
+    }
+    if granted.huge_pages {
+        on.push("huge pages".to_string());
+    }
+    let polls = granted.polled && rules::unpolled(record, group.plan).is_empty();
+    if polls {
+        on.push("polled completions".to_string());
+    }
+    let lacks = [
+        (ring.iopoll && !polls, "polled completions"),
+        (ring.fixed_buffers && !granted.fixed_buffers, "registered buffers"),
+        (ring.registered_files && !granted.registered_files, "registered files"),
+    ];
+    let lacks = lacks.into_iter().filter(|(lacks, _)| takes_target && *lacks);
+    let off = lacks.map(|(_, name)| name.to_string()).chain(granted.refused_flags.iter().cloned());
+    (on, off.collect())
+}
+
+fn registered_parts(granted: &Granted) -> [(bool, &'static str); 3] {
+    [
+        (granted.fixed_buffers, "buffers"),
+        (granted.registered_files, "files"),
+        (granted.registered_ring, "ring"),
+    ]
+}
+
+/// The disks below the targets, as iostat shows them.
+pub(super) fn disks(body: &mut Document, record: &RunRecord) {
+    for disk in &record.disks {
+        let ios: u64 = disk.ios.iter().map(|(_, n)| n).sum();
+        let sectors: u64 = disk.sectors.iter().map(|(_, n)| n).sum();
+        let busy = disk.busy_ms as f64 * 100.0 / disk.elapsed_ms.max(1) as f64;
+        let all = [
+            of(events(ios), "I/Os"),
+            bytes(sectors.saturating_mul(512)).into(),
+            named("aqu-sz", number(disk.queue_mean())),
+            named("util", percent(busy.min(100.0))),
+        ];
+        body.entry(&disk.name, text!(Text::join(all, ", "), " (all programs)"));
+    }
+}

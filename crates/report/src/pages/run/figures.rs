@@ -1,0 +1,146 @@
+//! Rates and latencies of a group and of its jobs.
+
+use crate::doc::{
+    DataColumn, Document, Quantity, QuantityUnit, Text, count, events, of, text, time,
+};
+use fathom_analysis::derive::{self, Group};
+use fathom_model::Dir;
+use fathom_model::histogram::Histogram;
+use fathom_model::plan::{JobPlan, Show, Unified};
+use fathom_model::record::{DirRecord, JobRecord, RunRecord};
+
+/// Jobs whose IOPS are this far from their mean differ.
+const DIFFERENCE: f64 = 0.1;
+
+/// The table of a group: a row for each direction and for each kind of latency that counts.
+pub(super) fn figures(body: &mut Document, group: &Group) {
+    let done = &group.record;
+    let show = &group.plan.show;
+    let mut columns = columns("");
+    let errors: fn(&DirRecord) -> u64 = |dir| dir.counts.errors;
+    let mut counted = vec![("errors", errors), ("short", |dir| dir.counts.short_ios)];
+    counted.retain(|(_, of)| done.dirs.iter().any(|(_, dir)| of(dir) > 0));
+    columns.extend(counted.iter().map(|(name, _)| DataColumn::number(name)));
+    let mut rows = Vec::new();
+    let mut direction = |name: &str, dir: &DirRecord| {
+        let service = if dir.lat.is_empty() { &dir.clat } else { &dir.lat };
+        let ios = derive::per_second(dir.counts.ios, done.runtime_ns);
+        let moved = derive::per_second(dir.counts.bytes, done.runtime_ns);
+        let mut row = row(name, count(ios), bandwidth(moved, show), service);
+        row.extend(counted.iter().map(|(_, of)| Text::from(events(of(dir)))));
+        rows.push(row);
+        if !dir.response.is_empty() {
+            let none = Text::default();
+            rows.push(self::row(&format!("{name} response"), none.clone(), none, &dir.response));
+        }
+    };
+    if show.unified != Unified::Mixed {
+        for dir in derive::shown_dirs(group.plan, done) {
+            direction(dir.name(), &done.dirs[dir]);
+        }
+    }
+    let used = derive::shown_dirs(group.plan, done).count();
+    if show.unified == Unified::Mixed || (show.unified == Unified::Both && used > 1) {
+        let parts: Vec<_> = done.dirs.iter().map(|(_, dir)| (0, dir)).collect();
+        direction("mixed", &derive::merge_dirs(&parts));
+    }
+    if done.flushes.count > 0 {
+        let rate = derive::per_second(done.flushes.count, done.runtime_ns);
+        rows.push(row("flush", count(rate), Text::default(), &done.flushes.lat));
+    }
+    body.table(columns, rows);
+    behind(body, group);
+}
+
+fn columns(first: &str) -> Vec<DataColumn> {
+    let mut columns = vec![DataColumn::text(first)];
+    let numbers = [("IOPS", 0), ("bandwidth", 1), ("p50", 0), ("p99", 0), ("p99.9", 2), ("max", 0)];
+    columns.extend(numbers.map(|(name, rank)| DataColumn::number(name).ranked(rank)));
+    columns
+}
+
+fn row(name: &str, ios: impl Into<Text>, moved: impl Into<Text>, latency: &Histogram) -> Vec<Text> {
+    let value = |ns: Option<u64>| ns.map_or("-".into(), |ns| Text::from(time(ns as f64)));
+    let mut row = vec![name.into(), ios.into(), moved.into()];
+    row.extend([50.0, 99.0, 99.9].map(|percent| value(latency.percentile(percent))));
+    row.push(value((!latency.is_empty()).then(|| latency.max_ns())));
+    row
+}
+
+/// Bytes per second in the unit that the job requests: `kb_base` and `unit_base`.
+pub(super) fn bandwidth(bytes: f64, show: &Show) -> Quantity {
+    match (show.kb_base, show.unit_base) {
+        (1000, 8) => Quantity::new(bytes * 8.0, QuantityUnit::DecimalBitsPerSecond),
+        (1000, _) => Quantity::new(bytes, QuantityUnit::DecimalBytesPerSecond),
+        (_, 8) => Quantity::new(bytes * 8.0, QuantityUnit::BitsPerSecond),
+        _ => Quantity::new(bytes, QuantityUnit::BytesPerSecond),
+    }
+}
+
+/// I/Os that missed the requested rate.
+fn behind(body: &mut Document, group: &Group) {
+    for (dir, done) in group.record.dirs.iter() {
+        let due = done.counts.ios + done.unstarted_ios;
+        if done.late_ios + done.unstarted_ios > 0 {
+            let late = text!(events(done.late_ios), " of ", of(events(due), "I/Os"), " late, ");
+            let key = format!("{dir} rate");
+            body.entry(&key, text!(late, of(events(done.unstarted_ios), "never started")));
+        }
+    }
+}
+
+/// Whether the jobs of a group differ so much that their sum alone would mislead.
+pub(super) fn differ(record: &RunRecord, group: &Group) -> bool {
+    let rates: Vec<f64> = members(record, group).map(|(_, done)| rate(done)).collect();
+    let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+    rates.len() > 1 && rates.iter().any(|rate| (rate - mean).abs() > mean * DIFFERENCE)
+}
+
+fn rate(done: &JobRecord) -> f64 {
+    derive::per_second(derive::ios(done), done.runtime_ns)
+}
+
+fn members<'a>(
+    record: &'a RunRecord,
+    group: &'a Group,
+) -> impl Iterator<Item = (&'a JobPlan, &'a JobRecord)> {
+    let pick = |index: &usize| Some((record.plan.jobs.get(*index)?, record.jobs.get(*index)?));
+    group.jobs.iter().filter_map(pick)
+}
+
+fn name(plan: &JobPlan) -> String {
+    format!("{}.{}", plan.name, plan.clone)
+}
+
+/// The slowest and the fastest job, where there are too many to show each.
+pub(super) fn extremes(body: &mut Document, record: &RunRecord, group: &Group) {
+    let mut rates: Vec<(f64, String)> =
+        members(record, group).map(|(plan, done)| (rate(done), name(plan))).collect();
+    rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if let (Some(least), Some(most)) = (rates.first(), rates.last()) {
+        let figure =
+            |job: &(f64, String)| text!(of(count(job.0), "IOPS"), " (", job.1.as_str(), ")");
+        body.entry("jobs", text!("slowest ", figure(least), ", fastest ", figure(most)));
+    }
+}
+
+/// A row for each job of a group.
+pub(super) fn each_job(body: &mut Document, record: &RunRecord, group: &Group) {
+    let mut columns = columns("job");
+    if members(record, group).any(|(_, done)| done.error.is_some()) {
+        columns.push(DataColumn::text("error"));
+    }
+    let job = |(plan, done): (&JobPlan, &JobRecord)| {
+        let mut lat = Histogram::default();
+        for dir in Dir::ALL {
+            lat.merge(&done.dirs[dir].lat);
+        }
+        let moved = derive::per_second(derive::bytes(done), done.runtime_ns);
+        let mut row = row(&name(plan), count(rate(done)), bandwidth(moved, &plan.show), &lat);
+        row.push(done.error.as_ref().map(|error| error.message.as_str()).into());
+        row
+    };
+    let mut rows: Vec<Vec<Text>> = members(record, group).map(job).collect();
+    rows.iter_mut().for_each(|row| row.truncate(columns.len()));
+    body.table(columns, rows);
+}

@@ -1,0 +1,107 @@
+//! Where CPUs spent their time: functions, processes, layers.
+
+use super::layers;
+use crate::doc::{DataColumn, Document, Text, of, share, text, time, whole};
+use crate::stacks::{Sampled, comm};
+use fathom_analysis::layers::LayerTimes;
+use std::collections::BTreeMap;
+
+/// Rows that are shown.
+const FUNCTIONS: usize = 20;
+const PROCESSES: usize = 10;
+
+/// Samples of one process.
+#[derive(Default)]
+struct Process<'a> {
+    comm: &'a str,
+    user: u64,
+    kernel: u64,
+}
+
+/// The number of samples, then the functions, processes and layers with most of them.
+#[must_use]
+pub fn stacks(sampled: &Sampled) -> Document {
+    let mut page = Document::default();
+    let busy: u64 = sampled.counts().map(|count| u64::from(count.count)).sum();
+    header(&mut page, sampled, busy);
+    if busy > 0 {
+        functions(&mut page, sampled, busy);
+        processes(&mut page, sampled, busy);
+        let samples = sampled.intervals.iter().map(|(_, sample)| sample);
+        let times = LayerTimes::of(samples, &sampled.stacks, |_| true);
+        page.blocks.extend(layers(&times, None).blocks);
+    }
+    page
+}
+
+fn header(page: &mut Document, sampled: &Sampled, busy: u64) {
+    let sum = |get: fn(&fathom_model::watch::StacksSample) -> u64| -> u64 {
+        sampled.intervals.iter().map(|(_, sample)| get(sample)).sum()
+    };
+    let (idle, own) = (sum(|s| s.idle), sum(|s| s.own));
+    let ns = sampled.intervals.last().map_or(0.0, |(end, _)| *end as f64);
+    let sample = sampled.intervals.last().map(|(_, sample)| sample);
+    let (event, hz) = sample.map_or(("", 0), |sample| (sample.event.as_str(), sample.hz));
+    let all = (busy + idle + own).max(1);
+    let part = |n: u64, name: &str| text!(of(whole(n), name), " (", share(n, all), ")");
+    let of_cpus = [part(busy, "on busy CPUs"), part(idle, "idle"), part(own, "fathom itself")];
+    let about = text!(event, " at ", of(whole(hz), "Hz"), " for ", time(ns));
+    page.paragraph(text!(about, ": samples ", Text::join(of_cpus, ", ")));
+    let notes = [
+        (sum(|s| s.lost), "records lost: buffers were full"),
+        (sum(|s| s.throttled), "times the kernel throttled sampling"),
+        (sum(|s| s.cut), "samples reduced to their innermost function: too many distinct stacks"),
+    ];
+    for (count, what) in notes.iter().filter(|(count, _)| *count > 0) {
+        page.paragraph(of(whole(*count), what));
+    }
+}
+
+/// Innermost functions, most samples first; those in user mode by thread name.
+fn functions(page: &mut Document, sampled: &Sampled, busy: u64) {
+    let mut sums: BTreeMap<(String, &str), u64> = BTreeMap::new();
+    for count in sampled.counts() {
+        let Some(leaf) = sampled.frames(count.stack).last() else { continue };
+        let key = match leaf.kernel {
+            true => (leaf.name.to_string(), "kernel"),
+            false => (format!("{} {}", comm(count), leaf.name), "user"),
+        };
+        *sums.entry(key).or_default() += u64::from(count.count);
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let cells = |((name, mode), count): &((String, &str), u64)| -> Vec<Text> {
+        vec![name.as_str().into(), share(*count, busy).into(), whole(*count).into(), (*mode).into()]
+    };
+    let columns = vec![
+        DataColumn::text("innermost function"),
+        DataColumn::number("CPU"),
+        DataColumn::number("samples"),
+        DataColumn::text("mode"),
+    ];
+    page.table(columns, sums.iter().take(FUNCTIONS).map(cells).collect());
+}
+
+fn processes(page: &mut Document, sampled: &Sampled, busy: u64) {
+    let mut sums: BTreeMap<i32, Process<'_>> = BTreeMap::new();
+    for count in sampled.counts() {
+        let process = sums.entry(count.pid).or_default();
+        // The main thread's name is the process's.
+        if process.comm.is_empty() || count.pid == count.tid {
+            process.comm = comm(count);
+        }
+        let in_kernel = sampled.frames(count.stack).last().is_some_and(|leaf| leaf.kernel);
+        let part = if in_kernel { &mut process.kernel } else { &mut process.user };
+        *part += u64::from(count.count);
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, process)| std::cmp::Reverse(process.user + process.kernel));
+    let cells = |(pid, process): &(i32, Process<'_>)| -> Vec<Text> {
+        let parts = [process.user + process.kernel, process.user, process.kernel];
+        let shares = parts.map(|part| Text::from(share(part, busy)));
+        [process.comm.into(), pid.to_string().into()].into_iter().chain(shares).collect()
+    };
+    let numbers = ["PID", "CPU", "user", "kernel"].map(DataColumn::number);
+    let columns = [DataColumn::text("process")].into_iter().chain(numbers).collect();
+    page.table(columns, sums.iter().take(PROCESSES).map(cells).collect());
+}

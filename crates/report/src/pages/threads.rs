@@ -1,0 +1,95 @@
+//! What threads were doing.
+
+use super::not_measured;
+use crate::doc::{
+    DataColumn, Document, Quantity, QuantityUnit, Text, count, named, number, of, percent, plural,
+    share, text, time, whole,
+};
+use crate::threads::Report;
+use fathom_analysis::threads::{Column, Group};
+
+/// The groups, the largest first, with the average number of threads in each; in the report of a whole run also the
+/// sampling overhead and what could not be measured.
+#[must_use]
+pub fn threads(report: &Report) -> Document {
+    let groups = report.groups;
+    let mut page = Document::default();
+    let shown = if report.all_states { "shown" } else { "active" };
+    page.paragraph(Text::join(
+        [
+            time(report.seconds * 1e9).into(),
+            of(whole(groups.looks), "samples"),
+            of(count(groups.average(groups.seen).round()), "threads"),
+            text!(number(groups.average(groups.active)), " ", shown, " on average"),
+        ],
+        ", ",
+    ));
+    let all = groups.largest_first();
+    let (first, rest) = all.split_at(all.len().min(report.rows));
+    let mut rows: Vec<Vec<Text>> = first.iter().map(|group| row(report, group)).collect();
+    if !rest.is_empty() {
+        let average = groups.average(rest.iter().map(|group| group.count).sum());
+        let others = plural(rest.len() as u64, "other group");
+        rows.push(vec![number(average).into(), Text::default(), Text::default(), others]);
+    }
+    let mut columns = ["active", "share"].map(DataColumn::number).to_vec();
+    columns.push(DataColumn::text("").ranked(1));
+    columns.extend(groups.columns().iter().map(|column| DataColumn::text(column.name())));
+    page.table(columns, rows);
+    if report.total {
+        footer(&mut page, report);
+    }
+    page
+}
+
+/// Sampling overhead, and what was not sampled well.
+fn footer(page: &mut Document, report: &Report) {
+    let (groups, cost) = (report.groups, report.cost);
+    let each = time(report.us_per_thread_sample() * 1000.0);
+    let cpu = percent(report.cost_share() * 100.0);
+    let overhead = text!(each, " of CPU time per thread sample, ", cpu, " of one CPU");
+    page.entry("sampling overhead", overhead);
+    if cost.missed > 0 {
+        let all = of(whole(cost.looks + cost.missed), "samples");
+        page.entry("late", text!(whole(cost.missed), " of ", all, " were late and skipped"));
+    }
+    if groups.torn > 0 {
+        let torn = share(groups.torn, groups.active);
+        let why = " of active samples (the thread ran while it was being sampled)";
+        page.entry("torn", text!(torn, why));
+    }
+    not_measured(page, report.missing, true);
+}
+
+fn row(report: &Report, group: &Group) -> Vec<Text> {
+    let share = group.share * 100.0;
+    let bar = Quantity::new(share, QuantityUnit::PercentBar);
+    let mut row = vec![number(group.average).into(), percent(share).into(), bar.into()];
+    let columns = report.groups.columns();
+    row.extend(group.values.iter().zip(columns).map(|(value, column)| match column {
+        _ if value.is_empty() => "-".into(),
+        Column::State => named(value, state(value, report.all_states)),
+        _ => value.as_str().into(),
+    }));
+    row
+}
+
+fn state(letter: &str, all_states: bool) -> &'static str {
+    match letter {
+        "R" => "on CPU",
+        "Q" => "runnable",
+        "D" => "uninterruptible",
+        "S" if all_states => "sleeping",
+        "S" => "waiting for I/O",
+        "I" => "idle",
+        "T" => "stopped",
+        "t" => "traced",
+        "P" => "parked",
+        "Z" => "zombie",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+#[path = "threads_tests.rs"]
+mod tests;

@@ -1,0 +1,83 @@
+use super::*;
+use crate::render::{assert_fits, unwrapped};
+use fathom_analysis::threads::Groups;
+use fathom_model::watch::{Missing, SamplerCost, ThreadCount, ThreadsSample};
+use serde_json::Value;
+
+fn thread(comm: &str, state: char, syscall: &str, count: u32) -> ThreadCount {
+    let (comm, syscall) = (comm.into(), syscall.into());
+    ThreadCount { comm, state, syscall, count, ..ThreadCount::default() }
+}
+
+fn groups() -> Groups {
+    let mut groups = Groups::new(&[Column::Comm, Column::State, Column::Syscall]);
+    let active = vec![
+        thread("fio", 'S', "io_uring_enter", 150),
+        thread("cc", 'Q', "", 40),
+        thread("cc", 'R', "", 10),
+    ];
+    groups.add(&ThreadsSample { looks: 100, seen: 10_000, active, ..ThreadsSample::default() });
+    groups
+}
+
+fn report<'a>(groups: &'a Groups, cost: &'a SamplerCost, missing: &'a [Missing]) -> Report<'a> {
+    let (rows, all_states) = (2, false);
+    let (unix_ns, total) = (1, true);
+    Report { unix_ns, total, seconds: 5.0, hz: 20, groups, cost, missing, rows, all_states }
+}
+
+#[test]
+fn groups_and_footer() {
+    let groups = groups();
+    let cost = SamplerCost { cpu_ns: 50_000_000, looks: 100, missed: 0, ..Default::default() };
+    let missing = [Missing { what: "a".into(), why: "b".into(), allow: "c".into() }];
+    let report = report(&groups, &cost, &missing);
+    let want = "\
+5 s, 100 samples, 100 threads, 2.00 active on average
+
+active  share                   comm           state              syscall
+  1.50  75.0%  ███████████████  fio            S waiting for I/O  io_uring_enter
+  0.40  20.0%  ████             cc             Q runnable         -
+  0.10                          1 other group
+
+sampling overhead  5 µs of CPU time per thread sample, 1.00% of one CPU
+not measured       a: b; c
+";
+    assert_eq!(unwrapped(&threads(&report)), want);
+    assert_fits(&threads(&report));
+    let interval = Report { total: false, ..report };
+    assert!(!unwrapped(&threads(&interval)).contains("overhead"));
+}
+
+#[test]
+fn late_and_torn_samples_are_reported() {
+    let mut groups = Groups::new(&[Column::Wchan]);
+    let torn = ThreadCount { torn: true, ..thread("fio", 'D', "", 1) };
+    let active = vec![torn, thread("fio", 'D', "", 99)];
+    groups.add(&ThreadsSample { looks: 100, seen: 100, active, ..ThreadsSample::default() });
+    let cost = SamplerCost { missed: 3, looks: 97, ..Default::default() };
+    let page = unwrapped(&threads(&report(&groups, &cost, &[])));
+    assert!(page.contains("3 of 100 samples were late"), "{page}");
+    assert!(page.contains("1.00% of active samples"), "{page}");
+}
+
+#[test]
+fn json_holds_all_groups() {
+    let groups = groups();
+    let cost = SamplerCost { cpu_ns: 50_000_000, looks: 100, ..Default::default() };
+    let value: Value = serde_json::from_str(&report(&groups, &cost, &[]).json()).unwrap();
+    assert_eq!(value["groups"].as_array().unwrap().len(), 3);
+    assert_eq!(value["groups"][0]["syscall"], "io_uring_enter");
+    assert_eq!(value["groups"][0]["average"], 1.5);
+    assert_eq!((&value["unix_ns"], &value["total"]), (&1.into(), &true.into()));
+    assert_eq!(value["cost"]["us_per_thread_sample"], 5.0);
+}
+
+#[test]
+fn no_samples_make_a_page_without_a_table() {
+    let groups = Groups::new(&[Column::Comm]);
+    let cost = SamplerCost::default();
+    let page = unwrapped(&threads(&report(&groups, &cost, &[])));
+    assert!(page.starts_with("5 s, 0 samples, 0 threads, 0.00 active on average\n"), "{page}");
+    assert!(page.contains("sampling overhead  0 ns") && !page.contains("comm"), "{page}");
+}

@@ -1,0 +1,366 @@
+//! Sampled figures: the summary of `fathom watch`, and the machine section of a run.
+
+use super::{counters, layers, not_measured, parts};
+use crate::doc::{
+    DataColumn, Document, Quantity, Text, bandwidth, bytes, count, events, named, number, of,
+    percent, plural, share, text, time, whole,
+};
+use fathom_analysis::layers::LayerTimes;
+use fathom_analysis::machine::{DiskRates, IoRates, MachineRates, SystemRates};
+use fathom_analysis::watch::ObservedTotals;
+use fathom_model::RunRecord;
+use fathom_model::shell;
+use fathom_model::watch::{
+    BlocksSample, DeviceBlocks, DiskKind, Level, Missing, RingSample, RingsSample, SamplerCost,
+    Stack, WatchRecord,
+};
+
+/// Maximum number of thread groups and of rings printed.
+const GROUPS_MAX: usize = 8;
+/// Devices with a shorter mean and peak queue and lower utilization are omitted.
+const QUEUE_MIN: f64 = 0.005;
+/// Percentages below this round to 0 and are omitted.
+const SHARE_MIN: f64 = 0.05;
+/// The shortest time printed, in nanoseconds.
+const TIME_MIN: f64 = 1000.0;
+
+/// The samples of a run directory.
+pub struct Observed<'a> {
+    /// Totals of its samples.
+    pub seen: &'a ObservedTotals,
+    /// The stacks that the samples refer to.
+    pub stacks: &'a [Stack],
+}
+
+/// The result of `fathom watch`. Reasons why something was not measured are given only if `verbose`.
+#[must_use]
+pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document {
+    let seen = observed.seen;
+    let none = WatchRecord::default();
+    let watch = record.watch.as_ref().unwrap_or(&none);
+    let rates = seen.rates();
+    let mut page = Document::default();
+    head(&mut page, seen, record, watch);
+    if let Some(system) = &rates.system {
+        cpus(&mut page, system, seen);
+        memory(&mut page, system);
+    }
+    disks(&mut page, &rates, seen);
+    layer_shares(&mut page, observed);
+    details(&mut page, &rates, seen);
+    overhead(&mut page, seen, watch);
+    not_measured(&mut page, &watch.missing, verbose);
+    threads(&mut page, seen);
+    page
+}
+
+/// The machine during a run of fathom, and what was not measured.
+pub(super) fn machine(
+    page: &mut Document,
+    observed: Option<&Observed>,
+    record: &RunRecord,
+    missing: &[Missing],
+    verbose: bool,
+) {
+    let observed = observed.filter(|observed| observed.seen.samples > 1);
+    let Some((observed, watch)) = observed.zip(record.watch.as_ref()) else {
+        return not_measured(page, missing, verbose);
+    };
+    let seen = observed.seen;
+    let rates = seen.rates();
+    rates.system.iter().for_each(|system| cpus(page, system, seen));
+    let is_full = watch.level == Level::Full;
+    if is_full {
+        details(page, &rates, seen);
+    }
+    overhead(page, seen, watch);
+    not_measured(page, missing, verbose);
+    if let Some(samples) = seen.stacks() {
+        let times = LayerTimes::of([&samples], observed.stacks, |_| true);
+        // Samplers start later and stop earlier than the run.
+        let layers = layers(&times, watched_ios(seen, record));
+        if !layers.blocks.is_empty() {
+            page.section("CPU time by layer", Text::default(), layers);
+        }
+    }
+    if is_full {
+        threads(page, seen);
+    }
+}
+
+/// Counters and events.
+fn details(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
+    for (place, text) in rates.counters.iter().flat_map(counters::lines).enumerate() {
+        page.entry(if place == 0 { "counters" } else { "" }, text);
+    }
+    seen.last().blocks.iter().for_each(|blocks| block_layer(page, blocks));
+    seen.last().rings.iter().for_each(|sample| rings(page, sample));
+}
+
+/// I/Os completed while samplers ran, by the mean IOPS of the run.
+fn watched_ios(seen: &ObservedTotals, record: &RunRecord) -> Option<u64> {
+    let ios: u64 = record.jobs.iter().map(fathom_analysis::derive::ios).sum();
+    let share = seen.elapsed_ns as f64 / record.elapsed_ns.max(1) as f64;
+    Some((ios as f64 * share.min(1.0)) as u64).filter(|ios| *ios > 0)
+}
+
+/// Message about intervals without a sample of their own.
+#[must_use]
+pub fn joined(number: u64) -> String {
+    format!("{number} intervals merged with the next: sampling or writing the record was too slow")
+}
+
+fn head(page: &mut Document, seen: &ObservedTotals, record: &RunRecord, watch: &WatchRecord) {
+    let interval = (watch.interval_ns > 0).then_some(watch.interval_ns as f64);
+    let interval = interval.map(|ns| text!(", one every ", time(ns)));
+    let samples = text!(plural(seen.samples, "sample"), interval);
+    match &watch.command {
+        Some(command) => {
+            let ended = match command.status {
+                Some(status @ 129..) => format!("ended by signal\u{a0}{}", status - 128),
+                Some(status) => format!("exit\u{a0}status\u{a0}{status}"),
+                None => "did not end".to_string(),
+            };
+            let words: Vec<_> = command.argv.iter().map(|word| shell::quoted(word)).collect();
+            let took = time(command.elapsed_ns as f64).into();
+            page.entry("command", parts([words.join(" ").into(), took, ended.into(), samples]));
+        }
+        None => {
+            // The record of a killed run is older than its last samples.
+            let took = time(record.elapsed_ns.max(seen.elapsed_ns) as f64);
+            let pids: Vec<String> = watch.pids.iter().map(i32::to_string).collect();
+            let whom = match pids.len() {
+                0 => "whole machine".to_string(),
+                1 => format!("process {} and its descendants", pids.join(", ")),
+                _ => format!("processes {} and their descendants", pids.join(", ")),
+            };
+            page.entry("watched", parts([text!(whom, " for ", took), samples]));
+        }
+    }
+}
+
+/// Shares that do not round to 0, with their names.
+fn shares(all: &[(&str, f64)]) -> Text {
+    let shown = all.iter().filter(|(_, share)| *share >= SHARE_MIN);
+    Text::join(shown.map(|(name, share)| named(name, percent(*share))), ", ")
+}
+
+fn cpus(page: &mut Document, system: &SystemRates, seen: &ObservedTotals) {
+    let cpu = &system.cpu;
+    let modes = shares(&[
+        ("user", cpu.user),
+        ("nice", cpu.nice),
+        ("system", cpu.system),
+        ("irq", cpu.irq),
+        ("softirq", cpu.softirq),
+        ("iowait", cpu.iowait),
+        ("steal", cpu.steal),
+        ("idle", cpu.idle),
+    ]);
+    let busy = text!(percent(cpu.busy()), " busy (", named("max", percent(seen.busy_max)), ")");
+    let number = plural(system.cpus.len() as u64, "CPU");
+    page.entry("CPU", parts([number, busy, modes]));
+    let busiest = system.cpus.iter().max_by(|a, b| a.shares.busy().total_cmp(&b.shares.busy()));
+    if let Some(busiest) = busiest.filter(|_| system.cpus.len() > 1) {
+        let share = percent(busiest.shares.busy());
+        let busiest = text!(named("busiest: CPU", whole(busiest.cpu)), " with ", share);
+        let switches = of(count(system.context_switches), "context switches/s");
+        let interrupts = of(count(system.interrupts), "interrupts/s");
+        page.entry("", parts([busiest, switches, interrupts]));
+    }
+}
+
+fn memory(page: &mut Document, system: &SystemRates) {
+    let memory = &system.memory;
+    let available = text!(of(bytes(memory.available), "of "), bytes(memory.total), " available");
+    let cache = named("page cache", bytes(memory.cache));
+    page.entry("memory", parts([available, cache, named("dirty", bytes(memory.dirty))]));
+    if let Some(pressure) = &system.pressure {
+        let some = [
+            ("CPU", pressure.cpu.some),
+            ("memory", pressure.memory.some),
+            ("I/O", pressure.io.some),
+        ];
+        let some = shares(&some);
+        if !some.is_empty() {
+            page.entry("pressure", text!("PSI some: ", some));
+        }
+    }
+}
+
+fn disks(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
+    let peak = |disk: &DiskRates| seen.queue_max.get(&disk.name).copied().unwrap_or_default();
+    let mut active: Vec<&DiskRates> = rates
+        .disks
+        .iter()
+        // A partition's I/Os are counted on its disk as well.
+        .filter(|disk| disk.kind != DiskKind::Partition)
+        .filter(|disk| disk.queue.max(peak(disk)) >= QUEUE_MIN || disk.util >= SHARE_MIN)
+        .collect();
+    active.sort_by(|a, b| b.queue.total_cmp(&a.queue));
+    for disk in active {
+        let kinds = [("read", &disk.read), ("write", &disk.write), ("discard", &disk.discard)];
+        let kinds = kinds.iter().filter(|(_, io)| io.ios > 0.0);
+        let mut all: Vec<Text> = kinds.map(|(name, io)| rate(name, io, seen.elapsed_ns)).collect();
+        let queue = named("aqu-sz", number(disk.queue));
+        // Short last intervals have no peak, so that the mean of a short run may exceed the others'.
+        let max = number(peak(disk).max(disk.queue));
+        all.push(text!(queue, " (", named("max", max), ")"));
+        // Busy time and elapsed time are not read at the same instant, so the ratio can exceed 100%.
+        all.push(named("util", percent(disk.util.min(100.0))));
+        page.entry(&disk.name, parts(all));
+    }
+}
+
+fn rate(name: &str, io: &IoRates, elapsed_ns: u64) -> Text {
+    let ios = named(name, of(count(io.ios), "IOPS"));
+    let wait = io.wait_ms.map(|ms| named("await", wait(ms, io.ios * elapsed_ns as f64 / 1e9)));
+    Text::join([ios, bandwidth(io.bytes).into(), wait.into()], ", ")
+}
+
+/// The mean time of `ios` I/Os. The kernel reports their sum in whole milliseconds: 0 means less than one.
+fn wait(ms: f64, ios: f64) -> Quantity {
+    let most = (1e6 / ios.max(1.0)).max(TIME_MIN);
+    match ms * 1e6 {
+        ns if ns < TIME_MIN => time(0.0).within(0.0, if ms == 0.0 { most } else { TIME_MIN }),
+        ns => time(ns),
+    }
+}
+
+fn threads(page: &mut Document, seen: &ObservedTotals) {
+    let groups = seen.threads();
+    if groups.is_empty() {
+        return;
+    }
+    let total: f64 = groups.iter().map(|(_, mean)| mean).sum();
+    let names = ["comm", "state", "syscall", "wchan"].map(DataColumn::text);
+    let columns = [DataColumn::number("active")].into_iter().chain(names).collect();
+    let rows = groups.iter().take(GROUPS_MAX).map(|(activity, mean)| {
+        let names =
+            [&activity.comm, &activity.state.to_string(), &activity.syscall, &activity.wchan];
+        let names = names.map(|name| Text::from(name.as_str()));
+        [number(*mean).into()].into_iter().chain(names).collect()
+    });
+    let mut rows: Vec<Vec<Text>> = rows.collect();
+    if let Some(rest) = groups.get(GROUPS_MAX..).filter(|rest| !rest.is_empty()) {
+        let mean: f64 = rest.iter().map(|(_, mean)| mean).sum();
+        rows.push(vec![number(mean).into(), format!("{} other groups", rest.len()).into()]);
+    }
+    let mut body = Document::default();
+    body.table(columns, rows);
+    page.section("threads", text!(number(total), " active on average"), body);
+}
+
+/// Busy CPU time by kernel layer, the largest first.
+fn layer_shares(page: &mut Document, observed: &Observed) {
+    let Some(samples) = observed.seen.stacks() else { return };
+    let times = LayerTimes::of([&samples], observed.stacks, |_| true);
+    let mut all: Vec<_> = times.layers.iter().collect();
+    all.sort_by_key(|part| std::cmp::Reverse(part.time));
+    let all = all.iter().map(|part| (part.layer.name(), times.share(part.layer) * 100.0));
+    let all: Vec<(&str, f64)> = all.filter(|(_, share)| *share >= 1.0).collect();
+    let lost = (samples.lost > 0).then(|| of(events(samples.lost), "lost"));
+    if times.samples > 0 {
+        let samples = plural(times.samples, "sample");
+        page.entry("CPU by layer", parts([shares(&all), samples, lost.into()]));
+    }
+}
+
+fn block_layer(page: &mut Document, blocks: &BlocksSample) {
+    let unplugs: u64 = blocks.unplugs.iter().map(|(_, unplugs)| unplugs).sum();
+    if unplugs > 0 {
+        let sizes = sizes(&blocks.unplugs);
+        page.entry("unplugs", text!(events(unplugs), ", by number of requests: ", sizes));
+    }
+    for device in &blocks.devices {
+        let counts = [
+            ("queued", device.queued),
+            ("merged", device.merged),
+            ("split", device.split),
+            ("issued", device.issued),
+            ("requeued", device.requeued),
+            ("completed", device.completed),
+            ("errors", device.errors),
+        ];
+        let counts = counts.iter().filter(|(_, count)| *count > 0);
+        let counts = Text::join(counts.map(|(name, n)| named(name, events(*n))), ", ");
+        if !counts.is_empty() || !device.queue.is_empty() || !device.driver.is_empty() {
+            let times = latencies(device);
+            page.entry("blocks", text!(device.name.as_str(), ": ", parts([counts, times])));
+        }
+    }
+}
+
+fn latencies(device: &DeviceBlocks) -> Text {
+    let median = |name: &str, times: &fathom_model::Histogram| {
+        let median = times.percentile(50.0)?;
+        Some(text!(name, " ", named("p50", time(median as f64))))
+    };
+    let issue = median("queue to issue", &device.queue);
+    let completion = match device.ends_unseen() {
+        None => median("issue to completion", &device.driver),
+        Some(unseen) => Some(text!(
+            "issue-to-completion latency not reported: no completion event for ",
+            of(events(unseen), "of "),
+            of(events(device.queue.count()), "requests")
+        )),
+    };
+    Text::join(issue.into_iter().chain(completion), ", ")
+}
+
+fn rings(page: &mut Document, rings: &RingsSample) {
+    let line = |ring: &RingSample| {
+        let queues = ring.queues.map(|queues| {
+            let (sq, cq) = (whole(queues.sq_entries), whole(queues.cq_entries));
+            text!(named("SQ size", sq), ", ", named("CQ size", cq))
+        });
+        let poll = ring.sq_poll.and_then(|poll| poll.work_us.zip(poll.total_us));
+        let poll = poll.filter(|(_, total)| *total > 0);
+        let poll = poll.map(|(work, total)| text!("SQPOLL busy ", share(work, total)));
+        let whose = format!("PID\u{a0}{} fd\u{a0}{}", ring.pid, ring.fd);
+        parts([whose.into(), queues.into(), poll.into()])
+    };
+    for ring in rings.rings.iter().take(GROUPS_MAX) {
+        page.entry("ring", line(ring));
+    }
+    let Some(all) = &rings.events else { return };
+    let punted =
+        if all.punted_estimated { "punted to io-wq (estimate)" } else { "punted to io-wq" };
+    let counts = [(punted, all.punted), ("CQ overflows", all.overflows)];
+    let counts =
+        counts.iter().filter_map(|(name, n)| Some(of(events((*n).filter(|n| *n > 0)?), name)));
+    let runs = all.task_work.iter().any(|(_, runs)| *runs > 0);
+    let runs = runs.then(|| text!("task work runs by number of requests: ", sizes(&all.task_work)));
+    page.entry("io_uring", parts(counts.chain(runs)));
+}
+
+/// Counts by size, as `1+ 40.0%, 32+ 60.0%`: each size is the lower bound of its bucket.
+fn sizes(counts: &[(u32, u64)]) -> Text {
+    let all: u64 = counts.iter().map(|(_, count)| count).sum();
+    let part = |(size, count): &(u32, u64)| {
+        let is_shown = *count as f64 * 100.0 / all.max(1) as f64 >= 0.5;
+        is_shown.then(|| named(&format!("{size}+"), share(*count, all)))
+    };
+    Text::join(counts.iter().filter_map(part), ", ")
+}
+
+fn overhead(page: &mut Document, seen: &ObservedTotals, watch: &WatchRecord) {
+    let share = |ns: u64| percent(ns as f64 * 100.0 / seen.elapsed_ns.max(1) as f64);
+    let all: u64 = watch.cost.iter().map(|cost| cost.cpu_ns).sum();
+    let missed: u64 = watch.cost.iter().map(|cost| cost.missed).sum();
+    let mut costs: Vec<&SamplerCost> = watch.cost.iter().collect();
+    costs.sort_by_key(|cost| std::cmp::Reverse(cost.cpu_ns));
+    if !costs.is_empty() {
+        let each = costs.iter().map(|cost| named(&cost.sampler, share(cost.cpu_ns)));
+        let each = text!(share(all), " of one CPU: ", Text::join(each, ", "));
+        let late = (missed > 0).then(|| plural(missed, "late sample"));
+        page.entry("sampling overhead", parts([each, late.into()]));
+    }
+    if watch.intervals_joined > 0 {
+        page.entry("late", joined(watch.intervals_joined));
+    }
+}
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

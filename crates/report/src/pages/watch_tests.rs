@@ -1,0 +1,140 @@
+use super::*;
+use crate::render::{self, Style, assert_fits};
+use fathom_model::progress::Sample;
+use fathom_model::watch::{
+    CommandRecord, CpuSample, DiskCounters, IoCounters, MachineSample, Missing, RingEvents,
+    StackCount, StacksSample, SystemSample, ThreadCount, ThreadsSample,
+};
+
+fn rendered(seen: &ObservedTotals, record: &RunRecord) -> String {
+    render::text(
+        &watch(&Observed { seen, stacks: &[] }, record, true),
+        Style { color: false, width: 120 },
+    )
+}
+
+/// The machine after a second: one CPU 50% busy, a disk with 100 reads of 4 KiB.
+fn sample(second: u64) -> Sample {
+    let cpu = CpuSample { system: 50 * second, idle: 50 * second, ..CpuSample::default() };
+    let read = IoCounters {
+        ios: 100 * second,
+        sectors: 800 * second,
+        ticks_ms: 100 * second as u32,
+        ..IoCounters::default()
+    };
+    let disk = DiskCounters {
+        name: "sda".into(),
+        read,
+        busy_ms: 100 * second as u32,
+        weighted_ms: 100 * second as u32,
+        ..DiskCounters::default()
+    };
+    let doing = ThreadCount {
+        comm: "db-1".into(),
+        state: 'D',
+        syscall: "pread64".into(),
+        count: 10,
+        ..ThreadCount::default()
+    };
+    let place = StackCount { count: 50, period: 50, ..StackCount::default() };
+    let task_work = vec![(1, 0), (2, 0)];
+    let events =
+        RingEvents { punted: Some(7), overflows: Some(0), task_work, ..RingEvents::default() };
+    let machine = MachineSample {
+        system: Some(SystemSample { cpus: vec![cpu], ..SystemSample::default() }),
+        disks: vec![disk],
+        threads: Some(ThreadsSample {
+            looks: 20,
+            seen: 40,
+            active: vec![doing],
+            ..ThreadsSample::default()
+        }),
+        stacks: Some(StacksSample { counts: vec![place], ..StacksSample::default() }),
+        blocks: Some(BlocksSample { unplugs: vec![(1, 1), (32, 3)], ..BlocksSample::default() }),
+        rings: Some(RingsSample { events: Some(events), ..RingsSample::default() }),
+        ..MachineSample::default()
+    };
+    Sample { elapsed_ns: second * 1_000_000_000, machine, ..Sample::default() }
+}
+
+#[test]
+fn everything_observed_is_shown() {
+    let mut seen = ObservedTotals::default();
+    (0..3).for_each(|second| seen.add(&sample(second)));
+    let missing = Missing { what: "x".into(), why: "y".into(), allow: String::new() };
+    let cost =
+        SamplerCost { sampler: "threads".into(), cpu_ns: 20_000_000, ..SamplerCost::default() };
+    let command = CommandRecord {
+        argv: vec!["db".into(), "-c x y".into()],
+        elapsed_ns: 2_000_000_000,
+        status: Some(137),
+    };
+    let watch = WatchRecord {
+        interval_ns: 1_000_000_000,
+        command: Some(command),
+        cost: vec![cost],
+        missing: vec![missing],
+        intervals_joined: 7,
+        ..WatchRecord::default()
+    };
+    let record = RunRecord { watch: Some(watch), ..RunRecord::default() };
+    let text = rendered(&seen, &record);
+    let wanted = [
+        "7 intervals merged with the next",
+        "command            db '-c x y' · 2 s · ended by signal 9 · 3 samples, one every 1 s",
+        "1 CPU · 50.0% busy (max 50.0%) · system 50.0%, idle 50.0%",
+        "sda                read 100 IOPS, 400 KiB/s, await 1 ms · aqu-sz 0.10 (max 0.10) · util 10.0%",
+        "threads  0.50 active on average",
+        "  0.50  db-*  D      pread64",
+        "· 150 samples",
+        "unplugs            4, by number of requests: 1+ 25.0%, 32+ 75.0%",
+        "io_uring           7 punted to io-wq\n",
+        "sampling overhead  1.00% of one CPU: threads 1.00%",
+        "not measured       x: y",
+    ];
+    for part in wanted {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn without_samples_there_is_one_line() {
+    let record = RunRecord { elapsed_ns: 5_000_000_000, ..RunRecord::default() };
+    let text = rendered(&ObservedTotals::default(), &record);
+    assert_eq!(text, "watched  whole machine for 5 s · 0 samples\n");
+}
+
+#[test]
+fn a_disk_is_not_busier_than_all_the_time_and_no_io_takes_no_time() {
+    let mut seen = ObservedTotals::default();
+    for second in 0..3 {
+        let mut sample = sample(second);
+        let disk = &mut sample.machine.disks[0];
+        disk.busy_ms = 1076 * second as u32;
+        disk.read.ticks_ms = 0;
+        seen.add(&sample);
+    }
+    let text = rendered(&seen, &RunRecord::default());
+    assert!(text.contains("read 100 IOPS, 400 KiB/s, await <5 µs"), "{text}");
+    assert!(text.contains("util 100%"), "{text}");
+    let stacks = &[];
+    assert_fits(&watch(&Observed { seen: &seen, stacks }, &RunRecord::default(), true));
+}
+
+#[test]
+fn a_ring_and_a_layer_keep_their_names_and_numbers_together() {
+    let mut page = Document::default();
+    let queues =
+        fathom_model::watch::RingQueues { sq_entries: 1, cq_entries: 2, ..Default::default() };
+    let ring = RingSample { pid: 7, fd: 11, queues: Some(queues), ..RingSample::default() };
+    rings(&mut page, &RingsSample { rings: vec![ring], ..RingsSample::default() });
+    page.entry("CPU by layer", shares(&[("system call entry", 2.66), ("faults, pinning", 2.18)]));
+    let text = render::text(&page, Style { color: false, width: 38 });
+    let wanted = "\
+ring          PID 7 fd 11 · SQ size 1,
+              CQ size 2
+CPU by layer  system call entry 2.66%,
+              faults, pinning 2.18%
+";
+    assert_eq!(text, wanted);
+}

@@ -1,0 +1,59 @@
+//! Renders documents as text, Markdown and JSON.
+
+mod figure;
+mod markdown;
+mod text;
+
+pub use markdown::markdown;
+pub use text::text;
+
+use crate::doc::Document;
+
+/// Text style.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Use ANSI colours.
+    pub color: bool,
+    /// Columns that a line may have; at least 20 are used.
+    pub width: usize,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self { color: false, width: 100 }
+    }
+}
+
+/// The document as JSON, with a line end: its blocks, with every number as `value`, `unit` and `interval`.
+///
+/// # Errors
+/// When a value cannot be written as JSON, which the types rule out.
+pub fn json(document: &Document) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(document).map(|text| text + "\n")
+}
+
+/// The document as text whose lines are not wrapped.
+#[cfg(test)]
+pub(crate) fn unwrapped(document: &Document) -> String {
+    text(document, Style { color: false, width: 4000 })
+}
+
+/// Checks that the document's lines fit terminals, that no word is broken and no number parted from its unit.
+#[cfg(test)]
+pub(crate) fn assert_fits(document: &Document) {
+    let whole = unwrapped(document);
+    let is_whole = |word: &str| whole.contains(word.trim_end_matches(':')) || word == "·";
+    for width in [60, 80, 120] {
+        let text = text(document, Style { color: false, width });
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{width}: {line}\n{text}");
+            assert!(line.split_whitespace().all(is_whole), "{width}: {line}\n{text}");
+            let first = line.split_whitespace().next().unwrap_or_default();
+            let units = ["ns", "µs", "ms", "KiB", "MiB/s", "GiB/s", "IOPS,"];
+            assert!(!units.contains(&first), "{width}: {line}\n{text}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

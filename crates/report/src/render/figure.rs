@@ -1,0 +1,126 @@
+//! Numbers and text as strings: three significant digits, a space before the unit.
+
+use crate::doc::{Quantity, QuantityUnit, Span, Text};
+use fathom_model::{escape, units};
+
+/// Characters of the longest bar.
+const BAR: f64 = 20.0;
+/// Units that are not separated from the number before them.
+const UNITS: [&str; 21] = [
+    "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "TiB", "B/s", "KiB/s", "MiB/s", "GiB/s",
+    "MB/s", "GB/s", "IOPS", "I/Os", "Hz", "CPUs", "workers", "jobs",
+];
+/// Names that are not separated from the number after them.
+const NAMES: [&str; 12] =
+    ["p50", "p90", "p99", "p99.9", "max", "QD", "IPC", "util", "aqu-sz", "await", "CPU", "errno"];
+
+/// Whether a number is in a sentence, where its interval is labelled, or in a table cell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Sentence,
+    Cell,
+}
+
+/// `text`, escaped, with non-breaking spaces between numbers and their names and units.
+pub(super) fn glued(text: &Text, place: Place) -> String {
+    let span = |span: &Span| match span {
+        Span::Words(words) => escape::text(words).into_owned(),
+        Span::Quantity(quantity) => shown(quantity, place).replace(' ', "\u{a0}"),
+    };
+    glue(&text.spans.iter().map(span).collect::<String>())
+}
+
+/// `text` on one line.
+pub(super) fn plain(text: &Text, place: Place) -> String {
+    loose(&glued(text, place))
+}
+
+/// `text` with spaces for unbreakable ones.
+pub(super) fn loose(text: &str) -> String {
+    text.replace('\u{a0}', " ")
+}
+
+/// Numbers in `words` joined to their units and names with non-breaking spaces.
+pub(super) fn glue(words: &str) -> String {
+    let mut out = String::with_capacity(words.len());
+    let mut before = "";
+    for word in words.split(' ') {
+        let last = before.rsplit('\u{a0}').next().unwrap_or(before).trim_start_matches('(');
+        let bare = word.trim_end_matches([',', ';', '.', ':', ')']);
+        let joined = (is_number(last) && UNITS.contains(&bare))
+            || (NAMES.contains(&last) && starts_number(bare));
+        if !out.is_empty() || !before.is_empty() {
+            out.push(if joined { '\u{a0}' } else { ' ' });
+        }
+        out.push_str(word);
+        before = word;
+    }
+    out
+}
+
+fn starts_number(word: &str) -> bool {
+    word.trim_start_matches(['<', '~']).starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn is_number(word: &str) -> bool {
+    starts_number(word) && word.ends_with(|c: char| c.is_ascii_digit() || "kMGT".contains(c))
+}
+
+/// A number with its unit and interval. A value of 0 with an upper bound above 0 is printed as `<` the bound.
+fn shown(quantity: &Quantity, place: Place) -> String {
+    let of = |value| scalar(value, quantity.unit);
+    let bound = |value| of(value).trim_end_matches('×').to_string();
+    let text = of(quantity.value);
+    match (quantity.interval, place) {
+        (None, _) => text,
+        (Some((low, high)), _) if quantity.value == 0.0 && low <= 0.0 && high > 0.0 => {
+            format!("<{}", of(high))
+        }
+        (Some((low, high)), Place::Sentence) => {
+            format!("{text} (95% CI {}–{})", bound(low), bound(high))
+        }
+        (Some((low, high)), Place::Cell) => format!("{text} ({}–{})", bound(low), bound(high)),
+    }
+}
+
+fn scalar(value: f64, unit: QuantityUnit) -> String {
+    let bits = |text: String| text.replace("B/s", "bit/s");
+    match unit {
+        QuantityUnit::Count => units::count(value),
+        QuantityUnit::Whole => format!("{value:.0}"),
+        QuantityUnit::Number => number(value),
+        QuantityUnit::Ratio => format!("{}×", number(value)),
+        QuantityUnit::Percent => percent(value),
+        QuantityUnit::PercentBar => "█".repeat((value / 100.0 * BAR).round() as usize),
+        QuantityUnit::Nanoseconds => units::time(value),
+        QuantityUnit::Bytes => units::bytes(value as u64),
+        QuantityUnit::BytesPerSecond => units::bandwidth(value),
+        QuantityUnit::DecimalBytesPerSecond => decimal(value),
+        QuantityUnit::BitsPerSecond => bits(units::bandwidth(value)),
+        QuantityUnit::DecimalBitsPerSecond => bits(decimal(value)),
+    }
+}
+
+fn decimal(value: f64) -> String {
+    let figure = units::count(value);
+    let digits = figure.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    format!("{digits} {}B/s", &figure[digits.len()..])
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 99_950.0 => units::count(value),
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+fn percent(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0%".into(),
+        v if v >= 99.95 => format!("{value:.0}%"),
+        v if v >= 9.995 => format!("{value:.1}%"),
+        _ => format!("{value:.2}%"),
+    }
+}

@@ -1,0 +1,92 @@
+//! Documents as Markdown (CommonMark with GitHub's tables), for issues and mail.
+
+use super::figure::{Place, loose, plain};
+use super::text::sentence;
+use crate::doc::{Block, DataTable, Document};
+use fathom_model::escape;
+use fathom_model::finding::Severity;
+
+/// The document as Markdown.
+#[must_use]
+pub fn markdown(document: &Document) -> String {
+    let mut out = String::new();
+    blocks(&mut out, document, 2);
+    out
+}
+
+fn blocks(out: &mut String, document: &Document, level: usize) {
+    for (index, block) in document.blocks.iter().enumerate() {
+        let is_list = |block: &Block| matches!(block, Block::Finding(_));
+        let runs_on = index > 0 && is_list(block) && is_list(&document.blocks[index - 1]);
+        if !out.is_empty() && !runs_on {
+            out.push('\n');
+        }
+        match block {
+            Block::Section(section) => {
+                out.push_str(&format!("{} {}\n", "#".repeat(level), safe(&section.title)));
+                if !section.about.is_empty() {
+                    out.push_str(&format!("\n{}\n", words(&section.about, Place::Sentence)));
+                }
+                blocks(out, &section.body, level + 1);
+            }
+            Block::Paragraph(text) => out.push_str(&format!("{}\n", words(text, Place::Sentence))),
+            Block::KeyValues(entries) => {
+                for (key, value) in entries {
+                    let value = words(value, Place::Sentence);
+                    out.push_str(&match key.as_str() {
+                        "" => format!("  {value}\n"),
+                        key => format!("- **{}**: {value}\n", safe(key)),
+                    });
+                }
+            }
+            Block::Table(table) => out.push_str(&grid(table)),
+            Block::Finding(finding) => {
+                let label = match finding.severity {
+                    Severity::Error => "Error",
+                    Severity::Warning => "Warning",
+                    Severity::Info => "Note",
+                };
+                out.push_str(&format!("- **{label}**: {}\n", safe(&loose(&sentence(finding)))));
+            }
+        }
+    }
+}
+
+fn grid(table: &DataTable) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let names = table.columns.iter().map(|column| safe(&column.name)).collect();
+    let rule = |is_text: bool| if is_text { "---" } else { "--:" }.to_string();
+    let rules = table.columns.iter().map(|column| rule(column.is_text)).collect();
+    let row = |row: &Vec<crate::doc::Text>| {
+        let cells = row.iter().map(|cell| words(cell, Place::Cell));
+        let missing = table.columns.len().saturating_sub(row.len());
+        line(cells.chain(std::iter::repeat_n(String::new(), missing)).collect())
+    };
+    let rows: String = table.rows.iter().map(row).collect();
+    line(names) + &line(rules) + &rows
+}
+
+fn words(text: &crate::doc::Text, place: Place) -> String {
+    safe(&plain(text, place))
+}
+
+/// Text of which nothing is taken for a mark: escaped for terminals, too.
+fn safe(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut before = ' ';
+    let mut letters = escape::text(text).chars().collect::<Vec<_>>().into_iter().peekable();
+    while let Some(c) = letters.next() {
+        let within = |c: char| c.is_alphanumeric();
+        let is_mark = match c {
+            '\\' | '`' | '*' | '<' | '>' | '[' | ']' | '|' => true,
+            '_' => !(within(before) && letters.peek().is_some_and(|next| within(*next))),
+            _ => false,
+        };
+        if is_mark {
+            out.push('\\');
+        }
+        out.push(c);
+        before = c;
+    }
+    out
+}

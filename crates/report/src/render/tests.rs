@@ -1,0 +1,162 @@
+use super::*;
+use crate::doc::{
+    DataColumn, Quantity, QuantityUnit, Text, bandwidth, count, named, number, percent, text, time,
+};
+use fathom_model::finding::{Class, Evidence, Finding, Severity};
+
+fn figures() -> Document {
+    let ratio = Quantity::new(1.02, QuantityUnit::Ratio).within(0.98, 1.061);
+    let mut body = Document::default();
+    let columns = vec![
+        DataColumn::text("name"),
+        DataColumn::number("IOPS"),
+        DataColumn::number("bandwidth").ranked(1),
+        DataColumn::number("ratio (95% CI)"),
+        DataColumn::text("why"),
+    ];
+    let words = "a sentence of several words that can be wrapped";
+    let row = |name: &str| {
+        vec![
+            name.into(),
+            count(12_345.0).into(),
+            bandwidth(4096.0 * 12_345.0).into(),
+            ratio.into(),
+            words.into(),
+        ]
+    };
+    body.table(columns, vec![row("read"), row("a|b\x1b*"), vec!["none".into()]]);
+    body.entry(
+        "latency",
+        Text::join([named("p50", time(83_100.0)), named("p99", time(1.2e6))], ", "),
+    );
+    body.entry("gain", text!("doubling the queue depth yields ", ratio, " the IOPS"));
+    body.entry("", Text::default());
+    let mut page = Document::default();
+    page.findings(&[Finding {
+        rule: "r".into(),
+        class: Class::Validity,
+        severity: Severity::Warning,
+        confidence: None,
+        summary: "40 I/Os failed.".into(),
+        evidence: vec![
+            Evidence::text("", "40 failed"),
+            Evidence::text("", "p99 271 µs in service"),
+        ],
+        next_step: Some("check dmesg".into()),
+    }]);
+    page.section("job", text!("4 KiB, ", percent(5.0), " of ", number(12.5)), body);
+    page
+}
+
+#[test]
+fn text_has_aligned_columns_and_unbroken_numbers() {
+    let wanted = "\
+WARNING 40 I/Os failed. (40 failed; p99 271 µs in service) → check dmesg
+
+job  4 KiB, 5.00% of 12.5
+  name       IOPS  bandwidth     ratio (95% CI)  why
+  read      12.3k  48.2 MiB/s  1.02× (0.98–1.06)  a sentence of several words that can be wrapped
+  a|b\\x1b*  12.3k  48.2 MiB/s  1.02× (0.98–1.06)  a sentence of several words that can be wrapped
+  none
+  latency  p50 83.1 µs, p99 1.2 ms
+  gain     doubling the queue depth yields 1.02× (95% CI 0.98–1.06) the IOPS
+";
+    let wanted = wanted.replace("  bandwidth     ratio", "   bandwidth     ratio");
+    assert_eq!(text(&figures(), Style::default()), wanted);
+}
+
+#[test]
+fn narrow_terminals_lose_columns_then_wrap_then_list_rows() {
+    let at = |width| text(&figures(), Style { color: false, width });
+    assert!(at(80).contains(" words that can be\n") && !at(80).contains("MiB/s"), "{}", at(80));
+    assert!(at(60).contains("1.02× (0.98–1.06)"), "{}", at(60));
+    let rows = at(36);
+    assert!(rows.contains("read · IOPS 12.3k ·\n"), "{rows}");
+    for width in 24..130 {
+        for line in at(width).lines() {
+            assert!(line.chars().count() <= width.max(38), "{width}: {line}");
+            assert!(!line.ends_with("p50") && !line.ends_with("p99"), "{width}: {line}");
+            assert!(!line.trim_start().starts_with("µs"), "{width}: {line}");
+        }
+    }
+}
+
+#[test]
+fn colors_only_mark_labels_titles_and_heads() {
+    let colored = text(&figures(), Style { color: true, width: 100 });
+    for part in ["\x1b[1;33mWARNING \x1b[0m40 I/Os", "\x1b[1mjob\x1b[0m  4 KiB", "\x1b[2m  name "] {
+        assert!(colored.contains(part), "{part:?} in {colored:?}");
+    }
+}
+
+#[test]
+fn markdown_escapes_marks_and_terminals() {
+    let wanted = "\
+- **Warning**: 40 I/Os failed. (40 failed; p99 271 µs in service) → check dmesg
+
+## job
+
+4 KiB, 5.00% of 12.5
+
+| name | IOPS | bandwidth | ratio (95% CI) | why |
+| --- | --: | --: | --: | --- |
+| read | 12.3k | 48.2 MiB/s | 1.02× (0.98–1.06) | a sentence of several words that can be wrapped |
+| a\\|b\\\\x1b\\* | 12.3k | 48.2 MiB/s | 1.02× (0.98–1.06) | a sentence of several words that can be wrapped |
+| none |  |  |  |  |
+
+- **latency**: p50 83.1 µs, p99 1.2 ms
+- **gain**: doubling the queue depth yields 1.02× (95% CI 0.98–1.06) the IOPS
+";
+    assert_eq!(markdown(&figures()), wanted);
+}
+
+#[test]
+fn json_keeps_numbers_with_their_units() {
+    let value: serde_json::Value = serde_json::from_str(&json(&figures()).unwrap()).unwrap();
+    assert_eq!(value["blocks"][0]["finding"]["severity"], "warning");
+    let section = &value["blocks"][1]["section"];
+    let row = &section["body"]["blocks"][0]["table"]["rows"][0];
+    assert_eq!(row[0], "read");
+    assert_eq!(row[1], serde_json::json!({ "value": 12_345.0, "unit": "count" }));
+    assert_eq!(row[3]["interval"], serde_json::json!([0.98, 1.061]));
+    let entries = &section["body"]["blocks"][1]["key_values"];
+    assert_eq!(entries[0][0], "latency");
+    assert_eq!(entries[0][1][0], "p50 ");
+    assert_eq!(entries[0][1][1]["unit"], "nanoseconds");
+}
+
+#[test]
+fn figures_have_three_significant_digits() {
+    let shown = |value: Quantity| {
+        let mut page = Document::default();
+        page.paragraph(value);
+        unwrapped(&page).trim_end().to_string()
+    };
+    let of = |value, unit| shown(Quantity::new(value, unit));
+    assert_eq!(of(1_500_000.0, QuantityUnit::BytesPerSecond), "1.43 MiB/s");
+    assert_eq!(of(1_500_000.0, QuantityUnit::DecimalBytesPerSecond), "1.5 MB/s");
+    assert_eq!(of(12_000_000.0, QuantityUnit::DecimalBitsPerSecond), "12 Mbit/s");
+    assert_eq!(of(12_000_000.0, QuantityUnit::BitsPerSecond), "11.4 Mibit/s");
+    assert_eq!(of(99.96, QuantityUnit::Percent), "100%");
+    assert_eq!(of(0.051, QuantityUnit::Percent), "0.05%");
+    assert_eq!(of(9.996, QuantityUnit::Number), "10.0");
+    assert_eq!(of(1234.5, QuantityUnit::Whole), "1234");
+    assert_eq!(shown(time(0.0).within(0.0, 1000.0)), "<1 µs");
+    assert_eq!(of(55.0, QuantityUnit::PercentBar), "███████████");
+    assert_eq!(shown(count(0.0).within(0.0, 0.0)), "0 (95% CI 0–0)");
+}
+
+#[test]
+fn rows_name_their_cells() {
+    let mut inner = Document::default();
+    let columns =
+        vec![DataColumn::number("active"), DataColumn::text(""), DataColumn::text("comm")];
+    let bar = Quantity::new(100.0, QuantityUnit::PercentBar);
+    inner.table(columns, vec![vec![number(1.0).into(), bar.into(), "a_name_that_is_long".into()]]);
+    let mut outer = Document::default();
+    outer.section("", Text::default(), inner);
+    let mut page = Document::default();
+    page.section("", Text::default(), outer);
+    let shown = text(&page, Style { color: true, width: 30 });
+    assert!(shown.ends_with("    active 1.00 ·\n      comm: a_name_that_is_long\n"), "{shown:?}");
+}

@@ -1,0 +1,272 @@
+//! Documents as text for a terminal.
+
+use super::Style;
+use super::figure::{Place, glue, glued, loose};
+use crate::doc::{Block, DataColumn, DataTable, Document, Extent, Section, Text};
+use fathom_model::escape;
+use fathom_model::finding::{Finding, Severity};
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
+use unicode_width::UnicodeWidthStr;
+
+/// Columns between two others.
+const GAP: usize = 2;
+/// Columns before a finding's text.
+const LABEL: usize = 8;
+/// The least width of a column whose table grows.
+const GROWING: usize = 8;
+/// Evidence up to this width is kept on one line.
+const EVIDENCE: usize = 32;
+const WIDTH_MIN: usize = 20;
+
+/// The document in lines that end with a line break.
+#[must_use]
+pub fn text(document: &Document, style: Style) -> String {
+    let mut page = Page { out: String::new(), style, width: style.width.max(WIDTH_MIN) };
+    page.blocks(&document.blocks, 0);
+    page.out
+}
+
+struct Page {
+    out: String,
+    style: Style,
+    width: usize,
+}
+
+impl Page {
+    fn blocks(&mut self, blocks: &[Block], indent: usize) {
+        let mut before: Option<&Block> = None;
+        for block in blocks {
+            let runs_on = match (before, block) {
+                (None, _) => true,
+                (Some(Block::Finding(_)), Block::Finding(_)) => true,
+                (Some(Block::Section(_)), _) | (_, Block::Section(_)) => false,
+                _ => indent > 0,
+            };
+            if !runs_on {
+                self.out.push('\n');
+            }
+            match block {
+                Block::Section(section) => self.section(section, indent),
+                Block::Paragraph(text) => self.lines(&glued(text, Place::Sentence), indent, indent),
+                Block::KeyValues(entries) => self.key_values(entries, indent),
+                Block::Table(table) => self.table(table, indent),
+                Block::Finding(finding) => self.finding(finding, indent),
+            }
+            before = Some(block);
+        }
+    }
+
+    fn section(&mut self, section: &Section, indent: usize) {
+        let title = escape::text(&section.title);
+        let about = glued(&section.about, Place::Sentence);
+        let gap = if about.is_empty() { "" } else { "  " };
+        let start = self.out.len() + indent;
+        self.lines(&format!("{title}{gap}{about}"), indent, indent + 4);
+        if self.out.get(start..).is_some_and(|line| line.starts_with(&*title)) {
+            self.out.replace_range(start..start + title.len(), &self.painted("1", &title));
+        }
+        self.blocks(&section.body.blocks, indent + GAP);
+    }
+
+    fn key_values(&mut self, entries: &[(String, Text)], indent: usize) {
+        let keys: Vec<_> = entries.iter().map(|(key, _)| escape::text(key)).collect();
+        let widest = keys.iter().map(|key| key.width()).max().unwrap_or(0);
+        let hang = indent + widest + GAP;
+        for (key, (_, value)) in keys.iter().zip(entries) {
+            let pad = " ".repeat(indent);
+            let first = format!("{pad}{key}{}", " ".repeat(widest + GAP - key.width()));
+            let value = glued(value, Place::Sentence);
+            self.wrapped(&value, &first, &" ".repeat(hang));
+        }
+    }
+
+    fn finding(&mut self, finding: &Finding, indent: usize) {
+        let (label, color) = match finding.severity {
+            Severity::Error => ("ERROR", "1;31"),
+            Severity::Warning => ("WARNING", "1;33"),
+            Severity::Info => ("note", "2"),
+        };
+        let label = format!("{label:<LABEL$}");
+        let first = format!("{}{}", " ".repeat(indent), self.painted(color, &label));
+        let text = glue(&escape::text(&sentence(finding)));
+        self.wrapped(&text, &first, &" ".repeat(indent + LABEL));
+    }
+
+    /// Wraps `text`, which has no escape left to make, and appends it.
+    fn lines(&mut self, text: &str, first: usize, rest: usize) {
+        self.wrapped(text, &" ".repeat(first), &" ".repeat(rest));
+    }
+
+    fn wrapped(&mut self, text: &str, first: &str, rest: &str) {
+        for line in wrap(text, self.width, first, rest) {
+            self.out.push_str(loose(&line).trim_end());
+            self.out.push('\n');
+        }
+    }
+
+    fn painted(&self, code: &str, text: &str) -> String {
+        if self.style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    fn table(&mut self, table: &DataTable, indent: usize) {
+        let cells = Cells::of(table);
+        match cells.fitting(table, self.width.saturating_sub(indent)) {
+            Some(columns) => self.grid(table, &cells, &columns, indent),
+            None => self.rows(table, &cells, indent),
+        }
+    }
+
+    /// Rows and columns: `columns` are those that fit, with their widths.
+    fn grid(
+        &mut self,
+        table: &DataTable,
+        cells: &Cells,
+        columns: &[(usize, usize)],
+        indent: usize,
+    ) {
+        if table.extent != Extent::Further {
+            let names = cells.names.iter().map(|name| vec![name.clone()]).collect::<Vec<_>>();
+            let head = self.aligned(table, &names, columns, indent);
+            let head = self.painted("2", head.trim_end());
+            self.out.push_str(&head);
+            self.out.push('\n');
+        }
+        for row in &cells.rows {
+            let mut wrapped: Vec<Vec<String>> = row.iter().map(|cell| vec![cell.clone()]).collect();
+            for (column, width) in columns {
+                let cell = &mut wrapped[*column];
+                *cell = wrap(&cell.concat(), *width, "", "");
+            }
+            let lines = self.aligned(table, &wrapped, columns, indent);
+            self.out.push_str(&lines);
+        }
+    }
+
+    fn aligned(
+        &self,
+        table: &DataTable,
+        row: &[Vec<String>],
+        columns: &[(usize, usize)],
+        indent: usize,
+    ) -> String {
+        let height = columns.iter().map(|(column, _)| row[*column].len()).max().unwrap_or(0).max(1);
+        let mut out = String::new();
+        for at in 0..height {
+            let mut line = " ".repeat(indent);
+            for (place, (column, width)) in columns.iter().enumerate() {
+                let cell = row[*column].get(at).map_or("", String::as_str);
+                let pad = " ".repeat(width.saturating_sub(cell.width()));
+                line.push_str(if place > 0 { "  " } else { "" });
+                line.push_str(&match table.columns[*column].is_text {
+                    true => format!("{cell}{pad}"),
+                    false => format!("{pad}{cell}"),
+                });
+            }
+            out.push_str(loose(&line).trim_end());
+            out.push('\n');
+        }
+        out
+    }
+
+    /// Each row as a list of named values, where columns do not fit side by side.
+    fn rows(&mut self, table: &DataTable, cells: &Cells, indent: usize) {
+        for row in &cells.rows {
+            let parts = row.iter().zip(&cells.names).zip(&table.columns).enumerate();
+            let part = |(at, ((cell, name), column)): (
+                usize,
+                ((&String, &String), &DataColumn),
+            )| match (at, column.is_text) {
+                _ if cell.is_empty() => None,
+                (0, true) => Some(cell.clone()),
+                (_, true) if name.is_empty() => None,
+                (_, true) => Some(format!("{name}:\u{a0}{cell}")),
+                (_, false) => Some(format!("{name} {cell}").replace(' ', "\u{a0}")),
+            };
+            let parts: Vec<String> = parts.filter_map(part).collect();
+            self.lines(&parts.join("\u{a0}· "), indent, indent + GAP);
+        }
+    }
+}
+
+/// A table's strings.
+struct Cells {
+    names: Vec<String>,
+    /// As many cells in each as there are columns.
+    rows: Vec<Vec<String>>,
+}
+
+impl Cells {
+    fn of(table: &DataTable) -> Self {
+        let none = Text::default();
+        let row = |row: &Vec<Text>| {
+            let cells = (0..table.columns.len()).map(|at| row.get(at).unwrap_or(&none));
+            cells.map(|cell| glued(cell, Place::Cell)).collect()
+        };
+        let names = table.columns.iter().map(|column| escape::text(&column.name).into_owned());
+        Self { names: names.collect(), rows: table.rows.iter().map(row).collect() }
+    }
+
+    /// The columns to show, each with its width, in at most `room` columns of the terminal: others are left
+    /// out by rank, then text is wrapped. `None` where that is not enough.
+    fn fitting(&self, table: &DataTable, room: usize) -> Option<Vec<(usize, usize)>> {
+        let widest = |column: usize, of: &dyn Fn(&str) -> usize| {
+            let cells = self.rows.iter().map(|row| of(&row[column]));
+            cells.max().unwrap_or(0).max(self.names[column].width())
+        };
+        let least = if table.extent == Extent::Whole { 1 } else { GROWING };
+        let mut columns: Vec<(usize, usize)> = (0..table.columns.len())
+            .map(|column| (column, widest(column, &|cell| cell.width()).max(least)))
+            .collect();
+        let excess = |columns: &[(usize, usize)]| {
+            let all: usize = columns.iter().map(|(_, width)| width + GAP).sum();
+            all.saturating_sub(room + GAP)
+        };
+        while excess(&columns) > 0 {
+            let rank = |(column, _): &(usize, usize)| table.columns[*column].rank;
+            let last = (0..columns.len()).max_by_key(|at| rank(&columns[*at]))?;
+            if rank(&columns[last]) == 0 {
+                break;
+            }
+            columns.remove(last);
+        }
+        let mut texts: Vec<usize> = (0..columns.len()).collect();
+        texts.retain(|at| table.columns[columns[*at].0].is_text);
+        texts.sort_by_key(|at| std::cmp::Reverse(columns[*at].1));
+        for at in texts {
+            let word = |cell: &str| cell.split(' ').map(UnicodeWidthStr::width).max().unwrap_or(0);
+            let shortest = widest(columns[at].0, &word).max(least);
+            let cut = excess(&columns).min(columns[at].1.saturating_sub(shortest));
+            columns[at].1 -= cut;
+        }
+        (excess(&columns) == 0).then_some(columns)
+    }
+}
+
+/// A finding as a sentence: the summary, the evidence unless it is a note, and the remedy.
+pub(super) fn sentence(finding: &Finding) -> String {
+    let mut text = finding.summary.clone();
+    if !finding.evidence.is_empty() && finding.severity != Severity::Info {
+        let short = |item: String| match item.width() <= EVIDENCE {
+            true => item.replace(' ', "\u{a0}"),
+            false => item,
+        };
+        let items: Vec<String> = finding.evidence.iter().map(|e| short(e.to_string())).collect();
+        text.push_str(&format!(" ({})", items.join("; ")));
+    }
+    if let Some(next) = &finding.next_step {
+        text.push_str(&format!(" → {next}"));
+    }
+    text
+}
+
+/// `text` in lines of at most `width` columns, broken between words only; a longer word has a line of its own.
+fn wrap(text: &str, width: usize, first: &str, rest: &str) -> Vec<String> {
+    let options = Options::new(width)
+        .initial_indent(first)
+        .subsequent_indent(rest)
+        .break_words(false)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation)
+        .wrap_algorithm(WrapAlgorithm::FirstFit);
+    textwrap::wrap(text, options).into_iter().map(|line| line.into_owned()).collect()
+}

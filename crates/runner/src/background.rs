@@ -1,0 +1,117 @@
+//! Samplers of the machine that run beside a run's own workers.
+
+use crate::sampling::{Sampling, SamplingOptions};
+use fathom_model::advice::thread_not_created;
+use fathom_model::progress::Sample;
+use fathom_model::watch::{Level, WatchRecord};
+use fathom_watch::Scope;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two samples.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Runs shorter than this are not sampled: opening the samplers would take longer.
+const DELAY: Duration = Duration::from_millis(250);
+
+/// Sampling in the background, or none.
+pub struct BackgroundSampling {
+    options: SamplingOptions,
+    /// When to begin, where that is still to come.
+    start_at: Option<Instant>,
+    /// Samplers being opened by a thread of their own, so that the run does not wait.
+    opening: Option<Receiver<Result<Sampling, String>>>,
+    sampling: Option<Sampling>,
+    /// Why there is no sampling, until it is reported.
+    failure: Option<String>,
+}
+
+impl BackgroundSampling {
+    /// By default begins after a moment, and covers this process and the machine's `devices` only; with `full`, begins
+    /// at once, and covers the whole machine.
+    #[must_use]
+    pub fn new(level: Level, devices: Vec<String>) -> Self {
+        let start_at = match level {
+            Level::Off => None,
+            Level::Default => Some(Instant::now() + DELAY),
+            Level::Full => Some(Instant::now()),
+        };
+        let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+        let scope = match level {
+            Level::Full => Scope::Machine,
+            _ => Scope::Only(vec![own]),
+        };
+        let options = SamplingOptions {
+            level,
+            scope,
+            devices,
+            interval: INTERVAL,
+            beside_run: true,
+            ..SamplingOptions::default()
+        };
+        let (opening, sampling, failure) = (None, None, None);
+        let mut this = Self { options, start_at, opening, sampling, failure };
+        this.start_if_due();
+        this
+    }
+
+    fn start_if_due(&mut self) {
+        if self.start_at.take_if(|at| *at <= Instant::now()).is_none() {
+            return;
+        }
+        let options = self.options.clone();
+        let (opened, opening) = mpsc::channel();
+        let open = move || {
+            // A run that is over by now has no use for them.
+            let _ = opened.send(Sampling::start(&options));
+        };
+        match thread::Builder::new().name("fathom-open".into()).spawn(open) {
+            Ok(_) => self.opening = Some(opening),
+            Err(error) => self.failure = Some(thread_not_created(&error)),
+        }
+    }
+
+    fn take_opened(&mut self) {
+        let Some(opened) = self.opening.as_ref().and_then(|opening| opening.try_recv().ok()) else {
+            return;
+        };
+        self.opening = None;
+        match opened {
+            Ok(sampling) => self.sampling = Some(sampling),
+            Err(error) => self.failure = Some(error),
+        }
+    }
+
+    /// Why the machine is not sampled; returned once.
+    pub fn failure(&mut self) -> Option<String> {
+        self.failure.take()
+    }
+
+    /// Whether samples arrive.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.sampling.is_some()
+    }
+
+    /// The instant from which samples count their time.
+    #[must_use]
+    pub fn began(&self) -> Option<Instant> {
+        self.sampling.as_ref().map(Sampling::began)
+    }
+
+    /// The next sample, if there is one.
+    pub fn poll(&mut self) -> Option<Sample> {
+        self.start_if_due();
+        self.take_opened();
+        self.sampling.as_mut()?.next(Duration::ZERO)
+    }
+
+    /// Ends it; returns the remaining samples, and how the machine was sampled.
+    #[must_use]
+    pub fn stop(mut self) -> (Vec<Sample>, Option<WatchRecord>) {
+        self.sampling.take().map_or((Vec::new(), None), |sampling| {
+            let (samples, record) = sampling.stop();
+            (samples, Some(record))
+        })
+    }
+}

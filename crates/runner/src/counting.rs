@@ -1,0 +1,199 @@
+//! Hardware counters of the workers, read in a short window of its own after the measured time: on some virtual
+//! machines counting alone makes I/O several times slower.
+
+use crate::cancel::CancelToken;
+use crate::targets::OpenTargets;
+use crate::window::{all_run, pause, wait_until_measured};
+use fathom_engine::Running;
+use fathom_model::plan::{Engine, JobPlan, Plan, Until};
+use fathom_model::progress::Counts;
+use fathom_model::record::JobRecord;
+use fathom_model::watch::{Counted, Missing};
+use fathom_model::{Dir, Progress};
+use fathom_watch::counters::Counters;
+use std::time::{Duration, Instant};
+
+/// Length of the window.
+const WINDOW: Duration = Duration::from_millis(200);
+/// How long workers may take to start.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Why a job of few I/Os has no figures.
+const TOO_SOON: &str = "not counted: a job ended too soon";
+
+/// What was counted of one worker.
+#[derive(Debug, Clone)]
+pub struct WorkerCounts {
+    /// Index of the job in the plan.
+    pub job: usize,
+    /// I/Os completed in the window.
+    pub ios: u64,
+    /// Length of the window in nanoseconds.
+    pub window_ns: u64,
+    /// The counters, or why they are not known.
+    pub counted: Result<Counted, String>,
+    /// What could not be counted: the kernel's part, or cache misses.
+    pub lacks: Vec<Missing>,
+}
+
+/// Runs the jobs of `plan`, which ended as `jobs` say, once more for a moment, wave by wave, and counts.
+///
+/// # Errors
+/// Why nothing can be counted, for people.
+pub fn count(
+    targets: &OpenTargets,
+    plan: &Plan,
+    jobs: &[JobRecord],
+    cancel: &CancelToken,
+) -> Result<Vec<WorkerCounts>, String> {
+    // Whether there are counters at all, before any more I/O is done.
+    Counters::open(0).map_err(reason)?;
+    check(plan, jobs)?;
+    let mut waves: Vec<u32> = plan.jobs.iter().map(|j| j.wave).collect();
+    waves.sort_unstable();
+    waves.dedup();
+    let mut all = Vec::new();
+    for wave in waves {
+        let indices: Vec<usize> =
+            (0..plan.jobs.len()).filter(|i| plan.jobs[*i].wave == wave).collect();
+        let jobs = indices.iter().map(|i| shortened(&plan.jobs[*i])).collect();
+        let counts = count_wave(targets, &Plan { jobs, ..plan.clone() }, cancel)?;
+        all.extend(counts.into_iter().map(|c| WorkerCounts { job: indices[c.job], ..c }));
+    }
+    Ok(all)
+}
+
+fn check(plan: &Plan, jobs: &[JobRecord]) -> Result<(), String> {
+    let plans = || plan.jobs.iter();
+    let why = if jobs.iter().any(|job| job.error.is_some()) {
+        "a job failed"
+    } else if plans().any(|job| job.used_dirs().any(Dir::modifies)) {
+        "the window would write more than was requested"
+    } else if plans().any(JobPlan::is_paced) {
+        "the job runs at a set rate"
+    } else if plans().any(is_cached) {
+        "the window would read what the run has just cached"
+    } else {
+        return Ok(());
+    };
+    Err(format!("not counted: {why}"))
+}
+
+/// Why something is missing and what would allow it, where that is known.
+fn reason(missing: Missing) -> String {
+    let Missing { why, allow, .. } = missing;
+    if allow.is_empty() { why } else { format!("{why}; {allow}") }
+}
+
+/// Whether a job goes through the page cache.
+fn is_cached(job: &JobPlan) -> bool {
+    !job.direct && !matches!(job.engine, Engine::Nop(_) | Engine::Null | Engine::IoUringCmd(_))
+}
+
+/// The same job for a moment, without pauses, and never more of it than was requested.
+fn shortened(job: &JobPlan) -> JobPlan {
+    let longest = 2 * (PATIENCE + WINDOW).as_nanos() as u64;
+    let until = Until { runtime_ns: Some(longest), ramp_ns: 0, ..job.until };
+    JobPlan { until, start_delay_ns: 0, exitall: false, think: None, ..job.clone() }
+}
+
+fn count_wave(
+    targets: &OpenTargets,
+    plan: &Plan,
+    cancel: &CancelToken,
+) -> Result<Vec<WorkerCounts>, String> {
+    let running = targets.start(plan)?;
+    let result = wait_and_count(&running, plan, cancel);
+    running.stop();
+    let records = running.join();
+    let mut counts = result?;
+    for (counts, record) in counts.iter_mut().zip(records) {
+        if let Some(error) = record.error {
+            counts.counted = Err(format!("not counted: a job failed: {}", error.message));
+        }
+    }
+    Ok(counts)
+}
+
+fn wait_and_count(
+    running: &Running,
+    plan: &Plan,
+    cancel: &CancelToken,
+) -> Result<Vec<WorkerCounts>, String> {
+    wait_until_measured(running, PATIENCE, cancel, TOO_SOON)?;
+    let open =
+        |tid: Option<i32>| Counters::open(tid.ok_or("a worker ended early")?).map_err(reason);
+    let counters: Vec<Counters> =
+        running.thread_ids().into_iter().map(open).collect::<Result<_, _>>()?;
+    let before = running.progress();
+    counters.iter().try_for_each(|c| c.enable().map_err(reason))?;
+    let began = Instant::now();
+    while began.elapsed() < WINDOW && !is_half_done(plan, &running.progress()) {
+        pause(cancel)?;
+    }
+    counters.iter().try_for_each(|c| c.disable().map_err(reason))?;
+    let after = running.progress();
+    if !all_run(&after) {
+        return Err(TOO_SOON.into());
+    }
+    let of_worker = |(job, counters): (usize, &Counters)| {
+        let ios = |p: &Progress| Dir::ALL.iter().map(|d| p.jobs[job].dirs[*d].ios).sum::<u64>();
+        WorkerCounts {
+            job,
+            ios: ios(&after) - ios(&before),
+            window_ns: after.elapsed_ns - before.elapsed_ns,
+            counted: counters.read().map_err(reason),
+            lacks: counters.lacks().to_vec(),
+        }
+    };
+    Ok(counters.iter().enumerate().map(of_worker).collect())
+}
+
+/// Whether a job has done half of what it may: time to stop, so that its end is not counted.
+fn is_half_done(plan: &Plan, progress: &Progress) -> bool {
+    plan.jobs.iter().zip(&progress.jobs).any(|(job, now)| {
+        let sum = |part: fn(&Counts) -> u64| now.dirs.iter().map(|(_, c)| part(c)).sum::<u64>();
+        let reached = |limit: Option<u64>, done: u64| limit.is_some_and(|limit| done >= limit / 2);
+        reached(job.until.ios, sum(|c| c.ios)) || reached(job.until.bytes, sum(|c| c.bytes))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::plan::{Mix, Order, Uring};
+    use fathom_model::progress::JobProgress;
+
+    fn job(engine: Engine) -> JobPlan {
+        JobPlan::new("job", engine, Mix::Only(Dir::Read), Order::Sequential { skip: 0 })
+    }
+
+    #[test]
+    fn page_cache_hits_are_not_counted() {
+        let mut cached = job(Engine::IoUring(Uring::default()));
+        assert!(is_cached(&cached));
+        cached.direct = true;
+        assert!(!is_cached(&cached));
+        assert!(!is_cached(&job(Engine::Null)));
+        assert!(!is_cached(&job(Engine::IoUringCmd(Uring::default()))));
+    }
+
+    #[test]
+    fn the_window_does_no_more_than_was_requested() {
+        let mut requested = job(Engine::Null);
+        requested.until = Until { ios: Some(100), ramp_ns: 9, ..Until::default() };
+        let until = shortened(&requested).until;
+        assert_eq!((until.ios, until.bytes, until.ramp_ns), (Some(100), None, 0));
+        assert!(until.runtime_ns.is_some());
+        let half = |until: Until, ios: u64| {
+            let job = JobPlan { until, ..requested.clone() };
+            let mut now = JobProgress::default();
+            (now.dirs.read.ios, now.dirs.read.bytes) = (ios, ios * 4096);
+            let progress = Progress { jobs: vec![now], ..Progress::default() };
+            is_half_done(&Plan { jobs: vec![job], ..Plan::default() }, &progress)
+        };
+        assert!(!half(requested.until, 49) && half(requested.until, 50));
+        let bytes = Until { bytes: Some(8 * 4096), ..Until::default() };
+        assert!(!half(bytes, 3) && half(bytes, 4));
+        assert!(!half(Until::default(), 1 << 40));
+    }
+}

@@ -1,0 +1,61 @@
+//! Runs a plan: opens its targets, starts workers and samplers, feeds the record and the caller's view, and stops.
+//!
+//! [`Runner`] is the only run loop. [`window::measure`] and [`counting::count`] run a plan for a moment and measure;
+//! [`observe::Observer`] observes the machine without a load of its own. Nothing here prints, exits or handles signals: callers
+//! pass [`Hooks`] and a [`CancelToken`].
+//!
+//! ```
+//! # fn main() -> Result<(), String> {
+//! # let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+//! # let record = dir.path().join("record").display().to_string();
+//! # let file = dir.path().join("file").display().to_string();
+//! # struct Machine;
+//! # impl fathom_spec::Sources for Machine {
+//! #     fn read(&self, _: &str, _: usize) -> Result<Vec<u8>, String> { Err("no job files".into()) }
+//! #     fn env(&self, _: &str) -> Option<String> { None }
+//! #     fn machine(&self) -> fathom_spec::MachineNumbers {
+//! #         fathom_spec::MachineNumbers { cpus: 1, page_bytes: 4096, memory_mib: 1 }
+//! #     }
+//! #     fn random(&self) -> u64 { 1 }
+//! # }
+//! # let machine = Machine;
+//! use fathom_machine::{Lookup, Roots, host};
+//! use fathom_runner::{RecordTo, RunOptions, Runner};
+//!
+//! let options = ["--name=read", "--rw=randread", "--size=1m"].map(String::from);
+//! let spec = fathom_spec::parse(&[&options[..], &[format!("--filename={file}")]].concat(), &machine)
+//!     .map_err(|e| e.to_string())?;
+//! let roots = Roots::default();
+//! let target = Lookup::new(&roots).target(&file).map_err(|e| e.to_string())?;
+//! let facts = fathom_model::Facts { host: host(&roots), targets: vec![target] };
+//! let plan = fathom_spec::plan(&spec, &facts).map_err(|e| e.to_string())?;
+//!
+//! let options = RunOptions { record: RecordTo::Required(Some(record)), ..RunOptions::default() };
+//! let mut runner = Runner::open(&plan, facts, options, &mut ())?;
+//! let mut record = runner.run(&plan, &mut ())?;
+//! assert_eq!(record.jobs[0].dirs.read.counts.bytes, 1 << 20);
+//! runner.finish(&mut record, &mut ())?;
+//! # Ok(()) }
+//! ```
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
+
+mod background;
+mod cancel;
+pub mod counting;
+pub mod observe;
+mod recording;
+mod ring_threads;
+mod run;
+mod sampling;
+mod shrink;
+mod targets;
+pub mod window;
+
+pub use background::BackgroundSampling;
+pub use cancel::CancelToken;
+pub use recording::{NewRecording, RecordTo, Recording};
+pub use run::{Hooks, RunOptions, Runner};
+pub use sampling::{Sampling, SamplingOptions};
+pub use targets::OpenTargets;

@@ -1,0 +1,145 @@
+//! Observing the machine without a load of fathom's own, with a record.
+
+use crate::recording::{NewRecording, RecordTo, Recording};
+use crate::sampling::{Sampling, SamplingOptions};
+use fathom_machine::Roots;
+use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::progress::Sample;
+use fathom_model::record::RECORD_VERSION;
+use fathom_model::watch::{CommandRecord, WatchRecord};
+use fathom_model::{Facts, RunRecord};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+/// A record of this machine, without results.
+#[must_use]
+pub fn new_record() -> RunRecord {
+    RunRecord {
+        record_version: RECORD_VERSION,
+        kind: RecordKind::Watch,
+        run_id: new_run_id(),
+        fathom_version: env!("CARGO_PKG_VERSION").to_string(),
+        command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+        started_unix_ns: fathom_engine::clock::unix_ns(),
+        facts: Facts { host: fathom_machine::host(&Roots::default()), targets: Vec::new() },
+        ..RunRecord::default()
+    }
+}
+
+/// A random UUID for a record; empty if the kernel gives none.
+#[must_use]
+pub fn new_run_id() -> String {
+    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    uuid.trim().to_string()
+}
+
+/// `record` as it reads until the observation ends.
+#[must_use]
+pub fn unfinished(record: &RunRecord) -> RunRecord {
+    RunRecord { outcome: Outcome::unfinished(), ..record.clone() }
+}
+
+/// Samplers whose samples are recorded.
+pub struct Observer {
+    sampling: Sampling,
+    recording: Recording,
+    record: RunRecord,
+}
+
+/// The end of an observation.
+pub struct Observed {
+    /// Samples that [`Observer::next`] had not returned.
+    pub rest: Vec<Sample>,
+    /// The complete record.
+    pub record: RunRecord,
+    /// What of it could not be written.
+    pub written: Result<(), String>,
+}
+
+impl Observer {
+    /// Creates the run directory and starts the samplers.
+    ///
+    /// # Errors
+    /// If the directory is required and cannot be created, or no thread can be.
+    pub fn start(options: &SamplingOptions, to: &RecordTo) -> Result<Self, String> {
+        // Nothing is optional here, so that there is nothing to report.
+        let ignore = &mut |_: &str| ();
+        let record = new_record();
+        let new = NewRecording::create(to, ignore)?;
+        let sampling = Sampling::start(options)?;
+        let record = RunRecord { watch: Some(sampling.record().clone()), ..record };
+        let recording = new.begin(&unfinished(&record), ignore)?;
+        Ok(Self { sampling, recording, record })
+    }
+
+    /// The run directory.
+    #[must_use]
+    pub fn record_dir(&self) -> Option<&Path> {
+        self.recording.path()
+    }
+
+    /// How the machine is sampled.
+    #[must_use]
+    pub fn watch(&self) -> &WatchRecord {
+        self.sampling.record()
+    }
+
+    /// Whether a sampler panicked, so that no more samples arrive.
+    #[must_use]
+    pub fn has_panicked(&self) -> bool {
+        self.sampling.has_panicked()
+    }
+
+    /// Whether samples are being recorded.
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.recording.is_kept() && !self.recording.has_failed()
+    }
+
+    /// The next sample, if one arrives within `patience`; it is recorded. While the record's disk does not keep up there
+    /// is none: what samplers see then is part of a later one.
+    pub fn next(&mut self, patience: Duration) -> Option<Sample> {
+        if !self.recording.has_room() {
+            thread::sleep(patience);
+            return None;
+        }
+        let sample = self.sampling.next(patience)?;
+        self.recording.sample(&sample);
+        Some(sample)
+    }
+
+    /// Why samples are no longer recorded; returned once.
+    pub fn complaint(&mut self) -> Option<String> {
+        self.recording.complaint().map(what_to_do)
+    }
+
+    /// Ends the observation, of a `command` if there was one; a signal may have `interrupted` it. `notice` hears of a
+    /// slow disk.
+    pub fn finish(
+        mut self,
+        command: Option<CommandRecord>,
+        interrupted: Option<&str>,
+        notice: &mut dyn FnMut(&str),
+    ) -> Observed {
+        let (rest, watch) = self.sampling.stop();
+        rest.iter().for_each(|sample| self.recording.sample(sample));
+        let written = self.recording.flush(notice);
+        let lost = written.error.map(what_to_do);
+        self.record.elapsed_ns = written.elapsed_ns;
+        self.record.watch = Some(WatchRecord { command, ..watch });
+        self.record.outcome = match (&lost, interrupted) {
+            (Some(because), _) => Outcome::Failed { because: because.clone() },
+            (None, Some(by)) => Outcome::interrupted(by),
+            (None, None) => Outcome::Finished,
+        };
+        let ended = self.recording.end(&self.record, notice);
+        Observed { rest, record: self.record, written: lost.map_or(ended, Err) }
+    }
+}
+
+fn what_to_do(error: String) -> String {
+    format!(
+        "{error}; the samples up to there are kept; free some space, or name another directory with --record"
+    )
+}

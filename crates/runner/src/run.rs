@@ -1,0 +1,304 @@
+//! The run loop: workers, samplers, the record and the caller's view of them.
+
+use crate::background::BackgroundSampling;
+use crate::cancel::CancelToken;
+use crate::recording::{NewRecording, RecordTo, Recording};
+use crate::ring_threads::RingThreads;
+use crate::targets::OpenTargets;
+use fathom_analysis::derive;
+use fathom_machine::guard::Permissions;
+use fathom_model::facts::Facts;
+use fathom_model::outcome::Outcome;
+use fathom_model::plan::Plan;
+use fathom_model::progress::{JobSample, Phase, Progress, Sample};
+use fathom_model::record::{DiskRecord, RunRecord};
+use fathom_model::watch::{Level, WatchRecord};
+use fathom_model::{Dir, Histogram, PerDir};
+use fathom_watch::disks::{DiskSnapshot, NamedDisks};
+use rustix::thread::set_current_timer_slack;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Between two reads of the workers' counters.
+const TICK: Duration = Duration::from_millis(50);
+/// Between two samples of the jobs where the machine is not sampled.
+const SAMPLE: Duration = Duration::from_secs(1);
+/// A read of the counters may come so many nanoseconds late.
+const TIMER_SLACK: Option<NonZeroU64> = NonZeroU64::new(5_000_000);
+
+/// What a caller of [`Runner::run`] gets to see meanwhile. Each method does nothing by default.
+pub trait Hooks {
+    /// A file is being laid out: its path, the bytes written so far, and the bytes in total.
+    fn laying_out(&mut self, _path: &str, _done: u64, _total: u64) {}
+    /// The state of all workers, some twenty times a second, and once more at the end.
+    fn progress(&mut self, _progress: &Progress) {}
+    /// A sample of the machine, about once a second.
+    fn sampled(&mut self, _sample: &Sample) {}
+    /// Something that the user should know now, such as that the record's disk is full.
+    fn notice(&mut self, _text: &str) {}
+}
+
+impl Hooks for () {}
+
+/// How to run.
+#[derive(Debug, Clone, Default)]
+pub struct RunOptions {
+    /// Which existing data may be overwritten.
+    pub permissions: Permissions,
+    /// How much of the machine to sample.
+    pub sampling: Level,
+    /// Where to keep the record.
+    pub record: RecordTo,
+    /// Ends the run early, with a valid result.
+    pub cancel: CancelToken,
+}
+
+/// A plan whose targets are open, with a place for its record.
+pub struct Runner {
+    targets: OpenTargets,
+    options: RunOptions,
+    new_recording: Option<NewRecording>,
+    recording: Option<Recording>,
+}
+
+impl Runner {
+    /// Creates the run directory, then opens the targets of `plan` and creates those that are missing.
+    ///
+    /// # Errors
+    /// Why the plan is refused; nothing has changed then.
+    pub fn open(
+        plan: &Plan,
+        facts: Facts,
+        options: RunOptions,
+        hooks: &mut dyn Hooks,
+    ) -> Result<Self, String> {
+        let recording =
+            NewRecording::create(&options.record, &mut |text: &str| hooks.notice(text))?;
+        let targets = OpenTargets::open(plan, facts, &options.permissions, &options.cancel)?;
+        Ok(Self { targets, options, new_recording: Some(recording), recording: None })
+    }
+
+    /// The open targets.
+    #[must_use]
+    pub fn targets(&self) -> &OpenTargets {
+        &self.targets
+    }
+
+    /// The run directory, once the run has begun.
+    #[must_use]
+    pub fn record_dir(&self) -> Option<&Path> {
+        self.recording.as_ref().and_then(Recording::path)
+    }
+
+    /// Lays out new files, runs `plan` until it ends or is cancelled, and returns its record, without findings.
+    ///
+    /// # Errors
+    /// Why it could not be started.
+    pub fn run(&mut self, plan: &Plan, hooks: &mut dyn Hooks) -> Result<RunRecord, String> {
+        let cancel = self.options.cancel.clone();
+        let laid_out =
+            self.targets.lay_out(&cancel, |path, done, total| hooks.laying_out(path, done, total));
+        let interrupted = match (laid_out, cancel.reason()) {
+            (Ok(()), _) => None,
+            (Err(_), Some(reason)) => Some(Outcome::interrupted(reason)),
+            (Err(error), None) => return Err(error),
+        };
+        let record = self.targets.new_record(plan);
+        let unfinished = RunRecord { outcome: Outcome::unfinished(), ..record.clone() };
+        if let Some(new) = self.new_recording.take() {
+            let begun = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
+            self.recording = Some(begun);
+        }
+        match interrupted {
+            None => self.run_jobs(plan, record, hooks),
+            Some(outcome) => Ok(RunRecord { outcome, ..record }),
+        }
+    }
+
+    fn run_jobs(
+        &mut self,
+        plan: &Plan,
+        mut record: RunRecord,
+        hooks: &mut dyn Hooks,
+    ) -> Result<RunRecord, String> {
+        let (targets, cancel) = (&self.targets, &self.options.cancel);
+        let disks = targets.disk_sampler();
+        let disks_before = disks.snapshot().ok();
+        let mut shrinking = targets.shrink_detector(plan);
+        let mut ring_threads = RingThreads::new(plan, targets.proc());
+        let mut samples = Samples::new(self.recording.as_mut(), &self.options, targets);
+        let running = targets.start(plan)?;
+        let began = Instant::now();
+        let mut worked = false;
+        let coalesced = CoalescedTimer::new();
+        while !running.wait(TICK) {
+            if let (Some(reason), true) = (cancel.reason(), record.outcome.is_finished()) {
+                record.outcome = Outcome::interrupted(reason);
+                running.stop();
+            }
+            let progress = running.progress();
+            let works = |phase| matches!(phase, Phase::Ramp | Phase::Running);
+            worked |= progress.jobs.iter().any(|job| works(job.phase));
+            ring_threads.sample(&running, &progress);
+            targets.detect_shrinking(&mut shrinking);
+            hooks.progress(&progress);
+            samples.take(&progress, hooks);
+        }
+        record.elapsed_ns = began.elapsed().as_nanos() as u64;
+        drop(coalesced);
+        // Once more at the end, so that the samples add up to the totals.
+        let last = running.progress();
+        hooks.progress(&last);
+        record.jobs = running.join();
+        record.disks = disk_totals(&disks, disks_before.as_ref());
+        record.watch = samples.finish(&last, hooks);
+        ring_threads.note(&mut record.jobs);
+        worked |= record.jobs.iter().any(|job| job.runtime_ns > 0);
+        let failed = !record.outcome.is_finished() || record.jobs.iter().any(|j| j.error.is_some());
+        // What was created for work that did not begin is removed again.
+        if worked || !failed {
+            targets.keep();
+        }
+        targets.note_changes(plan, shrinking, &mut record.jobs);
+        Ok(record)
+    }
+
+    /// Closes the targets, writes the rest of the samples, and the final `record`, which says which samples were lost.
+    ///
+    /// # Errors
+    /// What could not be removed or written.
+    pub fn finish(self, record: &mut RunRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
+        let closed = self.targets.close();
+        let Some(mut recording) = self.recording else { return closed };
+        let notice = &mut |text: &str| hooks.notice(text);
+        record.samples_lost = recording.flush(notice).error;
+        if let Some(error) = recording.complaint() {
+            notice(&samples_lost(&error));
+        }
+        match (closed, recording.end(record, notice)) {
+            (Err(first), Err(second)) => Err(format!("{first}; {second}")),
+            (closed, ended) => closed.and(ended),
+        }
+    }
+}
+
+fn disk_totals(disks: &NamedDisks, before: Option<&DiskSnapshot>) -> Vec<DiskRecord> {
+    match (disks.snapshot(), before) {
+        (Ok(after), Some(before)) => {
+            let elapsed = after.at.saturating_duration_since(before.at);
+            derive::disk_records(&before.disks, &after.disks, elapsed)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn samples_lost(error: &str) -> String {
+    format!("samples are no longer recorded: {error}")
+}
+
+/// The samples of one run: those of the machine and those of the jobs, joined.
+struct Samples<'a> {
+    recording: Option<&'a mut Recording>,
+    background: BackgroundSampling,
+    /// When the background sampling began, in the time of the run.
+    began_ns: Option<u64>,
+    /// When the jobs are sampled next, while the machine is not.
+    next: Instant,
+    /// The jobs' latencies as of the last sample.
+    before: Vec<PerDir<Histogram>>,
+}
+
+impl<'a> Samples<'a> {
+    fn new(
+        recording: Option<&'a mut Recording>,
+        options: &RunOptions,
+        targets: &OpenTargets,
+    ) -> Self {
+        let background = BackgroundSampling::new(options.sampling, targets.devices());
+        let (next, before) = (Instant::now() + SAMPLE, Vec::new());
+        Self { recording, background, began_ns: None, next, before }
+    }
+
+    /// Takes what is due.
+    fn take(&mut self, progress: &Progress, hooks: &mut dyn Hooks) {
+        // While the record's disk does not keep up, samplers join what they see into a later sample.
+        if self.recording.as_ref().is_none_or(|recording| recording.has_room()) {
+            let sample = self.background.poll();
+            if let (None, Some(began)) = (self.began_ns, self.background.began()) {
+                let elapsed_ns = began.elapsed().as_nanos() as u64;
+                self.began_ns = Some(progress.elapsed_ns.saturating_sub(elapsed_ns));
+            }
+            match sample {
+                Some(sample) => self.add(progress, sample, hooks),
+                None if !self.background.is_on() => self.add_jobs_if_due(progress),
+                None => {}
+            }
+        }
+        if let Some(error) = self.background.failure() {
+            hooks.notice(&format!("the machine is not sampled: {error}"));
+        }
+        if let Some(error) = self.recording.as_mut().and_then(|recording| recording.complaint()) {
+            hooks.notice(&samples_lost(&error));
+        }
+    }
+
+    fn add_jobs_if_due(&mut self, progress: &Progress) {
+        if let Some(late) = Instant::now().checked_duration_since(self.next) {
+            self.next += SAMPLE * (1 + late.as_secs() as u32);
+            self.add_jobs(progress);
+        }
+    }
+
+    fn add_jobs(&mut self, progress: &Progress) {
+        let (elapsed_ns, unix_ns) = (progress.elapsed_ns, fathom_engine::clock::unix_ns());
+        self.record(progress, Sample { elapsed_ns, unix_ns, ..Sample::default() });
+    }
+
+    /// Adds a sample of the machine, in whose own time the sampling began at 0.
+    fn add(&mut self, progress: &Progress, sample: Sample, hooks: &mut dyn Hooks) {
+        hooks.sampled(&sample);
+        let elapsed_ns = sample.elapsed_ns + self.began_ns.unwrap_or(0);
+        self.record(progress, Sample { elapsed_ns, ..sample });
+    }
+
+    fn record(&mut self, progress: &Progress, machine: Sample) {
+        let Some(recording) = &self.recording else { return };
+        self.before.resize_with(progress.jobs.len(), PerDir::default);
+        let jobs = progress.jobs.iter().zip(&mut self.before).map(|(job, before)| {
+            let clat = PerDir::from_fn(|dir: Dir| job.clat[dir].since(&before[dir]));
+            before.clone_from(&job.clat);
+            JobSample { phase: job.phase, dirs: job.dirs, in_flight: job.in_flight, clat }
+        });
+        recording.sample(&Sample { jobs: jobs.collect(), ..machine });
+    }
+
+    /// Takes the last samples; returns how the machine was sampled.
+    fn finish(mut self, last: &Progress, hooks: &mut dyn Hooks) -> Option<WatchRecord> {
+        let off = BackgroundSampling::new(Level::Off, Vec::new());
+        let (rest, watch) = std::mem::replace(&mut self.background, off).stop();
+        if rest.is_empty() {
+            self.add_jobs(last);
+        }
+        rest.into_iter().for_each(|sample| self.add(last, sample, hooks));
+        watch
+    }
+}
+
+/// Raises the thread's timer slack, so that its wake-ups coalesce with existing interrupts: one of its own would cost
+/// the workers time. Threads that it starts meanwhile inherit the slack: workers must not be among them.
+struct CoalescedTimer;
+
+impl CoalescedTimer {
+    fn new() -> Self {
+        // Without it the thread wakes at its own times.
+        let _ = set_current_timer_slack(TIMER_SLACK);
+        Self
+    }
+}
+
+impl Drop for CoalescedTimer {
+    fn drop(&mut self) {
+        let _ = set_current_timer_slack(None);
+    }
+}

@@ -1,0 +1,305 @@
+//! The machine's samplers: which ones run, on whom, how often, and the thread that runs them.
+
+use fathom_machine::Roots;
+use fathom_model::advice::thread_not_created;
+use fathom_model::progress::Sample;
+use fathom_model::watch::{DeviceWiring, Level, Missing, WatchRecord};
+use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions, Devices};
+use fathom_watch::counters::CounterSampler;
+use fathom_watch::disks::DiskSampler;
+use fathom_watch::placement::{self, PlacementSampler};
+use fathom_watch::rings::RingSampler;
+use fathom_watch::system::SystemSampler;
+use fathom_watch::threads::{self, ThreadOptions, ThreadSampler};
+use fathom_watch::{
+    Clock, EachIo, Sampler, Scope, StackSampler, StackSettings, TimedSample, Watcher,
+};
+use std::sync::mpsc::RecvTimeoutError;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Sampling all threads may take one part in this many of the machine's CPU time.
+const PART_DEFAULT: u64 = 200;
+const PART_FULL: u64 = 50;
+/// Upper bounds of the CPU time that a sample of one thread takes: through its files, and through the BPF iterator over
+/// all threads.
+const THREAD_NS: u64 = 12_000;
+const AT_ONCE_NS: u64 = 3_000;
+/// How long the symbols of stacks may wait while a run uses all CPUs.
+const SYMBOLS_DELAY: Duration = Duration::from_secs(10);
+
+/// What to sample, and how.
+#[derive(Debug, Clone, Default)]
+pub struct SamplingOptions {
+    /// How much.
+    pub level: Level,
+    /// Whose threads, stacks and rings; CPUs, disks and the block layer are always the whole machine's.
+    pub scope: Scope,
+    /// Kernel names of the block devices to follow first; the busiest others come after them.
+    pub devices: Vec<String>,
+    /// Between two samples.
+    pub interval: Duration,
+    /// Thread samples per second; by default what the level and the machine allow.
+    pub threads_hz: Option<u32>,
+    /// Stack samples per second and CPU; by default what the level implies.
+    pub stacks_hz: Option<u32>,
+    /// Whether it runs beside fathom's own workers, which must not be slowed: it leaves hardware counters to a window
+    /// of their own, and resolves symbols when the workers leave CPUs idle.
+    pub beside_run: bool,
+    /// Whether `full` traces the events of every I/O all the time instead of for a part of it.
+    pub each_io: bool,
+}
+
+impl SamplingOptions {
+    /// The root processes of the scope; none for the whole machine.
+    fn pids(&self) -> &[i32] {
+        match &self.scope {
+            Scope::Trees(pids) | Scope::Only(pids) => pids,
+            Scope::Machine | Scope::Matching { .. } => &[],
+        }
+    }
+}
+
+/// Samplers at work.
+pub struct Sampling {
+    watcher: Watcher,
+    began: Instant,
+    record: WatchRecord,
+}
+
+impl Sampling {
+    /// Opens the samplers and starts their thread.
+    ///
+    /// # Errors
+    /// If the thread cannot be created. Sources that are not available are listed in the record.
+    pub fn start(options: &SamplingOptions) -> Result<Self, String> {
+        let Opened { samplers, missing } = open(options);
+        let record = WatchRecord {
+            interval_ns: options.interval.as_nanos() as u64,
+            level: options.level,
+            pids: options.pids().to_vec(),
+            missing,
+            wiring: wiring(options.level),
+            ..WatchRecord::default()
+        };
+        let began = Instant::now();
+        let watcher = Watcher::start(samplers, options.interval)
+            .map_err(|error| thread_not_created(&error))?;
+        Ok(Self { watcher, began, record })
+    }
+
+    /// The instant from which samples count their time.
+    #[must_use]
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// How the machine is sampled.
+    #[must_use]
+    pub fn record(&self) -> &WatchRecord {
+        &self.record
+    }
+
+    /// Whether a sampler panicked, so that no more samples arrive.
+    #[must_use]
+    pub fn has_panicked(&self) -> bool {
+        self.watcher.has_panicked()
+    }
+
+    /// The next sample, if one arrives within `patience`.
+    pub fn next(&mut self, patience: Duration) -> Option<Sample> {
+        match self.watcher.samples.recv_timeout(patience) {
+            Ok(watched) => Some(sample(watched, self.began)),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                thread::sleep(patience);
+                None
+            }
+        }
+    }
+
+    /// Ends sampling; returns the remaining samples, and how the machine was sampled.
+    #[must_use]
+    pub fn stop(mut self) -> (Vec<Sample>, WatchRecord) {
+        if self.watcher.has_panicked() {
+            self.record.missing.push(Missing {
+                what: "everything after this".into(),
+                why: "the sampling thread panicked, which is a bug in fathom".into(),
+                allow: "please report it with the message it printed".into(),
+            });
+        }
+        let rest = self.watcher.stop();
+        let mut samples = Vec::new();
+        for watched in rest {
+            self.record.cost.clone_from(&watched.machine.cost);
+            self.record.intervals_joined = watched.machine.intervals_joined;
+            samples.push(sample(watched, self.began));
+        }
+        (samples, self.record)
+    }
+}
+
+fn sample(watched: TimedSample, began: Instant) -> Sample {
+    let since = watched.at.elapsed().as_nanos() as u64;
+    Sample {
+        elapsed_ns: watched.at.saturating_duration_since(began).as_nanos() as u64,
+        unix_ns: fathom_engine::clock::unix_ns().saturating_sub(since),
+        jobs: Vec::new(),
+        machine: watched.machine,
+    }
+}
+
+/// Which CPUs and interrupts serve the devices.
+fn wiring(level: Level) -> Vec<DeviceWiring> {
+    if level == Level::Full { placement::wiring(&Roots::default().sys, &[]) } else { Vec::new() }
+}
+
+/// Open samplers, and the sources that are not available.
+#[derive(Default)]
+struct Opened {
+    samplers: Vec<Box<dyn Sampler>>,
+    missing: Vec<Missing>,
+}
+
+fn open(options: &SamplingOptions) -> Opened {
+    let (roots, mut opened) = (Roots::default(), Opened::default());
+    if options.level == Level::Off {
+        return opened;
+    }
+    let (proc, sys) = (&roots.proc, &roots.sys);
+    let full = options.level == Level::Full;
+    let pid = options.pids().first().copied();
+    let system = SystemSampler::open(proc, sys, pid).map_err(missing("CPUs and memory"));
+    opened.add(system, SystemSampler::missing);
+    opened.add(DiskSampler::open(proc, sys).map_err(missing("disks")), |_| &[]);
+    let thread_options = ThreadOptions {
+        proc_root: proc.clone(),
+        scope: options.scope.clone(),
+        hz: options.threads_hz.unwrap_or(threads::HZ),
+        urgent: !options.beside_run,
+        ..ThreadOptions::default()
+    };
+    let threads = ThreadSampler::open(thread_options).map(|mut threads| {
+        if options.threads_hz.is_none() && options.scope == Scope::Machine {
+            threads.set_hz(affordable_hz(&threads, full));
+        }
+        threads
+    });
+    opened.add(threads.map_err(missing("threads")), ThreadSampler::missing);
+    let stacks = StackSampler::open(&stack_settings(options), proc, sys);
+    opened.add(stacks, StackSampler::missing);
+    let each_io = match (full, options.each_io) {
+        (false, _) => EachIo::Never,
+        (true, false) => EachIo::Partly,
+        (true, true) => EachIo::Always,
+    };
+    let block_options = BlocksOptions {
+        devices: Devices::Busiest { first: options.devices.clone() },
+        one_in: blocks::ONE_IN,
+        each_io,
+    };
+    let blocks = BlockSampler::open(proc, sys, &block_options).map_err(|error| match error {
+        BlocksError::Missing(missing) => missing,
+        error => missing("block layer events")(error),
+    });
+    opened.add(blocks, BlockSampler::missing);
+    let rings = RingSampler::open(proc, options.scope.clone());
+    let rings = rings.map(|rings| rings.with_events(sys, each_io)).map_err(missing("io_uring"));
+    opened.add(rings, RingSampler::missing);
+    if full || !options.beside_run {
+        opened.add(counters(options, &roots), CounterSampler::missing);
+    }
+    if each_io != EachIo::Never {
+        opened.add(PlacementSampler::open(proc, sys, &[], each_io), |_| &[]);
+    }
+    opened
+}
+
+/// Timer interrupts slow the workers, and so do enabled cycle counters on some virtual machines. A run's own threads
+/// are sampled on the scheduler's tick, which needs neither; the whole machine is sampled less often beside a run.
+fn stack_settings(options: &SamplingOptions) -> StackSettings {
+    let own_run = options.beside_run && options.scope != Scope::Machine;
+    let hz = match (options.level, options.beside_run) {
+        (Level::Full, false) => 99,
+        (Level::Full, true) => 29,
+        _ => 49,
+    };
+    StackSettings {
+        hz: options.stacks_hz.unwrap_or(hz),
+        scope: options.scope.clone(),
+        clock: if own_run { Clock::Tick } else { Clock::Timer },
+        patience: if options.beside_run { SYMBOLS_DELAY } else { Duration::ZERO },
+        ..StackSettings::default()
+    }
+}
+
+/// Per-process events are switched with their threads, which costs time; per-CPU events are not.
+fn counters(options: &SamplingOptions, roots: &Roots) -> Result<CounterSampler, Missing> {
+    let whom = if options.level == Level::Full { &options.scope } else { &Scope::Machine };
+    CounterSampler::open(&roots.proc, &roots.sys, whom, !options.beside_run)
+}
+
+impl Opened {
+    fn add<S: Sampler + 'static>(
+        &mut self,
+        sampler: Result<S, Missing>,
+        missing: impl Fn(&S) -> &[Missing],
+    ) {
+        match sampler {
+            Ok(sampler) => {
+                self.missing.extend_from_slice(missing(&sampler));
+                self.samplers.push(Box::new(sampler));
+            }
+            Err(missing) => self.missing.push(missing),
+        }
+    }
+}
+
+fn missing<E: std::error::Error>(what: &str) -> impl Fn(E) -> Missing {
+    move |error| Missing { what: what.into(), why: error.to_string(), allow: String::new() }
+}
+
+/// The rate at which all threads of the machine can be sampled within the CPU time meant for it.
+fn affordable_hz(threads: &ThreadSampler, full: bool) -> u32 {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    let each_ns = if threads.is_at_once() { AT_ONCE_NS } else { THREAD_NS };
+    let part = if full { PART_FULL } else { PART_DEFAULT };
+    affordable(threads.threads() as u64 * each_ns, cpus, part)
+}
+
+/// Samples per second that cost `sample_ns` each, in one part in `part` of the time of `cpus` CPUs.
+fn affordable(sample_ns: u64, cpus: u64, part: u64) -> u32 {
+    let hz = cpus * 1_000_000_000 / part / sample_ns.max(1);
+    u32::try_from(hz).unwrap_or(u32::MAX).clamp(1, threads::HZ)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_large_machines_are_sampled_less_often() {
+        let hz = |threads: u64, cpus| affordable(threads * THREAD_NS, cpus, PART_DEFAULT);
+        assert_eq!(hz(20, 2), threads::HZ);
+        assert_eq!((hz(200, 2), hz(400, 2), hz(100_000, 2)), (4, 2, 1));
+        assert_eq!(hz(2000, 64), 13);
+        assert_eq!(affordable(0, 1, PART_DEFAULT), threads::HZ);
+    }
+
+    #[test]
+    fn every_sampler_runs_or_says_why_not() {
+        let watch = |level| SamplingOptions {
+            level,
+            interval: Duration::from_secs(1),
+            ..SamplingOptions::default()
+        };
+        let full = open(&watch(Level::Full));
+        let names: Vec<&str> = full.samplers.iter().map(|sampler| sampler.name()).collect();
+        for name in ["system", "disks", "threads"] {
+            assert!(names.contains(&name), "{name}: {names:?} {:?}", full.missing);
+        }
+        assert!(names.len() == 8 || !full.missing.is_empty(), "{names:?}");
+        assert!(full.missing.iter().all(|missing| !missing.why.is_empty()));
+        assert!(open(&watch(Level::Off)).samplers.is_empty());
+    }
+}

@@ -1,0 +1,132 @@
+//! Files that someone makes shorter while a run goes on. What is written to them makes them as long as before, so
+//! that it does not show in the end.
+
+use fathom_machine::guard::{Extent, OpenTarget};
+use fathom_model::plan::Plan;
+
+/// Targets that are looked at each time, in turn: as many as take some ten microseconds.
+const EACH_TIME: usize = 32;
+/// File systems that count the blocks of a file when these are allocated, and allocate them but once. Others compress
+/// what is written anew, or count later.
+const EXACT: [&str; 5] = ["ext2", "ext3", "ext4", "xfs", "tmpfs"];
+/// So many bytes fewer are no sign of anything, such as blocks of the file system's own.
+const SLACK: u64 = 64 << 10;
+
+/// The files of a run, as they were seen so far.
+pub(crate) struct ShrinkDetector {
+    files: Vec<Option<Seen>>,
+    next: usize,
+}
+
+/// A file.
+struct Seen {
+    /// The most that it had.
+    most: Extent,
+    /// The least that it had after that.
+    least: Extent,
+    /// Whether fewer allocated bytes mean that some were freed.
+    exact: bool,
+}
+
+impl Seen {
+    fn new(first: Extent, exact: bool) -> Self {
+        let none = Extent { bytes: 0, allocated: 0 };
+        let mut seen = Self { most: none, least: none, exact };
+        seen.add(first);
+        seen
+    }
+
+    fn add(&mut self, mut now: Extent) {
+        if !self.exact {
+            now.allocated = now.bytes;
+        }
+        let is_more = now.bytes >= self.most.bytes && now.allocated >= self.most.allocated;
+        if is_more && self.lost().is_none() {
+            (self.most, self.least) = (now, now);
+            return;
+        }
+        self.least.bytes = self.least.bytes.min(now.bytes);
+        self.least.allocated = self.least.allocated.min(now.allocated);
+    }
+
+    /// What it lost, in words that follow its name.
+    fn lost(&self) -> Option<String> {
+        let (most, least) = (self.most, self.least);
+        if least.bytes < most.bytes {
+            return Some(format!("was truncated from {} to {} bytes", most.bytes, least.bytes));
+        }
+        let lost = most.allocated.saturating_sub(least.allocated);
+        (self.exact && lost > SLACK).then(|| {
+            format!(
+                "lost {lost} of its {} allocated bytes: it was truncated and has grown again, or holes were \
+                 punched into it",
+                most.allocated
+            )
+        })
+    }
+}
+
+impl ShrinkDetector {
+    /// Looks at all `targets` of `plan` for the first time.
+    pub fn new(plan: &Plan, targets: &[OpenTarget]) -> Self {
+        let first = |(index, target): (usize, &OpenTarget)| {
+            let file_system = target.facts.file_system.as_deref().unwrap_or_default();
+            // What is trimmed loses blocks as it is meant to.
+            let trimmed = plan.targets.get(index).is_none_or(|planned| planned.trimmed);
+            Some(Seen::new(target.extent()?, EXACT.contains(&file_system) && !trimmed))
+        };
+        Self { files: targets.iter().enumerate().map(first).collect(), next: 0 }
+    }
+
+    /// Looks at some of them once more.
+    pub fn look(&mut self, targets: &[OpenTarget]) {
+        for _ in 0..EACH_TIME.min(targets.len()) {
+            self.look_at(self.next, targets);
+            self.next = (self.next + 1) % targets.len();
+        }
+    }
+
+    /// Looks at one of them for the last time: what it lost meanwhile, if it did.
+    pub fn finish(&mut self, index: usize, targets: &[OpenTarget]) -> Option<String> {
+        self.look_at(index, targets);
+        let lost = self.files.get(index)?.as_ref()?.lost()?;
+        Some(format!("{} {lost}", targets.get(index)?.facts.path))
+    }
+
+    fn look_at(&mut self, index: usize, targets: &[OpenTarget]) {
+        let now = targets.get(index).and_then(OpenTarget::extent);
+        if let (Some(Some(seen)), Some(now)) = (self.files.get_mut(index), now) {
+            seen.add(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn lost(exact: bool, looks: &[(u64, u64)]) -> Option<String> {
+        let extent = |at: &(u64, u64)| Extent { bytes: at.0 * MIB, allocated: at.1 * MIB };
+        let mut seen = Seen::new(extent(&looks[0]), exact);
+        looks[1..].iter().for_each(|at| seen.add(extent(at)));
+        seen.lost()
+    }
+
+    #[test]
+    fn a_file_that_has_grown_again_was_truncated() {
+        assert_eq!(lost(true, &[(8, 8), (8, 8), (9, 9)]), None);
+        let cut = lost(false, &[(8, 8), (16, 16), (2, 2), (3, 3), (16, 16), (17, 17)]).unwrap();
+        assert_eq!(cut, "was truncated from 16777216 to 2097152 bytes");
+    }
+
+    #[test]
+    fn blocks_that_are_gone_are_told_where_they_are_counted_at_once() {
+        let holes = [(8, 8), (8, 1), (8, 8)];
+        assert!(lost(true, &holes).unwrap().starts_with("lost 7340032 of its 8388608 allocated"));
+        assert_eq!(lost(false, &holes), None);
+        // A sparse file that is written to.
+        assert_eq!(lost(true, &[(8, 0), (8, 4), (8, 8)]), None);
+    }
+}

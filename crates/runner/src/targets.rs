@@ -1,0 +1,210 @@
+//! Targets that were proven usable and are held open, for any number of runs.
+
+use crate::cancel::CancelToken;
+use crate::observe::new_run_id;
+use crate::shrink::ShrinkDetector;
+use fathom_engine::{FileKind, OpenFile, Running};
+use fathom_machine::Roots;
+use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
+use fathom_model::Dir;
+use fathom_model::facts::{Facts, Host, TargetFacts, TargetKind};
+use fathom_model::plan::{Buffers, JobPlan, Plan, SyncIo};
+use fathom_model::record::{JobRecord, RECORD_VERSION, RunRecord};
+use fathom_watch::disks::NamedDisks;
+
+/// The open targets of a plan. What was created for them is removed again if it is dropped before any job worked.
+pub struct OpenTargets {
+    /// The machine, and the targets as opened.
+    pub facts: Facts,
+    targets: Vec<OpenTarget>,
+    roots: Roots,
+}
+
+impl OpenTargets {
+    /// Opens the targets of `plan`, and creates those that are missing.
+    ///
+    /// # Errors
+    /// Why a target may not or cannot be used, or that the run was cancelled; nothing has changed then.
+    pub fn open(
+        plan: &Plan,
+        mut facts: Facts,
+        permissions: &Permissions,
+        cancel: &CancelToken,
+    ) -> Result<Self, String> {
+        let roots = Roots::default();
+        let stop = || cancel.reason().is_some();
+        let targets =
+            guard::open_all(&roots, plan, permissions, &stop).map_err(|e| e.to_string())?;
+        facts.targets = targets.iter().map(|t| t.facts.clone()).collect();
+        Ok(Self { facts, targets, roots })
+    }
+
+    /// Holds `targets` that were opened in another way.
+    #[must_use]
+    pub fn with(host: Host, targets: Vec<OpenTarget>) -> Self {
+        let facts = Facts { host, targets: targets.iter().map(|t| t.facts.clone()).collect() };
+        Self { facts, targets, roots: Roots::default() }
+    }
+
+    /// Lays out newly created files that are going to be read; `progress` gets the path, the bytes written and the
+    /// bytes in total.
+    ///
+    /// # Errors
+    /// If writing fails or the run is cancelled.
+    pub fn lay_out(
+        &mut self,
+        cancel: &CancelToken,
+        mut progress: impl FnMut(&str, u64, u64),
+    ) -> Result<(), String> {
+        for target in &mut self.targets {
+            let Some((from, len)) = target.fill_range() else { continue };
+            let path = target.facts.path.clone();
+            let fail = |error: std::io::Error| format!("cannot lay out {path}: {error}");
+            let how = WorkerOpen { direct: false, write: true, sync_io: SyncIo::None };
+            let fd = target.open_worker(how).map_err(fail)?;
+            fathom_engine::fill(fd, from, from + len, &Buffers::default(), from ^ len, |done| {
+                progress(&path, done, len);
+                cancel.reason().is_none()
+            })
+            .map_err(|error| match cancel.reason() {
+                Some(reason) => format!("{reason} while {path} was laid out"),
+                None => fail(error),
+            })?;
+            target.filled().map_err(fail)?;
+            let facts = self.facts.targets.iter_mut().filter(|facts| facts.path == path);
+            facts.for_each(|facts| facts.allocated_bytes += len);
+        }
+        Ok(())
+    }
+
+    /// Starts the jobs of `plan`, whose regions refer to these targets.
+    ///
+    /// # Errors
+    /// If a target cannot be opened for a worker, or threads cannot be created.
+    pub fn start(&self, plan: &Plan) -> Result<Running, String> {
+        let files = plan.jobs.iter().map(|job| self.files(job)).collect::<Result<_, _>>()?;
+        fathom_engine::start(plan, files).map_err(|e| e.to_string())
+    }
+
+    fn files(&self, job: &JobPlan) -> Result<Vec<OpenFile>, String> {
+        let write = job.used_dirs().any(Dir::modifies);
+        let how = WorkerOpen { direct: job.direct, write, sync_io: job.sync_io };
+        let regions = job.regions.iter().map(|region| {
+            let target = &self.targets[region.target];
+            let kind = match target.facts.kind {
+                TargetKind::BlockDevice => FileKind::Block,
+                TargetKind::NvmeGeneric => passthrough(&target.facts)?,
+                _ => FileKind::Regular,
+            };
+            let fd = target.open_worker(how).map_err(|e| e.to_string())?;
+            Ok(OpenFile { fd, kind, path: target.facts.path.clone() })
+        });
+        regions.collect()
+    }
+
+    /// A record of `plan` on these targets, without results.
+    #[must_use]
+    pub fn new_record(&self, plan: &Plan) -> RunRecord {
+        RunRecord {
+            record_version: RECORD_VERSION,
+            run_id: new_run_id(),
+            fathom_version: env!("CARGO_PKG_VERSION").to_string(),
+            command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            started_unix_ns: fathom_engine::clock::unix_ns(),
+            facts: self.facts.clone(),
+            plan: plan.clone(),
+            jobs: vec![JobRecord::default(); plan.jobs.len()],
+            ..RunRecord::default()
+        }
+    }
+
+    /// Kernel names of the block devices of all targets, each once.
+    #[must_use]
+    pub fn devices(&self) -> Vec<String> {
+        let devices = self.facts.targets.iter().filter_map(|t| t.device.as_ref());
+        let mut names: Vec<String> = devices.map(|d| d.name.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// A sampler of the block devices of all targets.
+    #[must_use]
+    pub fn disk_sampler(&self) -> NamedDisks {
+        NamedDisks::new(&self.roots.proc, &self.devices())
+    }
+
+    pub(crate) fn proc(&self) -> &std::path::Path {
+        &self.roots.proc
+    }
+
+    pub(crate) fn shrink_detector(&self, plan: &Plan) -> ShrinkDetector {
+        ShrinkDetector::new(plan, &self.targets)
+    }
+
+    pub(crate) fn detect_shrinking(&self, detector: &mut ShrinkDetector) {
+        detector.look(&self.targets);
+    }
+
+    /// Keeps the files that were created for this run.
+    pub(crate) fn keep(&self) {
+        self.targets.iter().for_each(OpenTarget::keep);
+    }
+
+    /// Notes in `jobs` which of their targets were replaced, deleted or truncated; such files are no longer fathom's.
+    pub(crate) fn note_changes(
+        &self,
+        plan: &Plan,
+        mut detector: ShrinkDetector,
+        jobs: &mut [JobRecord],
+    ) {
+        let change = |(index, target): (usize, &OpenTarget)| {
+            let change = detector.finish(index, &self.targets).or_else(|| target.changed());
+            change.inspect(|_| target.disown())
+        };
+        let changes: Vec<Option<String>> = self.targets.iter().enumerate().map(change).collect();
+        for (job, record) in plan.jobs.iter().zip(jobs) {
+            let of_job = job.regions.iter().filter_map(|region| changes[region.target].clone());
+            record.target_changes = of_job.collect();
+        }
+    }
+
+    /// Closes all targets and removes those that were created to be removed afterwards.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub fn close(self) -> Result<(), String> {
+        self.targets.into_iter().try_for_each(|target| target.finish().map_err(|e| e.to_string()))
+    }
+}
+
+/// Passthrough commands carry the namespace and count logical blocks: a guess would reach other data.
+fn passthrough(target: &TargetFacts) -> Result<FileKind, String> {
+    let device = target.device.as_ref();
+    let known = device.and_then(|device| Some((device.nvme_nsid?, device.logical_block)));
+    let Some((nsid, lba_bytes)) = known else {
+        return Err(format!(
+            "{}: sysfs does not show the namespace ID and the size of a logical block, without which passthrough may \
+             address the wrong data; use --ioengine=io_uring on the block device",
+            target.path
+        ));
+    };
+    Ok(FileKind::NvmeGeneric { nsid, lba_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::facts::DeviceFacts;
+
+    #[test]
+    fn passthrough_needs_the_namespace_and_its_block_size() {
+        let kind = |nvme_nsid| {
+            let device = DeviceFacts { nvme_nsid, logical_block: 4096, ..DeviceFacts::default() };
+            passthrough(&TargetFacts { device: Some(device), ..TargetFacts::default() })
+        };
+        assert!(matches!(kind(Some(7)), Ok(FileKind::NvmeGeneric { nsid: 7, lba_bytes: 4096 })));
+        assert!(kind(None).is_err());
+        assert!(passthrough(&TargetFacts::default()).is_err_and(|e| e.contains("namespace ID")));
+    }
+}

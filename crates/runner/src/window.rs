@@ -1,0 +1,96 @@
+//! A short, separate run with a measurement from its first measured I/O on.
+
+use crate::cancel::CancelToken;
+use crate::targets::OpenTargets;
+use fathom_engine::Running;
+use fathom_model::Progress;
+use fathom_model::plan::Plan;
+use fathom_model::progress::Phase;
+use fathom_model::record::JobRecord;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two checks whether the measured time has begun.
+const TICK: Duration = Duration::from_millis(1);
+
+/// What a window yielded.
+pub struct Window<T> {
+    /// One entry for each job.
+    pub jobs: Vec<JobRecord>,
+    /// The state when all workers had begun to measure, and at the end.
+    pub from: T,
+    /// See `from`.
+    pub to: T,
+    /// From the start of the first worker to the end of the last.
+    pub took: Duration,
+}
+
+/// Runs `plan`, whose jobs all run for `window` after `ramp`; takes a snapshot when all of them have begun to measure,
+/// and one after `window`.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn measure<T>(
+    targets: &OpenTargets,
+    plan: &Plan,
+    (ramp, window): (Duration, Duration),
+    snapshot: impl Fn() -> T,
+) -> Result<Window<T>, String> {
+    let began = Instant::now();
+    let running = targets.start(plan)?;
+    // One sleep costs less than many checks, and the ramp does not end early.
+    let _over = running.wait(ramp);
+    while !running.is_over() && !running.progress().jobs.iter().all(|job| is_measured(job.phase)) {
+        thread::sleep(TICK);
+    }
+    let from = snapshot();
+    let _over = running.wait(window);
+    let to = snapshot();
+    let jobs = running.join();
+    Ok(Window { jobs, from, to, took: began.elapsed() })
+}
+
+fn is_measured(phase: Phase) -> bool {
+    !matches!(phase, Phase::Waiting | Phase::Ramp)
+}
+
+/// Waits until all workers of `running` measure.
+///
+/// # Errors
+/// `too_soon` if a job is over by then; otherwise that the workers did not start within `patience`, or that the run
+/// was cancelled.
+pub(crate) fn wait_until_measured(
+    running: &Running,
+    patience: Duration,
+    cancel: &CancelToken,
+    too_soon: &str,
+) -> Result<(), String> {
+    let began = Instant::now();
+    loop {
+        let progress = running.progress();
+        if all_run(&progress) {
+            return Ok(());
+        }
+        if began.elapsed() > patience {
+            return Err("not counted: the workers did not start in time".into());
+        }
+        if progress.jobs.iter().any(|job| job.phase == Phase::Done) {
+            return Err(too_soon.into());
+        }
+        pause(cancel)?;
+    }
+}
+
+/// Whether all workers measure.
+pub(crate) fn all_run(progress: &Progress) -> bool {
+    progress.jobs.iter().all(|job| job.phase == Phase::Running)
+}
+
+/// Sleeps for a moment.
+///
+/// # Errors
+/// If the run was cancelled.
+pub(crate) fn pause(cancel: &CancelToken) -> Result<(), String> {
+    thread::sleep(2 * TICK);
+    cancel.reason().map_or(Ok(()), |reason| Err(format!("not counted: interrupted by {reason}")))
+}

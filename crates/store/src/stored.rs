@@ -1,0 +1,106 @@
+//! A record as stored, of any kind and of any released version.
+
+use crate::dir::Dir;
+use crate::read::{check_version, unread};
+use fathom_model::outcome::RecordKind;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use std::path::{Path, PathBuf};
+
+/// Bytes of a `record.json`. The largest machines' are some MiB.
+pub(crate) const RECORD_MAX: u64 = 64 << 20;
+
+/// A `record.json`, and what it is of.
+#[derive(Debug, Clone)]
+pub struct StoredRecord {
+    /// What it is of.
+    pub kind: RecordKind,
+    path: PathBuf,
+    text: Vec<u8>,
+}
+
+/// Fields that determine the kind. Version 1 does not store it: a search has a `config`, and only a watch has no
+/// jobs.
+#[derive(Deserialize)]
+struct Header {
+    kind: Option<RecordKind>,
+    config: Option<IgnoredAny>,
+    #[serde(default)]
+    jobs: Vec<IgnoredAny>,
+    watch: Option<IgnoredAny>,
+}
+
+impl StoredRecord {
+    /// Reads the record in the run directory `dir`.
+    ///
+    /// # Errors
+    /// Names the file that cannot be read.
+    pub fn open(dir: &Path) -> Result<Self, String> {
+        let dir = Dir::open(dir).map_err(unread)?;
+        let text = dir.read("record.json", RECORD_MAX).map_err(unread)?;
+        let path = dir.path().join("record.json");
+        check_version(&path, &text)?;
+        let header: Header = serde_json::from_slice(&text).map_err(|e| not_a_record(&path, &e))?;
+        let kind = header.kind.unwrap_or(match header {
+            Header { config: Some(_), .. } => RecordKind::Limit,
+            Header { watch: Some(_), jobs, .. } if jobs.is_empty() => RecordKind::Watch,
+            _ => RecordKind::Run,
+        });
+        Ok(Self { kind, path, text })
+    }
+
+    /// The record itself.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, String> {
+        serde_json::from_slice(&self.text).map_err(|e| not_a_record(&self.path, &e))
+    }
+}
+
+fn not_a_record(path: &Path, error: &serde_json::Error) -> String {
+    format!("{} is not a record of fathom: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Reader;
+    use fathom_model::{Outcome, RunRecord};
+
+    fn fixture(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+    }
+
+    #[test]
+    fn version_1_is_readable() {
+        let run = StoredRecord::open(&fixture("v1/run")).unwrap();
+        let record: RunRecord = run.parse().unwrap();
+        assert_eq!((run.kind, record.record_version), (RecordKind::Run, 1));
+        assert_eq!((record.outcome, record.jobs.len()), (Outcome::Finished, 1));
+        assert_eq!(record.jobs[0].dirs.read.counts.ios, 83_100);
+        assert_eq!(StoredRecord::open(&fixture("v1/watch")).unwrap().kind, RecordKind::Watch);
+        assert_eq!(StoredRecord::open(&fixture("v1/limit")).unwrap().kind, RecordKind::Limit);
+        for (name, samples, stacks) in
+            [("v1/run", 3, 17), ("v1/watch", 3, 1), ("v1/limit/watch", 6, 21)]
+        {
+            let mut reader = Reader::open(&fixture(name)).unwrap();
+            let mut count = 0;
+            while reader.forward().unwrap().is_some() {
+                count += 1;
+            }
+            assert_eq!((count, reader.stacks().unwrap().len()), (samples, stacks), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_record_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || StoredRecord::open(dir.path()).unwrap_err();
+        assert!(open().contains("record.json"), "{}", open());
+        std::fs::write(dir.path().join("record.json"), "[]").unwrap();
+        assert!(open().contains("is not a record of fathom"), "{}", open());
+        std::fs::write(dir.path().join("record.json"), r#"{"record_version":99}"#).unwrap();
+        assert!(open().contains("version 99"), "{}", open());
+    }
+}

@@ -1,0 +1,79 @@
+//! Events on every CPU, and which CPUs are online.
+
+use super::event::PerfEvent;
+use std::io;
+use std::path::Path;
+
+/// One event per CPU. Dropping it closes them.
+#[derive(Debug)]
+pub(crate) struct PerCpuEvents(Vec<PerfEvent>);
+
+impl PerCpuEvents {
+    /// From open events, one per CPU.
+    pub fn new(events: Vec<PerfEvent>) -> Self {
+        Self(events)
+    }
+
+    /// Enables all events.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn enable(&self) -> io::Result<()> {
+        self.0.iter().try_for_each(PerfEvent::enable)
+    }
+
+    /// The sum of all values so far.
+    ///
+    /// # Errors
+    /// If an event cannot be read.
+    pub fn read(&self) -> io::Result<u64> {
+        self.0.iter().try_fold(0, |sum: u64, event| Ok(sum.wrapping_add(event.read()?.value)))
+    }
+
+    /// The events, in the order of the CPUs.
+    pub fn events(&self) -> &[PerfEvent] {
+        &self.0
+    }
+}
+
+/// The CPUs that are online, ascending. `sys_root` is the mount point of sysfs: `/sys`.
+///
+/// # Errors
+/// If the file cannot be read or parsed; the error names it.
+pub(crate) fn online_cpus(sys_root: &Path) -> io::Result<Vec<u32>> {
+    let path = sys_root.join("devices/system/cpu/online");
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
+    };
+    let ranges: Option<Vec<_>> = text.trim().split(',').map(range).collect();
+    let cpus: Vec<u32> = ranges.into_iter().flatten().flatten().take(1 << 16).collect();
+    if cpus.is_empty() {
+        let message = format!("{}: expected CPUs such as 0-3, found {text:?}", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn online_cpus_are_parsed() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("devices/system/cpu");
+        std::fs::create_dir_all(&dir).unwrap();
+        let of = |text: &str| {
+            std::fs::write(dir.join("online"), text).unwrap();
+            online_cpus(root.path())
+        };
+        assert_eq!(of("0-2,5,7-8\n").unwrap(), [0, 1, 2, 5, 7, 8]);
+        assert_eq!(of("0\n").unwrap(), [0]);
+        for bad in ["", "a-b", "0-2,x", "4294967296"] {
+            assert!(of(bad).unwrap_err().to_string().contains("cpu/online"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Sampling windows for events that cost something with every I/O.
+
+use super::event::{EventTarget, PerfEvent};
+use super::per_cpu::PerCpuEvents;
+use perf_event_open_sys::bindings;
+use rustix::io::Errno;
+use rustix::time::ClockId;
+use std::io;
+use std::time::Duration;
+
+/// When to enable events that occur with every I/O. Each costs tens of nanoseconds per I/O, more if
+/// several events count the same tracepoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EachIo {
+    /// Never.
+    Never,
+    /// In windows of 50 ms, one every 800 ms on average: suffices for shares, latencies and rates.
+    #[default]
+    Partly,
+    /// Always, so that counts are exact.
+    Always,
+}
+
+/// Group leaders, one per CPU, initially disabled. Members of their groups count only while these
+/// are enabled.
+#[derive(Debug)]
+pub(crate) struct GroupLeaders {
+    leaders: PerCpuEvents,
+    is_enabled: bool,
+}
+
+impl GroupLeaders {
+    /// Opens the leaders, disabled.
+    ///
+    /// # Errors
+    /// If the kernel refuses to open an event.
+    pub fn open(cpus: &[u32]) -> io::Result<Self> {
+        let mut attr = bindings::perf_event_attr {
+            type_: bindings::PERF_TYPE_SOFTWARE,
+            config: bindings::PERF_COUNT_SW_DUMMY.into(),
+            ..Default::default()
+        };
+        attr.set_disabled(1);
+        use_monotonic(&mut attr);
+        let leader = |cpu: &u32| PerfEvent::open(attr, EventTarget::Cpu(*cpu), None);
+        let leaders: Result<Vec<PerfEvent>, Errno> = cpus.iter().map(leader).collect();
+        Ok(Self { leaders: PerCpuEvents::new(leaders?), is_enabled: false })
+    }
+
+    /// Changes `attr` into that of a group member.
+    pub fn make_member(attr: &mut bindings::perf_event_attr) {
+        attr.set_disabled(0);
+        use_monotonic(attr);
+    }
+
+    /// The leaders, in the order of the CPUs.
+    pub fn events(&self) -> &[PerfEvent] {
+        self.leaders.events()
+    }
+
+    /// Whether the groups are enabled.
+    pub fn is_enabled(&self) -> bool {
+        self.is_enabled
+    }
+
+    /// Enables or disables the groups.
+    pub fn set_enabled(&mut self, on: bool) {
+        if on != self.is_enabled {
+            // A CPU that went offline has no events.
+            self.events().iter().for_each(|event| drop(event.switch(on)));
+            self.is_enabled = on;
+        }
+    }
+
+    /// Time for which the groups have been enabled so far, in nanoseconds.
+    pub fn enabled_ns(&self) -> u64 {
+        let of = |event: &PerfEvent| Some(event.read().ok()?.enabled_ns);
+        self.events().iter().filter_map(of).max().unwrap_or(0)
+    }
+}
+
+/// All events of a group must use the same clock.
+fn use_monotonic(attr: &mut bindings::perf_event_attr) {
+    attr.set_use_clockid(1);
+    attr.clockid = ClockId::Monotonic as i32;
+}
+
+/// Selects the periods that are sampling windows: one of every 16, at a different position in each
+/// round, so that it does not synchronise with periodic activity.
+#[derive(Debug, Default)]
+pub(crate) struct WindowSchedule(u64);
+
+impl WindowSchedule {
+    /// Length of a period.
+    pub const PERIOD: Duration = Duration::from_millis(50);
+    const ROUND: u64 = 16;
+    /// Coprime to [`Self::ROUND`].
+    const STEP: u64 = 7;
+
+    /// Whether the next period is a window.
+    pub fn next(&mut self) -> bool {
+        let (round, position) = (self.0 / Self::ROUND, self.0 % Self::ROUND);
+        self.0 += 1;
+        position == round * Self::STEP % Self::ROUND
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_has_one_window_and_positions_vary() {
+        let mut schedule = WindowSchedule::default();
+        let rounds: Vec<Vec<bool>> =
+            (0..16).map(|_| (0..16).map(|_| schedule.next()).collect()).collect();
+        let mut places: Vec<usize> = Vec::new();
+        for round in &rounds {
+            assert_eq!(round.iter().filter(|on| **on).count(), 1);
+            places.extend(round.iter().position(|on| *on));
+        }
+        assert!(rounds[0][0]);
+        places.sort_unstable();
+        assert!(places.into_iter().eq(0..16));
+    }
+}
