@@ -14,8 +14,7 @@ check "no record of what was not run" [ ! -e refused ]
 
 # It fits at first; then others leave it too little.
 within fathom run "$@" --bs=1m --iodepth=32 --runtime=30 --record=killed >out 2>err &
-working killed
-sleep 1
+working killed 3
 echo 16M >/sys/fs/cgroup/labsmall/memory.max
 status=0
 wait $! || status=$?

@@ -178,12 +178,13 @@ nothing_left() {
     check "no file is left" [ -z "$(find . -name '.fathom-*' -o -name '*.part')" ]
 }
 
-# working FOLDER: waits until the run that records there has done something.
+# working DIR [N]: waits until the run that records in DIR has N samples (1) with I/Os.
 working() {
     (
         set +x
         for try in $(seq 300); do
-            grep -q '"ios":[1-9]' "$1/samples.ndjson" 2>/dev/null && exit 0
+            samples=$(grep -c '"ios":[1-9]' "$1/samples.ndjson" 2>/dev/null) || samples=0
+            [ "$samples" -lt "${2:-1}" ] || exit 0
             usleep 100000
         done
         echo "the run in $1 does nothing"
