@@ -13,7 +13,7 @@ pub enum GuardError {
         /// The path as given.
         path: String,
     },
-    /// The directory of a file that would be made is missing.
+    /// The directory of a file to be created is missing.
     #[error("cannot create {path}: its directory does not exist; create that first")]
     NoDirectory {
         /// The path as given.
@@ -31,7 +31,7 @@ pub enum GuardError {
         /// The path as given.
         path: String,
     },
-    /// Nothing in it.
+    /// It has no bytes.
     #[error("{path} is empty, with no bytes to read or overwrite; {hint}")]
     Empty {
         /// The path as given.
@@ -72,7 +72,7 @@ pub enum GuardError {
         /// The path as given.
         path: String,
     },
-    /// A device whose contents the user has not released.
+    /// A device that the user has not allowed to be erased.
     #[error(
         "{path} is a block device, and writing destroys its contents; if that is intended, add \
          {flag}{}", given.as_deref().map(|g| format!(" ({g} does not name it)")).unwrap_or_default()
@@ -107,7 +107,7 @@ pub enum GuardError {
         /// The flag that would name it.
         flag: String,
     },
-    /// A file that fathom did not make.
+    /// A file that fathom did not create.
     #[error(
         "{path} exists and was not created by fathom, or was changed since{}; if its contents may be \
          overwritten, add {flag}",
@@ -146,7 +146,7 @@ pub enum GuardError {
     },
     /// A file would be created or extended under /dev.
     #[error(
-        "{path} does not exist, and nothing is ever made under /dev; check the device's name, \
+        "{path} does not exist, and fathom creates no files under /dev; check the device's name, \
          or name a file elsewhere"
     )]
     UnderDev {
@@ -155,7 +155,7 @@ pub enum GuardError {
     },
     /// A dangling symbolic link.
     #[error(
-        "{path} is a symbolic link that leads nowhere, and fathom creates no file through a link; name the file itself"
+        "{path} is a dangling symbolic link, and fathom creates no file through a link; name the file itself"
     )]
     DanglingLink {
         /// The path as given.
@@ -163,12 +163,12 @@ pub enum GuardError {
     },
     /// Outside the job's directory.
     #[error(
-        "{path} leads to {resolved}, outside the job's directory {directory}; name that path itself"
+        "{path} resolves to {resolved}, outside the job's directory {directory}; name that path itself"
     )]
     Outside {
         /// The path as given.
         path: String,
-        /// Where it leads.
+        /// The path it resolves to.
         resolved: String,
         /// The directory that the job named.
         directory: String,
@@ -181,7 +181,7 @@ pub enum GuardError {
     },
     /// Another file took the name while this one was being laid out.
     #[error(
-        "{path} appeared while the file of that name was being laid out: it is left alone; remove \
+        "{path} was created by another program while fathom laid out a file of that name; fathom left it unchanged: remove \
          it, or name another file"
     )]
     Appeared {
@@ -194,14 +194,14 @@ pub enum GuardError {
         /// The path as given.
         path: String,
     },
-    /// A leftover that only its name says to be fathom's.
+    /// A leftover that has the name of a scratch file, but no mark.
     #[error(
-        "{path} has fathom's name for a scratch file but not fathom's mark, which this file system cannot \
-         keep or which someone removed: if nobody needs it, remove it yourself: rm -- {}",
+        "{path} has the name of a scratch file of fathom, but not the mark that fathom sets: the file system cannot \
+         store it, or it was removed; if nobody needs the file, remove it yourself: rm -- {}",
         shell::quoted(path)
     )]
     Unmarked {
-        /// Where it is.
+        /// Its path.
         path: String,
     },
     /// A target left by a killed run, which `fathom clean` does not remove.
@@ -211,7 +211,7 @@ pub enum GuardError {
         shell::quoted(path)
     )]
     Unfinished {
-        /// Where it is.
+        /// Its path.
         path: String,
     },
     /// Something else went wrong.
@@ -243,7 +243,7 @@ fn links_note(links: u64) -> String {
     match links {
         0 | 1 => String::new(),
         _ => {
-            format!(" (it has {links} names, so its contents may be someone else's too)")
+            format!(" (it has {links} hard links, so another program may use its contents)")
         }
     }
 }
