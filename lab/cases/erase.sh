@@ -30,7 +30,7 @@ done
 ln -s /dev up
 refused write up/nvme9n1 "under /dev" --size=1m
 ln -s /dev/nvme9n1 nowhere
-refused write nowhere "leads nowhere" --size=1m
+refused write nowhere "dangling symbolic link" --size=1m
 refused write "${disk%n1}" "neither a file nor a block device" --erase="${disk%n1}"
 check "nothing is there" [ ! -e /dev/nvme9n1 ]
 
