@@ -44,7 +44,12 @@ pub fn count(program: &str, arguments: &[&str]) -> io::Result<Counted> {
     kill(first, Signal::SIGCONT)?;
     let mut steps = HashMap::new();
     let status = trace(first, &mut steps);
-    // Tracing reaped it: this only tells the standard library so.
+    if status.is_err() {
+        let _ = kill(first, Signal::SIGKILL);
+        // A traced process can be reaped only after its traced threads.
+        while waitpid(None, Some(WaitPidFlag::__WALL)).is_ok() {}
+    }
+    // Already reaped: this only updates the standard library's view.
     let _ = child.wait();
     match status? {
         0 => {
@@ -67,7 +72,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// The thread has come to the next instruction. A repeated string instruction (`rep movsb`)
+    /// Counts the next instruction. A repeated string instruction (`rep movsb`)
     /// stops once for each repetition but counts once, as hardware counters count it.
     fn step(&mut self, registers: &libc::user_regs_struct) {
         self.count += u64::from(registers.rip != self.at);
@@ -86,29 +91,28 @@ impl Steps {
     }
 }
 
-/// Steps all threads but the first until the process has ended; returns its exit status.
+/// Single-steps all threads but the first until the process exits; returns its exit status.
 fn trace(first: Pid, steps: &mut HashMap<Pid, Steps>) -> io::Result<i32> {
     loop {
         let status = waitpid(None, Some(WaitPidFlag::__WALL))?;
-        let go_on = |pid: Pid, signal: Option<Signal>| {
-            let result =
-                if pid == first { ptrace::cont(pid, signal) } else { ptrace::step(pid, signal) };
-            // A thread may be gone by now, with its process.
-            match result {
-                Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
-                Err(error) => Err(io::Error::from(error)),
-            }
+        let resume = |pid: Pid, signal: Option<Signal>| {
+            if pid == first { ptrace::cont(pid, signal) } else { ptrace::step(pid, signal) }
         };
-        match status {
+        let resumed = match status {
             WaitStatus::Exited(pid, code) if pid == first => return Ok(code),
             WaitStatus::Signaled(pid, signal, _) if pid == first => return Ok(128 + signal as i32),
-            WaitStatus::Stopped(pid, Signal::SIGTRAP) => {
-                steps.entry(pid).or_default().step(&ptrace::getregs(pid)?);
-                go_on(pid, None)?;
-            }
-            WaitStatus::Stopped(pid, signal) => go_on(pid, Some(signal))?,
-            WaitStatus::PtraceEvent(pid, ..) => go_on(pid, None)?,
-            _ => {}
+            WaitStatus::Stopped(pid, Signal::SIGTRAP) => ptrace::getregs(pid).and_then(|now| {
+                steps.entry(pid).or_default().step(&now);
+                resume(pid, None)
+            }),
+            WaitStatus::Stopped(pid, signal) => resume(pid, Some(signal)),
+            WaitStatus::PtraceEvent(pid, ..) => resume(pid, None),
+            _ => Ok(()),
+        };
+        match resumed {
+            // The thread may have exited with its process by now.
+            Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }
