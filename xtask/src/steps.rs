@@ -2,6 +2,7 @@
 //! (ptrace(2)): exact, and possible on machines that show no hardware counters; some thousand
 //! times slower than the program itself.
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -31,6 +32,7 @@ pub struct Counted {
 /// # Errors
 /// When the program cannot be started or traced, or ends with a failure.
 pub fn count(program: &str, arguments: &[&str]) -> io::Result<Counted> {
+    stay_on_one_cpu()?;
     // The shell stops itself, so that nothing runs before it is traced.
     let mut child = Command::new("sh")
         .args(["-c", "kill -STOP $$; exec \"$@\"", "sh", program])
@@ -40,7 +42,8 @@ pub fn count(program: &str, arguments: &[&str]) -> io::Result<Counted> {
         .spawn()?;
     let first = Pid::from_raw(child.id() as i32);
     waitpid(first, Some(WaitPidFlag::WUNTRACED))?;
-    ptrace::seize(first, Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_TRACEEXEC)?;
+    let events = Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_TRACEEXEC;
+    ptrace::seize(first, events | Options::PTRACE_O_TRACESYSGOOD)?;
     kill(first, Signal::SIGCONT)?;
     let mut steps = HashMap::new();
     let status = trace(first, &mut steps);
@@ -59,12 +62,23 @@ pub fn count(program: &str, arguments: &[&str]) -> io::Result<Counted> {
     }
 }
 
-/// What a thread has executed.
+/// Keeps this thread, and the program it starts, on one CPU: a step costs two switches between them,
+/// and across CPUs each takes several times as long.
+fn stay_on_one_cpu() -> nix::Result<()> {
+    let this = Pid::from_raw(0);
+    let allowed = sched_getaffinity(this)?;
+    let mut one = CpuSet::new();
+    let first = (0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu).unwrap_or(false));
+    one.set(first.unwrap_or(0))?;
+    sched_setaffinity(this, &one)
+}
+
+/// What a thread has executed since it first entered its ring.
 #[derive(Default)]
 struct Steps {
     count: u64,
     at: u64,
-    /// Calls so far, and the count at the second one.
+    /// Calls after the first one, and the count at the next.
     calls: u64,
     from: u64,
     counted: Counted,
@@ -81,32 +95,41 @@ impl Steps {
         let calling = registers.rax == ENTER && numbers.iter().all(|n| *n < NUMBER_MAX);
         if calling && !self.calling {
             self.calls += 1;
-            if self.calls == 2 {
+            if self.calls == 1 {
                 self.from = self.count;
             }
-            self.counted.enters = self.calls.saturating_sub(2);
+            self.counted.enters = self.calls - 1;
             self.counted.instructions = self.count - self.from;
         }
         self.calling = calling;
     }
 }
 
-/// Single-steps all threads but the first until the process exits; returns its exit status.
+/// Single-steps all threads but the first, from their first call on, until the process exits; returns
+/// its exit status.
 fn trace(first: Pid, steps: &mut HashMap<Pid, Steps>) -> io::Result<i32> {
     loop {
         let status = waitpid(None, Some(WaitPidFlag::__WALL))?;
-        let resume = |pid: Pid, signal: Option<Signal>| {
-            if pid == first { ptrace::cont(pid, signal) } else { ptrace::step(pid, signal) }
+        let resume = |pid: Pid, signal: Option<Signal>, steps: &HashMap<Pid, Steps>| match pid {
+            _ if pid == first => ptrace::cont(pid, signal),
+            _ if steps.contains_key(&pid) => ptrace::step(pid, signal),
+            _ => ptrace::syscall(pid, signal),
         };
         let resumed = match status {
             WaitStatus::Exited(pid, code) if pid == first => return Ok(code),
             WaitStatus::Signaled(pid, signal, _) if pid == first => return Ok(128 + signal as i32),
             WaitStatus::Stopped(pid, Signal::SIGTRAP) => ptrace::getregs(pid).and_then(|now| {
                 steps.entry(pid).or_default().step(&now);
-                resume(pid, None)
+                resume(pid, None, steps)
             }),
-            WaitStatus::Stopped(pid, signal) => resume(pid, Some(signal)),
-            WaitStatus::PtraceEvent(pid, ..) => resume(pid, None),
+            WaitStatus::PtraceSyscall(pid) => ptrace::getregs(pid).and_then(|now| {
+                if now.orig_rax == ENTER {
+                    steps.entry(pid).or_default();
+                }
+                resume(pid, None, steps)
+            }),
+            WaitStatus::Stopped(pid, signal) => resume(pid, Some(signal), steps),
+            WaitStatus::PtraceEvent(pid, ..) => resume(pid, None, steps),
             _ => Ok(()),
         };
         match resumed {
