@@ -61,7 +61,7 @@ fn files_stay_within_their_directory() {
         place.refuses(&write(&args), parts);
     };
     inside("../data", &["'../data' is outside inside"]);
-    inside("link", &["inside/link leads to", "outside"]);
+    inside("link", &["inside/link resolves to", "outside"]);
     inside("up/new", &["inside/up/new", "outside"]);
     inside("/etc/fathom-none", &["is outside inside"]);
 }
