@@ -35,7 +35,7 @@ fn an_existing_file_needs_overwrite() {
 fn the_refusal_of_a_file_reports_its_hard_links() {
     let (dir, path) = theirs();
     std::fs::hard_link(&path, dir.path().join("again")).expect("link");
-    says(&refused(&path, &none(), &path), &["2 names"]);
+    says(&refused(&path, &none(), &path), &["2 hard links"]);
     let targets =
         open(vec![written(&path), written(dir.path().join("again"))], &overwrite(&[text(&path)]));
     assert_eq!(targets.expect("one file in one run").len(), 2);
@@ -53,7 +53,7 @@ fn fathoms_own_file_is_written_again_but_not_under_a_second_name() {
     drop(targets);
     drop(open(vec![written(&path)], &none()).expect("its own"));
     std::fs::hard_link(&path, dir.path().join("kept")).expect("link");
-    says(&refused(&path, &none(), &path), &["2 names"]);
+    says(&refused(&path, &none(), &path), &["2 hard links"]);
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn a_file_that_appears_during_layout_is_not_replaced() {
     let targets = open(vec![Target { fill: true, ..made(&path, MIB) }], &none()).expect("made");
     std::fs::write(&path, "someone else's").expect("file");
     let error = targets[0].filled().expect_err("not named");
-    says(&error.to_string(), &["appeared"]);
+    says(&error.to_string(), &["was created by another program"]);
     drop(targets);
     assert_eq!(std::fs::read_to_string(&path).expect("there"), "someone else's");
 }
