@@ -138,7 +138,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_run() {
     };
     write("dir", &["--output=dir", "is a directory"]);
     write("none/file", &["--output=none/file", "directory does not exist"]);
-    write("/dev/fathom-none", &["nothing is ever made under /dev"]);
+    write("/dev/fathom-none", &["creates no files under /dev"]);
     let record = ["run", "--rw=write", "--size=1m", "--record=data/x", "new"];
     assert_eq!(place.ask(&record).code, Some(1));
     // What is no file stays what it is.
