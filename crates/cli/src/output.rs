@@ -107,7 +107,7 @@ impl Destination {
         let bare = |error: io::Error| error.to_string().replacen(&named, "", 1);
         dir.regular(name).map_err(|error| another(bare(error)))?;
         if place(path).is_some_and(|place| place.starts_with("/dev")) {
-            return Err(another("creates no files under /dev"));
+            return Err(another("fathom creates no files under /dev"));
         }
         dir.try_replace(Path::new(name))
             .map_err(|error| another(format!("it cannot be written: {}", bare(error))))?;
