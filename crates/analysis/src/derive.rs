@@ -10,7 +10,7 @@ pub use merge::{merge_costs, merge_dirs, merge_jobs};
 
 use fathom_model::plan::JobPlan;
 use fathom_model::record::{DirRecord, JobRecord, RunRecord};
-use fathom_model::{Dir, units};
+use fathom_model::{Dir, Histogram, units};
 
 /// Jobs reported as one: those of a reporting group, or a single job.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,9 +100,17 @@ pub fn one_core_iops(job: &JobRecord) -> Option<f64> {
     cpu_per_io_ns(job).map(|ns| 1e9 / ns)
 }
 
-/// Mean number of I/Os in flight after a submission.
+/// Mean number of I/Os that a worker had in flight in `worker_ns` nanoseconds: by Little's law the sum of
+/// latencies over the time. A job without latencies gives the mean depth after submissions, which is lower.
 #[must_use]
-pub fn depth_mean(job: &JobRecord) -> Option<f64> {
+pub fn in_flight(job: &JobRecord, worker_ns: u64) -> Option<f64> {
+    let latency_ns = |hist: fn(&DirRecord) -> &Histogram| -> u64 {
+        job.dirs.iter().map(|(_, dir)| hist(dir).sum_ns()).sum()
+    };
+    let latency_ns = latency_ns(|dir| &dir.clat).max(latency_ns(|dir| &dir.lat));
+    if latency_ns > 0 && worker_ns > 0 {
+        return Some(latency_ns as f64 / worker_ns as f64);
+    }
     let ios: u64 = job.depth.level.iter().map(|(_, ios)| ios).sum();
     let weighted: f64 = job.depth.level.iter().map(|(d, ios)| f64::from(*d) * *ios as f64).sum();
     (ios > 0).then(|| weighted / ios as f64)
@@ -262,9 +270,11 @@ mod tests {
     #[test]
     fn depth_is_weighted_by_ios() {
         let mut job = JobRecord::default();
-        assert_eq!(depth_mean(&job), None);
+        assert_eq!(in_flight(&job, 10), None);
         job.depth.level = vec![(1, 100), (32, 300)];
-        assert_eq!(depth_mean(&job), Some(24.25));
+        assert_eq!(in_flight(&job, 10), Some(24.25));
+        job.dirs.read.clat.record_n(1000, 30);
+        assert_eq!(in_flight(&job, 10_000), Some(3.0));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! Sources: Student's t interval of a mean, NIST/SEMATECH e-Handbook of Statistical Methods 1.3.5.2;
 //! Welch–Satterthwaite degrees of freedom, the same 7.3.1.3; the interval of a ratio is taken on the logarithm (delta
 //! method: var(ln x̄) ≈ s²/(n·x̄²)), so that it is never negative and a:b is the inverse of b:a; the estimate of Hodges and
-//! Lehmann and the interval that goes with it (Tukey), Hollander and Wolfe, Nonparametric Statistical Methods, 3.2 and 3.3.
+//! Lehmann and the interval that goes with it (Tukey), Hollander and Wolfe, Nonparametric Statistical Methods, 3.2 and 3.3;
+//! Wilson's interval of a share, NIST/SEMATECH e-Handbook 7.2.4.1.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,10 +17,23 @@ const T_975: [f64; 30] = [
     2.052, 2.048, 2.045, 2.042,
 ];
 
+/// The normal distribution at 97.5%.
+const NORMAL_975: f64 = 1.959_964;
 /// Up to this many pairs are compared one with another; more are put into groups first, each by its median.
 const ROBUST_MAX: usize = 256;
 /// The logarithm of what is as good as infinite.
 const LOG_MAX: f64 = 300.0;
+
+/// Wilson's interval of a share, 0 to 1, that was found among `samples` independent samples.
+#[must_use]
+pub fn share_interval(share: f64, samples: u64) -> (f64, f64) {
+    let n = samples.max(1) as f64;
+    let z2 = NORMAL_975 * NORMAL_975;
+    let middle = share + z2 / (2.0 * n);
+    let half = NORMAL_975 * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + z2 / n;
+    (((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0))
+}
 
 /// The mean of repeated windows and the interval that it is in with 95% confidence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -200,6 +214,20 @@ mod tests {
         assert_eq!((e.mean, e.windows), (10.0, 3));
         assert!((e.high.unwrap() - 12.484).abs() < 0.001, "{e:?}");
         assert!((e.relative().unwrap() - 0.2484).abs() < 0.0001);
+    }
+
+    #[test]
+    fn the_interval_of_a_share_is_wilsons() {
+        // Values of R's prop.test(correct = FALSE).
+        let near = |(low, high): (f64, f64), expected: (f64, f64)| {
+            assert!(
+                (low - expected.0).abs() < 5e-4 && (high - expected.1).abs() < 5e-4,
+                "{low} {high}"
+            );
+        };
+        near(share_interval(0.4, 20), (0.2188, 0.6134));
+        near(share_interval(0.0, 10), (0.0, 0.2775));
+        near(share_interval(0.5, 1000), (0.4691, 0.5309));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What threads were doing, grouped by what they have in common.
 
-use fathom_model::watch::{ThreadCount, ThreadsSample};
+use fathom_model::watch::{ThreadCount, ThreadState, ThreadsSample};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +38,9 @@ pub enum Column {
 
 /// Default columns.
 pub const DEFAULT: [Column; 4] = [Column::Comm, Column::State, Column::Syscall, Column::Wchan];
+
+/// Maximum number of distinct threads counted per group.
+const TIDS_MAX: usize = 10_000;
 
 /// Shown for a field of a thread that ran while it was being sampled.
 pub const TORN: &str = "(torn)";
@@ -140,16 +143,18 @@ pub fn fold_digits(text: &str) -> Cow<'_, str> {
 }
 
 /// Samples added up, in groups.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Groups {
     /// Number of samples.
     pub looks: u64,
     /// Threads sampled, asleep or not, over all samples.
     pub seen: u64,
-    /// Active threads, over all samples.
-    pub active: u64,
-    /// Those of [`Self::active`] that ran while they were being sampled.
+    /// Samples of threads that ran while they were being sampled.
     pub torn: u64,
+    /// Time covered, and of that of active threads: in nanoseconds, or in samples where a record holds no times.
+    elapsed: u64,
+    active: u64,
+    times: BTreeMap<ThreadState, u64>,
     columns: Vec<Column>,
     groups: BTreeMap<Vec<String>, Members>,
 }
@@ -157,6 +162,7 @@ pub struct Groups {
 #[derive(Debug, Clone, Default)]
 struct Members {
     count: u64,
+    time: u64,
     tids: BTreeSet<i32>,
 }
 
@@ -165,9 +171,9 @@ struct Members {
 pub struct Group {
     /// What they have in common, in the order of the columns.
     pub values: Vec<String>,
-    /// Number of times that one of them was sampled.
+    /// Number of times that one of them was sampled so.
     pub count: u64,
-    /// Mean number of them per sample.
+    /// Mean number of them.
     pub average: f64,
     /// Their share of all active threads, from 0 to 1.
     pub share: f64,
@@ -175,11 +181,27 @@ pub struct Group {
     pub threads: usize,
 }
 
+/// Empty groups, by the default columns.
+impl Default for Groups {
+    fn default() -> Self {
+        Self::new(&DEFAULT)
+    }
+}
+
 impl Groups {
     /// Empty groups, by `columns`.
     #[must_use]
     pub fn new(columns: &[Column]) -> Self {
-        Self { columns: columns.to_vec(), ..Self::default() }
+        Self {
+            looks: 0,
+            seen: 0,
+            torn: 0,
+            elapsed: 0,
+            active: 0,
+            times: BTreeMap::new(),
+            columns: columns.to_vec(),
+            groups: BTreeMap::new(),
+        }
     }
 
     /// The columns to group by.
@@ -192,14 +214,24 @@ impl Groups {
     pub fn add(&mut self, sample: &ThreadsSample) {
         self.looks += u64::from(sample.looks);
         self.seen += sample.seen;
+        self.torn += sample.torn;
+        let has_times = sample.elapsed_ns > 0;
+        self.elapsed += if has_times { sample.elapsed_ns } else { u64::from(sample.looks) };
+        for time in &sample.times {
+            *self.times.entry(time.state).or_default() += time.ns;
+        }
         for thread in &sample.active {
             let count = u64::from(thread.count);
-            self.active += count;
+            let time = if has_times { thread.ns } else { count };
+            self.active += time;
             self.torn += if thread.torn { count } else { 0 };
             let key = self.columns.iter().map(|column| column.of(thread).into_owned()).collect();
             let members = self.groups.entry(key).or_default();
             members.count += count;
-            members.tids.insert(thread.tid);
+            members.time += time;
+            if members.tids.len() < TIDS_MAX {
+                members.tids.insert(thread.tid);
+            }
         }
     }
 
@@ -209,25 +241,49 @@ impl Groups {
         let group = |(values, members): (&Vec<String>, &Members)| Group {
             values: values.clone(),
             count: members.count,
-            average: self.average(members.count),
-            share: members.count as f64 / self.active.max(1) as f64,
+            average: self.mean(members.time),
+            share: members.time as f64 / self.active.max(1) as f64,
             threads: members.tids.len(),
         };
         let mut groups: Vec<Group> = self.groups.iter().map(group).collect();
-        groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+        groups.sort_by(|a, b| b.average.total_cmp(&a.average));
         groups
     }
 
-    /// `count` per sample.
+    /// Mean number of threads.
     #[must_use]
-    pub fn average(&self, count: u64) -> f64 {
-        count as f64 / self.looks.max(1) as f64
+    pub fn threads(&self) -> f64 {
+        match self.times.values().sum() {
+            0 => self.seen as f64 / self.looks.max(1) as f64,
+            time => self.mean(time),
+        }
+    }
+
+    /// Mean number of active threads.
+    #[must_use]
+    pub fn active(&self) -> f64 {
+        self.mean(self.active)
+    }
+
+    /// Mean number of threads by state, the largest first; the sum is [`Self::threads`]. Empty where a record holds
+    /// no times.
+    #[must_use]
+    pub fn states(&self) -> Vec<(ThreadState, f64)> {
+        let mut states: Vec<(ThreadState, f64)> =
+            self.times.iter().map(|(state, time)| (*state, self.mean(*time))).collect();
+        states.sort_by(|a, b| b.1.total_cmp(&a.1));
+        states
+    }
+
+    fn mean(&self, time: u64) -> f64 {
+        time as f64 / self.elapsed.max(1) as f64
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fathom_model::watch::ThreadTime;
 
     fn thread(tid: i32, comm: &str, state: char, count: u32) -> ThreadCount {
         let comm = comm.into();
@@ -271,13 +327,35 @@ mod tests {
             active: two.into(),
             ..ThreadsSample::default()
         });
-        assert_eq!((groups.looks, groups.seen, groups.active, groups.torn), (20, 190, 20, 0));
+        assert_eq!((groups.looks, groups.seen, groups.torn), (20, 190, 0));
+        assert_eq!((groups.threads(), groups.active()), (9.5, 1.0));
         let largest = groups.largest_first();
         assert_eq!(largest.len(), 2);
         let common = |state: &str| vec!["w*".to_string(), state.to_string()];
         let (count, average, share, threads) = (10, 0.5, 0.5, 2);
         let d = Group { values: common("D"), count, average, share, threads };
         assert_eq!(largest, [d.clone(), Group { values: common("R"), ..d }]);
+    }
+
+    #[test]
+    fn times_count_where_there_are_any() {
+        let time = |state, ns| ThreadTime { state, ns };
+        let mut groups = Groups::new(&[Column::State]);
+        let runs = ThreadCount { ns: 400, ..thread(1, "w", 'R', 9) };
+        let reads = ThreadCount { ns: 1600, ..thread(1, "w", 'D', 1) };
+        groups.add(&ThreadsSample {
+            looks: 10,
+            seen: 30,
+            elapsed_ns: 2000,
+            times: vec![time(ThreadState::OnCpu, 400), time(ThreadState::Disk, 5600)],
+            active: vec![runs, reads],
+            ..ThreadsSample::default()
+        });
+        let averages: Vec<(String, f64)> =
+            groups.largest_first().into_iter().map(|g| (g.values[0].clone(), g.average)).collect();
+        assert_eq!(averages, [("D".to_string(), 0.8), ("R".to_string(), 0.2)]);
+        assert_eq!(groups.states(), [(ThreadState::Disk, 2.8), (ThreadState::OnCpu, 0.2)]);
+        assert_eq!((groups.threads(), groups.active()), (3.0, 1.0));
     }
 
     #[test]
@@ -299,7 +377,7 @@ mod tests {
     #[test]
     fn nothing_is_no_division() {
         let groups = Groups::new(&DEFAULT);
-        assert_eq!(groups.average(0), 0.0);
+        assert_eq!((groups.threads(), groups.active()), (0.0, 0.0));
         assert!(groups.largest_first().is_empty());
     }
 }

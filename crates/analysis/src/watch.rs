@@ -1,9 +1,9 @@
 //! Totals over all samples of a record, accumulated one by one, so that memory use does not grow with its length.
 
 use crate::machine::{self, MachineRates};
-use crate::threads::fold_digits;
+use crate::threads::Groups;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{MachineSample, StackCount, StacksSample, ThreadsSample};
+use fathom_model::watch::{MachineSample, StackCount, StacksSample};
 use std::collections::BTreeMap;
 
 /// Totals of all samples so far.
@@ -21,23 +21,10 @@ pub struct ObservedTotals {
     shortest_ns: Option<u64>,
     first: Option<Sample>,
     last: Sample,
-    samples_of_threads: u64,
-    threads: BTreeMap<ThreadActivity, u64>,
+    /// What threads did, by the default columns.
+    pub threads: Groups,
     stacks: Option<StacksSample>,
     stack_counts: BTreeMap<u32, (u32, u64)>,
-}
-
-/// Activity shared by threads with the same name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ThreadActivity {
-    /// Their name, with each run of digits folded to one `*`.
-    pub comm: String,
-    /// Their state, as in [`fathom_model::watch::ThreadCount`].
-    pub state: char,
-    /// The system call they were sleeping in.
-    pub syscall: String,
-    /// The kernel function they were sleeping in.
-    pub wchan: String,
 }
 
 impl ObservedTotals {
@@ -49,7 +36,7 @@ impl ObservedTotals {
             self.peaks(sample);
         }
         self.samples += 1;
-        sample.machine.threads.iter().for_each(|threads| self.add_threads(threads));
+        sample.machine.threads.iter().for_each(|threads| self.threads.add(threads));
         sample.machine.stacks.iter().for_each(|stacks| self.add_stacks(stacks));
         self.last.clone_from(sample);
     }
@@ -67,19 +54,6 @@ impl ObservedTotals {
         for disk in rates.disks {
             let max = self.queue_max.entry(disk.name).or_default();
             *max = max.max(disk.queue);
-        }
-    }
-
-    fn add_threads(&mut self, threads: &ThreadsSample) {
-        self.samples_of_threads += u64::from(threads.looks);
-        for count in &threads.active {
-            let activity = ThreadActivity {
-                comm: fold_digits(&count.comm).into_owned(),
-                state: count.state,
-                syscall: count.syscall.clone(),
-                wchan: count.wchan.clone(),
-            };
-            *self.threads.entry(activity).or_default() += u64::from(count.count);
         }
     }
 
@@ -115,16 +89,6 @@ impl ObservedTotals {
         &self.last.machine
     }
 
-    /// Mean number of threads per activity, in descending order; empty where threads were not sampled.
-    #[must_use]
-    pub fn threads(&self) -> Vec<(&ThreadActivity, f64)> {
-        let mean = |count: &u64| *count as f64 / self.samples_of_threads.max(1) as f64;
-        let mut all: Vec<(&ThreadActivity, f64)> =
-            self.threads.iter().map(|(activity, count)| (activity, mean(count))).collect();
-        all.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
-        all
-    }
-
     /// All CPU samples as one, over all processes and threads.
     #[must_use]
     pub fn stacks(&self) -> Option<StacksSample> {
@@ -142,7 +106,7 @@ impl ObservedTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::watch::{CpuSample, DiskCounters, SystemSample, ThreadCount};
+    use fathom_model::watch::{CpuSample, DiskCounters, SystemSample, ThreadCount, ThreadsSample};
 
     /// A sample taken at `second`, with the first CPU busy for `busy` of its ticks so far, and `weighted_ms` of
     /// the disk's I/Os.
@@ -185,8 +149,9 @@ mod tests {
         let rates = totals.rates();
         assert!((rates.system.unwrap().cpu.busy() - 22.5).abs() < 1e-9);
         assert!((totals.queue_max["sda"] - 0.5).abs() < 1e-9);
-        let threads = totals.threads();
-        assert_eq!((threads.len(), threads[0].0.comm.as_str(), threads[0].1), (1, "io-*", 1.5));
+        let threads = totals.threads.largest_first();
+        assert_eq!((threads.len(), threads[0].values[0].as_str()), (1, "io-*"));
+        assert_eq!(threads[0].average, 1.5);
         let stacks = totals.stacks().unwrap();
         assert_eq!((stacks.idle, stacks.counts[0].count, stacks.counts[0].period), (3, 9, 90));
     }
@@ -212,6 +177,6 @@ mod tests {
     fn an_empty_record_is_no_error() {
         let totals = ObservedTotals::default();
         assert_eq!(totals.rates().system, None);
-        assert!(totals.threads().is_empty() && totals.stacks().is_none());
+        assert!(totals.threads.largest_first().is_empty() && totals.stacks().is_none());
     }
 }

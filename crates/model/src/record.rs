@@ -168,7 +168,7 @@ pub struct Usage {
     pub user_ns: u64,
     /// System CPU time in nanoseconds.
     pub system_ns: u64,
-    /// CPU time of kernel threads that worked for this job's ring (SQPOLL), in nanoseconds.
+    /// CPU time of kernel threads that worked for this job's ring (SQPOLL, io-wq), in nanoseconds.
     pub helper_ns: u64,
     /// Voluntary context switches.
     pub voluntary_switches: u64,

@@ -24,7 +24,7 @@ pub use system::{
     CgroupSample, CpuSample, InterruptSample, MemorySample, PagingSample, Pressure, PressureSample,
     SystemSample,
 };
-pub use threads::{ThreadCount, ThreadsSample};
+pub use threads::{ThreadCount, ThreadState, ThreadTime, ThreadsSample};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -19,6 +19,7 @@ pub use rings::{placement, rings};
 pub use run::run;
 pub use runs::{RunRow, limit_result, run_result, runs};
 pub use stacks::stacks;
+use threads::thread_states;
 pub use threads::threads;
 pub use watch::{Observed, joined, watch};
 

@@ -40,6 +40,11 @@ impl Report<'_> {
             us_per_thread_sample: self.us_per_thread_sample(),
             share_of_a_processor: self.cost_share(),
         };
+        let states: Map<String, Value> = groups
+            .states()
+            .into_iter()
+            .map(|(state, mean)| (state.name().to_string(), Value::from(mean)))
+            .collect();
         let value = json!({
             "unix_ns": self.unix_ns,
             "total": self.total,
@@ -48,8 +53,10 @@ impl Report<'_> {
             "looks": groups.looks,
             "looks_missed": self.cost.missed,
             "thread_samples": groups.seen,
-            "thread_samples_active": groups.active,
             "thread_samples_torn": groups.torn,
+            "threads": groups.threads(),
+            "threads_active": groups.active(),
+            "states": states,
             "groups": shown.iter().map(|group| object(&names, group)).collect::<Vec<Value>>(),
             "cost": cost,
             "missing": self.missing,

@@ -212,6 +212,7 @@ fn threads() -> ThreadsSample {
             },
             thread(88, "kswapd0", 'Q', "", "", 1),
         ],
+        ..ThreadsSample::default()
     }
 }
 

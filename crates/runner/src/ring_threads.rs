@@ -26,9 +26,8 @@ pub(crate) struct RingThreads {
 
 impl RingThreads {
     pub fn new(plan: &Plan, proc: &Path) -> Self {
-        let has = |job: &JobPlan| {
-            job.engine.uring().is_some_and(|u| u.sqpoll.is_some() || u.force_async > 0)
-        };
+        // Any ring may punt I/Os to io-wq: buffered writes, or more I/Os than the device has tags.
+        let has = |job: &JobPlan| job.engine.uring().is_some();
         Self {
             proc: proc.to_path_buf(),
             times: vec![None; plan.jobs.len()],

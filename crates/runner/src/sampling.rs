@@ -149,6 +149,9 @@ fn sample(watched: TimedSample, began: Instant) -> Sample {
     }
 }
 
+/// Ticks per second on most kernels (`CONFIG_HZ`); where there are more, some are left out.
+const TICK_HZ: u32 = 250;
+
 /// Which CPUs and interrupts serve the devices.
 fn wiring(level: Level) -> Vec<DeviceWiring> {
     if level == Level::Full { placement::wiring(&Roots::default().sys, &[]) } else { Vec::new() }
@@ -216,13 +219,15 @@ fn open(options: &SamplingOptions) -> Opened {
 }
 
 /// Timer interrupts slow the workers, and so do enabled cycle counters on some virtual machines. A run's own threads
-/// are sampled on the scheduler's tick, which needs neither; the whole machine is sampled less often beside a run.
+/// are sampled on each of the scheduler's ticks, which need neither; the whole machine is sampled less often beside a
+/// run.
 fn stack_settings(options: &SamplingOptions) -> StackSettings {
     let own_run = options.beside_run && options.scope != Scope::Machine;
     let hz = match (options.level, options.beside_run) {
-        (Level::Full, false) => 99,
+        _ if own_run => TICK_HZ,
+        (_, false) => 99,
         (Level::Full, true) => 29,
-        _ => 49,
+        (_, true) => 49,
     };
     StackSettings {
         hz: options.stacks_hz.unwrap_or(hz),

@@ -19,16 +19,19 @@ pub use task::Parts;
 use crate::{Sampler, Scope, priority};
 use access::ThreadAccess;
 use all::AllThreads;
-use fathom_model::watch::{MachineSample, Missing, ThreadCount, ThreadsSample};
+use fathom_model::watch::{
+    MachineSample, Missing, ThreadCount, ThreadState, ThreadTime, ThreadsSample,
+};
 use files::Proc;
 use members::{ProcessDetails, ProcessSet, SampledProcess};
 use names::{NONE, TextId, TextTable};
+use running::{ON_CPU, RUNNABLE, Spent};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use syscalls::Syscalls;
-use task::{ReadContext, ThreadReading};
+use task::{ReadContext, SleepPlace, ThreadReading};
 
 /// Default sampling rate, in Hz.
 pub const HZ: u32 = 20;
@@ -90,11 +93,16 @@ pub struct ThreadSampler {
     members: ProcessSet,
     users: BTreeMap<u32, String>,
     missing: Vec<Missing>,
-    /// Distinct activities in this interval with their counts, and their indices in `counts`.
-    counts: Vec<(Activity, u32)>,
+    /// Distinct activities in this interval, and their indices in `counts`.
+    counts: Vec<(Activity, Tally)>,
     indices: HashMap<Activity, usize>,
+    /// Time of all threads by state, in nanoseconds.
+    times: [u64; ThreadState::ALL.len()],
+    /// When the previous interval ended, like [`ReadContext::now_ns`].
+    taken_ns: u64,
     looks: u32,
     sampled: u64,
+    torn: u64,
     /// The sampling thread, which is always running when it samples.
     own: Option<i32>,
     /// Thread IDs found, allocated once.
@@ -124,7 +132,13 @@ struct Activity {
     user: TextId,
     cpu: Option<u32>,
     works_for: Option<i32>,
-    torn: bool,
+}
+
+/// How often an activity was found, and the time spent in it, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    count: u32,
+    ns: u64,
 }
 
 impl ThreadSampler {
@@ -148,7 +162,9 @@ impl ThreadSampler {
             parts,
             all_states,
             has_schedstat: access.has_schedstat,
+            is_root: rustix::process::geteuid().is_root(),
             now_ns: 0,
+            period_ns: 1_000_000_000 / u64::from(hz),
             sample_number: 0,
             buffer: vec![0; 16 << 10].into(),
             folded: Vec::new(),
@@ -167,8 +183,11 @@ impl ThreadSampler {
             missing: access.missing,
             counts: Vec::new(),
             indices: HashMap::new(),
+            times: [0; ThreadState::ALL.len()],
+            taken_ns: 0,
             looks: 0,
             sampled: 0,
+            torn: 0,
             own: None,
             found: Vec::new(),
         };
@@ -177,8 +196,8 @@ impl ThreadSampler {
         let refused = access::refused(members, &context.proc, proc_root);
         sampler.missing.extend(refused);
         sampler.missing.extend(urgent.then(priority::refused).flatten());
-        sampler.forget_counts();
-        (sampler.looks, sampler.sampled, sampler.own) = (0, 0, None);
+        sampler.take(&mut MachineSample::default());
+        sampler.own = None;
         Ok(sampler)
     }
 
@@ -197,6 +216,7 @@ impl ThreadSampler {
     /// Changes the sampling rate, in Hz, clamped to 1 to [`HZ_MAX`].
     pub fn set_hz(&mut self, hz: u32) {
         self.period = Duration::from_secs(1) / hz.clamp(1, HZ_MAX);
+        self.context.period_ns = self.period.as_nanos() as u64;
     }
 
     /// Number of processes currently sampled.
@@ -307,9 +327,63 @@ impl ThreadSampler {
         if reading.renamed && !reading.in_kernel_only {
             process.about = None;
         }
-        if reading.state == 0 {
-            return;
+        let Some(task) = process.tasks.get_mut(index) else { return };
+        let slept = task.slept;
+        let is_asleep = reading.state != b'R' && !reading.torn;
+        self.torn += u64::from(reading.torn);
+        let Spent { run_ns, wait_ns, off_ns } = reading.spent;
+        self.spend(ThreadState::OnCpu, run_ns);
+        self.spend(ThreadState::Runnable, wait_ns);
+        let cause = match slept {
+            Some(sleep) => sleep.cause(),
+            None if reading.state == b'D' => ThreadState::Disk,
+            None => ThreadState::Unknown,
+        };
+        self.spend(cause, off_ns);
+        task.unplaced_ns += off_ns;
+
+        let awake = SleepPlace::default();
+        let is_running = reading.state == b'R';
+        let mut parts = [
+            (
+                ON_CPU,
+                awake,
+                Tally { count: u32::from(is_running && run_ns >= wait_ns), ns: run_ns },
+            ),
+            (
+                RUNNABLE,
+                awake,
+                Tally { count: u32::from(is_running && run_ns < wait_ns), ns: wait_ns },
+            ),
+            (0, awake, Tally::default()),
+        ];
+        if let Some(sleep) = slept.filter(|s| s.is_active() || self.context.all_states) {
+            let ns = std::mem::take(&mut task.unplaced_ns);
+            parts[2] = (sleep.state, sleep, Tally { count: u32::from(is_asleep), ns });
+        } else if slept.is_some() {
+            task.unplaced_ns = 0;
         }
+        for (part, (state, sleep, tally)) in parts.into_iter().enumerate() {
+            if (tally.count, tally.ns) != (0, 0) {
+                self.add(process, (index, part), state, sleep, reading.cpu, tally);
+            }
+        }
+    }
+
+    fn spend(&mut self, state: ThreadState, ns: u64) {
+        self.times[state as usize] += ns;
+    }
+
+    /// Adds what a thread did; `part` is its index among [`task::SampledThread::counted_at`].
+    fn add(
+        &mut self,
+        process: &mut SampledProcess,
+        (index, part): (usize, usize),
+        state: u8,
+        sleep: SleepPlace,
+        cpu: Option<u32>,
+        tally: Tally,
+    ) {
         let about = self.about(process);
         let owner = process.owner(index);
         let Some(task) = process.tasks.get_mut(index) else { return };
@@ -317,25 +391,26 @@ impl ThreadSampler {
             pid: process.pid,
             tid: task.tid,
             comm: task.comm,
-            state: reading.state,
-            syscall: reading.sleep.syscall,
-            wchan: reading.sleep.wchan,
-            kstack: reading.sleep.kstack,
-            filename: reading.sleep.filename,
+            state,
+            syscall: sleep.syscall,
+            wchan: sleep.wchan,
+            kstack: sleep.kstack,
+            filename: sleep.filename,
             cmdline: about.cmdline,
             user: about.user,
-            cpu: reading.cpu,
+            cpu,
             works_for: owner,
-            torn: reading.sleep.torn,
         };
         // Most threads do the same as in the last sample.
-        if self.counts.get(task.counted_at).is_none_or(|(counted, _)| *counted != activity) {
-            task.counted_at = *self.indices.entry(activity).or_insert_with(|| {
-                self.counts.push((activity, 0));
+        let counted_at = &mut task.counted_at[part];
+        if self.counts.get(*counted_at).is_none_or(|(counted, _)| *counted != activity) {
+            *counted_at = *self.indices.entry(activity).or_insert_with(|| {
+                self.counts.push((activity, Tally::default()));
                 self.counts.len() - 1
             });
         }
-        self.counts[task.counted_at].1 += 1;
+        let sum = &mut self.counts[*counted_at].1;
+        (sum.count, sum.ns) = (sum.count + tally.count, sum.ns + tally.ns);
     }
 
     fn forget_counts(&mut self) {
@@ -363,7 +438,7 @@ impl ThreadSampler {
         *process.about.insert(about)
     }
 
-    fn text(&self, activity: &Activity, count: u32) -> ThreadCount {
+    fn text(&self, activity: &Activity, tally: Tally) -> ThreadCount {
         let text =
             |name: TextId| if name == NONE { String::new() } else { self.context.names.text(name) };
         ThreadCount {
@@ -379,8 +454,9 @@ impl ThreadSampler {
             user: text(activity.user),
             cpu: activity.cpu,
             works_for: activity.works_for,
-            torn: activity.torn,
-            count,
+            torn: false,
+            count: tally.count,
+            ns: tally.ns,
         }
     }
 
@@ -424,12 +500,18 @@ impl Sampler for ThreadSampler {
 
     fn take(&mut self, sample: &mut MachineSample) {
         let mut active: Vec<ThreadCount> =
-            self.counts.iter().map(|(activity, count)| self.text(activity, *count)).collect();
+            self.counts.iter().map(|(activity, tally)| self.text(activity, *tally)).collect();
         self.forget_counts();
+        let times = std::mem::replace(&mut self.times, [0; ThreadState::ALL.len()]);
+        let times = ThreadState::ALL.into_iter().zip(times).filter(|(_, ns)| *ns > 0);
+        let from_ns = std::mem::replace(&mut self.taken_ns, self.context.now_ns);
         active.sort_unstable();
         sample.threads = Some(ThreadsSample {
             looks: std::mem::take(&mut self.looks),
             seen: std::mem::take(&mut self.sampled),
+            elapsed_ns: self.taken_ns - from_ns,
+            torn: std::mem::take(&mut self.torn),
+            times: times.map(|(state, ns)| ThreadTime { state, ns }).collect(),
             at_once: self.is_at_once(),
             active,
         });

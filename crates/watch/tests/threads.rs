@@ -99,7 +99,9 @@ fn wait_for(
     let until = Instant::now() + Duration::from_secs(30);
     loop {
         let sample = look(sampler);
-        if let Some(thread) = sample.active.iter().find(|t| t.comm == name && is_there(t)) {
+        if let Some(thread) =
+            sample.active.iter().find(|t| t.comm == name && t.count > 0 && is_there(t))
+        {
             return thread.clone();
         }
         assert!(Instant::now() < until, "{name}: {:?}", sample.active);
@@ -164,7 +166,7 @@ fn at_once_is_as_one_by_one(has_ring: bool, one_by_one: &mut ThreadSampler) {
         };
         let expected = wait_for(one_by_one, name, is_it);
         let told = wait_for(&mut at_once, name, is_it);
-        let same = |thread| ThreadCount { cpu: None, count: 1, ..thread };
+        let same = |thread| ThreadCount { cpu: None, count: 1, ns: 0, ..thread };
         assert_eq!(same(told), same(expected));
     }
     let is_kernel_thread = |thread: &ThreadCount| thread.state == 'S' && thread.syscall.is_empty();

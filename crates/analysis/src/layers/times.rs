@@ -95,12 +95,12 @@ impl LayerTimes {
         if time == 0 { 0.0 } else { time as f64 / self.time() as f64 }
     }
 
-    /// The share of samples in the kernel whose layer is known, 0 to 1; `None` without such samples.
+    /// The share of CPU time in the kernel whose layer is known, 0 to 1; `None` without such time.
     #[must_use]
     pub fn classified(&self) -> Option<f64> {
-        let other = self.layer(Layer::Other).map_or(0, |row| row.samples);
-        let known = self.kernel_samples - other;
-        (self.kernel_samples > 0).then(|| known as f64 / self.kernel_samples as f64)
+        let of = |layer| self.layer(layer).map_or(0, |row| row.time);
+        let kernel = self.time() - of(Layer::Program);
+        (kernel > 0).then(|| (kernel - of(Layer::Other)) as f64 / kernel as f64)
     }
 }
 

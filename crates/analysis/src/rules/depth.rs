@@ -9,10 +9,8 @@ use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::record::{DiskRecord, RunRecord};
 use fathom_model::units;
 
-/// A mean depth after submissions below this share of the requested depth did not reach it.
-const REACHED_SHARE: f64 = 0.8;
-/// The same of a mean over time, which submitting and reaping lower.
-const OVER_TIME_SHARE: f64 = 0.5;
+/// A mean below this share of the requested depth did not reach it; submitting and reaping lower the mean.
+const REACHED_SHARE: f64 = 0.5;
 /// Fewer I/Os than this many queues full do not show a depth.
 const QUEUES_MIN: u64 = 10;
 
@@ -51,11 +49,9 @@ pub(super) static DEPTH_NOT_REACHED: Rule = Rule {
     meaning: "Fewer I/Os were in flight than requested.",
     threshold: || {
         format!(
-            "run: the mean after submissions is below {:.0}% of iodepth, over {QUEUES_MIN} × iodepth I/Os or more, \
-             without rate limits, think time and iodepth_low. limit: IOPS × mean latency at the peak is below {:.0}% of \
-             the requested depth; submission and reaping lower it.",
+            "IOPS × mean latency is below {:.0}% of the requested depth, which submitting and reaping lower. run: over \
+             {QUEUES_MIN} × iodepth I/Os or more, without rate limits, think time and iodepth_low. limit: at the peak.",
             REACHED_SHARE * 100.0,
-            OVER_TIME_SHARE * 100.0
         )
     },
     remedy: "Check iodepth_batch*, fsync and the number of targets",
@@ -63,10 +59,7 @@ pub(super) static DEPTH_NOT_REACHED: Rule = Rule {
     checks: &[Check::Run(not_reached), Check::Target(peak_not_reached)],
     #[cfg(test)]
     cases: &[
-        Case::Run {
-            holds: |r| r.jobs[0].depth.level = vec![(1, IOS / 2), (2, IOS / 2)],
-            near_miss: |r| r.jobs[0].depth.level = vec![(26, IOS)],
-        },
+        Case::Run { holds: |r| set_latency(r, 159_000), near_miss: |r| set_latency(r, 160_000) },
         Case::Limit {
             holds: |r| peak(r).in_flight = 15.9,
             near_miss: |r| peak(r).in_flight = 16.0,
@@ -75,7 +68,9 @@ pub(super) static DEPTH_NOT_REACHED: Rule = Rule {
 };
 
 fn not_reached(record: &RunRecord) -> Option<Claim> {
-    let mean = |job: &Job| derive::depth_mean(job.done).unwrap_or(f64::from(job.plan.depth));
+    let mean = |job: &Job| {
+        derive::in_flight(job.done, job.done.runtime_ns).unwrap_or(f64::from(job.plan.depth))
+    };
     let jobs = jobs_where(record, |job| {
         let plan = job.plan;
         let held_back = plan.is_paced() || plan.think.is_some() || plan.batch.low.is_some();
@@ -97,8 +92,8 @@ fn not_reached(record: &RunRecord) -> Option<Claim> {
     let evidence = jobs.iter().take(4).flat_map(|job| {
         let name = &job.plan.name;
         [
-            depth(format!("{name} mean depth"), mean(job)),
-            depth(format!("{name} max depth"), f64::from(job.done.depth.in_flight_max)),
+            depth(format!("{name} in flight"), (mean(job) * 10.0).round() / 10.0),
+            depth(format!("{name} max in flight"), f64::from(job.done.depth.in_flight_max)),
         ]
     });
     let claim = Claim::new(summary, evidence.collect());
@@ -116,7 +111,7 @@ fn peak_not_reached(target: &Target) -> Option<Claim> {
     let low: Vec<_> = target
         .peaks()
         .filter(|(_, peak)| {
-            peak.iops.mean > 0.0 && peak.in_flight < OVER_TIME_SHARE * requested(peak)
+            peak.iops.mean > 0.0 && peak.in_flight < REACHED_SHARE * requested(peak)
         })
         .collect();
     let (_, first) = low.first()?;
@@ -143,7 +138,7 @@ pub(super) static DEVICE_DEPTH: Rule = Rule {
         format!(
             "The device's mean queue depth, I/O of other programs included, is below {:.0}% of what free-running \
              readers requested; info with direct I/O.",
-            OVER_TIME_SHARE * 100.0
+            REACHED_SHARE * 100.0
         )
     },
     remedy: "Set direct=1: buffered reads wait for the page cache one at a time",
@@ -163,12 +158,13 @@ fn device_depth(record: &RunRecord) -> Option<Claim> {
     let depths = |disk: &DiskRecord| (requested_of(record, disk), disk.queue_mean());
     let disk = record.disks.iter().find(|disk| {
         let (requested, mean) = depths(disk);
-        requested > 1.5 && mean < requested * OVER_TIME_SHARE
+        requested > 1.5 && mean < requested * REACHED_SHARE
     })?;
-    let (requested, mean) = depths(disk);
+    let (_, mean) = depths(disk);
     let readers = readers_of(record, disk);
+    let depth: u32 = readers.iter().map(|job| job.plan.depth).sum();
     let summary = format!(
-        "{} requested a queue depth of {requested:.0}, but {} had {mean:.1} I/Os in flight on average, those of other \
+        "{} requested a queue depth of {depth}, but {} had {mean:.1} I/Os in flight on average, those of other \
          programs included.",
         sentence(&named(&readers)),
         disk.name
@@ -183,8 +179,7 @@ fn device_depth(record: &RunRecord) -> Option<Claim> {
     if readers.iter().any(|job| !job.done.granted.direct) {
         return Some(claim);
     }
-    let remedy = "Try more workers (numjobs): one worker may not submit I/Os as fast as the device completes them";
-    Some(claim.severity(Severity::Info).confidence(Confidence::Medium).remedy(remedy))
+    Some(claim.severity(Severity::Info).confidence(Confidence::Medium).remedy(""))
 }
 
 /// Jobs that read from `disk`, as fast as they can, with more than one I/O in flight.
@@ -219,6 +214,14 @@ fn synchronous(record: &mut RunRecord, depth: u32) {
     record.plan.jobs[0].depth = depth;
 }
 
+/// Gives all I/Os of the first job this latency.
+#[cfg(test)]
+fn set_latency(record: &mut RunRecord, ns: u64) {
+    let clat = &mut record.jobs[0].dirs.read.clat;
+    *clat = fathom_model::Histogram::default();
+    clat.record_n(ns, IOS);
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{fires, phrases, silent};
@@ -236,13 +239,13 @@ mod tests {
 
     #[test]
     fn a_depth_that_was_not_reached() {
-        let shallow = |r: &mut RunRecord| r.jobs[0].depth.level = vec![(1, IOS / 2), (2, IOS / 2)];
+        let shallow = |r: &mut RunRecord| set_latency(r, 15_000);
         let f = fires(&DEPTH_NOT_REACHED, shallow);
         assert_eq!(
             f.summary,
             "Job a did not reach the requested queue depth of 32: 1.5 I/Os were in flight on average."
         );
-        assert_eq!(phrases(&f), ["a mean depth: 1.5", "a max depth: 32"]);
+        assert_eq!(phrases(&f), ["a in flight: 1.5", "a max in flight: 32"]);
         silent(&DEPTH_NOT_REACHED, |r| {
             shallow(r);
             r.plan.jobs[0].rate.read = Some(Rate::Iops(1000));

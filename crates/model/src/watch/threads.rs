@@ -5,14 +5,25 @@ use serde::{Deserialize, Serialize};
 
 /// Samples of all threads in one interval, aggregated.
 ///
-/// Active threads are in [`Self::active`]; the average number of threads with an activity is its
-/// count divided by `looks`.
+/// [`Self::times`] covers all threads, [`Self::active`] those that were on-CPU, runnable or waiting for I/O. The
+/// average number of threads with an activity is its time divided by `elapsed_ns`; in records that do not hold
+/// times, its count divided by `looks`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadsSample {
     /// Samples taken in this interval.
     pub looks: u32,
     /// Threads sampled, including sleeping ones, summed over all samples.
     pub seen: u64,
+    /// From the last sample of the previous interval to the last one of this interval, in nanoseconds.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub elapsed_ns: u64,
+    /// Samples of threads that ran while they were being sampled: their time counts as spent where they slept
+    /// before.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub torn: u64,
+    /// How all threads spent the time; the sum divided by `elapsed_ns` is the average number of threads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub times: Vec<ThreadTime>,
     /// Whether all threads were sampled at once by BPF, instead of through their /proc files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_once: bool,
@@ -21,11 +32,120 @@ pub struct ThreadsSample {
 }
 
 impl ThreadsSample {
+    /// The mean number of threads with this activity.
+    #[must_use]
+    pub fn average(&self, activity: &ThreadCount) -> f64 {
+        match self.elapsed_ns {
+            0 => f64::from(activity.count) / f64::from(self.looks.max(1)),
+            elapsed_ns => activity.ns as f64 / elapsed_ns as f64,
+        }
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         let texts = |count: &ThreadCount| {
             count.kstack.len() + count.filename.len() + count.cmdline.len() + count.comm.len()
         };
-        size_of_val(&*self.active) + self.active.iter().map(texts).sum::<usize>()
+        size_of_val(&*self.active)
+            + size_of_val(&*self.times)
+            + self.active.iter().map(texts).sum::<usize>()
+    }
+}
+
+/// Time that threads spent in one state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadTime {
+    /// The state.
+    pub state: ThreadState,
+    /// Time summed over all threads, in nanoseconds.
+    pub ns: u64,
+}
+
+/// What a thread does, or what it waits for.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadState {
+    /// On a CPU.
+    OnCpu,
+    /// Runnable, waiting for a CPU.
+    Runnable,
+    /// In uninterruptible sleep: I/O, its page or its buffer.
+    Disk,
+    /// In uninterruptible sleep for a lock of the kernel, such as an inode's.
+    KernelLock,
+    /// In io_uring_enter(2).
+    IoUring,
+    /// In io_getevents(2).
+    Aio,
+    /// In futex(2): a lock, a condition variable or a thread to join.
+    Futex,
+    /// For a socket.
+    Socket,
+    /// In epoll_wait(2), poll(2) or select(2).
+    Poll,
+    /// For the other end of a pipe.
+    Pipe,
+    /// In nanosleep(2).
+    Timer,
+    /// For a child process.
+    Child,
+    /// For a signal.
+    Signal,
+    /// A kernel thread without work.
+    KernelThread,
+    /// Stopped or traced.
+    Stopped,
+    /// Asleep for another reason.
+    Other,
+    /// Off-CPU, before it was first sampled asleep.
+    Unknown,
+}
+
+impl ThreadState {
+    /// All states.
+    pub const ALL: [Self; 17] = [
+        Self::OnCpu,
+        Self::Runnable,
+        Self::Disk,
+        Self::KernelLock,
+        Self::IoUring,
+        Self::Aio,
+        Self::Futex,
+        Self::Socket,
+        Self::Poll,
+        Self::Pipe,
+        Self::Timer,
+        Self::Child,
+        Self::Signal,
+        Self::KernelThread,
+        Self::Stopped,
+        Self::Other,
+        Self::Unknown,
+    ];
+
+    /// Its name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OnCpu => "on CPU",
+            Self::Runnable => "runnable",
+            Self::Disk => "disk I/O",
+            Self::KernelLock => "kernel lock",
+            Self::IoUring => "io_uring",
+            Self::Aio => "aio",
+            Self::Futex => "futex",
+            Self::Socket => "socket",
+            Self::Poll => "epoll/poll",
+            Self::Pipe => "pipe",
+            Self::Timer => "timer",
+            Self::Child => "child process",
+            Self::Signal => "signal",
+            Self::KernelThread => "idle kernel thread",
+            Self::Stopped => "stopped",
+            Self::Other => "other",
+            Self::Unknown => "unknown",
+        }
     }
 }
 
@@ -70,9 +190,13 @@ pub struct ThreadCount {
     /// for which they work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub works_for: Option<i32>,
-    /// Whether the thread ran while it was being sampled, so that the fields may be inconsistent.
+    /// Whether the thread ran while it was being sampled, so that the fields may be inconsistent; only in records
+    /// that do not hold times.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub torn: bool,
-    /// Number of samples.
+    /// Number of samples that found it so.
     pub count: u32,
+    /// Time spent, in nanoseconds: on-CPU and runnable as the scheduler accounts it, the rest divided by samples.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub ns: u64,
 }

@@ -80,7 +80,7 @@ fn job<'a>(entry: &Entry<'a>, plus: bool) -> ExtraJob<'a> {
         dirs: Ordered(
             dirs.map(|(name, dir)| (name.into(), direction(&dir.dir, percentiles, plus))).collect(),
         ),
-        depth_mean: derive::depth_mean(done).map(rounded),
+        depth_mean: derive::in_flight(done, entry.group.worker_ns).map(rounded),
         depth_max: done.depth.in_flight_max,
         system_calls: done.depth.system_calls,
         cpu_ns_per_io: derive::cpu_per_io_ns(done).map(rounded),

@@ -1,54 +1,58 @@
 //! CPU time by kernel layer.
 
-use crate::doc::{
-    DataColumn, Document, Quantity, Text, count, events, of, percent, share, text, time, whole,
-};
-use fathom_analysis::layers::{Layer, LayerTime, LayerTimes, Unit};
+use crate::doc::{DataColumn, Document, Text, events, of, percent, plural, text, time, whole};
+use fathom_analysis::layers::{Layer, LayerTime, LayerTimes};
+use fathom_analysis::stats::share_interval;
 
 /// Functions named for a layer, and for samples that belong to none.
 const NAMED: usize = 2;
 const NAMED_OTHER: usize = 8;
+/// With fewer samples, a share of 10% is only known to within 5 points.
+const SAMPLES_MIN: u64 = 200;
 
-/// The layers with their shares of busy CPU time, the time per I/O where the number of `ios` is known, the part spent
-/// on locks, and the functions with most samples. Empty without samples.
+/// The layers with their shares of busy CPU time, the 95% confidence interval that follows from the number of samples,
+/// the part of `per_io_ns` of CPU time where that is known, the part spent on locks, and the functions with most
+/// samples. Too few samples are only reported; empty without samples.
 #[must_use]
-pub fn layers(times: &LayerTimes, ios: Option<u64>) -> Document {
+pub fn layers(times: &LayerTimes, per_io_ns: Option<f64>) -> Document {
     let mut page = Document::default();
-    if times.samples == 0 {
+    if times.samples < SAMPLES_MIN {
+        let few = "too few for CPU time by layer; sample for longer";
+        if times.samples > 0 {
+            let samples = plural(times.samples, "sample");
+            page.paragraph(text!(samples, " (", whole(SAMPLES_MIN), " needed): ", few));
+        }
         return page;
     }
-    let ios = ios.filter(|ios| *ios > 0);
-    let mut columns = vec![DataColumn::text("layer"), DataColumn::number("CPU")];
-    columns.extend(ios.map(|_| DataColumn::number("per I/O")));
+    let mut columns = vec![DataColumn::text("layer"), DataColumn::number("CPU time")];
+    columns.push(DataColumn::number("95% CI").ranked(1));
+    columns.extend(per_io_ns.map(|_| DataColumn::number("per I/O")));
     columns.extend([DataColumn::number("locks"), DataColumn::text("top functions")]);
-    let mut rows: Vec<Vec<Text>> = times.layers.iter().map(|row| cells(times, row, ios)).collect();
-    if let Some(ios) = ios {
-        let total = per_io(times.unit, times.time(), ios);
-        rows.push(vec!["all".into(), percent(100.0).into(), total]);
+    let mut rows: Vec<Vec<Text>> =
+        times.layers.iter().map(|row| cells(times, row, per_io_ns)).collect();
+    if let Some(ns) = per_io_ns {
+        rows.push(vec!["all".into(), percent(100.0).into(), Text::default(), time(ns).into()]);
     }
     page.table(columns, rows);
-    let kernel = of(whole(times.kernel_samples), "kernel samples");
-    let known = times.classified().map(|known| text!(percent(known * 100.0), " of "));
-    page.paragraph(text!(known, kernel, " assigned to a layer"));
+    let samples = of(whole(times.samples), "samples");
+    let known = times
+        .classified()
+        .map(|known| text!(", ", percent(known * 100.0), " of kernel time assigned to a layer"));
+    page.paragraph(text!(samples, known));
     page
 }
 
-fn cells(times: &LayerTimes, row: &LayerTime, ios: Option<u64>) -> Vec<Text> {
-    let part = |time: u64| -> Quantity { share(time, times.time()) };
-    let mut cells = vec![row.layer.name().into(), part(row.time).into()];
-    cells.extend(ios.map(|ios| per_io(times.unit, row.time, ios)));
-    cells.push((row.lock_time > 0).then(|| part(row.lock_time)).into());
+fn cells(times: &LayerTimes, row: &LayerTime, per_io_ns: Option<f64>) -> Vec<Text> {
+    let all = times.time().max(1) as f64;
+    let share = row.time as f64 / all;
+    let (low, high) = share_interval(share, times.samples);
+    let range = format!("{:.1}–{:.1}%", low * 100.0, high * 100.0);
+    let mut cells = vec![row.layer.name().into(), percent(share * 100.0).into(), range.into()];
+    cells.extend(per_io_ns.map(|ns| Text::from(time(ns * share))));
+    let locks = percent(row.lock_time as f64 / all * 100.0);
+    cells.push((row.lock_time > 0).then_some(locks).into());
     cells.push(functions(row));
     cells
-}
-
-/// CPU time per I/O.
-fn per_io(unit: Unit, total: u64, ios: u64) -> Text {
-    let each = total as f64 / ios as f64;
-    match unit {
-        Unit::Nanoseconds => time(each).into(),
-        Unit::Cycles => of(count(each), "cycles"),
-    }
 }
 
 fn functions(row: &LayerTime) -> Text {
@@ -57,7 +61,7 @@ fn functions(row: &LayerTime) -> Text {
         _ => (NAMED, false),
     };
     let name = |(name, n): &(String, u64)| match counted {
-        true => crate::doc::named(name, events(*n)),
+        true => text!(name.as_str(), " (", events(*n), ")"),
         false => name.as_str().into(),
     };
     Text::join(row.top.iter().take(shown).map(name), ", ")

@@ -2,8 +2,8 @@ use super::*;
 use crate::render::{self, Style, assert_fits};
 use fathom_model::watch::{Stack, StackCount, StacksSample};
 
-fn rendered(times: &LayerTimes, ios: Option<u64>) -> String {
-    render::text(&layers(times, ios), Style::default())
+fn rendered(times: &LayerTimes, per_io_ns: Option<f64>) -> String {
+    render::text(&layers(times, per_io_ns), Style::default())
 }
 
 fn times(event: &str) -> LayerTimes {
@@ -17,7 +17,7 @@ fn times(event: &str) -> LayerTimes {
         stack(&["do_syscall_64", "blk_mq_submit_bio", "_raw_spin_lock"]),
         stack(&["do_syscall_64", "frobnicate"]),
     ];
-    let counts = [100, 60, 20, 20].into_iter().enumerate();
+    let counts = [200, 120, 40, 40].into_iter().enumerate();
     let count = |(stack, count): (usize, u32)| StackCount {
         stack: stack as u32,
         count,
@@ -31,29 +31,33 @@ fn times(event: &str) -> LayerTimes {
 
 #[test]
 fn shares_and_time_of_an_io() {
-    let text = rendered(&times("cpu-clock"), Some(100_000));
+    let text = rendered(&times("cpu-clock"), Some(2000.0));
     let expected = "\
-layer          CPU  per I/O  locks  top functions
-program      50.0%     1 µs
-block layer  40.0%   800 ns  10.0%  blk_mq_submit_bio, _raw_spin_lock
-other        10.0%   200 ns         frobnicate 20
-all           100%     2 µs
+layer        CPU time      95% CI  per I/O  locks  top functions
+program         50.0%  45.1–54.9%     1 µs
+block layer     40.0%  35.3–44.9%   800 ns  10.0%  blk_mq_submit_bio, _raw_spin_lock
+other           10.0%   7.4–13.3%   200 ns         frobnicate (40)
+all              100%                 2 µs
 
-80.0% of 100 kernel samples assigned to a layer
+400 samples, 80.0% of kernel time assigned to a layer
 ";
     assert_eq!(text, expected);
-    assert_fits(&layers(&times("cycles"), Some(100_000)));
+    assert_fits(&layers(&times("cycles"), Some(2000.0)));
 }
 
 #[test]
-fn cycles_are_called_so_and_ios_need_not_be_known() {
-    let text = rendered(&times("cycles"), Some(100_000));
-    assert!(text.contains("1k cycles"), "{text}");
+fn the_time_of_an_io_need_not_be_known() {
     let text = rendered(&times("cycles"), None);
     assert!(!text.contains("I/O") && text.contains("50.0%"), "{text}");
 }
 
 #[test]
-fn no_samples_no_table() {
-    assert_eq!(rendered(&LayerTimes::default(), Some(1)), "");
+fn few_samples_make_no_table() {
+    assert_eq!(rendered(&LayerTimes::default(), Some(1.0)), "");
+    let few = LayerTimes { samples: 199, ..times("cpu-clock") };
+    let text = rendered(&few, None);
+    assert_eq!(
+        text,
+        "199 samples (200 needed): too few for CPU time by layer; sample for longer\n"
+    );
 }

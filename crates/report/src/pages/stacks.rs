@@ -75,7 +75,7 @@ fn functions(page: &mut Document, sampled: &Sampled, busy: u64) {
     };
     let columns = vec![
         DataColumn::text("innermost function"),
-        DataColumn::number("CPU"),
+        DataColumn::number("share"),
         DataColumn::number("samples"),
         DataColumn::text("mode"),
     ];
@@ -101,7 +101,7 @@ fn processes(page: &mut Document, sampled: &Sampled, busy: u64) {
         let shares = parts.map(|part| Text::from(share(part, busy)));
         [process.comm.into(), pid.to_string().into()].into_iter().chain(shares).collect()
     };
-    let numbers = ["PID", "CPU", "user", "kernel"].map(DataColumn::number);
+    let numbers = ["PID", "share", "user", "kernel"].map(DataColumn::number);
     let columns = [DataColumn::text("process")].into_iter().chain(numbers).collect();
     page.table(columns, sums.iter().take(PROCESSES).map(cells).collect());
 }

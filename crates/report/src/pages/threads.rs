@@ -2,11 +2,12 @@
 
 use super::not_measured;
 use crate::doc::{
-    DataColumn, Document, Quantity, QuantityUnit, Text, count, named, number, of, percent, plural,
-    share, text, time, whole,
+    DataColumn, Document, Quantity, QuantityUnit, Text, named, number, of, percent, plural, share,
+    text, time, whole,
 };
 use crate::threads::Report;
-use fathom_analysis::threads::{Column, Group};
+use fathom_analysis::threads::{Column, Group, Groups};
+use fathom_model::watch::ThreadState;
 
 /// The groups, the largest first, with the average number of threads in each; in the report of a whole run also the
 /// sampling overhead and what could not be measured.
@@ -19,8 +20,8 @@ pub fn threads(report: &Report) -> Document {
         [
             time(report.seconds * 1e9).into(),
             of(whole(groups.looks), "samples"),
-            of(count(groups.average(groups.seen).round()), "threads"),
-            text!(number(groups.average(groups.active)), " ", shown, " on average"),
+            plural(groups.threads().round() as u64, "thread"),
+            text!(number(groups.active()), " ", shown, " on average"),
         ],
         ", ",
     ));
@@ -28,7 +29,7 @@ pub fn threads(report: &Report) -> Document {
     let (first, rest) = all.split_at(all.len().min(report.rows));
     let mut rows: Vec<Vec<Text>> = first.iter().map(|group| row(report, group)).collect();
     if !rest.is_empty() {
-        let average = groups.average(rest.iter().map(|group| group.count).sum());
+        let average: f64 = rest.iter().map(|group| group.average).sum();
         let others = plural(rest.len() as u64, "other group");
         rows.push(vec![number(average).into(), Text::default(), Text::default(), others]);
     }
@@ -36,10 +37,21 @@ pub fn threads(report: &Report) -> Document {
     columns.push(DataColumn::text("").ranked(1));
     columns.extend(groups.columns().iter().map(|column| DataColumn::text(column.name())));
     page.table(columns, rows);
+    thread_states(&mut page, groups);
     if report.total {
         footer(&mut page, report);
     }
     page
+}
+
+/// The mean number of threads in each state; sleeping ones, too, by what they wait for.
+pub(super) fn thread_states(page: &mut Document, groups: &Groups) {
+    let states = groups.states();
+    if states.is_empty() {
+        return;
+    }
+    let part = |(state, mean): (ThreadState, f64)| text!(number(mean), " ", state.name());
+    page.entry("all threads", Text::join(states.into_iter().map(part), ", "));
 }
 
 /// Sampling overhead, and what was not sampled well.
@@ -54,8 +66,8 @@ fn footer(page: &mut Document, report: &Report) {
         page.entry("late", text!(whole(cost.missed), " of ", all, " were late and skipped"));
     }
     if groups.torn > 0 {
-        let torn = share(groups.torn, groups.active);
-        let why = " of active samples (the thread ran while it was being sampled)";
+        let torn = share(groups.torn, groups.seen);
+        let why = " of samples (the thread ran while it was being sampled)";
         page.entry("torn", text!(torn, why));
     }
     not_measured(page, report.missing, true);

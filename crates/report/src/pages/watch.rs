@@ -1,10 +1,11 @@
 //! Sampled figures: the summary of `fathom watch`, and the machine section of a run.
 
-use super::{counters, layers, not_measured, parts};
+use super::{counters, layers, not_measured, parts, thread_states};
 use crate::doc::{
     DataColumn, Document, Quantity, Text, bandwidth, bytes, count, events, named, number, of,
     percent, plural, share, text, time, whole,
 };
+use fathom_analysis::derive;
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{DiskRates, IoRates, MachineRates, SystemRates};
 use fathom_analysis::watch::ObservedTotals;
@@ -77,8 +78,9 @@ pub(super) fn machine(
     not_measured(page, missing, verbose);
     if let Some(samples) = seen.stacks() {
         let times = LayerTimes::of([&samples], observed.stacks, |_| true);
-        // Samplers start later and stop earlier than the run.
-        let layers = layers(&times, watched_ios(seen, record));
+        // The whole machine's samples are not those of the run's I/Os.
+        let is_own = !watch.pids.is_empty();
+        let layers = layers(&times, cpu_per_io_ns(record).filter(|_| is_own));
         if !layers.blocks.is_empty() {
             page.section("CPU time by layer", Text::default(), layers);
         }
@@ -97,11 +99,9 @@ fn details(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
     seen.last().rings.iter().for_each(|sample| rings(page, sample));
 }
 
-/// I/Os completed while samplers ran, by the mean IOPS of the run.
-fn watched_ios(seen: &ObservedTotals, record: &RunRecord) -> Option<u64> {
-    let ios: u64 = record.jobs.iter().map(fathom_analysis::derive::ios).sum();
-    let share = seen.elapsed_ns as f64 / record.elapsed_ns.max(1) as f64;
-    Some((ios as f64 * share.min(1.0)) as u64).filter(|ios| *ios > 0)
+/// CPU time per I/O over all jobs, which the layers divide.
+fn cpu_per_io_ns(record: &RunRecord) -> Option<f64> {
+    derive::cpu_per_io_ns(&derive::merge_jobs(&record.jobs.iter().collect::<Vec<_>>()))
 }
 
 /// Message about intervals without a sample of their own.
@@ -228,27 +228,27 @@ fn wait(ms: f64, ios: f64) -> Quantity {
 }
 
 fn threads(page: &mut Document, seen: &ObservedTotals) {
-    let groups = seen.threads();
+    let groups = seen.threads.largest_first();
     if groups.is_empty() {
         return;
     }
-    let total: f64 = groups.iter().map(|(_, mean)| mean).sum();
-    let names = ["comm", "state", "syscall", "wchan"].map(DataColumn::text);
+    let names = seen.threads.columns().iter().map(|column| DataColumn::text(column.name()));
     let columns = [DataColumn::number("active")].into_iter().chain(names).collect();
-    let rows = groups.iter().take(GROUPS_MAX).map(|(activity, mean)| {
-        let names =
-            [&activity.comm, &activity.state.to_string(), &activity.syscall, &activity.wchan];
-        let names = names.map(|name| Text::from(name.as_str()));
-        [number(*mean).into()].into_iter().chain(names).collect()
+    let (first, rest) = groups.split_at(groups.len().min(GROUPS_MAX));
+    let rows = first.iter().map(|group| {
+        let values = group.values.iter().map(|value| Text::from(value.as_str()));
+        [number(group.average).into()].into_iter().chain(values).collect()
     });
     let mut rows: Vec<Vec<Text>> = rows.collect();
-    if let Some(rest) = groups.get(GROUPS_MAX..).filter(|rest| !rest.is_empty()) {
-        let mean: f64 = rest.iter().map(|(_, mean)| mean).sum();
-        rows.push(vec![number(mean).into(), format!("{} other groups", rest.len()).into()]);
+    if !rest.is_empty() {
+        let mean: f64 = rest.iter().map(|group| group.average).sum();
+        rows.push(vec![number(mean).into(), plural(rest.len() as u64, "other group")]);
     }
     let mut body = Document::default();
     body.table(columns, rows);
-    page.section("threads", text!(number(total), " active on average"), body);
+    thread_states(&mut body, &seen.threads);
+    let title = text!(number(seen.threads.active()), " active on average");
+    page.section("threads", title, body);
 }
 
 /// Busy CPU time by kernel layer, the largest first.

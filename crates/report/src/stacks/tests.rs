@@ -56,19 +56,19 @@ cpu-clock at 99 Hz for 1 s: samples 100 on busy CPUs (62.5%), 60 idle (37.5%), 0
 
 7 records lost: buffers were full
 
-innermost function    CPU  samples  mode
+innermost function  share  samples  mode
 vfs_read            60.0%       60  kernel
 do_syscall_64       25.0%       25  kernel
 a;b<c> [user mode]  10.0%       10  user
 fio [user mode]     5.00%        5  user
 
-process  PID    CPU   user  kernel
+process  PID  share   user  kernel
 fio       10  90.0%  5.00%   85.0%
 a;b<c>    20  10.0%  10.0%      0%
 
 ";
     assert!(text.starts_with(expected), "{text}");
-    assert!(text.contains("program"), "{text}");
+    assert!(text.contains("100 samples (200 needed): too few"), "{text}");
     assert_fits(&pages::stacks(&sampled));
     let empty = render::text(&pages::stacks(&Sampled::default()), Style::default());
     assert_eq!(empty.lines().count(), 1, "{empty}");

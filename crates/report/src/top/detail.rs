@@ -103,7 +103,6 @@ fn page(document: &Document) -> Lines {
 /// The threads of a group, each with its activity.
 fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
     let sample = view.now.threads.as_ref()?;
-    let samples = f64::from(sample.looks.max(1));
     let columns = threads::grouped_by(grouping);
     let values = |count: &ThreadCount| -> Vec<String> {
         columns.iter().map(|column| column.of(count).into_owned()).collect()
@@ -111,7 +110,7 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
     let mut counts: Vec<&ThreadCount> =
         sample.active.iter().filter(|count| threads::key(&values(count)) == key).collect();
     let first = counts.first()?;
-    let active = counts.iter().map(|count| f64::from(count.count)).sum::<f64>() / samples;
+    let active: f64 = counts.iter().map(|count| sample.average(count)).sum();
     let title = format!(
         "{}: {active:.2} threads on average ({} samples)",
         values(first).join(" "),
@@ -123,7 +122,7 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
     );
     let mut lines = vec![(Tone::Key, title), (Tone::Faint, names)];
     let tids: BTreeSet<i32> = counts.iter().map(|count| count.tid).collect();
-    counts.sort_by_key(|count| (std::cmp::Reverse(count.count), count.tid));
+    counts.sort_by(|a, b| sample.average(b).total_cmp(&sample.average(a)).then(a.tid.cmp(&b.tid)));
     for count in counts {
         let mut notes = String::new();
         if let Some(owner) = count.works_for {
@@ -138,7 +137,7 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
             Tone::Plain,
             format!(
                 "  {:>6.2} {pid:>8} {tid:>8} {comm:15} {state:2} {:16} {}{notes}",
-                f64::from(count.count) / samples,
+                sample.average(count),
                 dash(&count.syscall),
                 dash(&count.wchan),
             ),

@@ -28,8 +28,7 @@ pub fn table(view: &View<'_>, ui: &Ui) -> Table {
         };
     };
     let rows = groups.largest_first().iter().map(|group| row(groups.columns(), group)).collect();
-    let seen = groups.average(groups.seen);
-    let note = format!("no active threads (of {seen:.0})");
+    let note = format!("no active threads (of {:.0})", groups.threads());
     Table { note, columns: COLUMNS, rows, ..Table::default() }
 }
 

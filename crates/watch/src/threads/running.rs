@@ -1,53 +1,85 @@
-//! Distinguishes on-CPU from runnable threads, which /proc both reports as `R`.
+//! How a thread spent the time between two samples.
 //!
-//! The instantaneous state would not help: while sampling, the sampler occupies a CPU that another
-//! thread would have had. Instead, the scheduler's statistics between two samples are used: the
-//! time that a thread ran and the time that it was runnable. If no timeslice began in between, the
-//! state is certain; otherwise samples are divided between `R` and `Q` in proportion to these
-//! times, so that over many samples both sums are those of the scheduler.
+//! The sampled state alone overstates threads that sleep briefly: while the sampler wakes up and reads, their
+//! short I/O completes, and they are already runnable. So time on-CPU and time runnable come from the
+//! scheduler's statistics (`schedstat`); only the rest, off-CPU, is divided by what samples found.
 
 use super::parse::Sched;
 
-/// On-CPU.
-pub(super) const ON_CPU_STATE: u8 = b'R';
-/// Runnable, waiting for a CPU.
-pub(super) const RUNNABLE_STATE: u8 = b'Q';
+/// State letter of threads on a CPU.
+pub(super) const ON_CPU: u8 = b'R';
+/// State letter of threads that wait for a CPU, which /proc reports as `R`, too.
+pub(super) const RUNNABLE: u8 = b'Q';
 
 /// A thread's statistics at the previous sample.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SchedBaseline {
-    /// Scheduler statistics.
-    pub sched: Sched,
-    /// When they were read, in nanoseconds since the sampler was opened.
-    pub at_ns: u64,
+    /// Scheduler statistics; `None` if not available.
+    pub sched: Option<Sched>,
+    /// When they were read, in nanoseconds since the sampler was opened; `None` before the first sample.
+    pub at_ns: Option<u64>,
     /// Whether it was in state `R`.
     pub ready: bool,
-    /// Fraction of a sample still to be attributed to [`RUNNABLE_STATE`].
-    pub wait_share: f64,
+    /// Time on-CPU that exceeds the elapsed time, as statistics of running threads lag by up to a tick.
+    pub ahead_ns: u64,
+}
+
+/// Time between two samples, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Spent {
+    pub run_ns: u64,
+    pub wait_ns: u64,
+    pub off_ns: u64,
 }
 
 impl SchedBaseline {
-    /// The state of a thread in state `R` whose statistics are `now` at `now_ns`.
-    pub fn split(&mut self, now: Sched, now_ns: u64) -> u8 {
-        let run_ns = now.run_ns.saturating_sub(self.sched.run_ns);
-        if now.timeslices == self.sched.timeslices {
-            // It has not run since, or slept before: its timeslice has not begun.
-            let is_runnable = run_ns == 0 || !self.ready;
-            return if is_runnable { RUNNABLE_STATE } else { ON_CPU_STATE };
+    /// How a thread whose statistics are `now` at `now_ns` has spent the time since the previous sample.
+    /// `ready`: its state is `R`. A thread that is new represents itself for `period_ns`.
+    pub fn advance(
+        &mut self,
+        now: Option<Sched>,
+        now_ns: u64,
+        ready: bool,
+        period_ns: u64,
+    ) -> Spent {
+        let before =
+            std::mem::replace(self, Self { sched: now, at_ns: Some(now_ns), ready, ahead_ns: 0 });
+        let elapsed = before.at_ns.map(|at_ns| now_ns.saturating_sub(at_ns));
+        match (now, before.sched, elapsed) {
+            (Some(now), Some(then), Some(elapsed)) => self.since(now, then, elapsed, &before),
+            (Some(now), None, None) => {
+                // One that is older than a period was only found now.
+                let is_new = now.run_ns + now.wait_ns <= period_ns;
+                let elapsed = if is_new { period_ns } else { 0 };
+                self.since(now, Sched::default(), elapsed, &before)
+            }
+            (_, _, elapsed) if ready => {
+                Spent { run_ns: elapsed.unwrap_or(period_ns), ..Spent::default() }
+            }
+            (_, _, elapsed) => Spent { off_ns: elapsed.unwrap_or(period_ns), ..Spent::default() },
         }
-        // The beginning of a long wait belongs to earlier samples.
-        let most = now_ns.saturating_sub(self.at_ns).saturating_sub(run_ns);
-        let wait_ns = now.wait_ns.saturating_sub(self.sched.wait_ns).min(most);
-        let both = run_ns + wait_ns;
-        if both == 0 {
-            return ON_CPU_STATE;
+    }
+
+    fn since(&mut self, now: Sched, then: Sched, elapsed: u64, before: &Self) -> Spent {
+        let ran = now.run_ns.saturating_sub(then.run_ns);
+        let run_ns = (ran + before.ahead_ns).min(elapsed);
+        if before.at_ns.is_some() {
+            self.ahead_ns = (ran + before.ahead_ns - run_ns).min(elapsed);
         }
-        self.wait_share += wait_ns as f64 / both as f64;
-        if self.wait_share < 0.5 {
-            return ON_CPU_STATE;
+        let rest = elapsed - run_ns;
+        // A wait is only accounted when it ends: its beginning belongs to earlier samples.
+        let wait_ns = now.wait_ns.saturating_sub(then.wait_ns).min(rest);
+        let off_ns = rest - wait_ns;
+        if !(self.ready && before.ready && now.timeslices == then.timeslices) {
+            return Spent { run_ns, wait_ns, off_ns };
         }
-        self.wait_share -= 1.0;
-        RUNNABLE_STATE
+        // It was on-CPU all the time, or has waited for a CPU all the time.
+        self.ahead_ns = 0;
+        if ran == 0 {
+            Spent { run_ns, wait_ns: rest, off_ns: 0 }
+        } else {
+            Spent { run_ns: elapsed, wait_ns: 0, off_ns: 0 }
+        }
     }
 }
 
@@ -56,49 +88,73 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+    const PERIOD: u64 = 50 * MS;
 
     fn sched(run: u64, wait: u64, timeslices: u64) -> Sched {
         Sched { run_ns: run * MS, wait_ns: wait * MS, timeslices }
     }
 
     fn before(ready: bool) -> SchedBaseline {
-        SchedBaseline { sched: sched(100, 10, 7), at_ns: 1000 * MS, ready, wait_share: 0.0 }
+        SchedBaseline { sched: Some(sched(100, 10, 7)), at_ns: Some(1000 * MS), ready, ahead_ns: 0 }
+    }
+
+    /// Run, wait and off-CPU time of the next 50 ms, in milliseconds.
+    fn next(mut thread: SchedBaseline, now: Sched, ready: bool) -> [u64; 3] {
+        let spent = thread.advance(Some(now), 1050 * MS, ready, PERIOD);
+        [spent.run_ns, spent.wait_ns, spent.off_ns].map(|ns| ns / MS)
     }
 
     #[test]
-    fn without_a_new_timeslice_the_state_is_certain() {
-        assert_eq!(before(true).split(sched(150, 10, 7), 1050 * MS), ON_CPU_STATE);
-        assert_eq!(before(true).split(sched(100, 10, 7), 1050 * MS), RUNNABLE_STATE);
-        // It slept at the previous sample and has not run since.
-        assert_eq!(before(false).split(sched(100, 10, 7), 1050 * MS), RUNNABLE_STATE);
-        assert_eq!(before(false).split(sched(101, 10, 7), 1050 * MS), RUNNABLE_STATE);
+    fn without_a_new_timeslice_a_ready_thread_ran_or_waited() {
+        assert_eq!(next(before(true), sched(149, 10, 7), true), [50, 0, 0]);
+        assert_eq!(next(before(true), sched(100, 10, 7), true), [0, 50, 0]);
     }
 
     #[test]
-    fn shares_match_the_scheduler() {
-        let mut thread = before(true);
-        let mut waiting = 0;
-        for look in 1..=100 {
-            // 15 ms of 50 on-CPU, 35 runnable.
-            let now = sched(100 + 15 * look, 10 + 35 * look, 7 + 5 * look);
-            let at_ns = (1000 + 50 * look) * MS;
-            waiting += u32::from(thread.split(now, at_ns) == RUNNABLE_STATE);
-            thread =
-                SchedBaseline { sched: now, at_ns, ready: true, wait_share: thread.wait_share };
-        }
-        assert_eq!(waiting, 70);
+    fn a_brief_sleeper_that_is_sampled_runnable_was_asleep_all_the_same() {
+        assert_eq!(next(before(true), sched(105, 11, 900), true), [5, 1, 44]);
+        assert_eq!(next(before(false), sched(100, 10, 7), true), [0, 0, 50]);
+        assert_eq!(next(before(false), sched(105, 11, 900), false), [5, 1, 44]);
     }
 
     #[test]
     fn long_waits_count_once() {
         // It waited for 1 s, of which 49 ms are in this interval; earlier samples covered the rest.
+        assert_eq!(next(before(true), sched(101, 1010, 8), true), [1, 49, 0]);
+    }
+
+    #[test]
+    fn time_on_cpu_is_conserved() {
         let mut thread = before(true);
-        assert_eq!(thread.split(sched(101, 1010, 8), 1050 * MS), RUNNABLE_STATE);
-        assert!((thread.wait_share - (49.0 / 50.0 - 1.0)).abs() < 1e-9, "{}", thread.wait_share);
+        let mut sum = 0;
+        for (step, run) in [(1, 40), (2, 104), (3, 140)] {
+            let now_ns = (1000 + 50 * step) * MS;
+            sum +=
+                thread.advance(Some(sched(100 + run, 10, 7 + step)), now_ns, true, PERIOD).run_ns;
+        }
+        assert_eq!(sum, 140 * MS);
+    }
+
+    #[test]
+    fn a_new_thread_stands_for_one_period() {
+        let first = |now| SchedBaseline::default().advance(Some(now), 9000 * MS, true, PERIOD);
+        assert_eq!(
+            first(sched(20, 5, 3)),
+            Spent { run_ns: 20 * MS, wait_ns: 5 * MS, off_ns: 25 * MS }
+        );
+        // One that existed before was only found now.
+        assert_eq!(first(sched(2000, 5, 3)), Spent::default());
+    }
+
+    #[test]
+    fn without_statistics_the_state_counts() {
+        let mut thread = SchedBaseline { at_ns: Some(0), ..SchedBaseline::default() };
+        assert_eq!(thread.advance(None, 7, true, PERIOD), Spent { run_ns: 7, ..Spent::default() });
+        assert_eq!(thread.advance(None, 9, false, PERIOD), Spent { off_ns: 2, ..Spent::default() });
     }
 
     #[test]
     fn decreasing_counters_are_harmless() {
-        assert_eq!(before(true).split(sched(0, 0, 1), 1050 * MS), ON_CPU_STATE);
+        assert_eq!(next(before(true), sched(0, 0, 1), true), [0, 0, 50]);
     }
 }

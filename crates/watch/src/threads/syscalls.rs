@@ -1,4 +1,6 @@
-//! System calls by number.
+//! System calls by number, and what threads that sleep in them wait for.
+
+use fathom_model::watch::ThreadState;
 
 #[cfg(target_arch = "x86_64")]
 const TABLE: &str = include_str!("syscalls/x86_64.txt");
@@ -68,6 +70,8 @@ pub(super) struct Syscall {
     pub name: &'static str,
     /// Whether it sleeps in state `S` for I/O.
     pub waits_for_io: bool,
+    /// What a thread that sleeps in it waits for; `None` if that depends on the file.
+    pub cause: Option<ThreadState>,
     file_first: bool,
 }
 
@@ -85,7 +89,8 @@ impl Syscalls {
                 table.resize(number + 1, Syscall::default());
             }
             let waits_for_io = WAITS_FOR_IO.contains(&name);
-            table[number] = Syscall { name, waits_for_io, file_first: FILE_FIRST.contains(&name) };
+            let (cause, file_first) = (cause(name), FILE_FIRST.contains(&name));
+            table[number] = Syscall { name, waits_for_io, cause, file_first };
         }
         Self(table)
     }
@@ -93,6 +98,50 @@ impl Syscalls {
     pub fn get(&self, number: u32) -> Option<&Syscall> {
         self.0.get(number as usize).filter(|call| !call.name.is_empty())
     }
+}
+
+/// What a thread that sleeps in this system call waits for; `None` if that depends on the file.
+fn cause(name: &str) -> Option<ThreadState> {
+    Some(match name {
+        "io_uring_enter" => ThreadState::IoUring,
+        "io_getevents" | "io_pgetevents" => ThreadState::Aio,
+        "futex" | "futex_wait" | "futex_waitv" | "futex_requeue" => ThreadState::Futex,
+        "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll" | "select"
+        | "pselect6" => ThreadState::Poll,
+        "nanosleep" | "clock_nanosleep" => ThreadState::Timer,
+        "wait4" | "waitid" | "vfork" => ThreadState::Child,
+        "pause" | "rt_sigtimedwait" | "rt_sigsuspend" => ThreadState::Signal,
+        _ if name.starts_with("accept") || name == "connect" => ThreadState::Socket,
+        _ if name.starts_with("recv") || name.starts_with("send") && name != "sendfile" => {
+            ThreadState::Socket
+        }
+        _ => return None,
+    })
+}
+
+/// What a thread in state `S` waits for, by the kernel function in which it sleeps.
+pub(super) fn place(wchan: &[u8]) -> ThreadState {
+    let has = |part: &[u8]| wchan.windows(part.len()).any(|window| window == part);
+    let causes: [(&[&[u8]], ThreadState); 6] = [
+        (&[b"pipe"], ThreadState::Pipe),
+        (
+            &[b"sk_", b"skb", b"unix_", b"inet_", b"tcp_", b"datagram", b"vsock"],
+            ThreadState::Socket,
+        ),
+        (&[b"futex"], ThreadState::Futex),
+        (&[b"poll", b"ep_", b"eventfd", b"select"], ThreadState::Poll),
+        (&[b"nanosleep", b"timerfd"], ThreadState::Timer),
+        (&[b"cqring"], ThreadState::IoUring),
+    ];
+    let found = causes.iter().find(|(parts, _)| parts.iter().any(|part| has(part)));
+    found.map_or(ThreadState::Other, |(_, cause)| *cause)
+}
+
+/// What a thread in state `D` waits for, by the kernel function in which it sleeps.
+pub(super) fn uninterruptible(wchan: &[u8]) -> ThreadState {
+    const LOCKS: [&[u8]; 4] = [b"rwsem_", b"mutex_lock", b"percpu_rwsem", b"down_"];
+    let is_lock = LOCKS.iter().any(|lock| wchan.windows(lock.len()).any(|window| window == *lock));
+    if is_lock { ThreadState::KernelLock } else { ThreadState::Disk }
 }
 
 impl Syscall {

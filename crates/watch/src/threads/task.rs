@@ -4,8 +4,9 @@ use super::all::Record;
 use super::files::{File, Proc, ReadError};
 use super::names::{NONE, TextId, TextTable};
 use super::parse::{self, Call, Sched, TaskStat, fold_stack};
-use super::running::SchedBaseline;
-use super::syscalls::Syscalls;
+use super::running::{SchedBaseline, Spent};
+use super::syscalls::{self, Syscalls};
+use fathom_model::watch::ThreadState;
 use std::collections::HashMap;
 
 /// Number of samples after which the files of a thread that sleeps, but not for I/O, are closed.
@@ -37,15 +38,17 @@ pub(super) struct SampledThread {
     pub sample_number: u64,
     pub ended: bool,
     files: Files,
-    /// Whether it was at rest in the last sample.
-    at_rest: bool,
     before: SchedBaseline,
     /// What it sleeps or last slept in.
     sleep: SleepPlace,
     /// Whether `sleep` is valid until its next timeslice.
     sleeps_on: bool,
-    /// Index of its last activity among the counts.
-    pub counted_at: usize,
+    /// The last sleep that was read without it running meanwhile.
+    pub slept: Option<SleepPlace>,
+    /// Time off-CPU before it was first known where it sleeps, in nanoseconds.
+    pub unplaced_ns: u64,
+    /// Indices of its last activities among the counts: on-CPU, runnable, asleep.
+    pub counted_at: [usize; 3],
     idle_samples: u32,
 }
 
@@ -61,8 +64,11 @@ struct Files {
 /// Where a thread sleeps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct SleepPlace {
-    state: u8,
+    /// State letter.
+    pub state: u8,
     timeslices: u64,
+    /// What it waits for; `None` until the wait channel is known.
+    cause: Option<ThreadState>,
     waits_for_io: bool,
     pub syscall: TextId,
     pub wchan: TextId,
@@ -72,12 +78,37 @@ pub(super) struct SleepPlace {
     pub torn: bool,
 }
 
+impl SleepPlace {
+    /// Of a thread whose state alone shows what it does.
+    fn at_rest(state: u8) -> Self {
+        let cause = match state {
+            b'T' | b't' => ThreadState::Stopped,
+            b'I' | b'P' | b'S' => ThreadState::KernelThread,
+            _ => ThreadState::Other,
+        };
+        Self { state, cause: Some(cause), ..Self::default() }
+    }
+
+    /// Whether it is reported even if not all states are.
+    pub fn is_active(self) -> bool {
+        self.waits_for_io || self.state == b'D'
+    }
+
+    /// What it waits for.
+    pub fn cause(self) -> ThreadState {
+        self.cause.unwrap_or(ThreadState::Other)
+    }
+}
+
 /// A thread's data in one sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ThreadReading {
-    /// State letter, with `R` split into `R` and `Q`; 0 if not of interest.
+    /// State letter.
     pub state: u8,
-    pub sleep: SleepPlace,
+    /// How it spent the time since the previous sample.
+    pub spent: Spent,
+    /// It ran while it was being sampled.
+    pub torn: bool,
     /// CPU on which it last ran, if requested.
     pub cpu: Option<u32>,
     /// Number of threads of its process.
@@ -107,7 +138,10 @@ pub(super) struct ReadContext {
     pub all_states: bool,
     /// The kernel has `schedstat`.
     pub has_schedstat: bool,
+    /// This process may read where kernel threads sleep.
+    pub is_root: bool,
     pub now_ns: u64,
+    pub period_ns: u64,
     /// Number of samples so far, including this one.
     pub sample_number: u64,
     pub buffer: Box<[u8]>,
@@ -144,6 +178,7 @@ impl SampledThread {
         self.comm = NONE;
         self.sleep = SleepPlace::default();
         self.sleeps_on = false;
+        self.slept = None;
     }
 
     /// Takes a sample through /proc files.
@@ -156,21 +191,8 @@ impl SampledThread {
         context: &mut ReadContext,
     ) -> Result<ThreadReading, ReadError> {
         // The number of timeslices is read first, so later reads can be checked against it.
-        let mut sched = if self.at_rest { None } else { self.sched(pid, context)? };
-        let mut reading = self.stat(pid, context)?;
-        let skip = reading.at_rest() && !context.all_states;
-        if self.at_rest && !skip {
-            sched = self.sched(pid, context)?;
-            let renamed = reading.renamed;
-            reading = self.stat(pid, context)?;
-            reading.renamed |= renamed;
-        }
-        self.at_rest = reading.at_rest() && !context.all_states;
-        if self.at_rest {
-            self.before.ready = false;
-            reading.state = 0;
-            return Ok(reading);
-        }
+        let sched = self.sched(pid, context)?;
+        let reading = self.stat(pid, context)?;
         self.classify(pid, reading, sched, None, context)
     }
 
@@ -186,17 +208,16 @@ impl SampledThread {
     ) -> Result<ThreadReading, ReadError> {
         let mut reading = ThreadReading {
             state: record.state(),
-            sleep: SleepPlace::default(),
+            spent: Spent::default(),
+            torn: false,
             cpu: context.parts.cpu.then(|| record.cpu()),
             threads: 0,
             renamed: false,
             in_kernel_only: parse::in_kernel_only(record.flags()),
         };
-        self.at_rest = reading.at_rest() && !context.all_states;
-        if self.at_rest {
-            self.before.ready = false;
-            reading.state = 0;
-            return Ok(reading);
+        let sched = context.has_schedstat.then(|| record.sched());
+        if reading.at_rest() && !context.all_states {
+            return self.classify(pid, reading, sched, None, context);
         }
         // Full names of kernel threads are only available in /proc.
         if record.flags() & parse::PF_KTHREAD == 0 {
@@ -204,11 +225,10 @@ impl SampledThread {
         } else if self.comm == NONE || record.flags() & parse::PF_WQ_WORKER != 0 {
             reading.renamed = self.stat(pid, context)?.renamed;
         }
-        let sched = context.has_schedstat.then(|| record.sched());
         self.classify(pid, reading, sched, Some(record), context)
     }
 
-    /// Determines state and activity from the data read.
+    /// Determines state, activity and times from the data read.
     fn classify(
         &mut self,
         pid: i32,
@@ -217,25 +237,25 @@ impl SampledThread {
         record: Option<Record<'_>>,
         context: &mut ReadContext,
     ) -> Result<ThreadReading, ReadError> {
-        match reading.state {
-            b'R' => {
-                reading.state = sched.map_or(b'R', |now| self.before.split(now, context.now_ns))
+        let ready = reading.state == b'R';
+        let ReadContext { now_ns, period_ns, .. } = *context;
+        reading.spent = self.before.advance(sched, now_ns, ready, period_ns);
+        if reading.at_rest() && !context.all_states {
+            self.slept = Some(SleepPlace::at_rest(reading.state));
+            return Ok(reading);
+        }
+        if !ready {
+            let sleep = match reading.state {
+                b'D' | b'S' => self.sleep(pid, reading, sched, record, context)?,
+                state => SleepPlace::at_rest(state),
+            };
+            reading.torn = sleep.torn;
+            if !sleep.torn {
+                self.slept = Some(sleep);
             }
-            b'D' | b'S' => reading.sleep = self.sleep(pid, reading, sched, record, context)?,
-            _ => {}
         }
-        if reading.state == b'S' && !reading.sleep.waits_for_io && !context.all_states {
-            reading.state = 0;
-        }
-        self.rest(reading.state == 0, &mut context.proc);
-        let ready = matches!(reading.state, b'R' | b'Q');
-        let sched = sched.unwrap_or_default();
-        self.before = SchedBaseline {
-            sched,
-            at_ns: context.now_ns,
-            ready,
-            wait_share: self.before.wait_share,
-        };
+        let is_active = ready || self.slept.is_some_and(SleepPlace::is_active);
+        self.rest(!is_active, &mut context.proc);
         Ok(reading)
     }
 
@@ -246,7 +266,8 @@ impl SampledThread {
         let renamed = self.rename(stat.comm, &mut context.names);
         Ok(ThreadReading {
             state: stat.state,
-            sleep: SleepPlace::default(),
+            spent: Spent::default(),
+            torn: false,
             cpu: if context.parts.cpu { stat.cpu() } else { None },
             threads: stat.threads,
             renamed,
@@ -296,12 +317,13 @@ impl SampledThread {
             return Ok(self.sleep);
         }
         let mut sleep = self.inspect(pid, reading, record, context)?;
-        if sleep.waits_for_io || reading.state == b'D' || context.all_states {
-            sleep.torn |= match record {
-                Some(record) => record.is_torn(),
-                None => self.ran_since(pid, reading.state, sched, context)?,
-            };
-        }
+        sleep.torn |= match record {
+            Some(record) => record.is_torn(),
+            None if sleep.is_active() || context.all_states => {
+                self.ran_since(pid, reading.state, sched, context)?
+            }
+            None => false,
+        };
         sleep.timeslices = sched.map_or(0, |sched| sched.timeslices);
         self.sleep = sleep;
         self.sleeps_on = !sleep.torn;
@@ -317,7 +339,9 @@ impl SampledThread {
         context: &mut ReadContext,
     ) -> Result<SleepPlace, ReadError> {
         let mut sleep = SleepPlace { state: reading.state, ..SleepPlace::default() };
-        if !reading.in_kernel_only {
+        if reading.in_kernel_only {
+            sleep.cause = Some(ThreadState::KernelThread);
+        } else {
             let call = match record {
                 Some(record) => Some(record.call()),
                 None => self.read_call(pid, context)?,
@@ -331,12 +355,21 @@ impl SampledThread {
                 Some(Call::None) | None => {}
             }
         }
-        if reading.state == b'S' && !sleep.waits_for_io && !context.all_states {
+        if sleep.cause.is_some() && !sleep.is_active() && !context.all_states {
             return Ok(sleep);
         }
         match record {
             Some(record) => self.place_from_record(pid, record, &mut sleep, context)?,
             None => self.read_place(pid, &mut sleep, context)?,
+        }
+        let wchan = context.names.bytes(sleep.wchan);
+        if reading.state == b'D' {
+            // A thread that has been woken up, but has not run yet, is in state D without a place.
+            let known = if reading.in_kernel_only { context.is_root } else { !self.is_refused() };
+            sleep.torn |= wchan.is_empty() && known;
+            sleep.cause = Some(syscalls::uninterruptible(wchan));
+        } else if sleep.cause.is_none() {
+            sleep.cause = Some(syscalls::place(wchan));
         }
         Ok(sleep)
     }
@@ -422,11 +455,12 @@ impl SampledThread {
         sched: Option<Sched>,
         context: &mut ReadContext,
     ) -> Result<bool, ReadError> {
-        if let Some(before) = sched {
-            return Ok(self
-                .sched(pid, context)?
-                .is_none_or(|now| now.timeslices != before.timeslices));
+        if let Some(before) = sched
+            && self.sched(pid, context)?.is_none_or(|now| now.timeslices != before.timeslices)
+        {
+            return Ok(true);
         }
+        // A thread enters its state before it stops running, and may leave it without having slept.
         let path = format_args!("{pid}/task/{}/stat", self.tid);
         let text = context.proc.read(&mut self.files.stat, path, &mut context.buffer)?;
         Ok(TaskStat::parse(text).is_none_or(|stat| stat.state != state))
@@ -449,7 +483,7 @@ impl ReadContext {
             sleep.syscall = self.names.intern(text.as_bytes());
             return;
         };
-        sleep.waits_for_io = call.waits_for_io;
+        (sleep.waits_for_io, sleep.cause) = (call.waits_for_io, call.cause);
         sleep.syscall = self.names.intern_like(call.name.as_bytes(), sleep.syscall);
         if self.parts.filename
             && let Some(fd) = call.descriptor(args)

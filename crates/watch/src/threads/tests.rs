@@ -105,14 +105,15 @@ fn missing(sampler: &ThreadSampler) -> Vec<String> {
     of_tree.map(Missing::to_string).collect()
 }
 
-/// State, system call and wait channel of each thread.
+/// State, system call and wait channel of each thread, as sampled.
 fn doings(sample: &ThreadsSample) -> Vec<(i32, char, &str, &str)> {
-    let activity = |t: &'_ ThreadCount| (t.tid, t.state);
-    sample
-        .active
-        .iter()
-        .map(|t| (activity(t).0, activity(t).1, t.syscall.as_str(), t.wchan.as_str()))
-        .collect()
+    let sampled = sample.active.iter().filter(|thread| thread.count > 0);
+    sampled.map(|t| (t.tid, t.state, t.syscall.as_str(), t.wchan.as_str())).collect()
+}
+
+/// The states in which threads spent time.
+fn states(sample: &ThreadsSample) -> Vec<ThreadState> {
+    sample.times.iter().map(|time| time.state).collect()
 }
 
 #[test]
@@ -135,6 +136,11 @@ fn only_active_threads_are_reported() {
     sampler.sample();
     let sample = sample_once(&mut sampler);
     assert_eq!((sample.looks, sample.seen), (2, 8));
+    use ThreadState::{Disk, Futex, IoUring, KernelThread};
+    assert_eq!(states(&sample), [Disk, IoUring, Futex, KernelThread]);
+    let sum: u64 = sample.times.iter().map(|time| time.ns).sum();
+    assert!(sample.elapsed_ns > 0);
+    assert_eq!(sum, 4 * sample.elapsed_ns, "all time of all threads");
     let want = [(11, 'D', "pread64", "folio_wait"), (12, 'S', "io_uring_enter", "io_cqring_wait")];
     assert_eq!(doings(&sample), want);
     assert!(sample.active.iter().all(|thread| thread.count == 2 && !thread.torn));
@@ -160,6 +166,37 @@ fn on_cpu_and_runnable() {
 }
 
 #[test]
+fn a_brief_sleeper_is_asleep_though_it_is_sampled_running() {
+    let tree = Tree::new();
+    let reads = Thread { state: 'D', syscall: READS, wchan: "folio_wait", ..THREAD };
+    tree.put(reads);
+    let mut sampler = tree.open();
+    let runs = Thread { state: 'R', syscall: "running", wchan: "0", ..THREAD };
+    // It ran for 7 ns and waited for 2 in 40 timeslices.
+    tree.put(Thread { sched: "1007 1002 41", ..runs });
+    let sample = sample_once(&mut sampler);
+    let by_state = |state| sample.active.iter().find(|t| t.state == state).map_or(0, |t| t.ns);
+    assert_eq!((by_state('R'), by_state('Q')), (7, 2));
+    assert_eq!(by_state('D'), sample.elapsed_ns - 9);
+    assert_eq!(states(&sample), [ThreadState::OnCpu, ThreadState::Runnable, ThreadState::Disk]);
+}
+
+#[test]
+fn sleeps_have_causes() {
+    let read = |wchan| {
+        let tree = Tree::new();
+        let call = READS.replacen("17 ", "0 ", 1).replacen("67 ", "63 ", 1);
+        tree.put(Thread { syscall: &call, wchan, ..THREAD });
+        states(&sample_once(&mut tree.open()))
+    };
+    assert_eq!(read("anon_pipe_read"), [ThreadState::Pipe]);
+    assert_eq!(read("unix_stream_read_generic"), [ThreadState::Socket]);
+    assert_eq!(read("n_tty_read"), [ThreadState::Other]);
+    assert_eq!(syscalls::uninterruptible(b"rwsem_down_write_slowpath"), ThreadState::KernelLock);
+    assert_eq!(syscalls::uninterruptible(b"folio_wait_bit_common"), ThreadState::Disk);
+}
+
+#[test]
 fn details_are_read_once_per_sleep() {
     let tree = Tree::new();
     let sleeps = Thread { state: 'D', syscall: READS, wchan: "first", ..THREAD };
@@ -178,11 +215,12 @@ fn inconsistent_details_are_marked_and_not_cached() {
     tree.put(Thread { state: 'D', syscall: "running", wchan: "0", ..THREAD });
     let mut sampler = tree.open();
     let sample = sample_once(&mut sampler);
-    assert!(sample.active[0].torn);
+    assert_eq!((doings(&sample), sample.torn), (vec![], 1));
+    assert_eq!(states(&sample), [ThreadState::Disk]);
     tree.put(Thread { state: 'D', syscall: READS, wchan: "folio_wait", ..THREAD });
     let sample = sample_once(&mut sampler);
     assert_eq!(doings(&sample), [(10, 'D', "pread64", "folio_wait")]);
-    assert!(!sample.active[0].torn);
+    assert_eq!((sample.torn, states(&sample)), (0, vec![ThreadState::Disk]));
 }
 
 #[test]
@@ -211,7 +249,7 @@ fn threads_come_and_go() {
     tree.put(works);
     (0..=members::LIST_EVERY).for_each(|_| sampler.sample());
     take(&mut sampler);
-    let tids: Vec<i32> = sample_once(&mut sampler).active.iter().map(|t| t.tid).collect();
+    let tids: Vec<i32> = doings(&sample_once(&mut sampler)).iter().map(|t| t.0).collect();
     assert_eq!(tids, [10, 22]);
 }
 
@@ -253,7 +291,7 @@ fn a_process_that_matches_after_exec() {
     tree.put(Thread { comm: "sh", state: 'D', ..THREAD });
     assert!(sample_once(&mut sampler).active.is_empty());
     tree.put(Thread { comm: "fio", state: 'D', ..THREAD });
-    assert_eq!(sample_once(&mut sampler).active.len(), 1);
+    assert_eq!(doings(&sample_once(&mut sampler)).len(), 1);
 }
 
 #[test]
@@ -294,7 +332,7 @@ fn optional_fields() {
     assert_eq!(seen.cmdline, "/bin/program -x");
     assert_eq!(seen.user, "daemon");
     assert_eq!(seen.cpu, Some(2));
-    let without = sample_once(&mut tree.open()).active.remove(0);
+    let without = ThreadCount { ns: seen.ns, ..sample_once(&mut tree.open()).active.remove(0) };
     let (kstack, filename) = (String::new(), String::new());
     let (cmdline, user) = (String::new(), String::new());
     let wchan = "futex_do_wait".into();
@@ -327,11 +365,11 @@ fn each_sample_reads_as_little_as_possible() {
     // Number of reads if it keeps sleeping, and if it has run.
     let cases = [
         ("asleep, not for I/O", tree.options(), THREAD, 2, 3),
-        ("asleep for I/O", tree.options(), rings, 2, 5),
-        ("asleep, all states", all, THREAD, 2, 5),
-        ("asleep, with its stack", stacks, THREAD, 2, 5),
+        ("asleep for I/O", tree.options(), rings, 2, 6),
+        ("asleep, all states", all, THREAD, 2, 6),
+        ("asleep, with its stack", stacks, THREAD, 2, 6),
         ("running", tree.options(), runs, 2, 2),
-        ("kernel thread at rest", tree.options(), idle, 1, 1),
+        ("kernel thread at rest", tree.options(), idle, 2, 2),
     ];
     for (what, options, thread, still, moved) in cases {
         tree.put(thread);
@@ -372,7 +410,7 @@ fn without_schedstat_runnable_threads_are_on_cpu() {
     assert!(missing(&sampler)[0].contains("CONFIG_SCHED_INFO"));
     let sample = sample_once(&mut sampler);
     assert_eq!(doings(&sample), [(10, 'R', "", ""), (11, 'D', "pread64", "futex_do_wait")]);
-    assert!(!sample.active[1].torn);
+    assert_eq!(sample.torn, 0);
 }
 
 #[test]
@@ -424,5 +462,5 @@ fn names_are_bounded() {
     }
     let before = sample_once(&mut sampler);
     assert!(!sampler.context.names.is_full());
-    assert_eq!(sample_once(&mut sampler), before);
+    assert_eq!(doings(&sample_once(&mut sampler)), doings(&before));
 }

@@ -7,14 +7,18 @@ use crate::doc::{
 use crate::pages::{counters, parts};
 use fathom_analysis::derive::{self, Group};
 use fathom_analysis::rules;
-use fathom_model::plan::Engine;
+use fathom_model::plan::{Engine, JobPlan};
 use fathom_model::record::{Cost, Granted, JobRecord, RunRecord};
+
+/// The kernel divides CPU time into user and kernel time by timer ticks (1 to 10 ms): below this there are too
+/// few of them.
+const SPLIT_MIN_NS: u64 = 1_000_000_000;
 
 /// The entries below a group's table.
 pub(super) fn cost(body: &mut Document, record: &RunRecord, group: &Group) {
     let done = &group.record;
     body.entry("queue depth", depth(record, group));
-    body.entry("CPU", cpu(done));
+    body.entry("CPU per I/O", cpu(done, group.plan));
     body.entry("counters", done.cost.as_ref().map(counters::per_io_of_worker));
     body.entry("workers", workers(record, group));
     if group.plan.engine.uring().is_some() {
@@ -30,31 +34,31 @@ fn depth(record: &RunRecord, group: &Group) -> Option<Text> {
     if plans.iter().all(|plan| plan.engine.is_synchronous() && plan.depth == 1) {
         return None;
     }
-    let mean = derive::depth_mean(&group.record)?;
+    let mean = derive::in_flight(&group.record, group.worker_ns)?;
     let depths = listed(plans.iter().map(|plan| plan.depth), u32::to_string);
-    let each = if group.jobs.len() > 1 { " per job" } else { "" };
     let most = named("max", whole(group.record.depth.in_flight_max));
-    let in_flight = text!(of(number(mean), "in flight"), " (", most, ")");
-    Some(text!(depths, " requested", each, ", ", in_flight))
+    let each = if group.jobs.len() > 1 { ", per job" } else { "" };
+    let in_flight = text!(of(number(mean), "in flight"), " (", most, ")", each);
+    Some(text!(depths, " requested, ", in_flight))
 }
 
 /// CPU time per I/O and what follows from it.
-fn cpu(done: &JobRecord) -> Option<Text> {
-    let per_io = derive::cpu_per_io_ns(done)?;
+fn cpu(done: &JobRecord, plan: &JobPlan) -> Option<Text> {
+    let per_io = time(derive::cpu_per_io_ns(done)?.round());
     let ios = derive::ios(done) as f64;
     let usage = &done.usage;
-    let spent = [("user", usage.user_ns), ("kernel", usage.system_ns), ("SQPOLL", usage.helper_ns)];
-    let spent = spent.iter().filter(|(name, ns)| *ns > 0 || *name != "SQPOLL");
-    let spent = spent.map(|(name, ns)| of(time((*ns as f64 / ios).round()), name));
+    let has_sqpoll = plan.engine.uring().is_some_and(|ring| ring.sqpoll.is_some());
+    let helpers = if has_sqpoll { "SQPOLL and io-wq" } else { "io-wq" };
+    let mut spent = vec![(helpers, usage.helper_ns)];
+    if usage.user_ns + usage.system_ns >= SPLIT_MIN_NS {
+        spent.splice(0..0, [("user", usage.user_ns), ("kernel", usage.system_ns)]);
+    }
+    spent.retain(|(_, ns)| *ns > 0);
+    let parts = spent.into_iter().map(|(name, ns)| of(time((ns as f64 / ios).round()), name));
+    let parts = Text::join(parts, " + ");
+    let parts = if parts.is_empty() { parts } else { text!(" (", parts, ")") };
     let most = count(derive::one_core_iops(done).unwrap_or(0.0));
-    Some(text!(
-        time(per_io.round()),
-        " per I/O (",
-        Text::join(spent, " + "),
-        "); max ",
-        most,
-        " IOPS per core"
-    ))
+    Some(text!(per_io, parts, "; max ", most, " IOPS per core"))
 }
 
 /// How workers differ.
