@@ -113,7 +113,7 @@ impl Layer {
             Self::Mappings => "faults, pinning",
             Self::Scheduler => "scheduler",
             Self::Network => "network",
-            Self::Watching => "watching",
+            Self::Watching => "tracing",
             Self::Other => "other",
             Self::Idle => "idle",
         }

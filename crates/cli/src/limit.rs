@@ -57,7 +57,7 @@ pub struct Args {
     /// Keep no record.
     #[arg(long)]
     no_record: bool,
-    /// How much of the machine to sample meanwhile.
+    /// How much of the machine to sample during the run.
     #[arg(long, value_parser = level::parser(), default_value = "default")]
     sampling: Level,
 }

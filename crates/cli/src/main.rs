@@ -33,11 +33,11 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-/// Drives storage as fast as Linux allows, observes the machine meanwhile, and reports what limits it.
+/// Load generator and analyzer for Linux storage: drives it, monitors the machine, and reports what limits it.
 #[derive(Parser)]
 #[command(name = "fathom", version, arg_required_else_help = true, propagate_version = true)]
 struct Cli {
-    /// When to use colour.
+    /// When to use color.
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
     color: Color,
     /// Show times in UTC instead of local time.

@@ -9,7 +9,7 @@ use fathom_report::render::{self, Style};
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 
-/// When to use colour.
+/// When to use color.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.

@@ -68,7 +68,7 @@ fn find(named: Option<&Path>) -> Result<PathBuf, String> {
         None => runs.into_iter().next_back(),
     };
     found.map(|run| run.path).ok_or_else(|| match named {
-        Some(name) => format!("{}: no such run; `fathom runs` lists yours", name.display()),
+        Some(name) => format!("{}: no such run; `fathom runs` lists all", name.display()),
         None => "you have no recorded runs; name a run directory".to_string(),
     })
 }

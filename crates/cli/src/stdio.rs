@@ -14,7 +14,7 @@ use std::io;
 pub enum Kind {
     /// Lines for people, or figures in columns.
     Lines,
-    /// The same with colours.
+    /// The same with colors.
     ColoredLines,
     /// JSON documents.
     Json,

@@ -38,7 +38,7 @@ pub struct Args {
     /// Between two samples, 50ms to 1h.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::interval)]
     interval: Duration,
-    /// Thread samples per second, 1 to 100; by default what the machine affords.
+    /// Thread samples per second, 1 to 100; by default a rate that costs at most 0.5% of the CPUs.
     #[arg(short = 'F', long = "frequency", value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=i64::from(HZ_MAX)))]
     hz: Option<u32>,
     /// How much to sample.

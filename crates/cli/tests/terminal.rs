@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Sets the title, the colour, and the direction of text.
+/// Sets the title, the color, and the direction of text.
 const EVIL: &str = "e\x1b[31m\x1b]0;t\x07\u{9b}1m\u{202e}";
 const SHOWN: &str = r"e\x1b[31m\x1b]0;t\x07\x9b1m\u{202e}";
 

@@ -29,7 +29,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     replace(text, |c| c != '\n' && is_unsafe(c))
 }
 
-/// Escapes several lines, except line breaks and colour sequences.
+/// Escapes several lines, except line breaks and color sequences.
 #[must_use]
 pub fn colored_lines(text: &str) -> String {
     let mut parts = text.split("\x1b[");

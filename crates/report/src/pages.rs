@@ -12,6 +12,7 @@ mod stacks;
 mod threads;
 mod watch;
 
+use blocks::range;
 pub use blocks::{block_rates, blocks};
 pub use layers::layers;
 pub use limit::{LimitOptions, limit};

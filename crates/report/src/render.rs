@@ -12,7 +12,7 @@ use crate::doc::Document;
 /// Text style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Use ANSI colours.
+    /// Use ANSI colors.
     pub color: bool,
     /// Columns that a line may have; at least 20 are used.
     pub width: usize,

@@ -156,7 +156,7 @@ fn terse_lines() {
 }
 
 #[test]
-fn colours_change_no_letter() {
+fn colors_change_no_letter() {
     let of = |color| summary(&troubled(), Style { color, width: 80 });
     let mut stripped = of(true);
     for code in ["\x1b[1;31m", "\x1b[1;33m", "\x1b[1m", "\x1b[2m", "\x1b[0m"] {

@@ -386,7 +386,7 @@ fn a_replay_shows_its_position() {
 }
 
 #[test]
-fn colours_on_request_only() {
+fn colors_on_request_only() {
     let machine = Machine::new(2, 2);
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let draw = |frame: &mut ratatui::Frame<'_>| {
@@ -459,7 +459,7 @@ fn hardware_counters_are_printed() {
     terminal.draw(draw).unwrap();
     let screen = terminal.backend().to_string();
     assert!(
-        screen.contains("pmu   IPC 1.25 IPC:u 2.00 IPC:k 0.50 GHz 10.81 MPKI 0.40"),
+        screen.contains("count IPC 1.25 IPC:u 2.00 IPC:k 0.50 GHz 10.81 MPKI 0.40"),
         "{screen}"
     );
 }

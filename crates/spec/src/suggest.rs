@@ -55,7 +55,7 @@ mod tests {
         let words = ["iodepth", "ioengine", "bs"];
         assert_eq!(nearest("iodeth", words.into_iter()), Some("iodepth"));
         assert_eq!(nearest("io_engine", words.into_iter()), Some("ioengine"));
-        assert_eq!(nearest("colour", words.into_iter()), None);
+        assert_eq!(nearest("color", words.into_iter()), None);
         assert_eq!(nearest(&"x".repeat(1000), words.into_iter()), None);
     }
 }

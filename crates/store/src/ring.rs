@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A segment covers this fraction of the age and size limits, which are therefore honoured to this granularity.
+/// A segment covers this fraction of the age and size limits, which are therefore honored to this granularity.
 const PARTS: u32 = 16;
 /// Shortest time between two segments, so that opening samplers costs little.
 const SEGMENT_MIN: Duration = Duration::from_secs(60);

@@ -73,7 +73,7 @@ impl RunDir {
         };
         let made = Dir::make_all(&path).and_then(|(dir, made)| Self::within(dir, made));
         made.map_err(|error| {
-            format!("cannot make the run directory {error}; name another with --record=DIR")
+            format!("cannot create the run directory {error}; name another with --record=DIR")
         })
     }
 

@@ -77,7 +77,7 @@ impl Runs {
     /// If there is no such run, it is still being recorded, or its files cannot be removed.
     pub fn remove(&self, name: &str) -> Result<bool, String> {
         let known = self.entry(name.to_string());
-        let entry = known.ok_or_else(|| format!("no run is named {name}; see fathom runs"))?;
+        let entry = known.ok_or_else(|| format!("{name}: no such run; `fathom runs` lists all"))?;
         if entry.is_active {
             return Err(format!("{name} is still being recorded"));
         }

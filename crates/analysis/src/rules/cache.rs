@@ -220,10 +220,12 @@ pub(super) static UNFLUSHED_WRITES: Rule = Rule {
 
 fn unflushed_writes(record: &RunRecord) -> Option<Claim> {
     let (unflushed, buffered) = missing(record, Dir::Write)?;
+    let share = match percent(unflushed as f64, buffered as f64) {
+        all if all == "100%" => "None of the buffered writes had".to_string(),
+        share => format!("At least {share} of the buffered writes had not"),
+    };
     let summary = format!(
-        "At least {} of the buffered writes had not reached the disk when the run ended; the write rate is largely that \
-         of memory.",
-        percent(unflushed as f64, buffered as f64)
+        "{share} reached the disk when the run ended; the write rate is largely that of memory."
     );
     let (direct, _) = job_bytes(record, Dir::Write);
     let disks = disk_bytes(record, Dir::Write);

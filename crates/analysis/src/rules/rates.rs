@@ -159,14 +159,15 @@ fn noisy_peak(target: &Target) -> Option<Claim> {
         .peaks()
         .filter_map(|(block, peak)| Some((block, peak, peak.iops.relative().filter(|r| wide(*r))?)))
         .collect();
-    let widest = peaks.iter().map(|(_, _, relative)| *relative).reduce(f64::max)?;
+    let (block, _, widest) = *peaks.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
     let evidence = peaks.iter().map(|(block, peak, _)| {
         let name = format!("{} peak IOPS (95% CI)", units::bytes(*block));
         let (low, high) = (peak.iops.low.unwrap_or(f64::NAN), peak.iops.high.unwrap_or(f64::NAN));
         Evidence::number(name, peak.iops.mean, Unit::Iops).with_interval(low.max(0.0), high)
     });
     let summary = format!(
-        "The peak of {} is known only to within ±{}.",
+        "The {} peak of {} is known only to within ±{}.",
+        units::bytes(block),
         target.limit.name,
         percent(widest, 1.0)
     );

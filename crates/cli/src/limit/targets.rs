@@ -34,8 +34,9 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(OpenTargets, Vec<Conditio
         check_scratch_dir(dir)?;
         let target =
             scratch::create(&roots, Path::new(dir), size, &stop).map_err(|e| e.to_string())?;
+        let place = if dir == "." { "the current directory" } else { dir };
         note!(
-            "no target given; creating a scratch file of {} in {dir}, which is removed afterwards",
+            "no target given; creating a scratch file of {} in {place}; it is removed afterwards",
             units::bytes(target.facts.size_bytes)
         );
         let conditions = vec![Conditions { direct: is_direct(&target), scratch: true }];
@@ -144,7 +145,7 @@ fn check(facts: &TargetFacts) -> Result<(), String> {
         }
         TargetKind::File | TargetKind::BlockDevice => Ok(()),
         TargetKind::NvmeGeneric | TargetKind::Other => {
-            Err(format!("{path} is neither a file nor a block device; name one of these"))
+            Err(format!("{path} is neither a regular file nor a block device; name one of those"))
         }
     }
 }

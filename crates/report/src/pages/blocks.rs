@@ -79,9 +79,9 @@ fn most_unplugs(growth: &BlocksSample) -> Text {
 }
 
 /// The numbers of requests that the counts at `index` are of: `5–8`.
-fn range(unplugs: &[(u32, u64)], index: usize) -> String {
-    let first = unplugs.get(index).map_or(0, |unplug| unplug.0);
-    match unplugs.get(index + 1) {
+pub(super) fn range<N>(counts: &[(u32, N)], index: usize) -> String {
+    let first = counts.get(index).map_or(0, |count| count.0);
+    match counts.get(index + 1) {
         None => format!("{first}+"),
         Some((next, _)) if *next <= first + 1 => first.to_string(),
         Some((next, _)) => format!("{first}–{}", next - 1),

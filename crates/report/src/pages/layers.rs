@@ -8,7 +8,7 @@ use fathom_analysis::stats::share_interval;
 const NAMED: usize = 2;
 const NAMED_OTHER: usize = 8;
 /// With fewer samples, a share of 10% is only known to within 5 points.
-const SAMPLES_MIN: u64 = 200;
+pub(super) const SAMPLES_MIN: u64 = 200;
 
 /// The layers with their shares of busy CPU time, the 95% confidence interval that follows from the number of samples,
 /// the part of `per_io_ns` of CPU time where that is known, the part spent on locks, and the functions with most

@@ -1,6 +1,6 @@
 //! io_uring rings, and on which CPUs devices are served.
 
-use super::parts;
+use super::{parts, range};
 use crate::doc::{Document, Text, count, events, named, number, of, percent, plural, text, whole};
 use fathom_analysis::machine::{CpuCount, Placement, RingRates, RingsRates, setup_flag_names};
 
@@ -21,9 +21,10 @@ pub fn rings(rates: &RingsRates) -> Document {
         let all = parts(std::iter::once(workers).chain(events.flatten()));
         page.entry("all rings", all);
     }
-    let runs = rates.events.iter().flat_map(|events| &events.task_work);
-    let runs =
-        parts(runs.map(|(least, rate)| named(&format!("{least}+:"), text!(count(*rate), "/s"))));
+    let runs: &[_] = rates.events.as_ref().map_or(&[], |events| &events.task_work);
+    let runs = parts(runs.iter().enumerate().map(|(index, (_, rate))| {
+        named(&format!("{}:", range(runs, index)), text!(count(*rate), "/s"))
+    }));
     if !runs.is_empty() {
         page.entry("task work", text!("runs by number of requests: ", runs));
     }

@@ -1,6 +1,7 @@
 //! Sampled figures: the summary of `fathom watch`, and the machine section of a run.
 
-use super::{counters, layers, not_measured, parts, thread_states};
+use super::layers::SAMPLES_MIN;
+use super::{counters, layers, not_measured, parts, range, thread_states};
 use crate::doc::{
     DataColumn, Document, Quantity, Text, bandwidth, bytes, count, events, named, number, of,
     percent, plural, share, text, time, whole,
@@ -112,8 +113,10 @@ pub fn joined(number: u64) -> String {
 
 fn head(page: &mut Document, seen: &ObservedTotals, record: &RunRecord, watch: &WatchRecord) {
     let interval = (watch.interval_ns > 0).then_some(watch.interval_ns as f64);
-    let interval = interval.map(|ns| text!(", one every ", time(ns)));
-    let samples = text!(plural(seen.samples, "sample"), interval);
+    let samples = match seen.samples {
+        0 => Some("no samples".into()),
+        _ => interval.map(|ns| text!("sampled every ", time(ns))),
+    };
     match &watch.command {
         Some(command) => {
             let ended = match command.status {
@@ -123,7 +126,7 @@ fn head(page: &mut Document, seen: &ObservedTotals, record: &RunRecord, watch: &
             };
             let words: Vec<_> = command.argv.iter().map(|word| shell::quoted(word)).collect();
             let took = time(command.elapsed_ns as f64).into();
-            page.entry("command", parts([words.join(" ").into(), took, ended.into(), samples]));
+            page.entry("command", parts([words.join(" ").into(), took, ended.into()]));
         }
         None => {
             // The record of a killed run is older than its last samples.
@@ -134,7 +137,7 @@ fn head(page: &mut Document, seen: &ObservedTotals, record: &RunRecord, watch: &
                 1 => format!("process {} and its descendants", pids.join(", ")),
                 _ => format!("processes {} and their descendants", pids.join(", ")),
             };
-            page.entry("watched", parts([text!(whom, " for ", took), samples]));
+            page.entry("watched", parts([text!(whom, " for ", took), samples.into()]));
         }
     }
 }
@@ -262,7 +265,8 @@ fn layer_shares(page: &mut Document, observed: &Observed) {
     let lost = (samples.lost > 0).then(|| of(events(samples.lost), "lost"));
     if times.samples > 0 {
         let samples = plural(times.samples, "sample");
-        page.entry("CPU by layer", parts([shares(&all), samples, lost.into()]));
+        let all = if times.samples < SAMPLES_MIN { "too few samples".into() } else { shares(&all) };
+        page.entry("CPU by layer", parts([all, samples, lost.into()]));
     }
 }
 
@@ -331,17 +335,20 @@ fn rings(page: &mut Document, rings: &RingsSample) {
         counts.iter().filter_map(|(name, n)| Some(of(events((*n).filter(|n| *n > 0)?), name)));
     let runs = all.task_work.iter().any(|(_, runs)| *runs > 0);
     let runs = runs.then(|| text!("task work runs by number of requests: ", sizes(&all.task_work)));
-    page.entry("io_uring", parts(counts.chain(runs)));
+    let all = parts(counts.chain(runs));
+    if !all.is_empty() {
+        page.entry("io_uring", text!(all, " (all programs)"));
+    }
 }
 
-/// Counts by size, as `1+ 40.0%, 32+ 60.0%`: each size is the lower bound of its bucket.
+/// Shares by size, as `1: 40.0%, 3–4: 60.0%`.
 fn sizes(counts: &[(u32, u64)]) -> Text {
     let all: u64 = counts.iter().map(|(_, count)| count).sum();
-    let part = |(size, count): &(u32, u64)| {
+    let part = |(index, (_, count)): (usize, &(u32, u64))| {
         let is_shown = *count as f64 * 100.0 / all.max(1) as f64 >= 0.5;
-        is_shown.then(|| named(&format!("{size}+"), share(*count, all)))
+        is_shown.then(|| named(&format!("{}:", range(counts, index)), share(*count, all)))
     };
-    Text::join(counts.iter().filter_map(part), ", ")
+    Text::join(counts.iter().enumerate().filter_map(part), ", ")
 }
 
 fn overhead(page: &mut Document, seen: &ObservedTotals, watch: &WatchRecord) {

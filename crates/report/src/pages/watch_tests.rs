@@ -81,14 +81,14 @@ fn everything_observed_is_shown() {
     let text = rendered(&seen, &record);
     let wanted = [
         "7 intervals merged with the next",
-        "command            db '-c x y' · 2 s · ended by signal 9 · 3 samples, one every 1 s",
+        "command            db '-c x y' · 2 s · ended by signal 9",
         "1 CPU · 50.0% busy (max 50.0%) · system 50.0%, idle 50.0%",
         "sda                read 100 IOPS, 400 KiB/s, await 1 ms · aqu-sz 0.10 (max 0.10) · util 10.0%",
         "threads  0.50 active on average",
         "  0.50  db-*  D      pread64",
         "· 150 samples",
-        "unplugs            4, by number of requests: 1+ 25.0%, 32+ 75.0%",
-        "io_uring           7 punted to io-wq\n",
+        "unplugs            4, by number of requests: 1–31: 25.0%, 32+: 75.0%",
+        "io_uring           7 punted to io-wq (all programs)\n",
         "sampling overhead  1.00% of one CPU: threads 1.00%",
         "not measured       x: y",
     ];
@@ -101,7 +101,7 @@ fn everything_observed_is_shown() {
 fn without_samples_there_is_one_line() {
     let record = RunRecord { elapsed_ns: 5_000_000_000, ..RunRecord::default() };
     let text = rendered(&ObservedTotals::default(), &record);
-    assert_eq!(text, "watched  whole machine for 5 s · 0 samples\n");
+    assert_eq!(text, "watched  whole machine for 5 s · no samples\n");
 }
 
 #[test]

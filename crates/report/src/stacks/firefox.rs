@@ -5,7 +5,7 @@ use super::{Frame, Sampled, comm};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 
-/// Categories, by which the profiler colours: numbers into `meta.categories`.
+/// Categories, by which the profiler colors: numbers into `meta.categories`.
 const USER: usize = 1;
 const KERNEL: usize = 2;
 

@@ -112,7 +112,7 @@ impl Drawing {
     }
 }
 
-/// A colour of its own for each name, the same in every graph.
+/// A color of its own for each name, the same in every graph.
 fn color(name: &str, kind: Kind) -> String {
     let hash = name
         .bytes()

@@ -1,11 +1,11 @@
-//! Text styles. Colour never carries information alone.
+//! Text styles. Color never carries information alone.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// Whether to use colour.
+/// Whether to use color.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Paint {
-    /// The terminal supports colour and `NO_COLOR` is not set.
+    /// The terminal supports color and `NO_COLOR` is not set.
     pub color: bool,
 }
 

@@ -32,7 +32,7 @@ fn more(view: &View<'_>, system: &SystemRates, area: Rect) -> Vec<(&'static str,
     // On a small screen the tables need the line more.
     let counted = counted(view);
     let room = area.height >= COUNTED_MIN && !counted.is_empty();
-    let counted = room.then_some(("pmu", counted));
+    let counted = room.then_some(("count", counted));
     counted.into_iter().chain(limits).collect()
 }
 

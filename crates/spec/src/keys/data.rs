@@ -40,13 +40,20 @@ pub(super) const KEYS: &[Key] = &[
             Ok(())
         },
     ),
-    Key::value("dedupe_percentage", "0", "Percentage of identical buffers", |_, v| match v.text {
+    Key::value(
+        "dedupe_percentage",
+        "0",
+        "Percentage of identical buffers; only 0 is supported",
+        |_, v| {
+            match v.text {
         "0" => Ok(()),
         _ => Err(
             "only 0 is supported; use refill_buffers=1 for unique buffers, or 0 for identical ones"
                 .into(),
         ),
-    })
+    }
+        },
+    )
     .differs("Only 0 is supported."),
     Key::value("fsync", "N", "Call fsync after every N writes", |job, v| {
         job.sync.fsync_every = v.count32(0, u32::MAX)?;

@@ -152,7 +152,7 @@ pub(super) const KEYS: &[Key] = &[
     .differs(
         "No effect: arrivals of a rate-limited job are never delayed by a stall, which is the purpose of `offload`.",
     ),
-    Key::flag("thread", "Run jobs as threads, not processes", accept_flag)
+    Key::flag("thread", "No effect: jobs are always threads", accept_flag)
         .differs(
             "No effect: jobs are always threads. As in fio, `threads` is accepted, too.",
         )

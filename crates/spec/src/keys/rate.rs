@@ -32,7 +32,7 @@ pub(super) const KEYS: &[Key] = &[
         job.rate.think_blocks = v.count32(1, u32::MAX)?;
         Ok(())
     }),
-    Key::value("thinktime_blocks_type", "complete", "I/Os that thinktime_blocks counts", |_, v| {
+    Key::value("thinktime_blocks_type", "complete", "I/Os that thinktime_blocks counts; only complete is supported", |_, v| {
         match v.text {
             "complete" => Ok(()),
             _ => Err("only complete is supported; use complete, or remove the key".into()),

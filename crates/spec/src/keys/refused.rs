@@ -37,7 +37,7 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Verify written data",
-        why: "verification is not supported yet; use continue_on_error to count failed I/Os",
+        why: "verification is not supported yet; run this job with fio",
         names: &[
             "verify",
             "do_verify",

@@ -22,7 +22,7 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::value("filename_format", "TEXT", "Format of file names, with $jobname, $jobnum, $filenum", format)
         .differs("`$clientuid` is refused, since fathom has no clients."),
-    Key::flag("unique_filename", "Make file names unique per client", accept_flag)
+    Key::flag("unique_filename", "No effect: there are no clients", accept_flag)
         .differs("No effect: fathom has no clients."),
     Key::value("nrfiles", "COUNT", "Number of files per clone", |job, v| {
         job.files.count = v.count32(1, 65_536)?;
@@ -75,7 +75,7 @@ pub(super) const KEYS: &[Key] = &[
         job.files.create_only = v.flag()?;
         Ok(())
     }),
-    Key::flag("create_serialize", "Lay out files one job at a time", accept_flag)
+    Key::flag("create_serialize", "No effect: files are laid out one at a time", accept_flag)
         .differs("No effect: files are always laid out one at a time."),
     Key::flag("create_fsync", "Call fsync on files after laying them out", accept_flag)
         .differs("No effect: files are always flushed after layout."),

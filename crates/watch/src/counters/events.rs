@@ -239,7 +239,7 @@ pub(super) fn refused(what: &str, of: EventTarget, errno: Errno) -> Missing {
                 .into(),
         ),
         Errno::NOENT | Errno::NODEV | Errno::NXIO | Errno::OPNOTSUPP => (
-            format!("hardware counters are not available ({errno})"),
+            format!("perf_event_open: {errno}"),
             "on a virtual machine, the host must expose a PMU (QEMU/KVM: -cpu host,pmu=on)"
                 .into(),
         ),

@@ -124,10 +124,7 @@ fn unmounted(what: &str, error: Errno) -> Missing {
         Errno::NODEV => {
             ("tracefs: not supported by this kernel", "use a kernel with CONFIG_TRACING")
         }
-        _ => (
-            "tracefs is not mounted",
-            "run as root, or mount it: mount -t tracefs nodev /sys/kernel/tracing",
-        ),
+        _ => ("tracefs is not mounted", "run as root"),
     };
     Missing { what: what.into(), why: format!("{why} ({error})"), allow: allow.into() }
 }

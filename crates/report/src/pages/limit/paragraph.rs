@@ -65,6 +65,7 @@ fn about_block(block: &BlockLimit, is_first: bool) -> Vec<Text> {
         let against =
             (knee.setting() != one.setting()).then(|| text!(", against ", latency(one), " at QD1"));
         sentences.push(text!(
+            "At least ",
             percent(KNEE_SHARE * 100.0),
             " of that is reached with ",
             setting(knee.setting()),
@@ -92,7 +93,10 @@ fn about_block(block: &BlockLimit, is_first: bool) -> Vec<Text> {
 fn limited(what: &str, verdict: &Verdict) -> Text {
     match cause(verdict.cause) {
         Some(cause) => format!("{what} is limited by {cause}: {}.", verdict.reason),
-        None => format!("What limits {} is inconclusive: {}.", what.to_lowercase(), verdict.reason),
+        None => {
+            let what = what.to_lowercase();
+            format!("It could not be determined what limits {what}. {}.", verdict.reason)
+        }
     }
     .into()
 }
