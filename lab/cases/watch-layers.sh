@@ -12,12 +12,12 @@ sampled() {
     for try in 1 2 3; do
         fathom stacks -F 999 -- fathom run --name=job --filename="$disk" --rw=randread --bs=4k --iodepth=16 \
             --time_based --runtime=$((2 * try)) --no-record --sampling=off --output=job "$@" >"$page"
-        known=$(awk '/assigned to a layer/ { print $1 * 10 }' "$page")
-        samples=$(awk '/assigned to a layer/ { print $3 }' "$page")
+        known=$(awk '/assigned to a layer/ { print $3 * 10 }' "$page")
+        samples=$(awk '/assigned to a layer/ { n = $1 } END { print n + 0 }' "$page")
         [ "$samples" -lt 200 ] || break
     done
     cat "$page"
-    check "$page: of $samples samples in the kernel $known ‰ have a layer" [ "$samples" -ge 100 -a "${known%.*}" -ge 970 ]
+    check "$page: of $samples samples $known ‰ have a layer" [ "$samples" -ge 100 -a "${known%.*}" -ge 970 ]
 }
 # In tenths of a percent.
 scheduler_of() { awk '/^ *I\/O scheduler / { share = $3 * 10 } END { print int(share) }' "$1"; }

@@ -35,7 +35,7 @@ fn a_command_is_sampled_and_its_status_kept() {
         assert!(count.parse::<u64>().unwrap() > 0, "{line}");
     }
     let page = stacks(&place, &["--", "sh", "-c", WORK]).unwrap().done().stdout;
-    for part in [" Hz for ", "innermost function", "process", "layer", "program"] {
+    for part in [" Hz for ", "innermost function", "process", "layer"] {
         assert!(page.contains(part), "{part}: {page}");
     }
 }

@@ -200,7 +200,7 @@ fn what_cannot_be_is_refused() {
         (vec!["watch", "--duration", "1s", "--record", ""], "empty name"),
         (
             vec!["watch", "--duration", "1s", "--record", "/proc/x"],
-            "cannot make the run directory /proc/x",
+            "cannot create the run directory /proc/x",
         ),
         (vec!["watch", "--duration", "1s", "--", "true"], "cannot be used with"),
         (vec!["watch", "--pid", "1", "--", "true"], "cannot be used with"),

@@ -208,6 +208,6 @@ mod tests {
         assert!(runs.remove(active).unwrap_err().contains("still being recorded"));
         drop(writing);
         assert!(runs.remove(active).unwrap());
-        assert!(runs.remove("../x").unwrap_err().contains("no run is named"));
+        assert!(runs.remove("../x").unwrap_err().contains("no such run"));
     }
 }

@@ -1,6 +1,7 @@
 //! Thread sampling: state, system call, wait channel and more.
 
 mod access;
+mod activity;
 mod all;
 mod files;
 mod helpers;
@@ -8,6 +9,7 @@ mod members;
 mod names;
 mod parse;
 mod running;
+mod sleep;
 mod syscalls;
 mod task;
 #[cfg(test)]
@@ -18,20 +20,22 @@ pub use task::Parts;
 
 use crate::{Sampler, Scope, priority};
 use access::ThreadAccess;
+use activity::{Activity, Tally};
 use all::AllThreads;
 use fathom_model::watch::{
     MachineSample, Missing, ThreadCount, ThreadState, ThreadTime, ThreadsSample,
 };
 use files::Proc;
 use members::{ProcessDetails, ProcessSet, SampledProcess};
-use names::{NONE, TextId, TextTable};
+use names::TextTable;
 use running::{ON_CPU, RUNNABLE, Spent};
+use sleep::SleepPlace;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use syscalls::Syscalls;
-use task::{ReadContext, SleepPlace, ThreadReading};
+use task::{ReadContext, ThreadReading};
 
 /// Default sampling rate, in Hz.
 pub const HZ: u32 = 20;
@@ -115,30 +119,6 @@ enum All {
     Untried,
     Possible(AllThreads),
     Impossible,
-}
-
-/// Like [`ThreadCount`], with interned texts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Activity {
-    pid: i32,
-    tid: i32,
-    comm: TextId,
-    state: u8,
-    syscall: TextId,
-    wchan: TextId,
-    kstack: TextId,
-    filename: TextId,
-    cmdline: TextId,
-    user: TextId,
-    cpu: Option<u32>,
-    works_for: Option<i32>,
-}
-
-/// How often an activity was found, and the time spent in it, in nanoseconds.
-#[derive(Debug, Clone, Copy, Default)]
-struct Tally {
-    count: u32,
-    ns: u64,
 }
 
 impl ThreadSampler {
@@ -438,28 +418,6 @@ impl ThreadSampler {
         *process.about.insert(about)
     }
 
-    fn text(&self, activity: &Activity, tally: Tally) -> ThreadCount {
-        let text =
-            |name: TextId| if name == NONE { String::new() } else { self.context.names.text(name) };
-        ThreadCount {
-            pid: activity.pid,
-            tid: activity.tid,
-            comm: text(activity.comm),
-            state: char::from(activity.state),
-            syscall: text(activity.syscall),
-            wchan: text(activity.wchan),
-            kstack: text(activity.kstack),
-            filename: text(activity.filename),
-            cmdline: text(activity.cmdline),
-            user: text(activity.user),
-            cpu: activity.cpu,
-            works_for: activity.works_for,
-            torn: false,
-            count: tally.count,
-            ns: tally.ns,
-        }
-    }
-
     fn forget_names(&mut self) {
         self.context.names = TextTable::default();
         self.context.resolved.clear();
@@ -487,7 +445,7 @@ impl Sampler for ThreadSampler {
         self.context.sample_number += 1;
         self.context.now_ns = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if self.own.is_none() {
-            self.own = Some(own_thread(&self.context.proc, &mut self.context.buffer).unwrap_or(0));
+            self.own = Some(self.context.proc.own_thread(&mut self.context.buffer).unwrap_or(0));
         }
         if let Some(all) = self.all_threads() {
             self.sample_all(&all);
@@ -499,8 +457,11 @@ impl Sampler for ThreadSampler {
     }
 
     fn take(&mut self, sample: &mut MachineSample) {
-        let mut active: Vec<ThreadCount> =
-            self.counts.iter().map(|(activity, tally)| self.text(activity, *tally)).collect();
+        let mut active: Vec<ThreadCount> = self
+            .counts
+            .iter()
+            .map(|(activity, tally)| activity.text(*tally, &self.context.names))
+            .collect();
         self.forget_counts();
         let times = std::mem::replace(&mut self.times, [0; ThreadState::ALL.len()]);
         let times = ThreadState::ALL.into_iter().zip(times).filter(|(_, ns)| *ns > 0);
@@ -519,12 +480,6 @@ impl Sampler for ThreadSampler {
             self.forget_names();
         }
     }
-}
-
-/// The calling thread's ID in procfs's PID namespace.
-fn own_thread(proc: &Proc, buffer: &mut [u8]) -> Option<i32> {
-    let target = proc.link(format_args!("thread-self"), buffer)?;
-    parse::number(target.rsplit(|&b| b == b'/').next()?)
 }
 
 /// User names by ID; if the file cannot be read, IDs are shown.

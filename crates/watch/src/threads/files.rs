@@ -44,6 +44,12 @@ pub(super) struct Proc {
 }
 
 impl Proc {
+    /// The calling thread's ID in this procfs's PID namespace.
+    pub fn own_thread(&self, buffer: &mut [u8]) -> Option<i32> {
+        let target = self.link(format_args!("thread-self"), buffer)?;
+        super::parse::number(target.rsplit(|&b| b == b'/').next()?)
+    }
+
     /// # Errors
     /// If `root` cannot be opened; the error names it.
     pub fn open(root: &Path) -> io::Result<Self> {

@@ -5,6 +5,7 @@ use super::files::{File, Proc, ReadError};
 use super::names::{NONE, TextId, TextTable};
 use super::parse::{self, Call, Sched, TaskStat, fold_stack};
 use super::running::{SchedBaseline, Spent};
+use super::sleep::SleepPlace;
 use super::syscalls::{self, Syscalls};
 use fathom_model::watch::ThreadState;
 use std::collections::HashMap;
@@ -59,45 +60,6 @@ struct Files {
     syscall: File,
     wchan: File,
     stack: File,
-}
-
-/// Where a thread sleeps.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(super) struct SleepPlace {
-    /// State letter.
-    pub state: u8,
-    timeslices: u64,
-    /// What it waits for; `None` until the wait channel is known.
-    cause: Option<ThreadState>,
-    waits_for_io: bool,
-    pub syscall: TextId,
-    pub wchan: TextId,
-    pub kstack: TextId,
-    pub filename: TextId,
-    /// It ran in between.
-    pub torn: bool,
-}
-
-impl SleepPlace {
-    /// Of a thread whose state alone shows what it does.
-    fn at_rest(state: u8) -> Self {
-        let cause = match state {
-            b'T' | b't' => ThreadState::Stopped,
-            b'I' | b'P' | b'S' => ThreadState::KernelThread,
-            _ => ThreadState::Other,
-        };
-        Self { state, cause: Some(cause), ..Self::default() }
-    }
-
-    /// Whether it is reported even if not all states are.
-    pub fn is_active(self) -> bool {
-        self.waits_for_io || self.state == b'D'
-    }
-
-    /// What it waits for.
-    pub fn cause(self) -> ThreadState {
-        self.cause.unwrap_or(ThreadState::Other)
-    }
 }
 
 /// A thread's data in one sample.
