@@ -4,6 +4,8 @@ use super::events::{CpuMode, EventCode, EventPair, refused};
 use super::*;
 use crate::perf::{Reading, bindings as perf};
 use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::ptr;
 
 const CLOCK_AND_FAULTS: [EventCode; 2] = [
     (perf::PERF_TYPE_SOFTWARE, perf::PERF_COUNT_SW_TASK_CLOCK as u64),
@@ -25,13 +27,18 @@ fn software(tid: i32, inherit: bool) -> Option<EventPair> {
     }
 }
 
-/// Touches `pages` new pages of memory, and keeps them, so the allocator cannot reuse them.
+/// Touches `pages` new pages of memory: mapped anew, since the allocator would reuse old ones.
 fn fault(pages: usize) {
-    let memory = vec![0_u8; pages * 4096].leak();
-    for page in memory.chunks_mut(4096) {
-        page[0] = 1;
+    let (bytes, protection) = (pages * 4096, ProtFlags::READ | ProtFlags::WRITE);
+    // SAFETY: a new private mapping at an address the kernel chooses, written within its length
+    // and unmapped once.
+    unsafe {
+        let memory = mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE).unwrap();
+        for page in 0..pages {
+            memory.cast::<u8>().add(page * 4096).write_volatile(1);
+        }
+        munmap(memory, bytes).unwrap();
     }
-    std::hint::black_box(memory);
 }
 
 const PAGES: usize = 2048;
