@@ -1,6 +1,7 @@
 //! Totals over all samples of a record, accumulated one by one, so that memory use does not grow with its length.
 
-use crate::machine::{self, MachineRates};
+use crate::machine::{self, DiskRates, MachineRates};
+use crate::processes::ProcessTotals;
 use crate::threads::Groups;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{MachineSample, StackCount, StacksSample};
@@ -23,8 +24,34 @@ pub struct ObservedTotals {
     last: Sample,
     /// What threads did, by the default columns.
     pub threads: Groups,
+    /// What processes used.
+    pub processes: ProcessTotals,
+    /// Highest rates in any interval, by device.
+    pub rates_max: BTreeMap<String, RatesMax>,
     stacks: Option<StacksSample>,
     stack_counts: BTreeMap<u32, (u32, u64)>,
+}
+
+/// Highest rates of a device, merged I/Os included: I/Os and bytes per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RatesMax {
+    /// Reads.
+    pub reads: f64,
+    /// Writes.
+    pub writes: f64,
+    /// Bytes read.
+    pub read_bytes: f64,
+    /// Bytes written.
+    pub write_bytes: f64,
+}
+
+impl RatesMax {
+    fn raise(&mut self, disk: &DiskRates) {
+        self.reads = self.reads.max(disk.read.ios + disk.read.merges);
+        self.writes = self.writes.max(disk.write.ios + disk.write.merges);
+        self.read_bytes = self.read_bytes.max(disk.read.bytes);
+        self.write_bytes = self.write_bytes.max(disk.write.bytes);
+    }
 }
 
 impl ObservedTotals {
@@ -37,6 +64,7 @@ impl ObservedTotals {
         }
         self.samples += 1;
         sample.machine.threads.iter().for_each(|threads| self.threads.add(threads));
+        sample.machine.processes.iter().for_each(|processes| self.processes.add(processes));
         sample.machine.stacks.iter().for_each(|stacks| self.add_stacks(stacks));
         self.last.clone_from(sample);
     }
@@ -52,6 +80,7 @@ impl ObservedTotals {
         let busy = rates.system.map_or(0.0, |system| system.cpu.busy());
         self.busy_max = self.busy_max.max(busy);
         for disk in rates.disks {
+            self.rates_max.entry(disk.name.clone()).or_default().raise(&disk);
             let max = self.queue_max.entry(disk.name).or_default();
             *max = max.max(disk.queue);
         }

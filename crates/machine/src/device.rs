@@ -14,6 +14,15 @@ pub fn device(roots: &Roots, number: Number) -> Option<DeviceFacts> {
     Node::by_number(roots, number).map(|node| node.facts())
 }
 
+/// Facts about the whole block devices of the machine that are not empty.
+#[must_use]
+pub fn disks(roots: &Roots) -> Vec<DeviceFacts> {
+    let dir = roots.sys.join("block");
+    let node = |name: String| Node::by_dir(&dir.join(name));
+    let facts = entries(&dir).into_iter().filter_map(node).map(|node| node.facts());
+    facts.filter(|device| device.size_bytes > 0).collect()
+}
+
 /// Parses `major:minor`.
 pub(crate) fn parse_number(text: &str) -> Option<Number> {
     let (major, minor) = text.split_once(':')?;

@@ -7,6 +7,7 @@ mod disks;
 mod level;
 mod missing;
 mod placement;
+mod processes;
 mod rings;
 mod stacks;
 mod system;
@@ -18,6 +19,7 @@ pub use disks::{DiskCounters, DiskKind, IoCounters};
 pub use level::Level;
 pub use missing::{Missing, SamplerCost};
 pub use placement::{DeviceWiring, SubmitSample};
+pub use processes::{OpenFile, ProcessUse, ProcessesSample};
 pub use rings::{RingEvents, RingQueues, RingSample, RingWorkers, RingsSample, SqPoll};
 pub use stacks::{Stack, StackCount, StacksSample};
 pub use system::{
@@ -26,6 +28,7 @@ pub use system::{
 };
 pub use threads::{ThreadCount, ThreadState, ThreadTime, ThreadsSample};
 
+use crate::facts::DeviceFacts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +44,9 @@ pub struct MachineSample {
     /// Thread activity in this interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<ThreadsSample>,
+    /// What processes used; taken less often where there are many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<ProcessesSample>,
     /// CPU profile of this interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StacksSample>,
@@ -75,6 +81,7 @@ impl MachineSample {
     pub fn memory_bytes(&self) -> usize {
         let system = self.system.as_ref().map_or(0, SystemSample::memory_bytes);
         let threads = self.threads.as_ref().map_or(0, ThreadsSample::memory_bytes);
+        let processes = self.processes.as_ref().map_or(0, ProcessesSample::memory_bytes);
         let stacks = self.stacks.as_ref().map_or(0, StacksSample::memory_bytes);
         let blocks = self.blocks.as_ref().map_or(0, BlocksSample::memory_bytes);
         let rings = self.rings.as_ref().map_or(0, RingsSample::memory_bytes);
@@ -85,6 +92,7 @@ impl MachineSample {
             + counted
             + system
             + threads
+            + processes
             + stacks
             + blocks
             + rings
@@ -116,6 +124,9 @@ pub struct WatchRecord {
     /// Interrupts and hardware queues of block devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wiring: Vec<DeviceWiring>,
+    /// Whole block devices, with the settings of their queues when sampling began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceFacts>,
 }
 
 /// A command that was run for sampling.

@@ -2,6 +2,7 @@
 
 use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
+use fathom_model::facts::DeviceFacts;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{DeviceWiring, Level, Missing, WatchRecord};
 use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions, Devices};
@@ -12,7 +13,8 @@ use fathom_watch::rings::RingSampler;
 use fathom_watch::system::SystemSampler;
 use fathom_watch::threads::{self, ThreadOptions, ThreadSampler};
 use fathom_watch::{
-    Clock, EachIo, Sampler, Scope, StackSampler, StackSettings, TimedSample, Watcher,
+    Clock, EachIo, ProcessSampler, Sampler, Scope, StackSampler, StackSettings, TimedSample,
+    Watcher,
 };
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
@@ -80,6 +82,7 @@ impl Sampling {
             pids: options.pids().to_vec(),
             missing,
             wiring: wiring(options.level),
+            devices: devices(options.level),
             ..WatchRecord::default()
         };
         let began = Instant::now();
@@ -157,6 +160,11 @@ fn wiring(level: Level) -> Vec<DeviceWiring> {
     if level == Level::Full { placement::wiring(&Roots::default().sys, &[]) } else { Vec::new() }
 }
 
+/// The settings of the disks' queues.
+fn devices(level: Level) -> Vec<DeviceFacts> {
+    if level == Level::Off { Vec::new() } else { fathom_machine::device::disks(&Roots::default()) }
+}
+
 /// Open samplers, and the sources that are not available.
 #[derive(Default)]
 struct Opened {
@@ -189,6 +197,11 @@ fn open(options: &SamplingOptions) -> Opened {
         threads
     });
     opened.add(threads.map_err(missing("threads")), ThreadSampler::missing);
+    // Beside a run, other programs compete with this one, whoever else is sampled.
+    let own = || Scope::Only(vec![i32::try_from(std::process::id()).unwrap_or(i32::MAX)]);
+    let watched = if options.beside_run { own() } else { options.scope.clone() };
+    let processes = ProcessSampler::open(proc, watched).map_err(missing("processes"));
+    opened.add(processes, |_| &[]);
     let stacks = StackSampler::open(&stack_settings(options), proc, sys);
     opened.add(stacks, StackSampler::missing);
     let each_io = match (full, options.each_io) {
@@ -300,10 +313,10 @@ mod tests {
         };
         let full = open(&watch(Level::Full));
         let names: Vec<&str> = full.samplers.iter().map(|sampler| sampler.name()).collect();
-        for name in ["system", "disks", "threads"] {
+        for name in ["system", "disks", "threads", "processes"] {
             assert!(names.contains(&name), "{name}: {names:?} {:?}", full.missing);
         }
-        assert!(names.len() == 8 || !full.missing.is_empty(), "{names:?}");
+        assert!(names.len() == 9 || !full.missing.is_empty(), "{names:?}");
         assert!(full.missing.iter().all(|missing| !missing.why.is_empty()));
         assert!(open(&watch(Level::Off)).samplers.is_empty());
     }

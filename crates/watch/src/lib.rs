@@ -16,6 +16,7 @@ mod perf;
 pub mod placement;
 mod priority;
 mod proc_file;
+mod processes;
 pub mod rings;
 mod sampler;
 mod scope;
@@ -28,6 +29,7 @@ pub use pattern::Pattern;
 pub use perf::EachIo;
 #[cfg(fuzzing)]
 pub use perf::fuzzing;
+pub use processes::ProcessSampler;
 pub use sampler::Sampler;
 pub use scope::Scope;
 use scope::own_pid;

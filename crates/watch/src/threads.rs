@@ -315,6 +315,9 @@ impl ThreadSampler {
         self.spend(ThreadState::OnCpu, run_ns);
         self.spend(ThreadState::Runnable, wait_ns);
         let cause = match slept {
+            Some(sleep) if sleep.cause() == ThreadState::Futex && run_ns > 0 => {
+                ThreadState::FutexBrief
+            }
             Some(sleep) => sleep.cause(),
             None if reading.state == b'D' => ThreadState::Disk,
             None => ThreadState::Unknown,

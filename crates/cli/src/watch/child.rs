@@ -3,7 +3,7 @@
 use crate::stdio::note;
 use fathom_model::escape;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process,
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, getppid, kill_process,
     set_parent_process_death_signal, waitid,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -79,13 +79,15 @@ impl Watched {
     /// # Errors
     /// When it cannot be waited for.
     pub fn ended(&mut self) -> Result<Option<(ExitStatus, Instant)>, String> {
-        if self.ended.is_none() {
-            let status = self.child.try_wait();
-            let status = status.map_err(|e| format!("cannot wait for the command: {e}"))?;
-            let at = || self.ended_at.get().copied().unwrap_or_else(Instant::now);
-            self.ended = status.map(|status| (status, at()));
-        }
         let id = self.id();
+        if self.ended.is_none() {
+            // Not waited for to its end: samplers read once more what it used.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            let ended = waitid(WaitId::Pid(id), options);
+            let ended = ended.map_err(|e| format!("cannot wait for the command: {e}"))?;
+            let at = || self.ended_at.get().copied().unwrap_or_else(Instant::now);
+            self.ended = ended.map(|ended| (status(&ended), at()));
+        }
         let pending = self.signals.iter_mut().flat_map(Signals::pending);
         for signal in pending.collect::<Vec<i32>>() {
             let from_terminal = matches!(signal, SIGINT | SIGQUIT) && in_foreground();
@@ -106,7 +108,15 @@ impl Drop for Watched {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+        // One that has ended.
+        let _ = self.child.try_wait();
     }
+}
+
+/// How a process ended, as wait(2) encodes it.
+fn status(ended: &WaitIdStatus) -> ExitStatus {
+    let signal = ended.terminating_signal();
+    ExitStatus::from_raw(signal.unwrap_or_else(|| ended.exit_status().unwrap_or(0) << 8))
 }
 
 /// Whether what is typed at the terminal comes to this process.

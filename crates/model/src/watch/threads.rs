@@ -80,6 +80,8 @@ pub enum ThreadState {
     Aio,
     /// In futex(2): a lock, a condition variable or a thread to join.
     Futex,
+    /// In futex(2), having run since the previous sample: waits that end soon, as those for a lock in use.
+    FutexBrief,
     /// For a socket.
     Socket,
     /// In epoll_wait(2), poll(2) or select(2).
@@ -104,7 +106,7 @@ pub enum ThreadState {
 
 impl ThreadState {
     /// All states.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::OnCpu,
         Self::Runnable,
         Self::Disk,
@@ -112,6 +114,7 @@ impl ThreadState {
         Self::IoUring,
         Self::Aio,
         Self::Futex,
+        Self::FutexBrief,
         Self::Socket,
         Self::Poll,
         Self::Pipe,
@@ -135,6 +138,7 @@ impl ThreadState {
             Self::IoUring => "io_uring",
             Self::Aio => "aio",
             Self::Futex => "futex",
+            Self::FutexBrief => "futex (brief)",
             Self::Socket => "socket",
             Self::Poll => "epoll/poll",
             Self::Pipe => "pipe",

@@ -33,6 +33,9 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
     if !rest.blocks.is_empty() {
         page.section("machine", Text::default(), rest);
     }
+    if let Some(observed) = observed.filter(|observed| observed.seen.samples > 0) {
+        super::limited_by(&mut page, record, observed);
+    }
     page
 }
 

@@ -1,7 +1,7 @@
 //! Sampled figures: the summary of `fathom watch`, and the machine section of a run.
 
 use super::layers::SAMPLES_MIN;
-use super::{counters, layers, not_measured, parts, range, thread_states};
+use super::{counters, layers, limited_by, not_measured, parts, range, thread_states};
 use crate::doc::{
     DataColumn, Document, Quantity, Text, bandwidth, bytes, count, events, named, number, of,
     percent, plural, share, text, time, whole,
@@ -53,6 +53,7 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     overhead(&mut page, seen, watch);
     not_measured(&mut page, &watch.missing, verbose);
     threads(&mut page, seen);
+    limited_by(&mut page, record, observed);
     page
 }
 

@@ -1,0 +1,65 @@
+//! What processes used over a whole record.
+
+use fathom_model::watch::{OpenFile, ProcessUse, ProcessesSample};
+use std::collections::BTreeMap;
+
+/// Sums of all samples that hold processes.
+#[derive(Debug, Clone, Default)]
+pub struct ProcessTotals {
+    /// Time covered, in nanoseconds; 0 if processes were not sampled.
+    pub elapsed_ns: u64,
+    /// The watched processes.
+    pub watched: ProcessUse,
+    /// Regular files that these had open, by path.
+    pub files: BTreeMap<String, OpenFile>,
+    others: BTreeMap<String, ProcessUse>,
+}
+
+impl ProcessTotals {
+    /// Adds an interval.
+    pub fn add(&mut self, sample: &ProcessesSample) {
+        self.elapsed_ns += sample.elapsed_ns;
+        add(&mut self.watched, &sample.watched);
+        for other in &sample.others {
+            add(self.others.entry(other.comm.clone()).or_default(), other);
+        }
+        for file in &sample.files {
+            self.files.insert(file.path.clone(), file.clone());
+        }
+    }
+
+    /// Mean number of CPUs that `uses` kept busy.
+    #[must_use]
+    pub fn cpus(&self, uses: &ProcessUse) -> f64 {
+        uses.cpu_ns as f64 / self.elapsed_ns.max(1) as f64
+    }
+
+    /// `bytes` per second.
+    #[must_use]
+    pub fn per_second(&self, bytes: u64) -> f64 {
+        crate::derive::per_second(bytes, self.elapsed_ns)
+    }
+
+    /// Other programs, by CPU time, most first.
+    #[must_use]
+    pub fn by_cpu(&self) -> Vec<&ProcessUse> {
+        let mut all: Vec<_> = self.others.values().collect();
+        all.sort_by_key(|one| std::cmp::Reverse(one.cpu_ns));
+        all
+    }
+
+    /// Other programs, by bytes read from and written to block devices, most first.
+    #[must_use]
+    pub fn by_disk_bytes(&self) -> Vec<&ProcessUse> {
+        let mut all: Vec<_> = self.others.values().collect();
+        all.sort_by_key(|one| std::cmp::Reverse(one.disk_bytes()));
+        all
+    }
+}
+
+/// Adds an interval's use; the number of processes is the highest of any interval.
+fn add(sum: &mut ProcessUse, one: &ProcessUse) {
+    let processes = sum.processes.max(one.processes);
+    sum.add(one);
+    sum.processes = processes;
+}

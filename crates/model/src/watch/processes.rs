@@ -1,0 +1,90 @@
+//! Resource use of processes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What processes used since the previous sample that holds this, from /proc/PID/stat and /proc/PID/io. Kernel threads
+/// and fathom's own samplers are not included.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessesSample {
+    /// Time covered, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// The watched processes together; for the whole machine, nothing.
+    #[serde(default)]
+    pub watched: ProcessUse,
+    /// The other programs that used most, processes of the same name added up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<ProcessUse>,
+    /// Regular files that the watched processes had open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<OpenFile>,
+}
+
+impl ProcessesSample {
+    pub(super) fn memory_bytes(&self) -> usize {
+        let names = |uses: &ProcessUse| uses.comm.len();
+        let paths = |file: &OpenFile| file.path.len();
+        size_of_val(&*self.others)
+            + size_of_val(&*self.files)
+            + self.others.iter().map(names).sum::<usize>()
+            + self.files.iter().map(paths).sum::<usize>()
+    }
+}
+
+/// What processes used, those of children that they waited for included.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessUse {
+    /// Name of the program that used the most CPU time or, without any, read and wrote most.
+    pub comm: String,
+    /// Its process ID.
+    pub pid: i32,
+    /// Number of processes.
+    pub processes: u32,
+    /// CPU time in nanoseconds.
+    pub cpu_ns: u64,
+    /// Bytes that read(2) and the like returned (`rchar`); reads through io_uring are not counted there.
+    pub requested_read: u64,
+    /// Bytes passed to write(2) and the like (`wchar`).
+    pub requested_write: u64,
+    /// Bytes read from block devices (`read_bytes`).
+    pub disk_read: u64,
+    /// Bytes written to block devices, or made dirty in the page cache (`write_bytes`).
+    pub disk_write: u64,
+}
+
+impl ProcessUse {
+    /// Adds the numbers of `other`; its name and ID are taken if it used more.
+    pub fn add(&mut self, other: &Self) {
+        let rank = |one: &Self| (one.cpu_ns, one.disk_bytes());
+        if self.comm.is_empty() || rank(other) > rank(self) {
+            (self.comm, self.pid) = (other.comm.clone(), other.pid);
+        }
+        self.processes += other.processes;
+        self.cpu_ns += other.cpu_ns;
+        self.requested_read += other.requested_read;
+        self.requested_write += other.requested_write;
+        self.disk_read += other.disk_read;
+        self.disk_write += other.disk_write;
+    }
+
+    /// Bytes read from and written to block devices.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        self.disk_read + self.disk_write
+    }
+}
+
+/// A regular file that a process has open.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OpenFile {
+    /// Its path.
+    pub path: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Bytes allocated; fewer than `size` if it is sparse.
+    pub allocated: u64,
+    /// Whether its file system keeps it in memory (tmpfs, ramfs).
+    pub in_memory: bool,
+    /// Whether it is open with O_DIRECT.
+    pub direct: bool,
+}

@@ -1,0 +1,168 @@
+//! CPU time and I/O of processes: of those that are watched, and of those that compete with them.
+
+mod files;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use crate::{Sampler, Scope, own_pid};
+use fathom_model::watch::{MachineSample, ProcessUse, ProcessesSample};
+use files::open_files;
+use parse::{Counters, ProcessStat};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Other programs kept: so many of those that used most CPU time, and of those that did most I/O.
+const OTHERS_MAX: usize = 5;
+/// Reading all processes may take one part in this many of a CPU's time.
+const PART: u32 = 100;
+/// Ancestors that are followed: process IDs reused meanwhile could form a cycle.
+const ANCESTORS_MAX: usize = 64;
+
+/// Reads the counters of all processes at the end of an interval, or of every few where there are many.
+#[derive(Debug)]
+pub struct ProcessSampler {
+    proc_root: PathBuf,
+    scope: Scope,
+    tick_ns: u64,
+    known: HashMap<i32, Known>,
+    read_at: Instant,
+    next_at: Instant,
+}
+
+/// A process as it was last read.
+#[derive(Debug, Clone)]
+struct Known {
+    stat: ProcessStat,
+    used: Counters,
+    watched: bool,
+}
+
+impl ProcessSampler {
+    /// Reads the counters of all processes. `proc_root` is where procfs is mounted: `/proc`. Processes of `scope` are
+    /// those watched; other programs compete with them.
+    ///
+    /// # Errors
+    /// If `proc_root` cannot be listed; the error names it.
+    pub fn open(proc_root: &Path, scope: Scope) -> io::Result<Self> {
+        let mut sampler = Self {
+            proc_root: proc_root.to_path_buf(),
+            scope,
+            tick_ns: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
+            known: HashMap::new(),
+            read_at: Instant::now(),
+            next_at: Instant::now(),
+        };
+        sampler.known = sampler.read()?;
+        Ok(sampler)
+    }
+
+    /// All processes but kernel threads.
+    fn read(&mut self) -> io::Result<HashMap<i32, Known>> {
+        let began = Instant::now();
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}", self.proc_root.display()))
+        };
+        let mut found = HashMap::new();
+        for entry in std::fs::read_dir(&self.proc_root).map_err(named)? {
+            let name = entry.map_err(named)?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
+                continue;
+            };
+            let dir = self.proc_root.join(name);
+            let Ok(text) = std::fs::read(dir.join("stat")) else { continue };
+            let Some(stat) = ProcessStat::parse(&text).filter(|stat| !stat.is_kernel) else {
+                continue;
+            };
+            // Another user's are hidden: then only CPU time is known.
+            let io = std::fs::read(dir.join("io")).unwrap_or_default();
+            let used = Counters::parse(stat.ticks * self.tick_ns, &io);
+            found.insert(pid, Known { stat, used, watched: false });
+        }
+        let watched: Vec<i32> =
+            found.keys().copied().filter(|pid| self.is_watched(*pid, &found)).collect();
+        for pid in watched {
+            found.get_mut(&pid).into_iter().for_each(|known| known.watched = true);
+        }
+        (self.read_at, self.next_at) = (began, Instant::now() + began.elapsed() * PART);
+        Ok(found)
+    }
+
+    fn is_watched(&self, pid: i32, found: &HashMap<i32, Known>) -> bool {
+        let parent = |pid: &i32| found.get(pid).map(|known| known.stat.parent);
+        let lineage = std::iter::successors(Some(pid), parent);
+        let followed = if self.scope.follows_children() { ANCESTORS_MAX } else { 1 };
+        let was = |known: &Known| {
+            known.watched && found.get(&pid).is_some_and(|now| now.stat.start == known.stat.start)
+        };
+        self.known.get(&pid).is_some_and(was)
+            || lineage.take(followed).any(|pid| self.scope.named().contains(&pid))
+    }
+
+    /// What was used since the last call.
+    fn used(&mut self) -> Option<ProcessesSample> {
+        let from = self.read_at;
+        let now = self.read().ok()?;
+        let mut sample = ProcessesSample {
+            elapsed_ns: self.read_at.duration_since(from).as_nanos() as u64,
+            ..ProcessesSample::default()
+        };
+        let mut others: BTreeMap<String, ProcessUse> = BTreeMap::new();
+        for (pid, known) in &now {
+            let used = self.growth(*pid, known, &now);
+            let one = used.of(*pid, &known.stat.comm);
+            if known.watched {
+                sample.watched.add(&one);
+            } else if *pid != own_pid() {
+                others.entry(one.comm.clone()).or_default().add(&one);
+            }
+        }
+        sample.others = largest(others.into_values().collect());
+        let watched = now.iter().filter(|(_, known)| known.watched).map(|(pid, _)| *pid);
+        sample.files = open_files(&self.proc_root, watched);
+        self.known = now;
+        Some(sample)
+    }
+
+    /// What a process used since it was last read. The counters of a child that it waited for have become its own:
+    /// what was known of the child is not counted again.
+    fn growth(&self, pid: i32, known: &Known, now: &HashMap<i32, Known>) -> Counters {
+        let same = |before: &&Known| before.stat.start == known.stat.start;
+        let before = self.known.get(&pid).filter(same);
+        let gone = |(child, before): &(&i32, &Known)| {
+            let is_same = |now: &Known| now.stat.start == before.stat.start;
+            before.stat.parent == pid && !now.get(child).is_some_and(is_same)
+        };
+        let children = self.known.iter().filter(gone).map(|(_, child)| &child.used);
+        before.map(|known| &known.used).into_iter().chain(children).fold(known.used, Counters::less)
+    }
+}
+
+/// Those that used most CPU time, and those that did most I/O; idle ones are left out.
+fn largest(mut all: Vec<ProcessUse>) -> Vec<ProcessUse> {
+    all.retain(|one| one.cpu_ns > 0 || one.disk_bytes() > 0);
+    all.sort_by_key(|one| std::cmp::Reverse(one.disk_bytes()));
+    let mut rest = all.split_off(all.len().min(OTHERS_MAX));
+    rest.sort_by_key(|one| std::cmp::Reverse(one.cpu_ns));
+    all.extend(rest.into_iter().take(OTHERS_MAX));
+    all.sort_by_key(|one| std::cmp::Reverse(one.cpu_ns));
+    all
+}
+
+impl Sampler for ProcessSampler {
+    fn name(&self) -> &'static str {
+        "processes"
+    }
+
+    fn finish(&mut self) {
+        self.next_at = self.read_at;
+    }
+
+    fn take(&mut self, sample: &mut MachineSample) {
+        if self.next_at <= Instant::now() {
+            sample.processes = self.used();
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! /proc/PID/stat and /proc/PID/io (proc_pid_stat(5), proc_pid_io(5)).
+
+use fathom_model::watch::ProcessUse;
+
+/// `PF_KTHREAD` in the flags of a process (include/linux/sched.h).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// Fields of /proc/PID/stat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ProcessStat {
+    pub comm: String,
+    pub parent: i32,
+    pub is_kernel: bool,
+    /// CPU time in ticks, with that of children waited for.
+    pub ticks: u64,
+    /// When it started, in ticks since boot: an ID with another start is another process.
+    pub start: u64,
+}
+
+impl ProcessStat {
+    /// `None` if the text has another form.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(text);
+        // The name, in parentheses, may contain anything.
+        let (head, rest) = text.rsplit_once(')')?;
+        let comm = head.split_once('(')?.1.to_string();
+        // The first of these is field 3.
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        Some(Self {
+            comm,
+            parent: i32::try_from(field(4)?).ok()?,
+            is_kernel: field(9)? & KERNEL_THREAD != 0,
+            ticks: field(14)? + field(15)? + field(16)? + field(17)?,
+            start: field(22)?,
+        })
+    }
+}
+
+/// What a process used since it started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub cpu_ns: u64,
+    pub requested_read: u64,
+    pub requested_write: u64,
+    pub disk_read: u64,
+    pub disk_write: u64,
+}
+
+impl Counters {
+    /// From its CPU time and its /proc/PID/io, which may be empty.
+    pub fn parse(cpu_ns: u64, io: &[u8]) -> Self {
+        let io = String::from_utf8_lossy(io);
+        let value = |key: &str| {
+            let line = io.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
+            line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+        };
+        Self {
+            cpu_ns,
+            requested_read: value("rchar"),
+            requested_write: value("wchar"),
+            disk_read: value("read_bytes"),
+            disk_write: value("write_bytes"),
+        }
+    }
+
+    /// What is left without `part`.
+    pub fn less(self, part: &Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns.saturating_sub(part.cpu_ns),
+            requested_read: self.requested_read.saturating_sub(part.requested_read),
+            requested_write: self.requested_write.saturating_sub(part.requested_write),
+            disk_read: self.disk_read.saturating_sub(part.disk_read),
+            disk_write: self.disk_write.saturating_sub(part.disk_write),
+        }
+    }
+
+    /// The same as the use of process `pid`.
+    pub fn of(self, pid: i32, comm: &str) -> ProcessUse {
+        ProcessUse {
+            comm: comm.to_string(),
+            pid,
+            processes: 1,
+            cpu_ns: self.cpu_ns,
+            requested_read: self.requested_read,
+            requested_write: self.requested_write,
+            disk_read: self.disk_read,
+            disk_write: self.disk_write,
+        }
+    }
+}

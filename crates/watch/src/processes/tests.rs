@@ -1,0 +1,98 @@
+use super::*;
+use std::fs;
+use std::time::Duration;
+
+/// A process of a synthetic /proc: its CPU time in ticks and the bytes that it read from devices.
+fn process(root: &Path, (pid, parent, comm): (i32, i32, &str), ticks: u64, read: u64) {
+    let dir = root.join(pid.to_string());
+    fs::create_dir_all(&dir).unwrap();
+    let stat = format!(
+        "{pid} ({comm}) S {parent} 1 1 0 -1 4194304 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {pid} 0"
+    );
+    fs::write(dir.join("stat"), stat).unwrap();
+    let io = format!(
+        "rchar: {read}\nwchar: 0\nsyscr: 1\nsyscw: 0\nread_bytes: {read}\nwrite_bytes: 5\n"
+    );
+    fs::write(dir.join("io"), io).unwrap();
+}
+
+fn take(sampler: &mut ProcessSampler) -> ProcessesSample {
+    let mut sample = MachineSample::default();
+    sampler.finish();
+    sampler.take(&mut sample);
+    sample.processes.unwrap()
+}
+
+#[test]
+fn watched_and_other_processes() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    process(root, (90, 1, "sh"), 1, 0);
+    process(root, (91, 90, "a (b) c"), 10, 1000);
+    process(root, (70, 1, "dd"), 50, 5000);
+    process(root, (71, 1, "dd"), 50, 5000);
+    process(root, (72, 1, "idle"), 3, 0);
+    let mut sampler = ProcessSampler::open(root, Scope::Trees(vec![90])).unwrap();
+    process(root, (91, 90, "a (b) c"), 30, 4000);
+    process(root, (70, 1, "dd"), 60, 6000);
+    process(root, (71, 1, "dd"), 51, 9000);
+    let sample = take(&mut sampler);
+    let tick = sampler.tick_ns;
+    let watched = &sample.watched;
+    assert_eq!((watched.comm.as_str(), watched.pid, watched.processes), ("a (b) c", 91, 2));
+    assert_eq!(
+        (watched.cpu_ns, watched.disk_read, watched.requested_read),
+        (20 * tick, 3000, 3000)
+    );
+    assert_eq!(watched.disk_write, 0);
+    let others: Vec<_> =
+        sample.others.iter().map(|o| (o.comm.as_str(), o.pid, o.processes, o.cpu_ns)).collect();
+    assert_eq!(others, [("dd", 70, 2, 11 * tick)]);
+    assert_eq!(sample.others[0].disk_read, 5000);
+    assert!(sample.elapsed_ns > 0);
+}
+
+#[test]
+fn children_that_ended_count_once() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    process(root, (90, 1, "make"), 10, 0);
+    process(root, (91, 90, "cc1"), 100, 8000);
+    let mut sampler = ProcessSampler::open(root, Scope::Trees(vec![90])).unwrap();
+    // It used 20 more ticks and ended, and so did a short one that was never seen.
+    fs::remove_dir_all(root.join("91")).unwrap();
+    process(root, (90, 1, "make"), 10 + 120 + 7, 9000);
+    let sample = take(&mut sampler);
+    assert_eq!(sample.watched.cpu_ns, 27 * sampler.tick_ns);
+    assert_eq!(sample.watched.disk_read, 1000);
+    // An orphan remains watched.
+    process(root, (92, 90, "late"), 1, 0);
+    take(&mut sampler);
+    process(root, (92, 1, "late"), 4, 0);
+    assert_eq!(take(&mut sampler).watched.cpu_ns, 3 * sampler.tick_ns);
+}
+
+#[test]
+fn this_process_and_its_open_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sparse");
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(8 << 20).unwrap();
+    let mut sampler =
+        ProcessSampler::open(Path::new("/proc"), Scope::Only(vec![own_pid()])).unwrap();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(60) {
+        std::hint::black_box(fs::read("/proc/self/stat").unwrap());
+    }
+    let sample = take(&mut sampler);
+    assert!(sample.watched.cpu_ns > 0 && sample.watched.requested_read > 0, "{sample:?}");
+    let own = sample.files.iter().find(|open| Path::new(&open.path) == path).unwrap();
+    assert_eq!((own.size, own.allocated, own.direct), (8 << 20, 0, false));
+}
+
+#[test]
+fn other_forms_are_skipped() {
+    for text in ["", "1 (a", "1 (a) S", "1 (a) S 0 1 1 0 -1 x"] {
+        assert_eq!(ProcessStat::parse(text.as_bytes()), None, "{text}");
+    }
+}
