@@ -8,6 +8,9 @@ use fathom_model::{Finding, RunRecord};
 
 /// Names the causes with their figures, or says what would settle it.
 pub(super) fn limited_by(page: &mut Document, record: &RunRecord, observed: &Observed) {
+    if observed.seen.samples == 0 {
+        return;
+    }
     let mut body = Document::default();
     match limiters(record, observed.seen, observed.stacks) {
         Limiters::Found(causes) => {

@@ -3,6 +3,7 @@
 mod cost;
 mod figures;
 
+use super::limited_by;
 use super::watch::{Observed, machine};
 use crate::doc::{Document, Text, count, text, time};
 use fathom_analysis::derive::{self, Group};
@@ -33,9 +34,7 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
     if !rest.blocks.is_empty() {
         page.section("machine", Text::default(), rest);
     }
-    if let Some(observed) = observed.filter(|observed| observed.seen.samples > 0) {
-        super::limited_by(&mut page, record, observed);
-    }
+    observed.iter().for_each(|observed| limited_by(&mut page, record, observed));
     page
 }
 
