@@ -61,7 +61,7 @@ echo 2 >$paranoid
 case $(uname -r) in
 7.*) ;;
 *)
-    expect 0 as_nobody fathom stacks -- "$@" --no-record --sampling=off
+    expect 0 as_nobody fathom stacks -F 499 -- "$@" --no-record --sampling=off
     says err "kernel functions"
     check "only user mode is seen" grep -q '^ *program  *100%' out
     ;;
