@@ -93,10 +93,11 @@ pub fn limiters(record: &RunRecord, seen: &ObservedTotals, stacks: &[Stack]) -> 
         SAMPLES_MIN.. => CHECKS.iter().filter_map(|check| check(&view)).collect(),
         _ => Vec::new(),
     };
-    causes.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    // That CPU time or a device is in use says less than what uses it up, or holds I/Os back from it.
+    let is_weak = |cause: &Cause| WEAK.contains(&cause.id);
+    causes.sort_by(|a, b| is_weak(a).cmp(&is_weak(b)).then(b.weight.total_cmp(&a.weight)));
     let least = causes.first().map_or(0.0, |first| first.weight * PART_OF_LARGEST);
-    // What the device does is no cause where something holds I/Os back from it.
-    let has_holder = causes.iter().any(|cause| !WEAK.contains(&cause.id));
+    let has_holder = causes.iter().any(|cause| !is_weak(cause));
     causes.retain(|cause| cause.weight >= least && !(has_holder && cause.id == device::ID));
     causes.truncate(CAUSES_MAX);
     match causes.is_empty() {
@@ -105,7 +106,7 @@ pub fn limiters(record: &RunRecord, seen: &ObservedTotals, stacks: &[Stack]) -> 
     }
 }
 
-/// Causes next to which the device itself may be one.
+/// Causes that are named last.
 const WEAK: [&str; 2] = [device::ID, cpu::OWN_ID];
 
 impl Cause {
@@ -216,14 +217,16 @@ impl<'a> View<'a> {
     }
 }
 
-/// The name of a watched command or process.
+/// The name of the watched process that used most; a shell's may be that of what it started.
 fn who(record: &RunRecord, seen: &ObservedTotals) -> String {
     let command = record.watch.as_ref().and_then(|watch| watch.command.as_ref());
     let program = command.and_then(|command| command.argv.first()?.rsplit('/').next());
     match (program, seen.processes.watched.comm.as_str()) {
         _ if record.kind == RecordKind::Run => "fathom".into(),
-        (Some(program), _) => program.into(),
+        (Some(program), "") => program.into(),
         (None, "") => "the watched program".into(),
-        (None, comm) => comm.into(),
+        // The kernel cuts names off.
+        (Some(program), comm) if program.starts_with(comm) => program.into(),
+        (_, comm) => comm.into(),
     }
 }

@@ -129,7 +129,7 @@ pub(super) fn memory_limit(view: &View) -> Option<Cause> {
     let system = view.rates.system.as_ref()?;
     let hits = system.cgroup.as_ref()?.memory_hits.filter(|hits| *hits >= HITS_MIN)?;
     let cgroup = view.seen.last().system.as_ref()?.cgroup.as_ref()?;
-    let (limit, used) = (cgroup.memory_limit?, cgroup.memory_used.unwrap_or(0));
+    let limit = cgroup.memory_limit?;
     let paging = &system.paging;
     let reclaimed = paging.steal_file + paging.swap_out;
     if reclaimed < RECLAIMED_MIN {
@@ -143,9 +143,8 @@ pub(super) fn memory_limit(view: &View) -> Option<Cause> {
         weight: stalled.max(0.6),
         confidence: if again >= RECLAIMED_MIN { Confidence::High } else { Confidence::Medium },
         summary: format!(
-            "The cgroup may use {} of memory and used {}; the limit was hit {} times/s, and pages had to be reclaimed.",
+            "The cgroup may use {} of memory; the limit was hit {} times/s, and pages had to be reclaimed.",
             units::bytes(limit),
-            units::bytes(used),
             units::count(hits)
         ),
         evidence: vec![

@@ -6,8 +6,8 @@ use crate::derive;
 use crate::layers::Layer;
 use crate::machine::DiskRates;
 use fathom_model::finding::{Confidence, Evidence, Unit};
+use fathom_model::units;
 use fathom_model::watch::{DeviceBlocks, ProcessUse};
-use fathom_model::{Histogram, units};
 
 /// Id of [`device`].
 pub(super) const ID: &str = "device";
@@ -73,6 +73,17 @@ pub(super) fn other_programs(view: &View) -> Option<Cause> {
     })
 }
 
+/// Mean number of I/Os in flight while there were any: a program that starts slowly does not lower it.
+fn busy_queue(disk: &DiskRates) -> f64 {
+    disk.queue * 100.0 / disk.util.clamp(1.0, 100.0)
+}
+
+/// Number of a device's hardware queues.
+fn queues(view: &View, disk: &DiskRates) -> f64 {
+    let queues = view.device(&disk.name).and_then(|device| device.hardware_queues);
+    f64::from(queues.unwrap_or(1).max(1))
+}
+
 /// I/Os that the jobs of a run kept in flight.
 fn in_flight(view: &View) -> f64 {
     let jobs = view.record.jobs.iter();
@@ -81,23 +92,18 @@ fn in_flight(view: &View) -> f64 {
 
 pub(super) fn tags(view: &View) -> Option<Cause> {
     let waiting = view.threads(|_, _, wchan| wchan.contains("blk_mq_get_tag"));
-    let all = |disk: &DiskRates| {
-        let facts = view.device(&disk.name)?;
-        let queues = facts.hardware_queues.unwrap_or(1).max(1);
-        Some((facts.nr_requests?, f64::from(facts.nr_requests?) * f64::from(queues)))
-    };
     let asked = in_flight(view);
     let full = |disk: &&DiskRates| {
-        all(disk).is_some_and(|(each, all)| {
-            // With one hardware queue in use, its requests are all there are.
-            let used =
-                disk.queue / all >= TAGS_USED_MIN || disk.queue / f64::from(each) >= TAGS_USED_MIN;
-            used && (waiting >= TAG_WAITERS_MIN || asked >= all * REQUESTED_MIN)
+        // With one of several hardware queues in use, its requests are all there are.
+        view.device(&disk.name).and_then(|device| device.nr_requests).is_some_and(|requests| {
+            let requests = f64::from(requests.max(1));
+            busy_queue(disk) / requests >= TAGS_USED_MIN
+                && (waiting >= TAG_WAITERS_MIN
+                    || asked >= requests * queues(view, disk) * REQUESTED_MIN)
         })
     };
     let disk = view.disks().into_iter().find(full)?;
-    let (nr_requests, _) = all(disk)?;
-    let queues = view.device(&disk.name)?.hardware_queues.unwrap_or(1).max(1);
+    let nr_requests = view.device(&disk.name)?.nr_requests?;
     let mut evidence =
         vec![Evidence::number("aqu-sz", disk.queue, Unit::Count).with_source("/proc/diskstats")];
     if waiting > 0.0 {
@@ -112,9 +118,11 @@ pub(super) fn tags(view: &View) -> Option<Cause> {
         weight: 0.8,
         confidence: Confidence::High,
         summary: format!(
-            "{} takes {nr_requests} requests per hardware queue ({queues} of them; nr_requests); {:.1} were in flight \
-             there on average, and more I/Os waited for one.",
-            disk.name, disk.queue
+            "{} takes {nr_requests} requests (nr_requests) for each of its hardware queues, of which it has {}; {:.1} \
+             were in flight there while it was busy, and more I/Os waited for one.",
+            disk.name,
+            queues(view, disk),
+            busy_queue(disk)
         ),
         evidence,
         next_step: format!(
@@ -131,7 +139,7 @@ pub(super) fn scheduler(view: &View) -> Option<Cause> {
     let cpu = if view.layers.samples < 200 { 0.0 } else { cpu };
     let blocks = view.seen.last().blocks.as_ref();
     let blocks = blocks.and_then(|all| all.devices.iter().find(|known| known.name == disk.name));
-    let held = blocks.and_then(held_share).unwrap_or(0.0);
+    let held = blocks.and_then(|blocks| held_share(blocks, disk)).unwrap_or(0.0);
     if cpu < SCHEDULER_CPU_MIN && held < HELD_MIN {
         return None;
     }
@@ -163,13 +171,16 @@ pub(super) fn scheduler(view: &View) -> Option<Cause> {
     })
 }
 
-/// The part of the time of I/Os that passed before they were issued to the driver.
-fn held_share(blocks: &DeviceBlocks) -> Option<f64> {
-    let mean = |times: &Histogram| {
-        (times.count() >= HELD_SAMPLES_MIN).then(|| times.sum_ns() as f64 / times.count() as f64)
-    };
-    let (queue, driver) = (mean(&blocks.queue)?, mean(&blocks.driver)?);
-    Some(queue / (queue + driver).max(1.0))
+/// The part of the time of I/Os that passed before they were issued to the driver: the mean of sampled requests over
+/// await. Completions would do as well, but idle CPUs do not record all of them.
+fn held_share(blocks: &DeviceBlocks, disk: &DiskRates) -> Option<f64> {
+    let samples = blocks.queue.count();
+    let held_ns = blocks.queue.sum_ns() as f64 / samples.max(1) as f64;
+    let kinds = [&disk.read, &disk.write, &disk.discard];
+    let ios: f64 = kinds.iter().map(|kind| kind.ios).sum();
+    let await_ms: f64 = kinds.iter().map(|kind| kind.ios * kind.wait_ms.unwrap_or(0.0)).sum();
+    let enough = samples >= HELD_SAMPLES_MIN && await_ms > 0.0;
+    enough.then(|| (held_ns / (await_ms / ios * 1e6)).min(1.0))
 }
 
 /// Where the threads wait for I/O and a device is busy all the time, with its own figures.

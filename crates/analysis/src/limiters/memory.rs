@@ -3,7 +3,7 @@
 use super::{Cause, View};
 use fathom_model::finding::{Confidence, Evidence, Finding, Unit};
 use fathom_model::units;
-use fathom_model::watch::{OpenFile, ProcessUse};
+use fathom_model::watch::{OpenFile, ProcessUse, ThreadState};
 
 /// Pages per second that must have been swapped in.
 const SWAPPED_MIN: f64 = 100.0;
@@ -11,6 +11,10 @@ const SWAPPED_MIN: f64 = 100.0;
 const REQUESTED_MIN: f64 = 10e6;
 /// Part of them that may have come from a disk.
 const FROM_DISK_MAX: f64 = 0.1;
+/// Bytes per second on disks below which a program on a CPU does its I/O elsewhere, if it does any.
+const SILENT_MAX: f64 = 1e6;
+/// Mean number of its threads on a CPU.
+const ON_CPU_MIN: f64 = 0.5;
 /// A file with less than this part of its size allocated is sparse.
 const ALLOCATED_MIN: f64 = 0.5;
 /// Rules about a run whose findings say the same, better: they know the job's own I/Os.
@@ -73,42 +77,52 @@ fn from_memory(view: &View) -> Option<Cause> {
     };
     let rate = processes.per_second(requested);
     let from_disk = disk as f64 / requested.max(1) as f64;
-    if rate < REQUESTED_MIN || from_disk > FROM_DISK_MAX {
-        return None;
-    }
-    let files = || processes.files.values();
-    let is_sparse = |file: &&OpenFile| (file.allocated as f64) < file.size as f64 * ALLOCATED_MIN;
-    let in_memory = files().filter(|file| file.in_memory).max_by_key(|file| file.size);
-    let sparse = files().filter(is_sparse).max_by_key(|file| file.size);
-    let summary = match (in_memory, sparse) {
-        (Some(file), _) => {
-            format!("{} is on a file system in memory (tmpfs): no disk is involved.", file.path)
-        }
-        (None, Some(file)) => format!(
-            "{} is sparse, {} of {} allocated: holes are read without I/O.",
-            file.path,
-            units::bytes(file.allocated),
-            units::bytes(file.size)
-        ),
-        (None, None) => format!(
-            "{} requested {} from the page cache: {:.1}% came from a disk.",
-            view.who,
-            units::bandwidth(rate),
-            from_disk * 100.0
-        ),
-    };
+    let is_requested = rate >= REQUESTED_MIN && from_disk <= FROM_DISK_MAX;
+    // I/O through io_uring and aio does not count as requested: only the files tell.
+    let is_busy = processes.per_second(used.disk_bytes()) < SILENT_MAX
+        && view.state(ThreadState::OnCpu) >= ON_CPU_MIN;
+    let tells = |file: &&OpenFile| is_requested || is_busy && (file.direct || file.in_memory);
+    let file = processes.files.values().filter(tells).max_by_key(|file| file.size).and_then(about);
+    let summary = file.or_else(|| {
+        is_requested.then(|| {
+            let (rate, from_disk) = (units::bandwidth(rate), from_disk * 100.0);
+            format!(
+                "{} requested {rate} from the page cache: {from_disk:.1}% came from a disk.",
+                view.who
+            )
+        })
+    })?;
+    let reached =
+        Evidence::number("reached a disk", processes.per_second(disk), Unit::BytesPerSecond);
+    let requested = is_requested.then(|| {
+        Evidence::number("requested", rate, Unit::BytesPerSecond)
+            .with_source("rchar, wchar of /proc/PID/io")
+    });
+    let reached = reached.with_source("read_bytes, write_bytes of /proc/PID/io");
     Some(Cause {
         id: "not-on-disk",
         weight: 0.9,
-        confidence: Confidence::High,
+        confidence: if is_requested { Confidence::High } else { Confidence::Medium },
         summary,
-        evidence: vec![
-            Evidence::number("requested", rate, Unit::BytesPerSecond)
-                .with_source("rchar, wchar of /proc/PID/io"),
-            Evidence::number("reached a disk", processes.per_second(disk), Unit::BytesPerSecond)
-                .with_source("read_bytes, write_bytes of /proc/PID/io"),
-        ],
+        evidence: requested.into_iter().chain([reached]).collect(),
         next_step: "To measure the disk, use O_DIRECT (direct=1) on a file that is fully written"
             .into(),
     })
+}
+
+/// Why I/O on a file does not reach a disk.
+fn about(file: &OpenFile) -> Option<String> {
+    let OpenFile { path, size, allocated, in_memory, .. } = file;
+    let is_sparse = (*allocated as f64) < *size as f64 * ALLOCATED_MIN;
+    match (in_memory, is_sparse) {
+        (true, _) => {
+            Some(format!("{path} is on a file system in memory (tmpfs): no disk is involved."))
+        }
+        (false, true) => Some(format!(
+            "{path} is sparse, {} of {} allocated: holes are read without I/O.",
+            units::bytes(*allocated),
+            units::bytes(*size)
+        )),
+        (false, false) => None,
+    }
 }

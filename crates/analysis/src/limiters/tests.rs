@@ -66,12 +66,12 @@ fn tags(scene: &mut Scene, queue: f64, waiting: f64) {
     scene.threads("fio", ThreadState::Disk, "io_submit", "blk_mq_get_tag", waiting);
 }
 
-/// The scheduler `name`, in which I/Os spend this part of a millisecond.
+/// The scheduler `name`, in which I/Os spend this part of the millisecond that they take.
 fn scheduler(scene: &mut Scene, name: &str, held_us: u64) {
     scene.device().scheduler = Some(name.into());
     let mut blocks = DeviceBlocks { name: "vda".into(), ..DeviceBlocks::default() };
     blocks.queue.record_n(held_us * 1000, 1000);
-    blocks.driver.record_n((1000 - held_us) * 1000, 1000);
+    scene.disk("vda", 10_000, 10.0, 99.0);
     let devices = vec![blocks];
     scene.last.blocks = Some(fathom_model::watch::BlocksSample { devices, ..Default::default() });
 }
@@ -92,7 +92,7 @@ fn computes(scene: &mut Scene, running: f64) {
     scene.state(ThreadState::IoUring, 1.0 - running);
 }
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 19] = [
     Case {
         id: "cgroup-io-limit",
         holds: |s| io_limit(s, 10_010),
@@ -113,8 +113,7 @@ const CASES: [Case; 17] = [
         id: "cgroup-memory-limit",
         holds: |s| memory(s, 50, 1000),
         near_miss: |s| memory(s, 0, 1000),
-        summary: "The cgroup may use 64 MiB of memory and used 64 MiB; the limit was hit 50 times/s, and pages had \
-                  to be reclaimed.",
+        summary: "The cgroup may use 64 MiB of memory; the limit was hit 50 times/s, and pages had to be reclaimed.",
     },
     Case {
         id: "other-programs-cpu",
@@ -162,8 +161,8 @@ const CASES: [Case; 17] = [
         holds: |s| tags(s, 3.9, 0.6),
         // The device is full, but nobody waits for it.
         near_miss: |s| tags(s, 3.9, 0.0),
-        summary: "vda takes 4 requests per hardware queue (1 of them; nr_requests); 3.9 were in flight there on \
-                  average, and more I/Os waited for one.",
+        summary: "vda takes 4 requests (nr_requests) for each of its hardware queues, of which it has 1; 3.9 were in \
+                  flight there while it was busy, and more I/Os waited for one.",
     },
     Case {
         id: "io-scheduler",
@@ -208,6 +207,33 @@ const CASES: [Case; 17] = [
         },
         near_miss: |s| s.file(1 << 30, 1 << 30, true),
         summary: "/data/file is on a file system in memory (tmpfs): no disk is involved.",
+    },
+    Case {
+        // I/O through io_uring and aio does not count as requested.
+        id: "not-on-disk",
+        holds: |s| {
+            computes(s, 0.95);
+            s.own().disk_read = 0;
+            s.file(1 << 30, 4096, false);
+            s.last.processes.as_mut().unwrap().files[0].direct = true;
+        },
+        near_miss: |s| {
+            computes(s, 0.95);
+            s.own().disk_read = 0;
+            s.file(1 << 30, 4096, false);
+        },
+        summary: "/data/file is sparse, 4 KiB of 1 GiB allocated: holes are read without I/O.",
+    },
+    Case {
+        id: "one-at-a-time",
+        holds: |s| sync_reads(s, 0.5),
+        // Reads that hit the page cache.
+        near_miss: |s| {
+            sync_reads(s, 0.5);
+            s.disk("vda", 100, 0.02, 2.0);
+        },
+        summary: "fio does one read at a time: 0.5 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
+                  throughput, limits it.",
     },
     Case {
         id: "swapping",

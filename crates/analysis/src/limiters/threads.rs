@@ -18,6 +18,8 @@ const WORKERS_MIN: f64 = 0.3;
 /// Share of the time for which one read must have been in progress, and I/Os in flight at most.
 const READ_SHARE_MIN: f64 = 0.4;
 const ONE_IN_FLIGHT: f64 = 1.3;
+/// Mean number of I/Os that the device must have had in flight: below, reads hit the page cache.
+const QUEUE_MIN: f64 = 0.3;
 
 const SYNC_CALLS: [&str; 6] = ["fsync", "fdatasync", "sync_file_range", "msync", "syncfs", "sync"];
 const READ_CALLS: [&str; 5] = ["read", "pread64", "readv", "preadv", "preadv2"];
@@ -70,7 +72,8 @@ pub(super) fn lock(view: &View) -> Option<Cause> {
     let waiting = view.state(ThreadState::FutexBrief);
     let busy = view.busy_threads();
     let share = waiting / busy.max(1e-9);
-    if !view.is_own || waiting < LOCK_THREADS_MIN || share < LOCK_SHARE_MIN {
+    // A run's workers share no locks: the thread that waits for them does.
+    if !view.is_own || view.is_run() || waiting < LOCK_THREADS_MIN || share < LOCK_SHARE_MIN {
         return None;
     }
     let ran = view.state(ThreadState::OnCpu);
@@ -128,7 +131,7 @@ pub(super) fn one_read_at_a_time(view: &View) -> Option<Cause> {
         view.record.jobs.iter().filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum();
     let is_one = |mean: f64| (READ_SHARE_MIN..=ONE_IN_FLIGHT).contains(&mean);
     let mean = if view.is_run() { jobs } else { reads };
-    if !view.is_own || !is_one(mean) || disk.queue > ONE_IN_FLIGHT || disk.read.ios < 1.0 {
+    if !view.is_own || !is_one(mean) || !(QUEUE_MIN..=ONE_IN_FLIGHT).contains(&disk.queue) {
         return None;
     }
     let took = disk.read.wait_ms.map(|ms| {

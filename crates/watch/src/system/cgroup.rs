@@ -8,6 +8,7 @@ mod tests;
 use crate::proc_file::PinnedProcFile;
 use fathom_model::watch::CgroupSample;
 use level::CgroupDir;
+use std::borrow::Cow;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -42,11 +43,13 @@ impl Cgroups {
 
     /// The current limits; `None` if no cgroup of the process is mounted.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Option<CgroupSample> {
-        // /proc of an exited process keeps showing its cgroups.
-        if let Ok(groups) = self.membership.read(buffer)
+        // Of an exited process cgroup v1 shows the root; what was known remains true.
+        let groups = self.membership.read(buffer).map(Cow::into_owned);
+        if let Ok(groups) = groups
             && groups != self.groups
+            && (self.groups.is_empty() || !self.has_exited())
         {
-            self.groups = groups.into_owned();
+            self.groups = groups;
             self.resolve();
         }
         let mut sample = CgroupSample { path: self.path.clone(), ..CgroupSample::default() };
@@ -54,6 +57,12 @@ impl Cgroups {
             level.add_to(&mut sample, buffer);
         }
         (!self.levels.is_empty()).then_some(sample)
+    }
+
+    fn has_exited(&self) -> bool {
+        let stat = std::fs::read(self.membership.path().with_file_name("stat")).unwrap_or_default();
+        let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
+        matches!(state, Some(b'Z' | b'X'))
     }
 
     /// Finds the directories of the cgroups.
