@@ -108,6 +108,7 @@ fn system(earlier: &SystemSample, later: &SystemSample, elapsed_ns: u64) -> Syst
     let (cpu, cpus) = cpu::shares(&earlier.cpus, &later.cpus);
     let pressure = earlier.pressure.zip(later.pressure);
     let cgroup = earlier.cgroup.as_ref().zip(later.cgroup.as_ref());
+    let cgroup = cgroup.filter(|(then, now)| then.is_same(now));
     SystemRates {
         cpu,
         cpus,

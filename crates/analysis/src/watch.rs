@@ -1,10 +1,14 @@
 //! Totals over all samples of a record, accumulated one by one, so that memory use does not grow with its length.
 
-use crate::machine::{self, DiskRates, MachineRates};
+mod io_limits;
+
+pub use io_limits::IoLimit;
+
+use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
 use crate::threads::Groups;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{MachineSample, StackCount, StacksSample};
+use fathom_model::watch::{CgroupSample, MachineSample, StackCount, StacksSample};
 use std::collections::BTreeMap;
 
 /// Totals of all samples so far.
@@ -22,36 +26,16 @@ pub struct ObservedTotals {
     shortest_ns: Option<u64>,
     first: Option<Sample>,
     last: Sample,
+    /// The first sample with the cgroup of the last one: counters of another cgroup are no baseline.
+    cgroup_first: Option<(u64, CgroupSample)>,
     /// What threads did, by the default columns.
     pub threads: Groups,
     /// What processes used.
     pub processes: ProcessTotals,
-    /// Highest rates in any interval, by device.
-    pub rates_max: BTreeMap<String, RatesMax>,
+    /// How often the I/O limits of the cgroup were reached.
+    pub io_limits: BTreeMap<String, IoLimit>,
     stacks: Option<StacksSample>,
     stack_counts: BTreeMap<u32, (u32, u64)>,
-}
-
-/// Highest rates of a device, merged I/Os included: I/Os and bytes per second.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct RatesMax {
-    /// Reads.
-    pub reads: f64,
-    /// Writes.
-    pub writes: f64,
-    /// Bytes read.
-    pub read_bytes: f64,
-    /// Bytes written.
-    pub write_bytes: f64,
-}
-
-impl RatesMax {
-    fn raise(&mut self, disk: &DiskRates) {
-        self.reads = self.reads.max(disk.read.ios + disk.read.merges);
-        self.writes = self.writes.max(disk.write.ios + disk.write.merges);
-        self.read_bytes = self.read_bytes.max(disk.read.bytes);
-        self.write_bytes = self.write_bytes.max(disk.write.bytes);
-    }
 }
 
 impl ObservedTotals {
@@ -66,6 +50,15 @@ impl ObservedTotals {
         sample.machine.threads.iter().for_each(|threads| self.threads.add(threads));
         sample.machine.processes.iter().for_each(|processes| self.processes.add(processes));
         sample.machine.stacks.iter().for_each(|stacks| self.add_stacks(stacks));
+        let cgroup = sample.machine.system.as_ref().and_then(|system| system.cgroup.as_ref());
+        if let Some(cgroup) = cgroup {
+            let same = |(_, first): &(u64, CgroupSample)| first.is_same(cgroup);
+            self.cgroup_first = self
+                .cgroup_first
+                .take()
+                .filter(same)
+                .or_else(|| Some((sample.elapsed_ns, cgroup.clone())));
+        }
         self.last.clone_from(sample);
     }
 
@@ -80,7 +73,7 @@ impl ObservedTotals {
         let busy = rates.system.map_or(0.0, |system| system.cpu.busy());
         self.busy_max = self.busy_max.max(busy);
         for disk in rates.disks {
-            self.rates_max.entry(disk.name.clone()).or_default().raise(&disk);
+            io_limits::add(&mut self.io_limits, sample, &disk);
             let max = self.queue_max.entry(disk.name).or_default();
             *max = max.max(disk.queue);
         }
@@ -109,7 +102,15 @@ impl ObservedTotals {
     pub fn rates(&self) -> MachineRates {
         let none = MachineSample::default();
         let first = self.first.as_ref().map_or(&none, |first| &first.machine);
-        machine::rates(first, &self.last.machine, self.elapsed_ns)
+        let mut rates = machine::rates(first, &self.last.machine, self.elapsed_ns);
+        let last = self.last.machine.system.as_ref().and_then(|system| system.cgroup.as_ref());
+        if let (Some(system), Some((at, first)), Some(last)) =
+            (&mut rates.system, &self.cgroup_first, last)
+        {
+            let elapsed_ns = self.last.elapsed_ns.saturating_sub(*at);
+            system.cgroup = Some(CgroupRates::between(first, last, elapsed_ns));
+        }
+        rates
     }
 
     /// The last sample; counters that start when a sampler opens cover the whole record.

@@ -1,14 +1,10 @@
 //! Limits of the cgroup that the workload runs in.
 
 use super::{Cause, View};
-use crate::watch::RatesMax;
+use crate::watch::IoLimit;
 use fathom_model::finding::{Confidence, Evidence, Unit};
 use fathom_model::units;
 
-/// A rate between these parts of its limit has reached it: merged I/Os and bursts make it differ.
-const REACHED: std::ops::RangeInclusive<f64> = 0.9..=1.15;
-/// The mean rate over all of the time must be at least this part of the limit.
-const MEAN_MIN: f64 = 0.5;
 /// Percent of the time for which CPU time must have been refused.
 const THROTTLED_MIN: f64 = 5.0;
 /// Times per second that the memory limit must have been hit.
@@ -16,88 +12,35 @@ const HITS_MIN: f64 = 1.0;
 /// Pages per second that must have been reclaimed or stalled for.
 const RECLAIMED_MIN: f64 = 10.0;
 
-/// An I/O limit, as `riops=2000` of `vda`.
-struct IoLimit<'a> {
-    cgroup: &'a str,
-    device: &'a str,
-    key: &'a str,
-    limit: f64,
-}
-
-impl<'a> IoLimit<'a> {
-    /// From an entry of [`fathom_model::watch::CgroupSample::io_limits`].
-    fn parse(entry: &'a str) -> Vec<Self> {
-        let mut words = entry.rsplitn(8, ' ').collect::<Vec<_>>();
-        words.reverse();
-        let (settings, names): (Vec<&str>, Vec<&str>) = words.iter().partition(|w| w.contains('='));
-        let Some((device, cgroup)) = names.split_last().filter(|(_, rest)| !rest.is_empty()) else {
-            return Vec::new();
-        };
-        let cgroup = cgroup[0];
-        let limit = |word: &&'a str| {
-            let (key, limit) = word.split_once('=')?;
-            Some(Self { cgroup, device, key, limit: limit.parse().ok()? })
-        };
-        settings.iter().filter_map(limit).filter(|limit| limit.limit > 0.0).collect()
-    }
-
-    /// What it limits, and the rate in bytes or I/Os per second.
-    fn rate(&self, rates: &RatesMax) -> Option<(&'static str, f64)> {
-        match self.key {
-            "riops" => Some(("reads/s", rates.reads)),
-            "wiops" => Some(("writes/s", rates.writes)),
-            "rbps" => Some(("of reads", rates.read_bytes)),
-            "wbps" => Some(("of writes", rates.write_bytes)),
-            _ => None,
-        }
-    }
-
-    fn is_bytes(&self) -> bool {
-        self.key.ends_with("bps")
-    }
-
-    fn show(&self, rate: f64) -> String {
-        if self.is_bytes() { units::bandwidth(rate) } else { units::count(rate) }
-    }
-}
+/// Share of the intervals with I/O in which a limit must have been reached.
+const REACHED_MIN: f64 = 0.5;
 
 pub(super) fn io_limit(view: &View) -> Option<Cause> {
-    let cgroup = view.seen.last().system.as_ref()?.cgroup.as_ref()?;
-    let reached = |limit: &IoLimit| {
-        let most = view.seen.rates_max.get(limit.device)?;
-        let mean = view.rates.disks.iter().find(|disk| disk.name == limit.device)?;
-        let mean = RatesMax {
-            reads: mean.read.ios + mean.read.merges,
-            writes: mean.write.ios + mean.write.merges,
-            read_bytes: mean.read.bytes,
-            write_bytes: mean.write.bytes,
-        };
-        let (_, mean) = limit.rate(&mean)?;
-        let (what, most) = limit.rate(most)?;
-        let holds = REACHED.contains(&(most / limit.limit)) && mean / limit.limit >= MEAN_MIN;
-        holds.then_some((what, most, mean))
+    let limits = view.seen.io_limits.values();
+    let limit =
+        limits.filter(|limit| limit.reached_share() >= REACHED_MIN).max_by_key(|l| l.reached)?;
+    let IoLimit { cgroup, device, key, .. } = limit;
+    let (what, unit) = match key.as_str() {
+        "riops" => ("reads/s", Unit::Iops),
+        "wiops" => ("writes/s", Unit::Iops),
+        "rbps" => ("of reads", Unit::BytesPerSecond),
+        _ => ("of writes", Unit::BytesPerSecond),
     };
-    let limits = cgroup.io_limits.iter().flat_map(|entry| IoLimit::parse(entry));
-    let (limit, (what, most, mean)) =
-        limits.filter_map(|limit| Some(reached(&limit)).flatten().map(|r| (limit, r))).next()?;
-    let shown = |rate| limit.show(rate);
-    let unit = if limit.is_bytes() { Unit::BytesPerSecond } else { Unit::Iops };
+    let shown = |rate| match unit {
+        Unit::Iops => units::count(rate),
+        _ => units::bandwidth(rate),
+    };
+    let reached = Evidence::number("intervals at the limit", limit.reached_share(), Unit::Share);
     Some(Cause {
         id: "cgroup-io-limit",
-        weight: 0.95,
+        weight: limit.reached_share(),
         confidence: Confidence::High,
         summary: format!(
-            "The cgroup {} allows {} {what} on {} ({}); it reached {}.",
-            limit.cgroup,
+            "The cgroup {cgroup} allows {} {what} on {device} ({key}); it reached {}.",
             shown(limit.limit),
-            limit.device,
-            limit.key,
-            shown(most)
+            shown(limit.mean())
         ),
-        evidence: vec![
-            Evidence::number("limit", limit.limit, unit).with_source("io.max, blkio.throttle.*"),
-            Evidence::number("mean", mean, unit).with_source("/proc/diskstats"),
-        ],
+        evidence: vec![reached.with_source("io.max or blkio.throttle.*, /proc/diskstats")],
         next_step: "Raise the limit, or run it in another cgroup".into(),
     })
 }

@@ -12,7 +12,7 @@ const WAIT_MIN: f64 = 0.1;
 /// CPUs that other programs must have used.
 const OTHERS_MIN: f64 = 0.25;
 /// Share of their time that threads must have been on a CPU to be limited by it.
-const ON_CPU_MIN: f64 = 0.8;
+const ON_CPU_MIN: f64 = 0.7;
 /// Mean number of threads on a CPU below which CPU time limits nothing.
 const THREADS_MIN: f64 = 0.7;
 

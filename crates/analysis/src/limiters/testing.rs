@@ -167,6 +167,12 @@ impl Scene {
             system: Some(SystemSample { cgroup: Some(cgroup()), ..SystemSample::default() }),
             ..MachineSample::default()
         };
+        let (before, now) = (first.system.as_mut(), self.last.system.as_ref());
+        let groups =
+            before.and_then(|s| s.cgroup.as_mut()).zip(now.and_then(|s| s.cgroup.as_ref()));
+        if let Some((before, now)) = groups {
+            (before.cpu_limit, before.memory_limit) = (now.cpu_limit, now.memory_limit);
+        }
         let zero = |disk: &DiskCounters| DiskCounters {
             name: disk.name.clone(),
             ..DiskCounters::default()

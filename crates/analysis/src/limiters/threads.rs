@@ -9,7 +9,7 @@ use fathom_model::watch::ThreadState;
 /// Share of their time that threads must have spent in fsync and the like, or for the journal.
 const SYNC_MIN: f64 = 0.3;
 /// Mean number of threads that must have waited for a lock, and their share.
-const LOCK_THREADS_MIN: f64 = 1.0;
+const LOCK_THREADS_MIN: f64 = 1.5;
 const LOCK_SHARE_MIN: f64 = 0.4;
 /// Mean number of threads that must have got on meanwhile.
 const HOLDERS_MIN: f64 = 0.5;
@@ -131,13 +131,15 @@ pub(super) fn one_read_at_a_time(view: &View) -> Option<Cause> {
         view.record.jobs.iter().filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum();
     let is_one = |mean: f64| (READ_SHARE_MIN..=ONE_IN_FLIGHT).contains(&mean);
     let mean = if view.is_run() { jobs } else { reads };
-    if !view.is_own || !is_one(mean) || !(QUEUE_MIN..=ONE_IN_FLIGHT).contains(&disk.queue) {
+    // Other programs' writes do not count.
+    let reading = disk.read.ios * disk.read.wait_ms.unwrap_or(0.0) / 1e3;
+    if !view.is_own || !is_one(mean) || !(QUEUE_MIN..=ONE_IN_FLIGHT).contains(&reading) {
         return None;
     }
     let took = disk.read.wait_ms.map(|ms| {
         Evidence::number("r_await", ms * 1e6, Unit::Nanoseconds).with_source("/proc/diskstats")
     });
-    let queue = Evidence::number(format!("{} aqu-sz", disk.name), disk.queue, Unit::Count);
+    let queue = Evidence::number(format!("reads in flight at {}", disk.name), reading, Unit::Count);
     Some(Cause {
         id: "one-at-a-time",
         weight: mean.min(1.0) * 0.9,

@@ -162,7 +162,7 @@ pub struct CgroupRates {
 }
 
 impl CgroupRates {
-    pub(super) fn between(then: &CgroupSample, now: &CgroupSample, elapsed_ns: u64) -> Self {
+    pub(crate) fn between(then: &CgroupSample, now: &CgroupSample, elapsed_ns: u64) -> Self {
         let both = |of: fn(&CgroupSample) -> Option<u64>| of(then).zip(of(now));
         let rate = |of| both(of).map(|(then, now)| per_second(then, now, elapsed_ns));
         let throttled = both(|c| c.throttled_us);

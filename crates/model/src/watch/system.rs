@@ -196,3 +196,12 @@ pub struct CgroupSample {
     /// I/O limits of the cgroup and its ancestors: cgroup, device, and limits as in io.max.
     pub io_limits: Vec<String>,
 }
+
+impl CgroupSample {
+    /// Whether both are of one cgroup, as far as its path and limits tell: counters of two are not comparable.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.path, self.cpu_limit, self.memory_limit)
+            == (&other.path, other.cpu_limit, other.memory_limit)
+    }
+}

@@ -1,0 +1,119 @@
+//! How often the I/O limits of the cgroup were reached.
+
+use crate::machine::DiskRates;
+use fathom_model::progress::Sample;
+use std::collections::BTreeMap;
+
+/// A rate between these parts of its limit has reached it: merged I/Os and bursts make it differ.
+const REACHED: std::ops::RangeInclusive<f64> = 0.88..=1.15;
+/// An interval with less than this part of the limit is one without I/O: the program starts, ends or computes.
+const ACTIVE_MIN: f64 = 0.1;
+
+/// A limit, and what was done under it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct IoLimit {
+    /// The cgroup that has it.
+    pub cgroup: String,
+    /// The device.
+    pub device: String,
+    /// As in io.max: `rbps`, `wbps`, `riops` or `wiops`.
+    pub key: String,
+    /// Bytes or I/Os per second.
+    pub limit: f64,
+    /// Intervals with I/O, and those that reached the limit.
+    pub active: u32,
+    /// Intervals that reached the limit.
+    pub reached: u32,
+    /// Sum of the rates of these.
+    rates: f64,
+}
+
+impl IoLimit {
+    /// The part of the intervals with I/O that reached the limit, from 0 to 1.
+    #[must_use]
+    pub fn reached_share(&self) -> f64 {
+        f64::from(self.reached) / f64::from(self.active.max(1))
+    }
+
+    /// Mean rate in the intervals that reached it.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.rates / f64::from(self.reached.max(1))
+    }
+
+    /// The limits in an entry of [`fathom_model::watch::CgroupSample::io_limits`]: cgroup, device, `KEY=LIMIT`...
+    fn parse(entry: &str) -> Vec<Self> {
+        let words: Vec<&str> = entry.split(' ').collect();
+        let first = words.iter().position(|word| word.contains('=')).unwrap_or(words.len());
+        let [names @ .., device] = &words[..first] else { return Vec::new() };
+        let limit = |word: &&str| {
+            let (key, limit) = word.split_once('=')?;
+            Some(Self {
+                cgroup: names.join(" "),
+                device: (*device).to_string(),
+                key: key.into(),
+                limit: limit.parse().ok()?,
+                ..Self::default()
+            })
+        };
+        words[first..].iter().filter_map(limit).filter(|limit| limit.limit > 0.0).collect()
+    }
+
+    fn rate(&self, disk: &DiskRates) -> Option<f64> {
+        match self.key.as_str() {
+            "riops" => Some(disk.read.ios + disk.read.merges),
+            "wiops" => Some(disk.write.ios + disk.write.merges),
+            "rbps" => Some(disk.read.bytes),
+            "wbps" => Some(disk.write.bytes),
+            _ => None,
+        }
+    }
+}
+
+/// Adds an interval's rates of `disk`, at whose end `sample` was taken.
+pub(super) fn add(totals: &mut BTreeMap<String, IoLimit>, sample: &Sample, disk: &DiskRates) {
+    let cgroup = sample.machine.system.as_ref().and_then(|system| system.cgroup.as_ref());
+    let entries = cgroup.into_iter().flat_map(|cgroup| &cgroup.io_limits);
+    for limit in entries.flat_map(|entry| IoLimit::parse(entry)) {
+        if limit.device != disk.name {
+            continue;
+        }
+        let Some(rate) = limit.rate(disk) else { continue };
+        let part = rate / limit.limit;
+        let name = format!("{} {} {}={}", limit.cgroup, limit.device, limit.key, limit.limit);
+        let known = totals.entry(name).or_insert(limit);
+        known.active += u32::from(part >= ACTIVE_MIN);
+        if REACHED.contains(&part) {
+            known.reached += 1;
+            known.rates += rate;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::watch::{CgroupSample, MachineSample, SystemSample};
+
+    #[test]
+    fn limits_are_parsed_and_counted() {
+        let io_limits = vec!["/a b vda riops=1000 wbps=2000000".to_string(), "/ vdb rbps=0".into()];
+        let cgroup = CgroupSample { io_limits, ..CgroupSample::default() };
+        let system = SystemSample { cgroup: Some(cgroup), ..SystemSample::default() };
+        let machine = MachineSample { system: Some(system), ..MachineSample::default() };
+        let sample = Sample { machine, ..Sample::default() };
+        let mut totals = BTreeMap::new();
+        for reads in [10.0, 990.0, 1010.0, 500.0] {
+            let mut disk = DiskRates { name: "vda".into(), ..DiskRates::default() };
+            disk.read.ios = reads;
+            add(&mut totals, &sample, &disk);
+        }
+        let all: Vec<_> = totals
+            .values()
+            .map(|l| (l.cgroup.as_str(), l.key.as_str(), l.active, l.reached))
+            .collect();
+        assert_eq!(all, [("/a b", "riops", 3, 2), ("/a b", "wbps", 0, 0)]);
+        assert_eq!(totals["/a b vda riops=1000"].mean(), 1000.0);
+        assert_eq!(totals["/a b vda wbps=2000000"].reached_share(), 0.0);
+    }
+}

@@ -1,0 +1,228 @@
+//! "Limited by:" of `fathom watch`, on bottlenecks that were made on purpose. As root only: most need a cgroup or a
+//! device.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::{FATHOM, Loop, MIB, Place, Running, Tmpfs, as_root, says};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A cgroup of version 1 with one limit.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// `None` where there is no such hierarchy.
+    fn new(controller: &str, file: &str, limit: &str) -> Option<Self> {
+        let name = format!("fathom-test-{}", std::process::id());
+        let dir = Path::new("/sys/fs/cgroup").join(controller).join(name);
+        if let Err(error) = fs::create_dir(&dir) {
+            println!("skipped: {}: {error}", dir.display());
+            return None;
+        }
+        let this = Self(dir);
+        fs::write(this.0.join(file), limit).unwrap();
+        Some(this)
+    }
+
+    /// What a shell does first to be in it.
+    fn enter(&self) -> String {
+        format!("echo $$ >{}/cgroup.procs; ", self.0.display())
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// The last block of the page, of `command` after the shell did `first`.
+fn limited_by(place: &Place, first: &str, command: &[&str]) -> String {
+    let script = format!("{first}exec \"$@\"");
+    let watch = ["watch", "--no-record", "-i", "500ms", "--", "sh", "-c", &script, "sh"];
+    let answer = place.ask(&[&watch, command].concat());
+    let all = answer.stderr.replace("\n      ", " ");
+    let (_, block) = all.split_once("Limited by:").unwrap_or_else(|| panic!("no block: {all}"));
+    block.to_string()
+}
+
+/// Two seconds of reads that nothing but `args` limits.
+fn reads<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    let load = [
+        FATHOM,
+        "run",
+        "--no-record",
+        "--sampling=off",
+        "--eta=never",
+        "--name=a",
+        "--rw=randread",
+    ];
+    [&load[..], &["--bs=4k", "--time_based", "--runtime=2"], args].concat()
+}
+
+const DIRECT: [&str; 3] = ["--filename=data", "--size=64m", "--direct=1"];
+
+/// A file that was written to its end.
+fn place_with_data() -> Place {
+    let place = Place::new();
+    place.data("data", 64 * MIB);
+    fs::File::open(place.path("data")).unwrap().sync_all().unwrap();
+    place
+}
+
+/// `major:minor` of the disk that holds the place; `None` where it is on no disk.
+fn disk_of(place: &Place) -> Option<String> {
+    let dev = fs::metadata(place.path("data")).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let dir = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let disk = if dir.join("partition").exists() { dir.parent()?.to_path_buf() } else { dir };
+    Some(fs::read_to_string(disk.join("dev")).ok()?.trim().to_string())
+}
+
+#[test]
+fn an_io_limit_and_one_that_is_not_reached() {
+    let Some(_alone) = as_root("cgroups") else { return };
+    let place = place_with_data();
+    let Some(disk) = disk_of(&place) else { return };
+    let load = reads(&[&DIRECT[..], &["--iodepth=16"]].concat());
+    let file = "blkio.throttle.read_iops_device";
+    let Some(cgroup) = Cgroup::new("blkio", file, &format!("{disk} 1000")) else { return };
+    let block = limited_by(&place, &cgroup.enter(), &load);
+    says(&block, &["allows 1k reads/s", "(riops)"]);
+    assert!(!block.contains("waits for"), "the disk is named: {block}");
+    fs::write(cgroup.0.join(file), format!("{disk} 90000000")).unwrap();
+    let block = limited_by(&place, &cgroup.enter(), &load);
+    assert!(!block.contains("reads/s on vda ("), "{block}");
+}
+
+#[test]
+fn a_cpu_quota() {
+    let Some(_alone) = as_root("cgroups") else { return };
+    let place = Place::new();
+    let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "20000") else { return };
+    let block = limited_by(&place, &cgroup.enter(), &reads(&["--ioengine=nop", "--size=1g"]));
+    says(&block, &["may use 0.20 CPUs; it was throttled for"]);
+    fs::write(cgroup.0.join("cpu.cfs_quota_us"), "400000").unwrap();
+    let block = limited_by(&place, &cgroup.enter(), &reads(&["--ioengine=nop", "--size=1g"]));
+    assert!(!block.contains("throttled"), "{block}");
+}
+
+#[test]
+fn a_memory_limit() {
+    let Some(_alone) = as_root("cgroups") else { return };
+    let place = place_with_data();
+    let Some(cgroup) = Cgroup::new("memory", "memory.limit_in_bytes", "24M") else { return };
+    let load = reads(&["--filename=data", "--size=64m", "--ioengine=psync"]);
+    says(&limited_by(&place, &cgroup.enter(), &load), &["The cgroup may use 24 MiB of memory"]);
+}
+
+#[test]
+fn other_programs_on_all_cpus() {
+    let Some(_alone) = as_root("a busy machine") else { return };
+    let place = Place::new();
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let spin = ["-c", "while :; do :; done"];
+    let _others: Vec<Running> =
+        (0..2 * cpus).map(|_| Running::start(&mut place.command("sh", &spin))).collect();
+    let block = limited_by(&place, "", &reads(&["--ioengine=nop", "--size=1g"]));
+    says(&block, &[&format!("sh ({} processes) used", 2 * cpus), "waited for a CPU"]);
+}
+
+#[test]
+fn syncs_and_their_journal() {
+    let Some(_alone) = as_root("a quiet disk") else { return };
+    let place = place_with_data();
+    if disk_of(&place).is_none() {
+        return;
+    }
+    let load =
+        reads(&["--filename=own", "--size=8m", "--rw=randwrite", "--fsync=1", "--ioengine=psync"]);
+    says(&limited_by(&place, "", &load), &["waits for fsync and the journal"]);
+}
+
+#[test]
+fn one_read_at_a_time_and_sixteen() {
+    let Some(_alone) = as_root("a quiet disk") else { return };
+    let place = place_with_data();
+    if disk_of(&place).is_none() {
+        return;
+    }
+    let block = limited_by(&place, "", &reads(&[&DIRECT[..], &["--ioengine=psync"]].concat()));
+    says(&block, &["fathom does one read at a time", "Latency, not throughput"]);
+    let block = limited_by(&place, "", &reads(&[&DIRECT[..], &["--iodepth=16"]].concat()));
+    assert!(!block.contains("one read at a time"), "{block}");
+}
+
+#[test]
+fn a_lock_that_threads_share() {
+    let Some(_alone) = as_root("a busy machine") else { return };
+    if std::process::Command::new("python3").arg("-V").output().is_err() {
+        println!("skipped: no python3");
+        return;
+    }
+    // Python's own lock lets one of its threads run at a time.
+    let threads = "import threading, time\n\
+        def work(end):\n  while time.time() < end: sum(range(1000))\n\
+        all = [threading.Thread(target=work, args=(time.time() + 2,)) for _ in range(8)]\n\
+        [t.start() for t in all]; [t.join() for t in all]";
+    let block = limited_by(&Place::new(), "", &["python3", "-c", threads]);
+    says(&block, &["Threads of python", "wait for each other", "futex(2)"]);
+}
+
+#[test]
+fn worker_threads_of_io_uring() {
+    let Some(_alone) = as_root("a quiet disk") else { return };
+    let place = place_with_data();
+    if disk_of(&place).is_none() {
+        return;
+    }
+    let load = ["--filename=own", "--size=64m", "--rw=write", "--bs=64k", "--iodepth=16"];
+    let load = reads(&load);
+    says(&limited_by(&place, "", &load), &["worker threads (io-wq)"]);
+}
+
+#[test]
+fn few_requests_and_a_scheduler() {
+    let Some(_alone) = as_root("a loop device") else { return };
+    let place = place_with_data();
+    let device = Loop::on(&place.path("data"));
+    let queue = Path::new("/sys/block").join(device.0.trim_start_matches("/dev/")).join("queue");
+    let filename = format!("--filename={}", device.0);
+    let load = reads(&[&filename, "--direct=1", "--iodepth=64"]);
+    let set = |file: &str, value: &str| fs::write(queue.join(file), value).unwrap();
+    // A loop device keeps the settings of its previous user.
+    set("scheduler", "none");
+    let waits = "takes 4 requests (nr_requests)";
+    set("nr_requests", "4");
+    says(&limited_by(&place, "", &load), &[waits]);
+    set("nr_requests", "128");
+    let block = limited_by(&place, "", &load);
+    assert!(!block.contains(waits) && !block.contains("I/O scheduler"), "{block}");
+    let schedulers = fs::read_to_string(queue.join("scheduler")).unwrap();
+    if schedulers.contains("bfq") {
+        set("scheduler", "bfq");
+        let load = ["--direct=1", "--iodepth=64", "--numjobs=2", "--runtime=4", &filename];
+        let block = limited_by(&place, "", &reads(&load));
+        set("scheduler", "none");
+        says(&block, &["The I/O scheduler bfq of"]);
+    }
+}
+
+#[test]
+fn what_never_reaches_a_disk() {
+    let Some(_alone) = as_root("tmpfs") else { return };
+    let place = place_with_data();
+    let psync = |file: &str| {
+        let file = format!("--filename={file}");
+        limited_by(&place, "", &reads(&[&file, "--size=64m", "--ioengine=psync", "--invalidate=0"]))
+    };
+    fs::read(place.path("data")).unwrap();
+    says(&psync("data"), &["from the page cache"]);
+    fs::File::create(place.path("sparse")).unwrap().set_len(64 * MIB as u64).unwrap();
+    says(&psync("sparse"), &["sparse is sparse, 0 B of 64 MiB allocated"]);
+    let _tmpfs = Tmpfs::new(&place, "memory", 80);
+    place.data("memory/file", 64 * MIB);
+    says(&psync("memory/file"), &["is on a file system in memory (tmpfs)"]);
+}
