@@ -6,6 +6,7 @@ mod counters;
 mod layers;
 mod limit;
 mod limited_by;
+mod programs;
 mod rings;
 mod run;
 mod runs;

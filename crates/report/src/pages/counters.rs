@@ -11,9 +11,9 @@ use fathom_model::record::Cost;
 pub(super) fn lines(rates: &CounterRates) -> Vec<Text> {
     let work = &rates.all;
     // Nobody knows which of the disks' I/Os belong to a process.
-    let whose =
-        if rates.of.iter().any(|of| of.pid.is_some()) { " (all programs' I/Os)" } else { "" };
-    [used(work), executed(work), cache(work), per_io(work, whose)].into_iter().flatten().collect()
+    let is_own = rates.of.iter().any(|of| of.pid.is_some());
+    let per_io = if is_own { None } else { per_io(work) };
+    [used(work), executed(work), cache(work), per_io].into_iter().flatten().collect()
 }
 
 fn per_second(name: &str, rate: Option<f64>) -> Text {
@@ -86,7 +86,7 @@ fn both(user: f64, kernel: Option<f64>) -> Text {
     text!(of(count(user.round()), "user"), kernel)
 }
 
-fn per_io(work: &Work, whose: &str) -> Option<Text> {
+fn per_io(work: &Work) -> Option<Text> {
     let per_io = work.per_io?;
     let spent = [
         per_io.instructions.map(|n| of(count(n), "instructions")),
@@ -94,7 +94,7 @@ fn per_io(work: &Work, whose: &str) -> Option<Text> {
         per_io.task_clock_ns.map(|ns| of(time(ns.round()), "CPU time")),
     ];
     let spent = Text::join(spent.into_iter().flatten(), ", ");
-    (!spent.is_empty()).then(|| text!(spent, " per disk I/O", whose))
+    (!spent.is_empty()).then(|| text!(spent, " per disk I/O"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Sampled figures: the summary of `fathom watch`, and the machine section of a run.
 
 use super::layers::SAMPLES_MIN;
-use super::{counters, layers, limited_by, not_measured, parts, range, thread_states};
+use super::{counters, layers, limited_by, not_measured, parts, programs, range, thread_states};
 use crate::doc::{
     DataColumn, Document, Quantity, Text, bandwidth, bytes, count, events, named, number, of,
     percent, plural, share, text, time, whole,
@@ -46,7 +46,9 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     if let Some(system) = &rates.system {
         cpus(&mut page, system, seen);
         memory(&mut page, system);
+        programs::cgroup(&mut page, system, seen);
     }
+    programs::programs(&mut page, &seen.processes, !watch.pids.is_empty());
     disks(&mut page, &rates, seen);
     layer_shares(&mut page, observed);
     details(&mut page, &rates, seen);
@@ -206,6 +208,9 @@ fn disks(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
         let kinds = [("read", &disk.read), ("write", &disk.write), ("discard", &disk.discard)];
         let kinds = kinds.iter().filter(|(_, io)| io.ios > 0.0);
         let mut all: Vec<Text> = kinds.map(|(name, io)| rate(name, io, seen.elapsed_ns)).collect();
+        if disk.flush.ios > 0.0 {
+            all.push(flushes(&disk.flush, seen.elapsed_ns));
+        }
         let queue = named("aqu-sz", number(disk.queue));
         // Short last intervals have no peak, so that the mean of a short run may exceed the others'.
         let max = number(peak(disk).max(disk.queue));
@@ -218,8 +223,16 @@ fn disks(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
 
 fn rate(name: &str, io: &IoRates, elapsed_ns: u64) -> Text {
     let ios = named(name, of(count(io.ios), "IOPS"));
-    let wait = io.wait_ms.map(|ms| named("await", wait(ms, io.ios * elapsed_ns as f64 / 1e9)));
-    Text::join([ios, bandwidth(io.bytes).into(), wait.into()], ", ")
+    Text::join([ios, bandwidth(io.bytes).into(), await_of(io, elapsed_ns)], ", ")
+}
+
+fn flushes(io: &IoRates, elapsed_ns: u64) -> Text {
+    let rate = named("flush", text!(count(io.ios), "/s"));
+    Text::join([rate, await_of(io, elapsed_ns)], ", ")
+}
+
+fn await_of(io: &IoRates, elapsed_ns: u64) -> Text {
+    io.wait_ms.map(|ms| named("await", wait(ms, io.ios * elapsed_ns as f64 / 1e9))).into()
 }
 
 /// The mean time of `ios` I/Os. The kernel reports their sum in whole milliseconds: 0 means less than one.

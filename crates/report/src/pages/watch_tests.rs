@@ -2,8 +2,9 @@ use super::*;
 use crate::render::{self, Style, assert_fits};
 use fathom_model::progress::Sample;
 use fathom_model::watch::{
-    CommandRecord, CpuSample, DiskCounters, IoCounters, MachineSample, Missing, RingEvents,
-    StackCount, StacksSample, SystemSample, ThreadCount, ThreadsSample,
+    CgroupSample, CommandRecord, CpuSample, DiskCounters, IoCounters, MachineSample, Missing,
+    ProcessUse, ProcessesSample, RingEvents, StackCount, StacksSample, SystemSample, ThreadCount,
+    ThreadsSample,
 };
 
 fn rendered(seen: &ObservedTotals, record: &RunRecord) -> String {
@@ -137,4 +138,53 @@ CPU by layer  system call entry 2.66%,
               faults, pinning 2.18%
 ";
     assert_eq!(text, wanted);
+}
+
+#[test]
+fn the_watched_program_is_told_from_others_and_shows_its_own_limits() {
+    let program = |comm: &str, pid, cpu_ns| ProcessUse {
+        comm: comm.into(),
+        pid,
+        processes: 1,
+        cpu_ns,
+        ..ProcessUse::default()
+    };
+    let mut last = sample(1);
+    last.machine.disks[0].flush = IoCounters { ios: 50, ticks_ms: 100, ..IoCounters::default() };
+    let system = last.machine.system.as_mut().unwrap();
+    system.cgroup = Some(CgroupSample {
+        cpu_limit: Some(0.5),
+        memory_limit: Some(64 << 20),
+        memory_used: Some(32 << 20),
+        ..CgroupSample::default()
+    });
+    let watched = ProcessUse {
+        requested_read: 100 << 20,
+        disk_read: 25 << 20,
+        requested_write: 1 << 20,
+        disk_write: 4 << 20,
+        ..program("db", 7, 350_000_000)
+    };
+    let hog = ProcessUse { disk_read: 10 << 20, ..program("tar", 9, 1_600_000_000) };
+    last.machine.processes = Some(ProcessesSample {
+        elapsed_ns: 1_000_000_000,
+        watched,
+        others: vec![hog, program("idle", 10, 1_000_000)],
+        files: Vec::new(),
+    });
+    let mut seen = ObservedTotals::default();
+    [sample(0), last].iter().for_each(|sample| seen.add(sample));
+    let watch = WatchRecord { pids: vec![7], ..WatchRecord::default() };
+    let text = rendered(&seen, &RunRecord { watch: Some(watch), ..RunRecord::default() });
+    let wanted = [
+        "program       0.35 CPUs · read 100 MiB/s, 25 MiB/s from disks (75.0% hits) · wrote 1 MiB/s, 4 MiB/s to disks \
+         (4.00 times as much)",
+        "others        tar (pid 9) 1.60 CPUs, 10 MiB/s of I/O\n",
+        "cgroup        0.50 CPUs · memory 32 MiB of 64 MiB\n",
+        " · flush 50/s, await 2 ms · aqu-sz",
+    ];
+    let joined = text.replace("\n              ", " ").replace('\u{a0}', " ");
+    for part in wanted {
+        assert!(joined.contains(part), "{part:?} is not in:\n{text}");
+    }
 }

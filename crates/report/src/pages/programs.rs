@@ -1,0 +1,92 @@
+//! What the watched program and others used, and the limits of its cgroup.
+
+use super::parts;
+use crate::doc::{
+    Document, Text, bandwidth, bytes, count, named, number, of, percent, plural, text,
+};
+use fathom_analysis::machine::SystemRates;
+use fathom_analysis::processes::ProcessTotals;
+use fathom_analysis::watch::ObservedTotals;
+use fathom_model::watch::ProcessUse;
+
+/// Programs printed at most.
+const PROGRAMS_MAX: usize = 3;
+/// Programs that used fewer CPUs and fewer bytes per second are left out.
+const CPUS_MIN: f64 = 0.01;
+const BYTES_MIN: f64 = 1e5;
+
+/// The watched program's CPU time, its reads and writes and what of them reached a disk; then other programs.
+pub(super) fn programs(page: &mut Document, processes: &ProcessTotals, is_own: bool) {
+    if processes.elapsed_ns == 0 {
+        return;
+    }
+    if is_own {
+        let uses = &processes.watched;
+        let cpus = of(number(processes.cpus(uses)), "CPUs");
+        page.entry("program", parts([cpus, reads(processes), writes(processes)]));
+    }
+    let is_shown = |uses: &&&ProcessUse| {
+        processes.cpus(uses) >= CPUS_MIN || processes.per_second(uses.disk_bytes()) >= BYTES_MIN
+    };
+    let by_cpu = processes.by_cpu();
+    let shown = by_cpu.iter().filter(is_shown).take(PROGRAMS_MAX).map(|uses| {
+        let bytes = processes.per_second(uses.disk_bytes());
+        let bytes = (bytes >= BYTES_MIN).then(|| text!(bandwidth(bytes), " of I/O"));
+        let all = [of(number(processes.cpus(uses)), "CPUs"), bytes.into()];
+        text!(name(uses), " ", Text::join(all, ", "))
+    });
+    page.entry(if is_own { "others" } else { "programs" }, parts(shown));
+}
+
+/// `fio (pid 812)`, `fio (3 processes)`.
+fn name(uses: &ProcessUse) -> Text {
+    match uses.processes {
+        0 | 1 => text!(uses.comm.as_str(), format!("\u{a0}(pid\u{a0}{})", uses.pid)),
+        n => text!(uses.comm.as_str(), "\u{a0}(", plural(n.into(), "process"), ")"),
+    }
+}
+
+/// Bytes requested, bytes that came from a disk, and the share of the first that did not.
+fn reads(processes: &ProcessTotals) -> Text {
+    let ProcessUse { requested_read, disk_read, .. } = processes.watched;
+    let rate = |bytes| bandwidth(processes.per_second(bytes));
+    if requested_read.max(disk_read) == 0 {
+        return Text::default();
+    }
+    let hits = (disk_read < requested_read)
+        .then(|| 100.0 - disk_read as f64 * 100.0 / requested_read as f64)
+        .map(|hits| text!(" (", percent(hits), " hits)"));
+    text!("read ", rate(requested_read), ", ", rate(disk_read), " from disks", Text::from(hits))
+}
+
+/// Bytes requested, and bytes that were written to a disk or made dirty in the page cache.
+fn writes(processes: &ProcessTotals) -> Text {
+    let ProcessUse { requested_write, disk_write, .. } = processes.watched;
+    let rate = |bytes| bandwidth(processes.per_second(bytes));
+    if requested_write.max(disk_write) == 0 {
+        return Text::default();
+    }
+    let times = (requested_write > 0 && disk_write > requested_write)
+        .then(|| disk_write as f64 / requested_write as f64)
+        .map(|times| text!(" (", number(times), " times as much)"));
+    text!("wrote ", rate(requested_write), ", ", rate(disk_write), " to disks", Text::from(times))
+}
+
+/// The limits of the cgroup, how much was used, and how often they were hit.
+pub(super) fn cgroup(page: &mut Document, system: &SystemRates, seen: &ObservedTotals) {
+    let last = seen.last().system.as_ref().and_then(|system| system.cgroup.as_ref());
+    let Some(cgroup) = last else { return };
+    let rates = system.cgroup.unwrap_or_default();
+    let cpu = cgroup.cpu_limit.map(|limit| {
+        let throttled = rates.throttled.map(|share| text!(", throttled ", percent(share)));
+        text!(of(number(limit), "CPUs"), Text::from(throttled))
+    });
+    let memory = cgroup.memory_limit.map(|limit| {
+        let used = cgroup.memory_used.map(|used| text!(bytes(used), " of "));
+        let hits = rates.memory_hits.filter(|hits| *hits > 0.0);
+        let hits = hits.map(|hits| text!(", limit hit ", of(count(hits), "times/s")));
+        named("memory", text!(Text::from(used), bytes(limit), Text::from(hits)))
+    });
+    let io = (!cgroup.io_limits.is_empty()).then(|| named("I/O", cgroup.io_limits.join(", ")));
+    page.entry("cgroup", parts([cpu.into(), memory.into(), io.into()]));
+}
