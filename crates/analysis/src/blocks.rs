@@ -1,6 +1,8 @@
 //! Activity of the block layer between two samples of one sampler.
 
-use fathom_model::watch::{BlocksSample, DeviceBlocks, SizeSamples, SplitSamples, TaskBlocks};
+use fathom_model::watch::{
+    BlocksSample, DeviceBlocks, OpTimes, SizeSamples, SplitSamples, TaskBlocks,
+};
 
 /// The growth from `earlier` to `now`, both of one sampler. A device or task that is not in `earlier`
 /// counts from 0.
@@ -55,7 +57,14 @@ fn device_since(now: &DeviceBlocks, earlier: &DeviceBlocks) -> DeviceBlocks {
         splits: splits.filter(|split| split.samples > 0).collect(),
         queue: now.queue.since(&earlier.queue),
         driver: now.driver.since(&earlier.driver),
+        ops: now.ops.iter().map(|of| op_since(of, &earlier.ops)).collect(),
     }
+}
+
+fn op_since(now: &OpTimes, earlier: &[OpTimes]) -> OpTimes {
+    let before = earlier.iter().find(|of| of.op == now.op);
+    let driver = before.map_or_else(|| now.driver.clone(), |of| now.driver.since(&of.driver));
+    OpTimes { op: now.op, driver }
 }
 
 fn task_since(now: &TaskBlocks, earlier: &TaskBlocks) -> TaskBlocks {

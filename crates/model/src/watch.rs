@@ -13,7 +13,9 @@ mod stacks;
 mod system;
 mod threads;
 
-pub use blocks::{BlockOp, BlocksSample, DeviceBlocks, SizeSamples, SplitSamples, TaskBlocks};
+pub use blocks::{
+    BlockOp, BlocksSample, DeviceBlocks, OpTimes, SizeSamples, SplitSamples, TaskBlocks,
+};
 pub use counters::{CacheCounts, CacheEvent, Counted, CountersSample, Executed};
 pub use disks::{DiskCounters, DiskKind, IoCounters};
 pub use level::Level;

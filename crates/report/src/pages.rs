@@ -28,6 +28,7 @@ pub use threads::threads;
 pub use watch::{Observed, joined, watch};
 
 use crate::doc::{Document, Text, text};
+use fathom_model::Histogram;
 use fathom_model::watch::Missing;
 
 /// Entries for what could not be measured: the names on one line, or with `verbose` each with its reason.
@@ -46,6 +47,12 @@ fn not_measured(page: &mut Document, missing: &[Missing], verbose: bool) {
         }
         page.entry("not measured", text!(names.join(", "), "; see --verbose"));
     }
+}
+
+/// A percentile in nanoseconds; `None` where fewer samples than one are expected to be above it.
+fn percentile(times: &Histogram, percent: f64) -> Option<f64> {
+    let above = times.count() as f64 * (100.0 - percent) / 100.0;
+    times.percentile(percent).filter(|_| above >= 0.999).map(|ns| ns as f64)
 }
 
 /// Parts of an entry, between which lines are broken.

@@ -76,9 +76,21 @@ pub struct DeviceBlocks {
     /// Sampled splits by the limit that caused them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<SplitSamples>,
-    /// Latency from queueing to issue, of sampled requests.
+    /// Latency from queueing to issue, of sampled requests; without flushes, as in `driver`.
     pub queue: crate::Histogram,
     /// Latency from issue to completion, of sampled requests; from queueing if bio-based.
+    pub driver: crate::Histogram,
+    /// The same by operation, flushes included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ops: Vec<OpTimes>,
+}
+
+/// Latency from issue to completion of one operation's sampled requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OpTimes {
+    /// Operation.
+    pub op: BlockOp,
+    /// Latency; from queueing if the device is bio-based.
     pub driver: crate::Histogram,
 }
 
@@ -92,6 +104,7 @@ impl DeviceBlocks {
             + splits.sum::<usize>()
             + self.queue.memory_bytes()
             + self.driver.memory_bytes()
+            + self.ops.iter().map(|of| of.driver.memory_bytes()).sum::<usize>()
     }
 
     /// Number of sampled requests whose completion was not recorded, if that is at least a quarter
@@ -122,6 +135,20 @@ pub enum BlockOp {
     /// Anything else.
     #[default]
     Other,
+}
+
+impl BlockOp {
+    /// Its name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Discard => "discard",
+            Self::Flush => "flush",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// Sampled requests of one operation and size.

@@ -1,14 +1,12 @@
 //! The block layer's events: a row for each device and interval, and a summary.
 
-use super::{not_measured, parts};
+use super::{not_measured, parts, percentile};
 use crate::doc::{
     Block, DataColumn, DataTable, Document, Extent, Text, bytes, count, events, named, of, plural,
     share, text, time,
 };
 use fathom_model::Histogram;
-use fathom_model::watch::{
-    BlockOp, BlocksSample, DeviceBlocks, Missing, SizeSamples, SplitSamples,
-};
+use fathom_model::watch::{BlocksSample, DeviceBlocks, Missing, SizeSamples, SplitSamples};
 
 /// Kinds of request, causes of splits and tasks that are named; the rest is added up.
 const NAMED: usize = 5;
@@ -38,7 +36,7 @@ fn rates_of(device: &DeviceBlocks, growth: &BlocksSample, elapsed_ns: u64) -> Ve
     let rate = |n: u64| Text::from(count(rounded(n as f64 * 1e9 / elapsed_ns.max(1) as f64)));
     let of_requests = |n: u64| if device.bio_based { none() } else { rate(n) };
     let at = |histogram: &Histogram, percent: f64| {
-        histogram.percentile(percent).map_or_else(none, |ns| time(ns as f64).into())
+        percentile(histogram, percent).map_or_else(none, |ns| time(ns).into())
     };
     let at_driver = |percent: f64| match device.ends_unseen() {
         Some(_) => none(),
@@ -141,22 +139,27 @@ fn of_device(device: &DeviceBlocks, one_in: u32) -> Document {
 
 fn times(body: &mut Document, device: &DeviceBlocks) {
     let row = |name: &str, histogram: &Histogram| -> Vec<Text> {
-        let at = |percent: f64| histogram.percentile(percent).map_or(0.0, |ns| ns as f64);
-        let times = [histogram.mean_ns(), at(50.0), at(90.0), at(99.0), at(99.9)];
-        let times = times.into_iter().chain([histogram.max_ns() as f64]);
-        let times = times.map(|ns| Text::from(time(ns)));
+        let percentiles = [50.0, 90.0, 99.0, 99.9].map(|percent| percentile(histogram, percent));
+        let all = [Some(histogram.mean_ns())].into_iter().chain(percentiles);
+        let all = all.chain([Some(histogram.max_ns() as f64)]);
+        let times = all.map(|ns| ns.map_or_else(|| Text::from("-"), |ns| time(ns).into()));
         let timed = events(histogram.count()).into();
         [name.into()].into_iter().chain(times).chain([timed]).collect()
     };
     let driver = if device.bio_based { "queue to completion" } else { "issue to completion" };
-    let rows = [("queue to issue", &device.queue), (driver, &device.driver)];
-    let rows = rows.into_iter().filter(|(_, times)| !times.is_empty());
+    let mut all = vec![("queue to issue".to_string(), &device.queue)];
+    match device.ops.as_slice() {
+        // Older records.
+        [] => all.push((driver.to_string(), &device.driver)),
+        ops => all.extend(ops.iter().map(|of| (format!("{driver}, {}", of.op.name()), &of.driver))),
+    }
+    let rows = all.into_iter().filter(|(_, times)| !times.is_empty());
     let names = ["mean", "p50", "p90", "p99", "p99.9", "max", "samples"];
     let ranks = [2, 0, 3, 0, 3, 0, 1];
     let names = names.into_iter().zip(ranks);
     let numbers = names.map(|(name, rank)| DataColumn::number(name).ranked(rank));
     let columns = [DataColumn::text("latency")].into_iter().chain(numbers).collect();
-    body.table(columns, rows.map(|(name, times)| row(name, times)).collect());
+    body.table(columns, rows.map(|(name, times)| row(&name, times)).collect());
     if let Some(unseen) = device.ends_unseen() {
         body.paragraph(text!(
             "No completion event for ",
@@ -169,13 +172,7 @@ fn times(body: &mut Document, device: &DeviceBlocks) {
 }
 
 fn kind(size: &SizeSamples) -> Text {
-    let op = match size.op {
-        BlockOp::Read => "read",
-        BlockOp::Write => "write",
-        BlockOp::Discard => "discard",
-        BlockOp::Flush => "flush",
-        BlockOp::Other => "other",
-    };
+    let op = size.op.name();
     match size.bytes_min {
         0 => op.into(),
         min => named(op, bytes(min)),

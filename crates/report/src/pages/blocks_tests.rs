@@ -1,6 +1,6 @@
 use super::*;
 use crate::render::{self, Style, assert_fits};
-use fathom_model::watch::TaskBlocks;
+use fathom_model::watch::{BlockOp, OpTimes, TaskBlocks};
 
 fn lines(growth: &BlocksSample, elapsed_ns: u64) -> String {
     render::text(&block_rates(growth, elapsed_ns, false), Style { color: false, width: 140 })
@@ -29,8 +29,8 @@ fn growth() -> BlocksSample {
         ],
         ..DeviceBlocks::default()
     };
-    vda.queue.record_n(7000, 20);
-    vda.driver.record_n(250_000, 20);
+    vda.queue.record_n(7000, 200);
+    vda.driver.record_n(250_000, 200);
     let zram = DeviceBlocks {
         name: "zram0".into(),
         bio_based: true,
@@ -83,13 +83,13 @@ fn a_device_that_was_removed_is_said_to_be() {
 #[test]
 fn times_at_the_driver_are_not_told_by_the_few_whose_end_was_seen() {
     let mut growth = growth();
-    growth.devices[0].queue.record_n(7000, 6);
+    growth.devices[0].queue.record_n(7000, 60);
     assert_eq!(growth.devices[0].ends_unseen(), None);
     assert!(!summary(&growth, 1, &[]).contains("No completion"));
-    growth.devices[0].queue.record_n(7000, 4);
-    assert_eq!(growth.devices[0].ends_unseen(), Some(10));
+    growth.devices[0].queue.record_n(7000, 40);
+    assert_eq!(growth.devices[0].ends_unseen(), Some(100));
     let text = summary(&growth, 1, &[]);
-    assert!(text.contains("No completion event for 10 of 30 requests"), "{text}");
+    assert!(text.contains("No completion event for 100 of 300 requests"), "{text}");
     let line = lines(&growth, 1_000_000_000);
     assert!(line.contains("7 µs") && !line.contains("250 µs"), "{line}");
     growth.devices[0].bio_based = true;
@@ -128,4 +128,26 @@ fn unplugs_by_size() {
     assert!(summary(&BlocksSample::default(), 1, &[]).contains("unplugs  none\n"));
     assert_eq!(range(&growth().unplugs, 5), "64+");
     assert_eq!(most_unplugs(&BlocksSample::default()), "-".into());
+}
+
+#[test]
+fn each_operation_has_its_latency_and_few_samples_have_no_tail() {
+    let mut growth = growth();
+    let mut times = |op, ns, samples| {
+        let mut of = OpTimes { op, ..OpTimes::default() };
+        of.driver.record_n(ns, samples);
+        growth.devices[0].ops.push(of);
+    };
+    times(BlockOp::Read, 250_000, 200);
+    times(BlockOp::Flush, 1_000_000, 12);
+    let text = summary(&growth, 1_000_000_000, &[]);
+    let row = |name: &str| {
+        let line = text.lines().find(|line| line.contains(name)).unwrap();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        row("completion, read"),
+        "issue to completion, read 250 µs 250 µs 250 µs 250 µs - 250 µs 200"
+    );
+    assert_eq!(row("completion, flush"), "issue to completion, flush 1 ms 1 ms 1 ms - - 1 ms 12");
 }

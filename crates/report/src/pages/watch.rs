@@ -1,7 +1,9 @@
 //! Sampled figures: the summary of `fathom watch`, and the machine section of a run.
 
 use super::layers::SAMPLES_MIN;
-use super::{counters, layers, limited_by, not_measured, parts, programs, range, thread_states};
+use super::{
+    counters, layers, limited_by, not_measured, parts, percentile, programs, range, thread_states,
+};
 use crate::doc::{
     DataColumn, Document, Quantity, Text, bandwidth, bytes, count, events, named, number, of,
     percent, plural, share, text, time, whole,
@@ -310,20 +312,25 @@ fn block_layer(page: &mut Document, blocks: &BlocksSample) {
 }
 
 fn latencies(device: &DeviceBlocks) -> Text {
-    let median = |name: &str, times: &fathom_model::Histogram| {
-        let median = times.percentile(50.0)?;
-        Some(text!(name, " ", named("p50", time(median as f64))))
+    let times = |name: String, times: &fathom_model::Histogram| {
+        let p50 = named("p50", time(percentile(times, 50.0)?));
+        let p99 = percentile(times, 99.0).map(|ns| named(" p99", time(ns)));
+        Some(text!(name, " ", p50, Text::from(p99), " (", plural(times.count(), "sample"), ")"))
     };
-    let issue = median("queue to issue", &device.queue);
-    let completion = match device.ends_unseen() {
-        None => median("issue to completion", &device.driver),
-        Some(unseen) => Some(text!(
+    let mut all = vec![times("queue to issue".into(), &device.queue)];
+    match (device.ends_unseen(), device.ops.as_slice()) {
+        (Some(unseen), _) => all.push(Some(text!(
             "issue-to-completion latency not reported: no completion event for ",
             of(events(unseen), "of "),
             of(events(device.queue.count()), "requests")
-        )),
-    };
-    Text::join(issue.into_iter().chain(completion), ", ")
+        ))),
+        (None, []) => all.push(times("issue to completion".into(), &device.driver)),
+        (None, ops) => all.extend(
+            ops.iter()
+                .map(|of| times(format!("issue to completion, {}", of.op.name()), &of.driver)),
+        ),
+    }
+    Text::join(all.into_iter().flatten(), ", ")
 }
 
 fn rings(page: &mut Document, rings: &RingsSample) {

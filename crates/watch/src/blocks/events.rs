@@ -98,11 +98,14 @@ impl EventLayout {
             Some(_) => (number(&self.new_sector) as u32).wrapping_sub(sector as u32),
             None => number(&self.nr_sector) as u32,
         };
+        let rwbs = text(&self.rwbs);
+        // A flush without data is at sector 0 when it is queued and issued, at -1 when it completes.
+        let is_flush = rwbs.first() == Some(&b'F') && sectors == 0 && self.nr_sector.is_some();
         BlockEvent {
             dev: number(&self.dev) as u32,
-            sector,
+            sector: if is_flush { 0 } else { sector },
             sectors,
-            op: op(text(&self.rwbs)),
+            op: if is_flush { BlockOp::Flush } else { op(rwbs) },
             error: number(&self.error) as i32,
             requests: number(&self.nr_rq) as u32,
             comm,

@@ -4,8 +4,8 @@
 use super::device::BlockDevice;
 use super::events::{BlockEvent, EventKind};
 use fathom_model::Histogram;
-use fathom_model::watch::BlocksSample;
-use std::collections::HashMap;
+use fathom_model::watch::{BlockOp, BlocksSample, OpTimes};
+use std::collections::{BTreeMap, HashMap};
 
 /// A bio merged into another request is never issued under its own sector: it is dropped after this
 /// time.
@@ -24,9 +24,11 @@ pub(super) struct RequestTimes {
 #[derive(Debug, Default)]
 struct DeviceTimes {
     bio_based: bool,
-    in_flight: HashMap<u64, InFlight>,
+    /// By sector, and whether it is a flush, which has none of its own.
+    in_flight: HashMap<(u64, bool), InFlight>,
     queue: Histogram,
     driver: Histogram,
+    ops: BTreeMap<BlockOp, Histogram>,
 }
 
 /// The requests in flight at one sector.
@@ -81,6 +83,9 @@ impl RequestTimes {
         for (device, of) in blocks.devices.iter_mut().zip(&self.devices) {
             device.queue = of.queue.clone();
             device.driver = of.driver.clone();
+            let times = of.ops.iter();
+            device.ops =
+                times.map(|(op, driver)| OpTimes { op: *op, driver: driver.clone() }).collect();
         }
     }
 }
@@ -88,7 +93,7 @@ impl RequestTimes {
 impl DeviceTimes {
     fn enter(&mut self, event: &BlockEvent) {
         let bio_based = self.bio_based;
-        let Some(one) = self.one(event.sector) else { return };
+        let Some(one) = self.one(key(event)) else { return };
         let at = Some(event.time_ns);
         // A bio-based device serves a bio as soon as it is queued.
         if one.issued_ns.is_some() {
@@ -100,14 +105,16 @@ impl DeviceTimes {
     }
 
     fn issue(&mut self, event: &BlockEvent) {
-        let Some(one) = self.one(event.sector) else { return };
+        let Some(one) = self.one(key(event)) else { return };
         if !one.several
             && one.issued_ns.is_none()
             && let Some(entered) = one.entered_ns
         {
             let waited = event.time_ns - entered;
             one.issued_ns = Some(event.time_ns);
-            self.queue.record(waited);
+            if event.op != BlockOp::Flush {
+                self.queue.record(waited);
+            }
             return;
         }
         // Requeued and issued again, or queued before tracing began.
@@ -115,14 +122,22 @@ impl DeviceTimes {
     }
 
     fn done(&mut self, event: &BlockEvent) {
-        let Some(one) = self.in_flight.remove(&event.sector) else { return };
+        let Some(one) = self.in_flight.remove(&key(event)) else { return };
         if let Some(issued) = one.issued_ns.filter(|_| !one.several) {
-            self.driver.record(event.time_ns - issued);
+            let took = event.time_ns - issued;
+            if event.op != BlockOp::Flush {
+                self.driver.record(took);
+            }
+            self.ops.entry(event.op).or_default().record(took);
         }
     }
 
-    fn one(&mut self, sector: u64) -> Option<&mut InFlight> {
-        let room = self.in_flight.len() < UNDER_WAY_MAX || self.in_flight.contains_key(&sector);
-        room.then(|| self.in_flight.entry(sector).or_default())
+    fn one(&mut self, key: (u64, bool)) -> Option<&mut InFlight> {
+        let room = self.in_flight.len() < UNDER_WAY_MAX || self.in_flight.contains_key(&key);
+        room.then(|| self.in_flight.entry(key).or_default())
     }
+}
+
+fn key(event: &BlockEvent) -> (u64, bool) {
+    (event.sector, event.op == BlockOp::Flush)
 }

@@ -119,8 +119,9 @@ impl EventTrace {
         wanted.push((EventKind::Enter, "block_bio_queue", one_in, None));
         wanted.push((EventKind::TimedEnter, "block_bio_queue", 1, Some(timed(&enter))));
         if !request.is_empty() {
-            // Errors are recorded whatever their sector.
-            let done = format!("error != 0 || ({})", timed(&request));
+            // Errors are recorded whatever their sector, and so are flushes, whose sector is -1.
+            let flush = format!("({request}) && sector == {}", u64::MAX);
+            let done = format!("error != 0 || ({flush}) || ({})", timed(&request));
             wanted.extend([
                 (EventKind::Issue, "block_rq_issue", one_in, None),
                 (EventKind::TimedIssue, "block_rq_issue", 1, Some(timed(&request))),

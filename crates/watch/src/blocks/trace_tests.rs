@@ -171,3 +171,26 @@ fn splits_beyond_two_tebibytes_have_the_right_size() {
     assert_eq!(layout.decode(&raw).sectors, 32);
     assert_eq!(layout.decode(&raw[..4]), BlockEvent::default());
 }
+
+#[test]
+fn flushes_are_timed_apart() {
+    use EventKind::{TimedDone, TimedEnter, TimedIssue};
+    let flush = |time_ns, what| BlockEvent { op: BlockOp::Flush, ..at(time_ns, what, 0) };
+    let read = |time_ns, what| BlockEvent { op: BlockOp::Read, ..at(time_ns, what, 0) };
+    let of = after(
+        false,
+        &[
+            flush(100, TimedEnter),
+            flush(120, TimedIssue),
+            read(130, TimedEnter),
+            read(140, TimedIssue),
+            read(200, TimedDone),
+            flush(1120, TimedDone),
+            // The request that asked for the flush, which was never issued itself.
+            flush(1121, TimedDone),
+        ],
+    );
+    assert_eq!((of.queue.count(), of.driver.count(), of.driver.max_ns()), (1, 1, 60));
+    let ops: Vec<_> = of.ops.iter().map(|t| (t.op, t.driver.count(), t.driver.max_ns())).collect();
+    assert_eq!(ops, [(BlockOp::Read, 1, 60), (BlockOp::Flush, 1, 1000)]);
+}
