@@ -112,6 +112,11 @@ const WEAK: [&str; 2] = [device::ID, cpu::OWN_ID];
 impl Cause {
     fn into_finding(self) -> Finding {
         let Self { id, confidence, summary, evidence, next_step, .. } = self;
+        // The names of programs stay as they are.
+        let summary = match summary.strip_prefix(THE_MACHINE) {
+            Some(rest) => format!("This machine{rest}"),
+            None => summary,
+        };
         Finding {
             rule: id.to_string(),
             class: Class::Limiter,
@@ -217,6 +222,9 @@ impl<'a> View<'a> {
     }
 }
 
+/// Who is watched where no program is.
+const THE_MACHINE: &str = "this machine";
+
 /// The name of the watched process that used most; a shell's may be that of what it started.
 fn who(record: &RunRecord, seen: &ObservedTotals) -> String {
     let command = record.watch.as_ref().and_then(|watch| watch.command.as_ref());
@@ -224,7 +232,7 @@ fn who(record: &RunRecord, seen: &ObservedTotals) -> String {
     match (program, seen.processes.watched.comm.as_str()) {
         _ if record.kind == RecordKind::Run => "fathom".into(),
         (Some(program), "") => program.into(),
-        (None, "") => "the watched program".into(),
+        (None, "") => THE_MACHINE.into(),
         // The kernel cuts names off.
         (Some(program), comm) if program.starts_with(comm) => program.into(),
         (_, comm) => comm.into(),

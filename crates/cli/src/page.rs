@@ -52,7 +52,9 @@ pub fn style(to_file: bool) -> Style {
         Color::Never => false,
     };
     let width = if terminal { rustix::termios::tcgetwinsize(std::io::stdout()).ok() } else { None };
-    let width = width.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    let wanted = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let width = width.map(|size| usize::from(size.ws_col)).or_else(wanted);
+    let width = width.filter(|columns| *columns > 0);
     Style { color, width: width.map_or(Style::default().width, |columns| columns.min(120)) }
 }
 

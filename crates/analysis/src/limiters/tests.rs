@@ -285,6 +285,17 @@ fn the_device_is_not_blamed_for_what_holds_back_its_ios() {
 }
 
 #[test]
+fn without_a_program_it_is_the_machine_that_waits() {
+    let mut scene = reads();
+    let watch = scene.record.watch.as_mut().unwrap();
+    (watch.command, watch.pids) = (None, Vec::new());
+    scene.own().comm.clear();
+    let causes = scene.causes();
+    assert_eq!(ids(&causes), ["device"]);
+    assert!(causes[0].summary.starts_with("This machine waits for vda"), "{}", causes[0].summary);
+}
+
+#[test]
 fn time_refused_by_a_quota_is_not_another_programs() {
     let mut scene = reads();
     hog(&mut scene, 1.63, 0.3);

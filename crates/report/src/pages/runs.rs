@@ -51,7 +51,9 @@ pub fn runs(rows: &[RunRow]) -> Document {
 #[must_use]
 pub fn run_result(record: &RunRecord) -> Text {
     if record.jobs.is_empty() {
-        return early(&record.outcome, text!("sampled for ", time(record.elapsed_ns as f64)));
+        let command = record.watch.as_ref().and_then(|watch| watch.command.as_ref());
+        let elapsed_ns = command.map_or(record.elapsed_ns, |command| command.elapsed_ns);
+        return early(&record.outcome, text!("sampled for ", time(elapsed_ns as f64)));
     }
     let rate = |part: fn(&fathom_model::progress::Counts) -> u64| {
         let of_job = |job: &fathom_model::record::JobRecord| {
