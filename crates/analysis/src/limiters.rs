@@ -1,6 +1,6 @@
 //! What limited a workload, from what was sampled while it ran: the block "Limited by" of `run` and `watch`.
 //!
-//! Each cause is a pure function of a [`View`]: it has evidence of its own, and none is found by elimination.
+//! Each cause is a pure function of a `View`: it has evidence of its own, and none is found by elimination.
 //! docs/limiters.md describes all of them with their thresholds.
 
 mod cgroup;
