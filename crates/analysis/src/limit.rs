@@ -6,8 +6,8 @@
 //! the same report, so that a stored search can be repeated ([`replay`]).
 //!
 //! Stages read the state and return events; the search applies them. Modules use only those before
-//! them in this order: `config`, `thresholds`, `outcome`; `curve`, `peak`, `verdict`; `state`; `request`;
-//! the stages (`climb`, `counter`, `knee`, `combined`, and `stage` over them); `protocol`, `report`;
+//! them in this order: `config`, `thresholds`, `outcome`; `curve`, `peak`, `held`, `verdict`; `state`; `request`;
+//! the stages (`climb`, `counter`, `ladder`, `knee`, `combined`, and `stage` over them); `protocol`, `report`;
 //! `search`. `record` uses only `outcome` and `config`.
 //!
 //! `docs/limit.md` describes the method, the terms and the sources.
@@ -17,7 +17,9 @@ mod combined;
 mod config;
 mod counter;
 mod curve;
+mod held;
 mod knee;
+mod ladder;
 mod outcome;
 mod peak;
 mod protocol;
@@ -38,12 +40,12 @@ mod tests;
 pub use crate::experiment::{
     CpuShares, CpuTime, Load, LoadMeasure, Measurement, Point, Setting, WorkerCpu,
 };
-pub use config::{BlockSpec, Config};
+pub use config::{BlockSpec, Config, QueueFacts};
 pub use outcome::{
     BlockLimit, Cause, Combined, CombinedCause, CombinedTarget, Experiment, ExperimentKind,
     KneePoint, LimitReport, OwnCeiling, Phase, Probe, Problem, TargetLimit, Verdict, Window,
 };
-pub use record::{Conditions, LimitRecord, PeakCost};
+pub use record::{Competitor, Conditions, LimitRecord, PeakCost};
 pub use search::{Search, replay};
 pub use thresholds::KNEE_SHARE;
 pub use verdict::{percent, times};

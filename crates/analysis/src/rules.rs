@@ -141,6 +141,7 @@ pub static RULES: &[&Rule] = &[
     &requested::OVERFLOW,
     &rates::NOISY,
     &host::BUSY_MACHINE,
+    &host::COMPETITORS,
     &host::STEAL,
     &host::OWN_CEILING,
     &host::SLOW_CLOCK,

@@ -7,6 +7,10 @@
 //! Lehmann and the interval that goes with it (Tukey), Hollander and Wolfe, Nonparametric Statistical Methods, 3.2 and 3.3;
 //! Wilson's interval of a share, NIST/SEMATECH e-Handbook 7.2.4.1.
 
+mod isotonic;
+
+pub use isotonic::isotonic;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -123,6 +127,17 @@ impl Ratio {
         let parts = c_var.powi(2) / (c.n - 1.0) + b_var.powi(2) / (b.n - 1.0);
         let freedom = if parts > 0.0 { var.powi(2) / parts } else { c.n + b.n - 2.0 };
         Some(Self::from_log((c.mean / b.mean).ln(), t_975(freedom) * var.sqrt()))
+    }
+
+    /// The mean of independent ratios, each weighted by how narrow its interval is (NIST/SEMATECH e-Handbook 2.6.3:
+    /// inverse variances), with its interval. `None` without any.
+    #[must_use]
+    pub fn pooled(ratios: &[Self]) -> Option<Self> {
+        // Ratios without noise would weigh infinitely.
+        let weight = |ratio: &Self| ratio.spread().max(1e-6).powi(-2);
+        let weights: f64 = ratios.iter().map(weight).sum();
+        let sum: f64 = ratios.iter().map(|ratio| weight(ratio) * ratio.value.ln()).sum();
+        (weights > 0.0).then(|| Self::from_log(sum / weights, weights.sqrt().recip()))
     }
 
     /// Half the width of the interval on the logarithm: 0.03 is about "±3%".
@@ -281,6 +296,15 @@ mod tests {
     fn signed_ranks_are_those_of_the_tables() {
         let critical = [5, 6, 9, 15, 50].map(signed_rank_025);
         assert_eq!(critical, [None, Some(0), Some(5), Some(25), Some(434)]);
+    }
+
+    #[test]
+    fn a_narrow_interval_weighs_more_than_a_wide_one() {
+        let ratio = |value: f64, spread: f64| Ratio::from_log(value.ln(), spread);
+        let all = Ratio::pooled(&[ratio(1.2, 0.2), ratio(0.98, 0.02)]).unwrap();
+        // (25·ln 1.2 + 2500·ln 0.98) / 2525 = -0.0182; 1/√2525 = 0.0199.
+        assert!((all.value.ln() + 0.0182).abs() < 1e-3 && (all.spread() - 0.0199).abs() < 1e-4);
+        assert_eq!(Ratio::pooled(&[]), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod io_limits;
 
 pub use io_limits::IoLimit;
+pub(crate) use io_limits::REACHED;
 
 use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;

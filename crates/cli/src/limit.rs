@@ -13,13 +13,19 @@ use crate::page::PageArgs;
 use crate::signals::Signals;
 use crate::stdio::note;
 use bench::{Bench, EngineBench};
-use fathom_analysis::limit::{BlockSpec, Conditions, Config, LimitRecord, Search, Window};
+use fathom_analysis::limit::{
+    BlockSpec, Competitor, Conditions, Config, LimitRecord, QueueFacts, Search, Window,
+};
+use fathom_analysis::watch::{IoLimit, ObservedTotals};
+use fathom_model::facts::TargetFacts;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::Level;
 use fathom_report::pages::LimitOptions;
 use fathom_runner::observe::new_run_id;
 use fathom_runner::{BackgroundSampling, NewRecording, OpenTargets, RecordTo, Recording};
+use fathom_watch::system::CgroupSampler;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use view::View;
@@ -108,15 +114,20 @@ fn perform(
     let unfinished = LimitRecord { outcome: Outcome::unfinished(), ..record.clone() };
     let mut recording = recording.begin(&unfinished, &mut notice)?;
     let mut bench = EngineBench::new(targets, record.conditions.clone());
-    let level = if recording.is_kept() { args.sampling } else { Level::Off };
-    let mut sampling = BackgroundSampling::new(level, targets.devices());
+    // Without a record too: it tells which other programs ran.
+    let mut sampling = BackgroundSampling::new(args.sampling, targets.devices());
+    let mut seen = ObservedTotals::default();
     drive(&mut record, &mut bench, &mut recording, |recording| {
-        keep_samples(&mut sampling, recording);
+        keep_samples(&mut sampling, recording, &mut seen);
         signals.caught()
     });
     let (rest, watch) = sampling.stop();
-    rest.iter().for_each(|sample| recording.sample(sample));
+    for sample in &rest {
+        seen.add(sample);
+        recording.sample(sample);
+    }
     record.watch = watch;
+    record.competitors = Competitor::of(&seen.processes);
     costs::measure(targets, signals.cancel_token(), &mut record);
     let record = record.judged();
     let shown = show(args, &record, to);
@@ -128,10 +139,15 @@ fn perform(
 }
 
 /// Records the samples taken since the last window.
-fn keep_samples(sampling: &mut BackgroundSampling, recording: &Recording) {
+fn keep_samples(
+    sampling: &mut BackgroundSampling,
+    recording: &Recording,
+    seen: &mut ObservedTotals,
+) {
     while recording.has_room()
         && let Some(sample) = sampling.poll()
     {
+        seen.add(&sample);
         recording.sample(&sample);
     }
     if let Some(error) = sampling.failure() {
@@ -163,7 +179,26 @@ fn config(args: &Args, targets: &OpenTargets, conditions: &[Conditions]) -> Conf
         cores: host.cpus_allowed.len().max(1) as u32,
         buffers_bytes_max: (available / MEMORY_PART).min(MEMORY_MAX),
         blocks: BlockSpec::defaults(),
+        queues: queues(targets),
     }
+}
+
+/// What may hold I/Os back above the device of each target.
+fn queues(targets: &OpenTargets) -> Vec<QueueFacts> {
+    let cgroup = CgroupSampler::open(Path::new("/proc"), Path::new("/sys")).ok();
+    let limits =
+        cgroup.and_then(|mut cgroup| cgroup.snapshot()).map_or_else(Vec::new, |now| now.io_limits);
+    let of = |target: &TargetFacts| {
+        let Some(device) = &target.device else { return QueueFacts::default() };
+        let is_of = |entry: &&String| IoLimit::parse(entry).iter().any(|l| l.device == device.name);
+        QueueFacts {
+            device: device.name.clone(),
+            nr_requests: device.nr_requests,
+            hardware_queues: device.hardware_queues,
+            io_limits: limits.iter().filter(is_of).cloned().collect(),
+        }
+    };
+    targets.facts.targets.iter().map(of).collect()
 }
 
 fn new_record(targets: &OpenTargets, config: Config, conditions: Vec<Conditions>) -> LimitRecord {
@@ -180,6 +215,7 @@ fn new_record(targets: &OpenTargets, config: Config, conditions: Vec<Conditions>
         run_id: new_run_id(),
         outcome: Outcome::Finished,
         watch: None,
+        competitors: Vec::new(),
         costs: Vec::new(),
         costs_missing: None,
         findings: Vec::new(),
@@ -255,6 +291,7 @@ mod tests {
             cores: 2,
             buffers_bytes_max: 1 << 30,
             blocks: BlockSpec::defaults(),
+            queues: Vec::new(),
         };
         LimitRecord {
             record_version: RECORD_VERSION,
@@ -269,6 +306,7 @@ mod tests {
             run_id: String::new(),
             outcome: Outcome::Finished,
             watch: None,
+            competitors: Vec::new(),
             costs: Vec::new(),
             costs_missing: None,
             findings: Vec::new(),

@@ -11,7 +11,9 @@ mod tests;
 use crate::Sampler;
 use crate::proc_file::PinnedProcFile;
 use cgroup::Cgroups;
-use fathom_model::watch::{MachineSample, Missing, Pressure, PressureSample, SystemSample};
+use fathom_model::watch::{
+    CgroupSample, MachineSample, Missing, Pressure, PressureSample, SystemSample,
+};
 use frequency::Frequencies;
 use stat::ProcStat;
 use std::io;
@@ -40,6 +42,28 @@ struct PressureFiles {
     memory: PinnedProcFile,
     io: PinnedProcFile,
     irq: Option<PinnedProcFile>,
+}
+
+/// The limits of this process's cgroups, at any time.
+#[derive(Debug)]
+pub struct CgroupSampler {
+    cgroups: Cgroups,
+    buffer: Vec<u8>,
+}
+
+impl CgroupSampler {
+    /// A sampler of the machine whose procfs and sysfs are mounted at `proc` and `sys`.
+    ///
+    /// # Errors
+    /// If /proc/self/cgroup cannot be opened.
+    pub fn open(proc: &Path, sys: &Path) -> io::Result<Self> {
+        Ok(Self { cgroups: Cgroups::open(proc, sys, None)?, buffer: Vec::new() })
+    }
+
+    /// The limits and counters now; `None` if no cgroup is mounted.
+    pub fn snapshot(&mut self) -> Option<CgroupSample> {
+        self.cgroups.read(&mut self.buffer)
+    }
 }
 
 impl SystemSampler {

@@ -143,6 +143,7 @@ pub fn cpu_time(earlier: &[CpuSample], later: &[CpuSample], tick_ns: u64) -> Cpu
         busy_ns: ns(&[sum.user, sum.nice, sum.system, sum.irq, sum.softirq]),
         steal_ns: ns(&[sum.steal]),
         idle_ns: ns(&[sum.idle, sum.iowait]),
+        throttled_ns: 0,
     }
 }
 
@@ -239,7 +240,12 @@ mod tests {
         let time = cpu_time(&[cpu(0, 1)], &[cpu(0, 2), cpu(1, 9)], tick_ns);
         assert_eq!(
             time,
-            CpuTime { busy_ns: 190_000_000, steal_ns: 80_000_000, idle_ns: 90_000_000 }
+            CpuTime {
+                busy_ns: 190_000_000,
+                steal_ns: 80_000_000,
+                idle_ns: 90_000_000,
+                throttled_ns: 0
+            }
         );
         let backwards = cpu_time(&[cpu(0, 2)], &[cpu(0, 1)], tick_ns);
         assert_eq!(backwards, CpuTime::default());

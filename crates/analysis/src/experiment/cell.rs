@@ -131,6 +131,7 @@ impl Cell {
             self.cpu.busy_ns = self.cpu.busy_ns.saturating_add(cpu.busy_ns);
             self.cpu.steal_ns = self.cpu.steal_ns.saturating_add(cpu.steal_ns);
             self.cpu.idle_ns = self.cpu.idle_ns.saturating_add(cpu.idle_ns);
+            self.cpu.throttled_ns = self.cpu.throttled_ns.saturating_add(cpu.throttled_ns);
         }
         if let Some(counters) = &load.disk {
             let disk = self.disk.get_or_insert_default();

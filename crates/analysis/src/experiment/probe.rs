@@ -139,6 +139,9 @@ pub struct CpuTime {
     pub steal_ns: u64,
     /// Idle and I/O wait.
     pub idle_ns: u64,
+    /// Time for which the CPU quota of the cgroup kept its threads from running, summed over the CPUs.
+    #[serde(default)]
+    pub throttled_ns: u64,
 }
 
 /// CPU usage of the allowed CPUs, as shares from 0 to 1; the rest is idle.
@@ -148,6 +151,9 @@ pub struct CpuShares {
     pub busy: f64,
     /// Stolen by the hypervisor.
     pub steal: f64,
+    /// Time for which the CPU quota of the cgroup kept its threads from running. The CPUs were idle, or ran others.
+    #[serde(default)]
+    pub throttled: f64,
 }
 
 impl CpuTime {
@@ -156,7 +162,12 @@ impl CpuTime {
     pub fn shares(self) -> Option<CpuShares> {
         let (busy, steal) = (self.busy_ns as f64, self.steal_ns as f64);
         let all = busy + steal + self.idle_ns as f64;
-        (all > 0.0).then(|| CpuShares { busy: busy / all, steal: steal / all })
+        let share = |ns: f64| ns / all;
+        (all > 0.0).then(|| CpuShares {
+            busy: share(busy),
+            steal: share(steal),
+            throttled: share(self.throttled_ns as f64),
+        })
     }
 }
 

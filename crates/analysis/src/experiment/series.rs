@@ -5,6 +5,9 @@ use super::probe::Measurement;
 use crate::stats::Ratio;
 use fathom_model::Dir;
 
+/// With fewer pairs the robust interval is too wide.
+const ROBUST_MIN: usize = 10;
+
 /// How often a series repeats its conditions.
 #[derive(Debug, Clone, Copy)]
 pub struct Repetitions {
@@ -135,10 +138,15 @@ impl<C> Series<C> {
         self.rounds.iter().filter_map(pair).collect()
     }
 
-    /// Condition `index` over the baseline; absent with fewer than two pairs.
+    /// Condition `index` over the baseline; absent with fewer than two pairs. With enough of them, one that is far off,
+    /// as by a stall, moves it little.
     #[must_use]
     pub fn ratio(&self, index: usize) -> Option<Ratio> {
-        Ratio::paired(&self.pairs(index))
+        let pairs = self.pairs(index);
+        match pairs.len() {
+            ..ROBUST_MIN => Ratio::paired(&pairs),
+            _ => Ratio::paired_robust(&pairs),
+        }
     }
 }
 

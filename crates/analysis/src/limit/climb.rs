@@ -11,9 +11,8 @@ use crate::experiment::Setting;
 const FLAT_STEPS: u32 = 2;
 /// Settings within this share of the best are measured again.
 const NEAR_BEST: f64 = 0.95;
-/// Maximum number of settings that are measured again, and of repetitions.
+/// Maximum number of settings that are measured again.
 const REPEATED_SETTINGS: usize = 3;
-const REPEATED_ROUNDS: usize = 2;
 
 #[derive(Debug)]
 enum Move {
@@ -76,10 +75,13 @@ impl Climb {
     /// The best setting so far, preferably of those measured more than once.
     pub fn close(&self, state: &SearchState) -> Option<Event> {
         let curve = &state.block(self.at).curve;
-        let any = curve.cheapest_best(|_, _| true)?;
+        // Counter-experiments go beyond it.
+        let depth_max = state.spec(self.at.block).depth_max;
+        let in_reach = |s: Setting| s.depth <= depth_max && s.workers <= state.config.cores;
+        let any = curve.cheapest_best(|s, _| in_reach(s))?;
         // A single window that is far better is the better guess.
         let setting = curve
-            .cheapest_best(|_, c| c.windows() > 1)
+            .cheapest_best(|s, c| in_reach(s) && c.windows() > 1)
             .filter(|repeated| curve.mean(any) <= GAIN_MIN * curve.mean(*repeated))
             .unwrap_or(any);
         Some(Event::Best { at: self.at, setting })
@@ -182,6 +184,6 @@ impl Climb {
         if let Some(cheapest) = curve.cheapest_best(|_, _| true).filter(|s| !left.contains(s)) {
             left.push(cheapest);
         }
-        self.next = Move::Repeat { left: left.repeat(REPEATED_ROUNDS) };
+        self.next = Move::Repeat { left };
     }
 }

@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn cause(sum: Option<Ratio>, worst: Option<Ratio>, busy: f64) -> CombinedCause {
-        decide(sum, worst, Some(CpuShares { busy, steal: 0.0 })).0
+        decide(sum, worst, Some(CpuShares { busy, steal: 0.0, throttled: 0.0 })).0
     }
 
     #[test]

@@ -19,6 +19,22 @@ pub struct Config {
     /// The kinds of I/O to search, in order.
     #[serde(default = "BlockSpec::defaults")]
     pub blocks: Vec<BlockSpec>,
+    /// What may hold I/Os back above the devices; by target, where known.
+    #[serde(default)]
+    pub queues: Vec<QueueFacts>,
+}
+
+/// What may hold I/Os back above a target's device.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueFacts {
+    /// Kernel name of the device.
+    pub device: String,
+    /// queue/nr_requests.
+    pub nr_requests: Option<u32>,
+    /// Number of hardware queues.
+    pub hardware_queues: Option<u32>,
+    /// Limits of the cgroup on this device: as in [`fathom_model::watch::CgroupSample::io_limits`].
+    pub io_limits: Vec<String>,
 }
 
 /// A kind of I/O to search.

@@ -1,120 +1,138 @@
-//! The search for the knee: the fewest workers, and with those the lowest queue depth, that reach
-//! 95% of the peak. It bisects the gap between a setting that fails and one that passes.
+//! The search for the knee: the fewest workers, and with those the lowest queue depth, that reach 95% of the peak.
+//!
+//! First it settles the number of workers by bisection, at their best queue depths. Then it measures a ladder of queue
+//! depths with these workers in turn with the peak, so that drift affects both alike, and finds the knee on a fit.
 
 use super::curve::Curve;
+use super::ladder::Ladder;
 use super::outcome::Phase;
 use super::request::WindowRequest;
 use super::state::{At, Event, SearchState};
 use super::thresholds::KNEE_SHARE;
-use crate::experiment::Setting;
+use crate::experiment::{Measurement, Setting};
 use crate::stats::Ratio;
+use fathom_model::Dir;
 
 /// After this many windows at a setting, its mean decides regardless of the interval.
 const WINDOWS_MAX: usize = 4;
 /// A single window this far from the threshold decides.
 const FAR: f64 = 0.15;
-/// The gap is narrow enough at this fraction of the queue depth.
-const GAP_PART: u32 = 8;
 /// A bound in case noise makes settings pass and fail alternately.
-const REQUESTS_MAX: u32 = 60;
+const REQUESTS_MAX: u32 = 20;
+
+/// The knee of one target and kind of I/O.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KneeFound {
+    pub setting: Setting,
+    /// Its share of the peak.
+    pub of_peak: Option<Ratio>,
+    /// The queue depths that the knee is between with 95% confidence.
+    pub depths: Option<(u32, u32)>,
+    /// The search for it is complete.
+    pub refined: bool,
+}
 
 /// The search for one target's knee.
 #[derive(Debug)]
 pub(super) struct Knee {
     at: At,
+    dir: Dir,
     /// Where the peak was when the search began.
     peak: Option<Setting>,
+    /// Windows requested to settle the number of workers.
     requests: u32,
     failed: bool,
-    refined: bool,
-}
-
-/// The cheapest setting that passes, and the measured settings below it, which fail.
-struct Bracket {
-    pass: Setting,
-    /// The next lower queue depth with as many workers.
-    fail: Option<Setting>,
-    /// The best with the next fewer workers.
-    fewer_workers: Option<Setting>,
+    ladder: Option<Ladder>,
 }
 
 impl Knee {
-    pub fn new(at: At) -> Self {
-        Self { at, peak: None, requests: 0, failed: false, refined: false }
+    pub fn new(at: At, dir: Dir) -> Self {
+        Self { at, dir, peak: None, requests: 0, failed: false, ladder: None }
     }
 
     pub fn next(&mut self, state: &SearchState) -> Option<WindowRequest> {
         let block = state.block(self.at);
         let peak = block.peak.setting()?;
         if self.peak != Some(peak) {
-            *self = Self { peak: Some(peak), ..Self::new(self.at) };
+            *self = Self { peak: Some(peak), ..Self::new(self.at, self.dir) };
         }
-        if self.failed || self.refined || self.requests >= REQUESTS_MAX || block.is_broken() {
+        if self.failed || block.is_broken() {
             return None;
         }
-        let curve = &block.curve;
-        let bracket = Bracket::of(curve, peak)?;
-        let open = |s: &Setting| *s != peak && !is_decided(curve, *s, peak);
-        let next = Some(bracket.pass)
-            .filter(open)
-            .or_else(|| bracket.fewer_workers.filter(open))
-            .or_else(|| bracket.between_workers(peak, state.spec(self.at.block).depth_max))
-            .or_else(|| bracket.fail.filter(open))
-            .or_else(|| bracket.between_depths());
-        self.refined = next.is_none();
-        self.requests += 1;
-        next.map(|setting| WindowRequest::one(Phase::Knee, self.at, setting))
+        if self.ladder.is_none() {
+            let open = Workers::of(&block.curve, peak)?.open(&block.curve, peak, state, self.at);
+            if let Some(setting) = open.filter(|_| self.requests < REQUESTS_MAX) {
+                self.requests += 1;
+                return Some(WindowRequest::one(Phase::Knee, self.at, setting));
+            }
+            let workers = Workers::of(&block.curve, peak)?.pass.workers;
+            self.ladder = Some(Ladder::new(&block.curve, self.dir, peak, workers));
+        }
+        let setting = self.ladder.as_mut()?.next()?;
+        Some(WindowRequest::one(Phase::Knee, self.at, setting))
     }
 
-    pub fn observe(&mut self, failed: bool) {
-        self.failed = failed;
+    pub fn observe(&mut self, outcome: Result<&Measurement, &str>) {
+        match &mut self.ladder {
+            Some(ladder) => ladder.observe(outcome),
+            None => self.failed = outcome.is_err(),
+        }
     }
 
-    pub fn close(&self, state: &SearchState) -> Option<Event> {
+    pub fn close(&mut self, state: &SearchState) -> Option<Event> {
         let block = state.block(self.at);
-        let knee = Bracket::of(&block.curve, block.peak.setting()?).map(|b| b.pass);
-        Some(Event::Knee { at: self.at, knee, refined: self.refined })
+        let peak = block.peak.setting()?;
+        let ladder = self.ladder.as_mut().filter(|_| self.peak == Some(peak));
+        let knee = ladder.and_then(Ladder::knee).or_else(|| by_means(&block.curve, peak));
+        Some(Event::Knee { at: self.at, knee })
     }
 }
 
-impl Bracket {
+/// Without time for a ladder: the cheapest setting whose mean reaches the share.
+fn by_means(curve: &Curve, peak: Setting) -> Option<KneeFound> {
+    let least = KNEE_SHARE * curve.mean(peak);
+    // Settings are ordered by workers, then by depth.
+    let (setting, cell) = curve
+        .iter()
+        .find(|(s, c)| s.in_flight() <= peak.in_flight() && c.mean() >= least && c.mean() > 0.0)?;
+    let of_peak = Ratio::welch(cell.iops(), curve.get(peak)?.iops());
+    Some(KneeFound { setting, of_peak, depths: None, refined: false })
+}
+
+/// The fewest workers of which one setting passes, and the next fewer measured, of which none does.
+struct Workers {
+    pass: Setting,
+    fewer: Option<Setting>,
+}
+
+impl Workers {
     fn of(curve: &Curve, peak: Setting) -> Option<Self> {
         let least = KNEE_SHARE * curve.mean(peak);
-        // Settings are ordered by workers, then by depth.
-        let pass = curve
-            .iter()
-            .find(|(s, c)| s.in_flight() <= peak.in_flight() && c.mean() >= least && c.mean() > 0.0)
-            .map(|(s, _)| s)?;
-        let same_workers = curve.iter().map(|(s, _)| s).filter(|s| s.workers == pass.workers);
-        let fail = same_workers.filter(|s| s.depth < pass.depth).last();
-        let below = |s: &Setting| s.workers < pass.workers && s.in_flight() <= peak.in_flight();
-        let fewer_workers = curve
-            .iter()
-            .filter(|(s, _)| below(s))
-            .max_by(|a, b| a.0.workers.cmp(&b.0.workers).then(a.1.mean().total_cmp(&b.1.mean())))
-            .map(|(s, _)| s);
-        Some(Self { pass, fail, fewer_workers })
+        let eligible =
+            || curve.iter().filter(|(s, c)| s.in_flight() <= peak.in_flight() && c.mean() > 0.0);
+        let best_of = |workers: u32| {
+            let same = eligible().filter(|(s, _)| s.workers == workers);
+            same.max_by(|a, b| a.1.mean().total_cmp(&b.1.mean())).map(|(s, _)| s)
+        };
+        let (pass, _) = eligible().find(|(_, c)| c.mean() >= least)?;
+        let fewer = eligible().map(|(s, _)| s.workers).filter(|w| *w < pass.workers).max();
+        Some(Self { pass: best_of(pass.workers)?, fewer: fewer.and_then(best_of) })
     }
 
-    /// Workers between the two, with as many in flight as at the peak.
-    fn between_workers(&self, peak: Setting, depth_max: u32) -> Option<Setting> {
-        let fewer = self.fewer_workers?.workers;
-        let workers = halfway(fewer, self.pass.workers)?;
-        let depth = u32::try_from(peak.in_flight() / u64::from(workers)).ok()?;
-        Some(Setting { workers, depth: depth.clamp(1, depth_max) })
+    /// What to measure to settle it.
+    fn open(&self, curve: &Curve, peak: Setting, state: &SearchState, at: At) -> Option<Setting> {
+        let is_open = |s: &Setting| *s != peak && !is_decided(curve, *s, peak);
+        // The ladder decides about the workers of the peak.
+        let pass = Some(self.pass).filter(|s| s.workers != peak.workers && is_open(s));
+        pass.or_else(|| self.fewer.filter(is_open)).or_else(|| {
+            let fewer = self.fewer?.workers;
+            let gap = self.pass.workers - fewer;
+            let workers = (gap > 1).then(|| fewer + gap / 2)?;
+            let depth = u32::try_from(peak.in_flight() / u64::from(workers)).ok()?;
+            let depth = depth.clamp(1, state.spec(at.block).depth_max);
+            Some(Setting { workers, depth })
+        })
     }
-
-    /// A queue depth between the two.
-    fn between_depths(&self) -> Option<Setting> {
-        let depth = halfway(self.fail.map_or(0, |s| s.depth), self.pass.depth)?;
-        Some(Setting { depth, ..self.pass })
-    }
-}
-
-/// The middle of a gap that is worth bisecting.
-fn halfway(fail: u32, pass: u32) -> Option<u32> {
-    let gap = pass.saturating_sub(fail);
-    (gap > 1 && gap > pass / GAP_PART).then(|| fail + gap / 2)
 }
 
 /// Whether it is sufficiently certain on which side of 95% of the peak `setting` is.

@@ -102,8 +102,11 @@ pub struct BlockLimit {
 pub struct KneePoint {
     /// The results there.
     pub point: Point,
-    /// Its share of the peak; absent with fewer than two windows of each.
+    /// Its share of the peak, by windows in turn with it; absent with fewer than two windows of each.
     pub of_peak: Option<Ratio>,
+    /// The lowest and highest queue depth that the knee may be at with 95% confidence.
+    #[serde(default)]
+    pub depths: Option<(u32, u32)>,
     /// The search for the knee is complete.
     pub refined: bool,
 }
@@ -119,6 +122,12 @@ pub enum Cause {
     /// The device or its backing storage: CPUs are available, and neither more workers nor a deeper queue yield
     /// more.
     Device,
+    /// An I/O limit of the cgroup.
+    CgroupIoLimit,
+    /// The CPU quota of the cgroup.
+    CpuQuota,
+    /// The requests of the device's queues (nr_requests).
+    QueueRequests,
     /// The queue depth: a deeper queue yields more than the deepest one that the search allows.
     Depth,
     /// The evidence is inconclusive.

@@ -2,6 +2,7 @@
 //! which the peak moves is here.
 
 use super::curve::Curve;
+use super::knee::KneeFound;
 use super::outcome::Experiment;
 use super::thresholds::{GAIN_MIN, KNEE_SHARE};
 use crate::experiment::{Point, Setting};
@@ -55,11 +56,11 @@ impl Peak {
 
     /// A knee with more I/Os per second becomes the peak. Where both are one plateau, and the knee is higher by
     /// chance, the peak stays where its counter-experiments were made.
-    pub fn offer_knee(&mut self, knee: Option<Setting>, curve: &Curve, cores: u32) {
-        let (Some(knee), Some(peak)) = (knee, self.setting) else { return };
+    pub fn offer_knee(&mut self, knee: Option<KneeFound>, curve: &Curve, cores: u32) {
+        let Some(KneeFound { setting: knee, of_peak, .. }) = knee else { return };
         let is_examined = self.results().is_some_and(CounterResults::is_examined);
         let margin = if is_examined { KNEE_SHARE } else { 1.0 };
-        if curve.mean(knee) > curve.mean(peak) / margin {
+        if of_peak.is_some_and(|ratio| ratio.value > 1.0 / margin) {
             self.move_to(knee, curve, cores);
         }
         if knee.workers == 1 {

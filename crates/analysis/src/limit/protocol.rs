@@ -14,7 +14,7 @@ use crate::experiment::{Budget, Planned, Schedule};
 use fathom_model::Dir;
 
 /// A window with its ramp takes this fraction of the time of one target, within the bounds below.
-const SLOTS: f64 = 120.0;
+const SLOTS: f64 = 150.0;
 pub(super) const SLOT_MIN_NS: f64 = 0.1e9;
 const SLOT_MAX_NS: f64 = 1.0e9;
 /// The kernel accounts for CPU time in steps of 10 ms.
@@ -57,10 +57,10 @@ pub(super) fn schedule(config: &Config) -> Schedule<Stage> {
             let counter = |phase| Stage::Counter(Counter::new(at, phase, spec.dir));
             first.extend([
                 reserved(Stage::Latency { at, done: 0 }, WINDOWS),
-                planned(Stage::Climb(Climb::new(at)), 21.0),
+                planned(Stage::Climb(Climb::new(at)), 20.0),
                 reopening(counter(Phase::Counter), 15.0),
                 reopening(counter(Phase::CounterOne), 9.0),
-                reopening(Stage::Knee(Knee::new(at)), 12.0),
+                reopening(Stage::Knee(Knee::new(at, spec.dir)), 20.0),
             ]);
         }
     }

@@ -2,9 +2,10 @@
 
 use super::config::Config;
 use super::outcome::LimitReport;
+use crate::processes::ProcessTotals;
 use fathom_model::outcome::{self, Outcome, RecordKind};
 use fathom_model::record::Cost;
-use fathom_model::watch::{Missing, WatchRecord};
+use fathom_model::watch::{Missing, ProcessUse, WatchRecord};
 use fathom_model::{Facts, Finding};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,9 @@ pub struct LimitRecord {
     /// How the machine was sampled during the search, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<WatchRecord>,
+    /// Other programs that ran during the search, the one with the most CPU time first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub competitors: Vec<Competitor>,
     /// What was found.
     pub report: LimitReport,
     /// Hardware counters per I/O at each peak, measured in a separate window after the search.
@@ -67,6 +71,39 @@ pub struct PeakCost {
     /// Counters that are not available.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<Missing>,
+}
+
+/// Another program that ran during a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Competitor {
+    /// What it used.
+    pub uses: ProcessUse,
+    /// CPUs that it kept busy on average.
+    pub cpus: f64,
+    /// Bytes per second that it read from and wrote to block devices.
+    pub disk_bytes_per_second: f64,
+}
+
+impl Competitor {
+    /// Programs named at most.
+    const MAX: usize = 3;
+    /// Programs that kept fewer CPUs busy and moved fewer bytes per second are left out.
+    const CPUS_MIN: f64 = 0.05;
+    const BYTES_MIN: f64 = 1e6;
+
+    /// The programs in `processes` that may have disturbed a search.
+    #[must_use]
+    pub fn of(processes: &ProcessTotals) -> Vec<Self> {
+        let competitor = |uses: &ProcessUse| Self {
+            cpus: processes.cpus(uses),
+            disk_bytes_per_second: processes.per_second(uses.disk_bytes()),
+            uses: uses.clone(),
+        };
+        let disturbs =
+            |one: &Self| one.cpus >= Self::CPUS_MIN || one.disk_bytes_per_second >= Self::BYTES_MIN;
+        let all = processes.by_cpu().into_iter().map(competitor);
+        all.filter(disturbs).take(Self::MAX).collect()
+    }
 }
 
 /// How a target was accessed.

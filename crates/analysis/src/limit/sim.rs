@@ -5,10 +5,11 @@
 //! device's, the shared link's, the workers' CPUs', the machine's.
 
 use super::{
-    BlockSpec, CpuTime, LimitReport, Load, LoadMeasure, Measurement, Probe, Search, Window,
-    WorkerCpu,
+    BlockSpec, CpuTime, LimitReport, Load, LoadMeasure, Measurement, Probe, QueueFacts, Search,
+    Window, WorkerCpu,
 };
 use fathom_model::Histogram;
+use fathom_model::record::DiskRecord;
 
 #[derive(Debug, Clone)]
 pub(super) struct Sim {
@@ -36,6 +37,12 @@ pub(super) struct Sim {
     /// Time that each window takes beyond what is requested.
     pub overhead_ns: u64,
     pub seed: u64,
+    /// What the search is told of the device's queue.
+    pub queue: QueueFacts,
+    /// So many I/Os are in flight at the device at most.
+    pub requests: Option<u32>,
+    /// Share of the time for which a quota refuses CPU time.
+    pub throttled: f64,
 }
 
 impl Default for Sim {
@@ -55,6 +62,9 @@ impl Default for Sim {
             refuses_at: None,
             overhead_ns: 5_000_000,
             seed: 1,
+            queue: QueueFacts::default(),
+            requests: None,
+            throttled: 0.0,
         }
     }
 }
@@ -82,6 +92,7 @@ impl Sim {
             cores: self.cores,
             buffers_bytes_max: 1 << 30,
             blocks: BlockSpec::defaults(),
+            queues: vec![self.queue.clone(); targets],
         }
     }
 
@@ -105,6 +116,7 @@ impl Sim {
                 busy_ns: (busy * all_ns) as u64,
                 steal_ns: 0,
                 idle_ns: ((1.0 - busy) * all_ns) as u64,
+                throttled_ns: (self.throttled * all_ns) as u64,
             }),
         })
     }
@@ -130,7 +142,8 @@ impl Sim {
         if let Some(limit) = self.overdriven_at.filter(|l| in_flight > *l) {
             device *= (limit / in_flight).powf(0.3);
         }
-        workers.min(device).min(in_flight * 1e9 / (self.latency_ns + 1e9 / transfer))
+        let at_device = self.requests.map_or(in_flight, |requests| in_flight.min(requests.into()));
+        workers.min(device).min(at_device * 1e9 / (self.latency_ns + 1e9 / transfer))
     }
 
     fn cpu_of(&self, probe: &Probe) -> f64 {
@@ -154,7 +167,11 @@ impl Sim {
             first_error: (bad && load.target.is_some()).then(|| "read: EIO".to_string()),
             clat,
             workers: vec![worker; load.setting.workers as usize],
-            disk: None,
+            disk: self.requests.map(|requests| {
+                let queue = load.setting.in_flight().min(requests.into());
+                let (elapsed_ms, weighted_ms) = (1_000, 1_000 * queue);
+                DiskRecord { elapsed_ms, weighted_ms, ..DiskRecord::default() }
+            }),
         }
     }
 

@@ -63,7 +63,7 @@ impl Stage {
             Stage::Latency { done, .. } => *done += 1,
             Stage::Climb(climb) => climb.observe(outcome.is_err()),
             Stage::Counter(counter) => counter.observe(outcome),
-            Stage::Knee(knee) => knee.observe(outcome.is_err()),
+            Stage::Knee(knee) => knee.observe(outcome),
             Stage::Combined(combined) => combined.observe(outcome),
         }
         None

@@ -2,6 +2,7 @@
 
 use super::config::{BlockSpec, Config};
 use super::curve::Curve;
+use super::knee::KneeFound;
 use super::outcome::{Combined, Problem};
 use super::peak::{CounterResults, Peak};
 use crate::experiment::{CpuShares, LoadMeasure, Measurement, Setting};
@@ -29,8 +30,8 @@ pub(super) enum Event {
     PeakMoved { at: At, results: CounterResults },
     /// Counter-experiments at the peak, or at the best setting with one worker.
     Examined { at: At, is_one_worker: bool, results: CounterResults },
-    /// The knee, if any, and whether its search is complete.
-    Knee { at: At, knee: Option<Setting>, refined: bool },
+    /// The knee, if any.
+    Knee { at: At, knee: Option<KneeFound> },
     /// All targets concurrently.
     Combined { block: usize, combined: Combined },
 }
@@ -55,8 +56,7 @@ pub(super) struct SearchState {
 pub(super) struct BlockState {
     pub curve: Curve,
     pub peak: Peak,
-    pub knee: Option<Setting>,
-    pub knee_refined: bool,
+    pub knee: Option<KneeFound>,
     pub problems: Vec<Problem>,
     bad_windows: u32,
     /// As many I/Os in flight, or more, were refused.
@@ -120,10 +120,10 @@ impl SearchState {
             Event::Examined { at, is_one_worker, results } => {
                 self.block_mut(at).peak.examine(results, is_one_worker);
             }
-            Event::Knee { at, knee, refined } => {
+            Event::Knee { at, knee } => {
                 let block = self.block_mut(at);
                 block.peak.offer_knee(knee, &block.curve, cores);
-                (block.knee, block.knee_refined) = (knee, refined);
+                block.knee = knee;
             }
             Event::Combined { block, combined } => {
                 self.combined.retain(|(known, _)| *known != block);
@@ -179,7 +179,6 @@ impl BlockState {
             curve: Curve::new(spec.dir),
             peak: Peak::default(),
             knee: None,
-            knee_refined: false,
             problems: Vec::new(),
             bad_windows: 0,
             refused_in_flight: None,

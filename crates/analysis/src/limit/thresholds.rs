@@ -15,7 +15,7 @@ pub(super) const FEWER_CORES_MAX: f64 = 0.95;
 /// Latency that rises by this ratio with twice the queue depth is queueing (Little's law: 2).
 pub(super) const QUEUEING_MIN: f64 = 1.6;
 /// Of settings within this share of the best, the one with the fewest I/Os in flight is preferred.
-pub(super) const AS_GOOD: f64 = 0.99;
+pub(super) const AS_GOOD: f64 = 0.97;
 
 /// A worker with this CPU usage is CPU-bound; the rest is context switches and noise.
 pub(super) const WORKER_FULL: f64 = 0.90;

@@ -1,12 +1,14 @@
 //! What limits a setting: rules over its counter-experiments. A cause is named only if an
 //! experiment shows it; everything else is inconclusive, with the reason.
 
-use super::config::BlockSpec;
+use super::config::{BlockSpec, QueueFacts};
+use super::curve::Curve;
+use super::held;
 use super::outcome::{Cause, Experiment, ExperimentKind, Verdict};
 use super::peak::CounterResults;
 use super::thresholds::{
-    CORES_FULL, CORES_SUSPECT, DEPTH_GAIN_MIN, FEWER_CORES_MAX, FOREIGN, NO_GAIN_MAX, QUEUEING_MIN,
-    WORKER_FULL, helps,
+    CORES_FULL, CORES_SUSPECT, DEPTH_GAIN_MIN, FEWER_CORES_MAX, FOREIGN, GAIN_MIN, NO_GAIN_MAX,
+    QUEUEING_MIN, WORKER_FULL, helps,
 };
 use crate::experiment::CpuShares;
 use crate::stats::Ratio;
@@ -17,6 +19,8 @@ pub(super) struct Evidence<'a> {
     pub idle: Option<CpuShares>,
     pub cores: u32,
     pub spec: BlockSpec,
+    pub queue: Option<&'a QueueFacts>,
+    pub curve: &'a Curve,
 }
 
 /// The effect of a change.
@@ -61,22 +65,42 @@ impl Evidence<'_> {
         if self.results.base.iops.mean <= 0.0 {
             return (Cause::Inconclusive, "No I/O completed".into());
         }
+        let base = &self.results.base;
+        let taken = base.cpu.map_or(0.0, |c| c.taken());
+        let fewer = self.gain(ExperimentKind::FewerCores);
+        let needs_cores = taken >= CORES_SUSPECT && fewer.is_some_and(|g| g.high < FEWER_CORES_MAX);
+        let deeper = self.effect(ExperimentKind::Deeper);
+        let workers = self.effect(ExperimentKind::MoreWorkers);
+        if deeper != Effect::Gain
+            && let Some(found) = held::cause(base, self.spec.dir, self.queue, self.curve)
+        {
+            return found;
+        }
         if let Some(text) = self.just_moved() {
             return (Cause::Inconclusive, text);
         }
-        let full = self.results.base.cpu.map_or(0.0, |c| c.taken()) >= CORES_FULL;
-        let deeper = self.effect(ExperimentKind::Deeper);
-        let workers = self.effect(ExperimentKind::MoreWorkers);
         match (deeper, workers) {
             (Effect::Gain, _) => self.depth(),
             (Effect::NoGain, Effect::Gain) => self.one_queue(),
-            _ if full && workers != Effect::Gain => self.full_cores(),
+            _ if (needs_cores || taken >= CORES_FULL) && workers != Effect::Gain => {
+                self.full_cores()
+            }
             (Effect::NoGain, Effect::NoGain) => self.device(),
+            _ if self.no_more_load_helps() => self.device(),
             (Effect::Unknown, _) => self.unknown(ExperimentKind::Deeper),
             (_, Effect::Unknown) => self.unknown(ExperimentKind::MoreWorkers),
             (Effect::Unclear, _) => self.unclear(ExperimentKind::Deeper),
             (_, Effect::Unclear) => self.unclear(ExperimentKind::MoreWorkers),
         }
+    }
+
+    /// Neither change yields a gain, or one is noisy but both together show none.
+    fn no_more_load_helps(&self) -> bool {
+        let kinds = [ExperimentKind::Deeper, ExperimentKind::MoreWorkers];
+        let [Some(deeper), Some(more)] = kinds.map(|kind| self.gain(kind)) else { return false };
+        let is_gain = |gain: &Ratio| gain.low > 1.0 && gain.value >= GAIN_MIN;
+        ![deeper, more].iter().any(is_gain)
+            && Ratio::pooled(&[deeper, more]).is_some_and(|all| all.high < NO_GAIN_MAX)
     }
 
     /// The peak has just moved here, without counter-experiments yet.

@@ -16,14 +16,6 @@ const ON_CPU_MIN: f64 = 0.7;
 /// Mean number of threads on a CPU below which CPU time limits nothing.
 const THREADS_MIN: f64 = 0.7;
 
-/// `name (pid 812)` or `name (3 processes)`.
-pub(super) fn named(uses: &ProcessUse) -> String {
-    match uses.processes {
-        0 | 1 => format!("{} (pid {})", uses.comm, uses.pid),
-        n => format!("{} ({n} processes)", uses.comm),
-    }
-}
-
 pub(super) fn other_programs(view: &View) -> Option<Cause> {
     let processes = &view.seen.processes;
     if !view.is_own || processes.elapsed_ns == 0 || super::cgroup::cpu_quota(view).is_some() {
@@ -46,7 +38,7 @@ pub(super) fn other_programs(view: &View) -> Option<Cause> {
         summary: format!(
             "{} used {:.2} of {} CPUs, {} itself {own:.2}; its threads waited for a CPU {:.0}% of the time that they \
              wanted one.",
-            named(most),
+            most.named(),
             processes.cpus(most),
             view.cpus(),
             view.who,

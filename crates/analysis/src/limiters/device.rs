@@ -1,6 +1,5 @@
 //! The block device: its tags, its I/O scheduler, other programs' I/O, and the device itself.
 
-use super::cpu::named;
 use super::{Cause, View};
 use crate::derive;
 use crate::layers::Layer;
@@ -56,7 +55,7 @@ pub(super) fn other_programs(view: &View) -> Option<Cause> {
             "{} read and wrote {:.0}% of the bytes on the disks; {} did {:.0}%.",
             view.who,
             share(own, all) * 100.0,
-            named(most),
+            most.named(),
             share(most.disk_bytes(), all) * 100.0
         ),
         evidence: vec![

@@ -4,7 +4,7 @@ use super::jobs::{jobs_where, named};
 #[cfg(test)]
 use super::testing::{Case, peak};
 use super::{Check, Claim, Rule, Target};
-use crate::limit::LimitRecord;
+use crate::limit::{Competitor, LimitRecord};
 use fathom_model::finding::{Class, Evidence, Severity, Unit};
 use fathom_model::record::RunRecord;
 use fathom_model::units;
@@ -13,6 +13,10 @@ use fathom_model::units;
 const LOAD_SHARE: f64 = 0.5;
 /// CPU usage of other programs before a search that disturbs it.
 const FOREIGN_SHARE: f64 = 0.10;
+/// CPUs that another program must have kept busy during a search.
+const COMPETITOR_CPUS: f64 = 0.2;
+/// Bytes per second that another program must have moved.
+const COMPETITOR_BYTES: f64 = 1e7;
 /// Steal time at a peak, as a share of CPU time, that disturbs it.
 const STEAL_SHARE: f64 = 0.05;
 /// A peak above this share of what fathom can drive on the machine is partly fathom's own limit.
@@ -77,6 +81,57 @@ fn busy_before_search(record: &LimitRecord) -> Option<Claim> {
     let summary =
         "The machine was busy before the search; other programs may be sharing it.".to_string();
     Some(Claim::new(summary, vec![evidence.with_source("/proc/stat")]))
+}
+
+/// Other programs ran during a search.
+pub(super) static COMPETITORS: Rule = Rule {
+    id: "competing-programs",
+    class: Class::Validity,
+    severity: Severity::Warning,
+    meaning: "Other programs used CPUs or disks during the search. Their I/O is part of the device's figures.",
+    threshold: || {
+        format!(
+            "Another program kept {COMPETITOR_CPUS} CPUs busy or moved {:.0} MB/s on average.",
+            COMPETITOR_BYTES / 1e6
+        )
+    },
+    remedy: "Stop them, or measure when they do not run",
+    supersedes: &[],
+    checks: &[Check::Limit(competitors)],
+    #[cfg(test)]
+    cases: &[Case::Limit {
+        holds: |r| compete(r, 0.2, 9.9e6),
+        near_miss: |r| compete(r, 0.19, 9.9e6),
+    }],
+};
+
+fn competitors(record: &LimitRecord) -> Option<Claim> {
+    let disturbs = |one: &&Competitor| {
+        one.cpus >= COMPETITOR_CPUS || one.disk_bytes_per_second >= COMPETITOR_BYTES
+    };
+    let all: Vec<&Competitor> = record.competitors.iter().filter(disturbs).collect();
+    let describe = |one: &&Competitor| {
+        let bytes = (one.disk_bytes_per_second >= COMPETITOR_BYTES)
+            .then(|| format!(" and {} of I/O", units::bandwidth(one.disk_bytes_per_second)));
+        format!("{} used {:.1} CPUs{}", one.uses.named(), one.cpus, bytes.unwrap_or_default())
+    };
+    let summary = format!(
+        "During the search {}. The device's figures include their I/O.",
+        all.iter().map(describe).collect::<Vec<_>>().join(", ")
+    );
+    let cpus: f64 = all.iter().map(|one| one.cpus).sum();
+    let bytes: f64 = all.iter().map(|one| one.disk_bytes_per_second).sum();
+    let evidence = vec![
+        Evidence::number("CPUs", cpus, Unit::Count).with_source("/proc/PID/stat"),
+        Evidence::number("disk I/O", bytes, Unit::BytesPerSecond).with_source("/proc/PID/io"),
+    ];
+    (!all.is_empty()).then(|| Claim::new(summary, evidence))
+}
+
+#[cfg(test)]
+fn compete(record: &mut LimitRecord, cpus: f64, disk_bytes_per_second: f64) {
+    let uses = fathom_model::watch::ProcessUse::default();
+    record.competitors = vec![Competitor { uses, cpus, disk_bytes_per_second }];
 }
 
 /// The hypervisor withheld CPU time.
@@ -217,7 +272,7 @@ fn counting_slows(record: &RunRecord) -> Option<Claim> {
 
 #[cfg(test)]
 fn busy_before(record: &mut LimitRecord, busy: f64) {
-    record.report.idle = Some(crate::limit::CpuShares { busy, steal: 0.0 });
+    record.report.idle = Some(crate::limit::CpuShares { busy, steal: 0.0, throttled: 0.0 });
 }
 
 #[cfg(test)]

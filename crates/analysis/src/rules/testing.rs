@@ -186,14 +186,16 @@ pub(super) fn limit() -> LimitRecord {
             cores: 8,
             buffers_bytes_max: GIB,
             blocks: BlockSpec::defaults(),
+            queues: Vec::new(),
         },
         conditions: vec![Conditions { direct: true, scratch: false }],
         kind: RecordKind::Limit,
         run_id: String::new(),
         outcome: Outcome::Finished,
         watch: None,
+        competitors: Vec::new(),
         report: LimitReport {
-            idle: Some(CpuShares { busy: 0.01, steal: 0.0 }),
+            idle: Some(CpuShares { busy: 0.01, steal: 0.0, throttled: 0.0 }),
             own: OwnCeiling { one_worker: None, all_cores: Some(known(1e7, 0.01)) },
             targets: vec![TargetLimit { name: "disk0".into(), blocks }],
             ..LimitReport::default()
@@ -211,7 +213,7 @@ fn block(block_bytes: u64, iops: f64) -> BlockLimit {
         iops: known(iops, 0.01),
         in_flight: 31.5,
         from_disk: Some(1.0),
-        cpu: Some(CpuShares { busy: 0.2, steal: 0.01 }),
+        cpu: Some(CpuShares { busy: 0.2, steal: 0.01, throttled: 0.0 }),
         ..Point::default()
     };
     BlockLimit { block_bytes, peak: Some(peak), ..BlockLimit::default() }

@@ -5,7 +5,7 @@ use fathom_model::progress::Sample;
 use std::collections::BTreeMap;
 
 /// A rate between these parts of its limit has reached it: merged I/Os and bursts make it differ.
-const REACHED: std::ops::RangeInclusive<f64> = 0.88..=1.15;
+pub(crate) const REACHED: std::ops::RangeInclusive<f64> = 0.88..=1.15;
 /// An interval with less than this part of the limit is one without I/O: the program starts, ends or computes.
 const ACTIVE_MIN: f64 = 0.1;
 
@@ -42,7 +42,8 @@ impl IoLimit {
     }
 
     /// The limits in an entry of [`fathom_model::watch::CgroupSample::io_limits`]: cgroup, device, `KEY=LIMIT`...
-    fn parse(entry: &str) -> Vec<Self> {
+    #[must_use]
+    pub fn parse(entry: &str) -> Vec<Self> {
         let words: Vec<&str> = entry.split(' ').collect();
         let first = words.iter().position(|word| word.contains('=')).unwrap_or(words.len());
         let [names @ .., device] = &words[..first] else { return Vec::new() };

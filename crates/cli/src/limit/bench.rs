@@ -10,7 +10,9 @@ use fathom_model::record::{DiskRecord, JobRecord};
 use fathom_runner::{OpenTargets, window};
 use fathom_watch::cpus::{CpuSampler, CpuSnapshot};
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
+use fathom_watch::system::CgroupSampler;
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,6 +32,8 @@ pub struct EngineBench<'a> {
     conditions: Vec<Conditions>,
     cpus: CpuSampler,
     disks: NamedDisks,
+    /// None where no cgroup is mounted.
+    cgroup: Option<RefCell<CgroupSampler>>,
     number: u64,
 }
 
@@ -38,19 +42,33 @@ struct Snapshot {
     at: Instant,
     cpus: Option<CpuSnapshot>,
     disks: Option<DiskSnapshot>,
+    /// Time for which the CPU quota kept threads from running, summed over CPUs, in microseconds.
+    throttled_us: Option<u64>,
 }
 
 impl<'a> EngineBench<'a> {
     #[must_use]
     pub fn new(targets: &'a OpenTargets, conditions: Vec<Conditions>) -> Self {
         let cpus = CpuSampler::new(Path::new("/proc"), &targets.facts.host.cpus_allowed);
-        Self { targets, conditions, cpus, disks: targets.disk_sampler(), number: 0 }
+        let cgroup = CgroupSampler::open(Path::new("/proc"), Path::new("/sys")).ok();
+        Self {
+            targets,
+            conditions,
+            cpus,
+            disks: targets.disk_sampler(),
+            cgroup: cgroup.map(RefCell::new),
+            number: 0,
+        }
     }
 
     fn snapshot(&self) -> Snapshot {
         Snapshot {
             cpus: self.cpus.snapshot().ok(),
             disks: self.disks.snapshot().ok(),
+            throttled_us: self
+                .cgroup
+                .as_ref()
+                .and_then(|c| c.borrow_mut().snapshot()?.throttled_us),
             at: Instant::now(),
         }
     }
@@ -110,8 +128,11 @@ impl Bench for EngineBench<'_> {
 }
 
 fn cpu_time(from: &Snapshot, to: &Snapshot) -> Option<CpuTime> {
+    let throttled = from.throttled_us.zip(to.throttled_us);
+    let throttled_us = throttled.map_or(0, |(from, to)| to.saturating_sub(from));
     let (from, to) = (from.cpus.as_ref()?, to.cpus.as_ref()?);
-    Some(derive::cpu_time(&from.cpus, &to.cpus, to.tick_ns))
+    let time = derive::cpu_time(&from.cpus, &to.cpus, to.tick_ns);
+    Some(CpuTime { throttled_ns: throttled_us.saturating_mul(1_000), ..time })
 }
 
 /// What the kernel answers where a setting asks for more than there is, or for what it lacks.

@@ -67,6 +67,15 @@ impl ProcessUse {
         self.disk_write += other.disk_write;
     }
 
+    /// `name (pid 812)` or `name (3 processes)`.
+    #[must_use]
+    pub fn named(&self) -> String {
+        match self.processes {
+            0 | 1 => format!("{} (pid {})", self.comm, self.pid),
+            n => format!("{} ({n} processes)", self.comm),
+        }
+    }
+
     /// Bytes read from and written to block devices.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {

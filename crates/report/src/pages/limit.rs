@@ -129,12 +129,9 @@ fn of_target(
         verdicts(&mut body, block);
     }
     for block in &target.blocks {
-        let curve = block.points.iter().filter(|point| point.workers == 1);
-        let curve = curve.map(|p| named(&format!("QD{}", p.depth), count(p.iops.mean)));
-        let curve = Text::join(curve, ", ");
-        let key = format!("{} IOPS, 1 worker", units::bytes(block.block_bytes));
-        body.entry(&key, curve);
+        curve(&mut body, block);
     }
+    target.blocks.iter().for_each(|block| at_peak(&mut body, block));
     for block in &target.blocks {
         for problem in &block.problems {
             let what = text!(setting(problem.setting), ": ", problem.message.as_str());
@@ -145,7 +142,6 @@ fn of_target(
         let key = format!("{} peak counters", units::bytes(peak.block_bytes));
         body.entry(&key, counters::per_io_of_worker(&peak.cost));
     }
-    figures(&mut body, &target.blocks);
     if options.verbose {
         experiments(&mut body, &target.blocks);
     }
@@ -158,44 +154,52 @@ fn setting(setting: Setting) -> Text {
     text!(plural(setting.workers.into(), "worker"), ", ", depth)
 }
 
-fn figures(body: &mut Document, blocks: &[BlockLimit]) {
+/// What was measured with a kind of I/O: a row for each setting, and the settings that matter.
+fn curve(body: &mut Document, block: &BlockLimit) {
     let columns = vec![
-        DataColumn::text("block"),
-        DataColumn::text("point"),
-        DataColumn::number("workers × QD"),
+        DataColumn::number(&format!("{}, workers × QD", units::bytes(block.block_bytes))),
         DataColumn::number("IOPS (95% CI)"),
-        DataColumn::number("bandwidth").ranked(1),
+        DataColumn::text("").ranked(1),
         DataColumn::number("p50"),
         DataColumn::number("p99"),
         DataColumn::number("CPU per I/O").ranked(2),
-        DataColumn::number("max IOPS per core").ranked(3),
+        DataColumn::text("point"),
     ];
-    let mut rows = Vec::new();
-    for block in blocks {
-        let points = [
-            ("QD1", block.latency.as_ref()),
-            ("knee", block.knee.as_ref().map(|k| &k.point)),
-            ("peak", block.peak.as_ref()),
-        ];
-        for (name, point) in points {
-            let mut row: Vec<Text> = vec![bytes(block.block_bytes).into(), name.into()];
-            row.extend(point.map_or_else(|| vec!["not measured".into()], cells));
-            rows.push(row);
-        }
-    }
-    body.table(columns, rows);
+    let top = block.points.iter().map(|point| point.iops.mean).fold(1.0, f64::max);
+    let row = |p: &Point| {
+        vec![
+            p.setting().to_string().into(),
+            estimate(&p.iops).into(),
+            Quantity::new(100.0 * p.iops.mean / top, QuantityUnit::PercentBar).into(),
+            time(p.clat_p50_ns as f64).into(),
+            time(p.clat_p99_ns as f64).into(),
+            time(p.cpu_ns_per_io()).into(),
+            marks(block, p.setting()),
+        ]
+    };
+    body.table(columns, block.points.iter().map(row).collect());
 }
 
-fn cells(p: &Point) -> Vec<Text> {
-    vec![
-        p.setting().to_string().into(),
-        estimate(&p.iops).into(),
-        bandwidth(p.bytes_per_second).into(),
-        time(p.clat_p50_ns as f64).into(),
-        time(p.clat_p99_ns as f64).into(),
-        time(p.cpu_ns_per_io()).into(),
-        p.one_core_iops().map_or_else(|| "-".into(), |iops| count(iops).into()),
-    ]
+/// Which of the points that matter `setting` is.
+fn marks(block: &BlockLimit, setting: Setting) -> Text {
+    let is = |point: Option<&Point>| point.is_some_and(|point| point.setting() == setting);
+    let knee = block.knee.as_ref().filter(|knee| is(Some(&knee.point))).map(|knee| {
+        match knee.depths.filter(|(low, high)| low != high) {
+            Some((low, high)) => format!("knee (QD{low}–{high})"),
+            None => "knee".to_string(),
+        }
+    });
+    let peak = is(block.peak.as_ref()).then(|| "peak".to_string());
+    Text::join(knee.into_iter().chain(peak).map(Text::from), ", ")
+}
+
+/// Bandwidth and CPU time at the peak.
+fn at_peak(body: &mut Document, block: &BlockLimit) {
+    let Some(peak) = &block.peak else { return };
+    let limit = peak.one_core_iops().map(|iops| text!(" (max ", count(iops), " IOPS per core)"));
+    let cpu = text!("CPU per I/O ", time(peak.cpu_ns_per_io()), Text::from(limit));
+    let all = [bandwidth(peak.bytes_per_second).into(), cpu];
+    body.entry(&format!("{} peak", units::bytes(block.block_bytes)), Text::join(all, ", "));
 }
 
 fn verdicts(body: &mut Document, block: &BlockLimit) {
@@ -224,6 +228,9 @@ fn cause(cause: Cause) -> Option<&'static str> {
         Cause::SubmittingCore => Some("the submitting core"),
         Cause::AllCores => Some("the CPUs of this machine"),
         Cause::Device => Some("the device or its backing storage"),
+        Cause::CgroupIoLimit => Some("an I/O limit of its cgroup"),
+        Cause::CpuQuota => Some("the CPU quota of its cgroup"),
+        Cause::QueueRequests => Some("the requests of the device's queues"),
         Cause::Depth => Some("the queue depth"),
         Cause::Inconclusive => None,
     }

@@ -142,6 +142,8 @@ fn next_step(target: &TargetLimit) -> Option<Text> {
         Cause::Device => {
             "compare with the device's data sheet and link speed; more workers or queue depth gain nothing"
         }
+        Cause::CgroupIoLimit | Cause::CpuQuota => "raise the limit, or run it in another cgroup",
+        Cause::QueueRequests => "raise nr_requests in /sys/block/DEVICE/queue",
         Cause::Depth => {
             "raise the queue depth or the number of workers, or rerun with a longer --duration"
         }
