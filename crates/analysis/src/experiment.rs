@@ -8,13 +8,14 @@
 
 mod cell;
 mod probe;
+mod rw;
 mod schedule;
 mod series;
 
 pub use cell::{Cell, Point};
-pub(crate) use probe::reads;
 pub use probe::{
     CpuShares, CpuTime, Load, LoadMeasure, Measurement, Probe, Setting, Window, WorkerCpu,
 };
+pub use rw::Rw;
 pub use schedule::{Budget, Planned, Schedule};
 pub use series::{Condition, Repetitions, Series};

@@ -7,7 +7,7 @@
 //!
 //! Stages read the state and return events; the search applies them. Modules use only those before
 //! them in this order: `config`, `thresholds`, `outcome`; `curve`, `peak`, `held`, `verdict`; `state`; `request`;
-//! the stages (`climb`, `counter`, `ladder`, `knee`, `combined`, and `stage` over them); `protocol`, `report`;
+//! the stages (`climb`, `counter`, `saturation`, `ladder`, `knee`, `rated`, `combined`, and `stage` over them); `protocol`, `report`;
 //! `search`. `record` uses only `outcome` and `config`.
 //!
 //! `docs/limit.md` describes the method, the terms and the sources.
@@ -23,9 +23,11 @@ mod ladder;
 mod outcome;
 mod peak;
 mod protocol;
+mod rated;
 mod record;
 mod report;
 mod request;
+mod saturation;
 mod search;
 mod stage;
 mod state;
@@ -38,13 +40,15 @@ mod sim;
 mod tests;
 
 pub use crate::experiment::{
-    CpuShares, CpuTime, Load, LoadMeasure, Measurement, Point, Setting, WorkerCpu,
+    CpuShares, CpuTime, Load, LoadMeasure, Measurement, Point, Rw, Setting, WorkerCpu,
 };
-pub use config::{BlockSpec, Config, QueueFacts};
+pub use config::{BlockSpec, Config, QueueFacts, SuiteTest};
 pub use outcome::{
     BlockLimit, Cause, Combined, CombinedCause, CombinedTarget, Experiment, ExperimentKind,
-    KneePoint, LimitReport, OwnCeiling, Phase, Probe, Problem, TargetLimit, Verdict, Window,
+    KneePoint, LimitReport, OwnCeiling, Phase, Probe, Problem, RatedPoint, TargetLimit,
+    TargetResult, Verdict, Window,
 };
+pub use rated::LatencyTarget;
 pub use record::{Competitor, Conditions, LimitRecord, PeakCost};
 pub use search::{Search, replay};
 pub use thresholds::KNEE_SHARE;

@@ -7,10 +7,6 @@
 //! Lehmann and the interval that goes with it (Tukey), Hollander and Wolfe, Nonparametric Statistical Methods, 3.2 and 3.3;
 //! Wilson's interval of a share, NIST/SEMATECH e-Handbook 7.2.4.1.
 
-mod isotonic;
-
-pub use isotonic::isotonic;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -14,7 +14,8 @@ use crate::signals::Signals;
 use crate::stdio::note;
 use bench::{Bench, EngineBench};
 use fathom_analysis::limit::{
-    BlockSpec, Competitor, Conditions, Config, LimitRecord, QueueFacts, Search, Window,
+    BlockSpec, Competitor, Conditions, Config, LatencyTarget, LimitRecord, QueueFacts, Rw, Search,
+    SuiteTest, Window,
 };
 use fathom_analysis::watch::{IoLimit, ObservedTotals};
 use fathom_model::facts::TargetFacts;
@@ -46,6 +47,25 @@ pub struct Args {
     /// How long to search, such as 30 (seconds) or 5m; at least 5s.
     #[arg(short = 't', long, value_name = "TIME", value_parser = size::duration)]
     duration: Option<Duration>,
+    /// Kinds of access by fio's names, such as randread,randrw (70% reads) or read; by default randread, on a scratch
+    /// file randwrite too.
+    #[arg(long, value_name = "RW", value_delimiter = ',')]
+    rw: Vec<Rw>,
+    /// Block sizes, such as 4k,64k; by default 4k and 1m.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size::block)]
+    bs: Vec<u64>,
+    /// Also search for the highest load at which a percentile of latency stays below this, such as 'p99<2ms'.
+    #[arg(long, value_name = "LATENCY", conflicts_with = "suite")]
+    target: Option<LatencyTarget>,
+    /// Measure the rows of CrystalDiskMark's default profile instead of searching.
+    #[arg(long, conflicts_with_all = ["rw", "bs"])]
+    suite: bool,
+    /// Files that writes may overwrite.
+    #[arg(long, value_name = "FILE")]
+    overwrite: Vec<String>,
+    /// Block devices that writes may erase: DEVICE or DEVICE@SERIAL.
+    #[arg(long, value_name = "DEVICE")]
+    erase: Vec<String>,
     /// Size of the scratch file, such as 4g; at most a tenth of the free space is used.
     #[arg(long, value_parser = size::bytes, conflicts_with = "targets")]
     size: Option<u64>,
@@ -161,6 +181,33 @@ fn show(args: &Args, record: &LimitRecord, to: Option<&Destination>) -> Result<(
     args.page.print(&fathom_report::pages::limit(record, options), Some(json), to)
 }
 
+impl Args {
+    /// The kinds of I/O to measure, and the settings of the suite.
+    fn kinds(&self) -> (Vec<BlockSpec>, Vec<SuiteTest>) {
+        // Named targets are only read, unless the command line says otherwise.
+        let may_write =
+            self.targets.is_empty() || !self.overwrite.is_empty() || !self.erase.is_empty();
+        if self.suite {
+            return SuiteTest::all(may_write);
+        }
+        let default = match (self.targets.is_empty(), self.rw.is_empty() && self.bs.is_empty()) {
+            (true, true) => return (BlockSpec::with_writes(), Vec::new()),
+            (_, true) => return (BlockSpec::defaults(), Vec::new()),
+            (true, _) => vec![Rw::Randread, Rw::Randwrite],
+            (false, _) => vec![Rw::Randread],
+        };
+        let rw = if self.rw.is_empty() { default } else { self.rw.clone() };
+        let bs = if self.bs.is_empty() { vec![4096, 1 << 20] } else { self.bs.clone() };
+        let specs = rw.iter().flat_map(|rw| bs.iter().map(|bs| BlockSpec::new(*bs, *rw)));
+        (specs.collect(), Vec::new())
+    }
+
+    /// Whether any kind of I/O changes the targets.
+    fn writes(&self) -> bool {
+        self.kinds().0.iter().any(|spec| spec.rw.modifies())
+    }
+}
+
 fn config(args: &Args, targets: &OpenTargets, conditions: &[Conditions]) -> Config {
     let host = &targets.facts.host;
     let available =
@@ -170,15 +217,20 @@ fn config(args: &Args, targets: &OpenTargets, conditions: &[Conditions]) -> Conf
     };
     let paths: Vec<String> = targets.facts.targets.iter().map(|t| t.path.clone()).collect();
     let names: Vec<String> = paths.iter().zip(conditions).map(name).collect();
+    let (blocks, suite) = args.kinds();
+    let searches =
+        if suite.is_empty() { blocks.len() } else { 0 } + usize::from(args.target.is_some());
     Config {
         seconds: args.duration.map_or_else(
-            || Config::default_seconds(names.len(), args.quick),
+            || Config::default_seconds(names.len(), searches, args.quick),
             |time| time.as_secs_f64(),
         ),
         targets: names,
         cores: host.cpus_allowed.len().max(1) as u32,
         buffers_bytes_max: (available / MEMORY_PART).min(MEMORY_MAX),
-        blocks: BlockSpec::defaults(),
+        blocks,
+        target: args.target,
+        suite,
         queues: queues(targets),
     }
 }
@@ -291,6 +343,8 @@ mod tests {
             cores: 2,
             buffers_bytes_max: 1 << 30,
             blocks: BlockSpec::defaults(),
+            target: None,
+            suite: Vec::new(),
             queues: Vec::new(),
         };
         LimitRecord {

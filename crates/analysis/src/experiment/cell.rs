@@ -1,9 +1,10 @@
 //! The windows of one condition, accumulated.
 
 use super::probe::{CpuShares, CpuTime, LoadMeasure, Measurement, Setting};
+use super::rw::Rw;
 use crate::stats::Estimate;
+use fathom_model::Histogram;
 use fathom_model::record::DiskRecord;
-use fathom_model::{Dir, Histogram};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +72,7 @@ impl Point {
 /// Windows without errors under one condition.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    dir: Dir,
+    rw: Rw,
     iops: Vec<f64>,
     clat: Histogram,
     ios: u64,
@@ -94,11 +95,11 @@ impl LoadMeasure {
 }
 
 impl Cell {
-    /// No windows yet, of I/Os in direction `dir`.
+    /// No windows yet, of this kind of access.
     #[must_use]
-    pub fn new(dir: Dir) -> Self {
+    pub fn new(rw: Rw) -> Self {
         Self {
-            dir,
+            rw,
             iops: Vec::new(),
             clat: Histogram::default(),
             ios: 0,
@@ -135,8 +136,10 @@ impl Cell {
         }
         if let Some(counters) = &load.disk {
             let disk = self.disk.get_or_insert_default();
-            let sectors = &mut disk.sectors[self.dir];
-            *sectors = sectors.saturating_add(counters.sectors[self.dir]);
+            for (dir, _) in self.rw.dirs() {
+                let sectors = &mut disk.sectors[*dir];
+                *sectors = sectors.saturating_add(counters.sectors[*dir]);
+            }
             disk.weighted_ms = disk.weighted_ms.saturating_add(counters.weighted_ms);
             disk.elapsed_ms = disk.elapsed_ms.saturating_add(counters.elapsed_ms);
         }
@@ -188,11 +191,10 @@ impl Cell {
             clat_p99_ns: self.clat.percentile(99.0).unwrap_or(0),
             in_flight: rate(self.ios) * self.clat.mean_ns() / 1e9,
             device_queue: self.disk.as_ref().map(DiskRecord::queue_mean),
-            from_disk: self
-                .disk
-                .as_ref()
-                .filter(|_| self.bytes > 0)
-                .map(|d| d.sectors[self.dir] as f64 * SECTOR_BYTES / self.bytes as f64),
+            from_disk: self.disk.as_ref().filter(|_| self.bytes > 0).map(|disk| {
+                let sectors = self.rw.dirs().iter().map(|(dir, _)| disk.sectors[*dir]);
+                sectors.sum::<u64>() as f64 * SECTOR_BYTES / self.bytes as f64
+            }),
             user_ns_per_io: per_io(self.user_ns as f64),
             system_ns_per_io: per_io(self.system_ns as f64),
             machine_ns_per_io: self
@@ -214,7 +216,7 @@ mod tests {
         let mut disk = DiskRecord::default();
         (disk.sectors.read, disk.sectors.write) = (800, 8);
         let load = LoadMeasure { ios: 2, bytes: 8192, disk: Some(disk), ..LoadMeasure::default() };
-        let mut cell = Cell::new(Dir::Write);
+        let mut cell = Cell::new(Rw::Randwrite);
         for _ in 0..2 {
             cell.add(&Measurement { elapsed_ns: 1_000, ..Measurement::default() }, &load);
         }

@@ -1,7 +1,8 @@
 //! A window: what to measure, and the measurement.
 
+use super::rw::Rw;
+use fathom_model::Histogram;
 use fathom_model::record::DiskRecord;
-use fathom_model::{Dir, Histogram};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,22 +51,17 @@ pub struct Probe<P> {
     pub phase: P,
     /// The loads, all driven at the same time; empty on an idle machine.
     pub loads: Vec<Load>,
-    /// Bytes of each I/O. Offsets are random multiples of it.
+    /// Bytes of each I/O. Offsets are multiples of it.
     pub block_bytes: u64,
-    /// Direction of each I/O.
-    #[serde(default = "reads")]
-    pub dir: Dir,
+    /// Kind of access.
+    #[serde(default)]
+    pub rw: Rw,
     /// Restricts the workers to this many of the allowed CPUs; `None`: all of them.
     pub cores: Option<u32>,
     /// Time under load before the measurement starts, in nanoseconds.
     pub ramp_ns: u64,
     /// Measured time, in nanoseconds.
     pub window_ns: u64,
-}
-
-/// Records written before [`Probe::dir`] existed are of reads.
-pub(crate) fn reads() -> Dir {
-    Dir::Read
 }
 
 /// One target, or the NOP ring, and its workers and queue depth.
@@ -75,6 +71,24 @@ pub struct Load {
     pub target: Option<usize>,
     /// Workers and queue depth.
     pub setting: Setting,
+    /// I/Os per second that arrive, as a Poisson process, whether or not earlier ones have completed; `None`: as many
+    /// as complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops: Option<u64>,
+}
+
+impl Load {
+    /// As many I/Os as complete at `setting`.
+    #[must_use]
+    pub const fn at(target: usize, setting: Setting) -> Self {
+        Self { target: Some(target), setting, iops: None }
+    }
+
+    /// The NOP ring.
+    #[must_use]
+    pub const fn nop(setting: Setting) -> Self {
+        Self { target: None, setting, iops: None }
+    }
 }
 
 /// A window and its result: a line of `windows.ndjson`.
@@ -113,12 +127,20 @@ pub struct LoadMeasure {
     pub short_ios: u64,
     /// Message of the first failure.
     pub first_error: Option<String>,
-    /// Completion latencies of all workers.
+    /// Completion latencies of all workers; with [`Load::iops`] from the instant at which each I/O was due.
     pub clat: Histogram,
+    /// I/Os that were due but not started; only with [`Load::iops`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unstarted: u64,
     /// CPU time of each worker.
     pub workers: Vec<WorkerCpu>,
     /// Counters of the underlying block device (/proc/diskstats), if any.
     pub disk: Option<DiskRecord>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// CPU time of one worker's thread and of kernel threads working for it.

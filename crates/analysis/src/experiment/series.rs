@@ -2,8 +2,8 @@
 
 use super::cell::Cell;
 use super::probe::Measurement;
+use super::rw::Rw;
 use crate::stats::Ratio;
-use fathom_model::Dir;
 
 /// With fewer pairs the robust interval is too wide.
 const ROBUST_MIN: usize = 10;
@@ -22,7 +22,7 @@ pub struct Repetitions {
 /// Interleaved conditions. The first is the baseline; each round measures it first.
 #[derive(Debug)]
 pub struct Series<C> {
-    dir: Dir,
+    rw: Rw,
     conditions: Vec<Condition<C>>,
     /// I/Os per second of each load, by round and condition; empty where no window counts.
     rounds: Vec<Vec<Vec<f64>>>,
@@ -42,16 +42,16 @@ pub struct Condition<C> {
 }
 
 impl<C> Series<C> {
-    /// A series of I/Os in direction `dir`, without windows.
-    pub fn new(dir: Dir, conditions: impl IntoIterator<Item = C>) -> Self {
-        let mut series = Self { dir, conditions: Vec::new(), rounds: Vec::new(), turn: 0 };
+    /// A series of this kind of access, without windows.
+    pub fn new(rw: Rw, conditions: impl IntoIterator<Item = C>) -> Self {
+        let mut series = Self { rw, conditions: Vec::new(), rounds: Vec::new(), turn: 0 };
         conditions.into_iter().for_each(|value| series.push(value, None));
         series
     }
 
     /// Adds a condition; one that is `rejected` is not measured.
     pub fn push(&mut self, value: C, rejected: Option<String>) {
-        self.conditions.push(Condition { value, cell: Cell::new(self.dir), rejected });
+        self.conditions.push(Condition { value, cell: Cell::new(self.rw), rejected });
     }
 
     /// The baseline; `None` only if there are no conditions.
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn conditions_take_turns_and_are_paired_with_the_baseline_of_their_round() {
-        let mut series = Series::new(Dir::Read, ['a', 'b', 'c']);
+        let mut series = Series::new(Rw::Randread, ['a', 'b', 'c']);
         assert_eq!(round(&mut series, &[Some(100), Some(50), Some(200)]), "abc");
         assert_eq!(round(&mut series, &[Some(10), Some(5), Some(20)]), "abc");
         assert_eq!(series.pairs(2), [(200.0, 100.0), (20.0, 10.0)]);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_window_counts_only_if_the_baseline_of_its_round_does() {
-        let mut series = Series::new(Dir::Read, ['a', 'b']);
+        let mut series = Series::new(Rw::Randread, ['a', 'b']);
         round(&mut series, &[None, Some(50)]);
         round(&mut series, &[Some(100), None]);
         round(&mut series, &[Some(100), Some(70)]);
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_rejected_condition_is_not_measured_again_but_the_baseline_is() {
-        let mut series = Series::new(Dir::Read, ['a', 'b', 'c']);
+        let mut series = Series::new(Rw::Randread, ['a', 'b', 'c']);
         assert_eq!(series.next_in_round(), Some(0));
         series.reject("busy");
         assert_eq!(series.next_in_round(), Some(1));
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn an_abandoned_round_starts_over() {
-        let mut series = Series::new(Dir::Read, ['a', 'b']);
+        let mut series = Series::new(Rw::Randread, ['a', 'b']);
         assert_eq!(series.next_in_round(), Some(0));
         series.observe(Some(&window(&[1, 2])));
         series.restart_round();

@@ -5,9 +5,8 @@ use super::request::WindowRequest;
 use super::state::{At, Event, SearchState};
 use super::thresholds::{CORES_FULL, CORES_SUSPECT, NOT_SLOWER, SAME, SLOWER};
 use super::verdict::{percent, times};
-use crate::experiment::{CpuShares, Load, Measurement, Repetitions, Series, Setting};
+use crate::experiment::{CpuShares, Load, Measurement, Repetitions, Rw, Series, Setting};
 use crate::stats::{Estimate, Ratio};
-use fathom_model::Dir;
 
 const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 8, precision: 0.03 };
 
@@ -15,22 +14,22 @@ const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 8, pre
 #[derive(Debug)]
 pub(super) struct CombinedStage {
     block: usize,
-    dir: Dir,
+    rw: Rw,
     /// The baseline is all loads concurrently; the other conditions are each load individually.
     series: Series<Vec<Load>>,
     failed: Option<String>,
 }
 
 impl CombinedStage {
-    pub fn new(block: usize, dir: Dir) -> Self {
-        Self { block, dir, series: Series::new(dir, []), failed: None }
+    pub fn new(block: usize, rw: Rw) -> Self {
+        Self { block, rw, series: Series::new(rw, []), failed: None }
     }
 
     pub fn next(&mut self, state: &SearchState) -> Option<WindowRequest> {
         if self.series.baseline().is_none() {
             let all = loads(state, self.block);
             let each: Vec<_> = all.iter().map(|load| vec![*load]).collect();
-            self.series = Series::new(self.dir, std::iter::once(all).chain(each));
+            self.series = Series::new(self.rw, std::iter::once(all).chain(each));
         }
         if self.loads().len() < 2 || self.failed.is_some() {
             return None;
@@ -70,6 +69,7 @@ impl CombinedStage {
         let (combined, alone): (Vec<f64>, Vec<f64>) = self.sums().into_iter().unzip();
         let combined = Combined {
             block_bytes: state.spec(self.block).block_bytes,
+            rw: self.rw,
             targets,
             alone_iops: Estimate::of(&alone),
             combined_iops: Estimate::of(&combined),
@@ -131,7 +131,7 @@ fn loads(state: &SearchState, block: usize) -> Vec<Load> {
     let room = state.config.buffers_bytes_max / state.spec(block).block_bytes;
     let scale = (room as f64 / wanted.max(1) as f64).min(1.0);
     let fit = |s: Setting| Setting { depth: ((f64::from(s.depth) * scale) as u32).max(1), ..s };
-    peaks.into_iter().map(|(t, s)| Load { target: Some(t), setting: fit(s) }).collect()
+    peaks.into_iter().map(|(t, s)| Load::at(t, fit(s))).collect()
 }
 
 fn decide(

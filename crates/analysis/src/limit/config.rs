@@ -1,7 +1,8 @@
 //! What a search may use, and what it measures.
 
-use crate::experiment::reads;
-use fathom_model::Dir;
+use super::rated::LatencyTarget;
+use crate::experiment::{Rw, Setting};
+use fathom_model::units;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +20,24 @@ pub struct Config {
     /// The kinds of I/O to search, in order.
     #[serde(default = "BlockSpec::defaults")]
     pub blocks: Vec<BlockSpec>,
+    /// Latency that must be kept: the highest load that meets it is searched for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<LatencyTarget>,
+    /// Fixed settings to measure instead of a search, one for each of `blocks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suite: Vec<SuiteTest>,
     /// What may hold I/Os back above the devices; by target, where known.
     #[serde(default)]
     pub queues: Vec<QueueFacts>,
+}
+
+/// A row of the suite.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SuiteTest {
+    /// As CrystalDiskMark names it, such as `SEQ1M Q8T1`.
+    pub name: String,
+    /// Workers and queue depth.
+    pub setting: Setting,
 }
 
 /// What may hold I/Os back above a target's device.
@@ -37,32 +53,85 @@ pub struct QueueFacts {
     pub io_limits: Vec<String>,
 }
 
+/// The queue depth of a worker is at most what these bytes in flight make, within the bounds below.
+const IN_FLIGHT_BYTES: u64 = 64 << 20;
+const DEPTH_LEAST: u64 = 32;
+const DEPTH_MOST: u64 = 1024;
+
 /// A kind of I/O to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockSpec {
     /// Bytes of each I/O; at least 1.
     pub block_bytes: u64,
-    /// Direction.
-    #[serde(default = "reads")]
-    pub dir: Dir,
+    /// Kind of access.
+    #[serde(default)]
+    pub rw: Rw,
     /// Maximum queue depth of a worker. A counter-experiment doubles it.
     pub depth_max: u32,
 }
 
 impl BlockSpec {
-    /// Small reads for I/Os per second, large ones for bandwidth.
+    /// This kind of access with blocks of `block_bytes`, at least 1.
+    #[must_use]
+    pub fn new(block_bytes: u64, rw: Rw) -> Self {
+        let block_bytes = block_bytes.max(1);
+        let depth_max = (IN_FLIGHT_BYTES / block_bytes).clamp(DEPTH_LEAST, DEPTH_MOST);
+        Self { block_bytes, rw, depth_max: depth_max as u32 }
+    }
+
+    /// Small random reads for I/Os per second, large ones for bandwidth.
     #[must_use]
     pub fn defaults() -> Vec<Self> {
-        let reads = |block_bytes, depth_max| Self { block_bytes, dir: Dir::Read, depth_max };
-        vec![reads(4096, 1024), reads(1 << 20, 64)]
+        vec![Self::new(4096, Rw::Randread), Self::new(1 << 20, Rw::Randread)]
+    }
+
+    /// The same, and writes.
+    #[must_use]
+    pub fn with_writes() -> Vec<Self> {
+        let writes = Self::defaults().into_iter();
+        let writes = writes.map(|spec| Self { rw: Rw::Randwrite, ..spec });
+        Self::defaults().into_iter().chain(writes).collect()
+    }
+
+    /// Such as `4 KiB randread`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{} {}", units::bytes(self.block_bytes), self.rw)
+    }
+}
+
+/// The rows of CrystalDiskMark's default profile: name, block size, whether offsets are random, queue depth.
+const SUITE: [(&str, u64, bool, u32); 4] = [
+    ("SEQ1M Q8T1", 1 << 20, false, 8),
+    ("SEQ1M Q1T1", 1 << 20, false, 1),
+    ("RND4K Q32T1", 4096, true, 32),
+    ("RND4K Q1T1", 4096, true, 1),
+];
+
+impl SuiteTest {
+    /// All rows with their kinds of I/O: reads and, if wanted, writes.
+    #[must_use]
+    pub fn all(writes: bool) -> (Vec<BlockSpec>, Vec<Self>) {
+        let kinds = |random| match random {
+            true => [Rw::Randread, Rw::Randwrite],
+            false => [Rw::Read, Rw::Write],
+        };
+        let row = |(name, block_bytes, random, depth): (&str, u64, bool, u32)| {
+            let wanted = kinds(random).into_iter().filter(move |rw| writes || !rw.modifies());
+            let test = Self { name: name.into(), setting: Setting { workers: 1, depth } };
+            wanted.map(move |rw| (BlockSpec::new(block_bytes, rw), test.clone()))
+        };
+        SUITE.into_iter().flat_map(row).unzip()
     }
 }
 
 impl Config {
-    /// The default time of a search, in seconds: a minute, or 15 s for a quick one; more for many targets.
+    /// The default time of a search, in seconds: a minute, or 15 s for a quick one; more for many targets, or for more
+    /// than two kinds of I/O.
     #[must_use]
-    pub fn default_seconds(targets: usize, quick: bool) -> f64 {
+    pub fn default_seconds(targets: usize, kinds: usize, quick: bool) -> f64 {
         let (base, free, each) = if quick { (15.0, 1, 8.0) } else { (60.0, 4, 12.0) };
-        base + each * targets.saturating_sub(free) as f64
+        let for_two = base + each * targets.saturating_sub(free) as f64;
+        for_two * (1.0 + kinds.saturating_sub(2) as f64 / 3.0)
     }
 }

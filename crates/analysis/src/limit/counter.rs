@@ -5,9 +5,8 @@ use super::peak::CounterResults;
 use super::request::{Step, WindowRequest};
 use super::state::{At, Event, SearchState};
 use super::thresholds::{CORES_SUSPECT, KNEE_SHARE, helps, surely_helps};
-use crate::experiment::{Condition, Measurement, Repetitions, Series, Setting};
+use crate::experiment::{Condition, Measurement, Repetitions, Rw, Series, Setting};
 use crate::stats::{Estimate, Ratio};
-use fathom_model::Dir;
 
 /// Rounds until the baseline and every ratio are precise; `rounds_max` holds for each turn of the stage.
 const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 12, precision: 0.03 };
@@ -35,8 +34,8 @@ pub(super) struct Counter {
 
 impl Counter {
     /// In [`Phase::Counter`] at the peak, in [`Phase::CounterOne`] at the best setting with one worker.
-    pub fn new(at: At, phase: Phase, dir: Dir) -> Self {
-        Self { at, phase, base: None, series: Series::new(dir, []), rounds: 0, moved: None }
+    pub fn new(at: At, phase: Phase, rw: Rw) -> Self {
+        Self { at, phase, base: None, series: Series::new(rw, []), rounds: 0, moved: None }
     }
 
     pub fn next(&mut self, state: &SearchState) -> Step {
@@ -119,7 +118,7 @@ impl Counter {
         let deeper = Setting { depth: base.depth.saturating_mul(2), ..base };
         let more = Setting { workers: base.workers + (base.workers / 2).max(1), ..base };
         let baseline = Variant { kind: None, setting: base, cores: None };
-        self.series = Series::new(state.spec(self.at.block).dir, [baseline]);
+        self.series = Series::new(state.spec(self.at.block).rw, [baseline]);
         self.base = Some(base);
         self.rounds = 0;
         self.add_variant(state, ExperimentKind::Deeper, deeper, None);

@@ -1,24 +1,23 @@
 //! The windows of one target and kind of I/O, by setting.
 
 use super::thresholds::AS_GOOD;
-use crate::experiment::{Cell, LoadMeasure, Measurement, Setting};
-use fathom_model::Dir;
+use crate::experiment::{Cell, LoadMeasure, Measurement, Rw, Setting};
 use std::collections::BTreeMap;
 
 /// All measured settings.
 #[derive(Debug)]
 pub(super) struct Curve {
-    dir: Dir,
+    rw: Rw,
     cells: BTreeMap<Setting, Cell>,
 }
 
 impl Curve {
-    pub fn new(dir: Dir) -> Self {
-        Self { dir, cells: BTreeMap::new() }
+    pub fn new(rw: Rw) -> Self {
+        Self { rw, cells: BTreeMap::new() }
     }
 
     pub fn add(&mut self, setting: Setting, window: &Measurement, load: &LoadMeasure) {
-        self.cells.entry(setting).or_insert_with(|| Cell::new(self.dir)).add(window, load);
+        self.cells.entry(setting).or_insert_with(|| Cell::new(self.rw)).add(window, load);
     }
 
     pub fn get(&self, setting: Setting) -> Option<&Cell> {

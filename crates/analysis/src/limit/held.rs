@@ -5,7 +5,7 @@ use super::config::QueueFacts;
 use super::curve::Curve;
 use super::outcome::Cause;
 use super::verdict::percent;
-use crate::experiment::Point;
+use crate::experiment::{Point, Rw};
 use crate::watch::{IoLimit, REACHED};
 use fathom_model::{Dir, units};
 
@@ -19,35 +19,29 @@ const HALF_MAX: f64 = 0.75;
 /// What holds back the I/Os at `point`, which is on `curve`, and the evidence.
 pub(super) fn cause(
     point: &Point,
-    dir: Dir,
+    rw: Rw,
     queue: Option<&QueueFacts>,
     curve: &Curve,
 ) -> Option<(Cause, String)> {
     queue
-        .and_then(|queue| io_limit(point, dir, queue))
+        .and_then(|queue| io_limit(point, rw, queue))
         .or_else(|| cpu_quota(point))
         .or_else(|| requests(point, queue?, curve))
 }
 
-fn io_limit(point: &Point, dir: Dir, queue: &QueueFacts) -> Option<(Cause, String)> {
+fn io_limit(point: &Point, rw: Rw, queue: &QueueFacts) -> Option<(Cause, String)> {
     let limits = queue.io_limits.iter().flat_map(|entry| IoLimit::parse(entry));
     let reached = |limit: &IoLimit| {
-        let (ios, bytes) = match dir {
-            Dir::Read => ("riops", "rbps"),
-            _ => ("wiops", "wbps"),
+        let (dir, word) = match limit.key.as_str() {
+            "riops" | "rbps" => (Dir::Read, "read"),
+            _ => (Dir::Write, "write"),
         };
-        let (rate, unit) = match limit.key.as_str() {
-            key if key == ios => (point.iops.mean, false),
-            key if key == bytes => (point.bytes_per_second, true),
-            _ => return None,
-        };
-        let show = |rate| if unit { units::bandwidth(rate) } else { units::count(rate) };
-        let what = match (unit, dir) {
-            (false, Dir::Read) => "reads/s",
-            (false, _) => "writes/s",
-            (true, Dir::Read) => "of reads",
-            (true, _) => "of writes",
-        };
+        let (_, percent) = rw.dirs().iter().find(|(of, _)| *of == dir)?;
+        let part = f64::from(*percent) / 100.0;
+        let is_bytes = limit.key.ends_with("bps");
+        let rate = part * if is_bytes { point.bytes_per_second } else { point.iops.mean };
+        let show = |rate| if is_bytes { units::bandwidth(rate) } else { units::count(rate) };
+        let what = if is_bytes { format!("of {word}s") } else { format!("{word}s/s") };
         REACHED.contains(&(rate / limit.limit)).then(|| {
             format!(
                 "The cgroup {} allows {} {what} on {} ({}); the peak is {}",

@@ -9,9 +9,8 @@ use super::outcome::Phase;
 use super::request::WindowRequest;
 use super::state::{At, Event, SearchState};
 use super::thresholds::KNEE_SHARE;
-use crate::experiment::{Measurement, Setting};
+use crate::experiment::{Measurement, Rw, Setting};
 use crate::stats::Ratio;
-use fathom_model::Dir;
 
 /// After this many windows at a setting, its mean decides regardless of the interval.
 const WINDOWS_MAX: usize = 4;
@@ -36,25 +35,27 @@ pub(super) struct KneeFound {
 #[derive(Debug)]
 pub(super) struct Knee {
     at: At,
-    dir: Dir,
+    rw: Rw,
     /// Where the peak was when the search began.
     peak: Option<Setting>,
     /// Windows requested to settle the number of workers.
     requests: u32,
     failed: bool,
     ladder: Option<Ladder>,
+    /// The ladder is complete, and the knee itself is measured.
+    is_last: bool,
 }
 
 impl Knee {
-    pub fn new(at: At, dir: Dir) -> Self {
-        Self { at, dir, peak: None, requests: 0, failed: false, ladder: None }
+    pub fn new(at: At, rw: Rw) -> Self {
+        Self { at, rw, peak: None, requests: 0, failed: false, ladder: None, is_last: false }
     }
 
     pub fn next(&mut self, state: &SearchState) -> Option<WindowRequest> {
         let block = state.block(self.at);
         let peak = block.peak.setting()?;
         if self.peak != Some(peak) {
-            *self = Self { peak: Some(peak), ..Self::new(self.at, self.dir) };
+            *self = Self { peak: Some(peak), ..Self::new(self.at, self.rw) };
         }
         if self.failed || block.is_broken() {
             return None;
@@ -66,16 +67,19 @@ impl Knee {
                 return Some(WindowRequest::one(Phase::Knee, self.at, setting));
             }
             let workers = Workers::of(&block.curve, peak)?.pass.workers;
-            self.ladder = Some(Ladder::new(&block.curve, self.dir, peak, workers));
+            self.ladder = Some(Ladder::new(&block.curve, self.rw, peak, workers));
         }
-        let setting = self.ladder.as_mut()?.next()?;
+        let ladder = self.ladder.as_mut()?;
+        let step = ladder.next();
+        self.is_last = step.is_none();
+        let setting = step.or_else(|| ladder.setting_to_measure(&block.curve))?;
         Some(WindowRequest::one(Phase::Knee, self.at, setting))
     }
 
     pub fn observe(&mut self, outcome: Result<&Measurement, &str>) {
         match &mut self.ladder {
-            Some(ladder) => ladder.observe(outcome),
-            None => self.failed = outcome.is_err(),
+            Some(ladder) if !self.is_last => ladder.observe(outcome),
+            _ => self.failed = outcome.is_err(),
         }
     }
 
@@ -83,7 +87,9 @@ impl Knee {
         let block = state.block(self.at);
         let peak = block.peak.setting()?;
         let ladder = self.ladder.as_mut().filter(|_| self.peak == Some(peak));
-        let knee = ladder.and_then(Ladder::knee).or_else(|| by_means(&block.curve, peak));
+        let knee = ladder
+            .and_then(|ladder| ladder.knee(&block.curve))
+            .or_else(|| by_means(&block.curve, peak));
         Some(Event::Knee { at: self.at, knee })
     }
 }

@@ -1,18 +1,20 @@
-//! A ladder of queue depths measured in turn with the peak, and the knee on a monotone fit to their shares of it.
+//! A ladder of queue depths measured in turn with the peak, and the knee on a fit to their shares of it.
 
 use super::curve::Curve;
 use super::knee::KneeFound;
-use super::thresholds::KNEE_SHARE;
-use crate::experiment::{Measurement, Series, Setting};
-use crate::stats::{Ratio, isotonic, t_975};
-use fathom_model::Dir;
+use super::saturation::{Observed, Saturation};
+use super::thresholds::{GAIN_MIN, KNEE_SHARE};
+use crate::experiment::{Measurement, Rw, Series, Setting};
+use crate::stats::{Ratio, t_975};
 
-/// Rounds until the knee is known to one step.
+/// Rounds until the knee is known to a quarter, and windows at the knee itself.
 const ROUNDS_MIN: usize = 3;
 /// After so many windows it is as exact as it gets: the verdict needs time too.
 const WINDOWS_MAX: usize = 30;
 /// Depths that reach less than this share of the peak in the climb are left out.
 const SHARE_MIN: f64 = 0.7;
+/// A step this close below the knee counts as at it.
+const STEP_SHARE: f64 = 0.9;
 /// Steps at most, the deepest ones.
 const STEPS_MAX: usize = 8;
 
@@ -21,18 +23,13 @@ const STEPS_MAX: usize = 8;
 pub(super) struct Ladder {
     series: Series<Setting>,
     rounds: usize,
-}
-
-/// A point of the fit: its share of the peak, and the interval, as logarithms.
-struct Fitted {
-    setting: Setting,
-    log: f64,
-    half: f64,
+    /// What the climb knows of fewer in flight.
+    below: Vec<Observed>,
 }
 
 impl Ladder {
     /// Queue depths with `workers` up to as many I/Os in flight as at the peak.
-    pub fn new(curve: &Curve, dir: Dir, peak: Setting, workers: u32) -> Self {
+    pub fn new(curve: &Curve, rw: Rw, peak: Setting, workers: u32) -> Self {
         let top = match workers == peak.workers {
             true => u64::from(peak.depth),
             false => peak.in_flight() / u64::from(workers.max(1)),
@@ -49,8 +46,16 @@ impl Ladder {
         let first = all.iter().rposition(|s| is_low(*s)).map_or(0, |low| low + 1);
         let first = first.max(all.len().saturating_sub(STEPS_MAX));
         let steps = all[first..].iter().copied().filter(|setting| *setting != peak);
-        let series = Series::new(dir, std::iter::once(peak).chain(steps));
-        Self { series, rounds: 0 }
+        let lowest = all.get(first).map_or(u64::from(u32::MAX), |step| step.in_flight());
+        let below = curve.iter().filter(|(s, _)| s.workers == workers && s.in_flight() < lowest);
+        let below = below.map(|(s, cell)| Observed {
+            in_flight: s.in_flight() as f64,
+            log: (cell.mean() / curve.mean(peak)).ln(),
+            weight: 1.0,
+        });
+        let below = below.filter(|observed| observed.log.is_finite()).collect();
+        let series = Series::new(rw, std::iter::once(peak).chain(steps));
+        Self { series, rounds: 0, below }
     }
 
     /// The setting to measure next; `None` when the knee is known.
@@ -74,81 +79,89 @@ impl Ladder {
     }
 
     fn is_settled(&self) -> bool {
-        let is_step = |(low, high): (u32, u32)| high <= low + low.div_ceil(2);
+        let is_narrow = |(low, high): (u32, u32)| high <= low + low.div_ceil(4);
         let conditions = self.series.conditions().len();
         let rounds_max = (WINDOWS_MAX / conditions.max(1)).max(ROUNDS_MIN);
         self.rounds >= rounds_max
             || conditions < 2
             || (self.rounds >= ROUNDS_MIN
-                && self.found().and_then(|k| k.depths).is_some_and(is_step))
+                && self.found().and_then(|k| k.depths).is_some_and(is_narrow))
     }
 
-    /// The knee by the windows so far; abandons the current round.
-    pub fn knee(&mut self) -> Option<KneeFound> {
+    /// The knee by the windows so far, at a setting that is on `curve`; abandons the current round.
+    pub fn knee(&mut self, curve: &Curve) -> Option<KneeFound> {
         let refined = self.series.is_between_rounds() && self.is_settled();
         self.series.restart_round();
-        self.found().map(|found| KneeFound { refined, ..found })
+        let found = self.found()?;
+        let steps = self.series.conditions().iter().skip(1).map(|condition| condition.value);
+        let reaches =
+            |s: &Setting| f64::from(s.depth) >= STEP_SHARE * f64::from(found.setting.depth);
+        let setting = match curve.windows(found.setting) {
+            0 => steps.into_iter().find(reaches).unwrap_or(self.series.baseline()?.value),
+            _ => found.setting,
+        };
+        Some(KneeFound { setting, refined, ..found })
+    }
+
+    /// The setting at the knee, once it is known, until it has enough windows.
+    pub fn setting_to_measure(&self, curve: &Curve) -> Option<Setting> {
+        let setting = self.found().filter(|_| self.is_settled())?.setting;
+        (curve.windows(setting) < ROUNDS_MIN).then_some(setting)
     }
 
     fn found(&self) -> Option<KneeFound> {
-        let peak = self.series.baseline()?.value;
-        let fit = self.fit();
-        // Only a depth that the search took for worse can be above the peak.
-        let top = fit.last().map_or(0.0, |last| last.log.max(0.0));
-        let threshold = top + KNEE_SHARE.ln();
-        let first = |bound: &dyn Fn(&Fitted) -> f64| fit.iter().find(|f| bound(f) >= threshold);
-        let workers = self.series.conditions().last()?.value.workers;
-        if self.series.conditions().len() > 1 && fit.is_empty() {
-            return None;
-        }
-        // A ladder with as many workers as the peak has ends there.
-        let depth = |found: Option<&Fitted>| match found {
-            Some(fitted) => Some(fitted.setting.depth),
-            None => (workers == peak.workers).then_some(peak.depth),
+        let conditions = self.series.conditions();
+        let peak = conditions.first()?.value;
+        let alone = KneeFound { setting: peak, of_peak: None, depths: None, refined: false };
+        let Some(last) = conditions.get(1..)?.last() else { return Some(alone) };
+        let (observed, half) = self.observed()?;
+        let fit = Saturation::fit(&observed)?;
+        // Where twice as many in flight would not be worth it, the peak may be as high by chance only.
+        let top = (peak.in_flight() as f64).min(fit.flat_from(GAIN_MIN.ln()));
+        let least = fit.log_at(top) + KNEE_SHARE.ln();
+        let workers = last.value.workers;
+        let depth = |log: f64| {
+            let in_flight = fit.in_flight_for(log).min(top);
+            (in_flight / f64::from(workers)).ceil().max(1.0) as u32
         };
-        let low = depth(first(&|f| f.log + f.half));
-        let high = depth(first(&|f| f.log - f.half));
-        let knee = first(&|f| f.log);
-        let ratio = knee.map(|f| Ratio {
-            value: f.log.exp(),
-            low: (f.log - f.half).exp(),
-            high: (f.log + f.half).exp(),
-        });
+        let (low, knee, high) = (depth(least - half), depth(least), depth(least + half));
+        let share = fit.log_at(f64::from(knee * workers).min(top)) - fit.log_at(top);
+        let of_peak =
+            Ratio { value: share.exp(), low: (share - half).exp(), high: (share + half).exp() };
         Some(KneeFound {
-            setting: knee.map_or(peak, |f| f.setting),
-            of_peak: ratio,
-            depths: low.zip(high),
+            setting: Setting { workers, depth: knee },
+            of_peak: Some(of_peak),
+            depths: Some((low, high)),
             refined: false,
         })
     }
 
-    /// The fit, by depth; empty with fewer than two rounds.
-    fn fit(&self) -> Vec<Fitted> {
+    /// Shares of the peak, and half the 95% interval of a difference on their fit, as logarithms; `None` with fewer
+    /// than two rounds.
+    fn observed(&self) -> Option<(Vec<Observed>, f64)> {
         let log = |(step, peak): &(f64, f64)| (step / peak).ln();
         let logs = |index| -> Vec<f64> {
             let pairs = self.series.pairs(index);
             pairs.iter().map(log).filter(|log| log.is_finite()).collect()
         };
-        let conditions = self.series.conditions().iter().enumerate().skip(1);
-        let steps: Vec<(Setting, Vec<f64>)> = conditions
-            .map(|(index, condition)| (condition.value, logs(index)))
-            .filter(|(_, logs)| logs.len() > 1)
-            .collect();
-        let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
-        let means: Vec<(f64, f64)> =
-            steps.iter().map(|(_, logs)| (mean(logs), logs.len() as f64)).collect();
-        // One variance for all: a single step has too few rounds for its own.
-        let squares: f64 = steps
-            .iter()
-            .flat_map(|(_, logs)| logs.iter().map(|log| (log - mean(logs)).powi(2)))
-            .sum();
-        let freedom: usize = steps.iter().map(|(_, logs)| logs.len() - 1).sum();
+        let mut observed = self.below.clone();
+        let (mut squares, mut freedom, mut windows) = (0.0, 0, 0);
+        for (index, condition) in self.series.conditions().iter().enumerate() {
+            let logs = logs(index);
+            if logs.len() < 2 {
+                continue;
+            }
+            let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+            squares += logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+            freedom += if index == 0 { 0 } else { logs.len() - 1 };
+            windows += logs.len();
+            let in_flight = condition.value.in_flight() as f64;
+            observed.push(Observed { in_flight, log: mean, weight: logs.len() as f64 });
+        }
+        // Half of the windows tell the level of the knee, half that of the peak.
         let deviation = (squares / freedom.max(1) as f64).sqrt();
-        let half = |n: f64| t_975(freedom as f64) * deviation / n.sqrt();
-        let fitted = isotonic(&means).into_iter().zip(&means).zip(&steps);
-        fitted
-            .map(|((log, (_, n)), (setting, _))| Fitted { setting: *setting, log, half: half(*n) })
-            .collect()
+        let half = 2.0 * t_975(freedom as f64) * deviation / (windows as f64).sqrt();
+        (freedom > 0).then_some((observed, half))
     }
 }
 

@@ -1,7 +1,9 @@
 //! What a search measures, and what it found.
 
-use crate::experiment::{self, CpuShares, Point, Setting};
+use super::rated::LatencyTarget;
+use crate::experiment::{self, CpuShares, Point, Rw, Setting};
 use crate::stats::{Estimate, Ratio};
+use fathom_model::units;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +30,10 @@ pub enum Phase {
     CounterOne,
     /// Search for the knee.
     Knee,
+    /// Search for the highest load that meets the latency target.
+    Rated,
+    /// A row of the suite.
+    Suite,
     /// Several targets, individually and combined.
     #[serde(rename = "together")]
     Combined,
@@ -80,6 +86,9 @@ pub struct TargetLimit {
 pub struct BlockLimit {
     /// Bytes of each I/O.
     pub block_bytes: u64,
+    /// Kind of access.
+    #[serde(default)]
+    pub rw: Rw,
     /// All settings measured without errors, by workers and queue depth.
     pub points: Vec<Point>,
     /// One worker with one I/O in flight.
@@ -93,8 +102,55 @@ pub struct BlockLimit {
     pub verdict: Option<Verdict>,
     /// The limit of a single worker, if it does not reach 95% of the peak.
     pub one_worker: Option<Verdict>,
+    /// The highest load that meets the latency target, if one was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetResult>,
     /// Windows that do not count, and settings that were refused.
     pub problems: Vec<Problem>,
+}
+
+/// The highest load that meets a latency target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TargetResult {
+    /// The target.
+    pub target: LatencyTarget,
+    /// The highest rate that meets it; absent if none does.
+    pub best: Option<RatedPoint>,
+    /// All rates tried, in order.
+    pub tried: Vec<RatedPoint>,
+}
+
+/// A rate at which I/Os arrived, as a Poisson process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RatedPoint {
+    /// Arrivals per second.
+    pub iops: f64,
+    /// I/Os per second that completed.
+    pub completed_iops: f64,
+    /// The percentile of the latency target, from the instant at which each I/O was due, in nanoseconds.
+    pub latency_ns: u64,
+    /// Median of the same, in nanoseconds.
+    pub p50_ns: u64,
+    /// Windows measured.
+    pub windows: u32,
+    /// Whether it meets the target.
+    pub meets: bool,
+}
+
+impl BlockLimit {
+    /// Such as `4 KiB randread`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{} {}", units::bytes(self.block_bytes), self.rw)
+    }
+}
+
+impl Combined {
+    /// Such as `4 KiB randread`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{} {}", units::bytes(self.block_bytes), self.rw)
+    }
 }
 
 /// The knee.
@@ -199,6 +255,9 @@ pub struct Problem {
 pub struct Combined {
     /// Bytes of each I/O.
     pub block_bytes: u64,
+    /// Kind of access.
+    #[serde(default)]
+    pub rw: Rw,
     /// The targets included.
     pub targets: Vec<CombinedTarget>,
     /// Sum of the I/Os per second of each target individually.

@@ -7,16 +7,18 @@ use super::config::Config;
 use super::counter::Counter;
 use super::knee::Knee;
 use super::outcome::{Phase, Probe};
+use super::rated::Rated;
 use super::request::WindowRequest;
-use super::stage::{Stage, WINDOWS};
+use super::stage::{SUITE_ROUNDS, Stage, WINDOWS};
 use super::state::{At, SearchState};
-use crate::experiment::{Budget, Planned, Schedule};
-use fathom_model::Dir;
+use crate::experiment::{Budget, Planned, Rw, Schedule};
 
-/// A window with its ramp takes this fraction of the time of one target, within the bounds below.
-const SLOTS: f64 = 150.0;
+/// A window with its ramp takes this fraction of the time of one target and kind of I/O, within the bounds below.
+const SLOTS: f64 = 75.0;
 pub(super) const SLOT_MIN_NS: f64 = 0.1e9;
 const SLOT_MAX_NS: f64 = 1.0e9;
+/// Rows of the suite take longer: there are few windows.
+const SUITE_MAX_NS: f64 = 5.0e9;
 /// The kernel accounts for CPU time in steps of 10 ms.
 const IDLE_MIN_NS: f64 = 0.25e9;
 /// The ramp's share of a slot.
@@ -28,7 +30,13 @@ const STRETCH_MAX: f64 = 2.5;
 
 /// Time of a window with its ramp, in nanoseconds, unless stretched.
 pub(super) fn slot_ns(config: &Config) -> f64 {
-    let slot = config.seconds * 1e9 / SLOTS / config.targets.len().max(1) as f64;
+    if !config.suite.is_empty() {
+        let windows = SUITE_ROUNDS * config.suite.len() * config.targets.len().max(1);
+        // The rest is for beginning and ending them.
+        return (0.9 * config.seconds * 1e9 / windows as f64).clamp(SLOT_MIN_NS, SUITE_MAX_NS);
+    }
+    let searches = config.targets.len().max(1) * config.blocks.len().max(1);
+    let slot = config.seconds * 1e9 / SLOTS / searches as f64;
     slot.clamp(SLOT_MIN_NS, SLOT_MAX_NS)
 }
 
@@ -47,27 +55,38 @@ pub(super) fn schedule(config: &Config) -> Schedule<Stage> {
     };
     // The peak may move, and what was too noisy may become clear.
     let reopening = |stage, weight| Planned { may_reopen: true, ..planned(stage, weight) };
-    let mut first = vec![
-        reserved(Stage::Idle { done: false }, 3),
-        reserved(Stage::Own { done: 0 }, 2 * WINDOWS),
-    ];
+    let mut first = vec![reserved(Stage::Idle { done: false }, 3)];
+    if config.suite.is_empty() {
+        first.push(reserved(Stage::Own { done: 0 }, 2 * WINDOWS));
+    }
     for target in 0..config.targets.len() {
         for (block, spec) in config.blocks.iter().enumerate() {
             let at = At { target, block };
-            let counter = |phase| Stage::Counter(Counter::new(at, phase, spec.dir));
+            let counter = |phase| Stage::Counter(Counter::new(at, phase, spec.rw));
+            if !config.suite.is_empty() {
+                continue;
+            }
             first.extend([
                 reserved(Stage::Latency { at, done: 0 }, WINDOWS),
                 planned(Stage::Climb(Climb::new(at)), 20.0),
                 reopening(counter(Phase::Counter), 15.0),
                 reopening(counter(Phase::CounterOne), 9.0),
-                reopening(Stage::Knee(Knee::new(at, spec.dir)), 20.0),
+                reopening(Stage::Knee(Knee::new(at, spec.rw)), 20.0),
             ]);
+            let rated = |wanted| planned(Stage::Rated(Rated::new(at, wanted)), 20.0);
+            first.extend(config.target.map(rated));
         }
+    }
+    if !config.suite.is_empty() {
+        let suites = (0..config.targets.len()).map(|target| Stage::Suite { target, turn: 0 });
+        first
+            .extend(suites.map(|suite| planned(suite, (SUITE_ROUNDS * config.suite.len()) as f64)));
+        return Schedule::new(first, Vec::new());
     }
     let several = config.blocks.iter().enumerate().filter(|_| config.targets.len() > 1);
     let weight = 4.0 * (config.targets.len() as f64 + 1.0);
     let combined = several
-        .map(|(block, spec)| planned(Stage::Combined(CombinedStage::new(block, spec.dir)), weight));
+        .map(|(block, spec)| planned(Stage::Combined(CombinedStage::new(block, spec.rw)), weight));
     Schedule::new(first, combined.collect())
 }
 
@@ -79,7 +98,7 @@ pub(super) fn probe(request: &WindowRequest, state: &SearchState) -> Probe {
         phase: request.phase,
         loads: request.loads.clone(),
         block_bytes: spec.map_or(1, |spec| spec.block_bytes),
-        dir: spec.map_or(Dir::Read, |spec| spec.dir),
+        rw: spec.filter(|_| request.phase != Phase::Own).map_or(Rw::default(), |spec| spec.rw),
         cores: request.cores,
         ramp_ns: ramp_ns as u64,
         window_ns: window_ns as u64,
@@ -100,6 +119,7 @@ fn times(request: &WindowRequest, state: &SearchState) -> (f64, f64) {
         let curve = &state.block(At { target, block: request.block }).curve;
         let known = curve.mean(load.setting);
         let rate = if known > 0.0 { known } else { curve.best_mean() };
+        let rate = load.iops.map_or(rate, |iops| iops as f64);
         if rate > 0.0 {
             let latency_ns = load.setting.in_flight() as f64 * 1e9 / rate;
             stretched.0 = stretched.0.max(2.0 * latency_ns);

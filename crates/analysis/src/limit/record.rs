@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::outcome::LimitReport;
+use crate::experiment::Rw;
 use crate::processes::ProcessTotals;
 use fathom_model::outcome::{self, Outcome, RecordKind};
 use fathom_model::record::Cost;
@@ -66,6 +67,9 @@ pub struct PeakCost {
     pub target: usize,
     /// Bytes of each I/O.
     pub block_bytes: u64,
+    /// Kind of access.
+    #[serde(default)]
+    pub rw: Rw,
     /// The counters; their speed is relative to the peak.
     pub cost: Cost,
     /// Counters that are not available.

@@ -51,9 +51,14 @@ fn block_limit(
     };
     BlockLimit {
         block_bytes: spec.block_bytes,
+        rw: spec.rw,
         points: curve.iter().map(|(s, cell)| cell.point(s, cores)).collect(),
         latency: point(Setting::ONE),
-        peak: peak.setting().and_then(point),
+        peak: peak
+            .setting()
+            .or_else(|| Some(state.config.suite.get(index)?.setting))
+            .and_then(point),
+        target: block.target.clone(),
         knee: block.knee.and_then(|found| {
             let KneeFound { setting, of_peak, depths, refined } = found;
             Some(KneePoint { point: point(setting)?, of_peak, depths, refined })

@@ -31,12 +31,15 @@ impl WindowRequest {
 
     /// One target at one setting.
     pub fn one(phase: Phase, at: At, setting: Setting) -> Self {
-        Self::new(phase, at.block, vec![Load { target: Some(at.target), setting }])
+        Self::new(phase, at.block, vec![Load::at(at.target, setting)])
     }
 
-    /// The point of a curve that it measures: one target on all CPUs.
+    /// The point of a curve that it measures: one target on all CPUs, with as many I/Os as complete.
     pub fn curve_point(&self) -> Option<(At, Setting)> {
         let ([load], None) = (self.loads.as_slice(), self.cores) else { return None };
+        if load.iops.is_some() {
+            return None;
+        }
         Some((At { target: load.target?, block: self.block }, load.setting))
     }
 }

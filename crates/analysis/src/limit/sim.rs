@@ -72,7 +72,12 @@ impl Default for Sim {
 impl Sim {
     /// Runs a search to its end; returns the report and the windows.
     pub fn run(&mut self, targets: usize, seconds: f64) -> (LimitReport, Vec<Window>) {
-        let mut search = Search::new(self.config(targets, seconds));
+        self.search(self.config(targets, seconds))
+    }
+
+    /// The same for any configuration.
+    pub fn search(&mut self, config: super::Config) -> (LimitReport, Vec<Window>) {
+        let mut search = Search::new(config);
         let mut windows = Vec::new();
         while let Some(probe) = search.next_probe() {
             let outcome = self.window(&probe);
@@ -92,6 +97,8 @@ impl Sim {
             cores: self.cores,
             buffers_bytes_max: 1 << 30,
             blocks: BlockSpec::defaults(),
+            target: None,
+            suite: Vec::new(),
             queues: vec![self.queue.clone(); targets],
         }
     }
@@ -151,9 +158,15 @@ impl Sim {
     }
 
     fn load(&self, probe: &Probe, load: &Load, rate: f64) -> LoadMeasure {
-        let ios = (rate * probe.window_ns as f64 / 1e9) as u64;
+        let count = |rate: f64| (rate * probe.window_ns as f64 / 1e9) as u64;
         let mut clat = Histogram::default();
-        if rate > 0.0 {
+        // Arrivals wait as in M/M/1, whose response time is the service time over the idle share.
+        let arrivals = load.iops.map_or(rate, |iops| iops as f64);
+        let ios = count(rate.min(arrivals));
+        if load.iops.is_some() {
+            let idle = (1.0 - arrivals / rate).max(1e-3);
+            clat.record_n((self.latency_ns / idle) as u64, ios);
+        } else if rate > 0.0 {
             clat.record_n((load.setting.in_flight() as f64 * 1e9 / rate) as u64, ios);
         }
         let bad = self.errors_at.is_some_and(|n| load.setting.in_flight() >= n);
@@ -166,6 +179,7 @@ impl Sim {
             short_ios: 0,
             first_error: (bad && load.target.is_some()).then(|| "read: EIO".to_string()),
             clat,
+            unstarted: count(arrivals).saturating_sub(ios),
             workers: vec![worker; load.setting.workers as usize],
             disk: self.requests.map(|requests| {
                 let queue = load.setting.in_flight().min(requests.into());

@@ -5,6 +5,7 @@ use super::combined::CombinedStage;
 use super::counter::Counter;
 use super::knee::Knee;
 use super::outcome::Phase;
+use super::rated::Rated;
 use super::request::{Step, WindowRequest};
 use super::state::{At, Event, SearchState};
 use crate::experiment::{CpuTime, Load, Measurement, Setting};
@@ -13,16 +14,31 @@ use crate::experiment::{CpuTime, Load, Measurement, Setting};
 const OWN_DEPTH: u32 = 128;
 /// Windows of each NOP setting, and of latency at queue depth 1.
 pub(super) const WINDOWS: usize = 3;
+/// Rounds of the suite.
+pub(super) const SUITE_ROUNDS: usize = 5;
 
 /// One stage. All only read the state; what they find is in their events.
 #[derive(Debug)]
 pub(super) enum Stage {
-    Idle { done: bool },
-    Own { done: usize },
-    Latency { at: At, done: usize },
+    Idle {
+        done: bool,
+    },
+    Own {
+        done: usize,
+    },
+    Latency {
+        at: At,
+        done: usize,
+    },
     Climb(Climb),
     Counter(Counter),
     Knee(Knee),
+    Rated(Rated),
+    /// The rows of the suite in turn, until time is up.
+    Suite {
+        target: usize,
+        turn: usize,
+    },
     Combined(CombinedStage),
 }
 
@@ -42,6 +58,8 @@ impl Stage {
             Stage::Climb(climb) => climb.next(state).into(),
             Stage::Counter(counter) => counter.next(state),
             Stage::Knee(knee) => knee.next(state).into(),
+            Stage::Rated(rated) => rated.next(state).into(),
+            Stage::Suite { target, turn } => suite(*target, *turn, state).into(),
             Stage::Combined(combined) => combined.next(state).into(),
         }
     }
@@ -64,6 +82,8 @@ impl Stage {
             Stage::Climb(climb) => climb.observe(outcome.is_err()),
             Stage::Counter(counter) => counter.observe(outcome),
             Stage::Knee(knee) => knee.observe(outcome),
+            Stage::Rated(rated) => rated.observe(outcome),
+            Stage::Suite { turn, .. } => *turn += 1,
             Stage::Combined(combined) => combined.observe(outcome),
         }
         None
@@ -72,18 +92,31 @@ impl Stage {
     /// What the stage found, at its end or when its time is up.
     pub fn close(&mut self, state: &SearchState) -> Option<Event> {
         match self {
-            Stage::Idle { .. } | Stage::Own { .. } | Stage::Latency { .. } => None,
+            Stage::Idle { .. }
+            | Stage::Own { .. }
+            | Stage::Latency { .. }
+            | Stage::Suite { .. } => None,
             Stage::Climb(climb) => climb.close(state),
             Stage::Counter(counter) => counter.close(state),
             Stage::Knee(knee) => knee.close(state),
+            Stage::Rated(rated) => rated.close(),
             Stage::Combined(combined) => combined.close(state),
         }
     }
 }
 
+/// The row of the suite for this turn; one whose windows failed is left out.
+fn suite(target: usize, turn: usize, state: &SearchState) -> Option<WindowRequest> {
+    let tests = &state.config.suite;
+    let block = turn % tests.len().max(1);
+    let at = At { target, block };
+    let is_over = turn >= SUITE_ROUNDS * tests.len() || state.block(at).is_broken();
+    (!is_over).then(|| WindowRequest::one(Phase::Suite, at, tests[block].setting))
+}
+
 /// One worker and all cores in turn.
 fn own(turn: usize, cores: u32) -> WindowRequest {
     let workers = if turn.is_multiple_of(2) { 1 } else { cores };
-    let load = Load { target: None, setting: Setting { workers, depth: OWN_DEPTH } };
+    let load = Load::nop(Setting { workers, depth: OWN_DEPTH });
     WindowRequest::new(Phase::Own, 0, vec![load])
 }

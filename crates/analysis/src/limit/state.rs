@@ -3,7 +3,7 @@
 use super::config::{BlockSpec, Config};
 use super::curve::Curve;
 use super::knee::KneeFound;
-use super::outcome::{Combined, Problem};
+use super::outcome::{Combined, Problem, TargetResult};
 use super::peak::{CounterResults, Peak};
 use crate::experiment::{CpuShares, LoadMeasure, Measurement, Setting};
 
@@ -32,6 +32,8 @@ pub(super) enum Event {
     Examined { at: At, is_one_worker: bool, results: CounterResults },
     /// The knee, if any.
     Knee { at: At, knee: Option<KneeFound> },
+    /// The highest load that meets the latency target.
+    Rated { at: At, result: TargetResult },
     /// All targets concurrently.
     Combined { block: usize, combined: Combined },
 }
@@ -57,6 +59,7 @@ pub(super) struct BlockState {
     pub curve: Curve,
     pub peak: Peak,
     pub knee: Option<KneeFound>,
+    pub target: Option<TargetResult>,
     pub problems: Vec<Problem>,
     bad_windows: u32,
     /// As many I/Os in flight, or more, were refused.
@@ -125,6 +128,7 @@ impl SearchState {
                 block.peak.offer_knee(knee, &block.curve, cores);
                 block.knee = knee;
             }
+            Event::Rated { at, result } => self.block_mut(at).target = Some(result),
             Event::Combined { block, combined } => {
                 self.combined.retain(|(known, _)| *known != block);
                 self.combined.push((block, combined));
@@ -176,9 +180,10 @@ impl SearchState {
 impl BlockState {
     fn new(spec: &BlockSpec) -> Self {
         Self {
-            curve: Curve::new(spec.dir),
+            curve: Curve::new(spec.rw),
             peak: Peak::default(),
             knee: None,
+            target: None,
             problems: Vec::new(),
             bad_windows: 0,
             refused_in_flight: None,

@@ -72,7 +72,7 @@ impl Evidence<'_> {
         let deeper = self.effect(ExperimentKind::Deeper);
         let workers = self.effect(ExperimentKind::MoreWorkers);
         if deeper != Effect::Gain
-            && let Some(found) = held::cause(base, self.spec.dir, self.queue, self.curve)
+            && let Some(found) = held::cause(base, self.spec.rw, self.queue, self.curve)
         {
             return found;
         }

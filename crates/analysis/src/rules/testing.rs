@@ -186,6 +186,8 @@ pub(super) fn limit() -> LimitRecord {
             cores: 8,
             buffers_bytes_max: GIB,
             blocks: BlockSpec::defaults(),
+            target: None,
+            suite: Vec::new(),
             queues: Vec::new(),
         },
         conditions: vec![Conditions { direct: true, scratch: false }],

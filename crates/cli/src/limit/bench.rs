@@ -3,9 +3,8 @@
 use super::plan::plan;
 use fathom_analysis::derive;
 use fathom_analysis::limit::{
-    Conditions, CpuTime, Load, LoadMeasure, Measurement, Probe, WorkerCpu,
+    Conditions, CpuTime, Load, LoadMeasure, Measurement, Probe, Rw, WorkerCpu,
 };
-use fathom_model::Dir;
 use fathom_model::record::{DiskRecord, JobRecord};
 use fathom_runner::{OpenTargets, window};
 use fathom_watch::cpus::{CpuSampler, CpuSnapshot};
@@ -108,7 +107,7 @@ impl Bench for EngineBench<'_> {
         let window::Window { jobs, from, to, took } =
             window::measure(self.targets, &plan, lengths, || self.snapshot())?;
         let took_ns = took.as_nanos() as u64;
-        if let Some(error) = never_began(&jobs, probe.dir) {
+        if let Some(error) = never_began(&jobs, probe.rw) {
             return Err(error);
         }
         let elapsed_ns = jobs.iter().map(|j| j.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64;
@@ -121,7 +120,7 @@ impl Bench for EngineBench<'_> {
             let (mine, others) = rest.split_at(rest.len().min(load.setting.workers as usize));
             rest = others;
             let disk = self.disk(load, &from, &to);
-            loads.push(LoadMeasure { disk, ..measured(mine, probe.dir) });
+            loads.push(LoadMeasure { disk, ..measured(mine, load, probe.rw) });
         }
         Ok(Measurement { elapsed_ns, took_ns, loads, cpu: cpu_time(&from, &to) })
     }
@@ -150,34 +149,40 @@ const REFUSALS: [Errno; 10] = [
 ];
 
 /// Whether no I/O of this worker failed within the measured time.
-fn is_clean(job: &JobRecord, dir: Dir) -> bool {
-    let counts = job.dirs[dir].counts;
-    counts.errors == 0 && counts.short_ios == 0
+fn is_clean(job: &JobRecord, rw: Rw) -> bool {
+    rw.dirs().iter().all(|(dir, _)| {
+        let counts = job.dirs[*dir].counts;
+        counts.errors == 0 && counts.short_ios == 0
+    })
 }
 
 /// Why a worker failed without an I/O having failed: its setting cannot be had.
-fn never_began(jobs: &[JobRecord], dir: Dir) -> Option<String> {
-    let errors = jobs.iter().filter(|job| is_clean(job, dir)).filter_map(|job| job.error.as_ref());
+fn never_began(jobs: &[JobRecord], rw: Rw) -> Option<String> {
+    let errors = jobs.iter().filter(|job| is_clean(job, rw)).filter_map(|job| job.error.as_ref());
     let refusal = |errno: i32| errno == 0 || REFUSALS.iter().any(|e| e.raw_os_error() == errno);
     errors.filter(|e| refusal(e.errno)).map(|e| e.message.clone()).next()
 }
 
 /// What the workers of one load did.
-fn measured(jobs: &[JobRecord], dir: Dir) -> LoadMeasure {
+fn measured(jobs: &[JobRecord], load: &Load, rw: Rw) -> LoadMeasure {
     let mut sum = LoadMeasure::default();
     for job in jobs {
-        let done = &job.dirs[dir];
-        sum.ios += done.counts.ios;
-        sum.bytes += done.counts.bytes;
-        sum.errors += done.counts.errors;
-        sum.short_ios += done.counts.short_ios;
-        sum.clat.merge(&done.clat);
+        for (dir, _) in rw.dirs() {
+            let done = &job.dirs[*dir];
+            sum.ios += done.counts.ios;
+            sum.bytes += done.counts.bytes;
+            sum.errors += done.counts.errors;
+            sum.short_ios += done.counts.short_ios;
+            // At a given rate an I/O that starts late has waited since it was due.
+            sum.clat.merge(if load.iops.is_some() { &done.response } else { &done.clat });
+            sum.unstarted += done.unstarted_ios;
+        }
         sum.workers.push(WorkerCpu {
             user_ns: job.usage.user_ns,
             system_ns: job.usage.system_ns + job.usage.helper_ns,
         });
         // An I/O that failed in the ramp is not in the counts.
-        sum.errors += u64::from(job.error.is_some() && is_clean(job, dir));
+        sum.errors += u64::from(job.error.is_some() && is_clean(job, rw));
         if sum.first_error.is_none() {
             sum.first_error = job.error.as_ref().map(|e| e.message.clone());
         }
@@ -201,22 +206,23 @@ mod tests {
         job
     }
 
+    const LOAD: Load = Load::at(0, fathom_analysis::limit::Setting::ONE);
     const ENOMEM: Option<(i32, &str)> = Some((12, "no memory"));
     const EIO: Option<(i32, &str)> = Some((5, "EIO"));
 
     #[test]
     fn a_worker_that_fails_without_io_makes_the_setting_impossible() {
         assert_eq!(
-            never_began(&[job(5, 0, None), job(0, 0, ENOMEM)], Dir::Read).unwrap(),
+            never_began(&[job(5, 0, None), job(0, 0, ENOMEM)], Rw::Randread).unwrap(),
             "no memory"
         );
-        assert_eq!(never_began(&[job(5, 1, EIO)], Dir::Read), None);
-        assert_eq!(never_began(&[job(0, 0, EIO)], Dir::Read), None);
+        assert_eq!(never_began(&[job(5, 1, EIO)], Rw::Randread), None);
+        assert_eq!(never_began(&[job(0, 0, EIO)], Rw::Randread), None);
     }
 
     #[test]
     fn workers_add_up() {
-        let sum = measured(&[job(5, 1, EIO), job(6, 0, None)], Dir::Read);
+        let sum = measured(&[job(5, 1, EIO), job(6, 0, None)], &LOAD, Rw::Randread);
         assert_eq!((sum.ios, sum.errors, sum.workers.len()), (11, 1, 2));
         assert_eq!(sum.first_error.as_deref(), Some("EIO"));
         assert_eq!(sum.workers[1].user_ns, 7);
@@ -224,6 +230,6 @@ mod tests {
 
     #[test]
     fn an_io_that_fails_in_the_ramp_is_an_error_too() {
-        assert_eq!(measured(&[job(0, 0, EIO)], Dir::Read).errors, 1);
+        assert_eq!(measured(&[job(0, 0, EIO)], &LOAD, Rw::Randread).errors, 1);
     }
 }

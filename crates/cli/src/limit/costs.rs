@@ -19,7 +19,7 @@ pub fn measure(targets: &OpenTargets, cancel: &CancelToken, record: &mut LimitRe
             if !record.outcome.is_finished() || cancel.reason().is_some() {
                 break;
             }
-            let load = Load { target: Some(target), setting: peak.setting() };
+            let load = Load::at(target, peak.setting());
             // Not one that a window of the search has read.
             let number = u64::from(record.report.windows) + 1 + costs.len() as u64;
             let probe = probe(load, spec);
@@ -33,9 +33,9 @@ pub fn measure(targets: &OpenTargets, cancel: &CancelToken, record: &mut LimitRe
 }
 
 fn probe(load: Load, spec: &BlockSpec) -> Probe {
-    let BlockSpec { block_bytes, dir, .. } = *spec;
+    let BlockSpec { block_bytes, rw, .. } = *spec;
     let (phase, loads) = (Phase::Climb, vec![load]);
-    Probe { phase, loads, block_bytes, dir, cores: None, ramp_ns: 0, window_ns: 0 }
+    Probe { phase, loads, block_bytes, rw, cores: None, ramp_ns: 0, window_ns: 0 }
 }
 
 fn one(
@@ -65,6 +65,7 @@ fn at_peak(jobs: &[JobRecord], probe: &Probe, peak: &Point) -> Option<PeakCost> 
     Some(PeakCost {
         target,
         block_bytes: probe.block_bytes,
+        rw: probe.rw,
         cost: Cost { speed_ratio, ..cost },
         lacks,
     })
@@ -82,7 +83,7 @@ mod tests {
             cost: Some(Cost { ios, user_instructions, window_ns: 100_000_000, ..Cost::default() }),
             ..JobRecord::default()
         };
-        let load = Load { target: Some(1), setting: Setting { workers: 2, depth: 8 } };
+        let load = Load::at(1, Setting { workers: 2, depth: 8 });
         let iops = Estimate { mean: 8_000.0, ..Estimate::default() };
         let peak = Point { iops, ..Point::default() };
         let probe = probe(load, &BlockSpec::defaults()[0]);

@@ -4,7 +4,7 @@ use fathom_analysis::limit::{Conditions, Load, Probe};
 use fathom_model::PerDir;
 use fathom_model::facts::Facts;
 use fathom_model::plan::{
-    BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Plan, Region, Uring,
+    BlockSizes, Distribution, Engine, JobPlan, Order, Plan, Rate, RateProcess, Region, Uring,
 };
 
 /// The plan of `probe`, whose jobs follow each other in the order of its loads. `number` is
@@ -25,8 +25,8 @@ pub fn plan(
         // The NOP ring reads nothing, but its offsets are drawn as those of a target are.
         let region = region(load.target.unwrap_or(0), probe.block_bytes, facts)?;
         let direct = load.target.and_then(|t| conditions.get(t)).is_some_and(|c| c.direct);
-        for _ in 0..load.setting.workers {
-            let mut job = job(probe, load, region);
+        for worker in 0..load.setting.workers {
+            let mut job = job(probe, load, part(region, probe, worker, load.setting.workers));
             job.access.seed = seed(number, jobs.len() as u64);
             job.direct = direct;
             job.placement.cpus = cpus.to_vec();
@@ -48,17 +48,35 @@ fn region(target: usize, block: u64, facts: &Facts) -> Result<Region, String> {
     Ok(Region { target, start: 0, len })
 }
 
+/// Workers that go through a target in sequence have a part each: the same blocks would come from a cache.
+fn part(all: Region, probe: &Probe, worker: u32, workers: u32) -> Region {
+    let len = all.len / u64::from(workers.max(1)) / probe.block_bytes * probe.block_bytes;
+    match probe.rw.is_random() || len == 0 {
+        true => all,
+        false => Region { start: all.start + len * u64::from(worker), len, ..all },
+    }
+}
+
 fn job(probe: &Probe, load: &Load, region: Region) -> JobPlan {
+    let workers = u64::from(load.setting.workers.max(1));
     let ring = Uring::default();
     let engine = if load.target.is_some() { Engine::IoUring(ring) } else { Engine::Nop(ring) };
-    let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };
-    let mut job = JobPlan::new("limit", engine, Mix::Only(probe.dir), order);
+    let order = match probe.rw.is_random() || load.target.is_none() {
+        true => Order::Random { distribution: Distribution::EachOnce, run: 1 },
+        false => Order::Sequential { skip: 0 },
+    };
+    let mut job = JobPlan::new("limit", engine, probe.rw.mix(), order);
     job.depth = load.setting.depth;
     job.regions = vec![region];
     job.access.block_sizes = PerDir::splat(BlockSizes::Fixed(probe.block_bytes));
     job.access.align = PerDir::splat(probe.block_bytes);
     job.until.runtime_ns = Some(probe.window_ns);
     job.until.ramp_ns = probe.ramp_ns;
+    job.rate_process = RateProcess::Poisson;
+    for (dir, percent) in probe.rw.dirs() {
+        let share = |iops: u64| (iops * u64::from(*percent) / 100 / workers).max(1);
+        job.rate[*dir] = load.iops.map(|iops| Rate::Iops(share(iops)));
+    }
     job
 }
 
@@ -70,8 +88,7 @@ fn seed(number: u64, worker: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_analysis::limit::{Phase, Setting};
-    use fathom_model::Dir;
+    use fathom_analysis::limit::{Phase, Rw, Setting};
     use fathom_model::facts::{Host, TargetFacts};
     use std::collections::BTreeSet;
 
@@ -85,9 +102,9 @@ mod tests {
     fn probe(target: Option<usize>, block_bytes: u64) -> Probe {
         Probe {
             phase: Phase::Climb,
-            loads: vec![Load { target, setting: Setting { workers: 3, depth: 7 } }],
+            loads: vec![Load { target, setting: Setting { workers: 3, depth: 7 }, iops: None }],
             block_bytes,
-            dir: Dir::Read,
+            rw: Rw::Randread,
             cores: Some(2),
             ramp_ns: 5,
             window_ns: 50,

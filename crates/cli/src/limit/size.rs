@@ -3,6 +3,9 @@
 use crate::quantity;
 use std::time::Duration;
 
+/// The largest block size.
+const BLOCK_MAX: u64 = 16 << 20;
+
 /// A size in bytes, at least that of the larger of the blocks read.
 ///
 /// # Errors
@@ -11,6 +14,17 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     match quantity::bytes(text)? {
         ..1_048_576 => Err("less than 1m, the largest block size".into()),
         size => Ok(size),
+    }
+}
+
+/// A block size.
+///
+/// # Errors
+/// Says what was expected.
+pub fn block(text: &str) -> Result<u64, String> {
+    match quantity::bytes(text)? {
+        size @ 512..=BLOCK_MAX if size.is_multiple_of(512) => Ok(size),
+        _ => Err("expected a multiple of 512 bytes up to 16m".into()),
     }
 }
 
@@ -32,6 +46,8 @@ mod tests {
     fn sizes_hold_a_block() {
         assert_eq!(bytes("1m"), Ok(1 << 20));
         assert!(bytes("1023k").is_err());
+        assert_eq!((block("4k"), block("16m")), (Ok(4096), Ok(16 << 20)));
+        assert!(["0", "1000", "17m", "x"].iter().all(|bad| block(bad).is_err()));
     }
 
     #[test]

@@ -5,12 +5,12 @@ use super::bench::{Bench, EngineBench};
 use crate::run::LayoutProgress;
 use crate::signals::Signals;
 use crate::stdio::note;
-use fathom_analysis::limit::{BlockSpec, Conditions, Load, Phase, Probe, Setting};
+use fathom_analysis::limit::{Conditions, Load, Phase, Probe, Rw, Setting};
 use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
 use fathom_machine::{Lookup, Roots, scratch};
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{Fallocate, Plan, SyncIo, Target};
-use fathom_model::{Dir, units};
+use fathom_model::units;
 use fathom_runner::OpenTargets;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -51,6 +51,7 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(OpenTargets, Vec<Conditio
         return Ok((session, conditions));
     }
     let lookup = Lookup::new(&roots);
+    let block_bytes_min = args.kinds().0.iter().map(|spec| spec.block_bytes).min().unwrap_or(1);
     for path in &args.targets {
         if path.is_empty() {
             return Err(
@@ -60,12 +61,12 @@ pub fn open(args: &Args, signals: &Signals) -> Result<(OpenTargets, Vec<Conditio
             );
         }
         let facts = lookup.target(path);
-        check(&facts.map_err(|e| format!("cannot read {path}: {e}"))?)?;
+        check(&facts.map_err(|e| format!("cannot read {path}: {e}"))?, block_bytes_min)?;
     }
-    let plan =
-        Plan { targets: args.targets.iter().map(|p| read_only(p)).collect(), ..Plan::default() };
-    let targets = guard::open_all(&roots, &plan, &Permissions::default(), &stop)
-        .map_err(|e| e.to_string())?;
+    let target = |path: &String| Target { written: args.writes(), ..read_only(path) };
+    let plan = Plan { targets: args.targets.iter().map(target).collect(), ..Plan::default() };
+    let permissions = Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() };
+    let targets = guard::open_all(&roots, &plan, &permissions, &stop).map_err(|e| e.to_string())?;
     differ(&targets)?;
     let condition = |t| Conditions { direct: is_direct(t), scratch: false };
     let conditions: Vec<_> = targets.iter().map(condition).collect();
@@ -89,12 +90,12 @@ fn check_scratch_dir(dir: &str) -> Result<(), String> {
 
 /// Whether there is io_uring here at all, found out on a ring that does nothing.
 fn try_ring(targets: &OpenTargets, conditions: &[Conditions]) -> Result<(), String> {
-    let load = Load { target: None, setting: Setting { workers: 1, depth: 1 } };
+    let load = Load::nop(Setting { workers: 1, depth: 1 });
     let probe = Probe {
         phase: Phase::Own,
         loads: vec![load],
-        block_bytes: block_bytes_min(),
-        dir: Dir::Read,
+        block_bytes: 512,
+        rw: Rw::Randread,
         cores: None,
         ramp_ns: 0,
         window_ns: 5_000_000,
@@ -121,13 +122,8 @@ fn read_only(path: &str) -> Target {
     }
 }
 
-/// The smallest block size of a search.
-fn block_bytes_min() -> u64 {
-    BlockSpec::defaults().iter().map(|spec| spec.block_bytes).min().unwrap_or(1)
-}
-
 /// What this command cannot use, in its own words; all else is the guard's to say.
-fn check(facts: &TargetFacts) -> Result<(), String> {
+fn check(facts: &TargetFacts, block_bytes_min: u64) -> Result<(), String> {
     let path = &facts.path;
     match facts.kind {
         TargetKind::Missing => Err(format!(
@@ -136,11 +132,11 @@ fn check(facts: &TargetFacts) -> Result<(), String> {
         TargetKind::Directory => {
             Err(format!("{path} is a directory; name a file in it, or use --scratch-dir={path}"))
         }
-        TargetKind::File | TargetKind::BlockDevice if facts.size_bytes < block_bytes_min() => {
+        TargetKind::File | TargetKind::BlockDevice if facts.size_bytes < block_bytes_min => {
             Err(format!(
                 "{path} has {} bytes, which is less than one block of {}: name a larger target",
                 facts.size_bytes,
-                units::bytes(block_bytes_min())
+                units::bytes(block_bytes_min)
             ))
         }
         TargetKind::File | TargetKind::BlockDevice => Ok(()),

@@ -129,13 +129,13 @@ impl Entry {
         Ok((entry, facts))
     }
 
-    /// An entry for a scratch file of this size, all of it to be filled.
+    /// An entry for a scratch file of this size, all of it to be filled; it may be written then.
     pub fn scratch(path: String, held: Held, made: Option<Made>, size: u64) -> Self {
         let entry = Self {
             path,
             kind: TargetKind::File,
             want: Want { invalidate: true, unlink: true, ..Want::default() },
-            may_write: false,
+            may_write: true,
             held: OnceLock::new(),
             late: Mutex::new(None),
             fill: Mutex::new(Some(Fill { from: 0, len: size, draft: None })),

@@ -17,6 +17,8 @@ pub fn phase(phase: Phase) -> &'static str {
         Phase::Counter => "what limits the peak",
         Phase::CounterOne => "what limits one worker",
         Phase::Knee => "searching for the knee",
+        Phase::Rated => "searching for the highest load within the target",
+        Phase::Suite => "measuring the suite",
         Phase::Combined => "targets alone and combined",
     }
 }

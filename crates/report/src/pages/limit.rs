@@ -10,7 +10,7 @@ use crate::doc::{
 };
 use fathom_analysis::limit::{
     BlockLimit, Cause, Combined, CombinedCause, Experiment, ExperimentKind, LimitRecord, Point,
-    Setting, TargetLimit, Verdict,
+    Setting, SuiteTest, TargetLimit, TargetResult, Verdict,
 };
 use fathom_analysis::stats::{Estimate, Ratio};
 use fathom_model::facts::{Host, TargetFacts};
@@ -125,13 +125,14 @@ fn of_target(
     options: LimitOptions,
 ) -> Document {
     let mut body = Document::default();
-    for block in &target.blocks {
-        verdicts(&mut body, block);
+    if record.config.suite.is_empty() {
+        target.blocks.iter().for_each(|block| verdicts(&mut body, block));
+        target.blocks.iter().for_each(|block| curve(&mut body, block));
+        target.blocks.iter().for_each(|block| at_peak(&mut body, block));
+        target.blocks.iter().for_each(|block| rated(&mut body, block));
+    } else {
+        suite(&mut body, &record.config.suite, &target.blocks);
     }
-    for block in &target.blocks {
-        curve(&mut body, block);
-    }
-    target.blocks.iter().for_each(|block| at_peak(&mut body, block));
     for block in &target.blocks {
         for problem in &block.problems {
             let what = text!(setting(problem.setting), ": ", problem.message.as_str());
@@ -139,7 +140,7 @@ fn of_target(
         }
     }
     for peak in record.costs.iter().filter(|peak| peak.target == index) {
-        let key = format!("{} peak counters", units::bytes(peak.block_bytes));
+        let key = format!("{} {} peak counters", units::bytes(peak.block_bytes), peak.rw);
         body.entry(&key, counters::per_io_of_worker(&peak.cost));
     }
     if options.verbose {
@@ -157,7 +158,7 @@ fn setting(setting: Setting) -> Text {
 /// What was measured with a kind of I/O: a row for each setting, and the settings that matter.
 fn curve(body: &mut Document, block: &BlockLimit) {
     let columns = vec![
-        DataColumn::number(&format!("{}, workers × QD", units::bytes(block.block_bytes))),
+        DataColumn::number(&format!("{}, workers × QD", block.name())),
         DataColumn::number("IOPS (95% CI)"),
         DataColumn::text("").ranked(1),
         DataColumn::number("p50"),
@@ -199,16 +200,83 @@ fn at_peak(body: &mut Document, block: &BlockLimit) {
     let limit = peak.one_core_iops().map(|iops| text!(" (max ", count(iops), " IOPS per core)"));
     let cpu = text!("CPU per I/O ", time(peak.cpu_ns_per_io()), Text::from(limit));
     let all = [bandwidth(peak.bytes_per_second).into(), cpu];
-    body.entry(&format!("{} peak", units::bytes(block.block_bytes)), Text::join(all, ", "));
+    body.entry(&format!("{} peak", block.name()), Text::join(all, ", "));
+}
+
+/// The highest load that meets the latency target.
+fn rated(body: &mut Document, block: &BlockLimit) {
+    let Some(result) = &block.target else { return };
+    let TargetResult { target, best, tried } = result;
+    let percentile = format!("p{}", target.percentile);
+    let found = match best {
+        Some(best) => {
+            let peak = block.peak.as_ref().map_or(0.0, |peak| peak.iops.mean);
+            let share = (peak > 0.0)
+                .then(|| text!(", ", percent(best.iops * 100.0 / peak), " of the peak"));
+            let latency = text!(percentile.as_str(), " ", time(best.latency_ns as f64));
+            text!("up to ", count(best.iops), " IOPS (", latency, Text::from(share), ")")
+        }
+        None => {
+            let least = tried.iter().min_by(|a, b| a.iops.total_cmp(&b.iops));
+            let least = least.map(|t| {
+                text!(
+                    ": ",
+                    percentile.as_str(),
+                    " is ",
+                    time(t.latency_ns as f64),
+                    " at ",
+                    count(t.iops),
+                    " IOPS"
+                )
+            });
+            text!("not met by any rate tried", Text::from(least))
+        }
+    };
+    body.entry(&format!("{}, {target}", block.name()), found);
+}
+
+/// The rows of the suite.
+fn suite(body: &mut Document, tests: &[SuiteTest], blocks: &[BlockLimit]) {
+    let columns = vec![
+        DataColumn::text("suite"),
+        DataColumn::text("rw"),
+        DataColumn::number("bandwidth (95% CI)"),
+        DataColumn::number("IOPS"),
+        DataColumn::number("mean latency"),
+        DataColumn::number("p99").ranked(1),
+    ];
+    let row = |(test, block): (&SuiteTest, &BlockLimit)| {
+        let mut row: Vec<Text> = vec![test.name.as_str().into(), block.rw.name().into()];
+        row.extend(block.peak.as_ref().map_or_else(
+            || vec!["not measured".into()],
+            |point| {
+                let per_io = block.block_bytes as f64;
+                let rate =
+                    Quantity::new(point.bytes_per_second, QuantityUnit::DecimalBytesPerSecond);
+                let rate = match point.iops.low.zip(point.iops.high) {
+                    Some((low, high)) => rate.within(low.max(0.0) * per_io, high * per_io),
+                    None => rate,
+                };
+                vec![
+                    rate.into(),
+                    count(point.iops.mean).into(),
+                    time(point.clat_mean_ns).into(),
+                    time(point.clat_p99_ns as f64).into(),
+                ]
+            },
+        ));
+        row
+    };
+    body.table(columns, tests.iter().zip(blocks).map(row).collect());
 }
 
 fn verdicts(body: &mut Document, block: &BlockLimit) {
-    let size = bytes(block.block_bytes);
+    let size = block.name();
     if let Some(verdict) = &block.one_worker {
-        body.paragraph(text!(size, " with one worker ", limited(verdict)));
+        body.paragraph(text!(size.as_str(), " with one worker ", limited(verdict)));
     }
     match &block.verdict {
-        Some(verdict) => body.paragraph(text!(size, " peak ", limited(verdict))),
+        Some(verdict) => body.paragraph(text!(size.as_str(), " peak ", limited(verdict))),
         None => body.paragraph(text!(size, ": no verdict, no counter-experiment was made")),
     }
 }
@@ -244,7 +312,7 @@ fn experiments(body: &mut Document, blocks: &[BlockLimit]) {
     let mut rows = Vec::new();
     for block in blocks {
         for e in block.one_worker.iter().chain(&block.verdict).flat_map(|v| &v.experiments) {
-            let mut row = vec![Text::from(bytes(block.block_bytes)), experiment(e)];
+            let mut row = vec![Text::from(block.name()), experiment(e)];
             row.extend(e.gain.iter().flat_map(|gain| {
                 [
                     count(e.base_iops.mean).into(),
@@ -317,7 +385,7 @@ fn several(page: &mut Document, record: &LimitRecord, combined: &Combined) {
         "CPU",
         combined.cpu.map(|cpu| of(percent(cpu.busy * 100.0), "busy, all targets concurrently")),
     );
-    page.section(&format!("all targets, {}", units::bytes(combined.block_bytes)), answer, body);
+    page.section(&format!("all targets, {}", combined.name()), answer, body);
 }
 
 #[cfg(test)]

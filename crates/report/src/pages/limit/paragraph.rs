@@ -34,7 +34,7 @@ fn subject(record: &LimitRecord, target: &TargetLimit, index: usize) -> Text {
         time(record.report.seconds_used * 1e9),
         format!(" on Linux {} with ", record.facts.host.kernel),
         crate::doc::plural(record.report.cores.into(), "CPU"),
-        format!(", by random reads through io_uring, {}.", how(direct))
+        format!(" through io_uring, {}.", how(direct))
     )
 }
 
@@ -42,16 +42,16 @@ fn latency(point: &Point) -> Text {
     text!(time(point.clat_p50_ns as f64), " (p99 ", time(point.clat_p99_ns as f64), ")")
 }
 
-/// What was measured with a block size; the cost of an I/O only with the first, smallest one.
+/// What was measured with a kind of I/O; the cost of an I/O only with the first, smallest one.
 fn about_block(block: &BlockLimit, is_first: bool) -> Vec<Text> {
-    let size = bytes(block.block_bytes);
+    let name = block.name();
     let Some(peak) = &block.peak else {
         let why = block.problems.first().map_or("not measured", |p| p.message.as_str());
-        return vec![text!("At ", size, " there is no result: ", why, ".")];
+        return vec![text!("With ", name, " there is no result: ", why, ".")];
     };
     let mut sentences = vec![text!(
-        "At ",
-        size,
+        "With ",
+        name,
         " it peaks at ",
         estimate(&peak.iops),
         " IOPS, ",
@@ -112,7 +112,7 @@ fn own_ceiling(record: &LimitRecord, target: &TargetLimit) -> Option<Text> {
 /// What the other targets do to this one.
 fn others(combined: &Combined, index: usize) -> Option<Text> {
     let this = combined.targets.iter().find(|target| target.target == index)?;
-    let size = bytes(combined.block_bytes);
+    let name = combined.name();
     let share =
         this.ratio.map(|r| text!(" (this one reaches ", super::ratio(&r), " of its IOPS alone)"));
     let why = format!(": {}.", combined.reason);
@@ -120,13 +120,18 @@ fn others(combined: &Combined, index: usize) -> Option<Text> {
         CombinedCause::Independent => {
             let all =
                 format!(" the {} targets do not slow each other down", combined.targets.len());
-            text!("At ", size, all, share, ".")
+            text!("With ", name, all, share, ".")
         }
         CombinedCause::Inconclusive => {
-            text!("At ", size, " it is inconclusive whether the targets slow each other down", why)
+            text!(
+                "With ",
+                name,
+                " it is inconclusive whether the targets slow each other down",
+                why
+            )
         }
         CombinedCause::Cores | CombinedCause::SharedBelow => {
-            text!("At ", size, " the targets slow each other down", share, why)
+            text!("With ", name, " the targets slow each other down", share, why)
         }
     })
 }

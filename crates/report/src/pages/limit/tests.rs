@@ -2,7 +2,7 @@ use super::*;
 use crate::limit::{json, line};
 use crate::render::{self, assert_fits, unwrapped};
 use fathom_analysis::limit::{
-    BlockSpec, Conditions, Config, CpuTime, LoadMeasure, Measurement, PeakCost, Probe, Search,
+    BlockSpec, Conditions, Config, CpuTime, LoadMeasure, Measurement, PeakCost, Probe, Rw, Search,
     WorkerCpu,
 };
 use fathom_model::facts::{DeviceFacts, TargetKind};
@@ -64,6 +64,8 @@ fn record(targets: usize, windows: usize) -> LimitRecord {
         cores: 4,
         buffers_bytes_max: 1 << 30,
         blocks: BlockSpec::defaults(),
+        target: None,
+        suite: Vec::new(),
         queues: Vec::new(),
     };
     let mut search = Search::new(config.clone());
@@ -113,15 +115,15 @@ fn the_text_names_the_device_the_figures_and_the_cause() {
     for part in [
         "/dev/nvme0n1  1 TiB, nvme0n1 (Example 9000, S123), O_DIRECT",
         "fathom's own ceiling  one worker 10M",
-        "4 KiB, workers × QD  ",
-        "1 MiB, workers × QD  ",
+        "4 KiB randread, workers × QD  ",
+        "1 MiB randread, workers × QD  ",
         "2 µs  knee",
-        "4 KiB peak (1 worker, QD16) is limited by the device or its backing storage. ",
+        "4 KiB randread peak (1 worker, QD16) is limited by the device or its backing storage. ",
         "twice the queue depth (1 worker, QD32)",
         "1.00× (1.00–1.00)    2.00×",
         "1 × 2               20k  ████ ",
-        "4 KiB peak            391 MiB/s, CPU per I/O 2 µs (max 500k IOPS per core)",
-        "95.0% of that is reached with 1 worker, QD12",
+        "4 KiB randread peak  391 MiB/s, CPU per I/O 2 µs (max 500k IOPS per core)",
+        "95.0% of that is reached with 1 worker, QD10",
         "Next: compare with the device's data sheet",
     ] {
         let joined = text.replace('\n', " ");
@@ -141,10 +143,10 @@ fn what_an_io_costs_at_a_peak() {
         ..Cost::default()
     };
     let lacks = vec![Missing { what: "cache misses".into(), why: "none".into(), allow: "".into() }];
-    record.costs = vec![PeakCost { target: 0, block_bytes: 4096, cost, lacks }];
+    record.costs = vec![PeakCost { target: 0, block_bytes: 4096, rw: Rw::Randread, cost, lacks }];
     record.costs_missing = Some("no counter was free".into());
     let text = render(&record).replace('\n', " ");
-    let wanted = "4 KiB peak counters  98 user instructions per I/O · 49 user cycles per I/O · IPC 2.00 (user) · \
+    let wanted = "4 KiB randread peak counters  98 user instructions per I/O · 49 user cycles per I/O · IPC 2.00 (user) · \
                   separate window of 200 ms at 98.0% of the measured IOPS";
     assert!(text.contains(wanted), "{text}");
     assert!(
@@ -179,7 +181,8 @@ fn an_interval_wider_than_the_figure_ends_at_zero() {
 fn markdown_and_json_hold_the_same_figures() {
     let page = limit(&record(1, usize::MAX), LimitOptions::default());
     let markdown = render::markdown(&page);
-    let row = "| 1 × 16 | 100k (100k–100k) | ████████████████████ | 160 µs | 160 µs | 2 µs | peak |\n";
+    let row =
+        "| 1 × 16 | 100k (100k–100k) | ████████████████████ | 160 µs | 160 µs | 2 µs | peak |\n";
     assert!(markdown.contains("## /dev/nvme0n1\n") && markdown.contains(row), "{markdown}");
     let value: serde_json::Value = serde_json::from_str(&render::json(&page).unwrap()).unwrap();
     let target = &value["blocks"][1]["section"];
@@ -223,7 +226,10 @@ fn a_search_without_any_window_is_still_text() {
 fn several_targets_are_compared() {
     let record = record(2, usize::MAX);
     let text = render(&record);
-    assert!(text.contains("all targets, 4 KiB  the targets do not slow each other down"), "{text}");
+    assert!(
+        text.contains("all targets, 4 KiB randread  the targets do not slow each other down"),
+        "{text}"
+    );
     assert!(text.contains("sum"), "{text}");
     assert!(paragraph(&record, 1).contains("the 2 targets do not slow each other down"));
 }

@@ -1,0 +1,244 @@
+//! The highest load that meets a latency target: a search over the rate at which I/Os arrive, whether or not earlier
+//! ones have completed.
+
+use super::outcome::{Phase, RatedPoint, TargetResult};
+use super::request::WindowRequest;
+use super::state::{At, Event, SearchState};
+use crate::experiment::{Load, Measurement, Setting};
+use fathom_model::Histogram;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// Windows at each rate while it is searched for, and at the rate that is reported.
+const WINDOWS_TRIED: u32 = 2;
+const WINDOWS_SURE: u32 = 5;
+/// The search ends when rates that pass and fail differ by less than this share of the peak.
+const STEP_MIN: f64 = 0.03;
+/// A rate that passed at first and failed with more windows is lowered by this factor.
+const BACK_OFF: f64 = 0.95;
+/// Rates tried at most.
+const RATES_MAX: usize = 16;
+/// Share of the arrivals that must have completed in time.
+const COMPLETED_MIN: f64 = 0.98;
+/// The queue holds as many I/Os as arrive in this many times the allowed latency: fewer would throttle them.
+const QUEUE_PART: f64 = 4.0;
+
+/// A limit of a percentile of latency.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyTarget {
+    /// The percentile, above 0 and below 100.
+    pub percentile: f64,
+    /// What it must be below, in nanoseconds.
+    pub below_ns: u64,
+}
+
+impl std::fmt::Display for LatencyTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let below = fathom_model::units::time(self.below_ns as f64);
+        f.pad(&format!("p{} < {below}", self.percentile))
+    }
+}
+
+impl FromStr for LatencyTarget {
+    type Err = String;
+
+    /// Takes `p99<2ms`, with a unit of ns, us, ms or s.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected =
+            || "expected a percentile and a time, such as p99<2ms or p99.9<500us".to_string();
+        let (percentile, below) = text.split_once('<').ok_or_else(expected)?;
+        let percentile = percentile.trim().strip_prefix('p').ok_or_else(expected)?;
+        let percentile: f64 = percentile.parse().map_err(|_| expected())?;
+        let below = below.trim();
+        let digits = below.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(expected)?;
+        let number: f64 = below[..digits].parse().map_err(|_| expected())?;
+        let unit = match below[digits..].trim() {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            _ => return Err(expected()),
+        };
+        let below_ns = (number * unit) as u64;
+        let is_valid = percentile > 0.0 && percentile < 100.0 && below_ns > 0;
+        is_valid.then_some(Self { percentile, below_ns }).ok_or_else(expected)
+    }
+}
+
+/// A rate and its windows.
+#[derive(Debug)]
+struct Tried {
+    iops: f64,
+    windows: u32,
+    ios: u64,
+    unstarted: u64,
+    elapsed_ns: u64,
+    response: Histogram,
+}
+
+/// The search for one target and kind of I/O.
+#[derive(Debug)]
+pub(super) struct Rated {
+    at: At,
+    target: LatencyTarget,
+    /// The peak when the search began, and its IOPS.
+    peak: Option<(Setting, f64)>,
+    /// Rates that pass and fail.
+    pass: f64,
+    fail: f64,
+    tried: Vec<Tried>,
+    failed: bool,
+    done: bool,
+}
+
+impl Rated {
+    pub fn new(at: At, target: LatencyTarget) -> Self {
+        let (peak, tried) = (None, Vec::new());
+        Self { at, target, peak, pass: 0.0, fail: 0.0, tried, failed: false, done: false }
+    }
+
+    pub fn next(&mut self, state: &SearchState) -> Option<WindowRequest> {
+        let block = state.block(self.at);
+        if self.peak.is_none() {
+            let peak = block.peak.setting()?;
+            let iops = block.curve.mean(peak);
+            (self.peak, self.fail) = (Some((peak, iops)), iops);
+        }
+        let (peak, iops) = self.peak?;
+        while !self.failed && !self.done && !block.is_broken() {
+            let last = self.tried.last();
+            if let Some(open) = last.filter(|last| last.windows < self.windows_wanted(iops)) {
+                return Some(self.request(state, peak, open.iops));
+            }
+            self.advance(iops);
+        }
+        None
+    }
+
+    pub fn observe(&mut self, outcome: Result<&Measurement, &str>) {
+        let (Some(tried), Ok(window)) = (self.tried.last_mut(), outcome) else {
+            self.failed = true;
+            return;
+        };
+        let Some(load) = window.loads.first() else { return };
+        tried.windows += 1;
+        tried.ios += load.ios;
+        tried.unstarted += load.unstarted;
+        tried.elapsed_ns += window.elapsed_ns;
+        tried.response.merge(&load.clat);
+    }
+
+    pub fn close(&self) -> Option<Event> {
+        self.peak?;
+        let tried: Vec<RatedPoint> =
+            self.tried.iter().filter(|t| t.windows > 0).map(|t| t.point(&self.target)).collect();
+        let with = |windows| {
+            let meet = tried.iter().filter(move |point| point.meets && point.windows >= windows);
+            meet.max_by(|a, b| a.iops.total_cmp(&b.iops))
+        };
+        let best = with(WINDOWS_SURE).or_else(|| with(WINDOWS_TRIED)).cloned();
+        let result = TargetResult { target: self.target, best, tried };
+        (!result.tried.is_empty()).then_some(Event::Rated { at: self.at, result })
+    }
+
+    /// More windows where nothing better is left to try.
+    fn windows_wanted(&self, peak: f64) -> u32 {
+        if self.fail - self.pass_or_tried() < STEP_MIN * peak {
+            WINDOWS_SURE
+        } else {
+            WINDOWS_TRIED
+        }
+    }
+
+    /// The highest rate that passes, that of the last one included if it does so far.
+    fn pass_or_tried(&self) -> f64 {
+        let last = self.tried.last().filter(|last| last.meets(&self.target));
+        last.map_or(self.pass, |last| last.iops.max(self.pass))
+    }
+
+    /// Judges the last rate, and begins the next.
+    fn advance(&mut self, peak: f64) {
+        if let Some(last) = self.tried.last() {
+            let (iops, meets, sure) =
+                (last.iops, last.meets(&self.target), last.windows >= WINDOWS_SURE);
+            match meets {
+                true => self.pass = self.pass.max(iops),
+                false => self.fail = self.fail.min(iops),
+            }
+            // With more windows a rate may fail that passed with few.
+            if self.fail <= self.pass {
+                self.pass = self.fail * BACK_OFF;
+            }
+            self.done = (meets && sure) || self.fail < STEP_MIN * peak;
+        }
+        let is_narrow = self.fail - self.pass < STEP_MIN * peak + 1.0;
+        let next = if is_narrow { self.pass } else { f64::midpoint(self.pass, self.fail) };
+        if next < 1.0 || self.tried.len() >= RATES_MAX {
+            self.done = true;
+        }
+        if self.done {
+            return;
+        }
+        let (response, windows) = (Histogram::default(), 0);
+        let new = Tried { iops: next, windows, ios: 0, unstarted: 0, elapsed_ns: 0, response };
+        self.tried.push(new);
+    }
+
+    fn request(&self, state: &SearchState, peak: Setting, iops: f64) -> WindowRequest {
+        let waiting = QUEUE_PART * iops * self.target.below_ns as f64 / 1e9;
+        let workers = u64::from(peak.workers);
+        let depth_max = (state.in_flight_max(self.at) / workers)
+            .min(u64::from(state.spec(self.at.block).depth_max));
+        let depth = ((waiting / workers as f64) as u64).clamp(1, depth_max.max(1));
+        let setting = Setting { depth: depth.max(u64::from(peak.depth)) as u32, ..peak };
+        let load = Load { iops: Some(iops as u64), ..Load::at(self.at.target, setting) };
+        WindowRequest::new(Phase::Rated, self.at.block, vec![load])
+    }
+}
+
+impl Tried {
+    fn latency_ns(&self, target: &LatencyTarget) -> u64 {
+        self.response.percentile(target.percentile).unwrap_or(u64::MAX)
+    }
+
+    fn meets(&self, target: &LatencyTarget) -> bool {
+        let due = self.ios + self.unstarted;
+        self.windows > 0
+            && self.latency_ns(target) < target.below_ns
+            && self.ios as f64 >= COMPLETED_MIN * due as f64
+    }
+
+    fn point(&self, target: &LatencyTarget) -> RatedPoint {
+        RatedPoint {
+            iops: self.iops,
+            completed_iops: self.ios as f64 * 1e9 / self.elapsed_ns.max(1) as f64,
+            latency_ns: self.response.percentile(target.percentile).unwrap_or(0),
+            p50_ns: self.response.percentile(50.0).unwrap_or(0),
+            windows: self.windows,
+            meets: self.meets(target),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_parsed_and_shown() {
+        for (text, percentile, below_ns) in [
+            ("p99<2ms", 99.0, 2_000_000),
+            ("p99.9<500us", 99.9, 500_000),
+            ("p50 < 1.5s", 50.0, 1_500_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(LatencyTarget { percentile, below_ns }));
+        }
+        for bad in
+            ["", "p99", "99<2ms", "p99<2", "p100<2ms", "p0<1ms", "p99<0ms", "p99<2h", "p99>2ms"]
+        {
+            assert!(bad.parse::<LatencyTarget>().is_err(), "{bad}");
+        }
+        assert_eq!("p99.9<500us".parse::<LatencyTarget>().unwrap().to_string(), "p99.9 < 500 µs");
+    }
+}
