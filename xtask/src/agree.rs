@@ -1,6 +1,7 @@
 //! `cargo xtask agree`: figures of fathom's samplers compared with those of standard tools over the same
 //! interval.
 
+mod derived;
 mod load;
 mod peers;
 mod perf;
@@ -31,6 +32,12 @@ pub struct Options {
     /// Create no load; compare on the machine as it is.
     #[arg(long)]
     no_load: bool,
+    /// Compare derived figures instead: thread states, driver times, CPU time per I/O.
+    #[arg(long)]
+    derived: bool,
+    /// The fathom whose CPU time per I/O is compared, instead of building it.
+    #[arg(long, requires = "derived")]
+    fathom: Option<PathBuf>,
     /// Print all figures, including those too small to compare.
     #[arg(long)]
     all: bool,
@@ -97,6 +104,9 @@ impl Row {
 
 /// Runs all tools concurrently with the samplers and prints the table.
 pub fn run(options: &Options) -> Result<()> {
+    if options.derived {
+        return derived::run(options.seconds, &options.dir, options.fathom.as_deref());
+    }
     let load = if options.no_load { None } else { Some(Load::start(&options.dir)?) };
     if load.is_some() {
         // Skip the start of the load.

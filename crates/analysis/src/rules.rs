@@ -19,7 +19,7 @@ mod testing;
 
 pub use requested::unpolled;
 
-use crate::limit::{Conditions, LimitRecord, Point, TargetLimit};
+use crate::limit::{BlockLimit, Conditions, LimitRecord, Point, TargetLimit};
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity};
 use fathom_model::record::RunRecord;
@@ -66,9 +66,9 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Block sizes with their peaks.
-    fn peaks(&self) -> impl Iterator<Item = (u64, &Point)> {
-        self.limit.blocks.iter().filter_map(|b| Some((b.block_bytes, b.peak.as_ref()?)))
+    /// Kinds of I/O with their peaks.
+    fn peaks(&self) -> impl Iterator<Item = (&BlockLimit, &Point)> {
+        self.limit.blocks.iter().filter_map(|block| Some((block, block.peak.as_ref()?)))
     }
 }
 

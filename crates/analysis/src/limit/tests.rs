@@ -1,5 +1,8 @@
 //! Searches on simulated devices whose limit is known.
 
+mod held;
+mod rated;
+
 use super::sim::Sim;
 use super::thresholds::{KNEE_SHARE, helps};
 use super::*;
@@ -99,80 +102,6 @@ fn depth_is_named_when_the_deepest_queue_still_gains() {
     assert_eq!(cause(&found.verdict), Cause::Depth, "{:?}", found.verdict);
     let peak = found.peak.as_ref().unwrap();
     assert_eq!((peak.workers, peak.depth), (8, 1024));
-}
-
-/// The cause at the peak of small blocks, on a device whose queue has these facts.
-fn held_back(sim: &mut Sim, queue: QueueFacts) -> Cause {
-    sim.queue = QueueFacts { device: "vda".into(), ..queue };
-    let (report, _) = sim.run(1, 60.0);
-    cause(&small(&report).verdict)
-}
-
-#[test]
-fn an_io_limit_of_the_cgroup_is_named_and_not_the_device() {
-    for (limit, wanted) in [(100_000, Cause::CgroupIoLimit), (150_000, Cause::Device)] {
-        let io_limits = vec![format!("/db vda riops={limit} wiops=100000")];
-        let queue = QueueFacts { io_limits, ..QueueFacts::default() };
-        assert_eq!(held_back(&mut Sim::default(), queue), wanted, "{limit}");
-    }
-    let io_limits = vec!["/db vda rbps=409600000".into()];
-    let queue = QueueFacts { io_limits, ..QueueFacts::default() };
-    assert_eq!(held_back(&mut Sim::default(), queue), Cause::CgroupIoLimit);
-}
-
-#[test]
-fn a_cpu_quota_is_named_and_not_the_device() {
-    for (throttled, wanted) in [(0.3, Cause::CpuQuota), (0.04, Cause::Device)] {
-        let mut sim = Sim { throttled, ..Sim::default() };
-        assert_eq!(held_back(&mut sim, QueueFacts::default()), wanted, "{throttled}");
-    }
-}
-
-#[test]
-fn the_requests_of_a_queue_are_named_and_not_the_device() {
-    // 4 requests at 100 µs are 40k of the 100k that the device does; 64 are more than it needs.
-    for (requests, wanted) in [(4, Cause::QueueRequests), (64, Cause::Device)] {
-        let mut sim = Sim { requests: Some(requests), ..Sim::default() };
-        let (nr_requests, hardware_queues) = (Some(requests), Some(1));
-        let queue = QueueFacts { nr_requests, hardware_queues, ..QueueFacts::default() };
-        assert_eq!(held_back(&mut sim, queue), wanted, "{requests}");
-    }
-}
-
-#[test]
-fn the_highest_load_within_a_latency_target_is_found() {
-    // 100 µs over the idle share: 400 µs at 75% of 100k.
-    for (below, wanted) in [("p99<400us", Some(75_000.0)), ("p99<90us", None)] {
-        let mut sim = Sim { device_bandwidth: 1e12, ..Sim::default() };
-        let mut config = sim.config(1, 60.0);
-        (config.target, config.blocks) =
-            (below.parse().ok(), vec![BlockSpec::new(4096, Rw::Randread)]);
-        let report = sim.search(config).0;
-        let found = small(&report).target.as_ref().unwrap();
-        let best = found.best.as_ref().map(|best| best.iops);
-        let is_near = |best: f64| wanted.is_some_and(|wanted| (best / wanted - 1.0).abs() < 0.05);
-        assert!(best.map_or(wanted.is_none(), is_near), "{below}: {found:?}");
-        let is_sure = |best: &RatedPoint| best.windows >= 5 && best.latency_ns < 400_000;
-        assert!(found.best.as_ref().is_none_or(is_sure), "{found:?}");
-        assert!(found.tried.len() > 3, "{found:?}");
-    }
-}
-
-#[test]
-fn the_suite_measures_each_row_and_searches_nothing() {
-    let mut sim = Sim::default();
-    let mut config = sim.config(1, 60.0);
-    (config.blocks, config.suite) = SuiteTest::all(true);
-    let (report, windows) = sim.search(config);
-    let blocks = &report.targets[0].blocks;
-    assert_eq!((blocks.len(), report.finished), (8, true));
-    for block in blocks {
-        assert_eq!(block.peak.as_ref().unwrap().iops.windows, 5, "{block:?}");
-        assert!(block.verdict.is_none() && block.knee.is_none() && block.points.len() == 1);
-    }
-    assert!((blocks[4].peak.as_ref().unwrap().iops.mean / 100_000.0 - 1.0).abs() < 0.01);
-    assert!(windows.iter().all(|window| window.probe.phase != Phase::Climb));
-    assert_eq!(SuiteTest::all(false).0.len(), 4);
 }
 
 #[test]

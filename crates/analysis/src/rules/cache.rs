@@ -131,13 +131,16 @@ fn cached_peaks(target: &Target) -> Option<Claim> {
 
 /// Peaks of which the disk delivered too little: the least share, and the evidence.
 fn low_from_disk(target: &Target) -> Option<(f64, Vec<Evidence>)> {
-    let low: Vec<(u64, f64)> = target
+    let low: Vec<(String, f64)> = target
         .peaks()
-        .filter_map(|(block, peak)| Some((block, peak.from_disk.filter(|s| *s < DISK_SHARE_MIN)?)))
+        .filter(|(block, _)| !block.rw.modifies())
+        .filter_map(|(block, peak)| {
+            Some((block.name(), peak.from_disk.filter(|s| *s < DISK_SHARE_MIN)?))
+        })
         .collect();
     let least = low.iter().map(|(_, share)| *share).reduce(f64::min)?;
     let evidence = low.iter().map(|(block, share)| {
-        let name = format!("{} reads, from the disk at most", units::bytes(*block));
+        let name = format!("{block}, from the disk at most");
         Evidence::number(name, *share, Unit::Share).with_source(DISKSTATS)
     });
     Some((least, evidence.collect()))

@@ -7,7 +7,6 @@ use super::{Check, Claim, Rule, Target};
 use crate::derive;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::record::{DiskRecord, RunRecord};
-use fathom_model::units;
 
 /// A mean below this share of the requested depth did not reach it; submitting and reaping lower the mean.
 const REACHED_SHARE: f64 = 0.5;
@@ -122,7 +121,7 @@ fn peak_not_reached(target: &Target) -> Option<Claim> {
         first.in_flight
     );
     let evidence = low.iter().map(|(block, peak)| {
-        let name = format!("{} mean depth, {} requested", units::bytes(*block), requested(peak));
+        let name = format!("{} mean depth, {} requested", block.name(), requested(peak));
         Evidence::number(name, peak.in_flight, Unit::Count).with_source("IOPS × mean latency")
     });
     Some(Claim::new(summary, evidence.collect()).remedy(""))

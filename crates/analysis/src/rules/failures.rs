@@ -160,7 +160,7 @@ fn limit_io_errors(target: &Target) -> Option<Claim> {
 fn discarded(target: &Target, of: fn(&crate::limit::Problem) -> u64, verb: &str) -> Option<Claim> {
     let blocks = target.limit.blocks.iter();
     let bad: Vec<_> = blocks
-        .flat_map(|block| block.problems.iter().map(move |problem| (block.block_bytes, problem)))
+        .flat_map(|block| block.problems.iter().map(move |problem| (block.name(), problem)))
         .filter(|(_, problem)| of(problem) > 0)
         .collect();
     let (_, first) = bad.first()?;
@@ -168,7 +168,7 @@ fn discarded(target: &Target, of: fn(&crate::limit::Problem) -> u64, verb: &str)
     let evidence = bad.iter().map(|(block, problem)| {
         let setting = problem.setting;
         let (workers, depth) = (setting.workers, setting.depth);
-        let name = format!("{}, {workers} × QD{depth}, {verb}", units::bytes(*block));
+        let name = format!("{block}, {workers} × QD{depth}, {verb}");
         number(&name, of(problem))
     });
     let summary = format!(
@@ -368,7 +368,7 @@ mod tests {
         problem(&mut record, 3, 0);
         let found = limit_findings(&record);
         assert_eq!((found[0].rule.as_str(), found[0].severity), ("io-errors", Severity::Error));
-        assert_eq!(phrases(&found[0]), ["4 KiB, 1 × QD1, failed: 3"]);
+        assert_eq!(phrases(&found[0]), ["4 KiB randread, 1 × QD1, failed: 3"]);
         assert!(!record.is_complete());
         assert_eq!(limit_rules(|r| problem(r, 0, 1)), ["short-ios"]);
     }

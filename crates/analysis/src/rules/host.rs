@@ -158,7 +158,7 @@ fn steal(target: &Target) -> Option<Claim> {
         .peaks()
         .filter_map(|(block, peak)| {
             let steal = peak.cpu?.steal;
-            let name = format!("steal at the {} peak", units::bytes(block));
+            let name = format!("steal at the {} peak", block.name());
             (steal >= STEAL_SHARE)
                 .then(|| Evidence::number(name, steal, Unit::Share).with_source("/proc/stat"))
         })

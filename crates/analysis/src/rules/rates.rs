@@ -161,13 +161,13 @@ fn noisy_peak(target: &Target) -> Option<Claim> {
         .collect();
     let (block, _, widest) = *peaks.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
     let evidence = peaks.iter().map(|(block, peak, _)| {
-        let name = format!("{} peak IOPS (95% CI)", units::bytes(*block));
+        let name = format!("{} peak IOPS (95% CI)", block.name());
         let (low, high) = (peak.iops.low.unwrap_or(f64::NAN), peak.iops.high.unwrap_or(f64::NAN));
         Evidence::number(name, peak.iops.mean, Unit::Iops).with_interval(low.max(0.0), high)
     });
     let summary = format!(
         "The {} peak of {} is known only to within ±{}.",
-        units::bytes(block),
+        block.name(),
         target.limit.name,
         percent(widest, 1.0)
     );

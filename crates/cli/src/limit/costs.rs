@@ -13,6 +13,10 @@ use fathom_runner::{CancelToken, OpenTargets};
 /// Notes what an I/O costs at the peaks of `record`, or why that is unknown.
 pub fn measure(targets: &OpenTargets, cancel: &CancelToken, record: &mut LimitRecord) {
     let mut costs = Vec::new();
+    // The suite has no peaks.
+    if !record.config.suite.is_empty() {
+        return;
+    }
     for (target, limit) in record.report.targets.iter().enumerate() {
         for (block, spec) in limit.blocks.iter().zip(&record.config.blocks) {
             let Some(peak) = &block.peak else { continue };

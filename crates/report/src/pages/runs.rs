@@ -73,9 +73,9 @@ pub fn run_result(record: &RunRecord) -> Text {
 #[must_use]
 pub fn limit_result(record: &LimitRecord) -> Text {
     let block = record.report.targets.first().and_then(|target| target.blocks.first());
-    let peak = block.and_then(|block| Some((block.block_bytes, block.peak.as_ref()?)));
-    let peak = peak.map_or("no result".into(), |(size, peak)| {
-        text!(bytes(size), " peak ", of(count(peak.iops.mean), "IOPS"))
+    let peak = block.and_then(|block| Some((block.name(), block.peak.as_ref()?)));
+    let peak = peak.map_or("no result".into(), |(name, peak)| {
+        text!(name, " peak ", of(count(peak.iops.mean), "IOPS"))
     });
     early(&record.outcome, peak)
 }

@@ -85,8 +85,8 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Search for the highest queue depth within a latency target",
-        why: "latency targets are not supported yet; 'fathom limit' finds the queue depth of peak \
-              throughput",
+        why: "latency targets are not supported yet; fathom limit --target='p99<2ms' finds the \
+              highest load within one",
         names: &[
             "latency_target",
             "latency_window",

@@ -1,7 +1,7 @@
 //! A paragraph that can be forwarded by itself: what was measured, the results, what limits them, and what to do next.
 
 use super::{cause, description, estimate, how, setting};
-use crate::doc::{Text, bandwidth, bytes, count, number, percent, text, time};
+use crate::doc::{Text, bandwidth, count, number, percent, text, time};
 use fathom_analysis::limit::{
     BlockLimit, Cause, Combined, CombinedCause, KNEE_SHARE, LimitRecord, Point, TargetLimit,
     Verdict,

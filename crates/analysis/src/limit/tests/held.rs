@@ -1,0 +1,41 @@
+//! What holds I/Os back above the device.
+
+use super::*;
+
+/// The cause at the peak of small blocks, on a device whose queue has these facts.
+fn held_back(sim: &mut Sim, queue: QueueFacts) -> Cause {
+    sim.queue = QueueFacts { device: "vda".into(), ..queue };
+    let (report, _) = sim.run(1, 60.0);
+    cause(&small(&report).verdict)
+}
+
+#[test]
+fn an_io_limit_of_the_cgroup_is_named_and_not_the_device() {
+    for (limit, wanted) in [(100_000, Cause::CgroupIoLimit), (150_000, Cause::Device)] {
+        let io_limits = vec![format!("/db vda riops={limit} wiops=100000")];
+        let queue = QueueFacts { io_limits, ..QueueFacts::default() };
+        assert_eq!(held_back(&mut Sim::default(), queue), wanted, "{limit}");
+    }
+    let io_limits = vec!["/db vda rbps=409600000".into()];
+    let queue = QueueFacts { io_limits, ..QueueFacts::default() };
+    assert_eq!(held_back(&mut Sim::default(), queue), Cause::CgroupIoLimit);
+}
+
+#[test]
+fn a_cpu_quota_is_named_and_not_the_device() {
+    for (throttled, wanted) in [(0.3, Cause::CpuQuota), (0.04, Cause::Device)] {
+        let mut sim = Sim { throttled, ..Sim::default() };
+        assert_eq!(held_back(&mut sim, QueueFacts::default()), wanted, "{throttled}");
+    }
+}
+
+#[test]
+fn the_requests_of_a_queue_are_named_and_not_the_device() {
+    // 4 requests at 100 µs are 40k of the 100k that the device does; 64 are more than it needs.
+    for (requests, wanted) in [(4, Cause::QueueRequests), (64, Cause::Device)] {
+        let mut sim = Sim { requests: Some(requests), ..Sim::default() };
+        let (nr_requests, hardware_queues) = (Some(requests), Some(1));
+        let queue = QueueFacts { nr_requests, hardware_queues, ..QueueFacts::default() };
+        assert_eq!(held_back(&mut sim, queue), wanted, "{requests}");
+    }
+}
