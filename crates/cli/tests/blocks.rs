@@ -3,9 +3,8 @@
 
 mod common;
 
-use common::{Answer, Loop, MIB, Place, as_root, says, until};
+use common::{Answer, Loop, MIB, Place, Zram, as_root, says, until};
 use serde_json::Value;
-use std::fs;
 
 /// What `fathom blocks` tells of `count` direct writes of `size` bytes to `device`; none where the
 /// kernel's events cannot be had, whose reason is printed.
@@ -19,32 +18,6 @@ fn writes(args: &[&str], device: &str, size: usize, count: usize) -> Option<Answ
         return None;
     }
     Some(answer.done())
-}
-
-const CONTROL: &str = "/sys/class/zram-control";
-
-/// A compressed device in memory, which takes I/Os without making requests of them.
-struct Zram(String);
-
-impl Zram {
-    /// The reason where there are none.
-    fn new(size: &str) -> Result<Self, String> {
-        let number = fs::read_to_string(format!("{CONTROL}/hot_add"));
-        let zram = Self(number.map_err(|e| format!("{CONTROL}/hot_add: {e}"))?.trim().into());
-        fs::write(format!("/sys/block/zram{}/disksize", zram.0), size).unwrap();
-        Ok(zram)
-    }
-
-    fn device(&self) -> String {
-        format!("/dev/zram{}", self.0)
-    }
-}
-
-impl Drop for Zram {
-    fn drop(&mut self) {
-        let _ = fs::write(format!("/sys/block/zram{}/reset", self.0), "1");
-        let _ = fs::write(format!("{CONTROL}/hot_remove"), &self.0);
-    }
 }
 
 /// The last line of JSON, which is of all that was seen.

@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::{FATHOM, Loop, MIB, Place, Running, Tmpfs, as_root, says};
+use common::{FATHOM, Loop, MIB, Place, Running, Tmpfs, Zram, as_root, says};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A cgroup of version 1 with one limit.
 struct Cgroup(PathBuf);
@@ -128,6 +129,57 @@ fn other_programs_on_all_cpus() {
         (0..2 * cpus).map(|_| Running::start(&mut place.command("sh", &spin))).collect();
     let block = limited_by(&place, "", &reads(&["--ioengine=nop", "--size=1g"]));
     says(&block, &[&format!("sh ({} processes) used", 2 * cpus), "waited for a CPU"]);
+}
+
+#[test]
+fn other_programs_on_the_disk() {
+    let Some(_alone) = as_root("a quiet disk") else { return };
+    let place = place_with_data();
+    if disk_of(&place).is_none() {
+        return;
+    }
+    place.data("other", 64 * MIB);
+    let hog =
+        ["run", "--no-record", "--name=hog", "--filename=other", "--rw=randread", "--bs=256k"];
+    let hog = [&hog[..], &["--direct=1", "--iodepth=8", "--time_based", "--runtime=60"]].concat();
+    let _hog = place.start(&hog);
+    let load = reads(&[&DIRECT[..], &["--ioengine=psync"]].concat());
+    says(&limited_by(&place, "", &load), &["% of the bytes on the disks; fathom (pid "]);
+}
+
+/// A device to swap to.
+struct Swap(Zram);
+
+impl Swap {
+    fn new() -> Option<Self> {
+        let zram = Zram::new("256M").map_err(|error| println!("skipped: {error}")).ok()?;
+        let swap = Self(zram);
+        let run = |tool: &str| {
+            let done = Command::new(tool).arg(swap.0.device()).output();
+            done.is_ok_and(|output| output.status.success())
+        };
+        (run("mkswap") && run("swapon")).then_some(swap)
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        let _ = Command::new("swapoff").arg(self.0.device()).output();
+    }
+}
+
+#[test]
+fn memory_that_is_swapped() {
+    let Some(_alone) = as_root("swap on zram") else { return };
+    let place = Place::new();
+    let Some(cgroup) = Cgroup::new("memory", "memory.limit_in_bytes", "48M") else { return };
+    let Some(_swap) = Swap::new() else {
+        println!("skipped: no swap on zram");
+        return;
+    };
+    // Its buffer does not fit, and it goes through all of it again and again. Pages of zeros are not written.
+    let dd = ["timeout", "3", "dd", "if=/dev/urandom", "of=/dev/null", "bs=96M", "status=none"];
+    says(&limited_by(&place, &cgroup.enter(), &dd), &["Memory is short", "read from swap on zram"]);
 }
 
 #[test]

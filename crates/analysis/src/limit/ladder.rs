@@ -15,6 +15,8 @@ const WINDOWS_MAX: usize = 30;
 const SHARE_MIN: f64 = 0.7;
 /// A step this close below the knee counts as at it.
 const STEP_SHARE: f64 = 0.9;
+/// Share of the peak's mean that the knee itself must have: less than the 95% of the fit, as windows are noisy.
+const REACHES_MIN: f64 = 0.9;
 /// Steps at most, the deepest ones.
 const STEPS_MAX: usize = 8;
 
@@ -92,15 +94,17 @@ impl Ladder {
     pub fn knee(&mut self, curve: &Curve) -> Option<KneeFound> {
         let refined = self.series.is_between_rounds() && self.is_settled();
         self.series.restart_round();
-        let found = self.found()?;
+        let (found, peak) = (self.found()?, self.series.baseline()?.value);
         let steps = self.series.conditions().iter().skip(1).map(|condition| condition.value);
-        let reaches =
+        let measured = Some(found.setting).filter(|s| curve.windows(*s) > 0);
+        let is_near =
             |s: &Setting| f64::from(s.depth) >= STEP_SHARE * f64::from(found.setting.depth);
-        let setting = match curve.windows(found.setting) {
-            0 => steps.into_iter().find(reaches).unwrap_or(self.series.baseline()?.value),
-            _ => found.setting,
-        };
-        Some(KneeFound { setting, refined, ..found })
+        // The fit goes past a single depth that the device dislikes; the knee must not be there.
+        let reaches = |s: &Setting| curve.mean(*s) >= REACHES_MIN * curve.mean(peak);
+        let all = measured.into_iter().chain(steps.filter(is_near));
+        let setting = all.filter(reaches).min_by_key(|s| s.depth).unwrap_or(peak);
+        let depths = found.depths.map(|(low, high)| (low, high.max(setting.depth)));
+        Some(KneeFound { setting, depths, refined, ..found })
     }
 
     /// The setting at the knee, once it is known, until it has enough windows.
@@ -120,9 +124,10 @@ impl Ladder {
         let top = (peak.in_flight() as f64).min(fit.flat_from(GAIN_MIN.ln()));
         let least = fit.log_at(top) + KNEE_SHARE.ln();
         let workers = last.value.workers;
+        let deepest = (top / f64::from(workers)).floor().max(1.0);
         let depth = |log: f64| {
-            let in_flight = fit.in_flight_for(log).min(top);
-            (in_flight / f64::from(workers)).ceil().max(1.0) as u32
+            let depth = fit.in_flight_for(log) / f64::from(workers);
+            depth.ceil().clamp(1.0, deepest) as u32
         };
         let (low, knee, high) = (depth(least - half), depth(least), depth(least + half));
         let share = fit.log_at(f64::from(knee * workers).min(top)) - fit.log_at(top);

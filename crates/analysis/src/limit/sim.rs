@@ -26,6 +26,8 @@ pub(super) struct Sim {
     pub cpu_ns: f64,
     /// With more I/Os in flight than this the device gets slower.
     pub overdriven_at: Option<f64>,
+    /// With in flight from the first to the second number, the device does half.
+    pub disliked: Option<(u64, u64)>,
     /// Every window is off by at most this share, uniformly.
     pub noise: f64,
     /// CPU usage of other programs, as a share of all CPUs.
@@ -56,6 +58,7 @@ impl Default for Sim {
             device_bandwidth: 2e9,
             cpu_ns: 2_000.0,
             overdriven_at: None,
+            disliked: None,
             noise: 0.01,
             background: 0.01,
             errors_at: None,
@@ -148,6 +151,9 @@ impl Sim {
         let mut device = self.device_iops.min(transfer);
         if let Some(limit) = self.overdriven_at.filter(|l| in_flight > *l) {
             device *= (limit / in_flight).powf(0.3);
+        }
+        if self.disliked.is_some_and(|(from, to)| (from..=to).contains(&load.setting.in_flight())) {
+            device *= 0.5;
         }
         let at_device = self.requests.map_or(in_flight, |requests| in_flight.min(requests.into()));
         workers.min(device).min(at_device * 1e9 / (self.latency_ns + 1e9 / transfer))

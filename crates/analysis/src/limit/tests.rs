@@ -40,6 +40,17 @@ fn a_device_with_a_fixed_rate_is_found_to_be_the_limit() {
 }
 
 #[test]
+fn the_knee_is_not_at_a_depth_that_the_device_dislikes() {
+    // In flight, 5 reach 95% of the peak, but 5 and 6 get half.
+    let mut sim = Sim { latency_ns: 50_000.0, disliked: Some((5, 6)), ..Sim::default() };
+    let (report, _) = sim.run(1, 60.0);
+    let knee = small(&report).knee.as_ref().unwrap();
+    assert_eq!(knee.point.depth, 8, "{knee:?}");
+    let (low, high) = knee.depths.unwrap();
+    assert!(low >= 4 && high == 8, "{knee:?}");
+}
+
+#[test]
 fn latency_is_that_of_one_io_in_flight() {
     let (report, _) = Sim::default().run(1, 15.0);
     let latency = small(&report).latency.as_ref().unwrap();

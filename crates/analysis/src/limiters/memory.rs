@@ -83,8 +83,10 @@ fn from_memory(view: &View) -> Option<Cause> {
         && view.state(ThreadState::OnCpu) >= ON_CPU_MIN;
     let tells = |file: &&OpenFile| is_requested || is_busy && (file.direct || file.in_memory);
     let file = processes.files.values().filter(tells).max_by_key(|file| file.size).and_then(about);
+    // Pipes and devices count as requested too.
+    let is_of_files = is_requested && !processes.files.is_empty();
     let summary = file.or_else(|| {
-        is_requested.then(|| {
+        is_of_files.then(|| {
             let (rate, from_disk) = (units::bandwidth(rate), from_disk * 100.0);
             format!(
                 "{} requested {rate} from the page cache: {from_disk:.1}% came from a disk.",

@@ -279,3 +279,29 @@ impl Drop for Loop {
         let _ = Command::new("losetup").args(["-d", &self.0]).output();
     }
 }
+
+const ZRAM: &str = "/sys/class/zram-control";
+
+/// A compressed device in memory, which takes I/Os without making requests of them.
+pub struct Zram(String);
+
+impl Zram {
+    /// The reason where there are none.
+    pub fn new(size: &str) -> Result<Self, String> {
+        let number = fs::read_to_string(format!("{ZRAM}/hot_add"));
+        let zram = Self(number.map_err(|e| format!("{ZRAM}/hot_add: {e}"))?.trim().into());
+        fs::write(format!("/sys/block/zram{}/disksize", zram.0), size).unwrap();
+        Ok(zram)
+    }
+
+    pub fn device(&self) -> String {
+        format!("/dev/zram{}", self.0)
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let _ = fs::write(format!("/sys/block/zram{}/reset", self.0), "1");
+        let _ = fs::write(format!("{ZRAM}/hot_remove"), &self.0);
+    }
+}
