@@ -244,11 +244,7 @@ impl StackSampler {
             return;
         }
         let user: Vec<u32> = match &mut self.user {
-            Some(names) => {
-                let before = |(at, address): (usize, &u64)| address.wrapping_sub(u64::from(at > 0));
-                let addresses = user.iter().enumerate().map(before);
-                addresses.map(|address| names.id(pid, address, &mut self.names)).collect()
-            }
+            Some(names) => names.chain(pid, user, &mut self.names),
             None => Vec::new(),
         };
         let (stack, cut) = self.stacks.id(kernel.ids, &user, &self.names);

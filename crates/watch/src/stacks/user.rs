@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 /// Maximum total size of symbol tables, in bytes.
 const ROOM: usize = 256 << 20;
 /// Minimum number of rounds between reads of a process's maps: invalid addresses are common in code
+/// The name of an address that is in no code.
+const UNKNOWN: &str = "[unknown]";
 /// without frame pointers.
 const RELOAD: u64 = 5;
 /// Maximum number of addresses cached per process.
@@ -104,12 +106,28 @@ impl UserNames {
         self.parents.clear();
     }
 
+    /// The name IDs of a chain of addresses, innermost first. Without frame pointers the kernel takes any number for a
+    /// caller, so what lies beyond an address that is in no code is left out.
+    pub fn chain(&mut self, pid: i32, addresses: &[u64], names: &mut NameTable) -> Vec<u32> {
+        let unknown = names.id(UNKNOWN);
+        let mut ids = Vec::with_capacity(addresses.len());
+        for (at, address) in addresses.iter().enumerate() {
+            // A return address may be that of the next function.
+            let id = self.id(pid, address.wrapping_sub(u64::from(at > 0)), names);
+            ids.push(id);
+            if id == unknown {
+                break;
+            }
+        }
+        ids
+    }
+
     /// The name ID of the function at `address`.
     pub fn id(&mut self, pid: i32, address: u64, names: &mut NameTable) -> u32 {
         if let Some(id) = self.known(pid).and_then(|known| known.get(&address)) {
             return *id;
         }
-        let Some(map) = self.map(pid, address) else { return names.id("[unknown]") };
+        let Some(map) = self.map(pid, address) else { return names.id(UNKNOWN) };
         let id = names.id(&self.name(pid, &map, address));
         if let Some(known) = self.known(pid) {
             if known.len() >= ADDRESSES {
@@ -270,6 +288,23 @@ mod tests {
             let id = user.id(pid, address, &mut names);
             assert_eq!(names.name(id), "[unknown]");
         }
+    }
+
+    #[test]
+    fn a_chain_ends_where_no_code_is() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("7")).unwrap();
+        fs::write(dir.path().join("7/maps"), "1000-2000 r-xp 0 00:00 0 [vdso]\n").unwrap();
+        let (mut user, mut names) = (UserNames::new(dir.path()), NameTable::new());
+        let mut chain = |addresses: &[u64]| -> Vec<String> {
+            let ids = user.chain(7, addresses, &mut names);
+            ids.iter().map(|id| names.name(*id).to_string()).collect()
+        };
+        assert_eq!(chain(&[0x1100, 0x1200, 0x77, 0x1300, 0x99]), ["[vdso]", "[vdso]", "[unknown]"]);
+        assert_eq!(chain(&[0x77, 0x88, 0x99]), ["[unknown]"]);
+        // The second returns to the first byte after the code.
+        assert_eq!(chain(&[0x1100, 0x2000]), ["[vdso]", "[vdso]"]);
+        assert_eq!(chain(&[]), [""; 0]);
     }
 
     #[test]
