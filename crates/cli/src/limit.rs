@@ -38,13 +38,14 @@ const MEMORY_MAX: u64 = 1 << 30;
 /// What `fathom limit` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Files or block devices to read; by default a scratch file, which is removed afterwards.
+    /// Files or block devices, which are only read unless --rw says otherwise; by default a scratch file, which is
+    /// removed afterwards.
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Take about 15 seconds instead of about a minute.
+    /// Take a quarter of the time.
     #[arg(long, conflicts_with = "duration")]
     quick: bool,
-    /// How long to search, such as 30 (seconds) or 5m; at least 5s.
+    /// How long to search, such as 30 (seconds) or 5m; by default a minute for two kinds of I/O.
     #[arg(short = 't', long, value_name = "TIME", value_parser = size::duration)]
     duration: Option<Duration>,
     /// Kinds of access by fio's names, such as randread,randrw (70% reads) or read; by default randread, on a scratch

@@ -49,11 +49,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Find the limits of a disk or file on this machine, and what sets them (read-only).
+    /// Find the limits of a disk or file on this machine, and what sets them.
     #[command(after_help = "\
 Examples:
-  fathom limit /dev/nvme0n1          one disk, about a minute
-  fathom limit --quick               a scratch file in this directory, about 15 seconds")]
+  fathom limit /dev/nvme0n1          random reads of a disk, about a minute
+  fathom limit --quick               a scratch file in this directory, read and written
+  fathom limit --rw=randrw --bs=8k --overwrite=FILE FILE
+  fathom limit --target='p99<2ms' /dev/nvme0n1
+  fathom limit --suite               the rows of CrystalDiskMark on a scratch file")]
     Limit(limit::Args),
     /// Run fio job files and command lines.
     #[command(disable_help_flag = true)]
