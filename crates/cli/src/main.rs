@@ -53,10 +53,7 @@ enum Command {
     #[command(after_help = "\
 Examples:
   fathom limit /dev/nvme0n1          random reads of a disk, about a minute
-  fathom limit --quick               a scratch file in this directory, read and written
-  fathom limit --rw=randrw --bs=8k --overwrite=FILE FILE
-  fathom limit --target='p99<2ms' /dev/nvme0n1
-  fathom limit --suite               the rows of CrystalDiskMark on a scratch file")]
+  fathom limit --quick               a scratch file in this directory, read and written")]
     Limit(limit::Args),
     /// Run fio job files and command lines.
     #[command(disable_help_flag = true)]
