@@ -1,7 +1,8 @@
 //! `fathom blocks`: what the block layer does with the I/Os of some devices.
 
+use crate::page::{FormatArgs, PageFormat};
 use crate::stdio::{Kind, note};
-use crate::watch::End;
+use crate::watch::{End, TICK};
 use crate::{limits, output, page, quantity};
 use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
@@ -11,17 +12,14 @@ use fathom_report::render::{self, Style};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
 use fathom_watch::{EachIo, TimedSample, Watcher};
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
-
-/// Between two looks at signals and at the end of what is watched.
-const TICK: Duration = Duration::from_millis(20);
 
 /// Between two headings of the live lines.
 const LINES_PER_HEADER: usize = 20;
 
-/// Columns of the live lines.
+/// Columns of the live lines, where they are not on a terminal.
 const LIVE_WIDTH: usize = 140;
 
 /// Which devices, and for how long.
@@ -39,9 +37,8 @@ pub struct Args {
     /// Sample one event in N for sizes, tasks, splits and latencies; 0 counts only
     #[arg(long, value_name = "N", default_value_t = ONE_IN)]
     one_in: u32,
-    /// Print JSON, one line for each interval and one for the total
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
     /// The command to run and watch; fathom exits with its status
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -64,30 +61,16 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let mut view = View::new(args, sampler.missing().to_vec());
     let watcher = Watcher::start(vec![Box::new(sampler)], args.interval)
         .map_err(|error| thread_not_created(&error))?;
-    // Counters as they stand before the command does anything.
-    if let Ok(first) = watcher.samples.recv() {
-        view.add(first)?;
+    let shown = end.follow(watcher, |sample| {
+        view.add(sample)?;
+        Ok(!view.all_are_removed())
+    });
+    let code = end.code_if(shown.and_then(|()| view.finish()));
+    if view.all_are_removed() && !end.is_command() {
+        note!("all devices were removed");
+        return Ok(args.time.map_or(code, |_| ExitCode::FAILURE));
     }
-    end.begin()?;
-    let mut code = None;
-    let mut shown = Ok(());
-    // A command goes on to its end whether its I/Os can be shown or not.
-    while !end.has_come()? && (shown.is_ok() || end.is_command()) {
-        if view.all_are_removed() && !end.is_command() {
-            note!("all devices were removed");
-            code = args.time.map(|_| ExitCode::FAILURE);
-            break;
-        }
-        match watcher.samples.recv_timeout(TICK) {
-            Ok(watched) => shown = shown.and_then(|()| view.add(watched)),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-    }
-    let mut rest = watcher.stop().into_iter();
-    let shown = shown.and_then(|()| rest.try_for_each(|watched| view.add(watched)));
-    let ended = end.code_if(shown.and_then(|()| view.finish()));
-    Ok(code.unwrap_or(ended))
+    Ok(code)
 }
 
 /// What was seen, and what of it was shown.
@@ -133,13 +116,20 @@ impl<'a> View<'a> {
     }
 
     fn lines(&mut self, came: &BlocksSample, elapsed: Duration) -> Result<String, String> {
-        if self.args.json {
-            return json(came, elapsed, false);
+        match self.args.format.get() {
+            PageFormat::Json => return json(came, elapsed, false),
+            // The total is the document.
+            PageFormat::Markdown => return Ok(String::new()),
+            PageFormat::Text => {}
         }
         let is_first = self.lines.is_multiple_of(LINES_PER_HEADER);
         self.lines += 1;
         let page = pages::block_rates(came, elapsed.as_nanos() as u64, is_first);
-        Ok(render::text(&page, Style { color: false, width: LIVE_WIDTH }))
+        let width = match std::io::stdout().is_terminal() {
+            true => page::style(false).width,
+            false => LIVE_WIDTH,
+        };
+        Ok(render::text(&page, Style { color: false, width }))
     }
 
     fn finish(&self) -> Result<(), String> {
@@ -148,18 +138,17 @@ impl<'a> View<'a> {
         };
         let came = fathom_analysis::blocks::since(last, first);
         let elapsed = to.saturating_duration_since(*from);
-        let text = if self.args.json {
-            json(&came, elapsed, true)?
-        } else {
-            let blocks = pages::blocks(&came, elapsed.as_nanos() as u64, &self.missing, true);
-            format!("\n{}", render::text(&blocks, page::style(false)))
-        };
-        self.emit(&text)
+        let page = pages::blocks(&came, elapsed.as_nanos() as u64, &self.missing, true);
+        let (text, _) = self.args.format.render(&page, Some(json(&came, elapsed, true)?), false)?;
+        match self.lines {
+            0 => self.emit(&text),
+            _ => self.emit(&format!("\n{text}")),
+        }
     }
 
     /// To standard error where standard output is the command's.
     fn emit(&self, text: &str) -> Result<(), String> {
-        let kind = if self.args.json { Kind::Json } else { Kind::Lines };
+        let kind = if self.args.format.is_json() { Kind::Json } else { Kind::Lines };
         if self.args.command.is_empty() {
             return output::emit(text, kind, None);
         }

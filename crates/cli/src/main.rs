@@ -5,7 +5,6 @@
 
 mod blocks;
 mod clean;
-mod cost;
 mod level;
 mod limit;
 mod limits;
@@ -13,14 +12,12 @@ mod live;
 mod manual;
 mod output;
 mod page;
-mod processes;
 mod quantity;
 mod record;
 mod run;
 mod runs;
 mod show;
 mod signals;
-mod sources;
 mod stacks;
 mod stdio;
 mod threads;
@@ -43,6 +40,9 @@ struct Cli {
     /// Show times in UTC instead of local time.
     #[arg(long, global = true)]
     utc: bool,
+    /// Print results and errors only.
+    #[arg(short, long, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -135,13 +135,17 @@ Examples:
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
     let parsed = manual::grouped(Cli::command()).try_get_matches();
-    let Cli { color, utc, command } = match parsed.and_then(|found| Cli::from_arg_matches(&found)) {
-        Ok(cli) => cli,
-        Err(answer) => return explain(&answer),
-    };
+    let Cli { color, utc, quiet, command } =
+        match parsed.and_then(|found| Cli::from_arg_matches(&found)) {
+            Ok(cli) => cli,
+            Err(answer) => return explain(&answer),
+        };
     page::set_color(color);
     if utc {
         page::use_utc();
+    }
+    if quiet {
+        stdio::be_quiet();
     }
     // A command started by fathom inherits the limits: it must find those that it would have without.
     let starts_one = matches!(

@@ -36,13 +36,12 @@ pub fn write(
     let version =
         terse::Version::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
     let lines = if style.color { Kind::ColoredLines } else { Kind::Lines };
+    let page = || pages::run(record, Some(&Observed { seen, stacks }), output.verbose);
     let text: String = formats
         .iter()
         .map(|format| match format {
-            Format::Normal => {
-                let page = pages::run(record, Some(&Observed { seen, stacks }), output.verbose);
-                lines.safe(&render::text(&page, style)).into_owned()
-            }
+            Format::Normal => lines.safe(&render::text(&page(), style)).into_owned(),
+            Format::Markdown => Kind::Lines.safe(&render::markdown(&page())).into_owned(),
             Format::Json => Kind::Json.safe(&fio_json::render(record, false)).into_owned(),
             Format::JsonPlus => Kind::Json.safe(&fio_json::render(record, true)).into_owned(),
             Format::Terse => Kind::Lines.safe(&terse::render(record, version)).into_owned(),

@@ -70,15 +70,60 @@ pub enum PageFormat {
     Json,
 }
 
-/// The options of every command whose result is a page.
+/// The form of a result.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct PageArgs {
+pub struct FormatArgs {
     /// Format of the result.
     #[arg(long, value_enum, default_value_t)]
     format: PageFormat,
     /// Same as --format=json.
     #[arg(long, conflicts_with = "format")]
     json: bool,
+}
+
+impl FormatArgs {
+    /// The format.
+    #[must_use]
+    pub fn get(&self) -> PageFormat {
+        if self.json { PageFormat::Json } else { self.format }
+    }
+
+    /// Whether the result is JSON.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.get() == PageFormat::Json
+    }
+
+    /// `page` as text, or `json` in its place where the record itself is what programs read.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn render(
+        &self,
+        page: &Document,
+        json: Option<String>,
+        to_file: bool,
+    ) -> Result<(String, Kind), String> {
+        Ok(match self.get() {
+            PageFormat::Json => {
+                let page = || render::json(page).map_err(|e| e.to_string());
+                (json.map_or_else(page, Ok)?, Kind::Json)
+            }
+            PageFormat::Markdown => (render::markdown(page), Kind::Lines),
+            PageFormat::Text => {
+                let style = style(to_file);
+                let kind = if style.color { Kind::ColoredLines } else { Kind::Lines };
+                (render::text(page, style), kind)
+            }
+        })
+    }
+}
+
+/// The options of every command whose result is a page.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct PageArgs {
+    #[command(flatten)]
+    format: FormatArgs,
     /// Write the result to FILE instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<String>,
@@ -99,12 +144,6 @@ impl PageArgs {
         self.output.as_deref().map(|file| Destination::open(file, used)).transpose()
     }
 
-    /// Whether the result is JSON.
-    #[must_use]
-    pub fn is_json(&self) -> bool {
-        self.json || self.format == PageFormat::Json
-    }
-
     /// Prints `page`, or `json` in its place where the record itself is what programs read.
     ///
     /// # Errors
@@ -115,7 +154,7 @@ impl PageArgs {
         json: Option<String>,
         to: Option<&Destination>,
     ) -> Result<(), String> {
-        let (text, kind) = self.render(page, json)?;
+        let (text, kind) = self.format.render(page, json, self.output.is_some())?;
         output::emit(&text, kind, to)
     }
 
@@ -124,20 +163,7 @@ impl PageArgs {
     /// # Errors
     /// If it cannot be written.
     pub fn print_beside(&self, page: &Document) -> Result<(), String> {
-        let (text, kind) = self.render(page, None)?;
+        let (text, kind) = self.format.render(page, None, self.output.is_some())?;
         output::emit_beside(&text, kind)
-    }
-
-    fn render(&self, page: &Document, json: Option<String>) -> Result<(String, Kind), String> {
-        if self.is_json() {
-            let text = json.map_or_else(|| render::json(page).map_err(|e| e.to_string()), Ok)?;
-            return Ok((text, Kind::Json));
-        }
-        if self.format == PageFormat::Markdown {
-            return Ok((render::markdown(page), Kind::Lines));
-        }
-        let style = style(self.output.is_some());
-        let kind = if style.color { Kind::ColoredLines } else { Kind::Lines };
-        Ok((render::text(page, style), kind))
     }
 }

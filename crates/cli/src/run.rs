@@ -1,10 +1,8 @@
 //! `fathom run`: job files and command lines that people have for fio.
 
-use crate::cost;
 use crate::live::Live;
 use crate::output::{self, Destination};
 use crate::signals::Signals;
-use crate::sources::System;
 use crate::stdio::{self, Kind, note};
 use fathom_analysis::watch::ObservedTotals;
 use fathom_machine::guard::Permissions;
@@ -16,7 +14,7 @@ use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::{Level, Stack};
 use fathom_model::{Facts, Plan, Progress, RunRecord};
-use fathom_runner::{Hooks, RecordTo, RunOptions, Runner};
+use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost};
 use fathom_spec::{Eta, Format, Help, Output, Spec};
 use std::io::IsTerminal;
 use std::path::Path;
@@ -35,6 +33,9 @@ pub fn command(args: &[String]) -> Result<ExitCode, String> {
     let spec = fathom_spec::parse(args, &system)
         .map_err(|e| e.to_string())
         .or_else(|error| refuse(asks_for_json(args), error))?;
+    if spec.output.quiet {
+        stdio::be_quiet();
+    }
     if let Some(text) = answer_without_running(&spec) {
         return output::stream(&text?, Kind::Lines).map(|_| ExitCode::SUCCESS);
     }
@@ -57,8 +58,9 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, String> {
 /// Whether a command line that cannot be read asks for JSON.
 fn asks_for_json(args: &[String]) -> bool {
     args.iter().any(|arg| {
-        let format = arg.trim_start_matches('-').strip_prefix("output-format=");
-        format.is_some_and(|list| list.split(',').any(|word| word.starts_with("json")))
+        let option = arg.trim_start_matches('-');
+        let list = option.strip_prefix("output-format=").or(option.strip_prefix("format="));
+        option == "json" || list.is_some_and(|l| l.split(',').any(|word| word.starts_with("json")))
     })
 }
 
@@ -82,6 +84,7 @@ fn refuse<T>(json: bool, error: String) -> Result<T, String> {
 
 fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
     match &spec.output.help {
+        Some(Help::Short) => return Some(Ok(fathom_spec::run_help_short())),
         Some(Help::All) => return Some(Ok(fathom_spec::run_help())),
         Some(Help::Key(key)) => {
             return Some(fathom_spec::key_help(key).map_err(|error| error.to_string()));
@@ -141,7 +144,7 @@ fn perform(
     let mut view = View::new(output, plan);
     let mut runner = Runner::open(plan, facts, options, &mut view)?;
     // A refusal is one line.
-    plan.notes.iter().for_each(|note| note!("note: {note}"));
+    plan.notes.iter().for_each(|note| stdio::remark(&format!("fathom: note: {note}")));
     let mut record = runner.run(plan, &mut view)?;
     view.clear();
     if record.outcome.is_finished() {
@@ -156,7 +159,7 @@ fn perform(
     match (&finished, dir) {
         (Err(error), _) => note!("{error}"),
         (Ok(()), Some(dir)) if std::io::stderr().is_terminal() => {
-            stdio::say(&format!("record: {}", escape::path(&dir)));
+            stdio::remark(&format!("record: {}", escape::path(&dir)));
         }
         _ => {}
     }
@@ -176,7 +179,8 @@ fn complain(record: &RunRecord, output: &Output) {
 
 /// Whether people read the results.
 fn is_for_people(output: &Output) -> bool {
-    output.formats.is_empty() || output.formats.contains(&Format::Normal)
+    let text = |format: &Format| matches!(format, Format::Normal | Format::Markdown);
+    output.formats.is_empty() || output.formats.iter().any(text)
 }
 
 /// What the terminal shows while a run goes on, and what the samplers see meanwhile.

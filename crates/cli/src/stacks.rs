@@ -2,13 +2,12 @@
 
 use crate::limits;
 use crate::output::{self, Destination};
-use crate::page;
+use crate::page::FormatArgs;
+use crate::quantity;
 use crate::stdio::{Kind, note};
 use crate::watch::End;
-use crate::{processes, quantity};
 use fathom_model::advice::thread_not_created;
 use fathom_report::pages;
-use fathom_report::render;
 use fathom_report::stacks::{self, Sampled};
 use fathom_watch::{Clock, StackSampler, StackSettings, TimedSample, Watcher};
 use std::ffi::OsString;
@@ -16,8 +15,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Between two looks at signals, at the command and at the end of the time.
-const TICK: Duration = Duration::from_millis(20);
 /// How finely the Firefox profiler's time line is divided.
 const INTERVAL: Duration = Duration::from_millis(50);
 
@@ -43,8 +40,10 @@ pub struct Args {
     by_clock: bool,
     /// Write a flame graph (FILE.svg), a profile for profiler.firefox.com (FILE.json) or folded stacks (any other name;
     /// - for standard output) instead of printing a page
-    #[arg(short = 'o', long, value_name = "FILE")]
+    #[arg(short = 'o', long, value_name = "FILE", conflicts_with_all = ["format", "json"])]
     output: Option<String>,
+    #[command(flatten)]
+    format: FormatArgs,
     /// The command to run and sample with its descendants until it ends; fathom exits with its status
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -57,7 +56,7 @@ pub struct Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let file = args.output.as_deref().filter(|file| *file != "-");
     let to = file.map(|file| Destination::open(file, [])).transpose()?;
-    let mut end = End::new(&args.command, &processes::resolve(&args.pid)?, Some(args.time))?;
+    let mut end = End::new(&args.command, &args.pid, Some(args.time))?;
     limits::raise();
     let settings = StackSettings {
         hz: args.hz,
@@ -82,13 +81,10 @@ fn sample(settings: &StackSettings, end: &mut End) -> Result<Sampled, String> {
     let watcher = Watcher::start(vec![Box::new(sampler)], INTERVAL)
         .map_err(|error| thread_not_created(&error))?;
     let began = Instant::now();
-    end.begin()?;
-    while !end.has_come()? {
-        if let Ok(watched) = watcher.samples.recv_timeout(TICK) {
-            add(&mut sampled, began, watched);
-        }
-    }
-    watcher.stop().into_iter().for_each(|watched| add(&mut sampled, began, watched));
+    end.follow(watcher, |sample| {
+        add(&mut sampled, began, sample);
+        Ok(true)
+    })?;
     Ok(sampled)
 }
 
@@ -101,9 +97,8 @@ fn add(sampled: &mut Sampled, began: Instant, watched: TimedSample) {
 
 fn show(args: &Args, sampled: &Sampled, to: Option<&Destination>) -> Result<(), String> {
     let Some(file) = args.output.as_deref() else {
-        let style = page::style(false);
-        let kind = if style.color { Kind::ColoredLines } else { Kind::Lines };
-        return output::emit(&render::text(&pages::stacks(sampled), style), kind, None);
+        let (text, kind) = args.format.render(&pages::stacks(sampled), None, false)?;
+        return output::emit(&text, kind, None);
     };
     let ends_in = |ending: &str| {
         Path::new(file).extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))

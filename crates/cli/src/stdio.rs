@@ -8,6 +8,19 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::borrow::Cow;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether only results and errors are printed.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// What `--quiet` asks for.
+pub fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
 
 /// What a text is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +72,13 @@ pub fn say(text: &str) {
     let _ = write(rustix::stdio::stderr(), format!("{}\n", escape::text(text)).as_bytes());
 }
 
+/// As [`say`], what is neither a result nor an error: nothing with `--quiet`.
+pub fn remark(text: &str) {
+    if !is_quiet() {
+        say(text);
+    }
+}
+
 /// Says on standard error what is wrong or worth knowing, led by the program's name: as `eprintln!`, which would end
 /// the program where standard error cannot be written.
 macro_rules! note {
@@ -70,6 +90,9 @@ pub(crate) use note;
 
 /// Shows how the work stands on standard error: in place of the last such line on a `terminal`, elsewhere below it.
 pub fn status(text: &str, terminal: bool) {
+    if is_quiet() {
+        return;
+    }
     let text = escape::text(text);
     let text = if terminal { format!("\r{text}\x1b[K") } else { format!("{text}\n") };
     // A view that cannot be shown must not end the work that it shows.
@@ -78,6 +101,9 @@ pub fn status(text: &str, terminal: bool) {
 
 /// Leaves a terminal's line free for what comes next.
 pub fn clear_status() {
+    if is_quiet() {
+        return;
+    }
     let _ = write(rustix::stdio::stderr(), b"\r\x1b[K");
 }
 

@@ -1,24 +1,18 @@
 //! `fathom threads`: what threads do: state, system call, wait channel.
 
-use crate::processes::Process;
-use crate::quantity;
-use crate::signals::{self, Signals};
+use crate::page::FormatArgs;
 use crate::stdio::Kind;
-use crate::{output, page};
+use crate::watch::{End, TICK};
+use crate::{output, quantity};
 use fathom_analysis::threads::{Column, DEFAULT, Groups};
 use fathom_model::advice::thread_not_created;
 use fathom_model::watch::{Missing, SamplerCost, ThreadsSample};
 use fathom_report::pages;
-use fathom_report::render;
 use fathom_report::threads::Report;
 use fathom_watch::threads::{HZ_MAX, Parts, ThreadOptions, ThreadSampler};
 use fathom_watch::{Pattern, Scope, TimedSample, Watcher};
 use std::process::ExitCode;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
-
-/// Between two checks for signals and for the end of the time.
-const TICK: Duration = Duration::from_millis(50);
 
 /// Whose threads, and how they are shown.
 #[derive(clap::Args)]
@@ -53,9 +47,8 @@ pub struct Args {
     /// Maximum number of rows
     #[arg(short = 'n', long = "count", value_name = "ROWS", default_value_t = 40)]
     rows: usize,
-    /// Print JSON, one line for each table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// Looks at threads and prints what they did.
@@ -65,9 +58,10 @@ pub struct Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let columns = columns(args)?;
     let scope = scope(args)?;
-    let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
-    // A number may be that of a process that ends: then there is nothing more to look at.
-    let ends = matches!(scope, Scope::Only(_) | Scope::Trees(_));
+    // A pattern may match processes that begin later.
+    let by_number = matches!(scope, Scope::Only(_) | Scope::Trees(_));
+    let pids: Vec<String> = args.pid.iter().filter(|_| by_number).cloned().collect();
+    let mut end = End::new(&[], &pids, Some(args.time))?;
     let options = ThreadOptions {
         scope,
         hz: args.hz,
@@ -85,26 +79,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let watcher = Watcher::start(vec![Box::new(sampler)], every)
         .map_err(|error| thread_not_created(&error))?;
     let mut view = View::new(args, &columns, missing);
-    let began = Instant::now();
-    let mut interrupted = None;
-    while began.elapsed() < args.time && !(ends && view.all_ended) {
-        interrupted = signals.caught();
-        if interrupted.is_some() {
-            break;
-        }
-        match watcher.samples.recv_timeout(TICK) {
-            Ok(watched) => view.add(&watched)?,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-    }
-    if let Some(signal) = interrupted {
-        let (done, asked) = (quantity::shown(began.elapsed()), quantity::shown(args.time));
-        signals::interrupted(signal, &done, &asked);
-    }
-    watcher.stop().iter().try_for_each(|watched| view.add(watched))?;
-    view.finish()?;
-    Ok(if interrupted.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let shown = end.follow(watcher, |sample| view.add(&sample).map(|()| true));
+    Ok(end.code_if(shown.and_then(|()| view.finish())))
 }
 
 /// What was seen so far, and what of it was shown.
@@ -114,12 +90,6 @@ struct View<'a> {
     all: Tally,
     /// Since the last table.
     part: Tally,
-    /// Nothing was there any more to look at.
-    all_ended: bool,
-}
-
-fn shown(report: &Report) -> String {
-    render::text(&pages::threads(report), page::style(false)) + "\n"
 }
 
 /// Samples added up from one instant on.
@@ -132,13 +102,12 @@ struct Tally {
 impl<'a> View<'a> {
     fn new(args: &'a Args, columns: &[Column], missing: Vec<Missing>) -> Self {
         let (all, part) = (Tally::new(columns, None), Tally::new(columns, None));
-        Self { args, missing, all, part, all_ended: false }
+        Self { args, missing, all, part }
     }
 
     fn add(&mut self, watched: &TimedSample) -> Result<(), String> {
         let Some(sample) = &watched.machine.threads else { return Ok(()) };
         let cost = watched.machine.cost.first().cloned().unwrap_or_default();
-        self.all_ended = sample.looks > 0 && sample.seen == 0;
         self.all.add(watched.at, sample, &cost);
         let Some(interval) = self.args.interval else { return Ok(()) };
         self.part.add(watched.at, sample, &cost);
@@ -150,8 +119,7 @@ impl<'a> View<'a> {
             let (report_cost, seconds) = part.cost_and_seconds();
             let report =
                 Report { total: false, ..self.report(&part.groups, &report_cost, seconds) };
-            let text = if self.args.json { report.json() } else { shown(&report) };
-            self.emit(&text)?;
+            self.emit(&report)?;
         }
         Ok(())
     }
@@ -159,12 +127,14 @@ impl<'a> View<'a> {
     fn finish(&self) -> Result<(), String> {
         let (cost, seconds) = self.all.cost_and_seconds();
         let report = self.report(&self.all.groups, &cost, seconds);
-        let text = if self.args.json { report.json() } else { shown(&report) };
-        self.emit(&text)
+        self.emit(&report)
     }
 
-    fn emit(&self, text: &str) -> Result<(), String> {
-        output::emit(text, if self.args.json { Kind::Json } else { Kind::Lines }, None)
+    /// In JSON, a table is a line.
+    fn emit(&self, report: &Report) -> Result<(), String> {
+        let page = pages::threads(report);
+        let (text, kind) = self.args.format.render(&page, Some(report.json()), false)?;
+        output::emit(&if kind == Kind::Json { text } else { text + "\n" }, kind, None)
     }
 
     fn report<'r>(&'r self, groups: &'r Groups, cost: &'r SamplerCost, seconds: f64) -> Report<'r> {
@@ -248,10 +218,7 @@ fn scope(args: &Args) -> Result<Scope, String> {
     let Some(wanted) = &args.pid else { return Ok(Scope::Machine) };
     let pids: Result<Vec<i32>, _> = wanted.split(',').map(|pid| pid.trim().parse()).collect();
     match pids {
-        Ok(pids) => {
-            Process::find_all(&pids)?;
-            Ok(if args.recursive { Scope::Trees(pids) } else { Scope::Only(pids) })
-        }
+        Ok(pids) => Ok(if args.recursive { Scope::Trees(pids) } else { Scope::Only(pids) }),
         Err(_) => {
             let pattern = Pattern::parse(wanted).map_err(|e| format!("-p: {e}"))?;
             Ok(Scope::Matching { pattern, descendants: args.recursive })

@@ -1,21 +1,20 @@
 //! `fathom top`: the machine as it works, on one screen or as lines.
 
 mod feed;
-mod keys;
 mod live;
 mod replay;
 mod screen;
 
 use crate::level;
 use crate::output;
-use crate::processes;
 use crate::quantity;
 use crate::signals::{self, Signals};
 use crate::stdio::{Kind, note};
+use fathom_machine::Roots;
 use fathom_model::watch::Level;
 use fathom_report::top::{View, lines};
 use fathom_runner::SamplingOptions;
-use fathom_watch::Scope;
+use fathom_watch::{Process, Scope};
 use feed::Feed;
 use live::Live;
 use replay::Replay;
@@ -77,7 +76,8 @@ pub struct Args {
 /// # Errors
 /// Why nothing can be shown or recorded.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let pids = processes::resolve(&args.pid)?;
+    let processes = Process::named(&Roots::default().proc, &args.pid)?;
+    let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
     let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
     let form = form(args);
     let mut feed: Box<dyn Feed> = match &args.replay {

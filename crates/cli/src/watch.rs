@@ -4,12 +4,12 @@ mod child;
 mod end;
 
 pub use child::{HELD, HeldArgs, held};
-pub use end::End;
+pub use end::{End, TICK};
 
 use crate::page::PageArgs;
+use crate::quantity;
 use crate::stdio::{self, note};
 use crate::{level, limits};
-use crate::{processes, quantity};
 use fathom_analysis::watch::ObservedTotals;
 use fathom_model::escape;
 use fathom_model::progress::Sample;
@@ -22,9 +22,6 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-
-/// Between two looks whether what is watched has ended.
-const TICK: Duration = Duration::from_millis(20);
 
 /// What `fathom watch` takes.
 #[derive(clap::Args)]
@@ -66,7 +63,7 @@ pub struct Args {
 /// # Errors
 /// Why nothing was watched, or not all of it recorded.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let mut end = End::new(&args.command, &processes::resolve(&args.pid)?, args.time)?;
+    let mut end = End::new(&args.command, &args.pid, args.time)?;
     let record = match args.no_record {
         true => RecordTo::Nowhere,
         false => RecordTo::Required(args.record.clone()),
@@ -117,7 +114,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     };
     let code = end.code_if(shown);
     if let Some(path) = path {
-        stdio::say(&format!("record: {}", escape::path(&path)));
+        stdio::remark(&format!("record: {}", escape::path(&path)));
     }
     // The command's own failure says more.
     let failed = failed.is_some() && code == ExitCode::SUCCESS;

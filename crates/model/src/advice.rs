@@ -1,4 +1,4 @@
-//! Remedies for errors that can occur in more than one crate.
+//! Messages that more than one crate needs.
 
 /// Explains why a thread could not be created, and what to change.
 #[must_use]
@@ -7,4 +7,10 @@ pub fn thread_not_created(error: &std::io::Error) -> String {
         "cannot create a thread: {error}; raise the limit of processes and threads (RLIMIT_NPROC, `ulimit -u`, or \
          pids.max of the control group)"
     )
+}
+
+/// Says that intervals have no sample of their own.
+#[must_use]
+pub fn intervals_joined(number: u64) -> String {
+    format!("{number} intervals merged with the next: sampling or writing the record was too slow")
 }

@@ -25,7 +25,7 @@ pub use runs::{RunRow, limit_result, run_result, runs};
 pub use stacks::stacks;
 use threads::thread_states;
 pub use threads::threads;
-pub use watch::{Observed, joined, watch};
+pub use watch::{Observed, watch};
 
 use crate::doc::{Document, Text, text};
 use fathom_model::Histogram;

@@ -6,6 +6,7 @@ mod detail;
 mod disks;
 mod header;
 mod help;
+mod keys;
 mod layers;
 pub mod lines;
 mod paint;
@@ -15,6 +16,7 @@ mod table;
 mod threads;
 mod ui;
 
+pub use keys::{Action, Go, press};
 pub use paint::Paint;
 pub use table::Table;
 pub use ui::{Grouping, Page, Panel, TableUi, Ui};

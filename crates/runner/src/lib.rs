@@ -1,6 +1,7 @@
 //! Runs a plan: opens its targets, starts workers and samplers, feeds the record and the caller's view, and stops.
 //!
-//! [`Runner`] is the only run loop. [`window::measure`] and [`counting::count`] run a plan for a moment and measure;
+//! [`Runner`] is the only run loop. [`limit::Limit`] searches what targets can do, in windows
+//! that [`window::measure`] runs; [`cost::measure`] counts what an I/O costs;
 //! [`observe::Observer`] observes the machine without a load of its own. Nothing here prints, exits or handles signals: callers
 //! pass [`Hooks`] and a [`CancelToken`].
 //!
@@ -9,21 +10,11 @@
 //! # let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
 //! # let record = dir.path().join("record").display().to_string();
 //! # let file = dir.path().join("file").display().to_string();
-//! # struct Machine;
-//! # impl fathom_spec::Sources for Machine {
-//! #     fn read(&self, _: &str, _: usize) -> Result<Vec<u8>, String> { Err("no job files".into()) }
-//! #     fn env(&self, _: &str) -> Option<String> { None }
-//! #     fn machine(&self) -> fathom_spec::MachineNumbers {
-//! #         fathom_spec::MachineNumbers { cpus: 1, page_bytes: 4096, memory_mib: 1 }
-//! #     }
-//! #     fn random(&self) -> u64 { 1 }
-//! # }
-//! # let machine = Machine;
 //! use fathom_machine::{Lookup, Roots, host};
-//! use fathom_runner::{RecordTo, RunOptions, Runner};
+//! use fathom_runner::{RecordTo, RunOptions, Runner, System};
 //!
 //! let options = ["--name=read", "--rw=randread", "--size=1m"].map(String::from);
-//! let spec = fathom_spec::parse(&[&options[..], &[format!("--filename={file}")]].concat(), &machine)
+//! let spec = fathom_spec::parse(&[&options[..], &[format!("--filename={file}")]].concat(), &System::default())
 //!     .map_err(|e| e.to_string())?;
 //! let roots = Roots::default();
 //! let target = Lookup::new(&roots).target(&file).map_err(|e| e.to_string())?;
@@ -43,19 +34,25 @@
 
 mod background;
 mod cancel;
-pub mod counting;
+pub mod cost;
+mod counting;
+pub mod limit;
 pub mod observe;
 mod recording;
+mod ring;
 mod ring_threads;
 mod run;
 mod sampling;
 mod shrink;
+mod sources;
 mod targets;
 pub mod window;
 
 pub use background::BackgroundSampling;
 pub use cancel::CancelToken;
 pub use recording::{NewRecording, RecordTo, Recording};
+pub use ring::RingRecorder;
 pub use run::{Hooks, RunOptions, Runner};
 pub use sampling::{Sampling, SamplingOptions};
+pub use sources::System;
 pub use targets::OpenTargets;

@@ -6,6 +6,7 @@ use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::ring_threads::RingThreads;
 use crate::targets::OpenTargets;
 use fathom_analysis::derive;
+use fathom_analysis::limit::{Config, Probe};
 use fathom_machine::guard::Permissions;
 use fathom_model::facts::Facts;
 use fathom_model::outcome::Outcome;
@@ -27,12 +28,14 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// A read of the counters may come so many nanoseconds late.
 const TIMER_SLACK: Option<NonZeroU64> = NonZeroU64::new(5_000_000);
 
-/// What a caller of [`Runner::run`] gets to see meanwhile. Each method does nothing by default.
+/// What a caller of [`Runner::run`] or [`Limit::run`](crate::limit::Limit::run) gets to see meanwhile. Each method does nothing by default.
 pub trait Hooks {
     /// A file is being laid out: its path, the bytes written so far, and the bytes in total.
     fn laying_out(&mut self, _path: &str, _done: u64, _total: u64) {}
     /// The state of all workers, some twenty times a second, and once more at the end.
     fn progress(&mut self, _progress: &Progress) {}
+    /// A window of a search begins; `done` is the share of the search's time that is used.
+    fn probing(&mut self, _config: &Config, _probe: &Probe, _done: f64) {}
     /// A sample of the machine, about once a second.
     fn sampled(&mut self, _sample: &Sample) {}
     /// Something that the user should know now, such as that the record's disk is full.

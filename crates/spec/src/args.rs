@@ -3,7 +3,7 @@
 use crate::error::SpecError;
 use crate::ini::Line;
 use crate::keys::{self, Key};
-use crate::output::{self, Output, Permissions, RunAction, RunOption};
+use crate::output::{self, Help, Output, Permissions, RunAction, RunOption};
 use crate::suggest;
 use std::iter::Peekable;
 
@@ -51,6 +51,10 @@ pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
             Some((name, value)) => (name, Some(value)),
             None => (body, None),
         };
+        if name == "h" && value.is_none() {
+            out.output.help = Some(Help::Short);
+            continue;
+        }
         if name == "overwrite" && !matches!(value, None | Some("0" | "1")) {
             permit(&mut out.permissions, value.unwrap_or_default())?;
             continue;
@@ -105,8 +109,18 @@ fn permit(permissions: &mut Permissions, path: &str) -> Result<(), SpecError> {
     Ok(())
 }
 
+/// The long form of an option that all commands spell the same way.
+fn long(name: &str) -> &str {
+    match name {
+        "o" => "output",
+        "q" => "quiet",
+        "v" => "verbose",
+        name => name,
+    }
+}
+
 fn meaning(name: &str) -> Result<Meaning, String> {
-    if let Some(option) = output::find(if name == "h" { "help" } else { name }) {
+    if let Some(option) = output::find(long(name)) {
         return Ok(Meaning::Run(option));
     }
     if let Some(key) = keys::find(name) {

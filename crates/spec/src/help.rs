@@ -1,7 +1,7 @@
 //! Help and documentation, generated from the tables of keys and options.
 
 use crate::keys::{self, Action, Group, Key};
-use crate::output::{self, run_options};
+use crate::output::{self, RunOption, run_options};
 use std::fmt::Write;
 
 const USAGE: &str = "\
@@ -12,16 +12,26 @@ Run the jobs of fio job files, or of a fio command line. The job file `-` is sta
 
 ";
 
+const EXAMPLES: &str = "
+Examples:
+  fathom run --rw=randread --bs=4k --iodepth=32 --runtime=10 --time_based /dev/nvme0n1
+  fathom run job.fio --output-format=json --output=result.json
+";
+
+/// The text of `fathom run -h`.
+#[must_use]
+pub fn run_help_short() -> String {
+    let mut text = USAGE.to_string();
+    options(&mut text, |option| !option.doc.starts_with("No effect"));
+    text.push_str("\n--help also lists all job keys, --cmdhelp=KEY explains one.\n");
+    text + EXAMPLES
+}
+
 /// The text of `fathom run --help`.
 #[must_use]
 pub fn run_help() -> String {
     let mut text = USAGE.to_string();
-    text.push_str("Options\n");
-    for option in run_options().iter().filter(|option| option.refusal().is_none()) {
-        let form = option.takes.map(|form| format!("={form}")).unwrap_or_default();
-        line(&mut text, &format!("--{}{form}", option.name), option.doc);
-    }
-    line(&mut text, "--overwrite=PATH", "Permit writing to this existing file; repeatable");
+    options(&mut text, |_| true);
     for group in Group::ALL.into_iter().filter(|group| *group != Group::Refused) {
         let _ = write!(text, "\n{}\n", group.title());
         for key in keys::keys().filter(|key| key.group == group) {
@@ -29,7 +39,17 @@ pub fn run_help() -> String {
             line(&mut text, &format!("{}={}", names.join("|"), key.takes.form()), key.doc);
         }
     }
-    text
+    text + EXAMPLES
+}
+
+fn options(text: &mut String, shown: impl Fn(&RunOption) -> bool) {
+    text.push_str("Options\n");
+    let accepted = run_options().iter().filter(|option| option.refusal().is_none());
+    for option in accepted.filter(|option| shown(option)) {
+        let form = option.takes.map(|form| format!("={form}")).unwrap_or_default();
+        line(text, &format!("--{}{form}", option.name), option.doc);
+    }
+    line(text, "--overwrite=PATH", "Permit writing to this existing file; repeatable");
 }
 
 fn line(text: &mut String, left: &str, right: &str) {

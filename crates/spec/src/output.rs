@@ -35,6 +35,8 @@ pub struct Output {
     pub sampling: Level,
     /// `--verbose`: reasons in the summary.
     pub verbose: bool,
+    /// `--quiet`: results and errors only.
+    pub quiet: bool,
     /// `--help`, `--cmdhelp`: print help only.
     pub help: Option<Help>,
 }
@@ -44,6 +46,8 @@ pub struct Output {
 pub enum Format {
     /// Human-readable text.
     Normal,
+    /// The same for documents and issue trackers.
+    Markdown,
     /// fio's JSON.
     Json,
     /// fio's JSON with latency histogram buckets.
@@ -67,6 +71,8 @@ pub enum Eta {
 /// The requested help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Help {
+    /// The options, with examples: what `-h` prints.
+    Short,
     /// All options and keys.
     All,
     /// One key.
@@ -163,9 +169,16 @@ const OPTIONS: &[RunOption] = &[
     option(
         "output-format",
         Some("KIND[,KIND]"),
-        "Output format: normal, json, json+ or terse",
+        "Output format: normal, markdown, json, json+ or terse",
         |o, _, v| formats(o, v),
     ),
+    option(
+        "format",
+        Some("text|markdown|json"),
+        "The same, as other commands spell it",
+        |o, _, v| formats(o, v),
+    ),
+    option("json", None, "Same as --format=json", |o, _, _| formats(o, "json")),
     option("minimal", None, "Same as --output-format=terse", |o, _, _| formats(o, "terse")),
     option("append-terse", None, "Add terse output to the other formats", |o, _, _| {
         o.append_terse = true;
@@ -219,8 +232,12 @@ const OPTIONS: &[RunOption] = &[
     option("record", Some("DIR"), "Write the run directory to DIR", |o, _, v| {
         once(&mut o.record, v)
     }),
-    option("verbose", None, "Say why a source is not available", |o, _, _| {
+    option("verbose", None, "Say why a source is not available; -v for short", |o, _, _| {
         o.verbose = true;
+        Ok(())
+    }),
+    option("quiet", None, "Print results and errors only; -q for short", |o, _, _| {
+        (o.quiet, o.eta) = (true, Eta::Never);
         Ok(())
     }),
     option("no-record", None, "Write no run directory", |o, _, _| {
@@ -324,6 +341,8 @@ fn formats(output: &mut Output, list: &str) -> Result<(), String> {
     for word in list.split(',') {
         new.push(value(word.trim()).choice(&[
             ("normal", Format::Normal),
+            ("text", Format::Normal),
+            ("markdown", Format::Markdown),
             ("json", Format::Json),
             ("json+", Format::JsonPlus),
             ("terse", Format::Terse),

@@ -13,6 +13,7 @@ pub mod cpus;
 pub mod disks;
 mod pattern;
 mod perf;
+mod pids;
 pub mod placement;
 mod priority;
 mod proc_file;
@@ -29,6 +30,7 @@ pub use pattern::Pattern;
 pub use perf::EachIo;
 #[cfg(fuzzing)]
 pub use perf::fuzzing;
+pub use pids::Process;
 pub use processes::ProcessSampler;
 pub use sampler::Sampler;
 pub use scope::Scope;

@@ -1,9 +1,12 @@
 //! How a search stands, on standard error: one line on a terminal, plain lines elsewhere.
 
-use crate::{live, stdio};
+use crate::live;
+use crate::run::LayoutProgress;
+use crate::stdio::{self, note};
 use fathom_analysis::limit::{Config, Phase, Probe};
 use fathom_model::escape;
 use fathom_report::limit::line;
+use fathom_runner::Hooks;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -15,31 +18,15 @@ const PLAIN: Duration = Duration::from_secs(5);
 /// The live line of a search.
 pub struct View {
     terminal: bool,
-    targets: Vec<String>,
-    seconds: f64,
+    layout: LayoutProgress,
     shown: Option<(Instant, Phase)>,
 }
 
 impl View {
     #[must_use]
-    pub fn new(config: &Config) -> Self {
+    pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
-        let (targets, seconds) = (config.targets.clone(), config.seconds);
-        Self { terminal, targets, seconds, shown: None }
-    }
-
-    /// Shows what is measured now, where it is time to; `done` is the share of the time that is used.
-    pub fn show(&mut self, probe: &Probe, done: f64) {
-        let interval = if self.terminal { REDRAW } else { PLAIN };
-        let same = |p: Phase| self.terminal || p == probe.phase;
-        if self.shown.is_some_and(|(at, phase)| same(phase) && at.elapsed() < interval) {
-            return;
-        }
-        self.shown = Some((Instant::now(), probe.phase));
-        let text = line(probe, &self.targets, done, self.seconds);
-        let width = if self.terminal { usize::from(live::width()) - 1 } else { usize::MAX };
-        let fits: String = escape::text(&text).chars().take(width).collect();
-        stdio::status(&fits, self.terminal);
+        Self { terminal, layout: LayoutProgress::new(false), shown: None }
     }
 
     /// Leaves the line free for what comes next.
@@ -47,5 +34,28 @@ impl View {
         if self.terminal && self.shown.is_some() {
             stdio::clear_status();
         }
+    }
+}
+
+impl Hooks for View {
+    fn laying_out(&mut self, path: &str, done: u64, total: u64) {
+        self.layout.show(path, done, total);
+    }
+
+    fn notice(&mut self, text: &str) {
+        note!("{text}");
+    }
+
+    fn probing(&mut self, config: &Config, probe: &Probe, done: f64) {
+        let interval = if self.terminal { REDRAW } else { PLAIN };
+        let same = |p: Phase| self.terminal || p == probe.phase;
+        if self.shown.is_some_and(|(at, phase)| same(phase) && at.elapsed() < interval) {
+            return;
+        }
+        self.shown = Some((Instant::now(), probe.phase));
+        let text = line(probe, &config.targets, done, config.seconds);
+        let width = if self.terminal { usize::from(live::width()) - 1 } else { usize::MAX };
+        let fits: String = escape::text(&text).chars().take(width).collect();
+        stdio::status(&fits, self.terminal);
     }
 }

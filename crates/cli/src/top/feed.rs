@@ -2,7 +2,7 @@
 
 use fathom_analysis::machine::{self, MachineRates};
 use fathom_model::watch::{MachineSample, Missing, Stack, WatchRecord};
-use fathom_report::top::{Source, View};
+use fathom_report::top::{Go, Source, View};
 use std::rc::Rc;
 
 /// A source of intervals that has a place in time.
@@ -41,25 +41,6 @@ pub trait Feed {
     /// # Errors
     /// What could not be kept.
     fn finish(self: Box<Self>) -> Result<(), String>;
-}
-
-/// To another place in time.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Go {
-    /// So many intervals on, or back.
-    By(i64),
-    /// To the first instant.
-    First,
-    /// To the last one, and on with those that come.
-    Last,
-    /// To a time as the user names it.
-    To(String),
-    /// On, or not any more.
-    Toggle,
-    /// Faster.
-    Faster,
-    /// Slower.
-    Slower,
 }
 
 /// A sample and when it was made.

@@ -1,11 +1,11 @@
 //! The machine as it is, with its last minute.
 
-use super::feed::{Feed, Go, Interval, Take};
+use super::feed::{Feed, Interval, Take};
 use crate::stdio::note;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Missing, Stack};
 use fathom_report::calendar;
-use fathom_report::top::{Source, View};
+use fathom_report::top::{Go, Source, View};
 use fathom_runner::observe::Observer;
 use fathom_runner::{RecordTo, SamplingOptions};
 use rustix::time::{ClockId, clock_gettime};

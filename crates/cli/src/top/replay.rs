@@ -1,9 +1,9 @@
 //! A record, as the view's intervals.
 
-use super::feed::{Feed, Go, Interval, Take};
+use super::feed::{Feed, Interval, Take};
 use fathom_model::watch::{MachineSample, Missing, WatchRecord};
 use fathom_report::calendar;
-use fathom_report::top::{Source, View};
+use fathom_report::top::{Go, Source, View};
 use fathom_store::{Reader, TimedSample};
 use std::path::Path;
 use std::rc::Rc;

@@ -1,10 +1,9 @@
 //! The terminal: taken when the view begins, given back as it was however it ends.
 
 use super::feed::Feed;
-use super::keys::{self, Action};
 use super::{TICK, is_all};
 use crate::signals::Signals;
-use fathom_report::top::{self, Paint, Ui};
+use fathom_report::top::{self, Action, Paint, Ui};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -110,7 +109,7 @@ impl Screen {
                 match event::read().map_err(broken)? {
                     Event::Key(key) if key.kind != KeyEventKind::Release => {
                         let view = feed.view()?;
-                        match keys::press(&mut ui, key, view.as_ref()) {
+                        match top::press(&mut ui, key, view.as_ref()) {
                             Action::None => {}
                             Action::Quit => break,
                             Action::Suspend => self.suspend().map_err(broken)?,

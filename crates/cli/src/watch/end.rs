@@ -1,15 +1,20 @@
 //! What ends a watching, and whom it concerns.
 
 use super::child::{self, Watched};
-use crate::processes::Process;
 use crate::quantity;
 use crate::signals::{self, Signals};
 use crate::stdio::note;
+use fathom_machine::Roots;
 use fathom_model::watch::CommandRecord;
-use fathom_watch::Scope;
+use fathom_watch::{Process, Scope, TimedSample, Watcher};
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::mpsc::RecvTimeoutError;
+use std::thread;
 use std::time::{Duration, Instant};
+
+/// Between two looks whether it is over.
+pub const TICK: Duration = Duration::from_millis(20);
 
 /// A command, processes, a time or a signal, whichever there is.
 pub struct End {
@@ -23,12 +28,17 @@ pub struct End {
 }
 
 impl End {
-    /// The end of `command` if it is not empty, which waits to begin; else that of all of `pids`, of `time`,
+    /// The end of `command` if it is not empty, which waits to begin; else that of all processes `named` as
+    /// `--pid` names them, of `time`,
     /// or a signal.
     ///
     /// # Errors
     /// Why the command cannot be started, or which process does not run.
-    pub fn new(command: &[OsString], pids: &[i32], time: Option<Duration>) -> Result<Self, String> {
+    pub fn new(
+        command: &[OsString],
+        named: &[String],
+        time: Option<Duration>,
+    ) -> Result<Self, String> {
         let child = if command.is_empty() { None } else { Some(Watched::hold(command)?) };
         let signals = match child {
             None => {
@@ -36,7 +46,7 @@ impl End {
             }
             Some(_) => None,
         };
-        let processes = Process::find_all(pids)?;
+        let processes = Process::named(&Roots::default().proc, named)?;
         let (began, interrupted) = (Instant::now(), None);
         Ok(Self { child, processes, signals, time, began, interrupted })
     }
@@ -55,6 +65,35 @@ impl End {
     pub fn begin(&mut self) -> Result<(), String> {
         self.began = Instant::now();
         self.child.as_mut().map_or(Ok(()), Watched::release)
+    }
+
+    /// Lets the command go once the first sample is there, and passes samples on until the end. `take` returns whether
+    /// there can be more to see; a command runs on to its end in any case.
+    ///
+    /// # Errors
+    /// The first error of `take`, and when the command cannot be let go or waited for.
+    pub fn follow(
+        &mut self,
+        watcher: Watcher,
+        mut take: impl FnMut(TimedSample) -> Result<bool, String>,
+    ) -> Result<(), String> {
+        let mut state = watcher.samples.recv().map_or(Ok(false), &mut take);
+        self.begin()?;
+        while !self.has_come()? && (self.is_command() || matches!(state, Ok(true))) {
+            match watcher.samples.recv_timeout(TICK) {
+                Ok(sample) => state = state.and_then(|_| take(sample)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    // The sampling thread has panicked.
+                    if !self.is_command() {
+                        break;
+                    }
+                    thread::sleep(TICK);
+                }
+            }
+        }
+        let mut rest = watcher.stop().into_iter();
+        state.and_then(|_| rest.try_for_each(|sample| take(sample).map(drop)))
     }
 
     /// Whether it is over; passes signals on to the command until then.

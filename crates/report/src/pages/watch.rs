@@ -13,6 +13,7 @@ use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{DiskRates, IoRates, MachineRates, SystemRates};
 use fathom_analysis::watch::ObservedTotals;
 use fathom_model::RunRecord;
+use fathom_model::advice::intervals_joined;
 use fathom_model::shell;
 use fathom_model::watch::{
     BlocksSample, DeviceBlocks, DiskKind, Level, Missing, RingSample, RingsSample, SamplerCost,
@@ -108,12 +109,6 @@ fn details(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
 /// CPU time per I/O over all jobs, which the layers divide.
 fn cpu_per_io_ns(record: &RunRecord) -> Option<f64> {
     derive::cpu_per_io_ns(&derive::merge_jobs(&record.jobs.iter().collect::<Vec<_>>()))
-}
-
-/// Message about intervals without a sample of their own.
-#[must_use]
-pub fn joined(number: u64) -> String {
-    format!("{number} intervals merged with the next: sampling or writing the record was too slow")
 }
 
 fn head(page: &mut Document, seen: &ObservedTotals, record: &RunRecord, watch: &WatchRecord) {
@@ -385,7 +380,7 @@ fn overhead(page: &mut Document, seen: &ObservedTotals, watch: &WatchRecord) {
         page.entry("sampling overhead", parts([each, late.into()]));
     }
     if watch.intervals_joined > 0 {
-        page.entry("late", joined(watch.intervals_joined));
+        page.entry("late", intervals_joined(watch.intervals_joined));
     }
 }
 

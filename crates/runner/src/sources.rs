@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read};
 
-/// The real system.
+/// This machine, as [`fathom_spec::parse`] asks for it.
 #[derive(Default)]
 pub struct System {
     files: RefCell<Vec<String>>,

@@ -1,10 +1,11 @@
 //! What an I/O costs in instructions, cycles and cache misses, from counters read after the measured time.
 
+use crate::cancel::CancelToken;
+use crate::counting::{self, WorkerCounts};
+use crate::targets::OpenTargets;
 use fathom_analysis::derive;
 use fathom_model::Plan;
 use fathom_model::record::{Cost, JobRecord};
-use fathom_runner::counting::{self, WorkerCounts};
-use fathom_runner::{CancelToken, OpenTargets};
 
 /// Why a worker has no figures although the machine has counters.
 const NEVER_FREE: &str = "no hardware counter was free during the run; stop other profilers (perf, or the NMI \

@@ -1,12 +1,13 @@
 //! Windows as the engine measures them.
 
 use super::plan::plan;
+use crate::targets::OpenTargets;
+use crate::window;
 use fathom_analysis::derive;
 use fathom_analysis::limit::{
     Conditions, CpuTime, Load, LoadMeasure, Measurement, Probe, Rw, WorkerCpu,
 };
 use fathom_model::record::{DiskRecord, JobRecord};
-use fathom_runner::{OpenTargets, window};
 use fathom_watch::cpus::{CpuSampler, CpuSnapshot};
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use fathom_watch::system::CgroupSampler;

@@ -1,79 +1,86 @@
 //! What is searched: the targets that were named, opened for reading only, or a scratch file.
 
-use super::Args;
+use super::LimitOptions;
 use super::bench::{Bench, EngineBench};
-use crate::run::LayoutProgress;
-use crate::signals::Signals;
-use crate::stdio::note;
+use crate::run::Hooks;
+use crate::targets::OpenTargets;
 use fathom_analysis::limit::{Conditions, Load, Phase, Probe, Rw, Setting};
-use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
+use fathom_machine::guard::{self, OpenTarget, WorkerOpen};
 use fathom_machine::{Lookup, Roots, scratch};
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{Fallocate, Plan, SyncIo, Target};
 use fathom_model::units;
-use fathom_runner::OpenTargets;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Size of a scratch file unless told otherwise.
-const SCRATCH: u64 = 1 << 30;
-/// The same for a quick search: filling it takes time too.
-const SCRATCH_QUICK: u64 = 256 << 20;
-
-/// Opens what `args` name, or makes and fills a scratch file; says how each is read.
+/// Opens what `options` name, or makes and fills a scratch file; returns how each is read.
 ///
 /// # Errors
 /// Why one of them cannot be used; nothing has changed then.
-pub fn open(args: &Args, signals: &Signals) -> Result<(OpenTargets, Vec<Conditions>), String> {
-    let roots = Roots::default();
-    let host = fathom_machine::host(&roots);
-    let stop = || signals.caught().is_some();
-    if args.targets.is_empty() {
-        let size = args.size.unwrap_or(if args.quick { SCRATCH_QUICK } else { SCRATCH });
-        let dir = &args.scratch_dir;
-        check_scratch_dir(dir)?;
-        let target =
-            scratch::create(&roots, Path::new(dir), size, &stop).map_err(|e| e.to_string())?;
-        let place = if dir == "." { "the current directory" } else { dir };
-        note!(
-            "no target given; creating a scratch file of {} in {place}; it is removed afterwards",
-            units::bytes(target.facts.size_bytes)
-        );
-        let conditions = vec![Conditions { direct: is_direct(&target), scratch: true }];
-        let mut session = OpenTargets::with(host, vec![target]);
-        try_ring(&session, &conditions)?;
-        let mut layout = LayoutProgress::new(false);
-        let filled = session.lay_out(signals.cancel_token(), |path, done, total| {
-            layout.show(path, done, total);
-        });
-        // After a signal nothing is read any more, and the result says so.
-        filled.or_else(|error| signals.caught().map(|_| ()).ok_or(error))?;
-        return Ok((session, conditions));
+pub(super) fn open(
+    options: &LimitOptions,
+    hooks: &mut dyn Hooks,
+) -> Result<(OpenTargets, Vec<Conditions>), String> {
+    match options.targets.is_empty() {
+        true => scratch_file(options, hooks),
+        false => named(options, hooks),
     }
+}
+
+fn scratch_file(
+    options: &LimitOptions,
+    hooks: &mut dyn Hooks,
+) -> Result<(OpenTargets, Vec<Conditions>), String> {
+    let roots = Roots::default();
+    let (dir, cancel) = (&options.scratch_dir, &options.cancel);
+    let stop = || cancel.reason().is_some();
+    check_scratch_dir(dir)?;
+    let target = scratch::create(&roots, Path::new(dir), options.scratch_bytes, &stop)
+        .map_err(|e| e.to_string())?;
+    let place = if dir == "." { "the current directory" } else { dir };
+    hooks.notice(&format!(
+        "no target given; creating a scratch file of {} in {place}; it is removed afterwards",
+        units::bytes(target.facts.size_bytes)
+    ));
+    let conditions = vec![Conditions { direct: is_direct(&target, hooks), scratch: true }];
+    let mut targets = OpenTargets::with(fathom_machine::host(&roots), vec![target]);
+    try_ring(&targets, &conditions)?;
+    let filled = targets.lay_out(cancel, |path, done, total| hooks.laying_out(path, done, total));
+    // Once cancelled, nothing is read any more, and the result says so.
+    filled.or_else(|error| cancel.reason().map(|_| ()).ok_or(error))?;
+    Ok((targets, conditions))
+}
+
+fn named(
+    options: &LimitOptions,
+    hooks: &mut dyn Hooks,
+) -> Result<(OpenTargets, Vec<Conditions>), String> {
+    let roots = Roots::default();
     let lookup = Lookup::new(&roots);
-    let block_bytes_min = args.kinds().0.iter().map(|spec| spec.block_bytes).min().unwrap_or(1);
-    for path in &args.targets {
+    let stop = || options.cancel.reason().is_some();
+    let block_bytes_min = options.blocks.iter().map(|spec| spec.block_bytes).min().unwrap_or(1);
+    for path in &options.targets {
         if path.is_empty() {
-            return Err(
-                "a target's name is empty (''): name a file or block device, or no target \
-                        for a scratch file"
-                    .to_string(),
-            );
+            return Err(EMPTY_NAME.to_string());
         }
         let facts = lookup.target(path);
         check(&facts.map_err(|e| format!("cannot read {path}: {e}"))?, block_bytes_min)?;
     }
-    let target = |path: &String| Target { written: args.writes(), ..read_only(path) };
-    let plan = Plan { targets: args.targets.iter().map(target).collect(), ..Plan::default() };
-    let permissions = Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() };
-    let targets = guard::open_all(&roots, &plan, &permissions, &stop).map_err(|e| e.to_string())?;
-    differ(&targets)?;
-    let condition = |t| Conditions { direct: is_direct(t), scratch: false };
-    let conditions: Vec<_> = targets.iter().map(condition).collect();
-    let session = OpenTargets::with(host, targets);
-    try_ring(&session, &conditions)?;
-    Ok((session, conditions))
+    let written = options.blocks.iter().any(|spec| spec.rw.modifies());
+    let target = |path: &String| Target { written, ..read_only(path) };
+    let plan = Plan { targets: options.targets.iter().map(target).collect(), ..Plan::default() };
+    let opened = guard::open_all(&roots, &plan, &options.permissions, &stop);
+    let opened = opened.map_err(|e| e.to_string())?;
+    differ(&opened)?;
+    let condition = |t| Conditions { direct: is_direct(t, hooks), scratch: false };
+    let conditions: Vec<_> = opened.iter().map(condition).collect();
+    let targets = OpenTargets::with(fathom_machine::host(&roots), opened);
+    try_ring(&targets, &conditions)?;
+    Ok((targets, conditions))
 }
+
+const EMPTY_NAME: &str =
+    "a target's name is empty (''): name a file or block device, or no target for a scratch file";
 
 /// A directory that was removed while it is someone's working directory still opens, but nothing
 /// can be made in it.
@@ -161,18 +168,18 @@ fn differ(targets: &[OpenTarget]) -> Result<(), String> {
 }
 
 /// Whether it can be opened with O_DIRECT; says so where it cannot.
-fn is_direct(target: &OpenTarget) -> bool {
+fn is_direct(target: &OpenTarget, hooks: &mut dyn Hooks) -> bool {
     let how = WorkerOpen { direct: true, write: false, sync_io: SyncIo::None };
     let refused = match target.facts.direct_align {
         Some(0) => Some("its file system does not support it".to_string()),
         _ => target.open_worker(how).err().map(|e| e.to_string()),
     };
     if let Some(why) = &refused {
-        note!(
+        hooks.notice(&format!(
             "{} cannot be read with O_DIRECT ({why}); it is read through the page cache, whose speed this \
              will largely be",
             target.facts.path
-        );
+        ));
     }
     refused.is_none()
 }

@@ -1,38 +1,20 @@
-//! Processes named on the command line.
+//! Processes that a user names.
 
-use fathom_machine::Roots;
-use fathom_watch::{Pattern, Scope};
-use std::path::PathBuf;
+use crate::{Pattern, Scope};
+use std::path::{Path, PathBuf};
 
-/// The processes that `--pid` names: numbers, separated by commas, or a pattern that is matched against names and
-/// arguments once.
-///
-/// # Errors
-/// Names the number or pattern of which there is no process.
-pub fn resolve(named: &[String]) -> Result<Vec<i32>, String> {
-    let mut pids = Vec::new();
-    for text in named {
-        let numbers: Result<Vec<i32>, _> = text.split(',').map(|n| n.trim().parse()).collect();
-        match numbers {
-            Ok(numbers) => pids.extend(numbers),
-            Err(_) => pids.extend(matching(text)?),
-        }
-    }
-    Process::find_all(&pids)?;
-    Ok(pids)
-}
-
-fn matching(text: &str) -> Result<Vec<i32>, String> {
+fn matching(proc_root: &Path, text: &str) -> Result<Vec<i32>, String> {
     let pattern = Pattern::parse(text).map_err(|why| format!("--pid {text}: {why}"))?;
     let scope = Scope::Matching { pattern, descendants: false };
-    let found = scope.processes(&Roots::default().proc).map_err(|e| e.to_string())?;
+    let found = scope.processes(proc_root).map_err(|e| e.to_string())?;
     if found.is_empty() {
         return Err(format!("--pid {text}: no running process matches this name"));
     }
     Ok(found)
 }
 
-/// A process, as distinct from a later one with the same ID.
+/// A running process, as distinct from a later one with the same ID.
+#[derive(Debug)]
 pub struct Process {
     /// Its ID.
     pub pid: i32,
@@ -41,16 +23,25 @@ pub struct Process {
 }
 
 impl Process {
-    /// Those with these numbers, as `--pid` gives them.
+    /// The processes that `--pid` names: numbers, separated by commas, or a pattern that is matched against names and
+    /// arguments once. `proc_root` is the mount point of procfs: `/proc`.
     ///
     /// # Errors
-    /// Names the first that does not run.
-    pub fn find_all(pids: &[i32]) -> Result<Vec<Self>, String> {
-        pids.iter().map(|pid| Self::find(*pid)).collect()
+    /// Names the number or pattern of which there is no process.
+    pub fn named(proc_root: &Path, names: &[String]) -> Result<Vec<Self>, String> {
+        let mut pids = Vec::new();
+        for text in names {
+            let numbers: Result<Vec<i32>, _> = text.split(',').map(|n| n.trim().parse()).collect();
+            match numbers {
+                Ok(numbers) => pids.extend(numbers),
+                Err(_) => pids.extend(matching(proc_root, text)?),
+            }
+        }
+        pids.into_iter().map(|pid| Self::find(proc_root, pid)).collect()
     }
 
-    fn find(pid: i32) -> Result<Self, String> {
-        let stat = Roots::default().proc.join(pid.to_string()).join("stat");
+    fn find(proc_root: &Path, pid: i32) -> Result<Self, String> {
+        let stat = proc_root.join(pid.to_string()).join("stat");
         let text = std::fs::read_to_string(&stat).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
                 format!("--pid {pid}: no such process; name a running one")
@@ -62,6 +53,7 @@ impl Process {
     }
 
     /// Whether it still runs.
+    #[must_use]
     pub fn is_alive(&self) -> bool {
         let text = std::fs::read_to_string(&self.stat).ok();
         text.and_then(|text| started(&text)).is_some_and(|started| started == self.started)
@@ -88,9 +80,11 @@ mod tests {
         assert_eq!(started(line).as_deref(), Some("4711"));
         assert_eq!(started(&line.replace(") S 1", ") Z 1")), None);
         assert_eq!(started("7 (a"), None);
-        let own = Process::find(std::process::id() as i32).unwrap();
+        let own = Process::find(Path::new("/proc"), std::process::id() as i32).unwrap();
         assert!(own.is_alive());
         assert!(!Process { started: "1".into(), ..own }.is_alive());
-        assert!(Process::find(i32::MAX).err().unwrap().contains("--pid 2147483647"));
+        assert!(
+            Process::find(Path::new("/proc"), i32::MAX).err().unwrap().contains("--pid 2147483647")
+        );
     }
 }

@@ -2,13 +2,14 @@
 //! search is over.
 
 use super::plan::plan;
+use crate::cancel::CancelToken;
 use crate::cost;
+use crate::targets::OpenTargets;
 use fathom_analysis::derive;
 use fathom_analysis::limit::{
     BlockSpec, Conditions, LimitRecord, Load, PeakCost, Phase, Point, Probe,
 };
 use fathom_model::record::{Cost, JobRecord};
-use fathom_runner::{CancelToken, OpenTargets};
 
 /// Notes what an I/O costs at the peaks of `record`, or why that is unknown.
 pub fn measure(targets: &OpenTargets, cancel: &CancelToken, record: &mut LimitRecord) {

@@ -1,13 +1,31 @@
 //! What keys do: a state machine without I/O.
 
-use super::feed::Go;
-use fathom_report::top::{self, Page, Panel, Ui, View};
+use super::{Page, Panel, Ui, View};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// Intervals that PgUp and PgDn go.
 const FAR: i64 = 60;
 /// Lines that they scroll.
 const PAGE: usize = 10;
+
+/// To another place in time.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Go {
+    /// So many intervals on, or back.
+    By(i64),
+    /// To the first instant.
+    First,
+    /// To the last one, and on with those that come.
+    Last,
+    /// To a time as the user names it.
+    To(String),
+    /// On, or not any more.
+    Toggle,
+    /// Faster.
+    Faster,
+    /// Slower.
+    Slower,
+}
 
 /// What is to be done beyond the view itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,7 +151,7 @@ fn tables(ui: &mut Ui, code: KeyCode, view: Option<&View<'_>>) -> Action {
 /// Keys for which one must know what is on the screen.
 fn rows(ui: &mut Ui, code: KeyCode, view: &View<'_>) {
     let focus = ui.focus;
-    let table = top::table(view, ui, focus);
+    let table = super::table(view, ui, focus);
     let columns = table.columns.len();
     let place = table.place(focus.of(ui).selected.as_deref());
     let select = |ui: &mut Ui, place: usize| {
@@ -159,9 +177,9 @@ fn rows(ui: &mut Ui, code: KeyCode, view: &View<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top::{Grouping, Source};
     use fathom_analysis::machine;
     use fathom_model::watch::{DiskCounters, IoCounters, MachineSample};
-    use fathom_report::top::Source;
 
     /// Presses keys one after the other, on a machine with three disks; the actions of all.
     fn press_all(ui: &mut Ui, codes: &[KeyCode]) -> Vec<Action> {
@@ -177,7 +195,7 @@ mod tests {
             rates: &rates,
             elapsed_ns: 1_000_000_000,
             unix_ns: 0,
-            zone: crate::page::zone(),
+            zone: &crate::calendar::TimeZone::UTC,
             source: Source::Live { interval_ns: 1, frozen: None, recording: false },
             stacks: &[],
             wiring: &[],
@@ -218,7 +236,7 @@ mod tests {
         press_all(&mut ui, &chars("tzpic"));
         assert_eq!(ui.focus, Panel::Threads);
         assert!(ui.zoomed && ui.partitions && ui.idle);
-        assert_eq!(ui.grouping, top::Grouping::State);
+        assert_eq!(ui.grouping, Grouping::State);
     }
 
     #[test]

@@ -1,0 +1,263 @@
+//! The search for what targets can do: a client of the measured windows.
+
+mod bench;
+mod costs;
+mod plan;
+mod targets;
+
+use crate::background::BackgroundSampling;
+use crate::cancel::CancelToken;
+use crate::observe::new_run_id;
+use crate::recording::{NewRecording, RecordTo, Recording};
+use crate::run::Hooks;
+use crate::targets::OpenTargets;
+use bench::{Bench, EngineBench};
+use fathom_analysis::limit::{
+    BlockSpec, Competitor, Conditions, Config, LatencyTarget, LimitRecord, QueueFacts, Search,
+    SuiteTest, Window,
+};
+use fathom_analysis::watch::{IoLimit, ObservedTotals};
+use fathom_machine::guard::Permissions;
+use fathom_model::facts::TargetFacts;
+use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::record::RECORD_VERSION;
+use fathom_model::watch::Level;
+use fathom_watch::system::CgroupSampler;
+use std::path::Path;
+use std::time::Duration;
+
+/// The I/Os in flight take at most this part of the memory that is available, and this much.
+const MEMORY_PART: u64 = 8;
+const MEMORY_MAX: u64 = 1 << 30;
+
+/// What to search, and how.
+#[derive(Debug, Clone, Default)]
+pub struct LimitOptions {
+    /// Files and block devices; a scratch file if there is none.
+    pub targets: Vec<String>,
+    /// Which of them may be written.
+    pub permissions: Permissions,
+    /// Directory of the scratch file.
+    pub scratch_dir: String,
+    /// Size of the scratch file; at most a tenth of the free space is used.
+    pub scratch_bytes: u64,
+    /// The kinds of I/O to measure.
+    pub blocks: Vec<BlockSpec>,
+    /// Settings to measure, one for each of `blocks`, instead of searching.
+    pub suite: Vec<SuiteTest>,
+    /// The latency below which the highest load is searched.
+    pub target: Option<LatencyTarget>,
+    /// How long to search; a time that fits the number of searches if not given.
+    pub duration: Option<Duration>,
+    /// Whether that time is the short one.
+    pub quick: bool,
+    /// How much of the machine to sample.
+    pub sampling: Level,
+    /// Where to keep the record.
+    pub record: RecordTo,
+    /// Ends the search early, with a valid result.
+    pub cancel: CancelToken,
+}
+
+/// A search whose targets are open, with a place for its record.
+pub struct Limit {
+    targets: OpenTargets,
+    conditions: Vec<Conditions>,
+    options: LimitOptions,
+    new_recording: Option<NewRecording>,
+    recording: Option<Recording>,
+}
+
+impl Limit {
+    /// Creates the run directory, then opens the targets, or makes and fills a scratch file.
+    ///
+    /// # Errors
+    /// Why a target is refused; nothing has changed then.
+    pub fn open(options: LimitOptions, hooks: &mut dyn Hooks) -> Result<Self, String> {
+        let new = NewRecording::create(&options.record, &mut |text: &str| hooks.notice(text))?;
+        let (targets, conditions) = targets::open(&options, hooks)?;
+        Ok(Self { targets, conditions, options, new_recording: Some(new), recording: None })
+    }
+
+    /// Searches until all is known, the time is up or the search is cancelled, and returns its record, with findings.
+    ///
+    /// # Errors
+    /// If the record is required and cannot be begun.
+    pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<LimitRecord, String> {
+        let mut record = self.new_record();
+        let unfinished = LimitRecord { outcome: Outcome::unfinished(), ..record.clone() };
+        let Some(new) = self.new_recording.take() else {
+            return Err("this search has run".to_string());
+        };
+        let mut recording = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
+        let mut bench = EngineBench::new(&self.targets, self.conditions.clone());
+        // Without a record too: it tells which other programs ran.
+        let mut samples =
+            Samples::new(BackgroundSampling::new(self.options.sampling, self.targets.devices()));
+        let cancel = &self.options.cancel;
+        search(&mut record, &mut bench, &mut recording, hooks, |recording, hooks| {
+            samples.take(recording, hooks);
+            cancel.reason()
+        });
+        samples.finish(&recording, &mut record);
+        costs::measure(&self.targets, cancel, &mut record);
+        self.recording = Some(recording);
+        Ok(record.judged())
+    }
+
+    /// Writes the rest of the samples and the final `record`, and closes the targets.
+    ///
+    /// # Errors
+    /// What could not be written or removed.
+    pub fn finish(self, record: &LimitRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
+        let notice = &mut |text: &str| hooks.notice(text);
+        let required = matches!(self.options.record, RecordTo::Required(_));
+        let mut results = vec![self.targets.close()];
+        if let Some(mut recording) = self.recording {
+            let lost = recording.flush(notice).error.filter(|_| required);
+            results.push(recording.end(record, notice));
+            results.push(lost.map_or(Ok(()), Err));
+        }
+        let errors: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+    }
+
+    fn config(&self) -> Config {
+        let (options, host) = (&self.options, &self.targets.facts.host);
+        let available =
+            host.memory_available_bytes.min(host.cgroup_memory_max_bytes.unwrap_or(u64::MAX));
+        let name = |(target, c): (&TargetFacts, &Conditions)| match c.scratch {
+            true => "scratch file".to_string(),
+            false => target.path.clone(),
+        };
+        let targets: Vec<String> =
+            self.targets.facts.targets.iter().zip(&self.conditions).map(name).collect();
+        let searches = if options.suite.is_empty() { options.blocks.len() } else { 0 }
+            + usize::from(options.target.is_some());
+        Config {
+            seconds: options.duration.map_or_else(
+                || Config::default_seconds(targets.len(), searches, options.quick),
+                |time| time.as_secs_f64(),
+            ),
+            targets,
+            cores: host.cpus_allowed.len().max(1) as u32,
+            buffers_bytes_max: (available / MEMORY_PART).min(MEMORY_MAX),
+            blocks: options.blocks.clone(),
+            target: options.target,
+            suite: options.suite.clone(),
+            queues: queues(&self.targets),
+        }
+    }
+
+    fn new_record(&self) -> LimitRecord {
+        let config = self.config();
+        LimitRecord {
+            record_version: RECORD_VERSION,
+            fathom_version: env!("CARGO_PKG_VERSION").to_string(),
+            command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            started_unix_ns: fathom_engine::clock::unix_ns(),
+            facts: self.targets.facts.clone(),
+            report: Search::new(config.clone()).finish(),
+            config,
+            conditions: self.conditions.clone(),
+            kind: RecordKind::Limit,
+            run_id: new_run_id(),
+            outcome: Outcome::Finished,
+            watch: None,
+            competitors: Vec::new(),
+            costs: Vec::new(),
+            costs_missing: None,
+            findings: Vec::new(),
+        }
+    }
+}
+
+/// What may hold I/Os back above the device of each target.
+fn queues(targets: &OpenTargets) -> Vec<QueueFacts> {
+    let cgroup = CgroupSampler::open(Path::new("/proc"), Path::new("/sys")).ok();
+    let limits =
+        cgroup.and_then(|mut cgroup| cgroup.snapshot()).map_or_else(Vec::new, |now| now.io_limits);
+    let of = |target: &TargetFacts| {
+        let Some(device) = &target.device else { return QueueFacts::default() };
+        let is_of = |entry: &&String| IoLimit::parse(entry).iter().any(|l| l.device == device.name);
+        QueueFacts {
+            device: device.name.clone(),
+            nr_requests: device.nr_requests,
+            hardware_queues: device.hardware_queues,
+            io_limits: limits.iter().filter(is_of).cloned().collect(),
+        }
+    };
+    targets.facts.targets.iter().map(of).collect()
+}
+
+/// The samples of the machine during one search.
+struct Samples {
+    background: BackgroundSampling,
+    totals: ObservedTotals,
+}
+
+impl Samples {
+    fn new(background: BackgroundSampling) -> Self {
+        Self { background, totals: ObservedTotals::default() }
+    }
+
+    /// Records the samples taken since the last window.
+    fn take(&mut self, recording: &Recording, hooks: &mut dyn Hooks) {
+        while recording.has_room()
+            && let Some(sample) = self.background.poll()
+        {
+            self.totals.add(&sample);
+            recording.sample(&sample);
+        }
+        if let Some(error) = self.background.failure() {
+            hooks.notice(&format!("the machine is not sampled: {error}"));
+        }
+    }
+
+    fn finish(mut self, recording: &Recording, record: &mut LimitRecord) {
+        let (rest, watch) = self.background.stop();
+        for sample in &rest {
+            self.totals.add(sample);
+            recording.sample(sample);
+        }
+        record.watch = watch;
+        record.competitors = Competitor::of(&self.totals.processes);
+    }
+}
+
+/// Measures windows until the search has what it needs, its time is up, or `stop` says why to stop;
+/// what was found is in `record` then.
+fn search(
+    record: &mut LimitRecord,
+    bench: &mut impl Bench,
+    recording: &mut Recording,
+    hooks: &mut dyn Hooks,
+    mut stop: impl FnMut(&Recording, &mut dyn Hooks) -> Option<&'static str>,
+) {
+    let mut search = Search::new(record.config.clone());
+    // It may have been cancelled while a scratch file was filled.
+    let mut interrupted = stop(recording, hooks);
+    while interrupted.is_none() {
+        let Some(probe) = search.next_probe() else { break };
+        hooks.probing(&record.config, &probe, search.done());
+        let outcome = bench.window(&probe);
+        // A window that was cut short is not what was asked for.
+        interrupted = stop(recording, hooks);
+        if interrupted.is_some() {
+            break;
+        }
+        match &outcome {
+            Ok(measured) => search.observe(measured),
+            Err(message) => search.refuse(message),
+        }
+        recording.window(&Window { probe, outcome });
+        if let Some(error) = recording.complaint() {
+            hooks.notice(&format!("windows and samples are no longer recorded: {error}"));
+        }
+    }
+    record.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
+    record.report = search.finish();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+use super::*;
+use fathom_analysis::limit::{LoadMeasure, Measurement, Probe};
+use fathom_model::Facts;
+
+/// Answers every window with as many I/Os as are in flight.
+struct Fake {
+    windows: u32,
+}
+
+impl Bench for Fake {
+    fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
+        self.windows += 1;
+        let load = |l: &fathom_analysis::limit::Load| LoadMeasure {
+            ios: 100 * l.setting.in_flight().min(8),
+            ..LoadMeasure::default()
+        };
+        Ok(Measurement {
+            elapsed_ns: probe.window_ns,
+            took_ns: probe.window_ns,
+            loads: probe.loads.iter().map(load).collect(),
+            cpu: None,
+        })
+    }
+}
+
+fn record() -> LimitRecord {
+    let config = Config {
+        targets: vec!["x".into()],
+        seconds: 15.0,
+        cores: 2,
+        buffers_bytes_max: 1 << 30,
+        blocks: BlockSpec::defaults(),
+        target: None,
+        suite: Vec::new(),
+        queues: Vec::new(),
+    };
+    LimitRecord {
+        record_version: RECORD_VERSION,
+        fathom_version: String::new(),
+        command: Vec::new(),
+        started_unix_ns: 0,
+        facts: Facts::default(),
+        report: Search::new(config.clone()).finish(),
+        config,
+        conditions: Vec::new(),
+        kind: RecordKind::Limit,
+        run_id: String::new(),
+        outcome: Outcome::Finished,
+        watch: None,
+        competitors: Vec::new(),
+        costs: Vec::new(),
+        costs_missing: None,
+        findings: Vec::new(),
+    }
+}
+
+#[test]
+fn a_search_is_driven_to_its_end_and_every_window_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut record, mut bench) = (record(), Fake { windows: 0 });
+    let to = RecordTo::Required(dir.path().join("r").to_str().map(String::from));
+    let new = NewRecording::create(&to, &mut |_: &str| {}).unwrap();
+    let mut recording = new.begin(&record, &mut |_: &str| {}).unwrap();
+    search(&mut record, &mut bench, &mut recording, &mut (), |_, _| None);
+    drop(recording);
+    assert!(record.report.finished && record.report.windows == bench.windows);
+    assert!(record.report.targets[0].blocks[0].peak.is_some());
+    let lines = std::fs::read_to_string(dir.path().join("r/windows.ndjson")).unwrap();
+    let windows: Vec<Window> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let again = fathom_analysis::limit::replay(record.config, &windows).unwrap();
+    assert_eq!(again, record.report);
+}
+
+#[test]
+fn a_signal_ends_it_with_what_is_known() {
+    let (mut record, mut bench) = (record(), Fake { windows: 0 });
+    let calls = std::cell::Cell::new(0);
+    let stop = |_: &Recording, _: &mut dyn Hooks| {
+        calls.set(calls.get() + 1);
+        (calls.get() > 20).then_some("SIGINT")
+    };
+    let nowhere = NewRecording::create(&RecordTo::Nowhere, &mut |_: &str| {}).unwrap();
+    let mut nowhere = nowhere.begin(&record, &mut |_: &str| {}).unwrap();
+    search(&mut record, &mut bench, &mut nowhere, &mut (), stop);
+    assert_eq!(record.outcome, Outcome::interrupted("SIGINT"));
+    assert_eq!((record.report.windows, bench.windows), (19, 20));
+    assert!(!record.report.finished && !record.is_complete());
+}

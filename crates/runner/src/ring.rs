@@ -1,0 +1,207 @@
+//! Always-on recording into a ring of bounded size.
+
+use crate::cancel::CancelToken;
+use crate::observe::{new_record, unfinished};
+use crate::sampling::{Sampling, SamplingOptions};
+use fathom_model::advice::intervals_joined;
+use fathom_model::progress::Sample;
+use fathom_model::units;
+use fathom_model::watch::Level;
+use fathom_store::{EncodedSample, Retention, Ring};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two looks for signals.
+const TICK: Duration = Duration::from_millis(200);
+/// Before what failed is tried again.
+const RETRY: Duration = Duration::from_secs(10);
+/// After so long without an error all is well again.
+const CALM: Duration = Duration::from_secs(5);
+/// A machine that stops loses at most this much.
+const SYNC: Duration = Duration::from_secs(10);
+/// Looks at threads and samples of processors per second: enough to tell what lasts.
+const THREADS_HZ: u32 = 2;
+const STACKS_HZ: u32 = 19;
+/// Samples after which it is known how much they take.
+const SAMPLES_TYPICAL: u64 = 100;
+
+/// Waits for `time`, or for the end.
+fn wait(time: Duration, cancel: &CancelToken) {
+    let until = Instant::now() + time;
+    while cancel.reason().is_none() && Instant::now() < until {
+        thread::sleep(TICK);
+    }
+}
+
+/// What was complained about last.
+struct Trouble {
+    reason: String,
+    /// When it was last so.
+    seen: Instant,
+}
+
+/// Samples the machine into a ring until it is told to stop.
+pub struct RingRecorder<'a> {
+    ring: Ring,
+    retention: Retention,
+    options: SamplingOptions,
+    /// What the user is told.
+    notice: &'a mut dyn FnMut(&str),
+    samples: u64,
+    /// Of these, samples in the ring.
+    stored: u64,
+    /// Why what came after the last of those is not in it.
+    lost: Option<String>,
+    /// Bytes of all samples.
+    bytes: u64,
+    trouble: Option<Trouble>,
+    last_sync: Instant,
+}
+
+impl<'a> RingRecorder<'a> {
+    /// Records into `ring` a sample every `interval`; `notice` gets what the user should know.
+    pub fn new(
+        ring: Ring,
+        retention: Retention,
+        (level, interval): (Level, Duration),
+        notice: &'a mut dyn FnMut(&str),
+    ) -> Self {
+        let options = SamplingOptions {
+            level,
+            interval,
+            threads_hz: Some(THREADS_HZ),
+            stacks_hz: Some(STACKS_HZ),
+            ..SamplingOptions::default()
+        };
+        Self {
+            ring,
+            retention,
+            options,
+            notice,
+            samples: 0,
+            stored: 0,
+            lost: None,
+            bytes: 0,
+            trouble: None,
+            last_sync: Instant::now(),
+        }
+    }
+
+    /// Records until `cancel` says to stop, which is the regular end.
+    ///
+    /// # Errors
+    /// When the last samples could not be recorded, or the samplers cannot be started.
+    pub fn run(mut self, cancel: &CancelToken) -> Result<(), String> {
+        while cancel.reason().is_none() {
+            self.segment(cancel)?;
+        }
+        match self.lost {
+            Some(why) if self.stored == 0 => Err(format!("nothing was recorded: {why}")),
+            Some(why) => Err(format!("the last samples were not recorded: {why}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes one folder of the ring, with samplers of its own, so that it holds all that its samples
+    /// refer to.
+    fn segment(&mut self, cancel: &CancelToken) -> Result<(), String> {
+        let mut record = new_record();
+        let mut watching = Sampling::start(&self.options)?;
+        record.watch = Some(watching.record().clone());
+        if self.trouble.is_none() && self.samples == 0 {
+            let missing = &watching.record().missing;
+            missing.iter().for_each(|m| (self.notice)(&format!("not measured: {m}")));
+        }
+        if let Err(error) = self.ring.begin(&unfinished(&record)) {
+            self.complain(Err(error));
+            // Nothing is to be opened meanwhile: perhaps there is room again by then.
+            drop(watching.stop());
+            wait(RETRY, cancel);
+            return Ok(());
+        }
+        let until = Instant::now() + self.ring.segment_time();
+        let is_over = |ring: &Ring| Instant::now() >= until || ring.is_segment_full();
+        while cancel.reason().is_none() && !is_over(&self.ring) && !watching.has_panicked() {
+            if let Some(sample) = watching.next(TICK) {
+                self.keep(&sample);
+            }
+        }
+        let broken = watching.has_panicked();
+        if broken {
+            self.lost =
+                Some("a sampler panicked; this is a bug in fathom, please report it".into());
+        }
+        let (rest, watched) = watching.stop();
+        rest.iter().for_each(|sample| self.keep(sample));
+        record.elapsed_ns = fathom_engine::clock::unix_ns().saturating_sub(record.started_unix_ns);
+        if watched.intervals_joined > 0 {
+            (self.notice)(&format!("note: {}", intervals_joined(watched.intervals_joined)));
+        }
+        record.watch = Some(watched);
+        let ended = self.ring.end(&record);
+        self.complain(ended);
+        if broken {
+            wait(RETRY, cancel);
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, sample: &Sample) {
+        let encoded = EncodedSample::of(sample).map_err(|e| format!("cannot write a sample: {e}"));
+        self.bytes += encoded.as_ref().map_or(0, EncodedSample::size_bytes);
+        let kept = encoded.and_then(|encoded| self.ring.keep(&encoded, sample.unix_ns));
+        if kept.is_ok() {
+            self.stored += 1;
+            self.lost = None;
+        }
+        self.complain(kept);
+        self.samples += 1;
+        if self.samples == SAMPLES_TYPICAL {
+            self.foretell();
+        }
+        if self.last_sync.elapsed() >= SYNC {
+            let synced = self.ring.sync();
+            self.complain(synced);
+            self.last_sync = Instant::now();
+        }
+    }
+
+    /// Says what is wrong once, and that it is right again when it has been so for a time.
+    fn complain(&mut self, result: Result<(), String>) {
+        for path in self.ring.take_not_removed() {
+            (self.notice)(&format!(
+                "note: {} was not removed, because it holds files that are not fathom's",
+                path.display()
+            ));
+        }
+        let Err(error) = result else {
+            if self.trouble.take_if(|trouble| trouble.seen.elapsed() >= CALM).is_some() {
+                (self.notice)("samples are recorded again");
+            }
+            return;
+        };
+        // On a full disk it is one file now and another then, for the same reason.
+        let reason = error.split_once(": ").map_or(error.as_str(), |(_file, why)| why);
+        if self.trouble.as_ref().is_none_or(|trouble| trouble.reason != reason) {
+            (self.notice)(&format!("{error}; retrying"));
+        }
+        self.trouble = Some(Trouble { reason: reason.into(), seen: Instant::now() });
+        self.lost = Some(error);
+    }
+
+    /// Says so where the room will not hold as long as was asked.
+    fn foretell(&mut self) {
+        let Some(per_sample) = self.bytes.checked_div(self.samples) else { return };
+        let per_second = per_sample as f64 / self.options.interval.as_secs_f64();
+        let holds = self.retention.bytes_max as f64 / per_second.max(1.0);
+        if holds < self.retention.keep.as_secs_f64() {
+            (self.notice)(&format!(
+                "note: at {} a sample, {} hold the last {:.1} hours only; give a larger \
+                 --max-size or --interval",
+                units::bytes(per_sample),
+                units::bytes(self.retention.bytes_max),
+                holds / 3600.0
+            ));
+        }
+    }
+}
