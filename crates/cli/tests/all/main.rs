@@ -1,5 +1,5 @@
-//! The program as a user sees it. One binary, because each links all of fathom. Tests that need the machine to
-//! themselves have a binary of their own.
+//! The program as a user sees it. One binary, because each links all of fathom. Tests that need the machine or all
+//! children to themselves have a binary of their own.
 
 #[cfg(test)]
 mod bad_input;
@@ -18,8 +18,6 @@ mod faults;
 mod few_threads;
 #[cfg(test)]
 mod hostile;
-#[cfg(test)]
-mod instructions;
 #[cfg(test)]
 mod limit;
 #[cfg(test)]
