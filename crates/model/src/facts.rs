@@ -143,8 +143,17 @@ pub struct DeviceFacts {
     pub nr_requests: Option<u32>,
     /// Number of hardware queues (entries of mq/).
     pub hardware_queues: Option<u32>,
+    /// Requests that the driver takes per hardware queue (mq/0/nr_tags).
+    #[serde(default)]
+    pub driver_tags: Option<u32>,
+    /// Commands that a SCSI device takes at a time (device/queue_depth).
+    #[serde(default)]
+    pub queue_depth: Option<u32>,
     /// queue/max_sectors_kb.
     pub max_sectors_kb: Option<u32>,
+    /// queue/max_hw_sectors_kb, up to which `max_sectors_kb` can be raised.
+    #[serde(default)]
+    pub max_hw_sectors_kb: Option<u32>,
     /// queue/max_segments.
     pub max_segments: Option<u32>,
     /// queue/rotational.
