@@ -61,12 +61,8 @@ pub(super) fn other_programs(view: &View) -> Option<Cause> {
         evidence: vec![
             Evidence::number("other programs", processes.per_second(bytes), Unit::BytesPerSecond)
                 .with_source("/proc/PID/io"),
-            Evidence::number(
-                format!("{} util", disk.name),
-                disk.util.min(100.0) / 100.0,
-                Unit::Share,
-            )
-            .with_source("/proc/diskstats"),
+            Evidence::number(format!("{} util", disk.name), disk.util / 100.0, Unit::Share)
+                .with_source("/proc/diskstats"),
         ],
         next_step: "Stop the other program, or measure when it does not run".into(),
     })
@@ -74,7 +70,7 @@ pub(super) fn other_programs(view: &View) -> Option<Cause> {
 
 /// Mean number of I/Os in flight while there were any: a program that starts slowly does not lower it.
 fn busy_queue(disk: &DiskRates) -> f64 {
-    disk.queue * 100.0 / disk.util.clamp(1.0, 100.0)
+    disk.queue * 100.0 / disk.util.max(1.0)
 }
 
 /// Number of a device's hardware queues.
@@ -198,7 +194,7 @@ pub(super) fn device(view: &View) -> Option<Cause> {
         .map_or(String::new(), |ms| format!(", which took {} each", units::time(ms * 1e6)));
     Some(Cause {
         id: ID,
-        weight: share * disk.util.min(100.0) / 100.0,
+        weight: share * disk.util / 100.0,
         confidence: Confidence::Medium,
         summary: format!(
             "{} waits for {} {:.0}% of the time: {:.1} I/Os were in flight there on average, {} {what}/s{wait}.",
@@ -209,7 +205,7 @@ pub(super) fn device(view: &View) -> Option<Cause> {
             units::count(most.ios)
         ),
         evidence: vec![
-            Evidence::number("util", disk.util.min(100.0) / 100.0, Unit::Share)
+            Evidence::number("util", disk.util / 100.0, Unit::Share)
                 .with_source("/proc/diskstats"),
         ],
         next_step: "Compare with twice the queue depth: if IOPS stay the same and latency doubles, the device does \
