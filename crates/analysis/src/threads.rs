@@ -163,7 +163,7 @@ pub fn fold_digits(text: &str) -> Cow<'_, str> {
 #[derive(Debug, Clone)]
 pub struct Groups {
     /// Number of samples.
-    pub looks: u64,
+    pub samples: u64,
     /// Threads sampled, asleep or not, over all samples.
     pub seen: u64,
     /// Samples of threads that ran while they were being sampled.
@@ -210,7 +210,7 @@ impl Groups {
     #[must_use]
     pub fn new(columns: &[Column]) -> Self {
         Self {
-            looks: 0,
+            samples: 0,
             seen: 0,
             torn: 0,
             elapsed: 0,
@@ -229,11 +229,11 @@ impl Groups {
 
     /// Adds an interval.
     pub fn add(&mut self, sample: &ThreadsSample) {
-        self.looks += u64::from(sample.looks);
+        self.samples += u64::from(sample.samples);
         self.seen += sample.seen;
         self.torn += sample.torn;
         let has_times = sample.elapsed_ns > 0;
-        self.elapsed += if has_times { sample.elapsed_ns } else { u64::from(sample.looks) };
+        self.elapsed += if has_times { sample.elapsed_ns } else { u64::from(sample.samples) };
         for time in &sample.times {
             *self.times.entry(time.state).or_default() += time.ns;
         }
@@ -281,7 +281,7 @@ impl Groups {
     #[must_use]
     pub fn threads(&self) -> f64 {
         match self.times.values().sum() {
-            0 => self.seen as f64 / self.looks.max(1) as f64,
+            0 => self.seen as f64 / self.samples.max(1) as f64,
             time => self.mean(time),
         }
     }
@@ -341,19 +341,19 @@ mod tests {
         let mut groups = Groups::new(&[Column::Comm, Column::State]);
         let one = [thread(1, "w1", 'D', 6), thread(2, "w2", 'D', 4), thread(1, "w1", 'R', 5)];
         groups.add(&ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 100,
             active: one.into(),
             ..ThreadsSample::default()
         });
         let two = [thread(2, "w2", 'R', 5)];
         groups.add(&ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 90,
             active: two.into(),
             ..ThreadsSample::default()
         });
-        assert_eq!((groups.looks, groups.seen, groups.torn), (20, 190, 0));
+        assert_eq!((groups.samples, groups.seen, groups.torn), (20, 190, 0));
         assert_eq!((groups.threads(), groups.active()), (9.5, 1.0));
         let largest = groups.largest_first();
         assert_eq!(largest.len(), 2);
@@ -370,7 +370,7 @@ mod tests {
         let runs = ThreadCount { ns: 400, ..thread(1, "w", 'R', 9) };
         let reads = ThreadCount { ns: 1600, ..thread(1, "w", 'D', 1) };
         groups.add(&ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 30,
             elapsed_ns: 2000,
             times: vec![time(ThreadState::OnCpu, 400), time(ThreadState::Disk, 5600)],
@@ -389,7 +389,7 @@ mod tests {
         let torn = ThreadCount { torn: true, ..thread(1, "w", 'D', 3) };
         let mut groups = Groups::new(&[Column::State, Column::Wchan]);
         groups.add(&ThreadsSample {
-            looks: 5,
+            samples: 5,
             seen: 5,
             active: vec![torn, thread(1, "w", 'D', 2)],
             ..ThreadsSample::default()

@@ -178,7 +178,7 @@ mod tests {
             ..ThreadCount::default()
         };
         let threads = ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 100,
             active: vec![activity("io-1", 5), activity("io-23", 10)],
             ..ThreadsSample::default()

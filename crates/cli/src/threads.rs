@@ -178,7 +178,7 @@ impl Tally {
         };
         let cost = SamplerCost {
             sampler: to.sampler.clone(),
-            looks: to.looks - from.looks,
+            samples: to.samples - from.samples,
             cpu_ns: to.cpu_ns - from.cpu_ns,
             missed: to.missed - from.missed,
         };

@@ -9,6 +9,12 @@ use std::path::Path;
 /// Bit of CAP_SYS_ADMIN in a capability set (capabilities(7)).
 const CAP_SYS_ADMIN: u32 = 21;
 
+/// Identifies the current boot; empty if it cannot be read.
+#[must_use]
+pub fn boot_id(roots: &Roots) -> String {
+    text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
+}
+
 /// Reads the facts about the host. Facts that cannot be read are left empty.
 #[must_use]
 pub fn host(roots: &Roots) -> Host {
@@ -23,7 +29,7 @@ pub fn host(roots: &Roots) -> Host {
     Host {
         hostname: text(kernel.join("hostname")).unwrap_or_default(),
         host_id: host_id(text(Path::new("/etc/machine-id"))),
-        boot_id: text(kernel.join("random/boot_id")).unwrap_or_default(),
+        boot_id: boot_id(roots),
         kernel: text(kernel.join("osrelease")).unwrap_or_default(),
         // Since Linux 6.1.
         arch: text(kernel.join("arch")).unwrap_or_else(|| std::env::consts::ARCH.to_string()),

@@ -23,6 +23,6 @@ pub mod signature;
 mod stack;
 mod target;
 
-pub use host::host;
+pub use host::{boot_id, host};
 pub use roots::Roots;
 pub use target::Lookup;

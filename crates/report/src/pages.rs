@@ -2,6 +2,7 @@
 //! always gives the same page, so that a stored run is reprinted as it was printed.
 
 mod blocks;
+mod calls;
 mod counters;
 mod layers;
 mod limit;
@@ -14,8 +15,9 @@ mod stacks;
 mod threads;
 mod watch;
 
-use blocks::range;
 pub use blocks::{block_rates, blocks};
+use blocks::{gaps, range};
+use calls::calls;
 pub use layers::layers;
 pub use limit::{LimitOptions, limit};
 use limited_by::limited_by;

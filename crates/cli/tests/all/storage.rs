@@ -193,7 +193,7 @@ impl Drop for Freezer {
 }
 
 #[test]
-fn a_disk_that_stalls_does_not_stop_the_looks() {
+fn a_disk_that_stalls_does_not_stop_sampling() {
     let Some(_guard) = as_root("a record on a disk that stalls") else { return };
     let place = Place::new();
     let disk = Freezer::new(&place);
