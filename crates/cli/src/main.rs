@@ -14,6 +14,7 @@ mod output;
 mod page;
 mod quantity;
 mod record;
+mod refusal;
 mod run;
 mod runs;
 mod show;

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The machine and the targets at the start of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +35,9 @@ pub struct Host {
     pub cpus_allowed: Vec<u32>,
     /// Number of CPUs online.
     pub cpus_online: u32,
+    /// CPUs of each NUMA node, by its number; empty if the kernel does not show them.
+    #[serde(default)]
+    pub numa_nodes: BTreeMap<u32, Vec<u32>>,
     /// Memory in bytes.
     pub memory_bytes: u64,
     /// Memory available without swapping, in bytes.
