@@ -22,6 +22,7 @@ pub mod scratch;
 pub mod signature;
 mod stack;
 mod target;
+pub mod topology;
 
 pub use host::host;
 pub use roots::Roots;

@@ -18,6 +18,7 @@ pub mod plan;
 pub mod progress;
 pub mod record;
 pub mod shell;
+pub mod topology;
 pub mod units;
 pub mod watch;
 
