@@ -62,7 +62,7 @@ fn host_id(machine_id: Option<String>) -> String {
 }
 
 /// The value of `key: value`.
-fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         (name.trim() == key).then(|| value.trim())
@@ -76,7 +76,7 @@ fn kibibytes(meminfo: &str, key: &str) -> u64 {
 }
 
 /// x86 has "model name"; other architectures have the machine or the implementer.
-fn cpu_model(cpuinfo: &str) -> String {
+pub(crate) fn cpu_model(cpuinfo: &str) -> String {
     let keys = ["model name", "Model", "cpu", "uarch", "CPU implementer"];
     keys.iter().find_map(|key| field(cpuinfo, key)).unwrap_or("").to_string()
 }

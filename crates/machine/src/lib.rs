@@ -23,6 +23,7 @@ pub mod settings;
 pub mod signature;
 mod stack;
 mod target;
+pub mod topology;
 
 pub use host::{boot_id, host};
 pub use roots::Roots;

@@ -19,6 +19,7 @@ pub mod progress;
 pub mod record;
 pub mod setting;
 pub mod shell;
+pub mod topology;
 pub mod units;
 pub mod watch;
 
