@@ -4,6 +4,7 @@
 mod blocks;
 mod counters;
 mod layers;
+mod leftovers;
 mod limit;
 mod limited_by;
 mod programs;
@@ -17,6 +18,7 @@ mod watch;
 use blocks::range;
 pub use blocks::{block_rates, blocks};
 pub use layers::layers;
+pub use leftovers::{LeftoverRow, leftovers};
 pub use limit::{LimitOptions, limit};
 use limited_by::limited_by;
 pub use rings::{placement, rings};
