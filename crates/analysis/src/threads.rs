@@ -258,8 +258,8 @@ impl Groups {
         let active: Vec<ThreadCount> = sample.active.iter().filter(is_of).cloned().collect();
         let times = active.iter().map(|thread| ThreadTime { state: state(thread), ns: thread.ns });
         let times = times.collect();
-        let (looks, elapsed_ns) = (sample.looks, sample.elapsed_ns);
-        self.add(&ThreadsSample { looks, elapsed_ns, times, active, ..ThreadsSample::default() });
+        let (samples, elapsed_ns) = (sample.samples, sample.elapsed_ns);
+        self.add(&ThreadsSample { samples, elapsed_ns, times, active, ..ThreadsSample::default() });
     }
 
     /// The groups, the largest first.

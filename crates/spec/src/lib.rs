@@ -26,7 +26,7 @@ mod suggest;
 mod value;
 
 pub use error::{Place, Problems, SpecError};
-pub use help::{compat_table, key_help, run_help, run_help_short};
+pub use help::{RUN_USAGE, compat_table, key_help, run_help_short, run_manual};
 pub use job::{
     EngineName, EngineSpec, Files, Given, JobSpec, Nodes, PlacementSpec, RateSpec, Rw, RwKind,
     Schedule, Size, Work,

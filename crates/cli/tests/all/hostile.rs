@@ -41,7 +41,7 @@ fn sample(second: u64, more: &str) -> String {
 /// What the reader answers, in an address space of [`MEMORY`].
 fn replay(place: &Place, dir: &Path) -> crate::common::Answer {
     let limit = format!("--as={MEMORY}");
-    let args = [&limit, FATHOM, "top", "--csv", "--replay", dir.to_str().unwrap()];
+    let args = [&limit, FATHOM, "top", "--format=csv", "--replay", dir.to_str().unwrap()];
     Running::start(&mut place.command("prlimit", &args)).wait()
 }
 
