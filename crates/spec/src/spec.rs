@@ -213,7 +213,8 @@ fn apply(job: &mut JobSpec, lines: &[Line], global: bool) -> Result<(), SpecErro
     first.into_iter().chain(rest).try_for_each(|line| set_key(job, line, global))
 }
 
-fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<(), SpecError> {
+/// Sets one key of `job`.
+pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<(), SpecError> {
     let fail = |message: String| SpecError::new(message).at(line.place.as_ref());
     let key = keys::find(&line.key).ok_or_else(|| fail(no_key(line)))?;
     let set = match key.action {
