@@ -9,6 +9,7 @@
 
 pub mod advice;
 pub mod escape;
+pub mod experiment;
 pub mod facts;
 pub mod finding;
 pub mod histogram;

@@ -12,6 +12,7 @@
 mod args;
 mod error;
 mod expand;
+pub mod experiment;
 mod help;
 mod ini;
 mod job;
