@@ -12,6 +12,7 @@ pub mod escape;
 pub mod facts;
 pub mod finding;
 pub mod histogram;
+pub mod inspection;
 pub mod outcome;
 pub mod per_dir;
 pub mod plan;

@@ -1,5 +1,6 @@
 //! Made-up records that nothing is wrong with, and the cases that rules are tested with.
 
+use super::doctor::testing::{Patient, healthy};
 use super::{Input, Rule, Target as LimitTarget, limit_findings, run_findings};
 use crate::limit::{
     BlockLimit, BlockSpec, Conditions, Config, CpuShares, LimitRecord, LimitReport, OwnCeiling,
@@ -24,6 +25,7 @@ pub(super) const IOS: u64 = 1_000_000;
 pub(super) enum Case {
     Run { holds: fn(&mut RunRecord), near_miss: fn(&mut RunRecord) },
     Limit { holds: fn(&mut LimitRecord), near_miss: fn(&mut LimitRecord) },
+    Inspection { holds: fn(&mut Patient), near_miss: fn(&mut Patient) },
 }
 
 impl Case {
@@ -37,6 +39,8 @@ impl Case {
             }
             Self::Limit { holds, near_miss } => [|_: &mut LimitRecord| {}, *holds, *near_miss]
                 .map(|change: fn(&mut LimitRecord)| in_limit(rule, &changed(limit(), change))),
+            Self::Inspection { holds, near_miss } => [|_: &mut Patient| {}, *holds, *near_miss]
+                .map(|change: fn(&mut Patient)| changed(healthy(), change).findings(rule)),
         }
     }
 }
