@@ -9,6 +9,7 @@
 
 pub mod advice;
 pub mod escape;
+pub mod experiment;
 pub mod facts;
 pub mod finding;
 pub mod histogram;
@@ -20,6 +21,7 @@ pub mod progress;
 pub mod record;
 pub mod setting;
 pub mod shell;
+pub mod topology;
 pub mod units;
 pub mod watch;
 

@@ -45,6 +45,7 @@ fn command(check: &Check) -> &'static str {
         Check::Run(_) => "run",
         Check::Target(_) | Check::Limit(_) => "limit",
         Check::Inspection(_) => "doctor",
+        Check::View(_) => "run, watch",
     }
 }
 
