@@ -6,6 +6,7 @@
 
 mod cache;
 mod depth;
+mod doctor;
 mod failures;
 mod host;
 mod jobs;
@@ -18,6 +19,7 @@ mod targets;
 #[cfg(test)]
 mod testing;
 
+pub use doctor::{Diagnosed, Diagnosis, NotChecked, Passed, diagnose, that_matter};
 pub use limiters::{Limiters, limiters};
 pub use requested::unpolled;
 
@@ -59,6 +61,8 @@ enum Check {
     Target(fn(&Target) -> Option<Claim>),
     /// Needs the whole record of a limit search.
     Limit(fn(&LimitRecord) -> Option<Claim>),
+    /// Needs an inspection of the machine; see [`diagnose`].
+    Inspection(doctor::Inspected),
     /// Needs the samples of a record: whether this limited the workload.
     View(fn(&View) -> Option<Claim>),
 }
@@ -290,8 +294,9 @@ mod tests {
 
     #[test]
     fn each_rule_is_listed_once_and_documented() {
-        for (index, rule) in RULES.iter().enumerate() {
-            assert!(RULES[..index].iter().all(|other| other.id != rule.id), "{} twice", rule.id);
+        let all: Vec<&Rule> = RULES.iter().chain(doctor::CHECKS).copied().collect();
+        for (index, rule) in all.iter().enumerate() {
+            assert!(all[..index].iter().all(|other| other.id != rule.id), "{} twice", rule.id);
             assert!(!rule.meaning.is_empty() && !(rule.threshold)().is_empty(), "{}", rule.id);
             assert!(rule.checks.len() <= rule.cases.len(), "{}: cases for each check", rule.id);
             for weaker in rule.supersedes {
@@ -302,7 +307,7 @@ mod tests {
 
     #[test]
     fn each_check_holds_for_its_case_and_not_for_the_near_miss() {
-        for rule in RULES {
+        for rule in RULES.iter().chain(doctor::CHECKS) {
             for case in rule.cases {
                 let [plain, holds, near_miss] = case.findings(rule);
                 assert_eq!(plain, [], "{} holds without a reason", rule.id);

@@ -122,7 +122,7 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     let lookup = Lookup::new(&roots);
     let look = |path: &str| lookup.target(path).map_err(|e| format!("cannot read {path}: {e}"));
     let targets = queries.iter().map(|query| look(&query.path)).collect::<Result<_, _>>()?;
-    Ok(Facts { host: fathom_machine::host(&roots), targets })
+    Ok(Facts { host: fathom_machine::host(&roots), targets, inspection: None })
 }
 
 /// Whether all of it was done.

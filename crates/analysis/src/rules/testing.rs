@@ -1,5 +1,6 @@
 //! Made-up records that nothing is wrong with, and the cases that rules are tested with.
 
+use super::doctor::testing::{Patient, healthy};
 use super::limiters::testing::Scene;
 use super::{Input, Rule, Target as LimitTarget, limit_findings, run_findings};
 use crate::limit::{
@@ -37,6 +38,11 @@ pub(super) enum Case {
         near_miss: fn(&mut Scene),
         summary: &'static str,
     },
+    /// Changes a machine that nothing is wrong with.
+    Inspection {
+        holds: fn(&mut Patient),
+        near_miss: fn(&mut Patient),
+    },
 }
 
 impl Case {
@@ -50,6 +56,8 @@ impl Case {
             }
             Self::Limit { holds, near_miss } => [|_: &mut LimitRecord| {}, *holds, *near_miss]
                 .map(|change: fn(&mut LimitRecord)| in_limit(rule, &changed(limit(), change))),
+            Self::Inspection { holds, near_miss } => [|_: &mut Patient| {}, *holds, *near_miss]
+                .map(|change: fn(&mut Patient)| changed(healthy(), change).findings(rule)),
             Self::View { holds, near_miss, .. } => {
                 let scenes = [
                     Scene::idle(),
