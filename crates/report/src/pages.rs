@@ -18,7 +18,7 @@ mod watch;
 pub use blocks::{block_rates, blocks};
 use blocks::{gaps, range};
 use calls::calls;
-pub use layers::layers;
+pub use layers::{IoCost, layers};
 pub use limit::{LimitOptions, limit};
 use limited_by::limited_by;
 pub use rings::{placement, rings};
