@@ -19,7 +19,7 @@ mod watch;
 pub use blocks::{block_rates, blocks};
 use blocks::{gaps, range};
 use calls::calls;
-pub use layers::layers;
+pub use layers::{IoCost, layers};
 pub use leftovers::{LeftoverRow, leftovers};
 pub use limit::{LimitOptions, limit};
 use limited_by::limited_by;

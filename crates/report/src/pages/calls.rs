@@ -40,7 +40,7 @@ pub(super) fn calls(page: &mut Document, sample: &CallsSample, elapsed_ns: u64) 
     }
     if sample.lost > 0 {
         let lost = of(events(sample.lost), "records lost");
-        body.paragraph(text!(lost, ": a buffer was full, so long calls are underrepresented."));
+        body.paragraph(text!(lost, ": a buffer was full, so long calls may be underrepresented."));
     }
     page.section("calls", "reads, writes and flushes of files", body);
 }
