@@ -127,6 +127,9 @@ pub struct JobPlan {
     /// What the kernel is told about the life time of the data (`write_hint`).
     #[serde(default)]
     pub write_life: Option<WriteLife>,
+    /// Drop the page cache of the targets before the job, and before each further pass (`invalidate`).
+    #[serde(default)]
+    pub invalidate: bool,
     /// Flags of each I/O (`atomic`, `uncached`).
     #[serde(default)]
     pub flags: IoFlags,
@@ -189,6 +192,7 @@ impl JobPlan {
             open_files: None,
             advice: Advice::None,
             write_life: None,
+            invalidate: false,
             flags: IoFlags::default(),
             serialize_overlap: false,
             access: Access {

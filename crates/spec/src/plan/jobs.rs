@@ -43,6 +43,7 @@ pub(super) fn resolve(
         true => Advice::Random,
         false => Advice::Sequential,
     });
+    plan.invalidate = job.files.invalidate;
     plan.write_life = job.files.write_life;
     plan.flags = flags(job);
     plan.serialize_overlap = job.engine.serialize_overlap && choice.depth > 1 && job.modifies();
