@@ -79,7 +79,7 @@ mod tests {
         );
         assert_eq!(
             rows[3].join(" ").replace('\u{a0}', " "),
-            "pread64 3 0.00027 90 µs - 90 µs 0.00% 3"
+            "pread64 3 0.00 90 µs - 90 µs 0% 3"
         );
         assert_eq!(rows.len(), 4, "{text}");
     }
