@@ -9,7 +9,6 @@ pub mod derive;
 pub mod experiment;
 pub mod layers;
 pub mod limit;
-pub mod limiters;
 pub mod machine;
 pub mod processes;
 pub mod rules;

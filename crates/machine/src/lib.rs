@@ -19,9 +19,11 @@ mod mark;
 mod mounts;
 mod roots;
 pub mod scratch;
+pub mod settings;
 pub mod signature;
 mod stack;
 mod target;
+pub mod topology;
 
 pub use host::{boot_id, host};
 pub use roots::Roots;

@@ -9,7 +9,7 @@ use fathom_store::{load_probes, save_probes};
 use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions, Devices};
 use fathom_watch::counters::CounterSampler;
 use fathom_watch::disks::DiskSampler;
-use fathom_watch::placement::{self, PlacementSampler};
+use fathom_watch::placement::PlacementSampler;
 use fathom_watch::rings::RingSampler;
 use fathom_watch::system::SystemSampler;
 use fathom_watch::threads::{self, ThreadOptions, ThreadSampler};
@@ -164,7 +164,11 @@ const TICK_HZ: u32 = 250;
 
 /// Which CPUs and interrupts serve the devices.
 fn wiring(level: Level) -> Vec<DeviceWiring> {
-    if level == Level::Full { placement::wiring(&Roots::default().sys, &[]) } else { Vec::new() }
+    if level == Level::Full {
+        fathom_machine::topology::wiring(&Roots::default(), &[])
+    } else {
+        Vec::new()
+    }
 }
 
 /// The settings of the disks' queues.

@@ -98,7 +98,7 @@ fn scheduler(point: &Point, queue: &QueueFacts, curve: &Curve) -> Option<(Cause,
         let driver_ns = at_driver * 1e9 / at.iops.mean.max(1e-9);
         let is_serial = queue.rotational != Some(false) && ONE_AT_A_TIME.contains(&at_driver);
         let is_fast = !is_serial && driver_ns <= FAST_MAX * alone_ns;
-        (is_held && has_room && has_cpu && is_fast).then(|| (queued, at_driver, room))
+        (is_held && has_room && has_cpu && is_fast).then_some((queued, at_driver, room))
     };
     let deeper =
         curve.iter().filter(|(setting, _)| setting.in_flight() >= point.setting().in_flight());
