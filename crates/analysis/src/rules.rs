@@ -11,6 +11,7 @@ mod host;
 mod jobs;
 mod rates;
 mod requested;
+mod same_blocks;
 #[cfg(test)]
 mod table;
 mod targets;
@@ -121,6 +122,7 @@ pub static RULES: &[&Rule] = &[
     &targets::TARGET_CHANGED,
     &rates::COULD_NOT_KEEP_UP,
     &targets::SPARSE_TARGET,
+    &same_blocks::SAME_BLOCKS,
     &cache::CACHED_READS,
     &cache::DIRECT_READS_MISSING,
     &targets::IN_MEMORY,
