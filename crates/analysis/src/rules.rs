@@ -13,6 +13,7 @@ mod jobs;
 mod limiters;
 mod rates;
 mod requested;
+mod same_blocks;
 #[cfg(test)]
 mod table;
 mod targets;
@@ -138,6 +139,7 @@ pub static RULES: &[&Rule] = &[
     &targets::TARGET_CHANGED,
     &rates::COULD_NOT_KEEP_UP,
     &targets::SPARSE_TARGET,
+    &same_blocks::SAME_BLOCKS,
     &cache::CACHED_READS,
     &cache::DIRECT_READS_MISSING,
     &targets::IN_MEMORY,

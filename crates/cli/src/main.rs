@@ -10,6 +10,7 @@ mod level;
 mod limit;
 mod limits;
 mod live;
+mod logs;
 mod manual;
 mod output;
 mod page;

@@ -10,7 +10,7 @@ use crate::stall::{self, StallDetector};
 use crate::stats::Shared;
 use crate::wake::Wake;
 use fathom_model::plan::{ExitWhat, JobPlan, Plan, STACK_BYTES};
-use fathom_model::progress::{JobProgress, Phase, Progress};
+use fathom_model::progress::{JobProgress, JobTotals, Phase, Progress};
 use fathom_model::record::{JobError, JobRecord};
 use fathom_model::{Dir, PerDir};
 use std::collections::BTreeMap;
@@ -115,6 +115,12 @@ impl Running {
             elapsed_ns: clock::now_ns() - self.state.start_ns,
             jobs: jobs.map(|(job, member)| progress(job, &member.shared)).collect(),
         }
+    }
+
+    /// Totals of worker `index`, with all latencies.
+    #[must_use]
+    pub fn totals(&self, index: usize) -> JobTotals {
+        self.state.members[index].shared.job_totals()
     }
 
     /// Ends the run early; workers wait for their I/Os in flight.

@@ -5,6 +5,7 @@ mod access;
 mod data;
 mod engine;
 mod hints;
+mod logs;
 mod memory;
 mod pace;
 mod show;
@@ -13,6 +14,7 @@ pub use access::{Access, BlockSizes, Distribution, Mix, Order, Zone};
 pub use data::{Buffers, Fill, FlushPlan, Memory, OnError, SyncIo};
 pub use engine::{Batch, Engine, Psync, SqPoll, Uring};
 pub use hints::{Advice, IoFlags, MemoryPolicy, WriteLife};
+pub use logs::{LogKind, Logs};
 pub use memory::{BUFFER_ALIGN, HUGE_PAGE_BYTES, MemoryNeed, SLOT_BYTES, STACK_BYTES};
 pub use pace::{ExitWhat, Flow, Rate, RateFloor, RateProcess, Think, Until};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
@@ -162,6 +164,9 @@ pub struct JobPlan {
     pub placement: Placement,
     /// What is reported.
     pub show: Show,
+    /// fio's logs, if any.
+    #[serde(default)]
+    pub logs: Option<Logs>,
     /// The job's keys as given, without defaults (fio's "job options"), for output.
     pub options: BTreeMap<String, String>,
 }
@@ -214,6 +219,7 @@ impl JobPlan {
             on_error: OnError::default(),
             placement: Placement::default(),
             show: Show::default(),
+            logs: None,
             options: BTreeMap::new(),
         }
     }

@@ -331,8 +331,12 @@ mod tests {
     #[test]
     fn mix_and_bssplit_match_their_percentages() {
         let sizes = BlockSizes::Split(vec![(4096, 80), (65536, 20)]);
-        let mut source =
-            General::new(&job(once(), Mix::ReadWrite { read_percent: 70 }, sizes, &[1 << 30]));
+        let mut source = General::new(&job(
+            Order::Random { distribution: Distribution::Uniform, run: 1 },
+            Mix::ReadWrite { read_percent: 70 },
+            sizes,
+            &[1 << 30],
+        ));
         let draws: Vec<_> = (0..50_000)
             .map(|_| {
                 let d = source.next_dir();
