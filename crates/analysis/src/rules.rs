@@ -16,10 +16,12 @@ mod table;
 mod targets;
 #[cfg(test)]
 mod testing;
+mod topology;
 
 pub use requested::unpolled;
 
 use crate::limit::{BlockLimit, Conditions, LimitRecord, Point, TargetLimit};
+use crate::topology::TopologyReport;
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity};
 use fathom_model::record::RunRecord;
@@ -56,6 +58,8 @@ enum Check {
     Target(fn(&Target) -> Option<Claim>),
     /// Needs the whole record of a limit search.
     Limit(fn(&LimitRecord) -> Option<Claim>),
+    /// Needs the topology of the machine.
+    Topology(fn(&TopologyReport) -> Option<Claim>),
 }
 
 /// One target of a limit search.
@@ -77,6 +81,7 @@ enum Input<'a> {
     Run(&'a RunRecord),
     Target(Target<'a>),
     Limit(&'a LimitRecord),
+    Topology(&'a TopologyReport),
 }
 
 /// What a check found; the rule adds the rest.
@@ -147,6 +152,12 @@ pub static RULES: &[&Rule] = &[
     &host::SLOW_CLOCK,
     &requested::REFUSED_FLAGS,
     &host::COUNTING_SLOWS,
+    &topology::DEGRADED_LINK,
+    &topology::UPLINK,
+    &topology::CROWDED_COMPLEX,
+    &topology::ONE_INTERRUPT_CPU,
+    &topology::SLOW_PORT,
+    &topology::REMOTE_DISK,
 ];
 
 /// The findings of a run, worst first.
@@ -162,6 +173,12 @@ pub fn limit_findings(record: &LimitRecord) -> Vec<Finding> {
     let targets = targets.map(|((facts, conditions), limit)| Target { facts, conditions, limit });
     let about_targets = targets.flat_map(|target| evaluate(&Input::Target(target)));
     worst_first(about_targets.chain(evaluate(&Input::Limit(record))).collect())
+}
+
+/// The findings about a topology, worst first.
+#[must_use]
+pub fn topology_findings(report: &TopologyReport) -> Vec<Finding> {
+    worst_first(evaluate(&Input::Topology(report)))
 }
 
 fn worst_first(mut findings: Vec<Finding>) -> Vec<Finding> {
@@ -185,6 +202,7 @@ impl Rule {
             (Check::Run(check), Input::Run(record)) => check(record),
             (Check::Target(check), Input::Target(target)) => check(target),
             (Check::Limit(check), Input::Limit(record)) => check(record),
+            (Check::Topology(check), Input::Topology(report)) => check(report),
             _ => None,
         })?;
         let remedy = claim.remedy.unwrap_or_else(|| self.remedy.to_string());
@@ -202,8 +220,9 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{Case, limit, rule_names, run};
+    use super::testing::{Case, limit, rule_names, run, topology};
     use super::*;
+    use crate::topology::analyze;
     use fathom_model::record::JobError;
 
     #[test]
@@ -211,6 +230,7 @@ mod tests {
         assert_eq!(run_findings(&run()), []);
         assert_eq!(run_findings(&RunRecord::default()), []);
         assert_eq!(limit_findings(&limit()), []);
+        assert_eq!(topology_findings(&analyze(topology())), []);
         assert!(limit().is_complete());
     }
 

@@ -22,6 +22,7 @@ mod stacks;
 mod stdio;
 mod threads;
 mod top;
+mod topo;
 mod watch;
 
 use crate::page::Color;
@@ -98,6 +99,12 @@ Examples:
   fathom record --keep 7d --max-size 8g
   fathom top --replay ~/.local/state/fathom/ring --from 14:03")]
     Record(record::Args),
+    /// Show where disks are attached, what the links carry, and which CPUs serve them.
+    #[command(after_help = "\
+Examples:
+  fathom topo                        all disks, from CPU package to mount point
+  fathom topo /data --svg topo.svg   the disks of a file system, also as a picture")]
+    Topo(topo::Args),
     /// List, remove or prune recorded runs.
     #[command(after_help = "\
 Examples:
@@ -168,6 +175,7 @@ fn main() -> ExitCode {
         Command::Stacks(args) => stacks::command(&args),
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
+        Command::Topo(args) => topo::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::held(&args),
     };

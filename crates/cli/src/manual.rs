@@ -8,9 +8,10 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 /// The commands as help groups them.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Measure", &["limit", "run"]),
     ("Observe", &["top", "watch", "threads", "stacks", "blocks", "record"]),
+    ("Machine", &["topo"]),
     ("Results", &["runs", "show"]),
     ("Files", &["clean"]),
     ("Shell", &["completions", "man"]),
