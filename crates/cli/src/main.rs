@@ -30,6 +30,7 @@ use crate::page::Color;
 use crate::stdio::{Kind, note};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Load generator and analyzer for Linux storage: drives it, monitors the machine, and reports what limits it.
@@ -136,6 +137,10 @@ Examples:
 
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
+    if let Some(args) = arguments_of_fio() {
+        limits::raise();
+        return run::as_fio(&args).unwrap_or_else(failed);
+    }
     let parsed = manual::grouped(Cli::command()).try_get_matches();
     let Cli { color, utc, quiet, command } =
         match parsed.and_then(|found| Cli::from_arg_matches(&found)) {
@@ -174,6 +179,14 @@ fn main() -> ExitCode {
         Command::Held(args) => watch::held(&args),
     };
     result.unwrap_or_else(failed)
+}
+
+/// The arguments, if the program was started as `fio`, through a link.
+fn arguments_of_fio() -> Option<Vec<String>> {
+    let mut args = std::env::args_os();
+    let name = args.next()?;
+    let is_fio = Path::new(&name).file_name().is_some_and(|name| name == "fio");
+    is_fio.then(|| args.map(|arg| arg.to_string_lossy().into_owned()).collect())
 }
 
 /// Prints help or the version, or what is wrong with the command line.

@@ -26,7 +26,7 @@ mod suggest;
 mod value;
 
 pub use error::{Place, Problems, SpecError};
-pub use help::{compat_table, key_help, run_help, run_help_short};
+pub use help::{compat_table, engine_help, key_help, run_help, run_help_short};
 pub use job::{
     EngineName, EngineSpec, Files, Given, JobSpec, LogSpec, Nodes, PlacementSpec, RateSpec, Rw,
     RwKind, Schedule, Size, Work,
@@ -36,4 +36,4 @@ pub use names::TargetQuery;
 pub use output::{Eta, Format, Help, Output, Permissions, RunOption, run_options};
 pub use plan::{check, check_memory, plan};
 pub use sources::{INCLUDE_DEPTH_MAX, JOB_FILE_BYTES_MAX, MachineNumbers, Sources};
-pub use spec::{JOBS_MAX, Spec, parse};
+pub use spec::{JOBS_MAX, Spec, parse, parse_as_fio};
