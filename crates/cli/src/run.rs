@@ -2,10 +2,13 @@
 
 use crate::live::Live;
 use crate::logs::Logs;
+use crate::manual;
 use crate::output::{self, Destination};
+use crate::page::{self, Color};
 use crate::refusal;
 use crate::signals::Signals;
 use crate::stdio::{self, Kind, note};
+use clap::CommandFactory;
 use fathom_analysis::watch::ObservedTotals;
 use fathom_machine::guard::Permissions;
 use fathom_machine::{Lookup, Roots};
@@ -65,15 +68,28 @@ fn perform_or_explain(
             );
         }
     };
-    if spec.output.quiet {
-        stdio::be_quiet();
-    }
+    set_style(&spec.output);
     if let Some(text) = answer_without_running(&spec) {
         return output::stream(&text?, Kind::Lines).map(|_| ExitCode::SUCCESS);
     }
     let files = system.into_files();
     let json = spec.output.formats.iter().any(|f| matches!(f, Format::Json | Format::JsonPlus));
     execute(&spec, &files).or_else(|errors| refusal::explain(errors, &spec, &files, json))
+}
+
+/// Applies the options that all commands share.
+fn set_style(output: &Output) {
+    if output.quiet {
+        stdio::be_quiet();
+    }
+    if output.utc {
+        page::use_utc();
+    }
+    match output.color {
+        Some(true) => page::set_color(Color::Always),
+        Some(false) => page::set_color(Color::Never),
+        None => {}
+    }
 }
 
 fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
@@ -94,7 +110,7 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
 fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
     match &spec.output.help {
         Some(Help::Short) => return Some(Ok(fathom_spec::run_help_short())),
-        Some(Help::All) => return Some(Ok(fathom_spec::run_help())),
+        Some(Help::All) => return Some(Ok(manual::of_run(crate::Cli::command()))),
         Some(Help::Key(key)) => {
             return Some(fathom_spec::key_help(key).map_err(|error| error.to_string()));
         }
@@ -134,7 +150,7 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     let lookup = Lookup::new(&roots);
     let look = |path: &str| lookup.target(path).map_err(|e| format!("cannot read {path}: {e}"));
     let targets = queries.iter().map(|query| look(&query.path)).collect::<Result<_, _>>()?;
-    Ok(Facts { host: fathom_machine::host(&roots), targets })
+    Ok(Facts { host: fathom_machine::host(&roots), targets, inspection: None })
 }
 
 /// Whether all of it was done.

@@ -10,6 +10,12 @@ use std::path::Path;
 /// Bit of CAP_SYS_ADMIN in a capability set (capabilities(7)).
 const CAP_SYS_ADMIN: u32 = 21;
 
+/// Identifies the current boot; empty if it cannot be read.
+#[must_use]
+pub fn boot_id(roots: &Roots) -> String {
+    text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
+}
+
 /// Reads the facts about the host. Facts that cannot be read are left empty.
 #[must_use]
 pub fn host(roots: &Roots) -> Host {
@@ -24,7 +30,7 @@ pub fn host(roots: &Roots) -> Host {
     Host {
         hostname: text(kernel.join("hostname")).unwrap_or_default(),
         host_id: host_id(text(Path::new("/etc/machine-id"))),
-        boot_id: text(kernel.join("random/boot_id")).unwrap_or_default(),
+        boot_id: boot_id(roots),
         kernel: text(kernel.join("osrelease")).unwrap_or_default(),
         // Since Linux 6.1.
         arch: text(kernel.join("arch")).unwrap_or_else(|| std::env::consts::ARCH.to_string()),
@@ -56,7 +62,7 @@ fn host_id(machine_id: Option<String>) -> String {
 }
 
 /// The value of `key: value`.
-fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         (name.trim() == key).then(|| value.trim())
@@ -70,7 +76,7 @@ fn kibibytes(meminfo: &str, key: &str) -> u64 {
 }
 
 /// x86 has "model name"; other architectures have the machine or the implementer.
-fn cpu_model(cpuinfo: &str) -> String {
+pub(crate) fn cpu_model(cpuinfo: &str) -> String {
     let keys = ["model name", "Model", "cpu", "uarch", "CPU implementer"];
     keys.iter().find_map(|key| field(cpuinfo, key)).unwrap_or("").to_string()
 }
@@ -86,7 +92,7 @@ fn numa_nodes(dir: &Path) -> BTreeMap<u32, Vec<u32>> {
 }
 
 /// Parses `0-3,8`. Bounded, since the text is not trusted.
-fn cpu_list(text: &str) -> Vec<u32> {
+pub(crate) fn cpu_list(text: &str) -> Vec<u32> {
     const CPUS_MAX: u32 = 1 << 16;
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

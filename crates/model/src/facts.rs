@@ -1,5 +1,6 @@
 //! Facts about the machine on which plans and findings depend.
 
+use crate::inspection::Inspection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ pub struct Facts {
     pub host: Host,
     /// The targets, in the order of the request.
     pub targets: Vec<TargetFacts>,
+    /// What `fathom doctor` judges: of the machine, and of the disks that hold the targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inspection: Option<Inspection>,
 }
 
 /// The machine.
@@ -147,8 +151,17 @@ pub struct DeviceFacts {
     pub nr_requests: Option<u32>,
     /// Number of hardware queues (entries of mq/).
     pub hardware_queues: Option<u32>,
+    /// Requests that the driver takes per hardware queue (mq/0/nr_tags).
+    #[serde(default)]
+    pub driver_tags: Option<u32>,
+    /// Commands that a SCSI device takes at a time (device/queue_depth).
+    #[serde(default)]
+    pub queue_depth: Option<u32>,
     /// queue/max_sectors_kb.
     pub max_sectors_kb: Option<u32>,
+    /// queue/max_hw_sectors_kb, up to which `max_sectors_kb` can be raised.
+    #[serde(default)]
+    pub max_hw_sectors_kb: Option<u32>,
     /// queue/max_segments.
     pub max_segments: Option<u32>,
     /// queue/rotational.

@@ -17,3 +17,4 @@ pub mod stacks;
 pub mod terse;
 pub mod threads;
 pub mod top;
+pub mod topo_svg;

@@ -127,14 +127,11 @@ fn permit(permissions: &mut Permissions, path: &str) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The long form of an option that all commands spell the same way.
+/// The long form of a name.
 fn long(name: &str) -> &str {
-    match name {
-        "o" => "output",
-        "q" => "quiet",
-        "v" => "verbose",
-        name => name,
-    }
+    let names = output::run_options().iter().map(|option| option.name);
+    let mut long = names.filter(|long| output::short(long).is_some_and(|short| short == name));
+    long.next().unwrap_or(name)
 }
 
 fn meaning(name: &str) -> Result<Meaning, String> {

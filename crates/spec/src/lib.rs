@@ -12,6 +12,7 @@
 mod args;
 mod error;
 mod expand;
+pub mod experiment;
 mod help;
 mod ini;
 mod job;
@@ -26,7 +27,7 @@ mod suggest;
 mod value;
 
 pub use error::{Place, Problems, SpecError};
-pub use help::{compat_table, engine_help, key_help, run_help, run_help_short};
+pub use help::{RUN_USAGE, compat_table, engine_help, key_help, run_help_short, run_manual};
 pub use job::{
     EngineName, EngineSpec, Files, Given, JobSpec, LogSpec, Nodes, PlacementSpec, RateSpec, Rw,
     RwKind, Schedule, Size, Work,

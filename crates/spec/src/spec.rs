@@ -276,7 +276,8 @@ fn apply(job: &mut JobSpec, lines: &[Line], global: bool, problems: &mut Problem
     }
 }
 
-fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<(), SpecError> {
+/// Sets one key of `job`.
+pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<(), SpecError> {
     let fail = |message: String| SpecError::new(message).at(line.place.as_ref());
     let key = keys::find(&line.key).ok_or_else(|| fail(no_key(line)))?;
     let text = match line.value.as_deref() {

@@ -57,7 +57,7 @@ pub(super) fn resolve(
     plan.rate = rate(job);
     plan.rate_process = job.rate.process;
     plan.rate_floor = job.rate.floor;
-    plan.flow = (job.rate.flow > 0).then(|| Flow {
+    plan.flow = (job.rate.flow > 0).then_some(Flow {
         id: job.rate.flow_id,
         weight: job.rate.flow,
         sleep_ns: job.rate.flow_sleep_ns,
