@@ -33,6 +33,7 @@ use crate::page::Color;
 use crate::stdio::{Kind, note};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Load generator and analyzer for Linux storage: drives it, monitors the machine, and reports what limits it.
@@ -186,6 +187,10 @@ Examples:
 
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
+    if let Some(args) = arguments_of_fio() {
+        limits::raise();
+        return run::as_fio(&args).unwrap_or_else(failed);
+    }
     let args: Vec<OsString> = std::env::args_os().collect();
     let cli = manual::prepared(Cli::command());
     let parsed = cmdline::parse(cli.clone(), &args)
@@ -228,6 +233,14 @@ fn main() -> ExitCode {
         Command::Held(args) => watch::held(&args),
     };
     result.unwrap_or_else(failed)
+}
+
+/// The arguments, if the program was started as `fio`, through a link.
+fn arguments_of_fio() -> Option<Vec<String>> {
+    let mut args = std::env::args_os();
+    let name = args.next()?;
+    let is_fio = Path::new(&name).file_name().is_some_and(|name| name == "fio");
+    is_fio.then(|| args.map(|arg| arg.to_string_lossy().into_owned()).collect())
 }
 
 /// Prints what is wrong with the command line, and which help says more.

@@ -8,6 +8,7 @@ pub mod doc;
 mod fio;
 pub mod fio_json;
 pub mod fio_logs;
+pub mod fio_text;
 pub mod limit;
 pub mod live;
 pub mod pages;
