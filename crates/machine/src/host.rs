@@ -74,7 +74,7 @@ fn cpu_model(cpuinfo: &str) -> String {
 }
 
 /// Parses `0-3,8`. Bounded, since the text is not trusted.
-fn cpu_list(text: &str) -> Vec<u32> {
+pub(crate) fn cpu_list(text: &str) -> Vec<u32> {
     const CPUS_MAX: u32 = 1 << 16;
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -19,6 +19,7 @@ mod mark;
 mod mounts;
 mod roots;
 pub mod scratch;
+pub mod settings;
 pub mod signature;
 mod stack;
 mod target;

@@ -18,6 +18,7 @@ pub mod per_dir;
 pub mod plan;
 pub mod progress;
 pub mod record;
+pub mod setting;
 pub mod shell;
 pub mod units;
 pub mod watch;
