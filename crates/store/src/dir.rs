@@ -229,6 +229,15 @@ impl Dir {
         Ok(File::from(fd))
     }
 
+    /// Opens the regular file `name` to append to it.
+    ///
+    /// # Errors
+    /// Says what else it is; those of the kernel.
+    pub fn append(&self, name: &str) -> io::Result<File> {
+        self.regular(name)?.ok_or_else(|| self.error(name, Errno::NOENT))?;
+        self.open_regular(name, FILE | OFlags::WRONLY | OFlags::APPEND)
+    }
+
     /// Writes the file `name`, whole or not at all: a new file takes the name once it is on the disk. Where there is
     /// one, it keeps its mode, and its owner where this process may give files away.
     ///

@@ -38,7 +38,7 @@ mod writer;
 pub use dir::{Dir, NewDirs, Readers, with_path};
 pub use read::{Reader, TimedSample};
 pub use ring::{Retention, Ring};
-pub use run_dir::{EncodedSample, RunDir, state_dir};
+pub use run_dir::{EncodedSample, RunDir, read_windows, state_dir};
 pub use runs::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs};
 pub use stored::StoredRecord;
 pub use writer::{Writer, Written};

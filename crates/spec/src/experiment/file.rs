@@ -5,6 +5,7 @@ use crate::error::{Place, SpecError};
 use crate::keys;
 use crate::suggest;
 use fathom_model::experiment::{Experiment, Metric, Published, TargetUse};
+use fathom_model::setting::SettingChange;
 use fathom_model::watch::Level;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -62,7 +63,7 @@ impl Reader<'_> {
     fn top(&mut self, table: &DeTable<'_>, targets: usize) -> Draft {
         let mut draft = Draft { control: true, ..Draft::default() };
         for entry in table {
-            let (key, value) = entry;
+            let key = entry.0;
             match &**key.get_ref() {
                 "name" => draft.name = self.string(entry),
                 "question" => draft.question = self.string(entry),
@@ -75,7 +76,6 @@ impl Reader<'_> {
                 "variant" => draft.variants = self.variants(entry),
                 other => self.unknown(key.span().start, other, &TOP),
             }
-            let _ = value;
         }
         let axes: Vec<String> = draft.grid.iter().map(|(key, _)| key.clone()).collect();
         for (key, _) in draft.variants.iter().flat_map(|variant| &variant.job) {
@@ -215,7 +215,12 @@ impl Reader<'_> {
         };
         let mut settings = Vec::new();
         for (key, value) in table {
-            settings.push(format!("{}={}", key.get_ref(), self.scalar(value)));
+            let change = format!("{}={}", key.get_ref(), self.scalar(value));
+            // Whose setting it is depends on the targets.
+            if let Err(why) = SettingChange::parse(&change, "TARGET") {
+                self.problem(key.span().start, why);
+            }
+            settings.push(change);
         }
         settings
     }
