@@ -1,6 +1,6 @@
 //! `fathom limit`: what a disk can do on this machine, and what stops it there.
 
-mod size;
+pub mod size;
 mod view;
 
 use crate::level;

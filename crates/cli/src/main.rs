@@ -5,6 +5,7 @@
 
 mod blocks;
 mod clean;
+mod experiments;
 mod level;
 mod limit;
 mod limits;
@@ -20,8 +21,10 @@ mod show;
 mod signals;
 mod stacks;
 mod stdio;
+mod sweep;
 mod threads;
 mod top;
+mod trial;
 mod watch;
 
 use crate::page::Color;
@@ -62,6 +65,18 @@ Examples:
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Measure a grid of block sizes, queue depths, workers or loads, with curves.
+    #[command(after_help = "\
+Examples:
+  fathom sweep --bs=4k,64k,1m --iodepth=1..128 /dev/nvme0n1
+  fathom sweep --rate=10%..100% --format=html -o load.html /dev/nvme0n1")]
+    Sweep(sweep::Args),
+    /// Compare variants of a job: one thing changed at a time, in random rounds, with a control.
+    #[command(after_help = "\
+Examples:
+  fathom try scheduler /dev/nvme0n1  a shipped experiment; --list shows all
+  fathom try 'rw=randread bs=4k iodepth=1' 'rw=randread bs=4k iodepth=8' FILE")]
+    Try(trial::Args),
     /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer.
     #[command(after_help = "\
 Examples:
@@ -166,8 +181,10 @@ fn main() -> ExitCode {
         Command::Runs(args) => runs::command(&args),
         Command::Show(args) => show::command(&args),
         Command::Stacks(args) => stacks::command(&args),
+        Command::Sweep(args) => sweep::command(&args),
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
+        Command::Try(args) => trial::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::held(&args),
     };

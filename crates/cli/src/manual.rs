@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 /// The commands as help groups them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Measure", &["limit", "run"]),
+    ("Measure", &["limit", "run", "sweep", "try"]),
     ("Observe", &["top", "watch", "threads", "stacks", "blocks", "record"]),
     ("Results", &["runs", "show"]),
     ("Files", &["clean"]),

@@ -68,6 +68,8 @@ pub enum PageFormat {
     Markdown,
     /// For programs.
     Json,
+    /// A page with pictures that can be forwarded: one file that loads nothing.
+    Html,
 }
 
 /// The form of a result.
@@ -110,6 +112,7 @@ impl FormatArgs {
                 (json.map_or_else(page, Ok)?, Kind::Json)
             }
             PageFormat::Markdown => (render::markdown(page), Kind::Lines),
+            PageFormat::Html => (render::html(page), Kind::Lines),
             PageFormat::Text => {
                 let style = style(to_file);
                 let kind = if style.color { Kind::ColoredLines } else { Kind::Lines };

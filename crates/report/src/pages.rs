@@ -3,6 +3,7 @@
 
 mod blocks;
 mod counters;
+mod experiment;
 mod layers;
 mod limit;
 mod limited_by;
@@ -16,12 +17,13 @@ mod watch;
 
 use blocks::range;
 pub use blocks::{block_rates, blocks};
+pub use experiment::experiment;
 pub use layers::layers;
 pub use limit::{LimitOptions, limit};
 use limited_by::limited_by;
 pub use rings::{placement, rings};
 pub use run::run;
-pub use runs::{RunRow, limit_result, run_result, runs};
+pub use runs::{RunRow, experiment_result, limit_result, run_result, runs};
 pub use stacks::stacks;
 use threads::thread_states;
 pub use threads::threads;

@@ -131,6 +131,8 @@ struct Variant {
     command: Option<String>,
     targets: TargetUse,
     published: Option<fathom_model::experiment::Published>,
+    /// The value of the grid for which that is; empty for all.
+    published_in: String,
 }
 
 fn pair(word: &str) -> Pair {
@@ -267,6 +269,8 @@ fn condition(draft: &Draft, variant: &Variant, cell: &[String]) -> Condition {
         Some(command) => Load::Command(command.clone()),
         None => Load::Job(job.iter().map(|(key, value)| format!("{key}={value}")).collect()),
     };
+    let place = &variant.published_in;
+    let is_published = place.is_empty() || cell.contains(place);
     Condition {
         name: variant.name.clone(),
         cell: cell.to_vec(),
@@ -275,7 +279,7 @@ fn condition(draft: &Draft, variant: &Variant, cell: &[String]) -> Condition {
         settings: variant.settings.clone(),
         sampling: variant.sampling,
         rate_share,
-        published: variant.published.clone(),
+        published: variant.published.clone().filter(|_| is_published),
         ..Condition::default()
     }
 }

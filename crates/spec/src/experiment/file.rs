@@ -12,8 +12,17 @@ use toml::de::{DeTable, DeValue};
 
 const TOP: [&str; 9] =
     ["name", "question", "source", "metric", "control", "each_target", "job", "grid", "variant"];
-const VARIANT: [&str; 8] =
-    ["name", "job", "settings", "sampling", "command", "targets", "published", "ratio"];
+const VARIANT: [&str; 9] = [
+    "name",
+    "job",
+    "settings",
+    "sampling",
+    "command",
+    "targets",
+    "published",
+    "published_in",
+    "ratio",
+];
 
 /// The experiment in `text`, the contents of `file`, on a machine with `cpus` CPUs, for `targets` targets. In values,
 /// `$ncpus` stands for the number of CPUs.
@@ -132,6 +141,7 @@ impl Reader<'_> {
                     variant.targets = self.choice(entry, &names);
                 }
                 "published" => text = self.string(entry),
+                "published_in" => variant.published_in = self.scalar(entry.1),
                 "ratio" => ratio = self.ratio(entry),
                 other => self.unknown(key.span().start, other, &VARIANT),
             }
