@@ -22,19 +22,19 @@ const FILE_MAX: u64 = 1 << 20;
 /// What `fathom try` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A shipped experiment, a TOML file, or two or more jobs by fio's keys, each as one word; then files or block devices.
+    /// A shipped experiment, a TOML file, or two or more jobs (each one word of fio's keys), then files or block devices
     #[arg(value_name = "EXPERIMENT|JOB|TARGET", allow_hyphen_values = true)]
     words: Vec<String>,
-    /// List the shipped experiments.
+    /// List the shipped experiments
     #[arg(long)]
     list: bool,
-    /// What jobs on the command line are compared by: iops, bandwidth, latency, cpu or time.
+    /// What jobs on the command line are compared by: iops, bandwidth, latency, cpu or time
     #[arg(long, value_name = "METRIC", value_parser = metric, default_value = "iops")]
     metric: Metric,
-    /// Compare two recorded runs of the experiment instead of measuring, such as on two kernels.
+    /// Compare two recorded runs of the experiment instead of measuring, such as on two kernels
     #[arg(long, value_name = "DIR", num_args = 2)]
     runs: Option<Vec<PathBuf>>,
-    /// Continue an experiment that was interrupted, in its run directory.
+    /// Continue an experiment that was interrupted, in its run directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["words", "runs", "record", "no_record"])]
     resume: Option<PathBuf>,
     #[command(flatten)]

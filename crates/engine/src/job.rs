@@ -172,7 +172,7 @@ fn work<Q: Queue>(
 ) -> Result<JobRecord, Refusal> {
     let job = task.job;
     // A rate limit dominates the cost per I/O.
-    if job.is_paced() {
+    if job.is_held_back() {
         return work_with(task, queue, General::new(job), slab, ready);
     }
     if let Some(source) = Simple::<Permutation, false>::new(job) {
@@ -221,7 +221,7 @@ fn measured<'a, Q: Queue, S: Source>(
     let (job, shared) = (task.job, task.shared);
     wait_until(task, clock::now_ns() + job.start_delay_ns);
     worker.now_ns = clock::now_ns();
-    if job.is_paced() {
+    if job.is_held_back() {
         worker.pace = Some(Pace::new(job, worker.now_ns));
     }
     let mut end = End::TimeOver;

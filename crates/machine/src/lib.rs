@@ -23,7 +23,8 @@ pub mod settings;
 pub mod signature;
 mod stack;
 mod target;
+pub mod topology;
 
-pub use host::host;
+pub use host::{boot_id, host};
 pub use roots::Roots;
 pub use target::Lookup;

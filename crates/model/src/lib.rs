@@ -20,6 +20,7 @@ pub mod progress;
 pub mod record;
 pub mod setting;
 pub mod shell;
+pub mod topology;
 pub mod units;
 pub mod watch;
 

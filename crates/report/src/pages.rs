@@ -2,9 +2,11 @@
 //! always gives the same page, so that a stored run is reprinted as it was printed.
 
 mod blocks;
+mod calls;
 mod counters;
 mod experiment;
 mod layers;
+mod leftovers;
 mod limit;
 mod limited_by;
 mod programs;
@@ -15,10 +17,12 @@ mod stacks;
 mod threads;
 mod watch;
 
-use blocks::range;
 pub use blocks::{block_rates, blocks};
+use blocks::{gaps, range};
+use calls::calls;
 pub use experiment::experiment;
 pub use layers::layers;
+pub use leftovers::{LeftoverRow, leftovers};
 pub use limit::{LimitOptions, limit};
 use limited_by::limited_by;
 pub use rings::{placement, rings};

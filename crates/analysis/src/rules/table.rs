@@ -44,6 +44,7 @@ fn command(check: &Check) -> &'static str {
     match check {
         Check::Run(_) => "run",
         Check::Target(_) | Check::Limit(_) => "limit",
+        Check::View(_) => "run, watch",
     }
 }
 

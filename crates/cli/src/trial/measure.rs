@@ -3,7 +3,7 @@
 use crate::level;
 use crate::limit::size;
 use crate::live;
-use crate::page::PageArgs;
+use crate::page::{PageArgs, RecordArgs};
 use crate::quantity;
 use crate::run::LayoutProgress;
 use crate::signals::Signals;
@@ -49,34 +49,30 @@ const PLAIN: Duration = Duration::from_secs(10);
 /// Options of commands that measure conditions.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct MeasureArgs {
-    /// How long to measure at most, such as 30 (seconds) or 5m; by default what the number of conditions needs.
+    /// How long to measure at most, such as 30 (seconds) or 5m; by default what the number of conditions needs
     #[arg(short = 't', long, value_name = "TIME", value_parser = size::duration)]
     duration: Option<Duration>,
-    /// Length of each window; by default what fits the duration, from 100ms to 2s.
+    /// Length of each window; by default what fits the duration, from 100ms to 2s
     #[arg(long, value_name = "TIME", value_parser = quantity::interval)]
     window: Option<Duration>,
-    /// Measure until effects are known to within this many percent; by default 1, for a sweep 3.
+    /// Measure until effects are known to within this many percent; by default 1, for a sweep 3
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     precision: Option<f64>,
-    /// Files that writes may overwrite.
+    /// Files that writes may overwrite
     #[arg(long, value_name = "FILE")]
     overwrite: Vec<String>,
-    /// Block devices that writes may erase: DEVICE or DEVICE@SERIAL.
+    /// Block devices that writes may erase: DEVICE or DEVICE@SERIAL
     #[arg(long, value_name = "DEVICE")]
     erase: Vec<String>,
-    /// Size of the scratch file that is used without a target, such as 4g.
+    /// Size of the scratch file that is used without a target, such as 4g
     #[arg(long, value_parser = size::bytes)]
     size: Option<u64>,
-    /// Directory of the scratch file.
+    /// Directory of the scratch file
     #[arg(long, value_name = "DIR", default_value = ".")]
     scratch_dir: String,
-    /// Run directory for the record, instead of a new one among your runs.
-    #[arg(long, value_name = "DIR", conflicts_with = "no_record")]
-    record: Option<String>,
-    /// Keep no record.
-    #[arg(long)]
-    no_record: bool,
-    /// How much of the machine to sample: off, default (each condition once more after the rounds) or full (always).
+    #[command(flatten)]
+    record: RecordArgs,
+    /// How much of the machine to sample: by default each condition once, after the rounds
     #[arg(long, value_parser = level::parser(), default_value = "default")]
     sampling: Level,
 }
@@ -119,7 +115,7 @@ pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: Plan) -> Result<ExitCo
         is_sweep,
         ..Request::default()
     };
-    perform(args, page, TryOptions { request, record: args.record_to(), ..TryOptions::default() })
+    perform(args, page, TryOptions { request, record: args.record.to(false), ..TryOptions::default() })
 }
 
 /// Continues the experiment whose record in `dir` is `record`.
@@ -171,10 +167,6 @@ fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<E
 }
 
 impl MeasureArgs {
-    fn record_to(&self) -> RecordTo {
-        RecordTo::from_options(self.record.as_deref(), self.no_record)
-    }
-
     fn protocol(&self, plan: &Plan) -> Protocol {
         let conditions = plan.experiment.conditions.len().max(1) as f64;
         let (rounds, planned) = match plan.is_sweep {

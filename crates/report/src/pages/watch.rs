@@ -2,7 +2,8 @@
 
 use super::layers::SAMPLES_MIN;
 use super::{
-    counters, layers, limited_by, not_measured, parts, percentile, programs, range, thread_states,
+    calls, counters, gaps, layers, limited_by, not_measured, parts, percentile, programs, range,
+    thread_states,
 };
 use crate::doc::{
     DataColumn, Document, Quantity, Text, bandwidth, bytes, count, events, named, number, of,
@@ -57,6 +58,7 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     details(&mut page, &rates, seen);
     overhead(&mut page, seen, watch);
     not_measured(&mut page, &watch.missing, verbose);
+    system_calls(&mut page, seen);
     threads(&mut page, seen);
     limited_by(&mut page, record, observed);
     page
@@ -93,6 +95,7 @@ pub(super) fn machine(
         }
     }
     if is_full {
+        system_calls(page, seen);
         threads(page, seen);
     }
 }
@@ -102,8 +105,12 @@ fn details(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
     for (place, text) in rates.counters.iter().flat_map(counters::lines).enumerate() {
         page.entry(if place == 0 { "counters" } else { "" }, text);
     }
-    seen.last().blocks.iter().for_each(|blocks| block_layer(page, blocks));
+    seen.last().blocks.iter().for_each(|blocks| block_layer(page, blocks, rates));
     seen.last().rings.iter().for_each(|sample| rings(page, sample));
+}
+
+fn system_calls(page: &mut Document, seen: &ObservedTotals) {
+    seen.last().calls.iter().for_each(|sample| calls(page, sample, seen.elapsed_ns));
 }
 
 /// CPU time per I/O over all jobs, which the layers divide.
@@ -212,8 +219,7 @@ fn disks(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
         // Short last intervals have no peak, so that the mean of a short run may exceed the others'.
         let max = number(peak(disk).max(disk.queue));
         all.push(text!(queue, " (", named("max", max), ")"));
-        // Busy time and elapsed time are not read at the same instant, so the ratio can exceed 100%.
-        all.push(named("util", percent(disk.util.min(100.0))));
+        all.push(named("util", percent(disk.util)));
         page.entry(&disk.name, parts(all));
     }
 }
@@ -281,7 +287,7 @@ fn layer_shares(page: &mut Document, observed: &Observed) {
     }
 }
 
-fn block_layer(page: &mut Document, blocks: &BlocksSample) {
+fn block_layer(page: &mut Document, blocks: &BlocksSample, rates: &MachineRates) {
     let unplugs: u64 = blocks.unplugs.iter().map(|(_, unplugs)| unplugs).sum();
     if unplugs > 0 {
         let sizes = sizes(&blocks.unplugs);
@@ -302,6 +308,9 @@ fn block_layer(page: &mut Document, blocks: &BlocksSample) {
         if !counts.is_empty() || !device.queue.is_empty() || !device.driver.is_empty() {
             let times = latencies(device);
             page.entry("blocks", text!(device.name.as_str(), ": ", parts([counts, times])));
+        }
+        for gap in gaps(device, &rates.disks, rates.elapsed_ns) {
+            page.entry("", gap);
         }
     }
 }

@@ -109,7 +109,7 @@ impl Bench<'_> {
                     job.until.runtime_ns = Some(window.as_nanos() as u64);
                     job.until.ramp_ns = ramp.as_nanos() as u64;
                 }
-                window::measure(self.targets, &plan, (ramp, window), || self.machine.take())
+                window::measure(self.targets, &plan, (ramp, window), || self.machine.take(), None)
             }
         };
         let measured = measured.map_err(Failure::rejected)?;

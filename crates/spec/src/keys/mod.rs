@@ -4,6 +4,7 @@
 mod access;
 mod data;
 mod engine;
+mod off;
 mod rate;
 mod refused;
 mod report;
@@ -33,6 +34,10 @@ pub struct Key {
     pub doc: &'static str,
     /// How it differs from fio; empty if it does not.
     pub differs: &'static str,
+    /// Values that request nothing, accepted even if the key is refused otherwise.
+    pub off: &'static [&'static str],
+    /// The key without which this one has no effect, whatever its value.
+    pub needs: Option<&'static str>,
     /// Sets a value, or is refused.
     pub action: Action,
 }
@@ -123,7 +128,8 @@ impl Group {
 impl Key {
     const fn new(name: &'static str, takes: Takes, doc: &'static str, set: Setter) -> Self {
         let action = Action::Set(SetFn(set));
-        Self { name, aliases: &[], group: Group::Target, takes, doc, differs: "", action }
+        let (group, off, needs) = (Group::Target, &[], None);
+        Self { name, aliases: &[], group, takes, doc, differs: "", off, needs, action }
     }
 
     const fn flag(name: &'static str, doc: &'static str, set: Setter) -> Self {
