@@ -50,7 +50,7 @@ const PLAIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct MeasureArgs {
     /// How long to measure at most, such as 30 (seconds) or 5m; by default what the number of conditions needs
-    #[arg(short = 't', long, value_name = "TIME", value_parser = size::duration)]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = quantity::time)]
     duration: Option<Duration>,
     /// Length of each window; by default what fits the duration, from 100ms to 2s
     #[arg(long, value_name = "TIME", value_parser = quantity::interval)]
@@ -115,7 +115,11 @@ pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: Plan) -> Result<ExitCo
         is_sweep,
         ..Request::default()
     };
-    perform(args, page, TryOptions { request, record: args.record.to(false), ..TryOptions::default() })
+    perform(
+        args,
+        page,
+        TryOptions { request, record: args.record.to(false), ..TryOptions::default() },
+    )
 }
 
 /// Continues the experiment whose record in `dir` is `record`.
