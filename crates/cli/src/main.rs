@@ -200,7 +200,7 @@ Examples:
 
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
-    let args: Vec<OsString> = std::env::args_os().collect();
+    let args = trial::without_dashes(std::env::args_os().collect());
     let cli = manual::prepared(Cli::command());
     let parsed = cmdline::parse(cli.clone(), &args)
         .and_then(|found| Cli::from_arg_matches(&found).map_err(Refusal::Answer));

@@ -13,6 +13,7 @@ use fathom_report::pages;
 use fathom_runner::System;
 use fathom_spec::{Sources, SpecError, experiment};
 use fathom_store::{StoredRecord, read_windows};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -23,7 +24,7 @@ const FILE_MAX: u64 = 1 << 20;
 #[derive(clap::Args)]
 pub struct Args {
     /// A shipped experiment, a TOML file, or two or more jobs (each one word of fio's keys), then files or block devices
-    #[arg(value_name = "EXPERIMENT|JOB|TARGET", allow_hyphen_values = true)]
+    #[arg(value_name = "EXPERIMENT|JOB|TARGET")]
     words: Vec<String>,
     /// List the shipped experiments
     #[arg(long)]
@@ -41,6 +42,19 @@ pub struct Args {
     measure: MeasureArgs,
     #[command(flatten)]
     page: PageArgs,
+}
+
+/// `args` with the leading dashes of jobs removed, which would be taken for options: `--rw=read --bs=4k` in one word.
+#[must_use]
+pub fn without_dashes(args: Vec<OsString>) -> Vec<OsString> {
+    let is_try = args.get(1).is_some_and(|command| command == "try");
+    let bare = |arg: OsString| match arg.to_str() {
+        Some(text) if is_try && text.contains(' ') && experiment::job_words(text).is_some() => {
+            text.trim_start_matches('-').into()
+        }
+        _ => arg,
+    };
+    args.into_iter().map(bare).collect()
 }
 
 fn metric(text: &str) -> Result<Metric, String> {
@@ -177,6 +191,14 @@ fn compare(args: &Args, dirs: &[PathBuf]) -> Result<ExitCode, String> {
 mod tests {
     use super::*;
     use fathom_model::experiment::Load;
+
+    #[test]
+    fn jobs_are_no_options() {
+        let args = |words: &[&str]| without_dashes(words.iter().map(OsString::from).collect());
+        let found = args(&["fathom", "try", "--rw=read --bs=4k", "--record=a b", "--list"]);
+        assert_eq!(found[2..], ["rw=read --bs=4k", "--record=a b", "--list"]);
+        assert_eq!(args(&["fathom", "run", "--rw=read --bs=4k"])[2], "--rw=read --bs=4k");
+    }
 
     #[test]
     fn every_shipped_experiment_is_valid_and_asks_a_question() {

@@ -45,7 +45,9 @@ fn shipped_experiments_run_in_short_form() {
     let listed = place.ask(&["try", "--list"]).done().stdout;
     says(&listed, &["async-buffered", "What does each I/O scheduler cost?"]);
     // Those without settings of a device; the others run in the lab.
-    for name in ["one-disk", "all-disks", "clock", "async-buffered", "sqpoll", "block-size", "sampling"] {
+    for name in
+        ["one-disk", "all-disks", "clock", "async-buffered", "sqpoll", "block-size", "sampling"]
+    {
         let args = [&["try", name, "data", "other", "--no-record", "--json"], &SHORT[..]].concat();
         let answer = place.ask(&args);
         assert!(matches!(answer.code, Some(0 | 1)), "{name}: {}", answer.stderr);
@@ -55,7 +57,8 @@ fn shipped_experiments_run_in_short_form() {
             record.request.experiment.conditions.iter().zip(&record.report.conditions)
         {
             // On a slow machine, time may be up before every condition had its turn.
-            let is_known = found.rejected.is_some() || found.windows > 0 || record.report.rounds == 0;
+            let is_known =
+                found.rejected.is_some() || found.windows > 0 || record.report.rounds == 0;
             assert!(is_known && found.errors == 0, "{name}, {}: {found:?}", condition.name);
         }
     }
@@ -65,7 +68,16 @@ fn shipped_experiments_run_in_short_form() {
 fn a_sweep_is_a_page_with_curves() {
     let place = Place::new();
     place.data("data", 16 * MIB);
-    let grid = ["sweep", "--bs=4k,16k", "--iodepth=1..4", "data", "--record=kept", "--format=html", "-o", "page.html"];
+    let grid = [
+        "sweep",
+        "--bs=4k,16k",
+        "--iodepth=1..4",
+        "data",
+        "--record=kept",
+        "--format=html",
+        "-o",
+        "page.html",
+    ];
     place.ask(&[&grid, &SHORT[..]].concat()).done();
     let page = place.read("page.html");
     says(&page, &["<svg viewBox", "mean latency by throughput", "bs=16k", "</html>"]);
@@ -86,7 +98,17 @@ fn a_sweep_is_a_page_with_curves() {
 fn an_interrupted_experiment_is_resumed() {
     let place = Place::new();
     place.data("data", 4 * MIB);
-    let args = ["try", ONE, EIGHT, "data", "--record=kept", "--duration=60", "--window=50ms", "--precision=0.1", "--sampling=off"];
+    let args = [
+        "try",
+        ONE,
+        EIGHT,
+        "data",
+        "--record=kept",
+        "--duration=60",
+        "--window=50ms",
+        "--precision=0.1",
+        "--sampling=off",
+    ];
     let running = place.start(&args);
     let windows = || std::fs::read_to_string(place.path("kept/windows.ndjson")).unwrap_or_default();
     until("windows", || windows().lines().count() > 5);
@@ -115,7 +137,14 @@ fn nothing_is_written_without_permission() {
     let answer = place.ask(&["sweep", "--rw=write", "--iodepth=1,2", "data"]);
     assert_one_error(&answer.stderr, &["data", "--overwrite"]);
     assert_eq!(place.look(), before);
-    let words = ["try", "rw=randwrite bs=4k", "rw=randwrite bs=8k", "data", "--overwrite=data", "--no-record"];
+    let words = [
+        "try",
+        "rw=randwrite bs=4k",
+        "rw=randwrite bs=8k",
+        "data",
+        "--overwrite=data",
+        "--no-record",
+    ];
     place.ask(&[&words, &SHORT[..]].concat()).done();
 }
 
@@ -130,7 +159,10 @@ fn bad_experiments_are_refused_with_all_their_problems() {
         assert_eq!(answer.stdout, "");
         says(&answer.stderr, parts);
     };
-    refused(&["try", "bad.toml", "data"], &["bad.toml:2: ", "sideways", "bad.toml:5: unknown setting `schedular`"]);
+    refused(
+        &["try", "bad.toml", "data"],
+        &["bad.toml:2: ", "sideways", "bad.toml:5: unknown setting `schedular`"],
+    );
     refused(&["try", "schedulr", "data"], &["unknown experiment 'schedulr'", "scheduler"]);
     refused(&["try", ONE, "data"], &["is one job"]);
     refused(&["try", ONE, ONE, "data"], &["do the same"]);

@@ -2,8 +2,9 @@
 
 use super::command;
 use super::plans::{Plans, Work, pace};
-use crate::background::BackgroundSampling;
+use crate::background::beside_run;
 use crate::cancel::CancelToken;
+use crate::sampling::Sampling;
 use crate::snapshot::{MachineSnapshots, Snapshot};
 use crate::targets::OpenTargets;
 use crate::window;
@@ -61,7 +62,14 @@ impl Bench<'_> {
             true => None,
             false => Some(settings.apply(changes).map_err(|e| Failure::rejected(e.to_string()))?),
         };
-        let sampling = BackgroundSampling::new(condition.sampling, self.targets.devices());
+        // Open before the load begins: what is measured is sampling, not the start of it.
+        let sampling = match condition.sampling {
+            Level::Off => None,
+            level => {
+                let sampling = Sampling::start(&beside_run(level, self.targets.devices()));
+                Some(sampling.map_err(|why| Failure { why, rejects: false })?)
+            }
+        };
         let sample = match self.plans.works.get(index) {
             Some(Work::Command(text)) => {
                 let sample = command::measure(text, self.paths, &self.machine, self.cancel);
@@ -70,9 +78,7 @@ impl Bench<'_> {
             Some(Work::Jobs(plan)) => self.jobs(plan.clone(), index, ramp, window),
             None => Err(Failure::rejected("this condition has no work")),
         };
-        if condition.sampling != Level::Off {
-            let _samples = sampling.stop();
-        }
+        drop(sampling.map(Sampling::stop));
         let sample = sample?;
         if sample.metric(self.request.experiment.metric).is_none() {
             let why = sample.first_error.unwrap_or_else(|| "no I/O completed".into());

@@ -134,7 +134,7 @@ impl Reader<'_> {
                 "name" => variant.name = self.string(entry),
                 "job" => variant.job = self.job(entry),
                 "settings" => variant.settings = self.settings(entry),
-                "sampling" => variant.sampling = self.choice(entry, &Level::NAMES),
+                "sampling" => variant.sampling = Some(self.choice(entry, &Level::NAMES)),
                 "command" => variant.command = Some(self.string(entry)),
                 "targets" => {
                     let names = [("each", TargetUse::Each), ("shared", TargetUse::Shared)];

@@ -109,6 +109,8 @@ fn jobs_on_a_command_line() {
     assert!(
         words("/dev/sda").is_none() && words("some=file").is_none() && words("direct").is_none()
     );
+    // A misspelled key does not make it a path.
+    assert!(words("rw=read bss=4k").is_some());
     let jobs = ["rw=read bs=4k", "rw=read bs=8k"].map(|job| words(job).unwrap());
     let found = compare_jobs(&jobs, Metric::Bandwidth).unwrap();
     let names: Vec<&str> = found.conditions.iter().map(|c| c.name.as_str()).collect();
