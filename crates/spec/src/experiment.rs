@@ -166,8 +166,9 @@ fn distinct_names(variants: &[Variant]) -> Vec<String> {
 }
 
 fn finish(draft: Draft, mut problems: Vec<SpecError>) -> Result<Experiment, Vec<SpecError>> {
-    let cells: usize = draft.grid.iter().map(|(_, values)| values.len()).product();
-    let count = cells * (draft.variants.len() + 1);
+    let lengths = draft.grid.iter().map(|(_, values)| values.len());
+    let cells = lengths.fold(1_usize, usize::saturating_mul);
+    let count = cells.saturating_mul(draft.variants.len() + 1);
     if count > CONDITIONS_MAX {
         problems.push(SpecError::new(format!(
             "{count} conditions, but at most {CONDITIONS_MAX} can be measured; shorten the lists"
