@@ -46,12 +46,11 @@ pub(super) fn sweep(body: &mut Document, record: &ExperimentRecord) {
 
 /// What a cell is on its curve.
 fn point(found: &MeasuredCondition) -> Text {
-    let is_best = found.to_best.is_none() && found.windows > 0;
     let noise = found.to_best.is_some_and(|ratio| ratio.high >= 1.0);
     let share = found.started_share.filter(|share| *share < 0.99);
     let parts = [
         found.is_knee.then(|| "knee".into()),
-        is_best.then(|| "best".into()),
+        found.is_best.then(|| "best".into()),
         noise.then(|| "within noise".into()),
         share.map(|share| text!("only ", percent(share * 100.0), " of the load started")),
     ];

@@ -138,6 +138,8 @@ fn grid() -> ExperimentRecord {
     let experiment = Experiment { name: "sweep".into(), conditions, axes, ..Experiment::default() };
     let mut measured: Vec<MeasuredCondition> = cells.iter().map(|cell| found(cell.2)).collect();
     measured[1].is_knee = true;
+    measured[2].is_best = true;
+    measured[4].is_best = true;
     for (index, value) in [(0, 0.16), (1, 0.99), (3, 0.5)] {
         measured[index].to_best = Some(Ratio { value, low: value - 0.02, high: value + 0.02 });
     }
