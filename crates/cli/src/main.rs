@@ -6,6 +6,7 @@
 mod blocks;
 mod clean;
 mod cmdline;
+mod experiments;
 mod level;
 mod limit;
 mod limits;
@@ -23,9 +24,11 @@ mod show;
 mod signals;
 mod stacks;
 mod stdio;
+mod sweep;
 mod threads;
 mod top;
 mod topo;
+mod trial;
 mod watch;
 
 use crate::cmdline::Refusal;
@@ -86,6 +89,25 @@ Examples:
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Measure a grid of block sizes, queue depths, workers or loads, with curves
+    ///
+    /// Every key takes a list (4k,64k) or a range (1..128, which doubles). Cells are measured in random order, round after
+    /// round, until each is known to within 3%. The table marks the knee of each curve and the cells that do not differ
+    /// from its best.
+    #[command(after_help = "\
+Examples:
+  fathom sweep --bs=4k,64k,1m --iodepth=1..128 /dev/nvme0n1
+  fathom sweep --rate=10%..100% --format=html -o load.html /dev/nvme0n1")]
+    Sweep(sweep::Args),
+    /// Compare variants of a job: one thing changed at a time, in random rounds
+    ///
+    /// Variants differ in job keys, in settings of the machine (which are restored), in sampling, or in the command that
+    /// generates the load. The baseline is measured twice in each round (A/A), as a control.
+    #[command(after_help = "\
+Examples:
+  fathom try scheduler /dev/nvme0n1  a shipped experiment; --list shows all
+  fathom try 'rw=randread bs=4k iodepth=1' 'rw=randread bs=4k iodepth=8' FILE")]
+    Try(trial::Args),
     /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer
     ///
     /// On a terminal, `fathom top` is a full-screen view; `?` lists its keys. Elsewhere, or with --format, it prints one
@@ -191,7 +213,7 @@ fn main() -> ExitCode {
         limits::raise();
         return run::as_fio(&args).unwrap_or_else(failed);
     }
-    let args: Vec<OsString> = std::env::args_os().collect();
+    let args = trial::without_dashes(std::env::args_os().collect());
     let cli = manual::prepared(Cli::command());
     let parsed = cmdline::parse(cli.clone(), &args)
         .and_then(|found| Cli::from_arg_matches(&found).map_err(Refusal::Answer));
@@ -226,9 +248,11 @@ fn main() -> ExitCode {
         Command::Runs(args) => runs::command(&args),
         Command::Show(args) => show::command(&args),
         Command::Stacks(args) => stacks::command(&args),
+        Command::Sweep(args) => sweep::command(&args),
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
         Command::Topo(args) => topo::command(&args),
+        Command::Try(args) => trial::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::held(&args),
     };

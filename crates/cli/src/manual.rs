@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 /// The commands as help groups them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Measure", &["limit", "run"]),
+    ("Measure", &["limit", "run", "sweep", "try"]),
     ("Observe", &["top", "watch", "threads", "stacks", "blocks", "record"]),
     ("Machine", &["topo"]),
     ("Results", &["runs", "show", "clean"]),

@@ -215,7 +215,7 @@ fn complain(record: &RunRecord, output: &Output) {
 
 /// Whether people read the results.
 fn is_for_people(output: &Output) -> bool {
-    let text = |format: &Format| matches!(format, Format::Normal | Format::Markdown);
+    let text = |format: &Format| matches!(format, Format::Normal | Format::Markdown | Format::Html);
     output.formats.is_empty() || output.formats.iter().any(text)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`Runner`] is the only run loop. [`limit::Limit`] searches what targets can do, in windows
 //! that [`window::measure`] runs; [`cost::measure`] counts what an I/O costs;
-//! [`observe::Observer`] observes the machine without a load of its own. Nothing here prints, exits or handles signals: callers
+//! [`experiment::TryRunner`] compares conditions; [`observe::Observer`] observes the machine without a load of its own. Nothing here prints, exits or handles signals: callers
 //! pass [`Hooks`] and a [`CancelToken`].
 //!
 //! ```
@@ -36,6 +36,7 @@ mod background;
 mod cancel;
 pub mod cost;
 mod counting;
+pub mod experiment;
 pub mod limit;
 pub mod observe;
 mod recording;
@@ -44,6 +45,7 @@ mod ring_threads;
 mod run;
 mod sampling;
 mod shrink;
+mod snapshot;
 mod sources;
 mod targets;
 pub mod window;
