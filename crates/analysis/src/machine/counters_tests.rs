@@ -46,7 +46,7 @@ fn processors_and_their_clock() {
     assert_eq!(clock(&counters.all), 3333.0);
     assert_eq!((counters.all.ipc.user, counters.all.ipc.kernel), (Some(2.0), Some(0.5)));
     assert_eq!((counters.all.ipc.all, counters.all.cycles), (Some(1.25), Some(3e9)));
-    assert_eq!((counters.all.context_switches, counters.all.processors), (Some(1500.0), None));
+    assert_eq!((counters.all.context_switches, counters.all.cpus), (Some(1500.0), None));
     assert_eq!((counters.all.counted, counters.all.cache_mpki), (None, None));
     assert_eq!(counters.all.per_io, None);
 }

@@ -13,7 +13,7 @@ fn shown(all: Work) -> Vec<String> {
 
 #[test]
 fn what_is_known_is_shown() {
-    let per_io = PerIo { instructions: Some(12_300.0), cycles: Some(9_000.0), ..PerIo::default() };
+    let per_io = PerIo { instructions: Some(12_300.0), cycles: Some(9_000.0) };
     let mut all = Work {
         instructions: Some(2.5e9),
         ipc: Ipc { all: Some(1.25), user: Some(2.0), kernel: Some(0.5) },
