@@ -137,9 +137,9 @@ pub fn run(options: &Options) -> Result<()> {
         "\n{} s; {telling} figures large enough to compare; {apart} differ by more than 2%.",
         options.seconds
     );
-    for SamplerCost { sampler, looks, cpu_ns, .. } in cost {
-        let us = cpu_ns as f64 / 1e3 / looks.max(1) as f64;
-        println!("{sampler}: {looks} samples, {us:.0} µs of CPU time each");
+    for SamplerCost { sampler, samples, cpu_ns, .. } in cost {
+        let us = cpu_ns as f64 / 1e3 / samples.max(1) as f64;
+        println!("{sampler}: {samples} samples, {us:.0} µs of CPU time each");
     }
     Ok(())
 }

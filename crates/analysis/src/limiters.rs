@@ -16,7 +16,7 @@ mod threads;
 
 use crate::layers::LayerTimes;
 use crate::machine::{DiskRates, MachineRates};
-use crate::threads::Group;
+use crate::threads::ThreadGroup;
 use crate::watch::ObservedTotals;
 use fathom_model::RunRecord;
 use fathom_model::facts::DeviceFacts;
@@ -57,7 +57,7 @@ struct View<'a> {
     seen: &'a ObservedTotals,
     rates: MachineRates,
     /// Groups of active threads, and all threads by state; empty where threads of other programs are among them.
-    groups: Vec<Group>,
+    groups: Vec<ThreadGroup>,
     states: Vec<(ThreadState, f64)>,
     layers: LayerTimes,
     /// Whether particular processes are watched, and not the whole machine.
@@ -169,7 +169,7 @@ impl<'a> View<'a> {
 
     /// Mean number of watched active threads whose group `wanted` selects by name, system call and wait channel.
     fn threads(&self, wanted: impl Fn(&str, &str, &str) -> bool) -> f64 {
-        let wanted = |group: &&Group| match group.values.as_slice() {
+        let wanted = |group: &&ThreadGroup| match group.values.as_slice() {
             [comm, _, syscall, wchan] => wanted(comm, syscall, wchan),
             _ => false,
         };

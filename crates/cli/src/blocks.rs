@@ -44,7 +44,9 @@ pub struct Args {
     /// A PATTERN is part of a process's name. The I/Os of all programs on the devices are counted.
     #[arg(short, long, value_name = "PID|PATTERN", conflicts_with = "command")]
     pid: Vec<String>,
-    /// Sample one event in N for sizes, tasks, splits and latencies; 0 only counts
+    /// Sample one event in N; 0 only counts
+    ///
+    /// Sizes, tasks, splits and latencies come from sampled events.
     #[arg(long, value_name = "N", default_value_t = ONE_IN)]
     one_in: u32,
     #[command(flatten)]
@@ -73,7 +75,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let options = BlocksOptions { devices, one_in: args.one_in, each_io: EachIo::Always };
     let Roots { proc, sys, .. } = Roots::default();
     let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
-    let mut view = View::new(args, to, sampler.missing().to_vec());
+    let mut view = BlocksView::new(args, to, sampler.missing().to_vec());
     let watcher = Watcher::start(vec![Box::new(sampler)], args.interval)
         .map_err(|error| thread_not_created(&error))?;
     let shown = end.follow(watcher, |sample| {
@@ -89,7 +91,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
 }
 
 /// The samples so far, and what was printed of them.
-struct View<'a> {
+struct BlocksView<'a> {
     args: &'a Args,
     to: Option<Destination>,
     /// What goes to a file, which is written at the end.
@@ -100,7 +102,7 @@ struct View<'a> {
     lines: usize,
 }
 
-impl<'a> View<'a> {
+impl<'a> BlocksView<'a> {
     fn new(args: &'a Args, to: Option<Destination>, missing: Vec<Missing>) -> Self {
         let written = String::new();
         Self { args, to, written, missing, first: None, last: None, lines: 0 }
@@ -180,7 +182,7 @@ impl<'a> View<'a> {
         if self.args.command.is_empty() {
             return output::emit(text, kind, None);
         }
-        output::emit_beside(text, kind)
+        output::emit_to_stderr(text, kind)
     }
 }
 

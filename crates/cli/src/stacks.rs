@@ -25,9 +25,9 @@ pub struct Args {
     #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, default_value = "10s",
           conflicts_with = "command")]
     time: Duration,
-    /// Only this process and its descendants, until it ends; repeatable
+    /// Only this process, until it ends; repeatable
     ///
-    /// A PATTERN is part of a process's name.
+    /// Includes its descendants. A PATTERN is part of a process's name.
     #[arg(short = 'p', long, value_name = "PID|PATTERN", conflicts_with = "command")]
     pid: Vec<String>,
     /// Include user stacks, for programs built with frame pointers

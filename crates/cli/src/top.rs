@@ -48,7 +48,9 @@ pub struct Args {
     /// Same as --format=json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// How much of the machine to sample: full, or default with --format text or csv
+    /// How much of the machine to sample
+    ///
+    /// The default is `full`, or `default` with --format text or csv.
     #[arg(long, value_parser = level::parser(), conflicts_with = "replay")]
     sampling: Option<Level>,
     /// Trace every I/O, not only during a sixteenth of the time
@@ -56,9 +58,9 @@ pub struct Args {
     /// Latencies and io_uring task work are then exact, but a fast device slows down by up to a quarter.
     #[arg(long, conflicts_with = "replay")]
     each_io: bool,
-    /// Only the threads, stacks and rings of this process and its descendants; repeatable
+    /// Only threads, stacks and rings of this process; repeatable
     ///
-    /// A PATTERN is part of a process's name.
+    /// Includes its descendants. A PATTERN is part of a process's name.
     #[arg(short, long, value_name = "PID|PATTERN", conflicts_with = "replay")]
     pid: Vec<String>,
     /// Run directory to record into

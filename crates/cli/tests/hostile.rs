@@ -34,7 +34,7 @@ fn sample(second: u64, more: &str) -> String {
     let at = second * SECOND;
     let unix = START + at;
     let disk = r#""disks":[]"#;
-    let cost = r#""cost":[{"sampler":"system","looks":1,"cpu_ns":1,"missed":0}]"#;
+    let cost = r#""cost":[{"sampler":"system","samples":1,"cpu_ns":1,"missed":0}]"#;
     format!(
         "{{\"elapsed_ns\":{at},\"unix_ns\":{unix},\"jobs\":[],\"machine\":{{{cost},{disk}{more}}}}}\n"
     )
@@ -163,7 +163,7 @@ fn numbers_at_their_limits_are_numbers() {
     let max = u64::MAX;
     let line = |elapsed: u64, unix: u64| {
         format!(
-            "{{\"elapsed_ns\":{elapsed},\"unix_ns\":{unix},\"jobs\":[],\"machine\":{{\"intervals_joined\":{max},\"cost\":[{{\"sampler\":\"a\",\"looks\":{max},\"cpu_ns\":{max},\"missed\":{max}}}]}}}}\n"
+            "{{\"elapsed_ns\":{elapsed},\"unix_ns\":{unix},\"jobs\":[],\"machine\":{{\"intervals_joined\":{max},\"cost\":[{{\"sampler\":\"a\",\"samples\":{max},\"cpu_ns\":{max},\"missed\":{max}}}]}}}}\n"
         )
     };
     let samples = [line(0, max), line(max, 0), line(max, max)].concat();

@@ -14,7 +14,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Takes all the room that is left there.
+/// KeyValue all the room that is left there.
 fn fill(folder: &Path) {
     let zeros = vec![0; 1 << 20];
     let mut file = fs::File::create(folder.join("fill")).unwrap();

@@ -3,6 +3,7 @@
 
 mod blocks;
 mod counters;
+mod header;
 mod layers;
 mod leftovers;
 mod limit;
@@ -19,7 +20,7 @@ use blocks::range;
 pub use blocks::{block_rates, blocks};
 pub use layers::layers;
 pub use leftovers::{LeftoverRow, leftovers};
-pub use limit::{LimitOptions, limit};
+pub use limit::{LimitPageOptions, limit};
 use limited_by::limited_by;
 pub use rings::{placement, rings};
 pub use run::run;

@@ -48,7 +48,7 @@ pub struct Observer {
 }
 
 /// The end of an observation.
-pub struct Observed {
+pub struct Observation {
     /// Samples that [`Observer::next`] had not returned.
     pub rest: Vec<Sample>,
     /// The complete record.
@@ -121,7 +121,7 @@ impl Observer {
         command: Option<CommandRecord>,
         interrupted: Option<&str>,
         notice: &mut dyn FnMut(&str),
-    ) -> Observed {
+    ) -> Observation {
         let (rest, watch) = self.sampling.stop();
         rest.iter().for_each(|sample| self.recording.sample(sample));
         let written = self.recording.flush(notice);
@@ -134,7 +134,7 @@ impl Observer {
             (None, None) => Outcome::Finished,
         };
         let ended = self.recording.end(&self.record, notice);
-        Observed { rest, record: self.record, written: lost.map_or(ended, Err) }
+        Observation { rest, record: self.record, written: lost.map_or(ended, Err) }
     }
 }
 

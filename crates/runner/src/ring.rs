@@ -11,7 +11,7 @@ use fathom_store::{EncodedSample, Retention, Ring};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks for signals.
+/// Between two samples for signals.
 const TICK: Duration = Duration::from_millis(200);
 /// Before what failed is tried again.
 const RETRY: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ fn wait(time: Duration, cancel: &CancelToken) {
 }
 
 /// What was complained about last.
-struct Trouble {
+struct LastComplaint {
     reason: String,
     /// When it was last so.
     seen: Instant,
@@ -54,7 +54,7 @@ pub struct RingRecorder<'a> {
     lost: Option<String>,
     /// Bytes of all samples.
     bytes: u64,
-    trouble: Option<Trouble>,
+    trouble: Option<LastComplaint>,
     last_sync: Instant,
 }
 
@@ -185,7 +185,7 @@ impl<'a> RingRecorder<'a> {
         if self.trouble.as_ref().is_none_or(|trouble| trouble.reason != reason) {
             (self.notice)(&format!("{error}; retrying"));
         }
-        self.trouble = Some(Trouble { reason: reason.into(), seen: Instant::now() });
+        self.trouble = Some(LastComplaint { reason: reason.into(), seen: Instant::now() });
         self.lost = Some(error);
     }
 

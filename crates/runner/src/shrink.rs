@@ -14,12 +14,12 @@ const SLACK: u64 = 64 << 10;
 
 /// The files of a run, as they were seen so far.
 pub(crate) struct ShrinkDetector {
-    files: Vec<Option<Seen>>,
+    files: Vec<Option<ExtentRange>>,
     next: usize,
 }
 
 /// A file.
-struct Seen {
+struct ExtentRange {
     /// The most that it had.
     most: Extent,
     /// The least that it had after that.
@@ -28,7 +28,7 @@ struct Seen {
     exact: bool,
 }
 
-impl Seen {
+impl ExtentRange {
     fn new(first: Extent, exact: bool) -> Self {
         let none = Extent { bytes: 0, allocated: 0 };
         let mut seen = Self { most: none, least: none, exact };
@@ -73,7 +73,7 @@ impl ShrinkDetector {
             let file_system = target.facts.file_system.as_deref().unwrap_or_default();
             // What is trimmed loses blocks as it is meant to.
             let trimmed = plan.targets.get(index).is_none_or(|planned| planned.trimmed);
-            Some(Seen::new(target.extent()?, EXACT.contains(&file_system) && !trimmed))
+            Some(ExtentRange::new(target.extent()?, EXACT.contains(&file_system) && !trimmed))
         };
         Self { files: targets.iter().enumerate().map(first).collect(), next: 0 }
     }
@@ -109,7 +109,7 @@ mod tests {
 
     fn lost(exact: bool, looks: &[(u64, u64)]) -> Option<String> {
         let extent = |at: &(u64, u64)| Extent { bytes: at.0 * MIB, allocated: at.1 * MIB };
-        let mut seen = Seen::new(extent(&looks[0]), exact);
+        let mut seen = ExtentRange::new(extent(&looks[0]), exact);
         looks[1..].iter().for_each(|at| seen.add(extent(at)));
         seen.lost()
     }

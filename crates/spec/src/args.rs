@@ -72,6 +72,9 @@ pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
                     (Some(form), None) => rest.next().ok_or_else(|| missing(name, form))?,
                 };
                 apply_option(option, value, &mut out)?;
+                if option.doc.starts_with("No effect") {
+                    out.output.idle_options.push(option.name);
+                }
             }
             Meaning::Key(key) => {
                 let value = match value {

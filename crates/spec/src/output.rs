@@ -41,6 +41,8 @@ pub struct Output {
     pub utc: bool,
     /// `--color`: `None` means as the terminal allows.
     pub color: Option<bool>,
+    /// Options that were given and have no effect.
+    pub idle_options: Vec<&'static str>,
     /// `--help`, `--cmdhelp`: print help only.
     pub help: Option<Help>,
 }
@@ -246,7 +248,7 @@ const OPTIONS: &[RunOption] = &[
     option("record", Some("DIR"), "Write the run directory to DIR", |o, _, v| {
         once(&mut o.record, v)
     }),
-    option("verbose", None, "Also print why a source is unavailable, and how a figure was measured", |o, _, _| {
+    option("verbose", None, "Also print how figures were measured, and why others are unavailable", |o, _, _| {
         o.verbose = true;
         Ok(())
     }),

@@ -36,7 +36,7 @@ mod time;
 mod writer;
 
 pub use dir::{Dir, NewDirs, Readers, with_path};
-pub use read::{Reader, TimedSample};
+pub use read::{Reader, StoredSample};
 pub use ring::{Retention, Ring};
 pub use run_dir::{EncodedSample, RunDir, state_dir};
 pub use runs::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs};

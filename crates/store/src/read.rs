@@ -50,7 +50,7 @@ struct Line {
 
 /// A sample and its position in time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TimedSample {
+pub struct StoredSample {
     /// The instant of its end, in nanoseconds since 1970 (UTC). Within a segment it grows as
     /// `elapsed_ns` does, even if the machine's clock was set.
     pub unix_ns: u64,
@@ -153,7 +153,7 @@ impl Reader {
     ///
     /// # Errors
     /// Names the file that cannot be read.
-    pub fn forward(&mut self) -> Result<Option<TimedSample>, String> {
+    pub fn forward(&mut self) -> Result<Option<StoredSample>, String> {
         loop {
             if let Some(moment) = self.open.forward()? {
                 return Ok(Some(moment));
@@ -173,7 +173,7 @@ impl Reader {
     ///
     /// # Errors
     /// Names the file that cannot be read.
-    pub fn back(&mut self) -> Result<Option<TimedSample>, String> {
+    pub fn back(&mut self) -> Result<Option<StoredSample>, String> {
         loop {
             if let Some(moment) = self.open.back()? {
                 return Ok(Some(moment));
@@ -218,7 +218,7 @@ impl OpenSegment {
         Ok(Self { segment, dir, record, lines, at, first, stacks, stacks_at, stacks_bytes })
     }
 
-    fn forward(&mut self) -> Result<Option<TimedSample>, String> {
+    fn forward(&mut self) -> Result<Option<StoredSample>, String> {
         // Lines that are no samples are damage of a machine that stopped: the others still count.
         let mut damage = Damage::default();
         loop {
@@ -232,7 +232,7 @@ impl OpenSegment {
         }
     }
 
-    fn back(&mut self) -> Result<Option<TimedSample>, String> {
+    fn back(&mut self) -> Result<Option<StoredSample>, String> {
         let mut damage = Damage::default();
         while self.at > 0 {
             let end = self.at;
@@ -315,12 +315,12 @@ impl OpenSegment {
         line.map_err(|error| self.bad(&error))
     }
 
-    fn moment(&mut self, line: Line, from: u64) -> Result<TimedSample, String> {
+    fn moment(&mut self, line: Line, from: u64) -> Result<StoredSample, String> {
         let first = self.first()?.unwrap_or_default();
         let Line { elapsed_ns, unix_ns, machine } = line;
         let sample = Sample { elapsed_ns, unix_ns, jobs: Vec::new(), machine };
         let unix_ns = first.zero_unix_ns.saturating_add(elapsed_ns);
-        Ok(TimedSample { unix_ns, begins: from == first.from, sample })
+        Ok(StoredSample { unix_ns, begins: from == first.from, sample })
     }
 
     fn stacks(&mut self) -> Result<&[Stack], String> {

@@ -12,7 +12,7 @@ use crate::time::stamp;
 use fathom_model::RunRecord;
 use find::{has_record, number};
 use rustix::fs::FlockOperation;
-use segment::{BLOCK, BYTES_FIXED, Removed, blocks};
+use segment::{BLOCK, BYTES_FIXED, Removal, blocks};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -231,7 +231,7 @@ impl Ring {
         let Some(old) = self.old.pop_front() else { return Ok(false) };
         let removed = segment::remove(&self.dir, &old.name);
         let removed = removed.map_err(|e| format!("cannot remove the oldest record {e}"))?;
-        if removed != Removed::Whole {
+        if removed != Removal::Whole {
             self.not_removed.push(self.dir.path().join(&old.name));
         }
         Ok(true)

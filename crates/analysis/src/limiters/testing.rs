@@ -53,7 +53,7 @@ pub(super) fn reads() -> Scene {
     let last = MachineSample {
         system: Some(system),
         processes: Some(processes),
-        threads: Some(ThreadsSample { elapsed_ns: NS, looks: 100, ..ThreadsSample::default() }),
+        threads: Some(ThreadsSample { elapsed_ns: NS, samples: 100, ..ThreadsSample::default() }),
         ..MachineSample::default()
     };
     let mut scene = Scene { record, last, stacks: Vec::new() };

@@ -34,7 +34,7 @@ pub struct WorkOf {
 pub struct Work {
     /// CPUs in use on average, of processes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub processors: Option<f64>,
+    pub cpus_used: Option<f64>,
     /// Context switches per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_switches: Option<f64>,
@@ -89,7 +89,7 @@ pub struct PerIo {
 
 /// What is known of the interval otherwise.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Meanwhile {
+pub(super) struct CountedIos {
     pub elapsed_ns: u64,
     /// I/Os of whole disks.
     pub disk_ios: f64,
@@ -100,7 +100,7 @@ pub(super) struct Meanwhile {
 pub(super) fn rates(
     earlier: &CountersSample,
     later: &CountersSample,
-    meanwhile: Meanwhile,
+    meanwhile: CountedIos,
     busy: impl Fn(Option<u32>) -> Option<f64>,
 ) -> CounterRates {
     let mut all: Option<Counted> = None;
@@ -112,7 +112,7 @@ pub(super) fn rates(
         all = Some(all.map_or(counted, |all| all.combine(&counted, u64::saturating_add)));
         let busy_ns = counted.task_clock_ns.map_or_else(|| busy(now.cpu), |ns| Some(ns as f64));
         // Nobody knows whose the I/Os were.
-        let alone = Meanwhile { disk_ios: 0.0, ..meanwhile };
+        let alone = CountedIos { disk_ios: 0.0, ..meanwhile };
         of.push(WorkOf { cpu: now.cpu, pid: now.pid, work: work(&counted, alone, busy_ns) });
     }
     let all = all.unwrap_or_default();
@@ -120,7 +120,7 @@ pub(super) fn rates(
     CounterRates { all: work(&all, meanwhile, busy_ns), of }
 }
 
-fn work(counted: &Counted, meanwhile: Meanwhile, busy_ns: Option<f64>) -> Work {
+fn work(counted: &Counted, meanwhile: CountedIos, busy_ns: Option<f64>) -> Work {
     let rate = |count: Option<u64>| Some(per_second(0, count?, meanwhile.elapsed_ns));
     let seconds = meanwhile.elapsed_ns as f64 / 1e9;
     let each_second =
@@ -134,7 +134,7 @@ fn work(counted: &Counted, meanwhile: Meanwhile, busy_ns: Option<f64>) -> Work {
     });
     let misses = cache.map(|(_, misses)| misses);
     Work {
-        processors: rate(counted.task_clock_ns).map(|ns| ns / 1e9),
+        cpus_used: rate(counted.task_clock_ns).map(|ns| ns / 1e9),
         context_switches: rate(counted.context_switches),
         page_faults: rate(counted.page_faults),
         instructions: each_second(instructions),

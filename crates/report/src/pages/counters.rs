@@ -22,7 +22,7 @@ fn per_second(name: &str, rate: Option<f64>) -> Text {
 
 /// CPU usage of processes; for the machine, other entries print it.
 fn used(work: &Work) -> Option<Text> {
-    let used = of(number(work.processors?), "CPUs used");
+    let used = of(number(work.cpus_used?), "CPUs used");
     let switches = per_second("context switches", work.context_switches);
     Some(parts([used, switches, per_second("page faults", work.page_faults)]))
 }

@@ -48,7 +48,7 @@ fn without_counters_nothing_is_repeated() {
     assert_eq!(shown(machine), [""; 0]);
     let clock = PerIo { task_clock_ns: Some(7100.4), ..PerIo::default() };
     let process =
-        Work { processors: Some(0.5), page_faults: Some(12.0), per_io: Some(clock), ..machine };
+        Work { cpus_used: Some(0.5), page_faults: Some(12.0), per_io: Some(clock), ..machine };
     assert_eq!(
         shown(process),
         [

@@ -2,7 +2,7 @@
 
 use super::parts;
 use crate::doc::{
-    Document, Text, bandwidth, bytes, count, named, number, of, percent, plural, text,
+    Document, Text, bandwidth, bytes, count, named, number, of, percent, text, whole,
 };
 use fathom_analysis::machine::SystemRates;
 use fathom_analysis::processes::ProcessTotals;
@@ -42,7 +42,7 @@ pub(super) fn programs(page: &mut Document, processes: &ProcessTotals, is_own: b
 fn name(uses: &ProcessUse) -> Text {
     match uses.processes {
         0 | 1 => text!(uses.comm.as_str(), format!("\u{a0}(pid\u{a0}{})", uses.pid)),
-        n => text!(uses.comm.as_str(), "\u{a0}(", plural(n.into(), "process"), ")"),
+        n => text!(uses.comm.as_str(), "\u{a0}(", of(whole(n), "processes"), ")"),
     }
 }
 
@@ -55,7 +55,7 @@ fn reads(processes: &ProcessTotals) -> Text {
     }
     let hits = (disk_read < requested_read)
         .then(|| 100.0 - disk_read as f64 * 100.0 / requested_read as f64)
-        .map(|hits| text!(" (", percent(hits), " hits)"));
+        .map(|hits| text!(" (", percent(hits), " page cache hits)"));
     text!("read ", rate(requested_read), ", ", rate(disk_read), " from disks", Text::from(hits))
 }
 
@@ -68,7 +68,7 @@ fn writes(processes: &ProcessTotals) -> Text {
     }
     let times = (requested_write > 0 && disk_write > requested_write)
         .then(|| disk_write as f64 / requested_write as f64)
-        .map(|times| text!(" (", number(times), " times as much)"));
+        .map(|times| text!(" (", number(times), "×)"));
     text!("wrote ", rate(requested_write), ", ", rate(disk_write), " to disks", Text::from(times))
 }
 

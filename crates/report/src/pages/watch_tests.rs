@@ -45,7 +45,7 @@ fn sample(second: u64) -> Sample {
         system: Some(SystemSample { cpus: vec![cpu], ..SystemSample::default() }),
         disks: vec![disk],
         threads: Some(ThreadsSample {
-            looks: 20,
+            samples: 20,
             seen: 40,
             active: vec![doing],
             ..ThreadsSample::default()

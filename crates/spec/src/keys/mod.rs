@@ -13,6 +13,7 @@ mod target;
 use crate::job::JobSpec;
 use crate::suggest;
 use crate::value::Value;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// How a key changes a job.
@@ -26,9 +27,9 @@ pub struct Key {
     /// Alternative names.
     pub aliases: &'static [&'static str],
     /// The section of the documentation that lists it.
-    pub group: Group,
+    pub group: KeyGroup,
     /// The form of its value.
-    pub takes: Takes,
+    pub takes: KeyValue,
     /// One-line description.
     pub doc: &'static str,
     /// How it differs from fio; empty if it does not.
@@ -52,27 +53,27 @@ pub struct SetFn(pub(crate) Setter);
 
 /// The value that a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
+pub enum KeyValue {
     /// 0 or 1; without a value, 1.
     Flag,
     /// A value of this form.
     Value(&'static str),
 }
 
-impl Takes {
+impl KeyValue {
     /// The form of the value.
     #[must_use]
     pub const fn form(self) -> &'static str {
         match self {
-            Takes::Flag => "0|1",
-            Takes::Value(form) => form,
+            KeyValue::Flag => "0|1",
+            KeyValue::Value(form) => form,
         }
     }
 }
 
 /// A group of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+pub enum KeyGroup {
     /// Files and devices.
     Target,
     /// I/O pattern.
@@ -91,47 +92,47 @@ pub enum Group {
     Refused,
 }
 
-impl Group {
+impl KeyGroup {
     /// All groups, in display order.
-    pub const ALL: [Group; 8] = [
-        Group::Target,
-        Group::Access,
-        Group::Engine,
-        Group::Schedule,
-        Group::Rate,
-        Group::Data,
-        Group::Report,
-        Group::Refused,
+    pub const ALL: [KeyGroup; 8] = [
+        KeyGroup::Target,
+        KeyGroup::Access,
+        KeyGroup::Engine,
+        KeyGroup::Schedule,
+        KeyGroup::Rate,
+        KeyGroup::Data,
+        KeyGroup::Report,
+        KeyGroup::Refused,
     ];
 
     /// The heading of the group.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
-            Group::Target => "Targets",
-            Group::Access => "I/O pattern",
-            Group::Engine => "I/O engine",
-            Group::Schedule => "Job control",
-            Group::Rate => "Rate limits and think time",
-            Group::Data => "Buffers, flushes and errors",
-            Group::Report => "Reporting",
-            Group::Refused => "Refused keys",
+            KeyGroup::Target => "Targets",
+            KeyGroup::Access => "I/O pattern",
+            KeyGroup::Engine => "I/O engine",
+            KeyGroup::Schedule => "Job control",
+            KeyGroup::Rate => "Rate limits and think time",
+            KeyGroup::Data => "Buffers, flushes and errors",
+            KeyGroup::Report => "Reporting",
+            KeyGroup::Refused => "Refused keys",
         }
     }
 }
 
 impl Key {
-    const fn new(name: &'static str, takes: Takes, doc: &'static str, set: Setter) -> Self {
+    const fn new(name: &'static str, takes: KeyValue, doc: &'static str, set: Setter) -> Self {
         let action = Action::Set(SetFn(set));
-        Self { name, aliases: &[], group: Group::Target, takes, doc, differs: "", action }
+        Self { name, aliases: &[], group: KeyGroup::Target, takes, doc, differs: "", action }
     }
 
     const fn flag(name: &'static str, doc: &'static str, set: Setter) -> Self {
-        Self::new(name, Takes::Flag, doc, set)
+        Self::new(name, KeyValue::Flag, doc, set)
     }
 
     const fn value(name: &'static str, form: &'static str, doc: &'static str, set: Setter) -> Self {
-        Self::new(name, Takes::Value(form), doc, set)
+        Self::new(name, KeyValue::Value(form), doc, set)
     }
 
     const fn aliases(self, aliases: &'static [&'static str]) -> Self {
@@ -142,7 +143,7 @@ impl Key {
         Self { differs, ..self }
     }
 
-    fn in_group(self, group: Group) -> Self {
+    fn in_group(self, group: KeyGroup) -> Self {
         Self { group, ..self }
     }
 
@@ -154,19 +155,19 @@ impl Key {
     /// Whether it is a flag.
     #[must_use]
     pub fn is_flag(&self) -> bool {
-        self.takes == Takes::Flag
+        self.takes == KeyValue::Flag
     }
 }
 
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    let groups: [(Group, &[Key]); 7] = [
-        (Group::Target, target::KEYS),
-        (Group::Access, access::KEYS),
-        (Group::Engine, engine::KEYS),
-        (Group::Schedule, schedule::KEYS),
-        (Group::Rate, rate::KEYS),
-        (Group::Data, data::KEYS),
-        (Group::Report, report::KEYS),
+    let groups: [(KeyGroup, &[Key]); 7] = [
+        (KeyGroup::Target, target::KEYS),
+        (KeyGroup::Access, access::KEYS),
+        (KeyGroup::Engine, engine::KEYS),
+        (KeyGroup::Schedule, schedule::KEYS),
+        (KeyGroup::Rate, rate::KEYS),
+        (KeyGroup::Data, data::KEYS),
+        (KeyGroup::Report, report::KEYS),
     ];
     let supported =
         groups.into_iter().flat_map(|(group, keys)| keys.iter().map(move |k| k.in_group(group)));
@@ -196,6 +197,15 @@ pub(crate) fn unknown(name: &str) -> String {
             format!("unknown key '{shown}'; 'fathom run --help' lists all keys")
         }
     }
+}
+
+/// A note on the `options` and the keys of `jobs` that have no effect.
+pub(crate) fn without_effect(options: &[&'static str], jobs: &[JobSpec]) -> Option<String> {
+    let given: BTreeSet<&str> = jobs.iter().flat_map(|job| &job.given).map(|g| g.key).collect();
+    let is_idle = |name: &&str| find(name).is_some_and(|key| key.differs.starts_with("No effect:"));
+    let idle = given.into_iter().filter(is_idle).chain(options.iter().copied());
+    let idle = idle.collect::<Vec<_>>().join(", ");
+    (!idle.is_empty()).then(|| format!("no effect: {idle}; see `fathom run --cmdhelp=NAME`"))
 }
 
 /// Setter for flags that are accepted without effect.

@@ -1,6 +1,6 @@
 //! fio keys that fathom refuses, each with the reason and the nearest alternative.
 
-use super::{Action, Group, Key, Takes};
+use super::{Action, KeyGroup, Key, KeyValue};
 
 /// Keys that are refused for one reason.
 struct Refused {
@@ -14,8 +14,8 @@ pub(super) fn keys() -> impl Iterator<Item = Key> {
         refused.names.iter().map(|name| Key {
             name,
             aliases: &[],
-            group: Group::Refused,
-            takes: Takes::Value("…"),
+            group: KeyGroup::Refused,
+            takes: KeyValue::Value("…"),
             doc: refused.what,
             differs: "",
             action: Action::Refuse(refused.why),

@@ -27,7 +27,7 @@ pub fn begin(ring: &Dir, name: &str, record: &RunRecord) -> io::Result<RunDir> {
     if begun.is_err() {
         // What was made of it must not be in the way of the next attempt. Without its mark it is empty.
         let _ = remove(ring, name).and_then(|removed| match removed {
-            Removed::NotOurs => ring.remove_dir(name),
+            Removal::NotOurs => ring.remove_dir(name),
             _ => Ok(()),
         });
     }
@@ -76,7 +76,7 @@ pub fn measure(ring: &Dir, name: &str) -> io::Result<Option<(u64, u64)>> {
 
 /// What became of a segment.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Removed {
+pub enum Removal {
     /// It is gone.
     Whole,
     /// Of its files those that are fathom's; the others are still there, and the directory.
@@ -89,14 +89,14 @@ pub enum Removed {
 ///
 /// # Errors
 /// Those of the kernel.
-pub fn remove(ring: &Dir, name: &str) -> io::Result<Removed> {
+pub fn remove(ring: &Dir, name: &str) -> io::Result<Removal> {
     if ring.dir(name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        return Ok(Removed::Whole);
+        return Ok(Removal::Whole);
     }
-    let Some(dir) = open(ring, name) else { return Ok(Removed::NotOurs) };
+    let Some(dir) = open(ring, name) else { return Ok(Removal::NotOurs) };
     own_files(&dir)?.iter().try_for_each(|file| dir.remove_file(file))?;
     match ring.remove_dir(name) {
-        Ok(()) => Ok(Removed::Whole),
+        Ok(()) => Ok(Removal::Whole),
         // POSIX permits either.
         Err(error)
             if matches!(
@@ -104,7 +104,7 @@ pub fn remove(ring: &Dir, name: &str) -> io::Result<Removed> {
                 io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists
             ) =>
         {
-            Ok(Removed::OwnFiles)
+            Ok(Removal::OwnFiles)
         }
         Err(error) => Err(error),
     }
