@@ -70,10 +70,13 @@ Examples:
     ///
     /// Every fio key is honored, or refused by name with the reason. The result is a summary of the run, fio's JSON or
     /// fio's terse output. The job file `-` is standard input.
-    #[command(disable_help_flag = true, after_help = "\
+    #[command(
+        disable_help_flag = true,
+        after_help = "\
 Examples:
   fathom run --rw=randread --bs=4k --iodepth=32 --runtime=10 --time_based /dev/nvme0n1
-  fathom run job.fio --output-format=json --output=result.json")]
+  fathom run job.fio --output-format=json --output=result.json"
+    )]
     Run {
         /// Job files, or --key=value and targets; `fathom run --help` lists all keys
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -176,9 +179,8 @@ fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
     let args: Vec<OsString> = std::env::args_os().collect();
     let cli = manual::prepared(Cli::command());
-    let parsed = cmdline::parse(cli.clone(), &args).and_then(|found| {
-        Cli::from_arg_matches(&found).map_err(Refusal::Answer)
-    });
+    let parsed = cmdline::parse(cli.clone(), &args)
+        .and_then(|found| Cli::from_arg_matches(&found).map_err(Refusal::Answer));
     let Cli { color, utc, quiet, command } = match parsed {
         Ok(cli) => cli,
         Err(Refusal::Wrong(wrong)) => return refuse(&wrong, &args),

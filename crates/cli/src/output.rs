@@ -186,7 +186,7 @@ pub fn emit(text: &str, kind: Kind, to: Option<&Destination>) -> Result<(), Stri
 /// Writes a result to standard error, where standard output is a command's.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn emit_to_stderr(text: &str, kind: Kind) -> Result<(), String> {
     stdio::print_to_stderr(text, kind)
         .map_err(|error| format!("cannot write to standard error: {error}"))

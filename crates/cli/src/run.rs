@@ -2,8 +2,8 @@
 
 use crate::live::Live;
 use crate::manual;
-use crate::page::{self, Color};
 use crate::output::{self, Destination};
+use crate::page::{self, Color};
 use crate::signals::Signals;
 use crate::stdio::{self, Kind, note};
 use clap::CommandFactory;

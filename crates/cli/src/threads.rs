@@ -198,7 +198,12 @@ impl<'a> ThreadsView<'a> {
         Ok(())
     }
 
-    fn report<'r>(&'r self, groups: &'r ThreadGroups, cost: &'r SamplerCost, seconds: f64) -> Report<'r> {
+    fn report<'r>(
+        &'r self,
+        groups: &'r ThreadGroups,
+        cost: &'r SamplerCost,
+        seconds: f64,
+    ) -> Report<'r> {
         let Args { hz, rows, all_states, .. } = *self.args;
         let unix_ns = fathom_engine::clock::unix_ns();
         Report {

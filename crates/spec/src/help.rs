@@ -1,6 +1,6 @@
 //! Help and documentation, generated from the tables of keys and options.
 
-use crate::keys::{self, Action, KeyGroup, Key};
+use crate::keys::{self, Action, Key, KeyGroup};
 use crate::output::{self, RunOption, run_options};
 use std::fmt::Write;
 

@@ -31,7 +31,7 @@ pub use job::{
     EngineName, EngineSpec, Files, Given, JobSpec, PlacementSpec, RateSpec, Rw, RwKind, Schedule,
     Size, Work,
 };
-pub use keys::{Action, KeyGroup, Key, KeyValue, find as find_key, keys};
+pub use keys::{Action, Key, KeyGroup, KeyValue, find as find_key, keys};
 pub use names::TargetQuery;
 pub use output::{Eta, Format, Help, Output, Permissions, RunOption, run_options};
 pub use plan::{check_memory, plan};

@@ -248,10 +248,15 @@ const OPTIONS: &[RunOption] = &[
     option("record", Some("DIR"), "Write the run directory to DIR", |o, _, v| {
         once(&mut o.record, v)
     }),
-    option("verbose", None, "Also print how figures were measured, and why others are unavailable", |o, _, _| {
-        o.verbose = true;
-        Ok(())
-    }),
+    option(
+        "verbose",
+        None,
+        "Also print how figures were measured, and why others are unavailable",
+        |o, _, _| {
+            o.verbose = true;
+            Ok(())
+        },
+    ),
     option("quiet", None, "Print results and errors only", |o, _, _| {
         (o.quiet, o.eta) = (true, Eta::Never);
         Ok(())
@@ -269,15 +274,10 @@ const OPTIONS: &[RunOption] = &[
         o.no_record = true;
         Ok(())
     }),
-    option(
-        "sampling",
-        Some("off|default|full"),
-        "How much of the machine to sample",
-        |o, _, v| {
-            o.sampling = value(v).choice(&Level::NAMES)?;
-            Ok(())
-        },
-    ),
+    option("sampling", Some("off|default|full"), "How much of the machine to sample", |o, _, v| {
+        o.sampling = value(v).choice(&Level::NAMES)?;
+        Ok(())
+    }),
     option("help", None, "Print the manual page, with all options and keys", |o, _, _| {
         o.help = Some(Help::All);
         Ok(())

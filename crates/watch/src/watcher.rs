@@ -30,7 +30,7 @@ pub struct Watcher {
 /// The machine at the end of an interval.
 #[derive(Debug)]
 pub struct TimedSample {
-    /// When the first sampler was called.
+    /// If the first sampler was called.
     pub at: Instant,
     /// The data.
     pub machine: MachineSample,
@@ -239,7 +239,8 @@ mod tests {
             self.samples += 1;
         }
         fn take(&mut self, sample: &mut MachineSample) {
-            sample.threads = Some(ThreadsSample { samples: self.samples, ..ThreadsSample::default() });
+            sample.threads =
+                Some(ThreadsSample { samples: self.samples, ..ThreadsSample::default() });
         }
     }
 
@@ -272,7 +273,8 @@ mod tests {
         let watcher = Watcher::start(counting(Some(1)), Duration::from_millis(20)).unwrap();
         let next = || watcher.samples.recv_timeout(Duration::from_secs(30)).unwrap().machine;
         let samples: Vec<MachineSample> = (0..5).map(|_| next()).collect();
-        let samples: Vec<u32> = samples.iter().map(|m| m.threads.as_ref().unwrap().samples).collect();
+        let samples: Vec<u32> =
+            samples.iter().map(|m| m.threads.as_ref().unwrap().samples).collect();
         assert!(samples.is_sorted() && samples[4] > samples[0], "{samples:?}");
         let last = watcher.stop().pop().unwrap().machine;
         assert_eq!(last.cost[0].samples, u64::from(last.threads.unwrap().samples));

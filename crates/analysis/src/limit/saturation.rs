@@ -86,7 +86,8 @@ mod tests {
     use super::*;
 
     fn observe(curve: Saturation, depths: &[f64], level: f64) -> Vec<LevelAtDepth> {
-        let one = |n: &f64| LevelAtDepth { in_flight: *n, log: level + curve.log_at(*n), weight: 3.0 };
+        let one =
+            |n: &f64| LevelAtDepth { in_flight: *n, log: level + curve.log_at(*n), weight: 3.0 };
         depths.iter().map(one).collect()
     }
 

@@ -61,7 +61,8 @@ impl Manual {
         let examples = plain(command.get_after_help());
         let examples = examples.lines().filter_map(|line| line.strip_prefix("  fathom "));
         let examples = examples.map(|line| Item::Line(format!("fathom {line}")));
-        sections.push(("EXAMPLES".into(), if path.is_empty() { vec![] } else { examples.collect() }));
+        sections
+            .push(("EXAMPLES".into(), if path.is_empty() { vec![] } else { examples.collect() }));
         sections.retain(|(_, items)| !items.is_empty());
         Self { name, sections }
     }
@@ -133,14 +134,15 @@ fn synopsis(command: &Command, name: &str) -> Vec<Item> {
 
 fn description(command: &Command) -> Vec<Item> {
     let text = plain(command.get_long_about().or(command.get_about()));
-    text.split("\n\n").map(|part| Item::Paragraph(format!("{}.", part.trim_end_matches('.')))).collect()
+    text.split("\n\n")
+        .map(|part| Item::Paragraph(format!("{}.", part.trim_end_matches('.'))))
+        .collect()
 }
 
 /// The commands below `command`: those of fathom itself in their groups.
 fn groups(command: &Command) -> Vec<Section> {
-    let entry = |command: &Command| {
-        Item::Entry(command.get_name().to_string(), plain(command.get_about()))
-    };
+    let entry =
+        |command: &Command| Item::Entry(command.get_name().to_string(), plain(command.get_about()));
     if command.get_name() != "fathom" {
         let all = command.get_subcommands().map(entry).collect();
         return vec![("COMMANDS".into(), all)];
@@ -177,7 +179,11 @@ fn what(arg: &Arg) -> String {
     let takes_value = arg.get_action().takes_values();
     let default = arg.get_default_values().iter().map(|value| value.to_string_lossy());
     let default: Vec<_> = default.filter(|_| takes_value).collect();
-    if default.is_empty() { format!("{text}.") } else { format!("{text}. Default: {}.", default.join(",")) }
+    if default.is_empty() {
+        format!("{text}.")
+    } else {
+        format!("{text}. Default: {}.", default.join(","))
+    }
 }
 
 /// The options and keys of `fathom run`.

@@ -1,7 +1,7 @@
 //! The first line of a page: which program measured which machine.
 
 use super::parts;
-use crate::doc::{Text, plural, text};
+use crate::doc::{Document, Text, plural, text};
 use fathom_model::RunRecord;
 use fathom_model::facts::Host;
 
@@ -13,8 +13,10 @@ pub(super) fn header(version: &str, host: &Host, cpus: u32, more: Text) -> Text 
     parts([format!("fathom\u{a0}{version}").into(), kernel.into(), cpus.into(), more])
 }
 
-/// The same for a run, whose record may be of a version without the host.
-pub(super) fn run_header(record: &RunRecord) -> Text {
+/// Begins the page of a run.
+pub(super) fn run_header(page: &mut Document, record: &RunRecord) {
     let host = &record.facts.host;
-    header(&record.fathom_version, host, host.cpus_online, Text::default())
+    if !record.fathom_version.is_empty() {
+        page.paragraph(header(&record.fathom_version, host, host.cpus_online, Text::default()));
+    }
 }

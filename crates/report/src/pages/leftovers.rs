@@ -23,8 +23,7 @@ pub fn leftovers(rows: &[LeftoverRow]) -> Document {
         page.paragraph("no files left by killed runs");
         return page;
     }
-    let columns =
-        vec![DataColumn::text("file"), DataColumn::number("size"), DataColumn::text("")];
+    let columns = vec![DataColumn::text("file"), DataColumn::number("size"), DataColumn::text("")];
     let cells = |row: &LeftoverRow| -> Vec<Text> {
         let what = if row.removed { format!("{}, removed", row.what) } else { row.what.into() };
         vec![row.path.as_str().into(), bytes(row.bytes).into(), what.into()]

@@ -291,7 +291,7 @@ fn cause(cause: Cause) -> Option<&'static str> {
         Cause::Device => Some("the device or its backing storage"),
         Cause::CgroupIoLimit => Some("an I/O limit of its cgroup"),
         Cause::CpuQuota => Some("the CPU quota of its cgroup"),
-        Cause::QueueRequests => Some("the requests of the device's queues"),
+        Cause::QueueRequests => Some("the number of requests in the device's queues"),
         Cause::Depth => Some("the queue depth"),
         Cause::Inconclusive => None,
     }

@@ -23,7 +23,7 @@ const SETTINGS_SHOWN: usize = 3;
 #[must_use]
 pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Document {
     let mut page = Document::default();
-    page.paragraph(run_header(record));
+    run_header(&mut page, record);
     page.findings(&record.findings);
     let groups = shown_groups(record);
     for group in &groups {

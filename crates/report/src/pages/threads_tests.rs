@@ -20,7 +20,11 @@ fn groups() -> ThreadGroups {
     groups
 }
 
-fn report<'a>(groups: &'a ThreadGroups, cost: &'a SamplerCost, missing: &'a [Missing]) -> Report<'a> {
+fn report<'a>(
+    groups: &'a ThreadGroups,
+    cost: &'a SamplerCost,
+    missing: &'a [Missing],
+) -> Report<'a> {
     let (rows, all_states) = (2, false);
     let (unix_ns, total) = (1, true);
     Report { unix_ns, total, seconds: 5.0, hz: 20, groups, cost, missing, rows, all_states }

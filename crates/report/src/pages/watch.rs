@@ -46,7 +46,7 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     let watch = record.watch.as_ref().unwrap_or(&none);
     let rates = seen.rates();
     let mut page = Document::default();
-    page.paragraph(run_header(record));
+    run_header(&mut page, record);
     head(&mut page, seen, record, watch);
     if let Some(system) = &rates.system {
         cpus(&mut page, system, seen);

@@ -1,6 +1,6 @@
 //! fio keys that fathom refuses, each with the reason and the nearest alternative.
 
-use super::{Action, KeyGroup, Key, KeyValue};
+use super::{Action, Key, KeyGroup, KeyValue};
 
 /// Keys that are refused for one reason.
 struct Refused {

@@ -37,7 +37,8 @@ fn every_key_has_help() {
     assert!(key_help("client").unwrap().contains("Refused"));
     assert!(key_help("iodeth").unwrap_err().to_string().contains("iodepth"));
     let manual = run_manual();
-    let forms: Vec<&str> = manual.iter().flat_map(|(_, all)| all).map(|(f, _)| f.as_str()).collect();
+    let forms: Vec<&str> =
+        manual.iter().flat_map(|(_, all)| all).map(|(f, _)| f.as_str()).collect();
     for word in ["--output-format=", "--erase=", "--overwrite=PATH", "iodepth=", "rw|readwrite="] {
         assert!(forms.iter().any(|form| form.contains(word)), "{word}");
     }

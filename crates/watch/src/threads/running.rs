@@ -56,7 +56,9 @@ impl SchedBaseline {
             (_, _, elapsed) if ready => {
                 StateTimes { run_ns: elapsed.unwrap_or(period_ns), ..StateTimes::default() }
             }
-            (_, _, elapsed) => StateTimes { off_ns: elapsed.unwrap_or(period_ns), ..StateTimes::default() },
+            (_, _, elapsed) => {
+                StateTimes { off_ns: elapsed.unwrap_or(period_ns), ..StateTimes::default() }
+            }
         }
     }
 
@@ -149,8 +151,14 @@ mod tests {
     #[test]
     fn without_statistics_the_state_counts() {
         let mut thread = SchedBaseline { at_ns: Some(0), ..SchedBaseline::default() };
-        assert_eq!(thread.advance(None, 7, true, PERIOD), StateTimes { run_ns: 7, ..StateTimes::default() });
-        assert_eq!(thread.advance(None, 9, false, PERIOD), StateTimes { off_ns: 2, ..StateTimes::default() });
+        assert_eq!(
+            thread.advance(None, 7, true, PERIOD),
+            StateTimes { run_ns: 7, ..StateTimes::default() }
+        );
+        assert_eq!(
+            thread.advance(None, 9, false, PERIOD),
+            StateTimes { off_ns: 2, ..StateTimes::default() }
+        );
     }
 
     #[test]

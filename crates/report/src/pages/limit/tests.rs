@@ -5,6 +5,7 @@ use fathom_analysis::limit::{
     BlockSpec, Conditions, Config, CpuTime, LoadMeasure, Measurement, PeakCost, Probe, Rw, Search,
     WorkerCpu,
 };
+use fathom_model::facts::Host;
 use fathom_model::facts::{DeviceFacts, TargetKind};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::Cost;
