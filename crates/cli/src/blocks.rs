@@ -159,7 +159,8 @@ impl<'a> BlocksView<'a> {
         };
         let came = fathom_analysis::blocks::since(last, first);
         let elapsed = to.saturating_duration_since(*from);
-        let page = pages::blocks(&came, elapsed.as_nanos() as u64, &self.missing, true);
+        let page =
+            pages::blocks(&came, elapsed.as_nanos() as u64, &self.missing, self.args.page.verbose);
         let json = json(&came, elapsed, true)?;
         let (text, kind) = self.args.page.format.render(&page, Some(json), self.to.is_some())?;
         match self.lines {

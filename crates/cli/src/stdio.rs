@@ -3,6 +3,7 @@
 //! Text from outside (names, paths, errors) is escaped, so that it cannot control the terminal.
 
 use fathom_model::escape;
+use fathom_model::watch::Missing;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -86,6 +87,17 @@ macro_rules! note {
     };
 }
 pub(crate) use note;
+
+/// Reports sources that are not available: their names on one line or, if `verbose`, each with its reason.
+pub fn report_missing(missing: &[Missing], verbose: bool) {
+    if verbose {
+        missing.iter().for_each(|missing| note!("not measured: {missing}"));
+    } else if !missing.is_empty() {
+        let mut names: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
+        names.dedup();
+        note!("not measured: {}; see --verbose", names.join(", "));
+    }
+}
 
 /// Prints a progress line on standard error, which on a `terminal` replaces the previous one.
 pub fn status(text: &str, terminal: bool) {

@@ -216,6 +216,7 @@ impl<'a> ThreadsView<'a> {
             missing: &self.missing,
             rows,
             all_states,
+            verbose: self.args.page.verbose,
         }
     }
 }

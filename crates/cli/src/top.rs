@@ -9,7 +9,7 @@ use crate::level;
 use crate::output;
 use crate::quantity;
 use crate::signals::{self, Signals};
-use crate::stdio::{Kind, note};
+use crate::stdio::{Kind, note, report_missing};
 use fathom_machine::Roots;
 use fathom_model::watch::Level;
 use fathom_report::top::{View, lines};
@@ -75,6 +75,11 @@ pub struct Args {
     /// End of the replay
     #[arg(long, value_name = "TIME", requires = "replay")]
     to: Option<String>,
+    /// Also print why figures are unavailable
+    ///
+    /// On the full screen, `!` shows the reasons.
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 impl Args {
@@ -162,9 +167,7 @@ fn print(
     signals: &Signals,
     reported: &mut Option<String>,
 ) -> Result<bool, String> {
-    for missing in feed.missing() {
-        note!("not measured: {missing}");
-    }
+    report_missing(feed.missing(), args.verbose);
     let kind = if form == Form::Json { Kind::Json } else { Kind::Lines };
     let repeats = std::io::stdout().is_terminal();
     let mut printed = 0;

@@ -48,7 +48,7 @@ fn not_measured(page: &mut Document, missing: &[Missing], verbose: bool) {
                 names.push(&missing.what);
             }
         }
-        page.entry("not measured", text!(names.join(", "), "; see --verbose"));
+        page.entry("not measured", text!(names.join(", "), "; see\u{a0}--verbose"));
     }
 }
 

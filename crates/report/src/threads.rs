@@ -26,6 +26,8 @@ pub struct Report<'a> {
     pub rows: usize,
     /// Include threads in all states, not only active ones.
     pub all_states: bool,
+    /// Print why something could not be measured.
+    pub verbose: bool,
 }
 
 impl Report<'_> {

@@ -21,7 +21,7 @@ pub fn threads(report: &Report) -> Document {
             time(report.seconds * 1e9).into(),
             of(whole(groups.samples), "samples"),
             plural(groups.threads().round() as u64, "thread"),
-            text!(number(groups.active()), " ", shown, " on average"),
+            of(number(groups.active()), &format!("{shown} on average")),
         ],
         ", ",
     ));
@@ -50,7 +50,7 @@ pub(super) fn thread_states(page: &mut Document, groups: &ThreadGroups) {
     if states.is_empty() {
         return;
     }
-    let part = |(state, mean): (ThreadState, f64)| text!(number(mean), " ", state.name());
+    let part = |(state, mean): (ThreadState, f64)| of(number(mean), state.name());
     page.entry("all threads", Text::join(states.into_iter().map(part), ", "));
 }
 
@@ -70,7 +70,7 @@ fn footer(page: &mut Document, report: &Report) {
         let why = " of samples (the thread ran while it was being sampled)";
         page.entry("torn", text!(torn, why));
     }
-    not_measured(page, report.missing, true);
+    not_measured(page, report.missing, report.verbose);
 }
 
 fn row(report: &Report, group: &ThreadGroup) -> Vec<Text> {

@@ -27,7 +27,18 @@ fn report<'a>(
 ) -> Report<'a> {
     let (rows, all_states) = (2, false);
     let (unix_ns, total) = (1, true);
-    Report { unix_ns, total, seconds: 5.0, hz: 20, groups, cost, missing, rows, all_states }
+    Report {
+        unix_ns,
+        total,
+        seconds: 5.0,
+        hz: 20,
+        groups,
+        cost,
+        missing,
+        rows,
+        all_states,
+        verbose: true,
+    }
 }
 
 #[test]

@@ -277,9 +277,11 @@ fn layer_shares(page: &mut Document, observed: &Observed) {
     let all: Vec<(&str, f64)> = all.filter(|(_, share)| *share >= 1.0).collect();
     let lost = (samples.lost > 0).then(|| of(events(samples.lost), "lost"));
     if times.samples > 0 {
-        let samples = plural(times.samples, "sample");
-        let all = if times.samples < SAMPLES_MIN { "too few samples".into() } else { shares(&all) };
-        page.entry("CPU by layer", parts([all, samples, lost.into()]));
+        let all = match times.samples < SAMPLES_MIN {
+            true => text!("too few samples (", events(times.samples), ")"),
+            false => parts([shares(&all), plural(times.samples, "sample")]),
+        };
+        page.entry("CPU by layer", parts([all, lost.into()]));
     }
 }
 

@@ -90,7 +90,7 @@ fn in_effect(record: &RunRecord, group: &JobGroup) -> (Vec<String>, Vec<String>)
     let registered = registered_parts(granted).into_iter().filter(|(on, _)| *on);
     let registered: Vec<&str> = registered.map(|(_, name)| name).collect();
     if !registered.is_empty() {
-        on.push(format!("registered {}", registered.join(", ")));
+        on.push(format!("registered\u{a0}{}", registered.join(", ")));
     }
     if granted.huge_pages {
         on.push("huge pages".to_string());
