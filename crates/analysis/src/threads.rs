@@ -1,6 +1,6 @@
 //! What threads were doing, grouped by what they have in common.
 
-use fathom_model::watch::{ThreadCount, ThreadState, ThreadsSample};
+use fathom_model::watch::{ThreadCount, ThreadState, ThreadTime, ThreadsSample};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,6 +126,23 @@ impl Column {
     }
 }
 
+/// Parts of the names of functions in which threads wait for a lock of the kernel.
+pub(crate) const KERNEL_LOCKS: [&str; 4] = ["rwsem_", "mutex_lock", "percpu_rwsem", "down_"];
+
+/// The state of an active thread.
+fn state(thread: &ThreadCount) -> ThreadState {
+    let is_lock = KERNEL_LOCKS.iter().any(|part| thread.wchan.contains(part));
+    match (thread.state, thread.syscall.as_str()) {
+        ('R', _) => ThreadState::OnCpu,
+        ('Q', _) => ThreadState::Runnable,
+        ('D', _) if is_lock => ThreadState::KernelLock,
+        ('D', _) => ThreadState::Disk,
+        (_, "io_uring_enter") => ThreadState::IoUring,
+        (_, "io_getevents" | "io_pgetevents") => ThreadState::Aio,
+        _ => ThreadState::Other,
+    }
+}
+
 /// `text` with `*` for each run of digits.
 #[must_use]
 pub fn fold_digits(text: &str) -> Cow<'_, str> {
@@ -235,6 +252,16 @@ impl ThreadGroups {
         }
     }
 
+    /// Adds what the threads of process `pid` did in an interval: those that were active, by state.
+    pub fn add_of(&mut self, sample: &ThreadsSample, pid: i32) {
+        let is_of = |thread: &&ThreadCount| thread.pid == pid;
+        let active: Vec<ThreadCount> = sample.active.iter().filter(is_of).cloned().collect();
+        let times = active.iter().map(|thread| ThreadTime { state: state(thread), ns: thread.ns });
+        let times = times.collect();
+        let (samples, elapsed_ns) = (sample.samples, sample.elapsed_ns);
+        self.add(&ThreadsSample { samples, elapsed_ns, times, active, ..ThreadsSample::default() });
+    }
+
     /// The groups, the largest first.
     #[must_use]
     pub fn largest_first(&self) -> Vec<ThreadGroup> {
@@ -283,7 +310,6 @@ impl ThreadGroups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::watch::ThreadTime;
 
     fn thread(tid: i32, comm: &str, state: char, count: u32) -> ThreadCount {
         let comm = comm.into();

@@ -5,13 +5,15 @@ use crate::page::{PageArgs, PageFormat};
 use crate::stdio::{Kind, note};
 use crate::watch::{End, TICK};
 use crate::{limits, output, page, quantity};
+use fathom_analysis::machine;
 use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
-use fathom_model::watch::{BlocksSample, Missing};
+use fathom_model::watch::{BlocksSample, MachineSample, Missing};
 use fathom_report::pages;
 use fathom_report::render::{self, Style};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
-use fathom_watch::{EachIo, TimedSample, Watcher};
+use fathom_watch::disks::DiskSampler;
+use fathom_watch::{EachIo, Sampler, TimedSample, Watcher};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -76,8 +78,17 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let Roots { proc, sys, .. } = Roots::default();
     let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
     let mut view = BlocksView::new(args, to, sampler.missing().to_vec());
-    let watcher = Watcher::start(vec![Box::new(sampler)], args.interval)
-        .map_err(|error| thread_not_created(&error))?;
+    let mut samplers: Vec<Box<dyn Sampler>> = vec![Box::new(sampler)];
+    match DiskSampler::open(&proc, &sys) {
+        Ok(disks) => samplers.push(Box::new(disks)),
+        Err(error) => view.missing.push(Missing {
+            what: "await of all requests".into(),
+            why: error.to_string(),
+            allow: String::new(),
+        }),
+    }
+    let watcher =
+        Watcher::start(samplers, args.interval).map_err(|error| thread_not_created(&error))?;
     let shown = end.follow(watcher, |sample| {
         view.add(sample)?;
         Ok(!view.all_are_removed())
@@ -97,8 +108,8 @@ struct BlocksView<'a> {
     /// What goes to a file, which is written at the end.
     written: String,
     missing: Vec<Missing>,
-    first: Option<(Instant, BlocksSample)>,
-    last: Option<(Instant, BlocksSample)>,
+    first: Option<(Instant, MachineSample)>,
+    last: Option<(Instant, MachineSample)>,
     lines: usize,
 }
 
@@ -110,10 +121,10 @@ impl<'a> BlocksView<'a> {
 
     /// Prints the interval since the previous sample. The last one is usually shorter and is not printed.
     fn add(&mut self, watched: TimedSample) -> Result<(), String> {
-        let Some(blocks) = watched.machine.blocks else { return Ok(()) };
-        let (at, now) = (watched.at, blocks);
-        if let Some((before_at, before)) = &self.last {
-            let mut came = fathom_analysis::blocks::since(&now, before);
+        let (at, now) = (watched.at, watched.machine);
+        let Some(blocks) = &now.blocks else { return Ok(()) };
+        if let Some((before_at, MachineSample { blocks: Some(before), .. })) = &self.last {
+            let mut came = fathom_analysis::blocks::since(blocks, before);
             // A removal is reported once.
             let gone = before.devices.iter().filter(|device| device.removed);
             let gone: Vec<&str> = gone.map(|device| device.name.as_str()).collect();
@@ -132,7 +143,8 @@ impl<'a> BlocksView<'a> {
 
     /// Whether no device is left.
     fn all_are_removed(&self) -> bool {
-        let devices = self.last.as_ref().map_or(&[][..], |(_, last)| &last.devices);
+        let last = self.last.as_ref().and_then(|(_, last)| last.blocks.as_ref());
+        let devices = last.map_or(&[][..], |last| &last.devices);
         !devices.is_empty() && devices.iter().all(|device| device.removed)
     }
 
@@ -157,10 +169,14 @@ impl<'a> BlocksView<'a> {
         let (Some((from, first)), Some((to, last))) = (&self.first, &self.last) else {
             return Ok(());
         };
-        let came = fathom_analysis::blocks::since(last, first);
+        let (Some(first_blocks), Some(last_blocks)) = (&first.blocks, &last.blocks) else {
+            return Ok(());
+        };
+        let came = fathom_analysis::blocks::since(last_blocks, first_blocks);
         let elapsed = to.saturating_duration_since(*from);
-        let page =
-            pages::blocks(&came, elapsed.as_nanos() as u64, &self.missing, self.args.page.verbose);
+        let elapsed_ns = elapsed.as_nanos() as u64;
+        let disks = machine::rates(first, last, elapsed_ns).disks;
+        let page = pages::blocks(&came, &disks, elapsed_ns, &self.missing, self.args.page.verbose);
         let json = json(&came, elapsed, true)?;
         let (text, kind) = self.args.page.format.render(&page, Some(json), self.to.is_some())?;
         match self.lines {

@@ -115,7 +115,7 @@ fn summary(entry: &RunEntry) -> Result<(String, Text), String> {
             let record: fathom_analysis::limit::LimitRecord = stored.parse()?;
             (record.command.clone(), pages::limit_result(&record))
         }
-        RecordKind::Run | RecordKind::Watch => {
+        RecordKind::Run | RecordKind::Watch | RecordKind::Experiment => {
             let record: RunRecord = stored.parse()?;
             (record.command.clone(), pages::run_result(&record))
         }

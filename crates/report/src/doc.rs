@@ -3,6 +3,7 @@
 //! column; renderers never know what a run is.
 
 use fathom_model::Finding;
+use fathom_model::finding::Severity;
 use serde::{Serialize, Serializer};
 
 /// A space at which no line is broken.
@@ -29,6 +30,8 @@ pub enum Block {
     KeyValues(Vec<(String, Text)>),
     /// Rows and columns.
     Table(DataTable),
+    /// Rows that branch.
+    Tree(Tree),
     /// A finding.
     Finding(Finding),
 }
@@ -53,6 +56,28 @@ pub struct DataTable {
     pub rows: Vec<Vec<Text>>,
     /// Whether it is all of the table.
     pub extent: Extent,
+}
+
+/// Rows that branch, with columns.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Tree {
+    /// The columns; the first one has the branches.
+    pub columns: Vec<DataColumn>,
+    /// The rows without a parent.
+    pub roots: Vec<TreeNode>,
+}
+
+/// A row of a tree.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct TreeNode {
+    /// It may have fewer cells than there are columns.
+    pub cells: Vec<Text>,
+    /// The severity of what is wrong with it, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Severity>,
+    /// The rows below it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<TreeNode>,
 }
 
 /// How much of a table is in one document.
@@ -264,7 +289,8 @@ pub fn of(value: impl Into<Text>, name: &str) -> Text {
 /// A number of things, whose name has an `s` unless there is one of them.
 #[must_use]
 pub fn plural(n: u64, name: &str) -> Text {
-    of(events(n), &if n == 1 { name.to_string() } else { format!("{name}s") })
+    let plural = if name.ends_with('s') { "es" } else { "s" };
+    of(events(n), &if n == 1 { name.to_string() } else { format!("{name}{plural}") })
 }
 
 /// [`Text`] of several parts.
@@ -351,6 +377,13 @@ impl Document {
     pub fn table(&mut self, columns: Vec<DataColumn>, rows: Vec<Vec<Text>>) {
         if !rows.is_empty() {
             self.blocks.push(Block::Table(DataTable { columns, rows, ..DataTable::default() }));
+        }
+    }
+
+    /// Appends a tree; nothing where it has no rows.
+    pub fn tree(&mut self, columns: Vec<DataColumn>, roots: Vec<TreeNode>) {
+        if !roots.is_empty() {
+            self.blocks.push(Block::Tree(Tree { columns, roots }));
         }
     }
 

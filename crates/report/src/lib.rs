@@ -7,6 +7,7 @@ pub mod calendar;
 pub mod doc;
 mod fio;
 pub mod fio_json;
+pub mod fio_logs;
 pub mod limit;
 pub mod live;
 pub mod pages;

@@ -2,6 +2,7 @@
 //! always gives the same page, so that a stored run is reprinted as it was printed.
 
 mod blocks;
+mod calls;
 mod counters;
 mod header;
 mod layers;
@@ -16,9 +17,10 @@ mod stacks;
 mod threads;
 mod watch;
 
-use blocks::range;
 pub use blocks::{block_rates, blocks};
-pub use layers::layers;
+use blocks::{gaps, range};
+use calls::calls;
+pub use layers::{IoCost, layers};
 pub use leftovers::{LeftoverRow, leftovers};
 pub use limit::{LimitPageOptions, limit};
 use limited_by::limited_by;

@@ -3,6 +3,7 @@
 mod figure;
 mod markdown;
 mod text;
+mod tree;
 
 pub use markdown::markdown;
 pub use text::text;

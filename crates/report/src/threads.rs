@@ -40,7 +40,7 @@ impl Report<'_> {
         let cost = Cost {
             cpu_ns: self.cost.cpu_ns,
             us_per_thread_sample: self.us_per_thread_sample(),
-            share_of_one_cpu: self.cost_share(),
+            cpu_share: self.cost_share(),
         };
         let states: Map<String, Value> = groups
             .states()
@@ -82,7 +82,7 @@ impl Report<'_> {
 struct Cost {
     cpu_ns: u64,
     us_per_thread_sample: f64,
-    share_of_one_cpu: f64,
+    cpu_share: f64,
 }
 
 fn object(names: &[&str], group: &ThreadGroup) -> Value {

@@ -121,6 +121,11 @@ impl RunOption {
             RunAction::Set(_) => None,
         }
     }
+
+    /// Whether it may stand without its value, as the last argument does in `--cmdhelp`.
+    pub(crate) fn may_lack_value(&self) -> bool {
+        self.refusal().is_some() || self.name == "cmdhelp"
+    }
 }
 
 /// All options of `fathom run`.

@@ -229,6 +229,18 @@ impl Dir {
         Ok(File::from(fd))
     }
 
+    /// Opens the existing file `name` to append to it.
+    ///
+    /// # Errors
+    /// If `name` is not a regular file, or a system call fails.
+    pub fn append(&self, name: impl AsRef<Path>) -> io::Result<File> {
+        let name = name.as_ref();
+        self.regular(name)?;
+        let flags = FILE | OFlags::WRONLY | OFlags::APPEND;
+        let fd = openat(&self.fd, name, flags, Mode::empty()).map_err(|e| self.error(name, e))?;
+        Ok(File::from(fd))
+    }
+
     /// Replaces the file `name` atomically, once the new one is on disk. The mode of an existing file is kept, and its owner
     /// if permitted.
     ///

@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use syscalls::Syscalls;
+pub(crate) use syscalls::Syscalls;
 use task::{ReadContext, ThreadReading};
 
 /// Default sampling rate, in Hz.

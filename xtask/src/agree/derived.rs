@@ -4,7 +4,7 @@
 use super::Row;
 use crate::Result;
 use crate::bench::{aligned, fathom, filled};
-use fathom_analysis::threads::{Column, Groups};
+use fathom_analysis::threads::{Column, ThreadGroups};
 use fathom_model::record::RunRecord;
 use fathom_model::watch::{BlockOp, BlocksSample};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
@@ -84,7 +84,7 @@ fn states(seconds: u32) -> Result<Vec<Row>> {
     stop.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| drop(thread.join()));
     let (samples, printed) = sampled?;
-    let mut groups = Groups::new(&[Column::Comm2, Column::State]);
+    let mut groups = ThreadGroups::new(&[Column::Comm2, Column::State]);
     let found = samples.iter().skip(1).filter_map(|sample| sample.machine.threads.as_ref());
     found.for_each(|threads| groups.add(threads));
     let groups = groups.largest_first();

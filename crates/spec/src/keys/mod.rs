@@ -4,6 +4,8 @@
 mod access;
 mod data;
 mod engine;
+mod logs;
+mod off;
 mod rate;
 mod refused;
 mod report;
@@ -27,13 +29,17 @@ pub struct Key {
     /// Alternative names.
     pub aliases: &'static [&'static str],
     /// The section of the documentation that lists it.
-    pub group: KeyGroup,
+    pub group: Group,
     /// The form of its value.
-    pub takes: KeyValue,
+    pub takes: Takes,
     /// One-line description.
     pub doc: &'static str,
     /// How it differs from fio; empty if it does not.
     pub differs: &'static str,
+    /// Values that request nothing, accepted even if the key is refused otherwise.
+    pub off: &'static [&'static str],
+    /// The key without which this one has no effect, whatever its value.
+    pub needs: Option<&'static str>,
     /// Sets a value, or is refused.
     pub action: Action,
 }
@@ -53,27 +59,29 @@ pub struct SetFn(pub(crate) Setter);
 
 /// The value that a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyValue {
+pub enum Takes {
     /// 0 or 1; without a value, 1.
     Flag,
     /// A value of this form.
     Value(&'static str),
+    /// A value of this form, or none.
+    Optional(&'static str),
 }
 
-impl KeyValue {
+impl Takes {
     /// The form of the value.
     #[must_use]
     pub const fn form(self) -> &'static str {
         match self {
-            KeyValue::Flag => "0|1",
-            KeyValue::Value(form) => form,
+            Takes::Flag => "0|1",
+            Takes::Value(form) | Takes::Optional(form) => form,
         }
     }
 }
 
 /// A group of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum KeyGroup {
+pub enum Group {
     /// Files and devices.
     Target,
     /// I/O pattern.
@@ -92,47 +100,48 @@ pub enum KeyGroup {
     Refused,
 }
 
-impl KeyGroup {
+impl Group {
     /// All groups, in display order.
-    pub const ALL: [KeyGroup; 8] = [
-        KeyGroup::Target,
-        KeyGroup::Access,
-        KeyGroup::Engine,
-        KeyGroup::Schedule,
-        KeyGroup::Rate,
-        KeyGroup::Data,
-        KeyGroup::Report,
-        KeyGroup::Refused,
+    pub const ALL: [Group; 8] = [
+        Group::Target,
+        Group::Access,
+        Group::Engine,
+        Group::Schedule,
+        Group::Rate,
+        Group::Data,
+        Group::Report,
+        Group::Refused,
     ];
 
     /// The heading of the group.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
-            KeyGroup::Target => "Targets",
-            KeyGroup::Access => "I/O pattern",
-            KeyGroup::Engine => "I/O engine",
-            KeyGroup::Schedule => "Job control",
-            KeyGroup::Rate => "Rate limits and think time",
-            KeyGroup::Data => "Buffers, flushes and errors",
-            KeyGroup::Report => "Reporting",
-            KeyGroup::Refused => "Refused keys",
+            Group::Target => "Targets",
+            Group::Access => "I/O pattern",
+            Group::Engine => "I/O engine",
+            Group::Schedule => "Job control",
+            Group::Rate => "Rate limits and think time",
+            Group::Data => "Buffers, flushes and errors",
+            Group::Report => "Reporting",
+            Group::Refused => "Refused keys",
         }
     }
 }
 
 impl Key {
-    const fn new(name: &'static str, takes: KeyValue, doc: &'static str, set: Setter) -> Self {
+    const fn new(name: &'static str, takes: Takes, doc: &'static str, set: Setter) -> Self {
         let action = Action::Set(SetFn(set));
-        Self { name, aliases: &[], group: KeyGroup::Target, takes, doc, differs: "", action }
+        let (group, off, needs) = (Group::Target, &[], None);
+        Self { name, aliases: &[], group, takes, doc, differs: "", off, needs, action }
     }
 
     const fn flag(name: &'static str, doc: &'static str, set: Setter) -> Self {
-        Self::new(name, KeyValue::Flag, doc, set)
+        Self::new(name, Takes::Flag, doc, set)
     }
 
     const fn value(name: &'static str, form: &'static str, doc: &'static str, set: Setter) -> Self {
-        Self::new(name, KeyValue::Value(form), doc, set)
+        Self::new(name, Takes::Value(form), doc, set)
     }
 
     const fn aliases(self, aliases: &'static [&'static str]) -> Self {
@@ -143,7 +152,7 @@ impl Key {
         Self { differs, ..self }
     }
 
-    fn in_group(self, group: KeyGroup) -> Self {
+    fn in_group(self, group: Group) -> Self {
         Self { group, ..self }
     }
 
@@ -155,19 +164,20 @@ impl Key {
     /// Whether it is a flag.
     #[must_use]
     pub fn is_flag(&self) -> bool {
-        self.takes == KeyValue::Flag
+        self.takes == Takes::Flag
     }
 }
 
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    let groups: [(KeyGroup, &[Key]); 7] = [
-        (KeyGroup::Target, target::KEYS),
-        (KeyGroup::Access, access::KEYS),
-        (KeyGroup::Engine, engine::KEYS),
-        (KeyGroup::Schedule, schedule::KEYS),
-        (KeyGroup::Rate, rate::KEYS),
-        (KeyGroup::Data, data::KEYS),
-        (KeyGroup::Report, report::KEYS),
+    let groups: [(Group, &[Key]); 8] = [
+        (Group::Target, target::KEYS),
+        (Group::Access, access::KEYS),
+        (Group::Engine, engine::KEYS),
+        (Group::Schedule, schedule::KEYS),
+        (Group::Rate, rate::KEYS),
+        (Group::Data, data::KEYS),
+        (Group::Report, report::KEYS),
+        (Group::Report, logs::KEYS),
     ];
     let supported =
         groups.into_iter().flat_map(|(group, keys)| keys.iter().map(move |k| k.in_group(group)));

@@ -1,6 +1,7 @@
 //! What this crate promises, seen from outside.
 
 #[cfg(test)]
+mod accepted;
 mod bad_input;
 #[cfg(test)]
 mod common;
