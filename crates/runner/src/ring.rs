@@ -36,7 +36,7 @@ fn wait(time: Duration, cancel: &CancelToken) {
 /// The problem reported last.
 struct LastComplaint {
     reason: String,
-    /// If it last occurred.
+    /// When it last occurred.
     seen: Instant,
 }
 

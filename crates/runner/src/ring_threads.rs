@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// CPU time of one ring's threads, in nanoseconds.
 #[derive(Clone, Copy)]
 struct CpuTime {
-    /// If the measured time began.
+    /// When the measured time began.
     at_start_ns: u64,
     latest_ns: u64,
 }

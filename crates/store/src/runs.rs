@@ -25,7 +25,7 @@ pub struct RunEntry {
     pub name: String,
     /// Its path.
     pub path: PathBuf,
-    /// If the run started, in nanoseconds since 1970 (UTC).
+    /// When the run started, in nanoseconds since 1970 (UTC).
     pub started_unix_ns: u64,
     /// Size of its files in bytes.
     pub size_bytes: u64,

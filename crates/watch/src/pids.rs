@@ -60,7 +60,7 @@ impl Process {
     }
 }
 
-/// If a process began, by /proc/PID/stat; `None` for one that has ended and is only kept for its
+/// When a process began, by /proc/PID/stat; `None` for one that has ended and is only kept for its
 /// parent.
 fn started(stat: &str) -> Option<String> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

@@ -102,7 +102,7 @@ pub struct ThreadSampler {
     indices: HashMap<Activity, usize>,
     /// Time of all threads by state, in nanoseconds.
     times: [u64; ThreadState::ALL.len()],
-    /// If the previous interval ended, like [`ReadContext::now_ns`].
+    /// When the previous interval ended, like [`ReadContext::now_ns`].
     taken_ns: u64,
     samples: u32,
     sampled: u64,

@@ -30,7 +30,7 @@ pub struct Watcher {
 /// The machine at the end of an interval.
 #[derive(Debug)]
 pub struct TimedSample {
-    /// If the first sampler was called.
+    /// When the first sampler was called.
     pub at: Instant,
     /// The data.
     pub machine: MachineSample,

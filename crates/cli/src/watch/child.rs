@@ -26,7 +26,7 @@ pub const HELD: &str = "held-command";
 pub struct WatchedCommand {
     child: Child,
     signals: Option<Signals>,
-    /// If it ended, set by a thread that waits for it.
+    /// When it ended, set by a thread that waits for it.
     ended_at: Arc<OnceLock<Instant>>,
     ended: Option<(ExitStatus, Instant)>,
 }

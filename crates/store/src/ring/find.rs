@@ -12,7 +12,7 @@ const SEGMENTS_MAX: usize = 100_000;
 pub struct Segment {
     /// Its name in the ring, which sorts by time; `None` for a single run directory.
     pub name: Option<String>,
-    /// If it began, to the second, in nanoseconds since 1970 (UTC).
+    /// When it started, to the second, in nanoseconds since 1970 (UTC).
     pub started_unix_ns: u64,
 }
 

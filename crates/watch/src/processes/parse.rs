@@ -13,7 +13,7 @@ pub(super) struct ProcessStat {
     pub is_kernel: bool,
     /// CPU time in ticks, with that of children waited for.
     pub ticks: u64,
-    /// If it started, in ticks since boot: an ID with another start is another process.
+    /// When it started, in ticks since boot: an ID with another start is another process.
     pub start: u64,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct UserNames {
 struct ProcessMaps {
     maps: Vec<Mapping>,
     known: HashMap<u64, u32>,
-    /// If the maps were read, or recording of them began.
+    /// When the maps were read, or recording of them began.
     round: u64,
 }
 
