@@ -91,7 +91,7 @@ impl ObservedTotals {
         let busy = rates.system.map_or(0.0, |system| system.cpu.busy());
         self.busy_max = self.busy_max.max(busy);
         for disk in rates.disks {
-            io_limits::add(&mut self.io_limits, sample, &disk);
+            io_limits::add(&mut self.io_limits, (&self.last, sample), &disk);
             let max = self.queue_max.entry(disk.name).or_default();
             *max = max.max(disk.queue);
         }

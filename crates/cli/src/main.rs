@@ -25,6 +25,7 @@ mod stacks;
 mod stdio;
 mod threads;
 mod top;
+mod topo;
 mod watch;
 
 use crate::cmdline::Refusal;
@@ -32,6 +33,7 @@ use crate::page::Color;
 use crate::stdio::{Kind, note};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Load generator and analyzer for Linux storage: drives it, monitors the machine, and reports what limits it.
@@ -139,6 +141,12 @@ Examples:
   fathom record --keep 7d --max-size 8g
   fathom top --replay ~/.local/state/fathom/ring --from 14:03")]
     Record(record::Args),
+    /// Show where disks are attached, what the links carry, and which CPUs serve them
+    #[command(after_help = "\
+Examples:
+  fathom topo                        all disks, from CPU package to mount point
+  fathom topo /data --svg topo.svg   the disks of a file system, also as a picture")]
+    Topo(topo::Args),
     /// List, remove or prune recorded runs
     ///
     /// Run directories are kept for 90 days and up to 4 GiB in total; each new run prunes older ones.
@@ -179,6 +187,10 @@ Examples:
 
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
+    if let Some(args) = arguments_of_fio() {
+        limits::raise();
+        return run::as_fio(&args).unwrap_or_else(failed);
+    }
     let args: Vec<OsString> = std::env::args_os().collect();
     let cli = manual::prepared(Cli::command());
     let parsed = cmdline::parse(cli.clone(), &args)
@@ -216,10 +228,19 @@ fn main() -> ExitCode {
         Command::Stacks(args) => stacks::command(&args),
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
+        Command::Topo(args) => topo::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::held(&args),
     };
     result.unwrap_or_else(failed)
+}
+
+/// The arguments, if the program was started as `fio`, through a link.
+fn arguments_of_fio() -> Option<Vec<String>> {
+    let mut args = std::env::args_os();
+    let name = args.next()?;
+    let is_fio = Path::new(&name).file_name().is_some_and(|name| name == "fio");
+    is_fio.then(|| args.map(|arg| arg.to_string_lossy().into_owned()).collect())
 }
 
 /// Prints what is wrong with the command line, and where to find help.

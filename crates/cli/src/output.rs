@@ -7,7 +7,7 @@ use fathom_model::RunRecord;
 use fathom_model::watch::Stack;
 use fathom_report::pages::{self, Observed};
 use fathom_report::render;
-use fathom_report::{fio_json, terse};
+use fathom_report::{fio_json, fio_text, terse};
 use fathom_spec::{Format, Output};
 use fathom_store::{Dir, Readers};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -40,6 +40,11 @@ pub fn write(
     let text: String = formats
         .iter()
         .map(|format| match format {
+            Format::Normal if output.as_fio => {
+                let json = serde_json::from_str(&fio_json::render(record, false));
+                let text = json.map(|json| fio_text::render(&json)).unwrap_or_default();
+                Kind::Lines.safe(&text).into_owned()
+            }
             Format::Normal => lines.safe(&render::text(&page(), style)).into_owned(),
             Format::Markdown => Kind::Lines.safe(&render::markdown(&page())).into_owned(),
             Format::Json => Kind::Json.safe(&fio_json::render(record, false)).into_owned(),

@@ -33,7 +33,30 @@ const LAYOUT_INTERVAL: Duration = Duration::from_millis(500);
 /// Why nothing was run.
 pub fn command(args: &[String]) -> Result<ExitCode, String> {
     let system = System::default();
-    let spec = match fathom_spec::parse(args, &system) {
+    let parsed = fathom_spec::parse(args, &system);
+    perform_or_explain(args, parsed, system)
+}
+
+/// The same for the program started as `fio`.
+///
+/// # Errors
+/// Why nothing was run.
+pub fn as_fio(args: &[String]) -> Result<ExitCode, String> {
+    if args.iter().any(|arg| matches!(arg.as_str(), "--version" | "-version" | "-v")) {
+        let version = format!("{}\n", fathom_report::fio_text::FIO_VERSION);
+        return output::stream(&version, Kind::Lines).map(|_| ExitCode::SUCCESS);
+    }
+    let system = System::default();
+    let parsed = fathom_spec::parse_as_fio(args, &system);
+    perform_or_explain(args, parsed, system)
+}
+
+fn perform_or_explain(
+    args: &[String],
+    parsed: Result<Spec, Problems>,
+    system: System,
+) -> Result<ExitCode, String> {
+    let spec = match parsed {
         Ok(spec) => spec,
         Err(problems) => {
             let json = refusal::asks_for_json(args);
@@ -91,6 +114,10 @@ fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
         Some(Help::Key(key)) => {
             return Some(fathom_spec::key_help(key).map_err(|error| error.to_string()));
         }
+        Some(Help::Engine(name)) => {
+            let help = fathom_spec::engine_help(name.as_deref());
+            return Some(help.map_err(|error| error.to_string()));
+        }
         None => {}
     }
     spec.output.showcmd.then(|| {
@@ -137,7 +164,7 @@ fn perform(
     let output = &spec.output;
     let record = record_to(output);
     // No samples are taken if they would be neither printed nor recorded.
-    let sampled = record != RecordTo::Nowhere || is_for_people(output);
+    let sampled = record != RecordTo::Nowhere || is_for_people(output) && !output.as_fio;
     let options = RunOptions {
         permissions: Permissions {
             erase: spec.permissions.erase.clone(),

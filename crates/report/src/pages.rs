@@ -15,6 +15,7 @@ mod run;
 mod runs;
 mod stacks;
 mod threads;
+mod topo;
 mod watch;
 
 pub use blocks::{block_rates, blocks};
@@ -30,6 +31,8 @@ pub use runs::{RunRow, limit_result, run_result, runs};
 pub use stacks::stacks;
 use threads::thread_states;
 pub use threads::threads;
+pub use topo::topo;
+pub(crate) use topo::topo_tree;
 pub use watch::{Observed, watch};
 
 use crate::doc::{Document, Text, text};

@@ -189,6 +189,11 @@ fn engine(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
     Err(format!("unknown engine '{}'; use {near}", v.text))
 }
 
+/// The names of all supported engines.
+pub(crate) fn engines() -> impl Iterator<Item = (&'static str, EngineName)> {
+    ENGINES.iter().copied()
+}
+
 /// fio's other engines, and what to do instead.
 const OTHERS: &[(&[&str], &str)] = &[
     (&["posixaio", "solarisaio", "windowsaio"], "use io_uring or libaio"),

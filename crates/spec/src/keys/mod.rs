@@ -12,6 +12,8 @@ mod report;
 mod schedule;
 mod target;
 
+pub(crate) use engine::engines;
+
 use crate::job::JobSpec;
 use crate::suggest;
 use crate::value::Value;

@@ -117,6 +117,11 @@ pub(super) fn idle_keys(job: &JobSpec) -> impl Iterator<Item = &'static str> {
     foreign(job).filter(|key| !job.has_own(key))
 }
 
+/// Keys that only some engines support, `name` among them.
+pub(crate) fn keys_of(name: EngineName) -> impl Iterator<Item = &'static str> {
+    KEYS.iter().filter(move |(_, knows)| knows(name)).map(|(key, _)| *key)
+}
+
 fn foreign(job: &JobSpec) -> impl Iterator<Item = &'static str> {
     let known = |(_, knows): &&(&str, Supports)| !knows(job.engine.name);
     KEYS.iter().filter(known).map(|(key, _)| *key).filter(|key| job.has(key))

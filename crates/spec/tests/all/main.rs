@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod accepted;
+#[cfg(test)]
 mod bad_input;
 #[cfg(test)]
 mod common;

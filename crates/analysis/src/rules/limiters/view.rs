@@ -80,19 +80,11 @@ impl<'a> View<'a> {
         states.iter().map(|state| self.state(*state)).sum()
     }
 
-    /// Mean number of its threads that ran, wanted to, or waited for something that limits them: not those without
-    /// work.
+    /// Mean number of its threads that ran, wanted to, or waited for I/O or a lock of the kernel: not those without work,
+    /// nor those in a futex, who wait for another thread.
     pub fn busy_threads(&self) -> f64 {
         use ThreadState as S;
-        self.states(&[
-            S::OnCpu,
-            S::Runnable,
-            S::Disk,
-            S::KernelLock,
-            S::IoUring,
-            S::Aio,
-            S::FutexBrief,
-        ])
+        self.states(&[S::OnCpu, S::Runnable, S::Disk, S::KernelLock, S::IoUring, S::Aio])
     }
 
     /// The share of the busy threads that `threads` are, from 0 to 1.
