@@ -70,7 +70,7 @@ enum Command {
     /// them.
     #[command(after_help = "\
 Examples:
-  fathom limit /dev/nvme0n1          random reads of a disk, about two minutes
+  fathom limit /dev/nvme0n1          random reads of a disk, about a minute
   fathom limit --quick               a scratch file in this directory, read and written")]
     Limit(limit::Args),
     /// Run fio job files and command lines
@@ -204,7 +204,7 @@ Examples:
   fathom man limit >fathom-limit.1")]
     Man(manual::ManArgs),
     #[command(name = watch::HELD, hide = true)]
-    Held(watch::HeldArgs),
+    Held(watch::HeldCommandArgs),
 }
 
 fn main() -> ExitCode {
@@ -229,7 +229,7 @@ fn main() -> ExitCode {
     if quiet {
         stdio::be_quiet();
     }
-    // A command started by fathom inherits the limits: it must find those that it would have without.
+    // A command started by fathom must inherit unchanged limits.
     let starts_one = matches!(
         command,
         Command::Blocks(_) | Command::Stacks(_) | Command::Watch(_) | Command::Held(_)
@@ -267,7 +267,7 @@ fn arguments_of_fio() -> Option<Vec<String>> {
     is_fio.then(|| args.map(|arg| arg.to_string_lossy().into_owned()).collect())
 }
 
-/// Prints what is wrong with the command line, and which help says more.
+/// Prints what is wrong with the command line, and where to find help.
 fn refuse(wrong: &[String], args: &[OsString]) -> ExitCode {
     wrong.iter().for_each(|what| note!("{what}"));
     let named = args.get(1).and_then(|arg| arg.to_str());
@@ -284,7 +284,7 @@ fn explain(answer: &clap::Error, cli: &clap::Command, args: &[OsString]) -> Exit
     let text = answer.render();
     if answer.use_stderr() {
         // It repeats user input, so only plain text is safe.
-        let _ = stdio::print_beside(&text.to_string(), Kind::Lines);
+        let _ = stdio::print_to_stderr(&text.to_string(), Kind::Lines);
         return ExitCode::from(2);
     }
     let color = page::style(false).color;

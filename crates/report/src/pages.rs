@@ -5,6 +5,7 @@ mod blocks;
 mod calls;
 mod counters;
 mod experiment;
+mod header;
 mod layers;
 mod leftovers;
 mod limit;
@@ -24,7 +25,7 @@ use calls::calls;
 pub use experiment::experiment;
 pub use layers::{IoCost, layers};
 pub use leftovers::{LeftoverRow, leftovers};
-pub use limit::{LimitOptions, limit};
+pub use limit::{LimitPageOptions, limit};
 use limited_by::limited_by;
 pub use rings::{placement, rings};
 pub use run::run;
@@ -54,7 +55,7 @@ fn not_measured(page: &mut Document, missing: &[Missing], verbose: bool) {
                 names.push(&missing.what);
             }
         }
-        page.entry("not measured", text!(names.join(", "), "; see --verbose"));
+        page.entry("not measured", text!(names.join(", "), "; see\u{a0}--verbose"));
     }
 }
 

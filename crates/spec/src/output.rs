@@ -41,6 +41,8 @@ pub struct Output {
     pub utc: bool,
     /// `--color`: `None` means as the terminal allows.
     pub color: Option<bool>,
+    /// Options that were given and have no effect.
+    pub idle_options: Vec<&'static str>,
     /// `--help`, `--cmdhelp`, `--enghelp`: print help only.
     pub help: Option<Help>,
     /// The program was started as `fio`, and prints what fio prints.
@@ -260,7 +262,7 @@ const OPTIONS: &[RunOption] = &[
     option(
         "verbose",
         None,
-        "Also print why a source is unavailable, and how a figure was measured",
+        "Also print how figures were measured, and why others are unavailable",
         |o, _, _| {
             o.verbose = true;
             Ok(())

@@ -229,6 +229,9 @@ impl Builder {
             ));
         }
         self.spec.global = std::mem::take(&mut self.defaults.given);
+        self.spec
+            .notes
+            .extend(keys::without_effect(&self.spec.output.idle_options, &self.spec.jobs));
         self.spec.notes.dedup();
         self.spec.output.complete();
         let outputs = self.spec.output.check(&self.spec.jobs, job_files);

@@ -7,13 +7,13 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a `record.json`. The largest machines' are some MiB.
+/// Maximum size of a `record.json` in bytes. Those of the largest machines have some MiB.
 pub(crate) const RECORD_MAX: u64 = 64 << 20;
 
-/// A `record.json`, and what it is of.
+/// A `record.json` and its kind.
 #[derive(Debug, Clone)]
 pub struct StoredRecord {
-    /// What it is of.
+    /// Its kind.
     pub kind: RecordKind,
     path: PathBuf,
     text: Vec<u8>,

@@ -48,7 +48,7 @@ fn version_1_can_be_shown() {
     says(&limit.stdout, &["4 KiB", "1 MiB", "knee", "peak"]);
     let missing = place.ask(&["show", "nosuch"]);
     assert_eq!(missing.code, Some(1));
-    says(&missing.stderr, &["nosuch: no such run", "fathom runs"]);
+    says(&missing.stderr, &["no such run: nosuch", "fathom runs"]);
 }
 
 #[test]

@@ -167,9 +167,9 @@ pub(super) const KEYS: &[Key] = &[
     .differs(
         "No effect: arrivals of a rate-limited job are never delayed by a stall, which is the purpose of `offload`.",
     ),
-    Key::flag("thread", "No effect: jobs are always threads", accept_flag)
+    Key::flag("thread", "Run jobs as threads, which they always are", accept_flag)
         .differs(
-            "No effect: jobs are always threads. As in fio, `threads` is accepted, too.",
+            "Jobs are always threads. As in fio, `threads` is accepted, too.",
         )
         .aliases(&["threads"]),
 ];
