@@ -3,7 +3,7 @@
 
 mod paragraph;
 
-use super::{counters, not_measured, parts};
+use super::{counters, doctor_line, not_measured, parts};
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, named, of,
     percent, plural, text, time,
@@ -47,6 +47,7 @@ pub fn limit(record: &LimitRecord, options: LimitOptions) -> Document {
     let own = own.iter().filter_map(|(name, e)| Some(named(name, estimate(&(*e)?))));
     let own = Text::join(own, ", ");
     rest.entry("fathom's own ceiling", (!own.is_empty()).then(|| text!(own, " no-ops/s")));
+    doctor_line(&mut rest, &record.facts);
     not_measured(&mut rest, &missing(record), options.verbose);
     page.blocks.append(&mut rest.blocks);
     if options.paragraph {
