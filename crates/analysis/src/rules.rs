@@ -13,17 +13,20 @@ mod jobs;
 mod limiters;
 mod rates;
 mod requested;
+mod same_blocks;
 #[cfg(test)]
 mod table;
 mod targets;
 #[cfg(test)]
 mod testing;
+mod topology;
 
 pub use doctor::{Diagnosed, Diagnosis, NotChecked, Passed, diagnose, that_matter};
 pub use limiters::{Limiters, limiters};
 pub use requested::unpolled;
 
 use crate::limit::{BlockLimit, Conditions, LimitRecord, Point, TargetLimit};
+use crate::topology::TopologyReport;
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity};
 use fathom_model::record::RunRecord;
@@ -65,6 +68,8 @@ enum Check {
     Inspection(doctor::Inspected),
     /// Needs the samples of a record: whether this limited the workload.
     View(fn(&View) -> Option<Claim>),
+    /// Needs the topology of the machine.
+    Topology(fn(&TopologyReport) -> Option<Claim>),
 }
 
 /// One target of a limit search.
@@ -87,6 +92,7 @@ enum Input<'a> {
     Target(Target<'a>),
     Limit(&'a LimitRecord),
     View(&'a View<'a>),
+    Topology(&'a TopologyReport),
 }
 
 /// What a check found; the rule adds the rest.
@@ -138,6 +144,7 @@ pub static RULES: &[&Rule] = &[
     &targets::TARGET_CHANGED,
     &rates::COULD_NOT_KEEP_UP,
     &targets::SPARSE_TARGET,
+    &same_blocks::SAME_BLOCKS,
     &cache::CACHED_READS,
     &cache::DIRECT_READS_MISSING,
     &targets::IN_MEMORY,
@@ -187,6 +194,12 @@ pub static RULES: &[&Rule] = &[
     &limiters::cpu::BUSY_CPUS,
     &limiters::cpu::OWN_TIME,
     &limiters::device::DEVICE,
+    &topology::DEGRADED_LINK,
+    &topology::UPLINK,
+    &topology::CROWDED_COMPLEX,
+    &topology::ONE_INTERRUPT_CPU,
+    &topology::SLOW_PORT,
+    &topology::REMOTE_DISK,
 ];
 
 /// The findings of a run, worst first.
@@ -202,6 +215,12 @@ pub fn limit_findings(record: &LimitRecord) -> Vec<Finding> {
     let targets = targets.map(|((facts, conditions), limit)| Target { facts, conditions, limit });
     let about_targets = targets.flat_map(|target| evaluate(&Input::Target(target)));
     worst_first(about_targets.chain(evaluate(&Input::Limit(record))).collect())
+}
+
+/// The findings about a topology, worst first.
+#[must_use]
+pub fn topology_findings(report: &TopologyReport) -> Vec<Finding> {
+    worst_first(evaluate(&Input::Topology(report)))
 }
 
 fn worst_first(mut findings: Vec<Finding>) -> Vec<Finding> {
@@ -230,6 +249,7 @@ impl Rule {
             (Check::Target(check), Input::Target(target)) => check(target),
             (Check::Limit(check), Input::Limit(record)) => check(record),
             (Check::View(check), Input::View(view)) => check(view),
+            (Check::Topology(check), Input::Topology(report)) => check(report),
             _ => None,
         })
     }
@@ -250,8 +270,9 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{Case, limit, rule_names, run};
+    use super::testing::{Case, limit, rule_names, run, topology};
     use super::*;
+    use crate::topology::analyze;
     use fathom_model::record::JobError;
 
     #[test]
@@ -259,6 +280,7 @@ mod tests {
         assert_eq!(run_findings(&run()), []);
         assert_eq!(run_findings(&RunRecord::default()), []);
         assert_eq!(limit_findings(&limit()), []);
+        assert_eq!(topology_findings(&analyze(topology())), []);
         assert!(limit().is_complete());
     }
 

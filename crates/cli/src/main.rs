@@ -11,6 +11,7 @@ mod level;
 mod limit;
 mod limits;
 mod live;
+mod logs;
 mod manual;
 mod output;
 mod page;
@@ -26,6 +27,7 @@ mod stacks;
 mod stdio;
 mod threads;
 mod top;
+mod topo;
 mod watch;
 
 use crate::cmdline::Refusal;
@@ -140,6 +142,12 @@ Examples:
   fathom record --keep 7d --max-size 8g
   fathom top --replay ~/.local/state/fathom/ring --from 14:03")]
     Record(record::Args),
+    /// Show where disks are attached, what the links carry, and which CPUs serve them
+    #[command(after_help = "\
+Examples:
+  fathom topo                        all disks, from CPU package to mount point
+  fathom topo /data --svg topo.svg   the disks of a file system, also as a picture")]
+    Topo(topo::Args),
     /// Check the machine and its disks, and suggest or make changes
     ///
     /// Reads settings, health, attachment and limits, and lists what should be otherwise, worst first: the value, the
@@ -255,6 +263,7 @@ fn main() -> ExitCode {
         Command::Stacks(args) => stacks::command(&args),
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
+        Command::Topo(args) => topo::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::held(&args),
         Command::Doctor(args) => doctor::command(&args),

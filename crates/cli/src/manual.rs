@@ -17,7 +17,7 @@ use std::process::ExitCode;
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["limit", "run"]),
     ("Observe", &["top", "watch", "threads", "stacks", "blocks", "record"]),
-    ("Machine", &["doctor", "restore"]),
+    ("Machine", &["topo", "doctor", "restore"]),
     ("Results", &["runs", "show", "clean"]),
     ("Shell", &["completions", "man"]),
 ];

@@ -1,6 +1,7 @@
 //! `fathom run`: job files and command lines that people have for fio.
 
 use crate::live::Live;
+use crate::logs::Logs;
 use crate::manual;
 use crate::output::{self, Destination};
 use crate::page::{self, Color};
@@ -12,7 +13,7 @@ use fathom_analysis::watch::ObservedTotals;
 use fathom_machine::guard::Permissions;
 use fathom_machine::{Lookup, Roots};
 use fathom_model::finding::Severity;
-use fathom_model::progress::Sample;
+use fathom_model::progress::{JobTotals, Sample};
 use fathom_model::watch::{Level, Stack};
 use fathom_model::{Facts, Plan, Progress, RunRecord};
 use fathom_model::{escape, shell};
@@ -79,7 +80,7 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
     let plan = fathom_spec::plan(spec, &facts).map_err(all)?;
     let signals =
         Signals::take().map_err(|e| vec![format!("cannot install signal handlers: {e}")])?;
-    let done = perform(spec, &plan, facts, &signals, to.as_ref()).map_err(one)?;
+    let done = perform(spec, &plan, facts, &signals, (to.as_ref(), job_files)).map_err(one)?;
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -131,7 +132,7 @@ fn perform(
     plan: &Plan,
     facts: Facts,
     signals: &Signals,
-    to: Option<&Destination>,
+    (to, job_files): (Option<&Destination>, &[String]),
 ) -> Result<bool, String> {
     let output = &spec.output;
     let record = record_to(output);
@@ -147,7 +148,10 @@ fn perform(
         cancel: signals.cancel_token().clone(),
     };
     let mut view = View::new(output, plan);
+    let targets = facts.targets.iter().map(|target| target.path.clone()).collect::<Vec<_>>();
     let mut runner = Runner::open(plan, facts, options, &mut view)?;
+    let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
+    view.logs = Logs::create(plan, used)?;
     // A refusal is one line.
     plan.notes.iter().for_each(|note| stdio::remark(&format!("fathom: note: {note}")));
     let mut record = runner.run(plan, &mut view)?;
@@ -169,7 +173,7 @@ fn perform(
         _ => {}
     }
     let lost = record.samples_lost.is_some() && output.record.is_some();
-    shown.map(|()| finished.is_ok() && !lost && record.is_complete())
+    shown.map(|()| finished.is_ok() && !lost && !view.logs_failed && record.is_complete())
 }
 
 /// Says on standard error what was not done, where no person sees the results.
@@ -193,6 +197,8 @@ struct View<'a> {
     plan: &'a Plan,
     live: Option<Live>,
     layout: LayoutProgress,
+    logs: Logs,
+    logs_failed: bool,
     seen: ObservedTotals,
     stacks: Vec<Stack>,
 }
@@ -203,7 +209,8 @@ impl<'a> View<'a> {
         let quiet = output.eta == Eta::Never;
         let live = (!quiet || interval.is_some()).then(|| Live::new(interval));
         let layout = LayoutProgress::new(quiet);
-        Self { plan, live, layout, seen: ObservedTotals::default(), stacks: Vec::new() }
+        let (seen, stacks) = (ObservedTotals::default(), Vec::new());
+        Self { plan, live, layout, logs: Logs::default(), logs_failed: false, seen, stacks }
     }
 
     fn clear(&mut self) {
@@ -230,6 +237,13 @@ impl Hooks for View<'_> {
         self.seen.add(sample);
         let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
         self.stacks.extend(new.cloned());
+    }
+
+    fn totals(&mut self, totals: &[(usize, JobTotals)]) -> Duration {
+        let (errors, wait) = self.logs.take(totals);
+        self.logs_failed |= !errors.is_empty();
+        errors.iter().for_each(|error| note!("{error}"));
+        wait
     }
 
     fn notice(&mut self, text: &str) {

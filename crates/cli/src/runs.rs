@@ -115,6 +115,10 @@ fn summary(entry: &RunEntry) -> Result<(String, Text), String> {
             let record: fathom_analysis::limit::LimitRecord = stored.parse()?;
             (record.command.clone(), pages::limit_result(&record))
         }
+        RecordKind::Experiment => {
+            let record: fathom_analysis::experiment::ExperimentRecord = stored.parse()?;
+            (record.command.clone(), Text::default())
+        }
         RecordKind::Run | RecordKind::Watch => {
             let record: RunRecord = stored.parse()?;
             (record.command.clone(), pages::run_result(&record))

@@ -219,7 +219,10 @@ impl Tally {
     }
 
     fn add(&mut self, at: Instant, sample: &ThreadsSample, cost: &SamplerCost) {
-        self.groups.add(sample);
+        // The first sample covers the time before.
+        if self.from.is_some() {
+            self.groups.add(sample);
+        }
         self.from.get_or_insert_with(|| (at, cost.clone()));
         self.to = Some((at, cost.clone()));
     }

@@ -23,6 +23,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// The first sample comes at once, unless the record's disk is slow.
+const FIRST_SAMPLE: Duration = Duration::from_secs(5);
+
 /// What `fathom watch` takes.
 #[derive(clap::Args)]
 pub struct Args {
@@ -86,6 +89,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     };
     limits::raise();
     let mut observer = Observer::start(&options, &record)?;
+    // The command begins when there is a sample of the time before.
+    let first = observer.next(FIRST_SAMPLE);
     let began = Instant::now();
     end.begin()?;
     // A command runs to its end whether it can be recorded or not.
@@ -98,6 +103,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
         stacks.extend(new.cloned());
     };
+    first.iter().for_each(&mut add);
     while !end.has_come()? && can_go_on(&observer, &failed, &end) {
         observer.next(TICK).iter().for_each(&mut add);
         failed = failed.or_else(|| observer.complaint().inspect(say));

@@ -16,6 +16,7 @@ mod runs;
 mod settings;
 mod stacks;
 mod threads;
+mod topo;
 mod watch;
 
 pub use blocks::{block_rates, blocks};
@@ -23,7 +24,7 @@ use blocks::{gaps, range};
 use calls::calls;
 pub use doctor::doctor;
 use doctor::doctor_line;
-pub use layers::layers;
+pub use layers::{IoCost, layers};
 pub use leftovers::{LeftoverRow, leftovers};
 pub use limit::{LimitOptions, limit};
 use limited_by::limited_by;
@@ -34,6 +35,8 @@ pub use settings::{SettingRow, restored, settings};
 pub use stacks::stacks;
 use threads::thread_states;
 pub use threads::threads;
+pub use topo::topo;
+pub(crate) use topo::topo_tree;
 pub use watch::{Observed, watch};
 
 use crate::doc::{Document, Text, text};

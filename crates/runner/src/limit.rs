@@ -186,6 +186,7 @@ fn queues(targets: &OpenTargets) -> Vec<QueueFacts> {
             nr_requests: device.nr_requests,
             scheduler: device.scheduler.clone(),
             driver_tags: driver_tags(Path::new("/sys"), &device.name),
+            rotational: device.rotational,
             hardware_queues: device.hardware_queues,
             io_limits: limits.iter().filter(is_of).cloned().collect(),
         }

@@ -4,7 +4,7 @@ use crate::args;
 use crate::error::{Place, Problems, SpecError};
 use crate::ini::{self, Line, Section, shorten};
 use crate::job::{Given, JobSpec};
-use crate::keys::{self, Action};
+use crate::keys::{self, Action, Takes};
 use crate::output::{Output, Permissions};
 use crate::sources::Sources;
 use crate::suggest;
@@ -29,6 +29,8 @@ pub struct Spec {
     pub notes: Vec<String>,
     /// Keys of `[global]` sections as given, for output.
     pub global: Vec<Given>,
+    /// Whether it is in a form that fio accepts, too: job files, or jobs with `--name`.
+    pub fio_form: bool,
     /// A number that differs from run to run, for `randrepeat=0`.
     pub entropy: u64,
 }
@@ -51,6 +53,7 @@ pub fn parse(args: &[String], sources: &dyn Sources) -> Result<Spec, Problems> {
         Builder { spec, problems, defaults: JobSpec::new(), sections_seen: Vec::new() };
     let named = args.keys.iter().any(|line| line.key == "name");
     if named || args.keys.is_empty() || job_files(&args.positional, sources) {
+        builder.spec.fio_form = true;
         builder.command_line(&args.keys);
         builder.files(&args.positional, sources);
     } else {
@@ -183,6 +186,7 @@ impl Builder {
             self.problems.add(job_error(&job, &why));
         }
         self.spec.notes.extend(notes(&job));
+        self.spec.notes.extend(self.spec.fio_form.then(|| default_engine(&job)).flatten());
         self.spec.jobs.push(job);
     }
 
@@ -256,6 +260,7 @@ pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<()
     let fail = |message: String| SpecError::new(message).at(line.place.as_ref());
     let key = keys::find(&line.key).ok_or_else(|| fail(no_key(line)))?;
     let text = match line.value.as_deref() {
+        None | Some("") if matches!(key.takes, Takes::Optional(_)) => "",
         Some("") => return Err(fail(format!("'{}=' has no value; add one", line.key))),
         Some(text) => text,
         None if key.is_flag() || matches!(key.action, Action::Refuse(_)) => "1",
@@ -348,6 +353,18 @@ fn contradiction(
         format!(
             "{}={} contradicts {}={}; the last one applies, as in fio",
             first.key, first.value, last.key, last.value
+        )
+    })
+}
+
+/// A note that fio would run a job without `ioengine` otherwise.
+fn default_engine(job: &JobSpec) -> Option<String> {
+    let depth = job.engine.depth;
+    (depth > 1 && !job.has("ioengine")).then(|| {
+        format!(
+            "job '{}': no ioengine is set: fathom uses io_uring at queue depth {depth}, where fio would use psync at \
+             queue depth 1; set ioengine to get the same from both",
+            shorten(&job.name)
         )
     })
 }

@@ -46,6 +46,7 @@ fn command(check: &Check) -> &'static str {
         Check::Target(_) | Check::Limit(_) => "limit",
         Check::Inspection(_) => "doctor",
         Check::View(_) => "run, watch",
+        Check::Topology(_) => "topo",
     }
 }
 

@@ -4,6 +4,7 @@
 mod access;
 mod data;
 mod engine;
+mod logs;
 mod off;
 mod rate;
 mod refused;
@@ -62,6 +63,8 @@ pub enum Takes {
     Flag,
     /// A value of this form.
     Value(&'static str),
+    /// A value of this form, or none.
+    Optional(&'static str),
 }
 
 impl Takes {
@@ -70,7 +73,7 @@ impl Takes {
     pub const fn form(self) -> &'static str {
         match self {
             Takes::Flag => "0|1",
-            Takes::Value(form) => form,
+            Takes::Value(form) | Takes::Optional(form) => form,
         }
     }
 }
@@ -165,7 +168,7 @@ impl Key {
 }
 
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    let groups: [(Group, &[Key]); 7] = [
+    let groups: [(Group, &[Key]); 8] = [
         (Group::Target, target::KEYS),
         (Group::Access, access::KEYS),
         (Group::Engine, engine::KEYS),
@@ -173,6 +176,7 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         (Group::Rate, rate::KEYS),
         (Group::Data, data::KEYS),
         (Group::Report, report::KEYS),
+        (Group::Report, logs::KEYS),
     ];
     let supported =
         groups.into_iter().flat_map(|(group, keys)| keys.iter().map(move |k| k.in_group(group)));

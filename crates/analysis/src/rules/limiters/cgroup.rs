@@ -315,7 +315,7 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
     meaning: "The cgroup's memory limit made the kernel reclaim pages that were needed again.",
     threshold: || {
         format!(
-            "The limit was hit {HITS_MIN:.0} times/s or more, and {REFAULTS_MIN:.0} pages/s were read again soon after \
+            "The limit was hit at least once per second, and {REFAULTS_MIN:.0} pages/s were read again soon after \
              they were reclaimed, or tasks were stalled for memory {:.0}% of the time. Reclaim alone slows nothing: it \
              is how the page cache stays within a limit.",
             STALLED_MIN * 100.0

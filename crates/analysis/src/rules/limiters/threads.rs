@@ -153,9 +153,9 @@ pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
     threshold: || {
         format!(
             "{KERNEL_LOCK_THREADS_MIN} threads or more, and {:.0}% of the busy ones, were in uninterruptible sleep in a \
-             function named {} on average.",
+             function whose name contains {} on average.",
             KERNEL_LOCK_SHARE_MIN * 100.0,
-            KERNEL_LOCKS.map(|part| format!("*{part}*")).join(", ")
+            KERNEL_LOCKS.map(|part| format!("`{part}`")).join(", ")
         )
     },
     remedy: "Find who holds it: fathom stacks, or perf lock contention",
