@@ -6,6 +6,7 @@
 mod blocks;
 mod clean;
 mod cmdline;
+mod doctor;
 mod experiments;
 mod level;
 mod limit;
@@ -20,6 +21,7 @@ mod record;
 mod refusal;
 mod run;
 mod runs;
+mod settings;
 mod show;
 mod signals;
 mod stacks;
@@ -169,6 +171,25 @@ Examples:
   fathom topo                        all disks, from CPU package to mount point
   fathom topo /data --svg topo.svg   the disks of a file system, also as a picture")]
     Topo(topo::Args),
+    /// Check the machine and its disks, and suggest or make changes
+    ///
+    /// Reads settings, health, attachment and limits, and lists what should be otherwise, worst first: the value, the
+    /// value wanted, and the command that sets it. Run it as root, so that NVMe drives can be asked. docs/doctor.md
+    /// describes each check.
+    #[command(after_help = "\
+Examples:
+  fathom doctor /dev/nvme0n1         one disk and the machine
+  fathom doctor --fix /dev/nvme0n1   make the safe changes, after a confirmation")]
+    Doctor(doctor::Args),
+    /// Restore settings that killed runs or `doctor --fix` left changed
+    ///
+    /// Settings that another program has changed since are left as they are, and reported. A reboot restores all
+    /// settings, too.
+    #[command(after_help = "\
+Examples:
+  fathom restore --list              what is changed, and the values before
+  fathom restore                     restore it")]
+    Restore(settings::Args),
     /// List, remove or prune recorded runs
     ///
     /// Run directories are kept for 90 days and up to 4 GiB in total; each new run prunes older ones.
@@ -207,6 +228,22 @@ Examples:
     Held(watch::HeldCommandArgs),
 }
 
+impl Command {
+    /// Whether it depends on settings, so that those left by a killed process have to be restored first.
+    fn measures(&self) -> bool {
+        !matches!(
+            self,
+            Self::Clean(_)
+                | Self::Completions(_)
+                | Self::Held(_)
+                | Self::Man(_)
+                | Self::Restore(_)
+                | Self::Runs(_)
+                | Self::Show(_)
+        )
+    }
+}
+
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
     if let Some(args) = arguments_of_fio() {
@@ -237,6 +274,9 @@ fn main() -> ExitCode {
     if !starts_one {
         limits::raise();
     }
+    if command.measures() {
+        settings::recover();
+    }
     let result = match command {
         Command::Blocks(args) => blocks::command(&args),
         Command::Clean(args) => clean::command(&args),
@@ -255,6 +295,8 @@ fn main() -> ExitCode {
         Command::Try(args) => trial::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::held(&args),
+        Command::Doctor(args) => doctor::command(&args),
+        Command::Restore(args) => settings::command(&args),
     };
     result.unwrap_or_else(failed)
 }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["limit", "run", "sweep", "try"]),
     ("Observe", &["top", "watch", "threads", "stacks", "blocks", "record"]),
-    ("Machine", &["topo"]),
+    ("Machine", &["topo", "doctor", "restore"]),
     ("Results", &["runs", "show", "clean"]),
     ("Shell", &["completions", "man"]),
 ];
