@@ -11,6 +11,8 @@ mod bpf;
 pub mod counters;
 pub mod cpus;
 pub mod disks;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod pattern;
 mod perf;
 mod pids;
@@ -28,8 +30,6 @@ mod watcher;
 
 pub use pattern::Pattern;
 pub use perf::EachIo;
-#[cfg(fuzzing)]
-pub use perf::fuzzing;
 pub use pids::Process;
 pub use processes::ProcessSampler;
 pub use sampler::Sampler;

@@ -17,6 +17,8 @@ mod faults;
 #[cfg(test)]
 mod few_threads;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod limit;
