@@ -79,5 +79,5 @@ fn holds(spec: &Spec) {
 }
 
 fn bare(jobs: &[JobSpec]) -> Vec<JobSpec> {
-    jobs.iter().map(|job| JobSpec { given: Vec::new(), ..job.clone() }).collect()
+    jobs.iter().map(|job| JobSpec { given: Vec::new(), place: None, ..job.clone() }).collect()
 }

@@ -137,16 +137,16 @@ pub fn run(options: &Options) -> Result<()> {
         "\n{} s; {telling} figures large enough to compare; {apart} differ by more than 2%.",
         options.seconds
     );
-    for SamplerCost { sampler, looks, cpu_ns, .. } in cost {
-        let us = cpu_ns as f64 / 1e3 / looks.max(1) as f64;
-        println!("{sampler}: {looks} samples, {us:.0} µs of CPU time each");
+    for SamplerCost { sampler, samples, cpu_ns, .. } in cost {
+        let us = cpu_ns as f64 / 1e3 / samples.max(1) as f64;
+        println!("{sampler}: {samples} samples, {us:.0} µs of CPU time each");
     }
     Ok(())
 }
 
 type Started = Vec<(&'static Peer, Result<Child>)>;
 
-/// Starts the tools, which look at once and after `seconds`, and looks with them, and in between as
+/// Starts the tools, which sample at once and after `seconds`, and samples with them, and in between as
 /// often as the samplers are meant to be able to.
 fn look(seconds: u32, data: &Path) -> Result<(Started, Ours, Vec<SamplerCost>)> {
     let (proc, sys) = (Path::new("/proc"), Path::new("/sys"));

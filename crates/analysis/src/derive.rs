@@ -94,6 +94,15 @@ pub fn cpu_per_io_ns(job: &JobRecord) -> Option<f64> {
     (ios > 0 && total > 0.0).then(|| total / ios as f64)
 }
 
+/// I/Os per second of all jobs; `None` unless they ran at the same time, or none did any.
+#[must_use]
+pub fn iops_at_once(record: &RunRecord) -> Option<f64> {
+    let mut waves = record.plan.jobs.iter().map(|job| job.wave);
+    let first = waves.next()?;
+    let iops: f64 = record.jobs.iter().map(|job| per_second(ios(job), job.runtime_ns)).sum();
+    (waves.all(|wave| wave == first) && iops > 0.0).then_some(iops)
+}
+
 /// Max IOPS per core: one second divided by the CPU time per I/O.
 #[must_use]
 pub fn one_core_iops(job: &JobRecord) -> Option<f64> {

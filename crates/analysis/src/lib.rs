@@ -4,14 +4,15 @@
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 pub mod blocks;
+pub mod calls;
 pub mod derive;
 pub mod experiment;
 pub mod layers;
 pub mod limit;
-pub mod limiters;
 pub mod machine;
 pub mod processes;
 pub mod rules;
 pub mod stats;
 pub mod threads;
+pub mod topology;
 pub mod watch;

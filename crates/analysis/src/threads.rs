@@ -1,6 +1,6 @@
 //! What threads were doing, grouped by what they have in common.
 
-use fathom_model::watch::{ThreadCount, ThreadState, ThreadsSample};
+use fathom_model::watch::{ThreadCount, ThreadState, ThreadTime, ThreadsSample};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,6 +126,23 @@ impl Column {
     }
 }
 
+/// Parts of the names of functions in which threads wait for a lock of the kernel.
+pub(crate) const KERNEL_LOCKS: [&str; 4] = ["rwsem_", "mutex_lock", "percpu_rwsem", "down_"];
+
+/// The state of an active thread.
+fn state(thread: &ThreadCount) -> ThreadState {
+    let is_lock = KERNEL_LOCKS.iter().any(|part| thread.wchan.contains(part));
+    match (thread.state, thread.syscall.as_str()) {
+        ('R', _) => ThreadState::OnCpu,
+        ('Q', _) => ThreadState::Runnable,
+        ('D', _) if is_lock => ThreadState::KernelLock,
+        ('D', _) => ThreadState::Disk,
+        (_, "io_uring_enter") => ThreadState::IoUring,
+        (_, "io_getevents" | "io_pgetevents") => ThreadState::Aio,
+        _ => ThreadState::Other,
+    }
+}
+
 /// `text` with `*` for each run of digits.
 #[must_use]
 pub fn fold_digits(text: &str) -> Cow<'_, str> {
@@ -146,7 +163,7 @@ pub fn fold_digits(text: &str) -> Cow<'_, str> {
 #[derive(Debug, Clone)]
 pub struct Groups {
     /// Number of samples.
-    pub looks: u64,
+    pub samples: u64,
     /// Threads sampled, asleep or not, over all samples.
     pub seen: u64,
     /// Samples of threads that ran while they were being sampled.
@@ -193,7 +210,7 @@ impl Groups {
     #[must_use]
     pub fn new(columns: &[Column]) -> Self {
         Self {
-            looks: 0,
+            samples: 0,
             seen: 0,
             torn: 0,
             elapsed: 0,
@@ -212,11 +229,11 @@ impl Groups {
 
     /// Adds an interval.
     pub fn add(&mut self, sample: &ThreadsSample) {
-        self.looks += u64::from(sample.looks);
+        self.samples += u64::from(sample.samples);
         self.seen += sample.seen;
         self.torn += sample.torn;
         let has_times = sample.elapsed_ns > 0;
-        self.elapsed += if has_times { sample.elapsed_ns } else { u64::from(sample.looks) };
+        self.elapsed += if has_times { sample.elapsed_ns } else { u64::from(sample.samples) };
         for time in &sample.times {
             *self.times.entry(time.state).or_default() += time.ns;
         }
@@ -233,6 +250,16 @@ impl Groups {
                 members.tids.insert(thread.tid);
             }
         }
+    }
+
+    /// Adds what the threads of process `pid` did in an interval: those that were active, by state.
+    pub fn add_of(&mut self, sample: &ThreadsSample, pid: i32) {
+        let is_of = |thread: &&ThreadCount| thread.pid == pid;
+        let active: Vec<ThreadCount> = sample.active.iter().filter(is_of).cloned().collect();
+        let times = active.iter().map(|thread| ThreadTime { state: state(thread), ns: thread.ns });
+        let times = times.collect();
+        let (samples, elapsed_ns) = (sample.samples, sample.elapsed_ns);
+        self.add(&ThreadsSample { samples, elapsed_ns, times, active, ..ThreadsSample::default() });
     }
 
     /// The groups, the largest first.
@@ -254,7 +281,7 @@ impl Groups {
     #[must_use]
     pub fn threads(&self) -> f64 {
         match self.times.values().sum() {
-            0 => self.seen as f64 / self.looks.max(1) as f64,
+            0 => self.seen as f64 / self.samples.max(1) as f64,
             time => self.mean(time),
         }
     }
@@ -283,7 +310,6 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::watch::ThreadTime;
 
     fn thread(tid: i32, comm: &str, state: char, count: u32) -> ThreadCount {
         let comm = comm.into();
@@ -315,19 +341,19 @@ mod tests {
         let mut groups = Groups::new(&[Column::Comm, Column::State]);
         let one = [thread(1, "w1", 'D', 6), thread(2, "w2", 'D', 4), thread(1, "w1", 'R', 5)];
         groups.add(&ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 100,
             active: one.into(),
             ..ThreadsSample::default()
         });
         let two = [thread(2, "w2", 'R', 5)];
         groups.add(&ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 90,
             active: two.into(),
             ..ThreadsSample::default()
         });
-        assert_eq!((groups.looks, groups.seen, groups.torn), (20, 190, 0));
+        assert_eq!((groups.samples, groups.seen, groups.torn), (20, 190, 0));
         assert_eq!((groups.threads(), groups.active()), (9.5, 1.0));
         let largest = groups.largest_first();
         assert_eq!(largest.len(), 2);
@@ -344,7 +370,7 @@ mod tests {
         let runs = ThreadCount { ns: 400, ..thread(1, "w", 'R', 9) };
         let reads = ThreadCount { ns: 1600, ..thread(1, "w", 'D', 1) };
         groups.add(&ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 30,
             elapsed_ns: 2000,
             times: vec![time(ThreadState::OnCpu, 400), time(ThreadState::Disk, 5600)],
@@ -363,7 +389,7 @@ mod tests {
         let torn = ThreadCount { torn: true, ..thread(1, "w", 'D', 3) };
         let mut groups = Groups::new(&[Column::State, Column::Wchan]);
         groups.add(&ThreadsSample {
-            looks: 5,
+            samples: 5,
             seen: 5,
             active: vec![torn, thread(1, "w", 'D', 2)],
             ..ThreadsSample::default()

@@ -125,6 +125,18 @@ impl Destination {
         }))
     }
 
+    /// The file, empty, to append to.
+    ///
+    /// # Errors
+    /// Those of the kernel, and any other place than a file.
+    pub fn emptied(&self) -> io::Result<File> {
+        let Self::File(dir, name) = self else {
+            return Err(io::Error::other("this is not a file; name one"));
+        };
+        dir.replace(name, b"", Readers::Umask)?;
+        dir.append(name)
+    }
+
     fn write(&self, text: &str, kind: Kind) -> Result<(), String> {
         match self {
             Self::Stdout => stdio::print(text, kind).map_err(|error| not_printed(&error)),

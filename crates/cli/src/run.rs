@@ -1,21 +1,24 @@
 //! `fathom run`: job files and command lines that people have for fio.
 
 use crate::live::Live;
+use crate::logs::Logs;
+use crate::manual;
 use crate::output::{self, Destination};
+use crate::page::{self, Color};
+use crate::refusal;
 use crate::signals::Signals;
 use crate::stdio::{self, Kind, note};
+use clap::CommandFactory;
 use fathom_analysis::watch::ObservedTotals;
 use fathom_machine::guard::Permissions;
 use fathom_machine::{Lookup, Roots};
-use fathom_model::escape;
 use fathom_model::finding::Severity;
-use fathom_model::outcome::Outcome;
-use fathom_model::progress::Sample;
-use fathom_model::record::RECORD_VERSION;
+use fathom_model::progress::{JobTotals, Sample};
 use fathom_model::watch::{Level, Stack};
 use fathom_model::{Facts, Plan, Progress, RunRecord};
+use fathom_model::{escape, shell};
 use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost};
-use fathom_spec::{Eta, Format, Help, Output, Spec};
+use fathom_spec::{Eta, Format, Help, Output, Problems, Spec};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,68 +33,71 @@ const LAYOUT_INTERVAL: Duration = Duration::from_millis(500);
 /// Why nothing was done.
 pub fn command(args: &[String]) -> Result<ExitCode, String> {
     let system = System::default();
-    let spec = fathom_spec::parse(args, &system)
-        .map_err(|e| e.to_string())
-        .or_else(|error| refuse(asks_for_json(args), error))?;
-    if spec.output.quiet {
-        stdio::be_quiet();
-    }
+    let spec = match fathom_spec::parse(args, &system) {
+        Ok(spec) => spec,
+        Err(problems) => {
+            let json = refusal::asks_for_json(args);
+            return refusal::explain(
+                problems.errors,
+                &problems.request,
+                &system.into_files(),
+                json,
+            );
+        }
+    };
+    set_style(&spec.output);
     if let Some(text) = answer_without_running(&spec) {
         return output::stream(&text?, Kind::Lines).map(|_| ExitCode::SUCCESS);
     }
+    let files = system.into_files();
     let json = spec.output.formats.iter().any(|f| matches!(f, Format::Json | Format::JsonPlus));
-    execute(&spec, &system.into_files()).or_else(|error| refuse(json, error))
+    execute(&spec, &files).or_else(|errors| refusal::explain(errors, &spec, &files, json))
 }
 
-fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, String> {
-    let facts = facts(spec)?;
-    let to = check_outputs(&spec.output, &facts, job_files)?;
-    let plan = fathom_spec::plan(spec, &facts).map_err(|e| e.to_string())?;
+/// Applies the options that all commands share.
+fn set_style(output: &Output) {
+    if output.quiet {
+        stdio::be_quiet();
+    }
+    if output.utc {
+        page::use_utc();
+    }
+    match output.color {
+        Some(true) => page::set_color(Color::Always),
+        Some(false) => page::set_color(Color::Never),
+        None => {}
+    }
+}
+
+fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
+    let all = |problems: Problems| problems.errors.iter().map(ToString::to_string).collect();
+    let one = |error: String| vec![error];
     if spec.output.parse_only {
-        return Ok(ExitCode::SUCCESS);
+        return fathom_spec::check(spec).map(|()| ExitCode::SUCCESS).map_err(all);
     }
-    let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
-    let done = perform(spec, &plan, facts, &signals, to.as_ref())?;
+    let facts = facts(spec).map_err(one)?;
+    let to = check_outputs(&spec.output, &facts, job_files).map_err(one)?;
+    let plan = fathom_spec::plan(spec, &facts).map_err(all)?;
+    let signals =
+        Signals::take().map_err(|e| vec![format!("cannot install signal handlers: {e}")])?;
+    let done = perform(spec, &plan, facts, &signals, (to.as_ref(), job_files)).map_err(one)?;
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Whether a command line that cannot be read asks for JSON.
-fn asks_for_json(args: &[String]) -> bool {
-    args.iter().any(|arg| {
-        let option = arg.trim_start_matches('-');
-        let list = option.strip_prefix("output-format=").or(option.strip_prefix("format="));
-        option == "json" || list.is_some_and(|l| l.split(',').any(|word| word.starts_with("json")))
-    })
-}
-
-/// Passes on why nothing was done. Who reads JSON gets it as JSON too.
-fn refuse<T>(json: bool, error: String) -> Result<T, String> {
-    if json {
-        let record = RunRecord {
-            record_version: RECORD_VERSION,
-            fathom_version: env!("CARGO_PKG_VERSION").to_string(),
-            command: std::env::args().collect(),
-            started_unix_ns: fathom_engine::clock::unix_ns(),
-            outcome: Outcome::Refused { because: error.clone() },
-            ..RunRecord::default()
-        };
-        // The error that is passed on matters more than one of printing it.
-        let text = fathom_report::fio_json::render(&record, false);
-        let _ = output::emit(&text, Kind::Json, None);
-    }
-    Err(error)
 }
 
 fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
     match &spec.output.help {
         Some(Help::Short) => return Some(Ok(fathom_spec::run_help_short())),
-        Some(Help::All) => return Some(Ok(fathom_spec::run_help())),
+        Some(Help::All) => return Some(Ok(manual::of_run(crate::Cli::command()))),
         Some(Help::Key(key)) => {
             return Some(fathom_spec::key_help(key).map_err(|error| error.to_string()));
         }
         None => {}
     }
-    spec.output.showcmd.then(|| Ok(spec.show_command().join("\n") + "\n"))
+    spec.output.showcmd.then(|| {
+        let words = spec.show_command();
+        let words: Vec<_> = words.iter().map(|word| shell::quoted(word)).collect();
+        Ok(format!("fathom run {}\n", words.join(" ")))
+    })
 }
 
 /// Whether the record has a place, and where results go, which is no file that the run uses.
@@ -117,7 +123,7 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     let lookup = Lookup::new(&roots);
     let look = |path: &str| lookup.target(path).map_err(|e| format!("cannot read {path}: {e}"));
     let targets = queries.iter().map(|query| look(&query.path)).collect::<Result<_, _>>()?;
-    Ok(Facts { host: fathom_machine::host(&roots), targets })
+    Ok(Facts { host: fathom_machine::host(&roots), targets, inspection: None })
 }
 
 /// Whether all of it was done.
@@ -126,7 +132,7 @@ fn perform(
     plan: &Plan,
     facts: Facts,
     signals: &Signals,
-    to: Option<&Destination>,
+    (to, job_files): (Option<&Destination>, &[String]),
 ) -> Result<bool, String> {
     let output = &spec.output;
     let record = record_to(output);
@@ -142,7 +148,10 @@ fn perform(
         cancel: signals.cancel_token().clone(),
     };
     let mut view = View::new(output, plan);
+    let targets = facts.targets.iter().map(|target| target.path.clone()).collect::<Vec<_>>();
     let mut runner = Runner::open(plan, facts, options, &mut view)?;
+    let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
+    view.logs = Logs::create(plan, used)?;
     // A refusal is one line.
     plan.notes.iter().for_each(|note| stdio::remark(&format!("fathom: note: {note}")));
     let mut record = runner.run(plan, &mut view)?;
@@ -164,7 +173,7 @@ fn perform(
         _ => {}
     }
     let lost = record.samples_lost.is_some() && output.record.is_some();
-    shown.map(|()| finished.is_ok() && !lost && record.is_complete())
+    shown.map(|()| finished.is_ok() && !lost && !view.logs_failed && record.is_complete())
 }
 
 /// Says on standard error what was not done, where no person sees the results.
@@ -188,6 +197,8 @@ struct View<'a> {
     plan: &'a Plan,
     live: Option<Live>,
     layout: LayoutProgress,
+    logs: Logs,
+    logs_failed: bool,
     seen: ObservedTotals,
     stacks: Vec<Stack>,
 }
@@ -198,7 +209,8 @@ impl<'a> View<'a> {
         let quiet = output.eta == Eta::Never;
         let live = (!quiet || interval.is_some()).then(|| Live::new(interval));
         let layout = LayoutProgress::new(quiet);
-        Self { plan, live, layout, seen: ObservedTotals::default(), stacks: Vec::new() }
+        let (seen, stacks) = (ObservedTotals::default(), Vec::new());
+        Self { plan, live, layout, logs: Logs::default(), logs_failed: false, seen, stacks }
     }
 
     fn clear(&mut self) {
@@ -225,6 +237,13 @@ impl Hooks for View<'_> {
         self.seen.add(sample);
         let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
         self.stacks.extend(new.cloned());
+    }
+
+    fn totals(&mut self, totals: &[(usize, JobTotals)]) -> Duration {
+        let (errors, wait) = self.logs.take(totals);
+        self.logs_failed |= !errors.is_empty();
+        errors.iter().for_each(|error| note!("{error}"));
+        wait
     }
 
     fn notice(&mut self, text: &str) {

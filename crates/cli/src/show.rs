@@ -1,4 +1,4 @@
-//! `fathom show`: a recorded run, printed again as the run printed it.
+//! `fathom show`: reprints a recorded run as it was printed.
 
 use crate::page::PageArgs;
 use fathom_analysis::limit::LimitRecord;
@@ -15,10 +15,10 @@ use std::process::ExitCode;
 /// What `fathom show` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run directory, or the name of one of your runs; by default your latest run.
+    /// Run directory, or name of a recorded run; by default the latest run
     #[arg(value_name = "DIR|NAME")]
     run: Option<PathBuf>,
-    /// For a search: also a paragraph that can be forwarded by itself.
+    /// For `fathom limit`: also print the verdict as a paragraph to forward
     #[arg(long)]
     paragraph: bool,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A path that exists, or one of the user's runs.
+/// An existing path, or one of the user's runs.
 fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = named.filter(|path| path.exists()) {
         return Ok(path.to_path_buf());
@@ -68,8 +68,8 @@ fn find(named: Option<&Path>) -> Result<PathBuf, String> {
         None => runs.into_iter().next_back(),
     };
     found.map(|run| run.path).ok_or_else(|| match named {
-        Some(name) => format!("{}: no such run; `fathom runs` lists all", name.display()),
-        None => "you have no recorded runs; name a run directory".to_string(),
+        Some(name) => format!("no such run: {}; `fathom runs` lists all", name.display()),
+        None => "no runs are recorded; name a run directory".to_string(),
     })
 }
 

@@ -285,7 +285,8 @@ pub fn of(value: impl Into<Text>, name: &str) -> Text {
 /// A number of things, whose name has an `s` unless there is one of them.
 #[must_use]
 pub fn plural(n: u64, name: &str) -> Text {
-    of(events(n), &if n == 1 { name.to_string() } else { format!("{name}s") })
+    let plural = if name.ends_with('s') { "es" } else { "s" };
+    of(events(n), &if n == 1 { name.to_string() } else { format!("{name}{plural}") })
 }
 
 /// [`Text`] of several parts.

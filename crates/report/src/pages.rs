@@ -2,8 +2,10 @@
 //! always gives the same page, so that a stored run is reprinted as it was printed.
 
 mod blocks;
+mod calls;
 mod counters;
 mod layers;
+mod leftovers;
 mod limit;
 mod limited_by;
 mod programs;
@@ -12,11 +14,14 @@ mod run;
 mod runs;
 mod stacks;
 mod threads;
+mod topo;
 mod watch;
 
-use blocks::range;
 pub use blocks::{block_rates, blocks};
-pub use layers::layers;
+use blocks::{gaps, range};
+use calls::calls;
+pub use layers::{IoCost, layers};
+pub use leftovers::{LeftoverRow, leftovers};
 pub use limit::{LimitOptions, limit};
 use limited_by::limited_by;
 pub use rings::{placement, rings};
@@ -25,6 +30,8 @@ pub use runs::{RunRow, limit_result, run_result, runs};
 pub use stacks::stacks;
 use threads::thread_states;
 pub use threads::threads;
+pub use topo::topo;
+pub(crate) use topo::topo_tree;
 pub use watch::{Observed, watch};
 
 use crate::doc::{Document, Text, text};

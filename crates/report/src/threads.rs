@@ -38,7 +38,7 @@ impl Report<'_> {
         let cost = Cost {
             cpu_ns: self.cost.cpu_ns,
             us_per_thread_sample: self.us_per_thread_sample(),
-            share_of_a_processor: self.cost_share(),
+            cpu_share: self.cost_share(),
         };
         let states: Map<String, Value> = groups
             .states()
@@ -50,8 +50,8 @@ impl Report<'_> {
             "total": self.total,
             "seconds": self.seconds,
             "hz": self.hz,
-            "looks": groups.looks,
-            "looks_missed": self.cost.missed,
+            "samples": groups.samples,
+            "samples_missed": self.cost.missed,
             "thread_samples": groups.seen,
             "thread_samples_torn": groups.torn,
             "threads": groups.threads(),
@@ -80,7 +80,7 @@ impl Report<'_> {
 struct Cost {
     cpu_ns: u64,
     us_per_thread_sample: f64,
-    share_of_a_processor: f64,
+    cpu_share: f64,
 }
 
 fn object(names: &[&str], group: &Group) -> Value {

@@ -22,6 +22,7 @@ use fathom_model::facts::TargetFacts;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::Level;
+use fathom_watch::disks::driver_tags;
 use fathom_watch::system::CgroupSampler;
 use std::path::Path;
 use std::time::Duration;
@@ -183,6 +184,9 @@ fn queues(targets: &OpenTargets) -> Vec<QueueFacts> {
         QueueFacts {
             device: device.name.clone(),
             nr_requests: device.nr_requests,
+            scheduler: device.scheduler.clone(),
+            driver_tags: driver_tags(Path::new("/sys"), &device.name),
+            rotational: device.rotational,
             hardware_queues: device.hardware_queues,
             io_limits: limits.iter().filter(is_of).cloned().collect(),
         }

@@ -22,7 +22,7 @@ pub fn new_record() -> RunRecord {
         fathom_version: env!("CARGO_PKG_VERSION").to_string(),
         command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
         started_unix_ns: fathom_engine::clock::unix_ns(),
-        facts: Facts { host: fathom_machine::host(&Roots::default()), targets: Vec::new() },
+        facts: Facts { host: fathom_machine::host(&Roots::default()), ..Facts::default() },
         ..RunRecord::default()
     }
 }

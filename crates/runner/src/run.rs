@@ -11,7 +11,7 @@ use fathom_machine::guard::Permissions;
 use fathom_model::facts::Facts;
 use fathom_model::outcome::Outcome;
 use fathom_model::plan::Plan;
-use fathom_model::progress::{JobSample, Phase, Progress, Sample};
+use fathom_model::progress::{JobSample, JobTotals, Phase, Progress, Sample};
 use fathom_model::record::{DiskRecord, RunRecord};
 use fathom_model::watch::{Level, WatchRecord};
 use fathom_model::{Dir, Histogram, PerDir};
@@ -38,6 +38,11 @@ pub trait Hooks {
     fn probing(&mut self, _config: &Config, _probe: &Probe, _done: f64) {}
     /// A sample of the machine, about once a second.
     fn sampled(&mut self, _sample: &Sample) {}
+    /// Totals of the jobs that have logs, with their indices; returns after which time it wants the next. Without jobs
+    /// that have logs it is not called.
+    fn totals(&mut self, _totals: &[(usize, JobTotals)]) -> Duration {
+        TICK
+    }
     /// Something that the user should know now, such as that the record's disk is full.
     fn notice(&mut self, _text: &str) {}
 }
@@ -135,7 +140,18 @@ impl Runner {
         let began = Instant::now();
         let mut worked = false;
         let coalesced = CoalescedTimer::new();
-        while !running.wait(TICK) {
+        let logged: Vec<usize> =
+            (0..plan.jobs.len()).filter(|index| plan.jobs[*index].logs.is_some()).collect();
+        let totals = |hooks: &mut dyn Hooks| match logged.is_empty() {
+            true => TICK,
+            false => {
+                let of = |index: &usize| (*index, running.totals(*index));
+                hooks.totals(&logged.iter().map(of).collect::<Vec<_>>()).min(TICK)
+            }
+        };
+        let mut pause = TICK;
+        while !running.wait(pause) {
+            pause = totals(hooks);
             if let (Some(reason), true) = (cancel.reason(), record.outcome.is_finished()) {
                 record.outcome = Outcome::interrupted(reason);
                 running.stop();
@@ -152,6 +168,7 @@ impl Runner {
         drop(coalesced);
         // Once more at the end, so that the samples add up to the totals.
         let last = running.progress();
+        totals(hooks);
         hooks.progress(&last);
         record.jobs = running.join();
         record.disks = disk_totals(&disks, disks_before.as_ref());

@@ -4,10 +4,11 @@ use crate::cancel::CancelToken;
 use crate::observe::new_run_id;
 use crate::shrink::ShrinkDetector;
 use fathom_engine::{FileKind, OpenFile, Running};
-use fathom_machine::Roots;
 use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
+use fathom_machine::{Roots, inspect};
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, Host, TargetFacts, TargetKind};
+use fathom_model::inspection::Inspection;
 use fathom_model::plan::{Buffers, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RECORD_VERSION, RunRecord};
 use fathom_watch::disks::NamedDisks;
@@ -36,14 +37,17 @@ impl OpenTargets {
         let targets =
             guard::open_all(&roots, plan, permissions, &stop).map_err(|e| e.to_string())?;
         facts.targets = targets.iter().map(|t| t.facts.clone()).collect();
+        facts.inspection = Some(inspected(&roots, &facts.targets));
         Ok(Self { facts, targets, roots })
     }
 
     /// Holds `targets` that were opened in another way.
     #[must_use]
     pub fn with(host: Host, targets: Vec<OpenTarget>) -> Self {
-        let facts = Facts { host, targets: targets.iter().map(|t| t.facts.clone()).collect() };
-        Self { facts, targets, roots: Roots::default() }
+        let roots = Roots::default();
+        let facts: Vec<TargetFacts> = targets.iter().map(|t| t.facts.clone()).collect();
+        let inspection = Some(inspected(&roots, &facts));
+        Self { facts: Facts { host, targets: facts, inspection }, targets, roots }
     }
 
     /// Lays out newly created files that are going to be read; `progress` gets the path, the bytes written and the
@@ -176,6 +180,12 @@ impl OpenTargets {
     pub fn close(self) -> Result<(), String> {
         self.targets.into_iter().try_for_each(|target| target.finish().map_err(|e| e.to_string()))
     }
+}
+
+/// What is known of the machine and of the disks below the targets.
+fn inspected(roots: &Roots, targets: &[TargetFacts]) -> Inspection {
+    let devices = targets.iter().filter_map(|target| target.device.as_ref());
+    inspect::inspect(roots, &inspect::disks_of(roots, devices))
 }
 
 /// Passthrough commands carry the namespace and count logical blocks: a guess would reach other data.

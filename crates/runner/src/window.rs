@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// Between two checks whether the measured time has begun.
 const TICK: Duration = Duration::from_millis(1);
 
+/// Between two observations.
+const STEP: Duration = Duration::from_millis(5);
+
 /// What a window yielded.
 pub struct Window<T> {
     /// One entry for each job.
@@ -26,7 +29,7 @@ pub struct Window<T> {
 }
 
 /// Runs `plan`, whose jobs all run for `window` after `ramp`; takes a snapshot when all of them have begun to measure,
-/// and one after `window`.
+/// and one after `window`. In between calls `observe` every few milliseconds, if given.
 ///
 /// # Errors
 /// If it cannot be started.
@@ -35,6 +38,7 @@ pub fn measure<T>(
     plan: &Plan,
     (ramp, window): (Duration, Duration),
     snapshot: impl Fn() -> T,
+    observe: Option<&mut dyn FnMut()>,
 ) -> Result<Window<T>, String> {
     let began = Instant::now();
     let running = targets.start(plan)?;
@@ -44,10 +48,25 @@ pub fn measure<T>(
         thread::sleep(TICK);
     }
     let from = snapshot();
-    let _over = running.wait(window);
+    match observe {
+        Some(observe) => observed(&running, window, observe),
+        None => drop(running.wait(window)),
+    }
     let to = snapshot();
     let jobs = running.join();
     Ok(Window { jobs, from, to, took: began.elapsed() })
+}
+
+/// Waits for `window`, or until all workers have ended.
+fn observed(running: &Running, window: Duration, observe: &mut dyn FnMut()) {
+    let end = Instant::now() + window;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if running.wait(left.min(STEP)) || left <= STEP {
+            return;
+        }
+        observe();
+    }
 }
 
 fn is_measured(phase: Phase) -> bool {

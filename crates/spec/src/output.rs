@@ -37,6 +37,10 @@ pub struct Output {
     pub verbose: bool,
     /// `--quiet`: results and errors only.
     pub quiet: bool,
+    /// `--utc`: times in UTC.
+    pub utc: bool,
+    /// `--color`: `None` means as the terminal allows.
+    pub color: Option<bool>,
     /// `--help`, `--cmdhelp`: print help only.
     pub help: Option<Help>,
 }
@@ -115,12 +119,27 @@ impl RunOption {
             RunAction::Set(_) => None,
         }
     }
+
+    /// Whether it may stand without its value, as the last argument does in `--cmdhelp`.
+    pub(crate) fn may_lack_value(&self) -> bool {
+        self.refusal().is_some() || self.name == "cmdhelp"
+    }
 }
 
 /// All options of `fathom run`.
 #[must_use]
 pub fn run_options() -> &'static [RunOption] {
     OPTIONS
+}
+
+/// The short form of an option that all commands spell the same way.
+pub(crate) fn short(name: &str) -> Option<&'static str> {
+    match name {
+        "output" => Some("o"),
+        "quiet" => Some("q"),
+        "verbose" => Some("v"),
+        _ => None,
+    }
 }
 
 pub(crate) fn find(name: &str) -> Option<&'static RunOption> {
@@ -175,7 +194,7 @@ const OPTIONS: &[RunOption] = &[
     option(
         "format",
         Some("text|markdown|json"),
-        "The same, as other commands spell it",
+        "Output format, as other commands spell it",
         |o, _, v| formats(o, v),
     ),
     option("json", None, "Same as --format=json", |o, _, _| formats(o, "json")),
@@ -232,28 +251,37 @@ const OPTIONS: &[RunOption] = &[
     option("record", Some("DIR"), "Write the run directory to DIR", |o, _, v| {
         once(&mut o.record, v)
     }),
-    option("verbose", None, "Say why a source is not available; -v for short", |o, _, _| {
-        o.verbose = true;
+    option(
+        "verbose",
+        None,
+        "Also print why a source is unavailable, and how a figure was measured",
+        |o, _, _| {
+            o.verbose = true;
+            Ok(())
+        },
+    ),
+    option("quiet", None, "Print results and errors only", |o, _, _| {
+        (o.quiet, o.eta) = (true, Eta::Never);
         Ok(())
     }),
-    option("quiet", None, "Print results and errors only; -q for short", |o, _, _| {
-        (o.quiet, o.eta) = (true, Eta::Never);
+    option("utc", None, "Show times in UTC instead of local time", |o, _, _| {
+        o.utc = true;
+        Ok(())
+    }),
+    option("color", Some("auto|always|never"), "When to use color", |o, _, v| {
+        o.color =
+            value(v).choice(&[("auto", None), ("always", Some(true)), ("never", Some(false))])?;
         Ok(())
     }),
     option("no-record", None, "Write no run directory", |o, _, _| {
         o.no_record = true;
         Ok(())
     }),
-    option(
-        "sampling",
-        Some("off|default|full"),
-        "How much of the machine to sample during the run",
-        |o, _, v| {
-            o.sampling = value(v).choice(&Level::NAMES)?;
-            Ok(())
-        },
-    ),
-    option("help", None, "Print all options and keys", |o, _, _| {
+    option("sampling", Some("off|default|full"), "How much of the machine to sample", |o, _, v| {
+        o.sampling = value(v).choice(&Level::NAMES)?;
+        Ok(())
+    }),
+    option("help", None, "Print the manual page, with all options and keys", |o, _, _| {
         o.help = Some(Help::All);
         Ok(())
     }),

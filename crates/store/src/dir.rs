@@ -229,6 +229,18 @@ impl Dir {
         Ok(File::from(fd))
     }
 
+    /// Opens the existing file `name` to append to it.
+    ///
+    /// # Errors
+    /// Those of the kernel; where `name` is something else than a regular file.
+    pub fn append(&self, name: impl AsRef<Path>) -> io::Result<File> {
+        let name = name.as_ref();
+        self.regular(name)?;
+        let flags = FILE | OFlags::WRONLY | OFlags::APPEND;
+        let fd = openat(&self.fd, name, flags, Mode::empty()).map_err(|e| self.error(name, e))?;
+        Ok(File::from(fd))
+    }
+
     /// Writes the file `name`, whole or not at all: a new file takes the name once it is on the disk. Where there is
     /// one, it keeps its mode, and its owner where this process may give files away.
     ///

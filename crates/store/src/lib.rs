@@ -27,6 +27,7 @@
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 mod dir;
+mod probes;
 mod read;
 mod ring;
 mod run_dir;
@@ -36,6 +37,7 @@ mod time;
 mod writer;
 
 pub use dir::{Dir, NewDirs, Readers, with_path};
+pub use probes::{load_probes, save_probes};
 pub use read::{Reader, TimedSample};
 pub use ring::{Retention, Ring};
 pub use run_dir::{EncodedSample, RunDir, state_dir};

@@ -8,6 +8,7 @@
 
 pub mod blocks;
 mod bpf;
+mod calls;
 pub mod counters;
 pub mod cpus;
 pub mod disks;
@@ -28,6 +29,7 @@ pub mod system;
 pub mod threads;
 mod watcher;
 
+pub use calls::CallSampler;
 pub use pattern::Pattern;
 pub use perf::EachIo;
 pub use pids::Process;
@@ -35,5 +37,5 @@ pub use processes::ProcessSampler;
 pub use sampler::Sampler;
 pub use scope::Scope;
 use scope::own_pid;
-pub use stacks::{Clock, StackSampler, StackSettings};
+pub use stacks::{Clock, StackSampler, StackSettings, timer_interrupt_ns};
 pub use watcher::{TimedSample, Watcher};

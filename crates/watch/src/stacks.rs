@@ -3,6 +3,7 @@
 mod elf;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod interrupt;
 mod kallsyms;
 mod kernel;
 mod per_cpu;
@@ -12,6 +13,8 @@ mod table;
 mod tasks;
 mod tick;
 mod user;
+
+pub use interrupt::timer_interrupt_ns;
 
 use crate::perf::{PerfRecord, bindings as perf};
 use crate::{Sampler, Scope};

@@ -12,7 +12,7 @@ const BLOCK_MAX: u64 = 16 << 20;
 /// Says what was expected.
 pub fn bytes(text: &str) -> Result<u64, String> {
     match quantity::bytes(text)? {
-        ..1_048_576 => Err("less than 1m, the largest block size".into()),
+        ..1_048_576 => Err("expected at least 1m, the largest block size".into()),
         size => Ok(size),
     }
 }

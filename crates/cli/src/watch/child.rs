@@ -2,16 +2,18 @@
 
 use crate::stdio::note;
 use fathom_model::escape;
+use rustix::fs::Access;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, getppid, kill_process,
     set_parent_process_death_signal, waitid,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -148,7 +150,10 @@ pub struct HeldArgs {
 /// When it cannot wait.
 pub fn held(args: &HeldArgs) -> Result<ExitCode, String> {
     let fail = |error: rustix::io::Errno| format!("cannot wait for the watching process: {error}");
-    // Who watches may be killed; nobody would let this process go then.
+    if let Err(error) = executable(&args.argv[0]) {
+        return Ok(cannot_run(&args.argv[0], &error));
+    }
+    // If the watching process is killed, nothing would resume this one.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(fail)?;
     if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(args.parent) {
         return Ok(ExitCode::FAILURE);
@@ -156,7 +161,27 @@ pub fn held(args: &HeldArgs) -> Result<ExitCode, String> {
     kill_process(getpid(), Signal::STOP).map_err(fail)?;
     set_parent_process_death_signal(None).map_err(fail)?;
     let error = Command::new(&args.argv[0]).args(&args.argv[1..]).exec();
-    note!("cannot run {}: {error}", escape::path(&args.argv[0]));
-    // As shells and env(1) do.
-    Ok(ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+    Ok(cannot_run(&args.argv[0], &error))
+}
+
+/// Reports why a command cannot be run, and returns the exit status that shells and env(1) use for that.
+fn cannot_run(program: &OsStr, error: &io::Error) -> ExitCode {
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    match is_missing {
+        true => note!("command not found: {}", escape::path(program)),
+        false => note!("cannot run {}: {error}", escape::path(program)),
+    }
+    ExitCode::from(if is_missing { 127 } else { 126 })
+}
+
+/// Checks that exec would find `program`, in `PATH` unless its name has a slash.
+fn executable(program: &OsStr) -> io::Result<()> {
+    let check = |path: &Path| Ok(rustix::fs::access(path, Access::EXEC_OK)?);
+    if program.as_encoded_bytes().contains(&b'/') {
+        return check(Path::new(program));
+    }
+    // Without PATH, exec uses a default of its own.
+    let Some(path) = std::env::var_os("PATH") else { return Ok(()) };
+    let found = std::env::split_paths(&path).map(|dir| check(&dir.join(program)));
+    found.reduce(|one, other| one.or(other)).unwrap_or(Ok(()))
 }

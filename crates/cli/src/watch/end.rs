@@ -1,4 +1,4 @@
-//! What ends a watching, and whom it concerns.
+//! What ends an observation, and which processes it observes.
 
 use super::child::{self, Watched};
 use crate::quantity;
@@ -13,10 +13,10 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks whether it is over.
+/// Time between checks for the end.
 pub const TICK: Duration = Duration::from_millis(20);
 
-/// A command, processes, a time or a signal, whichever there is.
+/// The end of a command or of processes, a duration or a signal.
 pub struct End {
     child: Option<Watched>,
     processes: Vec<Process>,
@@ -51,7 +51,13 @@ impl End {
         Ok(Self { child, processes, signals, time, began, interrupted })
     }
 
-    /// Whom to watch.
+    /// The command's exit status if it ended before it was let go, because it does not exist.
+    pub fn never_began(&mut self) -> Option<ExitCode> {
+        let (status, _) = self.child.as_mut()?.ended().ok()??;
+        Some(ExitCode::from(child::code(status) as u8))
+    }
+
+    /// The processes to watch.
     pub fn scope(&self) -> Scope {
         let child = self.child.iter().map(|child| child.id().as_raw_nonzero().get());
         let pids: Vec<i32> = child.chain(self.processes.iter().map(|p| p.pid)).collect();

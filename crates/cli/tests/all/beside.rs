@@ -65,7 +65,7 @@ fn a_run_that_was_not_watched_has_no_machine_to_replay() {
     let place = Place::new();
     place.data("data", MIB);
     place.ask(&["run", "--sampling=off", "--rw=read", "--record=kept", "data"]).done();
-    let answer = place.ask(&["top", "--replay=kept", "--plain"]);
+    let answer = place.ask(&["top", "--replay=kept", "--format=text"]);
     assert_eq!((answer.code, &*answer.stdout), (Some(1), ""), "{}", answer.stderr);
     assert!(answer.stderr.contains("kept holds no samples of the machine"), "{}", answer.stderr);
 }

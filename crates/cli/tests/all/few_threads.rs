@@ -48,7 +48,7 @@ fn no_command_panics() {
         &[&run[..], &["--sampling=default", "--ioengine=psync"]].concat(),
         &["threads", "-t", "0.1"],
         &["stacks", "--duration", "0.1"],
-        &["top", "--plain", "-n", "1", "-i", "0.05", "--sampling", "full"],
+        &["top", "--format=text", "-n", "1", "-i", "0.05", "--sampling", "full"],
         &["watch", "--duration", "0.1"],
         &["watch", "--", "true"],
     ];

@@ -32,7 +32,7 @@ fn sample(second: u64, more: &str) -> String {
     let at = second * SECOND;
     let unix = START + at;
     let disk = r#""disks":[]"#;
-    let cost = r#""cost":[{"sampler":"system","looks":1,"cpu_ns":1,"missed":0}]"#;
+    let cost = r#""cost":[{"sampler":"system","samples":1,"cpu_ns":1,"missed":0}]"#;
     format!(
         "{{\"elapsed_ns\":{at},\"unix_ns\":{unix},\"jobs\":[],\"machine\":{{{cost},{disk}{more}}}}}\n"
     )
@@ -41,7 +41,7 @@ fn sample(second: u64, more: &str) -> String {
 /// What the reader answers, in an address space of [`MEMORY`].
 fn replay(place: &Place, dir: &Path) -> crate::common::Answer {
     let limit = format!("--as={MEMORY}");
-    let args = [&limit, FATHOM, "top", "--csv", "--replay", dir.to_str().unwrap()];
+    let args = [&limit, FATHOM, "top", "--format=csv", "--replay", dir.to_str().unwrap()];
     Running::start(&mut place.command("prlimit", &args)).wait()
 }
 
@@ -161,7 +161,7 @@ fn numbers_at_their_limits_are_numbers() {
     let max = u64::MAX;
     let line = |elapsed: u64, unix: u64| {
         format!(
-            "{{\"elapsed_ns\":{elapsed},\"unix_ns\":{unix},\"jobs\":[],\"machine\":{{\"intervals_joined\":{max},\"cost\":[{{\"sampler\":\"a\",\"looks\":{max},\"cpu_ns\":{max},\"missed\":{max}}}]}}}}\n"
+            "{{\"elapsed_ns\":{elapsed},\"unix_ns\":{unix},\"jobs\":[],\"machine\":{{\"intervals_joined\":{max},\"cost\":[{{\"sampler\":\"a\",\"samples\":{max},\"cpu_ns\":{max},\"missed\":{max}}}]}}}}\n"
         )
     };
     let samples = [line(0, max), line(max, 0), line(max, max)].concat();

@@ -20,7 +20,7 @@ fn commands() -> Vec<Vec<&'static str>> {
     let mut all = vec![SHORT.to_vec(), vec!["clean", "."], vec!["--help"], vec!["run", "--help"]];
     all.push([&SHORT[..], &["--output-format=json"]].concat());
     all.push([&SHORT[..], &["--output-format=terse"]].concat());
-    all.push(vec!["top", "--plain", "-n", "1", "-i", "0.05"]);
+    all.push(vec!["top", "--format=text", "-n", "1", "-i", "0.05"]);
     all.push(vec!["threads", "-t", "0.2"]);
     all.push(vec!["watch", "--duration", "0.2", "--sampling", "default", "--record", "record"]);
     all
@@ -106,8 +106,8 @@ fn what_a_signal_ends_before_its_time_is_not_all() {
         &["watch", "--duration", "1h", "--sampling", "default", "--record", "record"],
         &["threads", "-t", "1h"],
         &["threads", "-t", "1h", "-i", "10m", "--json"],
-        &["top", "--plain", "-n", "1000", "-i", "1h"],
-        &["top", "--ndjson", "-n", "1000", "-i", "1h"],
+        &["top", "--format=text", "-n", "1000", "-i", "1h"],
+        &["top", "--json", "-n", "1000", "-i", "1h"],
     ];
     for args in bounded {
         for signal in [Signal::INT, Signal::HUP] {
@@ -138,7 +138,7 @@ fn what_a_signal_ends_before_its_time_is_not_all() {
 fn what_has_no_end_of_its_own_ends_well_by_a_signal() {
     let open: [&[&str]; 3] = [
         &["watch", "--sampling", "default", "--record", "record"],
-        &["top", "--plain", "-i", "1h"],
+        &["top", "--format=text", "-i", "1h"],
         &["record", "--record", "ring"],
     ];
     for args in open {

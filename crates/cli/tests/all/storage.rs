@@ -56,7 +56,7 @@ fn watch_says_that_the_disk_is_full_and_keeps_what_was_recorded() {
     assert!(!answer.stdout.contains("for 0 ns"), "{}", answer.stdout);
     assert!(json(&folder.join("record.json"))["outcome"]["failed"].is_object());
     assert!(samples(&folder) >= 3);
-    place.ask(&["top", "--replay=disk/record", "--csv"]).done();
+    place.ask(&["top", "--replay=disk/record", "--format=csv"]).done();
     drop(disk);
 }
 
@@ -116,7 +116,7 @@ fn top_goes_on_without_its_record_and_says_so() {
     let Some(_guard) = as_root("a record on a full disk") else { return };
     let place = Place::new();
     let _disk = Tmpfs::new(&place, "disk", 1);
-    let args = ["top", "--csv", "-i", "100ms", "-n", "20", "--record=disk/record"];
+    let args = ["top", "--format=csv", "-i", "100ms", "-n", "20", "--record=disk/record"];
     let running = place.start(&args);
     until("samples", || samples(&place.path("disk/record")) >= 2);
     fill(&place.path("disk"));
@@ -129,7 +129,7 @@ fn top_goes_on_without_its_record_and_says_so() {
         &["cannot write disk/record/s", "No space left on device", "free some space"],
     );
     assert_eq!(answer.stderr.matches("free some space").count(), 1, "{}", answer.stderr);
-    place.ask(&["top", "--replay=disk/record", "--csv"]).done();
+    place.ask(&["top", "--replay=disk/record", "--format=csv"]).done();
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_ring_makes_room_of_its_own_and_goes_on() {
     let answer = running.wait().done();
     says(&answer.stderr, &["cannot write disk/ring/", "No space left on device"]);
     assert_eq!(answer.stderr.matches("retrying").count(), 1, "{}", answer.stderr);
-    place.ask(&["top", "--replay=disk/ring", "--csv"]).done();
+    place.ask(&["top", "--replay=disk/ring", "--format=csv"]).done();
 }
 
 /// A file system whose writes can be made to wait.
@@ -193,7 +193,7 @@ impl Drop for Freezer {
 }
 
 #[test]
-fn a_disk_that_stalls_does_not_stop_the_looks() {
+fn a_disk_that_stalls_does_not_stop_sampling() {
     let Some(_guard) = as_root("a record on a disk that stalls") else { return };
     let place = Place::new();
     let disk = Freezer::new(&place);
@@ -230,7 +230,7 @@ fn a_record_on_a_disk_that_stalls_holds_up_neither_a_run_nor_a_view() {
     let place = Place::new();
     let disk = Freezer::new(&place);
     place.data("data", MIB);
-    let top = place.start(&["top", "-i", "200ms", "--csv", "--record=disk/top"]);
+    let top = place.start(&["top", "-i", "200ms", "--format=csv", "--record=disk/top"]);
     let lines = || top.so_far("stdout").lines().count();
     until("lines", || lines() >= 3);
     let run = ["run", "--rw=randread", "--time_based", "--runtime=8", "--eta=never"];

@@ -177,7 +177,7 @@ fn records_from_elsewhere() {
     let evil = &json[1..json.len() - 1];
     forge(&place.path("record/record.json"), "\"what\": \"", &format!("\"what\": \"{evil}"));
     forge(&place.path("record/samples.ndjson"), "\"name\":\"", &format!("\"name\":\"{evil}"));
-    for form in ["--plain", "--csv", "--ndjson"] {
+    for form in ["--format=text", "--format=csv", "--json"] {
         let answer = clean(&place, &["top", "--replay", "record", form], &[SHOWN]).done();
         assert!(answer.stdout.lines().count() > 1);
     }

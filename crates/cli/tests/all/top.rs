@@ -25,8 +25,8 @@ fn sum_of(values: &[f64]) -> f64 {
 #[test]
 fn plain_lines_have_dstats_columns_and_true_sums() {
     let place = Place::new();
-    // Where standard output is no terminal, --plain need not be said.
-    for args in [&["--plain"][..], &[]] {
+    // Where standard output is no terminal, --format=text is the default.
+    for args in [&["--format=text"][..], &[]] {
         let args = [&["top", "-n", "3", "-i", "200ms"], args].concat();
         let text = place.ask(&args).done().stdout;
         let lines: Vec<&str> = text.lines().collect();
@@ -44,7 +44,7 @@ fn plain_lines_have_dstats_columns_and_true_sums() {
 
 #[test]
 fn csv_has_the_same_columns_in_every_line() {
-    let text = Place::new().ask(&["top", "--csv", "-n", "3", "-i", "200ms"]).done().stdout;
+    let text = Place::new().ask(&["top", "--format=csv", "-n", "3", "-i", "200ms"]).done().stdout;
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(rows.len(), 4, "{text}");
     let column = |name: &str| rows[0].iter().position(|have| *have == name).unwrap();
@@ -60,7 +60,7 @@ fn csv_has_the_same_columns_in_every_line() {
 
 #[test]
 fn each_line_of_ndjson_is_one_object() {
-    let text = Place::new().ask(&["top", "--ndjson", "-n", "2", "-i", "300ms"]).done().stdout;
+    let text = Place::new().ask(&["top", "--json", "-n", "2", "-i", "300ms"]).done().stdout;
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2);
     for line in &lines {
@@ -76,11 +76,11 @@ fn each_line_of_ndjson_is_one_object() {
 #[test]
 fn what_was_recorded_is_replayed() {
     let place = Place::new();
-    let live = ["top", "--csv", "-n", "6", "-i", "250ms", "--record=seen"];
+    let live = ["top", "--format=csv", "-n", "6", "-i", "250ms", "--record=seen"];
     let live = place.ask(&live).done().stdout;
     let record: Value = serde_json::from_str(&place.read("seen/record.json")).unwrap();
     assert!(record["outcome"] == "finished" && record["watch"]["interval_ns"] == 250_000_000);
-    let all = place.ask(&["top", "--replay=seen", "--csv"]).done().stdout;
+    let all = place.ask(&["top", "--replay=seen", "--format=csv"]).done().stdout;
     // The record may have one interval more, which ended with the watching.
     let figures =
         |line: &str| line.split_once(',').unwrap().1.split_once(',').unwrap().1.to_string();
@@ -88,7 +88,7 @@ fn what_was_recorded_is_replayed() {
     let again: Vec<String> = all.lines().skip(1).map(figures).collect();
     assert_eq!(seen[..], again[..seen.len()], "{live}\n{all}");
     // One second of them, by times counted from the first sample.
-    let part = ["top", "--replay=seen", "--csv", "--from=+1s", "--to=+1s"];
+    let part = ["top", "--replay=seen", "--format=csv", "--from=+1s", "--to=+1s"];
     let part = place.ask(&part).done().stdout;
     assert_eq!(part.lines().count(), 2, "{part}");
     assert!(all.contains(part.lines().nth(1).unwrap()), "{part}\n{all}");
@@ -108,21 +108,21 @@ fn what_cannot_be_is_refused_with_what_was_expected() {
     says(&error(&["top", "-n", "0"]), &["not in 1.."]);
     assert_one_error(&error(&["top", "--pid", "2147483646"]), &["2147483646", "no such process"]);
     says(&error(&["top", "--from=+1s"]), &["--replay"]);
-    says(&error(&["top", "--plain", "--csv"]), &["cannot be used with"]);
+    says(&error(&["top", "--format=text", "--format=csv"]), &["cannot be used with"]);
     place.ask(&["top", "-n", "2", "-i", "50ms", "--record=seen"]).done();
     assert_one_error(&error(&["top", "--replay=seen", "--from=noon"]), &["noon", "19:53:12"]);
     assert_one_error(&error(&["top", "-n", "1", "--record=seen"]), &["seen"]);
-    let late = error(&["top", "--replay=seen", "--plain", "--from=+9h"]);
+    let late = error(&["top", "--replay=seen", "--format=text", "--from=+9h"]);
     assert_one_error(&late, &["seen", "nothing lies between"]);
 }
 
 #[test]
 fn damage_to_a_record_costs_what_it_hit_and_is_named() {
     let place = Place::new();
-    place.ask(&["top", "--csv", "-n", "6", "-i", "100ms", "--record=seen"]).done();
+    place.ask(&["top", "--format=csv", "-n", "6", "-i", "100ms", "--record=seen"]).done();
     let all = place.read("seen/samples.ndjson");
     let lines: Vec<&str> = all.lines().collect();
-    let replayed = || place.ask(&["top", "--replay=seen", "--csv"]);
+    let replayed = || place.ask(&["top", "--replay=seen", "--format=csv"]);
     let count = || replayed().done().stdout.lines().count();
     let whole = count();
     // Its last line half written, a line of other bytes, one without any, one at the wrong place.
@@ -336,7 +336,7 @@ fn a_stopped_view_leaves_the_terminal_to_the_shell() {
 #[test]
 fn a_record_is_played_and_sought_in() {
     let place = Place::new();
-    place.ask(&["top", "--csv", "-n", "8", "-i", "100ms", "--record=seen"]).done();
+    place.ask(&["top", "--format=csv", "-n", "8", "-i", "100ms", "--record=seen"]).done();
     let mut terminal = Terminal::start(&place, &["top", "--replay=seen"]);
     terminal.shows("PAUSED");
     terminal.press("\x1b[F");

@@ -120,7 +120,7 @@ fn an_interrupt_ends_with_a_whole_record() {
     assert_eq!(record["outcome"], "finished");
     // Those that look a few times a second may not have come to it.
     let costs = record["watch"]["cost"].as_array().unwrap();
-    let looked = |name| costs.iter().any(|c| c["sampler"] == name && c["looks"] != 0);
+    let looked = |name| costs.iter().any(|c| c["sampler"] == name && c["samples"] != 0);
     assert!(looked("system") && looked("disks"), "{costs:?}");
     assert!(record["facts"]["host"]["kernel"].as_str().is_some_and(|k| !k.is_empty()));
 }

@@ -195,6 +195,13 @@ pub struct CgroupSample {
     pub memory_hits: Option<u64>,
     /// I/O limits of the cgroup and its ancestors: cgroup, device, and limits as in io.max.
     pub io_limits: Vec<String>,
+    /// Whether these are limits of cgroup v1 (`blkio.throttle.*`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub io_limits_v1: bool,
+    /// I/O settings that are no limits: cgroup, device or `default`, and the settings: `weight` (io.weight),
+    /// `bfq_weight` (io.bfq.weight; in cgroup v1 blkio.bfq.weight), `target` (io.latency), those of io.cost.qos.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub io_control: Vec<String>,
 }
 
 impl CgroupSample {

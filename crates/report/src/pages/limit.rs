@@ -299,6 +299,7 @@ fn cause(cause: Cause) -> Option<&'static str> {
         Cause::CgroupIoLimit => Some("an I/O limit of its cgroup"),
         Cause::CpuQuota => Some("the CPU quota of its cgroup"),
         Cause::QueueRequests => Some("the requests of the device's queues"),
+        Cause::IoScheduler => Some("the I/O scheduler"),
         Cause::Depth => Some("the queue depth"),
         Cause::Inconclusive => None,
     }

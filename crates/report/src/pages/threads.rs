@@ -19,7 +19,7 @@ pub fn threads(report: &Report) -> Document {
     page.paragraph(Text::join(
         [
             time(report.seconds * 1e9).into(),
-            of(whole(groups.looks), "samples"),
+            of(whole(groups.samples), "samples"),
             plural(groups.threads().round() as u64, "thread"),
             text!(number(groups.active()), " ", shown, " on average"),
         ],
@@ -62,7 +62,7 @@ fn footer(page: &mut Document, report: &Report) {
     let overhead = text!(each, " of CPU time per thread sample, ", cpu, " of one CPU");
     page.entry("sampling overhead", overhead);
     if cost.missed > 0 {
-        let all = of(whole(cost.looks + cost.missed), "samples");
+        let all = of(whole(cost.samples + cost.missed), "samples");
         page.entry("late", text!(whole(cost.missed), " of ", all, " were late and skipped"));
     }
     if groups.torn > 0 {

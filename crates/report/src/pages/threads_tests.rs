@@ -16,7 +16,7 @@ fn groups() -> Groups {
         thread("cc", 'Q', "", 40),
         thread("cc", 'R', "", 10),
     ];
-    groups.add(&ThreadsSample { looks: 100, seen: 10_000, active, ..ThreadsSample::default() });
+    groups.add(&ThreadsSample { samples: 100, seen: 10_000, active, ..ThreadsSample::default() });
     groups
 }
 
@@ -29,7 +29,7 @@ fn report<'a>(groups: &'a Groups, cost: &'a SamplerCost, missing: &'a [Missing])
 #[test]
 fn groups_and_footer() {
     let groups = groups();
-    let cost = SamplerCost { cpu_ns: 50_000_000, looks: 100, missed: 0, ..Default::default() };
+    let cost = SamplerCost { cpu_ns: 50_000_000, samples: 100, missed: 0, ..Default::default() };
     let missing = [Missing { what: "a".into(), why: "b".into(), allow: "c".into() }];
     let report = report(&groups, &cost, &missing);
     let want = "\
@@ -54,8 +54,8 @@ fn late_and_torn_samples_are_reported() {
     let mut groups = Groups::new(&[Column::Wchan]);
     let torn = ThreadCount { torn: true, ..thread("fio", 'D', "", 1) };
     let active = vec![torn, thread("fio", 'D', "", 99)];
-    groups.add(&ThreadsSample { looks: 100, seen: 100, active, ..ThreadsSample::default() });
-    let cost = SamplerCost { missed: 3, looks: 97, ..Default::default() };
+    groups.add(&ThreadsSample { samples: 100, seen: 100, active, ..ThreadsSample::default() });
+    let cost = SamplerCost { missed: 3, samples: 97, ..Default::default() };
     let page = unwrapped(&threads(&report(&groups, &cost, &[])));
     assert!(page.contains("3 of 100 samples were late"), "{page}");
     assert!(page.contains("1.00% of samples"), "{page}");
@@ -64,7 +64,7 @@ fn late_and_torn_samples_are_reported() {
 #[test]
 fn json_holds_all_groups() {
     let groups = groups();
-    let cost = SamplerCost { cpu_ns: 50_000_000, looks: 100, ..Default::default() };
+    let cost = SamplerCost { cpu_ns: 50_000_000, samples: 100, ..Default::default() };
     let value: Value = serde_json::from_str(&report(&groups, &cost, &[]).json()).unwrap();
     assert_eq!(value["groups"].as_array().unwrap().len(), 3);
     assert_eq!(value["groups"][0]["syscall"], "io_uring_enter");

@@ -196,7 +196,7 @@ fn threads() -> ThreadsSample {
     };
     let wait = ("io_uring_enter", "io_cqring_wait");
     ThreadsSample {
-        looks: 20,
+        samples: 20,
         seen: 8240,
         at_once: true,
         active: vec![
@@ -275,7 +275,7 @@ fn ring(done: u32) -> RingSample {
 
 fn cost(milliseconds: u64) -> SamplerCost {
     let cpu_ns = milliseconds * 1_000_000;
-    SamplerCost { sampler: "threads".into(), looks: milliseconds * 5, cpu_ns, missed: 0 }
+    SamplerCost { sampler: "threads".into(), samples: milliseconds * 5, cpu_ns, missed: 0 }
 }
 
 /// The screen as text, without trailing spaces.

@@ -7,9 +7,10 @@ use fathom_analysis::derive;
 use fathom_analysis::limit::{
     Conditions, CpuTime, Load, LoadMeasure, Measurement, Probe, Rw, WorkerCpu,
 };
+use fathom_model::facts::TargetFacts;
 use fathom_model::record::{DiskRecord, JobRecord};
 use fathom_watch::cpus::{CpuSampler, CpuSnapshot};
-use fathom_watch::disks::{DiskSnapshot, NamedDisks};
+use fathom_watch::disks::{DiskSnapshot, DriverQueue, NamedDisks};
 use fathom_watch::system::CgroupSampler;
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -32,6 +33,8 @@ pub struct EngineBench<'a> {
     conditions: Vec<Conditions>,
     cpus: CpuSampler,
     disks: NamedDisks,
+    /// Of the device of each target that has an I/O scheduler.
+    drivers: Vec<Option<DriverQueue>>,
     /// None where no cgroup is mounted.
     cgroup: Option<RefCell<CgroupSampler>>,
     number: u64,
@@ -56,6 +59,7 @@ impl<'a> EngineBench<'a> {
             conditions,
             cpus,
             disks: targets.disk_sampler(),
+            drivers: targets.facts.targets.iter().map(driver).collect(),
             cgroup: cgroup.map(RefCell::new),
             number: 0,
         }
@@ -105,8 +109,15 @@ impl Bench for EngineBench<'_> {
         self.number += 1;
         let plan = plan(probe, &self.targets.facts, &self.conditions, self.number)?;
         let lengths = (Duration::from_nanos(probe.ramp_ns), Duration::from_nanos(probe.window_ns));
-        let window::Window { jobs, from, to, took } =
-            window::measure(self.targets, &plan, lengths, || self.snapshot())?;
+        let mut drivers = std::mem::take(&mut self.drivers);
+        let mut queues = DriverQueues::of(probe, &mut drivers);
+        let has_queues = queues.any();
+        let mut observe = || queues.sample();
+        let observe = has_queues.then_some(&mut observe as &mut dyn FnMut());
+        let measured = window::measure(self.targets, &plan, lengths, || self.snapshot(), observe);
+        let queues = queues.means();
+        self.drivers = drivers;
+        let window::Window { jobs, from, to, took } = measured?;
         let took_ns = took.as_nanos() as u64;
         if let Some(error) = never_began(&jobs, probe.rw) {
             return Err(error);
@@ -117,13 +128,52 @@ impl Bench for EngineBench<'_> {
         }
         let mut rest = jobs.as_slice();
         let mut loads = Vec::new();
-        for load in &probe.loads {
+        for (load, driver_queue) in probe.loads.iter().zip(queues) {
             let (mine, others) = rest.split_at(rest.len().min(load.setting.workers as usize));
             rest = others;
             let disk = self.disk(load, &from, &to);
-            loads.push(LoadMeasure { disk, ..measured(mine, load, probe.rw) });
+            loads.push(LoadMeasure { disk, driver_queue, ..self::measured(mine, load, probe.rw) });
         }
         Ok(Measurement { elapsed_ns, took_ns, loads, cpu: cpu_time(&from, &to) })
+    }
+}
+
+/// The driver of a target's device, if that has an I/O scheduler.
+fn driver(target: &TargetFacts) -> Option<DriverQueue> {
+    let device = target.device.as_ref()?;
+    device.scheduler.as_deref().filter(|name| *name != "none")?;
+    DriverQueue::open(Path::new("/sys"), &device.name).ok()
+}
+
+/// The drivers of the loads of a window, with the number of samples and their sum.
+struct DriverQueues<'a>(Vec<(Option<&'a mut DriverQueue>, u64, u64)>);
+
+impl<'a> DriverQueues<'a> {
+    fn of(probe: &Probe, drivers: &'a mut [Option<DriverQueue>]) -> Self {
+        let mut drivers: Vec<Option<&mut DriverQueue>> =
+            drivers.iter_mut().map(Option::as_mut).collect();
+        let of = |load: &Load| (drivers.get_mut(load.target?)?).take();
+        let loads: Vec<_> = probe.loads.iter().map(of).collect();
+        Self(loads.into_iter().map(|driver| (driver, 0, 0)).collect())
+    }
+
+    fn any(&self) -> bool {
+        self.0.iter().any(|(driver, ..)| driver.is_some())
+    }
+
+    fn sample(&mut self) {
+        for (driver, samples, sum) in &mut self.0 {
+            if let Some(in_flight) = driver.as_mut().and_then(|driver| driver.in_flight()) {
+                *samples += 1;
+                *sum = sum.saturating_add(in_flight);
+            }
+        }
+    }
+
+    /// The mean of each load, where it was sampled.
+    fn means(&self) -> Vec<Option<f64>> {
+        let mean = |n: u64, sum: u64| (n > 0).then(|| sum as f64 / n as f64);
+        self.0.iter().map(|(_, samples, sum)| mean(*samples, *sum)).collect()
     }
 }
 

@@ -96,6 +96,7 @@ mod tests {
         Facts {
             host: Host { cpus_allowed: vec![2, 4, 6], ..Host::default() },
             targets: vec![TargetFacts { size_bytes: (3 << 20) + 5, ..TargetFacts::default() }],
+            ..Facts::default()
         }
     }
 

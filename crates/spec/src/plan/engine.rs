@@ -99,13 +99,17 @@ const KEYS: &[(&str, Knows)] = &[
     ("nonvectored", EngineName::is_ring),
     ("force_async", EngineName::is_ring),
     ("hipri", |name| name == EngineName::Pvsync2 || (name.is_ring() && name != EngineName::Nop)),
+    ("atomic", |name| {
+        matches!(name, EngineName::IoUring | EngineName::Libaio | EngineName::Pvsync2)
+    }),
+    ("uncached", |name| matches!(name, EngineName::IoUring | EngineName::Pvsync2)),
     ("nowait", |name| name == EngineName::Pvsync2),
     ("cmd_type", |name| name == EngineName::IoUringCmd),
 ];
 
-/// The first key in the job's own section that its engine does not support: an error.
-pub(super) fn foreign_key(job: &JobSpec) -> Option<&'static str> {
-    foreign(job).find(|key| job.has_own(key))
+/// Keys in the job's own section that its engine does not support: errors.
+pub(super) fn foreign_keys(job: &JobSpec) -> impl Iterator<Item = &'static str> {
+    foreign(job).filter(|key| job.has_own(key))
 }
 
 /// Keys from `[global]` that its engine does not support: meant for other jobs.

@@ -11,7 +11,7 @@ use std::io;
 const DAMAGE_MAX: u64 = 64 << 20;
 /// What passing over a short line takes, in terms of bytes.
 const LINE_LEAST: u64 = 16 << 10;
-/// Histograms of the block layer in a line, or what could be one: a list of pairs. Each takes 37 KiB of memory however
+/// Histograms of the block layer and of calls in a line, or what could be one: a list of pairs. Each takes 37 KiB of memory however
 /// short it is; a sample has two for each device, and a list for each of the busiest tasks.
 const HISTOGRAMS_MAX: u64 = 4096;
 /// Lengths of a line's lists, each squared, added up: comparing two samples takes that many steps. 8192 CPUs
@@ -114,7 +114,7 @@ impl<'de> Visitor<'de> for OfMachine {
             }
             let lists: Lists = map.next_value()?;
             machine.steps = machine.steps.saturating_add(lists.steps);
-            if key == "blocks" {
+            if key == "blocks" || key == "calls" {
                 machine.histograms += lists.of_lists;
             }
         }

@@ -93,6 +93,7 @@ fn record(targets: usize, windows: usize) -> LimitRecord {
         facts: Facts {
             host: Host { kernel: "6.18.0".into(), ..Host::default() },
             targets: names.iter().map(facts).collect(),
+            inspection: None,
         },
         config,
         conditions: vec![Conditions { direct: true, scratch: false }; targets],

@@ -122,12 +122,11 @@ pub(super) fn disks(body: &mut Document, record: &RunRecord) {
     for disk in &record.disks {
         let ios: u64 = disk.ios.iter().map(|(_, n)| n).sum();
         let sectors: u64 = disk.sectors.iter().map(|(_, n)| n).sum();
-        let busy = disk.busy_ms as f64 * 100.0 / disk.elapsed_ms.max(1) as f64;
         let all = [
             of(events(ios), "I/Os"),
             bytes(sectors.saturating_mul(512)).into(),
             named("aqu-sz", number(disk.queue_mean())),
-            named("util", percent(busy.min(100.0))),
+            named("util", percent(disk.util())),
         ];
         body.entry(&disk.name, text!(Text::join(all, ", "), " (all programs)"));
     }

@@ -24,6 +24,9 @@ struct CgroupLimits {
     memory_hits: Option<u64>,
     /// Device and limits.
     io: Vec<(String, String)>,
+    io_v1: bool,
+    /// Device or `default`, and settings.
+    io_control: Vec<(String, String)>,
 }
 
 /// Parses a file's contents into its fields.
@@ -53,6 +56,11 @@ const VERSION_2: &[(&str, Put)] = &[
             set.for_each(|limit| limits.limit_io(device, limit));
         }
     }),
+    ("io.latency", |limits, text| limits.control_io(text, None)),
+    ("io.weight", |limits, text| limits.control_io(text, Some("weight"))),
+    ("io.bfq.weight", |limits, text| limits.control_io(text, Some("bfq_weight"))),
+    // In the root only; lists devices for which it is configured.
+    ("io.cost.qos", |limits, text| limits.control_io(text, None)),
 ];
 
 /// Files of cgroup v1, with their controllers.
@@ -78,6 +86,9 @@ const VERSION_1: &[(&str, &str, Put)] = &[
     ("blkio", "blkio.throttle.write_bps_device", |limits, text| limits.throttle(text, "wbps")),
     ("blkio", "blkio.throttle.read_iops_device", |limits, text| limits.throttle(text, "riops")),
     ("blkio", "blkio.throttle.write_iops_device", |limits, text| limits.throttle(text, "wiops")),
+    ("blkio", "blkio.bfq.weight", |limits, text| {
+        limits.control_io(&format!("default {text}"), Some("bfq_weight"));
+    }),
 ];
 
 impl CgroupDir {
@@ -112,6 +123,8 @@ impl CgroupDir {
             format!("{} {} {limits}", self.name, device(number))
         };
         sample.io_limits.extend(limits.io.iter().map(words));
+        sample.io_limits_v1 |= limits.io_v1;
+        sample.io_control.extend(limits.io_control.iter().map(words));
         limits.add_to(sample);
     }
 }
@@ -141,6 +154,15 @@ impl CgroupLimits {
     fn throttle(&mut self, text: &str, what: &str) {
         for (device, limit) in text.lines().filter_map(|line| line.split_once(' ')) {
             self.limit_io(device, &format!("{what}={limit}"));
+            self.io_v1 = true;
+        }
+    }
+
+    /// Lines such as `254:0 target=100`; where they hold only a number, it is that of `key`.
+    fn control_io(&mut self, text: &str, key: Option<&str>) {
+        for (device, set) in text.lines().filter_map(|line| line.split_once(' ')) {
+            let set = key.map_or_else(|| set.to_string(), |key| format!("{key}={}", set.trim()));
+            self.io_control.push((device.to_string(), set));
         }
     }
 

@@ -52,6 +52,9 @@ fn version_2_with_the_lowest_limit_of_all_parents() {
         &format!("{dir}/pg.service/io.max"),
         "254:0 rbps=1048576 wbps=max riops=100 wiops=max\n8:0 rbps=max wbps=max riops=max wiops=max\n",
     );
+    tree.write(&format!("{dir}/pg.service/io.latency"), "254:0 target=2000\n");
+    tree.write(&format!("{dir}/pg.service/io.weight"), "default 50\n254:0 20\n");
+    tree.write("sys/fs/cgroup/io.cost.qos", "254:0 enable=1 ctrl=auto\n");
     fs::create_dir_all(tree.0.path().join("sys/dev/block")).unwrap();
     std::os::unix::fs::symlink("../../block/vda", tree.0.path().join("sys/dev/block/254:0"))
         .unwrap();
@@ -66,6 +69,13 @@ fn version_2_with_the_lowest_limit_of_all_parents() {
             memory_used: Some(1000),
             memory_hits: Some(7),
             io_limits: vec!["/db.slice/pg.service vda rbps=1048576 riops=100".into()],
+            io_limits_v1: false,
+            io_control: vec![
+                "/db.slice/pg.service vda target=2000".into(),
+                "/db.slice/pg.service default weight=50".into(),
+                "/db.slice/pg.service vda weight=20".into(),
+                "/ vda enable=1 ctrl=auto".into(),
+            ],
         }
     );
 }
@@ -91,6 +101,7 @@ fn version_1_with_hierarchies_of_their_own() {
     tree.write(&format!("{dir}/memory/m/memory.failcnt"), "6\n");
     tree.write(&format!("{dir}/blkio/b/blkio.throttle.read_bps_device"), "254:0 1000\n");
     tree.write(&format!("{dir}/blkio/b/blkio.throttle.write_iops_device"), "254:0 50\n");
+    tree.write(&format!("{dir}/blkio/b/blkio.bfq.weight"), "10\n");
     assert_eq!(
         tree.read().unwrap(),
         CgroupSample {
@@ -102,6 +113,8 @@ fn version_1_with_hierarchies_of_their_own() {
             memory_used: Some(12288),
             memory_hits: Some(6),
             io_limits: vec!["/b 254:0 rbps=1000 wiops=50".into()],
+            io_limits_v1: true,
+            io_control: vec!["/b default bfq_weight=10".into()],
         }
     );
 }
