@@ -47,6 +47,9 @@ pub struct Options {
     /// List the cases
     #[arg(long)]
     list: bool,
+    /// Fetch and build all that guests boot, and run no case
+    #[arg(long)]
+    prepare: bool,
 }
 
 /// Runs the cases and prints a line for each; an error if one failed.
@@ -80,6 +83,9 @@ pub fn run(options: &Options) -> Result<()> {
         return shell::run(image, &options.machine, &options.cmdline, dir.path());
     }
     println!("the guests' files are ready after {:.0} s", start.elapsed().as_secs_f64());
+    if options.prepare {
+        return Ok(());
+    }
     let places = Places { logs: lab.join("logs"), records: lab.join("records") };
     let Counts { passed, again, failed } = run_all(boots, &images, &places, &lab)?;
     let again =

@@ -52,6 +52,18 @@ fn version_1_can_be_shown() {
 }
 
 #[test]
+fn version_2_can_be_shown() {
+    let place = Place::new();
+    let run = place.ask(&["show", &fixture("v2/run")]).done();
+    says(&run.stdout, &["647k", "data · 1.2 s", "io_uring", "At least 99.7% of the bytes"]);
+    let watch = place.ask(&["show", &fixture("v2/watch")]).done();
+    says(&watch.stdout, &["exit status 3", "CPU", "memory", "Limited by:"]);
+    let limit = place.ask(&["show", &fixture("v2/limit")]).done();
+    says(&limit.stdout, &["4 KiB randread", "1 MiB randread", "92.1k", "knee, peak"]);
+    place.ask(&["top", "--replay", &fixture("v2/run"), "--csv"]).done();
+}
+
+#[test]
 fn runs_are_listed_removed_and_pruned() {
     let place = Place::new();
     place.data("data", MIB);
