@@ -23,7 +23,7 @@ pub struct CallSampler {
 }
 
 impl CallSampler {
-    /// Opens the tracepoints and starts recording. `proc_root` and `sys_root` are the mount points of procfs and sysfs:
+    /// Opens the tracepoints; the first [`Sampler::take`] starts recording. `proc_root` and `sys_root` are the mount points of procfs and sysfs:
     /// `/proc` and `/sys`.
     ///
     /// # Errors
@@ -49,6 +49,7 @@ impl Sampler for CallSampler {
 
     fn take(&mut self, sample: &mut MachineSample) {
         self.trace.drain();
+        self.trace.start();
         sample.calls = Some(self.trace.sample());
     }
 }

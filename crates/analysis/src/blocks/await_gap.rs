@@ -50,7 +50,8 @@ pub fn await_gaps(device: &DeviceBlocks, disk: &DiskRates, elapsed_ns: u64) -> V
             BlockOp::Other => return None,
         };
         let all = Await::of(io, elapsed_ns)?;
-        let p50_ns = of.driver.percentile(50.0)? as f64;
+        // The median of a single sample is not printed.
+        let p50_ns = of.driver.percentile(50.0).filter(|_| of.driver.count() > 1)? as f64;
         let mean_ns = of.driver.mean_ns();
         let reason = match () {
             () if all.agrees(p50_ns) => return None,
@@ -140,5 +141,6 @@ mod tests {
         let disk = DiskRates { read, ..DiskRates::default() };
         assert_eq!(await_gaps(&device, &disk, SECOND_NS), []);
         assert_eq!(await_gaps(&device, &DiskRates::default(), SECOND_NS), []);
+        assert_eq!(gaps(BlockOp::Read, &[(100, 1)], 10, 1.0), []);
     }
 }

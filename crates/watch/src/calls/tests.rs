@@ -38,6 +38,7 @@ fn the_calls_of_a_program_are_timed() {
             return;
         }
     };
+    sampler.take(&mut MachineSample::default());
     let began = Instant::now();
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     while child.try_wait().unwrap().is_none() {
@@ -67,6 +68,7 @@ fn other_processes_are_left_out() {
     let scope = Scope::Only(vec![1]);
     let opened = CallSampler::open(Path::new("/proc"), Path::new("/sys"), &scope);
     let Ok(mut sampler) = opened else { return };
+    sampler.take(&mut MachineSample::default());
     let mut file = tempfile::tempfile().unwrap();
     for _ in 0..10 {
         file.write_all(&[1]).unwrap();

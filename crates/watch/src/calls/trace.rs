@@ -49,6 +49,7 @@ pub(super) struct CallTrace {
     counted: PerCpuEvents,
     count: u64,
     advanced: Instant,
+    has_started: bool,
     budget: Budget,
     /// Read, but earlier events may still follow from another CPU.
     pending: Vec<CallEvent>,
@@ -92,7 +93,7 @@ struct Opening {
 }
 
 impl CallTrace {
-    /// Opens the events; see [`super::CallSampler::open`].
+    /// Opens the events, which record nothing before [`CallTrace::start`]; see [`super::CallSampler::open`].
     pub fn open(proc_root: &Path, sys_root: &Path, scope: &Scope) -> Result<Self, Missing> {
         let fail = |error: io::Error| refused(WHAT, &error);
         let (names, [transfers, flushes]) = wanted()?;
@@ -127,7 +128,7 @@ impl CallTrace {
         }
         let budget = Budget::new(open.cpus.len());
         let is_own = scope.named().contains(&own_pid());
-        let mut trace = Self {
+        Ok(Self {
             rings,
             is_entry,
             entry,
@@ -137,6 +138,7 @@ impl CallTrace {
             counted,
             count: 0,
             advanced: Instant::now(),
+            has_started: false,
             budget,
             pending: Vec::new(),
             pairs: CallPairs::new(names),
@@ -145,9 +147,16 @@ impl CallTrace {
             own: (!is_own).then(own_pid),
             lost: 0,
             _events: vec![tasks, entered, returned, flush, flushed],
-        };
-        trace.advance();
-        Ok(trace)
+        })
+    }
+
+    /// Begins recording, at its first call. Before that, what this program reads to open other samplers would fill the
+    /// ring buffers.
+    pub fn start(&mut self) {
+        if !self.has_started {
+            self.has_started = true;
+            self.advance();
+        }
     }
 
     /// Reads all ring buffers.
