@@ -152,7 +152,7 @@ impl<'a> BlocksView<'a> {
         match self.args.page.format.get() {
             PageFormat::Json => return json(came, elapsed, false),
             // Only the summary is a document.
-            PageFormat::Markdown => return Ok(String::new()),
+            PageFormat::Markdown | PageFormat::Html => return Ok(String::new()),
             PageFormat::Text => {}
         }
         let is_first = self.lines.is_multiple_of(LINES_PER_HEADER);

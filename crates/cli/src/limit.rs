@@ -1,6 +1,6 @@
 //! `fathom limit`: the limits of a disk on this machine, and what sets them.
 
-mod size;
+pub mod size;
 mod view;
 
 use crate::level;

@@ -6,6 +6,8 @@
 mod blocks;
 mod clean;
 mod cmdline;
+mod doctor;
+mod experiments;
 mod level;
 mod limit;
 mod limits;
@@ -19,13 +21,16 @@ mod record;
 mod refusal;
 mod run;
 mod runs;
+mod settings;
 mod show;
 mod signals;
 mod stacks;
 mod stdio;
+mod sweep;
 mod threads;
 mod top;
 mod topo;
+mod trial;
 mod watch;
 
 use crate::cmdline::Refusal;
@@ -86,6 +91,25 @@ Examples:
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Measure a grid of block sizes, queue depths, workers or loads, with curves
+    ///
+    /// Every key takes a list (4k,64k) or a range (1..128, which doubles). Cells are measured in random order, round after
+    /// round, until each is known to within 3%. The table marks the knee of each curve and the cells that do not differ
+    /// from its best.
+    #[command(after_help = "\
+Examples:
+  fathom sweep --bs=4k,64k,1m --iodepth=1..128 /dev/nvme0n1
+  fathom sweep --rate=10%..100% --format=html -o load.html /dev/nvme0n1")]
+    Sweep(sweep::Args),
+    /// Compare variants of a job: one thing changed at a time, in random rounds
+    ///
+    /// Variants differ in job keys, in settings of the machine (which are restored), in sampling, or in the command that
+    /// generates the load. The baseline is measured twice in each round (A/A), as a control.
+    #[command(after_help = "\
+Examples:
+  fathom try scheduler /dev/nvme0n1  a shipped experiment; --list shows all
+  fathom try 'rw=randread bs=4k iodepth=1' 'rw=randread bs=4k iodepth=8' FILE")]
+    Try(trial::Args),
     /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer
     ///
     /// On a terminal, `fathom top` is a full-screen view; `?` lists its keys. Elsewhere, or with --format, it prints one
@@ -147,6 +171,25 @@ Examples:
   fathom topo                        all disks, from CPU package to mount point
   fathom topo /data --svg topo.svg   the disks of a file system, also as a picture")]
     Topo(topo::Args),
+    /// Check the machine and its disks, and suggest or make changes
+    ///
+    /// Reads settings, health, attachment and limits, and lists what should be otherwise, worst first: the value, the
+    /// value wanted, and the command that sets it. Run it as root, so that NVMe drives can be asked. docs/doctor.md
+    /// describes each check.
+    #[command(after_help = "\
+Examples:
+  fathom doctor /dev/nvme0n1         one disk and the machine
+  fathom doctor --fix /dev/nvme0n1   make the safe changes, after a confirmation")]
+    Doctor(doctor::Args),
+    /// Restore settings that killed runs or `doctor --fix` left changed
+    ///
+    /// Settings that another program has changed since are left as they are, and reported. A reboot restores all
+    /// settings, too.
+    #[command(after_help = "\
+Examples:
+  fathom restore --list              what is changed, and the values before
+  fathom restore                     restore it")]
+    Restore(settings::Args),
     /// List, remove or prune recorded runs
     ///
     /// Run directories are kept for 90 days and up to 4 GiB in total; each new run prunes older ones.
@@ -185,13 +228,29 @@ Examples:
     Held(watch::HeldCommandArgs),
 }
 
+impl Command {
+    /// Whether it depends on settings, so that those left by a killed process have to be restored first.
+    fn measures(&self) -> bool {
+        !matches!(
+            self,
+            Self::Clean(_)
+                | Self::Completions(_)
+                | Self::Held(_)
+                | Self::Man(_)
+                | Self::Restore(_)
+                | Self::Runs(_)
+                | Self::Show(_)
+        )
+    }
+}
+
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
     if let Some(args) = arguments_of_fio() {
         limits::raise();
         return run::as_fio(&args).unwrap_or_else(failed);
     }
-    let args: Vec<OsString> = std::env::args_os().collect();
+    let args = trial::without_dashes(std::env::args_os().collect());
     let cli = manual::prepared(Cli::command());
     let parsed = cmdline::parse(cli.clone(), &args)
         .and_then(|found| Cli::from_arg_matches(&found).map_err(Refusal::Answer));
@@ -215,6 +274,9 @@ fn main() -> ExitCode {
     if !starts_one {
         limits::raise();
     }
+    if command.measures() {
+        settings::recover();
+    }
     let result = match command {
         Command::Blocks(args) => blocks::command(&args),
         Command::Clean(args) => clean::command(&args),
@@ -226,11 +288,15 @@ fn main() -> ExitCode {
         Command::Runs(args) => runs::command(&args),
         Command::Show(args) => show::command(&args),
         Command::Stacks(args) => stacks::command(&args),
+        Command::Sweep(args) => sweep::command(&args),
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
         Command::Topo(args) => topo::command(&args),
+        Command::Try(args) => trial::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::held(&args),
+        Command::Doctor(args) => doctor::command(&args),
+        Command::Restore(args) => settings::command(&args),
     };
     result.unwrap_or_else(failed)
 }

@@ -15,9 +15,9 @@ use std::process::ExitCode;
 
 /// The commands as help groups them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Measure", &["limit", "run"]),
+    ("Measure", &["limit", "run", "sweep", "try"]),
     ("Observe", &["top", "watch", "threads", "stacks", "blocks", "record"]),
-    ("Machine", &["topo"]),
+    ("Machine", &["topo", "doctor", "restore"]),
     ("Results", &["runs", "show", "clean"]),
     ("Shell", &["completions", "man"]),
 ];

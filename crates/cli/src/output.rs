@@ -47,6 +47,7 @@ pub fn write(
             }
             Format::Normal => lines.safe(&render::text(&page(), style)).into_owned(),
             Format::Markdown => Kind::Lines.safe(&render::markdown(&page())).into_owned(),
+            Format::Html => Kind::Lines.safe(&render::html(&page())).into_owned(),
             Format::Json => Kind::Json.safe(&fio_json::render(record, false)).into_owned(),
             Format::JsonPlus => Kind::Json.safe(&fio_json::render(record, true)).into_owned(),
             Format::Terse => Kind::Lines.safe(&terse::render(record, version)).into_owned(),

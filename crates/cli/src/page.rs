@@ -68,6 +68,8 @@ pub enum PageFormat {
     Markdown,
     /// For programs.
     Json,
+    /// A page with pictures: one file that loads nothing.
+    Html,
 }
 
 /// The options that select a format.
@@ -116,6 +118,7 @@ impl FormatArgs {
                 (json.map_or_else(page, Ok)?, Kind::Json)
             }
             PageFormat::Markdown => (render::markdown(page), Kind::Lines),
+            PageFormat::Html => (render::html(page), Kind::Lines),
             PageFormat::Text => {
                 let style = style(to_file);
                 let kind = if style.color { Kind::ColoredLines } else { Kind::Lines };

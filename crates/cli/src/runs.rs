@@ -115,7 +115,11 @@ fn summary(entry: &RunEntry) -> Result<(String, Text), String> {
             let record: fathom_analysis::limit::LimitRecord = stored.parse()?;
             (record.command.clone(), pages::limit_result(&record))
         }
-        RecordKind::Run | RecordKind::Watch | RecordKind::Experiment => {
+        RecordKind::Experiment => {
+            let record: fathom_analysis::experiment::ExperimentRecord = stored.parse()?;
+            (record.command.clone(), pages::experiment_result(&record))
+        }
+        RecordKind::Run | RecordKind::Watch => {
             let record: RunRecord = stored.parse()?;
             (record.command.clone(), pages::run_result(&record))
         }

@@ -1,6 +1,7 @@
 //! `fathom show`: reprints a recorded run as it was printed.
 
 use crate::page::PageArgs;
+use fathom_analysis::experiment::ExperimentRecord;
 use fathom_analysis::limit::LimitRecord;
 use fathom_analysis::watch::ObservedTotals;
 use fathom_model::RunRecord;
@@ -38,6 +39,11 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             let record: LimitRecord = stored.parse()?;
             let options = LimitPageOptions { paragraph: args.paragraph, verbose };
             (pages::limit(&record, options), Some(limit::json(&record).map_err(|e| e.to_string())?))
+        }
+        RecordKind::Experiment => {
+            let record: ExperimentRecord = stored.parse()?;
+            let json = fathom_report::experiment::json(&record).map_err(|e| e.to_string())?;
+            (pages::experiment(&record, verbose), Some(json))
         }
         kind => {
             let record: RunRecord = stored.parse()?;

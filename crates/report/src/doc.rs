@@ -1,6 +1,10 @@
 //! What a page holds, independent of its presentation. Page builders make a [`Document`], renderers
-//! ([`crate::render`]) turn it into text, Markdown or JSON. Builders never format a number or pad a
+//! ([`crate::render`]) turn it into text, Markdown, HTML or JSON. Builders never format a number or pad a
 //! column; renderers never know what a run is.
+
+mod chart;
+
+pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries};
 
 use fathom_model::Finding;
 use fathom_model::finding::Severity;
@@ -32,6 +36,8 @@ pub enum Block {
     Table(DataTable),
     /// Rows that branch.
     Tree(Tree),
+    /// A picture of values.
+    Chart(Chart),
     /// A finding.
     Finding(Finding),
 }
@@ -149,6 +155,8 @@ pub enum QuantityUnit {
     Ratio,
     /// Hundredths.
     Percent,
+    /// A change in hundredths, with its sign.
+    Change,
     /// The same, drawn as a bar.
     PercentBar,
     /// Nanoseconds.
@@ -384,6 +392,13 @@ impl Document {
     pub fn tree(&mut self, columns: Vec<DataColumn>, roots: Vec<TreeNode>) {
         if !roots.is_empty() {
             self.blocks.push(Block::Tree(Tree { columns, roots }));
+        }
+    }
+
+    /// Appends a chart; nothing where it has no points.
+    pub fn chart(&mut self, chart: Chart) {
+        if chart.points().next().is_some() {
+            self.blocks.push(Block::Chart(chart));
         }
     }
 

@@ -5,6 +5,7 @@
 
 pub mod calendar;
 pub mod doc;
+pub mod experiment;
 mod fio;
 pub mod fio_json;
 pub mod fio_logs;

@@ -26,6 +26,23 @@ pub struct BackgroundSampling {
     failure: Option<String>,
 }
 
+/// What is sampled beside fathom's own workers.
+pub(crate) fn during_run(level: Level, devices: Vec<String>) -> SamplingOptions {
+    let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+    let scope = match level {
+        Level::Full => Scope::Machine,
+        _ => Scope::Only(vec![own]),
+    };
+    SamplingOptions {
+        level,
+        scope,
+        devices,
+        interval: INTERVAL,
+        during_run: true,
+        ..SamplingOptions::default()
+    }
+}
+
 impl BackgroundSampling {
     /// By default starts after a delay and covers only this process and `devices`; with `full`, starts immediately and
     /// covers the whole machine.
@@ -36,19 +53,7 @@ impl BackgroundSampling {
             Level::Default => Some(Instant::now() + DELAY),
             Level::Full => Some(Instant::now()),
         };
-        let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
-        let scope = match level {
-            Level::Full => Scope::Machine,
-            _ => Scope::Only(vec![own]),
-        };
-        let options = SamplingOptions {
-            level,
-            scope,
-            devices,
-            interval: INTERVAL,
-            during_run: true,
-            ..SamplingOptions::default()
-        };
+        let options = during_run(level, devices);
         let (opening, sampling, failure) = (None, None, None);
         let mut this = Self { options, start_at, opening, sampling, failure };
         this.start_if_due();

@@ -1,8 +1,9 @@
 //! Runs a plan: opens its targets, starts workers and samplers, feeds the record and the caller's view, and stops.
 //!
 //! [`Runner`] is the only run loop. [`limit::Limit`] finds the limits of targets, in windows that
-//! [`window::measure`] runs; [`cost::measure`] measures the cost per I/O; [`observe::Observer`] samples the machine
-//! without a load. Nothing here prints, exits or handles signals: callers pass [`Hooks`] and a [`CancelToken`].
+//! [`window::measure`] runs; [`cost::measure`] measures the cost per I/O; [`experiment::TryRunner`] compares conditions;
+//! [`observe::Observer`] samples the machine without a load. Nothing here prints, exits or handles signals: callers
+//! pass [`Hooks`] and a [`CancelToken`].
 //!
 //! ```
 //! # fn main() -> Result<(), String> {
@@ -35,6 +36,7 @@ mod background;
 mod cancel;
 pub mod cost;
 mod counting;
+pub mod experiment;
 pub mod limit;
 pub mod observe;
 mod recording;
@@ -43,6 +45,7 @@ mod ring_threads;
 mod run;
 mod sampling;
 mod shrink;
+mod snapshot;
 mod sources;
 mod targets;
 pub mod window;

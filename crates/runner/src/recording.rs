@@ -4,6 +4,7 @@ use fathom_model::progress::Sample;
 use fathom_model::units;
 use fathom_store::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, EncodedSample, RunDir, Runs, Writer, Written};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// Where a run is recorded.
@@ -65,6 +66,15 @@ impl NewRecording {
         }
         let dir = RunDir::create(named, now_unix_ns);
         Ok(Self { dir: optional(dir, required, notice)?, required })
+    }
+
+    /// The run directory of an interrupted experiment, and the windows that it holds.
+    ///
+    /// # Errors
+    /// Names what cannot be read or written.
+    pub fn resume<W: DeserializeOwned>(dir: &Path) -> Result<(Self, Vec<W>), String> {
+        let (dir, windows) = RunDir::reopen(dir)?;
+        Ok((Self { dir: Some(dir), required: true }, windows))
     }
 
     /// Writes the first version of the record, with the outcome of a killed run.

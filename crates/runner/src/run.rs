@@ -2,6 +2,7 @@
 
 use crate::background::BackgroundSampling;
 use crate::cancel::CancelToken;
+use crate::experiment::TrialProgress;
 use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::ring_threads::RingThreads;
 use crate::targets::OpenTargets;
@@ -36,6 +37,8 @@ pub trait Hooks {
     fn progress(&mut self, _progress: &Progress) {}
     /// A window of a search begins; `done` is the share of the search's time that is used.
     fn probing(&mut self, _config: &Config, _probe: &Probe, _done: f64) {}
+    /// A window of an experiment begins.
+    fn trying(&mut self, _progress: &TrialProgress) {}
     /// A sample of the machine, about once a second.
     fn sampled(&mut self, _sample: &Sample) {}
     /// Totals of the jobs that have logs, with their indices; returns after which time it wants the next. Without jobs

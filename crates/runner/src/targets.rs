@@ -150,6 +150,17 @@ impl OpenTargets {
         detector.check(&self.targets);
     }
 
+    /// Drops the cached pages of all targets that are to be read from their disks.
+    ///
+    /// # Errors
+    /// If a target cannot be opened for reading.
+    pub(crate) fn drop_caches(&self) -> Result<(), String> {
+        self.targets.iter().try_for_each(|target| {
+            let path = &target.facts.path;
+            target.invalidate().map_err(|e| format!("cannot drop the page cache of {path}: {e}"))
+        })
+    }
+
     /// Keeps the files that were created for this run.
     pub(crate) fn keep(&self) {
         self.targets.iter().for_each(OpenTarget::keep);

@@ -100,7 +100,9 @@ pub fn engine_help(name: Option<&str>) -> Result<String, crate::SpecError> {
     })?;
     let mut text = String::new();
     for key in crate::plan::keys_of(engine.1).filter_map(keys::find) {
-        line(&mut text, &format!("{}={}", key.name, key.takes.form()), key.doc);
+        let form = format!("{}={}", key.name, key.takes.form());
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {form:34} {}", key.doc);
     }
     Ok(text)
 }

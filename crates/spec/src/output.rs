@@ -56,6 +56,8 @@ pub enum Format {
     Normal,
     /// The same for documents and issue trackers.
     Markdown,
+    /// The same as a self-contained page.
+    Html,
     /// fio's JSON.
     Json,
     /// fio's JSON with latency histogram buckets.
@@ -194,12 +196,12 @@ const OPTIONS: &[RunOption] = &[
     option(
         "output-format",
         Some("KIND[,KIND]"),
-        "Output format: normal, markdown, json, json+ or terse",
+        "Output format: normal, markdown, html, json, json+ or terse",
         |o, _, v| formats(o, v),
     ),
     option(
         "format",
-        Some("text|markdown|json"),
+        Some("text|markdown|json|html"),
         "Output format, as other commands spell it",
         |o, _, v| formats(o, v),
     ),
@@ -376,6 +378,7 @@ fn formats(output: &mut Output, list: &str) -> Result<(), String> {
             ("normal", Format::Normal),
             ("text", Format::Normal),
             ("markdown", Format::Markdown),
+            ("html", Format::Html),
             ("json", Format::Json),
             ("json+", Format::JsonPlus),
             ("terse", Format::Terse),

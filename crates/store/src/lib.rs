@@ -40,7 +40,7 @@ pub use dir::{Dir, NewDirs, Readers, with_path};
 pub use probes::{load_probes, save_probes};
 pub use read::{Reader, StoredSample};
 pub use ring::{Retention, Ring};
-pub use run_dir::{EncodedSample, RunDir, state_dir};
+pub use run_dir::{EncodedSample, RunDir, read_windows, state_dir};
 pub use runs::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs};
 pub use stored::StoredRecord;
 pub use writer::{Writer, Written};

@@ -13,6 +13,10 @@ mod common;
 #[cfg(test)]
 mod data;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
+mod experiments;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod few_threads;

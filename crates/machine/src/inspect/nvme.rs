@@ -22,7 +22,7 @@ const KELVIN: i32 = 273;
 /// Why it cannot be asked at all.
 pub(super) fn report(controller: &str, namespace: Option<u32>) -> Result<NvmeReport, String> {
     let path = format!("/dev/{controller}");
-    let fail = |error: io::Error| format!("{path}: {error}");
+    let fail = |error: io::Error| format!("{path}: {}", super::reason(&error));
     let device = File::open(&path).map_err(fail)?;
     let mut page = [0; 4096];
     nvme_read(&device, NvmeRead::Controller, &mut page).map_err(fail)?;

@@ -3,7 +3,7 @@
 
 mod paragraph;
 
-use super::{counters, header, not_measured};
+use super::{counters, doctor_line, header, not_measured};
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, named, of,
     percent, plural, text, time,
@@ -47,6 +47,7 @@ pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
     let own = own.iter().filter_map(|(name, e)| Some(named(name, estimate(&(*e)?))));
     let own = Text::join(own, ", ");
     rest.entry("fathom's own ceiling", (!own.is_empty()).then(|| text!(own, " no-ops/s")));
+    doctor_line(&mut rest, &record.facts);
     not_measured(&mut rest, &missing(record), options.verbose);
     page.blocks.append(&mut rest.blocks);
     if options.paragraph {

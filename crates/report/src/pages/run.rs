@@ -4,8 +4,8 @@ mod cost;
 mod figures;
 
 use super::header::run_header;
-use super::limited_by;
 use super::watch::{Observed, machine};
+use super::{doctor_line, limited_by};
 use crate::doc::{Document, Text, count, text, time};
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
@@ -33,6 +33,7 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
     let mut rest = Document::default();
     cost::disks(&mut rest, record);
     machine(&mut rest, observed, record, &missing(record), verbose);
+    doctor_line(&mut rest, &record.facts);
     if !rest.blocks.is_empty() {
         page.section("machine", Text::default(), rest);
     }

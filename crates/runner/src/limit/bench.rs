@@ -1,22 +1,17 @@
 //! Windows, measured by the engine.
 
 use super::plan::plan;
+use crate::snapshot::{MachineSnapshots, Snapshot};
 use crate::targets::OpenTargets;
 use crate::window;
-use fathom_analysis::derive;
-use fathom_analysis::limit::{
-    Conditions, CpuTime, Load, LoadMeasure, Measurement, Probe, Rw, WorkerCpu,
-};
+use fathom_analysis::limit::{Conditions, Load, LoadMeasure, Measurement, Probe, Rw, WorkerCpu};
 use fathom_model::facts::TargetFacts;
 use fathom_model::record::{DiskRecord, JobRecord};
-use fathom_watch::cpus::{CpuSampler, CpuSnapshot};
-use fathom_watch::disks::{DiskSnapshot, DriverQueue, NamedDisks};
-use fathom_watch::system::CgroupSampler;
+use fathom_watch::disks::DriverQueue;
 use rustix::io::Errno;
-use std::cell::RefCell;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Measures windows.
 pub trait Bench {
@@ -31,73 +26,32 @@ pub trait Bench {
 pub struct EngineBench<'a> {
     targets: &'a OpenTargets,
     conditions: Vec<Conditions>,
-    cpus: CpuSampler,
-    disks: NamedDisks,
+    machine: MachineSnapshots,
     /// Of the device of each target that has an I/O scheduler.
     drivers: Vec<Option<DriverQueue>>,
-    /// `None` if no cgroup file system is mounted.
-    cgroup: Option<RefCell<CgroupSampler>>,
     number: u64,
-}
-
-/// The machine at one instant.
-struct Snapshot {
-    at: Instant,
-    cpus: Option<CpuSnapshot>,
-    disks: Option<DiskSnapshot>,
-    /// Time for which the CPU quota kept threads from running, summed over CPUs, in microseconds.
-    throttled_us: Option<u64>,
 }
 
 impl<'a> EngineBench<'a> {
     #[must_use]
     pub fn new(targets: &'a OpenTargets, conditions: Vec<Conditions>) -> Self {
-        let cpus = CpuSampler::new(Path::new("/proc"), &targets.facts.host.cpus_allowed);
-        let cgroup = CgroupSampler::open(Path::new("/proc"), Path::new("/sys")).ok();
-        Self {
-            targets,
-            conditions,
-            cpus,
-            disks: targets.disk_sampler(),
-            drivers: targets.facts.targets.iter().map(driver).collect(),
-            cgroup: cgroup.map(RefCell::new),
-            number: 0,
-        }
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            cpus: self.cpus.snapshot().ok(),
-            disks: self.disks.snapshot().ok(),
-            throttled_us: self
-                .cgroup
-                .as_ref()
-                .and_then(|c| c.borrow_mut().snapshot()?.throttled_us),
-            at: Instant::now(),
-        }
+        let machine = MachineSnapshots::new(targets);
+        let drivers = targets.facts.targets.iter().map(driver).collect();
+        Self { targets, conditions, machine, drivers, number: 0 }
     }
 
     /// The disk below a load's target, between two snapshots.
     fn disk(&self, load: &Load, from: &Snapshot, to: &Snapshot) -> Option<DiskRecord> {
         let device = self.targets.facts.targets.get(load.target?)?.device.as_ref()?;
-        let (from, to) = (from.disks.as_ref()?, to.disks.as_ref()?);
-        let elapsed = to.at.saturating_duration_since(from.at);
-        derive::disk_records(&from.disks, &to.disks, elapsed)
-            .into_iter()
-            .find(|disk| disk.name == device.name)
+        to.disks_since(from).into_iter().find(|disk| disk.name == device.name)
     }
 
     fn idle(&self, probe: &Probe) -> Measurement {
-        let from = self.snapshot();
+        let from = self.machine.take();
         thread::sleep(Duration::from_nanos(probe.ramp_ns + probe.window_ns));
-        let to = self.snapshot();
+        let to = self.machine.take();
         let elapsed_ns = (to.at - from.at).as_nanos() as u64;
-        Measurement {
-            elapsed_ns,
-            took_ns: elapsed_ns,
-            loads: Vec::new(),
-            cpu: cpu_time(&from, &to),
-        }
+        Measurement { elapsed_ns, took_ns: elapsed_ns, loads: Vec::new(), cpu: to.cpu_since(&from) }
     }
 }
 
@@ -114,7 +68,8 @@ impl Bench for EngineBench<'_> {
         let has_queues = queues.any();
         let mut observe = || queues.sample();
         let observe = has_queues.then_some(&mut observe as &mut dyn FnMut());
-        let measured = window::measure(self.targets, &plan, lengths, || self.snapshot(), observe);
+        let snapshot = || self.machine.take();
+        let measured = window::measure(self.targets, &plan, lengths, snapshot, observe);
         let queues = queues.means();
         self.drivers = drivers;
         let window::Window { jobs, from, to, took } = measured?;
@@ -134,7 +89,7 @@ impl Bench for EngineBench<'_> {
             let disk = self.disk(load, &from, &to);
             loads.push(LoadMeasure { disk, driver_queue, ..self::measured(mine, load, probe.rw) });
         }
-        Ok(Measurement { elapsed_ns, took_ns, loads, cpu: cpu_time(&from, &to) })
+        Ok(Measurement { elapsed_ns, took_ns, loads, cpu: to.cpu_since(&from) })
     }
 }
 
@@ -175,14 +130,6 @@ impl<'a> DriverQueues<'a> {
         let mean = |n: u64, sum: u64| (n > 0).then(|| sum as f64 / n as f64);
         self.0.iter().map(|(_, samples, sum)| mean(*samples, *sum)).collect()
     }
-}
-
-fn cpu_time(from: &Snapshot, to: &Snapshot) -> Option<CpuTime> {
-    let throttled = from.throttled_us.zip(to.throttled_us);
-    let throttled_us = throttled.map_or(0, |(from, to)| to.saturating_sub(from));
-    let (from, to) = (from.cpus.as_ref()?, to.cpus.as_ref()?);
-    let time = derive::cpu_time(&from.cpus, &to.cpus, to.tick_ns);
-    Some(CpuTime { throttled_ns: throttled_us.saturating_mul(1_000), ..time })
 }
 
 /// Errors that mean a lack of resources or of kernel support.

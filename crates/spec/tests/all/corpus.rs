@@ -21,6 +21,11 @@ fn job_files() {
 }
 
 #[test]
+fn experiments() {
+    each("experiment", check::experiment);
+}
+
+#[test]
 fn command_lines() {
     each("command_line", check::command_line);
 }

@@ -28,10 +28,10 @@ check! { CACHE_MISMATCH: Disk, Error {
         let now = disk.files.text("queue/write_cache")?;
         judged(report.volatile_cache_enabled == Some(true) && now == "write through", now, "write back")
     },
-    case: |i| queue(i, "write_cache", "write through"),
+    case: |i| nvme(i).volatile_cache_enabled = Some(true),
     near_miss: |i| {
-        queue(i, "write_cache", "write through");
-        nvme(i).volatile_cache_enabled = Some(false);
+        nvme(i).volatile_cache_enabled = Some(true);
+        queue(i, "write_cache", "write back");
     },
 } }
 

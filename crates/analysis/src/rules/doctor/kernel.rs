@@ -106,7 +106,7 @@ check! { TRANSPARENT_HUGEPAGE: Machine, Info {
 } }
 
 check! { HUGE_PAGES: Machine, Info {
-    id: "huge-pages",
+    id: "reserved-huge-pages",
     title: "reserved huge pages",
     reads: "/proc/sys/vm/nr_hugepages",
     good: "some, for buffers in huge pages (--mem=mmaphuge)",

@@ -166,7 +166,7 @@ check! { NOMERGES: Disk, Info {
 } }
 
 check! { WRITEBACK_THROTTLING: Disk, Info {
-    id: "writeback-throttling",
+    id: "wbt-latency",
     title: "writeback throttling, µs",
     reads: "queue/wbt_lat_usec",
     good: "0 when writes are measured; otherwise the default protects reads from background writes",

@@ -85,8 +85,7 @@ const DISK: &[(&str, &str)] = &[
     ("ro", "0"),
 ];
 
-/// Nothing is wrong with it; its drive has a volatile cache that only the kernel's assumption conceals, so that one
-/// change makes that a fault.
+/// Nothing is wrong with it.
 pub(in crate::rules) fn healthy() -> Patient {
     let facts = Host {
         cpus_allowed: (0..8).collect(),
