@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 pub mod blocks;
+pub mod calls;
 pub mod derive;
 pub mod experiment;
 pub mod layers;
@@ -13,4 +14,5 @@ pub mod processes;
 pub mod rules;
 pub mod stats;
 pub mod threads;
+pub mod topology;
 pub mod watch;

@@ -7,7 +7,7 @@ pub(crate) use io_limits::REACHED;
 
 use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
-use crate::threads::Groups;
+use crate::threads::ThreadGroups;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{CgroupSample, MachineSample, StackCount, StacksSample};
 use std::collections::BTreeMap;
@@ -30,9 +30,9 @@ pub struct ObservedTotals {
     /// The first sample with the cgroup of the last one: counters of another cgroup are no baseline.
     cgroup_first: Option<(u64, CgroupSample)>,
     /// What threads did, by the default columns.
-    pub threads: Groups,
+    pub threads: ThreadGroups,
     /// The same, only for the process that did the run; empty where it is not known.
-    pub own_threads: Groups,
+    pub own_threads: ThreadGroups,
     /// What processes used.
     pub processes: ProcessTotals,
     /// How often the I/O limits of the cgroup were reached.
@@ -183,7 +183,7 @@ mod tests {
             ..ThreadCount::default()
         };
         let threads = ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 100,
             active: vec![activity("io-1", 5), activity("io-23", 10)],
             ..ThreadsSample::default()

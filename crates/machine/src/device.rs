@@ -199,7 +199,7 @@ pub(crate) struct Holder {
 }
 
 /// The entry in brackets of `none [mq-deadline] kyber`.
-fn active(line: &str) -> &str {
+pub(crate) fn active(line: &str) -> &str {
     let chosen = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     chosen.map_or(line, |(name, _)| name)
 }

@@ -142,6 +142,26 @@ pub(crate) fn open_path(path: &str) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
+/// The number of the block device that is at `path`, or holds its file system; of an NVMe generic character device, that
+/// of the same namespace.
+pub(crate) fn block_of(roots: &Roots, path: &Path) -> Option<Number> {
+    let stat = rustix::fs::stat(path).ok()?;
+    if let Some(number) = stack::block_number(&stat) {
+        return Some(number);
+    }
+    let split = |device: u64| (rustix::fs::major(device), rustix::fs::minor(device));
+    if FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice {
+        return Node::of_generic(roots, split(stat.st_rdev)).map(|(node, _)| node.number);
+    }
+    let own = split(stat.st_dev);
+    if Node::by_number(roots, own).is_some() {
+        return Some(own);
+    }
+    // On btrfs and others, st_dev is not the number of a block device.
+    let mount = mounts::own(roots).into_iter().find(|mount| mount.device == own)?;
+    stack::block_number(&rustix::fs::stat(mount.source.as_str()).ok()?)
+}
+
 /// The current path of an open file.
 pub(crate) fn resolved(fd: impl AsFd) -> String {
     let link = std::fs::read_link(mark::descriptor_path(fd));

@@ -1,12 +1,19 @@
 //! What a page holds, independent of its presentation. Page builders make a [`Document`], renderers
-//! ([`crate::render`]) turn it into text, Markdown or JSON. Builders never format a number or pad a
+//! ([`crate::render`]) turn it into text, Markdown, HTML or JSON. Builders never format a number or pad a
 //! column; renderers never know what a run is.
 
+mod chart;
+
+pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries};
+
 use fathom_model::Finding;
+use fathom_model::finding::Severity;
 use serde::{Serialize, Serializer};
 
 /// A space at which no line is broken.
 const NO_BREAK: char = '\u{a0}';
+/// Maximum length of a noun without line breaks, in characters.
+const NOUN_WHOLE: usize = 20;
 
 /// A page, or the body of a section.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -27,6 +34,10 @@ pub enum Block {
     KeyValues(Vec<(String, Text)>),
     /// Rows and columns.
     Table(DataTable),
+    /// Rows that branch.
+    Tree(Tree),
+    /// A picture of values.
+    Chart(Chart),
     /// A finding.
     Finding(Finding),
 }
@@ -51,6 +62,28 @@ pub struct DataTable {
     pub rows: Vec<Vec<Text>>,
     /// Whether it is all of the table.
     pub extent: Extent,
+}
+
+/// Rows that branch, with columns.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Tree {
+    /// The columns; the first one has the branches.
+    pub columns: Vec<DataColumn>,
+    /// The rows without a parent.
+    pub roots: Vec<TreeNode>,
+}
+
+/// A row of a tree.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct TreeNode {
+    /// It may have fewer cells than there are columns.
+    pub cells: Vec<Text>,
+    /// The severity of what is wrong with it, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Severity>,
+    /// The rows below it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<TreeNode>,
 }
 
 /// How much of a table is in one document.
@@ -122,6 +155,8 @@ pub enum QuantityUnit {
     Ratio,
     /// Hundredths.
     Percent,
+    /// A change in hundredths, with its sign.
+    Change,
     /// The same, drawn as a bar.
     PercentBar,
     /// Nanoseconds.
@@ -252,15 +287,18 @@ pub fn named(name: &str, value: impl Into<Text>) -> Text {
     text!(name.replace(' ', "\u{a0}"), NO_BREAK.to_string(), value)
 }
 
-/// A value and its noun, never separated by a line break.
+/// A value and its noun, never separated by a line break; only longer nouns are broken themselves.
 pub fn of(value: impl Into<Text>, name: &str) -> Text {
+    let is_short = name.chars().count() <= NOUN_WHOLE;
+    let name = if is_short { name.replace(' ', "\u{a0}") } else { name.to_string() };
     text!(value, NO_BREAK.to_string(), name)
 }
 
 /// A number of things, whose name has an `s` unless there is one of them.
 #[must_use]
 pub fn plural(n: u64, name: &str) -> Text {
-    of(events(n), &if n == 1 { name.to_string() } else { format!("{name}s") })
+    let plural = if name.ends_with('s') { "es" } else { "s" };
+    of(events(n), &if n == 1 { name.to_string() } else { format!("{name}{plural}") })
 }
 
 /// [`Text`] of several parts.
@@ -347,6 +385,20 @@ impl Document {
     pub fn table(&mut self, columns: Vec<DataColumn>, rows: Vec<Vec<Text>>) {
         if !rows.is_empty() {
             self.blocks.push(Block::Table(DataTable { columns, rows, ..DataTable::default() }));
+        }
+    }
+
+    /// Appends a tree; nothing where it has no rows.
+    pub fn tree(&mut self, columns: Vec<DataColumn>, roots: Vec<TreeNode>) {
+        if !roots.is_empty() {
+            self.blocks.push(Block::Tree(Tree { columns, roots }));
+        }
+    }
+
+    /// Appends a chart; nothing where it has no points.
+    pub fn chart(&mut self, chart: Chart) {
+        if chart.points().next().is_some() {
+            self.blocks.push(Block::Chart(chart));
         }
     }
 

@@ -5,8 +5,11 @@
 
 pub mod calendar;
 pub mod doc;
+pub mod experiment;
 mod fio;
 pub mod fio_json;
+pub mod fio_logs;
+pub mod fio_text;
 pub mod limit;
 pub mod live;
 pub mod pages;
@@ -15,3 +18,4 @@ pub mod stacks;
 pub mod terse;
 pub mod threads;
 pub mod top;
+pub mod topo_svg;

@@ -1,14 +1,11 @@
-//! Submitting CPUs, and the interrupts and hardware queues of block devices.
-
-mod wiring;
-
-pub use wiring::wiring;
+//! Submitting CPUs.
 
 use crate::Sampler;
 use crate::perf::{
     EachIo, GroupLeaders, PerCpuEvents, Tracefs, WindowSchedule, online_cpus, refused,
 };
 use fathom_model::watch::{MachineSample, Missing, SubmitSample};
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,7 +46,7 @@ impl PlacementSampler {
         let names = if one_by_one { devices } else { &[String::new()][..] };
         let mut counters = Vec::with_capacity(names.len());
         for name in names {
-            let filter = if name.is_empty() { None } else { Some(wiring::filter(sys_root, name)?) };
+            let filter = if name.is_empty() { None } else { Some(filter(sys_root, name)?) };
             let counter = point.count_grouped(&cpus, filter.as_deref(), leaders.as_ref());
             counters.push((name.clone(), counter.map_err(|error| refused(what, &error))?));
         }
@@ -82,6 +79,24 @@ impl Sampler for PlacementSampler {
         };
         sample.submits = self.counters.iter().map(of).collect();
     }
+}
+
+/// The tracepoint filter that matches this device.
+fn filter(sys_root: &Path, name: &str) -> Result<String, Missing> {
+    // sysfs has `cciss!c0d0` for `cciss/c0d0`.
+    let path = sys_root.join("block").join(name.replace('/', "!")).join("dev");
+    let missing = |why: String| Missing {
+        what: format!("CPUs submitting to {name}"),
+        why: format!("{}: {why}", path.display()),
+        allow: "name a whole block device, as in /sys/block".into(),
+    };
+    let text = fs::read_to_string(&path).map_err(|error| missing(error.to_string()))?;
+    let number = text.trim().split_once(':').and_then(|(major, minor)| {
+        // The kernel-internal device number: MKDEV in include/linux/kdev_t.h.
+        Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
+    });
+    let number = number.ok_or_else(|| missing(format!("expected major:minor, found {text:?}")))?;
+    Ok(format!("dev == {number}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Documents as Markdown (CommonMark with GitHub's tables), for issues and mail.
 
+use super::Style;
 use super::figure::{Place, loose, plain};
-use super::text::sentence;
+use super::text::{sentence, text};
 use crate::doc::{Block, DataTable, Document};
 use fathom_model::escape;
 use fathom_model::finding::Severity;
@@ -40,6 +41,10 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
                 }
             }
             Block::Table(table) => out.push_str(&grid(table)),
+            Block::Tree(_) | Block::Chart(_) => {
+                let tree = Document { blocks: vec![block.clone()] };
+                out.push_str(&format!("```text\n{}```\n", text(&tree, Style::default())));
+            }
             Block::Finding(finding) => {
                 let label = match finding.severity {
                     Severity::Error => "Error",

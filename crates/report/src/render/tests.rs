@@ -160,3 +160,46 @@ fn rows_name_their_cells() {
     let shown = text(&page, Style { color: true, width: 30 });
     assert!(shown.ends_with("    active 1.00 ·\n      comm: a_name_that_is_long\n"), "{shown:?}");
 }
+
+#[test]
+fn trees_have_branches_and_columns() {
+    use crate::doc::TreeNode;
+    let node = |name: &str, value: f64, children: Vec<TreeNode>| TreeNode {
+        cells: vec![name.into(), count(value).into(), "some words".into()],
+        children,
+        ..TreeNode::default()
+    };
+    let mut first = node("first of two", 2.0, vec![node("leaf", 12_345.0, Vec::new())]);
+    first.severity = Some(Severity::Warning);
+    let root = node("root", 1.0, vec![first, node("second", 3.0, Vec::new())]);
+    let columns = vec![
+        DataColumn::text("name"),
+        DataColumn::number("IOPS"),
+        DataColumn::text("why").ranked(1),
+    ];
+    let mut page = Document::default();
+    page.tree(columns, vec![root]);
+    let at = |width| text(&page, Style { color: false, width });
+    let wanted = "\
+name              IOPS  why
+root                 1  some words
+├─ first of two      2  some words
+│  └─ leaf       12.3k  some words
+└─ second            3  some words
+";
+    assert_eq!(at(40), wanted);
+    assert!(at(30).ends_with("│  └─ leaf       12.3k\n└─ second            3\n"), "{}", at(30));
+    assert!(at(20).contains("├─ first of        2\n│  │ two\n"), "{}", at(20));
+    let colored = text(&page, Style { color: true, width: 40 });
+    assert!(
+        colored.contains("\x1b[1;33m├─ first of two      2  some words\x1b[0m\n"),
+        "{colored:?}"
+    );
+    assert_eq!(markdown(&page), format!("```text\n{wanted}```\n"));
+    let value: serde_json::Value = serde_json::from_str(&json(&page).unwrap()).unwrap();
+    let first = &value["blocks"][0]["tree"]["roots"][0]["children"][0];
+    assert_eq!(
+        (&first["cells"][0], &first["severity"]),
+        (&"first of two".into(), &"warning".into())
+    );
+}

@@ -1,10 +1,12 @@
 //! Documents as text for a terminal.
 
 use super::Style;
+use super::chart;
 use super::figure::{Place, glue, glued, loose};
-use crate::doc::{Block, DataColumn, DataTable, Document, Extent, Section, Text};
+use super::tree::TreeRows;
+use crate::doc::{Block, Chart, DataColumn, DataTable, Document, Extent, Section, Text, Tree};
 use fathom_model::escape;
-use fathom_model::finding::{Finding, Severity};
+use fathom_model::finding::{Evidence, Finding, Severity};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::UnicodeWidthStr;
 
@@ -50,6 +52,8 @@ impl Page {
                 Block::Paragraph(text) => self.lines(&glued(text, Place::Sentence), indent, indent),
                 Block::KeyValues(entries) => self.key_values(entries, indent),
                 Block::Table(table) => self.table(table, indent),
+                Block::Tree(tree) => self.tree(tree, indent),
+                Block::Chart(chart) => self.chart(chart, indent),
                 Block::Finding(finding) => self.finding(finding, indent),
             }
             before = Some(block);
@@ -68,6 +72,13 @@ impl Page {
         self.blocks(&section.body.blocks, indent + GAP);
     }
 
+    fn chart(&mut self, chart: &Chart, indent: usize) {
+        for line in chart::lines(chart, self.width.saturating_sub(indent)) {
+            self.out.push_str(format!("{}{line}", " ".repeat(indent)).trim_end());
+            self.out.push('\n');
+        }
+    }
+
     fn key_values(&mut self, entries: &[(String, Text)], indent: usize) {
         let keys: Vec<_> = entries.iter().map(|(key, _)| escape::text(key)).collect();
         let widest = keys.iter().map(|key| key.width()).max().unwrap_or(0);
@@ -81,13 +92,13 @@ impl Page {
     }
 
     fn finding(&mut self, finding: &Finding, indent: usize) {
-        let (label, color) = match finding.severity {
-            Severity::Error => ("ERROR", "1;31"),
-            Severity::Warning => ("WARNING", "1;33"),
-            Severity::Info => ("note", "2"),
+        let label = match finding.severity {
+            Severity::Error => "ERROR",
+            Severity::Warning => "WARNING",
+            Severity::Info => "note",
         };
-        let label = format!("{label:<LABEL$}");
-        let first = format!("{}{}", " ".repeat(indent), self.painted(color, &label));
+        let label = self.painted(color(finding.severity), &format!("{label:<LABEL$}"));
+        let first = format!("{}{label}", " ".repeat(indent));
         let text = glue(&escape::text(&sentence(finding)));
         self.wrapped(&text, &first, &" ".repeat(indent + LABEL));
     }
@@ -109,10 +120,19 @@ impl Page {
     }
 
     fn table(&mut self, table: &DataTable, indent: usize) {
-        let cells = Cells::of(table);
+        self.cells(table, &Cells::of(table), indent);
+    }
+
+    fn tree(&mut self, tree: &Tree, indent: usize) {
+        let TreeRows { table, branches, severities } = TreeRows::of(tree);
+        let cells = Cells { branches, severities, ..Cells::of(&table) };
+        self.cells(&table, &cells, indent);
+    }
+
+    fn cells(&mut self, table: &DataTable, cells: &Cells, indent: usize) {
         match cells.fitting(table, self.width.saturating_sub(indent)) {
-            Some(columns) => self.grid(table, &cells, &columns, indent),
-            None => self.rows(table, &cells, indent),
+            Some(columns) => self.grid(table, cells, &columns, indent),
+            None => self.rows(table, cells, indent),
         }
     }
 
@@ -131,13 +151,17 @@ impl Page {
             self.out.push_str(&head);
             self.out.push('\n');
         }
-        for row in &cells.rows {
+        for (at, row) in cells.rows.iter().enumerate() {
             let mut wrapped: Vec<Vec<String>> = row.iter().map(|cell| vec![cell.clone()]).collect();
             for (column, width) in columns {
+                let (first, rest) = if *column == 0 { cells.branches(at) } else { ("", "") };
                 let cell = &mut wrapped[*column];
-                *cell = wrap(&cell.concat(), *width, "", "");
+                *cell = wrap(&cell.concat(), *width, first, rest);
             }
-            let lines = self.aligned(table, &wrapped, columns, indent);
+            let mut lines = self.aligned(table, &wrapped, columns, indent);
+            if let Some(severity) = cells.severities.get(at).copied().flatten() {
+                lines = self.painted(color(severity), lines.trim_end()) + "\n";
+            }
             self.out.push_str(&lines);
         }
     }
@@ -170,7 +194,7 @@ impl Page {
 
     /// Each row as a list of named values, where columns do not fit side by side.
     fn rows(&mut self, table: &DataTable, cells: &Cells, indent: usize) {
-        for row in &cells.rows {
+        for (at, row) in cells.rows.iter().enumerate() {
             let parts = row.iter().zip(&cells.names).zip(&table.columns).enumerate();
             let part = |(at, ((cell, name), column)): (
                 usize,
@@ -183,8 +207,21 @@ impl Page {
                 (_, false) => Some(format!("{name} {cell}").replace(' ', "\u{a0}")),
             };
             let parts: Vec<String> = parts.filter_map(part).collect();
-            self.lines(&parts.join("\u{a0}· "), indent, indent + GAP);
+            let (first, rest) = cells.branches(at);
+            let rest = if rest.is_empty() { "  " } else { rest };
+            let pad = " ".repeat(indent);
+            let text = parts.join("\u{a0}· ");
+            self.wrapped(&text, &format!("{pad}{first}"), &format!("{pad}{rest}"));
         }
+    }
+}
+
+/// The color of labels, as the parameter of an escape sequence.
+fn color(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "1;31",
+        Severity::Warning => "1;33",
+        Severity::Info => "2",
     }
 }
 
@@ -193,6 +230,10 @@ struct Cells {
     names: Vec<String>,
     /// As many cells in each as there are columns.
     rows: Vec<Vec<String>>,
+    /// Of a tree, for each row: what stands before the first line of its first cell, and before others.
+    branches: Vec<(String, String)>,
+    /// Of a tree, for each row.
+    severities: Vec<Option<Severity>>,
 }
 
 impl Cells {
@@ -203,14 +244,26 @@ impl Cells {
             cells.map(|cell| glued(cell, Place::Cell)).collect()
         };
         let names = table.columns.iter().map(|column| escape::text(&column.name).into_owned());
-        Self { names: names.collect(), rows: table.rows.iter().map(row).collect() }
+        Self {
+            names: names.collect(),
+            rows: table.rows.iter().map(row).collect(),
+            branches: Vec::new(),
+            severities: Vec::new(),
+        }
+    }
+
+    /// What stands before the first line of a row, and before others.
+    fn branches(&self, row: usize) -> (&str, &str) {
+        self.branches.get(row).map_or(("", ""), |(first, rest)| (first, rest))
     }
 
     /// The columns to show, each with its width, in at most `room` columns of the terminal: others are left
     /// out by rank, then text is wrapped. `None` where that is not enough.
     fn fitting(&self, table: &DataTable, room: usize) -> Option<Vec<(usize, usize)>> {
         let widest = |column: usize, of: &dyn Fn(&str) -> usize| {
-            let cells = self.rows.iter().map(|row| of(&row[column]));
+            let branch = |row| if column == 0 { self.branches(row).0.width() } else { 0 };
+            let cells = self.rows.iter().enumerate();
+            let cells = cells.map(|(at, row)| branch(at) + of(&row[column]));
             cells.max().unwrap_or(0).max(self.names[column].width())
         };
         let least = if table.extent == Extent::Whole { 1 } else { GROWING };
@@ -245,12 +298,15 @@ impl Cells {
 /// A finding as a sentence: the summary, the evidence unless it is a note, and the remedy.
 pub(super) fn sentence(finding: &Finding) -> String {
     let mut text = finding.summary.clone();
-    if !finding.evidence.is_empty() && finding.severity != Severity::Info {
+    // Evidence that the summary names is not repeated.
+    let is_new = |e: &&Evidence| e.name.is_empty() || !finding.summary.contains(&e.name);
+    let evidence: Vec<&Evidence> = finding.evidence.iter().filter(is_new).collect();
+    if !evidence.is_empty() && finding.severity != Severity::Info {
         let short = |item: String| match item.width() <= EVIDENCE {
             true => item.replace(' ', "\u{a0}"),
             false => item,
         };
-        let items: Vec<String> = finding.evidence.iter().map(|e| short(e.to_string())).collect();
+        let items: Vec<String> = evidence.iter().map(|e| short(e.to_string())).collect();
         text.push_str(&format!(" ({})", items.join("; ")));
     }
     if let Some(next) = &finding.next_step {

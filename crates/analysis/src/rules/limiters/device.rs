@@ -72,8 +72,7 @@ fn other_programs(view: &View) -> Option<Claim> {
     );
     let rate = processes.per_second(bytes);
     let rate = Evidence::number("other programs", rate, Unit::BytesPerSecond);
-    let util =
-        Evidence::number(format!("{} util", disk.name), disk.util.min(100.0) / 100.0, Unit::Share);
+    let util = Evidence::number(format!("{} util", disk.name), disk.util / 100.0, Unit::Share);
     let evidence = vec![rate.with_source("/proc/PID/io"), util.with_source("/proc/diskstats")];
     // Bytes of programs are known for all disks together.
     let moved = |disk: &crate::machine::DiskRates| disk.read.bytes + disk.write.bytes;
@@ -143,7 +142,7 @@ fn device(view: &View) -> Option<Claim> {
         disk.queue,
         units::count(most.ios)
     );
-    let util = Evidence::number("util", disk.util.min(100.0) / 100.0, Unit::Share);
+    let util = Evidence::number("util", disk.util / 100.0, Unit::Share);
     let claim = Claim::new(summary, vec![util.with_source("/proc/diskstats")]);
-    Some(claim.weight(share * disk.util.min(100.0) / 100.0).confidence(Confidence::Medium))
+    Some(claim.weight(share * disk.util / 100.0).confidence(Confidence::Medium))
 }

@@ -71,7 +71,7 @@ pub(in crate::rules) static REQUESTS: Rule = Rule {
 
 /// Mean number of I/Os in flight while there were any: a program that starts slowly does not lower it.
 fn busy_queue(disk: &DiskRates) -> f64 {
-    disk.queue * 100.0 / disk.util.clamp(1.0, 100.0)
+    disk.queue * 100.0 / disk.util.max(1.0)
 }
 
 /// Number of a device's hardware queues.
@@ -325,7 +325,7 @@ fn writeback_throttling(view: &View) -> Option<Claim> {
         view.subject(),
         view.device(name)?.wbt_lat_usec?,
         share * 100.0,
-        writing * 100.0 / disk.util.clamp(1.0, 100.0)
+        writing * 100.0 / disk.util.max(1.0)
     );
     let waiting = Evidence::number("threads throttled", waiting, Unit::Count);
     let claim = Claim::new(summary, vec![waiting.with_source("wchan rq_qos_wait")]);

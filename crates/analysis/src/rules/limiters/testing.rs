@@ -56,7 +56,7 @@ impl Scene {
             watched: ProcessUse { comm: "fio".into(), pid: PID, ..ProcessUse::default() },
             ..ProcessesSample::default()
         };
-        let threads = ThreadsSample { elapsed_ns: NS, looks: 100, ..ThreadsSample::default() };
+        let threads = ThreadsSample { elapsed_ns: NS, samples: 100, ..ThreadsSample::default() };
         let last = MachineSample {
             system: Some(system),
             processes: Some(processes),

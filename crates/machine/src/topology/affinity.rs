@@ -1,0 +1,111 @@
+//! Interrupts and hardware queues of block devices (Documentation/ABI/stable/sysfs-block,
+//! Documentation/ABI/testing/sysfs-bus-pci, Documentation/core-api/irq/irq-affinity.rst).
+
+use crate::host::cpu_list;
+use crate::roots::{Roots, entries, number, text};
+use fathom_model::topology::Irq;
+use fathom_model::watch::DeviceWiring;
+use std::path::{Path, PathBuf};
+
+/// Maximum depth of stacked devices.
+const DEPTH_MAX: u32 = 16;
+
+/// Interrupts and hardware queues of each of `devices` (whole devices, by kernel name), or of all
+/// devices that have any if empty.
+#[must_use]
+pub fn wiring(roots: &Roots, devices: &[String]) -> Vec<DeviceWiring> {
+    let mut names = devices.to_vec();
+    if names.is_empty() {
+        names = entries(roots.sys.join("block"));
+    }
+    let of = |name: String| {
+        let mut irqs = Vec::new();
+        collect_irqs(&roots.sys, &name, DEPTH_MAX, &mut irqs);
+        irqs.sort_unstable();
+        irqs.dedup();
+        DeviceWiring {
+            irqs: irqs.iter().map(u32::to_string).collect(),
+            queues: queues(&folder(&roots.sys, &name)),
+            name: name.replace('!', "/"),
+        }
+    };
+    let wired = |device: &DeviceWiring| !device.irqs.is_empty() || !device.queues.is_empty();
+    names.into_iter().map(of).filter(|device| !devices.is_empty() || wired(device)).collect()
+}
+
+/// The interrupts of the device in `dir` itself, in the order of their numbers.
+pub(super) fn irqs_of(roots: &Roots, dir: &Path) -> Vec<Irq> {
+    let irq = |number: u32| Irq {
+        number,
+        name: text(roots.sys.join(format!("kernel/irq/{number}/actions"))).unwrap_or_default(),
+        cpus: text(roots.proc.join(format!("irq/{number}/effective_affinity_list")))
+            .map(|list| cpu_list(&list))
+            .unwrap_or_default(),
+    };
+    let mut numbers = numbers(dir);
+    numbers.sort_unstable();
+    numbers.into_iter().map(irq).collect()
+}
+
+/// CPUs mapped to each hardware queue of the block device in `dir`.
+pub(super) fn queues(dir: &Path) -> Vec<Vec<u32>> {
+    let mq = dir.join("mq");
+    let mut numbers: Vec<u32> = entries(&mq).iter().filter_map(|name| name.parse().ok()).collect();
+    numbers.sort_unstable();
+    let cpus =
+        |queue: &u32| cpu_list(&text(mq.join(format!("{queue}/cpu_list"))).unwrap_or_default());
+    numbers.iter().map(cpus).collect()
+}
+
+/// The controllers of an NVMe multipath disk, which is a child of its subsystem.
+pub(super) fn multipath(disk: &Path) -> Option<Vec<PathBuf>> {
+    let subsystem = disk.parent()?;
+    subsystem.file_name()?.to_str()?.strip_prefix("nvme-subsys")?;
+    let names = entries(subsystem).into_iter();
+    let controllers = names.filter(|name| {
+        name.strip_prefix("nvme").is_some_and(|number| number.parse::<u32>().is_ok())
+    });
+    Some(controllers.filter_map(|name| subsystem.join(name).canonicalize().ok()).collect())
+}
+
+/// sysfs has `cciss!c0d0` for `cciss/c0d0`.
+fn folder(sys_root: &Path, name: &str) -> PathBuf {
+    sys_root.join("block").join(name.replace('/', "!"))
+}
+
+fn collect_irqs(sys_root: &Path, name: &str, depth: u32, irqs: &mut Vec<u32>) {
+    let folder = folder(sys_root, name);
+    let below = entries(folder.join("slaves"));
+    if !below.is_empty() && depth > 0 {
+        below.iter().for_each(|below| collect_irqs(sys_root, below, depth - 1, irqs));
+        return;
+    }
+    let Ok(real) = folder.canonicalize() else { return };
+    if let Some(controllers) = multipath(&real) {
+        controllers.iter().for_each(|controller| irqs.extend(irqs_above(sys_root, controller)));
+        return;
+    }
+    irqs.extend(irqs_above(sys_root, &real));
+}
+
+/// Interrupts of the nearest parent device that has any: the controller.
+fn irqs_above(sys_root: &Path, device: &Path) -> Vec<u32> {
+    let root = sys_root.canonicalize().unwrap_or_default();
+    let above = device.ancestors().take_while(|folder| **folder != root);
+    above.map(numbers).find(|numbers| !numbers.is_empty()).unwrap_or_default()
+}
+
+/// Message-signalled interrupts of a device, or the one on its wire.
+fn numbers(dir: &Path) -> Vec<u32> {
+    let messages = entries(dir.join("msi_irqs"));
+    let messages: Vec<u32> = messages.iter().filter_map(|irq| irq.parse().ok()).collect();
+    if !messages.is_empty() {
+        return messages;
+    }
+    // 0 means none.
+    number::<u32>(dir.join("irq")).filter(|irq| *irq > 0).into_iter().collect()
+}
+
+#[cfg(test)]
+#[path = "affinity_tests.rs"]
+mod tests;

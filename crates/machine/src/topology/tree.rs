@@ -1,0 +1,194 @@
+//! The devices on the way to each disk: the path of its directory in sysfs, joined to a tree.
+
+use super::affinity;
+use super::names::PciNames;
+use super::pci;
+use crate::roots::{Roots, entries, number, text};
+use fathom_model::topology::{Hop, HopKind, Link, LinkMode, LinkStandard};
+use std::path::{Path, PathBuf};
+
+/// Drivers' names of controllers, each followed by a number.
+const CONTROLLERS: [&str; 6] = ["nvme", "ata", "host", "virtio", "mmc", "usb"];
+/// Directories between a bus and a disk that are no devices of their own.
+const CLASSES: [&str; 8] =
+    ["block", "nvme", "mmc_host", "platform", "virtual", "soc", "ctl", "devices"];
+/// Base classes of PCI functions that are shown although no disk is below them: network adapters.
+const NETWORK: u32 = 0x02;
+
+/// Root complexes with what is below them, then other buses with disks.
+pub(super) fn read(roots: &Roots, names: &PciNames<'_>) -> Vec<Hop> {
+    let Ok(base) = roots.sys.join("devices").canonicalize() else { return Vec::new() };
+    let mut builder = Builder { roots, names, base, top: Vec::new() };
+    let functions = roots.sys.join("bus/pci/devices");
+    for name in entries(&functions) {
+        builder.add(&functions.join(name), None);
+    }
+    let disks = roots.sys.join("block");
+    for name in entries(&disks) {
+        builder.add_disk(&disks.join(&name), &name.replace('!', "/"));
+    }
+    let mut top = builder.top;
+    prune(&mut top);
+    top.sort_by_key(|root| (root.kind != HopKind::RootComplex, root.name.clone()));
+    top
+}
+
+struct Builder<'a> {
+    roots: &'a Roots,
+    names: &'a PciNames<'a>,
+    base: PathBuf,
+    top: Vec<Hop>,
+}
+
+impl Builder<'_> {
+    fn add_disk(&mut self, link: &Path, name: &str) {
+        // Devices below a multipath disk are hidden; it is attached to the controllers of all of them.
+        if number::<u32>(link.join("hidden")) == Some(1) {
+            return;
+        }
+        let Ok(dir) = link.canonicalize() else { return };
+        if let Some(controllers) = affinity::multipath(&dir) {
+            controllers.iter().for_each(|controller| self.add(controller, Some(name)));
+        } else if !dir.starts_with(self.base.join("virtual/block")) {
+            self.add(dir.parent().unwrap_or(&dir), Some(name));
+        }
+    }
+
+    /// Adds the devices on a path in sysfs, the last of which is the controller of `disk`.
+    fn add(&mut self, path: &Path, disk: Option<&str>) {
+        let Ok(real) = path.canonicalize() else { return };
+        let Ok(below) = real.strip_prefix(&self.base) else { return };
+        let mut dir = self.base.clone();
+        let mut dirs: Vec<PathBuf> = Vec::new();
+        for part in below.components() {
+            dir.push(part);
+            dirs.push(dir.clone());
+        }
+        let name = |dir: &Path| dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // What is above a root bus, in firmware's terms, is not on the way.
+        let first = dirs.iter().position(|dir| pci::is_root_bus(&name(dir)));
+        let on_pci = dirs.split_off(first.unwrap_or(0));
+        let mut parent = HopKind::Bus;
+        let mut level = &mut self.top;
+        let mut hops: Vec<PathBuf> =
+            on_pci.iter().filter(|dir| is_hop(&name(dir))).cloned().collect();
+        if first.is_none() {
+            let bus = on_pci.iter().rfind(|dir| is_bus(&name(dir)));
+            hops.splice(0..0, bus.cloned());
+        }
+        // A SCSI host of an ATA port is the same controller.
+        let has_ata = hops.iter().any(|dir| numbered(&name(dir), "ata"));
+        hops.retain(|dir| !(has_ata && numbered(&name(dir), "host")));
+        let last = hops.len().saturating_sub(1);
+        for (index, dir) in hops.iter().enumerate() {
+            let name = name(dir);
+            let at = level.iter().position(|hop| hop.name == name);
+            let at = at.unwrap_or_else(|| {
+                level.push(hop(self.roots, dir, parent, self.names));
+                level.len() - 1
+            });
+            let hop = &mut level[at];
+            if let (Some(disk), true) = (disk, index == last) {
+                hop.disks.push(disk.to_string());
+            }
+            parent = hop.kind;
+            level = &mut hop.children;
+        }
+    }
+}
+
+fn is_hop(name: &str) -> bool {
+    pci::is_function(name)
+        || pci::is_root_bus(name)
+        || CONTROLLERS.iter().any(|prefix| numbered(name, prefix))
+}
+
+/// Whether a directory can stand for the bus of a disk that is on no PCI bus.
+fn is_bus(name: &str) -> bool {
+    !is_hop(name) && !CLASSES.contains(&name) && !name.contains(':')
+}
+
+fn numbered(name: &str, prefix: &str) -> bool {
+    let number = name.strip_prefix(prefix);
+    number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The device in `dir`, without what is below it.
+fn hop(roots: &Roots, dir: &Path, parent: HopKind, names: &PciNames<'_>) -> Hop {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let irqs = affinity::irqs_of(roots, dir);
+    if pci::is_function(&name) {
+        return Hop { irqs, ..pci::function(dir, parent, names) };
+    }
+    if pci::is_root_bus(&name) {
+        return Hop {
+            name,
+            kind: HopKind::RootComplex,
+            numa_node: bus_node(dir),
+            ..Hop::default()
+        };
+    }
+    let kind = if is_hop(&name) { HopKind::Controller } else { HopKind::Bus };
+    Hop {
+        link: sata_link(dir, &name),
+        label: label(dir, &name),
+        name,
+        kind,
+        irqs,
+        ..Hop::default()
+    }
+}
+
+/// The NUMA node of a root bus: its functions have it.
+fn bus_node(dir: &Path) -> Option<u32> {
+    let functions = entries(dir).into_iter().filter(|name| pci::is_function(name));
+    let nodes = functions.filter_map(|name| number::<i64>(dir.join(name).join("numa_node")));
+    nodes.filter_map(|node| u32::try_from(node).ok()).next()
+}
+
+/// An NVMe controller's model or the address of its fabric.
+fn label(dir: &Path, name: &str) -> String {
+    if name == "nvme-fabrics" {
+        return "NVMe over Fabrics".into();
+    }
+    let model = text(dir.join("model")).unwrap_or_default();
+    match (text(dir.join("transport")), text(dir.join("address"))) {
+        (Some(transport), Some(address)) if transport != "pcie" => {
+            format!("{model} by {transport}, {address}")
+        }
+        _ => model,
+    }
+}
+
+/// The link of an ATA port (Documentation/ABI/testing/sysfs-ata): `6.0 Gbps`.
+fn sata_link(dir: &Path, name: &str) -> Option<Link> {
+    let number = name.strip_prefix("ata")?;
+    let link = dir.join(format!("link{number}/ata_link/link{number}"));
+    let mode = |file: &str| {
+        let text = text(link.join(file))?;
+        let speed: f64 = text.strip_suffix(" Gbps")?.parse().ok()?;
+        Some(LinkMode { speed_mts: (speed * 1000.0).round() as u32, lanes: 1 })
+    };
+    let current = mode("sata_spd")?;
+    let best = mode("hw_sata_spd_limit").unwrap_or(current);
+    Some(Link { standard: LinkStandard::Sata, current, best })
+}
+
+/// Removes what is neither on the way to a disk, nor a port, nor a network adapter with a link.
+fn prune(hops: &mut Vec<Hop>) {
+    for hop in hops.iter_mut() {
+        prune(&mut hop.children);
+        hop.irqs.retain(|irq| irq.number > 0);
+    }
+    hops.retain(|hop| {
+        let is_network = hop.class.is_some_and(|class| class >> 16 == NETWORK);
+        let is_endpoint = hop.kind == HopKind::Function && hop.link.is_some();
+        !hop.children.is_empty()
+            || !hop.disks.is_empty()
+            || hop.kind == HopKind::RootPort
+            || hop.kind == HopKind::SwitchDownstream
+            || is_endpoint
+            || is_network
+            || hop.class.is_some_and(|class| class >> 16 == 0x01)
+    });
+}
