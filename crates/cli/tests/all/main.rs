@@ -17,6 +17,8 @@ mod faults;
 #[cfg(test)]
 mod few_threads;
 #[cfg(test)]
+mod fio;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod limit;
