@@ -42,7 +42,7 @@ done
 expect 0 fathom clean /mnt/overlay
 says out "/mnt/overlay/.fathom-scratch-"
 expect 0 fathom clean --remove /mnt/overlay
-says out "removed /mnt/overlay/.fathom-scratch-"
+says out "scratch file, removed"
 check "nothing is left there" [ -z "$(ls -A /mnt/overlay)" ]
 
 # A file that is being laid out has no name on ext4, and a temporary one on overlayfs.
@@ -61,5 +61,5 @@ for fs in ext4 overlay; do
 done
 says out "/mnt/overlay/.fathom-scratch-"
 expect 0 fathom clean --remove /mnt/overlay
-says out "removed /mnt/overlay/.fathom-scratch-"
+says out "scratch file, removed"
 nothing_left

@@ -100,13 +100,13 @@ impl Overhead {
     fn of_fathom(stdout: &str, cpu_us: f64) -> Option<Self> {
         let json: Value = serde_json::from_str(stdout).ok()?;
         let number = |value: &Value| value.as_f64();
-        let done = number(&json["looks"])?;
+        let done = number(&json["samples"])?;
         Some(Self {
             sample_us: number(&json["cost"]["us_per_thread_sample"])?,
             program_us: cpu_us / number(&json["thread_samples"])?,
-            share: number(&json["cost"]["share_of_a_processor"])?,
+            share: number(&json["cost"]["cpu_share"])?,
             done,
-            due: done + number(&json["looks_missed"])?,
+            due: done + number(&json["samples_missed"])?,
         })
     }
 
@@ -222,8 +222,8 @@ mod tests {
 
     #[test]
     fn what_the_tools_print_is_read() {
-        let json = r#"{"looks":78,"looks_missed":2,"thread_samples":1000,
-            "cost":{"us_per_thread_sample":7.5,"share_of_a_processor":0.25}}"#;
+        let json = r#"{"samples":78,"samples_missed":2,"thread_samples":1000,
+            "cost":{"us_per_thread_sample":7.5,"cpu_share":0.25}}"#;
         let want = Overhead { sample_us: 7.5, program_us: 9.0, share: 0.25, done: 78.0, due: 80.0 };
         assert_eq!(Overhead::of_fathom(json, 9000.0), Some(want));
         let text = "   40 |  1.00 | (threads) |\n\nsamples: 20\n(expected: 80)\ntotal processes: 10, \
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_spread_and_every_count_of_looks() {
+    fn a_row_has_the_spread_and_every_count_of_samples() {
         let overhead = |us, done| Overhead {
             sample_us: us,
             program_us: us,

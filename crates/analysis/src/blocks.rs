@@ -1,5 +1,9 @@
 //! Activity of the block layer between two samples of one sampler.
 
+mod await_gap;
+
+pub use await_gap::{AwaitGap, GapReason, await_gaps};
+
 use fathom_model::watch::{
     BlocksSample, DeviceBlocks, OpTimes, SizeSamples, SplitSamples, TaskBlocks,
 };

@@ -4,18 +4,32 @@
 //! A [`Probe`] is a window to measure and a [`Measurement`] its result; a [`Cell`] accumulates the windows of
 //! one condition. A [`Series`] interleaves conditions, so that drift affects all of them
 //! alike and ratios are paired. A [`Schedule`] divides a [`Budget`] of time over the stages of an experiment.
-//! The first client is [`crate::limit`].
+//! The first client is [`crate::limit`]. A [`Trial`] compares conditions, for `fathom try` and `fathom sweep`: it measures
+//! them in random order, round after round, and says which [`Claim`] each comparison allows.
 
 mod cell;
 mod probe;
+mod record;
 mod rw;
 mod schedule;
 mod series;
+mod stored;
+mod tally;
+mod trial;
+mod verdict;
 
 pub use cell::{Cell, Point};
 pub use probe::{
     CpuShares, CpuTime, Load, LoadMeasure, Measurement, Probe, Setting, Window, WorkerCpu,
 };
+pub use record::{
+    Detail, ExperimentRecord, LayerShare, MeasuredCondition, Request, TrialReport, TrialWindow,
+    curves,
+};
 pub use rw::Rw;
 pub use schedule::{Budget, Planned, Schedule};
 pub use series::{Condition, Repetitions, Series};
+pub use stored::compare_stored;
+pub use tally::{Sample, Tally, add_disk};
+pub use trial::{Trial, Turn, higher_is_better};
+pub use verdict::{Claim, Effect};

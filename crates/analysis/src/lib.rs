@@ -4,11 +4,11 @@
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 pub mod blocks;
+pub mod calls;
 pub mod derive;
 pub mod experiment;
 pub mod layers;
 pub mod limit;
-pub mod limiters;
 pub mod machine;
 pub mod processes;
 pub mod rules;

@@ -1,16 +1,19 @@
 //! The rule engine: what a record means, and every known way in which its figures can mislead.
 //!
 //! A rule is one unit: id, class, documentation with its thresholds, check and test cases. [`RULES`] lists
-//! all of them; `run` and `limit` evaluate the rules that apply to their records, and docs/rules.md is
+//! all of them; `run`, `watch` and `limit` evaluate the rules that apply to their records, and docs/rules.md is
 //! generated from the same list. A rule reports once for all jobs, or block sizes, that it concerns.
 
 mod cache;
 mod depth;
+mod doctor;
 mod failures;
 mod host;
 mod jobs;
+mod limiters;
 mod rates;
 mod requested;
+mod same_blocks;
 #[cfg(test)]
 mod table;
 mod targets;
@@ -18,6 +21,8 @@ mod targets;
 mod testing;
 mod topology;
 
+pub use doctor::{Diagnosed, Diagnosis, NotChecked, Passed, diagnose, that_matter};
+pub use limiters::{Limiters, limiters};
 pub use requested::unpolled;
 
 use crate::limit::{BlockLimit, Conditions, LimitRecord, Point, TargetLimit};
@@ -25,6 +30,7 @@ use crate::topology::TopologyReport;
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity};
 use fathom_model::record::RunRecord;
+use limiters::View;
 
 /// A rule.
 pub struct Rule {
@@ -58,6 +64,10 @@ enum Check {
     Target(fn(&Target) -> Option<Claim>),
     /// Needs the whole record of a limit search.
     Limit(fn(&LimitRecord) -> Option<Claim>),
+    /// Needs an inspection of the machine; see [`diagnose`].
+    Inspection(doctor::Inspected),
+    /// Needs the samples of a record: whether this limited the workload.
+    View(fn(&View) -> Option<Claim>),
     /// Needs the topology of the machine.
     Topology(fn(&TopologyReport) -> Option<Claim>),
 }
@@ -81,6 +91,7 @@ enum Input<'a> {
     Run(&'a RunRecord),
     Target(Target<'a>),
     Limit(&'a LimitRecord),
+    View(&'a View<'a>),
     Topology(&'a TopologyReport),
 }
 
@@ -92,11 +103,18 @@ struct Claim {
     summary: String,
     evidence: Vec<Evidence>,
     remedy: Option<String>,
+    /// For limiters, the part of the workload's time that this explains: 0 to 1.
+    weight: f64,
 }
 
 impl Claim {
     fn new(summary: String, evidence: Vec<Evidence>) -> Self {
-        Self { severity: None, confidence: None, summary, evidence, remedy: None }
+        Self { severity: None, confidence: None, summary, evidence, remedy: None, weight: 0.0 }
+    }
+
+    /// States which part of the workload's time it explains.
+    fn weight(self, weight: f64) -> Self {
+        Self { weight: weight.clamp(0.0, 1.0), ..self }
     }
 
     /// Overrides the rule's severity.
@@ -126,6 +144,7 @@ pub static RULES: &[&Rule] = &[
     &targets::TARGET_CHANGED,
     &rates::COULD_NOT_KEEP_UP,
     &targets::SPARSE_TARGET,
+    &same_blocks::SAME_BLOCKS,
     &cache::CACHED_READS,
     &cache::DIRECT_READS_MISSING,
     &targets::IN_MEMORY,
@@ -152,6 +171,29 @@ pub static RULES: &[&Rule] = &[
     &host::SLOW_CLOCK,
     &requested::REFUSED_FLAGS,
     &host::COUNTING_SLOWS,
+    &limiters::cgroup::IO_LIMIT,
+    &limiters::cgroup::IO_COST,
+    &limiters::cgroup::IO_LATENCY,
+    &limiters::cgroup::IO_WEIGHT,
+    &limiters::cgroup::CPU_QUOTA,
+    &limiters::cgroup::MEMORY_LIMIT,
+    &limiters::memory::SWAPPING,
+    &limiters::cpu::OTHER_PROGRAMS,
+    &limiters::device::OTHER_PROGRAMS,
+    &limiters::threads::FSYNC,
+    &limiters::queue::REQUESTS,
+    &limiters::queue::SCHEDULER,
+    &limiters::queue::WRITEBACK_THROTTLING,
+    &limiters::queue::SPLITS,
+    &limiters::stacked::STACKED_DEVICE,
+    &limiters::threads::LOCK,
+    &limiters::threads::KERNEL_LOCK,
+    &limiters::threads::IO_WORKERS,
+    &limiters::memory::NOT_ON_DISK,
+    &limiters::threads::ONE_AT_A_TIME,
+    &limiters::cpu::BUSY_CPUS,
+    &limiters::cpu::OWN_TIME,
+    &limiters::device::DEVICE,
     &topology::DEGRADED_LINK,
     &topology::UPLINK,
     &topology::CROWDED_COMPLEX,
@@ -198,15 +240,23 @@ fn evaluate(input: &Input) -> Vec<Finding> {
 
 impl Rule {
     fn check(&self, input: &Input) -> Option<Finding> {
-        let claim = self.checks.iter().find_map(|check| match (check, input) {
+        self.claim(input).map(|claim| self.finding(claim))
+    }
+
+    fn claim(&self, input: &Input) -> Option<Claim> {
+        self.checks.iter().find_map(|check| match (check, input) {
             (Check::Run(check), Input::Run(record)) => check(record),
             (Check::Target(check), Input::Target(target)) => check(target),
             (Check::Limit(check), Input::Limit(record)) => check(record),
+            (Check::View(check), Input::View(view)) => check(view),
             (Check::Topology(check), Input::Topology(report)) => check(report),
             _ => None,
-        })?;
+        })
+    }
+
+    fn finding(&self, claim: Claim) -> Finding {
         let remedy = claim.remedy.unwrap_or_else(|| self.remedy.to_string());
-        Some(Finding {
+        Finding {
             rule: self.id.to_string(),
             class: self.class,
             severity: claim.severity.unwrap_or(self.severity),
@@ -214,7 +264,7 @@ impl Rule {
             summary: claim.summary,
             evidence: claim.evidence,
             next_step: (!remedy.is_empty()).then_some(remedy),
-        })
+        }
     }
 }
 
@@ -266,10 +316,11 @@ mod tests {
 
     #[test]
     fn each_rule_is_listed_once_and_documented() {
-        for (index, rule) in RULES.iter().enumerate() {
-            assert!(RULES[..index].iter().all(|other| other.id != rule.id), "{} twice", rule.id);
+        let all: Vec<&Rule> = RULES.iter().chain(doctor::CHECKS).copied().collect();
+        for (index, rule) in all.iter().enumerate() {
+            assert!(all[..index].iter().all(|other| other.id != rule.id), "{} twice", rule.id);
             assert!(!rule.meaning.is_empty() && !(rule.threshold)().is_empty(), "{}", rule.id);
-            assert_eq!(rule.checks.len(), rule.cases.len(), "{}: cases for each check", rule.id);
+            assert!(rule.checks.len() <= rule.cases.len(), "{}: cases for each check", rule.id);
             for weaker in rule.supersedes {
                 assert!(RULES.iter().any(|other| other.id == weaker.id), "{}", weaker.id);
             }
@@ -278,7 +329,7 @@ mod tests {
 
     #[test]
     fn each_check_holds_for_its_case_and_not_for_the_near_miss() {
-        for rule in RULES {
+        for rule in RULES.iter().chain(doctor::CHECKS) {
             for case in rule.cases {
                 let [plain, holds, near_miss] = case.findings(rule);
                 assert_eq!(plain, [], "{} holds without a reason", rule.id);
@@ -293,6 +344,9 @@ mod tests {
             let is_run = |case: &Case| matches!(case, Case::Run { .. });
             let wants_run = |check: &Check| matches!(check, Check::Run(_));
             assert_eq!(rule.checks.iter().any(wants_run), rule.cases.iter().any(is_run));
+            let is_view = |case: &Case| matches!(case, Case::View { .. });
+            let wants_view = |check: &Check| matches!(check, Check::View(_));
+            assert_eq!(rule.checks.iter().any(wants_view), rule.cases.iter().any(is_view));
         }
     }
 }

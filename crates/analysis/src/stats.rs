@@ -94,6 +94,16 @@ impl Ratio {
     /// of two log ratios, and the interval of Wilcoxon's signed ranks. Needs six usable pairs.
     #[must_use]
     pub fn paired_robust(pairs: &[(f64, f64)]) -> Option<Self> {
+        Self::paired_robust_at(pairs, TAIL_95)
+    }
+
+    /// The same with 99% confidence. Needs eight usable pairs.
+    #[must_use]
+    pub fn paired_robust_99(pairs: &[(f64, f64)]) -> Option<Self> {
+        Self::paired_robust_at(pairs, TAIL_99)
+    }
+
+    fn paired_robust_at(pairs: &[(f64, f64)], tail: Tail) -> Option<Self> {
         // A pair in which one of both stood still altogether is as far off as can be.
         let moved = pairs.iter().filter(|(c, b)| *c > 0.0 || *b > 0.0);
         let mut logs: Vec<f64> =
@@ -104,7 +114,7 @@ impl Ratio {
             .flat_map(|a| logs[a..].iter().map(move |b| (a, *b)))
             .map(|(a, b)| f64::midpoint(logs[a], b))
             .collect();
-        let first = signed_rank_025(logs.len())?;
+        let first = signed_rank(logs.len(), tail)?;
         let (center, last) = (median(&mut means), means.len() - 1);
         Some(Self::of_logs(center, means[first], means[last - first]))
     }
@@ -163,9 +173,28 @@ fn median(values: &mut [f64]) -> f64 {
     f64::midpoint(values[values.len() / 2], values[(values.len() - 1) / 2])
 }
 
-/// The largest c with P(T ≤ c) ≤ 2.5%, T being Wilcoxon's signed-rank statistic of `n` differences; `None` where
+/// The part of a distribution below an interval.
+#[derive(Debug, Clone, Copy)]
+struct Tail {
+    share: f64,
+    /// Its quantile of the normal distribution, without the sign.
+    normal: f64,
+}
+
+const TAIL_95: Tail = Tail { share: 0.025, normal: NORMAL_975 };
+const TAIL_99: Tail = Tail { share: 0.005, normal: 2.575_829 };
+/// Up to this many differences the distribution of the rank sum is computed, beyond it is near normal (Hollander and
+/// Wolfe, 3.1).
+const RANKS_EXACT: usize = 32;
+
+/// The largest c with P(T ≤ c) within `tail`, T being Wilcoxon's signed-rank statistic of `n` differences; `None` where
 /// P(T = 0) is more.
-fn signed_rank_025(n: usize) -> Option<usize> {
+fn signed_rank(n: usize, tail: Tail) -> Option<usize> {
+    if n > RANKS_EXACT {
+        let n = n as f64;
+        let deviation = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt();
+        return Some((n * (n + 1.0) / 4.0 - tail.normal * deviation) as usize);
+    }
     // Each rank is in the sum or not: ways to come to each sum, as shares of all 2^n.
     let mut shares = vec![1.0];
     for rank in 1..=n {
@@ -176,7 +205,7 @@ fn signed_rank_025(n: usize) -> Option<usize> {
     let mut sum = 0.0;
     let values = shares.iter().take_while(|share| {
         sum += **share;
-        sum <= 0.025
+        sum <= tail.share
     });
     values.count().checked_sub(1)
 }
@@ -290,8 +319,10 @@ mod tests {
 
     #[test]
     fn signed_ranks_are_those_of_the_tables() {
-        let critical = [5, 6, 9, 15, 50].map(signed_rank_025);
+        let critical = [5, 6, 9, 15, 50].map(|n| signed_rank(n, TAIL_95));
         assert_eq!(critical, [None, Some(0), Some(5), Some(25), Some(434)]);
+        let critical = [7, 8, 15, 50].map(|n| signed_rank(n, TAIL_99));
+        assert_eq!(critical, [None, Some(0), Some(15), Some(373)]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What threads were doing, grouped by what they have in common.
 
-use fathom_model::watch::{ThreadCount, ThreadState, ThreadsSample};
+use fathom_model::watch::{ThreadCount, ThreadState, ThreadTime, ThreadsSample};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,6 +126,23 @@ impl Column {
     }
 }
 
+/// Parts of the names of functions in which threads wait for a lock of the kernel.
+pub(crate) const KERNEL_LOCKS: [&str; 4] = ["rwsem_", "mutex_lock", "percpu_rwsem", "down_"];
+
+/// The state of an active thread.
+fn state(thread: &ThreadCount) -> ThreadState {
+    let is_lock = KERNEL_LOCKS.iter().any(|part| thread.wchan.contains(part));
+    match (thread.state, thread.syscall.as_str()) {
+        ('R', _) => ThreadState::OnCpu,
+        ('Q', _) => ThreadState::Runnable,
+        ('D', _) if is_lock => ThreadState::KernelLock,
+        ('D', _) => ThreadState::Disk,
+        (_, "io_uring_enter") => ThreadState::IoUring,
+        (_, "io_getevents" | "io_pgetevents") => ThreadState::Aio,
+        _ => ThreadState::Other,
+    }
+}
+
 /// `text` with `*` for each run of digits.
 #[must_use]
 pub fn fold_digits(text: &str) -> Cow<'_, str> {
@@ -144,9 +161,9 @@ pub fn fold_digits(text: &str) -> Cow<'_, str> {
 
 /// Samples added up, in groups.
 #[derive(Debug, Clone)]
-pub struct Groups {
+pub struct ThreadGroups {
     /// Number of samples.
-    pub looks: u64,
+    pub samples: u64,
     /// Threads sampled, asleep or not, over all samples.
     pub seen: u64,
     /// Samples of threads that ran while they were being sampled.
@@ -168,7 +185,7 @@ struct Members {
 
 /// Threads that have all columns in common.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Group {
+pub struct ThreadGroup {
     /// What they have in common, in the order of the columns.
     pub values: Vec<String>,
     /// Number of times that one of them was sampled so.
@@ -182,18 +199,18 @@ pub struct Group {
 }
 
 /// Empty groups, by the default columns.
-impl Default for Groups {
+impl Default for ThreadGroups {
     fn default() -> Self {
         Self::new(&DEFAULT)
     }
 }
 
-impl Groups {
+impl ThreadGroups {
     /// Empty groups, by `columns`.
     #[must_use]
     pub fn new(columns: &[Column]) -> Self {
         Self {
-            looks: 0,
+            samples: 0,
             seen: 0,
             torn: 0,
             elapsed: 0,
@@ -212,11 +229,11 @@ impl Groups {
 
     /// Adds an interval.
     pub fn add(&mut self, sample: &ThreadsSample) {
-        self.looks += u64::from(sample.looks);
+        self.samples += u64::from(sample.samples);
         self.seen += sample.seen;
         self.torn += sample.torn;
         let has_times = sample.elapsed_ns > 0;
-        self.elapsed += if has_times { sample.elapsed_ns } else { u64::from(sample.looks) };
+        self.elapsed += if has_times { sample.elapsed_ns } else { u64::from(sample.samples) };
         for time in &sample.times {
             *self.times.entry(time.state).or_default() += time.ns;
         }
@@ -235,17 +252,27 @@ impl Groups {
         }
     }
 
+    /// Adds what the threads of process `pid` did in an interval: those that were active, by state.
+    pub fn add_of(&mut self, sample: &ThreadsSample, pid: i32) {
+        let is_of = |thread: &&ThreadCount| thread.pid == pid;
+        let active: Vec<ThreadCount> = sample.active.iter().filter(is_of).cloned().collect();
+        let times = active.iter().map(|thread| ThreadTime { state: state(thread), ns: thread.ns });
+        let times = times.collect();
+        let (samples, elapsed_ns) = (sample.samples, sample.elapsed_ns);
+        self.add(&ThreadsSample { samples, elapsed_ns, times, active, ..ThreadsSample::default() });
+    }
+
     /// The groups, the largest first.
     #[must_use]
-    pub fn largest_first(&self) -> Vec<Group> {
-        let group = |(values, members): (&Vec<String>, &Members)| Group {
+    pub fn largest_first(&self) -> Vec<ThreadGroup> {
+        let group = |(values, members): (&Vec<String>, &Members)| ThreadGroup {
             values: values.clone(),
             count: members.count,
             average: self.mean(members.time),
             share: members.time as f64 / self.active.max(1) as f64,
             threads: members.tids.len(),
         };
-        let mut groups: Vec<Group> = self.groups.iter().map(group).collect();
+        let mut groups: Vec<ThreadGroup> = self.groups.iter().map(group).collect();
         groups.sort_by(|a, b| b.average.total_cmp(&a.average));
         groups
     }
@@ -254,7 +281,7 @@ impl Groups {
     #[must_use]
     pub fn threads(&self) -> f64 {
         match self.times.values().sum() {
-            0 => self.seen as f64 / self.looks.max(1) as f64,
+            0 => self.seen as f64 / self.samples.max(1) as f64,
             time => self.mean(time),
         }
     }
@@ -283,7 +310,6 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::watch::ThreadTime;
 
     fn thread(tid: i32, comm: &str, state: char, count: u32) -> ThreadCount {
         let comm = comm.into();
@@ -312,39 +338,39 @@ mod tests {
 
     #[test]
     fn averages_and_shares() {
-        let mut groups = Groups::new(&[Column::Comm, Column::State]);
+        let mut groups = ThreadGroups::new(&[Column::Comm, Column::State]);
         let one = [thread(1, "w1", 'D', 6), thread(2, "w2", 'D', 4), thread(1, "w1", 'R', 5)];
         groups.add(&ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 100,
             active: one.into(),
             ..ThreadsSample::default()
         });
         let two = [thread(2, "w2", 'R', 5)];
         groups.add(&ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 90,
             active: two.into(),
             ..ThreadsSample::default()
         });
-        assert_eq!((groups.looks, groups.seen, groups.torn), (20, 190, 0));
+        assert_eq!((groups.samples, groups.seen, groups.torn), (20, 190, 0));
         assert_eq!((groups.threads(), groups.active()), (9.5, 1.0));
         let largest = groups.largest_first();
         assert_eq!(largest.len(), 2);
         let common = |state: &str| vec!["w*".to_string(), state.to_string()];
         let (count, average, share, threads) = (10, 0.5, 0.5, 2);
-        let d = Group { values: common("D"), count, average, share, threads };
-        assert_eq!(largest, [d.clone(), Group { values: common("R"), ..d }]);
+        let d = ThreadGroup { values: common("D"), count, average, share, threads };
+        assert_eq!(largest, [d.clone(), ThreadGroup { values: common("R"), ..d }]);
     }
 
     #[test]
     fn times_count_where_there_are_any() {
         let time = |state, ns| ThreadTime { state, ns };
-        let mut groups = Groups::new(&[Column::State]);
+        let mut groups = ThreadGroups::new(&[Column::State]);
         let runs = ThreadCount { ns: 400, ..thread(1, "w", 'R', 9) };
         let reads = ThreadCount { ns: 1600, ..thread(1, "w", 'D', 1) };
         groups.add(&ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 30,
             elapsed_ns: 2000,
             times: vec![time(ThreadState::OnCpu, 400), time(ThreadState::Disk, 5600)],
@@ -361,9 +387,9 @@ mod tests {
     #[test]
     fn what_was_torn_is_not_shown_as_truth() {
         let torn = ThreadCount { torn: true, ..thread(1, "w", 'D', 3) };
-        let mut groups = Groups::new(&[Column::State, Column::Wchan]);
+        let mut groups = ThreadGroups::new(&[Column::State, Column::Wchan]);
         groups.add(&ThreadsSample {
-            looks: 5,
+            samples: 5,
             seen: 5,
             active: vec![torn, thread(1, "w", 'D', 2)],
             ..ThreadsSample::default()
@@ -376,7 +402,7 @@ mod tests {
 
     #[test]
     fn nothing_is_no_division() {
-        let groups = Groups::new(&DEFAULT);
+        let groups = ThreadGroups::new(&DEFAULT);
         assert_eq!((groups.threads(), groups.active()), (0.0, 0.0));
         assert!(groups.largest_first().is_empty());
     }

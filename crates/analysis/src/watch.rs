@@ -7,7 +7,7 @@ pub(crate) use io_limits::REACHED;
 
 use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
-use crate::threads::Groups;
+use crate::threads::ThreadGroups;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{CgroupSample, MachineSample, StackCount, StacksSample};
 use std::collections::BTreeMap;
@@ -30,27 +30,32 @@ pub struct ObservedTotals {
     /// The first sample with the cgroup of the last one: counters of another cgroup are no baseline.
     cgroup_first: Option<(u64, CgroupSample)>,
     /// What threads did, by the default columns.
-    pub threads: Groups,
+    pub threads: ThreadGroups,
+    /// The same, only for the process that did the run; empty where it is not known.
+    pub own_threads: ThreadGroups,
     /// What processes used.
     pub processes: ProcessTotals,
     /// How often the I/O limits of the cgroup were reached.
     pub io_limits: BTreeMap<String, IoLimit>,
     stacks: Option<StacksSample>,
-    stack_counts: BTreeMap<u32, (u32, u64)>,
+    stack_counts: StackCounts,
+    own_stack_counts: StackCounts,
 }
+
+/// Samples and their periods by stack.
+type StackCounts = BTreeMap<u32, (u32, u64)>;
 
 impl ObservedTotals {
     /// Adds the next sample of the record.
     pub fn add(&mut self, sample: &Sample) {
         let first = self.first.get_or_insert_with(|| sample.clone());
         self.elapsed_ns = sample.elapsed_ns.saturating_sub(first.elapsed_ns);
+        // What the first sample holds of an interval was before the record.
         if self.samples > 0 {
             self.peaks(sample);
+            self.add_interval(&sample.machine);
         }
         self.samples += 1;
-        sample.machine.threads.iter().for_each(|threads| self.threads.add(threads));
-        sample.machine.processes.iter().for_each(|processes| self.processes.add(processes));
-        sample.machine.stacks.iter().for_each(|stacks| self.add_stacks(stacks));
         let cgroup = sample.machine.system.as_ref().and_then(|system| system.cgroup.as_ref());
         if let Some(cgroup) = cgroup {
             let same = |(_, first): &(u64, CgroupSample)| first.is_same(cgroup);
@@ -61,6 +66,18 @@ impl ObservedTotals {
                 .or_else(|| Some((sample.elapsed_ns, cgroup.clone())));
         }
         self.last.clone_from(sample);
+    }
+
+    fn add_interval(&mut self, machine: &MachineSample) {
+        machine.processes.iter().for_each(|processes| self.processes.add(processes));
+        let own = self.processes.watched.pid;
+        if let Some(threads) = &machine.threads {
+            self.threads.add(threads);
+            if own > 0 {
+                self.own_threads.add_of(threads, own);
+            }
+        }
+        machine.stacks.iter().for_each(|stacks| self.add_stacks(stacks));
     }
 
     fn peaks(&mut self, sample: &Sample) {
@@ -74,7 +91,7 @@ impl ObservedTotals {
         let busy = rates.system.map_or(0.0, |system| system.cpu.busy());
         self.busy_max = self.busy_max.max(busy);
         for disk in rates.disks {
-            io_limits::add(&mut self.io_limits, sample, &disk);
+            io_limits::add(&mut self.io_limits, (&self.last, sample), &disk);
             let max = self.queue_max.entry(disk.name).or_default();
             *max = max.max(disk.queue);
         }
@@ -92,9 +109,13 @@ impl ObservedTotals {
         sum.throttled += stacks.throttled;
         sum.cut += stacks.cut;
         for count in &stacks.counts {
-            let place = self.stack_counts.entry(count.stack).or_default();
-            place.0 += count.count;
-            place.1 += count.period;
+            let is_own = count.pid == self.processes.watched.pid && count.pid > 0;
+            let own = is_own.then_some(&mut self.own_stack_counts);
+            for counts in [Some(&mut self.stack_counts), own].into_iter().flatten() {
+                let place = counts.entry(count.stack).or_default();
+                place.0 += count.count;
+                place.1 += count.period;
+            }
         }
     }
 
@@ -123,13 +144,23 @@ impl ObservedTotals {
     /// All CPU samples as one, over all processes and threads.
     #[must_use]
     pub fn stacks(&self) -> Option<StacksSample> {
+        self.stacks_by(&self.stack_counts)
+    }
+
+    /// The same, only for the process that did the run.
+    #[must_use]
+    pub fn own_stacks(&self) -> Option<StacksSample> {
+        self.stacks_by(&self.own_stack_counts)
+    }
+
+    fn stacks_by(&self, counts: &StackCounts) -> Option<StacksSample> {
         let place = |(stack, (count, period)): (&u32, &(u32, u64))| StackCount {
             stack: *stack,
             count: *count,
             period: *period,
             ..StackCount::default()
         };
-        let counts = self.stack_counts.iter().map(place).collect();
+        let counts = counts.iter().map(place).collect();
         self.stacks.as_ref().map(|sum| StacksSample { counts, ..sum.clone() })
     }
 }
@@ -152,7 +183,7 @@ mod tests {
             ..ThreadCount::default()
         };
         let threads = ThreadsSample {
-            looks: 10,
+            samples: 10,
             seen: 100,
             active: vec![activity("io-1", 5), activity("io-23", 10)],
             ..ThreadsSample::default()
@@ -170,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_the_sum_of_its_samples() {
+    fn a_record_is_the_sum_of_its_intervals() {
         let mut totals = ObservedTotals::default();
         for sample in [sample(1, 0, 0), sample(2, 90, 500), sample(5, 90, 500)] {
             totals.add(&sample);
@@ -184,7 +215,7 @@ mod tests {
         assert_eq!((threads.len(), threads[0].values[0].as_str()), (1, "io-*"));
         assert_eq!(threads[0].average, 1.5);
         let stacks = totals.stacks().unwrap();
-        assert_eq!((stacks.idle, stacks.counts[0].count, stacks.counts[0].period), (3, 9, 90));
+        assert_eq!((stacks.idle, stacks.counts[0].count, stacks.counts[0].period), (2, 6, 60));
     }
 
     #[test]

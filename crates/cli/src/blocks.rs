@@ -1,55 +1,74 @@
 //! `fathom blocks`: what the block layer does with the I/Os of some devices.
 
-use crate::page::{FormatArgs, PageFormat};
+use crate::output::Destination;
+use crate::page::{PageArgs, PageFormat};
 use crate::stdio::{Kind, note};
 use crate::watch::{End, TICK};
 use crate::{limits, output, page, quantity};
+use fathom_analysis::machine;
 use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
-use fathom_model::watch::{BlocksSample, Missing};
+use fathom_model::watch::{BlocksSample, MachineSample, Missing};
 use fathom_report::pages;
 use fathom_report::render::{self, Style};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
-use fathom_watch::{EachIo, TimedSample, Watcher};
+use fathom_watch::disks::DiskSampler;
+use fathom_watch::{EachIo, Sampler, TimedSample, Watcher};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Between two headings of the live lines.
+/// Live lines between headers.
 const LINES_PER_HEADER: usize = 20;
 
-/// Columns of the live lines, where they are not on a terminal.
+/// Width of the live lines if they do not go to a terminal.
 const LIVE_WIDTH: usize = 140;
 
 /// Which devices, and for how long.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Devices and partitions by name or path; by default those with the most I/Os
+    /// Devices and partitions, by name or path; by default those with the most I/Os
     #[arg(value_name = "DEVICE")]
     devices: Vec<String>,
-    /// End after this time, such as 60s or 5m; by default at Ctrl-C
+    /// How long to trace, such as 60s or 5m; by default until Ctrl-C
     #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, conflicts_with = "command")]
     time: Option<Duration>,
-    /// Time between two lines of a device, 50ms to 1h
+    /// Time between lines, 50ms to 1h
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::interval)]
     interval: Duration,
-    /// Sample one event in N for sizes, tasks, splits and latencies; 0 counts only
+    /// End after N intervals
+    #[arg(short = 'n', long, value_name = "N", value_parser = quantity::whole(1..=u32::MAX),
+          conflicts_with_all = ["command", "time"])]
+    count: Option<u32>,
+    /// End when this process and its descendants end; repeatable
+    ///
+    /// A PATTERN is part of a process's name. The I/Os of all programs on the devices are counted.
+    #[arg(short, long, value_name = "PID|PATTERN", conflicts_with = "command")]
+    pid: Vec<String>,
+    /// Sample one event in N; 0 only counts
+    ///
+    /// Sizes, tasks, splits and latencies come from sampled events.
     #[arg(long, value_name = "N", default_value_t = ONE_IN)]
     one_in: u32,
     #[command(flatten)]
-    format: FormatArgs,
-    /// The command to run and watch; fathom exits with its status
+    page: PageArgs,
+    /// Command to run and trace; fathom exits with its status
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// Watches the devices, prints a line for each and interval, and a summary.
+/// Traces the devices, and prints a line per device and interval and a summary.
 ///
 /// # Errors
-/// What is wrong with the arguments, or why nothing can be seen.
+/// Why nothing can be traced, or the result cannot be written.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let mut end = End::new(&args.command, &[], args.time)?;
+    let to = args.page.destination(None)?;
+    let time = args.time.or(args.count.and_then(|count| args.interval.checked_mul(count)));
+    let mut end = End::new(&args.command, &args.pid, time)?;
+    if let Some(code) = end.never_began() {
+        return Ok(code);
+    }
     limits::raise();
     let devices = match args.devices.as_slice() {
         [] => Devices::Busiest { first: Vec::new() },
@@ -58,9 +77,18 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let options = BlocksOptions { devices, one_in: args.one_in, each_io: EachIo::Always };
     let Roots { proc, sys, .. } = Roots::default();
     let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
-    let mut view = View::new(args, sampler.missing().to_vec());
-    let watcher = Watcher::start(vec![Box::new(sampler)], args.interval)
-        .map_err(|error| thread_not_created(&error))?;
+    let mut view = BlocksView::new(args, to, sampler.missing().to_vec());
+    let mut samplers: Vec<Box<dyn Sampler>> = vec![Box::new(sampler)];
+    match DiskSampler::open(&proc, &sys) {
+        Ok(disks) => samplers.push(Box::new(disks)),
+        Err(error) => view.missing.push(Missing {
+            what: "await of all requests".into(),
+            why: error.to_string(),
+            allow: String::new(),
+        }),
+    }
+    let watcher =
+        Watcher::start(samplers, args.interval).map_err(|error| thread_not_created(&error))?;
     let shown = end.follow(watcher, |sample| {
         view.add(sample)?;
         Ok(!view.all_are_removed())
@@ -68,32 +96,36 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let code = end.code_if(shown.and_then(|()| view.finish()));
     if view.all_are_removed() && !end.is_command() {
         note!("all devices were removed");
-        return Ok(args.time.map_or(code, |_| ExitCode::FAILURE));
+        return Ok(time.map_or(code, |_| ExitCode::FAILURE));
     }
     Ok(code)
 }
 
-/// What was seen, and what of it was shown.
-struct View<'a> {
+/// The samples so far, and what was printed of them.
+struct BlocksView<'a> {
     args: &'a Args,
+    to: Option<Destination>,
+    /// What goes to a file, which is written at the end.
+    written: String,
     missing: Vec<Missing>,
-    first: Option<(Instant, BlocksSample)>,
-    last: Option<(Instant, BlocksSample)>,
+    first: Option<(Instant, MachineSample)>,
+    last: Option<(Instant, MachineSample)>,
     lines: usize,
 }
 
-impl<'a> View<'a> {
-    fn new(args: &'a Args, missing: Vec<Missing>) -> Self {
-        Self { args, missing, first: None, last: None, lines: 0 }
+impl<'a> BlocksView<'a> {
+    fn new(args: &'a Args, to: Option<Destination>, missing: Vec<Missing>) -> Self {
+        let written = String::new();
+        Self { args, to, written, missing, first: None, last: None, lines: 0 }
     }
 
-    /// Shows what came since the sample before. The last comes when it is over, not when it is due.
+    /// Prints the interval since the previous sample. The last one is usually shorter and is not printed.
     fn add(&mut self, watched: TimedSample) -> Result<(), String> {
-        let Some(blocks) = watched.machine.blocks else { return Ok(()) };
-        let (at, now) = (watched.at, blocks);
-        if let Some((before_at, before)) = &self.last {
-            let mut came = fathom_analysis::blocks::since(&now, before);
-            // It is said once.
+        let (at, now) = (watched.at, watched.machine);
+        let Some(blocks) = &now.blocks else { return Ok(()) };
+        if let Some((before_at, MachineSample { blocks: Some(before), .. })) = &self.last {
+            let mut came = fathom_analysis::blocks::since(blocks, before);
+            // A removal is reported once.
             let gone = before.devices.iter().filter(|device| device.removed);
             let gone: Vec<&str> = gone.map(|device| device.name.as_str()).collect();
             came.devices.retain(|device| !gone.contains(&device.name.as_str()));
@@ -109,17 +141,18 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// Whether there is nothing more to see.
+    /// Whether no device is left.
     fn all_are_removed(&self) -> bool {
-        let devices = self.last.as_ref().map_or(&[][..], |(_, last)| &last.devices);
+        let last = self.last.as_ref().and_then(|(_, last)| last.blocks.as_ref());
+        let devices = last.map_or(&[][..], |last| &last.devices);
         !devices.is_empty() && devices.iter().all(|device| device.removed)
     }
 
     fn lines(&mut self, came: &BlocksSample, elapsed: Duration) -> Result<String, String> {
-        match self.args.format.get() {
+        match self.args.page.format.get() {
             PageFormat::Json => return json(came, elapsed, false),
-            // The total is the document.
-            PageFormat::Markdown => return Ok(String::new()),
+            // Only the summary is a document.
+            PageFormat::Markdown | PageFormat::Html => return Ok(String::new()),
             PageFormat::Text => {}
         }
         let is_first = self.lines.is_multiple_of(LINES_PER_HEADER);
@@ -132,27 +165,41 @@ impl<'a> View<'a> {
         Ok(render::text(&page, Style { color: false, width }))
     }
 
-    fn finish(&self) -> Result<(), String> {
+    fn finish(&mut self) -> Result<(), String> {
         let (Some((from, first)), Some((to, last))) = (&self.first, &self.last) else {
             return Ok(());
         };
-        let came = fathom_analysis::blocks::since(last, first);
+        let (Some(first_blocks), Some(last_blocks)) = (&first.blocks, &last.blocks) else {
+            return Ok(());
+        };
+        let came = fathom_analysis::blocks::since(last_blocks, first_blocks);
         let elapsed = to.saturating_duration_since(*from);
-        let page = pages::blocks(&came, elapsed.as_nanos() as u64, &self.missing, true);
-        let (text, _) = self.args.format.render(&page, Some(json(&came, elapsed, true)?), false)?;
+        let elapsed_ns = elapsed.as_nanos() as u64;
+        let disks = machine::rates(first, last, elapsed_ns).disks;
+        let page = pages::blocks(&came, &disks, elapsed_ns, &self.missing, self.args.page.verbose);
+        let json = json(&came, elapsed, true)?;
+        let (text, kind) = self.args.page.format.render(&page, Some(json), self.to.is_some())?;
         match self.lines {
-            0 => self.emit(&text),
-            _ => self.emit(&format!("\n{text}")),
+            0 => self.emit(&text)?,
+            _ => self.emit(&format!("\n{text}"))?,
+        }
+        match &self.to {
+            Some(to) => output::emit(&self.written, kind, Some(to)),
+            None => Ok(()),
         }
     }
 
-    /// To standard error where standard output is the command's.
-    fn emit(&self, text: &str) -> Result<(), String> {
-        let kind = if self.args.format.is_json() { Kind::Json } else { Kind::Lines };
+    /// Prints to standard error if standard output is the command's.
+    fn emit(&mut self, text: &str) -> Result<(), String> {
+        let kind = if self.args.page.format.is_json() { Kind::Json } else { Kind::Lines };
+        if self.to.is_some() {
+            self.written += text;
+            return Ok(());
+        }
         if self.args.command.is_empty() {
             return output::emit(text, kind, None);
         }
-        output::emit_beside(text, kind)
+        output::emit_to_stderr(text, kind)
     }
 }
 

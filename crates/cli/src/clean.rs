@@ -1,60 +1,56 @@
-//! `fathom clean`: what killed runs left behind.
+//! `fathom clean`: files left by killed runs.
 
-use crate::output;
-use crate::stdio::{Kind, note};
-use fathom_machine::leftover::{self, Leftover, LeftoverKind};
-use fathom_model::{escape, units};
-use std::fmt::Write;
+use crate::page::PageArgs;
+use crate::stdio::note;
+use fathom_machine::leftover::{self, LeftoverKind};
+use fathom_report::pages::{self, LeftoverRow};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What to look through.
+/// What `fathom clean` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directories to look in, without those below them
-    #[arg(default_value = ".")]
+    /// Directories to search, without their subdirectories
+    #[arg(value_name = "DIR", default_value = ".")]
     directories: Vec<PathBuf>,
-    /// Remove what is found, if it carries fathom's mark
+    /// Remove the files found that carry fathom's mark
     #[arg(long)]
     remove: bool,
+    #[command(flatten)]
+    page: PageArgs,
 }
 
-/// Lists leftovers, or removes them. The exit status is 0 only if all that was to be removed is gone.
+/// Lists the files, or removes them. The exit status is 0 only if every file to be removed was removed.
 ///
 /// # Errors
-/// When a directory cannot be read.
+/// Which directories cannot be read, or why the result cannot be written.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let mut text = String::new();
-    let mut all_removed = true;
-    let mut found = Vec::new();
-    for dir in &args.directories {
-        found.extend(leftover::find(dir).map_err(|error| error.to_string())?);
-    }
-    if found.is_empty() {
-        text += "no files left by killed runs\n";
-    }
-    for left in found {
-        let line = describe(&left);
-        if args.remove
-            && let Err(error) = left.remove()
-        {
-            note!("{error}");
-            all_removed = false;
-            continue;
+    let to = args.page.destination(None)?;
+    let found = args.directories.iter().map(|dir| leftover::find(dir).map_err(|e| e.to_string()));
+    let (found, unread): (Vec<_>, Vec<_>) = found.partition(Result::is_ok);
+    let unread: Vec<String> = unread.into_iter().filter_map(Result::err).collect();
+    let mut is_done = unread.is_empty();
+    unread.iter().for_each(|error| note!("{error}"));
+    let mut rows = Vec::new();
+    for left in found.into_iter().flatten().flatten() {
+        let what = match left.kind {
+            LeftoverKind::Scratch => "scratch file",
+            LeftoverKind::Unmarked => "named like a scratch file, but without fathom's mark",
+            LeftoverKind::Target => "target created by a killed run",
+        };
+        let (path, bytes) = (left.path.to_string_lossy().into_owned(), left.bytes);
+        let mut row = LeftoverRow { path, what, bytes, removed: false };
+        if args.remove {
+            match left.remove() {
+                Ok(()) => row.removed = true,
+                Err(error) => {
+                    note!("{error}");
+                    is_done = false;
+                }
+            }
         }
-        let done = if args.remove { "removed " } else { "" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{done}{line}");
+        rows.push(row);
     }
-    output::emit(&text, Kind::Lines, None)?;
-    Ok(if all_removed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn describe(left: &Leftover) -> String {
-    let what = match left.kind {
-        LeftoverKind::Scratch => "temporary file",
-        LeftoverKind::Unmarked => "temporary file by name only, without fathom's mark",
-        LeftoverKind::Target => "file created by a run that was killed",
-    };
-    format!("{}: {what}, {}", escape::path(&left.path), units::bytes(left.bytes))
+    args.page.print(&pages::leftovers(&rows), None, to.as_ref())?;
+    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

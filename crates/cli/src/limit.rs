@@ -1,89 +1,87 @@
-//! `fathom limit`: what a disk can do on this machine, and what stops it there.
+//! `fathom limit`: the limits of a disk on this machine, and what sets them.
 
-mod size;
+pub mod size;
 mod view;
 
 use crate::level;
 use crate::output::Destination;
-use crate::page::PageArgs;
+use crate::page::{PageArgs, RecordArgs};
 use crate::signals::Signals;
 use fathom_analysis::limit::{BlockSpec, LatencyTarget, LimitRecord, Rw, SuiteTest};
 use fathom_machine::guard::Permissions;
 use fathom_model::watch::Level;
-use fathom_report::pages::LimitOptions as PageOptions;
+use fathom_report::pages::LimitPageOptions;
 use fathom_runner::RecordTo;
 use fathom_runner::limit::{Limit, LimitOptions};
 use std::process::ExitCode;
 use std::time::Duration;
-use view::View;
+use view::LimitView;
 
-/// Size of a scratch file unless told otherwise.
+/// Default size of a scratch file, in bytes.
 const SCRATCH: u64 = 1 << 30;
-/// The same for a quick search: filling it takes time too.
+/// The same for --quick: laying out the file takes time too.
 const SCRATCH_QUICK: u64 = 256 << 20;
 
 /// What `fathom limit` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Files or block devices, which are only read unless --rw says otherwise; by default a scratch file, which is
-    /// removed afterwards.
+    /// Files or block devices to measure; without one, a scratch file
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Take a quarter of the time.
+    /// Take a quarter of the time
     #[arg(long, conflicts_with = "duration")]
     quick: bool,
-    /// How long to search, such as 30 (seconds) or 5m; by default a minute for two kinds of I/O.
+    /// How long to measure, such as 30 (seconds) or 5m; by default a minute for two kinds of I/O
     #[arg(short = 't', long, value_name = "TIME", value_parser = size::duration)]
     duration: Option<Duration>,
-    /// Kinds of access by fio's names, such as randread,randrw (70% reads) or read; by default randread, on a scratch
-    /// file randwrite too.
+    /// I/O patterns, named as in fio, such as randread,randrw
+    ///
+    /// The default is randread, and on a scratch file randwrite too. Mixed patterns have 70% reads.
     #[arg(long, value_name = "RW", value_delimiter = ',')]
     rw: Vec<Rw>,
-    /// Block sizes, such as 4k,64k; by default 4k and 1m.
+    /// Block sizes, such as 4k,64k; by default 4k and 1m
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size::block)]
     bs: Vec<u64>,
-    /// Also search for the highest load at which a percentile of latency stays below this, such as 'p99<2ms'.
+    /// Also find the highest load within a latency, such as 'p99<2ms'
     #[arg(long, value_name = "LATENCY", conflicts_with = "suite")]
     target: Option<LatencyTarget>,
-    /// Measure the rows of CrystalDiskMark's default profile instead of searching.
+    /// Measure the rows of CrystalDiskMark's default profile instead
     #[arg(long, conflicts_with_all = ["rw", "bs"])]
     suite: bool,
-    /// Files that writes may overwrite.
+    /// Permit writing to this existing file
     #[arg(long, value_name = "FILE")]
     overwrite: Vec<String>,
-    /// Block devices that writes may erase: DEVICE or DEVICE@SERIAL.
-    #[arg(long, value_name = "DEVICE")]
+    /// Permit writing to this block device
+    #[arg(long, value_name = "DEVICE[@SERIAL]")]
     erase: Vec<String>,
-    /// Size of the scratch file, such as 4g; at most a tenth of the free space is used.
-    #[arg(long, value_parser = size::bytes, conflicts_with = "targets")]
+    /// Size of the scratch file, such as 4g
+    ///
+    /// The file takes at most a tenth of the free space.
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes, conflicts_with = "targets")]
     size: Option<u64>,
-    /// Directory of the scratch file.
+    /// Directory of the scratch file
     #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "targets")]
     scratch_dir: String,
-    /// Also print a paragraph that can be forwarded by itself.
+    /// Also print the verdict as a paragraph to forward
     #[arg(long)]
     paragraph: bool,
     #[command(flatten)]
     page: PageArgs,
-    /// Run directory for the record, instead of a new one among your runs.
-    #[arg(long, value_name = "DIR", conflicts_with = "no_record")]
-    record: Option<String>,
-    /// Keep no record.
-    #[arg(long)]
-    no_record: bool,
-    /// How much of the machine to sample during the run.
+    #[command(flatten)]
+    record: RecordArgs,
+    /// How much of the machine to sample
     #[arg(long, value_parser = level::parser(), default_value = "default")]
     sampling: Level,
 }
 
-/// Searches and prints what was found. The exit status is 0 only if all of it was done.
+/// Measures and prints the result. The exit status is 0 only if everything was measured.
 ///
 /// # Errors
-/// Why nothing was found out.
+/// Why nothing was measured.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
     let to = check_outputs(args)?;
-    let mut view = View::new();
+    let mut view = LimitView::new();
     let mut limit = Limit::open(args.options(&signals), &mut view)?;
     let record = limit.run(&mut view)?;
     view.clear();
@@ -94,14 +92,14 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether the record has a place, and where the result goes, which is no target.
+/// Checks the place of the record, and opens that of the result, which must not be a target.
 fn check_outputs(args: &Args) -> Result<Option<Destination>, String> {
     let record = args.record_to().check()?;
     args.page.destination(args.targets.iter().chain(&record).map(String::as_str))
 }
 
 fn show(args: &Args, record: &LimitRecord, to: Option<&Destination>) -> Result<(), String> {
-    let options = PageOptions { paragraph: args.paragraph, verbose: args.page.verbose };
+    let options = LimitPageOptions { paragraph: args.paragraph, verbose: args.page.verbose };
     let json = fathom_report::limit::json(record).map_err(|e| e.to_string())?;
     args.page.print(&fathom_report::pages::limit(record, options), Some(json), to)
 }
@@ -128,7 +126,7 @@ impl Args {
     }
 
     fn record_to(&self) -> RecordTo {
-        RecordTo::from_options(self.record.as_deref(), self.no_record)
+        self.record.to(false)
     }
 
     fn options(&self, signals: &Signals) -> LimitOptions {

@@ -5,43 +5,55 @@
 
 mod blocks;
 mod clean;
+mod cmdline;
+mod doctor;
+mod experiments;
 mod level;
 mod limit;
 mod limits;
 mod live;
+mod logs;
 mod manual;
 mod output;
 mod page;
 mod quantity;
 mod record;
+mod refusal;
 mod run;
 mod runs;
+mod settings;
 mod show;
 mod signals;
 mod stacks;
 mod stdio;
+mod sweep;
 mod threads;
 mod top;
 mod topo;
+mod trial;
 mod watch;
 
+use crate::cmdline::Refusal;
 use crate::page::Color;
 use crate::stdio::{Kind, note};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::io::IsTerminal;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Load generator and analyzer for Linux storage: drives it, monitors the machine, and reports what limits it.
 #[derive(Parser)]
-#[command(name = "fathom", version, arg_required_else_help = true, propagate_version = true)]
+#[command(name = "fathom", version, arg_required_else_help = true)]
 struct Cli {
-    /// When to use color.
+    /// When to use color
+    ///
+    /// `auto` uses color on a terminal, unless NO_COLOR is set.
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
     color: Color,
-    /// Show times in UTC instead of local time.
+    /// Show times in UTC instead of local time
     #[arg(long, global = true)]
     utc: bool,
-    /// Print results and errors only.
+    /// Print results and errors only
     #[arg(short, long, global = true)]
     quiet: bool,
     #[command(subcommand)]
@@ -50,103 +62,203 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Find the limits of a disk or file on this machine, and what sets them.
+    /// Find the limits of a disk or file on this machine, and what sets them
+    ///
+    /// For small and large blocks, `fathom limit` finds the peak, the knee (the least load that reaches 95% of the peak)
+    /// and the bottleneck, confirmed by counter-experiments. Without a target it measures a scratch file in the
+    /// current directory, which it removes afterwards.
+    ///
+    /// Files and devices that you name are only read, unless --rw includes writes and --overwrite or --erase permits
+    /// them.
     #[command(after_help = "\
 Examples:
   fathom limit /dev/nvme0n1          random reads of a disk, about a minute
   fathom limit --quick               a scratch file in this directory, read and written")]
     Limit(limit::Args),
-    /// Run fio job files and command lines.
-    #[command(disable_help_flag = true)]
+    /// Run fio job files and command lines
+    ///
+    /// Every fio key is honored, or refused by name with the reason. The result is a summary of the run, fio's JSON or
+    /// fio's terse output. The job file `-` is standard input.
+    #[command(
+        disable_help_flag = true,
+        after_help = "\
+Examples:
+  fathom run --rw=randread --bs=4k --iodepth=32 --runtime=10 --time_based /dev/nvme0n1
+  fathom run job.fio --output-format=json --output=result.json"
+    )]
     Run {
-        /// Job files, or --key=value and targets; `fathom run --help` lists all keys.
+        /// Job files, or --key=value and targets; `fathom run --help` lists all keys
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer.
+    /// Measure a grid of block sizes, queue depths, workers or loads, with curves
+    ///
+    /// Every key takes a list (4k,64k) or a range (1..128, which doubles). Cells are measured in random order, round after
+    /// round, until each is known to within 3%. The table marks the knee of each curve and the cells that do not differ
+    /// from its best.
     #[command(after_help = "\
 Examples:
-  fathom top -i 2                    the full screen, a sample every 2 seconds
+  fathom sweep --bs=4k,64k,1m --iodepth=1..128 /dev/nvme0n1
+  fathom sweep --rate=10%..100% --format=html -o load.html /dev/nvme0n1")]
+    Sweep(sweep::Args),
+    /// Compare variants of a job: one thing changed at a time, in random rounds
+    ///
+    /// Variants differ in job keys, in settings of the machine (which are restored), in sampling, or in the command that
+    /// generates the load. The baseline is measured twice in each round (A/A), as a control.
+    #[command(after_help = "\
+Examples:
+  fathom try scheduler /dev/nvme0n1  a shipped experiment; --list shows all
+  fathom try 'rw=randread bs=4k iodepth=1' 'rw=randread bs=4k iodepth=8' FILE")]
+    Try(trial::Args),
+    /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer
+    ///
+    /// On a terminal, `fathom top` is a full-screen view; `?` lists its keys. Elsewhere, or with --format, it prints one
+    /// line per interval. --replay shows a recorded run or ring the same way.
+    #[command(after_help = "\
+Examples:
+  fathom top -i 2                    the full screen, sampled every 2 seconds
   fathom top --replay DIR            a recorded run, forwards and backwards")]
     Top(top::Args),
-    /// Record and summarize the machine during a command, a process or a time span.
+    /// Record and summarize the machine during a command, a process or a time span
+    ///
+    /// Ends when the command or the processes end, after --duration, or at Ctrl-C. The summary names what limited the
+    /// program. With a command, it goes to standard error.
     #[command(after_help = "\
 Examples:
   fathom watch -- make -j8           a command and everything it starts
   fathom watch -p 4711 -t 1m         a process, for a minute")]
     Watch(watch::Args),
-    /// Show what threads do: state, system call, wait channel, kernel stack.
+    /// Show what threads do: state, system call, wait channel, kernel stack
+    ///
+    /// Samples threads from /proc or with a BPF iterator, and groups the samples as pSnapper does.
     #[command(after_help = "\
 Examples:
   fathom threads -a -t 10            all threads, for 10 seconds
   fathom threads -p postgres -g comm,state,kstack")]
     Threads(threads::Args),
-    /// Show where CPU time goes, by function, as a page or a flame graph.
+    /// Show where CPU time goes, by function, as a page or a flame graph
+    ///
+    /// Samples the call chains of busy CPUs, as `perf record -g` does.
+    ///
+    /// With -o, the name of the file selects the kind of profile: a flame graph (FILE.svg), a profile for
+    /// profiler.firefox.com (FILE.json) or folded stacks (any other name; `-` is standard output). With --format too,
+    /// FILE gets the page.
     #[command(after_help = "\
 Examples:
   fathom stacks -t 30 -o flame.svg   a flame graph of the whole machine
   fathom stacks -u -- ./benchmark    a command, with its user stacks")]
     Stacks(stacks::Args),
-    /// Show what the block layer does: merges, splits, batches, sizes, latencies, errors.
+    /// Show what the block layer does: merges, splits, batches, sizes, latencies, errors
+    ///
+    /// Prints a line per device and interval, and a summary at the end. Needs root.
     #[command(after_help = "\
 Examples:
   fathom blocks nvme0n1 -t 10        one disk, for 10 seconds
   fathom blocks -- ./benchmark       the busiest disks while a command runs")]
     Blocks(blocks::Args),
-    /// Record the machine continuously into a ring of bounded size.
+    /// Record the machine continuously into a ring of bounded size
+    ///
+    /// Runs until Ctrl-C or SIGTERM. The oldest data is deleted as the ring reaches --keep or --max-size; --max-size
+    /// takes precedence. `fathom top --replay` shows any part of the ring.
     #[command(after_help = "\
 Examples:
   fathom record --keep 7d --max-size 8g
   fathom top --replay ~/.local/state/fathom/ring --from 14:03")]
     Record(record::Args),
-    /// Show where disks are attached, what the links carry, and which CPUs serve them.
+    /// Show where disks are attached, what the links carry, and which CPUs serve them
     #[command(after_help = "\
 Examples:
   fathom topo                        all disks, from CPU package to mount point
   fathom topo /data --svg topo.svg   the disks of a file system, also as a picture")]
     Topo(topo::Args),
-    /// List, remove or prune recorded runs.
+    /// Check the machine and its disks, and suggest or make changes
+    ///
+    /// Reads settings, health, attachment and limits, and lists what should be otherwise, worst first: the value, the
+    /// value wanted, and the command that sets it. Run it as root, so that NVMe drives can be asked. docs/doctor.md
+    /// describes each check.
     #[command(after_help = "\
 Examples:
-  fathom runs                        what is recorded, newest last
+  fathom doctor /dev/nvme0n1         one disk and the machine
+  fathom doctor --fix /dev/nvme0n1   make the safe changes, after a confirmation")]
+    Doctor(doctor::Args),
+    /// Restore settings that killed runs or `doctor --fix` left changed
+    ///
+    /// Settings that another program has changed since are left as they are, and reported. A reboot restores all
+    /// settings, too.
+    #[command(after_help = "\
+Examples:
+  fathom restore --list              what is changed, and the values before
+  fathom restore                     restore it")]
+    Restore(settings::Args),
+    /// List, remove or prune recorded runs
+    ///
+    /// Run directories are kept for 90 days and up to 4 GiB in total; each new run prunes older ones.
+    #[command(after_help = "\
+Examples:
+  fathom runs                        all recorded runs, newest last
   fathom runs prune --keep 30d --max-size 2g")]
     Runs(runs::Args),
-    /// Print a recorded run again, as the run printed it.
+    /// Reprint a recorded run as it was printed
     #[command(after_help = "\
 Examples:
   fathom show                        the latest run
   fathom show DIR --format=markdown")]
     Show(show::Args),
-    /// List files left by killed runs, and remove them with --remove.
+    /// List files left by killed runs, and remove them with --remove
+    ///
+    /// Only files that carry fathom's mark are removed. Targets of killed runs are listed but never removed.
     #[command(after_help = "\
 Examples:
   fathom clean                       in this directory
   fathom clean --remove /data")]
     Clean(clean::Args),
-    /// Print shell completions.
+    /// Print shell completions
     #[command(after_help = "\
 Examples:
   fathom completions bash >/etc/bash_completion.d/fathom
   fathom completions fish >~/.config/fish/completions/fathom.fish")]
     Completions(manual::CompletionArgs),
-    /// Print a man page.
+    /// Print a manual page for man(1)
     #[command(after_help = "\
 Examples:
   fathom man | man -l -
   fathom man limit >fathom-limit.1")]
     Man(manual::ManArgs),
     #[command(name = watch::HELD, hide = true)]
-    Held(watch::HeldArgs),
+    Held(watch::HeldCommandArgs),
+}
+
+impl Command {
+    /// Whether it depends on settings, so that those left by a killed process have to be restored first.
+    fn measures(&self) -> bool {
+        !matches!(
+            self,
+            Self::Clean(_)
+                | Self::Completions(_)
+                | Self::Held(_)
+                | Self::Man(_)
+                | Self::Restore(_)
+                | Self::Runs(_)
+                | Self::Show(_)
+        )
+    }
 }
 
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
-    let parsed = manual::grouped(Cli::command()).try_get_matches();
-    let Cli { color, utc, quiet, command } =
-        match parsed.and_then(|found| Cli::from_arg_matches(&found)) {
-            Ok(cli) => cli,
-            Err(answer) => return explain(&answer),
-        };
+    if let Some(args) = arguments_of_fio() {
+        limits::raise();
+        return run::as_fio(&args).unwrap_or_else(failed);
+    }
+    let args = trial::without_dashes(std::env::args_os().collect());
+    let cli = manual::prepared(Cli::command());
+    let parsed = cmdline::parse(cli.clone(), &args)
+        .and_then(|found| Cli::from_arg_matches(&found).map_err(Refusal::Answer));
+    let Cli { color, utc, quiet, command } = match parsed {
+        Ok(cli) => cli,
+        Err(Refusal::Wrong(wrong)) => return refuse(&wrong, &args),
+        Err(Refusal::Answer(answer)) => return explain(&answer, &cli, &args),
+    };
     page::set_color(color);
     if utc {
         page::use_utc();
@@ -154,7 +266,7 @@ fn main() -> ExitCode {
     if quiet {
         stdio::be_quiet();
     }
-    // A command started by fathom inherits the limits: it must find those that it would have without.
+    // A command started by fathom must inherit unchanged limits.
     let starts_one = matches!(
         command,
         Command::Blocks(_) | Command::Stacks(_) | Command::Watch(_) | Command::Held(_)
@@ -162,38 +274,68 @@ fn main() -> ExitCode {
     if !starts_one {
         limits::raise();
     }
+    if command.measures() {
+        settings::recover();
+    }
     let result = match command {
         Command::Blocks(args) => blocks::command(&args),
         Command::Clean(args) => clean::command(&args),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Limit(args) => limit::command(&args),
-        Command::Man(args) => manual::page(&args, manual::grouped(Cli::command())),
+        Command::Man(args) => manual::man(&args, &cli),
         Command::Record(args) => record::command(&args),
         Command::Run { args } => run::command(&args),
         Command::Runs(args) => runs::command(&args),
         Command::Show(args) => show::command(&args),
         Command::Stacks(args) => stacks::command(&args),
+        Command::Sweep(args) => sweep::command(&args),
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
         Command::Topo(args) => topo::command(&args),
+        Command::Try(args) => trial::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::held(&args),
+        Command::Doctor(args) => doctor::command(&args),
+        Command::Restore(args) => settings::command(&args),
     };
     result.unwrap_or_else(failed)
 }
 
-/// Prints help or the version, or what is wrong with the command line.
-fn explain(answer: &clap::Error) -> ExitCode {
+/// The arguments, if the program was started as `fio`, through a link.
+fn arguments_of_fio() -> Option<Vec<String>> {
+    let mut args = std::env::args_os();
+    let name = args.next()?;
+    let is_fio = Path::new(&name).file_name().is_some_and(|name| name == "fio");
+    is_fio.then(|| args.map(|arg| arg.to_string_lossy().into_owned()).collect())
+}
+
+/// Prints what is wrong with the command line, and where to find help.
+fn refuse(wrong: &[String], args: &[OsString]) -> ExitCode {
+    wrong.iter().for_each(|what| note!("{what}"));
+    let named = args.get(1).and_then(|arg| arg.to_str());
+    let named = named.filter(|name| Cli::command().find_subcommand(name).is_some());
+    stdio::say(&match named {
+        Some(name) => format!("`fathom {name} -h` lists its options."),
+        None => "`fathom -h` lists the commands.".to_string(),
+    });
+    ExitCode::from(2)
+}
+
+/// Prints help or the version.
+fn explain(answer: &clap::Error, cli: &clap::Command, args: &[OsString]) -> ExitCode {
     let text = answer.render();
     if answer.use_stderr() {
         // It repeats user input, so only plain text is safe.
-        let _ = stdio::print_beside(&text.to_string(), Kind::Lines);
+        let _ = stdio::print_to_stderr(&text.to_string(), Kind::Lines);
         return ExitCode::from(2);
     }
-    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let printed = match color {
-        true => output::stream(&text.ansi().to_string(), Kind::ColoredLines),
-        false => output::stream(&text.to_string(), Kind::Lines),
+    let color = page::style(false).color;
+    let manual = manual::requested(cli, args);
+    let printed = match (manual, color) {
+        (Some(manual), true) => output::stream(&manual, Kind::ColoredLines),
+        (Some(manual), false) => output::stream(&manual, Kind::Lines),
+        (None, true) => output::stream(&text.ansi().to_string(), Kind::ColoredLines),
+        (None, false) => output::stream(&text.to_string(), Kind::Lines),
     };
     printed.map_or_else(failed, |_| ExitCode::SUCCESS)
 }

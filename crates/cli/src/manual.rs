@@ -1,53 +1,127 @@
-//! Help, man pages and shell completions, all generated from the definitions of the commands.
+//! Help, manual pages and shell completions, all generated from the definitions of the commands.
+
+mod page;
 
 use crate::output;
+use crate::page::style;
 use crate::stdio::Kind;
-use clap::Command;
+use clap::builder::StyledStr;
+use clap::{Arg, ArgAction, Command};
 use clap_complete::Shell;
+use page::Manual;
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::process::ExitCode;
 
 /// The commands as help groups them.
-const GROUPS: [(&str, &[&str]); 6] = [
-    ("Measure", &["limit", "run"]),
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Measure", &["limit", "run", "sweep", "try"]),
     ("Observe", &["top", "watch", "threads", "stacks", "blocks", "record"]),
-    ("Machine", &["topo"]),
-    ("Results", &["runs", "show"]),
-    ("Files", &["clean"]),
+    ("Machine", &["topo", "doctor", "restore"]),
+    ("Results", &["runs", "show", "clean"]),
     ("Shell", &["completions", "man"]),
 ];
+
+/// Heading of the options that every command has.
+const COMMON: &str = "Common options";
 
 /// What `fathom completions` takes.
 #[derive(clap::Args)]
 pub struct CompletionArgs {
-    /// The shell.
+    /// Shell to print completions for.
     shell: Shell,
 }
 
 /// What `fathom man` takes.
 #[derive(clap::Args)]
 pub struct ManArgs {
-    /// The command; by default fathom itself.
-    command: Option<String>,
+    /// Command, such as limit or runs prune; without one, the page of fathom itself.
+    command: Vec<String>,
 }
 
-/// The command line with its commands listed in groups.
+/// The command line with its commands in groups, the values of options in place of their names, and common options last.
 #[must_use]
-pub fn grouped(cli: Command) -> Command {
+pub fn prepared(cli: Command) -> Command {
+    let list = command_list(&cli);
+    let template = "{about}\n\nUsage: {usage}{after-help}\n\nOptions:\n{options}\n";
+    let cli = cli.bin_name("fathom").disable_help_subcommand(true);
+    let cli = cli.after_help(list).help_template(template).mut_subcommands(with_common_options);
+    let mut cli = with_help(cli).mut_args(|arg| match arg.is_global_set() {
+        true => arg.help_heading(COMMON),
+        false => arg,
+    });
+    cli.build();
+    with_choices(cli)
+}
+
+/// The groups of commands, each command with what it does.
+fn command_list(cli: &Command) -> String {
     let mut list = String::new();
-    for (group, names) in GROUPS {
+    for (group, names) in GROUPS.iter().filter(|(_, names)| !names.is_empty()) {
         // Writing to a string cannot fail.
         let _ = writeln!(list, "{group}:");
-        for name in names {
+        for name in *names {
             let about = cli.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
             let _ = writeln!(list, "  {name:<12} {about}");
         }
         list.push('\n');
     }
-    list += "`fathom COMMAND -h` shows a command's options and two examples.";
-    let template = "{about}\n\n{usage-heading} {usage}\n{after-help}\n\nOptions:\n{options}\n";
-    cli.after_help(list).help_template(template)
+    list + "`fathom COMMAND -h` shows a command's options with examples, `--help` its manual page.\n"
+}
+
+fn with_common_options(command: Command) -> Command {
+    // The parser of fio's command lines has its own.
+    if command.is_disable_help_flag_set() {
+        return command;
+    }
+    let command = command.disable_help_subcommand(true).mut_subcommands(with_common_options);
+    with_help(command)
+}
+
+fn with_help(command: Command) -> Command {
+    let help = Arg::new("help").short('h').long("help").action(ArgAction::Help);
+    let help = help.help("Summarize the options (-h), or print the manual page (--help)");
+    command.disable_help_flag(true).arg(help.help_heading(COMMON))
+}
+
+/// Shows the possible values of an option in place of a name for them: `--format text|json`.
+fn with_choices(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let values = arg.get_possible_values();
+        if values.is_empty() || !arg.get_action().takes_values() || arg.is_positional() {
+            return arg;
+        }
+        let names: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
+        arg.value_name(names.join("|")).hide_possible_values(true)
+    });
+    command.mut_subcommands(with_choices)
+}
+
+/// The manual page of the command that `args` name, where they ask for it.
+#[must_use]
+pub fn requested(cli: &Command, args: &[OsString]) -> Option<String> {
+    let args: Vec<&str> = args.iter().skip(1).map_while(|arg| arg.to_str()).collect();
+    let args = args.split(|arg| *arg == "--").next().unwrap_or_default();
+    args.contains(&"--help").then(|| {
+        let mut manual = Manual::of(cli, &[]);
+        let mut path = Vec::new();
+        for arg in args {
+            path.push((*arg).to_string());
+            match Manual::find(cli, &path) {
+                Some(found) => manual = found,
+                None => drop(path.pop()),
+            }
+        }
+        manual.text(style(false))
+    })
+}
+
+/// The manual page of `fathom run`, whose options and keys are not clap's.
+#[must_use]
+pub fn of_run(cli: Command) -> String {
+    let manual = Manual::find(&prepared(cli), &["run".to_string()]);
+    manual.map(|manual| manual.text(style(false))).unwrap_or_default()
 }
 
 /// Prints the completions of a shell.
@@ -60,25 +134,20 @@ pub fn completions(args: &CompletionArgs, mut cli: Command) -> Result<ExitCode, 
     output::stream(&String::from_utf8_lossy(&text), Kind::Lines).map(|_| ExitCode::SUCCESS)
 }
 
-/// Prints the man page of fathom, or of one command.
+/// Prints the manual page of fathom, or of one command, in the form that man(1) reads.
 ///
 /// # Errors
 /// If there is no such command, or the page cannot be written.
-pub fn page(args: &ManArgs, cli: Command) -> Result<ExitCode, String> {
-    let cli = match &args.command {
-        None => cli,
-        Some(name) => {
-            let unknown = || format!("unknown command {name}; `fathom --help` lists the commands");
-            let command = cli.find_subcommand(name).cloned().ok_or_else(unknown)?;
-            let command =
-                command.display_name(format!("fathom-{name}")).bin_name(format!("fathom {name}"));
-            // The keys of jobs are not clap's.
-            if name == "run" { command.after_help(fathom_spec::run_help()) } else { command }
-        }
-    };
-    let mut text = Vec::new();
-    clap_mangen::Man::new(cli).render(&mut text).map_err(|e| e.to_string())?;
-    output::stream(&String::from_utf8_lossy(&text), Kind::Lines).map(|_| ExitCode::SUCCESS)
+pub fn man(args: &ManArgs, cli: &Command) -> Result<ExitCode, String> {
+    let unknown =
+        || format!("unknown command {}; `fathom -h` lists the commands", args.command.join(" "));
+    let manual = Manual::find(cli, &args.command).ok_or_else(unknown)?;
+    output::stream(&manual.roff(), Kind::Lines).map(|_| ExitCode::SUCCESS)
+}
+
+/// Help text without the styles of a terminal.
+fn plain(text: Option<&StyledStr>) -> String {
+    text.map(ToString::to_string).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -86,27 +155,63 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
+    fn cli() -> Command {
+        prepared(crate::Cli::command())
+    }
+
     #[test]
     fn every_command_is_in_one_group_and_has_two_examples() {
-        let cli = crate::Cli::command();
-        let shown = cli.get_subcommands().filter(|command| !command.is_hide_set());
-        for command in shown {
+        for command in cli().get_subcommands().filter(|command| !command.is_hide_set()) {
             let name = command.get_name();
             let groups = GROUPS.iter().filter(|(_, names)| names.contains(&name)).count();
             assert_eq!(groups, 1, "{name}");
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let help = plain(command.get_after_help());
             let examples = help.lines().filter(|line| line.contains("fathom ")).count();
-            assert!(name == "run" || examples == 2, "{name}: {help}");
+            assert_eq!(examples, 2, "{name}: {help}");
         }
     }
 
     #[test]
     fn short_help_fits_on_a_screen() {
-        let cli = grouped(crate::Cli::command());
-        for command in cli.get_subcommands() {
+        for command in cli().get_subcommands() {
             let lines = command.clone().render_help().to_string().lines().count();
-            assert!(lines <= 50, "{}: {lines} lines", command.get_name());
+            assert!(lines <= 40, "{}: {lines} lines", command.get_name());
         }
-        assert!(cli.clone().render_help().to_string().lines().count() <= 50);
+        assert!(cli().render_help().to_string().lines().count() <= 40);
+    }
+
+    #[test]
+    fn manual_pages_have_every_option_and_the_examples() {
+        let cli = cli();
+        for command in cli.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let name = command.get_name().to_string();
+            let manual = Manual::find(&cli, std::slice::from_ref(&name)).unwrap();
+            let (text, roff) = (manual.text(Default::default()), manual.roff());
+            for option in command.get_arguments().filter_map(Arg::get_long) {
+                assert!(text.contains(&format!("--{option}")), "{name}: {option} in {text}");
+                let escaped = format!("--{option}").replace('-', "\\-");
+                assert!(roff.contains(&escaped), "{name}: {option} in {roff}");
+            }
+            for section in ["SYNOPSIS", "OPTIONS", "EXIT STATUS", "EXAMPLES"] {
+                assert!(text.contains(section) && roff.contains(section), "{name}: {section}");
+            }
+        }
+        let prune = ["runs", "prune"].map(str::to_string);
+        assert!(Manual::find(&cli, &prune).is_some());
+        assert!(Manual::find(&cli, &["nosuch".to_string()]).is_none());
+    }
+
+    #[test]
+    fn help_is_requested_of_the_command_named() {
+        let asked = |words: &[&str]| {
+            let args: Vec<OsString> = words.iter().map(OsString::from).collect();
+            requested(&cli(), &args)
+        };
+        let watch = asked(&["fathom", "watch", "--help"]).unwrap();
+        assert!(watch.contains("fathom-watch"), "{watch}");
+        let prune = asked(&["fathom", "--color", "never", "runs", "prune", "--help"]).unwrap();
+        assert!(prune.contains("fathom-runs-prune"), "{prune}");
+        assert!(asked(&["fathom", "watch", "-h"]).is_none());
+        assert!(asked(&["fathom", "watch", "--", "ls", "--help"]).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Pages: the options that all commands share, and how a page becomes text.
+//! The options that commands share, and how pages are printed.
 
 use crate::output::{self, Destination};
 use crate::stdio::Kind;
@@ -6,8 +6,9 @@ use clap::ValueEnum;
 use fathom_report::calendar::{self, TimeZone};
 use fathom_report::doc::Document;
 use fathom_report::render::{self, Style};
+use fathom_runner::RecordTo;
 use std::io::IsTerminal;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// When to use color.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -21,13 +22,12 @@ pub enum Color {
     Never,
 }
 
-static COLOR: OnceLock<Color> = OnceLock::new();
+static COLOR: RwLock<Color> = RwLock::new(Color::Auto);
 static ZONE: OnceLock<TimeZone> = OnceLock::new();
 
-/// Sets what `--color` says, once.
+/// Sets when to use color.
 pub fn set_color(color: Color) {
-    // Only main sets it.
-    let _ = COLOR.set(color);
+    *COLOR.write().unwrap_or_else(PoisonError::into_inner) = color;
 }
 
 /// The time zone of times on screen: local, or UTC with `--utc`.
@@ -38,15 +38,15 @@ pub fn zone() -> &'static TimeZone {
 
 /// Shows times in UTC.
 pub fn use_utc() {
-    // Only main sets it.
+    // Setting it again has no effect.
     let _ = ZONE.set(TimeZone::UTC);
 }
 
-/// How text looks on standard output, or in a file.
+/// The style of text on standard output, or in a file.
 #[must_use]
 pub fn style(to_file: bool) -> Style {
     let terminal = !to_file && std::io::stdout().is_terminal();
-    let color = match COLOR.get().copied().unwrap_or_default() {
+    let color = match *COLOR.read().unwrap_or_else(PoisonError::into_inner) {
         Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none(),
         Color::Always => true,
         Color::Never => false,
@@ -58,7 +58,7 @@ pub fn style(to_file: bool) -> Style {
     Style { color, width: width.map_or(Style::default().width, |columns| columns.min(120)) }
 }
 
-/// How a page is written.
+/// Format of a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum PageFormat {
     /// For people.
@@ -68,15 +68,17 @@ pub enum PageFormat {
     Markdown,
     /// For programs.
     Json,
+    /// A page with pictures: one file that loads nothing.
+    Html,
 }
 
-/// The form of a result.
+/// The options that select a format.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FormatArgs {
-    /// Format of the result.
-    #[arg(long, value_enum, default_value_t)]
-    format: PageFormat,
-    /// Same as --format=json.
+    /// Format of the result; text by default
+    #[arg(long, value_enum)]
+    format: Option<PageFormat>,
+    /// Same as --format=json
     #[arg(long, conflicts_with = "format")]
     json: bool,
 }
@@ -85,7 +87,13 @@ impl FormatArgs {
     /// The format.
     #[must_use]
     pub fn get(&self) -> PageFormat {
-        if self.json { PageFormat::Json } else { self.format }
+        if self.json { PageFormat::Json } else { self.format.unwrap_or_default() }
+    }
+
+    /// Whether the command line names a format.
+    #[must_use]
+    pub fn is_given(&self) -> bool {
+        self.json || self.format.is_some()
     }
 
     /// Whether the result is JSON.
@@ -94,7 +102,7 @@ impl FormatArgs {
         self.get() == PageFormat::Json
     }
 
-    /// `page` as text, or `json` in its place where the record itself is what programs read.
+    /// Renders `page`; as JSON, returns `json` instead if given, such as the record itself.
     ///
     /// # Errors
     /// If it cannot be written as JSON.
@@ -110,6 +118,7 @@ impl FormatArgs {
                 (json.map_or_else(page, Ok)?, Kind::Json)
             }
             PageFormat::Markdown => (render::markdown(page), Kind::Lines),
+            PageFormat::Html => (render::html(page), Kind::Lines),
             PageFormat::Text => {
                 let style = style(to_file);
                 let kind = if style.color { Kind::ColoredLines } else { Kind::Lines };
@@ -119,21 +128,46 @@ impl FormatArgs {
     }
 }
 
-/// The options of every command whose result is a page.
+/// The options of every command that keeps a record.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct RecordArgs {
+    /// Run directory to create
+    ///
+    /// The default is a new directory in ~/.local/state/fathom/runs.
+    #[arg(long, value_name = "DIR", conflicts_with = "no_record")]
+    record: Option<String>,
+    /// Write no run directory
+    #[arg(long)]
+    pub no_record: bool,
+}
+
+impl RecordArgs {
+    /// Where the record goes; with `is_required`, a record that cannot be written is an error.
+    #[must_use]
+    pub fn to(&self, is_required: bool) -> RecordTo {
+        match self.no_record {
+            true => RecordTo::Nowhere,
+            false if is_required => RecordTo::Required(self.record.clone()),
+            false => RecordTo::from_options(self.record.as_deref(), false),
+        }
+    }
+}
+
+/// The options of every command that prints a result.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct PageArgs {
     #[command(flatten)]
-    format: FormatArgs,
-    /// Write the result to FILE instead of standard output.
+    pub format: FormatArgs,
+    /// Write the result to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
-    output: Option<String>,
-    /// Say why a source is not available, and how a figure was measured.
+    pub output: Option<String>,
+    /// Also print how figures were measured, and why others are unavailable
     #[arg(short, long)]
     pub verbose: bool,
 }
 
 impl PageArgs {
-    /// Where the result goes, which is none of the files `used` by the command.
+    /// The destination of the result, which must not be one of the files `used` by the command.
     ///
     /// # Errors
     /// Why no result can be written there.
@@ -144,7 +178,7 @@ impl PageArgs {
         self.output.as_deref().map(|file| Destination::open(file, used)).transpose()
     }
 
-    /// Prints `page`, or `json` in its place where the record itself is what programs read.
+    /// Prints `page`; as JSON, prints `json` instead if given.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -158,12 +192,12 @@ impl PageArgs {
         output::emit(&text, kind, to)
     }
 
-    /// As [`PageArgs::print`], to standard error, where standard output is a command's.
+    /// Like [`PageArgs::print`], but to standard error, because standard output is a command's.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn print_beside(&self, page: &Document) -> Result<(), String> {
+    pub fn print_to_stderr(&self, page: &Document) -> Result<(), String> {
         let (text, kind) = self.format.render(page, None, self.output.is_some())?;
-        output::emit_beside(&text, kind)
+        output::emit_to_stderr(&text, kind)
     }
 }

@@ -20,7 +20,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "t" => 40,
         _ => return Err(expected()),
     };
-    number.checked_mul(1 << shift).ok_or_else(|| "larger than 16 EiB".to_string())
+    number.checked_mul(1 << shift).ok_or_else(|| "expected at most 16 EiB".to_string())
 }
 
 /// A time: a number with ms, s, m, h or d, as in `500ms` or `1.5h`; a bare number is in seconds.
@@ -44,16 +44,16 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Some(number * unit)
         .filter(|seconds| *seconds <= longest)
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| "longer than 100 years".to_string())
+        .ok_or_else(|| "expected at most 100 years".to_string())
 }
 
-/// How long something is to go on: longer than not at all.
+/// A duration above 0.
 ///
 /// # Errors
 /// Says what was expected.
 pub fn time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("expected a time longer than 0".into()),
+        Duration::ZERO => Err("expected a time above 0, such as 500ms, 60s or 5m".into()),
         time => Ok(time),
     }
 }
@@ -68,6 +68,18 @@ pub fn interval(text: &str) -> Result<Duration, String> {
         .ok()
         .filter(|interval| bounds.contains(interval))
         .ok_or_else(|| "expected 50ms to 1h, such as 1, 0.5 or 200ms".to_string())
+}
+
+/// A whole number within `range`.
+pub fn whole(
+    range: std::ops::RangeInclusive<u32>,
+) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| {
+            format!("expected a whole number from {} to {}", range.start(), range.end())
+        })
+    }
 }
 
 /// A time with its unit, as messages have it.

@@ -1,4 +1,4 @@
-//! `fathom record`: always on, into a ring with bounds, for looking back after something happened.
+//! `fathom record`: records the machine continuously into a ring of bounded size.
 
 use crate::quantity;
 use crate::signals::Signals;
@@ -15,33 +15,33 @@ use std::time::Duration;
 /// What `fathom record` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Keep this much time, such as 24h or 7d.
+    /// How much time to keep, such as 24h or 7d
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = keep)]
     keep: Duration,
-    /// Maximum size of the ring, at least 4m; it overrides --keep: at the limit, the oldest data is deleted first.
+    /// Maximum size of the ring, at least 4m; overrides --keep
     #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = size)]
     max_size: u64,
-    /// Between two samples, 50ms to 1h.
+    /// Time between samples, 50ms to 1h
     #[arg(short, long, value_name = "TIME", default_value = "500ms", value_parser = quantity::interval)]
     interval: Duration,
-    /// How much to sample.
+    /// How much of the machine to sample
     #[arg(long, value_parser = level::parser(), default_value = "default")]
     sampling: Level,
-    /// Directory of the ring; an existing ring is resumed.
+    /// Directory of the ring; an existing ring is resumed
     #[arg(long = "record", value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
 fn keep(text: &str) -> Result<Duration, String> {
     match quantity::duration(text)? {
-        time if time < Duration::from_secs(1) => Err("less than 1s".into()),
+        time if time < Duration::from_secs(1) => Err("expected at least 1s".into()),
         time => Ok(time),
     }
 }
 
 fn size(text: &str) -> Result<u64, String> {
     match quantity::bytes(text)? {
-        ..4_194_304 => Err("less than 4m".into()),
+        ..4_194_304 => Err("expected at least 4m".into()),
         size => Ok(size),
     }
 }
@@ -49,7 +49,7 @@ fn size(text: &str) -> Result<u64, String> {
 /// Records until a signal comes, which is its regular end.
 ///
 /// # Errors
-/// When the ring cannot be written, at the beginning or at the end, or is being written by another.
+/// If the ring cannot be written, at the beginning or at the end, or is being written by another.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
     limits::raise();

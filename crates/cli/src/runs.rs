@@ -1,4 +1,4 @@
-//! `fathom runs`: the recorded runs: listed, removed, pruned.
+//! `fathom runs`: lists, removes and prunes recorded runs.
 
 use crate::page::{self, PageArgs};
 use crate::quantity;
@@ -13,7 +13,7 @@ use fathom_store::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, StoredRecord
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Characters of a command line that are shown.
+/// Maximum number of characters of a command line in the list.
 const COMMAND_MAX: usize = 36;
 
 /// What `fathom runs` takes.
@@ -27,18 +27,20 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Remove runs by name.
+    /// Remove runs by name
     Remove {
-        /// Names, as listed.
-        #[arg(required = true)]
+        /// Names, as listed
+        #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Remove the oldest runs.
+    /// Remove the oldest runs
+    ///
+    /// Without options, removes runs older than 90 days, then the oldest ones in excess of 4 GiB.
     Prune {
-        /// Remove runs older than this, such as 30d; without any option 90d.
+        /// Remove runs older than this, such as 30d
         #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
         keep: Option<Duration>,
-        /// Then remove the oldest until the rest takes at most this, such as 2g; without any option 4g.
+        /// Remove the oldest runs until the rest takes at most this, such as 2g
         #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
         max_size: Option<u64>,
     },
@@ -60,12 +62,12 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         (Some(Action::Remove { names }), Some(runs)) => {
             for name in names {
                 if !runs.remove(name)? {
-                    note!("{name} holds files that are not fathom's; these stay");
+                    note!("{name} was kept: it contains files that fathom did not create");
                 }
             }
         }
         (Some(Action::Remove { names }), None) => {
-            return Err(format!("no run is named {}; you have no runs", names[0]));
+            return Err(format!("no such run: {}; no runs are recorded", names[0]));
         }
         (Some(Action::Prune { keep, max_size }), Some(runs)) => {
             let (keep, bytes_max) = match (keep, max_size) {
@@ -76,7 +78,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             let bytes: u64 = removed.iter().map(|run| run.size_bytes).sum();
             note!("removed {} of {}", plural(removed.len()), units::bytes(bytes));
         }
-        (Some(Action::Prune { .. }), None) => note!("you have no runs"),
+        (Some(Action::Prune { .. }), None) => note!("no runs are recorded"),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -112,6 +114,10 @@ fn summary(entry: &RunEntry) -> Result<(String, Text), String> {
         RecordKind::Limit => {
             let record: fathom_analysis::limit::LimitRecord = stored.parse()?;
             (record.command.clone(), pages::limit_result(&record))
+        }
+        RecordKind::Experiment => {
+            let record: fathom_analysis::experiment::ExperimentRecord = stored.parse()?;
+            (record.command.clone(), pages::experiment_result(&record))
         }
         RecordKind::Run | RecordKind::Watch => {
             let record: RunRecord = stored.parse()?;

@@ -1,12 +1,13 @@
-//! `fathom show`: a recorded run, printed again as the run printed it.
+//! `fathom show`: reprints a recorded run as it was printed.
 
 use crate::page::PageArgs;
+use fathom_analysis::experiment::ExperimentRecord;
 use fathom_analysis::limit::LimitRecord;
 use fathom_analysis::watch::ObservedTotals;
 use fathom_model::RunRecord;
 use fathom_model::outcome::RecordKind;
 use fathom_model::watch::{MachineSample, Stack};
-use fathom_report::pages::{self, LimitOptions, Observed};
+use fathom_report::pages::{self, LimitPageOptions, Observed};
 use fathom_report::{fio_json, limit};
 use fathom_store::{Reader, Runs, StoredRecord};
 use std::path::{Path, PathBuf};
@@ -15,10 +16,10 @@ use std::process::ExitCode;
 /// What `fathom show` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run directory, or the name of one of your runs; by default your latest run.
+    /// Run directory, or name of a recorded run; by default the latest run
     #[arg(value_name = "DIR|NAME")]
     run: Option<PathBuf>,
-    /// For a search: also a paragraph that can be forwarded by itself.
+    /// Of `fathom limit`: also print the verdict as a paragraph to forward
     #[arg(long)]
     paragraph: bool,
     #[command(flatten)]
@@ -36,8 +37,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let (page, json) = match stored.kind {
         RecordKind::Limit => {
             let record: LimitRecord = stored.parse()?;
-            let options = LimitOptions { paragraph: args.paragraph, verbose };
+            let options = LimitPageOptions { paragraph: args.paragraph, verbose };
             (pages::limit(&record, options), Some(limit::json(&record).map_err(|e| e.to_string())?))
+        }
+        RecordKind::Experiment => {
+            let record: ExperimentRecord = stored.parse()?;
+            let json = fathom_report::experiment::json(&record).map_err(|e| e.to_string())?;
+            (pages::experiment(&record, verbose), Some(json))
         }
         kind => {
             let record: RunRecord = stored.parse()?;
@@ -57,7 +63,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A path that exists, or one of the user's runs.
+/// An existing path, or one of the user's runs.
 fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = named.filter(|path| path.exists()) {
         return Ok(path.to_path_buf());
@@ -68,8 +74,8 @@ fn find(named: Option<&Path>) -> Result<PathBuf, String> {
         None => runs.into_iter().next_back(),
     };
     found.map(|run| run.path).ok_or_else(|| match named {
-        Some(name) => format!("{}: no such run; `fathom runs` lists all", name.display()),
-        None => "you have no recorded runs; name a run directory".to_string(),
+        Some(name) => format!("no such run: {}; `fathom runs` lists all", name.display()),
+        None => "no runs are recorded; name a run directory".to_string(),
     })
 }
 

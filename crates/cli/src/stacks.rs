@@ -1,10 +1,10 @@
-//! `fathom stacks`: where CPU time goes, as a page, as folded stacks, as a flame graph or for the Firefox profiler.
+//! `fathom stacks`: where CPU time goes, as a page, folded stacks, a flame graph or a Firefox profile.
 
 use crate::limits;
 use crate::output::{self, Destination};
-use crate::page::FormatArgs;
+use crate::page::PageArgs;
 use crate::quantity;
-use crate::stdio::{Kind, note};
+use crate::stdio::{Kind, note, report_missing};
 use crate::watch::End;
 use fathom_model::advice::thread_not_created;
 use fathom_report::pages;
@@ -15,48 +15,54 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How finely the Firefox profiler's time line is divided.
+/// Resolution of the timeline in the Firefox profiler.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whose samples, and in which form.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How long to sample, such as 10s or 2m; Ctrl-C ends it early with the result so far
+    /// How long to sample, such as 10s or 2m
     #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, default_value = "10s",
           conflicts_with = "command")]
     time: Duration,
-    /// Only this process and its descendants, until it ends: by ID, or by part of its name; may be repeated
+    /// Only this process, until it ends; repeatable
+    ///
+    /// Includes its descendants. A PATTERN is part of a process's name.
     #[arg(short = 'p', long, value_name = "PID|PATTERN", conflicts_with = "command")]
     pid: Vec<String>,
-    /// Include user stacks, of programs built with frame pointers
+    /// Include user stacks, for programs built with frame pointers
     #[arg(short = 'u', long)]
     user: bool,
-    /// Samples per second and CPU
-    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
-          value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    /// Sampling rate per CPU, 1 to 20000
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value = "99",
+          value_parser = quantity::whole(1..=20_000))]
     hz: u32,
     /// Sample on a timer even if the CPU can count cycles
     #[arg(long)]
     by_clock: bool,
-    /// Write a flame graph (FILE.svg), a profile for profiler.firefox.com (FILE.json) or folded stacks (any other name;
-    /// - for standard output) instead of printing a page
-    #[arg(short = 'o', long, value_name = "FILE", conflicts_with_all = ["format", "json"])]
-    output: Option<String>,
+    /// Number of functions to list
+    #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 20)]
+    rows: usize,
     #[command(flatten)]
-    format: FormatArgs,
-    /// The command to run and sample with its descendants until it ends; fathom exits with its status
+    page: PageArgs,
+    /// Command to run and sample with its descendants; fathom exits with its status
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// Samples processors and shows where they were.
+/// Samples the stacks of busy CPUs and prints them.
 ///
 /// # Errors
-/// What is wrong with the arguments, why nothing can be sampled, or where the result cannot be written.
+/// Why nothing can be sampled, or the result cannot be written.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let file = args.output.as_deref().filter(|file| *file != "-");
-    let to = file.map(|file| Destination::open(file, [])).transpose()?;
+    let to = match args.page.output.as_deref() {
+        Some("-") => Some(Destination::Stdout),
+        _ => args.page.destination(None)?,
+    };
     let mut end = End::new(&args.command, &args.pid, Some(args.time))?;
+    if let Some(code) = end.never_began() {
+        return Ok(code);
+    }
     limits::raise();
     let settings = StackSettings {
         hz: args.hz,
@@ -65,17 +71,15 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         clock: if args.by_clock { Clock::Timer } else { Clock::Cycles },
         ..StackSettings::default()
     };
-    let sampled = sample(&settings, &mut end)?;
+    let sampled = sample(&settings, args.page.verbose, &mut end)?;
     Ok(end.code_if(show(args, &sampled, to.as_ref())))
 }
 
 /// Samples until the end.
-fn sample(settings: &StackSettings, end: &mut End) -> Result<Sampled, String> {
+fn sample(settings: &StackSettings, verbose: bool, end: &mut End) -> Result<Sampled, String> {
     let sampler = StackSampler::open(settings, Path::new("/proc"), Path::new("/sys"))
         .map_err(|missing| missing.to_string())?;
-    for missing in sampler.missing() {
-        note!("not measured: {missing}");
-    }
+    report_missing(sampler.missing(), verbose);
     let started_unix_ns = fathom_engine::clock::unix_ns();
     let mut sampled = Sampled { started_unix_ns, ..Sampled::default() };
     let watcher = Watcher::start(vec![Box::new(sampler)], INTERVAL)
@@ -96,9 +100,9 @@ fn add(sampled: &mut Sampled, began: Instant, watched: TimedSample) {
 }
 
 fn show(args: &Args, sampled: &Sampled, to: Option<&Destination>) -> Result<(), String> {
-    let Some(file) = args.output.as_deref() else {
-        let (text, kind) = args.format.render(&pages::stacks(sampled), None, false)?;
-        return output::emit(&text, kind, None);
+    // Without a format, the name of the file selects the kind of profile.
+    let Some(file) = args.page.output.as_deref().filter(|_| !args.page.format.is_given()) else {
+        return args.page.print(&pages::stacks(sampled, args.rows), None, to);
     };
     let ends_in = |ending: &str| {
         Path::new(file).extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
@@ -113,7 +117,7 @@ fn show(args: &Args, sampled: &Sampled, to: Option<&Destination>) -> Result<(), 
         stacks::folded(sampled)
     };
     output::emit(&text, kind, to)?;
-    if to.is_some() {
+    if !matches!(to, Some(Destination::Stdout)) {
         let counts = sampled.intervals.iter().flat_map(|(_, sample)| &sample.counts);
         let samples: u64 = counts.map(|count| u64::from(count.count)).sum();
         note!("{samples} samples on busy CPUs written to {file}");

@@ -1,10 +1,11 @@
-//! `fathom threads`: what threads do: state, system call, wait channel.
+//! `fathom threads`: samples what threads do: state, system call, wait channel.
 
-use crate::page::FormatArgs;
+use crate::output::Destination;
+use crate::page::PageArgs;
 use crate::stdio::Kind;
 use crate::watch::{End, TICK};
 use crate::{output, quantity};
-use fathom_analysis::threads::{Column, DEFAULT, Groups};
+use fathom_analysis::threads::{Column, DEFAULT, ThreadGroups};
 use fathom_model::advice::thread_not_created;
 use fathom_model::watch::{Missing, SamplerCost, ThreadsSample};
 use fathom_report::pages;
@@ -17,50 +18,87 @@ use std::time::{Duration, Instant};
 /// Whose threads, and how they are shown.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Columns to group by, comma-separated: pid, tid, comm (digits folded), comm2 (unchanged), state, syscall, wchan,
-    /// kstack, filename, cmdline, user, cpu, owner (the process whose ring an io_uring kernel thread serves)
-    #[arg(short = 'g', long, value_name = "COLUMNS", default_value = "comm,state,syscall,wchan")]
-    group_by: String,
+    /// Columns to group by, such as pid,comm,kstack
+    ///
+    /// The columns are pid, tid, comm (digits folded), comm2 (unchanged), state, syscall, wchan, kstack, filename,
+    /// cmdline, user, cpu and owner (the process whose ring an io_uring kernel thread serves).
+    #[arg(short = 'g', long, value_name = "COLUMNS", default_value = "comm,state,syscall,wchan",
+          value_parser = column_list)]
+    group_by: ColumnList,
     /// Columns to group by in addition to the default ones
-    #[arg(short = 'G', long, value_name = "COLUMNS", conflicts_with = "group_by")]
-    append_group_by: Option<String>,
-    /// How long to sample, such as 5 (seconds) or 1m; Ctrl-C ends it early with the result so far
+    #[arg(short = 'G', long, value_name = "COLUMNS", conflicts_with = "group_by",
+          value_parser = column_list)]
+    append_group_by: Option<ColumnList>,
+    /// How long to sample, such as 5 (seconds) or 1m
     #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, default_value = "5s")]
     time: Duration,
-    /// Processes by number (comma-separated), or by part of their name or arguments (`|` separates alternatives,
-    /// `*` matches any text)
-    #[arg(short = 'p', long, value_name = "PID|PATTERN")]
-    pid: Option<String>,
+    /// Only these processes
+    ///
+    /// PIDs are separated by commas. A PATTERN is part of a process's name or arguments, with `|` between
+    /// alternatives and `*` for any text.
+    #[arg(short = 'p', long, value_name = "PID|PATTERN", value_parser = wanted)]
+    pid: Option<Wanted>,
     /// Include all descendants of the processes of -p
     #[arg(short = 'r', long, requires = "pid")]
     recursive: bool,
-    /// Threads in all states, not only those that run or wait for I/O
+    /// Include threads in all states
+    ///
+    /// The default is threads on a CPU, runnable or waiting for I/O.
     #[arg(short = 'a', long)]
     all_states: bool,
-    /// Samples per second, at most 100
-    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 20,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(HZ_MAX)))]
+    /// Sampling rate, 1 to 100
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value = "20",
+          value_parser = quantity::whole(1..=HZ_MAX))]
     hz: u32,
-    /// Also print a table at this interval, such as 2 (seconds) or 500ms
+    /// Also print a table per interval, such as 2 (seconds) or 500ms
     #[arg(short = 'i', long, value_name = "TIME", value_parser = quantity::interval)]
     interval: Option<Duration>,
     /// Maximum number of rows
-    #[arg(short = 'n', long = "count", value_name = "ROWS", default_value_t = 40)]
+    #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 40)]
     rows: usize,
     #[command(flatten)]
-    format: FormatArgs,
+    page: PageArgs,
 }
 
-/// Looks at threads and prints what they did.
+/// Columns, as a list on the command line.
+#[derive(Debug, Clone)]
+struct ColumnList(Vec<Column>);
+
+fn column_list(text: &str) -> Result<ColumnList, String> {
+    match Column::parse_list(text)? {
+        columns if columns.is_empty() => Err("expected at least one column".into()),
+        columns => Ok(ColumnList(columns)),
+    }
+}
+
+/// Processes, as named on the command line.
+#[derive(Debug, Clone)]
+enum Wanted {
+    Pids(Vec<i32>),
+    Matching(Pattern),
+}
+
+fn wanted(text: &str) -> Result<Wanted, String> {
+    let pids: Result<Vec<i32>, _> = text.split(',').map(|pid| pid.trim().parse()).collect();
+    match pids {
+        Ok(pids) => Ok(Wanted::Pids(pids)),
+        Err(_) => Pattern::parse(text).map(Wanted::Matching).map_err(|e| e.to_string()),
+    }
+}
+
+/// Samples threads and prints what they did.
 ///
 /// # Errors
-/// What is wrong with the arguments, or why nothing can be looked at.
+/// Why threads cannot be sampled, or the result cannot be printed.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let columns = columns(args)?;
-    let scope = scope(args)?;
-    // A pattern may match processes that begin later.
-    let by_number = matches!(scope, Scope::Only(_) | Scope::Trees(_));
-    let pids: Vec<String> = args.pid.iter().filter(|_| by_number).cloned().collect();
+    let columns = columns(args);
+    let scope = scope(args);
+    // A pattern may match processes that start later.
+    let pids: Vec<String> = match &args.pid {
+        Some(Wanted::Pids(pids)) => pids.iter().map(i32::to_string).collect(),
+        _ => Vec::new(),
+    };
+    let to = args.page.destination(None)?;
     let mut end = End::new(&[], &pids, Some(args.time))?;
     let options = ThreadOptions {
         scope,
@@ -71,21 +109,24 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     };
     let sampler =
         ThreadSampler::open(options).map_err(|e| format!("cannot sample threads: {e}"))?;
-    if let (0, Some(wanted)) = (sampler.processes(), &args.pid) {
-        return Err(format!("-p {wanted}: no such process, or it is not visible to this user"));
+    if sampler.processes() == 0 && args.pid.is_some() {
+        return Err("--pid: no such process, or it is not visible to this user".into());
     }
     let missing = sampler.missing().to_vec();
     let every = args.interval.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
     let watcher = Watcher::start(vec![Box::new(sampler)], every)
         .map_err(|error| thread_not_created(&error))?;
-    let mut view = View::new(args, &columns, missing);
+    let mut view = ThreadsView::new(args, to, &columns, missing);
     let shown = end.follow(watcher, |sample| view.add(&sample).map(|()| true));
     Ok(end.code_if(shown.and_then(|()| view.finish())))
 }
 
-/// What was seen so far, and what of it was shown.
-struct View<'a> {
+/// The samples so far, and those not printed yet.
+struct ThreadsView<'a> {
     args: &'a Args,
+    to: Option<Destination>,
+    /// What goes to a file, which is written at the end.
+    written: String,
     missing: Vec<Missing>,
     all: Tally,
     /// Since the last table.
@@ -94,15 +135,20 @@ struct View<'a> {
 
 /// Samples added up from one instant on.
 struct Tally {
-    groups: Groups,
+    groups: ThreadGroups,
     from: Option<(Instant, SamplerCost)>,
     to: Option<(Instant, SamplerCost)>,
 }
 
-impl<'a> View<'a> {
-    fn new(args: &'a Args, columns: &[Column], missing: Vec<Missing>) -> Self {
+impl<'a> ThreadsView<'a> {
+    fn new(
+        args: &'a Args,
+        to: Option<Destination>,
+        columns: &[Column],
+        missing: Vec<Missing>,
+    ) -> Self {
         let (all, part) = (Tally::new(columns, None), Tally::new(columns, None));
-        Self { args, missing, all, part }
+        Self { args, to, written: String::new(), missing, all, part }
     }
 
     fn add(&mut self, watched: &TimedSample) -> Result<(), String> {
@@ -111,7 +157,7 @@ impl<'a> View<'a> {
         self.all.add(watched.at, sample, &cost);
         let Some(interval) = self.args.interval else { return Ok(()) };
         self.part.add(watched.at, sample, &cost);
-        // Samples come a little later than they are due.
+        // Samples are a little late.
         if self.part.elapsed() + TICK >= interval {
             let columns = self.all.groups.columns().to_vec();
             let part =
@@ -119,25 +165,45 @@ impl<'a> View<'a> {
             let (report_cost, seconds) = part.cost_and_seconds();
             let report =
                 Report { total: false, ..self.report(&part.groups, &report_cost, seconds) };
-            self.emit(&report)?;
+            let text = self.render(&report)?;
+            self.emit(text)?;
         }
         Ok(())
     }
 
-    fn finish(&self) -> Result<(), String> {
+    fn finish(&mut self) -> Result<(), String> {
         let (cost, seconds) = self.all.cost_and_seconds();
         let report = self.report(&self.all.groups, &cost, seconds);
-        self.emit(&report)
+        let (text, kind) = self.render(&report)?;
+        self.emit((text, kind))?;
+        match &self.to {
+            Some(to) => output::emit(&self.written, kind, Some(to)),
+            None => Ok(()),
+        }
     }
 
     /// In JSON, a table is a line.
-    fn emit(&self, report: &Report) -> Result<(), String> {
+    fn render(&self, report: &Report) -> Result<(String, Kind), String> {
         let page = pages::threads(report);
-        let (text, kind) = self.args.format.render(&page, Some(report.json()), false)?;
-        output::emit(&if kind == Kind::Json { text } else { text + "\n" }, kind, None)
+        let (text, kind) =
+            self.args.page.format.render(&page, Some(report.json()), self.to.is_some())?;
+        Ok((if kind == Kind::Json { text } else { text + "\n" }, kind))
     }
 
-    fn report<'r>(&'r self, groups: &'r Groups, cost: &'r SamplerCost, seconds: f64) -> Report<'r> {
+    fn emit(&mut self, (text, kind): (String, Kind)) -> Result<(), String> {
+        match &self.to {
+            Some(_) => self.written += &text,
+            None => output::emit(&text, kind, None)?,
+        }
+        Ok(())
+    }
+
+    fn report<'r>(
+        &'r self,
+        groups: &'r ThreadGroups,
+        cost: &'r SamplerCost,
+        seconds: f64,
+    ) -> Report<'r> {
         let Args { hz, rows, all_states, .. } = *self.args;
         let unix_ns = fathom_engine::clock::unix_ns();
         Report {
@@ -150,17 +216,21 @@ impl<'a> View<'a> {
             missing: &self.missing,
             rows,
             all_states,
+            verbose: self.args.page.verbose,
         }
     }
 }
 
 impl Tally {
     fn new(columns: &[Column], from: Option<(Instant, SamplerCost)>) -> Self {
-        Self { groups: Groups::new(columns), from, to: None }
+        Self { groups: ThreadGroups::new(columns), from, to: None }
     }
 
     fn add(&mut self, at: Instant, sample: &ThreadsSample, cost: &SamplerCost) {
-        self.groups.add(sample);
+        // The first sample covers the time before.
+        if self.from.is_some() {
+            self.groups.add(sample);
+        }
         self.from.get_or_insert_with(|| (at, cost.clone()));
         self.to = Some((at, cost.clone()));
     }
@@ -178,7 +248,7 @@ impl Tally {
         };
         let cost = SamplerCost {
             sampler: to.sampler.clone(),
-            looks: to.looks - from.looks,
+            samples: to.samples - from.samples,
             cpu_ns: to.cpu_ns - from.cpu_ns,
             missed: to.missed - from.missed,
         };
@@ -186,13 +256,11 @@ impl Tally {
     }
 }
 
-fn columns(args: &Args) -> Result<Vec<Column>, String> {
+/// The columns without repetitions.
+fn columns(args: &Args) -> Vec<Column> {
     let mut columns = match &args.append_group_by {
-        None => Column::parse_list(&args.group_by).map_err(|e| format!("-g: {e}"))?,
-        Some(more) => {
-            let more = Column::parse_list(more).map_err(|e| format!("-G: {e}"))?;
-            DEFAULT.into_iter().chain(more).collect()
-        }
+        None => args.group_by.0.clone(),
+        Some(more) => DEFAULT.into_iter().chain(more.0.iter().copied()).collect(),
     };
     let mut known = Vec::new();
     columns.retain(|column| {
@@ -200,7 +268,7 @@ fn columns(args: &Args) -> Result<Vec<Column>, String> {
         known.push(*column);
         is_new
     });
-    if columns.is_empty() { Err("-g: name at least one column".into()) } else { Ok(columns) }
+    columns
 }
 
 fn parts(columns: &[Column]) -> Parts {
@@ -214,14 +282,13 @@ fn parts(columns: &[Column]) -> Parts {
     }
 }
 
-fn scope(args: &Args) -> Result<Scope, String> {
-    let Some(wanted) = &args.pid else { return Ok(Scope::Machine) };
-    let pids: Result<Vec<i32>, _> = wanted.split(',').map(|pid| pid.trim().parse()).collect();
-    match pids {
-        Ok(pids) => Ok(if args.recursive { Scope::Trees(pids) } else { Scope::Only(pids) }),
-        Err(_) => {
-            let pattern = Pattern::parse(wanted).map_err(|e| format!("-p: {e}"))?;
-            Ok(Scope::Matching { pattern, descendants: args.recursive })
+fn scope(args: &Args) -> Scope {
+    match &args.pid {
+        None => Scope::Machine,
+        Some(Wanted::Pids(pids)) if args.recursive => Scope::Trees(pids.clone()),
+        Some(Wanted::Pids(pids)) => Scope::Only(pids.clone()),
+        Some(Wanted::Matching(pattern)) => {
+            Scope::Matching { pattern: pattern.clone(), descendants: args.recursive }
         }
     }
 }

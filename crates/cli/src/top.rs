@@ -1,4 +1,4 @@
-//! `fathom top`: the machine as it works, on one screen or as lines.
+//! `fathom top`: the machine live, on one screen or as lines.
 
 mod feed;
 mod live;
@@ -9,7 +9,7 @@ use crate::level;
 use crate::output;
 use crate::quantity;
 use crate::signals::{self, Signals};
-use crate::stdio::{Kind, note};
+use crate::stdio::{Kind, note, report_missing};
 use fathom_machine::Roots;
 use fathom_model::watch::Level;
 use fathom_report::top::{View, lines};
@@ -22,56 +22,75 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Between two looks for keys, signals and samples.
+/// Time between polls for keys, signals and samples.
 const TICK: Duration = Duration::from_millis(100);
-/// Lines after which the columns are named again on a terminal.
+/// Lines between headers on a terminal.
 const LINES_PER_HEADER: u64 = 20;
 
 /// What `fathom top` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Between two samples, 50ms to 1h.
+    /// Time between samples, 50ms to 1h
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::interval, conflicts_with = "replay")]
     interval: Duration,
-    /// End after this many intervals.
-    #[arg(short = 'n', long, value_name = "INTERVALS", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
-    /// Print a line for each interval in the columns of dstat -tpcrmd; the default if standard output is not a
-    /// terminal.
-    #[arg(long, group = "form")]
-    plain: bool,
-    /// Print a line of CSV for each interval.
-    #[arg(long, group = "form")]
-    csv: bool,
-    /// Print each interval as a JSON object on one line.
-    #[arg(long, group = "form")]
-    ndjson: bool,
-    /// How much to sample: `full`, or `default` for --plain and --csv.
+    /// End after this time, such as 60s or 5m
+    #[arg(short = 't', long, value_name = "TIME", value_parser = quantity::time, conflicts_with_all = ["count", "replay"])]
+    duration: Option<Duration>,
+    /// End after N intervals
+    #[arg(short = 'n', long, value_name = "N", value_parser = quantity::whole(1..=u32::MAX))]
+    count: Option<u32>,
+    /// Print a line per interval instead of the full screen
+    ///
+    /// `text` has the columns of dstat -tpcrmd, and is the default if standard output is not a terminal; `csv` has the
+    /// machine's totals; `json` has every figure, with one object per line.
+    #[arg(long, value_enum)]
+    format: Option<Form>,
+    /// Same as --format=json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// How much of the machine to sample
+    ///
+    /// The default is `full`, or `default` with --format text or csv.
     #[arg(long, value_parser = level::parser(), conflicts_with = "replay")]
     sampling: Option<Level>,
-    /// Trace the events of every I/O and of io_uring's task work all the time instead of for a sixteenth of it:
-    /// exact, but slows fast devices by up to a quarter.
+    /// Trace every I/O, not only during a sixteenth of the time
+    ///
+    /// Latencies and io_uring task work are then exact, but a fast device slows down by up to a quarter.
     #[arg(long, conflicts_with = "replay")]
     each_io: bool,
-    /// Sample threads, stacks and rings of this process and its descendants only: by ID, or by part of its name; may
-    /// be repeated.
+    /// Only threads, stacks and rings of this process; repeatable
+    ///
+    /// Includes its descendants. A PATTERN is part of a process's name.
     #[arg(short, long, value_name = "PID|PATTERN", conflicts_with = "replay")]
     pid: Vec<String>,
-    /// Record into this run directory.
+    /// Run directory to record into
     #[arg(long, value_name = "DIR", conflicts_with = "replay")]
     record: Option<String>,
-    /// Replay a record instead: a run directory or a ring of them.
+    /// Replay a run directory or the ring of `fathom record`
     #[arg(long, value_name = "DIR")]
     replay: Option<String>,
-    /// Begin at this time of the record: 14:03:22, 2026-11-22T14:03:22, or +90s.
+    /// Start of the replay: 14:03:22, 2026-11-22T14:03:22 or +90s
     #[arg(long, value_name = "TIME", requires = "replay")]
     from: Option<String>,
-    /// End at this time of the record.
+    /// End of the replay
     #[arg(long, value_name = "TIME", requires = "replay")]
     to: Option<String>,
+    /// Also print why figures are unavailable
+    ///
+    /// On the full screen, `!` shows the reasons.
+    #[arg(short, long)]
+    verbose: bool,
 }
 
-/// Shows the machine until the user or a signal ends it.
+impl Args {
+    /// The number of intervals after which the view ends.
+    fn intervals(&self) -> Option<u64> {
+        let of_time = |time: Duration| time.as_secs_f64() / self.interval.as_secs_f64();
+        self.count.map(u64::from).or(self.duration.map(|time| of_time(time).ceil() as u64))
+    }
+}
+
+/// Shows the machine until the user, the duration or a signal ends it.
 ///
 /// # Errors
 /// Why nothing can be shown or recorded.
@@ -86,44 +105,40 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         }
         None => Box::new(Live::start(&watch(args, form, pids), args.record.as_deref())?),
     };
-    let mut told = None;
+    let mut reported = None;
     let shown = match form {
-        Some(form) => print(feed.as_mut(), form, args, &signals, &mut told),
-        None => screen::show(feed.as_mut(), args.count, &signals),
+        Some(form) => print(feed.as_mut(), form, args, &signals, &mut reported),
+        None => screen::show(feed.as_mut(), args.intervals(), &signals),
     };
     let (shown, all) = shown.map_or_else(|error| (Err(error), false), |all| (Ok(()), all));
-    // What was recorded is whole also where it could not be shown.
+    // The record is completed even if the view could not be shown.
     match shown.and(feed.finish()) {
-        Err(error) if told.as_ref() == Some(&error) => Ok(ExitCode::FAILURE),
+        Err(error) if reported.as_ref() == Some(&error) => Ok(ExitCode::FAILURE),
         ended => ended.map(|()| if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
     }
 }
 
-/// How lines are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Format of the lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Form {
-    /// In dstat's columns.
-    Plain,
+    /// dstat's columns.
+    Text,
     /// Comma-separated values.
     Csv,
-    /// JSON objects.
-    Ndjson,
+    /// One JSON object per line.
+    Json,
 }
 
-/// The form of the lines; `None` for the full screen.
+/// The format of the lines; `None` for the full screen.
 fn form(args: &Args) -> Option<Form> {
-    match args {
-        Args { csv: true, .. } => Some(Form::Csv),
-        Args { ndjson: true, .. } => Some(Form::Ndjson),
-        Args { plain: true, .. } => Some(Form::Plain),
-        _ => (!std::io::stdout().is_terminal()).then_some(Form::Plain),
-    }
+    let given = args.format.or(args.json.then_some(Form::Json));
+    given.or((!std::io::stdout().is_terminal()).then_some(Form::Text))
 }
 
-/// What is watched of the machine.
+/// What to sample.
 fn watch(args: &Args, form: Option<Form>, pids: Vec<i32>) -> SamplingOptions {
-    // Lines that tell of processors and disks only need not cost what threads and stacks do.
-    let few = matches!(form, Some(Form::Plain | Form::Csv)) && args.record.is_none();
+    // These lines have no figures of threads or stacks, so those need not be sampled.
+    let few = matches!(form, Some(Form::Text | Form::Csv)) && args.record.is_none();
     let usual = if few { Level::Default } else { Level::Full };
     SamplingOptions {
         level: args.sampling.unwrap_or(usual),
@@ -134,7 +149,7 @@ fn watch(args: &Args, form: Option<Form>, pids: Vec<i32>) -> SamplingOptions {
     }
 }
 
-/// Whether all is shown that was asked for, where a signal ended it after `done` intervals; says so where not.
+/// Whether `count` intervals were shown. If a signal ended the view after `done` of them, reports that.
 fn is_all(signals: &Signals, count: Option<u64>, done: u64) -> bool {
     let cut = count.filter(|count| done < *count).zip(signals.caught());
     if let Some((count, signal)) = cut {
@@ -143,26 +158,25 @@ fn is_all(signals: &Signals, count: Option<u64>, done: u64) -> bool {
     cut.is_none()
 }
 
-/// Prints lines; what is wrong with the record, as soon as it is known and in `told`. Whether all was printed that
-/// was asked for.
+/// Prints lines, and problems with the record as they occur; the last of these is returned in `reported`. Whether all
+/// requested intervals were printed.
 fn print(
     feed: &mut dyn Feed,
     form: Form,
     args: &Args,
     signals: &Signals,
-    told: &mut Option<String>,
+    reported: &mut Option<String>,
 ) -> Result<bool, String> {
-    for missing in feed.missing() {
-        note!("not measured: {missing}");
-    }
-    let kind = if form == Form::Ndjson { Kind::Json } else { Kind::Lines };
+    report_missing(feed.missing(), args.verbose);
+    let kind = if form == Form::Json { Kind::Json } else { Kind::Lines };
     let repeats = std::io::stdout().is_terminal();
     let mut printed = 0;
-    while args.count.is_none_or(|count| printed < count) && signals.caught().is_none() {
+    let count = args.intervals();
+    while count.is_none_or(|count| printed < count) && signals.caught().is_none() {
         let came = feed.poll()?;
         if let Some(complaint) = feed.complaint() {
             note!("{complaint}");
-            *told = Some(complaint);
+            *reported = Some(complaint);
         }
         if !came {
             if feed.at_end() {
@@ -180,19 +194,19 @@ fn print(
         printed += 1;
     }
     match signals.caught().filter(|_| args.replay.is_some() && !feed.at_end()) {
-        Some(signal) if args.count.is_none() => {
+        Some(signal) if count.is_none() => {
             signals::interrupted(signal, &printed.to_string(), "all intervals of the record");
             Ok(false)
         }
-        _ => Ok(feed.at_end() || is_all(signals, args.count, printed)),
+        _ => Ok(feed.at_end() || is_all(signals, count, printed)),
     }
 }
 
 fn line(view: &View<'_>, form: Form, header: bool) -> serde_json::Result<String> {
     let below = |names: String, line: String| if header { names + &line } else { line };
     Ok(match form {
-        Form::Plain => below(lines::plain_header(view), lines::plain(view)),
+        Form::Text => below(lines::plain_header(view), lines::plain(view)),
         Form::Csv => below(lines::csv_header(), lines::csv(view)),
-        Form::Ndjson => lines::ndjson(view)?,
+        Form::Json => lines::ndjson(view)?,
     })
 }

@@ -1,12 +1,12 @@
-//! `fathom watch`: the whole machine, or a program, from now to its end, into one record.
+//! `fathom watch`: records the machine, or a program from now to its end.
 
 mod child;
 mod end;
 
-pub use child::{HELD, HeldArgs, held};
+pub use child::{HELD, HeldCommandArgs, held};
 pub use end::{End, TICK};
 
-use crate::page::PageArgs;
+use crate::page::{PageArgs, RecordArgs};
 use crate::quantity;
 use crate::stdio::{self, note};
 use crate::{level, limits};
@@ -15,59 +15,68 @@ use fathom_model::escape;
 use fathom_model::progress::Sample;
 use fathom_model::watch::Level;
 use fathom_report::pages::{self, Observed};
+use fathom_runner::SamplingOptions;
 use fathom_runner::observe::Observer;
-use fathom_runner::{RecordTo, SamplingOptions};
 use fathom_watch::threads::HZ_MAX;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// The first sample comes at once, unless the record's disk is slow.
+const FIRST_SAMPLE: Duration = Duration::from_secs(5);
+
 /// What `fathom watch` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Watch this process and its descendants until it ends: by ID, or by part of its name; may be repeated.
+    /// Watch this process until it ends; repeatable
+    ///
+    /// Includes its descendants. A PATTERN is part of a process's name.
     #[arg(short, long, value_name = "PID|PATTERN", conflicts_with = "command")]
     pid: Vec<String>,
-    /// End after this time, such as 60s or 5m.
+    /// How long to watch, such as 60s or 5m; by default until Ctrl-C
     #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, conflicts_with = "command")]
     time: Option<Duration>,
-    /// Between two samples, 50ms to 1h.
+    /// Time between samples, 50ms to 1h
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::interval)]
     interval: Duration,
-    /// Thread samples per second, 1 to 100; by default a rate that costs at most 0.5% of the CPUs.
-    #[arg(short = 'F', long = "frequency", value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=i64::from(HZ_MAX)))]
+    /// End after N intervals
+    #[arg(short = 'n', long, value_name = "N", value_parser = quantity::whole(1..=u32::MAX),
+          conflicts_with_all = ["command", "time"])]
+    count: Option<u32>,
+    /// Thread sampling rate, 1 to 100
+    ///
+    /// The default is the highest rate, up to 20, at which sampling threads takes at most 0.5% of the CPUs.
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", value_parser = quantity::whole(1..=HZ_MAX))]
     hz: Option<u32>,
-    /// How much to sample.
+    /// How much of the machine to sample
     #[arg(long, value_parser = level::parser(), default_value = "full")]
     sampling: Level,
-    /// Trace the events of every I/O and of io_uring's task work all the time instead of for a sixteenth of it:
-    /// exact, but slows fast devices by up to a quarter.
+    /// Trace every I/O, not only during a sixteenth of the time
+    ///
+    /// Latencies and io_uring task work are then exact, but a fast device slows down by up to a quarter.
     #[arg(long)]
     each_io: bool,
-    /// Run directory for the record, instead of a new one among your runs.
-    #[arg(long, value_name = "DIR")]
-    record: Option<String>,
-    /// Keep no record.
-    #[arg(long, conflicts_with = "record")]
-    no_record: bool,
+    #[command(flatten)]
+    record: RecordArgs,
     #[command(flatten)]
     page: PageArgs,
-    /// The command to run and watch; fathom exits with its status.
+    /// Command to run and watch; fathom exits with its status
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// Watches. The exit status is that of the command; without one, 0 where all was recorded.
+/// Watches. The exit status is that of the command; without one, 0 if everything was recorded.
 ///
 /// # Errors
 /// Why nothing was watched, or not all of it recorded.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let mut end = End::new(&args.command, &args.pid, args.time)?;
-    let record = match args.no_record {
-        true => RecordTo::Nowhere,
-        false => RecordTo::Required(args.record.clone()),
-    };
+    let time = args.time.or(args.count.and_then(|count| args.interval.checked_mul(count)));
+    let mut end = End::new(&args.command, &args.pid, time)?;
+    if let Some(code) = end.never_began() {
+        return Ok(code);
+    }
+    let record = args.record.to(true);
     let files = record.check()?;
     let to = args.page.destination(files.iter().map(String::as_str))?;
     let options = SamplingOptions {
@@ -80,9 +89,11 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     };
     limits::raise();
     let mut observer = Observer::start(&options, &record)?;
+    // The command begins when there is a sample of the time before.
+    let first = observer.next(FIRST_SAMPLE);
     let began = Instant::now();
     end.begin()?;
-    // A command runs to its end whether it can be recorded or not.
+    // A command runs to its end even if it cannot be recorded.
     let can_go_on = |observer: &Observer, failed: &Option<String>, end: &End| {
         end.is_command() || (failed.is_none() && !observer.has_panicked())
     };
@@ -92,6 +103,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
         stacks.extend(new.cloned());
     };
+    first.iter().for_each(&mut add);
     while !end.has_come()? && can_go_on(&observer, &failed, &end) {
         observer.next(TICK).iter().for_each(&mut add);
         failed = failed.or_else(|| observer.complaint().inspect(say));
@@ -108,15 +120,15 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         args.page.verbose,
     );
     let shown = match end.is_command() && to.is_none() {
-        // Standard output is the command's.
-        true => args.page.print_beside(&page),
+        // Standard output belongs to the command.
+        true => args.page.print_to_stderr(&page),
         false => args.page.print(&page, None, to.as_ref()),
     };
     let code = end.code_if(shown);
     if let Some(path) = path {
         stdio::remark(&format!("record: {}", escape::path(&path)));
     }
-    // The command's own failure says more.
+    // The command's own failure takes precedence.
     let failed = failed.is_some() && code == ExitCode::SUCCESS;
     Ok(if failed { ExitCode::FAILURE } else { code })
 }

@@ -1,4 +1,4 @@
-//! Memory limits of this process's cgroups, v1 and v2.
+//! Control groups of this process, v1 and v2.
 
 use crate::mounts::{self, Mount};
 use crate::roots::{Roots, text};
@@ -7,37 +7,80 @@ use std::path::{Component, Path, PathBuf};
 /// cgroup v1 has no keyword for "unlimited"; it reports the largest page-aligned number.
 const UNLIMITED_FROM: u64 = 1 << 62;
 
-/// The lowest limit in bytes of this process's cgroup and its ancestors.
-pub(crate) fn memory_max(roots: &Roots) -> Option<u64> {
-    let groups = text(roots.proc.join("self/cgroup"))?;
-    let mounts = mounts::own(roots);
-    groups.lines().filter_map(|line| limit(roots, &mounts, line)).min()
+/// A mounted hierarchy of control groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hierarchy {
+    /// Whether it is the one of version 2.
+    pub is_v2: bool,
+    /// Its controllers; of version 2, those enabled for groups below the top.
+    pub controllers: Vec<String>,
+    /// Its mount point.
+    pub top: PathBuf,
+    /// This process's group.
+    pub own: PathBuf,
 }
 
-/// The limit of the cgroup in one line of /proc/self/cgroup: `4:memory:/a/b` or `0::/a/b`.
-fn limit(roots: &Roots, mounts: &[Mount], line: &str) -> Option<u64> {
+impl Hierarchy {
+    /// Whether groups below the top have a controller; all have none.
+    pub fn has(&self, controller: &str) -> bool {
+        controller.is_empty() || self.controllers.iter().any(|name| name == controller)
+    }
+
+    /// This process's group and those above it.
+    pub fn groups(&self) -> impl Iterator<Item = &Path> {
+        let mut is_past = false;
+        self.own.ancestors().take_while(move |dir| {
+            let is_last = is_past;
+            is_past = *dir == self.top;
+            !is_last
+        })
+    }
+}
+
+/// The lowest limit in bytes of this process's cgroup and its ancestors.
+pub(crate) fn memory_max(roots: &Roots) -> Option<u64> {
+    let all = hierarchies(roots);
+    let of_memory = all.iter().filter(|hierarchy| hierarchy.is_v2 || hierarchy.has("memory"));
+    let limits = of_memory.flat_map(|hierarchy| {
+        let file = if hierarchy.is_v2 { "memory.max" } else { "memory.limit_in_bytes" };
+        hierarchy.groups().filter_map(move |dir| text(dir.join(file))?.parse().ok())
+    });
+    limits.filter(|value| *value < UNLIMITED_FROM).min()
+}
+
+/// The mounted hierarchies, version 2 first.
+pub(crate) fn hierarchies(roots: &Roots) -> Vec<Hierarchy> {
+    let groups = text(roots.proc.join("self/cgroup")).unwrap_or_default();
+    let mounts = mounts::own(roots);
+    let mut all: Vec<Hierarchy> =
+        groups.lines().filter_map(|line| hierarchy(roots, &mounts, line)).collect();
+    all.sort_by_key(|hierarchy| !hierarchy.is_v2);
+    all
+}
+
+/// The hierarchy in one line of /proc/self/cgroup: `4:memory:/a/b` or `0::/a/b`.
+fn hierarchy(roots: &Roots, mounts: &[Mount], line: &str) -> Option<Hierarchy> {
     let mut parts = line.splitn(3, ':').skip(1);
-    let (controllers, group) = (parts.next()?, parts.next()?);
-    let (file, mount) = if controllers.is_empty() {
-        ("memory.max", mounts.iter().find(|m| m.file_system == "cgroup2")?)
-    } else if controllers.split(',').any(|name| name == "memory") {
-        let has_memory = |m: &&Mount| {
-            m.file_system == "cgroup" && m.super_options.split(',').any(|o| o == "memory")
-        };
-        ("memory.limit_in_bytes", mounts.iter().find(has_memory)?)
-    } else {
-        return None;
+    let (names, group) = (parts.next()?, parts.next()?);
+    let is_v2 = names.is_empty();
+    let has_names = |m: &&Mount| {
+        let has = |name: &str| m.super_options.split(',').any(|option| option == name);
+        m.file_system == "cgroup" && names.split(',').all(has)
+    };
+    let mount = match is_v2 {
+        true => mounts.iter().find(|m| m.file_system == "cgroup2")?,
+        false => mounts.iter().find(has_names)?,
     };
     let top = below_sys(roots, &mount.point);
-    let mut dir = top.join(within(group, &mount.root));
-    let mut least: Option<u64> = None;
-    loop {
-        let here = text(dir.join(file)).and_then(|value| value.parse().ok());
-        least = least.into_iter().chain(here.filter(|value| *value < UNLIMITED_FROM)).min();
-        if dir == top || !dir.pop() {
-            return least;
-        }
+    let own = top.join(within(group, &mount.root));
+    let controllers: Vec<String> = match is_v2 {
+        true => text(top.join("cgroup.subtree_control")).unwrap_or_default(),
+        false => names.replace(',', " "),
     }
+    .split_whitespace()
+    .map(ToString::to_string)
+    .collect();
+    Some(Hierarchy { is_v2, controllers, top, own })
 }
 
 /// The cgroup's path below the mount; a container often mounts only its own subtree.

@@ -173,7 +173,10 @@ impl Node {
             scheduler: of_queue("scheduler").map(|line| active(&line).to_string()),
             nr_requests: number(queue.join("nr_requests")),
             hardware_queues: u32::try_from(hardware_queues).ok().filter(|count| *count > 0),
+            driver_tags: number(disk.join("mq/0/nr_tags")),
+            queue_depth: number(disk.join("device/queue_depth")),
             max_sectors_kb: number(queue.join("max_sectors_kb")),
+            max_hw_sectors_kb: number(queue.join("max_hw_sectors_kb")),
             max_segments: number(queue.join("max_segments")),
             rotational: flag("rotational"),
             io_poll: flag("io_poll"),
@@ -196,7 +199,7 @@ pub(crate) struct Holder {
 }
 
 /// The entry in brackets of `none [mq-deadline] kyber`.
-fn active(line: &str) -> &str {
+pub(crate) fn active(line: &str) -> &str {
     let chosen = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     chosen.map_or(line, |(name, _)| name)
 }

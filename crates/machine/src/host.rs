@@ -4,10 +4,17 @@ use crate::cgroup;
 use crate::roots::{Roots, number, text};
 use fathom_model::facts::Host;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Bit of CAP_SYS_ADMIN in a capability set (capabilities(7)).
 const CAP_SYS_ADMIN: u32 = 21;
+
+/// Identifies the current boot; empty if it cannot be read.
+#[must_use]
+pub fn boot_id(roots: &Roots) -> String {
+    text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
+}
 
 /// Reads the facts about the host. Facts that cannot be read are left empty.
 #[must_use]
@@ -23,13 +30,14 @@ pub fn host(roots: &Roots) -> Host {
     Host {
         hostname: text(kernel.join("hostname")).unwrap_or_default(),
         host_id: host_id(text(Path::new("/etc/machine-id"))),
-        boot_id: text(kernel.join("random/boot_id")).unwrap_or_default(),
+        boot_id: boot_id(roots),
         kernel: text(kernel.join("osrelease")).unwrap_or_default(),
         // Since Linux 6.1.
         arch: text(kernel.join("arch")).unwrap_or_else(|| std::env::consts::ARCH.to_string()),
         cpu_model: cpu_model(&cpuinfo),
         cpus_allowed: cpu_list(field(&status, "Cpus_allowed_list").unwrap_or("")),
         cpus_online: u32::try_from(cpu_list(&online).len()).unwrap_or(u32::MAX),
+        numa_nodes: numa_nodes(&cpu.join("node")),
         memory_bytes: kibibytes(&meminfo, "MemTotal"),
         memory_available_bytes: kibibytes(&meminfo, "MemAvailable"),
         cgroup_memory_max_bytes: cgroup::memory_max(roots),
@@ -71,6 +79,16 @@ fn kibibytes(meminfo: &str, key: &str) -> u64 {
 pub(crate) fn cpu_model(cpuinfo: &str) -> String {
     let keys = ["model name", "Model", "cpu", "uarch", "CPU implementer"];
     keys.iter().find_map(|key| field(cpuinfo, key)).unwrap_or("").to_string()
+}
+
+/// CPUs of each NUMA node, from `node0/cpulist` and its kin.
+fn numa_nodes(dir: &Path) -> BTreeMap<u32, Vec<u32>> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let node = |entry: std::fs::DirEntry| {
+        let number = entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;
+        Some((number, cpu_list(&text(entry.path().join("cpulist"))?)))
+    };
+    entries.filter_map(node).collect()
 }
 
 /// Parses `0-3,8`. Bounded, since the text is not trusted.

@@ -12,6 +12,7 @@ mod cgroup;
 pub mod device;
 pub mod guard;
 mod host;
+pub mod inspect;
 #[allow(unsafe_code)]
 mod ioctl;
 pub mod leftover;
@@ -19,11 +20,12 @@ mod mark;
 mod mounts;
 mod roots;
 pub mod scratch;
+pub mod settings;
 pub mod signature;
 mod stack;
 mod target;
 pub mod topology;
 
-pub use host::host;
+pub use host::{boot_id, host};
 pub use roots::Roots;
 pub use target::Lookup;

@@ -1,7 +1,9 @@
 //! Facts about the machine on which plans and findings depend.
 
+use crate::inspection::Inspection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The machine and the targets at the start of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -10,6 +12,9 @@ pub struct Facts {
     pub host: Host,
     /// The targets, in the order of the request.
     pub targets: Vec<TargetFacts>,
+    /// What `fathom doctor` judges: of the machine, and of the disks that hold the targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inspection: Option<Inspection>,
 }
 
 /// The machine.
@@ -34,6 +39,9 @@ pub struct Host {
     pub cpus_allowed: Vec<u32>,
     /// Number of CPUs online.
     pub cpus_online: u32,
+    /// CPUs of each NUMA node, by its number; empty if the kernel does not show them.
+    #[serde(default)]
+    pub numa_nodes: BTreeMap<u32, Vec<u32>>,
     /// Memory in bytes.
     pub memory_bytes: u64,
     /// Memory available without swapping, in bytes.
@@ -143,8 +151,17 @@ pub struct DeviceFacts {
     pub nr_requests: Option<u32>,
     /// Number of hardware queues (entries of mq/).
     pub hardware_queues: Option<u32>,
+    /// Requests that the driver takes per hardware queue (mq/0/nr_tags).
+    #[serde(default)]
+    pub driver_tags: Option<u32>,
+    /// Commands that a SCSI device takes at a time (device/queue_depth).
+    #[serde(default)]
+    pub queue_depth: Option<u32>,
     /// queue/max_sectors_kb.
     pub max_sectors_kb: Option<u32>,
+    /// queue/max_hw_sectors_kb, up to which `max_sectors_kb` can be raised.
+    #[serde(default)]
+    pub max_hw_sectors_kb: Option<u32>,
     /// queue/max_segments.
     pub max_segments: Option<u32>,
     /// queue/rotational.

@@ -9,14 +9,17 @@
 
 pub mod advice;
 pub mod escape;
+pub mod experiment;
 pub mod facts;
 pub mod finding;
 pub mod histogram;
+pub mod inspection;
 pub mod outcome;
 pub mod per_dir;
 pub mod plan;
 pub mod progress;
 pub mod record;
+pub mod setting;
 pub mod shell;
 pub mod topology;
 pub mod units;

@@ -13,6 +13,8 @@ pub enum RecordKind {
     Run,
     /// A search for a target's limits (`fathom limit`).
     Limit,
+    /// Conditions compared with each other (`fathom try`, `fathom sweep`).
+    Experiment,
     /// The machine, without a load of fathom's own (`fathom watch`, `fathom record`, `fathom top`).
     Watch,
 }

@@ -4,6 +4,8 @@
 mod access;
 mod data;
 mod engine;
+mod hints;
+mod logs;
 mod memory;
 mod pace;
 mod show;
@@ -11,8 +13,10 @@ mod show;
 pub use access::{Access, BlockSizes, Distribution, Mix, Order, Zone};
 pub use data::{Buffers, Fill, FlushPlan, Memory, OnError, SyncIo};
 pub use engine::{Batch, Engine, Psync, SqPoll, Uring};
+pub use hints::{Advice, IoFlags, MemoryPolicy, WriteLife};
+pub use logs::{LogKind, Logs};
 pub use memory::{BUFFER_ALIGN, HUGE_PAGE_BYTES, MemoryNeed, SLOT_BYTES, STACK_BYTES};
-pub use pace::{ExitWhat, Rate, RateProcess, Think, Until};
+pub use pace::{ExitWhat, Flow, Rate, RateFloor, RateProcess, Think, Until};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
 
 use crate::per_dir::{Dir, PerDir};
@@ -94,6 +98,9 @@ pub struct JobPlan {
     pub wave: u32,
     /// Whether other jobs end when this job ends (`exitall`).
     pub exitall: bool,
+    /// Whether all jobs end when this job fails (`exitall_on_error`).
+    #[serde(default)]
+    pub exitall_on_error: bool,
     /// Which other jobs (`exit_what`).
     #[serde(default)]
     pub exit_what: ExitWhat,
@@ -113,6 +120,24 @@ pub struct JobPlan {
     pub regions: Vec<Region>,
     /// How to select the next region.
     pub file_service: FileService,
+    /// Regions in use at once, if not all of them (`openfiles`).
+    #[serde(default)]
+    pub open_files: Option<u32>,
+    /// What the kernel is told about the accesses to come (`fadvise_hint`).
+    #[serde(default)]
+    pub advice: Advice,
+    /// What the kernel is told about the life time of the data (`write_hint`).
+    #[serde(default)]
+    pub write_life: Option<WriteLife>,
+    /// Drop the page cache of the targets before the job, and before each further pass (`invalidate`).
+    #[serde(default)]
+    pub invalidate: bool,
+    /// Flags of each I/O (`atomic`, `uncached`).
+    #[serde(default)]
+    pub flags: IoFlags,
+    /// Whether an I/O waits for those in flight that overlap it (`serialize_overlap`).
+    #[serde(default)]
+    pub serialize_overlap: bool,
     /// I/O pattern.
     pub access: Access,
     /// End conditions.
@@ -121,6 +146,12 @@ pub struct JobPlan {
     pub rate: PerDir<Option<Rate>>,
     /// Distribution of arrival times under a rate limit.
     pub rate_process: RateProcess,
+    /// Rates below which the job fails (`rate_min`, `rate_iops_min`).
+    #[serde(default)]
+    pub rate_floor: RateFloor,
+    /// The job's share in the I/Os of several jobs (`flow`).
+    #[serde(default)]
+    pub flow: Option<Flow>,
     /// Think time (`thinktime`).
     pub think: Option<Think>,
     /// Flushes.
@@ -133,6 +164,9 @@ pub struct JobPlan {
     pub placement: Placement,
     /// What is reported.
     pub show: Show,
+    /// fio's logs, if any.
+    #[serde(default)]
+    pub logs: Option<Logs>,
     /// The job's keys as given, without defaults (fio's "job options"), for output.
     pub options: BTreeMap<String, String>,
 }
@@ -150,6 +184,7 @@ impl JobPlan {
             group_reporting: false,
             wave: 0,
             exitall: false,
+            exitall_on_error: false,
             exit_what: ExitWhat::Group,
             start_delay_ns: 0,
             engine,
@@ -159,22 +194,32 @@ impl JobPlan {
             sync_io: SyncIo::None,
             regions: Vec::new(),
             file_service: FileService::RoundRobin,
+            open_files: None,
+            advice: Advice::None,
+            write_life: None,
+            invalidate: false,
+            flags: IoFlags::default(),
+            serialize_overlap: false,
             access: Access {
                 mix,
                 order,
                 block_sizes: PerDir::splat(block),
                 align: PerDir::splat(4096),
+                random_percent: PerDir::splat(100),
                 seed: 1,
             },
             until: Until::default(),
             rate: PerDir::default(),
             rate_process: RateProcess::Linear,
+            rate_floor: RateFloor::default(),
+            flow: None,
             think: None,
             sync: FlushPlan::default(),
             buffers: Buffers::default(),
             on_error: OnError::default(),
             placement: Placement::default(),
             show: Show::default(),
+            logs: None,
             options: BTreeMap::new(),
         }
     }
@@ -196,6 +241,12 @@ impl JobPlan {
     /// The directions in use.
     pub fn used_dirs(&self) -> impl Iterator<Item = Dir> + '_ {
         Dir::ALL.into_iter().filter(|dir| self.access.mix.has(*dir))
+    }
+
+    /// Whether a schedule or the progress of other jobs holds I/Os back.
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        self.flow.is_some() || self.is_paced()
     }
 
     /// Whether any direction has a rate limit.
@@ -238,4 +289,7 @@ pub struct Placement {
     pub nice: i32,
     /// I/O priority class and level as in ioprio_set(2) (`prioclass`, `prio`).
     pub io_priority: Option<(u8, u8)>,
+    /// NUMA nodes of its memory (`numa_mem_policy`).
+    #[serde(default)]
+    pub memory: MemoryPolicy,
 }

@@ -293,4 +293,11 @@ impl DiskRecord {
     pub fn queue_mean(&self) -> f64 {
         if self.elapsed_ms == 0 { 0.0 } else { self.weighted_ms as f64 / self.elapsed_ms as f64 }
     }
+
+    /// Share of the time with at least one I/O in flight (iostat's %util), in percent.
+    #[must_use]
+    pub fn util(&self) -> f64 {
+        // Busy time and elapsed time are not read at the same instant, so their ratio can exceed 100%.
+        (self.busy_ms as f64 * 100.0 / self.elapsed_ms.max(1) as f64).min(100.0)
+    }
 }

@@ -6,6 +6,20 @@ pub fn count(value: f64) -> String {
     scaled(value, 1000.0, &["", "k", "M", "G", "T", "P"], "")
 }
 
+/// A whole number in groups of three digits: `1,998`.
+#[must_use]
+pub fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 && !text.ends_with('-') {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Bytes with a binary suffix: `512 B`, `4 KiB`, `1.5 GiB`.
 #[must_use]
 pub fn bytes(value: u64) -> String {
@@ -54,6 +68,7 @@ mod tests {
         assert_eq!(count(999.0), "999");
         assert_eq!(count(1_940_000.0), "1.94M");
         assert_eq!(count(999_999.0), "1M");
+        assert_eq!([0.4, 999.0, 1998.2, 1e6].map(grouped), ["0", "999", "1,998", "1,000,000"]);
         assert_eq!(bytes(4096), "4 KiB");
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(time(83_100.0), "83.1 µs");

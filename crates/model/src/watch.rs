@@ -2,11 +2,13 @@
 //! samples.
 
 mod blocks;
+mod calls;
 mod counters;
 mod disks;
 mod level;
 mod missing;
 mod placement;
+mod probes;
 mod processes;
 mod rings;
 mod stacks;
@@ -16,17 +18,19 @@ mod threads;
 pub use blocks::{
     BlockOp, BlocksSample, DeviceBlocks, OpTimes, SizeSamples, SplitSamples, TaskBlocks,
 };
+pub use calls::{CallTimes, CallsSample};
 pub use counters::{CacheCounts, CacheEvent, Counted, CountersSample, Executed};
 pub use disks::{DiskCounters, DiskKind, IoCounters};
 pub use level::Level;
 pub use missing::{Missing, SamplerCost};
 pub use placement::{DeviceWiring, SubmitSample};
+pub use probes::{CountingCost, MachineProbes};
 pub use processes::{OpenFile, ProcessUse, ProcessesSample};
 pub use rings::{RingEvents, RingQueues, RingSample, RingWorkers, RingsSample, SqPoll};
 pub use stacks::{Stack, StackCount, StacksSample};
 pub use system::{
-    CgroupSample, CpuSample, InterruptSample, MemorySample, PagingSample, Pressure, PressureSample,
-    SystemSample,
+    CgroupIo, CgroupSample, CpuSample, InterruptSample, MemorySample, PagingSample, Pressure,
+    PressureSample, SystemSample,
 };
 pub use threads::{ThreadCount, ThreadState, ThreadTime, ThreadsSample};
 
@@ -55,6 +59,9 @@ pub struct MachineSample {
     /// Block layer events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<BlocksSample>,
+    /// Reads, writes and flushes by programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallsSample>,
     /// io_uring instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings: Option<RingsSample>,
@@ -86,6 +93,7 @@ impl MachineSample {
         let processes = self.processes.as_ref().map_or(0, ProcessesSample::memory_bytes);
         let stacks = self.stacks.as_ref().map_or(0, StacksSample::memory_bytes);
         let blocks = self.blocks.as_ref().map_or(0, BlocksSample::memory_bytes);
+        let calls = self.calls.as_ref().map_or(0, CallsSample::memory_bytes);
         let rings = self.rings.as_ref().map_or(0, RingsSample::memory_bytes);
         let submits = self.submits.iter().map(|s| size_of_val(s) + size_of_val(&*s.by_cpu));
         let counted = self.counters.as_ref().map_or(0, |counters| size_of_val(&*counters.of));
@@ -97,6 +105,7 @@ impl MachineSample {
             + processes
             + stacks
             + blocks
+            + calls
             + rings
             + submits.sum::<usize>()
     }

@@ -2,27 +2,39 @@
 //! always gives the same page, so that a stored run is reprinted as it was printed.
 
 mod blocks;
+mod calls;
 mod counters;
+mod doctor;
+mod experiment;
+mod header;
 mod layers;
+mod leftovers;
 mod limit;
 mod limited_by;
 mod programs;
 mod rings;
 mod run;
 mod runs;
+mod settings;
 mod stacks;
 mod threads;
 mod topo;
 mod watch;
 
-use blocks::range;
 pub use blocks::{block_rates, blocks};
-pub use layers::layers;
-pub use limit::{LimitOptions, limit};
+use blocks::{gaps, range};
+use calls::calls;
+pub use doctor::doctor;
+use doctor::doctor_line;
+pub use experiment::experiment;
+pub use layers::{IoCost, layers};
+pub use leftovers::{LeftoverRow, leftovers};
+pub use limit::{LimitPageOptions, limit};
 use limited_by::limited_by;
 pub use rings::{placement, rings};
 pub use run::run;
-pub use runs::{RunRow, limit_result, run_result, runs};
+pub use runs::{RunRow, experiment_result, limit_result, run_result, runs};
+pub use settings::{SettingRow, restored, settings};
 pub use stacks::stacks;
 use threads::thread_states;
 pub use threads::threads;
@@ -48,7 +60,7 @@ fn not_measured(page: &mut Document, missing: &[Missing], verbose: bool) {
                 names.push(&missing.what);
             }
         }
-        page.entry("not measured", text!(names.join(", "), "; see --verbose"));
+        page.entry("not measured", text!(names.join(", "), "; see\u{a0}--verbose"));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Thread activity as JSON; [`crate::pages::threads`] renders it as a page.
 
-use fathom_analysis::threads::{Group, Groups};
+use fathom_analysis::threads::{ThreadGroup, ThreadGroups};
 use fathom_model::watch::{Missing, SamplerCost};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ pub struct Report<'a> {
     /// Requested sampling rate.
     pub hz: u32,
     /// The threads, in groups.
-    pub groups: &'a Groups,
+    pub groups: &'a ThreadGroups,
     /// The sampling overhead.
     pub cost: &'a SamplerCost,
     /// What could not be measured.
@@ -26,6 +26,8 @@ pub struct Report<'a> {
     pub rows: usize,
     /// Include threads in all states, not only active ones.
     pub all_states: bool,
+    /// Print why something could not be measured.
+    pub verbose: bool,
 }
 
 impl Report<'_> {
@@ -38,7 +40,7 @@ impl Report<'_> {
         let cost = Cost {
             cpu_ns: self.cost.cpu_ns,
             us_per_thread_sample: self.us_per_thread_sample(),
-            share_of_a_processor: self.cost_share(),
+            cpu_share: self.cost_share(),
         };
         let states: Map<String, Value> = groups
             .states()
@@ -50,8 +52,8 @@ impl Report<'_> {
             "total": self.total,
             "seconds": self.seconds,
             "hz": self.hz,
-            "looks": groups.looks,
-            "looks_missed": self.cost.missed,
+            "samples": groups.samples,
+            "samples_missed": self.cost.missed,
             "thread_samples": groups.seen,
             "thread_samples_torn": groups.torn,
             "threads": groups.threads(),
@@ -80,10 +82,10 @@ impl Report<'_> {
 struct Cost {
     cpu_ns: u64,
     us_per_thread_sample: f64,
-    share_of_a_processor: f64,
+    cpu_share: f64,
 }
 
-fn object(names: &[&str], group: &Group) -> Value {
+fn object(names: &[&str], group: &ThreadGroup) -> Value {
     let mut object = Map::new();
     for (name, value) in names.iter().zip(&group.values) {
         object.insert((*name).to_string(), Value::from(value.as_str()));

@@ -1,8 +1,8 @@
 //! Splits the command line into options, keys, and positional arguments.
 
-use crate::error::SpecError;
+use crate::error::{Problems, SpecError};
 use crate::ini::Line;
-use crate::keys::{self, Key};
+use crate::keys::{self, Key, Takes};
 use crate::output::{self, Help, Output, Permissions, RunAction, RunOption};
 use crate::suggest;
 use std::iter::Peekable;
@@ -21,11 +21,12 @@ pub(crate) struct Args {
 /// What a dashed name refers to.
 enum Meaning {
     Run(&'static RunOption),
-    Key(&'static Key),
+    /// A key by one of its names.
+    Key(&'static Key, &'static str),
 }
 
-/// Splits a command line.
-pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
+/// Splits a command line; what cannot be understood of it is added to `problems`.
+pub(crate) fn split(args: &[String], problems: &mut Problems) -> Args {
     let mut out = Args::default();
     let mut rest = args.iter().map(String::as_str).peekable();
     while let Some(arg) = rest.next() {
@@ -33,56 +34,73 @@ pub(crate) fn split(args: &[String]) -> Result<Args, SpecError> {
             out.positional.extend(rest.by_ref().map(str::to_string));
             break;
         }
-        if arg.is_empty() {
-            let message = "empty argument (''); remove it, or name a job file or target (is a shell \
-                           variable unset?)";
-            return Err(SpecError::new(message));
-        }
         // As in fio, one dash is equivalent to two.
-        let Some(body) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else {
-            out.positional.push(arg.to_string());
-            continue;
-        };
-        if body.is_empty() {
-            out.positional.push(arg.to_string());
-            continue;
-        }
-        let (name, value) = match body.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (body, None),
-        };
-        if name == "h" && value.is_none() {
-            out.output.help = Some(Help::Short);
-            continue;
-        }
-        if name == "overwrite" && !matches!(value, None | Some("0" | "1")) {
-            permit(&mut out.permissions, value.unwrap_or_default())?;
-            continue;
-        }
-        match meaning(name).map_err(SpecError::new)? {
-            Meaning::Run(option) => {
-                let value = match (option.takes, value) {
-                    (None, Some(value)) => {
-                        let message = format!("--{name} takes no value; remove '={value}'");
-                        return Err(SpecError::new(message));
-                    }
-                    (None, None) => "",
-                    (Some(_), Some(value)) => value,
-                    (Some(_), None) if option.refusal().is_some() || name == "cmdhelp" => "all",
-                    (Some(form), None) => rest.next().ok_or_else(|| missing(name, form))?,
-                };
-                apply_option(option, value, &mut out)?;
+        let body = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-'));
+        match body.filter(|body| !body.is_empty()) {
+            _ if arg.is_empty() => {
+                let message = "empty argument (''); remove it, or name a job file or target (is a \
+                               shell variable unset?)";
+                problems.add(SpecError::new(message));
             }
-            Meaning::Key(key) => {
-                let value = match value {
-                    Some(value) => Some(value.to_string()),
-                    None => next_value(name, key, &mut rest)?,
-                };
-                out.keys.push(Line { key: name.to_string(), value, place: None });
+            Some(body) => {
+                problems.ok(option(body, &mut rest, &mut out));
             }
+            None => out.positional.push(arg.to_string()),
         }
     }
-    Ok(out)
+    out
+}
+
+/// Applies the option `body`, without its dashes; its value may be the next of `rest`.
+fn option<'a>(
+    body: &'a str,
+    rest: &mut Peekable<impl Iterator<Item = &'a str>>,
+    out: &mut Args,
+) -> Result<(), SpecError> {
+    let (name, value) = match body.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (body, None),
+    };
+    if name == "h" && value.is_none() {
+        out.output.help = Some(Help::Short);
+        return Ok(());
+    }
+    if name == "overwrite" && !matches!(value, None | Some("0" | "1")) {
+        return permit(&mut out.permissions, value.unwrap_or_default());
+    }
+    let meaning = meaning(name).map_err(|why| {
+        // The next argument is probably its value, not a job file.
+        if value.is_none() {
+            rest.next_if(|next| !next.starts_with('-'));
+        }
+        SpecError::new(why)
+    })?;
+    match meaning {
+        Meaning::Run(option) => {
+            let value = match (option.takes, value) {
+                (None, Some(value)) => {
+                    let message = format!("--{name} takes no value; remove '={value}'");
+                    return Err(SpecError::new(message));
+                }
+                (None, None) => "",
+                (Some(_), Some(value)) => value,
+                (Some(_), None) if option.may_lack_value() => "all",
+                (Some(form), None) => rest.next().ok_or_else(|| missing(option.name, form))?,
+            };
+            if option.doc.starts_with("No effect") {
+                out.output.idle_options.push(option.name);
+            }
+            apply_option(option, value, out)
+        }
+        Meaning::Key(key, name) => {
+            let value = match value {
+                Some(value) => Some(value.to_string()),
+                None => next_value(name, key, rest)?,
+            };
+            out.keys.push(Line { key: name.to_string(), value, place: None });
+            Ok(())
+        }
+    }
 }
 
 /// The value of a key given without `=`: the next argument, or none for a flag.
@@ -91,6 +109,9 @@ fn next_value<'a>(
     key: &Key,
     rest: &mut Peekable<impl Iterator<Item = &'a str>>,
 ) -> Result<Option<String>, SpecError> {
+    if let Takes::Optional(_) = key.takes {
+        return Ok(None);
+    }
     if key.is_flag() {
         // After a flag, only a bare 0 or 1 is a value; anything else is a target.
         return Ok(rest.next_if(|next| matches!(*next, "0" | "1")).map(str::to_string));
@@ -109,27 +130,58 @@ fn permit(permissions: &mut Permissions, path: &str) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The long form of an option that all commands spell the same way.
+/// The long form of a name.
 fn long(name: &str) -> &str {
-    match name {
-        "o" => "output",
-        "q" => "quiet",
-        "v" => "verbose",
-        name => name,
-    }
+    let names = output::run_options().iter().map(|option| option.name);
+    let mut long = names.filter(|long| output::short(long).is_some_and(|short| short == name));
+    long.next().unwrap_or(name)
 }
 
 fn meaning(name: &str) -> Result<Meaning, String> {
-    if let Some(option) = output::find(long(name)) {
-        return Ok(Meaning::Run(option));
+    let exact = |meaning: &Meaning| meaning.name() == long(name);
+    let mut candidates = output::run_options().iter().map(Meaning::Run).chain(key_names());
+    if let Some(meaning) = candidates.find(exact) {
+        return Ok(meaning);
     }
-    if let Some(key) = keys::find(name) {
-        return Ok(Meaning::Key(key));
+    if let Some(only) = abbreviated(name) {
+        return Ok(only);
     }
     let names = output::run_options().iter().map(|option| option.name);
     match suggest::nearest(name, names.filter(|n| n.len() > 3)) {
         Some(near) => Err(format!("unknown option '--{name}'; did you mean '--{near}'?")),
         None => Err(keys::unknown(name)),
+    }
+}
+
+fn key_names() -> impl Iterator<Item = Meaning> {
+    keys::keys().flat_map(|key| key.names().map(move |name| Meaning::Key(key, name)))
+}
+
+/// The one option or key whose name begins with `name`, as getopt_long(3) finds it for fio.
+fn abbreviated(name: &str) -> Option<Meaning> {
+    let all = output::run_options().iter().map(Meaning::Run).chain(key_names());
+    // A permission to destroy data has to be spelled out.
+    let begins = |meaning: &Meaning| meaning.name().starts_with(name) && meaning.name() != "erase";
+    let mut begun = all.filter(|meaning| !name.is_empty() && begins(meaning));
+    let first = begun.next()?;
+    // Names of one key are one meaning.
+    begun.all(|other| first.is_same(&other)).then_some(first)
+}
+
+impl Meaning {
+    fn name(&self) -> &'static str {
+        match self {
+            Meaning::Run(option) => option.name,
+            Meaning::Key(_, name) => name,
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Meaning::Run(a), Meaning::Run(b)) => a.name == b.name,
+            (Meaning::Key(a, _), Meaning::Key(b, _)) => a.name == b.name,
+            _ => false,
+        }
     }
 }
 

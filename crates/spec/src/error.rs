@@ -1,6 +1,10 @@
-//! The error type of this crate.
+//! The error types of this crate.
 
+use crate::spec::Spec;
 use std::fmt;
+
+/// More problems than this are not looked for: the input is no job file.
+const PROBLEMS_MAX: usize = 100;
 
 /// A position in a job file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,3 +50,60 @@ impl fmt::Display for SpecError {
 }
 
 impl std::error::Error for SpecError {}
+
+/// All problems of a request, in the order found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Problems {
+    /// The problems, each once; never empty in an error.
+    pub errors: Vec<SpecError>,
+    /// What was understood of the request: where results go, and targets that were named.
+    pub request: Box<Spec>,
+}
+
+impl Problems {
+    /// Adds a problem unless it is known already, as when two sections include one file.
+    pub(crate) fn add(&mut self, error: SpecError) {
+        if !self.is_full() && !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    /// The value of `result`; its error is added.
+    pub(crate) fn ok<T>(&mut self, result: Result<T, SpecError>) -> Option<T> {
+        result.map_err(|error| self.add(error)).ok()
+    }
+
+    /// Adds all errors of `result`; returns whether there are more results to expect.
+    pub(crate) fn ok_all(&mut self, result: Option<Result<(), Vec<SpecError>>>) -> bool {
+        match result {
+            Some(Ok(())) => true,
+            Some(Err(errors)) => {
+                errors.into_iter().for_each(|error| self.add(error));
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Whether it is not worth looking for more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors.len() >= PROBLEMS_MAX
+    }
+
+    /// `value` of a request without problems.
+    pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
+        if self.errors.is_empty() { Ok(value) } else { Err(self) }
+    }
+}
+
+impl fmt::Display for Problems {
+    /// One problem per line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.errors.iter().enumerate() {
+            write!(f, "{}{error}", if index > 0 { "\n" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}

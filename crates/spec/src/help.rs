@@ -4,10 +4,13 @@ use crate::keys::{self, Action, Group, Key};
 use crate::output::{self, RunOption, run_options};
 use std::fmt::Write;
 
-const USAGE: &str = "\
+/// The command line of `fathom run`.
+pub const RUN_USAGE: &str = "\
 fathom run [OPTIONS] [JOBFILE…] [--name=JOB --key=value…]
 fathom run [OPTIONS] --key=value… TARGET…
+";
 
+const ABOUT: &str = "
 Run the jobs of fio job files, or of a fio command line. The job file `-` is standard input.
 
 ";
@@ -21,43 +24,39 @@ Examples:
 /// The text of `fathom run -h`.
 #[must_use]
 pub fn run_help_short() -> String {
-    let mut text = USAGE.to_string();
-    options(&mut text, |option| !option.doc.starts_with("No effect"));
+    let mut text = format!("{RUN_USAGE}{ABOUT}Options\n");
+    for (form, doc) in options(|option| !option.doc.starts_with("No effect")) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {form:34} {doc}");
+    }
     text.push_str("\n--help also lists all job keys, --cmdhelp=KEY explains one.\n");
     text + EXAMPLES
 }
 
-/// The text of `fathom run --help`.
+/// The options of `fathom run`, then its keys by topic, each with its form and description.
 #[must_use]
-pub fn run_help() -> String {
-    let mut text = USAGE.to_string();
-    options(&mut text, |_| true);
-    for group in Group::ALL.into_iter().filter(|group| *group != Group::Refused) {
-        let _ = write!(text, "\n{}\n", group.title());
-        for key in keys::keys().filter(|key| key.group == group) {
-            let names: Vec<&str> = key.names().collect();
-            line(&mut text, &format!("{}={}", names.join("|"), key.takes.form()), key.doc);
-        }
-    }
-    text + EXAMPLES
+pub fn run_manual() -> Vec<(&'static str, Vec<(String, &'static str)>)> {
+    let form = |key: &Key| {
+        let names: Vec<&str> = key.names().collect();
+        (format!("{}={}", names.join("|"), key.takes.form()), key.doc)
+    };
+    let groups = Group::ALL.into_iter().filter(|group| *group != Group::Refused);
+    let keys = groups.map(|group| {
+        (group.title(), keys::keys().filter(|key| key.group == group).map(form).collect())
+    });
+    std::iter::once(("Options", options(|_| true))).chain(keys).collect()
 }
 
-fn options(text: &mut String, shown: impl Fn(&RunOption) -> bool) {
-    text.push_str("Options\n");
+fn options(shown: impl Fn(&RunOption) -> bool) -> Vec<(String, &'static str)> {
     let accepted = run_options().iter().filter(|option| option.refusal().is_none());
-    for option in accepted.filter(|option| shown(option)) {
-        let form = option.takes.map(|form| format!("={form}")).unwrap_or_default();
-        line(text, &format!("--{}{form}", option.name), option.doc);
-    }
-    line(text, "--overwrite=PATH", "Permit writing to this existing file; repeatable");
-}
-
-fn line(text: &mut String, left: &str, right: &str) {
-    if left.chars().count() > 34 {
-        let _ = writeln!(text, "  {left}\n  {:34} {right}", "");
-    } else {
-        let _ = writeln!(text, "  {left:34} {right}");
-    }
+    let form = |option: &RunOption| {
+        let value = option.takes.map(|form| format!("={form}")).unwrap_or_default();
+        let short = output::short(option.name).map(|short| format!("-{short}, "));
+        (format!("{}--{}{value}", short.unwrap_or_default(), option.name), option.doc)
+    };
+    let overwrite = "Permit writing to this existing file; repeatable";
+    let overwrite = ("--overwrite=PATH".to_string(), overwrite);
+    accepted.filter(|option| shown(option)).map(form).chain([overwrite]).collect()
 }
 
 /// The text of `fathom run --cmdhelp=NAME`.
@@ -83,6 +82,27 @@ pub fn key_help(name: &str) -> Result<String, crate::SpecError> {
     }
     if let Action::Refuse(why) = key.action {
         let _ = writeln!(text, "  Refused: {why}.");
+    }
+    Ok(text)
+}
+
+/// The text of `fathom run --enghelp`, or of `--enghelp=NAME`.
+///
+/// # Errors
+/// There is no such engine.
+pub fn engine_help(name: Option<&str>) -> Result<String, crate::SpecError> {
+    let Some(name) = name else {
+        let names = keys::engines().map(|(name, _)| format!("\t{name}\n"));
+        return Ok(format!("Available IO engines:\n{}", names.collect::<String>()));
+    };
+    let engine = keys::engines().find(|(known, _)| *known == name).ok_or_else(|| {
+        crate::SpecError::new(format!("unknown engine '{name}'; --enghelp lists all engines"))
+    })?;
+    let mut text = String::new();
+    for key in crate::plan::keys_of(engine.1).filter_map(keys::find) {
+        let form = format!("{}={}", key.name, key.takes.form());
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {form:34} {}", key.doc);
     }
     Ok(text)
 }

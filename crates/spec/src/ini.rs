@@ -1,6 +1,6 @@
 //! Job file syntax: sections, lines, comments, `include`.
 
-use crate::error::{Place, SpecError};
+use crate::error::{Place, Problems, SpecError};
 use crate::expand::expand;
 use crate::sources::{INCLUDE_DEPTH_MAX, Sources, read_text};
 
@@ -36,29 +36,41 @@ impl Line {
     }
 }
 
-/// The sections of the job file at `path`, in order.
-pub(crate) fn read(path: &str, sources: &dyn Sources) -> Result<Vec<Section>, SpecError> {
-    let text = read_text(sources, path)?;
-    let mut reader = Reader { sources, open: vec![path.to_string()], lines_left: LINES_MAX };
+/// The sections of the job file at `path`, in order; lines that cannot be understood are left out, and
+/// added to `problems`.
+pub(crate) fn read(path: &str, sources: &dyn Sources, problems: &mut Problems) -> Vec<Section> {
+    let Some(text) = problems.ok(read_text(sources, path)) else { return Vec::new() };
+    let mut reader =
+        Reader { sources, problems, open: vec![path.to_string()], lines_left: LINES_MAX };
     let mut sections: Vec<Section> = Vec::new();
+    // Lines after a section name that cannot be understood belong to no section.
+    let mut orphaned = false;
     for (line, place) in lines(&text, path) {
+        if reader.is_over() {
+            break;
+        }
         if let Some(rest) = line.strip_prefix('[') {
-            sections.push(Section { name: section_name(rest, &place)?, place, lines: Vec::new() });
+            let name = reader.problems.ok(section_name(rest, &place));
+            orphaned = name.is_none();
+            sections.extend(name.map(|name| Section { name, place, lines: Vec::new() }));
             continue;
         }
-        let Some(section) = sections.last_mut() else {
-            let message =
-                format!("'{}' is before the first [section]; move it below one", shorten(line));
-            return Err(SpecError::new(message).at(Some(&place)));
-        };
-        reader.line(line, place, &mut section.lines)?;
+        match sections.last_mut() {
+            _ if orphaned => {}
+            Some(section) => reader.line(line, place, &mut section.lines),
+            None => {
+                let message =
+                    format!("'{}' is before the first [section]; move it below one", shorten(line));
+                reader.problems.add(SpecError::new(message).at(Some(&place)));
+                orphaned = true;
+            }
+        }
     }
-    if sections.is_empty() {
-        return Err(SpecError::new(format!(
-            "{path} has no [section]; a job file needs at least one"
-        )));
+    if sections.is_empty() && !orphaned {
+        let message = format!("{path} has no [section]; a job file needs at least one");
+        problems.add(SpecError::new(message));
     }
-    Ok(sections)
+    sections
 }
 
 /// Non-empty lines, without comments (from `;` or `#`, as in fio).
@@ -86,56 +98,70 @@ fn section_name(rest: &str, place: &Place) -> Result<String, SpecError> {
 
 struct Reader<'a> {
     sources: &'a dyn Sources,
+    problems: &'a mut Problems,
     /// Stack of files being read, innermost last.
     open: Vec<String>,
     lines_left: usize,
 }
 
 impl Reader<'_> {
-    fn line(&mut self, text: &str, place: Place, out: &mut Vec<Line>) -> Result<(), SpecError> {
-        self.lines_left = self.lines_left.checked_sub(1).ok_or_else(|| {
-            SpecError::new("more than a million lines, counting included files; remove some")
-                .at(Some(&place))
-        })?;
-        let text =
-            expand(text, self.sources).map_err(|why| SpecError::new(why).at(Some(&place)))?;
+    /// Whether to read no further.
+    fn is_over(&self) -> bool {
+        self.lines_left == 0 || self.problems.is_full()
+    }
+
+    fn fail(&mut self, message: String, at: &Place) {
+        self.problems.add(SpecError::new(message).at(Some(at)));
+    }
+
+    fn line(&mut self, text: &str, place: Place, out: &mut Vec<Line>) {
+        self.lines_left -= 1;
+        if self.lines_left == 0 {
+            let message = "more than a million lines, counting included files; remove some";
+            return self.fail(message.to_string(), &place);
+        }
+        let text = match expand(text, self.sources) {
+            Ok(text) => text,
+            Err(why) => return self.fail(why, &place),
+        };
         let included = text
             .strip_prefix("include")
             .filter(|rest| rest.starts_with([' ', '\t', '=']))
             .map(|rest| rest[1..].trim());
         match included {
             Some(name) => self.include(name, &place, out),
-            None => {
-                out.push(Line::split(&text, Some(place)));
-                Ok(())
-            }
+            None => out.push(Line::split(&text, Some(place))),
         }
     }
 
-    fn include(&mut self, name: &str, at: &Place, out: &mut Vec<Line>) -> Result<(), SpecError> {
-        let fail = |message: String| Err(SpecError::new(message).at(Some(at)));
+    fn include(&mut self, name: &str, at: &Place, out: &mut Vec<Line>) {
         if name == "-" {
-            return fail("standard input cannot be included; name a file".to_string());
+            return self.fail("standard input cannot be included; name a file".to_string(), at);
         }
         if self.open.len() >= INCLUDE_DEPTH_MAX {
-            return fail(format!(
+            let message = format!(
                 "cannot include '{name}': more than {INCLUDE_DEPTH_MAX} levels deep; nest fewer files"
-            ));
+            );
+            return self.fail(message, at);
         }
-        let (path, text) = self.find(name, at)?;
+        let found = self.find(name, at);
+        let Some((path, text)) = self.problems.ok(found) else { return };
         if self.open.contains(&path) {
-            return fail(format!("'{path}' includes itself; remove that include"));
+            return self.fail(format!("'{path}' includes itself; remove that include"), at);
         }
         self.open.push(path.clone());
         for (line, place) in lines(&text, &path) {
+            if self.is_over() {
+                break;
+            }
             if line.starts_with('[') {
                 let message = "an included file must not have sections; remove the section name";
-                return Err(SpecError::new(message).at(Some(&place)));
+                self.fail(message.to_string(), &place);
+                break;
             }
-            self.line(line, place, out)?;
+            self.line(line, place, out);
         }
         self.open.pop();
-        Ok(())
     }
 
     /// As in fio, resolves `name` as given, else relative to the including file.
@@ -171,14 +197,23 @@ mod tests {
     use crate::sources::tests::Memory;
     use proptest::prelude::*;
 
+    fn sections(path: &str, files: &[(&str, &str)]) -> Vec<Section> {
+        let mut problems = Problems::default();
+        let sections = read(path, &Memory::new(files), &mut problems);
+        assert_eq!(problems.errors, []);
+        sections
+    }
+
     fn error(files: &[(&str, &str)]) -> String {
-        read("job", &Memory::new(files)).unwrap_err().to_string()
+        let mut problems = Problems::default();
+        read("job", &Memory::new(files), &mut problems);
+        problems.to_string()
     }
 
     #[test]
     fn sections_comments_and_lines() {
         let text = "; first\n[global]\n bs = 4k # four\n\n[a]\ntime_based\n[global]\nbs=8k\n[b]\n";
-        let sections = read("job", &Memory::new(&[("job", text)])).unwrap();
+        let sections = sections("job", &[("job", text)]);
         let names: Vec<&str> = sections.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["global", "a", "global", "b"]);
         assert_eq!(sections[0].lines[0].key, "bs");
@@ -190,7 +225,7 @@ mod tests {
     #[test]
     fn includes_resolve_relative_to_the_file() {
         let files = [("d/job", "[a]\ninclude x\nbs=1k\n"), ("d/x", "rw=read\n")];
-        let sections = read("d/job", &Memory::new(&files)).unwrap();
+        let sections = sections("d/job", &files);
         let keys: Vec<&str> = sections[0].lines.iter().map(|l| l.key.as_str()).collect();
         assert_eq!(keys, ["rw", "bs"]);
     }
@@ -207,6 +242,14 @@ mod tests {
         assert!(
             error(&[("job", "[a]\ninclude none")]).contains("job:2: cannot read job file none")
         );
+    }
+
+    #[test]
+    fn all_problems_are_found_at_once() {
+        let text = "bs=1\nrw=read\n[a]\nx=${NONE}\n[b\nbs=4k\n[c] d\n[e]\ninclude none\nbs=8k";
+        let text = error(&[("job", text)]);
+        let lines: Vec<&str> = text.lines().map(|line| &line[..6]).collect();
+        assert_eq!(lines, ["job:1:", "job:4:", "job:5:", "job:7:", "job:9:"], "{text}");
     }
 
     #[test]
@@ -230,7 +273,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "(\\PC|[\\[\\]=;#$\n]){0,200}") {
-            let _ = read("job", &Memory::new(&[("job", &text)]));
+            let _ = error(&[("job", &text)]);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A job as specified, independent of any machine.
 
+use crate::error::Place;
 use fathom_model::plan::{
-    Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, FlushPlan, Mix,
-    OnError, RateProcess, Show, SyncIo, Uring,
+    Advice, Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, FlushPlan,
+    IoFlags, MemoryPolicy, Mix, OnError, RateFloor, RateProcess, Show, SyncIo, Uring, WriteLife,
 };
 use fathom_model::{Dir, PerDir};
 
@@ -15,6 +16,8 @@ pub struct Given {
     pub value: String,
     /// Whether it is from a `[global]` section.
     pub global: bool,
+    /// The line of the job file that it is from.
+    pub place: Option<Place>,
 }
 
 /// A length or offset, absolute or relative to the target.
@@ -33,6 +36,8 @@ pub struct JobSpec {
     pub name: String,
     /// `description`.
     pub description: Option<String>,
+    /// The line of the job file that begins the section.
+    pub place: Option<Place>,
     /// Keys in the order given, those of `[global]` first.
     pub given: Vec<Given>,
     /// Number of clones.
@@ -59,6 +64,35 @@ pub struct JobSpec {
     pub placement: PlacementSpec,
     /// What is reported.
     pub show: Show,
+    /// fio's logs.
+    pub logs: LogSpec,
+}
+
+/// fio's logs of a job. Prefixes of file names are empty for the job's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSpec {
+    /// `write_bw_log`.
+    pub bw: Option<String>,
+    /// `write_iops_log`.
+    pub iops: Option<String>,
+    /// `write_lat_log`.
+    pub lat: Option<String>,
+    /// `write_hist_log`.
+    pub hist: Option<String>,
+    /// `log_avg_msec`, in nanoseconds; 0 for the default.
+    pub average_ns: u64,
+    /// `log_hist_msec`, in nanoseconds.
+    pub hist_ns: u64,
+    /// `log_hist_coarseness`.
+    pub coarseness: u32,
+    /// `log_window_value`: the average.
+    pub average: bool,
+    /// `log_window_value`: the maximum.
+    pub maximum: bool,
+    /// `per_job_logs`.
+    pub per_job: bool,
+    /// `log_unix_epoch`.
+    pub unix_epoch: bool,
 }
 
 /// Files and devices of a job.
@@ -100,6 +134,10 @@ pub struct Files {
     pub invalidate: bool,
     /// `file_service_type`.
     pub service: FileService,
+    /// `fadvise_hint`; `None` follows the I/O pattern.
+    pub advice: Option<Advice>,
+    /// `write_hint`.
+    pub write_life: Option<WriteLife>,
 }
 
 /// `rw`.
@@ -139,6 +177,8 @@ pub struct Work {
     pub align: PerDir<Option<u64>>,
     /// `norandommap`.
     pub no_map: bool,
+    /// `percentage_random`.
+    pub random_percent: PerDir<u32>,
     /// `random_distribution`, other than `random`.
     pub distribution: Option<Distribution>,
     /// `randrepeat`.
@@ -191,6 +231,10 @@ pub struct EngineSpec {
     pub sqpoll_idle_ms: Option<u32>,
     /// `nowait`.
     pub nowait: bool,
+    /// `atomic` and `uncached`.
+    pub flags: IoFlags,
+    /// `serialize_overlap`.
+    pub serialize_overlap: bool,
 }
 
 /// Start and end conditions of a job.
@@ -208,6 +252,8 @@ pub struct Schedule {
     pub start_delay_ns: (u64, u64),
     /// `exitall`.
     pub exitall: bool,
+    /// `exitall_on_error`.
+    pub exitall_on_error: bool,
     /// `exit_what`.
     pub exit_what: ExitWhat,
     /// `runtime`, in nanoseconds.
@@ -233,6 +279,14 @@ pub struct RateSpec {
     pub iops: PerDir<Option<u64>>,
     /// `rate_process`.
     pub process: RateProcess,
+    /// `rate_min`, `rate_iops_min` and `rate_cycle`.
+    pub floor: RateFloor,
+    /// `flow`, the job's weight; 0 for none.
+    pub flow: u32,
+    /// `flow_id`.
+    pub flow_id: u32,
+    /// `flow_sleep`, in nanoseconds.
+    pub flow_sleep_ns: u64,
     /// `thinktime`, in nanoseconds.
     pub think_ns: u64,
     /// `thinktime_spin`, in nanoseconds.
@@ -254,6 +308,21 @@ pub struct PlacementSpec {
     pub io_class: Option<u8>,
     /// `prio`.
     pub io_level: Option<u8>,
+    /// `numa_cpu_nodes`.
+    pub nodes: Option<Nodes>,
+    /// `numa_mem_policy`.
+    pub memory: MemoryPolicy,
+}
+
+/// NUMA nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Nodes {
+    /// All.
+    All,
+    /// These.
+    Only(Vec<u32>),
+    /// All but these.
+    Without(Vec<u32>),
 }
 
 impl JobSpec {
@@ -263,19 +332,25 @@ impl JobSpec {
         Self {
             name: String::new(),
             description: None,
+            place: None,
             given: Vec::new(),
             numjobs: 1,
             files: Files::default(),
             work: Work::default(),
             engine: EngineSpec::default(),
             schedule: Schedule { loops: 1, ..Schedule::default() },
-            rate: RateSpec { think_blocks: 1, ..RateSpec::default() },
+            rate: RateSpec {
+                think_blocks: 1,
+                floor: RateFloor { cycle_ns: 1_000_000_000, ..RateFloor::default() },
+                ..RateSpec::default()
+            },
             sync: FlushPlan::default(),
             sync_io: SyncIo::None,
             buffers: Buffers::default(),
             on_error: OnError::default(),
             placement: PlacementSpec::default(),
             show: Show::default(),
+            logs: LogSpec::default(),
         }
     }
 
@@ -306,6 +381,12 @@ impl JobSpec {
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.given.iter().any(|given| given.key == key)
+    }
+
+    /// Where `key` (a canonical name) was given last, or else where the job begins.
+    pub(crate) fn place_of(&self, key: &str) -> Option<&Place> {
+        let given = self.given.iter().rev().find(|given| given.key == key);
+        given.and_then(|given| given.place.as_ref()).or(self.place.as_ref())
     }
 
     /// Whether the job writes or trims.
@@ -348,6 +429,8 @@ impl Default for Files {
             unlink: false,
             invalidate: true,
             service: FileService::RoundRobin,
+            advice: None,
+            write_life: None,
         }
     }
 }
@@ -360,6 +443,7 @@ impl Default for Work {
             sizes: PerDir::splat(BlockSizes::Fixed(4096)),
             align: PerDir::default(),
             no_map: false,
+            random_percent: PerDir::splat(100),
             distribution: None,
             repeat: true,
             seed: None,
@@ -379,6 +463,8 @@ impl Default for EngineSpec {
             sqpoll_cpu: None,
             sqpoll_idle_ms: None,
             nowait: false,
+            flags: IoFlags::default(),
+            serialize_overlap: false,
         }
     }
 }

@@ -37,8 +37,16 @@ pub struct Output {
     pub verbose: bool,
     /// `--quiet`: results and errors only.
     pub quiet: bool,
-    /// `--help`, `--cmdhelp`: print help only.
+    /// `--utc`: times in UTC.
+    pub utc: bool,
+    /// `--color`: `None` means as the terminal allows.
+    pub color: Option<bool>,
+    /// Options that were given and have no effect.
+    pub idle_options: Vec<&'static str>,
+    /// `--help`, `--cmdhelp`, `--enghelp`: print help only.
     pub help: Option<Help>,
+    /// The program was started as `fio`, and prints what fio prints.
+    pub as_fio: bool,
 }
 
 /// An output format.
@@ -48,6 +56,8 @@ pub enum Format {
     Normal,
     /// The same for documents and issue trackers.
     Markdown,
+    /// The same as a self-contained page.
+    Html,
     /// fio's JSON.
     Json,
     /// fio's JSON with latency histogram buckets.
@@ -77,6 +87,8 @@ pub enum Help {
     All,
     /// One key.
     Key(String),
+    /// All I/O engines, or the keys of one.
+    Engine(Option<String>),
 }
 
 /// Existing targets that the command line permits to be written.
@@ -115,12 +127,27 @@ impl RunOption {
             RunAction::Set(_) => None,
         }
     }
+
+    /// Whether it may stand without its value, as the last argument does in `--cmdhelp`.
+    pub(crate) fn may_lack_value(&self) -> bool {
+        self.refusal().is_some() || matches!(self.name, "cmdhelp" | "enghelp")
+    }
 }
 
 /// All options of `fathom run`.
 #[must_use]
 pub fn run_options() -> &'static [RunOption] {
     OPTIONS
+}
+
+/// The short form of an option that all commands spell the same way.
+pub(crate) fn short(name: &str) -> Option<&'static str> {
+    match name {
+        "output" => Some("o"),
+        "quiet" => Some("q"),
+        "verbose" => Some("v"),
+        _ => None,
+    }
 }
 
 pub(crate) fn find(name: &str) -> Option<&'static RunOption> {
@@ -169,13 +196,13 @@ const OPTIONS: &[RunOption] = &[
     option(
         "output-format",
         Some("KIND[,KIND]"),
-        "Output format: normal, markdown, json, json+ or terse",
+        "Output format: normal, markdown, html, json, json+ or terse",
         |o, _, v| formats(o, v),
     ),
     option(
         "format",
-        Some("text|markdown|json"),
-        "The same, as other commands spell it",
+        Some("text|markdown|json|html"),
+        "Output format, as other commands spell it",
         |o, _, v| formats(o, v),
     ),
     option("json", None, "Same as --format=json", |o, _, _| formats(o, "json")),
@@ -232,33 +259,46 @@ const OPTIONS: &[RunOption] = &[
     option("record", Some("DIR"), "Write the run directory to DIR", |o, _, v| {
         once(&mut o.record, v)
     }),
-    option("verbose", None, "Say why a source is not available; -v for short", |o, _, _| {
-        o.verbose = true;
+    option(
+        "verbose",
+        None,
+        "Also print how figures were measured, and why others are unavailable",
+        |o, _, _| {
+            o.verbose = true;
+            Ok(())
+        },
+    ),
+    option("quiet", None, "Print results and errors only", |o, _, _| {
+        (o.quiet, o.eta) = (true, Eta::Never);
         Ok(())
     }),
-    option("quiet", None, "Print results and errors only; -q for short", |o, _, _| {
-        (o.quiet, o.eta) = (true, Eta::Never);
+    option("utc", None, "Show times in UTC instead of local time", |o, _, _| {
+        o.utc = true;
+        Ok(())
+    }),
+    option("color", Some("auto|always|never"), "When to use color", |o, _, v| {
+        o.color =
+            value(v).choice(&[("auto", None), ("always", Some(true)), ("never", Some(false))])?;
         Ok(())
     }),
     option("no-record", None, "Write no run directory", |o, _, _| {
         o.no_record = true;
         Ok(())
     }),
-    option(
-        "sampling",
-        Some("off|default|full"),
-        "How much of the machine to sample during the run",
-        |o, _, v| {
-            o.sampling = value(v).choice(&Level::NAMES)?;
-            Ok(())
-        },
-    ),
-    option("help", None, "Print all options and keys", |o, _, _| {
+    option("sampling", Some("off|default|full"), "How much of the machine to sample", |o, _, v| {
+        o.sampling = value(v).choice(&Level::NAMES)?;
+        Ok(())
+    }),
+    option("help", None, "Print the manual page, with all options and keys", |o, _, _| {
         o.help = Some(Help::All);
         Ok(())
     }),
     option("cmdhelp", Some("KEY"), "Print help on one key", |o, _, v| {
         o.help = Some(if v == "all" { Help::All } else { Help::Key(v.to_string()) });
+        Ok(())
+    }),
+    option("enghelp", Some("ENGINE"), "List the I/O engines, or the keys of one", |o, _, v| {
+        o.help = Some(Help::Engine(Some(v.to_string()).filter(|name| name != "all")));
         Ok(())
     }),
     no_effect("eta-interval", Some("TIME"), "No effect: the progress line is updated every second"),
@@ -305,11 +345,6 @@ const OPTIONS: &[RunOption] = &[
     ),
     refused("aux-path", "Directory for state files", "use --record to set the run directory"),
     refused(
-        "enghelp",
-        "Print the options of an I/O engine",
-        "use --cmdhelp=KEY; --help lists all keys",
-    ),
-    refused(
         "debug",
         "Enable debug logging in fio",
         "see record.json for the options requested and in effect",
@@ -343,6 +378,7 @@ fn formats(output: &mut Output, list: &str) -> Result<(), String> {
             ("normal", Format::Normal),
             ("text", Format::Normal),
             ("markdown", Format::Markdown),
+            ("html", Format::Html),
             ("json", Format::Json),
             ("json+", Format::JsonPlus),
             ("terse", Format::Terse),

@@ -1,10 +1,10 @@
 //! A parsed request: jobs, output, permissions.
 
 use crate::args;
-use crate::error::SpecError;
+use crate::error::{Place, Problems, SpecError};
 use crate::ini::{self, Line, Section, shorten};
-use crate::job::{Given, JobSpec};
-use crate::keys::{self, Action};
+use crate::job::{EngineName, Given, JobSpec};
+use crate::keys::{self, Action, Takes};
 use crate::output::{Output, Permissions};
 use crate::sources::Sources;
 use crate::suggest;
@@ -12,6 +12,9 @@ use crate::value::{Value, escape_path};
 
 /// Maximum number of worker threads in a run.
 pub const JOBS_MAX: u32 = 4096;
+
+/// The part of a file that shows whether it is a job file.
+const HEAD_BYTES: usize = 4096;
 
 /// A parsed request, independent of any machine.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -26,76 +29,99 @@ pub struct Spec {
     pub notes: Vec<String>,
     /// Keys of `[global]` sections as given, for output.
     pub global: Vec<Given>,
+    /// Whether fio would run it with another default engine: it has job files, or jobs with `--name`.
+    pub fio_form: bool,
     /// A number that differs from run to run, for `randrepeat=0`.
     pub entropy: u64,
 }
 
 /// Parses the arguments of `fathom run`.
 ///
-/// With `--help` or `--cmdhelp` ([`Output::help`]), no jobs are required.
+/// With `--help` or `--cmdhelp` ([`Output::help`]), and with `--parse-only`, no jobs are required.
 ///
 /// # Errors
-/// What is wrong, where, and what to do.
-pub fn parse(args: &[String], sources: &dyn Sources) -> Result<Spec, SpecError> {
-    let args = args::split(args)?;
+/// All that is wrong, where, and what to do.
+pub fn parse(args: &[String], sources: &dyn Sources) -> Result<Spec, Problems> {
+    parse_with(args, sources, JobSpec::new(), false)
+}
+
+/// Parses the arguments of a program that was started as `fio`: psync is the default engine, results look like fio's,
+/// and no record is kept.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_as_fio(args: &[String], sources: &dyn Sources) -> Result<Spec, Problems> {
+    let mut defaults = JobSpec::new();
+    defaults.engine.name = EngineName::Psync;
+    parse_with(args, sources, defaults, true)
+}
+
+fn parse_with(
+    args: &[String],
+    sources: &dyn Sources,
+    defaults: JobSpec,
+    as_fio: bool,
+) -> Result<Spec, Problems> {
+    let mut problems = Problems::default();
+    let args = args::split(args, &mut problems);
     let mut spec = Spec { output: args.output, permissions: args.permissions, ..Spec::default() };
     spec.entropy = sources.random();
+    spec.output.as_fio = as_fio;
+    spec.output.no_record |= as_fio && spec.output.record.is_none();
     if spec.output.help.is_some() {
-        return Ok(spec);
+        return problems.or(spec);
     }
-    let mut builder = Builder { spec, defaults: JobSpec::new(), sections_seen: Vec::new() };
-    if args.keys.iter().any(|line| line.key == "name") {
-        builder.command_line(&args.keys)?;
-        builder.files(&args.positional, sources)?;
-    } else if args.keys.is_empty() {
-        builder.files(&args.positional, sources)?;
+    let mut builder = Builder { spec, problems, defaults, sections_seen: Vec::new() };
+    let named = args.keys.iter().any(|line| line.key == "name");
+    if named || args.keys.is_empty() || job_files(&args.positional, sources) {
+        builder.spec.fio_form = !as_fio;
+        builder.command_line(&args.keys);
+        builder.files(&args.positional, sources);
     } else {
-        builder.short_form(args.keys, &args.positional)?;
+        builder.short_form(args.keys, &args.positional);
     }
     builder.finish(&args.positional)
 }
 
 struct Builder {
     spec: Spec,
+    problems: Problems,
     /// Settings of the `[global]` sections so far.
     defaults: JobSpec,
     sections_seen: Vec<String>,
 }
 
 impl Builder {
-    /// fio's form: each `--name` begins a job; keys before the first one apply to all.
-    fn command_line(&mut self, lines: &[Line]) -> Result<(), SpecError> {
+    /// fio's form: each `--name` begins a job; keys before the first one apply to all, also to those
+    /// of job files.
+    fn command_line(&mut self, lines: &[Line]) {
         let first = lines.iter().position(|line| line.key == "name").unwrap_or(lines.len());
-        apply_global(&mut self.defaults, &lines[..first])?;
+        self.global(&lines[..first]);
         let mut rest = &lines[first..];
         while let Some((head, after)) = rest.split_first() {
             let end = after.iter().position(|line| line.key == "name").unwrap_or(after.len());
             let name = head.value.as_deref().unwrap_or_default();
             if name == "global" {
-                apply_global(&mut self.defaults, &after[..end])?;
+                self.global(&after[..end]);
             } else {
-                self.job(name, &after[..end], None)?;
+                self.job(name, &after[..end], None);
             }
             rest = &after[end..];
         }
-        Ok(())
     }
 
     /// The short form: keys and targets, one job.
-    fn short_form(&mut self, mut keys: Vec<Line>, targets: &[String]) -> Result<(), SpecError> {
+    fn short_form(&mut self, mut keys: Vec<Line>, targets: &[String]) {
         if let Some(file) = targets.iter().find(|target| looks_like_job_file(target)) {
-            return Err(SpecError::new(format!(
-                "'{file}' is ambiguous with --{}: for a job file, move the keys into it; for a \
-                 target, use --filename={file}",
-                keys[0].key
-            )));
+            let message = format!(
+                "'{file}' is ambiguous beside targets; name only job files, or use --filename={file}"
+            );
+            self.problems.add(SpecError::new(message));
         }
-        if !targets.is_empty() {
+        if let Some(target) = targets.first() {
             if keys.iter().any(|line| line.key == "filename") {
-                return Err(SpecError::new(format!(
-                    "both --filename and '{}' name targets; use one form",
-                    targets[0]
-                )));
+                let message = format!("both --filename and '{target}' name targets; use one form");
+                self.problems.add(SpecError::new(message));
             }
             let paths: Vec<String> = targets.iter().map(|path| escape_path(path)).collect();
             let value = Some(paths.join(":"));
@@ -104,126 +130,164 @@ impl Builder {
         let rw = keys.iter().rev().find(|line| matches!(line.key.as_str(), "rw" | "readwrite"));
         let name = rw.and_then(|line| line.value.as_deref()).unwrap_or("job");
         let name = name.split(':').next().unwrap_or("job").to_string();
-        self.job(&name, &keys, None)
+        self.job(&name, &keys, None);
     }
 
-    fn files(&mut self, paths: &[String], sources: &dyn Sources) -> Result<(), SpecError> {
+    fn files(&mut self, paths: &[String], sources: &dyn Sources) {
         if paths.iter().filter(|path| *path == "-").count() > 1 {
-            return Err(SpecError::new("standard input ('-') is given twice; use it once"));
+            let message = "standard input ('-') is given twice; use it once";
+            return self.problems.add(SpecError::new(message));
         }
         for (index, path) in paths.iter().enumerate() {
             if path.starts_with("/dev/") && path != "/dev/stdin" && !path.starts_with("/dev/fd/") {
-                return Err(SpecError::new(format!(
+                self.problems.add(SpecError::new(format!(
                     "{path} is a device, not a job file; use --filename={}, or omit --name: \
                      fathom run --rw=randread {path}",
                     escape_path(path)
                 )));
+                continue;
             }
-            // As in fio, the jobs of a second file start when those of the first have ended.
-            let mut wait = index > 0;
-            for section in ini::read(path, sources)? {
-                let Section { name, place, lines } = section;
-                if name == "global" {
-                    apply_global(&mut self.defaults, &lines)?;
-                    continue;
-                }
-                self.sections_seen.push(name.clone());
-                let wanted = &self.spec.output.sections;
-                if !wanted.is_empty() && !wanted.contains(&name) {
-                    continue;
-                }
-                self.job(&name, &lines, Some(&place)).map_err(|error| error.at(Some(&place)))?;
-                if let Some(job) = self.spec.jobs.last_mut().filter(|_| wait) {
-                    set_key(job, &Line::split("stonewall=1", None), false)?;
-                    wait = false;
-                }
-            }
+            let sections = ini::read(path, sources, &mut self.problems);
+            self.sections(sections, index > 0);
         }
-        Ok(())
     }
 
-    fn job(
-        &mut self,
-        name: &str,
-        lines: &[Line],
-        place: Option<&crate::Place>,
-    ) -> Result<(), SpecError> {
+    /// The sections of a job file. As in fio, the jobs of a second file `wait` for those of the first.
+    fn sections(&mut self, sections: Vec<Section>, mut wait: bool) {
+        for Section { name, place, lines } in sections {
+            if self.problems.is_full() {
+                return;
+            }
+            if name == "global" {
+                self.global(&lines);
+                continue;
+            }
+            self.sections_seen.push(name.clone());
+            let wanted = &self.spec.output.sections;
+            if !wanted.is_empty() && !wanted.contains(&name) {
+                continue;
+            }
+            self.job(&name, &lines, Some(place));
+            if let Some(job) = self.spec.jobs.last_mut().filter(|_| wait) {
+                let stonewall = set_key(job, &Line::split("stonewall=1", None), false);
+                self.problems.ok(stonewall);
+                wait = false;
+            }
+        }
+    }
+
+    fn global(&mut self, lines: &[Line]) {
+        apply(&mut self.defaults, lines, true, &mut self.problems);
+        if let Err(why) = check_conflicts(&self.defaults) {
+            self.problems.add(SpecError::new(format!("[global]: {why}")));
+        }
+    }
+
+    fn job(&mut self, name: &str, lines: &[Line], place: Option<Place>) {
         if self.spec.jobs.len() >= JOBS_MAX as usize {
-            return Err(SpecError::new(format!("more than {JOBS_MAX} jobs; remove some")));
+            let message = format!("more than {JOBS_MAX} jobs; remove some");
+            return self.problems.add(SpecError::new(message));
         }
         let mut job = self.defaults.clone();
-        job.name = name.to_string();
-        apply(&mut job, lines, false)?;
-        if job.name.is_empty() {
-            return Err(SpecError::new("empty job name; use --name=NAME"));
+        (job.name, job.place) = (name.to_string(), place);
+        apply(&mut job, lines, false, &mut self.problems);
+        let problem = match check_conflicts(&job) {
+            _ if job.name.is_empty() => Some("empty job name; use --name=NAME".to_string()),
+            _ if job.name.starts_with("global") => Some(
+                "fio treats a name that begins with 'global' as [global]; use [global], or another \
+                 name"
+                    .to_string(),
+            ),
+            Ok(()) if self.spec.output.readonly && job.modifies() => {
+                Some("the job writes or trims, but --readonly is set; remove one".to_string())
+            }
+            conflicts => conflicts.err(),
+        };
+        if let Some(why) = problem {
+            self.problems.add(job_error(&job, &why));
         }
-        if job.name.starts_with("global") {
-            let message = "fio treats a name that begins with 'global' as [global]; use [global], \
-                           or another name";
-            return Err(job_error(&job, message).at(place));
-        }
-        check_conflicts(&job).map_err(|why| job_error(&job, &why).at(place))?;
-        if self.spec.output.readonly && job.modifies() {
-            let message = "the job writes or trims, but --readonly is set; remove one";
-            return Err(job_error(&job, message).at(place));
-        }
-        self.spec.notes.extend(opposite_units(&job));
-        self.spec.notes.extend(other_clock(&job));
+        self.spec.notes.extend(notes(&job));
+        self.spec.notes.extend(self.spec.fio_form.then(|| default_engine(&job)).flatten());
         self.spec.jobs.push(job);
-        Ok(())
     }
 
-    fn finish(mut self, job_files: &[String]) -> Result<Spec, SpecError> {
+    fn finish(mut self, job_files: &[String]) -> Result<Spec, Problems> {
         for section in &self.spec.output.sections {
             if self.sections_seen.contains(section) {
                 continue;
             }
             let near = suggest::nearest(section, self.sections_seen.iter().map(String::as_str));
             let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
-            return Err(SpecError::new(format!("unknown section '{section}'{near}")));
+            self.problems.add(SpecError::new(format!("unknown section '{section}'{near}")));
         }
-        if self.spec.jobs.is_empty() {
-            return Err(SpecError::new(
+        // What could not be understood may have been the jobs.
+        let excused = !self.problems.errors.is_empty() || self.spec.output.parse_only;
+        if self.spec.jobs.is_empty() && !excused {
+            self.problems.add(SpecError::new(
                 "no jobs; name a job file, or keys and targets, for example: \
                  fathom run --rw=randread --bs=4k --iodepth=32 --direct=1 TARGET",
             ));
         }
         self.spec.global = std::mem::take(&mut self.defaults.given);
+        self.spec
+            .notes
+            .extend(keys::without_effect(&self.spec.output.idle_options, &self.spec.jobs));
         self.spec.notes.dedup();
         self.spec.output.complete();
-        self.spec.output.check(&self.spec.jobs, job_files).map_err(SpecError::new)?;
-        Ok(self.spec)
+        let outputs = self.spec.output.check(&self.spec.jobs, job_files);
+        self.problems.ok(outputs.map_err(SpecError::new));
+        match self.problems.errors.is_empty() {
+            true => Ok(self.spec),
+            false => Err(Problems { request: Box::new(self.spec), ..self.problems }),
+        }
     }
+}
+
+/// Whether keys without `--name` are defaults for job files, as in fio, and not a job of their own on
+/// these targets.
+fn job_files(paths: &[String], sources: &dyn Sources) -> bool {
+    let looks = |path: &String| looks_like_job_file(path) || begins_like_job_file(path, sources);
+    !paths.is_empty() && paths.iter().all(looks)
+}
+
+/// Whether the first line of a file, besides comments, is `[section]`.
+fn begins_like_job_file(path: &str, sources: &dyn Sources) -> bool {
+    if path.starts_with("/dev/") {
+        return false;
+    }
+    let Ok(bytes) = sources.read(path, HEAD_BYTES) else { return false };
+    let head = String::from_utf8_lossy(&bytes);
+    let lines = head.lines().map(str::trim);
+    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
+    lines.next().is_some_and(|line| {
+        line.strip_prefix('[')
+            .is_some_and(|rest| rest.split(['#', ';']).any(|part| part.trim_end().ends_with(']')))
+    })
 }
 
 fn looks_like_job_file(path: &str) -> bool {
     path == "-" || [".fio", ".job", ".ini", ".jobs"].iter().any(|end| path.ends_with(end))
 }
 
-fn apply_global(defaults: &mut JobSpec, lines: &[Line]) -> Result<(), SpecError> {
-    apply(defaults, lines, true)?;
-    check_conflicts(defaults).map_err(|why| SpecError::new(format!("[global]: {why}")))
-}
-
 /// Sets the keys of one section. As in fio, `kb_base` applies to its whole section in a file,
 /// but on the command line only to the keys after it.
-fn apply(job: &mut JobSpec, lines: &[Line], global: bool) -> Result<(), SpecError> {
+fn apply(job: &mut JobSpec, lines: &[Line], global: bool, problems: &mut Problems) {
     let (first, rest): (Vec<&Line>, Vec<&Line>) =
         lines.iter().partition(|line| line.key == "kb_base" && line.place.is_some());
-    first.into_iter().chain(rest).try_for_each(|line| set_key(job, line, global))
+    for line in first.into_iter().chain(rest) {
+        problems.ok(set_key(job, line, global));
+    }
 }
 
-fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<(), SpecError> {
+/// Sets one key of `job`.
+pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<(), SpecError> {
     let fail = |message: String| SpecError::new(message).at(line.place.as_ref());
     let key = keys::find(&line.key).ok_or_else(|| fail(no_key(line)))?;
-    let set = match key.action {
-        Action::Set(set) => set.0,
-        Action::Refuse(why) => return Err(fail(format!("'{}' is refused: {why}", line.key))),
-    };
     let text = match line.value.as_deref() {
+        None | Some("") if matches!(key.takes, Takes::Optional(_)) => "",
         Some("") => return Err(fail(format!("'{}=' has no value; add one", line.key))),
         Some(text) => text,
-        None if key.is_flag() => "1",
+        None if key.is_flag() || matches!(key.action, Action::Refuse(_)) => "1",
         None => {
             let form = key.takes.form();
             return Err(fail(format!("'{0}' needs a value; use {0}={form}", line.key)));
@@ -235,9 +299,18 @@ fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<(), SpecError
             line.key
         )));
     }
-    let value = Value { text, kb_base: u64::from(job.show.kb_base) };
-    set(job, value).map_err(|why| fail(format!("{}: {why}", line.key)))?;
-    job.given.push(Given { key: key.name, value: text.to_string(), global });
+    match key.action {
+        _ if key.off.contains(&text) => {}
+        Action::Set(set) => {
+            let value = Value { text, kb_base: u64::from(job.show.kb_base) };
+            set.0(job, value).map_err(|why| fail(format!("{}: {why}", line.key)))?;
+        }
+        // Without the key that it needs, which is refused itself, it requests nothing.
+        Action::Refuse(_) if key.needs.is_some() => {}
+        Action::Refuse(why) => return Err(fail(format!("'{}' is refused: {why}", line.key))),
+    }
+    let (value, place) = (text.to_string(), line.place.clone());
+    job.given.push(Given { key: key.name, value, global, place });
     Ok(())
 }
 
@@ -251,12 +324,11 @@ fn no_key(line: &Line) -> String {
 
 /// An error about a job.
 pub(crate) fn job_error(job: &JobSpec, why: &str) -> SpecError {
-    SpecError::new(format!("job '{}': {why}", shorten(&job.name)))
+    SpecError::new(format!("job '{}': {why}", shorten(&job.name))).at(job.place.as_ref())
 }
 
 /// Checks for conflicting keys in one section.
 fn check_conflicts(job: &JobSpec) -> Result<(), String> {
-    let last = |key: &str| job.given.iter().rev().find(|g| g.key == key).map(|g| g.value.as_str());
     let both = |a: &str, b: &str| {
         let level =
             |key: &str| (job.given.iter().any(|g| g.key == key && g.global), job.has_own(key));
@@ -268,19 +340,57 @@ fn check_conflicts(job: &JobSpec) -> Result<(), String> {
             return Err(format!("{a} and {b} conflict; remove one"));
         }
     }
-    if both("direct", "buffered") && last("direct") == last("buffered") {
-        return Err("direct and buffered conflict; remove one".to_string());
-    }
-    let (read, write) = (last("rwmixread"), last("rwmixwrite"));
-    if let (true, Some(read), Some(write)) = (both("rwmixread", "rwmixwrite"), read, write) {
-        let sum = read.parse::<u32>().unwrap_or(0) + write.parse::<u32>().unwrap_or(0);
-        if sum != 100 {
-            return Err(format!(
-                "rwmixread={read} and rwmixwrite={write} add up to {sum}, not 100; remove one"
-            ));
-        }
-    }
     Ok(())
+}
+
+/// Notes for the user on keys that do not do what they seem to.
+fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
+    let contradictions = [
+        contradiction(job, "direct", "buffered", |a, b| a == b),
+        contradiction(job, "rwmixread", "rwmixwrite", |a, b| {
+            let percent = |text: &str| text.parse::<u32>().unwrap_or(0);
+            percent(a) + percent(b) != 100
+        }),
+    ];
+    let without_effect = job.given.iter().filter_map(|given| {
+        let key = keys::find(given.key)?;
+        let needs = key.needs.filter(|_| !key.off.contains(&given.value.as_str()))?;
+        Some(format!("{}={} has no effect without {needs}", given.key, given.value))
+    });
+    let without_effect: Vec<String> = without_effect.collect();
+    let others = [opposite_units(job), other_clock(job)];
+    contradictions.into_iter().chain(others).flatten().chain(without_effect)
+}
+
+/// A note on two keys of one section that contradict each other: as in fio, the last one applies.
+fn contradiction(
+    job: &JobSpec,
+    a: &str,
+    b: &str,
+    differ: impl Fn(&str, &str) -> bool,
+) -> Option<String> {
+    let last = |key: &str| job.given.iter().enumerate().rev().find(|(_, given)| given.key == key);
+    let ((at_a, a), (at_b, b)) = (last(a)?, last(b)?);
+    let (first, last) = if at_a < at_b { (a, b) } else { (b, a) };
+    // A job's own key overrides one of [global] on purpose.
+    (a.global == b.global && differ(&a.value, &b.value)).then(|| {
+        format!(
+            "{}={} contradicts {}={}; the last one applies, as in fio",
+            first.key, first.value, last.key, last.value
+        )
+    })
+}
+
+/// A note that fio would run a job without `ioengine` otherwise.
+fn default_engine(job: &JobSpec) -> Option<String> {
+    let depth = job.engine.depth;
+    (depth > 1 && !job.has("ioengine")).then(|| {
+        format!(
+            "job '{}': no ioengine is set: fathom uses io_uring at queue depth {depth}, where fio would use psync at \
+             queue depth 1; set ioengine to get the same from both",
+            shorten(&job.name)
+        )
+    })
 }
 
 /// A note that another clock source has no effect.

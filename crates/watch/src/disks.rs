@@ -1,10 +1,12 @@
 //! Counters of block devices, from /proc/diskstats (Documentation/admin-guide/iostats.rst of the
 //! kernel), and their kinds, from sysfs.
 
+mod driver;
 mod kinds;
 mod named;
 mod stats;
 
+pub use driver::{DriverQueue, driver_tags};
 pub use named::{DiskSnapshot, NamedDisks};
 
 use crate::Sampler;

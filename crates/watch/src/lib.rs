@@ -8,9 +8,12 @@
 
 pub mod blocks;
 mod bpf;
+mod calls;
 pub mod counters;
 pub mod cpus;
 pub mod disks;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod pattern;
 mod perf;
 mod pids;
@@ -26,14 +29,13 @@ pub mod system;
 pub mod threads;
 mod watcher;
 
+pub use calls::CallSampler;
 pub use pattern::Pattern;
 pub use perf::EachIo;
-#[cfg(fuzzing)]
-pub use perf::fuzzing;
 pub use pids::Process;
 pub use processes::ProcessSampler;
 pub use sampler::Sampler;
 pub use scope::Scope;
 use scope::own_pid;
-pub use stacks::{Clock, StackSampler, StackSettings};
+pub use stacks::{Clock, StackSampler, StackSettings, timer_interrupt_ns};
 pub use watcher::{TimedSample, Watcher};

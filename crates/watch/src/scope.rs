@@ -109,6 +109,57 @@ impl Scope {
     }
 }
 
+/// The processes of a scope, kept current by reports of forks and names.
+#[derive(Debug)]
+pub(crate) struct ScopeMembers {
+    scope: Scope,
+    /// `None` for all.
+    only: Option<HashSet<i32>>,
+}
+
+impl ScopeMembers {
+    /// The processes of `scope` that exist now.
+    ///
+    /// # Errors
+    /// As for [`Scope::processes`].
+    pub fn new(proc_root: &Path, scope: &Scope) -> io::Result<Self> {
+        let only = match scope {
+            Scope::Machine => None,
+            scope => Some(scope.processes(proc_root)?.into_iter().collect()),
+        };
+        Ok(Self { scope: scope.clone(), only })
+    }
+
+    /// Whether the process belongs to the scope.
+    pub fn contains(&self, pid: i32) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(&pid))
+    }
+
+    /// `parent` created the process or thread `pid`.
+    pub fn forked(&mut self, pid: i32, parent: i32) {
+        let Some(only) = &mut self.only else { return };
+        if pid == parent {
+            return;
+        }
+        // A reused process ID belongs to a different process.
+        let wanted = self.scope.follows_children() && only.contains(&parent);
+        if wanted {
+            only.insert(pid)
+        } else {
+            only.remove(&pid)
+        };
+    }
+
+    /// A thread of the process was named.
+    pub fn named(&mut self, pid: i32, comm: &[u8]) {
+        if let Some(only) = &mut self.only
+            && self.scope.wants_text(pid, comm)
+        {
+            only.insert(pid);
+        }
+    }
+}
+
 fn descendants(proc_root: &Path, all: Vec<i32>, roots: &[i32]) -> Vec<i32> {
     // A process that has exited since the directory was read has no parent.
     let with_parent = |pid| {

@@ -1,6 +1,9 @@
 //! CPU profiling: call chains sampled at a fixed frequency (perf_event_open(2)).
 
 mod elf;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+mod interrupt;
 mod kallsyms;
 mod kernel;
 mod per_cpu;
@@ -10,6 +13,8 @@ mod table;
 mod tasks;
 mod tick;
 mod user;
+
+pub use interrupt::timer_interrupt_ns;
 
 use crate::perf::{PerfRecord, bindings as perf};
 use crate::{Sampler, Scope};

@@ -28,13 +28,13 @@ use fathom_model::watch::{
 use files::Proc;
 use members::{ProcessDetails, ProcessSet, SampledProcess};
 use names::TextTable;
-use running::{ON_CPU, RUNNABLE, Spent};
+use running::{ON_CPU, RUNNABLE, StateTimes};
 use sleep::SleepPlace;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use syscalls::Syscalls;
+pub(crate) use syscalls::Syscalls;
 use task::{ReadContext, ThreadReading};
 
 /// Default sampling rate, in Hz.
@@ -104,7 +104,7 @@ pub struct ThreadSampler {
     times: [u64; ThreadState::ALL.len()],
     /// When the previous interval ended, like [`ReadContext::now_ns`].
     taken_ns: u64,
-    looks: u32,
+    samples: u32,
     sampled: u64,
     torn: u64,
     /// The sampling thread, which is always running when it samples.
@@ -165,7 +165,7 @@ impl ThreadSampler {
             indices: HashMap::new(),
             times: [0; ThreadState::ALL.len()],
             taken_ns: 0,
-            looks: 0,
+            samples: 0,
             sampled: 0,
             torn: 0,
             own: None,
@@ -311,7 +311,7 @@ impl ThreadSampler {
         let slept = task.slept;
         let is_asleep = reading.state != b'R' && !reading.torn;
         self.torn += u64::from(reading.torn);
-        let Spent { run_ns, wait_ns, off_ns } = reading.spent;
+        let StateTimes { run_ns, wait_ns, off_ns } = reading.spent;
         self.spend(ThreadState::OnCpu, run_ns);
         self.spend(ThreadState::Runnable, wait_ns);
         let cause = match slept {
@@ -456,7 +456,7 @@ impl Sampler for ThreadSampler {
         } else {
             self.sample_by_files();
         }
-        self.looks += 1;
+        self.samples += 1;
     }
 
     fn take(&mut self, sample: &mut MachineSample) {
@@ -471,7 +471,7 @@ impl Sampler for ThreadSampler {
         let from_ns = std::mem::replace(&mut self.taken_ns, self.context.now_ns);
         active.sort_unstable();
         sample.threads = Some(ThreadsSample {
-            looks: std::mem::take(&mut self.looks),
+            samples: std::mem::take(&mut self.samples),
             seen: std::mem::take(&mut self.sampled),
             elapsed_ns: self.taken_ns - from_ns,
             torn: std::mem::take(&mut self.torn),

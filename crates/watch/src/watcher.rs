@@ -118,7 +118,8 @@ impl SampleLoop {
     fn new(samplers: Vec<Box<dyn Sampler>>, interval: Duration) -> Self {
         let now = Instant::now();
         let sampler = |sampler: Box<dyn Sampler>| Scheduled {
-            next_sample: sampler.period().map(|period| now + period),
+            // Before the first take, so that what was before it is not part of the first interval.
+            next_sample: sampler.period().map(|_| now),
             cost: SamplerCost { sampler: sampler.name().into(), ..SamplerCost::default() },
             sampler,
         };
@@ -171,7 +172,7 @@ impl SampleLoop {
             let began = thread_time();
             sampler.sampler.take(&mut machine);
             sampler.cost.cpu_ns += thread_time() - began + sampler.sampler.helper_cpu_ns();
-            sampler.cost.looks += u64::from(sampler.next_sample.is_none());
+            sampler.cost.samples += u64::from(sampler.next_sample.is_none());
         }
         machine.cost = self.samplers.iter().map(|sampler| sampler.cost.clone()).collect();
         machine.intervals_joined = self.joined;
@@ -195,7 +196,7 @@ impl Scheduled {
         let began = thread_time();
         self.sampler.sample();
         self.cost.cpu_ns += thread_time() - began;
-        self.cost.looks += 1;
+        self.cost.samples += 1;
         // Missed samples are skipped, so that the following ones keep their distance.
         let late = now.saturating_duration_since(next).as_nanos() / period.as_nanos().max(1);
         let late = u32::try_from(late).unwrap_or(u32::MAX - 1);
@@ -216,7 +217,7 @@ mod tests {
     use fathom_model::watch::{Stack, StacksSample, ThreadsSample};
 
     struct Counting {
-        looks: u32,
+        samples: u32,
         period: Option<Duration>,
         /// Dropping blocks until the test sends a value.
         may_close: Option<Receiver<()>>,
@@ -236,22 +237,23 @@ mod tests {
             self.period
         }
         fn sample(&mut self) {
-            self.looks += 1;
+            self.samples += 1;
         }
         fn take(&mut self, sample: &mut MachineSample) {
-            sample.threads = Some(ThreadsSample { looks: self.looks, ..ThreadsSample::default() });
+            sample.threads =
+                Some(ThreadsSample { samples: self.samples, ..ThreadsSample::default() });
         }
     }
 
     fn counting(period_ms: Option<u64>) -> Vec<Box<dyn Sampler>> {
         let period = period_ms.map(Duration::from_millis);
-        vec![Box::new(Counting { looks: 0, period, may_close: None })]
+        vec![Box::new(Counting { samples: 0, period, may_close: None })]
     }
 
     #[test]
     fn stop_does_not_wait_for_samplers_to_close() {
         let (close, may_close) = mpsc::channel();
-        let slow = Counting { looks: 0, period: None, may_close: Some(may_close) };
+        let slow = Counting { samples: 0, period: None, may_close: Some(may_close) };
         let watcher = Watcher::start(vec![Box::new(slow)], Duration::from_secs(3600)).unwrap();
         assert!(!watcher.stop().is_empty());
         close.send(()).unwrap();
@@ -264,7 +266,7 @@ mod tests {
         let rest = watcher.stop();
         assert_eq!(rest.len(), 1);
         assert!(rest[0].at > first.at);
-        assert_eq!(rest[0].machine.cost[0].looks, 2);
+        assert_eq!(rest[0].machine.cost[0].samples, 2);
     }
 
     #[test]
@@ -272,10 +274,11 @@ mod tests {
         let watcher = Watcher::start(counting(Some(1)), Duration::from_millis(20)).unwrap();
         let next = || watcher.samples.recv_timeout(Duration::from_secs(30)).unwrap().machine;
         let samples: Vec<MachineSample> = (0..5).map(|_| next()).collect();
-        let looks: Vec<u32> = samples.iter().map(|m| m.threads.as_ref().unwrap().looks).collect();
-        assert!(looks.is_sorted() && looks[4] > looks[0], "{looks:?}");
+        let samples: Vec<u32> =
+            samples.iter().map(|m| m.threads.as_ref().unwrap().samples).collect();
+        assert!(samples.is_sorted() && samples[4] > samples[0], "{samples:?}");
         let last = watcher.stop().pop().unwrap().machine;
-        assert_eq!(last.cost[0].looks, u64::from(last.threads.unwrap().looks));
+        assert_eq!(last.cost[0].samples, u64::from(last.threads.unwrap().samples));
     }
 
     /// Reports a megabyte of stacks per interval.
@@ -288,7 +291,7 @@ mod tests {
         fn take(&mut self, sample: &mut MachineSample) {
             let stack = Stack { kernel: vec!["f".repeat(1 << 20)], user: Vec::new() };
             sample.stacks = Some(StacksSample { new: vec![stack], ..StacksSample::default() });
-            sample.threads = Some(ThreadsSample { looks: self.0, ..ThreadsSample::default() });
+            sample.threads = Some(ThreadsSample { samples: self.0, ..ThreadsSample::default() });
             self.0 += 1;
         }
     }
@@ -315,8 +318,8 @@ mod tests {
         assert!(sample_loop.is_due(now));
         let next = sample_loop.take().machine;
         // The samplers were not called meanwhile, so their data is complete.
-        assert_eq!(next.intervals_joined + u64::from(next.threads.unwrap().looks), 100);
-        assert_eq!(next.cost[0].looks, 99);
+        assert_eq!(next.intervals_joined + u64::from(next.threads.unwrap().samples), 100);
+        assert_eq!(next.cost[0].samples, 100);
     }
 
     #[test]
@@ -331,7 +334,7 @@ mod tests {
         let rest = watcher.stop();
         let last = &rest.last().unwrap().machine;
         assert!(rest.len() <= 20, "{}", rest.len());
-        assert!(last.intervals_joined > 0 && last.cost[0].looks > 20, "{:?}", last.cost);
+        assert!(last.intervals_joined > 0 && last.cost[0].samples > 20, "{:?}", last.cost);
     }
 
     #[test]
@@ -341,9 +344,9 @@ mod tests {
             SampleLoop::new(counting(Some(10)), Duration::from_secs(1)).samplers.remove(0);
         let first = sampler.next_sample.unwrap();
         sampler.sample_if_due(now);
-        assert_eq!(sampler.cost.looks, 0);
+        assert_eq!(sampler.cost.samples, 0);
         sampler.sample_if_due(first + Duration::from_millis(35));
-        assert_eq!((sampler.cost.looks, sampler.cost.missed), (1, 3));
+        assert_eq!((sampler.cost.samples, sampler.cost.missed), (1, 3));
         assert_eq!(sampler.next_sample.unwrap(), first + Duration::from_millis(40));
     }
 }

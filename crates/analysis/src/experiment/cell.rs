@@ -32,6 +32,9 @@ pub struct Point {
     pub in_flight: f64,
     /// Mean I/Os in flight at the underlying block device, if any.
     pub device_queue: Option<f64>,
+    /// Mean number of them that were at the driver, below the I/O scheduler; only for devices with a scheduler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_queue: Option<f64>,
     /// Bytes transferred by the underlying block device over bytes of I/O: near 0 where another layer serves
     /// the I/O, above 1 where other programs use the device.
     pub from_disk: Option<f64>,
@@ -84,6 +87,8 @@ pub struct Cell {
     worker_share: f64,
     cpu: CpuTime,
     disk: Option<DiskRecord>,
+    /// Mean number of requests at the driver in each window.
+    driver_queues: Vec<f64>,
 }
 
 impl LoadMeasure {
@@ -110,6 +115,7 @@ impl Cell {
             worker_share: 0.0,
             cpu: CpuTime::default(),
             disk: None,
+            driver_queues: Vec::new(),
         }
     }
 
@@ -134,6 +140,7 @@ impl Cell {
             self.cpu.idle_ns = self.cpu.idle_ns.saturating_add(cpu.idle_ns);
             self.cpu.throttled_ns = self.cpu.throttled_ns.saturating_add(cpu.throttled_ns);
         }
+        self.driver_queues.extend(load.driver_queue);
         if let Some(counters) = &load.disk {
             let disk = self.disk.get_or_insert_default();
             for (dir, _) in self.rw.dirs() {
@@ -191,6 +198,7 @@ impl Cell {
             clat_p99_ns: self.clat.percentile(99.0).unwrap_or(0),
             in_flight: rate(self.ios) * self.clat.mean_ns() / 1e9,
             device_queue: self.disk.as_ref().map(DiskRecord::queue_mean),
+            driver_queue: mean(&self.driver_queues),
             from_disk: self.disk.as_ref().filter(|_| self.bytes > 0).map(|disk| {
                 let sectors = self.rw.dirs().iter().map(|(dir, _)| disk.sectors[*dir]);
                 sectors.sum::<u64>() as f64 * SECTOR_BYTES / self.bytes as f64
@@ -205,6 +213,11 @@ impl Cell {
             cpu: self.cpu(),
         }
     }
+}
+
+/// `None` without values.
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 #[cfg(test)]

@@ -136,6 +136,10 @@ pub struct LoadMeasure {
     pub workers: Vec<WorkerCpu>,
     /// Counters of the underlying block device (/proc/diskstats), if any.
     pub disk: Option<DiskRecord>,
+    /// Mean number of requests in flight at the driver of that device, below its I/O scheduler (sysfs inflight, sampled);
+    /// only for devices with a scheduler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_queue: Option<f64>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -4,10 +4,12 @@
 use super::config::QueueFacts;
 use super::curve::Curve;
 use super::outcome::Cause;
+use super::thresholds::CORES_SUSPECT;
 use super::verdict::percent;
-use crate::experiment::{Point, Rw};
+use crate::experiment::{Point, Rw, Setting};
 use crate::watch::{IoLimit, REACHED};
 use fathom_model::{Dir, units};
+use std::ops::RangeInclusive;
 
 /// Share of the CPUs' time for which the quota must have kept threads from running.
 const THROTTLED_MIN: f64 = 0.05;
@@ -15,6 +17,15 @@ const THROTTLED_MIN: f64 = 0.05;
 const REQUESTS_USED_MIN: f64 = 0.6;
 /// Part of the peak that half as many I/Os in flight may reach: a device with room to spare doubles its IOPS.
 const HALF_MAX: f64 = 0.75;
+
+/// Part of the I/Os in flight at the device's queue that the I/O scheduler must have kept from the driver.
+const HELD_MIN: f64 = 0.5;
+/// Part of the requests that the driver takes which may have been in use: a driver that is full lets I/Os wait, too.
+const DRIVER_USED_MAX: f64 = 0.5;
+/// Time at the driver over that with one I/O in flight, up to which the device does not queue.
+const FAST_MAX: f64 = 1.5;
+/// With so many at the driver, a device that serves one I/O at a time, as rotational ones do, may be busy all the time.
+const ONE_AT_A_TIME: RangeInclusive<f64> = 0.9..=1.5;
 
 /// What holds back the I/Os at `point`, which is on `curve`, and the evidence.
 pub(super) fn cause(
@@ -26,6 +37,7 @@ pub(super) fn cause(
     queue
         .and_then(|queue| io_limit(point, rw, queue))
         .or_else(|| cpu_quota(point))
+        .or_else(|| scheduler(point, queue?, curve))
         .or_else(|| requests(point, queue?, curve))
 }
 
@@ -66,6 +78,40 @@ fn cpu_quota(point: &Point) -> Option<(Cause, String)> {
         );
         (Cause::CpuQuota, text)
     })
+}
+
+/// The scheduler keeps I/Os while the driver would take more, the device does not queue them, and there is CPU time to
+/// hand them over; by the deepest setting at which it does, as the peak is where nothing has to wait yet.
+fn scheduler(point: &Point, queue: &QueueFacts, curve: &Curve) -> Option<(Cause, String)> {
+    let name = queue.scheduler.as_deref().filter(|name| *name != "none")?;
+    let alone_ns = curve.get(Setting::ONE)?.clat_mean_ns();
+    let tags = queue.driver_tags?;
+    let held = |at: &Point| {
+        let (queued, at_driver) = (at.device_queue?, at.driver_queue?);
+        // Workers on one CPU use one of several hardware queues.
+        let queues = queue.hardware_queues.unwrap_or(1).max(1).min(at.workers.max(1));
+        let room = f64::from(tags) * f64::from(queues);
+        let is_held = queued - at_driver >= HELD_MIN * queued.max(1.0);
+        let has_room = at_driver <= DRIVER_USED_MAX * room;
+        let has_cpu = at.cpu.is_some_and(|cpu| cpu.taken() < CORES_SUSPECT);
+        // Little's law: the time at the driver, which grows where the device queues.
+        let driver_ns = at_driver * 1e9 / at.iops.mean.max(1e-9);
+        let is_serial = queue.rotational != Some(false) && ONE_AT_A_TIME.contains(&at_driver);
+        let is_fast = !is_serial && driver_ns <= FAST_MAX * alone_ns;
+        (is_held && has_room && has_cpu && is_fast).then_some((queued, at_driver, room))
+    };
+    let deeper =
+        curve.iter().filter(|(setting, _)| setting.in_flight() >= point.setting().in_flight());
+    let mut points: Vec<Point> = deeper.map(|(setting, cell)| cell.point(setting, 1)).collect();
+    points.sort_by_key(|at| std::cmp::Reverse(at.setting().in_flight()));
+    let (at, (queued, at_driver, room)) = points.iter().find_map(|at| Some((at, held(at)?)))?;
+    let text = format!(
+        "With {}, {queued:.1} I/Os were in flight at the queue of {}, of which {name} had issued only {at_driver:.1} to \
+         the driver, which takes {room:.0}",
+        at.setting().describe(),
+        queue.device
+    );
+    Some((Cause::IoScheduler, text))
 }
 
 /// All requests that the queues have are in use, and IOPS rose in proportion until they were.

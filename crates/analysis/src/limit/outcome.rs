@@ -184,6 +184,8 @@ pub enum Cause {
     CpuQuota,
     /// The requests of the device's queues (nr_requests).
     QueueRequests,
+    /// The I/O scheduler: it holds I/Os back from a driver that would take more.
+    IoScheduler,
     /// The queue depth: a deeper queue yields more than the deepest one that the search allows.
     Depth,
     /// The evidence is inconclusive.

@@ -43,6 +43,8 @@ pub(super) struct Sim {
     pub queue: QueueFacts,
     /// So many I/Os are in flight at the device at most.
     pub requests: Option<u32>,
+    /// The I/O scheduler issues so many of the I/Os in flight at most.
+    pub issued: Option<u32>,
     /// Share of the time for which a quota refuses CPU time.
     pub throttled: f64,
 }
@@ -67,6 +69,7 @@ impl Default for Sim {
             seed: 1,
             queue: QueueFacts::default(),
             requests: None,
+            issued: None,
             throttled: 0.0,
         }
     }
@@ -156,6 +159,7 @@ impl Sim {
             device *= 0.5;
         }
         let at_device = self.requests.map_or(in_flight, |requests| in_flight.min(requests.into()));
+        let at_device = self.issued.map_or(at_device, |issued| at_device.min(issued.into()));
         workers.min(device).min(at_device * 1e9 / (self.latency_ns + 1e9 / transfer))
     }
 
@@ -187,7 +191,10 @@ impl Sim {
             clat,
             unstarted: count(arrivals).saturating_sub(ios),
             workers: vec![worker; load.setting.workers as usize],
-            disk: self.requests.map(|requests| {
+            driver_queue: self
+                .issued
+                .map(|issued| load.setting.in_flight().min(issued.into()) as f64),
+            disk: self.requests.or(self.issued.map(|_| u32::MAX)).map(|requests| {
                 let queue = load.setting.in_flight().min(requests.into());
                 let (elapsed_ms, weighted_ms) = (1_000, 1_000 * queue);
                 DiskRecord { elapsed_ms, weighted_ms, ..DiskRecord::default() }

@@ -81,8 +81,9 @@ pub(super) fn rates(
             ..disk_rates(&growth, elapsed_ns)
         });
     }
-    let mut total = DiskRates { in_flight, ..disk_rates(&sum, elapsed_ns) };
-    total.util /= f64::from(disks.max(1));
+    let util = each.iter().filter(|disk| disk.kind == DiskKind::Disk).map(|disk| disk.util);
+    let util = util.sum::<f64>() / f64::from(disks.max(1));
+    let total = DiskRates { in_flight, util, ..disk_rates(&sum, elapsed_ns) };
     (each, total)
 }
 
@@ -95,7 +96,8 @@ fn disk_rates(growth: &DiskGrowth, elapsed_ns: u64) -> DiskRates {
         flush: rates(&growth.flush),
         // Milliseconds per second are thousandths, or tenths of a percent.
         queue: per_second(growth.weighted_ms, elapsed_ns) / 1e3,
-        util: per_second(growth.busy_ms, elapsed_ns) / 10.0,
+        // Busy time and elapsed time are not read at the same instant, so their ratio can exceed 100%.
+        util: (per_second(growth.busy_ms, elapsed_ns) / 10.0).min(100.0),
         ..DiskRates::default()
     }
 }

@@ -72,7 +72,7 @@ fn not_reached(record: &RunRecord) -> Option<Claim> {
     };
     let jobs = jobs_where(record, |job| {
         let plan = job.plan;
-        let held_back = plan.is_paced() || plan.think.is_some() || plan.batch.low.is_some();
+        let held_back = plan.is_held_back() || plan.think.is_some() || plan.batch.low.is_some();
         let long_enough = derive::ios(job.done) > u64::from(plan.depth) * QUEUES_MIN;
         job.is_real()
             && !plan.engine.is_synchronous()
@@ -186,7 +186,7 @@ fn readers_of<'a>(record: &'a RunRecord, disk: &DiskRecord) -> Vec<Job<'a>> {
     jobs_where(record, |job| {
         job.is_real()
             && job.bytes_read() > 0
-            && !job.plan.is_paced()
+            && !job.plan.is_held_back()
             && job.plan.think.is_none()
             && !job.plan.engine.is_synchronous()
             && targets_of(job.plan).into_iter().any(|target| is_on(record, target, disk))

@@ -132,7 +132,7 @@ pub(super) static NOISY: Rule = Rule {
 
 fn noisy(record: &RunRecord) -> Option<Claim> {
     let mut worst: Option<(Job, Spread)> = None;
-    for job in jobs_where(record, |job| !job.plan.is_paced() && job.plan.think.is_none()) {
+    for job in jobs_where(record, |job| !job.plan.is_held_back() && job.plan.think.is_none()) {
         let parts: Vec<_> = job.done.dirs.iter().map(|(_, dir)| (0, dir)).collect();
         let rates = derive::interval_rates(&derive::merge_dirs(&parts));
         let spread = Spread::of(&rates.iter().map(|rate| rate.iops).collect::<Vec<_>>());

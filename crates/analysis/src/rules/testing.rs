@@ -1,5 +1,7 @@
 //! Made-up records that nothing is wrong with, and the cases that rules are tested with.
 
+use super::doctor::testing::{Patient, healthy};
+use super::limiters::testing::Scene;
 use super::{Input, Rule, Target as LimitTarget, limit_findings, run_findings};
 use crate::limit::{
     BlockLimit, BlockSpec, Conditions, Config, CpuShares, LimitRecord, LimitReport, OwnCeiling,
@@ -26,9 +28,29 @@ pub(super) const IOS: u64 = 1_000_000;
 
 /// Changes that make a rule hold, and changes that nearly do.
 pub(super) enum Case {
-    Run { holds: fn(&mut RunRecord), near_miss: fn(&mut RunRecord) },
-    Limit { holds: fn(&mut LimitRecord), near_miss: fn(&mut LimitRecord) },
-    Topology { holds: fn(&mut Topology), near_miss: fn(&mut Topology) },
+    Run {
+        holds: fn(&mut RunRecord),
+        near_miss: fn(&mut RunRecord),
+    },
+    Limit {
+        holds: fn(&mut LimitRecord),
+        near_miss: fn(&mut LimitRecord),
+    },
+    Topology {
+        holds: fn(&mut Topology),
+        near_miss: fn(&mut Topology),
+    },
+    /// Changes ten seconds of random reads; with the summary that follows.
+    View {
+        holds: fn(&mut Scene),
+        near_miss: fn(&mut Scene),
+        summary: &'static str,
+    },
+    /// Changes a machine that nothing is wrong with.
+    Inspection {
+        holds: fn(&mut Patient),
+        near_miss: fn(&mut Patient),
+    },
 }
 
 impl Case {
@@ -42,6 +64,18 @@ impl Case {
             }
             Self::Limit { holds, near_miss } => [|_: &mut LimitRecord| {}, *holds, *near_miss]
                 .map(|change: fn(&mut LimitRecord)| in_limit(rule, &changed(limit(), change))),
+            Self::Inspection { holds, near_miss } => [|_: &mut Patient| {}, *holds, *near_miss]
+                .map(|change: fn(&mut Patient)| changed(healthy(), change).findings(rule)),
+            Self::View { holds, near_miss, .. } => {
+                let scenes = [
+                    Scene::idle(),
+                    changed(Scene::reads(), holds),
+                    changed(Scene::reads(), near_miss),
+                ];
+                scenes.map(|scene| {
+                    scene.with_view(|view| rule.check(&Input::View(view))).into_iter().collect()
+                })
+            }
             Self::Topology { holds, near_miss } => {
                 [|_: &mut Topology| {}, *holds, *near_miss].map(|change: fn(&mut Topology)| {
                     let report = analyze(changed(topology(), change));

@@ -1,6 +1,6 @@
 //! The same trees as lspci reads them.
 
-use super::{names, report, stored};
+use super::{ask, names, stored};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -11,7 +11,8 @@ type Fields = BTreeMap<&'static str, String>;
 /// All functions of a stored tree, by address; `None` where lspci is not installed.
 fn lspci(tree: &std::path::Path) -> Option<BTreeMap<String, Fields>> {
     let path = format!("sysfs.path={}", tree.join("sys/bus/pci").display());
-    let output = Command::new("lspci").args(["-A", "linux-sysfs", "-O", &path, "-D", "-vv"]).output();
+    let output =
+        Command::new("lspci").args(["-A", "linux-sysfs", "-O", &path, "-D", "-vv"]).output();
     let text = String::from_utf8_lossy(&output.ok()?.stdout).into_owned();
     let mut functions = BTreeMap::new();
     for block in text.split("\n\n").filter(|block| !block.trim().is_empty()) {
@@ -99,14 +100,20 @@ fn explained(tree: &str, field: &str, lspci: Option<&String>) -> bool {
 fn links_payloads_and_nodes_agree_with_lspci() {
     let mut compared = 0;
     for name in names() {
-        let Some(theirs) = lspci(stored(&name).path()) else {
+        let tree = stored(&name);
+        let Some(theirs) = lspci(tree.path()) else {
             return println!("skipped: needs lspci (Debian's pciutils)");
         };
         let mut own = BTreeMap::new();
-        let report = report(&name);
-        report["topology"]["roots"].as_array().unwrap().iter().for_each(|root| functions(root, &mut own));
+        let report = ask(&tree, &["--json"]).done().json();
+        report["topology"]["roots"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .for_each(|root| functions(root, &mut own));
         for (address, fields) in &own {
-            let theirs = theirs.get(address).unwrap_or_else(|| panic!("{name}: no {address} in lspci"));
+            let theirs =
+                theirs.get(address).unwrap_or_else(|| panic!("{name}: no {address} in lspci"));
             for field in ["current", "best", "payload", "node", "kind"] {
                 let (ours, theirs) = (fields.get(field), theirs.get(field));
                 compared += usize::from(ours.is_some() && ours == theirs);
@@ -117,7 +124,8 @@ fn links_payloads_and_nodes_agree_with_lspci() {
             }
         }
         // lspci also lists what has no part in storage: functions without a link that are neither storage nor network.
-        let more: Vec<&String> = theirs.keys().filter(|address| !own.contains_key(*address)).collect();
+        let more: Vec<&String> =
+            theirs.keys().filter(|address| !own.contains_key(*address)).collect();
         assert_eq!(more, Vec::<&String>::new(), "{name}");
     }
     assert!(compared > 200, "{compared}");

@@ -203,7 +203,8 @@ impl Tree {
         for below in line.get("on").into_iter().flat_map(|on| on.split(',')) {
             self.put(&format!("sys/devices/{path}/slaves/{below}/x"), "");
         }
-        for (key, file) in [("dm", "dm/name"), ("level", "md/level"), ("file", "loop/backing_file")] {
+        for (key, file) in [("dm", "dm/name"), ("level", "md/level"), ("file", "loop/backing_file")]
+        {
             if let Some(value) = line.get(key) {
                 self.put(&format!("sys/devices/{path}/{file}"), value);
             }

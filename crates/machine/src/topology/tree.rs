@@ -154,7 +154,7 @@ fn label(dir: &Path, name: &str) -> String {
     let model = text(dir.join("model")).unwrap_or_default();
     match (text(dir.join("transport")), text(dir.join("address"))) {
         (Some(transport), Some(address)) if transport != "pcie" => {
-            format!("{model} by {transport}, {address}")
+            format!("{transport}, {address}")
         }
         _ => model,
     }

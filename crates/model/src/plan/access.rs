@@ -15,8 +15,16 @@ pub struct Access {
     pub block_sizes: PerDir<BlockSizes>,
     /// Alignment of random offsets in bytes (`blockalign`; by default the smallest block size).
     pub align: PerDir<u64>,
+    /// Percentage of I/Os at random offsets in a random order; the others continue where the previous one
+    /// ended (`percentage_random`).
+    #[serde(default = "all_random")]
+    pub random_percent: PerDir<u32>,
     /// Seed of the random generators of this job, different for each clone.
     pub seed: u64,
+}
+
+fn all_random() -> PerDir<u32> {
+    PerDir::splat(100)
 }
 
 /// The directions in use.

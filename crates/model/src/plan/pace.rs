@@ -1,5 +1,6 @@
 //! End conditions, rate limits and think time.
 
+use crate::per_dir::{Dir, PerDir};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,4 +60,36 @@ pub struct Think {
     pub spin_ns: u64,
     /// Number of I/Os between waits (`thinktime_blocks`).
     pub blocks: u32,
+}
+
+/// The share of a job in the I/Os of all jobs with the same `flow_id` (`flow`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Flow {
+    /// The jobs that share (`flow_id`).
+    pub id: u32,
+    /// The weight of this job among them (`flow`), above 0.
+    pub weight: u32,
+    /// Time in nanoseconds to wait when the job is ahead of its share (`flow_sleep`).
+    pub sleep_ns: u64,
+}
+
+/// Rates below which a job fails.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RateFloor {
+    /// In bytes per second (`rate_min`).
+    pub bytes: PerDir<Option<u64>>,
+    /// In I/Os per second (`rate_iops_min`).
+    pub iops: PerDir<Option<u64>>,
+    /// Time in nanoseconds over which rates are averaged (`rate_cycle`).
+    pub cycle_ns: u64,
+}
+
+impl RateFloor {
+    /// Whether any rate is required.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        [&self.bytes, &self.iops]
+            .into_iter()
+            .any(|floor| Dir::ALL.iter().any(|dir| floor[*dir].is_some()))
+    }
 }

@@ -30,7 +30,8 @@ pub struct SamplerCost {
     /// Name of the sampler.
     pub sampler: String,
     /// Samples taken since it was opened.
-    pub looks: u64,
+    #[serde(alias = "looks")]
+    pub samples: u64,
     /// CPU time since it was opened, in nanoseconds.
     pub cpu_ns: u64,
     /// Samples skipped since it was opened because they would have been too late.

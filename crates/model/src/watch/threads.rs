@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 ///
 /// [`Self::times`] covers all threads, [`Self::active`] those that were on-CPU, runnable or waiting for I/O. The
 /// average number of threads with an activity is its time divided by `elapsed_ns`; in records that do not hold
-/// times, its count divided by `looks`.
+/// times, its count divided by `samples`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadsSample {
     /// Samples taken in this interval.
-    pub looks: u32,
+    #[serde(alias = "looks")]
+    pub samples: u32,
     /// Threads sampled, including sleeping ones, summed over all samples.
     pub seen: u64,
     /// From the last sample of the previous interval to the last one of this interval, in nanoseconds.
@@ -36,7 +37,7 @@ impl ThreadsSample {
     #[must_use]
     pub fn average(&self, activity: &ThreadCount) -> f64 {
         match self.elapsed_ns {
-            0 => f64::from(activity.count) / f64::from(self.looks.max(1)),
+            0 => f64::from(activity.count) / f64::from(self.samples.max(1)),
             elapsed_ns => activity.ns as f64 / elapsed_ns as f64,
         }
     }

@@ -5,6 +5,8 @@ use crate::doc::{
     Block, DataColumn, DataTable, Document, Extent, Text, bytes, count, events, named, of, plural,
     share, text, time,
 };
+use fathom_analysis::blocks::{AwaitGap, GapReason, await_gaps};
+use fathom_analysis::machine::DiskRates;
 use fathom_model::Histogram;
 use fathom_model::watch::{BlocksSample, DeviceBlocks, Missing, SizeSamples, SplitSamples};
 
@@ -86,19 +88,23 @@ pub(super) fn range<N>(counts: &[(u32, N)], index: usize) -> String {
     }
 }
 
-/// Everything that happened within `elapsed_ns`, and what could not be measured; `verbose` gives the reasons.
+/// Everything that happened within `elapsed_ns`, and what could not be measured; `verbose` gives the reasons. `disks` are
+/// the kernel's own figures of the same time.
 #[must_use]
 pub fn blocks(
     growth: &BlocksSample,
+    disks: &[DiskRates],
     elapsed_ns: u64,
     missing: &[Missing],
     verbose: bool,
 ) -> Document {
     let mut page = Document::default();
     for device in &growth.devices {
-        let removed = if device.removed { ", removed meanwhile" } else { "" };
+        let removed = if device.removed { ", removed" } else { "" };
         let about = text!(time(elapsed_ns as f64), removed);
-        page.section(&device.name, about, of_device(device, growth.one_in));
+        let mut body = of_device(device, growth.one_in);
+        gaps(device, disks, elapsed_ns).for_each(|gap| body.paragraph(gap));
+        page.section(&device.name, about, body);
     }
     unplugs(&mut page, growth);
     let one_in = growth.one_in;
@@ -171,6 +177,50 @@ fn times(body: &mut Document, device: &DeviceBlocks) {
     }
 }
 
+/// A sentence for each operation whose sampled median is far from await: why, and which to trust.
+pub(super) fn gaps(
+    device: &DeviceBlocks,
+    disks: &[DiskRates],
+    elapsed_ns: u64,
+) -> impl Iterator<Item = Text> {
+    let disk = disks.iter().find(|disk| disk.name == device.name);
+    // Without the completions, latencies are not printed.
+    let disk = disk.filter(|_| device.ends_unseen().is_none());
+    let gaps = disk.map_or_else(Vec::new, |disk| await_gaps(device, disk, elapsed_ns));
+    gaps.into_iter().map(|gap| sentence(&gap))
+}
+
+fn sentence(gap: &AwaitGap) -> Text {
+    let figures = text!(
+        gap.op.name(),
+        ": sampled ",
+        named("p50", time(gap.p50_ns)),
+        ", ",
+        named("await", time(gap.await_ns)),
+        " of all: "
+    );
+    let mean = || time(gap.mean_ns);
+    match gap.reason {
+        GapReason::Spread if gap.p50_ns < gap.await_ns => {
+            text!(figures, "a few slow requests raise the mean (sampled: ", mean(), "); trust both")
+        }
+        GapReason::Spread => {
+            text!(figures, "many fast requests lower the mean (sampled: ", mean(), "); trust both")
+        }
+        GapReason::Queue => text!(
+            figures,
+            "await includes the time before issue, on average ",
+            time(gap.queue_ns),
+            "; trust both"
+        ),
+        GapReason::Samples => text!(
+            figures,
+            plural(gap.samples, "sample"),
+            " not representative of all requests; trust await"
+        ),
+    }
+}
+
 fn kind(size: &SizeSamples) -> Text {
     let op = size.op.name();
     match size.bytes_min {
@@ -205,7 +255,7 @@ fn unplugs(page: &mut Document, growth: &BlocksSample) {
     let mut body = Document::default();
     let columns = ["requests", "unplugs", "share"].map(DataColumn::number);
     body.table(columns.into(), used.map(row).collect());
-    let about = if all > 0 { "all devices together, as the kernel reports them" } else { "none" };
+    let about = if all > 0 { "all devices, as the kernel reports them" } else { "none" };
     page.section("unplugs", about, body);
 }
 

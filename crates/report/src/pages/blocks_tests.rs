@@ -7,7 +7,10 @@ fn lines(growth: &BlocksSample, elapsed_ns: u64) -> String {
 }
 
 fn summary(growth: &BlocksSample, elapsed_ns: u64, missing: &[Missing]) -> String {
-    render::text(&blocks(growth, elapsed_ns, missing, true), Style { color: false, width: 140 })
+    render::text(
+        &blocks(growth, &[], elapsed_ns, missing, true),
+        Style { color: false, width: 140 },
+    )
 }
 
 fn growth() -> BlocksSample {
@@ -74,7 +77,7 @@ fn a_device_that_was_removed_is_said_to_be() {
         "{}",
         lines(&growth, 1_000_000_000)
     );
-    assert!(summary(&growth, 1_000_000_000, &[]).contains("zram0  1 s, removed meanwhile\n"));
+    assert!(summary(&growth, 1_000_000_000, &[]).contains("zram0  1 s, removed\n"));
     growth.devices[1] =
         DeviceBlocks { name: "zram0".into(), removed: true, ..DeviceBlocks::default() };
     assert!(lines(&growth, 1_000_000_000).ends_with(" removed\n"));
@@ -112,7 +115,7 @@ fn the_summary_names_limits_sizes_and_tasks() {
         assert!(text.contains(part), "{part:?} in\n{text}");
     }
     assert!(!text.contains("lost"), "{text}");
-    assert_fits(&blocks(&growth(), 2_000_000_000, &[], true));
+    assert_fits(&blocks(&growth(), &[], 2_000_000_000, &[], true));
     assert_fits(&block_rates(&growth(), 2_000_000_000, true));
     let lost = BlocksSample { lost: 3, ..growth() };
     assert!(summary(&lost, 1, &[]).contains("3 sampled events, buffers were full; raise --one-in"));
@@ -150,4 +153,27 @@ fn each_operation_has_its_latency_and_few_samples_have_no_tail() {
         "issue to completion, read 250 µs 250 µs 250 µs 250 µs - 250 µs 200"
     );
     assert_eq!(row("completion, flush"), "issue to completion, flush 1 ms 1 ms 1 ms - - 1 ms 12");
+}
+
+#[test]
+fn a_median_far_from_await_says_which_to_trust() {
+    let mut growth = growth();
+    let mut of = OpTimes { op: BlockOp::Flush, ..OpTimes::default() };
+    of.driver.record_n(33_000, 40);
+    growth.devices[0].ops.push(of);
+    let mut disk = DiskRates { name: "vda".into(), ..DiskRates::default() };
+    (disk.flush.ios, disk.flush.wait_ms) = (100.0, Some(0.19));
+    let second_ns = 1_000_000_000;
+    let page = |disks: &[DiskRates]| {
+        render::text(
+            &blocks(&growth, disks, second_ns, &[], true),
+            Style { color: false, width: 200 },
+        )
+    };
+    let text = page(&[disk.clone()]).replace('\u{a0}', " ");
+    let wanted = "flush: sampled p50 33 µs, await 190 µs of all: 40 samples not representative of all requests; \
+                  trust await";
+    assert!(text.contains(wanted), "{text}");
+    disk.flush.wait_ms = Some(0.04);
+    assert!(!page(&[disk]).contains("trust"), "{text}");
 }

@@ -3,7 +3,7 @@
 use super::parts;
 use super::watch::Observed;
 use crate::doc::{Document, Text, text};
-use fathom_analysis::limiters::{Limiters, limiters};
+use fathom_analysis::rules::{Limiters, limiters};
 use fathom_model::{Finding, RunRecord};
 
 /// Names the causes with their figures, or says what would settle it.

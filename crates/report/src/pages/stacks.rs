@@ -6,8 +6,7 @@ use crate::stacks::{Sampled, comm};
 use fathom_analysis::layers::LayerTimes;
 use std::collections::BTreeMap;
 
-/// Rows that are shown.
-const FUNCTIONS: usize = 20;
+/// Maximum number of processes listed.
 const PROCESSES: usize = 10;
 
 /// Samples of one process.
@@ -18,14 +17,14 @@ struct Process<'a> {
     kernel: u64,
 }
 
-/// The number of samples, then the functions, processes and layers with most of them.
+/// The number of samples, then the `rows` functions, the processes and the layers with the most samples.
 #[must_use]
-pub fn stacks(sampled: &Sampled) -> Document {
+pub fn stacks(sampled: &Sampled, rows: usize) -> Document {
     let mut page = Document::default();
     let busy: u64 = sampled.counts().map(|count| u64::from(count.count)).sum();
     header(&mut page, sampled, busy);
     if busy > 0 {
-        functions(&mut page, sampled, busy);
+        functions(&mut page, sampled, busy, rows);
         processes(&mut page, sampled, busy);
         let samples = sampled.intervals.iter().map(|(_, sample)| sample);
         let times = LayerTimes::of(samples, &sampled.stacks, |_| true);
@@ -58,7 +57,7 @@ fn header(page: &mut Document, sampled: &Sampled, busy: u64) {
 }
 
 /// Innermost functions, most samples first; those in user mode by thread name.
-fn functions(page: &mut Document, sampled: &Sampled, busy: u64) {
+fn functions(page: &mut Document, sampled: &Sampled, busy: u64, rows: usize) {
     let mut sums: BTreeMap<(String, &str), u64> = BTreeMap::new();
     for count in sampled.counts() {
         let Some(leaf) = sampled.frames(count.stack).last() else { continue };
@@ -79,7 +78,7 @@ fn functions(page: &mut Document, sampled: &Sampled, busy: u64) {
         DataColumn::number("samples"),
         DataColumn::text("mode"),
     ];
-    page.table(columns, sums.iter().take(FUNCTIONS).map(cells).collect());
+    page.table(columns, sums.iter().take(rows).map(cells).collect());
 }
 
 fn processes(page: &mut Document, sampled: &Sampled, busy: u64) {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::render::{assert_fits, unwrapped};
-use fathom_analysis::threads::Groups;
+use fathom_analysis::threads::ThreadGroups;
 use fathom_model::watch::{Missing, SamplerCost, ThreadCount, ThreadsSample};
 use serde_json::Value;
 
@@ -9,27 +9,42 @@ fn thread(comm: &str, state: char, syscall: &str, count: u32) -> ThreadCount {
     ThreadCount { comm, state, syscall, count, ..ThreadCount::default() }
 }
 
-fn groups() -> Groups {
-    let mut groups = Groups::new(&[Column::Comm, Column::State, Column::Syscall]);
+fn groups() -> ThreadGroups {
+    let mut groups = ThreadGroups::new(&[Column::Comm, Column::State, Column::Syscall]);
     let active = vec![
         thread("fio", 'S', "io_uring_enter", 150),
         thread("cc", 'Q', "", 40),
         thread("cc", 'R', "", 10),
     ];
-    groups.add(&ThreadsSample { looks: 100, seen: 10_000, active, ..ThreadsSample::default() });
+    groups.add(&ThreadsSample { samples: 100, seen: 10_000, active, ..ThreadsSample::default() });
     groups
 }
 
-fn report<'a>(groups: &'a Groups, cost: &'a SamplerCost, missing: &'a [Missing]) -> Report<'a> {
+fn report<'a>(
+    groups: &'a ThreadGroups,
+    cost: &'a SamplerCost,
+    missing: &'a [Missing],
+) -> Report<'a> {
     let (rows, all_states) = (2, false);
     let (unix_ns, total) = (1, true);
-    Report { unix_ns, total, seconds: 5.0, hz: 20, groups, cost, missing, rows, all_states }
+    Report {
+        unix_ns,
+        total,
+        seconds: 5.0,
+        hz: 20,
+        groups,
+        cost,
+        missing,
+        rows,
+        all_states,
+        verbose: true,
+    }
 }
 
 #[test]
 fn groups_and_footer() {
     let groups = groups();
-    let cost = SamplerCost { cpu_ns: 50_000_000, looks: 100, missed: 0, ..Default::default() };
+    let cost = SamplerCost { cpu_ns: 50_000_000, samples: 100, missed: 0, ..Default::default() };
     let missing = [Missing { what: "a".into(), why: "b".into(), allow: "c".into() }];
     let report = report(&groups, &cost, &missing);
     let want = "\
@@ -51,11 +66,11 @@ not measured       a: b; c
 
 #[test]
 fn late_and_torn_samples_are_reported() {
-    let mut groups = Groups::new(&[Column::Wchan]);
+    let mut groups = ThreadGroups::new(&[Column::Wchan]);
     let torn = ThreadCount { torn: true, ..thread("fio", 'D', "", 1) };
     let active = vec![torn, thread("fio", 'D', "", 99)];
-    groups.add(&ThreadsSample { looks: 100, seen: 100, active, ..ThreadsSample::default() });
-    let cost = SamplerCost { missed: 3, looks: 97, ..Default::default() };
+    groups.add(&ThreadsSample { samples: 100, seen: 100, active, ..ThreadsSample::default() });
+    let cost = SamplerCost { missed: 3, samples: 97, ..Default::default() };
     let page = unwrapped(&threads(&report(&groups, &cost, &[])));
     assert!(page.contains("3 of 100 samples were late"), "{page}");
     assert!(page.contains("1.00% of samples"), "{page}");
@@ -64,7 +79,7 @@ fn late_and_torn_samples_are_reported() {
 #[test]
 fn json_holds_all_groups() {
     let groups = groups();
-    let cost = SamplerCost { cpu_ns: 50_000_000, looks: 100, ..Default::default() };
+    let cost = SamplerCost { cpu_ns: 50_000_000, samples: 100, ..Default::default() };
     let value: Value = serde_json::from_str(&report(&groups, &cost, &[]).json()).unwrap();
     assert_eq!(value["groups"].as_array().unwrap().len(), 3);
     assert_eq!(value["groups"][0]["syscall"], "io_uring_enter");
@@ -75,7 +90,7 @@ fn json_holds_all_groups() {
 
 #[test]
 fn no_samples_make_a_page_without_a_table() {
-    let groups = Groups::new(&[Column::Comm]);
+    let groups = ThreadGroups::new(&[Column::Comm]);
     let cost = SamplerCost::default();
     let page = unwrapped(&threads(&report(&groups, &cost, &[])));
     assert!(page.starts_with("5 s, 0 samples, 0 threads, 0.00 active on average\n"), "{page}");

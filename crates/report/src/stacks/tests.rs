@@ -50,7 +50,7 @@ fio;main;std::vec<int>::at;do_syscall_64;vfs_read 60
 fn the_page_says_what_how_much_and_of_whom() {
     let mut sampled = sampled();
     sampled.intervals[1].1.lost = 7;
-    let text = render::text(&pages::stacks(&sampled), Style::default());
+    let text = render::text(&pages::stacks(&sampled, 20), Style::default());
     let expected = "\
 cpu-clock at 99 Hz for 1 s: samples 100 on busy CPUs (62.5%), 60 idle (37.5%), 0 fathom itself (0%)
 
@@ -69,8 +69,8 @@ a;b<c>    20  10.0%  10.0%      0%
 ";
     assert!(text.starts_with(expected), "{text}");
     assert!(text.contains("100 samples (200 needed): too few"), "{text}");
-    assert_fits(&pages::stacks(&sampled));
-    let empty = render::text(&pages::stacks(&Sampled::default()), Style::default());
+    assert_fits(&pages::stacks(&sampled, 20));
+    let empty = render::text(&pages::stacks(&Sampled::default(), 20), Style::default());
     assert_eq!(empty.lines().count(), 1, "{empty}");
 }
 

@@ -114,7 +114,7 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
     let title = format!(
         "{}: {active:.2} threads on average ({} samples)",
         values(first).join(" "),
-        sample.looks
+        sample.samples
     );
     let names = format!(
         "  {:>6} {:>8} {:>8} {:15} {:2} {:16} {}",

@@ -8,19 +8,21 @@ use fathom_analysis::machine::{DiskRates, IoRates};
 use fathom_model::watch::DiskKind;
 
 /// The default sort column: `%util`.
-pub const SORT: usize = 8;
+pub const SORT: usize = 10;
 
 /// Bytes per MiB.
 pub const MIB: f64 = 1_048_576.0;
 
 const COLUMNS: &[Column] = &[
-    Column { name: "DISK", width: 12, wide: 20, rank: 0, number: false },
-    Column { name: "r/s", width: 6, wide: 6, rank: 1, number: true },
+    Column { name: "DISK", width: 10, wide: 20, rank: 0, number: false },
+    Column { name: "r/s", width: 5, wide: 6, rank: 1, number: true },
     Column { name: "rMiB/s", width: 6, wide: 6, rank: 1, number: true },
     Column { name: "r_await", width: 7, wide: 7, rank: 2, number: true },
-    Column { name: "w/s", width: 6, wide: 6, rank: 1, number: true },
+    Column { name: "w/s", width: 5, wide: 6, rank: 1, number: true },
     Column { name: "wMiB/s", width: 6, wide: 6, rank: 1, number: true },
     Column { name: "w_await", width: 7, wide: 7, rank: 2, number: true },
+    Column { name: "f/s", width: 5, wide: 6, rank: 2, number: true },
+    Column { name: "f_await", width: 7, wide: 7, rank: 2, number: true },
     Column { name: "aqu-sz", width: 6, wide: 6, rank: 2, number: true },
     Column { name: "%util", width: 5, wide: 5, rank: 1, number: true },
     Column { name: "inflt", width: 5, wide: 5, rank: 3, number: true },
@@ -29,8 +31,6 @@ const COLUMNS: &[Column] = &[
     Column { name: "rrqm/s", width: 6, wide: 6, rank: 5, number: true },
     Column { name: "wrqm/s", width: 6, wide: 6, rank: 5, number: true },
     Column { name: "d/s", width: 6, wide: 6, rank: 6, number: true },
-    Column { name: "f/s", width: 6, wide: 6, rank: 6, number: true },
-    Column { name: "f_await", width: 7, wide: 7, rank: 7, number: true },
     Column { name: "backing", width: 16, wide: 60, rank: 8, number: false },
 ];
 
@@ -68,6 +68,8 @@ fn row(disk: &DiskRates) -> Row {
         Cell::count(disk.write.ios),
         mebibytes(&disk.write),
         wait(&disk.write),
+        Cell::count(disk.flush.ios),
+        wait(&disk.flush),
         Cell::fixed(disk.queue, decimals(disk.queue)),
         Cell::fixed(disk.util, 1),
         Cell::count(disk.in_flight as f64),
@@ -76,8 +78,6 @@ fn row(disk: &DiskRates) -> Row {
         Cell::count(disk.read.merges),
         Cell::count(disk.write.merges),
         Cell::count(disk.discard.ios),
-        Cell::count(disk.flush.ios),
-        wait(&disk.flush),
         Cell::text(origin(disk)),
     ];
     let tone = if is_active(disk) { Tone::Plain } else { Tone::Faint };

@@ -120,7 +120,7 @@ pub fn missing_and_overhead(view: &View<'_>) -> Vec<(Tone, String)> {
                 "  {:12} {share:>8.2}% {:>12} {:>10} {:>7}",
                 now.sampler,
                 units::time(cpu_ns as f64),
-                since(now.looks, then.map(|then| then.looks)),
+                since(now.samples, then.map(|then| then.samples)),
                 since(now.missed, then.map(|then| then.missed)),
             ),
         ));

@@ -230,7 +230,7 @@ mod tests {
         let mut ui = Ui::default();
         press_all(&mut ui, &chars("sR"));
         let disks = Panel::Disks.of(&ui);
-        assert_eq!((disks.sort, disks.reversed), (Some(9), true));
+        assert_eq!((disks.sort, disks.reversed), (Some(11), true));
         press_all(&mut ui, &[KeyCode::Tab, KeyCode::BackTab, KeyCode::BackTab]);
         assert_eq!(ui.focus, Panel::Rings);
         press_all(&mut ui, &chars("tzpic"));

@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 const TITLE: &str = "--time-- ---procs--- ------total-cpu-usage------ --io/total- \
-    ------memory-usage----- -dsk/total-\n\
-    HH:MM:SS|run blk new|usr sys idl wai hiq siq stl| read  writ| used  free  buff  cach| read  writ\n";
+    ------memory-usage----- -dsk/total- --flushes--\n\
+    HH:MM:SS|run blk new|usr sys idl wai hiq siq stl| read  writ| used  free  buff  cach| read  writ|  f/s await\n";
 
 /// Additional columns where hardware counters are available.
 const COUNTED: [&str; 2] = ["|------pmu-----", "| ipc  GHz mpki"];
@@ -50,7 +50,7 @@ fn dstat(view: &View<'_>) -> String {
     let time = calendar::formatted_in(view.unix_ns, view.zone, "%H:%M:%S");
     format!(
         "{time}|{:>3} {:>3} {:>3}|{user:>3} {kernel:>3} {idle:>3} {wait:>3} {irq:>3} {softirq:>3} \
-         {steal:>3}|{:>5} {:>5}|{:>5} {:>5} {:>5} {:>5}|{:>5} {:>5}",
+         {steal:>3}|{:>5} {:>5}|{:>5} {:>5} {:>5} {:>5}|{:>5} {:>5}|{:>5} {:>5}",
         count(system.ready.into()),
         count(system.blocked.into()),
         short(system.forks.round(), 1000.0),
@@ -62,7 +62,18 @@ fn dstat(view: &View<'_>) -> String {
         bytes(memory.cache as f64),
         bytes(disks.read.bytes),
         bytes(disks.write.bytes),
+        count(disks.flush.ios),
+        disks.flush.wait_ms.map_or("-".into(), milliseconds),
     )
+}
+
+/// Milliseconds in at most five characters up to 99999: `0.314`, `12.3`.
+fn milliseconds(ms: f64) -> String {
+    match ms {
+        100.0.. => format!("{ms:.0}"),
+        10.0.. => format!("{ms:.1}"),
+        _ => format!("{ms:.3}"),
+    }
 }
 
 /// In dstat's order, with nice time in user time; irq, softirq and steal time have columns of their own.
@@ -130,6 +141,8 @@ const FIELDS: &[Field] = &[
     ("write_bytes_per_s", |r| Some(r.disks_total.write.bytes)),
     ("read_await_ms", |r| r.disks_total.read.wait_ms),
     ("write_await_ms", |r| r.disks_total.write.wait_ms),
+    ("flushes_per_s", |r| Some(r.disks_total.flush.ios)),
+    ("flush_await_ms", |r| r.disks_total.flush.wait_ms),
     ("queue", |r| Some(r.disks_total.queue)),
     ("in_flight", |r| Some(r.disks_total.in_flight as f64)),
     ("instructions_per_s", |r| work(r)?.instructions),

@@ -5,8 +5,8 @@ use crate::job::{JobSpec, Rw, RwKind};
 use crate::value::{Value, block_split, triple, zones};
 use fathom_model::plan::{BlockSizes, Distribution};
 
-/// Largest block size in bytes: Linux limits one I/O to just below 2 GiB (MAX_RW_COUNT).
-const BLOCK_MAX: u64 = 1 << 30;
+/// Largest length of an I/O in bytes.
+const BLOCK_MAX: u64 = u32::MAX as u64;
 
 pub(super) const KEYS: &[Key] = &[
     Key::value("rw", "KIND[:N]", "I/O pattern: read, write, trim, randread, randwrite, randtrim, rw or randrw", rw)
@@ -38,7 +38,7 @@ pub(super) const KEYS: &[Key] = &[
             }
         })
     })
-    .differs("The percentages, if all are given, must add up to 100."),
+    .differs("Percentages that add up to more than 100 are an error."),
     Key::value("blockalign", "SIZE[,SIZE[,SIZE]]", "Alignment of random offsets", |job, v| {
         triple(v, &mut job.work.align, |v| v.size().map(Some))
     })
@@ -56,11 +56,9 @@ pub(super) const KEYS: &[Key] = &[
     .differs("All select fathom's own generator; only `norandommap` determines whether blocks repeat."),
     Key::value("random_distribution", "KIND[:N]", "Distribution of random offsets: random, zipf:θ, pareto:h, normal:% or zoned:…", distribution)
         .differs("`zoned_abs`, `sequence`, a center and zones per direction are refused."),
-    Key::value("percentage_random", "PERCENT", "Percentage of I/Os that are random", |_, v| match v.text {
-        "100" => Ok(()),
-        _ => Err("only 100 is supported; use one random and one sequential job".into()),
-    })
-    .differs("Only 100 is supported."),
+    Key::value("percentage_random", "PERCENT[,PERCENT[,PERCENT]]", "Percentage of random I/Os in a random workload; the others continue at the previous one", |job, v| {
+        triple(v, &mut job.work.random_percent, |v| v.count32(0, 100))
+    }),
     Key::flag("randrepeat", "Use the same random sequence in every run", |job, v| {
         job.work.repeat = v.flag()?;
         Ok(())
@@ -108,7 +106,7 @@ fn block(v: Value<'_>) -> Result<u64, String> {
 }
 
 fn too_large(size: u64) -> String {
-    format!("block size of {size} bytes exceeds the maximum; use 1g or less")
+    format!("block size of {size} bytes exceeds the maximum; use less than 4g")
 }
 
 fn range(v: Value<'_>) -> Result<BlockSizes, String> {

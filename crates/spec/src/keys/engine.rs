@@ -11,6 +11,7 @@ const ENGINES: &[(&str, EngineName)] = &[
     ("io_uring_cmd", EngineName::IoUringCmd),
     ("libaio", EngineName::Libaio),
     ("linuxaio", EngineName::Libaio),
+    ("aio", EngineName::Libaio),
     ("psync", EngineName::Psync),
     ("sync", EngineName::Sync),
     ("pvsync", EngineName::Pvsync),
@@ -70,6 +71,19 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::flag("buffered", "Use buffered I/O; the opposite of direct", |job, v| {
         job.engine.direct = !v.flag()?;
+        Ok(())
+    }),
+    Key::flag("atomic", "Atomic writes (RWF_ATOMIC; io_uring, libaio, pvsync2); implies direct", |job, v| {
+        job.engine.flags.atomic = v.flag()?;
+        job.engine.direct |= job.engine.flags.atomic;
+        Ok(())
+    }),
+    Key::flag("uncached", "Buffered I/O whose pages are dropped afterwards (RWF_DONTCACHE; io_uring, pvsync2)", |job, v| {
+        job.engine.flags.uncached = v.flag()?;
+        Ok(())
+    }),
+    Key::flag("serialize_overlap", "Let an I/O wait for those in flight that overlap it", |job, v| {
+        job.engine.serialize_overlap = v.flag()?;
         Ok(())
     }),
     Key::flag("hipri", "Poll for completions (io_uring, io_uring_cmd, pvsync2)", |job, v| {
@@ -134,11 +148,12 @@ pub(super) const KEYS: &[Key] = &[
         true => Err("not supported; use ioengine=io_uring, which reaps without a system call".into()),
     })
     .differs("Only 0 is supported; io_uring always does this."),
-    Key::value("mem", "KIND", "Buffer memory: malloc, shm, shmhuge, mmap or mmaphuge", |job, v| {
+    Key::value("mem", "KIND", "Buffer memory: malloc, shm, shmhuge, mmap, mmapshared or mmaphuge", |job, v| {
         job.buffers.memory = v.choice(&[
             ("malloc", Memory::Normal),
             ("shm", Memory::Normal),
             ("mmap", Memory::Normal),
+            ("mmapshared", Memory::Normal),
             ("shmhuge", Memory::Huge),
             ("mmaphuge", Memory::Huge),
         ])?;
@@ -152,9 +167,9 @@ pub(super) const KEYS: &[Key] = &[
     .differs(
         "No effect: arrivals of a rate-limited job are never delayed by a stall, which is the purpose of `offload`.",
     ),
-    Key::flag("thread", "No effect: jobs are always threads", accept_flag)
+    Key::flag("thread", "Run jobs as threads, which they always are", accept_flag)
         .differs(
-            "No effect: jobs are always threads. As in fio, `threads` is accepted, too.",
+            "Jobs are always threads. As in fio, `threads` is accepted, too.",
         )
         .aliases(&["threads"]),
 ];
@@ -164,22 +179,71 @@ fn engine(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
         job.engine.name = *name;
         return Ok(());
     }
-    let instead = match v.text {
-        "posixaio" | "solarisaio" | "windowsaio" => "use io_uring or libaio",
-        "vsync" | "splice" | "mmap" | "pmem" | "libpmem" | "dev-dax" => "use psync",
-        "sg" | "nvme" | "xnvme" | "libblkio" | "spdk" => {
-            "use io_uring, or io_uring_cmd on /dev/ngXnY"
-        }
-        "cpuio" | "net" | "netsplice" | "rdma" | "exec" => "fathom does storage I/O only",
-        _ => {
-            let near = suggest::nearest(v.text, ENGINES.iter().map(|(word, _)| *word));
-            let near =
-                near.unwrap_or("io_uring, libaio, psync, sync, pvsync, pvsync2, null or nop");
-            return Err(format!("unknown engine '{}'; use {near}", v.text));
-        }
-    };
-    Err(format!("engine '{}' is not supported; {instead}", v.text))
+    // As in fio, what follows a colon is a path, or a detail of the engine.
+    let word = v.text.split(':').next().unwrap_or(v.text);
+    if let Some((_, instead)) = OTHERS.iter().find(|(words, _)| words.contains(&word)) {
+        return Err(format!("fio's engine '{word}' is not supported; {instead}"));
+    }
+    let near = suggest::nearest(word, ENGINES.iter().map(|(word, _)| *word));
+    let near = near.unwrap_or("io_uring, libaio, psync, sync, pvsync, pvsync2 or null");
+    Err(format!("unknown engine '{}'; use {near}", v.text))
 }
+
+/// The names of all supported engines.
+pub(crate) fn engines() -> impl Iterator<Item = (&'static str, EngineName)> {
+    ENGINES.iter().copied()
+}
+
+/// fio's other engines, and what to do instead.
+const OTHERS: &[(&[&str], &str)] = &[
+    (&["posixaio", "solarisaio", "windowsaio"], "use io_uring or libaio"),
+    (&["mmap", "splice", "vsync"], "use psync"),
+    (&["pmem", "libpmem", "dev-dax", "dev_dax"], "use psync on a file"),
+    (
+        &["sg", "nvme", "spdk", "xnvme", "libblkio", "libnvme"],
+        "use io_uring, or io_uring_cmd on /dev/ngXnY",
+    ),
+    (
+        &[
+            "dircreate",
+            "dirdelete",
+            "dirstat",
+            "filecreate",
+            "filedelete",
+            "filestat",
+            "e4defrag",
+            "falloc",
+            "ftruncate",
+        ],
+        "fathom transfers data, and does not measure operations on metadata yet; use fio",
+    ),
+    (&["cpuio", "exec", "page_fault"], "it does no storage I/O; run such a load beside fathom"),
+    (&["ftp", "http", "net", "netsplice", "rdma"], "fathom does storage I/O only; use fio"),
+    (
+        &[
+            "bsg",
+            "dfs",
+            "external",
+            "filecopy",
+            "gfapi",
+            "gfapi_async",
+            "ime_aio",
+            "ime_psync",
+            "ime_psyncv",
+            "libcufile",
+            "libhdfs",
+            "libhipfile",
+            "libiscsi",
+            "libzbc",
+            "mtd",
+            "nbd",
+            "nfs",
+            "rados",
+            "rbd",
+        ],
+        "mount the storage, or attach it as a block device, and use io_uring on that",
+    ),
+];
 
 /// As in fio, 0 selects the default.
 fn batch(v: Value<'_>) -> Result<Option<u32>, String> {

@@ -15,6 +15,32 @@ pub(super) const KEYS: &[Key] = &[
         triple(v, &mut job.rate.iops, |v| Ok(Some(v.bytes()?).filter(|n| *n > 0)))
     })
     .differs("Open loop, as with `rate`."),
+    Key::value("rate_min", "BYTES[,BYTES[,BYTES]]", "Bandwidth in bytes per second below which the job fails, for reads,writes,trims", |job, v| {
+        triple(v, &mut job.rate.floor.bytes, |v| Ok(Some(v.bytes()?).filter(|n| *n > 0)))
+    })
+    .aliases(&["ratemin"]),
+    Key::value("rate_iops_min", "COUNT[,COUNT[,COUNT]]", "IOPS below which the job fails, for reads,writes,trims", |job, v| {
+        triple(v, &mut job.rate.floor.iops, |v| Ok(Some(v.bytes()?).filter(|n| *n > 0)))
+    }),
+    Key::value("rate_cycle", "MILLISECONDS", "Time over which rate_min and rate_iops_min are averaged", |job, v| {
+        job.rate.floor.cycle_ns = v.count(1, 86_400_000)? * 1_000_000;
+        Ok(())
+    })
+    .aliases(&["ratecycle"]),
+    Key::value("flow", "WEIGHT", "Weight of this job among those with the same flow_id; each gets I/Os in proportion", |job, v| {
+        job.rate.flow = v.count32(0, 1000)?;
+        Ok(())
+    }),
+    Key::value("flow_id", "NUMBER", "The jobs whose flow weights count together", |job, v| {
+        job.rate.flow_id = v.count32(0, u32::MAX)?;
+        Ok(())
+    }),
+    Key::value("flow_sleep", "TIME", "Time to wait when a job is ahead of its flow; default unit: µs", |job, v| {
+        job.rate.flow_sleep_ns = v.time_ns(MICROSECOND_NS)?;
+        Ok(())
+    }),
+    Key::value("flow_watermark", "NUMBER", "No effect, as in fio since 3.21", |_, v| v.bytes().map(|_| ()))
+        .differs("No effect in either."),
     Key::value("rate_process", "linear|poisson", "Distribution of arrival times under a rate limit", |job, v| {
         job.rate.process =
             v.choice(&[("linear", RateProcess::Linear), ("poisson", RateProcess::Poisson)])?;
@@ -29,7 +55,8 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::value("thinktime_blocks", "COUNT", "Number of I/Os between waits", |job, v| {
-        job.rate.think_blocks = v.count32(1, u32::MAX)?;
+        // As in fio, 0 waits after every I/O, like 1.
+        job.rate.think_blocks = v.count32(0, u32::MAX)?.max(1);
         Ok(())
     }),
     Key::value("thinktime_blocks_type", "complete", "I/Os that thinktime_blocks counts; only complete is supported", |_, v| {

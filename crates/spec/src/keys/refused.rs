@@ -1,5 +1,6 @@
 //! fio keys that fathom refuses, each with the reason and the nearest alternative.
 
+use super::off::{needs, off};
 use super::{Action, Group, Key, Takes};
 
 /// Keys that are refused for one reason.
@@ -18,6 +19,8 @@ pub(super) fn keys() -> impl Iterator<Item = Key> {
             takes: Takes::Value("…"),
             doc: refused.what,
             differs: "",
+            off: off(name),
+            needs: needs(name),
             action: Action::Refuse(refused.why),
         })
     })
@@ -133,46 +136,22 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Write logs",
-        why: "fio's logs are not supported yet; use samples.ndjson in the run directory, which has one \
-              line per second, with histograms",
+        what: "Details of single I/Os in logs, and their compression",
+        why: "log entries are averages of an interval, in plain text; remove the key",
         names: &[
-            "write_bw_log",
-            "write_lat_log",
-            "write_iops_log",
-            "write_hist_log",
-            "log_avg_msec",
-            "log_hist_msec",
-            "log_hist_coarseness",
-            "log_entries",
-            "log_window_value",
-            "log_max_value",
             "log_offset",
             "log_prio",
             "log_issue_time",
-            "log_compression",
-            "log_compression_cpus",
             "log_store_compressed",
             "log_alternate_epoch_clock_id",
-            "per_job_logs",
             "bwavgtime",
             "iopsavgtime",
         ],
     },
     Refused {
-        what: "Bind CPUs or memory to NUMA nodes",
-        why: "NUMA binding is not supported yet; list the CPUs of the node in cpus_allowed",
-        names: &["numa_cpu_nodes", "numa_mem_policy"],
-    },
-    Refused {
         what: "Write until the device or file system is full",
         why: "fathom never fills a file system without an explicit size; set size",
         names: &["fill_device", "fill_fs"],
-    },
-    Refused {
-        what: "Balance I/O between jobs",
-        why: "flow control is not supported; use rate or rate_iops for each job",
-        names: &["flow", "flow_id", "flow_watermark", "flow_sleep"],
     },
     Refused {
         what: "I/O priority per command",
@@ -210,25 +189,14 @@ const REFUSED: &[Refused] = &[
             "writefua",
             "deac",
             "cdb_len",
-            "write_hint",
             "stream_id",
-            "atomic",
         ],
     },
     Refused {
-        what: "Minimum rates, and details of rate limits",
+        what: "Details of rate limits and think time",
         why: "rate limits are open-loop, and the results state whether the rate was reached; use rate \
               or rate_iops",
-        names: &[
-            "rate_min",
-            "ratemin",
-            "rate_iops_min",
-            "rate_cycle",
-            "ratecycle",
-            "rate_ignore_thinktime",
-            "thinkcycles",
-            "thinktime_iotime",
-        ],
+        names: &["rate_ignore_thinktime", "thinkcycles", "thinktime_iotime"],
     },
     Refused {
         what: "Other offset patterns",
@@ -246,7 +214,6 @@ const REFUSED: &[Refused] = &[
             "spr_cs",
             "percentage_sequential",
             "rwmixcycle",
-            "serialize_overlap",
         ],
     },
     Refused {
@@ -262,16 +229,7 @@ const REFUSED: &[Refused] = &[
     Refused {
         what: "Other file handling",
         why: "not supported; use filename, nrfiles, invalidate and unlink",
-        names: &[
-            "filetype",
-            "lockfile",
-            "opendir",
-            "file_append",
-            "pre_read",
-            "fadvise_hint",
-            "unlink_each_loop",
-            "uncached",
-        ],
+        names: &["filetype", "lockfile", "opendir", "file_append", "pre_read", "unlink_each_loop"],
     },
     Refused {
         what: "Other flushes",
@@ -312,7 +270,7 @@ const REFUSED: &[Refused] = &[
     Refused {
         what: "Other end conditions",
         why: "not supported; use runtime, size, number_ios or exitall",
-        names: &["exitall_on_error", "ramp_size"],
+        names: &["ramp_size"],
     },
     Refused {
         what: "Run a predefined profile",

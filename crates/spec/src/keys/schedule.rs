@@ -1,9 +1,9 @@
 //! Start, end, number and placement of jobs.
 
 use super::Key;
-use crate::job::JobSpec;
+use crate::job::{JobSpec, Nodes};
 use crate::value::{Value, cpu_list};
-use fathom_model::plan::ExitWhat;
+use fathom_model::plan::{ExitWhat, MemoryPolicy};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -69,7 +69,8 @@ pub(super) const KEYS: &[Key] = &[
         },
     ),
     Key::value("loops", "COUNT", "Number of passes over size", |job, v| {
-        job.schedule.loops = v.count32(1, u32::MAX)?;
+        // As in fio, 0 is one pass.
+        job.schedule.loops = v.count32(0, u32::MAX)?.max(1);
         Ok(())
     }),
     Key::value("io_size", "SIZE|N%", "Total bytes to transfer, instead of size", |job, v| {
@@ -86,6 +87,10 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     })
     .differs("Applies only to jobs that set it; in fio, one job that sets it sets it for all."),
+    Key::flag("exitall_on_error", "End all jobs when this job fails", |job, v| {
+        job.schedule.exitall_on_error = v.flag()?;
+        Ok(())
+    }),
     Key::value("exit_what", "KIND", "Jobs that exitall ends: group, stonewall or all", |job, v| {
         job.schedule.exit_what = v.choice(&[
             ("group", ExitWhat::Group),
@@ -120,6 +125,25 @@ pub(super) const KEYS: &[Key] = &[
             Ok(())
         },
     ),
+    Key::value(
+        "numa_cpu_nodes",
+        "LIST|!LIST|all",
+        "NUMA nodes whose CPUs the job may run on",
+        |job, v| {
+            job.placement.nodes = Some(match (v.text, v.text.strip_prefix('!')) {
+                ("all", _) => Nodes::All,
+                (_, Some(list)) => Nodes::Without(cpu_list(list)?),
+                (list, None) => Nodes::Only(cpu_list(list)?),
+            });
+            Ok(())
+        },
+    ),
+    Key::value(
+        "numa_mem_policy",
+        "KIND[:LIST]",
+        "NUMA nodes of the job's memory: default, local, prefer:NODE, bind:NODES or interleave:NODES",
+        memory_policy,
+    ),
     Key::value("nice", "N", "nice(2) value, -20 to 19", |job, v| {
         job.placement.nice = v.signed(-20, 19)? as i32;
         Ok(())
@@ -138,6 +162,26 @@ pub(super) const KEYS: &[Key] = &[
         },
     ),
 ];
+
+fn memory_policy(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+    let (kind, nodes) = v.text.split_once(':').unwrap_or((v.text, ""));
+    let nodes = || cpu_list(nodes).map_err(|why| why.replace("CPU", "node"));
+    job.placement.memory = match kind {
+        "default" => MemoryPolicy::Default,
+        "local" => MemoryPolicy::Local,
+        "bind" => MemoryPolicy::Bind(nodes()?),
+        "interleave" => MemoryPolicy::Interleave(nodes()?),
+        "prefer" => match nodes()?.as_slice() {
+            [node] => MemoryPolicy::Prefer(*node),
+            _ => return Err("prefer takes one node; use prefer:0, for example".to_string()),
+        },
+        _ => {
+            let known = "default, local, prefer:NODE, bind:NODES and interleave:NODES";
+            return Err(format!("invalid value '{}'; valid values are {known}", v.text));
+        }
+    };
+    Ok(())
+}
 
 fn start_delay(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
     let (low, high) = v.text.split_once('-').unwrap_or((v.text, v.text));

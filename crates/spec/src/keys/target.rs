@@ -3,7 +3,7 @@
 use super::{Key, accept_flag};
 use crate::job::JobSpec;
 use crate::value::{Value, path_list};
-use fathom_model::plan::{Fallocate, FileService};
+use fathom_model::plan::{Advice, Fallocate, FileService, WriteLife};
 
 pub(super) const KEYS: &[Key] = &[
     Key::value("filename", "PATH[:PATH…]", "Files or devices to use", |job, v| {
@@ -33,13 +33,13 @@ pub(super) const KEYS: &[Key] = &[
         job.files.open_max = Some(v.count32(1, 65_536)?);
         Ok(())
     })
-    .differs("All files of a job stay open; a number below `nrfiles` is refused."),
+    .differs("Limits the files in use at once, but all of them stay open."),
     Key::value("size", "SIZE|N%", "Total size of all files of a clone", |job, v| {
         job.files.size = Some(v.size_or_percent()?);
         Ok(())
     })
     .differs("An error if it exceeds the end of a device."),
-    Key::value("filesize", "SIZE[-SIZE]", "Size of each file", file_size),
+    Key::value("filesize", "SIZE[-SIZE]|100%", "Size of each file; 100% is all of an existing target", file_size),
     Key::value("offset", "SIZE|N%", "Offset in each file at which I/O starts", |job, v| {
         job.files.offset = v.size_or_percent()?;
         Ok(())
@@ -99,6 +99,26 @@ pub(super) const KEYS: &[Key] = &[
         job.files.invalidate = v.flag()?;
         Ok(())
     }),
+    Key::value("fadvise_hint", "KIND", "What the kernel is told about the accesses to come: 0 (nothing), 1 (by the I/O pattern), random, sequential or noreuse", |job, v| {
+        job.files.advice = v.choice(&[
+            ("0", Some(Advice::None)),
+            ("1", None),
+            ("random", Some(Advice::Random)),
+            ("sequential", Some(Advice::Sequential)),
+            ("noreuse", Some(Advice::NoReuse)),
+        ])?;
+        Ok(())
+    }),
+    Key::value("write_hint", "LIFE", "Expected life time of the data, for the whole file or device: none, short, medium, long or extreme", |job, v| {
+        job.files.write_life = Some(v.choice(&[
+            ("none", WriteLife::None),
+            ("short", WriteLife::Short),
+            ("medium", WriteLife::Medium),
+            ("long", WriteLife::Long),
+            ("extreme", WriteLife::Extreme),
+        ])?);
+        Ok(())
+    }),
 ];
 
 fn format(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
@@ -110,6 +130,14 @@ fn format(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
 }
 
 fn file_size(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+    if let Some(percent) = v.text.strip_suffix('%') {
+        // Any size is in this range, so that no target changes.
+        job.files.file_size = Some((0, u64::MAX));
+        return match percent.trim_end() {
+            "100" => Ok(()),
+            _ => Err(format!("'{}' is not supported; use 100%, or size={}", v.text, v.text)),
+        };
+    }
     let (low, high) = v.text.split_once(['-', ',']).unwrap_or((v.text, v.text));
     let (low, high) = (v.with(low.trim()).size()?, v.with(high.trim()).size()?);
     if low > high {

@@ -10,60 +10,90 @@ use fathom_model::plan::{BlockSizes, Plan};
 use fathom_model::units::bytes as show;
 use std::collections::{BTreeMap, HashMap};
 
+/// What is wrong with a key of a job; the key is empty if it is not about one.
+pub(super) type KeyProblem = (&'static str, String);
+
 /// Checks settings against each other and the machine.
-pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Result<(), String> {
+pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
+    let mut problems = Vec::new();
     for dir in Dir::ALL {
         if job.rate.bytes[dir].is_some() && job.rate.iops[dir].is_some() {
-            return Err(format!("rate and rate_iops both limit {dir}s; remove one"));
+            let why = format!("rate and rate_iops both limit {dir}s; remove one");
+            problems.push(("rate_iops", why));
         }
     }
-    if let Some(key) = engine::foreign_key(job) {
-        let name = job.engine.name.name();
-        return Err(format!("ioengine={name} does not support {key}; remove it"));
-    }
+    let name = job.engine.name.name();
+    problems.extend(
+        engine::foreign_keys(job)
+            .map(|key| (key, format!("ioengine={name} does not support {key}; remove it"))),
+    );
     for key in ["sqthread_poll_cpu", "sqthread_poll_idle"] {
         if job.has_own(key) && !job.engine.sqpoll {
-            return Err(format!(
-                "{key} has no effect without sqthread_poll=1; set that, or remove it"
-            ));
+            let why =
+                format!("{key} has no effect without sqthread_poll=1; set that, or remove it");
+            problems.push((key, why));
         }
     }
     if let Some(engine) = engine::without_trim(job) {
-        return Err(format!("{engine} does not support trim; use ioengine=io_uring or psync"));
+        let why = format!("{engine} does not support trim; use ioengine=io_uring or psync");
+        problems.push(("rw", why));
     }
-    polling(job)?;
-    let files = match job.files.filename.len() {
-        0 => job.files.count as usize,
-        named => named,
-    };
-    if job.files.open_max.is_some_and(|open| (open as usize) < files) {
-        return Err(
-            "openfiles is below the number of files, but fathom keeps all files open; remove it"
-                .into(),
-        );
-    }
+    problems.extend(polling(job));
     if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
-        return Err("nonvectored=0 has no effect with io_uring_cmd; remove it".into());
+        let why = "nonvectored=0 has no effect with io_uring_cmd; remove it";
+        problems.push(("nonvectored", why.to_string()));
     }
+    problems.extend(too_large(job));
+    problems.extend(endless(job));
+    problems.extend(cpus(job, facts));
+    problems
+}
+
+/// Largest block size of reads and writes in bytes: Linux limits them to just below 2 GiB (MAX_RW_COUNT).
+const TRANSFER_MAX: u64 = 1 << 30;
+
+/// Checks the lengths of reads and writes; those of trims have no such limit.
+fn too_large(job: &JobSpec) -> Option<KeyProblem> {
+    let moves = |dir: &Dir| *dir != Dir::Trim;
+    let sizes = job.used_dirs().filter(moves).map(|dir| job.work.sizes[dir].max());
+    let size = sizes.max().filter(|size| *size > TRANSFER_MAX)?;
+    let key = ["bs", "bsrange", "bssplit"].into_iter().rfind(|key| job.has(key))?;
+    let why = format!(
+        "block size of {} exceeds what Linux reads or writes at once; use 1g or less",
+        show(size)
+    );
+    Some((key, why))
+}
+
+/// Checks that something ends the job, as far as its keys show it.
+fn endless(job: &JobSpec) -> Option<KeyProblem> {
+    let why = "time_based needs a runtime; set runtime=60, for example";
+    let endless = job.schedule.time_based && job.schedule.runtime_ns.is_none();
+    endless.then(|| ("time_based", why.to_string()))
+}
+
+/// Checks for CPUs that this process must not use.
+fn cpus(job: &JobSpec, facts: &Facts) -> Option<KeyProblem> {
     let poller = job.engine.sqpoll_cpu.filter(|_| job.engine.sqpoll);
     let allowed = &facts.host.cpus_allowed;
-    let missing = job.placement.cpus.iter().copied().chain(poller).find(|c| !allowed.contains(c));
-    match missing {
-        Some(cpu) if !allowed.is_empty() => Err(format!(
-            "CPU {cpu} is not among the CPUs that this process may use: {}",
-            ranges(allowed)
-        )),
-        _ => Ok(()),
+    if allowed.is_empty() {
+        return None;
     }
+    let wanted = job.placement.cpus.iter().map(|cpu| ("cpus_allowed", *cpu));
+    let mut wanted = wanted.chain(poller.map(|cpu| ("sqthread_poll_cpu", cpu)));
+    let (key, cpu) = wanted.find(|(_, cpu)| !allowed.contains(cpu))?;
+    let allowed = ranges(allowed);
+    Some((key, format!("CPU {cpu} is not among the CPUs that this process may use: {allowed}")))
 }
 
 /// Checks for requests that the kernel rejects on a polled ring.
-fn polling(job: &JobSpec) -> Result<(), String> {
+fn polling(job: &JobSpec) -> Option<KeyProblem> {
     if job.engine.name != EngineName::IoUring || !job.engine.uring.iopoll {
-        return Ok(());
+        return None;
     }
     if !job.engine.direct {
-        return Err("hipri polls only direct I/O; set direct=1, or remove hipri".to_string());
+        let why = "hipri polls only direct I/O; set direct=1, or remove hipri";
+        return Some(("hipri", why.to_string()));
     }
     let mix = job.mix();
     let sync = &job.sync;
@@ -78,12 +108,13 @@ fn polling(job: &JobSpec) -> Result<(), String> {
     let (what, key) = match flush {
         Some((key, _)) => ("flush", key),
         None if mix.has(Dir::Trim) => ("trim", "the trims"),
-        None => return Ok(()),
+        None => return None,
     };
-    Err(format!(
+    let why = format!(
         "the kernel does not {what} through a polled ring; remove hipri or {key}, \
          or use --ioengine=pvsync2, which polls too"
-    ))
+    );
+    Some(("hipri", why))
 }
 
 /// CPUs as `0-3,8`.

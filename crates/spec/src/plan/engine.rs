@@ -87,10 +87,10 @@ pub(super) fn batch(spec: &EngineSpec, depth: u32) -> Batch {
 }
 
 /// Whether an engine supports a key.
-type Knows = fn(EngineName) -> bool;
+type Supports = fn(EngineName) -> bool;
 
 /// Keys that only some engines support.
-const KEYS: &[(&str, Knows)] = &[
+const KEYS: &[(&str, Supports)] = &[
     ("fixedbufs", EngineName::is_ring),
     ("registerfiles", EngineName::is_ring),
     ("sqthread_poll", EngineName::is_ring),
@@ -99,13 +99,17 @@ const KEYS: &[(&str, Knows)] = &[
     ("nonvectored", EngineName::is_ring),
     ("force_async", EngineName::is_ring),
     ("hipri", |name| name == EngineName::Pvsync2 || (name.is_ring() && name != EngineName::Nop)),
+    ("atomic", |name| {
+        matches!(name, EngineName::IoUring | EngineName::Libaio | EngineName::Pvsync2)
+    }),
+    ("uncached", |name| matches!(name, EngineName::IoUring | EngineName::Pvsync2)),
     ("nowait", |name| name == EngineName::Pvsync2),
     ("cmd_type", |name| name == EngineName::IoUringCmd),
 ];
 
-/// The first key in the job's own section that its engine does not support: an error.
-pub(super) fn foreign_key(job: &JobSpec) -> Option<&'static str> {
-    foreign(job).find(|key| job.has_own(key))
+/// Keys in the job's own section that its engine does not support: errors.
+pub(super) fn foreign_keys(job: &JobSpec) -> impl Iterator<Item = &'static str> {
+    foreign(job).filter(|key| job.has_own(key))
 }
 
 /// Keys from `[global]` that its engine does not support: meant for other jobs.
@@ -113,7 +117,12 @@ pub(super) fn idle_keys(job: &JobSpec) -> impl Iterator<Item = &'static str> {
     foreign(job).filter(|key| !job.has_own(key))
 }
 
+/// Keys that only some engines support, `name` among them.
+pub(crate) fn keys_of(name: EngineName) -> impl Iterator<Item = &'static str> {
+    KEYS.iter().filter(move |(_, knows)| knows(name)).map(|(key, _)| *key)
+}
+
 fn foreign(job: &JobSpec) -> impl Iterator<Item = &'static str> {
-    let known = |(_, knows): &&(&str, Knows)| !knows(job.engine.name);
+    let known = |(_, knows): &&(&str, Supports)| !knows(job.engine.name);
     KEYS.iter().filter(known).map(|(key, _)| *key).filter(|key| job.has(key))
 }

@@ -4,8 +4,10 @@ use super::engine::{self, Choice};
 use super::own_options;
 use super::waves::Start;
 use crate::job::{JobSpec, Size};
-use fathom_model::PerDir;
-use fathom_model::plan::{Access, Distribution, JobPlan, Order, Placement, Rate, Think, Until};
+use fathom_model::plan::{
+    Access, Advice, Distribution, Flow, IoFlags, JobPlan, Logs, Order, Rate, Think, Until,
+};
+use fathom_model::{Dir, PerDir};
 
 /// fio's own default of `randseed`, so that a seed is never 0.
 const SEED: u64 = 0xb189_9bed;
@@ -27,6 +29,7 @@ pub(super) fn resolve(
     plan.wave = start.wave;
     plan.group_reporting = job.schedule.group_reporting;
     plan.exitall = job.schedule.exitall;
+    plan.exitall_on_error = job.schedule.exitall_on_error;
     plan.exit_what = job.schedule.exit_what;
     let (low, high) = job.schedule.start_delay_ns;
     plan.start_delay_ns = low + mixed(seed, 1) % (high - low).saturating_add(1);
@@ -35,10 +38,30 @@ pub(super) fn resolve(
     plan.direct = job.engine.direct;
     plan.sync_io = job.sync_io;
     plan.file_service = job.files.service;
-    plan.access =
-        Access { seed, align: align(job), block_sizes: job.work.sizes.clone(), ..plan.access };
+    plan.open_files = job.files.open_max;
+    plan.advice = job.files.advice.unwrap_or(match job.work.rw.random {
+        true => Advice::Random,
+        false => Advice::Sequential,
+    });
+    plan.invalidate = job.files.invalidate;
+    plan.write_life = job.files.write_life;
+    plan.flags = flags(job);
+    plan.serialize_overlap = job.engine.serialize_overlap && choice.depth > 1 && job.modifies();
+    plan.access = Access {
+        seed,
+        align: align(job),
+        block_sizes: job.work.sizes.clone(),
+        random_percent: job.work.random_percent,
+        ..plan.access
+    };
     plan.rate = rate(job);
     plan.rate_process = job.rate.process;
+    plan.rate_floor = job.rate.floor;
+    plan.flow = (job.rate.flow > 0).then_some(Flow {
+        id: job.rate.flow_id,
+        weight: job.rate.flow,
+        sleep_ns: job.rate.flow_sleep_ns,
+    });
     plan.think = (job.rate.think_ns > 0).then(|| Think {
         time_ns: job.rate.think_ns,
         spin_ns: job.rate.think_spin_ns.min(job.rate.think_ns),
@@ -47,8 +70,8 @@ pub(super) fn resolve(
     plan.sync = job.sync;
     plan.buffers = job.buffers.clone();
     plan.on_error = job.on_error.clone();
-    plan.placement = placement(job, clone);
     plan.show = job.show.clone();
+    plan.logs = job.has_logs().then(|| logs(job, number));
     plan.options = own_options(job);
     plan
 }
@@ -74,6 +97,38 @@ fn align(job: &JobSpec) -> PerDir<u64> {
     given.map(|dir, align| align.unwrap_or_else(|| job.work.sizes[dir].min()))
 }
 
+/// As in fio, `atomic` is about writes, and `uncached` about buffered I/O.
+fn flags(job: &JobSpec) -> IoFlags {
+    let flags = job.engine.flags;
+    let writes = job.mix().has(Dir::Write);
+    IoFlags { atomic: flags.atomic && writes, uncached: flags.uncached && !job.engine.direct }
+}
+
+/// Interval of logs in nanoseconds without `log_avg_msec`: fio's `bwavgtime`.
+const AVERAGE_NS: u64 = 500_000_000;
+
+fn logs(job: &JobSpec, number: usize) -> Logs {
+    let spec = &job.logs;
+    let prefix = |prefix: &Option<String>| match prefix.as_deref() {
+        Some("") => Some(job.name.clone()),
+        other => other.map(str::to_string),
+    };
+    Logs {
+        bw: prefix(&spec.bw),
+        iops: prefix(&spec.iops),
+        lat: prefix(&spec.lat),
+        hist: prefix(&spec.hist),
+        average_ns: if spec.average_ns > 0 { spec.average_ns } else { AVERAGE_NS },
+        hist_ns: spec.hist_ns,
+        coarseness: spec.coarseness,
+        average: spec.average,
+        maximum: spec.maximum,
+        per_job: spec.per_job,
+        unix_epoch: spec.unix_epoch,
+        number: number as u32 + 1,
+    }
+}
+
 fn rate(job: &JobSpec) -> PerDir<Option<Rate>> {
     PerDir::from_fn(|dir| {
         let iops = job.rate.iops[dir].map(Rate::Iops);
@@ -81,27 +136,10 @@ fn rate(job: &JobSpec) -> PerDir<Option<Rate>> {
     })
 }
 
-fn placement(job: &JobSpec, clone: u32) -> Placement {
-    let spec = &job.placement;
-    let cpus = match (spec.split, spec.cpus.len()) {
-        (true, n) if n > 0 => vec![spec.cpus[clone as usize % n]],
-        _ => spec.cpus.clone(),
-    };
-    let io_priority = match (spec.io_class, spec.io_level) {
-        (None, None) => None,
-        // As in fio, a level without a class means best effort.
-        (class, level) => Some((class.unwrap_or(2), level.unwrap_or(0))),
-    };
-    Placement { cpus, nice: spec.nice, io_priority }
-}
-
 /// When the clone ends; its regions must be resolved.
 pub(super) fn until(job: &JobSpec, plan: &JobPlan) -> Result<Until, String> {
     let schedule = &job.schedule;
     let unit = plan.block_unit();
-    if schedule.time_based && schedule.runtime_ns.is_none() {
-        return Err("time_based needs a runtime; set runtime=60, for example".to_string());
-    }
     // A remainder shorter than a block cannot be transferred.
     let all = plan.regions.iter().map(|r| r.len - r.len % unit).fold(0, u64::saturating_add);
     let size = match (job.files.size, job.files.file_size) {

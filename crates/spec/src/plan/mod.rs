@@ -3,10 +3,13 @@
 mod checks;
 mod engine;
 mod jobs;
+mod placement;
 mod regions;
 mod waves;
 
-use crate::error::SpecError;
+pub(crate) use engine::keys_of;
+
+use crate::error::{Problems, SpecError};
 use crate::job::JobSpec;
 use crate::names;
 use crate::spec::{JOBS_MAX, Spec, job_error};
@@ -18,8 +21,9 @@ use std::collections::{BTreeMap, HashMap};
 /// each path of [`Spec::target_paths`].
 ///
 /// # Errors
-/// What cannot be done on this machine, why, and what to change.
-pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, SpecError> {
+/// All that cannot be done on this machine, why, and what to change.
+pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Problems> {
+    let mut problems = Problems::default();
     let by_path = facts.targets.iter().map(|target| (target.path.as_str(), target)).collect();
     let host = &facts.host;
     let mut planner = Planner { spec, host, by_path, plan: Plan::default(), index: HashMap::new() };
@@ -27,24 +31,59 @@ pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, SpecError> {
     for given in &spec.global {
         planner.plan.global_options.insert(given.key.to_string(), given.value.clone());
     }
+    let starts = settings(spec, facts, &mut problems);
+    for (job, start) in spec.jobs.iter().zip(starts) {
+        // Clones of a job have the same problems: those of the first will do.
+        let mut clones = 0..job.numjobs;
+        while problems.ok_all(clones.next().map(|clone| planner.clone(job, clone, start))) {}
+    }
+    let Planner { mut plan, .. } = planner;
+    if problems.errors.is_empty() {
+        problems.ok(check_memory(&plan, facts));
+        problems.ok(checks::open_files(&plan, facts).map_err(SpecError::new));
+        problems.ok(checks::space(&plan, facts).map_err(SpecError::new));
+    }
+    plan.notes.dedup();
+    problems.or(plan)
+}
+
+/// Checks what can be checked of `spec` without a machine and targets.
+///
+/// # Errors
+/// All that is wrong.
+pub fn check(spec: &Spec) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    settings(spec, &Facts::default(), &mut problems);
+    problems.ok(spec.target_paths());
+    problems.or(())
+}
+
+/// Checks the keys of all jobs against each other; returns when the jobs start.
+fn settings(spec: &Spec, facts: &Facts, problems: &mut Problems) -> Vec<waves::Start> {
     let clones: u64 = spec.jobs.iter().map(|job| u64::from(job.numjobs)).sum();
     if clones > u64::from(JOBS_MAX) {
         let message = format!(
             "{clones} jobs including clones, but at most {JOBS_MAX} can run; lower numjobs"
         );
-        return Err(SpecError::new(message));
+        problems.add(SpecError::new(message));
+        return Vec::new();
     }
-    let mut starts = waves::Waves::default();
+    let mut waves = waves::Waves::default();
+    let mut starts = Vec::new();
     for job in &spec.jobs {
-        let start = starts.next(job).map_err(|why| job_error(job, &why))?;
-        checks::settings(job, facts).map_err(|why| job_error(job, &why))?;
-        planner.job(job, start)?;
+        for (key, why) in checks::settings(job, facts) {
+            problems.add(key_error(job, key, &why));
+        }
+        let start = waves.next(job).map_err(|why| key_error(job, "wait_for", &why));
+        starts.push(problems.ok(start).unwrap_or_default());
     }
-    check_memory(&planner.plan, facts)?;
-    checks::open_files(&planner.plan, facts).map_err(SpecError::new)?;
-    checks::space(&planner.plan, facts).map_err(SpecError::new)?;
-    planner.plan.notes.dedup();
-    Ok(planner.plan)
+    starts
+}
+
+/// An error about a key of a job, or about the job if the key is not in it.
+fn key_error(job: &JobSpec, key: &str, why: &str) -> SpecError {
+    let place = job.place_of(key).cloned();
+    SpecError { place, ..job_error(job, why) }
 }
 
 /// Checks that this process may use the memory that the workers of `plan` need.
@@ -73,32 +112,46 @@ struct File<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn job(&mut self, job: &'a JobSpec, start: waves::Start) -> Result<(), SpecError> {
+    /// Adds clone number `clone` of `job` to the plan.
+    fn clone(
+        &mut self,
+        job: &'a JobSpec,
+        clone: u32,
+        start: waves::Start,
+    ) -> Result<(), Vec<SpecError>> {
         let fail = |why: String| job_error(job, &why);
-        for clone in 0..job.numjobs {
-            let files = self.files(job, clone)?;
-            for file in &files {
-                checks::target(job, file, self.spec).map_err(fail)?;
-            }
-            let parts = if job.uses_files() {
-                regions::regions(job, clone, &files).map_err(fail)?
-            } else {
-                Vec::new()
-            };
-            let number = self.plan.jobs.len();
-            let choice = engine::choose(job, &files, self.host);
-            let mut plan = jobs::resolve(job, clone, number, start, &choice, self.spec.entropy);
-            for (file, part) in files.iter().zip(&parts) {
-                checks::region(job, file, part, self.spec).map_err(fail)?;
-                let target = self.target(job, file, part).map_err(fail)?;
-                if part.len > 0 {
-                    plan.regions.push(part.at(target));
-                }
-            }
-            plan.until = jobs::until(job, &plan).map_err(fail)?;
-            self.plan.notes.extend(jobs::notes(job, clone, choice));
-            self.plan.jobs.push(plan);
+        let files = self.files(job, clone).map_err(|error| vec![error])?;
+        let checked = files.iter().filter_map(|file| checks::target(job, file, self.spec).err());
+        let problems: Vec<SpecError> = checked.map(fail).collect();
+        if !problems.is_empty() {
+            return Err(problems);
         }
+        self.resolved(job, clone, start, &files).map_err(|why| vec![fail(why)])
+    }
+
+    fn resolved(
+        &mut self,
+        job: &JobSpec,
+        clone: u32,
+        start: waves::Start,
+        files: &[File<'_>],
+    ) -> Result<(), String> {
+        let parts =
+            if job.uses_files() { regions::regions(job, clone, files)? } else { Vec::new() };
+        let number = self.plan.jobs.len();
+        let choice = engine::choose(job, files, self.host);
+        let mut plan = jobs::resolve(job, clone, number, start, &choice, self.spec.entropy);
+        for (file, part) in files.iter().zip(&parts) {
+            checks::region(job, file, part, self.spec)?;
+            let target = self.target(job, file, part)?;
+            if part.len > 0 {
+                plan.regions.push(part.at(target));
+            }
+        }
+        plan.placement = placement::placement(job, clone, self.host)?;
+        plan.until = jobs::until(job, &plan)?;
+        self.plan.notes.extend(jobs::notes(job, clone, choice));
+        self.plan.jobs.push(plan);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use crate::job::JobSpec;
 use std::collections::HashMap;
 
 /// Wave and reporting group of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Start {
     pub wave: u32,
     pub group: u32,

@@ -121,43 +121,37 @@ pub(crate) fn floats(text: &str) -> Result<Vec<f64>, String> {
     Ok(list)
 }
 
-/// Block sizes with percentages, `4k/60:64k/40`; sizes without one divide the remainder.
+/// Block sizes with percentages, `4k/60:64k/40`. As in fio, sizes without one, or with 0, divide what
+/// the others leave, whatever is left then goes to the size with the largest percentage, and of a range
+/// of sizes the first counts.
 pub(crate) fn block_split(value: Value<'_>) -> Result<Vec<(u64, u32)>, String> {
-    let mut parts: Vec<(u64, Option<u32>)> = Vec::new();
+    let mut parts: Vec<(u64, u32)> = Vec::new();
     for entry in entries(value.text, ':') {
         let (size, share) = match entry.split_once('/') {
-            Some((size, "")) => (size, None),
-            Some((size, share)) => (size, Some(value.with(share).count32(0, 100)?)),
-            None => (entry, None),
+            Some((size, "")) => (size, 0),
+            Some((size, share)) => (size, value.with(share).count32(0, 100)?),
+            None => (entry, 0),
         };
+        let size = size.split('-').next().unwrap_or(size);
         parts.push((value.with(size.trim()).size()?, share));
     }
     if parts.is_empty() || parts.len() > 64 {
         return Err(format!("{} block sizes given; use 1 to 64", parts.len()));
     }
-    let given: u32 = parts.iter().filter_map(|(_, share)| *share).sum();
-    let open = parts.iter().filter(|(_, share)| share.is_none()).count() as u32;
-    if given > 100 || (open == 0 && given != 100) {
-        return Err(format!(
-            "the percentages of '{}' add up to {given}%; change them to 100%",
-            value.text
-        ));
+    let given: u32 = parts.iter().map(|(_, share)| share).sum();
+    let open = parts.iter().filter(|(_, share)| *share == 0).count() as u32;
+    let left = 100_u32.checked_sub(given).ok_or_else(|| {
+        format!("the percentages of '{}' add up to {given}%; change them to 100%", value.text)
+    })?;
+    for (_, share) in parts.iter_mut().filter(|(_, share)| *share == 0) {
+        *share = left / open.max(1);
     }
-    let mut left = 100 - given;
-    let mut open_left = open;
-    let mut split = Vec::new();
-    for (size, share) in parts {
-        let share = share.unwrap_or_else(|| {
-            // The remainder goes to the last.
-            let share = left / open_left.max(1);
-            (left, open_left) = (left - share, open_left - 1);
-            share
-        });
-        if share > 0 {
-            split.push((size, share));
-        }
+    let sum: u32 = parts.iter().map(|(_, share)| share).sum();
+    if let Some((_, share)) = parts.iter_mut().max_by_key(|(_, share)| *share) {
+        *share += 100 - sum;
     }
-    Ok(split)
+    parts.retain(|(_, share)| *share > 0);
+    Ok(parts)
 }
 
 /// Zones of `random_distribution=zoned:access/span:…`, in percent; zones without a span
@@ -232,7 +226,13 @@ mod tests {
         assert_eq!(block_split(v("4k/50:8k:16k")).unwrap(), [(4096, 50), (8192, 25), (16384, 25)]);
         assert_eq!(block_split(v("4k")).unwrap(), [(4096, 100)]);
         assert!(block_split(v("4k/60:64k/60")).unwrap_err().contains("120%"));
-        assert!(block_split(v("4k/60:64k/20")).unwrap_err().contains("80%"));
+        assert_eq!(block_split(v("4k/60:64k/38")).unwrap(), [(4096, 62), (65536, 38)]);
+        assert_eq!(
+            block_split(v("4k/0:8k/34:16k")).unwrap(),
+            [(4096, 33), (8192, 34), (16384, 33)]
+        );
+        assert_eq!(block_split(v("4k/100:8k/0")).unwrap(), [(4096, 100)]);
+        assert_eq!(block_split(v("4k-8k/50:64k/50")).unwrap(), [(4096, 50), (65536, 50)]);
     }
 
     #[test]

@@ -63,7 +63,8 @@ fn values_out_of_range() {
     refuses_command("--iodepth=0 x", &["0 is out of range; use 1 to"]);
     refuses_command("--numjobs=5000 x", &["numjobs", "4096"]);
     refuses_command("--bs=0 x", &["bs", "0"]);
-    refuses_command("--bs=4g x", &["bs", "use 1g or less"]);
+    refuses_command("--bs=4g x", &["bs", "use less than 4g"]);
+    refuses_plan("--rw=read --bs=2g /data/file", &["bs", "2 GiB", "use 1g or less"]);
     refuses_command("--bs=4q x", &["'q'"]);
     refuses_command("--rwmixread=101 x", &["rwmixread", "100"]);
     refuses_command("--runtime=1fortnight x", &["fortnight", "us, ms, s"]);
@@ -77,8 +78,6 @@ fn values_out_of_range() {
 #[test]
 fn conflicting_keys() {
     refuses_command("--bs=4k --bssplit=4k/50:8k/50 x", &["bs and bssplit"]);
-    refuses_command("--direct=1 --buffered=1 x", &["direct and buffered"]);
-    refuses_command("--rw=rw --rwmixread=70 --rwmixwrite=70 x", &["add up to 140"]);
     refuses_command("--record=a --no-record --rw=read x", &["conflict"]);
     refuses_command("--output-format=json,json+ --rw=read x", &["use json+"]);
     refuses_plan("--rw=read --rate=1m --rate_iops=100 /data/file", &["rate and rate_iops"]);
@@ -105,12 +104,13 @@ fn two_outputs_to_one_file() {
 
 #[test]
 fn ambiguous_command_lines() {
-    refuses_command("--rw=read a.fio", &["a.fio", "is ambiguous"]);
+    refuses_command("--rw=read a.fio x", &["a.fio", "is ambiguous"]);
+    refuses_command("--rw=read a.fio", &["cannot read job file a.fio"]);
     refuses_command("--rw=read --filename=a b", &["--filename", "'b'"]);
     refuses_command("--name=a --rw=read /dev/disk", &["is a device, not a job file"]);
     refuses_command("nothing", &["cannot read job file nothing"]);
     refuses_command("", &["no jobs"]);
-    refuses_command("--section=c job", &["no [section]"]);
+    refuses_command("--section=c job", &["no [section]", "unknown section 'c'"]);
     refuses_command("- -", &["is given twice"]);
 }
 

@@ -2,7 +2,7 @@
 
 use fathom_model::Facts;
 use fathom_model::facts::{DeviceFacts, TargetFacts, TargetKind};
-use fathom_spec::{MachineNumbers, Sources, Spec, SpecError, parse};
+use fathom_spec::{MachineNumbers, Problems, Sources, Spec, parse};
 
 /// A job file at `job`, and nothing else.
 pub struct OneFile<'a>(pub &'a str);
@@ -26,12 +26,12 @@ impl Sources for OneFile<'_> {
 }
 
 /// Parses a job file.
-pub fn job(text: &str) -> Result<Spec, SpecError> {
+pub fn job(text: &str) -> Result<Spec, Problems> {
     parse(&["job".to_string()], &OneFile(text))
 }
 
 /// Parses a command line, split at blanks.
-pub fn command(line: &str) -> Result<Spec, SpecError> {
+pub fn command(line: &str) -> Result<Spec, Problems> {
     let args: Vec<String> = line.split_whitespace().map(str::to_string).collect();
     parse(&args, &OneFile(""))
 }

@@ -56,7 +56,9 @@ fn job_file() -> impl Strategy<Value = String> {
 
 /// The jobs without the list of keys as given.
 fn bare(jobs: &[JobSpec]) -> Vec<JobSpec> {
-    jobs.iter().map(|job| JobSpec { given: Vec::<Given>::new(), ..job.clone() }).collect()
+    jobs.iter()
+        .map(|job| JobSpec { given: Vec::<Given>::new(), place: None, ..job.clone() })
+        .collect()
 }
 
 proptest! {

@@ -3,6 +3,7 @@
 
 use crate::perf::EventTarget;
 use crate::watcher::thread_time;
+use fathom_model::watch::CountingCost;
 use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::sync::mpsc;
@@ -13,37 +14,19 @@ use std::thread;
 const PAIRS: usize = 21;
 /// Round trips per measurement.
 const ROUNDS: usize = 150;
-/// Result of the measurement.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct CountingOverhead {
-    /// CPU time of a context switch, including the surrounding system calls, in nanoseconds,
-    /// without counting.
-    pub without_ns: f64,
-    /// CPU time that counting adds to it, in nanoseconds.
-    pub added_ns: f64,
-}
 
-impl CountingOverhead {
-    /// Medians over pairs of measurements (without, with counting), in nanoseconds for `switches`
-    /// context switches each; `None` if there are no pairs.
-    fn of(stretches: &[(u64, u64)], switches: usize) -> Option<Self> {
-        let median = |of: fn(&(u64, u64)) -> f64| {
-            let mut all: Vec<f64> = stretches.iter().map(of).collect();
-            all.sort_by(f64::total_cmp);
-            all.get(all.len() / 2).map(|ns| ns / switches.max(1) as f64)
-        };
-        Some(Self {
-            without_ns: median(|(without, _)| *without as f64)?,
-            added_ns: median(|(without, with)| *with as f64 - *without as f64)?,
-        })
-    }
-}
-
-impl std::fmt::Display for CountingOverhead {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (added, without) = (self.added_ns / 1e3, self.without_ns / 1e3);
-        write!(f, "counting adds {added:.1} µs to a context switch of {without:.1} µs")
-    }
+/// Medians over pairs of measurements (without, with counting), in nanoseconds for `switches` context
+/// switches each; `None` if there are no pairs.
+fn cost(stretches: &[(u64, u64)], switches: usize) -> Option<CountingCost> {
+    let median = |of: fn(&(u64, u64)) -> f64| {
+        let mut all: Vec<f64> = stretches.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).map(|ns| ns / switches.max(1) as f64)
+    };
+    Some(CountingCost {
+        without_ns: median(|(without, _)| *without as f64)?,
+        added_ns: median(|(without, with)| *with as f64 - *without as f64)?,
+    })
 }
 
 /// Measures the overhead of the events that `attach` opens, for a CPU or for the threads
@@ -54,7 +37,7 @@ impl std::fmt::Display for CountingOverhead {
 pub(super) fn measure<T>(
     by_cpu: bool,
     attach: impl Fn(EventTarget) -> io::Result<T> + Sync,
-) -> io::Result<CountingOverhead> {
+) -> io::Result<CountingCost> {
     let body = || {
         let cpu_index = sched_getcpu();
         bind(cpu_index)?;
@@ -107,7 +90,7 @@ fn alternate<T>(
     attach: &dyn Fn() -> io::Result<Vec<T>>,
     to: &mut PipeWriter,
     from: &mut PipeReader,
-) -> io::Result<CountingOverhead> {
+) -> io::Result<CountingCost> {
     let mut stretch = || {
         let began = thread_time();
         for _ in 0..ROUNDS {
@@ -127,7 +110,7 @@ fn alternate<T>(
         pairs.push((without, with));
     }
     // A thread's CPU time includes one switch per round trip: the one to it.
-    CountingOverhead::of(&pairs, ROUNDS).ok_or_else(|| io::Error::other("nothing was measured"))
+    cost(&pairs, ROUNDS).ok_or_else(|| io::Error::other("nothing was measured"))
 }
 
 #[cfg(test)]
@@ -136,13 +119,12 @@ mod tests {
 
     #[test]
     fn medians_are_used() {
-        let overhead =
-            CountingOverhead::of(&[(1000, 1200), (1000, 9000), (1100, 1350)], 1).unwrap();
+        let overhead = cost(&[(1000, 1200), (1000, 9000), (1100, 1350)], 1).unwrap();
         assert_eq!((overhead.without_ns, overhead.added_ns), (1000.0, 250.0));
-        let slow = CountingOverhead::of(&[(200_000, 900_000); 3], 100).unwrap();
+        let slow = cost(&[(200_000, 900_000); 3], 100).unwrap();
         assert_eq!(slow.to_string(), "counting adds 7.0 µs to a context switch of 2.0 µs");
         // Noise can make the overhead negative.
-        assert_eq!(CountingOverhead::of(&[(1000, 900)], 1).unwrap().added_ns, -100.0);
-        assert_eq!(CountingOverhead::of(&[], 1), None);
+        assert_eq!(cost(&[(1000, 900)], 1).unwrap().added_ns, -100.0);
+        assert_eq!(cost(&[], 1), None);
     }
 }

@@ -3,10 +3,12 @@
 use super::events::{
     CpuMode, EventCode, EventPairs, EventScope, HardwareEvents, open_event, refused,
 };
-use super::overhead::{self, CountingOverhead};
+use super::overhead;
 use crate::perf::{EventTarget, PerfEvent, bindings as perf, online_cpus};
 use crate::{Sampler, Scope};
-use fathom_model::watch::{Counted, CountersSample, MachineSample, Missing};
+use fathom_model::watch::{
+    Counted, CountersSample, CountingCost, MachineProbes, MachineSample, Missing,
+};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
@@ -52,7 +54,7 @@ struct CounterGroup {
 impl CounterSampler {
     /// Counts each CPU for [`Scope::Machine`]; otherwise the processes that are in the scope now,
     /// with all threads and processes that they create later. `hardware`: whether to use the CPU's
-    /// counters at all. `proc_root` and `sys_root` are the mount points of procfs and sysfs:
+    /// counters at all; `probes`: what they cost on this machine, measured here if unknown. `proc_root` and `sys_root` are the mount points of procfs and sysfs:
     /// `/proc`, `/sys`.
     ///
     /// # Errors
@@ -62,8 +64,10 @@ impl CounterSampler {
         sys_root: &Path,
         scope: &Scope,
         hardware: bool,
+        probes: &mut MachineProbes,
     ) -> Result<Self, Missing> {
-        Self::open_with(proc_root, sys_root, scope, hardware.then_some(&EventPairs::HARDWARE))
+        let kinds = hardware.then_some(&EventPairs::HARDWARE);
+        Self::open_with(proc_root, sys_root, scope, kinds, probes)
     }
 
     fn open_with(
@@ -71,6 +75,7 @@ impl CounterSampler {
         sys_root: &Path,
         scope: &Scope,
         kinds: Option<&EventPairs>,
+        probes: &mut MachineProbes,
     ) -> Result<Self, Missing> {
         let mut this = Self::of(proc_root, sys_root, scope, kinds)?;
         let (by_cpu, hardware) = (*scope == Scope::Machine, this.has_hardware());
@@ -78,10 +83,18 @@ impl CounterSampler {
             // Software events of a CPU add nothing to a context switch.
             return Ok(this);
         }
-        if let Some(why) = too_expensive(&overhead::measure(by_cpu, |of| attach(of, kinds)), by_cpu)
-        {
+        let known = if by_cpu { &mut probes.cpu_counting } else { &mut probes.process_counting };
+        let cost = match *known {
+            Some(known) if hardware => Ok(known),
+            _ => overhead::measure(by_cpu, |of| attach(of, kinds)),
+        };
+        // Software events alone cost less.
+        if hardware {
+            *known = cost.as_ref().ok().copied();
+        }
+        if let Some(why) = too_expensive(&cost, by_cpu) {
             if !by_cpu {
-                this = Self::open_with(proc_root, sys_root, &Scope::Machine, kinds)?;
+                this = Self::open_with(proc_root, sys_root, &Scope::Machine, kinds, probes)?;
             } else {
                 this.windows = Some(CounterWindows::default());
             }
@@ -168,7 +181,7 @@ impl Sampler for CounterSampler {
 }
 
 /// Why events are too expensive to be counted as measured; `None` if they are not.
-fn too_expensive(trial: &io::Result<CountingOverhead>, by_cpu: bool) -> Option<String> {
+fn too_expensive(trial: &io::Result<CountingCost>, by_cpu: bool) -> Option<String> {
     let most_ns = if by_cpu { CPU_MOST_NS } else { PROCESS_MOST_NS };
     match trial {
         Ok(trial) if trial.added_ns <= most_ns => None,

@@ -16,7 +16,13 @@ const STAND_IN: EventPairs = EventPairs {
 };
 
 fn open(scope: &Scope, kinds: Option<&EventPairs>) -> Option<CounterSampler> {
-    match CounterSampler::open_with(Path::new("/proc"), Path::new("/sys"), scope, kinds) {
+    match CounterSampler::open_with(
+        Path::new("/proc"),
+        Path::new("/sys"),
+        scope,
+        kinds,
+        &mut MachineProbes::default(),
+    ) {
         Ok(sampler) => Some(sampler),
         Err(missing) => {
             // As in most containers.
@@ -179,7 +185,7 @@ fn the_measured_overhead_decides() {
         eprintln!("by_cpu {by_cpu}, {}: {overhead}", kinds.is_some());
         assert!(overhead.without_ns > 0.0, "{overhead:?}");
     }
-    let overhead = |added_ns| Ok(CountingOverhead { without_ns: 1800.0, added_ns });
+    let overhead = |added_ns| Ok(CountingCost { without_ns: 1800.0, added_ns });
     assert_eq!(
         (too_expensive(&overhead(100.0), true), too_expensive(&overhead(1600.0), false)),
         (None, None)

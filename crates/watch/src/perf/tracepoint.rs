@@ -250,6 +250,11 @@ impl EventField {
         Some(if self.signed { ((value << unused) as i64 >> unused) as u64 } else { value })
     }
 
+    /// The first number of an array of 64-bit numbers; `None` if the data is too short.
+    pub fn first(&self, raw: &[u8]) -> Option<u64> {
+        Some(u64::from_ne_bytes(*raw.get(self.offset..)?.get(..self.size)?.first_chunk()?))
+    }
+
     /// The text of a fixed-size character array, up to NUL.
     pub fn text<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
         let bytes = raw.get(self.offset..)?.get(..self.size)?;

@@ -2,7 +2,8 @@
 
 use super::table::NameTable;
 use crate::Scope;
-use std::collections::{HashMap, HashSet};
+use crate::scope::ScopeMembers;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,9 +15,7 @@ pub(super) struct TaskTable {
     /// Name ID by thread.
     comms: HashMap<i32, u32>,
     ended: Vec<i32>,
-    scope: Scope,
-    /// The processes of the scope; `None` for all.
-    only: Option<HashSet<i32>>,
+    members: ScopeMembers,
 }
 
 impl TaskTable {
@@ -25,17 +24,14 @@ impl TaskTable {
     /// # Errors
     /// If `proc_root` cannot be listed.
     pub fn new(proc_root: &Path, scope: &Scope) -> io::Result<Self> {
-        let only = match scope {
-            Scope::Machine => None,
-            scope => Some(scope.processes(proc_root)?.into_iter().collect()),
-        };
+        let members = ScopeMembers::new(proc_root, scope)?;
         let (comms, ended) = (HashMap::new(), Vec::new());
-        Ok(Self { proc_root: proc_root.into(), comms, ended, scope: scope.clone(), only })
+        Ok(Self { proc_root: proc_root.into(), comms, ended, members })
     }
 
     /// Whether the process is sampled.
     pub fn wanted(&self, pid: i32) -> bool {
-        self.only.as_ref().is_none_or(|only| only.contains(&pid))
+        self.members.contains(pid)
     }
 
     /// A thread was created.
@@ -45,26 +41,12 @@ impl TaskTable {
         } else {
             self.comms.remove(&tid);
         }
-        if let Some(only) = &mut self.only
-            && pid != parent
-        {
-            // A reused process ID belongs to a different process.
-            let wanted = self.scope.follows_children() && only.contains(&parent);
-            if wanted {
-                only.insert(pid)
-            } else {
-                only.remove(&pid)
-            };
-        }
+        self.members.forked(pid, parent);
     }
 
     /// A thread was named.
     pub fn named(&mut self, (pid, tid): (i32, i32), comm: &str, names: &mut NameTable) {
-        if let Some(only) = &mut self.only
-            && self.scope.wants_text(pid, comm.as_bytes())
-        {
-            only.insert(pid);
-        }
+        self.members.named(pid, comm.as_bytes());
         self.comms.insert(tid, names.id(plain(comm)));
     }
 

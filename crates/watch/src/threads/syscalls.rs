@@ -65,7 +65,7 @@ const IORING_ENTER_REGISTERED_RING: u64 = 16;
 
 /// A system call.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Syscall {
+pub(crate) struct Syscall {
     /// Its name; empty for unused numbers.
     pub name: &'static str,
     /// Whether it sleeps in state `S` for I/O.
@@ -77,7 +77,7 @@ pub(super) struct Syscall {
 
 /// The system calls of the target architecture.
 #[derive(Debug)]
-pub(super) struct Syscalls(Vec<Syscall>);
+pub(crate) struct Syscalls(Vec<Syscall>);
 
 impl Syscalls {
     pub fn new() -> Self {
@@ -93,6 +93,12 @@ impl Syscalls {
             table[number] = Syscall { name, waits_for_io, cause, file_first };
         }
         Self(table)
+    }
+
+    /// The number of a system call; `None` if this architecture lacks it or is unknown.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        let place = self.0.iter().position(|call| call.name == name)?;
+        u32::try_from(place).ok()
     }
 
     pub fn get(&self, number: u32) -> Option<&Syscall> {
@@ -172,6 +178,8 @@ mod tests {
         assert_eq!(name(libc::SYS_io_uring_enter), "io_uring_enter");
         assert_eq!(name(libc::SYS_fadvise64), "fadvise64");
         assert_eq!(name(libc::SYS_epoll_pwait2), "epoll_pwait2");
+        assert_eq!(calls.number("fsync"), Some(libc::SYS_fsync as u32));
+        assert_eq!(calls.number("nonsense"), None);
         assert!(calls.get(100_000).is_none());
         assert!(calls.get(libc::SYS_io_uring_enter as u32).unwrap().waits_for_io);
         assert!(!calls.get(libc::SYS_read as u32).unwrap().waits_for_io);

@@ -135,7 +135,7 @@ fn only_active_threads_are_reported() {
     assert!(missing(&sampler).is_empty(), "{:?}", missing(&sampler));
     sampler.sample();
     let sample = sample_once(&mut sampler);
-    assert_eq!((sample.looks, sample.seen), (2, 8));
+    assert_eq!((sample.samples, sample.seen), (2, 8));
     use ThreadState::{Disk, Futex, IoUring, KernelThread};
     assert_eq!(states(&sample), [Disk, IoUring, Futex, KernelThread]);
     let sum: u64 = sample.times.iter().map(|time| time.ns).sum();
@@ -144,7 +144,7 @@ fn only_active_threads_are_reported() {
     let want = [(11, 'D', "pread64", "folio_wait"), (12, 'S', "io_uring_enter", "io_cqring_wait")];
     assert_eq!(doings(&sample), want);
     assert!(sample.active.iter().all(|thread| thread.count == 2 && !thread.torn));
-    assert_eq!(sample_once(&mut sampler).looks, 1);
+    assert_eq!(sample_once(&mut sampler).samples, 1);
 
     let mut all =
         ThreadSampler::open(ThreadOptions { all_states: true, ..tree.options() }).unwrap();

@@ -39,3 +39,31 @@ fn the_requests_of_a_queue_are_named_and_not_the_device() {
         assert_eq!(held_back(&mut sim, queue), wanted, "{requests}");
     }
 }
+
+#[test]
+fn an_io_scheduler_is_named_where_it_holds_ios_that_the_device_would_take() {
+    use Cause::{Device, IoScheduler};
+    // 2 at 100 µs are 20k I/Os per second.
+    for (scheduler, issued, tags, device_iops, wanted) in [
+        ("bfq", 2, 64, 100_000.0, IoScheduler),
+        // The driver takes no more.
+        ("bfq", 2, 2, 100_000.0, Device),
+        // The device does no more: what it has got waits there.
+        ("bfq", 8, 64, 20_000.0, Device),
+        // The driver gets all of them.
+        ("mq-deadline", 4096, 64, 100_000.0, Device),
+        ("none", 2, 64, 100_000.0, Device),
+        // The device may be busy with one at a time, unless it is not rotational.
+        ("bfq", 1, 64, 100_000.0, Device),
+        ("bfq of ssd", 1, 64, 100_000.0, IoScheduler),
+    ] {
+        let mut sim = Sim { issued: Some(issued), device_iops, ..Sim::default() };
+        let queue = QueueFacts {
+            scheduler: Some(scheduler.to_string()),
+            driver_tags: Some(tags),
+            rotational: Some(!scheduler.ends_with("ssd")),
+            ..QueueFacts::default()
+        };
+        assert_eq!(held_back(&mut sim, queue), wanted, "{scheduler}, issued {issued}, tags {tags}");
+    }
+}

@@ -149,6 +149,9 @@ fn next_step(target: &TargetLimit) -> Option<Text> {
         }
         Cause::CgroupIoLimit | Cause::CpuQuota => "raise the limit, or run it in another cgroup",
         Cause::QueueRequests => "raise nr_requests in /sys/block/DEVICE/queue",
+        Cause::IoScheduler => {
+            "compare with no scheduler: echo none >/sys/block/DEVICE/queue/scheduler"
+        }
         Cause::Depth => {
             "raise the queue depth or the number of workers, or rerun with a longer --duration"
         }

@@ -1,7 +1,7 @@
 //! The directory of a cgroup.
 
 use crate::proc_file::PinnedProcFile;
-use fathom_model::watch::CgroupSample;
+use fathom_model::watch::{CgroupIo, CgroupSample};
 use std::path::{Path, PathBuf};
 
 /// A cgroup with the open files of its limits.
@@ -24,6 +24,10 @@ struct CgroupLimits {
     memory_hits: Option<u64>,
     /// Device and limits.
     io: Vec<(String, String)>,
+    io_v1: bool,
+    io_done: Vec<CgroupIo>,
+    /// Device or `default`, and settings.
+    io_control: Vec<(String, String)>,
 }
 
 /// Parses a file's contents into its fields.
@@ -53,6 +57,18 @@ const VERSION_2: &[(&str, Put)] = &[
             set.for_each(|limit| limits.limit_io(device, limit));
         }
     }),
+    ("io.stat", |limits, text| {
+        for (device, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
+            for (key, count) in rest.split(' ').filter_map(|word| word.split_once('=')) {
+                limits.count_io(device, key, count);
+            }
+        }
+    }),
+    ("io.latency", |limits, text| limits.control_io(text, None)),
+    ("io.weight", |limits, text| limits.control_io(text, Some("weight"))),
+    ("io.bfq.weight", |limits, text| limits.control_io(text, Some("bfq_weight"))),
+    // In the root only; lists devices for which it is configured.
+    ("io.cost.qos", |limits, text| limits.control_io(text, None)),
 ];
 
 /// Files of cgroup v1, with their controllers.
@@ -78,6 +94,15 @@ const VERSION_1: &[(&str, &str, Put)] = &[
     ("blkio", "blkio.throttle.write_bps_device", |limits, text| limits.throttle(text, "wbps")),
     ("blkio", "blkio.throttle.read_iops_device", |limits, text| limits.throttle(text, "riops")),
     ("blkio", "blkio.throttle.write_iops_device", |limits, text| limits.throttle(text, "wiops")),
+    ("blkio", "blkio.throttle.io_serviced_recursive", |limits, text| {
+        limits.count_io_v1(text, "rios", "wios");
+    }),
+    ("blkio", "blkio.throttle.io_service_bytes_recursive", |limits, text| {
+        limits.count_io_v1(text, "rbytes", "wbytes");
+    }),
+    ("blkio", "blkio.bfq.weight", |limits, text| {
+        limits.control_io(&format!("default {text}"), Some("bfq_weight"));
+    }),
 ];
 
 impl CgroupDir {
@@ -112,6 +137,15 @@ impl CgroupDir {
             format!("{} {} {limits}", self.name, device(number))
         };
         sample.io_limits.extend(limits.io.iter().map(words));
+        sample.io_limits_v1 |= limits.io_v1;
+        let done =
+            limits.io_done.iter().filter(|done| limits.io.iter().any(|io| io.0 == done.device));
+        sample.io_done.extend(done.map(|done| CgroupIo {
+            cgroup: self.name.clone(),
+            device: device(&done.device),
+            ..done.clone()
+        }));
+        sample.io_control.extend(limits.io_control.iter().map(words));
         limits.add_to(sample);
     }
 }
@@ -141,7 +175,46 @@ impl CgroupLimits {
     fn throttle(&mut self, text: &str, what: &str) {
         for (device, limit) in text.lines().filter_map(|line| line.split_once(' ')) {
             self.limit_io(device, &format!("{what}={limit}"));
+            self.io_v1 = true;
         }
+    }
+
+    /// Lines such as `254:0 target=100`; where they hold only a number, it is that of `key`.
+    fn control_io(&mut self, text: &str, key: Option<&str>) {
+        for (device, set) in text.lines().filter_map(|line| line.split_once(' ')) {
+            let set = key.map_or_else(|| set.to_string(), |key| format!("{key}={}", set.trim()));
+            self.io_control.push((device.to_string(), set));
+        }
+    }
+
+    /// Lines such as `254:0 Read 12`.
+    fn count_io_v1(&mut self, text: &str, reads: &str, writes: &str) {
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                [device, "Read", count] => self.count_io(device, reads, count),
+                [device, "Write", count] => self.count_io(device, writes, count),
+                _ => {}
+            }
+        }
+    }
+
+    /// A count by its key in io.stat.
+    fn count_io(&mut self, device: &str, key: &str, count: &str) {
+        let index = self.io_done.iter().position(|known| known.device == device);
+        let index = index.unwrap_or_else(|| {
+            self.io_done.push(CgroupIo { device: device.into(), ..CgroupIo::default() });
+            self.io_done.len() - 1
+        });
+        let done = &mut self.io_done[index];
+        let field = match key {
+            "rios" => &mut done.reads,
+            "wios" => &mut done.writes,
+            "rbytes" => &mut done.read_bytes,
+            "wbytes" => &mut done.write_bytes,
+            _ => return,
+        };
+        *field = count.parse().unwrap_or(0);
     }
 
     fn limit_io(&mut self, device: &str, limit: &str) {

@@ -1,0 +1,315 @@
+//! Conditions compared: measured in rounds of random order until the effects are known well enough, or time is up.
+//!
+//! Each round measures every condition that is still open once. The order depends on the seed and the number of the
+//! round only, so that windows that were stored can be replayed and the trial continues where it ended. The first rounds
+//! warm up and do not count. A group (a baseline, its repetition and what is compared with them) is closed when all its
+//! intervals are narrow enough.
+
+use super::Budget;
+use super::tally::{Sample, Tally};
+use super::verdict::{self, Effect};
+use crate::stats::{Estimate, Ratio};
+use fathom_model::experiment::{Condition, Experiment, Metric, Protocol};
+
+/// A window may take this much longer than requested before the plan for the rest allows for it.
+const OVERHEAD_MAX_NS: f64 = 5e9;
+/// A group whose interval is narrower than this part of the effect itself is known well enough.
+const EFFECT_PART: f64 = 0.25;
+/// Claims rest on the 99% interval, which is wider than the 95% interval by this factor.
+const CLAIM_PART: f64 = 1.314;
+/// After so many rounds, intervals are compared with the precision once in as many rounds as this.
+const FREQUENT_ROUNDS: u32 = 20;
+const LATER_EVERY: u32 = 4;
+/// A condition that failed this often is not measured again.
+const FAILURES_MAX: u32 = 2;
+
+/// The state of a trial. It does no I/O.
+#[derive(Debug)]
+pub struct Trial {
+    experiment: Experiment,
+    protocol: Protocol,
+    conditions: Vec<State>,
+    /// Conditions by group, in the order of their baselines.
+    groups: Vec<Group>,
+    round: u32,
+    /// Conditions of this round that are still to be measured, the next one last.
+    rest: Vec<usize>,
+    budget: Budget,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tally: Tally,
+    /// The metric by round; `None` where the window failed.
+    by_round: Vec<Option<f64>>,
+    failures: u32,
+    rejected: Option<String>,
+}
+
+#[derive(Debug)]
+struct Group {
+    members: Vec<usize>,
+    is_open: bool,
+}
+
+/// The window to measure next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// Index into [`Experiment::conditions`].
+    pub condition: usize,
+    /// Number of the round, from 0.
+    pub round: u32,
+}
+
+impl Trial {
+    /// A trial without windows.
+    #[must_use]
+    pub fn new(experiment: Experiment, protocol: Protocol) -> Self {
+        let conditions = experiment.conditions.iter().map(|_| State::default()).collect();
+        let groups = groups(&experiment.conditions);
+        let budget = Budget::new(protocol.seconds * 1e9, OVERHEAD_MAX_NS);
+        let mut trial =
+            Self { experiment, protocol, conditions, groups, round: 0, rest: Vec::new(), budget };
+        trial.rest = trial.order();
+        trial
+    }
+
+    /// The share of the time that is used, from 0 to 1.
+    #[must_use]
+    pub fn done(&self) -> f64 {
+        self.budget.done()
+    }
+
+    /// Time that the windows took, in seconds.
+    #[must_use]
+    pub fn seconds_used(&self) -> f64 {
+        self.budget.used_ns() / 1e9
+    }
+
+    /// Windows measured.
+    #[must_use]
+    pub fn windows(&self) -> u32 {
+        self.budget.windows()
+    }
+
+    /// Rounds that are complete and count.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.round.saturating_sub(self.protocol.rounds_warm)
+    }
+
+    /// The next window; `None` once everything is known or time is up.
+    pub fn next_turn(&mut self) -> Option<Turn> {
+        loop {
+            while let Some(condition) = self.rest.last().copied() {
+                if self.is_measured(condition) {
+                    let requested = (self.protocol.ramp_ns + self.protocol.window_ns) as f64;
+                    let fits = self.budget.fits(requested, f64::INFINITY);
+                    return fits.then_some(Turn { condition, round: self.round });
+                }
+                self.rest.pop();
+            }
+            self.end_round();
+            self.rest = self.order();
+            if self.rest.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    /// Takes the result of the window that [`Trial::next_turn`] returned. `rejects`: a failure means that the condition
+    /// cannot be measured on this machine.
+    pub fn observe(&mut self, turn: Turn, outcome: Result<&Sample, &str>, rejects: bool) {
+        self.rest.retain(|condition| *condition != turn.condition);
+        let requested = (self.protocol.ramp_ns + self.protocol.window_ns) as f64;
+        let took = outcome.map_or(0.0, |sample| sample.took_ns as f64);
+        self.budget.charge_window(requested.min(took), took);
+        let Some(state) = self.conditions.get_mut(turn.condition) else { return };
+        if let Err(why) = outcome {
+            state.failures += 1;
+            if rejects || state.failures >= FAILURES_MAX {
+                state.rejected = Some(why.to_string());
+            }
+        }
+        if turn.round < self.protocol.rounds_warm {
+            return;
+        }
+        let round = (turn.round - self.protocol.rounds_warm) as usize;
+        state.by_round.resize(round, None);
+        let metric = self.experiment.metric;
+        let value = outcome.ok().and_then(|sample| sample.metric(metric));
+        state.by_round.push(value);
+        if let Ok(sample) = outcome {
+            state.tally.add(sample);
+        }
+    }
+
+    /// The windows of condition `index`, added up.
+    #[must_use]
+    pub fn tally(&self, index: usize) -> Option<&Tally> {
+        self.conditions.get(index).map(|state| &state.tally)
+    }
+
+    /// Why condition `index` is not measured.
+    #[must_use]
+    pub fn rejected(&self, index: usize) -> Option<&str> {
+        self.conditions.get(index)?.rejected.as_deref()
+    }
+
+    /// Whether condition `index` has a given load.
+    #[must_use]
+    pub fn has_rate(&self, index: usize) -> bool {
+        self.experiment.conditions.get(index).is_some_and(|c| c.rate_share.is_some())
+    }
+
+    /// The metric of condition `index`.
+    #[must_use]
+    pub fn estimate(&self, index: usize) -> Estimate {
+        let values = self.conditions.get(index).map(|state| state.by_round.iter().flatten());
+        Estimate::of(&values.into_iter().flatten().copied().collect::<Vec<f64>>())
+    }
+
+    /// The effect of condition `index` relative to what it is compared with; `None` for a baseline.
+    #[must_use]
+    pub fn effect(&self, index: usize) -> Option<Effect> {
+        let condition = self.experiment.conditions.get(index)?;
+        if condition.repeats.is_some() || condition.against.is_empty() {
+            return None;
+        }
+        let control = condition.against.iter().filter_map(|base| self.twin(*base)).next();
+        let control = control.map(|(base, twin)| self.pairs(twin, &[base], false));
+        let pairs = self.pairs(index, &condition.against, true);
+        let precision = self.protocol.precision;
+        Some(verdict::effect(&pairs, control.as_deref(), self.protocol.rounds_min, precision))
+    }
+
+    /// The repetition of condition `index` relative to itself (A/A); `None` for other conditions.
+    #[must_use]
+    pub fn control(&self, index: usize) -> Option<Effect> {
+        let base = self.experiment.conditions.get(index)?.repeats?;
+        let pairs = self.pairs(index, &[base], false);
+        Some(verdict::effect(&pairs, None, self.protocol.rounds_min, self.protocol.precision))
+    }
+
+    /// Condition `index` and condition `other` in each round that has both.
+    #[must_use]
+    pub fn pairs_of(&self, index: usize, other: usize) -> Vec<(f64, f64)> {
+        self.pairs(index, &[other], false)
+    }
+
+    /// The metric of `index` and the sum over `against`, in each round that has all; with `mean`, that of a baseline is
+    /// its mean with its repetition.
+    fn pairs(&self, index: usize, against: &[usize], mean: bool) -> Vec<(f64, f64)> {
+        let at = |index: usize, round: usize| *self.conditions.get(index)?.by_round.get(round)?;
+        let reference = |base: usize, round: usize| {
+            let value = at(base, round)?;
+            let twin = self.twin(base).filter(|_| mean).and_then(|(_, twin)| at(twin, round));
+            Some(twin.map_or(value, |twin: f64| (twin * value).sqrt()))
+        };
+        let rounds = self.conditions.get(index).map_or(0, |state| state.by_round.len());
+        let pair = |round: usize| {
+            let sum = against.iter().map(|base| reference(*base, round)).sum::<Option<f64>>()?;
+            Some((at(index, round)?, sum))
+        };
+        (0..rounds).filter_map(pair).collect()
+    }
+
+    /// The repetition of condition `base`, after it.
+    fn twin(&self, base: usize) -> Option<(usize, usize)> {
+        let twin = self.experiment.conditions.iter().position(|c| c.repeats == Some(base))?;
+        Some((base, twin))
+    }
+
+    fn is_measured(&self, index: usize) -> bool {
+        let state = self.conditions.get(index);
+        let group = self.groups.iter().find(|group| group.members.contains(&index));
+        state.is_some_and(|state| state.rejected.is_none())
+            && group.is_some_and(|group| group.is_open)
+    }
+
+    fn end_round(&mut self) {
+        self.round += 1;
+        let rounds = self.rounds();
+        let is_due = rounds <= FREQUENT_ROUNDS || rounds.is_multiple_of(LATER_EVERY);
+        if rounds < self.protocol.rounds_min || !is_due {
+            return;
+        }
+        for at in 0..self.groups.len() {
+            let known = self.groups[at].members.iter().all(|index| self.is_known(*index));
+            self.groups[at].is_open &= !known;
+        }
+    }
+
+    fn is_known(&self, index: usize) -> bool {
+        if self.rejected(index).is_some() {
+            return true;
+        }
+        let wide = |spread: f64, effect: f64| {
+            CLAIM_PART * spread > self.protocol.precision.max(EFFECT_PART * effect.abs())
+        };
+        let condition = &self.experiment.conditions[index];
+        if condition.repeats.is_none() && !condition.against.is_empty() {
+            let ratio = Ratio::paired_robust(&self.pairs(index, &condition.against, true));
+            return ratio.is_some_and(|ratio| !wide(ratio.spread(), ratio.value.ln()));
+        }
+        // A baseline is known when its comparisons are; a condition on its own by its mean.
+        !self.is_alone(index)
+            || self.estimate(index).relative().is_some_and(|spread| !wide(spread, 0.0))
+    }
+
+    fn is_alone(&self, index: usize) -> bool {
+        !self
+            .experiment
+            .conditions
+            .iter()
+            .any(|c| c.against.contains(&index) || c.repeats == Some(index))
+    }
+
+    /// The open conditions in the order of this round, the first one last (Fisher–Yates).
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> =
+            (0..self.conditions.len()).filter(|index| self.is_measured(*index)).collect();
+        let mut state = self.protocol.seed ^ u64::from(self.round).wrapping_mul(STEP);
+        for last in (1..order.len()).rev() {
+            order.swap(last, (split_mix(&mut state) % (last as u64 + 1)) as usize);
+        }
+        order
+    }
+}
+
+/// SplitMix64's increment (Steele et al. 2014).
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(STEP);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Conditions that are compared with each other, directly or through a third.
+fn groups(conditions: &[Condition]) -> Vec<Group> {
+    let mut group_of: Vec<usize> = (0..conditions.len()).collect();
+    for (index, condition) in conditions.iter().enumerate() {
+        let others = condition.against.iter().chain(&condition.repeats);
+        for other in others.filter(|other| **other < conditions.len()) {
+            let (from, to) = (group_of[index], group_of[*other]);
+            group_of.iter_mut().filter(|group| **group == from).for_each(|group| *group = to);
+        }
+    }
+    let members = |root: usize| {
+        let of = |index: &usize| group_of[*index] == root;
+        (0..conditions.len()).filter(of).collect::<Vec<usize>>()
+    };
+    let groups = (0..conditions.len()).map(members).filter(|members| !members.is_empty());
+    groups.map(|members| Group { members, is_open: true }).collect()
+}
+
+/// Whether a higher figure is better.
+#[must_use]
+pub fn higher_is_better(metric: Metric) -> bool {
+    matches!(metric, Metric::Iops | Metric::Bandwidth)
+}
+
+#[cfg(test)]
+mod tests;

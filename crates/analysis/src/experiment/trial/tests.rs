@@ -1,0 +1,189 @@
+use super::*;
+use crate::experiment::Claim;
+
+/// A machine with noise like that of a shared virtual machine: every window deviates by some percent, the level drifts
+/// slowly, and some windows lose half their time to a stall.
+struct Noisy {
+    state: u64,
+    level: f64,
+}
+
+impl Noisy {
+    fn new(seed: u64) -> Self {
+        Self { state: seed.wrapping_mul(STEP) ^ 0xabcd, level: 0.0 }
+    }
+
+    fn uniform(&mut self) -> f64 {
+        (split_mix(&mut self.state) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Normal: the sum of 12 uniforms.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
+    }
+
+    /// I/Os of a window of a second, of a condition that is `factor` as fast as the baseline.
+    fn window(&mut self, factor: f64) -> Sample {
+        self.level = 0.98 * self.level + 0.01 * self.normal();
+        let stall = if self.uniform() < 0.03 { 0.5 } else { 1.0 };
+        let noise = (self.level + 0.03 * self.normal()).exp();
+        let ios = (1e5 * factor * noise * stall) as u64;
+        Sample { elapsed_ns: 1_000_000_000, took_ns: 1_100_000_000, ios, ..Sample::default() }
+    }
+}
+
+fn condition(name: &str, against: &[usize], repeats: Option<usize>) -> Condition {
+    Condition { name: name.into(), against: against.to_vec(), repeats, ..Condition::default() }
+}
+
+fn pair() -> Experiment {
+    let conditions = vec![
+        condition("a", &[], None),
+        condition("a again", &[], Some(0)),
+        condition("b", &[0], None),
+    ];
+    Experiment { conditions, ..Experiment::default() }
+}
+
+fn protocol(seed: u64) -> Protocol {
+    Protocol {
+        seconds: 3000.0,
+        window_ns: 1_000_000_000,
+        ramp_ns: 100_000_000,
+        precision: 0.01,
+        rounds_min: 10,
+        rounds_warm: 1,
+        seed,
+    }
+}
+
+/// Runs a trial to its end on a noisy machine; the factor of each condition is in `factors`.
+fn run(experiment: Experiment, seed: u64, factors: &[f64]) -> Trial {
+    let mut machine = Noisy::new(seed);
+    let mut trial = Trial::new(experiment, protocol(seed));
+    while let Some(turn) = trial.next_turn() {
+        trial.observe(turn, Ok(&machine.window(factors[turn.condition])), false);
+    }
+    trial
+}
+
+/// In how many of 100 trials an effect of this size was claimed in its direction, and in the other one.
+fn claims(factor: f64) -> (u32, u32) {
+    let mut found = (0, 0);
+    for seed in 0..100 {
+        let effect = run(pair(), seed, &[1.0, 1.0, factor]).effect(2).unwrap();
+        if effect.claim == Claim::Changed {
+            match effect.ratio.unwrap().value < 1.0 {
+                true => found.0 += 1,
+                false => found.1 += 1,
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn an_injected_delay_is_found_and_none_is_not() {
+    let (slower, faster) = claims(0.95);
+    assert!(slower >= 95 && faster == 0, "5%: {slower} {faster}");
+    let (slower, faster) = claims(0.98);
+    assert!(slower >= 95 && faster == 0, "2%: {slower} {faster}");
+    let (slower, faster) = claims(1.0);
+    assert!(slower + faster <= 5, "0%: {slower} {faster}");
+}
+
+#[test]
+fn rounds_are_in_random_order_and_each_has_every_condition_once() {
+    let mut trial = Trial::new(pair(), protocol(7));
+    let mut orders = Vec::new();
+    for _ in 0..8 {
+        let mut order = Vec::new();
+        for _ in 0..3 {
+            let turn = trial.next_turn().unwrap();
+            order.push(turn.condition);
+            let window = Sample { ios: 10, elapsed_ns: 10, took_ns: 10, ..Sample::default() };
+            trial.observe(turn, Ok(&window), false);
+        }
+        let mut all = order.clone();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2]);
+        orders.push(order);
+    }
+    orders.dedup();
+    assert!(orders.len() > 3, "{orders:?}");
+}
+
+#[test]
+fn the_same_windows_lead_to_the_same_turns() {
+    let mut first = Trial::new(pair(), protocol(3));
+    let mut machine = Noisy::new(3);
+    let mut windows = Vec::new();
+    for _ in 0..20 {
+        let turn = first.next_turn().unwrap();
+        let window = machine.window(1.0);
+        first.observe(turn, Ok(&window), false);
+        windows.push((turn, window));
+    }
+    let mut second = Trial::new(pair(), protocol(3));
+    for (turn, window) in &windows {
+        assert_eq!(second.next_turn(), Some(*turn));
+        second.observe(*turn, Ok(window), false);
+    }
+    assert_eq!(second.next_turn(), first.next_turn());
+    assert_eq!(second.effect(2), first.effect(2));
+}
+
+#[test]
+fn a_condition_that_cannot_be_measured_is_left_out() {
+    let mut trial = Trial::new(pair(), protocol(5));
+    let mut turns = 0;
+    while let Some(turn) = trial.next_turn() {
+        turns += 1;
+        let window = Sample { ios: 10, elapsed_ns: 10, took_ns: 10, ..Sample::default() };
+        match turn.condition {
+            2 => trial.observe(turn, Err("no such scheduler"), true),
+            _ => trial.observe(turn, Ok(&window), false),
+        }
+    }
+    assert_eq!(trial.rejected(2), Some("no such scheduler"));
+    // One warm-up round, ten that count, and the rejected window.
+    assert_eq!(turns, 23);
+    assert!(matches!(trial.effect(2).unwrap().claim, Claim::Inconclusive(_)));
+}
+
+#[test]
+fn a_whole_is_compared_with_the_sum_of_its_parts() {
+    let conditions = vec![
+        condition("x", &[], None),
+        condition("y", &[], None),
+        condition("both", &[0, 1], None),
+    ];
+    let experiment = Experiment { conditions, ..Experiment::default() };
+    let effect = run(experiment, 1, &[1.0, 2.0, 1.5]).effect(2).unwrap();
+    let ratio = effect.ratio.unwrap();
+    assert!(ratio.low < 0.51 && ratio.high > 0.49, "{ratio:?}");
+    assert_eq!(effect.claim, Claim::Changed);
+}
+
+#[test]
+fn groups_end_when_they_are_known_and_time_ends_all() {
+    let conditions = vec![
+        condition("a", &[], None),
+        condition("b", &[0], None),
+        condition("c", &[], None),
+        condition("d", &[2], None),
+    ];
+    let experiment = Experiment { conditions, ..Experiment::default() };
+    let mut trial = Trial::new(experiment, Protocol { seconds: 200.0, ..protocol(1) });
+    let (mut machine, mut counts) = (Noisy::new(1), [0; 4]);
+    while let Some(turn) = trial.next_turn() {
+        counts[turn.condition] += 1;
+        // The first pair is free of noise.
+        let exact = Sample { ios: 100, elapsed_ns: 10, took_ns: 10, ..Sample::default() };
+        let window = if turn.condition < 2 { exact } else { machine.window(1.0) };
+        trial.observe(turn, Ok(&window), false);
+    }
+    assert_eq!(counts[..2], [11, 11]);
+    assert!(counts[2] > 40, "{counts:?}");
+    assert!(trial.seconds_used() <= 201.0);
+}

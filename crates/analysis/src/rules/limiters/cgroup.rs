@@ -1,0 +1,390 @@
+//! Limits, costs and weights of the cgroup that the workload runs in.
+
+use super::View;
+use super::device::{DEVICE, OTHERS_SHARE_MIN};
+use super::queue::held_in_scheduler;
+#[cfg(test)]
+use super::testing::{Scene, held};
+#[cfg(test)]
+use crate::rules::testing::Case;
+use crate::rules::{Check, Claim, Rule};
+use crate::watch::{IoLimit, REACHED};
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::units;
+
+/// Percent of the time for which CPU time must have been refused.
+const THROTTLED_MIN: f64 = 5.0;
+/// Times per second that the memory limit must have been hit.
+const HITS_MIN: f64 = 1.0;
+/// Pages per second that must have been read again soon after they were reclaimed.
+const REFAULTS_MIN: f64 = 10.0;
+/// The share of the time for which tasks must have been stalled for memory, where they read none again.
+const STALLED_MIN: f64 = 0.05;
+/// Share of the intervals with I/O in which a limit must have been reached.
+const REACHED_MIN: f64 = 0.5;
+/// Share of the busy threads that must have waited in a function that holds I/O back.
+pub(super) const HELD_THREADS_MIN: f64 = 0.2;
+
+/// Where threads wait for their cgroup's share of a device.
+const COST_WAITS: [&str; 2] = ["ioc_rqos_throttle", "blkcg_maybe_throttle_current"];
+
+/// A limit on the I/Os or bytes per second of the cgroup.
+pub(in crate::rules) static IO_LIMIT: Rule = Rule {
+    id: "cgroup-io-limit",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The cgroup's limit on IOPS or bandwidth was reached.",
+    threshold: || {
+        format!(
+            "In {:.0}% or more of the intervals with I/O, the cgroup's rate was {:.0}–{:.0}% of a limit, and threads waited \
+             for I/O. Where only the device's rate is known, other programs must not have done most of it.",
+            REACHED_MIN * 100.0,
+            REACHED.start() * 100.0,
+            REACHED.end() * 100.0
+        )
+    },
+    remedy: "Raise the limit, or run it in another cgroup",
+    supersedes: &[&DEVICE],
+    checks: &[Check::View(io_limit)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| s.io_limit(10_010),
+            near_miss: |s| s.io_limit(12_000),
+            summary: "The cgroup /db allows 10,010 reads/s on vda (io.max); it reached 10,000.",
+        },
+        Case::View {
+            holds: |s| {
+                s.io_limit(10_010);
+                s.cgroup().io_limits_v1 = true;
+            },
+            // Another program did the I/O.
+            near_miss: |s| {
+                s.io_limit(10_010);
+                s.other("dd", 0.1, 10 * 40_960_000);
+            },
+            summary: "The cgroup /db allows 10,010 reads/s on vda (blkio.throttle.read_iops_device); it reached \
+                      10,000.",
+        },
+    ],
+};
+
+fn io_limit(view: &View) -> Option<Claim> {
+    let waits = view.held_by_io().filter(|_| view.is_own)?;
+    // The rate of a device is not the cgroup's where others do most of it.
+    let by_others = view.others_share().is_some_and(|share| share > 0.5);
+    let is_reached = |limit: &&IoLimit| {
+        limit.reached_share() >= REACHED_MIN && (limit.is_of_cgroup || !by_others)
+    };
+    let limit = view.seen.io_limits.values().filter(is_reached).max_by_key(|l| l.reached)?;
+    let IoLimit { cgroup, device, key, .. } = limit;
+    let v1 = view.cgroup().is_some_and(|cgroup| cgroup.io_limits_v1);
+    let (what, is_rate, v1_file) = match key.as_str() {
+        "riops" => (" reads/s", true, "blkio.throttle.read_iops_device"),
+        "wiops" => (" writes/s", true, "blkio.throttle.write_iops_device"),
+        "rbps" => (" of reads", false, "blkio.throttle.read_bps_device"),
+        _ => (" of writes", false, "blkio.throttle.write_bps_device"),
+    };
+    let setting = if v1 { v1_file } else { "io.max" };
+    let shown = |rate| if is_rate { units::grouped(rate) } else { units::bandwidth(rate) };
+    let reached = Evidence::number("intervals at the limit", limit.reached_share(), Unit::Share);
+    let summary = format!(
+        "The cgroup {cgroup} allows {}{what} on {device} ({setting}); it reached {}.",
+        shown(limit.limit),
+        shown(limit.mean())
+    );
+    let source = match (limit.is_of_cgroup, v1) {
+        (true, true) => format!("{setting}, blkio.throttle.io_serviced_recursive"),
+        (true, false) => format!("{setting}, io.stat"),
+        (false, _) => format!("{setting}, /proc/diskstats"),
+    };
+    let claim = Claim::new(summary, vec![reached.with_source(&source)]);
+    Some(claim.weight(limit.reached_share() * waits).confidence(Confidence::High))
+}
+
+/// What a cgroup's I/O settings say, such as `weight=50`, where `keys` has it; the innermost cgroup first.
+fn settings(view: &View, keys: &[&str]) -> Vec<String> {
+    let entries = view.cgroup().into_iter().flat_map(|cgroup| &cgroup.io_control);
+    let has = |entry: &&String| {
+        entry
+            .split(' ')
+            .any(|word| word.split_once('=').is_some_and(|(key, _)| keys.contains(&key)))
+    };
+    entries.filter(has).cloned().collect()
+}
+
+/// Threads that wait for the cgroup's share of a device's capacity.
+pub(in crate::rules) static IO_COST: Rule = Rule {
+    id: "cgroup-io-cost",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The cgroup's share of a device (io.cost, io.weight) was used up: the kernel held its I/Os back.",
+    threshold: || {
+        format!(
+            "{:.0}% or more of the busy threads waited in {}.",
+            HELD_THREADS_MIN * 100.0,
+            COST_WAITS.join(" or ")
+        )
+    },
+    remedy: "Raise the cgroup's io.weight, or check the model in the root's io.cost.model and io.cost.qos",
+    supersedes: &[&DEVICE],
+    checks: &[Check::View(io_cost)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| held(s, "ioc_rqos_throttle", 0.7),
+        near_miss: |s| held(s, "ioc_rqos_throttle", 0.1),
+        summary: "fio waited for its cgroup's share of vda (io.cost) 70% of the time.",
+    }],
+};
+
+fn io_cost(view: &View) -> Option<Claim> {
+    let disk = view.disks().into_iter().next()?;
+    let waiting = view.threads(|_, _, wchan| COST_WAITS.iter().any(|at| wchan.contains(at)));
+    let share = view.share(waiting);
+    let targets = settings(view, &["target"]);
+    let is_cost = view.threads(|_, _, wchan| wchan.contains(COST_WAITS[0])) > 0.0;
+    if share < HELD_THREADS_MIN || !is_cost && !targets.is_empty() {
+        return None;
+    }
+    let summary = format!(
+        "{} waited for its cgroup's share of {} (io.cost) {:.0}% of the time.",
+        view.subject(),
+        disk.name,
+        share * 100.0
+    );
+    let waiting = Evidence::number("threads held back", waiting, Unit::Count);
+    let evidence = [waiting.with_source("wchan ioc_rqos_throttle")].into_iter();
+    let set = settings(view, &["weight", "enable"]).into_iter();
+    let set = set.map(|entry| Evidence::text("set", entry).with_source("io.weight, io.cost.qos"));
+    let claim = Claim::new(summary, evidence.chain(set.take(2)).collect());
+    Some(claim.weight(share).confidence(Confidence::High))
+}
+
+/// Whether threads in `rq_qos_wait` wait for writeback throttling: it delays writes only, and only if it is on.
+pub(super) fn is_writeback_throttled(view: &View, device: &str, call: &str) -> bool {
+    let latency_us = view.device(device).and_then(|device| device.wbt_lat_usec).unwrap_or(0);
+    let is_read = super::threads::READ_CALLS.contains(&call);
+    let disk = view.rates.disks.iter().find(|disk| disk.name == device);
+    let writes = disk.is_some_and(|disk| disk.write.ios + disk.discard.ios > 0.0);
+    latency_us > 0 && !is_read && writes
+}
+
+/// Threads that wait so that another cgroup meets its latency target.
+pub(in crate::rules) static IO_LATENCY: Rule = Rule {
+    id: "cgroup-io-latency",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The kernel held I/Os back so that another cgroup meets its latency target (io.latency).",
+    threshold: || {
+        format!(
+            "{:.0}% or more of the busy threads waited in rq_qos_wait, or a target is set and they waited in \
+             blkcg_maybe_throttle_current. Not where writeback throttling explains it.",
+            HELD_THREADS_MIN * 100.0
+        )
+    },
+    remedy: "Set an io.latency target for this cgroup too, or raise the target of the other one",
+    supersedes: &[&DEVICE],
+    checks: &[Check::View(io_latency)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| held(s, "rq_qos_wait", 0.6),
+        // Writeback throttling waits in the same function, for writes.
+        near_miss: |s| {
+            s.device().wbt_lat_usec = Some(2000);
+            s.writes("vda", 1000, 8.0, 99.0);
+            held(s, "rq_qos_wait", 0.6);
+        },
+        summary: "fio was held back on vda for another cgroup's latency target (io.latency) 60% of the time.",
+    }],
+};
+
+fn io_latency(view: &View) -> Option<Claim> {
+    let disk = view.disks().into_iter().next()?;
+    let targets = settings(view, &["target"]);
+    let waits = |_: &str, call: &str, wchan: &str| {
+        wchan.contains("rq_qos_wait") && !is_writeback_throttled(view, &disk.name, call)
+            || !targets.is_empty() && wchan.contains(COST_WAITS[1])
+    };
+    let waiting = view.threads(waits);
+    let share = view.share(waiting);
+    if share < HELD_THREADS_MIN {
+        return None;
+    }
+    let summary = format!(
+        "{} was held back on {} for another cgroup's latency target (io.latency) {:.0}% of the time.",
+        view.subject(),
+        disk.name,
+        share * 100.0
+    );
+    let waiting = Evidence::number("threads held back", waiting, Unit::Count);
+    let evidence = [waiting.with_source("wchan rq_qos_wait")].into_iter();
+    let set = targets.iter().map(|entry| Evidence::text("set", entry.as_str()));
+    let claim = Claim::new(summary, evidence.chain(set.take(2)).collect());
+    Some(claim.weight(share).confidence(Confidence::Medium))
+}
+
+/// BFQ serves other cgroups first.
+pub(in crate::rules) static IO_WEIGHT: Rule = Rule {
+    id: "cgroup-io-weight",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The I/O scheduler BFQ served other cgroups first, by their weights.",
+    threshold: || {
+        format!(
+            "`io-scheduler` holds for bfq, the cgroup's weight is not the default of 100, and other programs did {:.0}% \
+             or more of the bytes.",
+            OTHERS_SHARE_MIN * 100.0
+        )
+    },
+    remedy: "Raise the weight, or stop the other programs",
+    supersedes: &[&DEVICE, &super::queue::SCHEDULER],
+    checks: &[Check::View(io_weight)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| weighted(s, 10),
+        near_miss: |s| weighted(s, 100),
+        summary: "BFQ gives the cgroup /db a weight of 10 on vda (100 is the default); other programs did 91% of the \
+                  bytes.",
+    }],
+};
+
+fn io_weight(view: &View) -> Option<Claim> {
+    let waits = view.held_by_io().filter(|_| view.is_own)?;
+    let disk = view.busy_disk()?;
+    let is_bfq = view.device(&disk.name)?.scheduler.as_deref() == Some("bfq");
+    let held = held_in_scheduler(view, disk).filter(|_| is_bfq)?;
+    let others = view.others_share().filter(|share| *share >= OTHERS_SHARE_MIN)?;
+    let set = settings(view, &["bfq_weight"]);
+    let words: Vec<&str> = set.first()?.split(' ').collect();
+    let weight = words.iter().find_map(|word| word.strip_prefix("bfq_weight="))?;
+    if weight == "100" {
+        return None;
+    }
+    let summary = format!(
+        "BFQ gives the cgroup {} a weight of {weight} on {} (100 is the default); other programs did {:.0}% of the bytes.",
+        words.first()?,
+        disk.name,
+        others * 100.0
+    );
+    let held_share = Evidence::number("time between queue and driver", held, Unit::Share);
+    let evidence = vec![held_share.with_source("block_rq_insert to block_rq_issue")];
+    let claim = Claim::new(summary, evidence);
+    Some(claim.weight(held * waits).confidence(Confidence::Medium))
+}
+
+#[cfg(test)]
+fn weighted(scene: &mut Scene, weight: u32) {
+    scene.scheduler("bfq", 600);
+    scene.cgroup().io_control = vec![format!("/db default bfq_weight={weight}")];
+    scene.other("dd", 0.1, 10 * 40_960_000);
+}
+
+/// A limit on the CPU time of the cgroup.
+pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
+    id: "cgroup-cpu-quota",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The cgroup used up its CPU quota: its threads had to wait for the next period.",
+    threshold: || format!("It was throttled for {THROTTLED_MIN:.0}% of the time or more."),
+    remedy: "Raise cpu.max (cgroup v1: cpu.cfs_quota_us)",
+    supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
+    checks: &[Check::View(cpu_quota)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| s.throttled(7_800_000),
+        near_miss: |s| s.throttled(400_000),
+        summary: "The cgroup /db may use 0.20 CPUs; it was throttled for 78% of the time.",
+    }],
+};
+
+fn cpu_quota(view: &View) -> Option<Claim> {
+    let rates = view.rates.system.as_ref()?.cgroup.as_ref()?;
+    let throttled = rates.throttled.filter(|share| *share >= THROTTLED_MIN)?.min(100.0);
+    let cgroup = view.cgroup()?;
+    let summary = format!(
+        "The cgroup {} may use {:.2} CPUs; it was throttled for {throttled:.0}% of the time.",
+        cgroup.path, cgroup.cpu_limit?
+    );
+    let periods = rates.throttled_periods.unwrap_or(0.0);
+    let periods = Evidence::number("periods throttled per second", periods, Unit::Count);
+    let claim = Claim::new(summary, vec![periods.with_source("cpu.stat")]);
+    Some(claim.weight(throttled / 100.0).confidence(Confidence::High))
+}
+
+/// A limit on the memory of the cgroup, page cache included.
+pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
+    id: "cgroup-memory-limit",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The cgroup's memory limit made the kernel reclaim pages that were needed again.",
+    threshold: || {
+        format!(
+            "The limit was hit at least once per second, and {REFAULTS_MIN:.0} pages/s were read again soon after \
+             they were reclaimed, or tasks were stalled for memory {:.0}% of the time. Reclaim alone slows nothing: it \
+             is how the page cache stays within a limit.",
+            STALLED_MIN * 100.0
+        )
+    },
+    remedy: "Raise memory.max (cgroup v1: memory.limit_in_bytes), or use less page cache",
+    supersedes: &[&DEVICE],
+    checks: &[Check::View(memory_limit)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| s.memory_limit(50, 10_000),
+            near_miss: |s| s.memory_limit(0, 10_000),
+            summary: "The cgroup may use 64 MiB of memory and hit that limit 50 times/s; 39.1 MiB/s were read again soon \
+                      after they were reclaimed.",
+        },
+        Case::View {
+            holds: |s| {
+                s.memory_limit(50, 0);
+                s.stalled_for_memory(0.3);
+            },
+            // A file is read once, from its beginning to its end.
+            near_miss: |s| s.memory_limit(50, 0),
+            summary: "The cgroup may use 64 MiB of memory and hit that limit 50 times/s; tasks were stalled for memory 30% \
+                      of the time.",
+        },
+    ],
+};
+
+fn memory_limit(view: &View) -> Option<Claim> {
+    let system = view.rates.system.as_ref()?;
+    let hits = system.cgroup.as_ref()?.memory_hits.filter(|hits| *hits >= HITS_MIN)?;
+    let limit = view.cgroup()?.memory_limit?;
+    let paging = &system.paging;
+    let again = paging.refault_file + paging.swap_in;
+    let stalled = system.pressure.as_ref().map_or(0.0, |pressure| pressure.memory.some / 100.0);
+    let bytes = again * 4096.0;
+    let effect = match (again >= REFAULTS_MIN, stalled >= STALLED_MIN) {
+        (true, _) => {
+            format!("{} were read again soon after they were reclaimed", units::bandwidth(bytes))
+        }
+        (_, true) => {
+            format!("tasks were stalled for memory {:.0}% of the time", stalled * 100.0)
+        }
+        _ => return None,
+    };
+    let summary = format!(
+        "The cgroup may use {} of memory and hit that limit {} times/s; {effect}.",
+        units::bytes(limit),
+        units::count(hits)
+    );
+    let evidence = vec![
+        Evidence::number(
+            "reclaimed",
+            (paging.steal_file + paging.swap_out) * 4096.0,
+            Unit::BytesPerSecond,
+        )
+        .with_source("/proc/vmstat, the whole machine"),
+        Evidence::number("read again", bytes, Unit::BytesPerSecond)
+            .with_source("workingset_refault_file, pswpin"),
+        Evidence::number("time stalled for memory", stalled, Unit::Share)
+            .with_source("/proc/pressure/memory, some"),
+    ];
+    // Of the time that reads take, the part of those that are only needed again.
+    let reads = (bytes / paging.in_bytes.max(1.0)).min(1.0) * view.io_wait().unwrap_or(1.0);
+    let claim = Claim::new(summary, evidence);
+    Some(claim.weight(stalled.max(reads)).confidence(Confidence::High))
+}

@@ -1,0 +1,214 @@
+//! CPU time: that of other programs, and the workload's own.
+
+use super::View;
+use super::view::{CPU_SAMPLES_MIN, CPUS_BUSY_MIN};
+#[cfg(test)]
+use crate::rules::testing::Case;
+use crate::rules::{Check, Claim, Rule};
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::watch::{ProcessUse, ThreadState};
+
+/// Share of their time that threads must have waited for a CPU.
+const WAIT_MIN: f64 = 0.1;
+/// CPUs that other programs must have used.
+const OTHERS_MIN: f64 = 0.25;
+/// Share of their time that threads must have been on a CPU to be limited by it.
+const ON_CPU_MIN: f64 = 0.7;
+/// Mean number of threads on a CPU below which CPU time limits nothing.
+const THREADS_MIN: f64 = 0.7;
+/// Share of their time that threads must have wanted a CPU, or have waited for another program.
+const NEEDED_MIN: f64 = 0.3;
+
+/// Other programs use the CPUs that the workload waits for.
+pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
+    id: "other-programs-cpu",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "Other programs used the CPUs that the workload's threads waited for.",
+    threshold: || {
+        format!(
+            "Its busy threads waited for a CPU {:.0}% of the time or more, and other programs used {OTHERS_MIN} CPUs or \
+             more.",
+            WAIT_MIN * 100.0
+        )
+    },
+    remedy: "Stop the other program, or keep both apart with taskset or a cpuset",
+    supersedes: &[&OWN_TIME],
+    checks: &[Check::View(other_programs)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| s.hog(1.63, 0.4, 0.3),
+            near_miss: |s| s.hog(1.63, 0.4, 0.03),
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; its threads waited for a CPU 43% of the \
+                      time that they wanted one.",
+        },
+        Case::View {
+            holds: |s| s.hog(1.63, 0.4, 0.3),
+            // The threads wait for the disk; the moments before they run again are no cause.
+            near_miss: |s| s.hog(1.63, 0.05, 0.05),
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; its threads waited for a CPU 43% of the \
+                      time that they wanted one.",
+        },
+    ],
+};
+
+fn other_programs(view: &View) -> Option<Claim> {
+    let processes = &view.seen.processes;
+    let others: Vec<&ProcessUse> = processes.by_cpu();
+    let all: f64 = others.iter().map(|uses| processes.cpus(uses)).sum();
+    let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
+    let share = view.share(waited);
+    if !view.is_own || processes.elapsed_ns == 0 || share < WAIT_MIN || all < OTHERS_MIN {
+        return None;
+    }
+    let most = others.first()?;
+    let summary = format!(
+        "{} used {:.2} of {} CPUs, {} itself {:.2}; its threads waited for a CPU {:.0}% of the time that they wanted one.",
+        most.named(),
+        processes.cpus(most),
+        view.cpus(),
+        view.who,
+        processes.cpus(&processes.watched),
+        waited / (ran + waited).max(1e-9) * 100.0
+    );
+    let others = Evidence::number("CPUs used by other programs", all, Unit::Count);
+    let busy = view.cpus_busy().unwrap_or(0.0) / 100.0;
+    let evidence = vec![
+        others.with_source("/proc/PID/stat"),
+        Evidence::number("all CPUs busy", busy, Unit::Share).with_source("/proc/stat"),
+    ];
+    Some(Claim::new(summary, evidence).weight(share).confidence(Confidence::High))
+}
+
+/// All CPUs are in use, by whomever.
+pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
+    id: "busy-cpus",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "All CPUs were in use.",
+    threshold: || {
+        format!(
+            "CPUs were neither idle nor waiting for I/O {CPUS_BUSY_MIN:.0}% of the time or more. For a program: it spent \
+             {:.0}% of its time or more wanting a CPU, or waiting for another program, and neither `other-programs-cpu` nor \
+             `own-cpu-time` holds.",
+            NEEDED_MIN * 100.0
+        )
+    },
+    remedy: "Use more CPUs, or less CPU time; fathom top shows who uses it",
+    supersedes: &[],
+    checks: &[Check::View(busy_cpus)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| {
+                s.whole_machine();
+                s.hog(1.9, 1.9, 0.3);
+                s.busy(98);
+            },
+            near_miss: |s| {
+                s.whole_machine();
+                s.hog(1.5, 1.5, 0.1);
+                s.busy(80);
+            },
+            summary: "The 2 CPUs were 98% busy; stress-ng (pid 812) used 1.90 of them.",
+        },
+        Case::View {
+            // A client of a program that does the work.
+            holds: |s| {
+                s.no_threads();
+                s.hog(1.5, 0.4, 0.0);
+                s.state(ThreadState::Poll, 3.0);
+            },
+            // It waits for the disk.
+            near_miss: |s| s.hog(1.5, 0.1, 0.0),
+            summary: "The 2 CPUs were 95% busy; stress-ng (pid 812) used 1.50 of them, fio itself 0.10.",
+        },
+    ],
+};
+
+fn busy_cpus(view: &View) -> Option<Claim> {
+    use ThreadState as S;
+    let busy = view.cpus_busy().filter(|busy| *busy >= CPUS_BUSY_MIN)?;
+    let others = view.states(&[S::Socket, S::Poll, S::Pipe]);
+    let wanted = view.states(&[S::OnCpu, S::Runnable]) + others;
+    let needed = match view.is_own {
+        true => wanted / (view.busy_threads() + others).max(1e-9),
+        false => 1.0,
+    };
+    if needed < NEEDED_MIN || other_programs(view).is_some() || own_time(view).is_some() {
+        return None;
+    }
+    let processes = &view.seen.processes;
+    let most = processes.by_cpu().into_iter().next();
+    let most = most.filter(|most| processes.cpus(most) >= OTHERS_MIN);
+    let most = most.map(|most| {
+        let own = format!(", {} itself {:.2}", view.who, processes.cpus(&processes.watched));
+        let own = if view.is_own { own.as_str() } else { "" };
+        format!("; {} used {:.2} of them{own}", most.named(), processes.cpus(most))
+    });
+    let cpus =
+        if view.cpus() > 1.0 { format!("{} CPUs were", view.cpus()) } else { "CPU was".into() };
+    let summary = format!("The {cpus} {busy:.0}% busy{}.", most.unwrap_or_default());
+    let shares = view.rates.system.as_ref().map(|system| system.cpu).unwrap_or_default();
+    let share = |name: &str, percent: f64| {
+        Evidence::number(name, percent / 100.0, Unit::Share).with_source("/proc/stat")
+    };
+    let steal = (shares.steal >= 1.0).then(|| share("stolen by the hypervisor", shares.steal));
+    let evidence = [share("user", shares.user + shares.nice), share("kernel", shares.system)];
+    let claim = Claim::new(summary, evidence.into_iter().chain(steal).collect());
+    Some(claim.weight(needed * busy / 100.0).confidence(Confidence::High))
+}
+
+/// The workload's own CPU time.
+pub(in crate::rules) static OWN_TIME: Rule = Rule {
+    id: "own-cpu-time",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The workload is CPU-bound.",
+    threshold: || {
+        format!(
+            "Its busy threads were on a CPU or waited for one {:.0}% of the time or more, and {THREADS_MIN} of them ran \
+             on average.",
+            ON_CPU_MIN * 100.0
+        )
+    },
+    remedy: "Use more threads or jobs, or lower the CPU time per I/O",
+    supersedes: &[],
+    checks: &[Check::View(own_time)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| s.computes(0.95),
+        near_miss: |s| s.computes(0.6),
+        summary: "fio spent its time on the CPU: 0.9 of its 1.0 busy threads ran on average, on 2 CPUs.",
+    }],
+};
+
+fn own_time(view: &View) -> Option<Claim> {
+    let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
+    let share = view.share(ran + waited);
+    if !view.is_own || ran < THREADS_MIN || share < ON_CPU_MIN {
+        return None;
+    }
+    let summary = format!(
+        "{} spent its time on the CPU: {ran:.1} of its {:.1} busy threads ran on average, on {} CPUs.",
+        view.subject(),
+        view.busy_threads(),
+        view.cpus()
+    );
+    let on_cpu = Evidence::number("time on a CPU", view.share(ran), Unit::Share);
+    let on_cpu = on_cpu.with_source("/proc/PID/task/TID/schedstat");
+    let rows = view.layers.layers.iter().filter(|_| view.layers.samples >= CPU_SAMPLES_MIN);
+    let layer = rows.max_by_key(|row| row.time).map(|row| {
+        Evidence::number(row.layer.name(), view.layers.share(row.layer), Unit::Share)
+            .with_source("CPU samples")
+    });
+    let evidence = [on_cpu].into_iter().chain(layer).collect();
+    let claim = Claim::new(summary, evidence).weight(share).confidence(Confidence::High);
+    let all_in_use = ran + 0.5 >= view.cpus();
+    Some(if all_in_use {
+        claim.remedy("Lower the CPU time per I/O: all CPUs are in use")
+    } else {
+        claim
+    })
+}

@@ -1,0 +1,250 @@
+//! Memory: swapping, and I/O that never reaches a disk.
+
+use super::View;
+use super::view::CPU_SAMPLES_MIN;
+use crate::layers::Layer;
+#[cfg(test)]
+use crate::rules::testing::Case;
+use crate::rules::{Check, Claim, Rule};
+use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity, Unit};
+use fathom_model::units;
+use fathom_model::watch::{OpenFile, ProcessUse, ThreadState};
+
+/// Pages per second that must have been swapped in.
+const SWAPPED_MIN: f64 = 100.0;
+/// Share of the time for which tasks must have been stalled for memory, where that is known.
+const STALLED_MIN: f64 = 0.05;
+/// The part of the time that swapping takes where that is not known.
+const STALLED_UNKNOWN: f64 = 0.5;
+/// Bytes per second that must have been requested without reaching a disk.
+const REQUESTED_MIN: f64 = 10.0 * 1048576.0;
+/// Part of them that may have come from a disk.
+const FROM_DISK_MAX: f64 = 0.1;
+/// Bytes per second on disks below which a program on a CPU does its I/O elsewhere, if it does any.
+const SILENT_MAX: f64 = 1e6;
+/// Mean number of its threads on a CPU.
+const ON_CPU_MIN: f64 = 0.5;
+/// Share of the CPU time in user mode above which a program computes rather than does I/O.
+const PROGRAM_MAX: f64 = 0.7;
+/// A file with less than this part of its size allocated is sparse.
+const ALLOCATED_MIN: f64 = 0.5;
+/// Rules about a run whose findings say the same, better: they know the job's own I/Os.
+const RULES: [&str; 3] = ["sparse-target", "cached-reads", "in-memory"];
+
+/// Pages are read from swap.
+pub(in crate::rules) static SWAPPING: Rule = Rule {
+    id: "swapping",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "Memory was short: programs waited for pages that had been swapped out.",
+    threshold: || {
+        format!(
+            "{SWAPPED_MIN:.0} pages/s or more were swapped in and, where pressure stall information is available, tasks \
+             were stalled for memory {:.0}% of the time or more.",
+            STALLED_MIN * 100.0
+        )
+    },
+    remedy: "Use less memory, or add some",
+    supersedes: &[&super::device::DEVICE],
+    checks: &[Check::View(swapping)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| s.swaps(5000),
+            near_miss: |s| s.swaps(50),
+            summary: "Memory is short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
+        },
+        Case::View {
+            holds: |s| {
+                s.swaps(5000);
+                s.stalled_for_memory(0.4);
+            },
+            // Nobody waits for the pages.
+            near_miss: |s| {
+                s.swaps(5000);
+                s.stalled_for_memory(0.01);
+            },
+            summary: "Memory is short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
+        },
+    ],
+};
+
+fn swapping(view: &View) -> Option<Claim> {
+    let system = view.rates.system.as_ref()?;
+    let stalled = system.pressure.as_ref().map(|pressure| pressure.memory.some / 100.0);
+    if system.paging.swap_in < SWAPPED_MIN || stalled.is_some_and(|share| share < STALLED_MIN) {
+        return None;
+    }
+    let zram = view.disks().into_iter().find(|disk| disk.name.starts_with("zram"));
+    let to = zram.map_or(String::new(), |disk| format!(" on {}", disk.name));
+    let pages = |rate: f64| units::bandwidth(rate * 4096.0);
+    let summary = format!(
+        "Memory is short: {} were read from swap{to} and {} written to it.",
+        pages(system.paging.swap_in),
+        pages(system.paging.swap_out)
+    );
+    let swapped =
+        Evidence::number("pages swapped in per second", system.paging.swap_in, Unit::Count);
+    let stall = stalled.map(|share| {
+        Evidence::number("time stalled for memory", share, Unit::Share)
+            .with_source("/proc/pressure/memory, some")
+    });
+    let evidence = [swapped.with_source("pswpin of /proc/vmstat")].into_iter().chain(stall);
+    let claim = Claim::new(summary, evidence.collect());
+    Some(claim.weight(stalled.unwrap_or(STALLED_UNKNOWN)).confidence(Confidence::High))
+}
+
+/// Reads and writes end in memory.
+pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
+    id: "not-on-disk",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "I/O did not reach a disk: the file is sparse, on a file system in memory, or in the page cache.",
+    threshold: || {
+        format!(
+            "run: {} holds. watch: at least {} were requested, {:.0}% or less of them reached a disk, and a regular file \
+             is open; or threads ran, hardly any I/O reached a disk, and an open file is sparse or in memory. Not where \
+             {:.0}% of the CPU time is spent in user mode.",
+            RULES.map(|id| format!("`{id}`")).join(", "),
+            units::bandwidth(REQUESTED_MIN),
+            FROM_DISK_MAX * 100.0,
+            PROGRAM_MAX * 100.0
+        )
+    },
+    remedy: "To measure the disk, use O_DIRECT (direct=1) on a file that is fully written",
+    supersedes: &[&super::device::DEVICE],
+    checks: &[Check::View(not_on_disk)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| {
+                s.cached_reads(0);
+                s.file(1 << 30, 4096, false);
+            },
+            near_miss: |s| {
+                s.cached_reads(10 << 29);
+                s.file(1 << 30, 4096, false);
+            },
+            summary: "/data/file is sparse, 4 KiB of 1 GiB allocated: holes are read without I/O.",
+        },
+        Case::View {
+            holds: |s| {
+                s.cached_reads(10 << 24);
+                s.file(1 << 30, 1 << 30, false);
+            },
+            near_miss: |s| s.cached_reads(10 << 28),
+            summary: "fio requested 1 GiB/s from the page cache: 1.6% came from a disk.",
+        },
+        Case::View {
+            holds: |s| {
+                s.cached_reads(0);
+                s.file(1 << 30, 1 << 30, true);
+            },
+            near_miss: |s| s.file(1 << 30, 1 << 30, true),
+            summary: "/data/file is on a file system in memory (tmpfs): no disk is involved.",
+        },
+        Case::View {
+            // I/O through io_uring and aio does not count as requested.
+            holds: |s| {
+                s.computes(0.95);
+                s.own().disk_read = 0;
+                s.file(1 << 30, 4096, false);
+                s.last.processes.iter_mut().for_each(|all| all.files[0].direct = true);
+            },
+            near_miss: |s| {
+                s.computes(0.95);
+                s.own().disk_read = 0;
+                s.file(1 << 30, 4096, false);
+            },
+            summary: "/data/file is sparse, 4 KiB of 1 GiB allocated: holes are read without I/O.",
+        },
+        Case::View {
+            holds: |s| {
+                s.computes(0.95);
+                s.cached_reads(0);
+                s.file(1 << 30, 1 << 30, false);
+                s.cpu_samples(&["do_syscall_64", "filemap_read"], 200);
+            },
+            // A compressor reads its input from the page cache, and computes.
+            near_miss: |s| {
+                s.computes(0.95);
+                s.cached_reads(0);
+                s.file(1 << 30, 1 << 30, false);
+                s.cpu_samples(&[], 200);
+            },
+            summary: "fio requested 1 GiB/s from the page cache: 0.0% came from a disk.",
+        },
+    ],
+};
+
+fn not_on_disk(view: &View) -> Option<Claim> {
+    let known = |finding: &&Finding| RULES.contains(&finding.rule.as_str());
+    if let Some(finding) = view.record.findings.iter().find(known) {
+        let claim = Claim::new(finding.summary.clone(), Vec::new()).remedy("").weight(0.9);
+        return Some(claim.confidence(finding.confidence.unwrap_or(Confidence::High)));
+    }
+    if view.is_run() || !view.is_own {
+        return None;
+    }
+    let in_user_mode = match view.layers.samples {
+        CPU_SAMPLES_MIN.. => view.layers.share(Layer::Program),
+        _ => 0.0,
+    };
+    let claim = from_memory(view).filter(|_| in_user_mode < PROGRAM_MAX)?;
+    Some(claim.weight(0.9 * (1.0 - in_user_mode)))
+}
+
+/// The watched program's reads and writes came from memory.
+fn from_memory(view: &View) -> Option<Claim> {
+    let processes = &view.seen.processes;
+    let used: &ProcessUse = &processes.watched;
+    let (requested, disk) = match used.requested_read >= used.requested_write {
+        true => (used.requested_read, used.disk_read),
+        false => (used.requested_write, used.disk_write),
+    };
+    let rate = processes.per_second(requested);
+    let from_disk = disk as f64 / requested.max(1) as f64;
+    let is_requested = rate >= REQUESTED_MIN && from_disk <= FROM_DISK_MAX;
+    // I/O through io_uring and aio does not count as requested: only the files tell.
+    let is_busy = processes.per_second(used.disk_bytes()) < SILENT_MAX
+        && view.state(ThreadState::OnCpu) >= ON_CPU_MIN;
+    let tells = |file: &&OpenFile| is_requested || is_busy && (file.direct || file.in_memory);
+    let file = processes.files.values().filter(tells).max_by_key(|file| file.size).and_then(about);
+    // Pipes and devices count as requested too.
+    let is_of_files = is_requested && !processes.files.is_empty();
+    let summary = file.or_else(|| {
+        is_of_files.then(|| {
+            let (rate, from_disk) = (units::bandwidth(rate), from_disk * 100.0);
+            format!(
+                "{} requested {rate} from the page cache: {from_disk:.1}% came from a disk.",
+                view.subject()
+            )
+        })
+    })?;
+    let requested = is_requested.then(|| {
+        Evidence::number("requested", rate, Unit::BytesPerSecond)
+            .with_source("rchar, wchar of /proc/PID/io")
+    });
+    let reached =
+        Evidence::number("reached a disk", processes.per_second(disk), Unit::BytesPerSecond);
+    let reached = reached.with_source("read_bytes, write_bytes of /proc/PID/io");
+    let claim = Claim::new(summary, requested.into_iter().chain([reached]).collect());
+    Some(claim.confidence(if is_requested { Confidence::High } else { Confidence::Medium }))
+}
+
+/// Why I/O on a file does not reach a disk.
+fn about(file: &OpenFile) -> Option<String> {
+    let OpenFile { path, size, allocated, in_memory, .. } = file;
+    let is_sparse = (*allocated as f64) < *size as f64 * ALLOCATED_MIN;
+    match (in_memory, is_sparse) {
+        (true, _) => {
+            Some(format!("{path} is on a file system in memory (tmpfs): no disk is involved."))
+        }
+        (false, true) => Some(format!(
+            "{path} is sparse, {} of {} allocated: holes are read without I/O.",
+            units::bytes(*allocated),
+            units::bytes(*size)
+        )),
+        (false, false) => None,
+    }
+}

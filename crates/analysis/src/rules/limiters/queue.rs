@@ -1,0 +1,413 @@
+//! The block layer above a device: its requests, I/O scheduler, writeback throttling and splits.
+
+use super::View;
+use super::cgroup::{HELD_THREADS_MIN, is_writeback_throttled};
+use super::device::DEVICE;
+#[cfg(test)]
+use super::testing::held;
+use super::view::{CPU_SAMPLES_MIN, UTIL_MIN};
+use crate::derive;
+use crate::layers::Layer;
+use crate::machine::DiskRates;
+#[cfg(test)]
+use crate::rules::testing::Case;
+use crate::rules::{Check, Claim, Rule};
+use fathom_model::facts::DeviceFacts;
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::watch::{SplitSamples, ThreadState};
+
+/// Part of the queue's requests that must have been in use on average.
+const REQUESTS_USED_MIN: f64 = 0.75;
+/// Mean number of threads that must have waited for a request of the queue.
+const REQUEST_WAITERS_MIN: f64 = 0.2;
+/// I/Os that a job must have had in flight for each request of the queue.
+const REQUESTED_MIN: f64 = 1.5;
+/// Share of CPU time in the I/O scheduler.
+const SCHEDULER_CPU_MIN: f64 = 0.15;
+/// Share of an I/O's time between entering the queue and its issue to the driver.
+const HELD_MIN: f64 = 0.3;
+/// Sampled requests needed for that share.
+const HELD_SAMPLES_MIN: u64 = 100;
+/// Requests per I/O from which splits matter.
+const PIECES_MIN: f64 = 2.0;
+/// Splits per second from which they matter.
+const SPLITS_MIN: f64 = 10.0;
+
+/// All requests of a device's queue are in use.
+pub(in crate::rules) static REQUESTS: Rule = Rule {
+    id: "queue-requests",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The queue had too few requests (nr_requests): I/Os waited for one before they were queued.",
+    threshold: || {
+        format!(
+            "{:.0}% of a queue's requests were in use on average while the device was busy, which was {UTIL_MIN:.0}% of \
+             the time or more, and {REQUEST_WAITERS_MIN} threads or more waited for one (blk_mq_get_tag), or the jobs had \
+             {REQUESTED_MIN} times as many I/Os in flight.",
+            REQUESTS_USED_MIN * 100.0
+        )
+    },
+    remedy: "Raise /sys/block/DEVICE/queue/nr_requests, or lower the queue depth if the device does no more",
+    supersedes: &[&DEVICE],
+    checks: &[Check::View(requests)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| s.tags(3.9, 99.0, 0.6),
+            // The queue is full, but nobody waits for it.
+            near_miss: |s| s.tags(3.9, 99.0, 0.0),
+            summary: "vda has 4 requests (nr_requests) for each of its hardware queues, of which it has 1; 3.9 were in use \
+                      while it was busy, and more I/Os waited for one.",
+        },
+        Case::View {
+            holds: |s| s.tags(3.9, 99.0, 0.6),
+            // It is full for moments only.
+            near_miss: |s| s.tags(0.16, 4.0, 0.6),
+            summary: "vda has 4 requests (nr_requests) for each of its hardware queues, of which it has 1; 3.9 were in use \
+                      while it was busy, and more I/Os waited for one.",
+        },
+    ],
+};
+
+/// Mean number of I/Os in flight while there were any: a program that starts slowly does not lower it.
+fn busy_queue(disk: &DiskRates) -> f64 {
+    disk.queue * 100.0 / disk.util.max(1.0)
+}
+
+/// Number of a device's hardware queues.
+fn queues(device: &DeviceFacts) -> f64 {
+    f64::from(device.hardware_queues.unwrap_or(1).max(1))
+}
+
+/// I/Os that the jobs of a run kept in flight.
+fn in_flight(view: &View) -> f64 {
+    let jobs = view.record.jobs.iter();
+    jobs.filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum()
+}
+
+fn requests(view: &View) -> Option<Claim> {
+    let waiting = view.threads(|_, _, wchan| wchan.contains("blk_mq_get_tag"));
+    let asked = in_flight(view);
+    let (disk, device) = view.disks().into_iter().find_map(|disk| {
+        let device = view.device(&disk.name).filter(|_| disk.util >= UTIL_MIN)?;
+        let requests = f64::from(device.nr_requests?.max(1));
+        // With one of several hardware queues in use, its requests are all there are.
+        let is_used = busy_queue(disk) / requests >= REQUESTS_USED_MIN;
+        let is_short =
+            waiting >= REQUEST_WAITERS_MIN || asked >= requests * queues(device) * REQUESTED_MIN;
+        (is_used && is_short).then_some((disk, device))
+    })?;
+    let name = &disk.name;
+    let summary = format!(
+        "{name} has {} requests (nr_requests) for each of its hardware queues, of which it has {}; {:.1} were in use \
+         while it was busy, and more I/Os waited for one.",
+        device.nr_requests?,
+        queues(device),
+        busy_queue(disk)
+    );
+    let mut evidence =
+        vec![Evidence::number("aqu-sz", disk.queue, Unit::Count).with_source("/proc/diskstats")];
+    if waiting > 0.0 {
+        let waiting = Evidence::number("threads waiting for a request", waiting, Unit::Count);
+        evidence.push(waiting.with_source("wchan blk_mq_get_tag"));
+    }
+    if asked > 0.0 {
+        evidence.push(Evidence::number("in flight at the jobs", asked, Unit::Count));
+    }
+    // All I/Os wait longer, in the queue or for a request of it.
+    let weight = view.io_wait().unwrap_or(1.0);
+    let claim = Claim::new(summary, evidence).weight(weight).confidence(Confidence::High);
+    Some(claim.remedy(format!(
+        "Raise /sys/block/{name}/queue/nr_requests, or lower the queue depth if the device does no more"
+    )))
+}
+
+/// I/Os wait in the I/O scheduler, or it uses the CPU time.
+pub(in crate::rules) static SCHEDULER: Rule = Rule {
+    id: "io-scheduler",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The I/O scheduler held I/Os back although the device could have taken more, or cost much CPU time.",
+    threshold: || {
+        format!(
+            "A device with a scheduler was busy {UTIL_MIN:.0}% of the time or more; I/Os spent {:.0}% or more of their time \
+             between insertion and issue, while fewer than {:.0}% of the requests that the driver takes were in use and \
+             threads waited for I/O; or {:.0}% of the CPU time went to it.",
+            HELD_MIN * 100.0,
+            REQUESTS_USED_MIN * 100.0,
+            SCHEDULER_CPU_MIN * 100.0
+        )
+    },
+    remedy: "Compare with none: echo none >/sys/block/DEVICE/queue/scheduler",
+    supersedes: &[&DEVICE],
+    checks: &[Check::View(scheduler)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| s.scheduler("bfq", 600),
+            near_miss: |s| s.scheduler("none", 600),
+            summary: "The I/O scheduler bfq of vda held I/Os back: they spent 60% of their time there.",
+        },
+        Case::View {
+            holds: |s| s.scheduler("mq-deadline", 400),
+            near_miss: |s| s.scheduler("mq-deadline", 100),
+            summary: "The I/O scheduler mq-deadline of vda held I/Os back: they spent 40% of their time there.",
+        },
+        Case::View {
+            holds: |s| s.scheduler("mq-deadline", 400),
+            // The machine is CPU-bound, and its few I/Os wait for a CPU on their way to the driver.
+            near_miss: |s| {
+                s.whole_machine();
+                s.hog(1.9, 1.9, 1.0);
+                s.busy(98);
+                s.scheduler("mq-deadline", 400);
+                s.disk("vda", 50, 0.05, 4.7);
+            },
+            summary: "The I/O scheduler mq-deadline of vda held I/Os back: they spent 40% of their time there.",
+        },
+        Case::View {
+            holds: |s| s.scheduler("mq-deadline", 600),
+            // The device's own queue is full.
+            near_miss: |s| {
+                s.device().queue_depth = Some(4);
+                s.scheduler("mq-deadline", 600);
+            },
+            summary: "The I/O scheduler mq-deadline of vda held I/Os back: they spent 60% of their time there.",
+        },
+        Case::View {
+            holds: |s| {
+                s.scheduler("bfq", 0);
+                s.computes(0.6);
+                s.cpu_samples(&["blk_mq_submit_bio", "bfq_insert_requests"], 200);
+            },
+            near_miss: |s| {
+                s.scheduler("bfq", 0);
+                s.computes(0.6);
+                s.cpu_samples(&["blk_mq_submit_bio", "bfq_insert_requests"], 199);
+            },
+            summary: "The I/O scheduler bfq of vda used 100% of the CPU time.",
+        },
+    ],
+};
+
+fn scheduler(view: &View) -> Option<Claim> {
+    let disk = view.busy_disk()?;
+    let name = view.device(&disk.name)?.scheduler.clone().filter(|name| name != "none")?;
+    let waits = view.held_by_io();
+    let held = held_in_scheduler(view, disk).filter(|_| waits.is_some());
+    let enough = view.layers.samples >= CPU_SAMPLES_MIN;
+    let cpu = if enough { view.layers.share(Layer::IoScheduler) } else { 0.0 };
+    let cpu = Some(cpu).filter(|share| *share >= SCHEDULER_CPU_MIN);
+    let of = format!("The I/O scheduler {name} of {}", disk.name);
+    let effect = match (held, cpu) {
+        (Some(held), Some(cpu)) => format!(
+            "held I/Os back: they spent {:.0}% of their time there, and {:.0}% of the CPU time went to it",
+            held * 100.0,
+            cpu * 100.0
+        ),
+        (Some(held), None) => {
+            format!("held I/Os back: they spent {:.0}% of their time there", held * 100.0)
+        }
+        (None, Some(cpu)) => format!("used {:.0}% of the CPU time", cpu * 100.0),
+        (None, None) => return None,
+    };
+    let held_share = held.map(|held| {
+        Evidence::number("time between queue and driver", held, Unit::Share)
+            .with_source("block_rq_insert to block_rq_issue")
+    });
+    let cpu_share = cpu.map(|cpu| {
+        Evidence::number("CPU time in the scheduler", cpu, Unit::Share).with_source("CPU samples")
+    });
+    let evidence = held_share.into_iter().chain(cpu_share).collect();
+    let on_cpu = view.share(view.state(ThreadState::OnCpu));
+    let weight = (held.unwrap_or(0.0) * waits.unwrap_or(0.0)).max(cpu.unwrap_or(0.0) * on_cpu);
+    let claim = Claim::new(format!("{of} {effect}."), evidence).weight(weight);
+    Some(
+        claim.confidence(Confidence::Medium).remedy(format!(
+            "Compare with none: echo none >/sys/block/{}/queue/scheduler",
+            disk.name
+        )),
+    )
+}
+
+/// The part of the time of I/Os that passed before they were issued to the driver, where the driver could have taken
+/// more: the mean of sampled requests over await. Completions would do as well, but idle CPUs do not record all of them.
+pub(super) fn held_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
+    let held = time_in_scheduler(view, disk).filter(|held| *held >= HELD_MIN)?;
+    let device = view.device(&disk.name)?;
+    let tags = device.driver_tags.map(|tags| f64::from(tags) * queues(device));
+    let taken = device.queue_depth.map(f64::from).into_iter().chain(tags).reduce(f64::min);
+    let at_driver = busy_queue(disk) * (1.0 - held);
+    (!taken.is_some_and(|taken| at_driver >= taken * REQUESTS_USED_MIN)).then_some(held)
+}
+
+/// The part of the time of I/Os that passed before they were issued to the driver.
+pub(super) fn time_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
+    let blocks = view.blocks(&disk.name)?;
+    let samples = blocks.queue.count();
+    let held_ns = blocks.queue.sum_ns() as f64 / samples.max(1) as f64;
+    let kinds = [&disk.read, &disk.write, &disk.discard];
+    let ios: f64 = kinds.iter().map(|kind| kind.ios).sum();
+    let await_ms: f64 = kinds.iter().map(|kind| kind.ios * kind.wait_ms.unwrap_or(0.0)).sum();
+    let enough = samples >= HELD_SAMPLES_MIN && await_ms > 0.0;
+    enough.then(|| (held_ns / (await_ms / ios * 1e6)).min(1.0))
+}
+
+/// The kernel limits buffered writes in flight, so that reads do not wait behind them.
+pub(in crate::rules) static WRITEBACK_THROTTLING: Rule = Rule {
+    id: "writeback-throttling",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "Writeback throttling limited the buffered writes in flight, to keep latencies of reads low.",
+    threshold: || {
+        format!(
+            "wbt_lat_usec is not 0, the device wrote, and {:.0}% or more of the busy threads waited in rq_qos_wait or \
+             wbt_wait, outside of reads.",
+            HELD_THREADS_MIN * 100.0
+        )
+    },
+    remedy: "Compare with it off: echo 0 >/sys/block/DEVICE/queue/wbt_lat_usec",
+    supersedes: &[],
+    checks: &[Check::View(writeback_throttling)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| {
+                s.device().wbt_lat_usec = Some(2000);
+                s.writes("vda", 1000, 8.0, 99.0);
+                held(s, "rq_qos_wait", 0.7);
+            },
+            near_miss: |s| {
+                s.device().wbt_lat_usec = Some(2000);
+                s.writes("vda", 1000, 8.0, 99.0);
+                held(s, "rq_qos_wait", 0.1);
+            },
+            summary: "fio waited for writeback throttling on vda (wbt_lat_usec 2000) 70% of the time; 8.1 writes were in \
+                      flight while it was busy.",
+        },
+        Case::View {
+            holds: |s| {
+                s.device().wbt_lat_usec = Some(2000);
+                s.writes("vda", 1000, 8.0, 99.0);
+                held(s, "wbt_wait", 0.7);
+            },
+            // Threads wait there for a cgroup's latency target as well.
+            near_miss: |s| {
+                s.device().wbt_lat_usec = Some(0);
+                s.writes("vda", 1000, 8.0, 99.0);
+                held(s, "rq_qos_wait", 0.7);
+            },
+            summary: "fio waited for writeback throttling on vda (wbt_lat_usec 2000) 70% of the time; 8.1 writes were in \
+                      flight while it was busy.",
+        },
+    ],
+};
+
+fn writeback_throttling(view: &View) -> Option<Claim> {
+    let disk = view.disk()?;
+    let waits = |_: &str, call: &str, wchan: &str| {
+        (wchan.contains("rq_qos_wait") || wchan.contains("wbt_wait"))
+            && is_writeback_throttled(view, &disk.name, call)
+    };
+    let waiting = view.threads(waits);
+    let share = view.share(waiting);
+    if share < HELD_THREADS_MIN {
+        return None;
+    }
+    let name = &disk.name;
+    let writing = disk.write.ios * disk.write.wait_ms.unwrap_or(0.0) / 1e3;
+    let summary = format!(
+        "{} waited for writeback throttling on {name} (wbt_lat_usec {}) {:.0}% of the time; {:.1} writes were in flight \
+         while it was busy.",
+        view.subject(),
+        view.device(name)?.wbt_lat_usec?,
+        share * 100.0,
+        writing * 100.0 / disk.util.max(1.0)
+    );
+    let waiting = Evidence::number("threads throttled", waiting, Unit::Count);
+    let claim = Claim::new(summary, vec![waiting.with_source("wchan rq_qos_wait")]);
+    Some(
+        claim
+            .weight(share)
+            .confidence(Confidence::Medium)
+            .remedy(format!("Compare with it off: echo 0 >/sys/block/{name}/queue/wbt_lat_usec")),
+    )
+}
+
+/// I/Os are larger than the queue's limits.
+pub(in crate::rules) static SPLITS: Rule = Rule {
+    id: "splits",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "I/Os were larger than a limit of the queue and were split, which costs CPU time and latency.",
+    threshold: || {
+        format!(
+            "Each I/O became {PIECES_MIN:.0} requests or more on average, {SPLITS_MIN:.0} or more were split per second, \
+             the device was busy {UTIL_MIN:.0}% of the time or more, and threads waited for I/O."
+        )
+    },
+    remedy: "Raise the limit, or use I/Os that fit in it",
+    supersedes: &[],
+    checks: &[Check::View(splits)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| s.splits("max_sectors_kb", 8750),
+            near_miss: |s| s.splits("max_sectors_kb", 1250),
+            summary: "I/Os on vda were split at 128 KiB by max_sectors_kb: each of them became 8.0 requests.",
+        },
+        Case::View {
+            holds: |s| s.splits("max_segments", 8750),
+            near_miss: |s| {
+                s.splits("max_segments", 8750);
+                s.computes(0.95);
+            },
+            summary: "I/Os on vda were split at 128 KiB by max_segments: each of them became 8.0 requests.",
+        },
+    ],
+};
+
+fn splits(view: &View) -> Option<Claim> {
+    let (disk, waits) = (view.busy_disk()?, view.held_by_io()?);
+    let blocks = view.blocks(&disk.name)?;
+    let splits = derive::per_second(blocks.split, view.seen.elapsed_ns);
+    let requests = disk.read.ios + disk.write.ios + disk.discard.ios;
+    let pieces = requests / (requests - splits).max(1.0);
+    if splits < SPLITS_MIN || splits >= requests || pieces < PIECES_MIN {
+        return None;
+    }
+    let most: &SplitSamples =
+        blocks.splits.iter().filter(|s| !s.limit.is_empty()).max_by_key(|s| s.samples)?;
+    let SplitSamples { limit, bytes, .. } = most;
+    let summary = format!(
+        "I/Os on {} were split at {} by {limit}: each of them became {pieces:.1} requests.",
+        disk.name,
+        fathom_model::units::bytes(*bytes)
+    );
+    let splits = Evidence::number("splits per second", splits, Unit::Count);
+    let claim = Claim::new(summary, vec![splits.with_source("block_split")]);
+    // Of an I/O's time, the part that its further requests take at most.
+    let weight = waits * (1.0 - 1.0 / pieces) * 0.5;
+    Some(
+        claim.weight(weight).confidence(Confidence::Low).remedy(to_avoid_splits(view, disk, limit)),
+    )
+}
+
+fn to_avoid_splits(view: &View, disk: &DiskRates, limit: &str) -> String {
+    let device = view.device(&disk.name);
+    let most =
+        device.and_then(|device| device.max_hw_sectors_kb).map(|kb| format!(" (at most {kb})"));
+    match limit {
+        "max_sectors_kb" => format!(
+            "Compare with a smaller block size, or raise /sys/block/{}/queue/max_sectors_kb{}",
+            disk.name,
+            most.unwrap_or_default()
+        ),
+        "max_segments" => {
+            "Compare with a smaller block size, or with buffers in huge pages, which need fewer \
+                           segments (mem=mmaphuge)"
+                .into()
+        }
+        _ => "Compare with a smaller, aligned block size".into(),
+    }
+}

@@ -1,0 +1,93 @@
+//! Devices built on others: device mapper, md, loop.
+
+use super::View;
+use super::device::DEVICE;
+use super::queue::time_in_scheduler;
+use super::view::UTIL_MIN;
+use crate::machine::DiskRates;
+#[cfg(test)]
+use crate::rules::testing::Case;
+use crate::rules::{Check, Claim, Rule};
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::watch::DiskKind;
+
+/// Share of the I/Os in flight at the stacked device that must have been in flight nowhere below it.
+const IN_LAYER_MIN: f64 = 0.5;
+
+/// The layer of a stacked device takes the time, not the devices below.
+pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
+    id: "stacked-device",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "I/Os spent their time in the layer of a stacked device (device mapper, md, loop), not below it.",
+    threshold: || {
+        format!(
+            "A stacked device was busy {UTIL_MIN:.0}% of the time or more, {:.0}% or more of the I/Os in flight there were \
+             in flight neither at the devices below it nor in its I/O scheduler, and threads waited for I/O.",
+            IN_LAYER_MIN * 100.0
+        )
+    },
+    remedy: "Compare with I/O on the device below; dmsetup table and /proc/mdstat show what the layer does",
+    supersedes: &[&DEVICE],
+    checks: &[Check::View(stacked_device)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| s.stacked("dm-0", 16.0, 4.0),
+            near_miss: |s| s.stacked("dm-0", 16.0, 12.0),
+            summary: "dm-0 (vg-data) itself took 75% of the time: 16.0 I/Os were in flight there on average, 4.0 of them \
+                      at vda below it.",
+        },
+        Case::View {
+            holds: |s| s.stacked("loop0", 16.0, 0.0),
+            // Its scheduler holds them back.
+            near_miss: |s| {
+                s.stacked("loop0", 16.0, 4.0);
+                s.held_requests("loop0", 1200);
+            },
+            summary: "loop0 (vg-data) itself took 100% of the time: 16.0 I/Os were in flight there on average, 0.0 of them \
+                      at vda below it.",
+        },
+    ],
+};
+
+fn stacked_device(view: &View) -> Option<Claim> {
+    let waits = view.held_by_io()?;
+    let is_stacked = |disk: &&&DiskRates| {
+        disk.kind == DiskKind::Stacked && !disk.below.is_empty() && disk.util >= UTIL_MIN
+    };
+    let disks = view.disks();
+    let disk = disks.iter().find(is_stacked)?;
+    let below = view.queue_below(disk);
+    let held = time_in_scheduler(view, disk).unwrap_or(0.0);
+    let in_layer = 1.0 - below / disk.queue - held;
+    if in_layer < IN_LAYER_MIN {
+        return None;
+    }
+    let name = match disk.alias.as_str() {
+        "" => disk.name.clone(),
+        alias => format!("{} ({alias})", disk.name),
+    };
+    let summary = format!(
+        "{name} itself took {:.0}% of the time: {:.1} I/Os were in flight there on average, {below:.1} of them at {} \
+         below it.",
+        in_layer * 100.0,
+        disk.queue,
+        disk.below.join(", ")
+    );
+    let queue = |name: String, queue: f64| {
+        Evidence::number(name, queue, Unit::Count).with_source("/proc/diskstats")
+    };
+    let evidence = vec![
+        queue(format!("{} aqu-sz", disk.name), disk.queue),
+        queue(format!("{} aqu-sz", disk.below.join(" + ")), below),
+    ];
+    let claim = Claim::new(summary, evidence).weight(in_layer * waits);
+    let claim = claim.confidence(Confidence::Medium);
+    Some(match disk.name.starts_with("loop") {
+        true => claim.remedy(
+            "Compare with I/O on the file itself, or with losetup --direct-io=on, which leaves out the page cache",
+        ),
+        false => claim,
+    })
+}

@@ -1,0 +1,377 @@
+//! Ten made-up seconds of `fathom watch -- fio`, and what can be changed about them.
+#![allow(clippy::unwrap_used)]
+
+use super::{Limiters, View, limiters};
+use crate::watch::ObservedTotals;
+use fathom_model::RunRecord;
+use fathom_model::facts::DeviceFacts;
+use fathom_model::finding::Finding;
+use fathom_model::outcome::RecordKind;
+use fathom_model::progress::Sample;
+use fathom_model::watch::{
+    BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DiskCounters, DiskKind,
+    Level, MachineSample, OpenFile, Pressure, PressureSample, ProcessUse, ProcessesSample,
+    SplitSamples, Stack, StackCount, StacksSample, SystemSample, ThreadCount, ThreadState,
+    ThreadTime, ThreadsSample, WatchRecord,
+};
+
+const SECONDS: u64 = 10;
+const NS: u64 = SECONDS * 1_000_000_000;
+/// The program's process.
+const PID: i32 = 101;
+
+/// A record and its last sample; the first one holds zeros.
+#[derive(Clone)]
+pub(in crate::rules) struct Scene {
+    pub record: RunRecord,
+    pub last: MachineSample,
+    pub stacks: Vec<Stack>,
+}
+
+impl Scene {
+    /// fio does nothing, on a machine with two CPUs.
+    pub fn idle() -> Self {
+        let device = DeviceFacts {
+            name: "vda".into(),
+            nr_requests: Some(256),
+            hardware_queues: Some(1),
+            scheduler: Some("none".into()),
+            ..DeviceFacts::default()
+        };
+        let command =
+            CommandRecord { argv: vec!["/usr/bin/fio".into()], ..CommandRecord::default() };
+        let watch = WatchRecord {
+            level: Level::Full,
+            pids: vec![100],
+            command: Some(command),
+            devices: vec![device],
+            ..WatchRecord::default()
+        };
+        let mut record =
+            RunRecord { kind: RecordKind::Watch, watch: Some(watch), ..RunRecord::default() };
+        record.facts.host.cpus_online = 2;
+        let system = SystemSample { cgroup: Some(cgroup()), ..SystemSample::default() };
+        let processes = ProcessesSample {
+            elapsed_ns: NS,
+            watched: ProcessUse { comm: "fio".into(), pid: PID, ..ProcessUse::default() },
+            ..ProcessesSample::default()
+        };
+        let threads = ThreadsSample { elapsed_ns: NS, samples: 100, ..ThreadsSample::default() };
+        let last = MachineSample {
+            system: Some(system),
+            processes: Some(processes),
+            threads: Some(threads),
+            ..MachineSample::default()
+        };
+        Self { record, last, stacks: Vec::new() }
+    }
+
+    /// Random reads of vda through io_uring, with 16 I/Os in flight on average.
+    pub fn reads() -> Self {
+        let mut scene = Self::idle();
+        scene.disk("vda", 10_000, 16.0, 99.0);
+        scene.busy(20);
+        scene.threads("fio", ThreadState::IoUring, "io_uring_enter", "io_cqring_wait", 0.9);
+        scene.state(ThreadState::OnCpu, 0.1);
+        let own = scene.own();
+        (own.cpu_ns, own.disk_read) = (NS / 10, 4096 * 10_000 * SECONDS);
+        scene
+    }
+
+    /// `iops` reads a second of a device, `queue` of them in flight on average, busy `util` percent of the time.
+    pub fn disk(&mut self, name: &str, iops: u64, queue: f64, util: f64) {
+        let mut disk = DiskCounters { name: name.into(), ..DiskCounters::default() };
+        disk.read.ios = iops * SECONDS;
+        disk.read.sectors = iops * SECONDS * 8;
+        let milliseconds = SECONDS as f64 * 1000.0;
+        disk.weighted_ms = (queue * milliseconds) as u32;
+        disk.read.ticks_ms = disk.weighted_ms;
+        disk.busy_ms = (util / 100.0 * milliseconds) as u32;
+        self.last.disks.retain(|known| known.name != name);
+        self.last.disks.push(disk);
+    }
+
+    /// The same with writes.
+    pub fn writes(&mut self, name: &str, iops: u64, queue: f64, util: f64) {
+        self.disk(name, iops, queue, util);
+        let disk = self.last.disks.last_mut().unwrap();
+        disk.write = std::mem::take(&mut disk.read);
+    }
+
+    /// A device on vda, with so many I/Os in flight at either.
+    pub fn stacked(&mut self, name: &str, above: f64, below: f64) {
+        self.disk("vda", 10_000, below, 99.0);
+        self.disk(name, 10_000, above, 99.0);
+        let disk = self.last.disks.last_mut().unwrap();
+        (disk.kind, disk.below) = (DiskKind::Stacked, vec!["vda".into()]);
+        disk.alias = "vg-data".into();
+    }
+
+    pub fn device(&mut self) -> &mut DeviceFacts {
+        &mut self.record.watch.as_mut().unwrap().devices[0]
+    }
+
+    pub fn system(&mut self) -> &mut SystemSample {
+        self.last.system.as_mut().unwrap()
+    }
+
+    pub fn cgroup(&mut self) -> &mut CgroupSample {
+        self.system().cgroup.as_mut().unwrap()
+    }
+
+    pub fn own(&mut self) -> &mut ProcessUse {
+        &mut self.last.processes.as_mut().unwrap().watched
+    }
+
+    fn threads_sample(&mut self) -> &mut ThreadsSample {
+        self.last.threads.as_mut().unwrap()
+    }
+
+    /// All CPUs busy for `percent` of the time.
+    pub fn busy(&mut self, percent: u64) {
+        let user = percent * SECONDS;
+        let cpu = CpuSample { user, idle: 100 * SECONDS - user, ..CpuSample::default() };
+        self.system().cpus = vec![cpu];
+    }
+
+    /// No program is watched.
+    pub fn whole_machine(&mut self) {
+        let watch = self.record.watch.as_mut().unwrap();
+        (watch.command, watch.pids) = (None, Vec::new());
+        *self.own() = ProcessUse::default();
+    }
+
+    /// It is a run with this process ID, with samples of the whole machine.
+    pub fn run_of_its_own(&mut self, pid: i32) {
+        self.whole_machine();
+        self.record.kind = RecordKind::Run;
+        self.own().pid = pid;
+    }
+
+    /// A mean of `mean` threads in a state.
+    pub fn state(&mut self, state: ThreadState, mean: f64) {
+        let threads = self.threads_sample();
+        threads.times.retain(|time| time.state != state);
+        threads.times.push(ThreadTime { state, ns: (mean * NS as f64) as u64 });
+    }
+
+    /// The same, all in one system call and kernel function.
+    pub fn threads(&mut self, comm: &str, state: ThreadState, call: &str, wchan: &str, mean: f64) {
+        self.state(state, mean);
+        let threads = self.threads_sample();
+        threads.active.retain(|known| known.syscall != call || known.comm != comm);
+        threads.active.push(ThreadCount {
+            pid: PID,
+            comm: comm.into(),
+            state: 'D',
+            syscall: call.into(),
+            wchan: wchan.into(),
+            count: 10,
+            ns: (mean * NS as f64) as u64,
+            ..ThreadCount::default()
+        });
+    }
+
+    /// No threads.
+    pub fn no_threads(&mut self) {
+        self.threads_sample().active.clear();
+        self.threads_sample().times.clear();
+    }
+
+    /// Another program that used `cpus` CPUs and read `bytes` a second.
+    pub fn other(&mut self, comm: &str, cpus: f64, bytes: u64) {
+        self.last.processes.as_mut().unwrap().others.push(ProcessUse {
+            comm: comm.into(),
+            pid: 812,
+            processes: 1,
+            cpu_ns: (cpus * NS as f64) as u64,
+            disk_read: bytes * SECONDS,
+            ..ProcessUse::default()
+        });
+    }
+
+    /// Another program that computes, and the time of the watched program's threads.
+    pub fn hog(&mut self, cpus: f64, running: f64, runnable: f64) {
+        self.busy(95);
+        self.other("stress-ng", cpus, 0);
+        self.state(ThreadState::Runnable, runnable);
+        self.state(ThreadState::OnCpu, running);
+    }
+
+    pub fn io_limit(&mut self, limit: u64) {
+        self.cgroup().io_limits = vec![format!("/db vda riops={limit}")];
+    }
+
+    pub fn throttled(&mut self, us: u64) {
+        (self.cgroup().cpu_limit, self.cgroup().throttled_us) = (Some(0.2), Some(us));
+        self.computes(0.2);
+    }
+
+    /// A memory limit that is hit so often a second, and pages reclaimed and read again a second.
+    pub fn memory_limit(&mut self, hits: u64, again: u64) {
+        let group = self.cgroup();
+        (group.memory_limit, group.memory_used) = (Some(64 << 20), Some(64 << 20));
+        group.memory_hits = Some(hits * SECONDS);
+        let paging = &mut self.system().paging;
+        (paging.steal_file, paging.refault_file) = (20_000 * SECONDS, again * SECONDS);
+        paging.in_kib = 40_000 * SECONDS;
+    }
+
+    pub fn stalled_for_memory(&mut self, share: f64) {
+        let memory = Pressure { some_us: (share * NS as f64 / 1e3) as u64, full_us: 0 };
+        self.system().pressure = Some(PressureSample { memory, ..PressureSample::default() });
+    }
+
+    pub fn swaps(&mut self, pages: u64) {
+        self.system().paging.swap_in = pages * SECONDS;
+        self.disk("zram0", pages, 0.1, 10.0);
+    }
+
+    pub fn syncs(&mut self, syncing: f64) {
+        self.no_threads();
+        self.state(ThreadState::OnCpu, 1.0 - syncing);
+        self.threads("fio", ThreadState::Disk, "fdatasync", "jbd2_log_wait_commit", syncing);
+        self.disk("vda", 0, 0.6, 60.0);
+        let disk = &mut self.last.disks[0];
+        (disk.flush.ios, disk.flush.ticks_ms) = (500 * SECONDS, 2000);
+    }
+
+    pub fn sync_reads(&mut self, threads: f64) {
+        self.no_threads();
+        self.threads("fio", ThreadState::Disk, "pread64", "folio_wait_bit_common", threads);
+        self.state(ThreadState::OnCpu, 0.2);
+        self.disk("vda", 10_000, threads, 99.0);
+    }
+
+    pub fn lock(&mut self, waiting: f64, running: f64) {
+        self.no_threads();
+        self.state(ThreadState::FutexBrief, waiting);
+        self.state(ThreadState::OnCpu, running);
+        self.disk("vda", 0, 0.0, 0.0);
+    }
+
+    pub fn kernel_lock(&mut self, waiting: f64, running: f64) {
+        self.no_threads();
+        let at = "rwsem_down_write_slowpath";
+        self.threads("fio", ThreadState::KernelLock, "pwrite64", at, waiting);
+        self.state(ThreadState::OnCpu, running);
+    }
+
+    pub fn workers(&mut self, mean: f64) {
+        self.threads("iou-wrk-101", ThreadState::Disk, "", "folio_wait_bit_common", mean);
+    }
+
+    pub fn computes(&mut self, running: f64) {
+        self.no_threads();
+        self.state(ThreadState::OnCpu, running);
+        self.state(ThreadState::IoUring, 1.0 - running);
+    }
+
+    /// The program requests 1 GiB a second, of which this much reaches a disk in all.
+    pub fn cached_reads(&mut self, disk_read: u64) {
+        let own = self.own();
+        (own.requested_read, own.disk_read) = (SECONDS << 30, disk_read);
+    }
+
+    /// The watched program has this file open.
+    pub fn file(&mut self, size: u64, allocated: u64, in_memory: bool) {
+        let path = "/data/file".into();
+        let file = OpenFile { path, size, allocated, in_memory, direct: false };
+        self.last.processes.as_mut().unwrap().files.push(file);
+    }
+
+    /// Four requests, of which `queue` are in use, while this many threads wait for one.
+    pub fn tags(&mut self, queue: f64, util: f64, waiting: f64) {
+        self.device().nr_requests = Some(4);
+        self.disk("vda", 10_000, queue, util);
+        self.threads("fio", ThreadState::Disk, "io_submit", "blk_mq_get_tag", waiting);
+    }
+
+    fn blocks(&mut self, name: &str) -> &mut DeviceBlocks {
+        let blocks = self.last.blocks.get_or_insert_with(BlocksSample::default);
+        blocks.devices.push(DeviceBlocks { name: name.into(), ..DeviceBlocks::default() });
+        blocks.devices.last_mut().unwrap()
+    }
+
+    /// I/Os wait so long before they are issued.
+    pub fn held_requests(&mut self, name: &str, held_us: u64) {
+        self.blocks(name).queue.record_n(held_us * 1000, 1000);
+    }
+
+    /// The scheduler `name`, in which I/Os spend this part of the millisecond that they take.
+    pub fn scheduler(&mut self, name: &str, held_us: u64) {
+        self.device().scheduler = Some(name.into());
+        self.held_requests("vda", held_us);
+        self.disk("vda", 10_000, 10.0, 99.0);
+    }
+
+    /// So many splits a second, of 10,000 requests.
+    pub fn splits(&mut self, limit: &str, splits: u64) {
+        let blocks = self.blocks("vda");
+        blocks.split = splits * SECONDS;
+        blocks.splits = vec![SplitSamples { limit: limit.into(), bytes: 128 << 10, samples: 100 }];
+    }
+
+    /// CPU samples in one kernel stack.
+    pub fn cpu_samples(&mut self, kernel: &[&str], count: u32) {
+        let kernel = kernel.iter().map(ToString::to_string).collect();
+        self.stacks = vec![Stack { kernel, ..Stack::default() }];
+        let count = StackCount { stack: 0, count, period: 1000, ..StackCount::default() };
+        self.last.stacks = Some(StacksSample { counts: vec![count], ..StacksSample::default() });
+    }
+
+    fn totals(&self) -> ObservedTotals {
+        let mut seen = ObservedTotals::default();
+        let mut first = MachineSample {
+            system: Some(SystemSample { cgroup: Some(cgroup()), ..SystemSample::default() }),
+            ..MachineSample::default()
+        };
+        let (before, now) = (first.system.as_mut().unwrap(), self.last.system.as_ref().unwrap());
+        let groups = before.cgroup.as_mut().zip(now.cgroup.as_ref());
+        if let Some((before, now)) = groups {
+            (before.cpu_limit, before.memory_limit) = (now.cpu_limit, now.memory_limit);
+        }
+        before.pressure = now.pressure.map(|_| PressureSample::default());
+        before.cpus = vec![CpuSample::default(); now.cpus.len()];
+        let zero = |disk: &DiskCounters| DiskCounters {
+            name: disk.name.clone(),
+            ..DiskCounters::default()
+        };
+        first.disks = self.last.disks.iter().map(zero).collect();
+        seen.add(&Sample { machine: first, ..Sample::default() });
+        seen.add(&Sample { elapsed_ns: NS, machine: self.last.clone(), ..Sample::default() });
+        seen
+    }
+
+    pub fn with_view<T>(&self, judge: impl FnOnce(&View) -> T) -> T {
+        let totals = self.totals();
+        judge(&View::new(&self.record, &totals, &self.stacks))
+    }
+
+    pub fn limiters(&self) -> Limiters {
+        limiters(&self.record, &self.totals(), &self.stacks)
+    }
+
+    pub fn causes(&self) -> Vec<Finding> {
+        match self.limiters() {
+            Limiters::Found(causes) => causes,
+            Limiters::Inconclusive(_) => Vec::new(),
+        }
+    }
+}
+
+fn cgroup() -> CgroupSample {
+    CgroupSample {
+        path: "/db".into(),
+        throttled_us: Some(0),
+        memory_hits: Some(0),
+        ..CgroupSample::default()
+    }
+}
+
+/// The program's only thread waits in the function `wchan` this part of the time.
+pub(super) fn held(scene: &mut Scene, wchan: &str, share: f64) {
+    scene.no_threads();
+    scene.threads("fio", ThreadState::Disk, "io_uring_enter", wchan, share);
+    scene.state(ThreadState::OnCpu, 1.0 - share);
+}

@@ -1,0 +1,347 @@
+//! What the workload's own threads wait for.
+
+use super::View;
+use super::device::DEVICE;
+use crate::derive;
+#[cfg(test)]
+use crate::rules::testing::Case;
+use crate::rules::{Check, Claim, Rule};
+use crate::threads::KERNEL_LOCKS;
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::units;
+use fathom_model::watch::ThreadState;
+
+/// Share of their time that threads must have spent in fsync and the like, or for the journal.
+const SYNC_MIN: f64 = 0.3;
+/// Mean number of threads that must have waited for a lock, and their share.
+const LOCK_THREADS_MIN: f64 = 1.5;
+const LOCK_SHARE_MIN: f64 = 0.4;
+/// Mean number of threads that must have got on meanwhile.
+const HOLDERS_MIN: f64 = 0.5;
+/// The same for a lock of the kernel, whose holder may be any thread.
+const KERNEL_LOCK_THREADS_MIN: f64 = 0.5;
+const KERNEL_LOCK_SHARE_MIN: f64 = 0.3;
+/// Mean number of io_uring's worker threads that must have been active, and their share.
+const WORKERS_MIN: f64 = 0.3;
+const WORKERS_SHARE_MIN: f64 = 0.2;
+/// Share of the time for which one I/O must have been in progress, and I/Os in flight at most.
+const ONE_SHARE_MIN: f64 = 0.4;
+const ONE_IN_FLIGHT: f64 = 1.3;
+/// Mean number of I/Os that the device must have had in flight: below, reads hit the page cache.
+const QUEUE_MIN: f64 = 0.3;
+
+const SYNC_CALLS: [&str; 6] = ["fsync", "fdatasync", "sync_file_range", "msync", "syncfs", "sync"];
+pub(super) const READ_CALLS: [&str; 5] = ["read", "pread64", "readv", "preadv", "preadv2"];
+const WRITE_CALLS: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
+/// Functions in which threads wait for a journal: of ext4 (jbd2), XFS and btrfs.
+const JOURNAL: [&str; 4] = ["jbd2", "wait_transaction", "xlog", "btrfs_sync_log"];
+
+/// fsync and the journal.
+pub(in crate::rules) static FSYNC: Rule = Rule {
+    id: "fsync",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The workload waited for fsync(2) and the like, or for the file system's journal.",
+    threshold: || {
+        format!("{:.0}% or more of the busy threads' time, or of a job's.", SYNC_MIN * 100.0)
+    },
+    remedy: "Sync less often or several writes at once (group commit), or use a disk with a protected write cache",
+    supersedes: &[&DEVICE],
+    checks: &[Check::View(fsync)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| s.syncs(0.7),
+        near_miss: |s| s.syncs(0.2),
+        summary: "fio waited for fsync and the journal 70% of the time.",
+    }],
+};
+
+fn fsync(view: &View) -> Option<Claim> {
+    let of_journal = |wchan: &str| JOURNAL.iter().any(|part| wchan.contains(part));
+    let jobs = view.record.jobs.iter();
+    let flush_ns: u64 = jobs.clone().map(|job| job.flushes.lat.sum_ns()).sum();
+    let runtime_ns: u64 = jobs.map(|job| job.runtime_ns).sum();
+    let share = match view.is_run() {
+        true => (flush_ns as f64 / runtime_ns.max(1) as f64).min(1.0),
+        false => view
+            .share(view.threads(|_, call, wchan| SYNC_CALLS.contains(&call) || of_journal(wchan))),
+    };
+    if share < SYNC_MIN {
+        return None;
+    }
+    let spent = Evidence::number("time in syncs", share, Unit::Share);
+    let source = if view.is_run() { "" } else { "system call and wchan of the threads" };
+    let disk = view.disks().into_iter().find(|disk| disk.flush.ios > 0.0);
+    let flushes = disk.map(|disk| {
+        let name = format!("flushes/s on {}", disk.name);
+        Evidence::number(name, disk.flush.ios, Unit::Count).with_source("/proc/diskstats")
+    });
+    let took = disk.and_then(|disk| disk.flush.wait_ms).map(|ms| {
+        Evidence::number("f_await", ms * 1e6, Unit::Nanoseconds).with_source("/proc/diskstats")
+    });
+    let waiting = view.threads(|_, _, wchan| of_journal(wchan));
+    let journal = (waiting > 0.05).then(|| {
+        Evidence::number("threads waiting for the journal", waiting, Unit::Count)
+            .with_source("wchan")
+    });
+    let summary = format!(
+        "{} waited for fsync and the journal {:.0}% of the time.",
+        view.subject(),
+        share * 100.0
+    );
+    let evidence =
+        [spent.with_source(source)].into_iter().chain(flushes).chain(took).chain(journal);
+    Some(Claim::new(summary, evidence.collect()).weight(share).confidence(Confidence::High))
+}
+
+/// A lock that the program's threads share.
+pub(in crate::rules) static LOCK: Rule = Rule {
+    id: "lock",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The program's threads waited for each other.",
+    threshold: || {
+        format!(
+            "{LOCK_THREADS_MIN} threads or more, and {:.0}% of these and the busy ones, were in a futex wait that began \
+             since the previous sample, while {HOLDERS_MIN} or more ran, wanted to, or waited for a disk.",
+            LOCK_SHARE_MIN * 100.0
+        )
+    },
+    remedy: "Find the lock: fathom stacks, or perf trace -s -e futex",
+    supersedes: &[&super::cpu::OWN_TIME],
+    checks: &[Check::View(lock)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| s.lock(6.5, 1.0),
+        // Threads that wait for work.
+        near_miss: |s| s.lock(6.5, 0.1),
+        summary: "Threads of fio waited for each other: 6.5 of 7.5 were in futex(2) on average, each for a short time, while \
+                  1.0 ran.",
+    }],
+};
+
+fn lock(view: &View) -> Option<Claim> {
+    let waiting = view.state(ThreadState::FutexBrief);
+    let all = view.busy_threads() + waiting;
+    let share = waiting / all.max(1e-9);
+    // A run's workers share no locks: the thread that waits for them does.
+    if !view.is_own || view.is_run() || waiting < LOCK_THREADS_MIN || share < LOCK_SHARE_MIN {
+        return None;
+    }
+    let ran = view.state(ThreadState::OnCpu);
+    // Without one that gets on, they wait for something else, such as work.
+    if ran + view.states(&[ThreadState::Disk, ThreadState::Runnable]) < HOLDERS_MIN {
+        return None;
+    }
+    let summary = format!(
+        "Threads of {} waited for each other: {waiting:.1} of {all:.1} were in futex(2) on average, each for a short time, \
+         while {ran:.1} ran.",
+        view.who
+    );
+    let waiting = Evidence::number("threads in brief futex waits", waiting, Unit::Count);
+    let waiting = waiting.with_source("/proc/PID/task/TID/schedstat and syscall");
+    Some(Claim::new(summary, vec![waiting]).weight(share).confidence(Confidence::Medium))
+}
+
+/// A lock of the kernel, such as a file's.
+pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
+    id: "kernel-lock",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The workload's threads waited for a lock of the kernel, such as that of a file they write to.",
+    threshold: || {
+        format!(
+            "{KERNEL_LOCK_THREADS_MIN} threads or more, and {:.0}% of the busy ones, were in uninterruptible sleep in a \
+             function whose name contains {} on average.",
+            KERNEL_LOCK_SHARE_MIN * 100.0,
+            KERNEL_LOCKS.map(|part| format!("`{part}`")).join(", ")
+        )
+    },
+    remedy: "Find who holds it: fathom stacks, or perf lock contention",
+    supersedes: &[],
+    checks: &[Check::View(kernel_lock)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| s.kernel_lock(6.5, 1.0),
+        near_miss: |s| s.kernel_lock(0.4, 1.0),
+        summary: "6.5 of 7.5 busy threads of fio waited for a kernel lock on average, most of them in \
+                  rwsem_down_write_slowpath (pwrite64).",
+    }],
+};
+
+fn kernel_lock(view: &View) -> Option<Claim> {
+    let waiting = view.state(ThreadState::KernelLock);
+    let share = view.share(waiting);
+    if waiting < KERNEL_LOCK_THREADS_MIN || share < KERNEL_LOCK_SHARE_MIN {
+        return None;
+    }
+    let is_lock = |wchan: &str| KERNEL_LOCKS.iter().any(|part| wchan.contains(part));
+    let most = view.groups(|_, _, wchan| is_lock(wchan)).next()?;
+    let [_, _, call, wchan] = most.values.as_slice() else { return None };
+    let call_shown = if call.is_empty() { String::new() } else { format!(" ({call})") };
+    let summary = format!(
+        "{waiting:.1} of {:.1} busy threads of {} waited for a kernel lock on average, most of them in {wchan}{call_shown}.",
+        view.busy_threads(),
+        view.who
+    );
+    let waiting = Evidence::number("threads waiting for a kernel lock", waiting, Unit::Count);
+    let claim = Claim::new(summary, vec![waiting.with_source("wchan")]);
+    let claim = claim.weight(share).confidence(Confidence::High);
+    Some(match WRITE_CALLS.contains(&call.as_str()) {
+        true => claim.remedy("Use one file per job: writes to one file take its lock in turn"),
+        false => claim,
+    })
+}
+
+/// io_uring hands I/Os to worker threads.
+pub(in crate::rules) static IO_WORKERS: Rule = Rule {
+    id: "io-wq",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "io_uring could not submit I/Os without blocking and handed them to worker threads (io-wq).",
+    threshold: || {
+        format!(
+            "{WORKERS_MIN} iou-wrk threads or more, and {:.0}% of the busy threads, were active on average.",
+            WORKERS_SHARE_MIN * 100.0
+        )
+    },
+    remedy: "Use O_DIRECT (direct=1) on a file that is fully written: buffered writes and file systems without nowait \
+             support need worker threads",
+    supersedes: &[],
+    checks: &[Check::View(io_workers)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| s.workers(4.0),
+            near_miss: |s| s.workers(0.1),
+            summary: "io_uring hands I/Os of fio to worker threads (io-wq): 4.0 of them were active on average. Each I/O \
+                      there costs thread switches.",
+        },
+        Case::View {
+            // A run that samples the whole machine.
+            holds: |s| {
+                s.workers(4.0);
+                s.run_of_its_own(101);
+            },
+            // The workers of another program.
+            near_miss: |s| {
+                s.workers(4.0);
+                s.run_of_its_own(102);
+            },
+            summary: "io_uring hands I/Os of fathom to worker threads (io-wq): 4.0 of them were active on average. Each \
+                      I/O there costs thread switches.",
+        },
+    ],
+};
+
+fn io_workers(view: &View) -> Option<Claim> {
+    let workers = view.threads(|comm, _, _| comm.starts_with("iou-wrk"));
+    let share = view.share(workers);
+    if workers < WORKERS_MIN || share < WORKERS_SHARE_MIN {
+        return None;
+    }
+    let summary = format!(
+        "io_uring hands I/Os of {} to worker threads (io-wq): {workers:.1} of them were active on average. Each I/O there \
+         costs thread switches.",
+        view.who
+    );
+    let workers = Evidence::number("active iou-wrk threads", workers, Unit::Count);
+    let claim = Claim::new(summary, vec![workers.with_source("/proc/PID/task")]);
+    Some(claim.weight(share.min(0.75)).confidence(Confidence::Medium))
+}
+
+/// One I/O in flight at any time.
+pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
+    id: "one-at-a-time",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The workload did one I/O at a time: the device's latency limited it, not its throughput.",
+    threshold: || {
+        format!(
+            "On average {ONE_SHARE_MIN} to {ONE_IN_FLIGHT} threads waited in read(2), write(2) and the like, or the jobs \
+             had as many I/Os in flight, {QUEUE_MIN} to {ONE_IN_FLIGHT} reads or writes were in flight at the device, and that was {:.0}% or more of \
+             the busy threads' time.",
+            ONE_SHARE_MIN * 100.0
+        )
+    },
+    remedy: "Keep more I/Os in flight: a higher iodepth with io_uring, more threads, or readahead",
+    supersedes: &[&DEVICE],
+    checks: &[Check::View(one_at_a_time)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| s.sync_reads(0.8),
+            near_miss: |s| s.sync_reads(1.8),
+            summary: "fio did one read at a time: 0.8 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
+                      throughput, limits it.",
+        },
+        Case::View {
+            holds: |s| s.sync_reads(0.5),
+            // Reads that hit the page cache.
+            near_miss: |s| {
+                s.sync_reads(0.5);
+                s.disk("vda", 100, 0.02, 2.0);
+            },
+            summary: "fio did one read at a time: 0.5 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
+                      throughput, limits it.",
+        },
+        Case::View {
+            holds: |s| s.sync_reads(0.8),
+            // Three other threads compute.
+            near_miss: |s| {
+                s.sync_reads(0.8);
+                s.state(ThreadState::OnCpu, 3.0);
+            },
+            summary: "fio did one read at a time: 0.8 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
+                      throughput, limits it.",
+        },
+        Case::View {
+            holds: |s| {
+                s.no_threads();
+                s.threads("fio", ThreadState::Disk, "pwrite64", "submit_bio_wait", 0.9);
+                s.writes("vda", 5000, 0.9, 95.0);
+            },
+            // A thread that waits in io_uring may have any number of I/Os in flight.
+            near_miss: |s| s.writes("vda", 5000, 0.9, 95.0),
+            summary: "fio did one write at a time: 0.9 I/Os were in flight on average, 5k writes/s on vda. Latency, not \
+                      throughput, limits it.",
+        },
+    ],
+};
+
+fn one_at_a_time(view: &View) -> Option<Claim> {
+    let disk = view.disk()?;
+    // Other programs' I/Os in the other direction do not count.
+    let in_flight = |io: &crate::machine::IoRates| io.ios * io.wait_ms.unwrap_or(0.0) / 1e3;
+    let directions = [("read", &disk.read, READ_CALLS), ("write", &disk.write, WRITE_CALLS)];
+    let (what, io, calls) =
+        directions.into_iter().max_by(|a, b| in_flight(a.1).total_cmp(&in_flight(b.1)))?;
+    let waits =
+        |comm: &str, call: &str, _: &str| !comm.starts_with("iou-") && calls.contains(&call);
+    let jobs = view.record.jobs.iter();
+    let jobs: f64 = jobs.filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum();
+    let waiting = view.threads(waits);
+    let (mean, share) = match view.is_run() {
+        true => (jobs, jobs.min(1.0)),
+        false => (waiting, view.share(waiting)),
+    };
+    let is_one = (ONE_SHARE_MIN..=ONE_IN_FLIGHT).contains(&mean) && share >= ONE_SHARE_MIN;
+    if !view.is_own || !is_one || !(QUEUE_MIN..=ONE_IN_FLIGHT).contains(&in_flight(io)) {
+        return None;
+    }
+    let queue = format!("{what}s in flight at {}", disk.name);
+    let queue = Evidence::number(queue, in_flight(io), Unit::Count).with_source("/proc/diskstats");
+    let took = io.wait_ms.map(|ms| {
+        let name = if what == "read" { "r_await" } else { "w_await" };
+        Evidence::number(name, ms * 1e6, Unit::Nanoseconds).with_source("/proc/diskstats")
+    });
+    let summary = format!(
+        "{} did one {what} at a time: {mean:.1} I/Os were in flight on average, {} {what}s/s on {}. Latency, not \
+         throughput, limits it.",
+        view.subject(),
+        units::count(io.ios),
+        disk.name
+    );
+    let claim = Claim::new(summary, [queue].into_iter().chain(took).collect());
+    Some(claim.weight(share * 0.9).confidence(Confidence::High))
+}

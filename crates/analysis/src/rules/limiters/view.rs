@@ -1,0 +1,227 @@
+//! What causes are found in.
+
+use super::SAMPLES_MIN;
+use crate::layers::LayerTimes;
+use crate::machine::{CpuShares, DiskRates, MachineRates};
+use crate::threads::ThreadGroup;
+use crate::watch::ObservedTotals;
+use fathom_model::RunRecord;
+use fathom_model::facts::DeviceFacts;
+use fathom_model::outcome::RecordKind;
+use fathom_model::watch::{CgroupSample, DeviceBlocks, DiskKind, Level, Stack, ThreadState};
+
+/// Busy time of a device, in percent, from which it can hold up anyone.
+pub(super) const UTIL_MIN: f64 = 50.0;
+/// Share of their time that threads must have waited for I/O to be held up by what delays it.
+pub(super) const WAIT_MIN: f64 = 0.3;
+/// CPU samples from which shares of layers mean something.
+pub(super) const CPU_SAMPLES_MIN: u64 = 200;
+/// CPU usage, in percent, from which the machine's CPUs are all in use.
+pub(super) const CPUS_BUSY_MIN: f64 = 90.0;
+/// A device passes I/Os on if this part of those in flight is in flight below it.
+const PASSED_ON_MIN: f64 = 0.7;
+/// Who is watched where no program is.
+const THE_MACHINE: &str = "this machine";
+
+/// The samples of a record, as causes need them.
+pub(in crate::rules) struct View<'a> {
+    pub record: &'a RunRecord,
+    pub seen: &'a ObservedTotals,
+    pub rates: MachineRates,
+    /// Groups of the workload's active threads.
+    pub groups: Vec<ThreadGroup>,
+    /// Mean number of its threads by state.
+    pub states: Vec<(ThreadState, f64)>,
+    /// Its CPU time by kernel layer.
+    pub layers: LayerTimes,
+    /// Whether particular processes are watched, and not the whole machine.
+    pub is_own: bool,
+    /// What the watched processes are called.
+    pub who: String,
+}
+
+impl<'a> View<'a> {
+    pub fn new(record: &'a RunRecord, seen: &'a ObservedTotals, stacks: &[Stack]) -> Self {
+        let is_run = record.kind == RecordKind::Run;
+        let whole_machine = record.watch.as_ref().is_none_or(|watch| watch.pids.is_empty());
+        // With --sampling=full, a run's samples are those of all programs.
+        let (threads, samples) = match is_run && whole_machine {
+            true => (&seen.own_threads, seen.own_stacks()),
+            false => (&seen.threads, seen.stacks()),
+        };
+        Self {
+            record,
+            seen,
+            rates: seen.rates(),
+            groups: threads.largest_first(),
+            states: threads.states(),
+            layers: LayerTimes::of(samples.iter(), stacks, |_| true),
+            is_own: is_run || !whole_machine,
+            who: who(record, seen),
+        }
+    }
+
+    pub fn is_run(&self) -> bool {
+        self.record.kind == RecordKind::Run
+    }
+
+    /// What is watched, at the beginning of a sentence; names of programs stay as they are.
+    pub fn subject(&self) -> &str {
+        if self.who == THE_MACHINE { "This machine" } else { &self.who }
+    }
+
+    /// Mean number of its threads in `state`.
+    pub fn state(&self, state: ThreadState) -> f64 {
+        self.states.iter().find(|(known, _)| *known == state).map_or(0.0, |(_, mean)| *mean)
+    }
+
+    /// The same over several states.
+    pub fn states(&self, states: &[ThreadState]) -> f64 {
+        states.iter().map(|state| self.state(*state)).sum()
+    }
+
+    /// Mean number of its threads that ran, wanted to, or waited for I/O or a lock of the kernel: not those without work,
+    /// nor those in a futex, who wait for another thread.
+    pub fn busy_threads(&self) -> f64 {
+        use ThreadState as S;
+        self.states(&[S::OnCpu, S::Runnable, S::Disk, S::KernelLock, S::IoUring, S::Aio])
+    }
+
+    /// The share of the busy threads that `threads` are, from 0 to 1.
+    pub fn share(&self, threads: f64) -> f64 {
+        (threads / self.busy_threads().max(1e-9)).min(1.0)
+    }
+
+    /// The share of their time that its busy threads waited for I/O; `None` where threads were not sampled.
+    pub fn io_wait(&self) -> Option<f64> {
+        use ThreadState as S;
+        let waiting = self.states(&[S::Disk, S::IoUring, S::Aio]);
+        (!self.states.is_empty()).then(|| self.share(waiting))
+    }
+
+    /// The same where that is enough for what delays I/O to matter; all of the time where it is unknown.
+    pub fn held_by_io(&self) -> Option<f64> {
+        Some(self.io_wait().unwrap_or(1.0)).filter(|share| *share >= WAIT_MIN)
+    }
+
+    /// Its groups of active threads that `wanted` selects by name, system call and wait channel.
+    pub fn groups(
+        &self,
+        wanted: impl Fn(&str, &str, &str) -> bool,
+    ) -> impl Iterator<Item = &ThreadGroup> {
+        self.groups.iter().filter(move |group| match group.values.as_slice() {
+            [comm, _, syscall, wchan] => wanted(comm, syscall, wchan),
+            _ => false,
+        })
+    }
+
+    /// Mean number of threads in these groups.
+    pub fn threads(&self, wanted: impl Fn(&str, &str, &str) -> bool) -> f64 {
+        self.groups(wanted).map(|group| group.average).sum()
+    }
+
+    /// Whole devices that did I/O, the one with most I/Os in flight first.
+    pub fn disks(&self) -> Vec<&DiskRates> {
+        let is_whole = |disk: &&DiskRates| disk.kind != DiskKind::Partition && disk.queue > 0.0;
+        let mut disks: Vec<&DiskRates> = self.rates.disks.iter().filter(is_whole).collect();
+        disks.sort_by(|a, b| b.queue.total_cmp(&a.queue));
+        disks
+    }
+
+    /// The one of these with most I/Os in flight that are not in flight below it as well.
+    pub fn disk(&self) -> Option<&DiskRates> {
+        let passes_on = |disk: &DiskRates| self.queue_below(disk) >= disk.queue * PASSED_ON_MIN;
+        self.disks().into_iter().find(|disk| !passes_on(disk))
+    }
+
+    /// The same if it is busy enough to hold up anyone.
+    pub fn busy_disk(&self) -> Option<&DiskRates> {
+        self.disk().filter(|disk| disk.util >= UTIL_MIN)
+    }
+
+    /// Mean number of I/Os in flight at the devices right below one, those of other programs included.
+    pub fn queue_below(&self, disk: &DiskRates) -> f64 {
+        let below = self.rates.disks.iter().filter(|other| disk.below.contains(&other.name));
+        below.map(|other| other.queue).sum()
+    }
+
+    /// The settings of a device's queue.
+    pub fn device(&self, name: &str) -> Option<&DeviceFacts> {
+        self.record.watch.as_ref()?.devices.iter().find(|device| device.name == name)
+    }
+
+    /// Block layer events of a device.
+    pub fn blocks(&self, name: &str) -> Option<&DeviceBlocks> {
+        self.seen.last().blocks.as_ref()?.devices.iter().find(|device| device.name == name)
+    }
+
+    /// The cgroup as it was last.
+    pub fn cgroup(&self) -> Option<&CgroupSample> {
+        self.seen.last().system.as_ref()?.cgroup.as_ref()
+    }
+
+    /// The share of all bytes read and written that is other programs'; `None` if that is not known.
+    pub fn others_share(&self) -> Option<f64> {
+        let processes = &self.seen.processes;
+        let bytes: u64 = processes.by_disk_bytes().iter().map(|uses| uses.disk_bytes()).sum();
+        let all = bytes + processes.watched.disk_bytes();
+        (processes.elapsed_ns > 0 && all > 0).then(|| bytes as f64 / all as f64)
+    }
+
+    /// CPUs online.
+    pub fn cpus(&self) -> f64 {
+        f64::from(self.record.facts.host.cpus_online.max(1))
+    }
+
+    /// CPU time in use, in percent, stolen time included; `None` if that is not known.
+    pub fn cpus_busy(&self) -> Option<f64> {
+        let cpu = &self.rates.system.as_ref()?.cpu;
+        (*cpu != CpuShares::default()).then_some(100.0 - cpu.idle - cpu.iowait)
+    }
+
+    /// What would settle it where no cause is found.
+    pub fn what_would_settle_it(&self) -> String {
+        let level = self.record.watch.as_ref().map(|watch| watch.level);
+        let busy = self.cpus_busy().filter(|busy| *busy >= CPUS_BUSY_MIN);
+        match (level, busy) {
+            _ if self.seen.samples < SAMPLES_MIN => {
+                "fewer than two samples of the machine were taken. Let it run for several seconds".into()
+            }
+            (None | Some(Level::Off), _) => {
+                "nothing was sampled. Use --sampling=default or full".into()
+            }
+            (_, Some(busy)) => format!(
+                "the CPUs were {busy:.0}% busy, but {} did not spend its time waiting for one. Rerun when other programs \
+                 are idle",
+                self.who
+            ),
+            _ if !self.is_own => {
+                "nothing was found that limits the whole machine. Watch one program: fathom watch -p PID".into()
+            }
+            (Some(Level::Default), _) => {
+                "nothing that was sampled was saturated. --sampling=full also samples the block layer; or change \
+                 one setting, such as iodepth or numjobs, and compare"
+                    .into()
+            }
+            (Some(Level::Full), _) => {
+                "nothing that was sampled was saturated. Change one setting, such as the queue depth or the number \
+                 of threads, and compare"
+                    .into()
+            }
+        }
+    }
+}
+
+/// The name of the watched process that used most; a shell's may be that of what it started.
+fn who(record: &RunRecord, seen: &ObservedTotals) -> String {
+    let command = record.watch.as_ref().and_then(|watch| watch.command.as_ref());
+    let program = command.and_then(|command| command.argv.first()?.rsplit('/').next());
+    match (program, seen.processes.watched.comm.as_str()) {
+        _ if record.kind == RecordKind::Run => "fathom".into(),
+        (Some(program), "") => program.into(),
+        (None, "") => THE_MACHINE.into(),
+        // The kernel cuts names off.
+        (Some(program), comm) if program.starts_with(comm) => program.into(),
+        (_, comm) => comm.into(),
+    }
+}

@@ -1,0 +1,76 @@
+//! What `fathom run` reports when it did nothing.
+
+use crate::output::{self, Destination};
+use crate::stdio::{Kind, note};
+use fathom_model::RunRecord;
+use fathom_model::outcome::Outcome;
+use fathom_model::record::RECORD_VERSION;
+use fathom_spec::Spec;
+use std::fs::File;
+use std::io::Read;
+use std::process::ExitCode;
+
+/// Whether a command line that cannot be read asks for JSON.
+pub fn asks_for_json(args: &[String]) -> bool {
+    let names = |list: &str| list.split(',').any(|word| word.starts_with("json"));
+    let mut args = args.iter().map(|arg| arg.trim_start_matches('-')).peekable();
+    while let Some(option) = args.next() {
+        let next = args.peek().copied().unwrap_or_default();
+        let list = match option {
+            "json" => return true,
+            "output-format" | "format" => Some(next),
+            _ => option.strip_prefix("output-format=").or(option.strip_prefix("format=")),
+        };
+        if list.is_some_and(names) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Prints why nothing was done, all but the last error, which it returns. Who reads JSON gets it as JSON too, where the
+/// results of `request` would have gone; `job_files` were read for it.
+///
+/// # Errors
+/// Always: the last error.
+pub fn explain<E: ToString>(
+    errors: Vec<E>,
+    request: &Spec,
+    job_files: &[String],
+    json: bool,
+) -> Result<ExitCode, String> {
+    let mut errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    if json {
+        let record = RunRecord {
+            record_version: RECORD_VERSION,
+            fathom_version: env!("CARGO_PKG_VERSION").to_string(),
+            command: std::env::args().collect(),
+            started_unix_ns: fathom_engine::clock::unix_ns(),
+            outcome: Outcome::Refused { because: errors.join("; ") },
+            ..RunRecord::default()
+        };
+        let text = fathom_report::fio_json::render(&record, false);
+        let to = destination(request, job_files);
+        // The errors matter more than one of printing them.
+        let _ = output::emit(&text, Kind::Json, to.as_ref());
+    }
+    let last = errors.pop().unwrap_or_default();
+    errors.iter().for_each(|error| note!("{error}"));
+    Err(last)
+}
+
+/// The file of `--output`, unless it may be anything but the result of another run: what could not be
+/// understood may have been its use as a target.
+fn destination(request: &Spec, job_files: &[String]) -> Option<Destination> {
+    let file = request.output.file.as_ref()?;
+    let targets = request.target_paths().unwrap_or_default();
+    let targets = targets.iter().map(|target| &target.path);
+    let used = targets.chain(job_files).map(String::as_str);
+    let to = Destination::open(file, used).ok()?;
+    let mut first = [0];
+    let holds_data = matches!(to, Destination::File(..))
+        && File::open(file)
+            .and_then(|mut file| file.read(&mut first))
+            .is_ok_and(|read| read > 0 && first != [b'{']);
+    (!holds_data).then_some(to)
+}

@@ -1,0 +1,87 @@
+//! `fathom limit` as a user sees it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common::{MIB, Place, assert_one_error, checksum, says, until};
+use fathom_analysis::limit::LimitRecord;
+use rustix::process::Signal;
+use std::fs;
+use std::os::fd::AsRawFd;
+
+#[test]
+fn a_file_is_searched_and_not_changed() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    let before = checksum(place.path("data"));
+    let answer = place.ask(&["limit", "--duration=5", "--record=kept", "data"]).done();
+    // The machine was sampled meanwhile, and can be replayed.
+    let kept: serde_json::Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+    assert_eq!(kept["watch"]["level"], "default");
+    assert!(place.read("kept/samples.ndjson").lines().count() >= 3);
+    place.ask(&["top", "--replay=kept", "--format=text"]).done();
+    says(&answer.stdout, &["4 KiB", "1 MiB", "peak", "knee", "IOPS", "data"]);
+    says(&answer.stderr, &["latency at QD1"]);
+    assert!(!answer.stdout.contains('\x1b') && !answer.stderr.contains(['\r', '\x1b']));
+    assert_eq!(checksum(place.path("data")), before);
+    let record: LimitRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+    assert!(record.is_complete() && record.report.windows > 0);
+    assert!(record.costs_missing.is_some() || record.costs.len() == 2, "{:?}", record.costs);
+    let windows = place.read("kept/windows.ndjson").lines().count();
+    assert_eq!(windows, record.report.windows as usize);
+}
+
+#[test]
+fn a_signal_leaves_a_partial_result_and_no_scratch_file() {
+    for (size, laid_out) in [("1m", true), ("4g", false)] {
+        let place = Place::new();
+        let size = format!("--size={size}");
+        let running = place.start(&["limit", "--quick", "--no-record", "--json", &size]);
+        let mark = if laid_out { "latency at QD1" } else { "creating a scratch file" };
+        until(mark, || running.so_far("stderr").contains(mark));
+        running.signal(Signal::INT);
+        let answer = running.wait();
+        assert_eq!((answer.code, answer.signal), (Some(1), None));
+        assert_eq!(answer.json()["outcome"]["interrupted"]["by"], "SIGINT");
+        assert_eq!(fs::read_dir(place.path(".")).unwrap().count(), 0, "{}", answer.stderr);
+    }
+}
+
+#[test]
+fn bad_targets_and_outputs_are_refused() {
+    let place = Place::new();
+    place.data("data", MIB);
+    place.write("empty", "");
+    fs::create_dir(place.path("dir")).unwrap();
+    let before = place.look();
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&["nosuch"], &["nosuch does not exist"]),
+        (&["dir"], &["dir is a directory", "--scratch-dir=dir"]),
+        (&["empty"], &["empty has 0 bytes"]),
+        (&["/dev/null"], &["/dev/null", "neither"]),
+        (&["data", "./data"], &["data and ./data are the same"]),
+        (&["--output=./data", "data"], &["data, which the run uses"]),
+        (&["--output=none/x", "data"], &["directory does not exist"]),
+        (&["--record=data", "data"], &["data is not a directory"]),
+        (&["--scratch-dir=none"], &["none"]),
+    ];
+    for (args, parts) in cases {
+        let answer = place.ask(&[&["limit", "--quick"], args].concat());
+        assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{args:?}");
+        assert_one_error(&answer.stderr, parts);
+    }
+    assert_eq!(place.ask(&["limit", "--duration=0", "data"]).code, Some(2));
+    assert_eq!(place.look(), before);
+}
+
+#[test]
+fn a_deleted_directory_is_said_to_be_one() {
+    let place = Place::new();
+    let there = place.path("gone");
+    fs::create_dir(&there).unwrap();
+    let open = fs::File::open(&there).unwrap();
+    fs::remove_dir(&there).unwrap();
+    let answer = place.ask(&[
+        "limit",
+        &format!("--scratch-dir=/proc/{}/fd/{}", std::process::id(), open.as_raw_fd()),
+    ]);
+    assert_one_error(&answer.stderr, &["this directory was deleted", "--scratch-dir"]);
+}

@@ -1,0 +1,50 @@
+//! The program as a user sees it. One binary, because each links all of fathom. Tests that need the machine or all
+//! children to themselves have a binary of their own.
+
+#[cfg(test)]
+mod bad_input;
+#[cfg(test)]
+mod beside;
+#[cfg(test)]
+mod blocks;
+#[cfg(test)]
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(test)]
+mod data;
+#[cfg(test)]
+mod doctor;
+#[cfg(test)]
+mod experiments;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod few_threads;
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod limit;
+#[cfg(test)]
+mod outputs;
+#[cfg(test)]
+mod results;
+#[cfg(test)]
+mod ring;
+#[cfg(test)]
+mod run;
+#[cfg(test)]
+mod show;
+#[cfg(test)]
+mod signals;
+#[cfg(test)]
+mod stacks;
+#[cfg(test)]
+mod storage;
+#[cfg(test)]
+mod terminal;
+#[cfg(test)]
+mod top;
+#[cfg(test)]
+mod watch;

@@ -1,0 +1,184 @@
+//! What cannot be written, or was ended before its time, is no success; and what is known is printed all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common::{Answer, FATHOM, MIB, Place, Running, assert_one_error, says, until};
+use fathom_model::{Outcome, RunRecord};
+use rustix::process::Signal;
+
+const SHORT: [&str; 6] =
+    ["run", "--no-record", "--eta=never", "--ioengine=null", "--rw=read", "--size=4k"];
+
+/// Runs fathom from a shell that does `redirect` to its descriptors.
+fn redirected(place: &Place, redirect: &str, args: &[&str]) -> Answer {
+    let script = format!(r#"exec "$0" "$@" {redirect}"#);
+    let args = [&["-c", script.as_str(), FATHOM], args].concat();
+    Running::start(&mut place.command("sh", &args)).wait()
+}
+
+/// Commands that print a result, and do not need to be root.
+fn commands() -> Vec<Vec<&'static str>> {
+    let mut all = vec![SHORT.to_vec(), vec!["clean", "."], vec!["--help"], vec!["run", "--help"]];
+    all.push([&SHORT[..], &["--output-format=json"]].concat());
+    all.push([&SHORT[..], &["--output-format=terse"]].concat());
+    all.push(vec!["top", "--format=text", "-n", "1", "-i", "0.05"]);
+    all.push(vec!["threads", "-t", "0.2"]);
+    all.push(vec!["watch", "--duration", "0.2", "--sampling", "default", "--record", "record"]);
+    all
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_an_error() {
+    for redirect in [">&-", ">/dev/full", "1</dev/null"] {
+        for args in commands() {
+            let place = Place::new();
+            let answer = redirected(&place, redirect, &args);
+            assert_eq!(answer.code, Some(1), "{redirect} {args:?}: {}", answer.stderr);
+            says(&answer.stderr, &["fathom: cannot write to standard output: "]);
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_an_error_but_for_help_and_lines_without_an_end() {
+    let script = r#"{ "$0" "$@"; echo "status $?" >&2; } | true"#;
+    for args in commands() {
+        let place = Place::new();
+        // The reader is gone before anything is written to it.
+        let script = script.replace("{ ", "{ sleep 0.2; ");
+        let args: Vec<&str> = [&["-c", script.as_str(), FATHOM], &args[..]].concat();
+        let answer = Running::start(&mut place.command("bash", &args)).wait();
+        let ends = args.contains(&"--help") || args.contains(&"top");
+        let status = if ends { "status 0" } else { "status 1" };
+        says(&answer.stderr, &[status]);
+        assert_eq!(answer.stderr.contains("Broken pipe"), !ends, "{args:?} {}", answer.stderr);
+    }
+}
+
+#[test]
+fn standard_error_may_be_gone() {
+    let place = Place::new();
+    for redirect in ["2>&-", "2>/dev/full"] {
+        let answer = redirected(&place, redirect, &SHORT);
+        assert_eq!(answer.code, Some(0), "{redirect}");
+        says(&answer.stdout, &["read"]);
+        let answer = redirected(&place, redirect, &["run", "--no-such-key"]);
+        assert_eq!(answer.code, Some(1), "{redirect}");
+    }
+    let answer = redirected(&place, "2>/dev/full", &["watch", "--record", "record", "--", "true"]);
+    assert_eq!(answer.code, Some(1));
+    assert!(place.path("record/record.json").exists());
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_reported() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let script = r#"exec prlimit --fsize=100 "$0" "$@" >out"#;
+    let args = [&["-c", script, FATHOM], &SHORT[..]].concat();
+    let answer = Running::start(&mut place.command("sh", &args)).wait();
+    assert_eq!((answer.code, answer.signal), (Some(1), None), "{}", answer.stderr);
+    assert_one_error(&answer.stderr, &["cannot write to standard output: File too large"]);
+    // A command that is watched has the signal as it was.
+    let script = r#"exec prlimit --fsize=4000 "$0" "$@""#;
+    let own = "head -c 10000 /dev/zero > own";
+    let command = ["stacks", "--", "sh", "-c", own];
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let args = [&["-c", script, FATHOM], &command[..]].concat();
+    let answer = Running::start(&mut place.command("sh", &args)).wait();
+    assert_eq!(answer.code, Some(128 + 25), "{}", answer.stderr);
+}
+
+/// The answer of a command to a signal once its process is at work.
+fn signalled(place: &Place, args: &[&str], signal: Signal) -> Answer {
+    let running = place.start(args);
+    // The main thread, that for signals, and one that watches.
+    let tasks = format!("/proc/{}/task", running.id());
+    until("a sampler", || std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() >= 3));
+    running.signal(signal);
+    running.wait()
+}
+
+#[test]
+fn what_a_signal_ends_before_its_time_is_not_all() {
+    let bounded: [&[&str]; 5] = [
+        &["watch", "--duration", "1h", "--sampling", "default", "--record", "record"],
+        &["threads", "-t", "1h"],
+        &["threads", "-t", "1h", "-i", "10m", "--json"],
+        &["top", "--format=text", "-n", "1000", "-i", "1h"],
+        &["top", "--json", "-n", "1000", "-i", "1h"],
+    ];
+    for args in bounded {
+        for signal in [Signal::INT, Signal::HUP] {
+            let place = Place::new();
+            let answer = signalled(&place, args, signal);
+            assert_eq!(
+                (answer.code, answer.signal),
+                (Some(1), None),
+                "{args:?}: {}",
+                answer.stderr
+            );
+            let name = if signal == Signal::INT { "SIGINT" } else { "SIGHUP" };
+            says(&answer.stderr, &[&format!("fathom: interrupted by {name} after "), " of "]);
+            if args[0] == "top" {
+                continue;
+            }
+            assert!(!answer.stdout.is_empty(), "{args:?}");
+            if args[0] == "watch" {
+                let text = place.read("record/record.json");
+                let record: RunRecord = serde_json::from_str(&text).unwrap();
+                assert_eq!(record.outcome, Outcome::interrupted(name));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_no_end_of_its_own_ends_well_by_a_signal() {
+    let open: [&[&str]; 3] = [
+        &["watch", "--sampling", "default", "--record", "record"],
+        &["top", "--format=text", "-i", "1h"],
+        &["record", "--record", "ring"],
+    ];
+    for args in open {
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+            let place = Place::new();
+            let answer = signalled(&place, args, signal);
+            assert_eq!(
+                (answer.code, answer.signal),
+                (Some(0), None),
+                "{args:?}: {}",
+                answer.stderr
+            );
+            assert!(!answer.stderr.contains("interrupted"), "{}", answer.stderr);
+        }
+    }
+}
+
+#[test]
+fn nohup_is_respected() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let script = r#"trap '' HUP; exec "$0" "$@""#;
+    let run = ["run", "--no-record", "--rw=read", "--time_based", "--runtime=50", "data"];
+    let args = [&["-c", script, FATHOM], &run[..]].concat();
+    let running = Running::start(&mut place.command("sh", &args));
+    let tasks = format!("/proc/{}/task", running.id());
+    until("a worker", || std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() >= 4));
+    running.signal(Signal::HUP);
+    running.signal(Signal::INT);
+    let answer = running.wait();
+    assert_eq!((answer.code, answer.signal), (Some(1), None));
+    says(&answer.stdout, &["interrupted by SIGINT"]);
+}
+
+#[test]
+fn a_command_that_is_watched_keeps_its_status() {
+    let place = Place::new();
+    for status in [0, 7] {
+        let script = format!("exit {status}");
+        let answer = place.ask(&["watch", "--sampling", "default", "--", "sh", "-c", &script]);
+        assert_eq!(answer.code, Some(status), "{}", answer.stderr);
+    }
+}

@@ -1,0 +1,84 @@
+//! Recorded runs, printed again: the same text, for every kind of record and every released version.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use crate::common::{MIB, Place, says};
+
+fn fixture(name: &str) -> String {
+    format!("{}/../store/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_run_is_printed_again_as_it_was() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    for (sampling, runtime) in [("default", "2500ms"), ("full", "2500ms"), ("off", "200ms")] {
+        let sampling = format!("--sampling={sampling}");
+        let runtime = format!("--runtime={runtime}");
+        let run =
+            ["run", "--eta=never", "--rw=randread", "--time_based", &sampling, &runtime, "data"];
+        let printed = place.ask(&run).done().stdout;
+        assert_eq!(place.ask(&["show"]).done().stdout, printed, "{sampling}");
+    }
+    let json = place.ask(&["show", "--json"]).done().json();
+    assert_eq!(json["jobs"][0]["error"], 0, "{json}");
+    let markdown = place.ask(&["show", "--format=markdown"]).done().stdout;
+    assert!(markdown.contains("| --- |") || markdown.contains("|---|"), "{markdown}");
+}
+
+#[test]
+fn an_observation_and_a_search_are_printed_again_as_they_were() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    let printed = place.ask(&["watch", "-t", "1200ms", "-i", "300ms", "--record=seen"]).done();
+    assert_eq!(place.ask(&["show", "seen"]).done().stdout, printed.stdout);
+    let printed = place.ask(&["limit", "-t", "5", "--record=found", "--paragraph", "data"]).done();
+    let again = place.ask(&["show", "--paragraph", "found"]).done();
+    assert_eq!(again.stdout, printed.stdout);
+}
+
+#[test]
+fn version_1_can_be_shown() {
+    let place = Place::new();
+    let run = place.ask(&["show", &fixture("v1/run")]).done();
+    says(&run.stdout, &["41.5k", "data · 2 s", "io_uring"]);
+    let watch = place.ask(&["show", &fixture("v1/watch")]).done();
+    says(&watch.stdout, &["exit status 0", "CPU", "memory"]);
+    let limit = place.ask(&["show", &fixture("v1/limit")]).done();
+    says(&limit.stdout, &["4 KiB", "1 MiB", "knee", "peak"]);
+    let missing = place.ask(&["show", "nosuch"]);
+    assert_eq!(missing.code, Some(1));
+    says(&missing.stderr, &["no such run: nosuch", "fathom runs"]);
+}
+
+#[test]
+fn version_2_can_be_shown() {
+    let place = Place::new();
+    let run = place.ask(&["show", &fixture("v2/run")]).done();
+    says(&run.stdout, &["647k", "data · 1.2 s", "io_uring", "At least 99.7% of the bytes"]);
+    let watch = place.ask(&["show", &fixture("v2/watch")]).done();
+    says(&watch.stdout, &["exit status 3", "CPU", "memory", "Limited by:"]);
+    let limit = place.ask(&["show", &fixture("v2/limit")]).done();
+    says(&limit.stdout, &["4 KiB randread", "1 MiB randread", "92.1k", "knee, peak"]);
+    place.ask(&["top", "--replay", &fixture("v2/run"), "--csv"]).done();
+}
+
+#[test]
+fn runs_are_listed_removed_and_pruned() {
+    let place = Place::new();
+    place.data("data", MIB);
+    says(&place.ask(&["runs"]).done().stdout, &["no runs are recorded"]);
+    for _ in 0..3 {
+        place.ask(&["run", "--rw=read", "--sampling=off", "data"]).done();
+    }
+    let listed = place.ask(&["runs"]).done().stdout;
+    says(&listed, &["IOPS", "run --rw=read --sampling=off data", "3 runs"]);
+    let name = listed.lines().nth(1).unwrap().split_whitespace().next().unwrap();
+    place.ask(&["show", name]).done();
+    place.ask(&["runs", "remove", name]).done();
+    says(&place.ask(&["runs"]).done().stdout, &["2 runs"]);
+    let pruned = place.ask(&["runs", "prune", "--max-size=0"]).done();
+    says(&pruned.stderr, &["removed 2 runs"]);
+    says(&place.ask(&["runs"]).done().stdout, &["no runs are recorded"]);
+    assert_eq!(place.ask(&["runs", "remove", name]).code, Some(1));
+}

@@ -1,0 +1,146 @@
+//! A control group for this process alone, in either version of the interface.
+
+use super::Held;
+use super::effects::Effects;
+use super::error::SettingsError;
+use super::journal::{Group, SlotKind};
+use super::restore::Restored;
+use crate::cgroup::{Hierarchy, hierarchies};
+use fathom_model::setting::{CgroupLimits, Setting, SettingChange};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Period of a CPU limit in microseconds, the kernel's default.
+const PERIOD_US: u64 = 100_000;
+/// Attempts to remove a group, whose last process may be on its way out.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A file of a group and its value.
+type Limit = (&'static str, String);
+
+/// Creates the group, sets its limits and moves this process into it.
+pub(super) fn enter(
+    effects: &Effects,
+    held: &mut Held,
+    limits: CgroupLimits,
+) -> Result<(), SettingsError> {
+    let name = format!("fathom-{}", std::process::id());
+    let all = hierarchies(&effects.roots);
+    let fail = |file: &Path, hint: &str, source: io::Error| SettingsError::Refused {
+        change: change(),
+        file: file.display().to_string(),
+        hint: hint.to_string(),
+        source,
+    };
+    let mut groups: Vec<(&Hierarchy, Vec<Limit>)> = Vec::new();
+    for (controller, v2, v1) in wanted(limits) {
+        let found = all.iter().find(|hierarchy| hierarchy.has(controller));
+        let Some(hierarchy) = found else {
+            return Err(SettingsError::NoSuchTarget {
+                change: change(),
+                reason: match controller {
+                    "" => "no control groups are mounted".to_string(),
+                    _ => format!(
+                        "no mounted cgroup hierarchy has the {controller} controller enabled; with cgroup v2: \
+                         echo +{controller} >/sys/fs/cgroup/cgroup.subtree_control"
+                    ),
+                },
+            });
+        };
+        let files = if hierarchy.is_v2 { v2 } else { v1 };
+        match groups.iter_mut().find(|(known, _)| known.top == hierarchy.top) {
+            Some((_, known)) => known.extend(files),
+            None => groups.push((hierarchy, files)),
+        }
+    }
+    let mut group = Group::default();
+    for (hierarchy, _) in &groups {
+        group.dirs.push(hierarchy.top.join(&name));
+        group.back.push(hierarchy.own.clone());
+    }
+    held.journal.group = Some(group);
+    effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
+    for (hierarchy, files) in &groups {
+        let dir = hierarchy.top.join(&name);
+        effects.step();
+        match std::fs::create_dir(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(fail(&dir, "; creating control groups needs root", error));
+            }
+            _ => effects.step(),
+        }
+        for (file, value) in files {
+            let path = dir.join(file);
+            effects.write_path(&path, value).map_err(|error| fail(&path, "", error))?;
+        }
+        let procs = dir.join("cgroup.procs");
+        let pid = std::process::id().to_string();
+        effects.write_path(&procs, &pid).map_err(|error| fail(&procs, "", error))?;
+    }
+    Ok(())
+}
+
+fn change() -> SettingChange {
+    SettingChange { setting: Setting::Cgroup, target: String::new(), value: "limits".into() }
+}
+
+/// For each controller needed: the files of version 2 and of version 1.
+fn wanted(limits: CgroupLimits) -> Vec<(&'static str, Vec<Limit>, Vec<Limit>)> {
+    let mut all = Vec::new();
+    if let Some(bytes) = limits.memory_bytes {
+        let value = bytes.to_string();
+        let v1 = vec![("memory.limit_in_bytes", value.clone())];
+        all.push(("memory", vec![("memory.max", value)], v1));
+    }
+    if let Some(cpus) = limits.cpus {
+        let quota = (cpus * PERIOD_US as f64).round() as u64;
+        let v1 = vec![
+            ("cpu.cfs_period_us", PERIOD_US.to_string()),
+            ("cpu.cfs_quota_us", quota.to_string()),
+        ];
+        all.push(("cpu", vec![("cpu.max", format!("{quota} {PERIOD_US}"))], v1));
+    }
+    if all.is_empty() {
+        all.push(("", Vec::new(), Vec::new()));
+    }
+    all
+}
+
+/// Moves this process back, if it is the one in the group, and removes the group. `None` if all is as before.
+pub(super) fn leave(effects: &Effects, group: &Group, pid: u32) -> Option<Restored> {
+    let mut failed = None;
+    for (dir, back) in group.dirs.iter().zip(&group.back) {
+        if !is_own_name(dir, pid) || !dir.is_dir() {
+            continue;
+        }
+        if pid == std::process::id() {
+            let moved = effects.write_path(&back.join("cgroup.procs"), &pid.to_string());
+            failed = moved.err().or(failed);
+        }
+        failed = remove(effects, dir).err().or(failed);
+    }
+    failed.map(|error| Restored::failed(format!("control group fathom-{pid}"), &error))
+}
+
+fn remove(effects: &Effects, dir: &PathBuf) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        effects.step();
+        match std::fs::remove_dir(dir) {
+            Ok(()) => break,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+            Err(error) if tries == TRIES => return Err(error),
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+        tries += 1;
+    }
+    effects.step();
+    Ok(())
+}
+
+/// Whether a directory in a journal is one that fathom creates.
+fn is_own_name(dir: &Path, pid: u32) -> bool {
+    dir.file_name().is_some_and(|name| name.to_str() == Some(&format!("fathom-{pid}")))
+}

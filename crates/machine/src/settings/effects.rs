@@ -1,0 +1,83 @@
+//! Reads and writes of the kernel's files.
+
+use super::error::SettingsError;
+use super::journal::Entry;
+use super::place::{self, Place};
+use super::{StepHook, below};
+use crate::roots::Roots;
+use fathom_model::setting::Setting;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Where the kernel's files and the journal are.
+#[derive(Clone)]
+pub(super) struct Effects {
+    pub roots: Roots,
+    pub state: PathBuf,
+    pub on_step: Option<StepHook>,
+}
+
+impl Effects {
+    /// Between two changes.
+    pub fn step(&self) {
+        if let Some(hook) = &self.on_step {
+            hook();
+        }
+    }
+
+    /// The value of a setting.
+    pub fn read(&self, entry: &Entry) -> io::Result<String> {
+        Ok(place::value(entry.setting, &self.read_file(&entry.file)?))
+    }
+
+    /// The contents of a file, without white space around them.
+    pub fn read_file(&self, file: &str) -> io::Result<String> {
+        Ok(std::fs::read_to_string(self.resolve(file)?)?.trim().to_string())
+    }
+
+    /// Writes a value.
+    pub fn write(&self, file: &str, value: &str) -> io::Result<()> {
+        let path = self.resolve(file)?;
+        self.write_path(&path, value)
+    }
+
+    /// Writes an existing file.
+    pub fn write_path(&self, path: &Path, value: &str) -> io::Result<()> {
+        self.step();
+        let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
+        // The kernel takes a value in one write.
+        file.write_all(value.as_bytes())?;
+        self.step();
+        Ok(())
+    }
+
+    /// The value of a setting that is to be changed.
+    pub fn read_place(&self, place: &Place) -> Result<String, SettingsError> {
+        let text = self.read_file(&place.file).map_err(|source| SettingsError::Unreadable {
+            change: place.change(),
+            file: format!("/{}", place.file),
+            source,
+        })?;
+        Ok(place::value(Some(place.setting), &text))
+    }
+
+    /// Changes a setting.
+    pub fn write_place(&self, place: &Place) -> Result<(), SettingsError> {
+        self.write(&place.file, &place.value).map_err(|error| place.refused(error))
+    }
+
+    /// Does what is not undone.
+    pub fn write_once(&self, place: &Place) -> Result<(), SettingsError> {
+        if place.setting == Setting::DropCaches {
+            // Dirty pages cannot be dropped.
+            rustix::fs::sync();
+        }
+        self.write_place(place)
+    }
+
+    fn resolve(&self, file: &str) -> io::Result<PathBuf> {
+        below(&self.roots, file)
+            .ok_or_else(|| io::Error::other(format!("{file} is no file of the kernel's")))
+    }
+}

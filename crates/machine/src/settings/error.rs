@@ -1,0 +1,73 @@
+//! Why a setting was not changed.
+
+use fathom_model::setting::SettingChange;
+use std::io;
+
+/// Why a setting was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The target has no disk, interrupt or CPU with this setting.
+    #[error("{change}: {reason}")]
+    NoSuchTarget {
+        /// What was requested.
+        change: SettingChange,
+        /// What was looked for.
+        reason: String,
+    },
+    /// The setting cannot be read.
+    #[error("{change}: cannot read {file}: {source}")]
+    Unreadable {
+        /// What was requested.
+        change: SettingChange,
+        /// The kernel's file.
+        file: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The kernel refused the value.
+    #[error("{change}: cannot write {file}: {source}{hint}")]
+    Refused {
+        /// What was requested.
+        change: SettingChange,
+        /// The kernel's file.
+        file: String,
+        /// What to do, after a semicolon; may be empty.
+        hint: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The kernel accepted the value without using it.
+    #[error(
+        "{change} did not take effect: the value is {found}; this kernel or driver does not allow it"
+    )]
+    NotInEffect {
+        /// What was requested.
+        change: SettingChange,
+        /// What the kernel has instead.
+        found: String,
+    },
+    /// Another process has settings of the same disk changed.
+    #[error("settings of {key} are changed by another fathom (PID {pid}); wait until it has ended")]
+    InUse {
+        /// The disk, or what else the settings belong to.
+        key: String,
+        /// The process, as far as it is known.
+        pid: String,
+    },
+    /// What a killed process left cannot be restored.
+    #[error("{what}; restore it by hand, then run `fathom restore`")]
+    NotRestored {
+        /// The setting, and why.
+        what: String,
+    },
+    /// The journal cannot be kept, so nothing is changed.
+    #[error("cannot {doing} {path}, which records the settings to restore: {source}")]
+    Journal {
+        /// The file or directory.
+        path: String,
+        /// What failed.
+        doing: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,282 @@
+//! What has to be restored, on disk. One file for each disk, or other key, that has settings changed; a lock file
+//! beside it says that its process is still running.
+
+use super::effects::Effects;
+use super::error::SettingsError;
+use super::place::{self, Place};
+use crate::host::boot_id;
+use crate::roots::{Roots, entries};
+use fathom_model::setting::{Setting, setting_of};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+/// Which journal of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SlotKind {
+    /// Restored as soon as its process is gone.
+    Transient,
+    /// Restored on request.
+    Kept,
+}
+
+impl SlotKind {
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Transient => ".json",
+            Self::Kept => ".kept",
+        }
+    }
+}
+
+/// The lock of a key; the kernel releases it when the process ends, however it ends.
+pub(super) struct Slot {
+    pub key: String,
+    _lock: File,
+}
+
+/// What was changed under one key, in this order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Journal {
+    /// The boot in which it was changed: a reboot restores everything.
+    pub boot_id: String,
+    /// The process.
+    pub pid: u32,
+    /// Whether restoring has begun, so that values can be any of those in between.
+    pub restoring: bool,
+    /// The settings.
+    pub entries: Vec<Entry>,
+    /// The control group that was created.
+    pub group: Option<Group>,
+}
+
+/// One file to restore.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// The setting; `None` for others that a change of the scheduler resets.
+    pub setting: Option<Setting>,
+    /// The kernel's name of what it belongs to.
+    pub target: String,
+    /// The file, such as `sys/block/sda/queue/scheduler`.
+    pub file: String,
+    /// The value to restore.
+    pub old: String,
+    /// Values that it had through this process; with none known, any.
+    pub ours: Vec<String>,
+    /// Whether it was asked for.
+    pub is_requested: bool,
+    /// Whether it also changes because another setting does.
+    pub is_consequence: bool,
+}
+
+/// A control group of one process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Group {
+    /// Its directories, one for each hierarchy.
+    pub dirs: Vec<PathBuf>,
+    /// Where the process was before, for each directory.
+    pub back: Vec<PathBuf>,
+}
+
+impl Entry {
+    /// The entry for a change that is about to be made.
+    pub fn of(place: &Place, old: &str) -> Self {
+        Self {
+            setting: Some(place.setting),
+            target: place.target.clone(),
+            file: place.file.clone(),
+            old: old.to_string(),
+            ours: vec![place.value.clone()],
+            is_requested: true,
+            is_consequence: false,
+        }
+    }
+
+    /// As in messages: `scheduler of sda`.
+    pub fn what(&self) -> String {
+        match self.setting {
+            Some(setting) => setting_of(setting, &self.target),
+            None => format!("/{}", self.file),
+        }
+    }
+
+    /// The same with the last value it was given.
+    pub fn changed(&self) -> String {
+        match self.ours.last() {
+            Some(value) => format!("{}={value}", self.what()),
+            None => self.what(),
+        }
+    }
+
+    /// Whether `value` is the old one.
+    pub fn is_old(&self, value: &str) -> bool {
+        place::same(self.setting, &self.old, value)
+    }
+
+    /// Whether it may have `value` through this process.
+    pub fn is_ours(&self, value: &str) -> bool {
+        self.ours.is_empty()
+            || self.is_old(value)
+            || self.ours.iter().any(|own| place::same(self.setting, own, value))
+    }
+}
+
+impl Journal {
+    pub fn new(roots: &Roots) -> Self {
+        Self {
+            boot_id: boot_id(roots),
+            pid: std::process::id(),
+            restoring: false,
+            entries: Vec::new(),
+            group: None,
+        }
+    }
+
+    /// Adds an entry, or the value to the entry of the same file.
+    pub fn note(&mut self, entry: Entry) {
+        match self.entries.iter_mut().find(|known| known.file == entry.file) {
+            Some(known) => {
+                known.ours.extend(entry.ours);
+                known.is_requested |= entry.is_requested;
+                known.is_consequence |= entry.is_consequence;
+            }
+            None => self.entries.push(entry),
+        }
+    }
+
+    /// Adds the present values, which are this process's doing. Whether any was new.
+    pub fn observe(&mut self, read: impl Fn(&Entry) -> Option<String>) -> bool {
+        let mut is_new = false;
+        for entry in self.entries.iter_mut().filter(|entry| entry.setting.is_some()) {
+            let Some(value) = read(entry) else { continue };
+            if entry.ours.is_empty() || !entry.is_ours(&value) {
+                entry.ours.push(value);
+                is_new = true;
+            }
+        }
+        is_new
+    }
+
+    /// The entries that were asked for.
+    pub fn settings(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| entry.is_requested)
+    }
+
+    /// This journal with the changes of a later one.
+    pub fn merged(mut self, later: &Self) -> Self {
+        later.entries.iter().cloned().for_each(|entry| self.note(entry));
+        self.pid = later.pid;
+        self
+    }
+}
+
+impl Effects {
+    fn path(&self, key: &str, kind: SlotKind) -> PathBuf {
+        self.state.join(format!("{key}{}", kind.suffix()))
+    }
+
+    /// The keys that have journals.
+    pub fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = Vec::new();
+        for name in entries(&self.state) {
+            let key = name.strip_suffix(".json").or_else(|| name.strip_suffix(".kept"));
+            keys.extend(key.map(ToString::to_string));
+        }
+        keys.dedup();
+        keys
+    }
+
+    /// Locks a key.
+    pub fn lock(&self, key: &str) -> Result<Slot, SettingsError> {
+        let fail = |doing, source| self.failed(&self.state, doing, source);
+        let mut dir = std::fs::DirBuilder::new();
+        dir.recursive(true).mode(0o755).create(&self.state).map_err(|e| fail("create", e))?;
+        let path = self.state.join(format!("{key}.lock"));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o644);
+        let mut file = options.open(&path).map_err(|e| self.failed(&path, "open", e))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut pid = String::new();
+                // The name is only for the message.
+                let _ = file.take(16).read_to_string(&mut pid);
+                return Err(SettingsError::InUse { key: key.into(), pid: pid.trim().into() });
+            }
+            Err(error) => return Err(self.failed(&path, "lock", error.into())),
+        }
+        let named = file.set_len(0).and_then(|()| file.rewind());
+        let named = named.and_then(|()| writeln!(file, "{}", std::process::id()));
+        named.map_err(|e| self.failed(&path, "write", e))?;
+        Ok(Slot { key: key.to_string(), _lock: file })
+    }
+
+    /// A journal of this boot, if there is one.
+    pub fn load(&self, key: &str, kind: SlotKind) -> Result<Option<Journal>, SettingsError> {
+        let path = self.path(key, kind);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.failed(&path, "read", error)),
+        };
+        let journal: Journal = serde_json::from_slice(&bytes)
+            .map_err(|error| self.failed(&path, "read", io::Error::other(error)))?;
+        if journal.boot_id == boot_id(&self.roots) {
+            return Ok(Some(journal));
+        }
+        std::fs::remove_file(&path).map_err(|e| self.failed(&path, "remove", e))?;
+        Ok(None)
+    }
+
+    /// Replaces a journal, so that the new one is on disk.
+    pub fn save(
+        &self,
+        slot: &Slot,
+        kind: SlotKind,
+        journal: &Journal,
+    ) -> Result<(), SettingsError> {
+        let path = self.path(&slot.key, kind);
+        let new = self.state.join(format!("{}.new", slot.key));
+        let fail = |doing, source| self.failed(&path, doing, source);
+        let bytes = serde_json::to_vec(journal).map_err(|e| fail("write", io::Error::other(e)))?;
+        self.step();
+        let mut file = File::create(&new).map_err(|e| fail("write", e))?;
+        file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(|e| fail("write", e))?;
+        self.step();
+        std::fs::rename(&new, &path).map_err(|e| fail("replace", e))?;
+        self.sync_dir()
+    }
+
+    /// Removes a journal.
+    pub fn remove(&self, slot: &Slot, kind: SlotKind) -> Result<(), SettingsError> {
+        let path = self.path(&slot.key, kind);
+        self.step();
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(self.failed(&path, "remove", error));
+            }
+            _ => {}
+        }
+        self.sync_dir()
+    }
+
+    fn sync_dir(&self) -> Result<(), SettingsError> {
+        let synced = File::open(&self.state).and_then(|dir| dir.sync_all());
+        synced.map_err(|e| self.failed(&self.state, "sync", e))?;
+        self.step();
+        Ok(())
+    }
+
+    fn failed(
+        &self,
+        path: &std::path::Path,
+        doing: &'static str,
+        source: io::Error,
+    ) -> SettingsError {
+        SettingsError::Journal { path: path.display().to_string(), doing, source }
+    }
+}

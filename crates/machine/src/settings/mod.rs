@@ -1,0 +1,304 @@
+//! Settings that are changed for a while, and always restored.
+//!
+//! The old value is on disk before the new one is written. It is restored when the [`Guard`] is dropped, so on
+//! errors and panics too; after SIGKILL or a crash by [`Settings::recover`], which every command calls first. A
+//! setting that someone else changed meanwhile is left alone and reported. Changes of one disk by two processes
+//! at a time are refused.
+
+mod cgroup;
+mod effects;
+mod error;
+mod journal;
+mod place;
+mod restore;
+
+pub use error::SettingsError;
+pub(crate) use place::irqs_above;
+pub use restore::{Restored, RestoredHow};
+
+use crate::roots::Roots;
+use effects::Effects;
+use fathom_model::setting::{CgroupLimits, Setting, SettingChange};
+use journal::{Entry, Journal, Slot, SlotKind};
+use place::Place;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Called before and after each change of a file, so that tests can end the process there.
+pub type StepHook = Arc<dyn Fn() + Send + Sync>;
+
+/// Access to the settings of a machine.
+#[derive(Clone)]
+pub struct Settings {
+    effects: Effects,
+}
+
+/// A setting that is in effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The change, with the kernel's name of the target, and the value read back.
+    pub change: SettingChange,
+    /// The value before; empty where the setting has none.
+    pub old: String,
+}
+
+/// What a fathom that is no longer running left changed, or was told to keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// The setting, its target and the value that fathom gave it.
+    pub what: String,
+    /// The value before.
+    pub old: String,
+    /// The value now; `None` if it cannot be read.
+    pub now: Option<String>,
+    /// The process that changed it.
+    pub pid: u32,
+    /// Whether it is to stay until `fathom restore` or a reboot.
+    pub is_kept: bool,
+    /// Whether the process is still running.
+    pub is_in_use: bool,
+}
+
+impl Settings {
+    /// The settings of this machine, with the journal below /run, or without root below the user's runtime or state
+    /// directory.
+    #[must_use]
+    pub fn system() -> Self {
+        Self::new(Roots::default(), state_dir())
+    }
+
+    /// Settings below `roots`, with their journal in the directory `state`.
+    #[must_use]
+    pub fn new(roots: Roots, state: PathBuf) -> Self {
+        Self { effects: Effects { roots, state, on_step: None } }
+    }
+
+    /// The same, calling `hook` at each step.
+    #[must_use]
+    pub fn with_steps(mut self, hook: StepHook) -> Self {
+        self.effects.on_step = Some(hook);
+        self
+    }
+
+    /// Applies `changes` in the order of [`Setting`], and verifies that all are in effect together. They last as
+    /// long as the guard.
+    ///
+    /// # Errors
+    /// The first change that is not possible. All others are restored.
+    pub fn apply(&self, changes: &[SettingChange]) -> Result<Guard, SettingsError> {
+        let mut wanted = Vec::new();
+        for change in changes {
+            wanted.extend(place::resolve(&self.effects.roots, change)?);
+        }
+        wanted.sort_by_key(|place| place.setting);
+        let mut guard = Guard::hold(&self.effects, &wanted)?;
+        for place in &wanted {
+            guard.change(place)?;
+        }
+        guard.verify(&wanted)?;
+        Ok(guard)
+    }
+
+    /// Applies `changes` until [`Settings::restore`] or a reboot.
+    ///
+    /// # Errors
+    /// As for [`Settings::apply`].
+    pub fn keep(&self, changes: &[SettingChange]) -> Result<Vec<Applied>, SettingsError> {
+        self.apply(changes)?.keep()
+    }
+
+    /// Restores what processes that no longer run left changed, except for what was to be kept.
+    #[must_use]
+    pub fn recover(&self) -> Vec<Restored> {
+        self.restore_kinds(&[SlotKind::Transient])
+    }
+
+    /// Restores what processes that no longer run left changed, and what was to be kept.
+    #[must_use]
+    pub fn restore(&self) -> Vec<Restored> {
+        self.restore_kinds(&[SlotKind::Transient, SlotKind::Kept])
+    }
+
+    /// What is changed at the moment: by running processes, by processes that were killed, and to be kept.
+    #[must_use]
+    pub fn left(&self) -> Vec<Left> {
+        let mut all = Vec::new();
+        for key in self.effects.keys() {
+            let held = self.effects.lock(&key);
+            for kind in [SlotKind::Transient, SlotKind::Kept] {
+                let Ok(Some(journal)) = self.effects.load(&key, kind) else { continue };
+                let is_in_use = held.is_err() && kind == SlotKind::Transient;
+                all.extend(journal.settings().map(|entry| Left {
+                    what: entry.changed(),
+                    old: entry.old.clone(),
+                    now: self.effects.read(entry).ok(),
+                    pid: journal.pid,
+                    is_kept: kind == SlotKind::Kept,
+                    is_in_use,
+                }));
+            }
+        }
+        all
+    }
+
+    fn restore_kinds(&self, kinds: &[SlotKind]) -> Vec<Restored> {
+        let mut all = Vec::new();
+        for key in self.effects.keys() {
+            // A running process restores its own.
+            let Ok(slot) = self.effects.lock(&key) else { continue };
+            for kind in kinds {
+                match self.effects.load(&key, *kind) {
+                    Ok(Some(journal)) => all.extend(self.effects.restore(&slot, *kind, journal)),
+                    Ok(None) => {}
+                    Err(error) => all.push(Restored::failed(format!("settings of {key}"), &error)),
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Where the journal is. Root trusts only its own.
+fn state_dir() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return "/run/fathom".into();
+    }
+    let dir = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let state = || Some(dir("HOME")?.join(".local/state"));
+    let dir = dir("XDG_RUNTIME_DIR").or_else(|| dir("XDG_STATE_HOME")).or_else(state);
+    dir.unwrap_or_else(std::env::temp_dir).join("fathom/settings")
+}
+
+/// Holds settings changed; restores them when dropped.
+pub struct Guard {
+    effects: Effects,
+    held: Vec<Held>,
+    applied: Vec<Applied>,
+}
+
+/// A key that this process holds, and what it changed there.
+struct Held {
+    slot: Slot,
+    journal: Journal,
+}
+
+impl Guard {
+    /// Locks all that is to be changed, and restores what a killed process left there.
+    fn hold(effects: &Effects, wanted: &[Place]) -> Result<Self, SettingsError> {
+        let mut keys: Vec<String> = wanted.iter().filter_map(|place| place.key.clone()).collect();
+        keys.sort();
+        keys.dedup();
+        let mut guard = Self { effects: effects.clone(), held: Vec::new(), applied: Vec::new() };
+        for key in keys {
+            let slot = effects.lock(&key)?;
+            if let Some(journal) = effects.load(&key, SlotKind::Transient)? {
+                let restored = effects.restore(&slot, SlotKind::Transient, journal);
+                if let Some(failed) = restored.into_iter().find(Restored::is_failure) {
+                    return Err(SettingsError::NotRestored { what: failed.to_string() });
+                }
+            }
+            guard.held.push(Held { slot, journal: Journal::new(&effects.roots) });
+        }
+        Ok(guard)
+    }
+
+    /// What is in effect.
+    #[must_use]
+    pub fn applied(&self) -> &[Applied] {
+        &self.applied
+    }
+
+    /// Restores everything, last change first.
+    #[must_use]
+    pub fn restore(mut self) -> Vec<Restored> {
+        self.undo()
+    }
+
+    fn undo(&mut self) -> Vec<Restored> {
+        let mut all = Vec::new();
+        for Held { slot, journal } in std::mem::take(&mut self.held).into_iter().rev() {
+            all.extend(self.effects.restore(&slot, SlotKind::Transient, journal));
+        }
+        all
+    }
+
+    /// Leaves everything changed until [`Settings::restore`].
+    fn keep(mut self) -> Result<Vec<Applied>, SettingsError> {
+        for held in &self.held {
+            let old = self.effects.load(&held.slot.key, SlotKind::Kept)?;
+            let kept = old.unwrap_or_else(|| Journal::new(&self.effects.roots));
+            self.effects.save(&held.slot, SlotKind::Kept, &kept.merged(&held.journal))?;
+            self.effects.remove(&held.slot, SlotKind::Transient)?;
+        }
+        self.held.clear();
+        Ok(std::mem::take(&mut self.applied))
+    }
+
+    fn change(&mut self, place: &Place) -> Result<(), SettingsError> {
+        let index = self.held.iter().position(|held| Some(&held.slot.key) == place.key.as_ref());
+        let Some(held) = index.and_then(|index| self.held.get_mut(index)) else {
+            // Nothing to restore.
+            self.effects.write_once(place)?;
+            self.applied.push(place.applied(String::new()));
+            return Ok(());
+        };
+        if place.setting == Setting::Cgroup {
+            let limits = CgroupLimits::parse(&place.value);
+            let limits = limits.map_err(|wrong| place.refused(std::io::Error::other(wrong)))?;
+            cgroup::enter(&self.effects, held, limits)?;
+            self.applied.push(place.applied(String::new()));
+            return Ok(());
+        }
+        let old = self.effects.read_place(place)?;
+        held.journal.note(Entry::of(place, &old));
+        for (entry, consequence) in place::consequences(&self.effects.roots, place) {
+            if let Ok(old) = self.effects.read_file(&consequence) {
+                held.journal.note(Entry { old, ..entry });
+            }
+        }
+        self.effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
+        self.effects.write_place(place)?;
+        let found = self.effects.read_place(place)?;
+        if !place.is_met_by(&found) {
+            return Err(SettingsError::NotInEffect { change: place.change(), found });
+        }
+        // What the kernel made of it, and what else it changed, is no change of someone else.
+        if held.journal.observe(|entry| self.effects.read(entry).ok()) {
+            self.effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
+        }
+        self.applied.push(place.applied(old));
+        Ok(())
+    }
+
+    /// Verifies that no change undid another.
+    fn verify(&self, wanted: &[Place]) -> Result<(), SettingsError> {
+        for (index, place) in wanted.iter().enumerate().filter(|(_, place)| place.is_readable()) {
+            if wanted[index + 1..].iter().any(|later| later.file == place.file) {
+                continue;
+            }
+            let found = self.effects.read_place(place)?;
+            if !place.is_met_by(&found) {
+                return Err(SettingsError::NotInEffect { change: place.change(), found });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // What cannot be restored stays in the journal, so that the next command reports it.
+        let _ = self.undo();
+    }
+}
+
+/// The file named in a journal: below `/sys` or `/proc` of `roots`.
+pub(crate) fn below(roots: &Roots, file: &str) -> Option<PathBuf> {
+    let is_plain = !Path::new(file).components().any(|part| part.as_os_str() == "..");
+    let (top, rest) = file.split_once('/').filter(|_| is_plain)?;
+    match top {
+        "sys" => Some(roots.sys.join(rest)),
+        "proc" => Some(roots.proc.join(rest)),
+        _ => None,
+    }
+}

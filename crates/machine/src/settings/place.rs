@@ -1,0 +1,251 @@
+//! Where settings are, and what their files hold.
+
+use super::error::SettingsError;
+use super::journal::Entry;
+use super::{Applied, below};
+use crate::device::{self, Node};
+use crate::roots::{Roots, entries, text};
+use crate::target::Lookup;
+use fathom_model::setting::{Setting, SettingChange};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+/// Settings that the kernel resets when the scheduler changes: elevators set their own number of requests, and bfq
+/// turns writeback throttling off.
+const RESET_BY_SCHEDULER: [Setting; 2] = [Setting::NrRequests, Setting::WbtLatUsec];
+/// Directories above a disk's that may hold its interrupts.
+const PARENTS_MAX: usize = 8;
+
+/// A file that is to have a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub setting: Setting,
+    /// The kernel's name of what it belongs to.
+    pub target: String,
+    /// Below the roots, such as `sys/block/sda/queue/scheduler`.
+    pub file: String,
+    pub value: String,
+    /// What is locked; `None` where nothing is to be restored.
+    pub key: Option<String>,
+}
+
+impl Place {
+    /// The change, with the kernel's name of the target.
+    pub fn change(&self) -> SettingChange {
+        let (target, value) = (self.target.clone(), self.value.clone());
+        SettingChange { setting: self.setting, target, value }
+    }
+
+    /// The same as a setting in effect.
+    pub fn applied(&self, old: String) -> Applied {
+        Applied { change: self.change(), old }
+    }
+
+    /// The kernel's refusal.
+    pub fn refused(&self, source: io::Error) -> SettingsError {
+        let hint = match source.kind() {
+            io::ErrorKind::PermissionDenied => "; run as root",
+            io::ErrorKind::InvalidInput if self.setting == Setting::NrRequests => {
+                "; with the scheduler none, it is at most the driver's number of tags"
+            }
+            io::ErrorKind::InvalidInput if self.setting == Setting::MaxSectorsKb => {
+                "; it is at most max_hw_sectors_kb"
+            }
+            io::ErrorKind::InvalidInput if self.setting == Setting::Scheduler => {
+                "; the file lists the schedulers that this kernel has loaded"
+            }
+            _ if self.setting == Setting::IrqAffinity => {
+                "; drivers such as nvme manage the affinity of their interrupts themselves"
+            }
+            _ => "",
+        };
+        let (change, file) = (self.change(), format!("/{}", self.file));
+        SettingsError::Refused { change, file, hint: hint.into(), source }
+    }
+
+    /// Whether the value can be read back.
+    pub fn is_readable(&self) -> bool {
+        !matches!(self.setting, Setting::DropCaches | Setting::Cgroup)
+    }
+
+    /// Whether `found` is what was requested, as far as the kernel can represent it.
+    pub fn is_met_by(&self, found: &str) -> bool {
+        if self.setting == Setting::ReadAheadKb {
+            let page_kb = u64::try_from(rustix::param::page_size() / 1024).unwrap_or(4).max(1);
+            let in_pages = |text: &str| text.parse::<u64>().map(|kb| kb / page_kb).ok();
+            return in_pages(&self.value) == in_pages(found);
+        }
+        same(Some(self.setting), &self.value, found)
+    }
+}
+
+/// The value in a file's text: of a list with one word in brackets, that word.
+pub(super) fn value(setting: Option<Setting>, text: &str) -> String {
+    match setting {
+        Some(Setting::Scheduler | Setting::TransparentHugepage) => device::active(text).to_string(),
+        _ => text.to_string(),
+    }
+}
+
+/// Whether two values are the same setting.
+pub(super) fn same(setting: Option<Setting>, one: &str, other: &str) -> bool {
+    match setting {
+        Some(Setting::IrqAffinity) => cpus(one) == cpus(other),
+        _ => one == other,
+    }
+}
+
+fn cpus(list: &str) -> BTreeSet<u32> {
+    crate::host::cpu_list(list).into_iter().collect()
+}
+
+/// The files of a change: several where it is of all CPUs, or of all interrupts of a disk.
+pub(super) fn resolve(roots: &Roots, change: &SettingChange) -> Result<Vec<Place>, SettingsError> {
+    let missing = |reason: String| SettingsError::NoSuchTarget { change: change.clone(), reason };
+    change.setting.check(&change.value).map_err(missing)?;
+    let place = |target: &str, file: String, key: Option<String>| Place {
+        setting: change.setting,
+        target: target.to_string(),
+        file,
+        value: change.value.clone(),
+        key,
+    };
+    let name = change.setting.name();
+    match change.setting {
+        Setting::Governor => governors(roots, &change.target)
+            .map(|all| {
+                let key = || Some("cpufreq".to_string());
+                all.into_iter().map(|(cpu, file)| place(&cpu, file, key())).collect()
+            })
+            .map_err(missing),
+        Setting::IrqAffinity => {
+            let irqs = interrupts(roots, &change.target).map_err(missing)?;
+            let file = |irq: &str| format!("proc/irq/{irq}/smp_affinity_list");
+            let key = || Some("irq".to_string());
+            Ok(irqs.iter().map(|irq| place(irq, file(irq), key())).collect())
+        }
+        Setting::TransparentHugepage => {
+            let file = "sys/kernel/mm/transparent_hugepage/enabled".to_string();
+            Ok(vec![place("", file, Some(name.into()))])
+        }
+        Setting::DropCaches => Ok(vec![place("", "proc/sys/vm/drop_caches".into(), None)]),
+        Setting::Cgroup => {
+            let key = format!("{name}-{}", std::process::id());
+            Ok(vec![place("", "sys/fs/cgroup".into(), Some(key))])
+        }
+        _ => {
+            let disk = disk(roots, &change.target).map_err(missing)?;
+            let file = format!("sys/block/{}/queue/{name}", in_sysfs(&disk));
+            if !below(roots, &file).is_some_and(|path| path.exists()) {
+                return Err(missing(format!("{disk} has no queue/{name} in sysfs")));
+            }
+            Ok(vec![place(&disk, file, Some(in_sysfs(&disk)))])
+        }
+    }
+}
+
+/// A name as in sysfs, where `/` is `!`.
+fn in_sysfs(name: &str) -> String {
+    name.replace('/', "!")
+}
+
+/// The kernel's name of the disk of a path or name.
+fn disk(roots: &Roots, target: &str) -> Result<String, String> {
+    let name = target.strip_prefix("/dev/").unwrap_or(target);
+    for class in ["block", "class/block"] {
+        let dir = roots.sys.join(class).join(in_sysfs(name));
+        if !name.is_empty()
+            && !name.starts_with('.')
+            && let Some(node) = Node::by_dir(&dir)
+        {
+            return Ok(node.disk().name());
+        }
+    }
+    let facts =
+        Lookup::new(roots).target(target).map_err(|e| format!("cannot read {target}: {e}"))?;
+    let device = facts.device.ok_or_else(|| format!("{target} is on no disk"))?;
+    let node = Node::by_dir(&roots.sys.join("class/block").join(in_sysfs(&device.name)));
+    Ok(node.map_or(device.name, |node| node.disk().name()))
+}
+
+/// CPUs, or groups of them with one clock, and the files of their governors.
+fn governors(roots: &Roots, target: &str) -> Result<Vec<(String, String)>, String> {
+    let file = |dir: String| format!("{dir}/scaling_governor");
+    let cpu = "sys/devices/system/cpu";
+    if !target.is_empty() {
+        let of_one = file(format!("{cpu}/{target}/cpufreq"));
+        let exists = below(roots, &of_one).is_some_and(|path| path.exists());
+        return match exists {
+            true => Ok(vec![(target.to_string(), of_one)]),
+            false => Err(format!("{target} has no cpufreq governor")),
+        };
+    }
+    let policies = entries(roots.sys.join("devices/system/cpu/cpufreq"));
+    let policies = policies.into_iter().filter(|name| name.starts_with("policy"));
+    let all: Vec<_> =
+        policies.map(|policy| (policy.clone(), file(format!("{cpu}/cpufreq/{policy}")))).collect();
+    match all.is_empty() {
+        true => Err("the CPUs have no cpufreq governor, as in most virtual machines".into()),
+        false => Ok(all),
+    }
+}
+
+/// The interrupt with this number, or those of a disk.
+fn interrupts(roots: &Roots, target: &str) -> Result<Vec<String>, String> {
+    if target.parse::<u32>().is_ok() {
+        return match roots.proc.join("irq").join(target).is_dir() {
+            true => Ok(vec![target.to_string()]),
+            false => Err(format!("there is no interrupt {target}")),
+        };
+    }
+    let disk = disk(roots, target)?;
+    let dir = roots.sys.join("block").join(in_sysfs(&disk));
+    let irqs = irqs_above(&dir);
+    if irqs.is_empty() { Err(format!("{disk} has no interrupts of its own")) } else { Ok(irqs) }
+}
+
+/// The interrupts of the PCI device that a disk is attached to.
+pub(crate) fn irqs_above(disk: &Path) -> Vec<String> {
+    let Ok(mut dir) = disk.canonicalize() else { return Vec::new() };
+    for _ in 0..PARENTS_MAX {
+        let irqs = entries(dir.join("msi_irqs"));
+        if !irqs.is_empty() {
+            return irqs;
+        }
+        // Legacy interrupts; 0 is none.
+        if let Some(irq) = text(dir.join("irq")).filter(|irq| irq != "0") {
+            return vec![irq];
+        }
+        if !dir.pop() {
+            break;
+        }
+    }
+    Vec::new()
+}
+
+/// What else a change resets, with the file of each.
+pub(super) fn consequences(roots: &Roots, place: &Place) -> Vec<(Entry, String)> {
+    if place.setting != Setting::Scheduler {
+        return Vec::new();
+    }
+    let queue = place.file.trim_end_matches("/scheduler");
+    let entry = |setting: Option<Setting>, file: String| {
+        let entry = Entry {
+            setting,
+            target: place.target.clone(),
+            file: file.clone(),
+            old: String::new(),
+            ours: Vec::new(),
+            is_requested: false,
+            is_consequence: true,
+        };
+        (entry, file)
+    };
+    let settings = RESET_BY_SCHEDULER.iter();
+    let settings = settings.map(|setting| entry(Some(*setting), format!("{queue}/{setting}")));
+    // A scheduler's own settings vanish with it.
+    let own = below(roots, &format!("{queue}/iosched")).map(entries).unwrap_or_default();
+    let own = own.into_iter().map(|name| entry(None, format!("{queue}/iosched/{name}")));
+    settings.chain(own).collect()
+}

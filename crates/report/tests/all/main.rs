@@ -1,0 +1,12 @@
+//! What this crate promises, seen from outside.
+
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod readers;
+#[cfg(test)]
+mod schema;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod top;

@@ -1,0 +1,36 @@
+//! The published JSON Schemas are those of the code, and records keep to them.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use crate::support::{same_as_file, troubled, two_groups};
+use fathom_analysis::experiment::{ExperimentRecord, TrialWindow};
+use fathom_analysis::limit::{LimitRecord, Window};
+use fathom_model::progress::Sample;
+use fathom_model::record::RunRecord;
+use schemars::Schema;
+use std::path::PathBuf;
+
+fn check(file: &str, schema: &Schema) {
+    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut text = serde_json::to_string_pretty(schema).unwrap();
+    text.push('\n');
+    same_as_file(&docs.join(file), &text);
+}
+
+#[test]
+fn published_schemas_are_current() {
+    check("record.schema.json", &schemars::schema_for!(RunRecord));
+    check("samples.schema.json", &schemars::schema_for!(Sample));
+    check("limit.schema.json", &schemars::schema_for!(LimitRecord));
+    check("limit-windows.schema.json", &schemars::schema_for!(Window));
+    check("experiment.schema.json", &schemars::schema_for!(ExperimentRecord));
+    check("experiment-windows.schema.json", &schemars::schema_for!(TrialWindow));
+}
+
+#[test]
+fn a_record_survives_being_stored() {
+    for record in [two_groups(), troubled(), RunRecord::default()] {
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<RunRecord>(&text).unwrap(), record);
+    }
+}
