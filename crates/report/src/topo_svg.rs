@@ -9,7 +9,7 @@ use fathom_model::finding::Severity;
 use std::fmt::Write;
 
 /// Pixels. Of text at 12 px, a letter takes this much on average.
-const LETTER: f64 = 7.0;
+const LETTER: f64 = 7.2;
 const MARGIN: f64 = 16.0;
 const LINE: f64 = 15.0;
 /// Between boxes, from one to the next below and from one column to the next.

@@ -94,8 +94,19 @@ impl<'a> Hops<'a> {
         }
     }
 
-    /// Whether a link of the row is slower than its ends allow, or than what is below it.
+    /// Whether a link of the row is slower than its ends allow, or than what is below it, or the row is a root complex that a
+    /// warning names.
     fn is_limited(&self, chain: &[&Hop]) -> bool {
+        let mut findings = self.report.findings.iter();
+        let is_warned = |hop: &Hop| {
+            hop.kind == HopKind::RootComplex
+                && findings.any(|finding| {
+                    finding.severity >= Severity::Warning && finding.summary.contains(&hop.name)
+                })
+        };
+        if chain.first().copied().is_some_and(is_warned) {
+            return true;
+        }
         chain.iter().any(|hop| {
             let load: HopLoad = self.report.load(&hop.name);
             let lower = load.best.is_some() && hop.link.map(|link| link.current) != load.best;
