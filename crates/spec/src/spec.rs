@@ -252,7 +252,7 @@ fn job_files(paths: &[String], sources: &dyn Sources) -> bool {
 
 /// Whether the first line of a file, besides comments, is `[section]`.
 fn begins_like_job_file(path: &str, sources: &dyn Sources) -> bool {
-    if path.starts_with("/dev/") {
+    if path.starts_with("/dev/") || !sources.is_regular(path) {
         return false;
     }
     let Ok(bytes) = sources.read(path, HEAD_BYTES) else { return false };
