@@ -8,7 +8,7 @@ use fathom_machine::{Lookup, Roots, device, host, signature};
 use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{Fallocate, Target};
 use fathom_model::{Plan, RunRecord};
-use fathom_report::pages::{self, LimitOptions, Observed};
+use fathom_report::pages::{self, LimitPageOptions, Observed};
 use fathom_report::render::{self, Style};
 use fathom_store::{Reader, StoredRecord};
 use fathom_watch::cpus::CpuSampler;
@@ -141,9 +141,9 @@ pub fn run_dir(bytes: &[u8]) {
 /// Prints a record in every form.
 fn print(stored: &StoredRecord, observed: &Observed) {
     let page = match stored.kind {
-        RecordKind::Limit => stored
-            .parse::<LimitRecord>()
-            .map(|record| pages::limit(&record, LimitOptions { paragraph: true, verbose: true })),
+        RecordKind::Limit => stored.parse::<LimitRecord>().map(|record| {
+            pages::limit(&record, LimitPageOptions { paragraph: true, verbose: true })
+        }),
         RecordKind::Watch => {
             stored.parse::<RunRecord>().map(|record| pages::watch(observed, &record, true))
         }

@@ -14,7 +14,7 @@ fn job_files() {
 
 #[test]
 fn experiments() {
-    each("experiment", check::experiment);
+    fuzz("experiment", 2000, check::experiment);
 }
 
 #[test]

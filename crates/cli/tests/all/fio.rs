@@ -1,9 +1,7 @@
 //! What programs made for fio find: a program of that name, and its logs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::{FATHOM, Place, Running, says};
+use crate::common::{FATHOM, Place, Running, says};
 use rustix::process::Signal;
 use std::os::unix::fs::symlink;
 use std::thread;
