@@ -15,7 +15,8 @@ fn findings(diagnosis: &Value, rule: &str, subject: &str) -> Vec<Value> {
 fn safe_changes_are_made_on_request_and_restored() {
     let Some(_guard) = as_root("changing settings of a loop device") else { return };
     let place = Place::new();
-    let disk = Loop::new(&place, "disk", 8);
+    fs::File::create(place.path("disk")).unwrap().set_len(8 << 20).unwrap();
+    let disk = Loop::on(&place.path("disk"));
     let device = disk.device();
     let name = device.trim_start_matches("/dev/").to_string();
     let file = format!("/sys/block/{name}/queue/read_ahead_kb");
