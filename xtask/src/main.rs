@@ -1,10 +1,11 @@
-//! Developer tools: `cargo xtask agree`, `cargo xtask bench`, `cargo xtask dist`, `cargo xtask lab`, `cargo xtask steps`
+//! Developer tools: `cargo xtask agree`, `cargo xtask bench`, `cargo xtask beside-fio`, `cargo xtask dist`, `cargo xtask lab`, `cargo xtask steps`
 //! and `cargo xtask threads`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod agree;
 mod bench;
+mod beside_fio;
 mod dist;
 mod lab;
 mod threads;
@@ -23,6 +24,8 @@ enum Command {
     Agree(agree::Options),
     /// Run fathom, fio and t/io_uring in turn, and print medians and ratios as Markdown.
     Bench(bench::Options),
+    /// Run the same short jobs in fio and fathom, and print whether both did the same.
+    BesideFio(beside_fio::Options),
     /// Build a stripped release and the file with its debug information.
     Dist(dist::Options),
     /// Run fathom in guests with real NVMe drivers, and print whether each case passes.
@@ -31,7 +34,7 @@ enum Command {
     Lab(lab::Options),
     /// Count the user instructions of a program's ring-driving thread, by single-stepping it.
     ///
-    /// For fathom, fio (with thread=1) and t/io_uring alike, on machines without hardware counters.
+    /// Works for fathom, fio (with thread=1) and t/io_uring, and needs no hardware counters.
     Steps {
         /// The program and its arguments; a small number of I/Os, as this is slow.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let result = match Command::parse() {
         Command::Agree(options) => agree::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::BesideFio(options) => beside_fio::run(&options),
         Command::Dist(options) => dist::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::Steps { command } => steps(&command),

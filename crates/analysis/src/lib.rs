@@ -14,4 +14,5 @@ pub mod processes;
 pub mod rules;
 pub mod stats;
 pub mod threads;
+pub mod topology;
 pub mod watch;

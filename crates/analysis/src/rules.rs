@@ -6,22 +6,27 @@
 
 mod cache;
 mod depth;
+mod doctor;
 mod failures;
 mod host;
 mod jobs;
 mod limiters;
 mod rates;
 mod requested;
+mod same_blocks;
 #[cfg(test)]
 mod table;
 mod targets;
 #[cfg(test)]
 mod testing;
+mod topology;
 
+pub use doctor::{Diagnosed, Diagnosis, NotChecked, Passed, diagnose, that_matter};
 pub use limiters::{Limiters, limiters};
 pub use requested::unpolled;
 
 use crate::limit::{BlockLimit, Conditions, LimitRecord, Point, TargetLimit};
+use crate::topology::TopologyReport;
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity};
 use fathom_model::record::RunRecord;
@@ -59,8 +64,12 @@ enum Check {
     Target(fn(&Target) -> Option<Claim>),
     /// Needs the whole record of a limit search.
     Limit(fn(&LimitRecord) -> Option<Claim>),
+    /// Needs an inspection of the machine; see [`diagnose`].
+    Inspection(doctor::Inspected),
     /// Needs the samples of a record: whether this limited the workload.
     View(fn(&View) -> Option<Claim>),
+    /// Needs the topology of the machine.
+    Topology(fn(&TopologyReport) -> Option<Claim>),
 }
 
 /// One target of a limit search.
@@ -83,6 +92,7 @@ enum Input<'a> {
     Target(Target<'a>),
     Limit(&'a LimitRecord),
     View(&'a View<'a>),
+    Topology(&'a TopologyReport),
 }
 
 /// What a check found; the rule adds the rest.
@@ -134,6 +144,7 @@ pub static RULES: &[&Rule] = &[
     &targets::TARGET_CHANGED,
     &rates::COULD_NOT_KEEP_UP,
     &targets::SPARSE_TARGET,
+    &same_blocks::SAME_BLOCKS,
     &cache::CACHED_READS,
     &cache::DIRECT_READS_MISSING,
     &targets::IN_MEMORY,
@@ -183,6 +194,12 @@ pub static RULES: &[&Rule] = &[
     &limiters::cpu::BUSY_CPUS,
     &limiters::cpu::OWN_TIME,
     &limiters::device::DEVICE,
+    &topology::DEGRADED_LINK,
+    &topology::UPLINK,
+    &topology::CROWDED_COMPLEX,
+    &topology::ONE_INTERRUPT_CPU,
+    &topology::SLOW_PORT,
+    &topology::REMOTE_DISK,
 ];
 
 /// The findings of a run, worst first.
@@ -198,6 +215,12 @@ pub fn limit_findings(record: &LimitRecord) -> Vec<Finding> {
     let targets = targets.map(|((facts, conditions), limit)| Target { facts, conditions, limit });
     let about_targets = targets.flat_map(|target| evaluate(&Input::Target(target)));
     worst_first(about_targets.chain(evaluate(&Input::Limit(record))).collect())
+}
+
+/// The findings about a topology, worst first.
+#[must_use]
+pub fn topology_findings(report: &TopologyReport) -> Vec<Finding> {
+    worst_first(evaluate(&Input::Topology(report)))
 }
 
 fn worst_first(mut findings: Vec<Finding>) -> Vec<Finding> {
@@ -226,6 +249,7 @@ impl Rule {
             (Check::Target(check), Input::Target(target)) => check(target),
             (Check::Limit(check), Input::Limit(record)) => check(record),
             (Check::View(check), Input::View(view)) => check(view),
+            (Check::Topology(check), Input::Topology(report)) => check(report),
             _ => None,
         })
     }
@@ -246,8 +270,9 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{Case, limit, rule_names, run};
+    use super::testing::{Case, limit, rule_names, run, topology};
     use super::*;
+    use crate::topology::analyze;
     use fathom_model::record::JobError;
 
     #[test]
@@ -255,6 +280,7 @@ mod tests {
         assert_eq!(run_findings(&run()), []);
         assert_eq!(run_findings(&RunRecord::default()), []);
         assert_eq!(limit_findings(&limit()), []);
+        assert_eq!(topology_findings(&analyze(topology())), []);
         assert!(limit().is_complete());
     }
 
@@ -290,8 +316,9 @@ mod tests {
 
     #[test]
     fn each_rule_is_listed_once_and_documented() {
-        for (index, rule) in RULES.iter().enumerate() {
-            assert!(RULES[..index].iter().all(|other| other.id != rule.id), "{} twice", rule.id);
+        let all: Vec<&Rule> = RULES.iter().chain(doctor::CHECKS).copied().collect();
+        for (index, rule) in all.iter().enumerate() {
+            assert!(all[..index].iter().all(|other| other.id != rule.id), "{} twice", rule.id);
             assert!(!rule.meaning.is_empty() && !(rule.threshold)().is_empty(), "{}", rule.id);
             assert!(rule.checks.len() <= rule.cases.len(), "{}: cases for each check", rule.id);
             for weaker in rule.supersedes {
@@ -302,7 +329,7 @@ mod tests {
 
     #[test]
     fn each_check_holds_for_its_case_and_not_for_the_near_miss() {
-        for rule in RULES {
+        for rule in RULES.iter().chain(doctor::CHECKS) {
             for case in rule.cases {
                 let [plain, holds, near_miss] = case.findings(rule);
                 assert_eq!(plain, [], "{} holds without a reason", rule.id);

@@ -7,7 +7,7 @@ pub(crate) use io_limits::REACHED;
 
 use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
-use crate::threads::Groups;
+use crate::threads::ThreadGroups;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{CgroupSample, MachineSample, StackCount, StacksSample};
 use std::collections::BTreeMap;
@@ -30,9 +30,9 @@ pub struct ObservedTotals {
     /// The first sample with the cgroup of the last one: counters of another cgroup are no baseline.
     cgroup_first: Option<(u64, CgroupSample)>,
     /// What threads did, by the default columns.
-    pub threads: Groups,
+    pub threads: ThreadGroups,
     /// The same, only for the process that did the run; empty where it is not known.
-    pub own_threads: Groups,
+    pub own_threads: ThreadGroups,
     /// What processes used.
     pub processes: ProcessTotals,
     /// How often the I/O limits of the cgroup were reached.
@@ -50,19 +50,12 @@ impl ObservedTotals {
     pub fn add(&mut self, sample: &Sample) {
         let first = self.first.get_or_insert_with(|| sample.clone());
         self.elapsed_ns = sample.elapsed_ns.saturating_sub(first.elapsed_ns);
+        // What the first sample holds of an interval was before the record.
         if self.samples > 0 {
             self.peaks(sample);
+            self.add_interval(&sample.machine);
         }
         self.samples += 1;
-        sample.machine.processes.iter().for_each(|processes| self.processes.add(processes));
-        let own = self.processes.watched.pid;
-        if let Some(threads) = &sample.machine.threads {
-            self.threads.add(threads);
-            if own > 0 {
-                self.own_threads.add_of(threads, own);
-            }
-        }
-        sample.machine.stacks.iter().for_each(|stacks| self.add_stacks(stacks));
         let cgroup = sample.machine.system.as_ref().and_then(|system| system.cgroup.as_ref());
         if let Some(cgroup) = cgroup {
             let same = |(_, first): &(u64, CgroupSample)| first.is_same(cgroup);
@@ -73,6 +66,18 @@ impl ObservedTotals {
                 .or_else(|| Some((sample.elapsed_ns, cgroup.clone())));
         }
         self.last.clone_from(sample);
+    }
+
+    fn add_interval(&mut self, machine: &MachineSample) {
+        machine.processes.iter().for_each(|processes| self.processes.add(processes));
+        let own = self.processes.watched.pid;
+        if let Some(threads) = &machine.threads {
+            self.threads.add(threads);
+            if own > 0 {
+                self.own_threads.add_of(threads, own);
+            }
+        }
+        machine.stacks.iter().for_each(|stacks| self.add_stacks(stacks));
     }
 
     fn peaks(&mut self, sample: &Sample) {
@@ -86,7 +91,7 @@ impl ObservedTotals {
         let busy = rates.system.map_or(0.0, |system| system.cpu.busy());
         self.busy_max = self.busy_max.max(busy);
         for disk in rates.disks {
-            io_limits::add(&mut self.io_limits, sample, &disk);
+            io_limits::add(&mut self.io_limits, (&self.last, sample), &disk);
             let max = self.queue_max.entry(disk.name).or_default();
             *max = max.max(disk.queue);
         }
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_the_sum_of_its_samples() {
+    fn a_record_is_the_sum_of_its_intervals() {
         let mut totals = ObservedTotals::default();
         for sample in [sample(1, 0, 0), sample(2, 90, 500), sample(5, 90, 500)] {
             totals.add(&sample);
@@ -210,7 +215,7 @@ mod tests {
         assert_eq!((threads.len(), threads[0].values[0].as_str()), (1, "io-*"));
         assert_eq!(threads[0].average, 1.5);
         let stacks = totals.stacks().unwrap();
-        assert_eq!((stacks.idle, stacks.counts[0].count, stacks.counts[0].period), (3, 9, 90));
+        assert_eq!((stacks.idle, stacks.counts[0].count, stacks.counts[0].period), (2, 6, 60));
     }
 
     #[test]

@@ -6,11 +6,13 @@
 mod blocks;
 mod clean;
 mod cmdline;
+mod doctor;
 mod experiments;
 mod level;
 mod limit;
 mod limits;
 mod live;
+mod logs;
 mod manual;
 mod output;
 mod page;
@@ -19,6 +21,7 @@ mod record;
 mod refusal;
 mod run;
 mod runs;
+mod settings;
 mod show;
 mod signals;
 mod stacks;
@@ -26,6 +29,7 @@ mod stdio;
 mod sweep;
 mod threads;
 mod top;
+mod topo;
 mod trial;
 mod watch;
 
@@ -34,6 +38,7 @@ use crate::page::Color;
 use crate::stdio::{Kind, note};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Load generator and analyzer for Linux storage: drives it, monitors the machine, and reports what limits it.
@@ -67,7 +72,7 @@ enum Command {
     /// them.
     #[command(after_help = "\
 Examples:
-  fathom limit /dev/nvme0n1          random reads of a disk, about two minutes
+  fathom limit /dev/nvme0n1          random reads of a disk, about a minute
   fathom limit --quick               a scratch file in this directory, read and written")]
     Limit(limit::Args),
     /// Run fio job files and command lines
@@ -160,6 +165,31 @@ Examples:
   fathom record --keep 7d --max-size 8g
   fathom top --replay ~/.local/state/fathom/ring --from 14:03")]
     Record(record::Args),
+    /// Show where disks are attached, what the links carry, and which CPUs serve them
+    #[command(after_help = "\
+Examples:
+  fathom topo                        all disks, from CPU package to mount point
+  fathom topo /data --svg topo.svg   the disks of a file system, also as a picture")]
+    Topo(topo::Args),
+    /// Check the machine and its disks, and suggest or make changes
+    ///
+    /// Reads settings, health, attachment and limits, and lists what should be otherwise, worst first: the value, the
+    /// value wanted, and the command that sets it. Run it as root, so that NVMe drives can be asked. docs/doctor.md
+    /// describes each check.
+    #[command(after_help = "\
+Examples:
+  fathom doctor /dev/nvme0n1         one disk and the machine
+  fathom doctor --fix /dev/nvme0n1   make the safe changes, after a confirmation")]
+    Doctor(doctor::Args),
+    /// Restore settings that killed runs or `doctor --fix` left changed
+    ///
+    /// Settings that another program has changed since are left as they are, and reported. A reboot restores all
+    /// settings, too.
+    #[command(after_help = "\
+Examples:
+  fathom restore --list              what is changed, and the values before
+  fathom restore                     restore it")]
+    Restore(settings::Args),
     /// List, remove or prune recorded runs
     ///
     /// Run directories are kept for 90 days and up to 4 GiB in total; each new run prunes older ones.
@@ -195,11 +225,31 @@ Examples:
   fathom man limit >fathom-limit.1")]
     Man(manual::ManArgs),
     #[command(name = watch::HELD, hide = true)]
-    Held(watch::HeldArgs),
+    Held(watch::HeldCommandArgs),
+}
+
+impl Command {
+    /// Whether it depends on settings, so that those left by a killed process have to be restored first.
+    fn measures(&self) -> bool {
+        !matches!(
+            self,
+            Self::Clean(_)
+                | Self::Completions(_)
+                | Self::Held(_)
+                | Self::Man(_)
+                | Self::Restore(_)
+                | Self::Runs(_)
+                | Self::Show(_)
+        )
+    }
 }
 
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
+    if let Some(args) = arguments_of_fio() {
+        limits::raise();
+        return run::as_fio(&args).unwrap_or_else(failed);
+    }
     let args = trial::without_dashes(std::env::args_os().collect());
     let cli = manual::prepared(Cli::command());
     let parsed = cmdline::parse(cli.clone(), &args)
@@ -216,13 +266,16 @@ fn main() -> ExitCode {
     if quiet {
         stdio::be_quiet();
     }
-    // A command started by fathom inherits the limits: it must find those that it would have without.
+    // A command started by fathom must inherit unchanged limits.
     let starts_one = matches!(
         command,
         Command::Blocks(_) | Command::Stacks(_) | Command::Watch(_) | Command::Held(_)
     );
     if !starts_one {
         limits::raise();
+    }
+    if command.measures() {
+        settings::recover();
     }
     let result = match command {
         Command::Blocks(args) => blocks::command(&args),
@@ -238,14 +291,25 @@ fn main() -> ExitCode {
         Command::Sweep(args) => sweep::command(&args),
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
+        Command::Topo(args) => topo::command(&args),
         Command::Try(args) => trial::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::held(&args),
+        Command::Doctor(args) => doctor::command(&args),
+        Command::Restore(args) => settings::command(&args),
     };
     result.unwrap_or_else(failed)
 }
 
-/// Prints what is wrong with the command line, and which help says more.
+/// The arguments, if the program was started as `fio`, through a link.
+fn arguments_of_fio() -> Option<Vec<String>> {
+    let mut args = std::env::args_os();
+    let name = args.next()?;
+    let is_fio = Path::new(&name).file_name().is_some_and(|name| name == "fio");
+    is_fio.then(|| args.map(|arg| arg.to_string_lossy().into_owned()).collect())
+}
+
+/// Prints what is wrong with the command line, and where to find help.
 fn refuse(wrong: &[String], args: &[OsString]) -> ExitCode {
     wrong.iter().for_each(|what| note!("{what}"));
     let named = args.get(1).and_then(|arg| arg.to_str());
@@ -262,7 +326,7 @@ fn explain(answer: &clap::Error, cli: &clap::Command, args: &[OsString]) -> Exit
     let text = answer.render();
     if answer.use_stderr() {
         // It repeats user input, so only plain text is safe.
-        let _ = stdio::print_beside(&text.to_string(), Kind::Lines);
+        let _ = stdio::print_to_stderr(&text.to_string(), Kind::Lines);
         return ExitCode::from(2);
     }
     let color = page::style(false).color;

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["limit", "run", "sweep", "try"]),
     ("Observe", &["top", "watch", "threads", "stacks", "blocks", "record"]),
-    ("Machine", &[]),
+    ("Machine", &["topo", "doctor", "restore"]),
     ("Results", &["runs", "show", "clean"]),
     ("Shell", &["completions", "man"]),
 ];
@@ -43,7 +43,7 @@ pub struct ManArgs {
 #[must_use]
 pub fn prepared(cli: Command) -> Command {
     let list = command_list(&cli);
-    let template = "{about}\n\nUsage: {usage}\n\n{after-help}\n{all-args}";
+    let template = "{about}\n\nUsage: {usage}{after-help}\n\nOptions:\n{options}\n";
     let cli = cli.bin_name("fathom").disable_help_subcommand(true);
     let cli = cli.after_help(list).help_template(template).mut_subcommands(with_common_options);
     let mut cli = with_help(cli).mut_args(|arg| match arg.is_global_set() {

@@ -1,6 +1,7 @@
-//! `fathom run`: job files and command lines that people have for fio.
+//! `fathom run`: runs fio's job files and command lines.
 
 use crate::live::Live;
+use crate::logs::Logs;
 use crate::manual;
 use crate::output::{self, Destination};
 use crate::page::{self, Color};
@@ -12,7 +13,7 @@ use fathom_analysis::watch::ObservedTotals;
 use fathom_machine::guard::Permissions;
 use fathom_machine::{Lookup, Roots};
 use fathom_model::finding::Severity;
-use fathom_model::progress::Sample;
+use fathom_model::progress::{JobTotals, Sample};
 use fathom_model::watch::{Level, Stack};
 use fathom_model::{Facts, Plan, Progress, RunRecord};
 use fathom_model::{escape, shell};
@@ -23,16 +24,39 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Between two lines about the layout of a file.
+/// Time between progress lines while a file is laid out.
 const LAYOUT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Runs what `args` describe. The exit status is 0 only if all of it was done.
+/// Runs the jobs that `args` describe. The exit status is 0 only if all of them were carried out.
 ///
 /// # Errors
-/// Why nothing was done.
+/// Why nothing was run.
 pub fn command(args: &[String]) -> Result<ExitCode, String> {
     let system = System::default();
-    let spec = match fathom_spec::parse(args, &system) {
+    let parsed = fathom_spec::parse(args, &system);
+    perform_or_explain(args, parsed, system)
+}
+
+/// The same for the program started as `fio`.
+///
+/// # Errors
+/// Why nothing was run.
+pub fn as_fio(args: &[String]) -> Result<ExitCode, String> {
+    if args.iter().any(|arg| matches!(arg.as_str(), "--version" | "-version" | "-v")) {
+        let version = format!("{}\n", fathom_report::fio_text::FIO_VERSION);
+        return output::stream(&version, Kind::Lines).map(|_| ExitCode::SUCCESS);
+    }
+    let system = System::default();
+    let parsed = fathom_spec::parse_as_fio(args, &system);
+    perform_or_explain(args, parsed, system)
+}
+
+fn perform_or_explain(
+    args: &[String],
+    parsed: Result<Spec, Problems>,
+    system: System,
+) -> Result<ExitCode, String> {
+    let spec = match parsed {
         Ok(spec) => spec,
         Err(problems) => {
             let json = refusal::asks_for_json(args);
@@ -79,7 +103,7 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
     let plan = fathom_spec::plan(spec, &facts).map_err(all)?;
     let signals =
         Signals::take().map_err(|e| vec![format!("cannot install signal handlers: {e}")])?;
-    let done = perform(spec, &plan, facts, &signals, to.as_ref()).map_err(one)?;
+    let done = perform(spec, &plan, facts, &signals, (to.as_ref(), job_files)).map_err(one)?;
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -90,6 +114,10 @@ fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
         Some(Help::Key(key)) => {
             return Some(fathom_spec::key_help(key).map_err(|error| error.to_string()));
         }
+        Some(Help::Engine(name)) => {
+            let help = fathom_spec::engine_help(name.as_deref());
+            return Some(help.map_err(|error| error.to_string()));
+        }
         None => {}
     }
     spec.output.showcmd.then(|| {
@@ -99,7 +127,7 @@ fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
     })
 }
 
-/// Whether the record has a place, and where results go, which is no file that the run uses.
+/// Checks the place of the record, and opens that of the results, which must not be a file that the run uses.
 fn check_outputs(
     output: &Output,
     facts: &Facts,
@@ -120,23 +148,23 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     let roots = Roots::default();
     let queries = spec.target_paths().map_err(|e| e.to_string())?;
     let lookup = Lookup::new(&roots);
-    let look = |path: &str| lookup.target(path).map_err(|e| format!("cannot read {path}: {e}"));
-    let targets = queries.iter().map(|query| look(&query.path)).collect::<Result<_, _>>()?;
-    Ok(Facts { host: fathom_machine::host(&roots), targets })
+    let read = |path: &str| lookup.target(path).map_err(|e| format!("cannot read {path}: {e}"));
+    let targets = queries.iter().map(|query| read(&query.path)).collect::<Result<_, _>>()?;
+    Ok(Facts { host: fathom_machine::host(&roots), targets, inspection: None })
 }
 
-/// Whether all of it was done.
+/// Runs the plan; whether everything was carried out.
 fn perform(
     spec: &Spec,
     plan: &Plan,
     facts: Facts,
     signals: &Signals,
-    to: Option<&Destination>,
+    (to, job_files): (Option<&Destination>, &[String]),
 ) -> Result<bool, String> {
     let output = &spec.output;
     let record = record_to(output);
-    // Samples that nobody is shown and nobody keeps are not taken.
-    let sampled = record != RecordTo::Nowhere || is_for_people(output);
+    // No samples are taken if they would be neither printed nor recorded.
+    let sampled = record != RecordTo::Nowhere || is_for_people(output) && !output.as_fio;
     let options = RunOptions {
         permissions: Permissions {
             erase: spec.permissions.erase.clone(),
@@ -146,9 +174,12 @@ fn perform(
         record,
         cancel: signals.cancel_token().clone(),
     };
-    let mut view = View::new(output, plan);
+    let mut view = RunView::new(output, plan);
+    let targets = facts.targets.iter().map(|target| target.path.clone()).collect::<Vec<_>>();
     let mut runner = Runner::open(plan, facts, options, &mut view)?;
-    // A refusal is one line.
+    let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
+    view.logs = Logs::create(plan, used)?;
+    // After the targets were opened, so that a refusal is a single line.
     plan.notes.iter().for_each(|note| stdio::remark(&format!("fathom: note: {note}")));
     let mut record = runner.run(plan, &mut view)?;
     view.clear();
@@ -156,7 +187,7 @@ fn perform(
         cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
     }
     record.findings = fathom_analysis::rules::run_findings(&record);
-    // Printed before the rest of the record is written: its disk may be full, or stall.
+    // Printed before the record is completed, because its disk may be full or stall.
     let shown = output::write(&record, view.sampled(), output, to);
     complain(&record, output);
     let dir = runner.record_dir().map(Path::to_path_buf);
@@ -169,10 +200,10 @@ fn perform(
         _ => {}
     }
     let lost = record.samples_lost.is_some() && output.record.is_some();
-    shown.map(|()| finished.is_ok() && !lost && record.is_complete())
+    shown.map(|()| finished.is_ok() && !lost && !view.logs_failed && record.is_complete())
 }
 
-/// Says on standard error what was not done, where no person sees the results.
+/// Prints errors on standard error unless the results, which include them, are on a terminal.
 fn complain(record: &RunRecord, output: &Output) {
     if output.file.is_none() && is_for_people(output) && std::io::stdout().is_terminal() {
         return;
@@ -182,28 +213,31 @@ fn complain(record: &RunRecord, output: &Output) {
     }
 }
 
-/// Whether people read the results.
+/// Whether the results are for people.
 fn is_for_people(output: &Output) -> bool {
     let text = |format: &Format| matches!(format, Format::Normal | Format::Markdown | Format::Html);
     output.formats.is_empty() || output.formats.iter().any(text)
 }
 
-/// What the terminal shows while a run goes on, and what the samplers see meanwhile.
-struct View<'a> {
+/// The progress of a run on the terminal, and its samples.
+struct RunView<'a> {
     plan: &'a Plan,
     live: Option<Live>,
     layout: LayoutProgress,
+    logs: Logs,
+    logs_failed: bool,
     seen: ObservedTotals,
     stacks: Vec<Stack>,
 }
 
-impl<'a> View<'a> {
+impl<'a> RunView<'a> {
     fn new(output: &Output, plan: &'a Plan) -> Self {
         let interval = output.status_interval_ns.map(Duration::from_nanos);
         let quiet = output.eta == Eta::Never;
         let live = (!quiet || interval.is_some()).then(|| Live::new(interval));
         let layout = LayoutProgress::new(quiet);
-        Self { plan, live, layout, seen: ObservedTotals::default(), stacks: Vec::new() }
+        let (seen, stacks) = (ObservedTotals::default(), Vec::new());
+        Self { plan, live, layout, logs: Logs::default(), logs_failed: false, seen, stacks }
     }
 
     fn clear(&mut self) {
@@ -215,7 +249,7 @@ impl<'a> View<'a> {
     }
 }
 
-impl Hooks for View<'_> {
+impl Hooks for RunView<'_> {
     fn laying_out(&mut self, path: &str, done: u64, total: u64) {
         self.layout.show(path, done, total);
     }
@@ -232,12 +266,19 @@ impl Hooks for View<'_> {
         self.stacks.extend(new.cloned());
     }
 
+    fn totals(&mut self, totals: &[(usize, JobTotals)]) -> Duration {
+        let (errors, wait) = self.logs.take(totals);
+        self.logs_failed |= !errors.is_empty();
+        errors.iter().for_each(|error| note!("{error}"));
+        wait
+    }
+
     fn notice(&mut self, text: &str) {
         note!("{text}");
     }
 }
 
-/// Shows on standard error how far the layout of a file has got.
+/// The progress of laying out a file, on standard error.
 pub struct LayoutProgress {
     quiet: bool,
     terminal: bool,
@@ -252,7 +293,7 @@ impl LayoutProgress {
         Self { quiet, terminal, next: Instant::now() + LAYOUT_INTERVAL }
     }
 
-    /// Shows the bytes written of `total`, if it is time to.
+    /// Prints the share of `total` written if an update is due.
     pub fn show(&mut self, path: &str, done: u64, total: u64) {
         if self.quiet || Instant::now() < self.next && done < total {
             return;

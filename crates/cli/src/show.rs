@@ -7,7 +7,7 @@ use fathom_analysis::watch::ObservedTotals;
 use fathom_model::RunRecord;
 use fathom_model::outcome::RecordKind;
 use fathom_model::watch::{MachineSample, Stack};
-use fathom_report::pages::{self, LimitOptions, Observed};
+use fathom_report::pages::{self, LimitPageOptions, Observed};
 use fathom_report::{fio_json, limit};
 use fathom_store::{Reader, Runs, StoredRecord};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub struct Args {
     /// Run directory, or name of a recorded run; by default the latest run
     #[arg(value_name = "DIR|NAME")]
     run: Option<PathBuf>,
-    /// For `fathom limit`: also print the verdict as a paragraph to forward
+    /// Of `fathom limit`: also print the verdict as a paragraph to forward
     #[arg(long)]
     paragraph: bool,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let (page, json) = match stored.kind {
         RecordKind::Limit => {
             let record: LimitRecord = stored.parse()?;
-            let options = LimitOptions { paragraph: args.paragraph, verbose };
+            let options = LimitPageOptions { paragraph: args.paragraph, verbose };
             (pages::limit(&record, options), Some(limit::json(&record).map_err(|e| e.to_string())?))
         }
         RecordKind::Experiment => {

@@ -47,7 +47,7 @@ const DEPTH_RATED: &str = "128";
 /// # Errors
 /// Why nothing was measured.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let (axes, job) = args.grid()?;
+    let Grid { axes, job } = args.grid()?;
     if axes.is_empty() {
         return Err(
             "nothing varies; give a list or a range, such as --bs=4k,64k or --iodepth=1..128"
@@ -59,9 +59,17 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     crate::trial::measure(&args.measure, &args.page, plan)
 }
 
+/// The keys of a sweep.
+#[derive(Default)]
+struct Grid {
+    /// Keys that vary, with their lists; the one along the curves is last.
+    axes: Vec<(String, String)>,
+    /// `key=value` of the others.
+    job: Vec<String>,
+}
+
 impl Args {
-    /// Keys that vary, that along the curves last, and those that do not.
-    fn grid(&self) -> Result<(Vec<(String, String)>, Vec<String>), String> {
+    fn grid(&self) -> Result<Grid, String> {
         let mut keys: Vec<(String, String)> = Vec::new();
         let mut add = |key: &str, list: &str| keys.push((key.to_string(), list.to_string()));
         if !self.key.iter().any(|key| key.starts_with("direct=") || key.starts_with("buffered=")) {
@@ -85,16 +93,16 @@ impl Args {
         };
         add("iodepth", depths);
         self.rate.iter().for_each(|list| add("rate", list));
-        let (mut axes, mut job) = (Vec::new(), Vec::new());
+        let mut grid = Grid::default();
         for (key, list) in keys {
             let is_list =
                 experiment::values(&list).map_err(|why| format!("--{key}={list}: {why}"))?.len()
                     > 1;
             match is_list || list.ends_with('%') {
-                true => axes.push((key, list)),
-                false => job.push(format!("{key}={list}")),
+                true => grid.axes.push((key, list)),
+                false => grid.job.push(format!("{key}={list}")),
             }
         }
-        Ok((axes, job))
+        Ok(grid)
     }
 }

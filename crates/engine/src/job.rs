@@ -3,6 +3,8 @@
 use crate::buffers::Slab;
 use crate::clock;
 use crate::files::OpenFile;
+use crate::flow::{FlowGroup, FlowShare};
+use crate::hints;
 use crate::libaio::Libaio;
 use crate::null::Null;
 use crate::pace::Pace;
@@ -10,7 +12,10 @@ use crate::placement;
 use crate::psync::SyncQueue;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
-use crate::source::{Ascending, General, Permutation, Simple, Source, Uniform};
+use crate::source::{
+    Ascending, General, Invalidating, Permutation, Serialized, Simple, Source, Uniform,
+    makes_passes,
+};
 use crate::stats::{Shared, Stats};
 use crate::uring::{self, Uring};
 use crate::usage;
@@ -20,6 +25,7 @@ use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
 use fathom_model::record::{DirRecord, FlushRecord, JobError, JobRecord, Usage};
 use fathom_model::{Dir, PerDir};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Input of a job's thread.
@@ -28,6 +34,8 @@ pub(crate) struct Task<'a> {
     pub files: &'a [OpenFile],
     pub shared: &'a Shared,
     pub wake: &'a Wake,
+    /// The jobs that this one shares I/Os with.
+    pub flow: Option<&'a Arc<FlowGroup>>,
     /// Start of the run, on the engine's clock.
     pub run_start_ns: u64,
 }
@@ -52,20 +60,23 @@ fn prepare(
     ready: impl FnOnce(Result<(), JobError>) -> bool,
 ) -> Result<JobRecord, JobError> {
     let mut ready: Option<Ready<'_>> = Some(Box::new(ready));
-    let result =
-        placement::apply(&task.job.placement).and_then(|()| slab(task)).and_then(|slab| match task
-            .shared
-            .is_stopping()
-        {
+    let result = prepare_thread(task).and_then(|()| slab(task)).and_then(|slab| {
+        match task.shared.is_stopping() {
             true => Ok(never_started(&mut ready)),
             false => dispatch(task, slab, &mut ready),
-        });
+        }
+    });
     result.map_err(|Refusal(error)| {
         if let Some(ready) = ready {
             ready(Err(error.clone()));
         }
         error
     })
+}
+
+fn prepare_thread(task: &Task<'_>) -> Result<(), Refusal> {
+    placement::apply(&task.job.placement)?;
+    hints::apply(task.job, task.files)
 }
 
 /// The record of a worker that was stopped during set-up.
@@ -124,6 +135,15 @@ fn dispatch(
         wait_max: job.batch.complete_min,
     };
     match &job.engine {
+        Engine::IoUring(plan) if job.flags.any() => {
+            let mode = match plan.vectored {
+                true => uring::AnyPlain::Vectored(uring::Vectored::new(depth)),
+                false => uring::AnyPlain::Plain(uring::Plain::<true>),
+            };
+            let mode = uring::Flagged::new(mode, job.flags);
+            let mode = uring::Offloaded::new(mode, plan.force_async);
+            work(task, Uring::new(&parts(plan), mode)?, slab, ready)
+        }
         Engine::IoUring(plan) if plan.vectored => {
             let mode = uring::Offloaded::new(uring::Vectored::new(depth), plan.force_async);
             work(task, Uring::new(&parts(plan), mode)?, slab, ready)
@@ -151,12 +171,16 @@ fn dispatch(
         Engine::Libaio if job.access.mix.has(Dir::Trim) => {
             Err("libaio does not support trim".to_string().into())
         }
+        Engine::Libaio if job.flags.any() => {
+            let queue = Libaio::<true>::new(depth, files, &slab)?;
+            work(task, queue, slab, ready)
+        }
         Engine::Libaio => {
-            let queue = Libaio::new(depth, files, &slab)?;
+            let queue = Libaio::<false>::new(depth, files, &slab)?;
             work(task, queue, slab, ready)
         }
         Engine::Psync(call) => {
-            let queue = SyncQueue::new(*call, files, &slab);
+            let queue = SyncQueue::new(*call, job.flags, files, &slab);
             work(task, queue, slab, ready)
         }
         Engine::Null => work(task, Null::new(depth), slab, ready),
@@ -171,6 +195,13 @@ fn work<Q: Queue>(
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
     let job = task.job;
+    if makes_passes(job) {
+        let source = Invalidating::new(General::new(job), job, task.files);
+        return work_with(task, queue, source, slab, ready);
+    }
+    if job.serialize_overlap {
+        return work_with(task, queue, Serialized(General::new(job)), slab, ready);
+    }
     // A rate limit dominates the cost per I/O.
     if job.is_held_back() {
         return work_with(task, queue, General::new(job), slab, ready);
@@ -222,7 +253,9 @@ fn measured<'a, Q: Queue, S: Source>(
     wait_until(task, clock::now_ns() + job.start_delay_ns);
     worker.now_ns = clock::now_ns();
     if job.is_held_back() {
-        worker.pace = Some(Pace::new(job, worker.now_ns));
+        let flow = job.flow.zip(task.flow);
+        let flow = flow.map(|(plan, group)| FlowShare::new(plan, Arc::clone(group)));
+        worker.pace = Some(Pace::new(job, worker.now_ns, flow));
     }
     let mut end = End::TimeOver;
     if let Some(ramp) = ramp {
@@ -240,11 +273,13 @@ fn measured<'a, Q: Queue, S: Source>(
     shared.set_phase(Phase::Finishing);
     let unstarted = unstarted(worker, end, until_ns);
     worker.drain();
-    shared.measured_to_ns.store(worker.now_ns.max(from_ns), Release);
-    let usage = usage::difference(&usage::thread(), &before);
+    // As in fio, these flushes count towards the runtime, and so do they in the bandwidth.
     if job.access.mix.has(Dir::Write) && (job.sync.at_end || job.sync.on_close) {
         worker.flush_all();
     }
+    worker.pace = None;
+    shared.measured_to_ns.store(worker.now_ns.max(from_ns), Release);
+    let usage = usage::difference(&usage::thread(), &before);
     let mut record = record(task, worker, usage, &unstarted);
     record.started_ns = from_ns.saturating_sub(task.run_start_ns);
     record.started_unix_ns = from_unix_ns;
@@ -327,8 +362,14 @@ mod tests {
             job.depth = 1 << 20;
             let (shared, wake) = (Shared::default(), Wake::new().unwrap());
             shared.ask_stop();
-            let task =
-                Task { job: &job, files: &[], shared: &shared, wake: &wake, run_start_ns: 0 };
+            let task = Task {
+                job: &job,
+                files: &[],
+                shared: &shared,
+                wake: &wake,
+                flow: None,
+                run_start_ns: 0,
+            };
             let mut reported = None;
             let record = perform(&task, |ready| {
                 reported = Some(ready);

@@ -12,6 +12,8 @@ pub mod clock;
 pub mod closed;
 mod depth;
 mod files;
+mod flow;
+mod hints;
 mod job;
 mod layout;
 mod libaio;
@@ -21,6 +23,7 @@ mod pace;
 mod placement;
 mod psync;
 mod queue;
+mod rate_floor;
 mod refusal;
 mod run;
 #[cfg(test)]

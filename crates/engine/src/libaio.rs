@@ -3,6 +3,7 @@
 use crate::buffers::Slab;
 use crate::clock;
 use crate::files::OpenFile;
+use crate::psync::RWF_ATOMIC;
 use crate::queue::{Op, Push, Queue, Request};
 use crate::refusal::Refusal;
 use crate::token::Token;
@@ -44,8 +45,8 @@ struct Event {
     result2: i64,
 }
 
-/// A queue of native asynchronous I/O.
-pub(crate) struct Libaio {
+/// A queue of native asynchronous I/O; with `ATOMIC`, of atomic writes.
+pub(crate) struct Libaio<const ATOMIC: bool> {
     context: libc::c_ulong,
     descriptors: Vec<i32>,
     base: u64,
@@ -59,7 +60,7 @@ pub(crate) struct Libaio {
     calls: u64,
 }
 
-impl Libaio {
+impl<const ATOMIC: bool> Libaio<ATOMIC> {
     /// Creates a context for `depth` requests.
     ///
     /// # Errors
@@ -126,7 +127,7 @@ impl Libaio {
     }
 }
 
-impl Push for Libaio {
+impl<const ATOMIC: bool> Push for Libaio<ATOMIC> {
     fn push(&mut self, token: Token, request: &Request) {
         let slot = token.slot();
         let opcode = match request.op {
@@ -149,11 +150,14 @@ impl Push for Libaio {
             offset: request.offset as i64,
             ..Iocb::default()
         };
+        if ATOMIC && opcode == IOCB_CMD_PWRITE {
+            self.requests[slot as usize].rw_flags = RWF_ATOMIC as u32;
+        }
         self.pending.push(&raw const self.requests[slot as usize]);
     }
 }
 
-impl Queue for Libaio {
+impl<const ATOMIC: bool> Queue for Libaio<ATOMIC> {
     type Batch<'a> = &'a mut Self;
 
     fn room(&self) -> u32 {
@@ -212,7 +216,7 @@ impl Queue for Libaio {
     }
 }
 
-impl Drop for Libaio {
+impl<const ATOMIC: bool> Drop for Libaio<ATOMIC> {
     fn drop(&mut self) {
         // SAFETY: the context is ours and not used again. Waits for what is in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
@@ -220,4 +224,4 @@ impl Drop for Libaio {
 }
 
 // SAFETY: the pointers in `pending` name the queue's own requests.
-unsafe impl Send for Libaio {}
+unsafe impl<const ATOMIC: bool> Send for Libaio<ATOMIC> {}

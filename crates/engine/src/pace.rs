@@ -1,5 +1,6 @@
 //! Arrival times under a rate limit: an open loop, in which a stall does not delay later arrivals.
 
+use crate::flow::FlowShare;
 use fathom_model::plan::{JobPlan, Rate, RateProcess};
 use fathom_model::{Dir, PerDir};
 use rand_core::Rng;
@@ -28,6 +29,8 @@ pub(crate) struct Pace {
     /// A direction without a limit, if any is in use.
     free: Option<Dir>,
     random: Xoshiro256PlusPlus,
+    /// The job's share among others, if limited.
+    flow: Option<FlowShare>,
 }
 
 struct Arrivals {
@@ -42,7 +45,7 @@ struct Arrivals {
 
 impl Pace {
     /// The schedule of `job`, beginning at `start_ns`.
-    pub fn new(job: &JobPlan, start_ns: u64) -> Self {
+    pub fn new(job: &JobPlan, start_ns: u64, flow: Option<FlowShare>) -> Self {
         let arrivals = job.rate.map(|dir, rate| {
             rate.filter(|_| job.access.mix.has(dir)).map(|rate| Arrivals {
                 rate,
@@ -53,11 +56,14 @@ impl Pace {
         });
         let free = job.used_dirs().find(|dir| arrivals[*dir].is_none());
         let random = Xoshiro256PlusPlus::seed_from_u64(job.access.seed ^ 0x7061_6365);
-        Self { start_ns, arrivals, free, random }
+        Self { start_ns, arrivals, free, random, flow }
     }
 
     /// The I/O that may start at `now_ns`, earliest scheduled time first.
     pub fn due(&self, now_ns: u64) -> Due {
+        if let Some(wait_ns) = self.flow.as_ref().and_then(FlowShare::wait_ns) {
+            return Due::NotBefore(now_ns + wait_ns);
+        }
         let earliest = self
             .arrivals
             .iter()
@@ -83,6 +89,9 @@ impl Pace {
 
     /// Schedules the I/O after one of `len` bytes in direction `dir`.
     pub fn advance(&mut self, dir: Dir, len: u32) {
+        if let Some(flow) = &mut self.flow {
+            flow.advance();
+        }
         let Some(arrivals) = &mut self.arrivals[dir] else { return };
         let mean_ns = match arrivals.rate {
             Rate::Iops(n) => 1e9 / n.max(1) as f64,
@@ -129,7 +138,7 @@ mod tests {
     fn arrivals_do_not_depend_on_the_clock() {
         let mut job = job(Mix::Only(Dir::Read));
         job.rate.read = Some(Rate::Iops(1000));
-        let mut pace = Pace::new(&job, 5_000_000);
+        let mut pace = Pace::new(&job, 5_000_000, None);
         assert_eq!(pace.due(4_999_999), Due::NotBefore(5_000_000));
         for n in 0..100u64 {
             // Two seconds late, the schedule is unchanged.
@@ -143,7 +152,7 @@ mod tests {
     fn bytes_per_second_follow_the_length() {
         let mut job = job(Mix::Only(Dir::Write));
         job.rate.write = Some(Rate::BytesPerSecond(1_000_000));
-        let mut pace = Pace::new(&job, 0);
+        let mut pace = Pace::new(&job, 0, None);
         pace.advance(Dir::Write, 4000);
         pace.advance(Dir::Write, 1000);
         assert_eq!(pace.due(0), Due::NotBefore(5_000_000));
@@ -154,7 +163,7 @@ mod tests {
         let mut job = job(Mix::Only(Dir::Write));
         job.rate.write = Some(Rate::BytesPerSecond(1_000_000));
         for last in [1000, 9000] {
-            let mut pace = Pace::new(&job, 7);
+            let mut pace = Pace::new(&job, 7, None);
             assert_eq!(pace.unstarted(Dir::Write, 1_000_000_007), 1);
             (0..50).for_each(|_| {
                 pace.advance(Dir::Write, 10_000 - last);
@@ -166,7 +175,7 @@ mod tests {
             assert_eq!(pace.unstarted(Dir::Read, 1_000_000_007), 0);
         }
         job.rate.write = Some(Rate::Iops(100));
-        assert_eq!(Pace::new(&job, 7).unstarted(Dir::Write, 1_000_000_007), 100);
+        assert_eq!(Pace::new(&job, 7, None).unstarted(Dir::Write, 1_000_000_007), 100);
     }
 
     #[test]
@@ -175,7 +184,7 @@ mod tests {
         // A gap of 1,000,000/3 ns: beyond 2^53 ns a float holds even numbers only.
         job.rate.read = Some(Rate::Iops(3000));
         let start = (1 << 56) + 1;
-        let mut pace = Pace::new(&job, start);
+        let mut pace = Pace::new(&job, start, None);
         (0..30_000).for_each(|_| pace.advance(Dir::Read, 1));
         let Due::NotBefore(next) = pace.due(start) else { panic!("nothing is due yet") };
         assert!((next - start).abs_diff(10_000_000_000) <= 1, "{}", next - start);
@@ -186,7 +195,7 @@ mod tests {
         let mut job = job(Mix::Only(Dir::Read));
         job.rate.read = Some(Rate::Iops(1_000_000));
         job.rate_process = RateProcess::Poisson;
-        let mut pace = Pace::new(&job, 0);
+        let mut pace = Pace::new(&job, 0, None);
         let (mut before, mut gaps) = (0.0, Vec::new());
         for _ in 0..100_000 {
             pace.advance(Dir::Read, 1);
@@ -203,7 +212,7 @@ mod tests {
     fn a_direction_without_a_limit_is_free() {
         let mut job = job(Mix::ReadWrite { read_percent: 50 });
         job.rate.write = Some(Rate::Iops(10));
-        let mut pace = Pace::new(&job, 0);
+        let mut pace = Pace::new(&job, 0, None);
         assert_eq!(pace.due(0), Due::At(Dir::Write, 0));
         pace.advance(Dir::Write, 1);
         assert_eq!(pace.due(0), Due::Free);

@@ -1,7 +1,7 @@
 //! CPU affinity and priorities of worker threads.
 
 use crate::refusal::Refusal;
-use fathom_model::plan::Placement;
+use fathom_model::plan::{MemoryPolicy, Placement};
 use std::io;
 
 /// IOPRIO_WHO_PROCESS of linux/ioprio.h.
@@ -20,6 +20,7 @@ pub(crate) fn apply(plan: &Placement) -> Result<(), Refusal> {
     if !plan.cpus.is_empty() {
         pin(&plan.cpus)?;
     }
+    set_memory_policy(&plan.memory)?;
     if plan.nice != 0 {
         // SAFETY: takes no pointers; 0 is the calling thread.
         let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, plan.nice) };
@@ -45,6 +46,32 @@ pub(crate) fn apply(plan: &Placement) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Sets the NUMA nodes of the memory that the thread allocates from now on.
+fn set_memory_policy(policy: &MemoryPolicy) -> Result<(), Refusal> {
+    // MPOL_* of linux/mempolicy.h.
+    let (mode, nodes) = match policy {
+        MemoryPolicy::Default => return Ok(()),
+        MemoryPolicy::Prefer(node) => (1, std::slice::from_ref(node)),
+        MemoryPolicy::Bind(nodes) => (2, nodes.as_slice()),
+        MemoryPolicy::Interleave(nodes) => (3, nodes.as_slice()),
+        MemoryPolicy::Local => (4, &[][..]),
+    };
+    let mut mask = vec![0_u64; nodes.iter().max().map_or(0, |node| *node as usize / 64 + 1)];
+    for node in nodes {
+        mask[*node as usize / 64] |= 1 << (node % 64);
+    }
+    // The kernel reads one bit less than it is told.
+    let bits = if mask.is_empty() { 0 } else { mask.len() * 64 + 1 };
+    // SAFETY: `mask` has as many bits as stated.
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask.as_ptr(), bits) };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    let message = format!("cannot set numa_mem_policy: {error}; name nodes that have memory");
+    Err(Refusal::by_kernel(&error, message))
 }
 
 fn pin(cpus: &[u32]) -> Result<(), Refusal> {

@@ -6,7 +6,7 @@ use crate::queue::{Op, Push, Queue, Request};
 use crate::token::Token;
 use crate::usage::kernel_version;
 use fathom_model::Dir;
-use fathom_model::plan::Psync as Call;
+use fathom_model::plan::{IoFlags, Psync as Call};
 use fathom_model::record::Granted;
 use std::io;
 
@@ -15,9 +15,15 @@ const BLKDISCARD: libc::c_ulong = 0x1277;
 /// First kernel that ignores RWF_HIPRI on synchronous calls.
 const IGNORES_HIPRI: (u32, u32) = (5, 19);
 
+/// RWF_ATOMIC and RWF_DONTCACHE of linux/fs.h.
+pub(crate) const RWF_ATOMIC: i32 = 0x40;
+pub(crate) const RWF_DONTCACHE: i32 = 0x80;
+
 /// A queue that executes its requests one by one, in [`Queue::turn`].
 pub(crate) struct SyncQueue {
     call: Call,
+    /// RWF_* flags of reads and of writes, for pvsync2.
+    flags: (i32, i32),
     files: Vec<(i32, FileKind)>,
     base: u64,
     slot_bytes: u64,
@@ -27,9 +33,18 @@ pub(crate) struct SyncQueue {
 }
 
 impl SyncQueue {
-    pub fn new(call: Call, files: &[OpenFile], slab: &Slab) -> Self {
+    pub fn new(call: Call, flags: IoFlags, files: &[OpenFile], slab: &Slab) -> Self {
+        let call_flags = match call {
+            Call::VectoredFlags { hipri, nowait } => {
+                (if hipri { libc::RWF_HIPRI } else { 0 })
+                    | if nowait { libc::RWF_NOWAIT } else { 0 }
+            }
+            _ => 0,
+        };
+        let (reads, writes) = rw_flags(flags);
         Self {
             call,
+            flags: (call_flags | reads, call_flags | writes),
             files: files.iter().map(|f| (f.raw(), f.kind)).collect(),
             base: slab.address(0),
             slot_bytes: slab.slot_bytes() as u64,
@@ -52,7 +67,7 @@ impl SyncQueue {
                 if self.call == Call::Seek {
                     self.calls += 1;
                 }
-                transfer(self.call, dir, fd, buffer, request)
+                transfer(self.call, self.flags, dir, fd, buffer, request)
             }
             // SAFETY: takes no pointers.
             Op::Fsync => unsafe { libc::fsync(fd) as isize },
@@ -67,7 +82,20 @@ impl SyncQueue {
     }
 }
 
-fn transfer(call: Call, dir: Dir, fd: i32, buffer: *mut libc::c_void, request: &Request) -> isize {
+/// RWF_* flags of reads and of writes.
+pub(crate) fn rw_flags(flags: IoFlags) -> (i32, i32) {
+    let both = if flags.uncached { RWF_DONTCACHE } else { 0 };
+    (both, both | if flags.atomic { RWF_ATOMIC } else { 0 })
+}
+
+fn transfer(
+    call: Call,
+    flags: (i32, i32),
+    dir: Dir,
+    fd: i32,
+    buffer: *mut libc::c_void,
+    request: &Request,
+) -> isize {
     let (len, offset) = (request.len as usize, request.offset as i64);
     let vector = libc::iovec { iov_base: buffer, iov_len: len };
     let reads = dir == Dir::Read;
@@ -81,15 +109,10 @@ fn transfer(call: Call, dir: Dir, fd: i32, buffer: *mut libc::c_void, request: &
             Call::Seek => libc::write(fd, buffer, len),
             Call::Vectored if reads => libc::preadv(fd, &raw const vector, 1, offset),
             Call::Vectored => libc::pwritev(fd, &raw const vector, 1, offset),
-            Call::VectoredFlags { hipri, nowait } => {
-                let flags = if hipri { libc::RWF_HIPRI } else { 0 }
-                    | if nowait { libc::RWF_NOWAIT } else { 0 };
-                if reads {
-                    libc::preadv2(fd, &raw const vector, 1, offset, flags)
-                } else {
-                    libc::pwritev2(fd, &raw const vector, 1, offset, flags)
-                }
+            Call::VectoredFlags { .. } if reads => {
+                libc::preadv2(fd, &raw const vector, 1, offset, flags.0)
             }
+            Call::VectoredFlags { .. } => libc::pwritev2(fd, &raw const vector, 1, offset, flags.1),
         }
     }
 }

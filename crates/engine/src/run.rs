@@ -2,15 +2,18 @@
 
 use crate::clock;
 use crate::files::OpenFile;
+use crate::flow::{self, FlowGroup};
 use crate::job::{self, Task};
 use crate::overdue::Overdue;
+use crate::rate_floor::FloorCheck;
 use crate::stall::{self, StallDetector};
 use crate::stats::Shared;
 use crate::wake::Wake;
 use fathom_model::plan::{ExitWhat, JobPlan, Plan, STACK_BYTES};
-use fathom_model::progress::{JobProgress, Phase, Progress};
+use fathom_model::progress::{JobProgress, JobTotals, Phase, Progress};
 use fathom_model::record::{JobError, JobRecord};
 use fathom_model::{Dir, PerDir};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -48,6 +51,7 @@ struct State {
     jobs: Vec<JobPlan>,
     files: Vec<Vec<OpenFile>>,
     members: Vec<Member>,
+    flows: BTreeMap<u32, Arc<FlowGroup>>,
     start_ns: u64,
     stopped: AtomicBool,
     over: Mutex<bool>,
@@ -83,6 +87,7 @@ pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartErr
         plan.jobs.iter().map(|_| Ok(Member { shared: Shared::default(), wake: Wake::new()? }));
     let state = Arc::new(State {
         jobs: plan.jobs.clone(),
+        flows: flow::groups(plan.jobs.iter().map(|job| job.flow)),
         files,
         members: members.collect::<std::io::Result<_>>()?,
         start_ns: clock::now_ns(),
@@ -110,6 +115,12 @@ impl Running {
             elapsed_ns: clock::now_ns() - self.state.start_ns,
             jobs: jobs.map(|(job, member)| progress(job, &member.shared)).collect(),
         }
+    }
+
+    /// Totals of worker `index`, with all latencies.
+    #[must_use]
+    pub fn totals(&self, index: usize) -> JobTotals {
+        self.state.members[index].shared.job_totals()
     }
 
     /// Ends the run early; workers wait for their I/Os in flight.
@@ -260,6 +271,7 @@ fn spawn(
             files: &state.files[index],
             shared: &member.shared,
             wake: &member.wake,
+            flow: state.jobs[index].flow.and_then(|flow| state.flows.get(&flow.id)),
             run_start_ns: state.start_ns,
         };
         let perform = || {
@@ -308,6 +320,8 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
     let mut overdue: Vec<Overdue> = state.jobs.iter().map(|_| Overdue::default()).collect();
     let mut stalls: Vec<StallDetector> =
         state.jobs.iter().map(|_| StallDetector::default()).collect();
+    let mut floors: Vec<FloorCheck> = state.jobs.iter().map(|_| FloorCheck::default()).collect();
+    let mut too_slow: Vec<Option<JobError>> = vec![None; state.jobs.len()];
     let mut next_sample = clock::now_ns() + INTERVAL.as_nanos() as u64;
     while !running.is_empty() {
         let wait = Duration::from_nanos(next_sample.saturating_sub(clock::now_ns()).max(1_000_000));
@@ -315,7 +329,11 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
             Ok(Event::Ended(index, record)) => {
                 running.retain(|i| *i != index);
                 records[index] = *record;
-                end_others(state, index, &running);
+                if let Some(error) = too_slow[index].take() {
+                    records[index].error.get_or_insert(error);
+                }
+                let failed = records[index].error.is_some();
+                end_others(state, index, failed, &running);
             }
             Ok(Event::Ready(..)) => {}
             Err(RecvTimeoutError::Timeout) => {}
@@ -326,6 +344,11 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
             for index in &running {
                 let shared = &state.members[*index].shared;
                 sample(shared, &mut intervals[*index]);
+                let floor = &state.jobs[*index].rate_floor;
+                if let Some(error) = floors[*index].check(floor, shared) {
+                    too_slow[*index] = Some(error);
+                    state.stop(*index);
+                }
                 let on_ring = state.jobs[*index].engine.uring().is_some();
                 if on_ring && stalls[*index].check(shared, clock::now_ns()) {
                     stall::interrupt(shared.tid.load(Relaxed));
@@ -351,11 +374,11 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
     }
 }
 
-/// Stops the jobs that end with this one (`exitall`, `exit_what`).
-fn end_others(state: &State, index: usize, running: &[usize]) {
+/// Stops the jobs that end with this one (`exitall`, `exitall_on_error`, `exit_what`).
+fn end_others(state: &State, index: usize, failed: bool, running: &[usize]) {
     let job = &state.jobs[index];
     match job.exit_what {
-        _ if !job.exitall => {}
+        _ if !(job.exitall || job.exitall_on_error && failed) => {}
         ExitWhat::All => state.stop_all(),
         ExitWhat::Stonewall => running.iter().for_each(|other| state.stop(*other)),
         ExitWhat::Group => (0..state.jobs.len())

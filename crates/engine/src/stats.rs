@@ -5,7 +5,7 @@
 use crate::clock;
 use crate::wait_check::WaitCheck;
 use fathom_model::histogram::{BUCKETS, bucket_of};
-use fathom_model::progress::{Counts, JobProgress, Phase};
+use fathom_model::progress::{Counts, JobProgress, JobTotals, Phase};
 use fathom_model::{Dir, Histogram, PerDir};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
@@ -194,6 +194,19 @@ impl Shared {
             in_flight: self.in_flight.load(Relaxed),
             clat: self.stats.dirs.map(|_, d| d.clat.snapshot()),
             done: 0.0,
+        }
+    }
+
+    /// All totals of the worker.
+    pub fn job_totals(&self) -> JobTotals {
+        let dirs = &self.stats.dirs;
+        JobTotals {
+            phase: self.phase(),
+            measured_ns: self.measured_ns(),
+            counts: dirs.map(|_, d| d.counts()),
+            slat: dirs.map(|_, d| d.slat.snapshot()),
+            clat: dirs.map(|_, d| d.clat.snapshot()),
+            lat: dirs.map(|_, d| d.lat.snapshot()),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Facts available only by ioctl. The only `unsafe` code of this crate.
+//! Facts available only by ioctl: loop devices and NVMe controllers. The only `unsafe` code of this crate.
 
 use rustix::fs::{major, minor};
 use rustix::ioctl::{Getter, Opcode, ioctl};
@@ -49,4 +49,102 @@ pub(crate) fn loop_backing(fd: impl AsFd) -> rustix::io::Result<LoopBacking> {
         0 => LoopBacking::File(number(info.device), info.inode),
         device => LoopBacking::Device(number(device)),
     })
+}
+
+/// NVME_IOCTL_ADMIN_CMD (linux/nvme_ioctl.h).
+const NVME_ADMIN: Opcode = 0xC048_4E41;
+/// The kernel gives a command up after this time.
+const NVME_TIMEOUT_MS: u32 = 5000;
+/// Of a log page: events that it reports stay pending (NVM Express Base Specification, Get Log Page, RAE).
+const RETAIN_EVENTS: u32 = 1 << 15;
+
+/// A command that only reads, to an NVMe controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NvmeRead {
+    /// Identify: the namespace.
+    Namespace(u32),
+    /// Identify: the controller.
+    Controller,
+    /// Get Log Page, by its identifier.
+    Log(u8),
+    /// Get Features, by its identifier.
+    Feature(u8),
+}
+
+/// `struct nvme_passthru_cmd` (linux/nvme_ioctl.h).
+#[repr(C)]
+#[derive(Default)]
+struct NvmeCommand {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    namespace: u32,
+    words_2_3: [u32; 2],
+    metadata: u64,
+    address: u64,
+    metadata_bytes: u32,
+    data_bytes: u32,
+    words_10_15: [u32; 6],
+    timeout_ms: u32,
+    result: u32,
+}
+
+/// The command by reference, so that its result can be read.
+struct Submission<'a>(&'a mut NvmeCommand);
+
+// SAFETY: the kernel reads and writes `NvmeCommand`, which has its layout, and, through `address`, at most
+// `data_bytes` bytes of a buffer that `nvme_read` borrows mutably meanwhile.
+unsafe impl rustix::ioctl::Ioctl for Submission<'_> {
+    /// The status of the command; 0 is success.
+    type Output = i32;
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        NVME_ADMIN
+    }
+
+    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
+        std::ptr::from_mut(self.0).cast()
+    }
+
+    unsafe fn output_from_ptr(
+        status: rustix::ioctl::IoctlOutput,
+        _: *mut std::ffi::c_void,
+    ) -> rustix::io::Result<i32> {
+        Ok(status)
+    }
+}
+
+/// Asks an NVMe controller. `buffer` is filled, except by features; the result is that of the command.
+///
+/// # Errors
+/// The kernel's, or the status with which the controller refused.
+pub(crate) fn nvme_read(fd: impl AsFd, read: NvmeRead, buffer: &mut [u8]) -> std::io::Result<u32> {
+    let mut command = NvmeCommand {
+        address: buffer.as_mut_ptr() as u64,
+        data_bytes: u32::try_from(buffer.len()).unwrap_or(0),
+        timeout_ms: NVME_TIMEOUT_MS,
+        ..NvmeCommand::default()
+    };
+    let words = &mut command.words_10_15;
+    match read {
+        NvmeRead::Namespace(id) => (command.opcode, command.namespace) = (0x06, id),
+        NvmeRead::Controller => (command.opcode, words[0]) = (0x06, 1),
+        NvmeRead::Log(id) => {
+            (command.opcode, command.namespace) = (0x02, u32::MAX);
+            words[0] =
+                (command.data_bytes / 4).saturating_sub(1) << 16 | RETAIN_EVENTS | u32::from(id);
+        }
+        NvmeRead::Feature(id) => {
+            (command.opcode, words[0]) = (0x0A, u32::from(id));
+            if buffer.is_empty() {
+                command.address = 0;
+            }
+        }
+    }
+    // SAFETY: as for the implementation of `Ioctl`: `buffer` lives and is not used until the call returns.
+    match unsafe { ioctl(fd, Submission(&mut command))? } {
+        0 => Ok(command.result),
+        status => Err(std::io::Error::other(format!("refused with NVMe status {status:#x}"))),
+    }
 }

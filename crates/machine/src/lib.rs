@@ -12,6 +12,7 @@ mod cgroup;
 pub mod device;
 pub mod guard;
 mod host;
+pub mod inspect;
 #[allow(unsafe_code)]
 mod ioctl;
 pub mod leftover;

@@ -16,6 +16,8 @@ pub(crate) struct Mount {
     pub root: String,
     /// Mount point.
     pub point: String,
+    /// Options of the mount.
+    pub options: String,
     /// File system type.
     pub file_system: String,
     /// Mount source, often a device path.
@@ -67,12 +69,14 @@ fn parse(line: &str) -> Option<Mount> {
     let device = crate::device::parse_number(front.next()?)?;
     let root = unescaped(front.next()?);
     let point = unescaped(front.next()?);
+    let options = front.next()?.to_string();
     let mut back = back.split(' ');
     Some(Mount {
         id,
         device,
         root,
         point,
+        options,
         file_system: back.next()?.to_string(),
         source: unescaped(back.next()?),
         super_options: back.next().unwrap_or("").to_string(),
@@ -115,7 +119,7 @@ mod tests {
         let line = "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=x";
         let mount = parse(line).expect("well formed");
         assert_eq!(mount.device, (98, 0));
-        assert_eq!(mount.point, "/mnt 2");
+        assert_eq!((mount.point.as_str(), mount.options.as_str()), ("/mnt 2", "rw,noatime"));
         assert_eq!(mount.file_system, "ext3");
         assert_eq!(mount.source, "/dev/root");
         let bare = parse("1 0 0:22 / /sys rw - sysfs sysfs rw").expect("well formed");

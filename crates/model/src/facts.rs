@@ -1,5 +1,6 @@
 //! Facts about the machine on which plans and findings depend.
 
+use crate::inspection::Inspection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ pub struct Facts {
     pub host: Host,
     /// The targets, in the order of the request.
     pub targets: Vec<TargetFacts>,
+    /// What `fathom doctor` judges: of the machine, and of the disks that hold the targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inspection: Option<Inspection>,
 }
 
 /// The machine.

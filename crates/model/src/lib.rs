@@ -13,6 +13,7 @@ pub mod experiment;
 pub mod facts;
 pub mod finding;
 pub mod histogram;
+pub mod inspection;
 pub mod outcome;
 pub mod per_dir;
 pub mod plan;

@@ -5,6 +5,7 @@ mod access;
 mod data;
 mod engine;
 mod hints;
+mod logs;
 mod memory;
 mod pace;
 mod show;
@@ -13,6 +14,7 @@ pub use access::{Access, BlockSizes, Distribution, Mix, Order, Zone};
 pub use data::{Buffers, Fill, FlushPlan, Memory, OnError, SyncIo};
 pub use engine::{Batch, Engine, Psync, SqPoll, Uring};
 pub use hints::{Advice, IoFlags, MemoryPolicy, WriteLife};
+pub use logs::{LogKind, Logs};
 pub use memory::{BUFFER_ALIGN, HUGE_PAGE_BYTES, MemoryNeed, SLOT_BYTES, STACK_BYTES};
 pub use pace::{ExitWhat, Flow, Rate, RateFloor, RateProcess, Think, Until};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
@@ -127,6 +129,9 @@ pub struct JobPlan {
     /// What the kernel is told about the life time of the data (`write_hint`).
     #[serde(default)]
     pub write_life: Option<WriteLife>,
+    /// Drop the page cache of the targets before the job, and before each further pass (`invalidate`).
+    #[serde(default)]
+    pub invalidate: bool,
     /// Flags of each I/O (`atomic`, `uncached`).
     #[serde(default)]
     pub flags: IoFlags,
@@ -159,6 +164,9 @@ pub struct JobPlan {
     pub placement: Placement,
     /// What is reported.
     pub show: Show,
+    /// fio's logs, if any.
+    #[serde(default)]
+    pub logs: Option<Logs>,
     /// The job's keys as given, without defaults (fio's "job options"), for output.
     pub options: BTreeMap<String, String>,
 }
@@ -189,6 +197,7 @@ impl JobPlan {
             open_files: None,
             advice: Advice::None,
             write_life: None,
+            invalidate: false,
             flags: IoFlags::default(),
             serialize_overlap: false,
             access: Access {
@@ -210,6 +219,7 @@ impl JobPlan {
             on_error: OnError::default(),
             placement: Placement::default(),
             show: Show::default(),
+            logs: None,
             options: BTreeMap::new(),
         }
     }

@@ -30,6 +30,23 @@ pub struct JobProgress {
     pub done: f64,
 }
 
+/// Totals of one worker since the start of its measured time, with all latencies.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct JobTotals {
+    /// Current phase.
+    pub phase: Phase,
+    /// Time measured so far, in nanoseconds.
+    pub measured_ns: u64,
+    /// I/Os.
+    pub counts: PerDir<Counts>,
+    /// Submission latencies.
+    pub slat: PerDir<Histogram>,
+    /// Completion latencies.
+    pub clat: PerDir<Histogram>,
+    /// Total latencies.
+    pub lat: PerDir<Histogram>,
+}
+
 /// Phase of a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -12,6 +12,8 @@ use serde::{Serialize, Serializer};
 
 /// A space at which no line is broken.
 const NO_BREAK: char = '\u{a0}';
+/// Maximum length of a noun without line breaks, in characters.
+const NOUN_WHOLE: usize = 20;
 
 /// A page, or the body of a section.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -285,15 +287,18 @@ pub fn named(name: &str, value: impl Into<Text>) -> Text {
     text!(name.replace(' ', "\u{a0}"), NO_BREAK.to_string(), value)
 }
 
-/// A value and its noun, never separated by a line break.
+/// A value and its noun, never separated by a line break; only longer nouns are broken themselves.
 pub fn of(value: impl Into<Text>, name: &str) -> Text {
+    let is_short = name.chars().count() <= NOUN_WHOLE;
+    let name = if is_short { name.replace(' ', "\u{a0}") } else { name.to_string() };
     text!(value, NO_BREAK.to_string(), name)
 }
 
 /// A number of things, whose name has an `s` unless there is one of them.
 #[must_use]
 pub fn plural(n: u64, name: &str) -> Text {
-    of(events(n), &if n == 1 { name.to_string() } else { format!("{name}s") })
+    let plural = if name.ends_with('s') { "es" } else { "s" };
+    of(events(n), &if n == 1 { name.to_string() } else { format!("{name}{plural}") })
 }
 
 /// [`Text`] of several parts.

@@ -4,7 +4,9 @@
 mod blocks;
 mod calls;
 mod counters;
+mod doctor;
 mod experiment;
+mod header;
 mod layers;
 mod leftovers;
 mod limit;
@@ -13,24 +15,31 @@ mod programs;
 mod rings;
 mod run;
 mod runs;
+mod settings;
 mod stacks;
 mod threads;
+mod topo;
 mod watch;
 
 pub use blocks::{block_rates, blocks};
 use blocks::{gaps, range};
 use calls::calls;
+pub use doctor::doctor;
+use doctor::doctor_line;
 pub use experiment::experiment;
-pub use layers::layers;
+pub use layers::{IoCost, layers};
 pub use leftovers::{LeftoverRow, leftovers};
-pub use limit::{LimitOptions, limit};
+pub use limit::{LimitPageOptions, limit};
 use limited_by::limited_by;
 pub use rings::{placement, rings};
 pub use run::run;
 pub use runs::{RunRow, experiment_result, limit_result, run_result, runs};
+pub use settings::{SettingRow, restored, settings};
 pub use stacks::stacks;
 use threads::thread_states;
 pub use threads::threads;
+pub use topo::topo;
+pub(crate) use topo::topo_tree;
 pub use watch::{Observed, watch};
 
 use crate::doc::{Document, Text, text};
@@ -51,7 +60,7 @@ fn not_measured(page: &mut Document, missing: &[Missing], verbose: bool) {
                 names.push(&missing.what);
             }
         }
-        page.entry("not measured", text!(names.join(", "), "; see --verbose"));
+        page.entry("not measured", text!(names.join(", "), "; see\u{a0}--verbose"));
     }
 }
 

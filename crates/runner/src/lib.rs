@@ -1,8 +1,8 @@
 //! Runs a plan: opens its targets, starts workers and samplers, feeds the record and the caller's view, and stops.
 //!
-//! [`Runner`] is the only run loop. [`limit::Limit`] searches what targets can do, in windows
-//! that [`window::measure`] runs; [`cost::measure`] counts what an I/O costs;
-//! [`experiment::TryRunner`] compares conditions; [`observe::Observer`] observes the machine without a load of its own. Nothing here prints, exits or handles signals: callers
+//! [`Runner`] is the only run loop. [`limit::Limit`] finds the limits of targets, in windows that
+//! [`window::measure`] runs; [`cost::measure`] measures the cost per I/O; [`experiment::TryRunner`] compares conditions;
+//! [`observe::Observer`] samples the machine without a load. Nothing here prints, exits or handles signals: callers
 //! pass [`Hooks`] and a [`CancelToken`].
 //!
 //! ```
@@ -18,7 +18,7 @@
 //!     .map_err(|e| e.to_string())?;
 //! let roots = Roots::default();
 //! let target = Lookup::new(&roots).target(&file).map_err(|e| e.to_string())?;
-//! let facts = fathom_model::Facts { host: host(&roots), targets: vec![target] };
+//! let facts = fathom_model::Facts { host: host(&roots), targets: vec![target], inspection: None };
 //! let plan = fathom_spec::plan(&spec, &facts).map_err(|e| e.to_string())?;
 //!
 //! let options = RunOptions { record: RecordTo::Required(Some(record)), ..RunOptions::default() };

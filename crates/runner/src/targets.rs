@@ -1,18 +1,19 @@
-//! Targets that were proven usable and are held open, for any number of runs.
+//! Targets that passed all checks and are held open, for any number of runs.
 
 use crate::cancel::CancelToken;
 use crate::observe::new_run_id;
 use crate::shrink::ShrinkDetector;
 use fathom_engine::{FileKind, OpenFile, Running};
-use fathom_machine::Roots;
 use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
+use fathom_machine::{Roots, inspect};
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, Host, TargetFacts, TargetKind};
+use fathom_model::inspection::Inspection;
 use fathom_model::plan::{Buffers, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RECORD_VERSION, RunRecord};
 use fathom_watch::disks::NamedDisks;
 
-/// The open targets of a plan. What was created for them is removed again if it is dropped before any job worked.
+/// The open targets of a plan. If dropped before any job did I/O, created files are removed.
 pub struct OpenTargets {
     /// The machine, and the targets as opened.
     pub facts: Facts,
@@ -24,7 +25,7 @@ impl OpenTargets {
     /// Opens the targets of `plan`, and creates those that are missing.
     ///
     /// # Errors
-    /// Why a target may not or cannot be used, or that the run was cancelled; nothing has changed then.
+    /// Why a target may not or cannot be used, or that the run was cancelled. Nothing has been changed.
     pub fn open(
         plan: &Plan,
         mut facts: Facts,
@@ -36,14 +37,17 @@ impl OpenTargets {
         let targets =
             guard::open_all(&roots, plan, permissions, &stop).map_err(|e| e.to_string())?;
         facts.targets = targets.iter().map(|t| t.facts.clone()).collect();
+        facts.inspection = Some(inspected(&roots, &facts.targets));
         Ok(Self { facts, targets, roots })
     }
 
-    /// Holds `targets` that were opened in another way.
+    /// Takes `targets` that are already open.
     #[must_use]
     pub fn with(host: Host, targets: Vec<OpenTarget>) -> Self {
-        let facts = Facts { host, targets: targets.iter().map(|t| t.facts.clone()).collect() };
-        Self { facts, targets, roots: Roots::default() }
+        let roots = Roots::default();
+        let facts: Vec<TargetFacts> = targets.iter().map(|t| t.facts.clone()).collect();
+        let inspection = Some(inspected(&roots, &facts));
+        Self { facts: Facts { host, targets: facts, inspection }, targets, roots }
     }
 
     /// Lays out newly created files that are going to be read; `progress` gets the path, the bytes written and the
@@ -143,7 +147,7 @@ impl OpenTargets {
     }
 
     pub(crate) fn detect_shrinking(&self, detector: &mut ShrinkDetector) {
-        detector.look(&self.targets);
+        detector.check(&self.targets);
     }
 
     /// Drops the cached pages of all targets that are to be read from their disks.
@@ -189,7 +193,13 @@ impl OpenTargets {
     }
 }
 
-/// Passthrough commands carry the namespace and count logical blocks: a guess would reach other data.
+/// What is known of the machine and of the disks below the targets.
+fn inspected(roots: &Roots, targets: &[TargetFacts]) -> Inspection {
+    let devices = targets.iter().filter_map(|target| target.device.as_ref());
+    inspect::inspect(roots, &inspect::disks_of(roots, devices))
+}
+
+/// Passthrough commands contain the namespace and count logical blocks, so a guess could reach other data.
 fn passthrough(target: &TargetFacts) -> Result<FileKind, String> {
     let device = target.device.as_ref();
     let known = device.and_then(|device| Some((device.nvme_nsid?, device.logical_block)));

@@ -2,7 +2,7 @@
 
 use crate::error::{Problems, SpecError};
 use crate::ini::Line;
-use crate::keys::{self, Key};
+use crate::keys::{self, Key, Takes};
 use crate::output::{self, Help, Output, Permissions, RunAction, RunOption};
 use crate::suggest;
 use std::iter::Peekable;
@@ -87,6 +87,9 @@ fn option<'a>(
                 (Some(_), None) if option.may_lack_value() => "all",
                 (Some(form), None) => rest.next().ok_or_else(|| missing(option.name, form))?,
             };
+            if option.doc.starts_with("No effect") {
+                out.output.idle_options.push(option.name);
+            }
             apply_option(option, value, out)
         }
         Meaning::Key(key, name) => {
@@ -106,6 +109,9 @@ fn next_value<'a>(
     key: &Key,
     rest: &mut Peekable<impl Iterator<Item = &'a str>>,
 ) -> Result<Option<String>, SpecError> {
+    if let Takes::Optional(_) = key.takes {
+        return Ok(None);
+    }
     if key.is_flag() {
         // After a flag, only a bare 0 or 1 is a value; anything else is a target.
         return Ok(rest.next_if(|next| matches!(*next, "0" | "1")).map(str::to_string));

@@ -64,6 +64,35 @@ pub struct JobSpec {
     pub placement: PlacementSpec,
     /// What is reported.
     pub show: Show,
+    /// fio's logs.
+    pub logs: LogSpec,
+}
+
+/// fio's logs of a job. Prefixes of file names are empty for the job's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSpec {
+    /// `write_bw_log`.
+    pub bw: Option<String>,
+    /// `write_iops_log`.
+    pub iops: Option<String>,
+    /// `write_lat_log`.
+    pub lat: Option<String>,
+    /// `write_hist_log`.
+    pub hist: Option<String>,
+    /// `log_avg_msec`, in nanoseconds; 0 for the default.
+    pub average_ns: u64,
+    /// `log_hist_msec`, in nanoseconds.
+    pub hist_ns: u64,
+    /// `log_hist_coarseness`.
+    pub coarseness: u32,
+    /// `log_window_value`: the average.
+    pub average: bool,
+    /// `log_window_value`: the maximum.
+    pub maximum: bool,
+    /// `per_job_logs`.
+    pub per_job: bool,
+    /// `log_unix_epoch`.
+    pub unix_epoch: bool,
 }
 
 /// Files and devices of a job.
@@ -321,6 +350,7 @@ impl JobSpec {
             on_error: OnError::default(),
             placement: PlacementSpec::default(),
             show: Show::default(),
+            logs: LogSpec::default(),
         }
     }
 

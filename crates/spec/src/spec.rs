@@ -3,8 +3,8 @@
 use crate::args;
 use crate::error::{Place, Problems, SpecError};
 use crate::ini::{self, Line, Section, shorten};
-use crate::job::{Given, JobSpec};
-use crate::keys::{self, Action};
+use crate::job::{EngineName, Given, JobSpec};
+use crate::keys::{self, Action, Takes};
 use crate::output::{Output, Permissions};
 use crate::sources::Sources;
 use crate::suggest;
@@ -29,6 +29,8 @@ pub struct Spec {
     pub notes: Vec<String>,
     /// Keys of `[global]` sections as given, for output.
     pub global: Vec<Given>,
+    /// Whether fio would run it with another default engine: it has job files, or jobs with `--name`.
+    pub fio_form: bool,
     /// A number that differs from run to run, for `randrepeat=0`.
     pub entropy: u64,
 }
@@ -40,17 +42,39 @@ pub struct Spec {
 /// # Errors
 /// All that is wrong, where, and what to do.
 pub fn parse(args: &[String], sources: &dyn Sources) -> Result<Spec, Problems> {
+    parse_with(args, sources, JobSpec::new(), false)
+}
+
+/// Parses the arguments of a program that was started as `fio`: psync is the default engine, results look like fio's,
+/// and no record is kept.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_as_fio(args: &[String], sources: &dyn Sources) -> Result<Spec, Problems> {
+    let mut defaults = JobSpec::new();
+    defaults.engine.name = EngineName::Psync;
+    parse_with(args, sources, defaults, true)
+}
+
+fn parse_with(
+    args: &[String],
+    sources: &dyn Sources,
+    defaults: JobSpec,
+    as_fio: bool,
+) -> Result<Spec, Problems> {
     let mut problems = Problems::default();
     let args = args::split(args, &mut problems);
     let mut spec = Spec { output: args.output, permissions: args.permissions, ..Spec::default() };
     spec.entropy = sources.random();
+    spec.output.as_fio = as_fio;
+    spec.output.no_record |= as_fio && spec.output.record.is_none();
     if spec.output.help.is_some() {
         return problems.or(spec);
     }
-    let mut builder =
-        Builder { spec, problems, defaults: JobSpec::new(), sections_seen: Vec::new() };
+    let mut builder = Builder { spec, problems, defaults, sections_seen: Vec::new() };
     let named = args.keys.iter().any(|line| line.key == "name");
     if named || args.keys.is_empty() || job_files(&args.positional, sources) {
+        builder.spec.fio_form = !as_fio;
         builder.command_line(&args.keys);
         builder.files(&args.positional, sources);
     } else {
@@ -183,6 +207,7 @@ impl Builder {
             self.problems.add(job_error(&job, &why));
         }
         self.spec.notes.extend(notes(&job));
+        self.spec.notes.extend(self.spec.fio_form.then(|| default_engine(&job)).flatten());
         self.spec.jobs.push(job);
     }
 
@@ -204,6 +229,9 @@ impl Builder {
             ));
         }
         self.spec.global = std::mem::take(&mut self.defaults.given);
+        self.spec
+            .notes
+            .extend(keys::without_effect(&self.spec.output.idle_options, &self.spec.jobs));
         self.spec.notes.dedup();
         self.spec.output.complete();
         let outputs = self.spec.output.check(&self.spec.jobs, job_files);
@@ -256,6 +284,7 @@ pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<()
     let fail = |message: String| SpecError::new(message).at(line.place.as_ref());
     let key = keys::find(&line.key).ok_or_else(|| fail(no_key(line)))?;
     let text = match line.value.as_deref() {
+        None | Some("") if matches!(key.takes, Takes::Optional(_)) => "",
         Some("") => return Err(fail(format!("'{}=' has no value; add one", line.key))),
         Some(text) => text,
         None if key.is_flag() || matches!(key.action, Action::Refuse(_)) => "1",
@@ -348,6 +377,18 @@ fn contradiction(
         format!(
             "{}={} contradicts {}={}; the last one applies, as in fio",
             first.key, first.value, last.key, last.value
+        )
+    })
+}
+
+/// A note that fio would run a job without `ioengine` otherwise.
+fn default_engine(job: &JobSpec) -> Option<String> {
+    let depth = job.engine.depth;
+    (depth > 1 && !job.has("ioengine")).then(|| {
+        format!(
+            "job '{}': no ioengine is set: fathom uses io_uring at queue depth {depth}, where fio would use psync at \
+             queue depth 1; set ioengine to get the same from both",
+            shorten(&job.name)
         )
     })
 }

@@ -1,4 +1,4 @@
-//! One run directory while it is written: `record.json`, and `samples.ndjson`, `stacks.ndjson` and `windows.ndjson`,
+//! A run directory being written: `record.json`, and `samples.ndjson`, `stacks.ndjson` and `windows.ndjson`,
 //! which survive a killed run.
 
 use crate::dir::{Dir, NewDirs, Readers, with_path};
@@ -30,7 +30,7 @@ pub struct RunDir {
 impl Drop for RunDir {
     fn drop(&mut self) {
         if !self.begun {
-            // It was made here: there was none before.
+            // It was created here.
             let _ = self.dir.remove_file("samples.ndjson");
         }
     }
@@ -41,7 +41,7 @@ impl RunDir {
     pub const FILES: [&str; 4] =
         ["record.json", "samples.ndjson", "stacks.ndjson", "windows.ndjson"];
 
-    /// Checks that `path` can become a run directory: it is absent, or holds none of its files yet.
+    /// Checks that `path` can become a run directory: it does not exist, or contains none of its files.
     ///
     /// # Errors
     /// Names the file in the way.
@@ -59,7 +59,7 @@ impl RunDir {
         Err(format!("--record={path}: {what}; name another directory"))
     }
 
-    /// Creates the directory `named`, which must not hold a run yet, or a new one below [`state_dir`].
+    /// Creates the directory `named`, which must not contain a run, or a new one below [`state_dir`].
     ///
     /// # Errors
     /// Names the directory and the reason.
@@ -77,7 +77,7 @@ impl RunDir {
         };
         let made = Dir::make_all(&path).and_then(|(dir, made)| Self::within(dir, made));
         made.map_err(|error| {
-            format!("cannot create the run directory {error}; name another with --record=DIR")
+            format!("cannot create the run directory {error}; use --record=DIR to name another")
         })
     }
 
@@ -106,13 +106,13 @@ impl RunDir {
         Ok((Self { dir, made, begun: true, samples, stacks: None, windows }, parsed))
     }
 
-    /// Uses `dir`, which must not hold a run yet, and takes over the directories `made` on the way to it.
+    /// Uses `dir`, which must not contain a run, and takes over the directories `made` for it.
     ///
     /// # Errors
-    /// Those of the kernel; names the file.
+    /// If a system call fails; names the file.
     pub fn within(dir: Dir, made: NewDirs) -> io::Result<Self> {
         let samples = LineFile::create(&dir, "samples.ndjson")?;
-        // Tells others that it is being written; some network file systems have no locks.
+        // The lock shows others that it is being written; some network file systems have none.
         let _ = flock(&samples.file, FlockOperation::NonBlockingLockExclusive);
         Ok(Self { dir, made, begun: false, samples, stacks: None, windows: None })
     }
@@ -120,7 +120,7 @@ impl RunDir {
     /// Writes the first version of the record. On failure nothing of the run directory remains.
     ///
     /// # Errors
-    /// Those of the write; names the file.
+    /// If the write fails; names the file.
     pub fn begin(mut self, record: &impl Serialize) -> io::Result<Self> {
         if let Err(error) = self.try_record(record) {
             if self.begun {
@@ -150,7 +150,7 @@ impl RunDir {
     /// Appends a sample, after the stacks that it is the first to refer to. Can be retried after an error.
     ///
     /// # Errors
-    /// Those of the write.
+    /// If the write fails.
     pub fn write(&mut self, sample: &EncodedSample) -> io::Result<()> {
         if !sample.window.is_empty() {
             let windows = match &mut self.windows {
@@ -183,7 +183,7 @@ impl RunDir {
     /// Flushes samples, stacks and windows to the disk.
     ///
     /// # Errors
-    /// Those of the kernel; names the file.
+    /// If a system call fails; names the file.
     pub fn sync(&self) -> io::Result<()> {
         self.stacks.iter().chain(&self.windows).try_for_each(LineFile::sync)?;
         self.samples.sync()
@@ -192,15 +192,15 @@ impl RunDir {
     /// Replaces the record atomically.
     ///
     /// # Errors
-    /// Those of the write; names the file.
+    /// If the write fails; names the file.
     pub fn record(&self, record: &impl Serialize) -> Result<(), String> {
         self.try_record(record).map_err(|e| format!("cannot write {e}"))
     }
 
-    /// As [`RunDir::record`], with the kind of the error.
+    /// Like [`RunDir::record`], with the kind of the error.
     ///
     /// # Errors
-    /// Those of the write; names the file.
+    /// If the write fails; names the file.
     pub fn try_record(&self, record: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(record)?;
         text.push(b'\n');
@@ -328,9 +328,9 @@ impl LineFile {
 pub fn state_dir(name: &str) -> Result<PathBuf, String> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|p| p.is_absolute());
-    let base = state.or_else(|| home.map(|home| home.join(".local/state"))).ok_or(
-        "neither XDG_STATE_HOME nor HOME names a directory; name a directory with --record=DIR",
-    )?;
+    let base = state
+        .or_else(|| home.map(|home| home.join(".local/state")))
+        .ok_or("neither XDG_STATE_HOME nor HOME names a directory; use --record=DIR")?;
     Ok(base.join("fathom").join(name))
 }
 

@@ -118,7 +118,8 @@ impl SampleLoop {
     fn new(samplers: Vec<Box<dyn Sampler>>, interval: Duration) -> Self {
         let now = Instant::now();
         let sampler = |sampler: Box<dyn Sampler>| Scheduled {
-            next_sample: sampler.period().map(|period| now + period),
+            // Before the first take, so that what was before it is not part of the first interval.
+            next_sample: sampler.period().map(|_| now),
             cost: SamplerCost { sampler: sampler.name().into(), ..SamplerCost::default() },
             sampler,
         };
@@ -318,7 +319,7 @@ mod tests {
         let next = sample_loop.take().machine;
         // The samplers were not called meanwhile, so their data is complete.
         assert_eq!(next.intervals_joined + u64::from(next.threads.unwrap().samples), 100);
-        assert_eq!(next.cost[0].samples, 99);
+        assert_eq!(next.cost[0].samples, 100);
     }
 
     #[test]

@@ -82,6 +82,14 @@ impl LayerTimes {
         self.layers.iter().map(|row| row.time).sum()
     }
 
+    /// CPU time of the samples per I/O, in nanoseconds, if they cover `elapsed_ns` with `iops` I/Os per second; `None`
+    /// if times are in cycles or there was no I/O.
+    #[must_use]
+    pub fn per_io_ns(&self, elapsed_ns: u64, iops: f64) -> Option<f64> {
+        let per_second = self.time() as f64 * 1e9 / elapsed_ns.max(1) as f64;
+        (self.unit == Unit::Nanoseconds && iops > 0.0).then(|| per_second / iops)
+    }
+
     /// The figures of a layer, where it has samples.
     #[must_use]
     pub fn layer(&self, layer: Layer) -> Option<&LayerTime> {

@@ -53,6 +53,9 @@ pub struct QueueFacts {
     /// Requests that the driver takes for each hardware queue (mq/0/nr_tags; device/queue_depth if less).
     #[serde(default)]
     pub driver_tags: Option<u32>,
+    /// queue/rotational.
+    #[serde(default)]
+    pub rotational: Option<bool>,
     /// Number of hardware queues.
     pub hardware_queues: Option<u32>,
     /// Limits of the cgroup on this device: as in [`fathom_model::watch::CgroupSample::io_limits`].

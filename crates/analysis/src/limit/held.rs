@@ -24,7 +24,7 @@ const HELD_MIN: f64 = 0.5;
 const DRIVER_USED_MAX: f64 = 0.5;
 /// Time at the driver over that with one I/O in flight, up to which the device does not queue.
 const FAST_MAX: f64 = 1.5;
-/// With so many at the driver, a device that serves one I/O at a time may be busy all the time.
+/// With so many at the driver, a device that serves one I/O at a time, as rotational ones do, may be busy all the time.
 const ONE_AT_A_TIME: RangeInclusive<f64> = 0.9..=1.5;
 
 /// What holds back the I/Os at `point`, which is on `curve`, and the evidence.
@@ -96,8 +96,9 @@ fn scheduler(point: &Point, queue: &QueueFacts, curve: &Curve) -> Option<(Cause,
         let has_cpu = at.cpu.is_some_and(|cpu| cpu.taken() < CORES_SUSPECT);
         // Little's law: the time at the driver, which grows where the device queues.
         let driver_ns = at_driver * 1e9 / at.iops.mean.max(1e-9);
-        let is_fast = !ONE_AT_A_TIME.contains(&at_driver) && driver_ns <= FAST_MAX * alone_ns;
-        (is_held && has_room && has_cpu && is_fast).then(|| (queued, at_driver, room))
+        let is_serial = queue.rotational != Some(false) && ONE_AT_A_TIME.contains(&at_driver);
+        let is_fast = !is_serial && driver_ns <= FAST_MAX * alone_ns;
+        (is_held && has_room && has_cpu && is_fast).then_some((queued, at_driver, room))
     };
     let deeper =
         curve.iter().filter(|(setting, _)| setting.in_flight() >= point.setting().in_flight());

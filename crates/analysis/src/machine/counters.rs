@@ -34,7 +34,7 @@ pub struct WorkOf {
 pub struct Work {
     /// CPUs in use on average, of processes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub processors: Option<f64>,
+    pub cpus: Option<f64>,
     /// Context switches per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_switches: Option<f64>,
@@ -68,7 +68,7 @@ pub struct Work {
     /// estimate where it is less than 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<f64>,
-    /// Per I/O completed by whole disks in the interval, of all programs.
+    /// Per I/O completed by whole disks in the interval; only for the whole machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_io: Option<PerIo>,
 }
@@ -82,14 +82,11 @@ pub struct PerIo {
     /// Cycles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<f64>,
-    /// CPU time in nanoseconds, of processes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub task_clock_ns: Option<f64>,
 }
 
 /// What is known of the interval otherwise.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Meanwhile {
+pub(super) struct CountedIos {
     pub elapsed_ns: u64,
     /// I/Os of whole disks.
     pub disk_ios: f64,
@@ -100,9 +97,13 @@ pub(super) struct Meanwhile {
 pub(super) fn rates(
     earlier: &CountersSample,
     later: &CountersSample,
-    meanwhile: Meanwhile,
+    meanwhile: CountedIos,
     busy: impl Fn(Option<u32>) -> Option<f64>,
 ) -> CounterRates {
+    // Nobody knows which of the I/Os belong to a process, or to work that a CPU did.
+    let alone = CountedIos { disk_ios: 0.0, ..meanwhile };
+    let is_machine = later.of.iter().all(|of| of.pid.is_none());
+    let meanwhile = if is_machine { meanwhile } else { alone };
     let mut all: Option<Counted> = None;
     let mut of = Vec::with_capacity(later.of.len());
     for now in &later.of {
@@ -111,8 +112,6 @@ pub(super) fn rates(
         let counted = now.combine(then, u64::saturating_sub);
         all = Some(all.map_or(counted, |all| all.combine(&counted, u64::saturating_add)));
         let busy_ns = counted.task_clock_ns.map_or_else(|| busy(now.cpu), |ns| Some(ns as f64));
-        // Nobody knows whose the I/Os were.
-        let alone = Meanwhile { disk_ios: 0.0, ..meanwhile };
         of.push(WorkOf { cpu: now.cpu, pid: now.pid, work: work(&counted, alone, busy_ns) });
     }
     let all = all.unwrap_or_default();
@@ -120,7 +119,7 @@ pub(super) fn rates(
     CounterRates { all: work(&all, meanwhile, busy_ns), of }
 }
 
-fn work(counted: &Counted, meanwhile: Meanwhile, busy_ns: Option<f64>) -> Work {
+fn work(counted: &Counted, meanwhile: CountedIos, busy_ns: Option<f64>) -> Work {
     let rate = |count: Option<u64>| Some(per_second(0, count?, meanwhile.elapsed_ns));
     let seconds = meanwhile.elapsed_ns as f64 / 1e9;
     let each_second =
@@ -134,7 +133,7 @@ fn work(counted: &Counted, meanwhile: Meanwhile, busy_ns: Option<f64>) -> Work {
     });
     let misses = cache.map(|(_, misses)| misses);
     Work {
-        processors: rate(counted.task_clock_ns).map(|ns| ns / 1e9),
+        cpus: rate(counted.task_clock_ns).map(|ns| ns / 1e9),
         context_switches: rate(counted.context_switches),
         page_faults: rate(counted.page_faults),
         instructions: each_second(instructions),
@@ -148,11 +147,7 @@ fn work(counted: &Counted, meanwhile: Meanwhile, busy_ns: Option<f64>) -> Work {
         counted: counted.user.and_then(|user| part(&user)),
         per_io: (meanwhile.disk_ios > 0.0).then(|| {
             let each = |total: Option<f64>| total.map(|total| total / meanwhile.disk_ios);
-            PerIo {
-                instructions: each(instructions),
-                cycles: each(cycles),
-                task_clock_ns: each(counted.task_clock_ns.map(|ns| ns as f64)),
-            }
+            PerIo { instructions: each(instructions), cycles: each(cycles) }
         }),
     }
 }

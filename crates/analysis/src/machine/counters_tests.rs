@@ -15,7 +15,7 @@ fn sample(of: Vec<Counted>) -> MachineSample {
 }
 
 #[test]
-fn processors_and_their_clock() {
+fn cpu_use_and_clock_frequency() {
     let cpu = |cpu, cycles| Counted {
         cpu: Some(cpu),
         context_switches: Some(cycles / 1_000_000),
@@ -46,7 +46,7 @@ fn processors_and_their_clock() {
     assert_eq!(clock(&counters.all), 3333.0);
     assert_eq!((counters.all.ipc.user, counters.all.ipc.kernel), (Some(2.0), Some(0.5)));
     assert_eq!((counters.all.ipc.all, counters.all.cycles), (Some(1.25), Some(3e9)));
-    assert_eq!((counters.all.context_switches, counters.all.processors), (Some(1500.0), None));
+    assert_eq!((counters.all.context_switches, counters.all.cpus), (Some(1500.0), None));
     assert_eq!((counters.all.counted, counters.all.cache_mpki), (None, None));
     assert_eq!(counters.all.per_io, None);
 }
@@ -82,15 +82,18 @@ fn what_is_counted_in_windows_stands_for_all_the_time() {
     let now = process(SECOND, user, executed(1000, 3000, SECOND, SECOND / 20), cache(10, 1000));
     let counters = rates(&at(then, 0), &at(now, 50), 2 * SECOND).counters.unwrap();
     let work = counters.all;
-    assert_eq!((work.counted, work.processors), (Some(5.0), Some(0.5)));
+    assert_eq!((work.counted, work.cpus), (Some(5.0), Some(0.5)));
     assert_eq!((work.instructions, work.cycles), (Some(50_000.0), Some(40_000.0)));
     assert_eq!(work.ipc.all, Some(1.25));
     assert_eq!((work.cache_misses, work.cache_references), (Some(50.0), Some(500.0)));
     assert_eq!(work.cache_mpki, Some(1.0));
     assert_eq!(work.ghz, Some(80_000.0 / SECOND as f64));
-    let per_io = work.per_io.unwrap();
+    // Others' I/Os are not those of the process.
+    assert_eq!(work.per_io, None);
+    let of_cpu = |counted: Counted| Counted { pid: None, cpu: Some(0), ..counted };
+    let counters = rates(&at(of_cpu(then), 0), &at(of_cpu(now), 50), 2 * SECOND).counters.unwrap();
+    let per_io = counters.all.per_io.unwrap();
     assert_eq!((per_io.instructions, per_io.cycles), (Some(2000.0), Some(1600.0)));
-    assert_eq!(per_io.task_clock_ns, Some(2e7));
     assert_eq!(counters.of[0].work.per_io, None);
 }
 

@@ -24,7 +24,7 @@ const OWN_SHARE: f64 = 0.5;
 /// Counting that leaves less than this share of the IOPS changes what it counts.
 const COUNTING_SHARE: f64 = 0.9;
 /// Clock sources that the vDSO reads without a system call.
-const FAST_CLOCKS: [&str; 7] = [
+pub(super) const FAST_CLOCKS: [&str; 7] = [
     "tsc",
     "kvm-clock",
     "hyperv_clocksource_tsc_page",

@@ -44,7 +44,9 @@ fn command(check: &Check) -> &'static str {
     match check {
         Check::Run(_) => "run",
         Check::Target(_) | Check::Limit(_) => "limit",
+        Check::Inspection(_) => "doctor",
         Check::View(_) => "run, watch",
+        Check::Topology(_) => "topo",
     }
 }
 

@@ -1,5 +1,6 @@
 //! Made-up records that nothing is wrong with, and the cases that rules are tested with.
 
+use super::doctor::testing::{Patient, healthy};
 use super::limiters::testing::Scene;
 use super::{Input, Rule, Target as LimitTarget, limit_findings, run_findings};
 use crate::limit::{
@@ -7,6 +8,7 @@ use crate::limit::{
     Point, TargetLimit,
 };
 use crate::stats::Estimate;
+use crate::topology::analyze;
 use fathom_model::facts::{DeviceFacts, TargetFacts, TargetKind};
 use fathom_model::finding::Finding;
 use fathom_model::outcome::{Outcome, RecordKind};
@@ -14,6 +16,9 @@ use fathom_model::plan::{
     Distribution, Engine, Fallocate, JobPlan, Mix, Order, Region, Target, Uring,
 };
 use fathom_model::record::{DiskRecord, JobRecord, RunRecord};
+use fathom_model::topology::{
+    CpuPackage, Hop, HopKind, Irq, Link, LinkMode, LinkStandard, NumaNode, Topology,
+};
 use fathom_model::{Dir, Facts};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
@@ -31,11 +36,20 @@ pub(super) enum Case {
         holds: fn(&mut LimitRecord),
         near_miss: fn(&mut LimitRecord),
     },
+    Topology {
+        holds: fn(&mut Topology),
+        near_miss: fn(&mut Topology),
+    },
     /// Changes ten seconds of random reads; with the summary that follows.
     View {
         holds: fn(&mut Scene),
         near_miss: fn(&mut Scene),
         summary: &'static str,
+    },
+    /// Changes a machine that nothing is wrong with.
+    Inspection {
+        holds: fn(&mut Patient),
+        near_miss: fn(&mut Patient),
     },
 }
 
@@ -50,6 +64,8 @@ impl Case {
             }
             Self::Limit { holds, near_miss } => [|_: &mut LimitRecord| {}, *holds, *near_miss]
                 .map(|change: fn(&mut LimitRecord)| in_limit(rule, &changed(limit(), change))),
+            Self::Inspection { holds, near_miss } => [|_: &mut Patient| {}, *holds, *near_miss]
+                .map(|change: fn(&mut Patient)| changed(healthy(), change).findings(rule)),
             Self::View { holds, near_miss, .. } => {
                 let scenes = [
                     Scene::idle(),
@@ -58,6 +74,12 @@ impl Case {
                 ];
                 scenes.map(|scene| {
                     scene.with_view(|view| rule.check(&Input::View(view))).into_iter().collect()
+                })
+            }
+            Self::Topology { holds, near_miss } => {
+                [|_: &mut Topology| {}, *holds, *near_miss].map(|change: fn(&mut Topology)| {
+                    let report = analyze(changed(topology(), change));
+                    rule.check(&Input::Topology(&report)).into_iter().collect()
                 })
             }
         }
@@ -253,4 +275,52 @@ pub(super) fn known(mean: f64, relative: f64) -> Estimate {
 /// The first peak of a search.
 pub(super) fn peak(record: &mut LimitRecord) -> &mut Point {
     record.report.targets[0].blocks[0].peak.as_mut().expect("the record has peaks")
+}
+
+/// Two root complexes, one on each of two NUMA nodes, with one NVMe disk each, on a link of 16 GT/s ×4.
+pub(super) fn topology() -> Topology {
+    Topology {
+        packages: vec![CpuPackage { id: 0, cpus: vec![0, 1, 2, 3], ..CpuPackage::default() }],
+        numa_nodes: vec![
+            NumaNode { id: 0, cpus: vec![0, 1], memory_bytes: GIB },
+            NumaNode { id: 1, cpus: vec![2, 3], memory_bytes: GIB },
+        ],
+        cpus_allowed: vec![0, 1, 2, 3],
+        roots: (0..2).map(|number| complex(number, vec![port(number * 16)])).collect(),
+        volumes: Vec::new(),
+    }
+}
+
+pub(super) fn complex(number: u32, children: Vec<Hop>) -> Hop {
+    let (name, kind) = (format!("pci0000:{number}0"), HopKind::RootComplex);
+    Hop { name, kind, numa_node: Some(number), children, ..Hop::default() }
+}
+
+/// A root port with a disk of this number, at a link of its own.
+pub(super) fn port(number: u32) -> Hop {
+    let mode = LinkMode { speed_mts: 16_000, lanes: 4 };
+    let link = Some(Link { standard: LinkStandard::Pcie, current: mode, best: mode });
+    let irq = |queue: u32| Irq {
+        number: number * 2 + queue,
+        name: format!("nvme{number}q{queue}"),
+        cpus: vec![queue],
+    };
+    let disk = Hop {
+        name: format!("disk{number}"),
+        kind: HopKind::Function,
+        numa_node: Some(number / 16),
+        irqs: (0..3).map(irq).collect(),
+        disks: vec![format!("nvme{number}n1")],
+        link,
+        payload_max_bytes: Some(256),
+        ..Hop::default()
+    };
+    Hop {
+        name: format!("port{number}"),
+        kind: HopKind::RootPort,
+        payload_max_bytes: Some(256),
+        children: vec![disk],
+        link,
+        ..Hop::default()
+    }
 }

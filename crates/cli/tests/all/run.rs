@@ -76,14 +76,56 @@ fn questions_are_answered_without_any_io() {
     assert_eq!((parsed.stdout.as_str(), parsed.stderr.as_str()), ("", ""));
     let shown = place.run(&["--showcmd", "jobs.fio"]).done().stdout;
     assert_eq!(place.look(), before);
-    let args: Vec<&str> = shown.lines().collect();
-    let again = place.run(&[&["--output-format=json"], &args[..]].concat()).done().json();
+    assert_eq!(shown.lines().count(), 1);
+    let line = format!("{} --no-record --output-format=json", shown.trim_end());
+    let line = line.replacen("fathom", FATHOM, 1);
+    let again = Running::start(&mut place.command("sh", &["-c", &line])).wait().done().json();
     assert_eq!(names(&again), ["first", "second"], "{shown}");
     says(&place.run(&["--help"]).done().stdout, &["iodepth", "--erase=", "--overwrite="]);
     says(&place.run(&["--cmdhelp=bs"]).done().stdout, &["blocksize"]);
     let unknown = place.run(&["--cmdhelp=iodepht"]);
     assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(1), ""));
     says(&unknown.stderr, &["iodepht", "did you mean 'iodepth'"]);
+}
+
+#[test]
+fn a_file_is_checked_on_a_machine_without_its_targets() {
+    let place = Place::new();
+    let text = "[a]\nrw=randwrite\nnrfiles=65536\nsize=64t\ndirectory=/none\n";
+    place.write("many.fio", text);
+    let before = place.look();
+    place.run(&["--parse-only", "many.fio"]).done();
+    // As in fio, nothing to check is no mistake.
+    place.run(&["--parse-only"]).done();
+    place.write("bad.fio", "[a]\niodeth=4\nrw=raed\n[b]\nverify=md5\n");
+    let bad = place.run(&["--parse-only", "bad.fio"]);
+    let lines: Vec<&str> = bad.stderr.lines().collect();
+    assert_eq!((bad.code, lines.len()), (Some(1), 3), "{}", bad.stderr);
+    for (line, place) in lines.iter().zip(["bad.fio:2:", "bad.fio:3:", "bad.fio:5:"]) {
+        assert!(line.starts_with(&format!("fathom: {place}")), "{line}");
+    }
+    std::fs::remove_file(place.path("bad.fio")).unwrap();
+    assert_eq!(place.look(), before);
+}
+
+#[test]
+fn a_refusal_goes_where_the_result_would() {
+    let place = Place::new();
+    place.write("old.json", "{\"stale\": true}");
+    place.write("bad.fio", "[a]\nrw=raed\n[b]\nbs=4q\n");
+    let ask =
+        |file: &str| place.run(&[&format!("--output={file}"), "--output-format=json", "bad.fio"]);
+    for file in ["old.json", "new.json"] {
+        let refused = ask(file);
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{}", refused.stderr);
+        let json: Value = serde_json::from_str(&place.read(file)).unwrap();
+        says(&json["fathom"]["outcome"].to_string(), &["refused", "raed", "4q"]);
+    }
+    // What holds data may be a target whose line could not be understood.
+    place.data("data", 4096);
+    let before = std::fs::read(place.path("data")).unwrap();
+    assert!(ask("data").stdout.starts_with('{'));
+    assert_eq!(std::fs::read(place.path("data")).unwrap(), before);
 }
 
 #[test]
@@ -190,7 +232,7 @@ fn a_record_is_kept_among_the_users_runs_where_that_can_be() {
     let before = place.look();
     for home in ["", "relative", "/proc/none"] {
         let answer = Running::start(place.command(FATHOM, &args).env("HOME", home)).wait().done();
-        crate::common::assert_one_error(&answer.stderr, &["no record is kept", "--record=DIR"]);
+        crate::common::assert_one_error(&answer.stderr, &["no record is written", "--record=DIR"]);
     }
     assert_eq!(place.look(), before);
 }

@@ -1,17 +1,24 @@
 //! Generates I/Os: direction, file, offset and length.
 
 mod distribution;
+mod files;
+mod mixed;
+mod passes;
 mod permutation;
 mod region;
+mod serialized;
 mod simple;
 
+pub(crate) use passes::{Invalidating, makes_passes};
 pub(crate) use permutation::Permutation;
+pub(crate) use serialized::Serialized;
 pub(crate) use simple::{Ascending, Simple, Uniform};
 
 use crate::queue::{Op, Request};
 use distribution::{below, unit};
-use fathom_model::plan::{self, BlockSizes, FileService, JobPlan, Mix};
+use fathom_model::plan::{self, BlockSizes, JobPlan, Mix};
 use fathom_model::{Dir, PerDir};
+use files::Service;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use region::Region;
@@ -23,6 +30,8 @@ const NOWHERE_BYTES: u64 = 1 << 40;
 pub(crate) trait Source {
     /// Whether all I/Os have the same length, and none is ever shortened.
     const FIXED: bool;
+    /// Whether an I/O waits for those in flight that overlap it.
+    const SERIALIZES: bool = false;
     /// Generator of a batch, which keeps invariants in registers.
     type Batch<'a>: Draw
     where
@@ -70,7 +79,7 @@ pub(crate) struct General {
     mix: Mix,
     sizes: PerDir<Sizes>,
     regions: Vec<Region>,
-    service: FileService,
+    service: Service,
     /// The region of the next I/O.
     current: usize,
     random: Xoshiro256PlusPlus,
@@ -134,7 +143,7 @@ impl General {
             mix: job.access.mix,
             sizes: job.access.block_sizes.map(|_, sizes| Sizes::new(sizes)),
             regions,
-            service: job.file_service,
+            service: Service::new(job),
             current: 0,
             random,
             len_max: job.block_max().clamp(1, u64::from(u32::MAX)) as u32,
@@ -144,16 +153,25 @@ impl General {
 
     /// Chooses the region of the I/O after this one.
     fn pick_region(&mut self) {
-        self.current = match self.service {
-            FileService::RoundRobin => (self.current + 1) % self.regions.len(),
-            FileService::Random => below(&mut self.random, self.regions.len() as u64) as usize,
-            FileService::Sequential => {
-                let region = &mut self.regions[self.current];
-                if region.moved < region.len {
-                    return;
+        let count = self.regions.len();
+        let done = {
+            let region = &self.regions[self.current];
+            region.moved >= region.len
+        };
+        self.current = match &mut self.service {
+            Service::RoundRobin => (self.current + 1) % count,
+            Service::Random => below(&mut self.random, count as u64) as usize,
+            Service::Sequential if !done => return,
+            Service::Sequential => {
+                self.regions[self.current].moved = 0;
+                (self.current + 1) % count
+            }
+            Service::Window(window) => {
+                if done {
+                    self.regions[self.current].moved = 0;
+                    window.replace(count);
                 }
-                region.moved = 0;
-                (self.current + 1) % self.regions.len()
+                window.next(&mut self.random)
             }
         };
     }
@@ -217,7 +235,7 @@ fn shortened(room: u64, max: u64, unit: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::plan::{Distribution, Engine, Order};
+    use fathom_model::plan::{Distribution, Engine, FileService, Order};
     use proptest::prelude::*;
 
     fn job(order: Order, mix: Mix, sizes: BlockSizes, lens: &[u64]) -> JobPlan {
@@ -313,8 +331,12 @@ mod tests {
     #[test]
     fn mix_and_bssplit_match_their_percentages() {
         let sizes = BlockSizes::Split(vec![(4096, 80), (65536, 20)]);
-        let mut source =
-            General::new(&job(once(), Mix::ReadWrite { read_percent: 70 }, sizes, &[1 << 30]));
+        let mut source = General::new(&job(
+            Order::Random { distribution: Distribution::Uniform, run: 1 },
+            Mix::ReadWrite { read_percent: 70 },
+            sizes,
+            &[1 << 30],
+        ));
         let draws: Vec<_> = (0..50_000)
             .map(|_| {
                 let d = source.next_dir();
@@ -341,6 +363,25 @@ mod tests {
         };
         assert_eq!(files(FileService::RoundRobin), [0, 1, 2, 0, 1, 2]);
         assert_eq!(files(FileService::Sequential), [0, 0, 1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn a_file_is_used_when_another_is_done_where_few_are_open() {
+        let mut job = job(
+            Order::Sequential { skip: 0 },
+            Mix::Only(Dir::Read),
+            BlockSizes::Fixed(4096),
+            &[8192; 3],
+        );
+        job.open_files = Some(2);
+        let mut source = General::new(&job);
+        let files: Vec<u32> = (0..6).map(|_| source.next(Dir::Read, u64::MAX).file).collect();
+        assert_eq!(files, [0, 1, 0, 1, 2, 0]);
+        job.file_service = FileService::Random;
+        let mut source = General::new(&job);
+        let mut seen = [0; 3];
+        (0..60).for_each(|_| seen[source.next(Dir::Read, u64::MAX).file as usize] += 1);
+        assert!(seen.iter().all(|count| *count > 10), "{seen:?}");
     }
 
     fn same<P: super::simple::Places>(job: &JobPlan) {

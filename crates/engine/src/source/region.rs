@@ -1,6 +1,7 @@
 //! A region of a file, and the next offset in it.
 
 use super::distribution::Draw;
+use super::mixed::Mixed;
 use fathom_model::plan::{JobPlan, Order};
 use fathom_model::{Dir, PerDir};
 use rand_core::Rng;
@@ -24,6 +25,8 @@ enum Places {
         next: PerDir<u64>,
         skip: i64,
     },
+    /// Random in one of the rarer ways.
+    Mixed(Box<Mixed>),
     Random {
         draw: Box<Draw>,
         /// Draws are in units of this: the minimum of `align`.
@@ -58,13 +61,17 @@ impl Region {
                 let least = job.used_dirs().map(|dir| least[dir]).min().unwrap_or(1);
                 // Block sizes that are not a multiple of the alignment must still fit at the last offset.
                 let places = len.saturating_sub(least) / step + 1;
-                Places::Random {
-                    draw: Box::new(Draw::new(distribution, places, random.next_u64())),
-                    step,
-                    align,
-                    run: (*run).max(1),
-                    left: 0,
-                    next: PerDir::splat(start),
+                let draw = Draw::new(distribution, places, random.next_u64());
+                match Mixed::applies(job) {
+                    true => Places::Mixed(Box::new(Mixed::new(job, start, places, draw, random))),
+                    false => Places::Random {
+                        draw: Box::new(draw),
+                        step,
+                        align,
+                        run: (*run).max(1),
+                        left: 0,
+                        next: PerDir::splat(start),
+                    },
                 }
             }
         };
@@ -89,6 +96,7 @@ impl Region {
                 *cursor = offset + u64::from(size);
                 (offset, end - offset)
             }
+            Places::Mixed(mixed) => mixed.place(end, self.least[dir], dir, size),
             Places::Sequential { next, skip } => {
                 let cursor = &mut next[dir];
                 if *cursor < self.start || end.saturating_sub(*cursor) < self.least[dir] {

@@ -50,6 +50,8 @@ impl<P: Places, const WRITES: bool> Simple<P, WRITES> {
         // Whole blocks only: no I/O is shortened, and a remainder at the end of the region is skipped.
         let is_simple = job.access.mix == Mix::Only(Self::DIR)
             && job.access.align[Self::DIR] == size
+            && job.access.random_percent[Self::DIR] == 100
+            && !job.serialize_overlap
             && region.len >= size
             // No I/O within a batch may wait for a flush.
             && job.sync.fsync_every == 0

@@ -1,9 +1,11 @@
 //! The io_uring engine.
 
+mod flagged;
 mod mode;
 mod ring;
 mod setup;
 
+pub(crate) use flagged::{AnyPlain, Flagged};
 pub(crate) use mode::{Mode, Nop, Offloaded, Passthrough, Plain, Vectored};
 
 use crate::buffers::Slab;

@@ -1,6 +1,6 @@
 //! Issuing. Hot: runs once per I/O.
 
-use super::{IssueState, Slot, Worker};
+use super::{Held, IssueState, Slot, Worker};
 use crate::clock;
 use crate::pace::{Due, LATE_NS, Pace};
 use crate::queue::{Push, Queue, Request};
@@ -72,18 +72,40 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     fn issue_any<const PACED: bool>(&mut self, most: usize) -> ([u64; 3], u64) {
         let mut pushed = [0; 3];
         let Self {
-            queue, source, slots, offsets, idle, pace, writes, left_bytes, issue_state, ..
+            queue,
+            source,
+            slots,
+            offsets,
+            idle,
+            pace,
+            writes,
+            left_bytes,
+            issue_state,
+            held,
+            ..
         } = self;
         let (mut out, mut draw) = (queue.batch(), source.batch());
         for &index in idle[self.idle_len - most..self.idle_len].iter().rev() {
-            let (dir, due_ns) = match pace {
-                Some(pace) if PACED => match next_due(pace, &mut draw, self.now_ns) {
+            let waited = if S::SERIALIZES { held.take() } else { None };
+            let (dir, due_ns) = match (&waited, &pace) {
+                (Some(held), _) if S::SERIALIZES => (held.dir, held.due_ns),
+                (_, Some(pace)) if PACED => match next_due(pace, &mut draw, self.now_ns) {
                     Ok(next) => next,
                     Err(instant) => return (pushed, instant),
                 },
                 _ => (draw.next_dir(), 0),
             };
-            let request = draw.next(dir, *left_bytes);
+            let request = match waited {
+                Some(held) if S::SERIALIZES => held.request,
+                _ => draw.next(dir, *left_bytes),
+            };
+            if S::SERIALIZES {
+                let taken = pushed.iter().sum::<u64>() as usize;
+                if overlaps(&request, &idle[..self.idle_len - taken], slots, offsets) {
+                    *held = Some(Held { dir, due_ns, request });
+                    break;
+                }
+            }
             let (Request { len, file, .. }, tag) = (request, Tag::new(self.batches.next(), dir));
             slots[index as usize] = Slot { due_ns, len, file, tag, expect: expected(dir, len) };
             offsets[index as usize] = request.offset;
@@ -131,6 +153,20 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         self.depth.submitted(count, self.in_flight);
         self.filling &= self.job.batch.low.is_none() || self.idle_len > 0;
     }
+}
+
+/// Whether `request` overlaps the I/O of any slot that is not `idle`.
+fn overlaps(request: &Request, idle: &[u32], slots: &[Slot], offsets: &[u64]) -> bool {
+    let end = request.offset + u64::from(request.len);
+    let conflicts = |slot: usize| {
+        let Slot { file, len, .. } = slots[slot];
+        file == request.file
+            && offsets[slot] < end
+            && request.offset < offsets[slot] + u64::from(len)
+    };
+    let busy = |slot: &usize| !idle.contains(&(*slot as u32));
+    // The comparison is cheaper than the search, and rarely true.
+    (0..slots.len()).any(|slot| conflicts(slot) && busy(&slot))
 }
 
 /// The next I/O due under the schedule, or the time before which none is.

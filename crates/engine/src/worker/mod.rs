@@ -15,7 +15,7 @@ use crate::buffers::Slab;
 use crate::clock;
 use crate::depth::DepthCounts;
 use crate::pace::Pace;
-use crate::queue::{Op, Queue};
+use crate::queue::{Op, Queue, Request};
 use crate::source::Source;
 use crate::stats::{Shared, Stats};
 use crate::token::{Tag, Token};
@@ -64,6 +64,14 @@ enum IssueState {
     Flushing,
     /// Pause for the plan's thinktime once nothing is in flight.
     DrainToThink,
+}
+
+/// An I/O that was drawn but not issued yet.
+#[derive(Clone, Copy)]
+struct Held {
+    dir: Dir,
+    due_ns: u64,
+    request: Request,
 }
 
 /// Why a span of work ended.
@@ -115,6 +123,8 @@ pub(crate) struct Worker<'a, Q, S> {
     complete_max: u32,
     /// `iodepth_low`: whether the queue is being refilled.
     filling: bool,
+    /// An I/O that waits for one in flight, if the source serializes them.
+    held: Option<Held>,
     /// Slots whose request must be resubmitted.
     retry: Vec<u32>,
     flush_op: Op,
@@ -173,6 +183,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             flush_op: Op::Fsync,
             flush_started_ns: 0,
             filling: true,
+            held: None,
             retry: Vec::with_capacity(depth as usize),
             unusual: Vec::with_capacity(depth as usize),
             now_ns: clock::now_ns(),
@@ -256,7 +267,9 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             && self.left_ios > 0
             && self.left_bytes > 0
             && self.filling;
-        if may_issue && self.idle_len > 0 && !waits_for_schedule {
+        if S::SERIALIZES && self.held.is_some() {
+            1
+        } else if may_issue && self.idle_len > 0 && !waits_for_schedule {
             // The batch limit held back I/Os: do not wait.
             0
         } else if may_issue {

@@ -4,7 +4,8 @@
 use super::effects::Effects;
 use super::error::SettingsError;
 use super::place::{self, Place};
-use crate::roots::{Roots, entries, text};
+use crate::host::boot_id;
+use crate::roots::{Roots, entries};
 use fathom_model::setting::{Setting, setting_of};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -171,10 +172,6 @@ impl Journal {
         self.pid = later.pid;
         self
     }
-}
-
-fn boot_id(roots: &Roots) -> String {
-    text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
 }
 
 impl Effects {

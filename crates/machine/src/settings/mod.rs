@@ -13,6 +13,7 @@ mod place;
 mod restore;
 
 pub use error::SettingsError;
+pub(crate) use place::irqs_above;
 pub use restore::{Restored, RestoredHow};
 
 use crate::roots::Roots;
@@ -292,7 +293,7 @@ impl Drop for Guard {
 }
 
 /// The file named in a journal: below `/sys` or `/proc` of `roots`.
-fn below(roots: &Roots, file: &str) -> Option<PathBuf> {
+pub(crate) fn below(roots: &Roots, file: &str) -> Option<PathBuf> {
     let is_plain = !Path::new(file).components().any(|part| part.as_os_str() == "..");
     let (top, rest) = file.split_once('/').filter(|_| is_plain)?;
     match top {

@@ -5,8 +5,8 @@ use super::{FileIdentity, Object};
 use crate::device::{Node, Number};
 use crate::ioctl::{LoopBacking, loop_backing};
 use crate::mounts::Namespace;
-use crate::roots::{Roots, entries, number};
-use rustix::fs::{Mode, OFlags};
+use crate::roots::{Roots, entries, number, text};
+use rustix::fs::{MemfdFlags, Mode, OFlags, major, minor};
 use rustix::io::Errno;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn loop_layer(roots: &Roots, namespaces: &[Namespace], device: Node) -> Option<L
     let (objects, guess) = match ask(&device) {
         Ok(LoopBacking::Device(number)) => (vec![Object::Device(number)], None),
         Ok(LoopBacking::File(on, inode)) => {
-            (vec![Object::File(file(namespaces, &path, (on, inode), sizes))], None)
+            (vec![Object::File(file(roots, namespaces, &path, (on, inode), sizes))], None)
         }
         // Detached in the meantime.
         Err(Errno::NXIO) => return None,
@@ -66,6 +66,7 @@ fn file_sizes(device: &Node) -> RangeInclusive<u64> {
 
 /// A file of known identity; its path may give its exact size and whether it is on an overlay.
 fn file(
+    roots: &Roots,
     namespaces: &[Namespace],
     path: &Path,
     (device, inode): (Number, u64),
@@ -78,13 +79,34 @@ fn file(
         let mut mounts = namespaces.iter().flat_map(|namespace| &namespace.mounts);
         let overlaid = match mounts.find(|mount| mount.device == device) {
             Some(mount) => mount.file_system == "overlay",
-            // Overlays of several file systems use device numbers that no mount has.
-            None => device.0 == 0,
+            None => may_be_overlay(roots, device),
         };
         // An overlay file that is not visible may have grown.
         let sizes = if overlaid { *sizes.start()..=u64::MAX } else { sizes };
         FileIdentity { device, inode, sizes, overlaid }
     })
+}
+
+/// Whether a device number that no visible mount has may be an overlay's: overlays of several file systems
+/// use such numbers, and an overlay may be mounted where nobody sees it.
+fn may_be_overlay(roots: &Roots, device: Number) -> bool {
+    device.0 == 0 && shared_memory() != Some(device) && overlays_exist(roots)
+}
+
+/// The device number of memfd_create(2) and System V shared memory: a file system that is mounted nowhere, so
+/// no overlay is on it.
+fn shared_memory() -> Option<Number> {
+    let fd = rustix::fs::memfd_create("fathom", MemfdFlags::CLOEXEC).ok()?;
+    let stat = rustix::fs::fstat(fd).ok()?;
+    Some((major(stat.st_dev), minor(stat.st_dev)))
+}
+
+/// Whether the kernel has any overlay, in whatever namespace; in doubt, it has. A mounted overlay, or one with
+/// an open file, counts as a user of its module.
+pub(super) fn overlays_exist(roots: &Roots) -> bool {
+    let known = text(roots.proc.join("filesystems"));
+    let supported = known.is_none_or(|known| known.lines().any(|line| line.ends_with("\toverlay")));
+    supported && number::<u64>(roots.sys.join("module/overlay/refcnt")) != Some(0)
 }
 
 /// zram devices with a backing device.

@@ -164,6 +164,24 @@ fn without_an_identity_path_and_size_are_compared() {
 }
 
 #[test]
+fn only_a_kernel_without_overlays_is_known_to_have_none() {
+    let tree = Tree::new();
+    let exist = || {
+        let roots = Roots { proc: tree.path("proc"), sys: tree.path("sys") };
+        backing::overlays_exist(&roots)
+    };
+    assert!(exist());
+    tree.write("proc/filesystems", "nodev\ttmpfs\n\text4\n");
+    assert!(!exist());
+    tree.write("proc/filesystems", "nodev\ttmpfs\nnodev\toverlay\n\text4\n");
+    assert!(exist());
+    tree.write("sys/module/overlay/refcnt", "1\n");
+    assert!(exist());
+    tree.write("sys/module/overlay/refcnt", "0\n");
+    assert!(!exist());
+}
+
+#[test]
 fn partitions_that_overlap_share_bytes() {
     let tree = Tree::new();
     tree.device("sda", "8:0");

@@ -7,6 +7,7 @@ use crate::support::{
     says, target, text, written,
 };
 use std::ffi::OsStr;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -125,6 +126,35 @@ fn a_hard_link_to_an_overlays_upper_file_is_refused() {
     std::fs::write(&other, vec![0; 1 << 20]).expect("file");
     open(vec![written(&other)], &overwrite(&[text(&other)])).expect("another file");
     drop((mounted, disk, overlay));
+}
+
+#[test]
+fn backing_files_without_a_name_stand_in_no_other_targets_way() {
+    let Some(_alone) = devices("backing files without a name") else { return };
+    let disk = Loop::new(4 * MIB);
+    let erased = || open(vec![written(&disk.path)], &all(&disk.path));
+    let dir = crate::support::dir();
+    let (image, kept) = (dir.path().join("img"), dir.path().join("kept"));
+    std::fs::write(&image, vec![0; 4 << 20]).expect("image");
+    let unnamed = Loop::on(&image, &[]);
+    std::fs::remove_file(&image).expect("removed");
+    erased().expect("the other file is deleted");
+    drop(unnamed);
+
+    let memory = rustix::fs::memfd_create("image", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd");
+    rustix::fs::ftruncate(&memory, 4 * MIB).expect("size");
+    let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
+    let in_memory = Loop::on(Path::new(&path), &[]);
+    erased().expect("the other file is in memory");
+    says(&refused(&path, &overwrite(&[&path]), &path), &["is the backing file of"]);
+    drop(in_memory);
+
+    // A deleted file that has another name is found by it.
+    std::fs::write(&image, vec![0; 4 << 20]).expect("image");
+    std::fs::hard_link(&image, &kept).expect("link");
+    let _unnamed = Loop::on(&image, &[]);
+    std::fs::remove_file(&image).expect("removed");
+    says(&refused(&kept, &overwrite(&[text(&kept)]), &kept), &["is the backing file of"]);
 }
 
 /// Every form of permission there is for a device.

@@ -13,6 +13,8 @@ mod making;
 #[cfg(test)]
 mod scratch;
 #[cfg(test)]
+mod settings;
+#[cfg(test)]
 mod stacks;
 #[cfg(test)]
 mod support;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct CallsSample {
     /// Time for which calls were recorded, in nanoseconds: all of it, or windows where there are many system calls.
     pub seen_ns: u64,
-    /// Records lost because a ring buffer was full: long calls are then underrepresented.
+    /// Records lost because a ring buffer was full: long calls may then be underrepresented.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub lost: u64,
     /// Calls on sockets, pipes and terminals that were left out.

@@ -10,10 +10,7 @@ use fathom_model::record::Cost;
 /// all that is known.
 pub(super) fn lines(rates: &CounterRates) -> Vec<Text> {
     let work = &rates.all;
-    // Nobody knows which of the disks' I/Os belong to a process.
-    let is_own = rates.of.iter().any(|of| of.pid.is_some());
-    let per_io = if is_own { None } else { per_io(work) };
-    [used(work), executed(work), cache(work), per_io].into_iter().flatten().collect()
+    [used(work), executed(work), cache(work), per_io(work)].into_iter().flatten().collect()
 }
 
 fn per_second(name: &str, rate: Option<f64>) -> Text {
@@ -22,7 +19,7 @@ fn per_second(name: &str, rate: Option<f64>) -> Text {
 
 /// CPU usage of processes; for the machine, other entries print it.
 fn used(work: &Work) -> Option<Text> {
-    let used = of(number(work.processors?), "CPUs used");
+    let used = of(number(work.cpus?), "CPUs used");
     let switches = per_second("context switches", work.context_switches);
     Some(parts([used, switches, per_second("page faults", work.page_faults)]))
 }
@@ -91,7 +88,6 @@ fn per_io(work: &Work) -> Option<Text> {
     let spent = [
         per_io.instructions.map(|n| of(count(n), "instructions")),
         per_io.cycles.map(|n| of(count(n), "cycles")),
-        per_io.task_clock_ns.map(|ns| of(time(ns.round()), "CPU time")),
     ];
     let spent = Text::join(spent.into_iter().flatten(), ", ");
     (!spent.is_empty()).then(|| text!(spent, " per disk I/O"))

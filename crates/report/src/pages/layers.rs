@@ -8,13 +8,22 @@ use fathom_analysis::stats::share_interval;
 const NAMED: usize = 2;
 const NAMED_OTHER: usize = 8;
 /// With fewer samples, a share of 10% is only known to within 5 points.
-pub(super) const SAMPLES_MIN: u64 = 200;
+pub(in crate::pages) const SAMPLES_MIN: u64 = 200;
+
+/// What an I/O of a run cost.
+#[derive(Debug, Clone, Copy)]
+pub struct IoCost {
+    /// CPU time of the workers and the kernel's helpers per I/O, in nanoseconds.
+    pub cpu_ns: f64,
+    /// The samples' CPU time per I/O, in nanoseconds, if that is known.
+    pub sampled_ns: Option<f64>,
+}
 
 /// The layers with their shares of busy CPU time, the 95% confidence interval that follows from the number of samples,
-/// the part of `per_io_ns` of CPU time where that is known, the part spent on locks, and the functions with most
+/// the part of the CPU time of an I/O where that is known, the part spent on locks, and the functions with most
 /// samples. Too few samples are only reported; empty without samples.
 #[must_use]
-pub fn layers(times: &LayerTimes, per_io_ns: Option<f64>) -> Document {
+pub fn layers(times: &LayerTimes, per_io: Option<IoCost>) -> Document {
     let mut page = Document::default();
     if times.samples < SAMPLES_MIN {
         let few = "too few for CPU time by layer; sample for longer";
@@ -24,6 +33,7 @@ pub fn layers(times: &LayerTimes, per_io_ns: Option<f64>) -> Document {
         }
         return page;
     }
+    let per_io_ns = per_io.map(|per_io| per_io.cpu_ns);
     let mut columns = vec![DataColumn::text("layer"), DataColumn::number("CPU time")];
     columns.push(DataColumn::number("95% CI").ranked(1));
     columns.extend(per_io_ns.map(|_| DataColumn::number("per I/O")));
@@ -39,7 +49,33 @@ pub fn layers(times: &LayerTimes, per_io_ns: Option<f64>) -> Document {
         .classified()
         .map(|known| text!(", ", percent(known * 100.0), " of kernel time assigned to a layer"));
     page.paragraph(text!(samples, known));
+    per_io.and_then(|per_io| coverage(times, per_io)).into_iter().for_each(|t| page.paragraph(t));
     page
+}
+
+/// What the samples sum to, next to the CPU time that the table divides.
+fn coverage(times: &LayerTimes, per_io: IoCost) -> Option<Text> {
+    let sampled_ns = per_io.sampled_ns?;
+    // 95% interval of the number of samples, by the normal approximation of the Poisson distribution.
+    let error = 1.96 / (times.samples.max(1) as f64).sqrt();
+    let why = match sampled_ns / per_io.cpu_ns {
+        ratio if (ratio - 1.0).abs() <= error => "equal within the sampling error",
+        ratio if ratio > 1.0 => {
+            "the samples include fathom's other threads and interrupts that arrived meanwhile"
+        }
+        _ => "the samples miss what ran before sampling began and with interrupts disabled",
+    };
+    Some(text!(
+        "The samples sum to ",
+        time(sampled_ns),
+        " per I/O (±",
+        percent(error * 100.0),
+        "), CPU per I/O is ",
+        time(per_io.cpu_ns),
+        ": ",
+        why,
+        "."
+    ))
 }
 
 fn cells(times: &LayerTimes, row: &LayerTime, per_io_ns: Option<f64>) -> Vec<Text> {

@@ -2,8 +2,12 @@ use super::*;
 use crate::render::{self, Style, assert_fits};
 use fathom_model::watch::{Stack, StackCount, StacksSample};
 
-fn rendered(times: &LayerTimes, per_io_ns: Option<f64>) -> String {
-    render::text(&layers(times, per_io_ns), Style::default())
+fn rendered(times: &LayerTimes, per_io: Option<IoCost>) -> String {
+    render::text(&layers(times, per_io), Style::default())
+}
+
+fn cost(sampled_ns: Option<f64>) -> Option<IoCost> {
+    Some(IoCost { cpu_ns: 2000.0, sampled_ns })
 }
 
 fn times(event: &str) -> LayerTimes {
@@ -31,7 +35,7 @@ fn times(event: &str) -> LayerTimes {
 
 #[test]
 fn shares_and_time_of_an_io() {
-    let text = rendered(&times("cpu-clock"), Some(2000.0));
+    let text = rendered(&times("cpu-clock"), cost(None));
     let expected = "\
 layer        CPU time      95% CI  per I/O  locks  top functions
 program         50.0%  45.1–54.9%     1 µs
@@ -42,7 +46,7 @@ all              100%                 2 µs
 400 samples, 80.0% of kernel time assigned to a layer
 ";
     assert_eq!(text, expected);
-    assert_fits(&layers(&times("cycles"), Some(2000.0)));
+    assert_fits(&layers(&times("cycles"), cost(None)));
 }
 
 #[test]
@@ -53,11 +57,24 @@ fn the_time_of_an_io_need_not_be_known() {
 
 #[test]
 fn few_samples_make_no_table() {
-    assert_eq!(rendered(&LayerTimes::default(), Some(1.0)), "");
+    assert_eq!(rendered(&LayerTimes::default(), cost(None)), "");
     let few = LayerTimes { samples: 199, ..times("cpu-clock") };
     let text = rendered(&few, None);
     assert_eq!(
         text,
         "199 samples (200 needed): too few for CPU time by layer; sample for longer\n"
     );
+}
+
+#[test]
+fn the_sum_of_the_samples_is_compared_with_the_cpu_time_of_an_io() {
+    for (sampled_ns, why) in [
+        (2100.0, "The samples sum to 2.1 µs per I/O (±9.80%), CPU per I/O is 2 µs: equal within"),
+        (2500.0, "include fathom's other threads and interrupts"),
+        (1500.0, "miss what ran before sampling began"),
+    ] {
+        let text = rendered(&times("cpu-clock"), cost(Some(sampled_ns)));
+        let text = text.replace(['\u{a0}', '\n'], " ");
+        assert!(text.contains(why), "{text}");
+    }
 }

@@ -1,9 +1,9 @@
 //! Sampled figures: the summary of `fathom watch`, and the machine section of a run.
 
-use super::layers::SAMPLES_MIN;
+use super::header::run_header;
 use super::{
-    calls, counters, gaps, layers, limited_by, not_measured, parts, percentile, programs, range,
-    thread_states,
+    IoCost, calls, counters, gaps, layers, limited_by, not_measured, parts, percentile, programs,
+    range, thread_states,
 };
 use crate::doc::{
     DataColumn, Document, Quantity, Text, bandwidth, bytes, count, events, named, number, of,
@@ -46,6 +46,7 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     let watch = record.watch.as_ref().unwrap_or(&none);
     let rates = seen.rates();
     let mut page = Document::default();
+    run_header(&mut page, record);
     head(&mut page, seen, record, watch);
     if let Some(system) = &rates.system {
         cpus(&mut page, system, seen);
@@ -54,10 +55,10 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     }
     programs::programs(&mut page, &seen.processes, !watch.pids.is_empty());
     disks(&mut page, &rates, seen);
-    layer_shares(&mut page, observed);
     details(&mut page, &rates, seen);
     overhead(&mut page, seen, watch);
     not_measured(&mut page, &watch.missing, verbose);
+    layer_table(&mut page, observed, None);
     system_calls(&mut page, seen);
     threads(&mut page, seen);
     limited_by(&mut page, record, observed);
@@ -85,15 +86,9 @@ pub(super) fn machine(
     }
     overhead(page, seen, watch);
     not_measured(page, missing, verbose);
-    if let Some(samples) = seen.stacks() {
-        let times = LayerTimes::of([&samples], observed.stacks, |_| true);
-        // The whole machine's samples are not those of the run's I/Os.
-        let is_own = !watch.pids.is_empty();
-        let layers = layers(&times, cpu_per_io_ns(record).filter(|_| is_own));
-        if !layers.blocks.is_empty() {
-            page.section("CPU time by layer", Text::default(), layers);
-        }
-    }
+    // The whole machine's samples are not those of the run's I/Os.
+    let is_own = !watch.pids.is_empty();
+    layer_table(page, observed, is_own.then(|| io_cost(record)).flatten());
     if is_full {
         system_calls(page, seen);
         threads(page, seen);
@@ -113,9 +108,10 @@ fn system_calls(page: &mut Document, seen: &ObservedTotals) {
     seen.last().calls.iter().for_each(|sample| calls(page, sample, seen.elapsed_ns));
 }
 
-/// CPU time per I/O over all jobs, which the layers divide.
-fn cpu_per_io_ns(record: &RunRecord) -> Option<f64> {
-    derive::cpu_per_io_ns(&derive::merge_jobs(&record.jobs.iter().collect::<Vec<_>>()))
+/// CPU time per I/O over all jobs, which the layers divide, and their IOPS, by which the samples are divided.
+fn io_cost(record: &RunRecord) -> Option<(f64, Option<f64>)> {
+    let all = derive::merge_jobs(&record.jobs.iter().collect::<Vec<_>>());
+    Some((derive::cpu_per_io_ns(&all)?, derive::iops_at_once(record)))
 }
 
 fn head(page: &mut Document, seen: &ObservedTotals, record: &RunRecord, watch: &WatchRecord) {
@@ -271,20 +267,23 @@ fn threads(page: &mut Document, seen: &ObservedTotals) {
     page.section("threads", title, body);
 }
 
-/// Busy CPU time by kernel layer, the largest first.
-fn layer_shares(page: &mut Document, observed: &Observed) {
+/// CPU time by kernel layer; of an I/O where its CPU time in nanoseconds is given, with the IOPS where those are known.
+fn layer_table(page: &mut Document, observed: &Observed, io: Option<(f64, Option<f64>)>) {
     let Some(samples) = observed.seen.stacks() else { return };
     let times = LayerTimes::of([&samples], observed.stacks, |_| true);
-    let mut all: Vec<_> = times.layers.iter().collect();
-    all.sort_by_key(|part| std::cmp::Reverse(part.time));
-    let all = all.iter().map(|part| (part.layer.name(), times.share(part.layer) * 100.0));
-    let all: Vec<(&str, f64)> = all.filter(|(_, share)| *share >= 1.0).collect();
-    let lost = (samples.lost > 0).then(|| of(events(samples.lost), "lost"));
-    if times.samples > 0 {
-        let samples = plural(times.samples, "sample");
-        let all = if times.samples < SAMPLES_MIN { "too few samples".into() } else { shares(&all) };
-        page.entry("CPU by layer", parts([all, samples, lost.into()]));
+    let elapsed_ns = observed.seen.elapsed_ns;
+    let per_io = io.map(|(cpu_ns, iops)| {
+        let sampled_ns = iops.and_then(|iops| times.per_io_ns(elapsed_ns, iops));
+        IoCost { cpu_ns, sampled_ns }
+    });
+    let mut body = layers(&times, per_io);
+    if body.blocks.is_empty() {
+        return;
     }
+    if samples.lost > 0 {
+        body.paragraph(text!(of(events(samples.lost), "samples lost"), ": a buffer was full."));
+    }
+    page.section("CPU time by layer", Text::default(), body);
 }
 
 fn block_layer(page: &mut Document, blocks: &BlocksSample, rates: &MachineRates) {

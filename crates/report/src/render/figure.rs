@@ -40,19 +40,23 @@ pub(super) fn loose(text: &str) -> String {
     text.replace('\u{a0}', " ")
 }
 
-/// Numbers in `words` joined to their units and names with non-breaking spaces.
+/// `words` with non-breaking spaces between numbers and their units and names, and in code.
 pub(super) fn glue(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     let mut before = "";
+    let mut in_code = false;
     for word in words.split(' ') {
         let last = before.rsplit('\u{a0}').next().unwrap_or(before).trim_start_matches('(');
         let bare = word.trim_end_matches([',', ';', '.', ':', ')']);
-        let joined = (is_number(last) && UNITS.contains(&bare))
+        let joined = in_code
+            || (is_number(last) && UNITS.contains(&bare))
             || (NAMES.contains(&last) && starts_number(bare));
         if !out.is_empty() || !before.is_empty() {
             out.push(if joined { '\u{a0}' } else { ' ' });
         }
         out.push_str(word);
+        // Commands in backticks are not broken.
+        in_code ^= word.matches('`').count() % 2 == 1;
         before = word;
     }
     out

@@ -6,7 +6,7 @@ use super::figure::{Place, glue, glued, loose};
 use super::tree::TreeRows;
 use crate::doc::{Block, Chart, DataColumn, DataTable, Document, Extent, Section, Text, Tree};
 use fathom_model::escape;
-use fathom_model::finding::{Finding, Severity};
+use fathom_model::finding::{Evidence, Finding, Severity};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::UnicodeWidthStr;
 
@@ -298,12 +298,15 @@ impl Cells {
 /// A finding as a sentence: the summary, the evidence unless it is a note, and the remedy.
 pub(super) fn sentence(finding: &Finding) -> String {
     let mut text = finding.summary.clone();
-    if !finding.evidence.is_empty() && finding.severity != Severity::Info {
+    // Evidence that the summary names is not repeated.
+    let is_new = |e: &&Evidence| e.name.is_empty() || !finding.summary.contains(&e.name);
+    let evidence: Vec<&Evidence> = finding.evidence.iter().filter(is_new).collect();
+    if !evidence.is_empty() && finding.severity != Severity::Info {
         let short = |item: String| match item.width() <= EVIDENCE {
             true => item.replace(' ', "\u{a0}"),
             false => item,
         };
-        let items: Vec<String> = finding.evidence.iter().map(|e| short(e.to_string())).collect();
+        let items: Vec<String> = evidence.iter().map(|e| short(e.to_string())).collect();
         text.push_str(&format!(" ({})", items.join("; ")));
     }
     if let Some(next) = &finding.next_step {

@@ -168,7 +168,7 @@ fn counted(view: &View<'_>) -> Vec<Figure> {
     let work = &counters.all;
     let two = |value: f64| format!("{value:.2}");
     let mut figures: Vec<(&'static str, Option<String>)> = vec![
-        ("CPUs", work.processors.map(two)),
+        ("CPUs", work.cpus.map(two)),
         ("IPC", work.ipc.all.map(two)),
         ("IPC:u", work.ipc.user.map(two)),
         ("IPC:k", work.ipc.kernel.map(two)),
@@ -177,7 +177,7 @@ fn counted(view: &View<'_>) -> Vec<Figure> {
         ("cycles/IO", work.per_io.and_then(|io| Some(units::count(io.cycles?)))),
         ("counted", work.counted.filter(|part| *part < 99.95).map(|part| format!("{part:.0}%"))),
     ];
-    if work.processors.is_some() {
+    if work.cpus.is_some() {
         figures.push(("cs/s", work.context_switches.map(|rate| units::count(rate.round()))));
         figures.push(("faults/s", work.page_faults.map(|rate| units::count(rate.round()))));
     }

@@ -2,7 +2,7 @@
 
 use super::command;
 use super::plans::{Plans, Work, pace};
-use crate::background::beside_run;
+use crate::background::during_run;
 use crate::cancel::CancelToken;
 use crate::sampling::Sampling;
 use crate::snapshot::{MachineSnapshots, Snapshot};
@@ -66,7 +66,7 @@ impl Bench<'_> {
         let sampling = match condition.sampling {
             Level::Off => None,
             level => {
-                let sampling = Sampling::start(&beside_run(level, self.targets.devices()));
+                let sampling = Sampling::start(&during_run(level, self.targets.devices()));
                 Some(sampling.map_err(|why| Failure { why, rejects: false })?)
             }
         };

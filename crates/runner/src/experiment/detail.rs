@@ -25,7 +25,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, index: usize) -> Result<Detail, Fai
         scope: if is_own { Scope::Only(vec![own]) } else { Scope::Machine },
         devices: bench.targets.devices(),
         interval: INTERVAL,
-        beside_run: is_own,
+        during_run: is_own,
         each_io: false,
         ..SamplingOptions::default()
     };

@@ -92,7 +92,8 @@ pub(super) fn resolve(
         queries.iter().try_for_each(|query| look(&query.path))?;
         specs.push(Some(spec));
     }
-    plans.facts = Facts { host, targets: facts.into_values().collect() };
+    let targets = facts.into_values().collect();
+    plans.facts = Facts { host, targets, inspection: None };
     for (condition, spec) in experiment.conditions.iter().zip(specs) {
         let named = |why: String| format!("{}: {why}", condition.label(&experiment.axes));
         let work = match (spec, &condition.load) {
@@ -143,7 +144,7 @@ fn check_size(plans: &Plans) -> Result<(), String> {
         Work::Command(_) => None,
     });
     for job in jobs.flatten() {
-        for region in job.regions.iter().filter(|region| region.len < job.block_max()) {
+        if let Some(region) = job.regions.iter().find(|region| region.len < job.block_max()) {
             let path = plans.targets.get(region.target).map_or("", |target| target.path.as_str());
             let block = units::bytes(job.block_max());
             return Err(format!(

@@ -1,4 +1,4 @@
-//! Windows as the engine measures them.
+//! Windows, measured by the engine.
 
 use super::plan::plan;
 use crate::snapshot::{MachineSnapshots, Snapshot};
@@ -13,12 +13,12 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// What measures windows.
+/// Measures windows.
 pub trait Bench {
     /// Measures one window.
     ///
     /// # Errors
-    /// Why it could not be begun, such as for lack of memory. I/O errors are in the measurement.
+    /// Why it could not be started, such as for lack of memory. I/O errors are part of the measurement.
     fn window(&mut self, probe: &Probe) -> Result<Measurement, String>;
 }
 
@@ -132,7 +132,7 @@ impl<'a> DriverQueues<'a> {
     }
 }
 
-/// What the kernel answers where a setting asks for more than there is, or for what it lacks.
+/// Errors that mean a lack of resources or of kernel support.
 const REFUSALS: [Errno; 10] = [
     Errno::NOMEM,
     Errno::AGAIN,
@@ -146,7 +146,7 @@ const REFUSALS: [Errno; 10] = [
     Errno::OPNOTSUPP,
 ];
 
-/// Whether no I/O of this worker failed within the measured time.
+/// Whether no I/O of this worker failed in the measured time.
 fn is_clean(job: &JobRecord, rw: Rw) -> bool {
     rw.dirs().iter().all(|(dir, _)| {
         let counts = job.dirs[*dir].counts;
@@ -154,14 +154,14 @@ fn is_clean(job: &JobRecord, rw: Rw) -> bool {
     })
 }
 
-/// Why a worker failed without an I/O having failed: its setting cannot be had.
+/// Why a worker failed without a failed I/O: its setting is not available.
 fn never_began(jobs: &[JobRecord], rw: Rw) -> Option<String> {
     let errors = jobs.iter().filter(|job| is_clean(job, rw)).filter_map(|job| job.error.as_ref());
     let refusal = |errno: i32| errno == 0 || REFUSALS.iter().any(|e| e.raw_os_error() == errno);
     errors.filter(|e| refusal(e.errno)).map(|e| e.message.clone()).next()
 }
 
-/// What the workers of one load did.
+/// The work of one load's workers.
 fn measured(jobs: &[JobRecord], load: &Load, rw: Rw) -> LoadMeasure {
     let mut sum = LoadMeasure::default();
     for job in jobs {
@@ -171,7 +171,7 @@ fn measured(jobs: &[JobRecord], load: &Load, rw: Rw) -> LoadMeasure {
             sum.bytes += done.counts.bytes;
             sum.errors += done.counts.errors;
             sum.short_ios += done.counts.short_ios;
-            // At a given rate an I/O that starts late has waited since it was due.
+            // With a rate, an I/O has waited since it was due.
             sum.clat.merge(if load.iops.is_some() { &done.response } else { &done.clat });
             sum.unstarted += done.unstarted_ios;
         }
@@ -179,7 +179,7 @@ fn measured(jobs: &[JobRecord], load: &Load, rw: Rw) -> LoadMeasure {
             user_ns: job.usage.user_ns,
             system_ns: job.usage.system_ns + job.usage.helper_ns,
         });
-        // An I/O that failed in the ramp is not in the counts.
+        // Counts exclude I/Os that failed in the ramp.
         sum.errors += u64::from(job.error.is_some() && is_clean(job, rw));
         if sum.first_error.is_none() {
             sum.first_error = job.error.as_ref().map(|e| e.message.clone());

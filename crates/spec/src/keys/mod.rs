@@ -4,6 +4,7 @@
 mod access;
 mod data;
 mod engine;
+mod logs;
 mod off;
 mod rate;
 mod refused;
@@ -11,9 +12,12 @@ mod report;
 mod schedule;
 mod target;
 
+pub(crate) use engine::engines;
+
 use crate::job::JobSpec;
 use crate::suggest;
 use crate::value::Value;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// How a key changes a job.
@@ -62,6 +66,8 @@ pub enum Takes {
     Flag,
     /// A value of this form.
     Value(&'static str),
+    /// A value of this form, or none.
+    Optional(&'static str),
 }
 
 impl Takes {
@@ -70,7 +76,7 @@ impl Takes {
     pub const fn form(self) -> &'static str {
         match self {
             Takes::Flag => "0|1",
-            Takes::Value(form) => form,
+            Takes::Value(form) | Takes::Optional(form) => form,
         }
     }
 }
@@ -165,7 +171,7 @@ impl Key {
 }
 
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    let groups: [(Group, &[Key]); 7] = [
+    let groups: [(Group, &[Key]); 8] = [
         (Group::Target, target::KEYS),
         (Group::Access, access::KEYS),
         (Group::Engine, engine::KEYS),
@@ -173,6 +179,7 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         (Group::Rate, rate::KEYS),
         (Group::Data, data::KEYS),
         (Group::Report, report::KEYS),
+        (Group::Report, logs::KEYS),
     ];
     let supported =
         groups.into_iter().flat_map(|(group, keys)| keys.iter().map(move |k| k.in_group(group)));
@@ -202,6 +209,15 @@ pub(crate) fn unknown(name: &str) -> String {
             format!("unknown key '{shown}'; 'fathom run --help' lists all keys")
         }
     }
+}
+
+/// A note on the `options` and the keys of `jobs` that have no effect.
+pub(crate) fn without_effect(options: &[&'static str], jobs: &[JobSpec]) -> Option<String> {
+    let given: BTreeSet<&str> = jobs.iter().flat_map(|job| &job.given).map(|g| g.key).collect();
+    let is_idle = |name: &&str| find(name).is_some_and(|key| key.differs.starts_with("No effect:"));
+    let idle = given.into_iter().filter(is_idle).chain(options.iter().copied());
+    let idle = idle.collect::<Vec<_>>().join(", ");
+    (!idle.is_empty()).then(|| format!("no effect: {idle}; see `fathom run --cmdhelp=NAME`"))
 }
 
 /// Setter for flags that are accepted without effect.

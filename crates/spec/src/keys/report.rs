@@ -98,7 +98,4 @@ pub(super) const KEYS: &[Key] = &[
         .differs("No effect: errors are counted by errno."),
     Key::flag("disk_util", "Report disk utilization", accept_flag)
         .differs("No effect: disk utilization is always recorded."),
-    Key::flag("log_unix_epoch", "Use wall-clock times in logs", accept_flag)
-        .aliases(&["log_alternate_epoch"])
-        .differs("No effect: `samples.ndjson` has both wall-clock and relative times."),
 ];

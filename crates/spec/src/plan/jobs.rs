@@ -5,7 +5,7 @@ use super::own_options;
 use super::waves::Start;
 use crate::job::{JobSpec, Size};
 use fathom_model::plan::{
-    Access, Advice, Distribution, Flow, IoFlags, JobPlan, Order, Rate, Think, Until,
+    Access, Advice, Distribution, Flow, IoFlags, JobPlan, Logs, Order, Rate, Think, Until,
 };
 use fathom_model::{Dir, PerDir};
 
@@ -43,6 +43,7 @@ pub(super) fn resolve(
         true => Advice::Random,
         false => Advice::Sequential,
     });
+    plan.invalidate = job.files.invalidate;
     plan.write_life = job.files.write_life;
     plan.flags = flags(job);
     plan.serialize_overlap = job.engine.serialize_overlap && choice.depth > 1 && job.modifies();
@@ -56,7 +57,7 @@ pub(super) fn resolve(
     plan.rate = rate(job);
     plan.rate_process = job.rate.process;
     plan.rate_floor = job.rate.floor;
-    plan.flow = (job.rate.flow > 0).then(|| Flow {
+    plan.flow = (job.rate.flow > 0).then_some(Flow {
         id: job.rate.flow_id,
         weight: job.rate.flow,
         sleep_ns: job.rate.flow_sleep_ns,
@@ -70,6 +71,7 @@ pub(super) fn resolve(
     plan.buffers = job.buffers.clone();
     plan.on_error = job.on_error.clone();
     plan.show = job.show.clone();
+    plan.logs = job.has_logs().then(|| logs(job, number));
     plan.options = own_options(job);
     plan
 }
@@ -100,6 +102,31 @@ fn flags(job: &JobSpec) -> IoFlags {
     let flags = job.engine.flags;
     let writes = job.mix().has(Dir::Write);
     IoFlags { atomic: flags.atomic && writes, uncached: flags.uncached && !job.engine.direct }
+}
+
+/// Interval of logs in nanoseconds without `log_avg_msec`: fio's `bwavgtime`.
+const AVERAGE_NS: u64 = 500_000_000;
+
+fn logs(job: &JobSpec, number: usize) -> Logs {
+    let spec = &job.logs;
+    let prefix = |prefix: &Option<String>| match prefix.as_deref() {
+        Some("") => Some(job.name.clone()),
+        other => other.map(str::to_string),
+    };
+    Logs {
+        bw: prefix(&spec.bw),
+        iops: prefix(&spec.iops),
+        lat: prefix(&spec.lat),
+        hist: prefix(&spec.hist),
+        average_ns: if spec.average_ns > 0 { spec.average_ns } else { AVERAGE_NS },
+        hist_ns: spec.hist_ns,
+        coarseness: spec.coarseness,
+        average: spec.average,
+        maximum: spec.maximum,
+        per_job: spec.per_job,
+        unix_epoch: spec.unix_epoch,
+        number: number as u32 + 1,
+    }
 }
 
 fn rate(job: &JobSpec) -> PerDir<Option<Rate>> {

@@ -1,6 +1,8 @@
 //! What this crate promises, seen from outside.
 
 #[cfg(test)]
+mod accepted;
+#[cfg(test)]
 mod bad_input;
 #[cfg(test)]
 mod common;

@@ -53,12 +53,17 @@ fn an_io_scheduler_is_named_where_it_holds_ios_that_the_device_would_take() {
         // The driver gets all of them.
         ("mq-deadline", 4096, 64, 100_000.0, Device),
         ("none", 2, 64, 100_000.0, Device),
-        // The device may be busy with one at a time.
+        // The device may be busy with one at a time, unless it is not rotational.
         ("bfq", 1, 64, 100_000.0, Device),
+        ("bfq of ssd", 1, 64, 100_000.0, IoScheduler),
     ] {
         let mut sim = Sim { issued: Some(issued), device_iops, ..Sim::default() };
-        let (scheduler, driver_tags) = (Some(scheduler.to_string()), Some(tags));
-        let queue = QueueFacts { scheduler, driver_tags, ..QueueFacts::default() };
-        assert_eq!(held_back(&mut sim, queue), wanted, "issued {issued}, tags {tags}");
+        let queue = QueueFacts {
+            scheduler: Some(scheduler.to_string()),
+            driver_tags: Some(tags),
+            rotational: Some(!scheduler.ends_with("ssd")),
+            ..QueueFacts::default()
+        };
+        assert_eq!(held_back(&mut sim, queue), wanted, "{scheduler}, issued {issued}, tags {tags}");
     }
 }

@@ -17,7 +17,7 @@ const STALLED_MIN: f64 = 0.05;
 /// The part of the time that swapping takes where that is not known.
 const STALLED_UNKNOWN: f64 = 0.5;
 /// Bytes per second that must have been requested without reaching a disk.
-const REQUESTED_MIN: f64 = 10e6;
+const REQUESTED_MIN: f64 = 10.0 * 1048576.0;
 /// Part of them that may have come from a disk.
 const FROM_DISK_MAX: f64 = 0.1;
 /// Bytes per second on disks below which a program on a CPU does its I/O elsewhere, if it does any.

@@ -99,6 +99,7 @@ fn base() -> RunRecord {
                 device: Some(DeviceFacts { name: "nvme0n1".into(), ..DeviceFacts::default() }),
                 ..TargetFacts::default()
             }],
+            inspection: None,
         },
         plan: Plan {
             targets: vec![Target {

@@ -325,7 +325,7 @@ fn child_that_is_killed() {
 /// Whether it was killed at step `at`, and not done before.
 fn is_killed(dir: &Path, at: usize, recovers: bool) -> bool {
     let mut child = Command::new(std::env::current_exe().expect("this test"));
-    child.args(["--exact", "child_that_is_killed", "--test-threads=1"]);
+    child.args(["--exact", "settings::child_that_is_killed", "--test-threads=1"]);
     child.env(IN_TREE, dir).env(KILL_AT, at.to_string());
     if recovers {
         child.env(RECOVERS, "1");

@@ -1,0 +1,412 @@
+//! The checks of `fathom doctor`: each reads one property of the machine or of a disk and says what is good, for
+//! which workload, what anything else costs and how to change it. docs/doctor.md is generated from [`CHECKS`].
+
+mod attached;
+mod cpu;
+mod device;
+mod health;
+mod kernel;
+mod limits;
+mod mounts;
+mod nvme;
+mod queue;
+#[cfg(test)]
+mod table;
+#[cfg(test)]
+pub(super) mod testing;
+#[cfg(test)]
+mod tests;
+
+use super::{Check, Rule};
+use fathom_model::facts::{Facts, Host};
+use fathom_model::finding::{Evidence, Finding, Severity};
+use fathom_model::inspection::{DiskInspection, Inspection, Readings};
+use fathom_model::setting::{Scope, Setting, SettingChange};
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// No machine has more CPUs.
+const CPUS_MAX: u32 = 1 << 16;
+
+/// What a check needs besides its rule.
+#[derive(Clone, Copy)]
+pub(super) struct Inspected {
+    /// The property, as in the page's table.
+    pub title: &'static str,
+    /// Where it is read.
+    pub reads: &'static str,
+    /// The mechanism, with its source.
+    pub why: &'static str,
+    /// The setting through which fathom may change it.
+    pub fix: Option<Setting>,
+    /// What it judges.
+    pub judge: On,
+}
+
+/// What a check judges.
+#[derive(Clone, Copy)]
+pub(super) enum On {
+    /// The machine, once.
+    Machine(fn(&Machine) -> Answer),
+    /// Each disk.
+    Disk(fn(&Disk) -> Answer),
+}
+
+/// The machine as a check sees it.
+#[derive(Clone, Copy)]
+pub(super) struct Machine<'a> {
+    host: &'a Host,
+    files: &'a Readings,
+    daemons: &'a [String],
+}
+
+/// A disk as a check sees it.
+pub(super) struct Disk<'a> {
+    machine: Machine<'a>,
+    seen: &'a DiskInspection,
+    files: &'a Readings,
+}
+
+/// What a check found out, if it applies; the error says why it could not be checked.
+pub(super) type Answer = Result<Option<Judged>, String>;
+
+/// A property that was judged.
+pub(super) struct Judged {
+    found: String,
+    /// What it should be; `None` if it is good.
+    wanted: Option<String>,
+    severity: Option<Severity>,
+}
+
+/// CPUs or nodes, as in `0-3,8`.
+fn cpus(list: &str) -> BTreeSet<u32> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.trim().parse().ok()?..=last.trim().parse::<u32>().ok()?.min(CPUS_MAX))
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
+/// A property that is as it should be.
+fn good(found: impl Into<String>) -> Answer {
+    Ok(Some(Judged { found: found.into(), wanted: None, severity: None }))
+}
+
+/// A property that should be `wanted`.
+fn bad(found: impl Into<String>, wanted: impl Into<String>) -> Answer {
+    Ok(Some(Judged { found: found.into(), wanted: Some(wanted.into()), severity: None }))
+}
+
+/// The same with another severity than the rule's.
+fn bad_as(severity: Severity, found: impl Into<String>, wanted: impl Into<String>) -> Answer {
+    let wanted = Some(wanted.into());
+    Ok(Some(Judged { found: found.into(), wanted, severity: Some(severity) }))
+}
+
+/// [`bad`] if `is_bad`, [`good`] otherwise.
+fn judged(is_bad: bool, found: impl Into<String>, wanted: &str) -> Answer {
+    if is_bad { bad(found, wanted) } else { good(found) }
+}
+
+impl Disk<'_> {
+    fn is_nvme(&self) -> bool {
+        self.seen.device.name.starts_with("nvme")
+    }
+
+    /// Whether it has no moving parts. Virtual disks often claim otherwise.
+    fn is_solid(&self) -> bool {
+        self.is_nvme() || self.files.text("queue/rotational") == Ok("0")
+    }
+}
+
+/// A check, as a static [`Rule`].
+macro_rules! check {
+    ($name:ident: $on:ident, $severity:ident {
+        id: $id:literal, title: $title:literal, reads: $reads:literal, good: $good:literal, cost: $cost:literal,
+        why: $why:literal, change: $change:literal, fix: $fix:expr, judge: $judge:expr,
+        case: $case:expr, near_miss: $near_miss:expr $(,)?
+    }) => {
+        pub(super) static $name: $crate::rules::Rule = $crate::rules::Rule {
+            id: $id,
+            class: fathom_model::finding::Class::Advice,
+            severity: fathom_model::finding::Severity::$severity,
+            meaning: $cost,
+            threshold: || $good.to_string(),
+            remedy: $change,
+            supersedes: &[],
+            checks: &[$crate::rules::Check::Inspection($crate::rules::doctor::Inspected {
+                title: $title,
+                reads: $reads,
+                why: $why,
+                fix: $fix,
+                judge: $crate::rules::doctor::On::$on($judge),
+            })],
+            #[cfg(test)]
+            cases: &[$crate::rules::testing::Case::Inspection {
+                holds: $case,
+                near_miss: $near_miss,
+            }],
+        };
+    };
+}
+use check;
+
+/// All checks. Findings of equal severity are in this order.
+pub(super) static CHECKS: &[&Rule] = &[
+    &health::CRITICAL_WARNING,
+    &health::SPARE,
+    &health::MEDIA_ERRORS,
+    &health::WEAR,
+    &health::TEMPERATURE,
+    &health::THROTTLING,
+    &device::CACHE_MISMATCH,
+    &device::STATE,
+    &queue::SCHEDULER,
+    &queue::NR_REQUESTS,
+    &queue::IOSTATS,
+    &queue::RQ_AFFINITY,
+    &queue::MAX_SECTORS,
+    &queue::READ_AHEAD,
+    &limits::IO_LIMITS,
+    &limits::CPU_LIMIT,
+    &cpu::GOVERNOR,
+    &cpu::FREQUENCY_CAP,
+    &cpu::TURBO,
+    &attached::IRQ_SPREAD,
+    &attached::NUMA_UNKNOWN,
+    &attached::NUMA_REMOTE,
+    &kernel::IO_URING,
+    &kernel::CLOCK,
+    &kernel::DEBUG,
+    &kernel::LOAD,
+    &device::IN_FLIGHT,
+    &device::RESYNC,
+    &device::SWAP,
+    &device::ALIGNMENT,
+    &device::PARTITIONS,
+    &device::LOOP_BUFFERED,
+    &mounts::SYNC,
+    &mounts::FULL,
+    &nvme::POWER_STATE,
+    &nvme::WRITE_PROTECTED,
+    &nvme::UNWRITTEN,
+    &nvme::FORMAT,
+    &nvme::MULTIPATH,
+    &nvme::FIRMWARE,
+    &queue::POLL_QUEUES,
+    &queue::NOMERGES,
+    &queue::WRITEBACK_THROTTLING,
+    &queue::MAX_SEGMENTS,
+    &queue::ADD_RANDOM,
+    &device::WRITE_CACHE,
+    &device::DISCARD,
+    &device::READ_ONLY,
+    &device::QUEUE_DEPTH,
+    &device::HARDWARE_QUEUES,
+    &device::CHUNKS,
+    &mounts::DISCARD,
+    &mounts::ATIME,
+    &nvme::AUTONOMOUS_POWER,
+    &nvme::LATENCY_TOLERANCE,
+    &nvme::TRANSFER_MAX,
+    &nvme::PROTECTION,
+    &attached::IOMMU,
+    &attached::ASPM,
+    &attached::RUNTIME_POWER,
+    &cpu::ENERGY,
+    &cpu::IDLE_STATES,
+    &cpu::OFFLINE,
+    &cpu::AFFINITY,
+    &cpu::MITIGATIONS,
+    &cpu::DAEMONS,
+    &cpu::NUMA_BALANCING,
+    &kernel::WATCHDOG,
+    &limits::MEMORY_LIMIT,
+    &limits::LOCKED_MEMORY,
+    &limits::AVAILABLE_MEMORY,
+    &kernel::TRANSPARENT_HUGEPAGE,
+    &kernel::HUGE_PAGES,
+    &kernel::PERF,
+    &kernel::SYMBOLS,
+    &kernel::TRACEPOINTS,
+    &kernel::LOCKDOWN,
+    &kernel::ZONE_RECLAIM,
+    &kernel::VIRTUAL,
+];
+
+/// What `fathom doctor` found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// What should be otherwise, worst first.
+    pub findings: Vec<Diagnosed>,
+    /// What is as it should be.
+    pub good: Vec<Passed>,
+    /// What could not be checked.
+    pub not_checked: Vec<NotChecked>,
+}
+
+/// A property that should be otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Diagnosed {
+    /// The property, such as `I/O scheduler`.
+    pub title: String,
+    /// The disk; empty for the machine.
+    pub subject: String,
+    /// Its value.
+    pub found: String,
+    /// The value that it should have.
+    pub wanted: String,
+    /// The mechanism, with its source.
+    pub why: String,
+    /// The change that fathom may make.
+    pub change: Option<SettingChange>,
+    /// The same as a finding.
+    pub finding: Finding,
+}
+
+/// A property that is as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Passed {
+    /// Id of the check.
+    pub check: &'static str,
+    /// The property.
+    pub title: &'static str,
+    /// The disk; empty for the machine.
+    pub subject: String,
+    /// Its value.
+    pub found: String,
+}
+
+/// A property that could not be checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotChecked {
+    /// Id of the check.
+    pub check: &'static str,
+    /// The property.
+    pub title: &'static str,
+    /// The disk; empty for the machine.
+    pub subject: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Diagnosis {
+    /// Findings that are more than hints for certain workloads.
+    pub fn problems(&self) -> impl Iterator<Item = &Diagnosed> {
+        self.findings.iter().filter(|found| found.finding.severity >= Severity::Warning)
+    }
+
+    /// The changes that fathom may make.
+    #[must_use]
+    pub fn changes(&self) -> Vec<SettingChange> {
+        self.findings.iter().filter_map(|found| found.change.clone()).collect()
+    }
+
+    fn add(
+        &mut self,
+        rule: &Rule,
+        check: &Inspected,
+        disk: Option<&DiskInspection>,
+        answer: Answer,
+    ) {
+        let (id, title) = (rule.id, check.title);
+        let subject = disk.map_or(String::new(), |disk| disk.device.name.clone());
+        match answer {
+            Ok(None) => {}
+            Ok(Some(Judged { found, wanted: None, .. })) => {
+                self.good.push(Passed { check: id, title, subject, found });
+            }
+            Ok(Some(Judged { found, wanted: Some(wanted), severity })) => {
+                let severity = severity.unwrap_or(rule.severity);
+                let finding = finding(rule, check, disk, &found, &wanted);
+                let finding = Finding { severity, ..finding };
+                let change = check.fix.map(|setting| change(setting, &subject, &wanted));
+                let (title, why) = (title.to_string(), check.why.to_string());
+                self.findings.push(Diagnosed {
+                    title,
+                    subject,
+                    found,
+                    wanted,
+                    why,
+                    change,
+                    finding,
+                });
+            }
+            Err(reason) => self.not_checked.push(NotChecked { check: id, title, subject, reason }),
+        }
+    }
+}
+
+/// Judges a machine and the disks that were inspected.
+#[must_use]
+pub fn diagnose(host: &Host, inspection: &Inspection) -> Diagnosis {
+    let files = &inspection.host;
+    let machine = Machine { host, files, daemons: &inspection.daemons };
+    let mut diagnosis = Diagnosis::default();
+    for rule in CHECKS {
+        for check in rule.checks {
+            let Check::Inspection(check) = check else { continue };
+            match check.judge {
+                On::Machine(judge) => diagnosis.add(rule, check, None, judge(&machine)),
+                On::Disk(judge) => {
+                    for seen in &inspection.disks {
+                        let answer = judge(&Disk { machine, seen, files: &seen.files });
+                        diagnosis.add(rule, check, Some(seen), answer);
+                    }
+                }
+            }
+        }
+    }
+    diagnosis.findings.sort_by_key(|found| Reverse(found.finding.severity));
+    diagnosis
+}
+
+/// Ids of the checks with problems that matter to a run with these facts.
+#[must_use]
+pub fn that_matter(facts: &Facts) -> Vec<String> {
+    let Some(inspection) = &facts.inspection else { return Vec::new() };
+    let mut ids: Vec<String> = Vec::new();
+    for found in diagnose(&facts.host, inspection).problems() {
+        if !ids.contains(&found.finding.rule) {
+            ids.push(found.finding.rule.clone());
+        }
+    }
+    ids
+}
+
+/// The change that gives a setting the value that is wanted.
+fn change(setting: Setting, disk: &str, wanted: &str) -> SettingChange {
+    let target = if setting.scope() == Scope::Disk { disk } else { "" };
+    SettingChange { setting, target: target.to_string(), value: wanted.to_string() }
+}
+
+fn finding(
+    rule: &Rule,
+    check: &Inspected,
+    disk: Option<&DiskInspection>,
+    found: &str,
+    wanted: &str,
+) -> Finding {
+    let name = disk.map_or("", |disk| disk.device.name.as_str());
+    let path = match check.reads.strip_prefix("queue/") {
+        Some(file) => format!("/sys/block/{}/queue/{file}", name.replace('/', "!")),
+        None => check.reads.to_string(),
+    };
+    let controller = disk.and_then(|disk| disk.nvme.as_ref()).map_or("", |nvme| &nvme.controller);
+    let command = rule.remedy.replace("DISK", name).replace("CONTROLLER", controller);
+    let command = command.replace("WANTED", wanted);
+    let of = if name.is_empty() { String::new() } else { format!("{name}: ") };
+    Finding {
+        rule: rule.id.to_string(),
+        class: rule.class,
+        severity: rule.severity,
+        confidence: None,
+        summary: format!("{of}{} is {found}, wanted: {wanted}. {}", check.title, rule.meaning),
+        evidence: vec![
+            Evidence::text("found", found).with_source(&path),
+            Evidence::text("wanted", wanted),
+        ],
+        next_step: (!command.is_empty()).then_some(command),
+    }
+}

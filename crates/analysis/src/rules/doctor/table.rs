@@ -1,0 +1,63 @@
+//! docs/doctor.md holds the documentation of all checks.
+
+use super::{CHECKS, On};
+use crate::rules::{Check, Rule};
+use fathom_model::finding::Severity;
+use std::path::Path;
+
+const BEGIN: &str = "<!-- checks: begin; made by FATHOM_UPDATE_DOCS=1 cargo test -p fathom-analysis the_document -->\n";
+const END: &str = "<!-- checks: end -->\n";
+
+/// All checks as Markdown tables, one for the machine and one for disks.
+fn table() -> String {
+    let mut text = String::new();
+    for (title, of_disk) in [("Checks of each disk", true), ("Checks of the machine", false)] {
+        text += &format!(
+            "\n## {title}\n\n| id | what is read | good, and for which workload | otherwise | mechanism and source | \
+             how to change it | `--fix` |\n|---|---|---|---|---|---|---|\n"
+        );
+        text.extend(CHECKS.iter().filter_map(|rule| row(rule, of_disk)));
+    }
+    text
+}
+
+fn row(rule: &Rule, of_disk: bool) -> Option<String> {
+    let [Check::Inspection(check)] = rule.checks else { return None };
+    if matches!(check.judge, On::Disk(_)) != of_disk {
+        return None;
+    }
+    let severity = match rule.severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    let cells = [
+        format!("`{}` ({severity})", rule.id),
+        format!("{}: {}", check.title, check.reads),
+        (rule.threshold)(),
+        rule.meaning.into(),
+        check.why.into(),
+        if rule.remedy.is_empty() { "–".into() } else { rule.remedy.into() },
+        if check.fix.is_some() { "yes" } else { "no" }.into(),
+    ];
+    Some(format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | ")))
+}
+
+/// With `FATHOM_UPDATE_DOCS=1` the document is brought up to date instead.
+#[test]
+fn the_document_holds_the_checks() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (head, rest) = text.split_once(BEGIN).expect("the marker before the checks");
+    let (checks, tail) = rest.split_once(END).expect("the marker behind the checks");
+    let current = format!("{}\n", table());
+    if std::env::var_os("FATHOM_UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{head}{BEGIN}{current}{END}{tail}")).unwrap();
+        return;
+    }
+    assert!(
+        checks == current,
+        "docs/doctor.md differs from the checks; run\n  \
+         FATHOM_UPDATE_DOCS=1 cargo test -p fathom-analysis the_document"
+    );
+}

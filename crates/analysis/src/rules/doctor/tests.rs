@@ -1,0 +1,109 @@
+//! The whole of a diagnosis.
+
+use super::testing::{attribute, first_disk, healthy, nvme, queue, smart};
+use super::{CHECKS, On, diagnose, that_matter};
+use crate::rules::Check;
+use fathom_model::facts::Facts;
+use fathom_model::finding::Severity;
+use fathom_model::setting::{Scope, SettingChange};
+
+#[test]
+fn a_healthy_machine_has_no_findings() {
+    let machine = healthy();
+    let diagnosis = diagnose(&machine.facts, &machine);
+    assert_eq!(diagnosis.findings, []);
+    assert_eq!(diagnosis.not_checked, []);
+    assert!(diagnosis.good.len() > 50, "{}", diagnosis.good.len());
+}
+
+#[test]
+fn there_are_many_checks_and_each_says_everything() {
+    assert!(CHECKS.len() >= 70, "{}", CHECKS.len());
+    for rule in CHECKS {
+        let [Check::Inspection(check)] = rule.checks else { panic!("{}", rule.id) };
+        for text in [rule.meaning, check.title, check.reads, check.why] {
+            assert!(!text.is_empty() && !text.contains("  "), "{}: {text}", rule.id);
+        }
+        assert!(rule.meaning.ends_with('.'), "{}", rule.id);
+        if let Some(setting) = check.fix {
+            assert!(rule.remedy.contains("WANTED"), "{}", rule.id);
+            assert_eq!(setting.scope() == Scope::Disk, matches!(check.judge, On::Disk(_)));
+        }
+    }
+}
+
+#[test]
+fn the_worst_comes_first_with_its_command_and_change() {
+    let mut machine = healthy();
+    queue(&mut machine, "nomerges", "0");
+    queue(&mut machine, "scheduler", "none [bfq]");
+    smart(&mut machine).critical_warning = 2;
+    let diagnosis = diagnose(&machine.facts, &machine);
+    let ids: Vec<&str> =
+        diagnosis.findings.iter().map(|found| found.finding.rule.as_str()).collect();
+    assert_eq!(ids, ["nvme-critical-warning", "scheduler", "nomerges"]);
+    let found = &diagnosis.findings[1];
+    assert_eq!(
+        (found.subject.as_str(), found.found.as_str(), found.wanted.as_str()),
+        ("nvme0n1", "bfq", "none")
+    );
+    assert_eq!(
+        found.finding.next_step.as_deref(),
+        Some("echo none >/sys/block/nvme0n1/queue/scheduler")
+    );
+    assert_eq!(found.finding.evidence[0].source, "/sys/block/nvme0n1/queue/scheduler");
+    assert_eq!(diagnosis.changes(), [SettingChange::parse("scheduler=none", "nvme0n1").unwrap()]);
+    assert_eq!(diagnosis.problems().count(), 2);
+}
+
+#[test]
+fn what_cannot_be_checked_says_why() {
+    let mut machine = healthy();
+    first_disk(&mut machine).nvme = None;
+    first_disk(&mut machine).nvme_missing = Some("/dev/nvme0: needs root".into());
+    let diagnosis = diagnose(&machine.facts, &machine);
+    assert_eq!(diagnosis.findings, []);
+    assert!(diagnosis.not_checked.len() > 10);
+    for missing in &diagnosis.not_checked {
+        assert_eq!(
+            (missing.subject.as_str(), missing.reason.as_str()),
+            ("nvme0n1", "/dev/nvme0: needs root")
+        );
+    }
+}
+
+#[test]
+fn another_kind_of_disk_is_not_asked_what_only_nvme_knows() {
+    let mut machine = healthy();
+    let disk = first_disk(&mut machine);
+    (disk.nvme, disk.device.name) = (None, "sda".into());
+    attribute(&mut machine, "queue/nomerges", "0");
+    let diagnosis = diagnose(&machine.facts, &machine);
+    assert_eq!((diagnosis.findings, diagnosis.not_checked), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn heat_and_wear_are_hints_before_they_are_problems() {
+    let severity = |change: fn(&mut super::testing::Patient)| {
+        let mut machine = healthy();
+        change(&mut machine);
+        diagnose(&machine.facts, &machine).findings[0].finding.severity
+    };
+    assert_eq!(severity(|i| smart(i).used_percent = 80), Severity::Info);
+    assert_eq!(severity(|i| smart(i).celsius = 75), Severity::Info);
+    assert_eq!(severity(|i| nvme(i).warning_celsius = Some(30)), Severity::Warning);
+}
+
+#[test]
+fn a_run_names_the_problems_that_matter() {
+    let mut machine = healthy();
+    queue(&mut machine, "nomerges", "0");
+    queue(&mut machine, "scheduler", "none [bfq]");
+    let facts = Facts {
+        host: machine.facts.clone(),
+        inspection: Some((*machine).clone()),
+        ..Facts::default()
+    };
+    assert_eq!(that_matter(&facts), ["scheduler"]);
+    assert!(that_matter(&Facts::default()).is_empty());
+}

@@ -1,0 +1,116 @@
+//! `fathom doctor`: what is wrong with the machine and its disks, and the safe changes.
+
+use crate::page::PageArgs;
+use crate::stdio::{self, note};
+use fathom_analysis::rules::{Diagnosis, diagnose};
+use fathom_machine::settings::Settings;
+use fathom_machine::{Lookup, Roots, inspect};
+use fathom_model::escape;
+use fathom_model::facts::DeviceFacts;
+use fathom_model::setting::SettingChange;
+use fathom_report::pages;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+/// What `fathom doctor` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Disks, partitions, volumes, or files on them; by default all disks of the machine
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// Make the safe changes, until the next boot or `fathom restore`, after a confirmation
+    #[arg(long)]
+    fix: bool,
+    /// Make them without asking
+    #[arg(long, requires = "fix")]
+    yes: bool,
+    /// Exit with status 1 if there are warnings or errors
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+/// Prints the diagnosis, and makes changes where that is requested.
+///
+/// # Errors
+/// What cannot be inspected, or why the result cannot be written.
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let to = args.page.destination(args.targets.iter().map(String::as_str))?;
+    let roots = Roots::default();
+    let disks = disks(&roots, &args.targets)?;
+    let host = fathom_machine::host(&roots);
+    let diagnosis = diagnose(&host, &inspect::inspect(&roots, &disks));
+    let json = serde_json::to_string_pretty(&diagnosis).map_err(|e| e.to_string())? + "\n";
+    args.page.print(&pages::doctor(&diagnosis, args.page.verbose), Some(json), to.as_ref())?;
+    let is_fixed = !args.fix || fix(&diagnosis, args.yes)?;
+    let has_problems = args.strict && diagnosis.problems().next().is_some();
+    Ok(if is_fixed && !has_problems { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The disks that hold the targets.
+fn disks(roots: &Roots, targets: &[String]) -> Result<Vec<DeviceFacts>, String> {
+    if targets.is_empty() {
+        return Ok(inspect::all_disks(roots));
+    }
+    let lookup = Lookup::new(roots);
+    let device = |target: &String| -> Result<DeviceFacts, String> {
+        // Kernel names are accepted wherever no file has that name.
+        let is_name = !target.contains('/') && !std::path::Path::new(target).exists();
+        let path = if is_name { format!("/dev/{target}") } else { target.clone() };
+        let shown = escape::text(target);
+        let facts = lookup.target(&path).map_err(|e| format!("cannot read {shown}: {e}"))?;
+        facts
+            .device
+            .ok_or_else(|| format!("{shown}: no block device; name a disk or a file on one"))
+    };
+    let devices: Vec<DeviceFacts> = targets.iter().map(device).collect::<Result<_, _>>()?;
+    Ok(inspect::disks_of(roots, &devices))
+}
+
+/// Shows the changes and makes them if that is confirmed. Whether all were made.
+fn fix(diagnosis: &Diagnosis, is_confirmed: bool) -> Result<bool, String> {
+    let changes = diagnosis.changes();
+    if changes.is_empty() {
+        note!("there is nothing that fathom may change");
+        return Ok(true);
+    }
+    changes.iter().for_each(|change| stdio::say(&format!("change: {change}")));
+    if !is_confirmed && !confirmed(changes.len())? {
+        note!("nothing was changed");
+        return Ok(false);
+    }
+    let settings = Settings::system();
+    let mut is_done = true;
+    for change in &changes {
+        is_done &= made(&settings, change);
+    }
+    stdio::say("The changes last until the next boot; `fathom restore` undoes them.");
+    Ok(is_done)
+}
+
+fn made(settings: &Settings, change: &SettingChange) -> bool {
+    match settings.keep(std::slice::from_ref(change)) {
+        Ok(applied) => {
+            for one in applied {
+                stdio::say(&format!("changed: {} (was {})", one.change, one.old));
+            }
+            true
+        }
+        Err(error) => {
+            note!("{error}");
+            false
+        }
+    }
+}
+
+fn confirmed(count: usize) -> Result<bool, String> {
+    if !std::io::stdin().is_terminal() {
+        return Err("standard input is no terminal; confirm the changes with --yes".into());
+    }
+    let them = if count == 1 { "this change" } else { "these changes" };
+    stdio::say(&format!("Make {them}? [y/N]"));
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(|e| format!("cannot read the answer: {e}"))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,89 @@
+//! fio's logs of a run, appended to as it goes on.
+
+use crate::output::Destination;
+use fathom_model::plan::{LogKind, Plan};
+use fathom_model::progress::JobTotals;
+use fathom_report::fio_logs::JobLog;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::time::Duration;
+
+/// The logs of all jobs.
+#[derive(Default)]
+pub struct Logs {
+    jobs: BTreeMap<usize, JobLog>,
+    /// Indices into `files`.
+    index: BTreeMap<(usize, LogKind), usize>,
+    files: Vec<LogFile>,
+}
+
+struct LogFile {
+    path: String,
+    file: File,
+    /// A file that cannot be written is complained about once.
+    failed: bool,
+}
+
+impl Logs {
+    /// Creates the logs of `plan`, empty; none may be a file or device `used` by the run.
+    ///
+    /// # Errors
+    /// The log that cannot be written.
+    pub fn create<'a>(
+        plan: &Plan,
+        used: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<Self, String> {
+        let mut logs = Self::default();
+        for (number, job) in plan.jobs.iter().enumerate() {
+            let Some(log) = JobLog::new(job) else { continue };
+            logs.jobs.insert(number, log);
+            for (kind, path) in job.logs.iter().flat_map(fathom_model::plan::Logs::files) {
+                let at = logs.files.iter().position(|file| file.path == path);
+                let at = match at {
+                    Some(at) => at,
+                    None => {
+                        logs.files.push(LogFile::create(path, used.clone())?);
+                        logs.files.len() - 1
+                    }
+                };
+                logs.index.insert((number, kind), at);
+            }
+        }
+        Ok(logs)
+    }
+
+    /// Appends what is due; returns the errors that are new, and the time until the next line is due.
+    pub fn take(&mut self, totals: &[(usize, JobTotals)]) -> (Vec<String>, Duration) {
+        let unix_ms = fathom_engine::clock::unix_ns() / 1_000_000;
+        let mut errors = Vec::new();
+        let mut wait_ns = u64::MAX;
+        for (number, totals) in totals {
+            let Some(log) = self.jobs.get_mut(number) else { continue };
+            for (kind, line) in log.lines(totals, unix_ms) {
+                let file = self.index.get(&(*number, kind)).map(|at| &mut self.files[*at]);
+                errors.extend(file.and_then(|file| file.append(line)));
+            }
+            wait_ns = wait_ns.min(log.wait_ns(totals).unwrap_or(u64::MAX));
+        }
+        (errors, Duration::from_nanos(wait_ns))
+    }
+}
+
+impl LogFile {
+    fn create<'a>(path: String, used: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let named = |why: String| format!("cannot write the log {path}: {why}");
+        let place = Destination::open(&path, used).map_err(|why| {
+            named(why.strip_prefix(&format!("--output={path}: ")).unwrap_or(&why).to_string())
+        })?;
+        let file = place.emptied().map_err(|error| named(error.to_string()))?;
+        Ok(Self { path, file, failed: false })
+    }
+
+    /// Appends a line at once, so that a killed run keeps it; returns the first error.
+    fn append(&mut self, line: String) -> Option<String> {
+        let error = self.file.write_all((line + "\n").as_bytes()).err()?;
+        let is_first = !std::mem::replace(&mut self.failed, true);
+        is_first.then(|| format!("the log {} is incomplete: {error}", self.path))
+    }
+}

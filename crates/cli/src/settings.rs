@@ -1,0 +1,58 @@
+//! `fathom restore`, and settings left changed by killed processes.
+
+use crate::page::PageArgs;
+use crate::stdio::note;
+use fathom_machine::settings::{Left, Restored, RestoredHow, Settings};
+use fathom_report::pages::{self, SettingRow};
+use std::process::ExitCode;
+
+/// What `fathom restore` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// List the settings that are changed, without restoring them
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+/// Restores settings, or lists them. The exit status is 0 only if everything was restored.
+///
+/// # Errors
+/// Why the result cannot be written.
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let to = args.page.destination(None)?;
+    let settings = Settings::system();
+    if args.list {
+        let rows: Vec<SettingRow> = settings.left().into_iter().map(row).collect();
+        args.page.print(&pages::settings(&rows), None, to.as_ref())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let restored = settings.restore();
+    let sentences: Vec<String> = restored.iter().map(ToString::to_string).collect();
+    args.page.print(&pages::restored(&sentences), None, to.as_ref())?;
+    let in_use: Vec<Left> = settings.left().into_iter().filter(|left| left.is_in_use).collect();
+    for left in &in_use {
+        note!("{} is in use by PID {}, which restores it when it ends", left.what, left.pid);
+    }
+    let is_done = in_use.is_empty() && !restored.iter().any(Restored::is_failure);
+    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn row(left: Left) -> SettingRow {
+    let state = match (left.is_kept, left.is_in_use) {
+        (true, _) => "fathom doctor --fix".to_string(),
+        (_, true) => format!("PID {}, running", left.pid),
+        _ => format!("PID {}, killed", left.pid),
+    };
+    SettingRow { what: left.what, old: left.old, now: left.now, state }
+}
+
+/// Restores what killed processes left changed, and says so.
+pub fn recover() {
+    for one in Settings::system().recover() {
+        if one.how != RestoredHow::Unchanged {
+            note!("settings left by a killed fathom: {one}");
+        }
+    }
+}

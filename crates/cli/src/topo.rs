@@ -1,0 +1,75 @@
+//! `fathom topo`: where storage is attached, and what the links on the way carry.
+
+use crate::output::{self, Destination};
+use crate::page::PageArgs;
+use crate::stdio::{Kind, note};
+use fathom_analysis::rules::topology_findings;
+use fathom_analysis::topology::{TopologyReport, analyze};
+use fathom_machine::Roots;
+use fathom_machine::topology::{PCI_IDS, topology, volume_of};
+use fathom_report::{pages, topo_svg};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Which disks, and where they are read from.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Disks, partitions, files or directories; by default all disks
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// Read sys, proc and pci.ids below DIR: a copy of another machine's
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Also write a picture to FILE
+    #[arg(long, value_name = "FILE")]
+    svg: Option<String>,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+/// Reads the topology and prints it.
+///
+/// # Errors
+/// What cannot be read or written.
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let to = args.page.destination(None)?;
+    let picture = args.svg.as_deref().map(|file| Destination::open(file, None)).transpose()?;
+    let roots = Roots { proc: args.root.join("proc"), sys: args.root.join("sys") };
+    if !roots.sys.join("block").is_dir() {
+        let sys = roots.sys.display();
+        return Err(format!("{sys} is no sysfs; name a directory with sys and proc in it"));
+    }
+    let own = Path::new("/");
+    let places = [args.root.as_path(), own];
+    let databases = places.iter().flat_map(|root| PCI_IDS.map(|path| root.join(path)));
+    let mut report = analyze(topology(&roots, &databases.collect::<Vec<_>>()));
+    report.findings = topology_findings(&report);
+    let all_found = keep(&mut report, args, &roots);
+    let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())? + "\n";
+    args.page.print(&pages::topo(&report, args.page.verbose), Some(json), to.as_ref())?;
+    if let Some(picture) = picture {
+        output::emit(&topo_svg::picture(&report), Kind::Lines, Some(&picture))?;
+    }
+    Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Leaves only the targets in the report. Returns whether all of them are known.
+fn keep(report: &mut TopologyReport, args: &Args, roots: &Roots) -> bool {
+    if args.targets.is_empty() {
+        return true;
+    }
+    let is_own = args.root == Path::new("/");
+    let name = |target: &String| {
+        let known = report.topology.volume(target).map(|volume| volume.name.clone());
+        let node = || target.strip_prefix("/dev/").map(str::to_string);
+        // Paths are those of this machine.
+        let path = || is_own.then(|| volume_of(roots, target)).flatten();
+        known.or_else(path).or_else(node).unwrap_or_else(|| target.clone())
+    };
+    let names: Vec<String> = args.targets.iter().map(name).collect();
+    let unknown = report.keep(&names);
+    for name in &unknown {
+        note!("{name} is no block device, and on none; `fathom topo` lists all");
+    }
+    unknown.is_empty()
+}

@@ -1,0 +1,97 @@
+//! Drops the page cache of a file before each further pass over it, as fio does for buffered I/O.
+
+use super::{Draw, Source};
+use crate::files::OpenFile;
+use crate::hints::drop_pages;
+use crate::queue::Request;
+use fathom_model::plan::{Distribution, JobPlan, Order};
+use fathom_model::{Dir, PerDir};
+use std::os::fd::RawFd;
+
+/// A source that counts the bytes of each pass.
+pub(crate) struct Invalidating<S> {
+    inner: S,
+    files: Vec<Pass>,
+    /// Whether each direction makes passes of its own.
+    apart: bool,
+}
+
+/// The current pass over one file.
+struct Pass {
+    fd: RawFd,
+    bytes: u64,
+    left: PerDir<u64>,
+}
+
+/// Whether `job` reads or writes anything more than once through the page cache.
+pub(crate) fn makes_passes(job: &JobPlan) -> bool {
+    let passes = matches!(
+        job.access.order,
+        Order::Sequential { .. } | Order::Random { distribution: Distribution::EachOnce, .. }
+    );
+    let once: u64 = job.regions.iter().map(|region| region.len).sum();
+    let again = job.until.bytes.is_none_or(|bytes| bytes > once);
+    passes && again && job.invalidate && !job.direct && !job.regions.is_empty()
+}
+
+impl<S> Invalidating<S> {
+    /// `inner` with the files of `job`.
+    pub fn new(inner: S, job: &JobPlan, files: &[OpenFile]) -> Self {
+        let unit = job.block_unit();
+        let pass = |(file, region): (&OpenFile, &fathom_model::plan::Region)| {
+            let bytes = region.len - region.len % unit;
+            Pass { fd: file.raw(), bytes, left: PerDir::splat(bytes) }
+        };
+        let apart = matches!(job.access.order, Order::Sequential { .. });
+        Self { inner, files: files.iter().zip(&job.regions).map(pass).collect(), apart }
+    }
+}
+
+impl<S: Source> Source for Invalidating<S> {
+    const FIXED: bool = S::FIXED;
+    type Batch<'a>
+        = Batch<'a, S::Batch<'a>>
+    where
+        S: 'a;
+
+    fn len(&self) -> u32 {
+        self.inner.len()
+    }
+
+    fn ready(&mut self, want: usize) -> usize {
+        self.inner.ready(want)
+    }
+
+    fn batch(&mut self) -> Batch<'_, S::Batch<'_>> {
+        Batch { inner: self.inner.batch(), files: &mut self.files, apart: self.apart }
+    }
+}
+
+/// Generates the I/Os of one batch.
+pub(crate) struct Batch<'a, D> {
+    inner: D,
+    files: &'a mut [Pass],
+    apart: bool,
+}
+
+impl<D: Draw> Draw for Batch<'_, D> {
+    fn next_dir(&mut self) -> Dir {
+        self.inner.next_dir()
+    }
+
+    fn next(&mut self, dir: Dir, max: u64) -> Request {
+        let request = self.inner.next(dir, max);
+        let pass = &mut self.files[request.file as usize];
+        let left = &mut pass.left[if self.apart { dir } else { Dir::Read }];
+        if *left < u64::from(request.len) {
+            drop_pages(pass.fd);
+            *left = pass.bytes;
+        }
+        *left = left.saturating_sub(u64::from(request.len));
+        request
+    }
+
+    fn end(self, count: usize) {
+        self.inner.end(count);
+    }
+}

@@ -1,0 +1,299 @@
+//! What `fathom doctor` judges: kernel files of the machine and of disks, and what NVMe controllers report. Only
+//! reads; nothing here interprets.
+
+mod files;
+mod nvme;
+
+use crate::cgroup::{self, Hierarchy};
+use crate::device::{self, Node};
+use crate::mounts::{self, Mount};
+use crate::roots::{Roots, entries, number, text};
+use crate::settings::irqs_above;
+use fathom_model::facts::DeviceFacts;
+use fathom_model::inspection::{
+    DiskInspection, Inspection, Interrupt, MountedFileSystem, Partition, Readings,
+};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Longer texts are cut off.
+const TEXT_MAX: usize = 512;
+/// Devices below a device, at most: stacks are not that deep.
+const BELOW_MAX: usize = 256;
+/// Directories above a disk's that may be that of its PCI device.
+const PARENTS_MAX: usize = 8;
+/// Programs that change what a measurement depends on.
+const DAEMONS: [&str; 4] = ["irqbalance", "tuned", "power-profiles-", "thermald"];
+
+/// Reads the machine and the disks with these names.
+#[must_use]
+pub fn inspect(roots: &Roots, disks: &[DeviceFacts]) -> Inspection {
+    let mounts = mounts::own(roots);
+    let nodes = disks.iter().filter_map(|disk| node(roots, &disk.name).map(|node| (disk, node)));
+    Inspection {
+        host: host(roots),
+        daemons: daemons(roots),
+        disks: nodes.map(|(device, node)| disk(roots, &mounts, device, &node)).collect(),
+    }
+}
+
+/// The whole disks that hold `devices`: themselves, the disks of partitions, and what stacked devices are built on.
+#[must_use]
+pub fn disks_of<'a>(
+    roots: &Roots,
+    devices: impl IntoIterator<Item = &'a DeviceFacts>,
+) -> Vec<DeviceFacts> {
+    let mut found: Vec<Node> = Vec::new();
+    let mut open: Vec<Node> = Vec::new();
+    for device in devices {
+        open.extend(node(roots, &device.name));
+        // What a device is built on follows it.
+        while let Some(node) = open.pop() {
+            let disk = node.disk();
+            if !found.contains(&disk) && found.len() < BELOW_MAX {
+                open.extend(disk.members().unwrap_or_default());
+                found.push(disk);
+            }
+        }
+    }
+    found.iter().map(Node::facts).collect()
+}
+
+/// All disks of the machine, without devices in memory and those that are not set up.
+#[must_use]
+pub fn all_disks(roots: &Roots) -> Vec<DeviceFacts> {
+    let in_memory = ["ram", "zram", "loop", "fd", "sr"];
+    let is_real = |disk: &DeviceFacts| {
+        let kind = disk.name.trim_end_matches(|c: char| c.is_ascii_digit());
+        !in_memory.contains(&kind)
+    };
+    device::disks(roots).into_iter().filter(is_real).collect()
+}
+
+fn node(roots: &Roots, name: &str) -> Option<Node> {
+    Node::by_dir(&roots.sys.join("class/block").join(name.replace('/', "!")))
+        .or_else(|| Node::by_dir(&roots.sys.join("block").join(name.replace('/', "!"))))
+}
+
+fn host(roots: &Roots) -> Readings {
+    let mut host = Readings::default();
+    for path in files::HOST {
+        let read = super::settings::below(roots, path.trim_start_matches('/'));
+        read.into_iter().for_each(|file| record(&mut host, path, &file));
+    }
+    for pattern in files::HOST_EACH {
+        for (path, file) in expand(roots, pattern) {
+            record(&mut host, &path, &file);
+        }
+    }
+    for pattern in files::HOST_DISTINCT {
+        let mut texts: Vec<String> =
+            expand(roots, pattern).into_iter().filter_map(|(_, file)| text(file)).collect();
+        texts.sort();
+        texts.dedup();
+        if !texts.is_empty() {
+            host.set(pattern, &texts.join(", "));
+        }
+    }
+    let is_guest =
+        text(roots.proc.join("cpuinfo")).is_some_and(|text| text.contains(" hypervisor"));
+    host.set("/proc/cpuinfo", if is_guest { "hypervisor" } else { "no hypervisor" });
+    // Large, and only its presence matters.
+    if roots.proc.join("lockdep_stats").exists() {
+        host.set("/proc/lockdep_stats", "present");
+    }
+    let swaps = text(roots.proc.join("swaps")).unwrap_or_default();
+    let swaps: Vec<&str> =
+        swaps.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+    host.set("/proc/swaps", &swaps.join(", "));
+    if let Err(error) = std::fs::read_dir(roots.sys.join("kernel/tracing/events")) {
+        host.missing.insert("/sys/kernel/tracing/events".into(), reason(&error));
+    } else {
+        host.set("/sys/kernel/tracing/events", "readable");
+    }
+    cgroup::hierarchies(roots).iter().for_each(|hierarchy| limits(&mut host, hierarchy));
+    host
+}
+
+/// Limits of this process's control groups.
+fn limits(host: &mut Readings, hierarchy: &Hierarchy) {
+    for file in files::CGROUP {
+        let all: Vec<String> = hierarchy
+            .groups()
+            .filter_map(|dir| text(dir.join(file)))
+            .filter(|text| !text.starts_with("max") && text != "-1")
+            .collect();
+        if !all.is_empty() {
+            host.set(&format!("cgroup/{file}"), &cut(&all.join(", ").replace('\n', ", ")));
+        }
+    }
+}
+
+/// The files that a path with one `*` stands for, with their paths.
+fn expand(roots: &Roots, pattern: &str) -> Vec<(String, PathBuf)> {
+    let Some((front, back)) = pattern.split_once('*') else { return Vec::new() };
+    let Some((dir, prefix)) = front.rsplit_once('/') else { return Vec::new() };
+    let Some(real) = super::settings::below(roots, dir.trim_start_matches('/')) else {
+        return Vec::new();
+    };
+    let names = entries(&real).into_iter().filter(|name| name.starts_with(prefix));
+    names
+        .map(|name| (format!("{dir}/{name}{back}"), real.join(format!("{name}{back}"))))
+        .filter(|(_, file)| file.is_file())
+        .collect()
+}
+
+fn daemons(roots: &Roots) -> Vec<String> {
+    let pids = entries(&roots.proc).into_iter().filter(|name| name.parse::<u32>().is_ok());
+    let mut found: Vec<String> = pids
+        .filter_map(|pid| text(roots.proc.join(pid).join("comm")))
+        .filter(|name| DAEMONS.contains(&name.as_str()))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn disk(roots: &Roots, mounts: &[Mount], device: &DeviceFacts, node: &Node) -> DiskInspection {
+    let dir = node.attribute("");
+    let mut files = Readings::default();
+    for file in files::DISK {
+        record(&mut files, file, &dir.join(file));
+    }
+    let pci = pci_above(&dir);
+    let controller = controller(&dir);
+    let of = [("pci", &pci, files::PCI), ("nvme", &controller, files::NVME)];
+    for (name, dir, names) in of {
+        for (dir, file) in dir.iter().flat_map(|dir| names.iter().map(move |file| (dir, file))) {
+            record(&mut files, &format!("{name}/{file}"), &dir.join(file));
+        }
+    }
+    let name =
+        controller.as_ref().and_then(|dir| dir.file_name()?.to_str().map(ToString::to_string));
+    let (nvme, nvme_missing) = match name.map(|name| nvme::report(&name, device.nvme_nsid)) {
+        Some(Ok(report)) => (Some(report), None),
+        Some(Err(reason)) => (None, Some(reason)),
+        None => (None, None),
+    };
+    DiskInspection {
+        device: device.clone(),
+        files,
+        partitions: partitions(node),
+        mounts: mounted(mounts, node),
+        interrupts: interrupts(roots, &dir),
+        nvme,
+        nvme_missing,
+    }
+}
+
+/// The directory of the PCI device that a disk is attached to.
+fn pci_above(disk: &Path) -> Option<PathBuf> {
+    let is_pci = |dir: &&Path| dir.join("vendor").exists() && dir.join("class").exists();
+    disk.ancestors().skip(1).take(PARENTS_MAX).find(is_pci).map(Path::to_path_buf)
+}
+
+/// The directory of a disk's NVMe controller; with multipath, of the first.
+fn controller(disk: &Path) -> Option<PathBuf> {
+    let dir = disk.join("device").canonicalize().ok()?;
+    let is_controller =
+        |name: &str| name.strip_prefix("nvme").is_some_and(|rest| rest.parse::<u32>().is_ok());
+    if is_controller(dir.file_name()?.to_str()?) {
+        return Some(dir);
+    }
+    let first = entries(&dir).into_iter().find(|name| is_controller(name))?;
+    dir.join(first).canonicalize().ok()
+}
+
+fn partitions(node: &Node) -> Vec<Partition> {
+    // sysfs reports 512-byte sectors on all devices.
+    let of = |part: &Node| Partition {
+        name: part.name(),
+        start_bytes: number::<u64>(part.attribute("start")).unwrap_or(0).saturating_mul(512),
+    };
+    node.partitions().iter().map(of).collect()
+}
+
+/// File systems on a disk, its partitions and what is stacked on them.
+fn mounted(mounts: &[Mount], node: &Node) -> Vec<MountedFileSystem> {
+    let mut devices = vec![node.clone()];
+    devices.extend(node.partitions());
+    let mut numbers: Vec<device::Number> = devices.iter().map(|node| node.number).collect();
+    let holders = devices.iter().flat_map(Node::holders).filter_map(|holder| holder.number);
+    numbers.extend(holders);
+    let paths: Vec<String> = devices.iter().map(Node::path).collect();
+    let mut found: Vec<MountedFileSystem> = Vec::new();
+    // Some file systems, such as btrfs, have numbers of their own.
+    let is_on = |mount: &&Mount| numbers.contains(&mount.device) || paths.contains(&mount.source);
+    let mut sources: Vec<&str> = Vec::new();
+    for mount in mounts.iter().filter(is_on) {
+        // Further mounts of the same file system are mostly those of containers.
+        if sources.contains(&mount.source.as_str()) {
+            continue;
+        }
+        sources.push(&mount.source);
+        let size = rustix::fs::statvfs(mount.point.as_str()).ok();
+        let bytes = |blocks: fn(&rustix::fs::StatVfs) -> u64| {
+            size.as_ref().map_or(0, |size| blocks(size).saturating_mul(size.f_frsize))
+        };
+        found.push(MountedFileSystem {
+            point: mount.point.clone(),
+            file_system: mount.file_system.clone(),
+            options: format!("{},{}", mount.options, mount.super_options),
+            size_bytes: bytes(|size| size.f_blocks),
+            free_bytes: bytes(|size| size.f_bavail),
+        });
+    }
+    found
+}
+
+fn interrupts(roots: &Roots, disk: &Path) -> Vec<Interrupt> {
+    let table = std::fs::read_to_string(roots.proc.join("interrupts")).unwrap_or_default();
+    let header = table.lines().next().unwrap_or("");
+    let cpus: Vec<u32> = header
+        .split_whitespace()
+        .filter_map(|name| name.strip_prefix("CPU")?.parse().ok())
+        .collect();
+    let of = |irq: String| {
+        let line =
+            table.lines().find_map(|line| line.trim_start().strip_prefix(&format!("{irq}:")));
+        let counts = line.unwrap_or("").split_whitespace().map_while(|count| count.parse().ok());
+        let dir = roots.proc.join("irq").join(&irq);
+        let cpus_of = text(dir.join("effective_affinity_list"));
+        Some(Interrupt {
+            number: irq.parse().ok()?,
+            cpus: cpus_of.or_else(|| text(dir.join("smp_affinity_list"))).unwrap_or_default(),
+            counts: cpus
+                .iter()
+                .copied()
+                .zip(counts)
+                .filter(|(_, count): &(u32, u64)| *count > 0)
+                .collect(),
+        })
+    };
+    // Those never set up, such as of queues beyond the CPUs, are not in the table.
+    irqs_above(disk).into_iter().filter_map(of).filter(|one| !one.cpus.is_empty()).collect()
+}
+
+fn record(readings: &mut Readings, path: &str, file: &Path) {
+    match std::fs::read(file) {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            readings.set(path, &cut(text.trim_matches(|c: char| c.is_whitespace() || c == '\0')));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            readings.missing.insert(path.to_string(), reason(&error));
+        }
+    }
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "needs root".into(),
+        _ => error.to_string(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(TEXT_MAX).collect()
+}

@@ -1,0 +1,75 @@
+//! fio's logs of a job.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which logs a job writes, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Logs {
+    /// Start of the file names of the bandwidth log (`write_bw_log`), if written.
+    pub bw: Option<String>,
+    /// The same for IOPS (`write_iops_log`).
+    pub iops: Option<String>,
+    /// The same for latencies (`write_lat_log`).
+    pub lat: Option<String>,
+    /// The same for histograms (`write_hist_log`).
+    pub hist: Option<String>,
+    /// Time in nanoseconds over which entries are averaged (`log_avg_msec`).
+    pub average_ns: u64,
+    /// Time in nanoseconds between histograms (`log_hist_msec`); 0 for none.
+    pub hist_ns: u64,
+    /// Bins of histograms that are added up, as a power of two (`log_hist_coarseness`).
+    pub coarseness: u32,
+    /// Whether latency logs have the average (`log_window_value`).
+    pub average: bool,
+    /// Whether they have the maximum.
+    pub maximum: bool,
+    /// Whether each clone has files of its own (`per_job_logs`).
+    pub per_job: bool,
+    /// Whether times are since 1970, not since the start of the job (`log_unix_epoch`).
+    pub unix_epoch: bool,
+    /// Number of the job in the run, from 1, as in file names.
+    pub number: u32,
+}
+
+/// A kind of log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogKind {
+    /// Bandwidth in KiB/s.
+    Bandwidth,
+    /// I/Os per second.
+    Iops,
+    /// Submission latency.
+    Slat,
+    /// Completion latency.
+    Clat,
+    /// Total latency.
+    Lat,
+    /// Histograms of completion latency.
+    Histogram,
+}
+
+impl Logs {
+    /// The files to write, as fio names them.
+    #[must_use]
+    pub fn files(&self) -> Vec<(LogKind, String)> {
+        let file = |prefix: &str, what: &str| match self.per_job {
+            true => format!("{prefix}_{what}.{}.log", self.number),
+            false => format!("{prefix}_{what}.log"),
+        };
+        let one = |prefix: &Option<String>, kinds: &[(LogKind, &str)]| -> Vec<(LogKind, String)> {
+            let of = |prefix: &String| {
+                kinds.iter().map(|(kind, what)| (*kind, file(prefix, what))).collect()
+            };
+            prefix.as_ref().map(of).unwrap_or_default()
+        };
+        let lat = [(LogKind::Slat, "slat"), (LogKind::Clat, "clat"), (LogKind::Lat, "lat")];
+        [
+            one(&self.bw, &[(LogKind::Bandwidth, "bw")]),
+            one(&self.iops, &[(LogKind::Iops, "iops")]),
+            one(&self.lat, &lat),
+            one(&self.hist, &[(LogKind::Histogram, "clat_hist")]),
+        ]
+        .concat()
+    }
+}

@@ -1,0 +1,241 @@
+//! fio's logs: averages and histograms of intervals, as lines of text.
+
+use fathom_model::plan::{BlockSizes, JobPlan, LogKind, Logs};
+use fathom_model::progress::{JobTotals, Phase};
+use fathom_model::{Dir, Histogram, PerDir};
+use std::fmt::Write;
+
+/// Bins of fio's histograms: FIO_IO_U_PLAT_NR of its stat.h, 29 powers of two with 64 bins each.
+const BINS: usize = 29 << BIN_BITS;
+const BIN_BITS: u32 = 6;
+
+/// The logs of one job while it runs.
+pub struct JobLog {
+    plan: Logs,
+    /// Largest block size of each direction, as histograms name it.
+    block: PerDir<u64>,
+    averages: Window,
+    histograms: Window,
+}
+
+/// Totals at the end of the last interval.
+#[derive(Default)]
+struct Window {
+    before: JobTotals,
+    /// End of the current interval, in nanoseconds of measured time.
+    next_ns: u64,
+}
+
+impl Window {
+    /// Whether an interval is over, the last one also before its time; sets the next one's end.
+    fn is_over(&mut self, interval_ns: u64, now: &JobTotals) -> bool {
+        let ended = matches!(now.phase, Phase::Finishing | Phase::Done);
+        let grown = now.measured_ns > self.before.measured_ns;
+        let over = interval_ns > 0 && grown && (ended || now.measured_ns >= self.next_ns);
+        if over {
+            self.next_ns = (now.measured_ns / interval_ns + 1) * interval_ns;
+        }
+        over
+    }
+}
+
+impl JobLog {
+    /// The logs of `job`, if it has any.
+    #[must_use]
+    pub fn new(job: &JobPlan) -> Option<Self> {
+        let plan = job.logs.clone()?;
+        let window = |interval_ns| Window { next_ns: interval_ns, ..Window::default() };
+        Some(Self {
+            block: job.access.block_sizes.map(|_, sizes: &BlockSizes| sizes.max()),
+            averages: window(plan.average_ns),
+            histograms: window(plan.hist_ns),
+            plan,
+        })
+    }
+
+    /// The lines due now, by log; `unix_ms` is the time of `now`.
+    pub fn lines(&mut self, now: &JobTotals, unix_ms: u64) -> Vec<(LogKind, String)> {
+        let time_ms = match self.plan.unix_epoch {
+            true => unix_ms,
+            false => now.measured_ns / 1_000_000,
+        };
+        let mut lines = Vec::new();
+        if self.averages.is_over(self.plan.average_ns, now) {
+            let before = std::mem::replace(&mut self.averages.before, now.clone());
+            for dir in Dir::ALL {
+                averages(&self.plan, time_ms, dir, &before, now, &mut lines);
+            }
+        }
+        if self.histograms.is_over(self.plan.hist_ns, now) {
+            let before = std::mem::replace(&mut self.histograms.before, now.clone());
+            for dir in Dir::ALL {
+                let new = now.clat[dir].since(&before.clat[dir]);
+                if !new.is_empty() {
+                    let bins = bins(&new, self.plan.coarseness);
+                    let line = format!("{time_ms}, {}, {}, {bins}", dir as u8, self.block[dir]);
+                    lines.push((LogKind::Histogram, line));
+                }
+            }
+        }
+        lines
+    }
+
+    /// Nanoseconds until a line is due, or `None` once the job has ended.
+    #[must_use]
+    pub fn wait_ns(&self, now: &JobTotals) -> Option<u64> {
+        let windows =
+            [(self.plan.average_ns, &self.averages), (self.plan.hist_ns, &self.histograms)];
+        let waits = windows.into_iter().filter(|(interval_ns, _)| *interval_ns > 0);
+        let next_ns = waits.map(|(_, window)| window.next_ns).min()?;
+        (now.phase == Phase::Running).then(|| next_ns.saturating_sub(now.measured_ns))
+    }
+}
+
+/// Entries of one direction. As in fio, an interval without I/O has none.
+fn averages(
+    plan: &Logs,
+    time_ms: u64,
+    dir: Dir,
+    before: &JobTotals,
+    now: &JobTotals,
+    lines: &mut Vec<(LogKind, String)>,
+) {
+    let spent_ns = u128::from(now.measured_ns - before.measured_ns).max(1);
+    let ios = now.counts[dir].ios - before.counts[dir].ios;
+    let bytes = now.counts[dir].bytes - before.counts[dir].bytes;
+    if ios == 0 {
+        return;
+    }
+    let per_second = |n: u64| u128::from(n) * 1_000_000_000 / spent_ns;
+    let mut entry = |kind, value: String| {
+        // Block size and priority are those of single I/Os.
+        lines.push((kind, format!("{time_ms}, {value}, {}, 0, 0", dir as u8)));
+    };
+    if plan.bw.is_some() {
+        entry(LogKind::Bandwidth, (per_second(bytes) / 1024).to_string());
+    }
+    if plan.iops.is_some() {
+        entry(LogKind::Iops, per_second(ios).to_string());
+    }
+    if plan.lat.is_some() {
+        let latencies = [
+            (LogKind::Slat, &now.slat, &before.slat),
+            (LogKind::Clat, &now.clat, &before.clat),
+            (LogKind::Lat, &now.lat, &before.lat),
+        ];
+        for (kind, now, before) in latencies {
+            let new = now[dir].since(&before[dir]);
+            let (mean, max) = (new.mean_ns() as u64, new.max_ns());
+            entry(
+                kind,
+                match (plan.average, plan.maximum) {
+                    (true, true) => format!("{mean}, {max}"),
+                    (false, true) => max.to_string(),
+                    _ => mean.to_string(),
+                },
+            );
+        }
+    }
+}
+
+/// The counts of all bins, `1 << coarseness` added up in each.
+fn bins(histogram: &Histogram, coarseness: u32) -> String {
+    let mut counts = vec![0_u64; BINS];
+    for (ns, count) in histogram.buckets() {
+        counts[bin_of(ns)] += count;
+    }
+    let mut text = String::new();
+    for group in counts.chunks(1 << coarseness) {
+        let separator = if text.is_empty() { "" } else { ", " };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{separator}{}", group.iter().sum::<u64>());
+    }
+    text
+}
+
+/// The bin of a latency: plat_val_to_idx() of fio's stat.c.
+fn bin_of(ns: u64) -> usize {
+    let msb = 63 - (ns | 1).leading_zeros();
+    if msb <= BIN_BITS {
+        return ns as usize;
+    }
+    let error_bits = msb - BIN_BITS;
+    let base = (error_bits as usize + 1) << BIN_BITS;
+    (base + (ns >> error_bits) as usize % (1 << BIN_BITS)).min(BINS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::plan::{Engine, Mix, Order};
+
+    fn log(change: impl FnOnce(&mut Logs)) -> JobLog {
+        let order = Order::Sequential { skip: 0 };
+        let mut job = JobPlan::new("j", Engine::Null, Mix::Only(Dir::Write), order);
+        let mut logs = Logs { average_ns: 500_000_000, average: true, ..Logs::default() };
+        change(&mut logs);
+        job.logs = Some(logs);
+        JobLog::new(&job).unwrap()
+    }
+
+    fn totals(ms: u64, ios: u64, ns: &[u64]) -> JobTotals {
+        let mut totals = JobTotals {
+            phase: Phase::Running,
+            measured_ns: ms * 1_000_000,
+            ..JobTotals::default()
+        };
+        (totals.counts.write.ios, totals.counts.write.bytes) = (ios, ios * 4096);
+        ns.iter().for_each(|ns| totals.clat.write.record(*ns));
+        totals
+    }
+
+    #[test]
+    fn each_interval_has_one_line_per_direction_with_io() {
+        let mut log = log(|logs| (logs.bw, logs.iops) = (Some("b".into()), Some("i".into())));
+        assert_eq!(log.lines(&totals(499, 99, &[]), 7), []);
+        assert_eq!(log.wait_ns(&totals(499, 99, &[])), Some(1_000_000));
+        let lines = log.lines(&totals(500, 100, &[]), 7);
+        let expected =
+            [(LogKind::Bandwidth, "500, 800, 1, 0, 0"), (LogKind::Iops, "500, 200, 1, 0, 0")];
+        assert_eq!(lines, expected.map(|(kind, line)| (kind, line.to_string())));
+        assert_eq!(log.lines(&totals(900, 200, &[]), 7), []);
+        assert_eq!(log.lines(&totals(1000, 100, &[]), 7), [], "no I/O, no line");
+        let mut end = totals(1250, 150, &[]);
+        end.phase = Phase::Done;
+        assert_eq!(log.lines(&end, 7)[1].1, "1250, 200, 1, 0, 0");
+        assert_eq!((log.lines(&end, 7), log.wait_ns(&end)), (vec![], None));
+    }
+
+    #[test]
+    fn latencies_are_means_maxima_or_both() {
+        let clat = |average, maximum| {
+            let mut log = log(|logs| {
+                (logs.lat, logs.unix_epoch) = (Some("l".into()), true);
+                (logs.average, logs.maximum) = (average, maximum);
+            });
+            log.lines(&totals(600, 2, &[100, 40]), 1234).remove(1).1
+        };
+        assert_eq!(clat(true, false), "1234, 70, 1, 0, 0");
+        assert_eq!(clat(false, true), "1234, 100, 1, 0, 0");
+        assert_eq!(clat(true, true), "1234, 70, 100, 1, 0, 0");
+    }
+
+    #[test]
+    fn histograms_have_fio_s_bins() {
+        // Values from plat_val_to_idx().
+        for (ns, bin) in [(0, 0), (127, 127), (128, 128), (129, 128), (255, 191), (256, 192)] {
+            assert_eq!(bin_of(ns), bin, "{ns}");
+        }
+        assert_eq!(bin_of(u64::MAX), BINS - 1);
+        let mut log = log(|logs| (logs.hist, logs.hist_ns) = (Some("h".into()), 100_000_000));
+        let (_, line) = log.lines(&totals(100, 3, &[5, 5, 64]), 0).remove(0);
+        let fields: Vec<u64> = line.split(", ").map(|field| field.parse().unwrap()).collect();
+        assert_eq!((&fields[..3], fields.len()), (&[100, 1, 4096][..], 3 + BINS));
+        assert_eq!((fields[3 + 5], fields[3 + 64]), (2, 1));
+        let mut log = self::log(|logs| {
+            (logs.hist, logs.hist_ns, logs.coarseness) = (Some("h".into()), 100_000_000, 6);
+        });
+        let (_, line) = log.lines(&totals(100, 3, &[5, 5, 64]), 0).remove(0);
+        assert_eq!(line.split(", ").count(), 3 + 29);
+    }
+}

@@ -1,0 +1,233 @@
+//! The topology as a picture: an SVG file that needs nothing else, on light and dark backgrounds.
+
+use crate::doc::{Document, Quantity, Span, Text, TreeNode};
+use crate::pages;
+use crate::render;
+use fathom_analysis::topology::TopologyReport;
+use fathom_model::escape;
+use fathom_model::finding::Severity;
+use std::fmt::Write;
+
+/// Pixels. Of text at 12 px, a letter takes this much on average.
+const LETTER: f64 = 7.2;
+const MARGIN: f64 = 16.0;
+const LINE: f64 = 15.0;
+/// Between boxes, from one to the next below and from one column to the next.
+const GAP: (f64, f64) = (8.0, 56.0);
+/// Left and right, above and below text in a box.
+const PADDING: (f64, f64) = (8.0, 5.0);
+/// The widest connection.
+const STROKE_MAX: f64 = 16.0;
+/// Longer text is cut; the whole is in the box's tooltip.
+const LETTERS_MAX: usize = 48;
+/// Letters on a line of a finding.
+const FINDING_LETTERS: usize = 110;
+
+const STYLE: &str = "\
+svg{--back:#fff;--text:#1b1f24;--dim:#57606a;--line:#8c9db5;--box:#f3f5f8;--warn:#c0262d}\
+@media(prefers-color-scheme:dark){svg{--back:#14171b;--text:#e6e9ed;--dim:#9aa5b1;--line:#5f7590;--box:#232830;\
+--warn:#ff7b72}}\
+text{font:12px sans-serif;fill:var(--text)}.dim{fill:var(--dim)}.warn{fill:var(--warn)}\
+rect.box{fill:var(--box);stroke:var(--line)}rect.warn{fill:var(--box);stroke:var(--warn);stroke-width:2}\
+path{fill:none;stroke:var(--line)}path.warn{stroke:var(--warn)}";
+
+/// The tree of the page from left to right. Connections are as wide as what their links carry.
+#[must_use]
+pub fn picture(report: &TopologyReport) -> String {
+    let roots: Vec<Shape> =
+        pages::topo_tree(report).iter().map(|node| Shape::of(node, 0)).collect();
+    let mut widths: Vec<f64> = Vec::new();
+    roots.iter().for_each(|root| root.measure(&mut widths));
+    let mut drawing = Drawing { columns: columns(&widths), widths, text: String::new() };
+    let fastest = roots.iter().map(Shape::fastest).fold(0.0, f64::max);
+    let mut top = drawing.findings(report);
+    for root in &roots {
+        let (_, bottom) = drawing.shape(root, top, fastest);
+        top = bottom;
+    }
+    let right =
+        drawing.columns.last().zip(drawing.widths.last()).map_or(0.0, |(x, width)| x + width);
+    let shown = if report.findings.is_empty() { 0.0 } else { FINDING_LETTERS as f64 * LETTER };
+    let (width, height) = (right.max(shown) + MARGIN, top + MARGIN);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {width:.0} {height:.0}\">\n<title>Storage topology</title>\n<style>{STYLE}</style>\n\
+         <rect width=\"100%\" height=\"100%\" style=\"fill:var(--back)\"/>\n{}</svg>\n",
+        drawing.text
+    )
+}
+
+/// A box with what is right of it.
+struct Shape {
+    depth: usize,
+    lines: Vec<String>,
+    whole: String,
+    /// Width of its connection, in bytes per second.
+    rate: Option<f64>,
+    is_limited: bool,
+    children: Vec<Shape>,
+}
+
+impl Shape {
+    /// Cells are those of the page's columns: name, link, what it carries, what is below it, path.
+    fn of(node: &TreeNode, depth: usize) -> Self {
+        let cell = |at: usize| node.cells.get(at).map(plain).unwrap_or_default();
+        let rate = |at: usize| node.cells.get(at).and_then(quantity).map(|quantity| quantity.value);
+        let below = cell(3);
+        let below = if below.is_empty() { below } else { format!("below: {below}") };
+        let details = [cell(1), cell(2), below];
+        let details: Vec<String> = details.into_iter().filter(|part| !part.is_empty()).collect();
+        let lines = [cell(0), details.join(" · "), cell(4)];
+        let lines: Vec<String> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+        Self {
+            depth,
+            whole: lines.join("\n"),
+            lines,
+            rate: rate(2).or(rate(3)),
+            is_limited: node.severity >= Some(Severity::Warning),
+            children: node.children.iter().map(|child| Self::of(child, depth + 1)).collect(),
+        }
+    }
+
+    fn height(&self) -> f64 {
+        self.lines.len() as f64 * LINE + 2.0 * PADDING.1
+    }
+
+    /// Widens the columns to what the boxes need.
+    fn measure(&self, widths: &mut Vec<f64>) {
+        let longest = self.lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        let width = longest.min(LETTERS_MAX) as f64 * LETTER + 2.0 * PADDING.0;
+        if widths.len() <= self.depth {
+            widths.push(0.0);
+        }
+        widths[self.depth] = widths[self.depth].max(width);
+        self.children.iter().for_each(|child| child.measure(widths));
+    }
+
+    fn fastest(&self) -> f64 {
+        let below = self.children.iter().map(Self::fastest).fold(0.0, f64::max);
+        self.rate.unwrap_or(0.0).max(below)
+    }
+}
+
+/// Left edges of columns of these widths.
+fn columns(widths: &[f64]) -> Vec<f64> {
+    let mut left = MARGIN;
+    let mut columns = Vec::new();
+    for width in widths {
+        columns.push(left);
+        left += width + GAP.1;
+    }
+    columns
+}
+
+struct Drawing {
+    columns: Vec<f64>,
+    widths: Vec<f64>,
+    text: String,
+}
+
+impl Drawing {
+    /// The warnings, in red. Returns where the picture begins.
+    fn findings(&mut self, report: &TopologyReport) -> f64 {
+        let mut y = MARGIN;
+        let warnings = report.findings.iter().filter(|found| found.severity >= Severity::Warning);
+        for line in warnings.flat_map(|found| textwrap::wrap(&found.summary, FINDING_LETTERS)) {
+            y += LINE;
+            self.label((MARGIN, y), "warn", &line);
+        }
+        if y > MARGIN { y + LINE } else { y }
+    }
+
+    /// Draws a box and what is right of it, from `top` on. Returns the middle of the box, and where the next one begins.
+    fn shape(&mut self, shape: &Shape, top: f64, fastest: f64) -> (f64, f64) {
+        let mut next = top;
+        let mut ends = Vec::new();
+        for child in &shape.children {
+            let (middle, bottom) = self.shape(child, next, fastest);
+            ends.push((middle, child));
+            next = bottom;
+        }
+        let height = shape.height();
+        let middle = match (ends.first(), ends.last()) {
+            (Some((first, _)), Some((last, _))) => {
+                f64::midpoint(*first, *last).max(top + height / 2.0)
+            }
+            _ => top + height / 2.0,
+        };
+        let right = self.columns[shape.depth] + self.widths[shape.depth];
+        for (end, child) in ends {
+            let share = child.rate.map_or(0.0, |rate| rate / fastest.max(1.0));
+            self.connection((right, middle), (right + GAP.1, end), child.is_limited, share);
+        }
+        self.boxed(shape, middle - height / 2.0);
+        (middle, next.max(middle + height / 2.0 + GAP.0))
+    }
+
+    fn connection(&mut self, from: (f64, f64), to: (f64, f64), is_limited: bool, share: f64) {
+        let width = (share * STROKE_MAX).max(1.0);
+        let class = if is_limited { " class=\"warn\"" } else { "" };
+        let half = f64::midpoint(from.0, to.0);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            self.text,
+            "<path{class} stroke-width=\"{width:.1}\" d=\"M{:.1},{:.1}C{half:.1},{:.1} {half:.1},{:.1} {:.1},{:.1}\"/>",
+            from.0, from.1, from.1, to.1, to.0, to.1
+        );
+    }
+
+    fn boxed(&mut self, shape: &Shape, top: f64) {
+        let (left, width) = (self.columns[shape.depth], self.widths[shape.depth]);
+        let class = if shape.is_limited { "warn" } else { "box" };
+        let _ = writeln!(
+            self.text,
+            "<g><title>{}</title><rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
+             height=\"{:.1}\" rx=\"4\"/>",
+            markup(&shape.whole),
+            shape.height()
+        );
+        for (index, line) in shape.lines.iter().enumerate() {
+            let y = top + PADDING.1 + (index as f64 + 0.75) * LINE;
+            let class = match (index, shape.is_limited) {
+                (0, _) => "",
+                (1, true) => "warn",
+                _ => "dim",
+            };
+            self.label((left + PADDING.0, y), class, &cut(line));
+        }
+        self.text += "</g>\n";
+    }
+
+    fn label(&mut self, (x, y): (f64, f64), class: &str, text: &str) {
+        let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+        let text = markup(text);
+        let _ = writeln!(self.text, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>");
+    }
+}
+
+fn cut(line: &str) -> String {
+    if line.chars().count() <= LETTERS_MAX {
+        return line.to_string();
+    }
+    line.chars().take(LETTERS_MAX - 1).chain(['…']).collect()
+}
+
+fn quantity(text: &Text) -> Option<Quantity> {
+    text.spans.iter().find_map(|span| match span {
+        Span::Quantity(quantity) => Some(*quantity),
+        Span::Words(_) => None,
+    })
+}
+
+fn plain(text: &Text) -> String {
+    let mut line = Document::default();
+    line.paragraph(text.clone());
+    let style = render::Style { color: false, width: usize::MAX };
+    render::text(&line, style).trim().to_string()
+}
+
+/// Text as XML has it.
+fn markup(text: &str) -> String {
+    let safe = escape::lines(text);
+    safe.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

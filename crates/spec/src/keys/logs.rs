@@ -1,0 +1,143 @@
+//! fio's logs.
+
+use super::{Key, Takes};
+use crate::job::JobSpec;
+use crate::value::Value;
+
+pub(super) const KEYS: &[Key] = &[
+    Key::new(
+        "write_bw_log",
+        Takes::Optional("PREFIX"),
+        "Log bandwidth to PREFIX_bw.N.log; PREFIX is by default the job's name",
+        |job, v| {
+            job.logs.bw = Some(v.text.to_string());
+            Ok(())
+        },
+    )
+    .differs(AVERAGES),
+    Key::new(
+        "write_iops_log",
+        Takes::Optional("PREFIX"),
+        "Log IOPS to PREFIX_iops.N.log",
+        |job, v| {
+            job.logs.iops = Some(v.text.to_string());
+            Ok(())
+        },
+    )
+    .differs(AVERAGES),
+    Key::new(
+        "write_lat_log",
+        Takes::Optional("PREFIX"),
+        "Log latencies to PREFIX_slat.N.log, PREFIX_clat.N.log and PREFIX_lat.N.log",
+        |job, v| {
+            job.logs.lat = Some(v.text.to_string());
+            Ok(())
+        },
+    )
+    .differs(AVERAGES),
+    Key::new(
+        "write_hist_log",
+        Takes::Optional("PREFIX"),
+        "Log histograms of completion latency to PREFIX_clat_hist.N.log",
+        |job, v| {
+            job.logs.hist = Some(v.text.to_string());
+            Ok(())
+        },
+    )
+    .differs("As in fio, empty without log_hist_msec."),
+    Key::value(
+        "log_avg_msec",
+        "MILLISECONDS",
+        "Time over which log entries are averaged",
+        |job, v| {
+            job.logs.average_ns = milliseconds(v)?;
+            Ok(())
+        },
+    )
+    .differs("0 selects 500, not one entry per I/O."),
+    Key::value("log_hist_msec", "MILLISECONDS", "Time between logged histograms", |job, v| {
+        job.logs.hist_ns = milliseconds(v)?;
+        Ok(())
+    }),
+    Key::value("log_hist_coarseness", "0-6", "Add up 2^N bins of logged histograms", |job, v| {
+        job.logs.coarseness = v.count32(0, 6)?;
+        Ok(())
+    }),
+    Key::value(
+        "log_window_value",
+        "avg|max|both",
+        "What latency logs have of each interval",
+        |job, v| {
+            (job.logs.average, job.logs.maximum) = v.choice(&[
+                ("avg", (true, false)),
+                ("max", (false, true)),
+                ("both", (true, true)),
+                ("0", (true, false)),
+                ("1", (false, true)),
+            ])?;
+            Ok(())
+        },
+    )
+    .aliases(&["log_max_value"]),
+    Key::flag("per_job_logs", "Give each clone logs of its own", |job, v| {
+        job.logs.per_job = v.flag()?;
+        Ok(())
+    }),
+    Key::flag(
+        "log_unix_epoch",
+        "Log times since 1970, not since the start of the job",
+        |job, v| {
+            job.logs.unix_epoch = v.flag()?;
+            Ok(())
+        },
+    )
+    .aliases(&["log_alternate_epoch"]),
+    Key::value("log_entries", "COUNT", "No effect: entries are written as they arise", |_, v| {
+        v.bytes().map(|_| ())
+    })
+    .differs("No effect."),
+    Key::value(
+        "log_compression",
+        "SIZE",
+        "No effect: entries are written as they arise",
+        |_, v| v.bytes().map(|_| ()),
+    )
+    .differs("No effect."),
+    Key::value("log_compression_cpus", "LIST", "No effect: logs are not compressed", |_, _| Ok(()))
+        .differs("No effect."),
+];
+
+const AVERAGES: &str =
+    "Entries are always averages of an interval, without log_avg_msec of 500 ms.";
+
+fn milliseconds(v: Value<'_>) -> Result<u64, String> {
+    Ok(v.count(0, 86_400_000)? * 1_000_000)
+}
+
+/// The defaults.
+impl Default for crate::job::LogSpec {
+    fn default() -> Self {
+        Self {
+            bw: None,
+            iops: None,
+            lat: None,
+            hist: None,
+            average_ns: 0,
+            hist_ns: 0,
+            coarseness: 0,
+            average: true,
+            maximum: false,
+            per_job: true,
+            unix_epoch: false,
+        }
+    }
+}
+
+impl JobSpec {
+    /// Whether the job has any log.
+    pub(crate) fn has_logs(&self) -> bool {
+        [&self.logs.bw, &self.logs.iops, &self.logs.lat, &self.logs.hist]
+            .iter()
+            .any(|log| log.is_some())
+    }
+}

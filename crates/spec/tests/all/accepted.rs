@@ -1,0 +1,196 @@
+//! What fio accepts and fathom used to refuse.
+
+use crate::common::{OneFile, command, facts, job};
+use fathom_model::plan::{Advice, Flow, MemoryPolicy, Plan, Region};
+use fathom_spec::{check, parse, plan};
+
+fn planned(line: &str) -> Plan {
+    let spec = command(line).unwrap();
+    plan(&spec, &facts(&spec)).unwrap()
+}
+
+fn args(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_string).collect()
+}
+
+#[test]
+fn values_that_turn_a_feature_off() {
+    let keys = "verify=0 verify=none do_verify=0 verify_fatal=0 verify_state_save=0 zonemode=none \
+                pre_read=0 fadvise_hint=0 fdp=0 atomic=0 uncached=0 serialize_overlap=0 flow=0 \
+                latency_target=0 max_latency=0 fill_device=0 allow_mounted_write=0 lockfile=none \
+                unlink_each_loop=0 cmdprio_percentage=0 trim_percentage=0 sprandom=0 ss_dur=0";
+    for key in keys.split_whitespace() {
+        let text = format!("[global]\n{key}\n[a]\nrw=read\nfilename=/data/file");
+        let spec = job(&text).unwrap_or_else(|error| panic!("{key}: {error}"));
+        let plan = plan(&spec, &facts(&spec)).unwrap();
+        assert!(plan.jobs[0].options.get("rw").is_some_and(|rw| rw == "read"), "{key}");
+    }
+    for key in ["verify=crc32c", "zonemode=zbd", "pre_read=1", "verify_pattern=0x11", "ss=iops:1%"]
+    {
+        let error = job(&format!("[a]\nrw=read\n{key}")).unwrap_err().to_string();
+        assert!(error.starts_with("job:3: ") && error.contains("is refused"), "{error}");
+    }
+}
+
+#[test]
+fn keys_without_the_one_they_need() {
+    let spec = job("[a]\nrw=write\nverify=0\ndo_verify=1\nverify_fatal=0\nss_dur=60").unwrap();
+    assert_eq!(
+        spec.notes,
+        ["do_verify=1 has no effect without verify", "ss_dur=60 has no effect without steadystate"]
+    );
+}
+
+#[test]
+fn all_problems_at_once_with_their_lines() {
+    let text = "[global]\niodeth=4\nbs=4q\n[a]\nverify=md5\nrw=raed\n[b]\nrw=read\nioengine=rbd\n";
+    let problems = job(text).unwrap_err();
+    let lines: Vec<usize> =
+        problems.errors.iter().map(|error| error.place.as_ref().unwrap().line).collect();
+    assert_eq!(lines, [2, 3, 5, 6, 9], "{problems}");
+    let error = command("--iodeth=4 --bs=4q --rw=raed x").unwrap_err();
+    assert_eq!(error.errors.len(), 3, "{error}");
+    let text = "[a]\nrw=read\nfilename=/data/none\nioengine=psync\nhipri\nfixedbufs\n\
+                [b]\nrw=read\nfilename=/data\ntime_based\n";
+    let spec = job(text).unwrap();
+    let error = plan(&spec, &facts(&spec)).unwrap_err().to_string();
+    let lines: Vec<&str> = error.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(lines, ["job:6:", "job:5:", "job:10:", "job:1:", "job:7:"], "{error}");
+    let at_most = "x=1\n".repeat(5000);
+    assert_eq!(job(&format!("[a]\n{at_most}")).unwrap_err().errors.len(), 100);
+}
+
+#[test]
+fn a_request_is_checked_without_its_targets() {
+    let many = "[a]\nrw=randwrite\nnrfiles=31250\nnumjobs=16\nsize=1t\ndirectory=/none\n";
+    assert!(check(&job(many).unwrap()).is_ok());
+    let error = check(&job("[a]\nrw=read\ntime_based\nfilename=/none").unwrap()).unwrap_err();
+    assert!(error.to_string().starts_with("job:3: "), "{error}");
+    assert_eq!(command("--parse-only").unwrap().jobs, []);
+}
+
+#[test]
+fn options_beside_a_job_file_are_defaults() {
+    let text = "[global]\nbs=8k\n[a]\nrw=read\n[b]\nrw=write\nfilename=/own\n";
+    let spec = parse(&args("job --filename=/data/file --bs=16k"), &OneFile(text)).unwrap();
+    let of =
+        |n: usize| (spec.jobs[n].files.filename.as_slice(), spec.jobs[n].work.sizes.read.max());
+    assert_eq!(of(0), (&["/data/file".to_string()][..], 8192));
+    assert_eq!(of(1), (&["/own".to_string()][..], 8192));
+    // Any file that begins like a job file is one.
+    let spec = parse(&args("--filename=/data/file job"), &OneFile("; first\n[x] # y\n")).unwrap();
+    assert_eq!(spec.jobs[0].name, "x");
+    let spec = parse(&args("--rw=read job"), &OneFile("data\n[x]\n")).unwrap();
+    assert_eq!(spec.jobs[0].files.filename, ["job"]);
+}
+
+#[test]
+fn long_options_may_be_abbreviated() {
+    let spec =
+        command("--name=a --rw=read --number_i=7 --time_b --runt=5 --output-f=json").unwrap();
+    let job = &spec.jobs[0];
+    assert_eq!((job.schedule.ios, job.schedule.time_based), (Some(7), true));
+    assert!(command("--rw=write --eras=/dev/x x").unwrap_err().to_string().contains("unknown"));
+    assert!(command("--rw=read --io=7 x").unwrap_err().to_string().contains("unknown"));
+}
+
+#[test]
+fn of_contradictions_the_last_applies() {
+    let of = |keys: &str| {
+        let spec = job(&format!("[a]\n{keys}")).unwrap();
+        (spec.jobs[0].engine.direct, spec.jobs[0].work.read_percent, spec.notes.join(" "))
+    };
+    let (direct, _, notes) = of("direct=0\nbuffered=0");
+    assert!(direct && notes.contains("direct=0 contradicts buffered=0"), "{notes}");
+    assert_eq!(of("buffered=0\ndirect=1"), (true, 50, String::new()));
+    let (_, read, notes) = of("rwmixread=70\nrwmixwrite=40");
+    assert!(read == 60 && notes.contains("the last one applies"), "{notes}");
+    let spec = job("[global]\nrwmixread=70\n[a]\nrwmixwrite=40").unwrap();
+    assert_eq!((spec.jobs[0].work.read_percent, spec.notes.len()), (60, 0));
+}
+
+#[test]
+fn forms_of_values() {
+    let job = planned(
+        "--rw=randread --bs=1Mi --loops=0 --thinktime=1 --thinktime_blocks=0 \
+                       --ioengine=aio --mem=mmapshared /data/file",
+    )
+    .jobs
+    .remove(0);
+    assert_eq!((job.block_max(), job.think.map(|think| think.blocks)), (1 << 20, Some(1)));
+    assert_eq!((job.until.bytes, job.engine.name()), (Some(64 << 20), "libaio"));
+    let job = planned("--rw=read --filesize=100% --size=1m /dev/disk").jobs.remove(0);
+    assert_eq!(job.regions, [Region { target: 0, start: 0, len: 1 << 30 }]);
+    assert_eq!(job.until.bytes, Some(1 << 20));
+    let spec = command("--rw=trim --bs=2g /dev/disk").unwrap();
+    let mut facts = facts(&spec);
+    facts.targets[0].size_bytes = 8 << 30;
+    facts.targets[0].device.as_mut().unwrap().discard_max_bytes = Some(1 << 30);
+    assert_eq!(plan(&spec, &facts).unwrap().jobs[0].block_max(), 2 << 30);
+}
+
+#[test]
+fn other_engines_are_known() {
+    for (name, instead) in
+        [("rbd", "block device"), ("sg", "io_uring_cmd"), ("net", "storage I/O only")]
+    {
+        let error = command(&format!("--rw=read --ioengine={name} x")).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("fio's engine '{name}'")) && error.contains(instead),
+            "{error}"
+        );
+    }
+    assert!(
+        command("--rw=read --ioengine=libaoi x").unwrap_err().to_string().contains("use libaio")
+    );
+}
+
+#[test]
+fn shares_floors_and_hints() {
+    let of = |keys: &str| planned(&format!("--rw=randwrite --size=1m {keys} new")).jobs.remove(0);
+    assert_eq!(of("--percentage_random=30,60").access.random_percent.write, 60);
+    assert_eq!(
+        of("--flow=3 --flow_id=2 --flow_sleep=50").flow,
+        Some(Flow { id: 2, weight: 3, sleep_ns: 50_000 })
+    );
+    let floor = of("--rate_min=1m --rate_iops_min=5 --rate_cycle=2000").rate_floor;
+    assert_eq!(
+        (floor.bytes.write, floor.iops.write, floor.cycle_ns),
+        (Some(1 << 20), Some(5), 2_000_000_000)
+    );
+    assert_eq!(of("").advice, Advice::Random);
+    assert_eq!(of("--fadvise_hint=0").advice, Advice::None);
+    assert_eq!(of("--numa_mem_policy=bind:0-1").placement.memory, MemoryPolicy::Bind(vec![0, 1]));
+    assert!(of("--exitall_on_error").exitall_on_error && of("--openfiles=1").open_files == Some(1));
+    let atomic = of("--atomic=1");
+    assert!(atomic.direct && atomic.flags.atomic);
+    assert!(of("--uncached=1").flags.uncached && !of("--uncached=1 --direct=1").flags.uncached);
+    assert!(of("--serialize_overlap=1 --iodepth=4").serialize_overlap);
+    assert!(!of("--serialize_overlap=1").serialize_overlap);
+}
+
+#[test]
+fn numa_nodes_select_cpus() {
+    let spec = |keys: &str| command(&format!("--rw=read {keys} /data/file")).unwrap();
+    let cpus = |keys: &str| {
+        let spec = spec(keys);
+        let mut facts = facts(&spec);
+        facts.host.numa_nodes = [(0, vec![0, 1]), (1, vec![2, 3, 4])].into();
+        plan(&spec, &facts).map(|plan| plan.jobs[0].placement.cpus.clone())
+    };
+    assert_eq!(cpus("--numa_cpu_nodes=1").unwrap(), [2, 3]);
+    assert_eq!(cpus("--numa_cpu_nodes=!1").unwrap(), [0, 1]);
+    assert_eq!(cpus("--numa_cpu_nodes=all").unwrap(), [0; 0]);
+    assert_eq!(cpus("--numa_cpu_nodes=1 --cpus_allowed=1-2").unwrap(), [2]);
+    assert!(cpus("--numa_cpu_nodes=2").unwrap_err().to_string().contains("no NUMA node 2"));
+    assert!(cpus("--numa_mem_policy=bind:3").unwrap_err().to_string().contains("no NUMA node 3"));
+}
+
+#[test]
+fn no_engine_and_a_depth_is_noted_where_fio_would_differ() {
+    let notes = |line: &str| command(line).unwrap().notes.join(" ");
+    assert!(notes("--name=a --rw=read --iodepth=8").contains("fio would use psync"));
+    assert_eq!(notes("--name=a --rw=read --iodepth=8 --ioengine=io_uring"), "");
+    assert_eq!(notes("--name=a --rw=read"), "");
+    assert_eq!(notes("--rw=read --iodepth=8 x"), "");
+}
