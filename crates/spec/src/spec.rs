@@ -354,7 +354,7 @@ fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
     ];
     let without_effect = job.given.iter().filter_map(|given| {
         let key = keys::find(given.key)?;
-        let needs = key.needs.filter(|_| !key.off.contains(&given.value.as_str()))?;
+        let needs = key.needs.filter(|_| given.value != "0")?;
         Some(format!("{}={} has no effect without {needs}", given.key, given.value))
     });
     let without_effect: Vec<String> = without_effect.collect();
