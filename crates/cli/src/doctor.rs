@@ -2,14 +2,18 @@
 
 use crate::page::PageArgs;
 use crate::stdio::{self, note};
-use fathom_analysis::rules::{Diagnosis, diagnose};
+use fathom_analysis::rules::{Diagnosis, diagnose, topology_findings};
+use fathom_analysis::topology::analyze;
 use fathom_machine::settings::Settings;
+use fathom_machine::topology::{PCI_IDS, topology};
 use fathom_machine::{Lookup, Roots, inspect};
+use fathom_model::Finding;
 use fathom_model::escape;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::setting::SettingChange;
 use fathom_report::pages;
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What `fathom doctor` takes.
@@ -40,11 +44,12 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let roots = Roots::default();
     let disks = disks(&roots, &args.targets)?;
     let host = fathom_machine::host(&roots);
-    let diagnosis = diagnose(&host, &inspect::inspect(&roots, &disks));
+    let mut diagnosis = diagnose(&host, &inspect::inspect(&roots, &disks));
+    diagnosis.topology = attachment(&roots, &disks);
     let json = serde_json::to_string_pretty(&diagnosis).map_err(|e| e.to_string())? + "\n";
     args.page.print(&pages::doctor(&diagnosis, args.page.verbose), Some(json), to.as_ref())?;
     let is_fixed = !args.fix || fix(&diagnosis, args.yes)?;
-    let has_problems = args.strict && diagnosis.problems().next().is_some();
+    let has_problems = args.strict && diagnosis.has_problems();
     Ok(if is_fixed && !has_problems { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -66,6 +71,16 @@ fn disks(roots: &Roots, targets: &[String]) -> Result<Vec<DeviceFacts>, String> 
     };
     let devices: Vec<DeviceFacts> = targets.iter().map(device).collect::<Result<_, _>>()?;
     Ok(inspect::disks_of(roots, &devices))
+}
+
+/// What is wrong with the links to the disks.
+fn attachment(roots: &Roots, disks: &[DeviceFacts]) -> Vec<Finding> {
+    let databases: Vec<PathBuf> = PCI_IDS.iter().map(|path| Path::new("/").join(path)).collect();
+    let mut report = analyze(topology(roots, &databases));
+    let names: Vec<String> = disks.iter().map(|disk| disk.name.clone()).collect();
+    // Disks that the topology does not know are not attached to a link.
+    report.keep(&names);
+    topology_findings(&report)
 }
 
 /// Shows the changes and makes them if that is confirmed. Whether all were made.

@@ -280,19 +280,6 @@ fn few_requests_and_a_scheduler() {
 }
 
 #[test]
-fn writers_of_one_file_and_its_lock() {
-    let Some(_alone) = as_root("a busy machine") else { return };
-    let place = place_with_data();
-    if disk_of(&place).is_none() {
-        return;
-    }
-    // Buffered writes to one file take its lock in turn.
-    let one = ["--filename=one", "--size=16m", "--rw=randwrite", "--bs=1m", "--ioengine=psync"];
-    let load = reads(&[&one[..], &["--numjobs=8", "--invalidate=0"]].concat());
-    names(&place, "", &load, &["waited for a kernel lock on average", "(pwrite64)"]);
-}
-
-#[test]
 fn a_machine_whose_cpus_are_busy() {
     let Some(_alone) = as_root("a busy machine") else { return };
     let place = Place::new();

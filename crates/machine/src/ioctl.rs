@@ -53,8 +53,6 @@ pub(crate) fn loop_backing(fd: impl AsFd) -> rustix::io::Result<LoopBacking> {
 
 /// NVME_IOCTL_ADMIN_CMD (linux/nvme_ioctl.h).
 const NVME_ADMIN: Opcode = 0xC048_4E41;
-/// The kernel gives a command up after this time.
-const NVME_TIMEOUT_MS: u32 = 5000;
 /// Of a log page: events that it reports stay pending (NVM Express Base Specification, Get Log Page, RAE).
 const RETAIN_EVENTS: u32 = 1 << 15;
 
@@ -123,7 +121,8 @@ pub(crate) fn nvme_read(fd: impl AsFd, read: NvmeRead, buffer: &mut [u8]) -> std
     let mut command = NvmeCommand {
         address: buffer.as_mut_ptr() as u64,
         data_bytes: u32::try_from(buffer.len()).unwrap_or(0),
-        timeout_ms: NVME_TIMEOUT_MS,
+        // The kernel's own: it resets a controller that does not answer in time.
+        timeout_ms: 0,
         ..NvmeCommand::default()
     };
     let words = &mut command.words_10_15;

@@ -36,7 +36,7 @@ impl Readings {
     pub fn text(&self, path: &str) -> Result<&str, String> {
         let reason = || match self.missing.get(path) {
             Some(reason) => format!("{path}: {reason}"),
-            None => format!("{path} was not read"),
+            None => format!("{path} does not exist"),
         };
         self.texts.get(path).map(String::as_str).ok_or_else(reason)
     }
@@ -256,7 +256,7 @@ mod tests {
             files.text("queue/wbt_lat_usec"),
             Err("queue/wbt_lat_usec: not supported".into())
         );
-        assert_eq!(files.text("x"), Err("x was not read".into()));
+        assert_eq!(files.text("x"), Err("x does not exist".into()));
         files.set("a", "b");
         assert_eq!(files.number("a"), Err("a: `b` is no number".into()));
     }

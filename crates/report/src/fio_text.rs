@@ -31,7 +31,7 @@ fn job_text(out: &mut String, job: &Value) {
             "\n{}: (groupid={}, jobs={clones}): err={:2}",
             job["jobname"].as_str().unwrap_or_default(),
             job["groupid"],
-            job["error"]
+            number(&job["error"])
         ),
     );
     for (key, name) in DIRS {

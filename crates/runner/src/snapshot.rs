@@ -7,6 +7,7 @@ use fathom_model::record::DiskRecord;
 use fathom_watch::cpus::{CpuSampler, CpuSnapshot};
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use fathom_watch::system::CgroupSampler;
+use rustix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::Instant;
@@ -26,6 +27,8 @@ pub(crate) struct Snapshot {
     disks: Option<DiskSnapshot>,
     /// Time for which the CPU quota kept threads from running, summed over CPUs, in microseconds.
     throttled_us: Option<u64>,
+    /// CPU time of all threads of this process, those of the kernel that work for its rings included, in nanoseconds.
+    process_ns: u64,
 }
 
 impl MachineSnapshots {
@@ -44,12 +47,23 @@ impl MachineSnapshots {
             cpus: self.cpus.snapshot().ok(),
             disks: self.disks.snapshot().ok(),
             throttled_us: cgroup.and_then(|c| c.borrow_mut().snapshot()?.throttled_us),
+            process_ns: process_ns(),
             at: Instant::now(),
         }
     }
 }
 
+fn process_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 impl Snapshot {
+    /// CPU time of this process since `from`, in nanoseconds.
+    pub fn process_ns_since(&self, from: &Self) -> u64 {
+        self.process_ns.saturating_sub(from.process_ns)
+    }
+
     /// CPU time on the allowed CPUs since `from`.
     pub fn cpu_since(&self, from: &Self) -> Option<CpuTime> {
         let throttled = from.throttled_us.zip(self.throttled_us);

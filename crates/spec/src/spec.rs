@@ -252,7 +252,7 @@ fn job_files(paths: &[String], sources: &dyn Sources) -> bool {
 
 /// Whether the first line of a file, besides comments, is `[section]`.
 fn begins_like_job_file(path: &str, sources: &dyn Sources) -> bool {
-    if path.starts_with("/dev/") {
+    if path.starts_with("/dev/") || !sources.is_regular(path) {
         return false;
     }
     let Ok(bytes) = sources.read(path, HEAD_BYTES) else { return false };
@@ -354,7 +354,8 @@ fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
     ];
     let without_effect = job.given.iter().filter_map(|given| {
         let key = keys::find(given.key)?;
-        let needs = key.needs.filter(|_| !key.off.contains(&given.value.as_str()))?;
+        let is_off = given.value == "0" || key.off.contains(&given.value.as_str());
+        let needs = key.needs.filter(|_| !is_off)?;
         Some(format!("{}={} has no effect without {needs}", given.key, given.value))
     });
     let without_effect: Vec<String> = without_effect.collect();

@@ -240,6 +240,8 @@ pub(super) static CHECKS: &[&Rule] = &[
 pub struct Diagnosis {
     /// What should be otherwise, worst first.
     pub findings: Vec<Diagnosed>,
+    /// What is wrong with how the disks are attached, as in `fathom topo`.
+    pub topology: Vec<Finding>,
     /// What is as it should be.
     pub good: Vec<Passed>,
     /// What could not be checked.
@@ -295,6 +297,13 @@ impl Diagnosis {
     /// Findings that are more than hints for certain workloads.
     pub fn problems(&self) -> impl Iterator<Item = &Diagnosed> {
         self.findings.iter().filter(|found| found.finding.severity >= Severity::Warning)
+    }
+
+    /// Whether there is a warning or an error.
+    #[must_use]
+    pub fn has_problems(&self) -> bool {
+        let is_problem = |finding: &Finding| finding.severity >= Severity::Warning;
+        self.problems().next().is_some() || self.topology.iter().any(is_problem)
     }
 
     /// The changes that fathom may make.

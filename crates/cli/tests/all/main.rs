@@ -21,6 +21,8 @@ mod faults;
 #[cfg(test)]
 mod few_threads;
 #[cfg(test)]
+mod fio;
+#[cfg(test)]
 mod fuzz;
 #[cfg(test)]
 mod hostile;

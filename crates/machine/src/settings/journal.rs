@@ -14,6 +14,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Attempts to lock a key.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Which journal of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,6 +218,17 @@ impl Effects {
         let named = named.and_then(|()| writeln!(file, "{}", std::process::id()));
         named.map_err(|e| self.failed(&path, "write", e))?;
         Ok(Slot { key: key.to_string(), _lock: file })
+    }
+
+    /// As [`Effects::lock`], but waits for those who only look whether something is to be restored.
+    pub fn lock_patiently(&self, key: &str) -> Result<Slot, SettingsError> {
+        for _ in 0..TRIES {
+            match self.lock(key) {
+                Err(SettingsError::InUse { .. }) => std::thread::sleep(PAUSE),
+                other => return other,
+            }
+        }
+        self.lock(key)
     }
 
     /// A journal of this boot, if there is one.

@@ -190,7 +190,7 @@ impl Guard {
         keys.dedup();
         let mut guard = Self { effects: effects.clone(), held: Vec::new(), applied: Vec::new() };
         for key in keys {
-            let slot = effects.lock(&key)?;
+            let slot = effects.lock_patiently(&key)?;
             if let Some(journal) = effects.load(&key, SlotKind::Transient)? {
                 let restored = effects.restore(&slot, SlotKind::Transient, journal);
                 if let Some(failed) = restored.into_iter().find(Restored::is_failure) {

@@ -28,6 +28,11 @@ pub fn doctor(diagnosis: &Diagnosis, verbose: bool) -> Document {
             page.section(title, about, body);
         }
     }
+    let mut topology = Document::default();
+    topology.findings(&diagnosis.topology);
+    if !topology.blocks.is_empty() {
+        page.section("topology", "`fathom topo` shows where it is", topology);
+    }
     not_checked(&mut page, &diagnosis.not_checked);
     passed(&mut page, diagnosis, verbose);
     page
@@ -95,7 +100,8 @@ fn passed(page: &mut Document, diagnosis: &Diagnosis, verbose: bool) {
         };
         page.table(columns, diagnosis.good.iter().map(row).collect());
     }
-    let findings = plural(diagnosis.findings.len() as u64, "finding");
+    let findings = diagnosis.findings.len() + diagnosis.topology.len();
+    let findings = plural(findings as u64, "finding");
     let good = of(whole(diagnosis.good.len() as u64), "passed");
     let missing = of(whole(diagnosis.not_checked.len() as u64), "not checked");
     page.paragraph(Text::join([findings, good, missing], ", "));

@@ -10,7 +10,7 @@ const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 24.0;
-const TOP: f64 = 16.0;
+const TOP: f64 = 30.0;
 const BOTTOM: f64 = 44.0;
 /// Height of a bar with its gap, and the space for its label and value.
 const BAR: f64 = 26.0;

@@ -177,13 +177,15 @@ fn sample(window: &window::Window<Snapshot>, is_paced: bool) -> Sample {
         }
         sum.user_ns += job.usage.user_ns;
         sum.system_ns += job.usage.system_ns;
-        sum.helper_ns += job.usage.helper_ns;
         sum.switches += job.usage.voluntary_switches + job.usage.involuntary_switches;
         sum.system_calls += job.depth.system_calls;
         let error = job.error.as_ref().map(|error| error.message.clone());
         sum.errors += u64::from(error.is_some() && sum.errors == 0);
         sum.first_error = sum.first_error.take().or(error);
     }
+    // Threads of io-wq and SQPOLL belong to the process; those of fathom that wait meanwhile use next to nothing.
+    let process_ns = window.to.process_ns_since(&window.from);
+    sum.helper_ns = process_ns.saturating_sub(sum.user_ns + sum.system_ns);
     for disk in window.to.disks_since(&window.from) {
         add_disk(sum.disk.get_or_insert_default(), &disk);
     }

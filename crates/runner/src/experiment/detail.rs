@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// Between two samples.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Length of the window: at 250 samples per second and busy CPU, some hundred samples.
-const WINDOW: Duration = Duration::from_millis(1500);
+/// Length of the window: at 250 samples per second and busy CPU, up to 500 samples per worker.
+const WINDOW: Duration = Duration::from_millis(2000);
 
 /// Measures a window of condition `index` with everything sampled.
 pub(super) fn measure(bench: &mut Bench<'_>, index: usize) -> Result<Detail, Failure> {

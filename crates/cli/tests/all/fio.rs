@@ -1,9 +1,7 @@
 //! What programs made for fio find: a program of that name, and its logs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::{FATHOM, Place, Running, says};
+use crate::common::{FATHOM, Place, Running, says};
 use rustix::process::Signal;
 use std::os::unix::fs::symlink;
 use std::thread;
@@ -13,7 +11,9 @@ use std::time::{Duration, Instant};
 fn started_as_fio_it_prints_what_fio_prints() {
     let place = Place::new();
     symlink(FATHOM, place.path("fio")).unwrap();
-    let fio = |args: &[&str]| Running::start(&mut place.command("./fio", args)).wait();
+    let fio = |args: &[&str]| {
+        Running::start(&mut place.command("./fio", &[&["--eta=never"], args].concat())).wait()
+    };
     let answer =
         fio(&["--name=a", "--rw=randrw", "--size=1m", "--bs=4k", "--gtod_reduce=1"]).done();
     says(&answer.stdout, &["a: (groupid=0, jobs=1): err= 0", "  read: IOPS=", "  write: IOPS="]);
@@ -60,7 +60,7 @@ fn logs_have_an_entry_for_each_interval() {
     place.run(&[&LOGS[..], &more].concat()).done();
     for name in ["x_bw.1", "x_bw.2", "x_iops.1", "a_slat.1", "a_clat.2", "a_lat.1"] {
         let entries = entries(&place.read(&format!("{name}.log")));
-        assert!((5..=12).contains(&entries.len()), "{name}: {entries:?}");
+        assert!((3..=12).contains(&entries.len()), "{name}: {entries:?}");
         assert!(entries.windows(2).all(|pair| pair[0].0 < pair[1].0), "{name}: {entries:?}");
         assert!(entries.iter().all(|entry| entry.2 == 0), "{name}: {entries:?}");
     }
