@@ -17,7 +17,7 @@ fn safe_changes_are_made_on_request_and_restored() {
     let place = Place::new();
     fs::File::create(place.path("disk")).unwrap().set_len(8 << 20).unwrap();
     let disk = Loop::on(&place.path("disk"));
-    let device = disk.device();
+    let device = disk.0.clone();
     let name = device.trim_start_matches("/dev/").to_string();
     let file = format!("/sys/block/{name}/queue/read_ahead_kb");
     let read_ahead = || fs::read_to_string(&file).unwrap().trim().to_string();
