@@ -44,6 +44,22 @@ pub fn command_line(bytes: &[u8]) {
     }
 }
 
+/// An experiment of any bytes: every condition is compared with an earlier one of its cell only.
+pub fn experiment(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let found = match fathom_spec::experiment::experiment(text, "x.toml", 4, 2) {
+        Ok(found) => found,
+        Err(problems) => return assert!(!problems.is_empty()),
+    };
+    assert!(!found.conditions.is_empty());
+    for (index, condition) in found.conditions.iter().enumerate() {
+        for other in condition.against.iter().chain(&condition.repeats) {
+            assert!(*other < index && found.conditions[*other].cell == condition.cell);
+        }
+        let _ = fathom_spec::experiment::condition_args(condition, &["a".into(), "b:c".into()]);
+    }
+}
+
 /// A request that was read: it reads back from its own command line, and has a plan or an
 /// error on any machine.
 fn holds(spec: &Spec) {

@@ -47,6 +47,7 @@ for number in 0 1 2 3; do
             "$(cat "/sys/kernel/irq/$irq/actions")"
     done
     for queue in "/sys/block/$disk/mq"/*; do
+        [ -e "$queue" ] || continue
         is topo.json ".topology.volumes[] | select(.name == \"$disk\") | .queues[${queue##*/}] | join(\", \")" \
             "$(cat "$queue/cpu_list")"
     done

@@ -20,7 +20,7 @@ denied() {
 # seen RECORD: what there is without root.
 seen() {
     jq -s 'last.machine' "$1/samples.ndjson" >last
-    is last '(.system.cpus | length) > 0 and (.disks | length) > 0 and .threads.looks >= 0' true
+    is last '(.system.cpus | length) > 0 and (.disks | length) > 0 and .threads.samples >= 0' true
     is last '[.stacks, .blocks, .rings.events, .submits] | all(. == null or . == [])' true
     check "$1: the user's own ring is seen" \
         [ "$(jq -s '[.[].machine.rings.rings[]?.pid] | unique | length' "$1/samples.ndjson")" = 1 ]

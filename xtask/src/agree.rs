@@ -55,12 +55,12 @@ struct Row {
 
 /// Figures of fathom's samplers.
 #[derive(Default)]
-struct Ours {
+struct SamplerFigures {
     rates: MachineRates,
     blocks: Option<BlocksSample>,
     places: perf::Places,
     seconds: f64,
-    /// The file of the tool that is compared, where it has one.
+    /// The tool's data file, if it has one.
     data: PathBuf,
 }
 
@@ -146,9 +146,9 @@ pub fn run(options: &Options) -> Result<()> {
 
 type Started = Vec<(&'static Peer, Result<Child>)>;
 
-/// Starts the tools, which sample at once and after `seconds`, and samples with them, and in between as
-/// often as the samplers are meant to be able to.
-fn look(seconds: u32, data: &Path) -> Result<(Started, Ours, Vec<SamplerCost>)> {
+/// Starts the tools, which read their sources immediately and after `seconds`, and runs the samplers at the same times and
+/// at their interval in between.
+fn look(seconds: u32, data: &Path) -> Result<(Started, SamplerFigures, Vec<SamplerCost>)> {
     let (proc, sys) = (Path::new("/proc"), Path::new("/sys"));
     let mut samplers: Vec<Box<dyn Sampler>> = vec![
         Box::new(DiskSampler::open(proc, sys)?),
@@ -179,7 +179,7 @@ fn look(seconds: u32, data: &Path) -> Result<(Started, Ours, Vec<SamplerCost>)> 
     let until = Instant::now() + Duration::from_secs(seconds.into());
     let (mut stacks, mut places) = (Vec::new(), perf::Places::new());
     add(&earlier.machine, &mut stacks, &mut places);
-    // What was before the first sample is not of these seconds; its stacks are named later too.
+    // Data before the first sample is outside of the interval; its stacks are named later too.
     places.clear();
     while let Some(rest) = until.checked_duration_since(Instant::now()) {
         if let Ok(watched) = watcher.samples.recv_timeout(rest) {
@@ -193,11 +193,12 @@ fn look(seconds: u32, data: &Path) -> Result<(Started, Ours, Vec<SamplerCost>)> 
     let rates = machine::rates(&earlier.machine, &later.machine, elapsed_ns);
     let both = later.machine.blocks.as_ref().zip(earlier.machine.blocks.as_ref());
     let blocks = both.map(|(later, earlier)| fathom_analysis::blocks::since(later, earlier));
-    let ours = Ours { rates, blocks, places, seconds: seconds.into(), data: PathBuf::new() };
+    let ours =
+        SamplerFigures { rates, blocks, places, seconds: seconds.into(), data: PathBuf::new() };
     Ok((children, ours, later.machine.cost))
 }
 
-/// Whole devices that ever did I/O: perf counts the events of all.
+/// All whole devices with I/O, because perf counts the events of all devices.
 fn used(proc: &Path, sys: &Path) -> Result<Vec<String>> {
     let mut machine = MachineSample::default();
     DiskSampler::open(proc, sys)?.take(&mut machine);
@@ -205,7 +206,7 @@ fn used(proc: &Path, sys: &Path) -> Result<Vec<String>> {
     Ok(whole.map(|disk| disk.name).collect())
 }
 
-/// Adds where processors were in one interval.
+/// Adds the stack samples of one interval.
 fn add(machine: &MachineSample, stacks: &mut Vec<Stack>, places: &mut perf::Places) {
     let Some(sample) = &machine.stacks else { return };
     stacks.extend(sample.new.iter().cloned());
@@ -231,7 +232,7 @@ fn start(peer: &Peer, seconds: u32, data: &Path) -> Result<Child> {
     })
 }
 
-fn rows(peer: &Peer, child: Child, ours: &Ours) -> Result<Vec<Row>> {
+fn rows(peer: &Peer, child: Child, ours: &SamplerFigures) -> Result<Vec<Row>> {
     let output = child.wait_with_output()?;
     if !output.status.success() {
         return Err(output.status.to_string().into());

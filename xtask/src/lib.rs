@@ -1,4 +1,4 @@
-//! What the tests of other crates share with builders' tools.
+//! Functions shared by the developer tools and the tests of other crates.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

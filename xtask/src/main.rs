@@ -34,7 +34,7 @@ enum Command {
     Lab(lab::Options),
     /// Count the user instructions of a program's ring-driving thread, by single-stepping it.
     ///
-    /// For fathom, fio (with thread=1) and t/io_uring alike, on machines without hardware counters.
+    /// Works for fathom, fio (with thread=1) and t/io_uring, and needs no hardware counters.
     Steps {
         /// The program and its arguments; a small number of I/Os, as this is slow.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]

@@ -1,6 +1,5 @@
 //! Counts the user instructions of a worker between its system calls by single-stepping it
-//! (ptrace(2)): exact, and possible on machines that show no hardware counters; some thousand
-//! times slower than the program itself.
+//! (ptrace(2)): exact, and possible without hardware counters; a few thousand times slower than the program itself.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::ptrace::{self, Options};
@@ -13,21 +12,20 @@ use std::process::{Command, Stdio};
 
 /// io_uring_enter(2) on x86-64.
 const ENTER: u64 = 426;
-/// More than any argument of io_uring_enter(2) that is a number.
+/// Upper bound of io_uring_enter(2)'s numeric arguments.
 const NUMBER_MAX: u64 = 1 << 16;
 
-/// What a worker executed from its second to its last io_uring_enter(2): before the second one
-/// lies what it does only once.
+/// Instructions of a worker from its second to its last io_uring_enter(2). Before the second call it initializes itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counted {
     /// Instructions in user mode; a system call counts as one.
     pub instructions: u64,
-    /// Calls, the first two left out.
+    /// Calls without the first two.
     pub enters: u64,
 }
 
-/// Runs `program` with `arguments` and counts in the thread that enters its ring most often; the
-/// first thread is left out.
+/// Runs `program` with `arguments`, and counts in the thread that calls io_uring_enter(2) most often, the first thread
+/// excepted.
 ///
 /// # Errors
 /// When the program cannot be started or traced, or ends with a failure.
@@ -62,8 +60,8 @@ pub fn count(program: &str, arguments: &[&str]) -> io::Result<Counted> {
     }
 }
 
-/// Keeps this thread, and the program it starts, on one CPU: a step costs two switches between them,
-/// and across CPUs each takes several times as long.
+/// Binds this thread and the program that it starts to one CPU. A step takes two switches between them, which are several
+/// times slower across CPUs.
 fn stay_on_one_cpu() -> nix::Result<()> {
     let this = Pid::from_raw(0);
     let allowed = sched_getaffinity(this)?;
@@ -73,7 +71,7 @@ fn stay_on_one_cpu() -> nix::Result<()> {
     sched_setaffinity(this, &one)
 }
 
-/// What a thread has executed since it first entered its ring.
+/// Instructions of a thread since its first call.
 #[derive(Default)]
 struct Steps {
     count: u64,

@@ -14,7 +14,7 @@ use fathom_model::{Dir, Histogram, units};
 
 /// Jobs reported as one: those of a reporting group, or a single job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group<'a> {
+pub struct JobGroup<'a> {
     /// The plan of its first job, whose name and display settings apply to all.
     pub plan: &'a JobPlan,
     /// Indices of its jobs in the record.
@@ -30,7 +30,7 @@ pub struct Group<'a> {
 /// As in fio, adjacent jobs of one group are merged where they set `group_reporting`; every other job is
 /// reported separately.
 #[must_use]
-pub fn groups(record: &RunRecord) -> Vec<Group<'_>> {
+pub fn groups(record: &RunRecord) -> Vec<JobGroup<'_>> {
     let mut sets: Vec<(&JobPlan, Vec<usize>)> = Vec::new();
     for (index, (plan, _)) in jobs(record).enumerate() {
         match sets.last_mut() {
@@ -45,11 +45,11 @@ pub fn groups(record: &RunRecord) -> Vec<Group<'_>> {
 
 /// The group of the given jobs, shown under the name of `plan`.
 #[must_use]
-pub fn group<'a>(record: &RunRecord, plan: &'a JobPlan, jobs: Vec<usize>) -> Group<'a> {
+pub fn group<'a>(record: &RunRecord, plan: &'a JobPlan, jobs: Vec<usize>) -> JobGroup<'a> {
     let members: Vec<&JobRecord> = jobs.iter().filter_map(|i| record.jobs.get(*i)).collect();
     let worker_ns = members.iter().map(|job| job.runtime_ns).sum();
     let record = merge_jobs(&members);
-    Group { plan, jobs, record, worker_ns }
+    JobGroup { plan, jobs, record, worker_ns }
 }
 
 /// Each job's plan with its record.

@@ -13,6 +13,7 @@ mod record;
 mod rw;
 mod schedule;
 mod series;
+mod stored;
 mod tally;
 mod trial;
 mod verdict;
@@ -28,6 +29,7 @@ pub use record::{
 pub use rw::Rw;
 pub use schedule::{Budget, Planned, Schedule};
 pub use series::{Condition, Repetitions, Series};
+pub use stored::compare_stored;
 pub use tally::{Sample, Tally, add_disk};
 pub use trial::{Trial, Turn, higher_is_better};
 pub use verdict::{Claim, Effect};

@@ -88,7 +88,7 @@ pub fn rates(earlier: &MachineSample, later: &MachineSample, elapsed_ns: u64) ->
         let total = &disks_total;
         let disk_ios =
             (total.read.ios + total.write.ios + total.discard.ios) * elapsed_ns as f64 / 1e9;
-        let meanwhile = counters::Meanwhile { elapsed_ns, disk_ios };
+        let meanwhile = counters::CountedIos { elapsed_ns, disk_ios };
         counters::rates(earlier, later, meanwhile, |cpu| busy_ns(system.as_ref()?, cpu, elapsed_ns))
     });
     MachineRates { elapsed_ns, system, disks, disks_total, counters }

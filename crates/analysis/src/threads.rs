@@ -161,7 +161,7 @@ pub fn fold_digits(text: &str) -> Cow<'_, str> {
 
 /// Samples added up, in groups.
 #[derive(Debug, Clone)]
-pub struct Groups {
+pub struct ThreadGroups {
     /// Number of samples.
     pub samples: u64,
     /// Threads sampled, asleep or not, over all samples.
@@ -185,7 +185,7 @@ struct Members {
 
 /// Threads that have all columns in common.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Group {
+pub struct ThreadGroup {
     /// What they have in common, in the order of the columns.
     pub values: Vec<String>,
     /// Number of times that one of them was sampled so.
@@ -199,13 +199,13 @@ pub struct Group {
 }
 
 /// Empty groups, by the default columns.
-impl Default for Groups {
+impl Default for ThreadGroups {
     fn default() -> Self {
         Self::new(&DEFAULT)
     }
 }
 
-impl Groups {
+impl ThreadGroups {
     /// Empty groups, by `columns`.
     #[must_use]
     pub fn new(columns: &[Column]) -> Self {
@@ -264,15 +264,15 @@ impl Groups {
 
     /// The groups, the largest first.
     #[must_use]
-    pub fn largest_first(&self) -> Vec<Group> {
-        let group = |(values, members): (&Vec<String>, &Members)| Group {
+    pub fn largest_first(&self) -> Vec<ThreadGroup> {
+        let group = |(values, members): (&Vec<String>, &Members)| ThreadGroup {
             values: values.clone(),
             count: members.count,
             average: self.mean(members.time),
             share: members.time as f64 / self.active.max(1) as f64,
             threads: members.tids.len(),
         };
-        let mut groups: Vec<Group> = self.groups.iter().map(group).collect();
+        let mut groups: Vec<ThreadGroup> = self.groups.iter().map(group).collect();
         groups.sort_by(|a, b| b.average.total_cmp(&a.average));
         groups
     }
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn averages_and_shares() {
-        let mut groups = Groups::new(&[Column::Comm, Column::State]);
+        let mut groups = ThreadGroups::new(&[Column::Comm, Column::State]);
         let one = [thread(1, "w1", 'D', 6), thread(2, "w2", 'D', 4), thread(1, "w1", 'R', 5)];
         groups.add(&ThreadsSample {
             samples: 10,
@@ -359,14 +359,14 @@ mod tests {
         assert_eq!(largest.len(), 2);
         let common = |state: &str| vec!["w*".to_string(), state.to_string()];
         let (count, average, share, threads) = (10, 0.5, 0.5, 2);
-        let d = Group { values: common("D"), count, average, share, threads };
-        assert_eq!(largest, [d.clone(), Group { values: common("R"), ..d }]);
+        let d = ThreadGroup { values: common("D"), count, average, share, threads };
+        assert_eq!(largest, [d.clone(), ThreadGroup { values: common("R"), ..d }]);
     }
 
     #[test]
     fn times_count_where_there_are_any() {
         let time = |state, ns| ThreadTime { state, ns };
-        let mut groups = Groups::new(&[Column::State]);
+        let mut groups = ThreadGroups::new(&[Column::State]);
         let runs = ThreadCount { ns: 400, ..thread(1, "w", 'R', 9) };
         let reads = ThreadCount { ns: 1600, ..thread(1, "w", 'D', 1) };
         groups.add(&ThreadsSample {
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn what_was_torn_is_not_shown_as_truth() {
         let torn = ThreadCount { torn: true, ..thread(1, "w", 'D', 3) };
-        let mut groups = Groups::new(&[Column::State, Column::Wchan]);
+        let mut groups = ThreadGroups::new(&[Column::State, Column::Wchan]);
         groups.add(&ThreadsSample {
             samples: 5,
             seen: 5,
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn nothing_is_no_division() {
-        let groups = Groups::new(&DEFAULT);
+        let groups = ThreadGroups::new(&DEFAULT);
         assert_eq!((groups.threads(), groups.active()), (0.0, 0.0));
         assert!(groups.largest_first().is_empty());
     }

@@ -7,7 +7,7 @@ pub(crate) use io_limits::REACHED;
 
 use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
-use crate::threads::Groups;
+use crate::threads::ThreadGroups;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{CgroupSample, MachineSample, StackCount, StacksSample};
 use std::collections::BTreeMap;
@@ -30,9 +30,9 @@ pub struct ObservedTotals {
     /// The first sample with the cgroup of the last one: counters of another cgroup are no baseline.
     cgroup_first: Option<(u64, CgroupSample)>,
     /// What threads did, by the default columns.
-    pub threads: Groups,
+    pub threads: ThreadGroups,
     /// The same, only for the process that did the run; empty where it is not known.
-    pub own_threads: Groups,
+    pub own_threads: ThreadGroups,
     /// What processes used.
     pub processes: ProcessTotals,
     /// How often the I/O limits of the cgroup were reached.
@@ -91,7 +91,7 @@ impl ObservedTotals {
         let busy = rates.system.map_or(0.0, |system| system.cpu.busy());
         self.busy_max = self.busy_max.max(busy);
         for disk in rates.disks {
-            io_limits::add(&mut self.io_limits, sample, &disk);
+            io_limits::add(&mut self.io_limits, (&self.last, sample), &disk);
             let max = self.queue_max.entry(disk.name).or_default();
             *max = max.max(disk.queue);
         }

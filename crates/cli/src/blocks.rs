@@ -46,7 +46,9 @@ pub struct Args {
     /// A PATTERN is part of a process's name. The I/Os of all programs on the devices are counted.
     #[arg(short, long, value_name = "PID|PATTERN", conflicts_with = "command")]
     pid: Vec<String>,
-    /// Sample one event in N for sizes, tasks, splits and latencies; 0 only counts
+    /// Sample one event in N; 0 only counts
+    ///
+    /// Sizes, tasks, splits and latencies come from sampled events.
     #[arg(long, value_name = "N", default_value_t = ONE_IN)]
     one_in: u32,
     #[command(flatten)]
@@ -75,7 +77,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let options = BlocksOptions { devices, one_in: args.one_in, each_io: EachIo::Always };
     let Roots { proc, sys, .. } = Roots::default();
     let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
-    let mut view = View::new(args, to, sampler.missing().to_vec());
+    let mut view = BlocksView::new(args, to, sampler.missing().to_vec());
     let mut samplers: Vec<Box<dyn Sampler>> = vec![Box::new(sampler)];
     match DiskSampler::open(&proc, &sys) {
         Ok(disks) => samplers.push(Box::new(disks)),
@@ -100,7 +102,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
 }
 
 /// The samples so far, and what was printed of them.
-struct View<'a> {
+struct BlocksView<'a> {
     args: &'a Args,
     to: Option<Destination>,
     /// What goes to a file, which is written at the end.
@@ -111,7 +113,7 @@ struct View<'a> {
     lines: usize,
 }
 
-impl<'a> View<'a> {
+impl<'a> BlocksView<'a> {
     fn new(args: &'a Args, to: Option<Destination>, missing: Vec<Missing>) -> Self {
         let written = String::new();
         Self { args, to, written, missing, first: None, last: None, lines: 0 }
@@ -150,7 +152,7 @@ impl<'a> View<'a> {
         match self.args.page.format.get() {
             PageFormat::Json => return json(came, elapsed, false),
             // Only the summary is a document.
-            PageFormat::Markdown => return Ok(String::new()),
+            PageFormat::Markdown | PageFormat::Html => return Ok(String::new()),
             PageFormat::Text => {}
         }
         let is_first = self.lines.is_multiple_of(LINES_PER_HEADER);
@@ -174,7 +176,7 @@ impl<'a> View<'a> {
         let elapsed = to.saturating_duration_since(*from);
         let elapsed_ns = elapsed.as_nanos() as u64;
         let disks = machine::rates(first, last, elapsed_ns).disks;
-        let page = pages::blocks(&came, &disks, elapsed_ns, &self.missing, true);
+        let page = pages::blocks(&came, &disks, elapsed_ns, &self.missing, self.args.page.verbose);
         let json = json(&came, elapsed, true)?;
         let (text, kind) = self.args.page.format.render(&page, Some(json), self.to.is_some())?;
         match self.lines {
@@ -197,7 +199,7 @@ impl<'a> View<'a> {
         if self.args.command.is_empty() {
             return output::emit(text, kind, None);
         }
-        output::emit_beside(text, kind)
+        output::emit_to_stderr(text, kind)
     }
 }
 

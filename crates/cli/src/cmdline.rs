@@ -33,7 +33,7 @@ pub fn parse(mut cli: Command, args: &[OsString]) -> Result<ArgMatches, Refusal>
         match error.kind() {
             ErrorKind::ValueValidation | ErrorKind::InvalidValue => {
                 wrong.push(value(&error, &name));
-                // Parsing goes on behind it in the next round.
+                // The next round gets past this value.
                 let accepts_it = accept_anything(&cli, &name);
                 match accepts_it {
                     Some(changed) => cli = changed,

@@ -1,4 +1,4 @@
-//! The option that says how much to sample.
+//! Parses `--sampling`.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fathom_model::watch::Level;

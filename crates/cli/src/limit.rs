@@ -1,6 +1,6 @@
 //! `fathom limit`: the limits of a disk on this machine, and what sets them.
 
-mod size;
+pub mod size;
 mod view;
 
 use crate::level;
@@ -10,12 +10,12 @@ use crate::signals::Signals;
 use fathom_analysis::limit::{BlockSpec, LatencyTarget, LimitRecord, Rw, SuiteTest};
 use fathom_machine::guard::Permissions;
 use fathom_model::watch::Level;
-use fathom_report::pages::LimitOptions as PageOptions;
+use fathom_report::pages::LimitPageOptions;
 use fathom_runner::RecordTo;
 use fathom_runner::limit::{Limit, LimitOptions};
 use std::process::ExitCode;
 use std::time::Duration;
-use view::View;
+use view::LimitView;
 
 /// Default size of a scratch file, in bytes.
 const SCRATCH: u64 = 1 << 30;
@@ -81,7 +81,7 @@ pub struct Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
     let to = check_outputs(args)?;
-    let mut view = View::new();
+    let mut view = LimitView::new();
     let mut limit = Limit::open(args.options(&signals), &mut view)?;
     let record = limit.run(&mut view)?;
     view.clear();
@@ -99,7 +99,7 @@ fn check_outputs(args: &Args) -> Result<Option<Destination>, String> {
 }
 
 fn show(args: &Args, record: &LimitRecord, to: Option<&Destination>) -> Result<(), String> {
-    let options = PageOptions { paragraph: args.paragraph, verbose: args.page.verbose };
+    let options = LimitPageOptions { paragraph: args.paragraph, verbose: args.page.verbose };
     let json = fathom_report::limit::json(record).map_err(|e| e.to_string())?;
     args.page.print(&fathom_report::pages::limit(record, options), Some(json), to)
 }

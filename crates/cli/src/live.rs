@@ -1,16 +1,16 @@
-//! How a run stands, on standard error: one line on a terminal, plain lines elsewhere.
+//! The progress of a run on standard error: one line on a terminal, successive lines elsewhere.
 
 use crate::stdio;
 use fathom_model::{Plan, Progress};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Between two states of the line on a terminal.
+/// Time between updates on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
-/// Between two plain lines.
+/// Time between successive lines.
 const PLAIN: Duration = Duration::from_secs(5);
 
-/// The live line.
+/// The progress line.
 pub struct Live {
     terminal: bool,
     interval: Duration,
@@ -20,7 +20,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// A live line; plain lines come every `interval`, where given.
+    /// A progress line; with `interval`, successive lines at that interval.
     #[must_use]
     pub fn new(interval: Option<Duration>) -> Self {
         let terminal = std::io::stderr().is_terminal() && interval.is_none();
@@ -34,7 +34,7 @@ impl Live {
         }
     }
 
-    /// Shows `progress`, where it is time to.
+    /// Prints `progress` if an update is due.
     pub fn show(&mut self, progress: &Progress, plan: &Plan) {
         if Instant::now() < self.next {
             return;
@@ -47,7 +47,7 @@ impl Live {
         stdio::status(&text, self.terminal);
     }
 
-    /// Leaves the line free for what comes next.
+    /// Clears the line.
     pub fn clear(&mut self) {
         if self.terminal && self.drawn {
             stdio::clear_status();
@@ -59,7 +59,7 @@ impl Live {
 #[must_use]
 pub fn width() -> u16 {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {
-        // 0 where nobody has set a size, as over a serial line.
+        // 0 if no size is set, as on a serial line.
         Ok(size) if size.ws_col > 0 => size.ws_col.max(20),
         _ => 80,
     }

@@ -7,6 +7,7 @@ mod blocks;
 mod clean;
 mod cmdline;
 mod doctor;
+mod experiments;
 mod level;
 mod limit;
 mod limits;
@@ -25,9 +26,11 @@ mod show;
 mod signals;
 mod stacks;
 mod stdio;
+mod sweep;
 mod threads;
 mod top;
 mod topo;
+mod trial;
 mod watch;
 
 use crate::cmdline::Refusal;
@@ -35,6 +38,7 @@ use crate::page::Color;
 use crate::stdio::{Kind, note};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Load generator and analyzer for Linux storage: drives it, monitors the machine, and reports what limits it.
@@ -68,7 +72,7 @@ enum Command {
     /// them.
     #[command(after_help = "\
 Examples:
-  fathom limit /dev/nvme0n1          random reads of a disk, about two minutes
+  fathom limit /dev/nvme0n1          random reads of a disk, about a minute
   fathom limit --quick               a scratch file in this directory, read and written")]
     Limit(limit::Args),
     /// Run fio job files and command lines
@@ -87,6 +91,25 @@ Examples:
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Measure a grid of block sizes, queue depths, workers or loads, with curves
+    ///
+    /// Every key takes a list (4k,64k) or a range (1..128, which doubles). Cells are measured in random order, round after
+    /// round, until each is known to within 3%. The table marks the knee of each curve and the cells that do not differ
+    /// from its best.
+    #[command(after_help = "\
+Examples:
+  fathom sweep --bs=4k,64k,1m --iodepth=1..128 /dev/nvme0n1
+  fathom sweep --rate=10%..100% --format=html -o load.html /dev/nvme0n1")]
+    Sweep(sweep::Args),
+    /// Compare variants of a job: one thing changed at a time, in random rounds
+    ///
+    /// Variants differ in job keys, in settings of the machine (which are restored), in sampling, or in the command that
+    /// generates the load. The baseline is measured twice in each round (A/A), as a control.
+    #[command(after_help = "\
+Examples:
+  fathom try scheduler /dev/nvme0n1  a shipped experiment; --list shows all
+  fathom try 'rw=randread bs=4k iodepth=1' 'rw=randread bs=4k iodepth=8' FILE")]
+    Try(trial::Args),
     /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer
     ///
     /// On a terminal, `fathom top` is a full-screen view; `?` lists its keys. Elsewhere, or with --format, it prints one
@@ -202,7 +225,7 @@ Examples:
   fathom man limit >fathom-limit.1")]
     Man(manual::ManArgs),
     #[command(name = watch::HELD, hide = true)]
-    Held(watch::HeldArgs),
+    Held(watch::HeldCommandArgs),
 }
 
 impl Command {
@@ -223,7 +246,11 @@ impl Command {
 
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
-    let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(args) = arguments_of_fio() {
+        limits::raise();
+        return run::as_fio(&args).unwrap_or_else(failed);
+    }
+    let args = trial::without_dashes(std::env::args_os().collect());
     let cli = manual::prepared(Cli::command());
     let parsed = cmdline::parse(cli.clone(), &args)
         .and_then(|found| Cli::from_arg_matches(&found).map_err(Refusal::Answer));
@@ -239,7 +266,7 @@ fn main() -> ExitCode {
     if quiet {
         stdio::be_quiet();
     }
-    // A command started by fathom inherits the limits: it must find those that it would have without.
+    // A command started by fathom must inherit unchanged limits.
     let starts_one = matches!(
         command,
         Command::Blocks(_) | Command::Stacks(_) | Command::Watch(_) | Command::Held(_)
@@ -261,9 +288,11 @@ fn main() -> ExitCode {
         Command::Runs(args) => runs::command(&args),
         Command::Show(args) => show::command(&args),
         Command::Stacks(args) => stacks::command(&args),
+        Command::Sweep(args) => sweep::command(&args),
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
         Command::Topo(args) => topo::command(&args),
+        Command::Try(args) => trial::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::Held(args) => watch::held(&args),
         Command::Doctor(args) => doctor::command(&args),
@@ -272,7 +301,15 @@ fn main() -> ExitCode {
     result.unwrap_or_else(failed)
 }
 
-/// Prints what is wrong with the command line, and which help says more.
+/// The arguments, if the program was started as `fio`, through a link.
+fn arguments_of_fio() -> Option<Vec<String>> {
+    let mut args = std::env::args_os();
+    let name = args.next()?;
+    let is_fio = Path::new(&name).file_name().is_some_and(|name| name == "fio");
+    is_fio.then(|| args.map(|arg| arg.to_string_lossy().into_owned()).collect())
+}
+
+/// Prints what is wrong with the command line, and where to find help.
 fn refuse(wrong: &[String], args: &[OsString]) -> ExitCode {
     wrong.iter().for_each(|what| note!("{what}"));
     let named = args.get(1).and_then(|arg| arg.to_str());
@@ -289,7 +326,7 @@ fn explain(answer: &clap::Error, cli: &clap::Command, args: &[OsString]) -> Exit
     let text = answer.render();
     if answer.use_stderr() {
         // It repeats user input, so only plain text is safe.
-        let _ = stdio::print_beside(&text.to_string(), Kind::Lines);
+        let _ = stdio::print_to_stderr(&text.to_string(), Kind::Lines);
         return ExitCode::from(2);
     }
     let color = page::style(false).color;

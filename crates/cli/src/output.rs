@@ -1,4 +1,4 @@
-//! Results to standard output, to another stream or to a file.
+//! Writes results to standard output, another stream or a file.
 
 use crate::page;
 use crate::stdio::{self, Kind};
@@ -7,7 +7,7 @@ use fathom_model::RunRecord;
 use fathom_model::watch::Stack;
 use fathom_report::pages::{self, Observed};
 use fathom_report::render;
-use fathom_report::{fio_json, terse};
+use fathom_report::{fio_json, fio_text, terse};
 use fathom_spec::{Format, Output};
 use fathom_store::{Dir, Readers};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -18,11 +18,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Renders `record` in every form asked for, for people with what was seen of the machine, and writes it
-/// to `to`, or to standard output.
+/// Renders `record` in every requested format, with the samples of the machine in those for people, and writes it to
+/// `to`, or to standard output.
 ///
 /// # Errors
-/// When it cannot be written; names the place.
+/// Where it cannot be written, and why.
 pub fn write(
     record: &RunRecord,
     (seen, stacks): (&ObservedTotals, &[Stack]),
@@ -40,8 +40,14 @@ pub fn write(
     let text: String = formats
         .iter()
         .map(|format| match format {
+            Format::Normal if output.as_fio => {
+                let json = serde_json::from_str(&fio_json::render(record, false));
+                let text = json.map(|json| fio_text::render(&json)).unwrap_or_default();
+                Kind::Lines.safe(&text).into_owned()
+            }
             Format::Normal => lines.safe(&render::text(&page(), style)).into_owned(),
             Format::Markdown => Kind::Lines.safe(&render::markdown(&page())).into_owned(),
+            Format::Html => Kind::Lines.safe(&render::html(&page())).into_owned(),
             Format::Json => Kind::Json.safe(&fio_json::render(record, false)).into_owned(),
             Format::JsonPlus => Kind::Json.safe(&fio_json::render(record, true)).into_owned(),
             Format::Terse => Kind::Lines.safe(&terse::render(record, version)).into_owned(),
@@ -50,23 +56,22 @@ pub fn write(
     emit(&text, lines, to)
 }
 
-/// Where `--output` puts a result. It is open, or proven writable, before the work begins that the result is of.
+/// The destination of a result. It is open, or proven writable, before the run starts.
 pub enum Destination {
-    /// Standard output, by a name such as `/dev/stdout`.
+    /// Standard output, named as `/dev/stdout` or the like.
     Stdout,
     /// Standard error.
     Stderr,
     /// `/dev/null`.
     Nowhere,
-    /// A descriptor that fathom was started with, such as `/dev/fd/3`, by this name.
+    /// An inherited descriptor, named as `/dev/fd/3` or the like.
     Stream(String, File),
     /// A file of this name in this directory.
     File(Dir, OsString),
 }
 
 impl Destination {
-    /// Opens the place that `path` names, which must not be one of the files or devices `used` by the run. A file is not
-    /// changed yet.
+    /// Opens `path`, which must not be one of the files or devices `used` by the run. A file is not changed yet.
     ///
     /// # Errors
     /// Why no result can be written there.
@@ -101,7 +106,7 @@ impl Destination {
             let real = real.display();
             return Err(format!("this is a symbolic link to {real}; name that file itself"));
         }
-        // The path stands in front already.
+        // The message starts with the path already.
         let named = format!("{}: ", path.display());
         let bare = |error: io::Error| error.to_string().replacen(&named, "", 1);
         dir.regular(name).map_err(|error| another(bare(error)))?;
@@ -113,7 +118,7 @@ impl Destination {
         Ok(Self::File(dir, name.to_os_string()))
     }
 
-    /// What is written to as it is: the names by which programs without an option for it are made to print.
+    /// The stream that `path` names, if any; for example, `/dev/stdout`.
     fn stream(path: &str) -> io::Result<Option<Self>> {
         let number = ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|dir| path.strip_prefix(dir));
         Ok(Some(match (path, number.map(str::parse::<u32>)) {
@@ -140,7 +145,7 @@ impl Destination {
     fn write(&self, text: &str, kind: Kind) -> Result<(), String> {
         match self {
             Self::Stdout => stdio::print(text, kind).map_err(|error| not_printed(&error)),
-            Self::Stderr => emit_beside(text, kind),
+            Self::Stderr => emit_to_stderr(text, kind),
             Self::Nowhere => Ok(()),
             Self::Stream(name, file) => {
                 let mut file: &File = file;
@@ -154,14 +159,14 @@ impl Destination {
     }
 }
 
-/// What is wrong with a place, and what to do.
+/// Why a destination is refused, and what to do.
 fn another(why: impl std::fmt::Display) -> String {
     format!("{why}; name another file")
 }
 
-/// Opens what a descriptor of this process is open on, to append to it.
+/// Reopens a descriptor of this process for appending.
 fn open_stream(number: u32) -> io::Result<File> {
-    // Nobody may be reading from a pipe: that is an error now, and a write waits for readers later.
+    // A pipe without a reader is an error now; later, a write waits for readers.
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open(format!("/proc/self/fd/{number}"), flags, Mode::empty())?;
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
@@ -172,7 +177,7 @@ fn open_stream(number: u32) -> io::Result<File> {
     Ok(File::from(fd))
 }
 
-/// Whether both lead to one file, or would.
+/// Whether both paths lead to the same file, existing or not.
 fn is_same(a: &Path, b: &Path) -> bool {
     match (fs::metadata(a), fs::metadata(b)) {
         (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
@@ -188,10 +193,10 @@ fn place(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Writes `text`, a result, to a place, or to standard output.
+/// Writes the result `text` to `to`, or to standard output.
 ///
 /// # Errors
-/// When it cannot be written; names the place.
+/// Where it cannot be written, and why.
 pub fn emit(text: &str, kind: Kind, to: Option<&Destination>) -> Result<(), String> {
     to.unwrap_or(&Destination::Stdout).write(text, kind)
 }
@@ -199,14 +204,14 @@ pub fn emit(text: &str, kind: Kind, to: Option<&Destination>) -> Result<(), Stri
 /// Writes a result to standard error, where standard output is a command's.
 ///
 /// # Errors
-/// When it cannot be written.
-pub fn emit_beside(text: &str, kind: Kind) -> Result<(), String> {
-    stdio::print_beside(text, kind)
+/// If it cannot be written.
+pub fn emit_to_stderr(text: &str, kind: Kind) -> Result<(), String> {
+    stdio::print_to_stderr(text, kind)
         .map_err(|error| format!("cannot write to standard error: {error}"))
 }
 
-/// Prints what a reader may have seen enough of, as `head` does: help, and lines without an end. Whether the reader
-/// is still there.
+/// Prints text that a reader such as `head` may stop reading early: help, and endless lines. Whether the reader still
+/// reads.
 ///
 /// # Errors
 /// When standard output cannot be written to.

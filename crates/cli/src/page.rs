@@ -1,4 +1,4 @@
-//! Pages: the options that all commands share, and how a page becomes text.
+//! The options that commands share, and how pages are printed.
 
 use crate::output::{self, Destination};
 use crate::stdio::Kind;
@@ -42,7 +42,7 @@ pub fn use_utc() {
     let _ = ZONE.set(TimeZone::UTC);
 }
 
-/// How text looks on standard output, or in a file.
+/// The style of text on standard output, or in a file.
 #[must_use]
 pub fn style(to_file: bool) -> Style {
     let terminal = !to_file && std::io::stdout().is_terminal();
@@ -68,6 +68,8 @@ pub enum PageFormat {
     Markdown,
     /// For programs.
     Json,
+    /// A page with pictures: one file that loads nothing.
+    Html,
 }
 
 /// The options that select a format.
@@ -100,7 +102,7 @@ impl FormatArgs {
         self.get() == PageFormat::Json
     }
 
-    /// `page` as text, or `json` in its place where the record itself is what programs read.
+    /// Renders `page`; as JSON, returns `json` instead if given, such as the record itself.
     ///
     /// # Errors
     /// If it cannot be written as JSON.
@@ -116,6 +118,7 @@ impl FormatArgs {
                 (json.map_or_else(page, Ok)?, Kind::Json)
             }
             PageFormat::Markdown => (render::markdown(page), Kind::Lines),
+            PageFormat::Html => (render::html(page), Kind::Lines),
             PageFormat::Text => {
                 let style = style(to_file);
                 let kind = if style.color { Kind::ColoredLines } else { Kind::Lines };
@@ -128,7 +131,9 @@ impl FormatArgs {
 /// The options of every command that keeps a record.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct RecordArgs {
-    /// Run directory to create, instead of one below ~/.local/state/fathom/runs
+    /// Run directory to create
+    ///
+    /// The default is a new directory in ~/.local/state/fathom/runs.
     #[arg(long, value_name = "DIR", conflicts_with = "no_record")]
     record: Option<String>,
     /// Write no run directory
@@ -156,13 +161,13 @@ pub struct PageArgs {
     /// Write the result to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
-    /// Also print why a source is unavailable, and how a figure was measured
+    /// Also print how figures were measured, and why others are unavailable
     #[arg(short, long)]
     pub verbose: bool,
 }
 
 impl PageArgs {
-    /// Where the result goes, which is none of the files `used` by the command.
+    /// The destination of the result, which must not be one of the files `used` by the command.
     ///
     /// # Errors
     /// Why no result can be written there.
@@ -173,7 +178,7 @@ impl PageArgs {
         self.output.as_deref().map(|file| Destination::open(file, used)).transpose()
     }
 
-    /// Prints `page`, or `json` in its place where the record itself is what programs read.
+    /// Prints `page`; as JSON, prints `json` instead if given.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -187,12 +192,12 @@ impl PageArgs {
         output::emit(&text, kind, to)
     }
 
-    /// As [`PageArgs::print`], to standard error, where standard output is a command's.
+    /// Like [`PageArgs::print`], but to standard error, because standard output is a command's.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn print_beside(&self, page: &Document) -> Result<(), String> {
+    pub fn print_to_stderr(&self, page: &Document) -> Result<(), String> {
         let (text, kind) = self.format.render(page, None, self.output.is_some())?;
-        output::emit_beside(&text, kind)
+        output::emit_to_stderr(&text, kind)
     }
 }

@@ -49,7 +49,7 @@ fn size(text: &str) -> Result<u64, String> {
 /// Records until a signal comes, which is its regular end.
 ///
 /// # Errors
-/// When the ring cannot be written, at the beginning or at the end, or is being written by another.
+/// If the ring cannot be written, at the beginning or at the end, or is being written by another.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
     limits::raise();

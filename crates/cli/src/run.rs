@@ -1,4 +1,4 @@
-//! `fathom run`: job files and command lines that people have for fio.
+//! `fathom run`: runs fio's job files and command lines.
 
 use crate::live::Live;
 use crate::logs::Logs;
@@ -24,16 +24,39 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Between two lines about the layout of a file.
+/// Time between progress lines while a file is laid out.
 const LAYOUT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Runs what `args` describe. The exit status is 0 only if all of it was done.
+/// Runs the jobs that `args` describe. The exit status is 0 only if all of them were carried out.
 ///
 /// # Errors
-/// Why nothing was done.
+/// Why nothing was run.
 pub fn command(args: &[String]) -> Result<ExitCode, String> {
     let system = System::default();
-    let spec = match fathom_spec::parse(args, &system) {
+    let parsed = fathom_spec::parse(args, &system);
+    perform_or_explain(args, parsed, system)
+}
+
+/// The same for the program started as `fio`.
+///
+/// # Errors
+/// Why nothing was run.
+pub fn as_fio(args: &[String]) -> Result<ExitCode, String> {
+    if args.iter().any(|arg| matches!(arg.as_str(), "--version" | "-version" | "-v")) {
+        let version = format!("{}\n", fathom_report::fio_text::FIO_VERSION);
+        return output::stream(&version, Kind::Lines).map(|_| ExitCode::SUCCESS);
+    }
+    let system = System::default();
+    let parsed = fathom_spec::parse_as_fio(args, &system);
+    perform_or_explain(args, parsed, system)
+}
+
+fn perform_or_explain(
+    args: &[String],
+    parsed: Result<Spec, Problems>,
+    system: System,
+) -> Result<ExitCode, String> {
+    let spec = match parsed {
         Ok(spec) => spec,
         Err(problems) => {
             let json = refusal::asks_for_json(args);
@@ -91,6 +114,10 @@ fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
         Some(Help::Key(key)) => {
             return Some(fathom_spec::key_help(key).map_err(|error| error.to_string()));
         }
+        Some(Help::Engine(name)) => {
+            let help = fathom_spec::engine_help(name.as_deref());
+            return Some(help.map_err(|error| error.to_string()));
+        }
         None => {}
     }
     spec.output.showcmd.then(|| {
@@ -100,7 +127,7 @@ fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
     })
 }
 
-/// Whether the record has a place, and where results go, which is no file that the run uses.
+/// Checks the place of the record, and opens that of the results, which must not be a file that the run uses.
 fn check_outputs(
     output: &Output,
     facts: &Facts,
@@ -121,12 +148,12 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     let roots = Roots::default();
     let queries = spec.target_paths().map_err(|e| e.to_string())?;
     let lookup = Lookup::new(&roots);
-    let look = |path: &str| lookup.target(path).map_err(|e| format!("cannot read {path}: {e}"));
-    let targets = queries.iter().map(|query| look(&query.path)).collect::<Result<_, _>>()?;
+    let read = |path: &str| lookup.target(path).map_err(|e| format!("cannot read {path}: {e}"));
+    let targets = queries.iter().map(|query| read(&query.path)).collect::<Result<_, _>>()?;
     Ok(Facts { host: fathom_machine::host(&roots), targets, inspection: None })
 }
 
-/// Whether all of it was done.
+/// Runs the plan; whether everything was carried out.
 fn perform(
     spec: &Spec,
     plan: &Plan,
@@ -136,8 +163,8 @@ fn perform(
 ) -> Result<bool, String> {
     let output = &spec.output;
     let record = record_to(output);
-    // Samples that nobody is shown and nobody keeps are not taken.
-    let sampled = record != RecordTo::Nowhere || is_for_people(output);
+    // No samples are taken if they would be neither printed nor recorded.
+    let sampled = record != RecordTo::Nowhere || is_for_people(output) && !output.as_fio;
     let options = RunOptions {
         permissions: Permissions {
             erase: spec.permissions.erase.clone(),
@@ -147,12 +174,12 @@ fn perform(
         record,
         cancel: signals.cancel_token().clone(),
     };
-    let mut view = View::new(output, plan);
+    let mut view = RunView::new(output, plan);
     let targets = facts.targets.iter().map(|target| target.path.clone()).collect::<Vec<_>>();
     let mut runner = Runner::open(plan, facts, options, &mut view)?;
     let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
     view.logs = Logs::create(plan, used)?;
-    // A refusal is one line.
+    // After the targets were opened, so that a refusal is a single line.
     plan.notes.iter().for_each(|note| stdio::remark(&format!("fathom: note: {note}")));
     let mut record = runner.run(plan, &mut view)?;
     view.clear();
@@ -160,7 +187,7 @@ fn perform(
         cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
     }
     record.findings = fathom_analysis::rules::run_findings(&record);
-    // Printed before the rest of the record is written: its disk may be full, or stall.
+    // Printed before the record is completed, because its disk may be full or stall.
     let shown = output::write(&record, view.sampled(), output, to);
     complain(&record, output);
     let dir = runner.record_dir().map(Path::to_path_buf);
@@ -176,7 +203,7 @@ fn perform(
     shown.map(|()| finished.is_ok() && !lost && !view.logs_failed && record.is_complete())
 }
 
-/// Says on standard error what was not done, where no person sees the results.
+/// Prints errors on standard error unless the results, which include them, are on a terminal.
 fn complain(record: &RunRecord, output: &Output) {
     if output.file.is_none() && is_for_people(output) && std::io::stdout().is_terminal() {
         return;
@@ -186,14 +213,14 @@ fn complain(record: &RunRecord, output: &Output) {
     }
 }
 
-/// Whether people read the results.
+/// Whether the results are for people.
 fn is_for_people(output: &Output) -> bool {
-    let text = |format: &Format| matches!(format, Format::Normal | Format::Markdown);
+    let text = |format: &Format| matches!(format, Format::Normal | Format::Markdown | Format::Html);
     output.formats.is_empty() || output.formats.iter().any(text)
 }
 
-/// What the terminal shows while a run goes on, and what the samplers see meanwhile.
-struct View<'a> {
+/// The progress of a run on the terminal, and its samples.
+struct RunView<'a> {
     plan: &'a Plan,
     live: Option<Live>,
     layout: LayoutProgress,
@@ -203,7 +230,7 @@ struct View<'a> {
     stacks: Vec<Stack>,
 }
 
-impl<'a> View<'a> {
+impl<'a> RunView<'a> {
     fn new(output: &Output, plan: &'a Plan) -> Self {
         let interval = output.status_interval_ns.map(Duration::from_nanos);
         let quiet = output.eta == Eta::Never;
@@ -222,7 +249,7 @@ impl<'a> View<'a> {
     }
 }
 
-impl Hooks for View<'_> {
+impl Hooks for RunView<'_> {
     fn laying_out(&mut self, path: &str, done: u64, total: u64) {
         self.layout.show(path, done, total);
     }
@@ -251,7 +278,7 @@ impl Hooks for View<'_> {
     }
 }
 
-/// Shows on standard error how far the layout of a file has got.
+/// The progress of laying out a file, on standard error.
 pub struct LayoutProgress {
     quiet: bool,
     terminal: bool,
@@ -266,7 +293,7 @@ impl LayoutProgress {
         Self { quiet, terminal, next: Instant::now() + LAYOUT_INTERVAL }
     }
 
-    /// Shows the bytes written of `total`, if it is time to.
+    /// Prints the share of `total` written if an update is due.
     pub fn show(&mut self, path: &str, done: u64, total: u64) {
         if self.quiet || Instant::now() < self.next && done < total {
             return;

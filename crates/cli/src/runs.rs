@@ -117,7 +117,7 @@ fn summary(entry: &RunEntry) -> Result<(String, Text), String> {
         }
         RecordKind::Experiment => {
             let record: fathom_analysis::experiment::ExperimentRecord = stored.parse()?;
-            (record.command.clone(), Text::default())
+            (record.command.clone(), pages::experiment_result(&record))
         }
         RecordKind::Run | RecordKind::Watch => {
             let record: RunRecord = stored.parse()?;

@@ -1,12 +1,13 @@
 //! `fathom show`: reprints a recorded run as it was printed.
 
 use crate::page::PageArgs;
+use fathom_analysis::experiment::ExperimentRecord;
 use fathom_analysis::limit::LimitRecord;
 use fathom_analysis::watch::ObservedTotals;
 use fathom_model::RunRecord;
 use fathom_model::outcome::RecordKind;
 use fathom_model::watch::{MachineSample, Stack};
-use fathom_report::pages::{self, LimitOptions, Observed};
+use fathom_report::pages::{self, LimitPageOptions, Observed};
 use fathom_report::{fio_json, limit};
 use fathom_store::{Reader, Runs, StoredRecord};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ pub struct Args {
     /// Run directory, or name of a recorded run; by default the latest run
     #[arg(value_name = "DIR|NAME")]
     run: Option<PathBuf>,
-    /// For `fathom limit`: also print the verdict as a paragraph to forward
+    /// Of `fathom limit`: also print the verdict as a paragraph to forward
     #[arg(long)]
     paragraph: bool,
     #[command(flatten)]
@@ -36,8 +37,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let (page, json) = match stored.kind {
         RecordKind::Limit => {
             let record: LimitRecord = stored.parse()?;
-            let options = LimitOptions { paragraph: args.paragraph, verbose };
+            let options = LimitPageOptions { paragraph: args.paragraph, verbose };
             (pages::limit(&record, options), Some(limit::json(&record).map_err(|e| e.to_string())?))
+        }
+        RecordKind::Experiment => {
+            let record: ExperimentRecord = stored.parse()?;
+            let json = fathom_report::experiment::json(&record).map_err(|e| e.to_string())?;
+            (pages::experiment(&record, verbose), Some(json))
         }
         kind => {
             let record: RunRecord = stored.parse()?;

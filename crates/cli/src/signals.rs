@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP: the first ends the work early with a valid result, a later one at once.
+//! SIGINT, SIGTERM and SIGHUP: the first ends the run early with a valid result, a second one ends it immediately.
 
 use crate::stdio::note;
 use fathom_runner::CancelToken;
@@ -12,35 +12,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A signal so soon after the first is taken for the same one: `timeout` sends each of its signals
-/// to the process and once more to its group.
+/// A second signal within this time is ignored: `timeout` sends each signal to the process and again to its group.
 const ECHO: Duration = Duration::from_millis(200);
 const TAKEN: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Lets writes beyond the limit of file sizes (RLIMIT_FSIZE) fail, so that they are reported: SIGXFSZ would end the
-/// program. Commands that are run get it as it was.
+/// Makes writes beyond RLIMIT_FSIZE fail with an error that can be reported, instead of ending the program with
+/// SIGXFSZ. Commands that fathom starts get the default action.
 pub fn fail_writes_beyond_limits() {
-    // Where the handler is refused, the signal ends the program as it does others.
+    // If the handler is refused, the signal ends the program.
     let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// The signals that end the work early.
+/// The signals that end a run early.
 #[derive(Clone)]
 pub struct Signals {
     cancel: CancelToken,
 }
 
 impl Signals {
-    /// Begins to take signals. SIGHUP stays ignored under `nohup`.
+    /// Installs the handlers. SIGHUP stays ignored under `nohup`.
     ///
     /// # Errors
-    /// When the kernel refuses the handlers.
+    /// If the kernel refuses the handlers.
     pub fn take() -> io::Result<Self> {
         let taken = TAKEN.into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
         let taken: Vec<i32> = taken.collect();
         let this = Self { cancel: CancelToken::default() };
         if this.wait_in_thread(&taken).is_err() {
-            // Without the thread, a later signal does not end the program at once.
+            // Without the thread, a second signal has no effect.
             for signal in taken {
                 flag::register_usize(signal, this.cancel.signal(), signal as usize)?;
             }
@@ -48,7 +47,7 @@ impl Signals {
         Ok(this)
     }
 
-    /// A thread of its own, so that a later signal ends whatever the others are stuck in.
+    /// Waits for signals in a separate thread, so that a second one ends the program even if other threads hang.
     fn wait_in_thread(&self, taken: &[i32]) -> io::Result<()> {
         let first = self.cancel.signal();
         let mut signals = iterator::Signals::new(taken)?;
@@ -61,7 +60,7 @@ impl Signals {
                         first.store(signal as usize, Ordering::Relaxed);
                     }
                     Some(at) if at.elapsed() < ECHO => {}
-                    // A terminal that goes away sends it more than once: from the kernel, and from the shell.
+                    // A closing terminal causes several: from the kernel and from the shell.
                     Some(_) if signal == SIGHUP => {}
                     #[allow(
                         clippy::disallowed_methods,
@@ -74,25 +73,25 @@ impl Signals {
         Ok(())
     }
 
-    /// The name of the signal that has come, if one has.
+    /// The name of the signal received, if any.
     #[must_use]
     pub fn caught(&self) -> Option<&'static str> {
         self.cancel.reason()
     }
 
-    /// What the first signal cancels.
+    /// Cancelled by the first signal.
     #[must_use]
     pub fn cancel_token(&self) -> &CancelToken {
         &self.cancel
     }
 }
 
-/// Says that a signal ended the work before its time, and how much of it is `done`.
+/// Reports that a signal ended the run early, and how much of it is `done`.
 pub fn interrupted(signal: &str, done: &str, asked: &str) {
     note!("interrupted by {signal} after {done} of {asked}");
 }
 
-/// Whether a signal was ignored already, as /proc/self/status has it.
+/// Whether a signal was ignored when the program started, from /proc/self/status.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ignored(&status) & (1 << (signal - 1)) != 0

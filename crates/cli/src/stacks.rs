@@ -4,7 +4,7 @@ use crate::limits;
 use crate::output::{self, Destination};
 use crate::page::PageArgs;
 use crate::quantity;
-use crate::stdio::{Kind, note};
+use crate::stdio::{Kind, note, report_missing};
 use crate::watch::End;
 use fathom_model::advice::thread_not_created;
 use fathom_report::pages;
@@ -25,9 +25,9 @@ pub struct Args {
     #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, default_value = "10s",
           conflicts_with = "command")]
     time: Duration,
-    /// Only this process and its descendants, until it ends; repeatable
+    /// Only this process, until it ends; repeatable
     ///
-    /// A PATTERN is part of a process's name.
+    /// Includes its descendants. A PATTERN is part of a process's name.
     #[arg(short = 'p', long, value_name = "PID|PATTERN", conflicts_with = "command")]
     pid: Vec<String>,
     /// Include user stacks, for programs built with frame pointers
@@ -71,17 +71,15 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         clock: if args.by_clock { Clock::Timer } else { Clock::Cycles },
         ..StackSettings::default()
     };
-    let sampled = sample(&settings, &mut end)?;
+    let sampled = sample(&settings, args.page.verbose, &mut end)?;
     Ok(end.code_if(show(args, &sampled, to.as_ref())))
 }
 
 /// Samples until the end.
-fn sample(settings: &StackSettings, end: &mut End) -> Result<Sampled, String> {
+fn sample(settings: &StackSettings, verbose: bool, end: &mut End) -> Result<Sampled, String> {
     let sampler = StackSampler::open(settings, Path::new("/proc"), Path::new("/sys"))
         .map_err(|missing| missing.to_string())?;
-    for missing in sampler.missing() {
-        note!("not measured: {missing}");
-    }
+    report_missing(sampler.missing(), verbose);
     let started_unix_ns = fathom_engine::clock::unix_ns();
     let mut sampled = Sampled { started_unix_ns, ..Sampled::default() };
     let watcher = Watcher::start(vec![Box::new(sampler)], INTERVAL)

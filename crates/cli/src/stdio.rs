@@ -1,8 +1,9 @@
-//! Standard output and standard error: the only place that writes to them, but for the full screen of `top`.
+//! Standard output and standard error. Apart from the full screen of `top`, only this module writes to them.
 //!
-//! Whatever comes from outside (names, paths, errors) reaches neither with what a terminal takes for commands.
+//! Text from outside (names, paths, errors) is escaped, so that it cannot control the terminal.
 
 use fathom_model::escape;
+use fathom_model::watch::Missing;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether only results and errors are printed.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// What `--quiet` asks for.
+/// Suppresses everything but results and errors, for `--quiet`.
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
@@ -22,7 +23,7 @@ fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// What a text is made of.
+/// The kind of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Lines for people, or figures in columns.
@@ -34,7 +35,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// `text` as it may reach a terminal.
+    /// `text`, escaped for a terminal.
     pub fn safe(self, text: &str) -> Cow<'_, str> {
         match self {
             Self::Lines => escape::lines(text),
@@ -47,7 +48,7 @@ impl Kind {
 /// Writes to standard output.
 ///
 /// # Errors
-/// Those of the kernel, and `EBADF` where it was closed when the program began.
+/// Errors of write(2), and `EBADF` if standard output was closed when the program started.
 pub fn print(text: &str, kind: Kind) -> io::Result<()> {
     if fathom_engine::closed::at_start(1) {
         return Err(Errno::BADF.into());
@@ -55,32 +56,31 @@ pub fn print(text: &str, kind: Kind) -> io::Result<()> {
     write(rustix::stdio::stdout(), kind.safe(text).as_bytes())
 }
 
-/// Writes to standard error what is a result and not about one.
+/// Writes a result to standard error.
 ///
 /// # Errors
-/// As [`print()`].
-pub fn print_beside(text: &str, kind: Kind) -> io::Result<()> {
+/// Like [`print()`].
+pub fn print_to_stderr(text: &str, kind: Kind) -> io::Result<()> {
     if fathom_engine::closed::at_start(2) {
         return Err(Errno::BADF.into());
     }
     write(rustix::stdio::stderr(), kind.safe(text).as_bytes())
 }
 
-/// Says something on standard error, on a line of its own. See [`note!`].
+/// Prints a line on standard error. See [`note!`].
 pub fn say(text: &str) {
-    // Nobody is left to be told that it cannot be said.
+    // A failure here cannot be reported anywhere.
     let _ = write(rustix::stdio::stderr(), format!("{}\n", escape::text(text)).as_bytes());
 }
 
-/// As [`say`], what is neither a result nor an error: nothing with `--quiet`.
+/// Like [`say`], for what is neither a result nor an error: suppressed by `--quiet`.
 pub fn remark(text: &str) {
     if !is_quiet() {
         say(text);
     }
 }
 
-/// Says on standard error what is wrong or worth knowing, led by the program's name: as `eprintln!`, which would end
-/// the program where standard error cannot be written.
+/// Prints a message on standard error, after the program's name. Unlike `eprintln!`, it ignores errors.
 macro_rules! note {
     ($($arg:tt)*) => {
         $crate::stdio::say(&format!("fathom: {}", format_args!($($arg)*)))
@@ -88,18 +88,29 @@ macro_rules! note {
 }
 pub(crate) use note;
 
-/// Shows how the work stands on standard error: in place of the last such line on a `terminal`, elsewhere below it.
+/// Reports sources that are not available: their names on one line or, if `verbose`, each with its reason.
+pub fn report_missing(missing: &[Missing], verbose: bool) {
+    if verbose {
+        missing.iter().for_each(|missing| note!("not measured: {missing}"));
+    } else if !missing.is_empty() {
+        let mut names: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
+        names.dedup();
+        note!("not measured: {}; see --verbose", names.join(", "));
+    }
+}
+
+/// Prints a progress line on standard error, which on a `terminal` replaces the previous one.
 pub fn status(text: &str, terminal: bool) {
     if is_quiet() {
         return;
     }
     let text = escape::text(text);
     let text = if terminal { format!("\r{text}\x1b[K") } else { format!("{text}\n") };
-    // A view that cannot be shown must not end the work that it shows.
+    // An error must not end the run.
     let _ = write(rustix::stdio::stderr(), text.as_bytes());
 }
 
-/// Leaves a terminal's line free for what comes next.
+/// Clears the progress line of a terminal.
 pub fn clear_status() {
     if is_quiet() {
         return;
@@ -113,7 +124,7 @@ fn write(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::INTR) => {}
-            // Another program that has the same pipe made it so.
+            // Another program set O_NONBLOCK on the shared pipe.
             Err(Errno::AGAIN) => drop(poll(&mut [PollFd::new(&to, PollFlags::OUT)], None)),
             Err(error) => return Err(error.into()),
         }

@@ -5,7 +5,7 @@ use crate::page::PageArgs;
 use crate::stdio::Kind;
 use crate::watch::{End, TICK};
 use crate::{output, quantity};
-use fathom_analysis::threads::{Column, DEFAULT, Groups};
+use fathom_analysis::threads::{Column, DEFAULT, ThreadGroups};
 use fathom_model::advice::thread_not_created;
 use fathom_model::watch::{Missing, SamplerCost, ThreadsSample};
 use fathom_report::pages;
@@ -41,7 +41,9 @@ pub struct Args {
     /// Include all descendants of the processes of -p
     #[arg(short = 'r', long, requires = "pid")]
     recursive: bool,
-    /// Include threads in all states, not only those on a CPU, runnable or waiting for I/O
+    /// Include threads in all states
+    ///
+    /// The default is threads on a CPU, runnable or waiting for I/O.
     #[arg(short = 'a', long)]
     all_states: bool,
     /// Sampling rate, 1 to 100
@@ -114,13 +116,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let every = args.interval.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
     let watcher = Watcher::start(vec![Box::new(sampler)], every)
         .map_err(|error| thread_not_created(&error))?;
-    let mut view = View::new(args, to, &columns, missing);
+    let mut view = ThreadsView::new(args, to, &columns, missing);
     let shown = end.follow(watcher, |sample| view.add(&sample).map(|()| true));
     Ok(end.code_if(shown.and_then(|()| view.finish())))
 }
 
 /// The samples so far, and those not printed yet.
-struct View<'a> {
+struct ThreadsView<'a> {
     args: &'a Args,
     to: Option<Destination>,
     /// What goes to a file, which is written at the end.
@@ -133,12 +135,12 @@ struct View<'a> {
 
 /// Samples added up from one instant on.
 struct Tally {
-    groups: Groups,
+    groups: ThreadGroups,
     from: Option<(Instant, SamplerCost)>,
     to: Option<(Instant, SamplerCost)>,
 }
 
-impl<'a> View<'a> {
+impl<'a> ThreadsView<'a> {
     fn new(
         args: &'a Args,
         to: Option<Destination>,
@@ -196,7 +198,12 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    fn report<'r>(&'r self, groups: &'r Groups, cost: &'r SamplerCost, seconds: f64) -> Report<'r> {
+    fn report<'r>(
+        &'r self,
+        groups: &'r ThreadGroups,
+        cost: &'r SamplerCost,
+        seconds: f64,
+    ) -> Report<'r> {
         let Args { hz, rows, all_states, .. } = *self.args;
         let unix_ns = fathom_engine::clock::unix_ns();
         Report {
@@ -209,13 +216,14 @@ impl<'a> View<'a> {
             missing: &self.missing,
             rows,
             all_states,
+            verbose: self.args.page.verbose,
         }
     }
 }
 
 impl Tally {
     fn new(columns: &[Column], from: Option<(Instant, SamplerCost)>) -> Self {
-        Self { groups: Groups::new(columns), from, to: None }
+        Self { groups: ThreadGroups::new(columns), from, to: None }
     }
 
     fn add(&mut self, at: Instant, sample: &ThreadsSample, cost: &SamplerCost) {

@@ -9,7 +9,7 @@ use crate::level;
 use crate::output;
 use crate::quantity;
 use crate::signals::{self, Signals};
-use crate::stdio::{Kind, note};
+use crate::stdio::{Kind, note, report_missing};
 use fathom_machine::Roots;
 use fathom_model::watch::Level;
 use fathom_report::top::{View, lines};
@@ -48,7 +48,9 @@ pub struct Args {
     /// Same as --format=json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// How much of the machine to sample: full, or default with --format text or csv
+    /// How much of the machine to sample
+    ///
+    /// The default is `full`, or `default` with --format text or csv.
     #[arg(long, value_parser = level::parser(), conflicts_with = "replay")]
     sampling: Option<Level>,
     /// Trace every I/O, not only during a sixteenth of the time
@@ -56,9 +58,9 @@ pub struct Args {
     /// Latencies and io_uring task work are then exact, but a fast device slows down by up to a quarter.
     #[arg(long, conflicts_with = "replay")]
     each_io: bool,
-    /// Only the threads, stacks and rings of this process and its descendants; repeatable
+    /// Only threads, stacks and rings of this process; repeatable
     ///
-    /// A PATTERN is part of a process's name.
+    /// Includes its descendants. A PATTERN is part of a process's name.
     #[arg(short, long, value_name = "PID|PATTERN", conflicts_with = "replay")]
     pid: Vec<String>,
     /// Run directory to record into
@@ -73,6 +75,11 @@ pub struct Args {
     /// End of the replay
     #[arg(long, value_name = "TIME", requires = "replay")]
     to: Option<String>,
+    /// Also print why figures are unavailable
+    ///
+    /// On the full screen, `!` shows the reasons.
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 impl Args {
@@ -160,9 +167,7 @@ fn print(
     signals: &Signals,
     reported: &mut Option<String>,
 ) -> Result<bool, String> {
-    for missing in feed.missing() {
-        note!("not measured: {missing}");
-    }
+    report_missing(feed.missing(), args.verbose);
     let kind = if form == Form::Json { Kind::Json } else { Kind::Lines };
     let repeats = std::io::stdout().is_terminal();
     let mut printed = 0;

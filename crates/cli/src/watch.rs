@@ -3,7 +3,7 @@
 mod child;
 mod end;
 
-pub use child::{HELD, HeldArgs, held};
+pub use child::{HELD, HeldCommandArgs, held};
 pub use end::{End, TICK};
 
 use crate::page::{PageArgs, RecordArgs};
@@ -29,9 +29,9 @@ const FIRST_SAMPLE: Duration = Duration::from_secs(5);
 /// What `fathom watch` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Watch this process and its descendants until it ends; repeatable
+    /// Watch this process until it ends; repeatable
     ///
-    /// A PATTERN is part of a process's name.
+    /// Includes its descendants. A PATTERN is part of a process's name.
     #[arg(short, long, value_name = "PID|PATTERN", conflicts_with = "command")]
     pid: Vec<String>,
     /// How long to watch, such as 60s or 5m; by default until Ctrl-C
@@ -93,7 +93,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let first = observer.next(FIRST_SAMPLE);
     let began = Instant::now();
     end.begin()?;
-    // A command runs to its end whether it can be recorded or not.
+    // A command runs to its end even if it cannot be recorded.
     let can_go_on = |observer: &Observer, failed: &Option<String>, end: &End| {
         end.is_command() || (failed.is_none() && !observer.has_panicked())
     };
@@ -120,15 +120,15 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         args.page.verbose,
     );
     let shown = match end.is_command() && to.is_none() {
-        // Standard output is the command's.
-        true => args.page.print_beside(&page),
+        // Standard output belongs to the command.
+        true => args.page.print_to_stderr(&page),
         false => args.page.print(&page, None, to.as_ref()),
     };
     let code = end.code_if(shown);
     if let Some(path) = path {
         stdio::remark(&format!("record: {}", escape::path(&path)));
     }
-    // The command's own failure says more.
+    // The command's own failure takes precedence.
     let failed = failed.is_some() && code == ExitCode::SUCCESS;
     Ok(if failed { ExitCode::FAILURE } else { code })
 }

@@ -29,8 +29,8 @@ pub use processes::{OpenFile, ProcessUse, ProcessesSample};
 pub use rings::{RingEvents, RingQueues, RingSample, RingWorkers, RingsSample, SqPoll};
 pub use stacks::{Stack, StackCount, StacksSample};
 pub use system::{
-    CgroupSample, CpuSample, InterruptSample, MemorySample, PagingSample, Pressure, PressureSample,
-    SystemSample,
+    CgroupIo, CgroupSample, CpuSample, InterruptSample, MemorySample, PagingSample, Pressure,
+    PressureSample, SystemSample,
 };
 pub use threads::{ThreadCount, ThreadState, ThreadTime, ThreadsSample};
 

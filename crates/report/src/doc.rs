@@ -1,6 +1,10 @@
 //! What a page holds, independent of its presentation. Page builders make a [`Document`], renderers
-//! ([`crate::render`]) turn it into text, Markdown or JSON. Builders never format a number or pad a
+//! ([`crate::render`]) turn it into text, Markdown, HTML or JSON. Builders never format a number or pad a
 //! column; renderers never know what a run is.
+
+mod chart;
+
+pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries};
 
 use fathom_model::Finding;
 use fathom_model::finding::Severity;
@@ -8,6 +12,8 @@ use serde::{Serialize, Serializer};
 
 /// A space at which no line is broken.
 const NO_BREAK: char = '\u{a0}';
+/// Maximum length of a noun without line breaks, in characters.
+const NOUN_WHOLE: usize = 20;
 
 /// A page, or the body of a section.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -30,6 +36,8 @@ pub enum Block {
     Table(DataTable),
     /// Rows that branch.
     Tree(Tree),
+    /// A picture of values.
+    Chart(Chart),
     /// A finding.
     Finding(Finding),
 }
@@ -147,6 +155,8 @@ pub enum QuantityUnit {
     Ratio,
     /// Hundredths.
     Percent,
+    /// A change in hundredths, with its sign.
+    Change,
     /// The same, drawn as a bar.
     PercentBar,
     /// Nanoseconds.
@@ -277,8 +287,10 @@ pub fn named(name: &str, value: impl Into<Text>) -> Text {
     text!(name.replace(' ', "\u{a0}"), NO_BREAK.to_string(), value)
 }
 
-/// A value and its noun, never separated by a line break.
+/// A value and its noun, never separated by a line break; only longer nouns are broken themselves.
 pub fn of(value: impl Into<Text>, name: &str) -> Text {
+    let is_short = name.chars().count() <= NOUN_WHOLE;
+    let name = if is_short { name.replace(' ', "\u{a0}") } else { name.to_string() };
     text!(value, NO_BREAK.to_string(), name)
 }
 
@@ -380,6 +392,13 @@ impl Document {
     pub fn tree(&mut self, columns: Vec<DataColumn>, roots: Vec<TreeNode>) {
         if !roots.is_empty() {
             self.blocks.push(Block::Tree(Tree { columns, roots }));
+        }
+    }
+
+    /// Appends a chart; nothing where it has no points.
+    pub fn chart(&mut self, chart: Chart) {
+        if chart.points().next().is_some() {
+            self.blocks.push(Block::Chart(chart));
         }
     }
 

@@ -4,7 +4,7 @@ mod shape;
 
 pub(crate) use shape::{Buckets, LATENCY_MS, LATENCY_NS, LATENCY_US, batch, in_flight, latency};
 
-use fathom_analysis::derive::{self, Group, Spread};
+use fathom_analysis::derive::{self, JobGroup, Spread};
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::{JobPlan, Unified};
 use fathom_model::progress::Counts;
@@ -22,7 +22,7 @@ pub(crate) fn version(record: &RunRecord) -> String {
 
 /// One entry of fio's `jobs`.
 pub(crate) struct Entry<'a> {
-    pub group: Group<'a>,
+    pub group: JobGroup<'a>,
     /// Index of its first job.
     pub first: usize,
     /// The directions, in fio's order and by fio's names.
@@ -132,7 +132,7 @@ struct Total {
 /// The entries of fio's `jobs`: one for each job or reporting group.
 pub(crate) fn entries(record: &RunRecord) -> Vec<Entry<'_>> {
     let groups = derive::groups(record);
-    let total = |group: &Group| Total {
+    let total = |group: &JobGroup| Total {
         group: group.plan.group,
         bytes: group.record.dirs.map(|_, dir| dir.counts.bytes),
         runtime_ns: group.record.runtime_ns,
@@ -141,7 +141,7 @@ pub(crate) fn entries(record: &RunRecord) -> Vec<Entry<'_>> {
     groups.into_iter().map(|group| entry(group, &totals)).collect()
 }
 
-fn entry<'a>(group: Group<'a>, totals: &[Total]) -> Entry<'a> {
+fn entry<'a>(group: JobGroup<'a>, totals: &[Total]) -> Entry<'a> {
     let all: Vec<(u64, &DirRecord)> = group.record.dirs.iter().map(|(_, dir)| (0, dir)).collect();
     let mixed = || stats(&group, None, derive::merge_dirs(&all), totals);
     let unified = group.plan.show.unified;
@@ -161,7 +161,7 @@ fn entry<'a>(group: Group<'a>, totals: &[Total]) -> Entry<'a> {
 
 /// The figures of `counts`: those of `dir`, or of all directions combined.
 fn stats<'a>(
-    group: &Group<'a>,
+    group: &JobGroup<'a>,
     dir: Option<Dir>,
     counts: DirRecord,
     totals: &[Total],

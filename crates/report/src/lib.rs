@@ -5,9 +5,11 @@
 
 pub mod calendar;
 pub mod doc;
+pub mod experiment;
 mod fio;
 pub mod fio_json;
 pub mod fio_logs;
+pub mod fio_text;
 pub mod limit;
 pub mod live;
 pub mod pages;

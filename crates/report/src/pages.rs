@@ -5,6 +5,8 @@ mod blocks;
 mod calls;
 mod counters;
 mod doctor;
+mod experiment;
+mod header;
 mod layers;
 mod leftovers;
 mod limit;
@@ -24,13 +26,14 @@ use blocks::{gaps, range};
 use calls::calls;
 pub use doctor::doctor;
 use doctor::doctor_line;
+pub use experiment::experiment;
 pub use layers::{IoCost, layers};
 pub use leftovers::{LeftoverRow, leftovers};
-pub use limit::{LimitOptions, limit};
+pub use limit::{LimitPageOptions, limit};
 use limited_by::limited_by;
 pub use rings::{placement, rings};
 pub use run::run;
-pub use runs::{RunRow, limit_result, run_result, runs};
+pub use runs::{RunRow, experiment_result, limit_result, run_result, runs};
 pub use settings::{SettingRow, restored, settings};
 pub use stacks::stacks;
 use threads::thread_states;
@@ -57,7 +60,7 @@ fn not_measured(page: &mut Document, missing: &[Missing], verbose: bool) {
                 names.push(&missing.what);
             }
         }
-        page.entry("not measured", text!(names.join(", "), "; see --verbose"));
+        page.entry("not measured", text!(names.join(", "), "; see\u{a0}--verbose"));
     }
 }
 

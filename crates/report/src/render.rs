@@ -1,10 +1,14 @@
-//! Renders documents as text, Markdown and JSON.
+//! Renders documents as text, Markdown, HTML and JSON.
 
+mod chart;
 mod figure;
+mod html;
 mod markdown;
+mod svg;
 mod text;
 mod tree;
 
+pub use html::html;
 pub use markdown::markdown;
 pub use text::text;
 

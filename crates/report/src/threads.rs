@@ -1,6 +1,6 @@
 //! Thread activity as JSON; [`crate::pages::threads`] renders it as a page.
 
-use fathom_analysis::threads::{Group, Groups};
+use fathom_analysis::threads::{ThreadGroup, ThreadGroups};
 use fathom_model::watch::{Missing, SamplerCost};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ pub struct Report<'a> {
     /// Requested sampling rate.
     pub hz: u32,
     /// The threads, in groups.
-    pub groups: &'a Groups,
+    pub groups: &'a ThreadGroups,
     /// The sampling overhead.
     pub cost: &'a SamplerCost,
     /// What could not be measured.
@@ -26,6 +26,8 @@ pub struct Report<'a> {
     pub rows: usize,
     /// Include threads in all states, not only active ones.
     pub all_states: bool,
+    /// Print why something could not be measured.
+    pub verbose: bool,
 }
 
 impl Report<'_> {
@@ -83,7 +85,7 @@ struct Cost {
     cpu_share: f64,
 }
 
-fn object(names: &[&str], group: &Group) -> Value {
+fn object(names: &[&str], group: &ThreadGroup) -> Value {
     let mut object = Map::new();
     for (name, value) in names.iter().zip(&group.values) {
         object.insert((*name).to_string(), Value::from(value.as_str()));

@@ -9,7 +9,7 @@ use fathom_model::finding::Severity;
 use std::fmt::Write;
 
 /// Pixels. Of text at 12 px, a letter takes this much on average.
-const LETTER: f64 = 6.6;
+const LETTER: f64 = 7.2;
 const MARGIN: f64 = 16.0;
 const LINE: f64 = 15.0;
 /// Between boxes, from one to the next below and from one column to the next.
@@ -74,7 +74,7 @@ impl Shape {
         let cell = |at: usize| node.cells.get(at).map(plain).unwrap_or_default();
         let rate = |at: usize| node.cells.get(at).and_then(quantity).map(|quantity| quantity.value);
         let below = cell(3);
-        let below = if below.is_empty() { below } else { format!("disks' links {below}") };
+        let below = if below.is_empty() { below } else { format!("below: {below}") };
         let details = [cell(1), cell(2), below];
         let details: Vec<String> = details.into_iter().filter(|part| !part.is_empty()).collect();
         let lines = [cell(0), details.join(" · "), cell(4)];

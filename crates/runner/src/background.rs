@@ -1,4 +1,4 @@
-//! Samplers of the machine that run beside a run's own workers.
+//! Sampling of the machine during a run.
 
 use crate::sampling::{Sampling, SamplingOptions};
 use fathom_model::advice::thread_not_created;
@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two samples.
+/// Time between samples.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Runs shorter than this are not sampled: opening the samplers would take longer.
 const DELAY: Duration = Duration::from_millis(250);
@@ -17,18 +17,35 @@ const DELAY: Duration = Duration::from_millis(250);
 /// Sampling in the background, or none.
 pub struct BackgroundSampling {
     options: SamplingOptions,
-    /// When to begin, where that is still to come.
+    /// When to start, until then.
     start_at: Option<Instant>,
-    /// Samplers being opened by a thread of their own, so that the run does not wait.
+    /// Samplers being opened in a separate thread, so that the run does not wait.
     opening: Option<Receiver<Result<Sampling, String>>>,
     sampling: Option<Sampling>,
     /// Why there is no sampling, until it is reported.
     failure: Option<String>,
 }
 
+/// What is sampled beside fathom's own workers.
+pub(crate) fn during_run(level: Level, devices: Vec<String>) -> SamplingOptions {
+    let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+    let scope = match level {
+        Level::Full => Scope::Machine,
+        _ => Scope::Only(vec![own]),
+    };
+    SamplingOptions {
+        level,
+        scope,
+        devices,
+        interval: INTERVAL,
+        during_run: true,
+        ..SamplingOptions::default()
+    }
+}
+
 impl BackgroundSampling {
-    /// By default begins after a moment, and covers this process and the machine's `devices` only; with `full`, begins
-    /// at once, and covers the whole machine.
+    /// By default starts after a delay and covers only this process and `devices`; with `full`, starts immediately and
+    /// covers the whole machine.
     #[must_use]
     pub fn new(level: Level, devices: Vec<String>) -> Self {
         let start_at = match level {
@@ -36,19 +53,7 @@ impl BackgroundSampling {
             Level::Default => Some(Instant::now() + DELAY),
             Level::Full => Some(Instant::now()),
         };
-        let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
-        let scope = match level {
-            Level::Full => Scope::Machine,
-            _ => Scope::Only(vec![own]),
-        };
-        let options = SamplingOptions {
-            level,
-            scope,
-            devices,
-            interval: INTERVAL,
-            beside_run: true,
-            ..SamplingOptions::default()
-        };
+        let options = during_run(level, devices);
         let (opening, sampling, failure) = (None, None, None);
         let mut this = Self { options, start_at, opening, sampling, failure };
         this.start_if_due();
@@ -62,7 +67,7 @@ impl BackgroundSampling {
         let options = self.options.clone();
         let (opened, opening) = mpsc::channel();
         let open = move || {
-            // A run that is over by now has no use for them.
+            // The run may have ended meanwhile.
             let _ = opened.send(Sampling::start(&options));
         };
         match thread::Builder::new().name("fathom-open".into()).spawn(open) {
@@ -93,7 +98,7 @@ impl BackgroundSampling {
         self.sampling.is_some()
     }
 
-    /// The instant from which samples count their time.
+    /// The origin of the samples' times.
     #[must_use]
     pub fn began(&self) -> Option<Instant> {
         self.sampling.as_ref().map(Sampling::began)
@@ -106,7 +111,7 @@ impl BackgroundSampling {
         self.sampling.as_mut()?.next(Duration::ZERO)
     }
 
-    /// Ends it; returns the remaining samples, and how the machine was sampled.
+    /// Stops sampling; returns the remaining samples, and how the machine was sampled.
     #[must_use]
     pub fn stop(mut self) -> (Vec<Sample>, Option<WatchRecord>) {
         self.sampling.take().map_or((Vec::new(), None), |sampling| {

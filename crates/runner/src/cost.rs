@@ -7,11 +7,11 @@ use fathom_analysis::derive;
 use fathom_model::Plan;
 use fathom_model::record::{Cost, JobRecord};
 
-/// Why a worker has no figures although the machine has counters.
+/// Why a worker has no figures on a machine with counters.
 const NEVER_FREE: &str = "no hardware counter was free during the run; stop other profilers (perf, or the NMI \
     watchdog: sysctl kernel.nmi_watchdog=0)";
 
-/// Counts what an I/O of each of `jobs` costs, and notes it, or why it is not known.
+/// Measures the cost per I/O of each of `jobs`, and stores it, or why it is unknown.
 pub fn measure(targets: &OpenTargets, plan: &Plan, cancel: &CancelToken, jobs: &mut [JobRecord]) {
     match counting::count(targets, plan, jobs, cancel) {
         Ok(workers) => workers.into_iter().for_each(|worker| note(worker, jobs)),

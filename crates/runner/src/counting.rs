@@ -1,5 +1,5 @@
-//! Hardware counters of the workers, read in a short window of its own after the measured time: on some virtual
-//! machines counting alone makes I/O several times slower.
+//! Hardware counters of the workers, read in a separate short window after the measured time, because on some virtual
+//! machines counting makes I/O several times slower.
 
 use crate::cancel::CancelToken;
 use crate::targets::OpenTargets;
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_millis(200);
 /// How long workers may take to start.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Why a job of few I/Os has no figures.
+/// Why a job with few I/Os has no figures.
 const TOO_SOON: &str = "not counted: a job ended too soon";
 
-/// What was counted of one worker.
+/// The counters of one worker.
 #[derive(Debug, Clone)]
 pub struct WorkerCounts {
     /// Index of the job in the plan.
@@ -29,23 +29,23 @@ pub struct WorkerCounts {
     pub ios: u64,
     /// Length of the window in nanoseconds.
     pub window_ns: u64,
-    /// The counters, or why they are not known.
+    /// The counters, or why they are not available.
     pub counted: Result<Counted, String>,
     /// What could not be counted: the kernel's part, or cache misses.
     pub lacks: Vec<Missing>,
 }
 
-/// Runs the jobs of `plan`, which ended as `jobs` say, once more for a moment, wave by wave, and counts.
+/// Briefly runs the jobs of `plan` again, wave by wave, with counters. `jobs` are the results of the run.
 ///
 /// # Errors
-/// Why nothing can be counted, for people.
+/// Why nothing can be counted.
 pub fn count(
     targets: &OpenTargets,
     plan: &Plan,
     jobs: &[JobRecord],
     cancel: &CancelToken,
 ) -> Result<Vec<WorkerCounts>, String> {
-    // Whether there are counters at all, before any more I/O is done.
+    // Checks for counters before any more I/O.
     Counters::open(0).map_err(reason)?;
     check(plan, jobs)?;
     let mut waves: Vec<u32> = plan.jobs.iter().map(|j| j.wave).collect();
@@ -78,18 +78,18 @@ fn check(plan: &Plan, jobs: &[JobRecord]) -> Result<(), String> {
     Err(format!("not counted: {why}"))
 }
 
-/// Why something is missing and what would allow it, where that is known.
+/// Why something is not available, and what would make it available if known.
 fn reason(missing: Missing) -> String {
     let Missing { why, allow, .. } = missing;
     if allow.is_empty() { why } else { format!("{why}; {allow}") }
 }
 
-/// Whether a job goes through the page cache.
+/// Whether a job uses the page cache.
 fn is_cached(job: &JobPlan) -> bool {
     !job.direct && !matches!(job.engine, Engine::Nop(_) | Engine::Null | Engine::IoUringCmd(_))
 }
 
-/// The same job for a moment, without pauses, and never more of it than was requested.
+/// The same job for a short time, without pauses, and with at most the requested I/O.
 fn shortened(job: &JobPlan) -> JobPlan {
     let longest = 2 * (PATIENCE + WINDOW).as_nanos() as u64;
     let until = Until { runtime_ns: Some(longest), ramp_ns: 0, ..job.until };
@@ -148,7 +148,7 @@ fn wait_and_count(
     Ok(counters.iter().enumerate().map(of_worker).collect())
 }
 
-/// Whether a job has done half of what it may: time to stop, so that its end is not counted.
+/// Whether a job has done half of its I/O: time to stop, so that its end is not counted.
 fn is_half_done(plan: &Plan, progress: &Progress) -> bool {
     plan.jobs.iter().zip(&progress.jobs).any(|(job, now)| {
         let sum = |part: fn(&Counts) -> u64| now.dirs.iter().map(|(_, c)| part(c)).sum::<u64>();

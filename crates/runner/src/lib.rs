@@ -1,8 +1,8 @@
 //! Runs a plan: opens its targets, starts workers and samplers, feeds the record and the caller's view, and stops.
 //!
-//! [`Runner`] is the only run loop. [`limit::Limit`] searches what targets can do, in windows
-//! that [`window::measure`] runs; [`cost::measure`] counts what an I/O costs;
-//! [`observe::Observer`] observes the machine without a load of its own. Nothing here prints, exits or handles signals: callers
+//! [`Runner`] is the only run loop. [`limit::Limit`] finds the limits of targets, in windows that
+//! [`window::measure`] runs; [`cost::measure`] measures the cost per I/O; [`experiment::TryRunner`] compares conditions;
+//! [`observe::Observer`] samples the machine without a load. Nothing here prints, exits or handles signals: callers
 //! pass [`Hooks`] and a [`CancelToken`].
 //!
 //! ```
@@ -36,6 +36,7 @@ mod background;
 mod cancel;
 pub mod cost;
 mod counting;
+pub mod experiment;
 pub mod limit;
 pub mod observe;
 mod recording;
@@ -44,6 +45,7 @@ mod ring_threads;
 mod run;
 mod sampling;
 mod shrink;
+mod snapshot;
 mod sources;
 mod targets;
 pub mod window;

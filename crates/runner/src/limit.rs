@@ -1,4 +1,4 @@
-//! The search for what targets can do: a client of the measured windows.
+//! The search for the limits of targets: a client of measured windows.
 
 mod bench;
 mod costs;
@@ -27,16 +27,16 @@ use fathom_watch::system::CgroupSampler;
 use std::path::Path;
 use std::time::Duration;
 
-/// The I/Os in flight take at most this part of the memory that is available, and this much.
+/// Upper bounds of the memory of I/Os in flight: as a part of the available memory, and in bytes.
 const MEMORY_PART: u64 = 8;
 const MEMORY_MAX: u64 = 1 << 30;
 
-/// What to search, and how.
+/// What to measure, and how.
 #[derive(Debug, Clone, Default)]
 pub struct LimitOptions {
     /// Files and block devices; a scratch file if there is none.
     pub targets: Vec<String>,
-    /// Which of them may be written.
+    /// Permissions to write to them.
     pub permissions: Permissions,
     /// Directory of the scratch file.
     pub scratch_dir: String,
@@ -46,11 +46,11 @@ pub struct LimitOptions {
     pub blocks: Vec<BlockSpec>,
     /// Settings to measure, one for each of `blocks`, instead of searching.
     pub suite: Vec<SuiteTest>,
-    /// The latency below which the highest load is searched.
+    /// Also find the highest load within this latency.
     pub target: Option<LatencyTarget>,
-    /// How long to search; a time that fits the number of searches if not given.
+    /// How long to measure; by default, depends on the number of targets and kinds of I/O.
     pub duration: Option<Duration>,
-    /// Whether that time is the short one.
+    /// Take a quarter of the default time.
     pub quick: bool,
     /// How much of the machine to sample.
     pub sampling: Level,
@@ -70,20 +70,20 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Creates the run directory, then opens the targets, or makes and fills a scratch file.
+    /// Creates the run directory, then opens the targets, or creates and fills a scratch file.
     ///
     /// # Errors
-    /// Why a target is refused; nothing has changed then.
+    /// Why a target is refused. Nothing has been changed.
     pub fn open(options: LimitOptions, hooks: &mut dyn Hooks) -> Result<Self, String> {
         let new = NewRecording::create(&options.record, &mut |text: &str| hooks.notice(text))?;
         let (targets, conditions) = targets::open(&options, hooks)?;
         Ok(Self { targets, conditions, options, new_recording: Some(new), recording: None })
     }
 
-    /// Searches until all is known, the time is up or the search is cancelled, and returns its record, with findings.
+    /// Measures until everything is known, time is up or the search is cancelled, and returns the record with findings.
     ///
     /// # Errors
-    /// If the record is required and cannot be begun.
+    /// If a required record cannot be created.
     pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<LimitRecord, String> {
         let mut record = self.new_record();
         let unfinished = LimitRecord { outcome: Outcome::unfinished(), ..record.clone() };
@@ -92,7 +92,7 @@ impl Limit {
         };
         let mut recording = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
         let mut bench = EngineBench::new(&self.targets, self.conditions.clone());
-        // Without a record too: it tells which other programs ran.
+        // Even without a record, because the samples name competing programs.
         let mut samples =
             Samples::new(BackgroundSampling::new(self.options.sampling, self.targets.devices()));
         let cancel = &self.options.cancel;
@@ -173,7 +173,7 @@ impl Limit {
     }
 }
 
-/// What may hold I/Os back above the device of each target.
+/// Limits above the device of each target that may hold I/Os back.
 fn queues(targets: &OpenTargets) -> Vec<QueueFacts> {
     let cgroup = CgroupSampler::open(Path::new("/proc"), Path::new("/sys")).ok();
     let limits =
@@ -229,8 +229,8 @@ impl Samples {
     }
 }
 
-/// Measures windows until the search has what it needs, its time is up, or `stop` says why to stop;
-/// what was found is in `record` then.
+/// Measures windows until the search is complete, its time is up, or `stop` returns a reason; the results are in
+/// `record`.
 fn search(
     record: &mut LimitRecord,
     bench: &mut impl Bench,
@@ -245,7 +245,7 @@ fn search(
         let Some(probe) = search.next_probe() else { break };
         hooks.probing(&record.config, &probe, search.done());
         let outcome = bench.window(&probe);
-        // A window that was cut short is not what was asked for.
+        // A window that was cut short is discarded.
         interrupted = stop(recording, hooks);
         if interrupted.is_some() {
             break;

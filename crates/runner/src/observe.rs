@@ -1,4 +1,4 @@
-//! Observing the machine without a load of fathom's own, with a record.
+//! Samples and records the machine without running a load.
 
 use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::sampling::{Sampling, SamplingOptions};
@@ -27,14 +27,14 @@ pub fn new_record() -> RunRecord {
     }
 }
 
-/// A random UUID for a record; empty if the kernel gives none.
+/// A random UUID for a record; empty if /proc is not mounted.
 #[must_use]
 pub fn new_run_id() -> String {
     let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
     uuid.trim().to_string()
 }
 
-/// `record` as it reads until the observation ends.
+/// `record` as it is stored until the observation ends.
 #[must_use]
 pub fn unfinished(record: &RunRecord) -> RunRecord {
     RunRecord { outcome: Outcome::unfinished(), ..record.clone() }
@@ -48,12 +48,12 @@ pub struct Observer {
 }
 
 /// The end of an observation.
-pub struct Observed {
+pub struct Observation {
     /// Samples that [`Observer::next`] had not returned.
     pub rest: Vec<Sample>,
     /// The complete record.
     pub record: RunRecord,
-    /// What of it could not be written.
+    /// Why part of it could not be written.
     pub written: Result<(), String>,
 }
 
@@ -61,9 +61,9 @@ impl Observer {
     /// Creates the run directory and starts the samplers.
     ///
     /// # Errors
-    /// If the directory is required and cannot be created, or no thread can be.
+    /// If a required directory or the thread cannot be created.
     pub fn start(options: &SamplingOptions, to: &RecordTo) -> Result<Self, String> {
-        // Nothing is optional here, so that there is nothing to report.
+        // Nothing is optional here, so there is nothing to report.
         let ignore = &mut |_: &str| ();
         let record = new_record();
         let new = NewRecording::create(to, ignore)?;
@@ -97,8 +97,8 @@ impl Observer {
         self.recording.is_kept() && !self.recording.has_failed()
     }
 
-    /// The next sample, if one arrives within `patience`; it is recorded. While the record's disk does not keep up there
-    /// is none: what samplers see then is part of a later one.
+    /// Records and returns the next sample, if one arrives within `patience`. While the record's disk does not keep up,
+    /// intervals are merged into a later sample.
     pub fn next(&mut self, patience: Duration) -> Option<Sample> {
         if !self.recording.has_room() {
             thread::sleep(patience);
@@ -114,14 +114,14 @@ impl Observer {
         self.recording.complaint().map(what_to_do)
     }
 
-    /// Ends the observation, of a `command` if there was one; a signal may have `interrupted` it. `notice` hears of a
-    /// slow disk.
+    /// Ends the observation, with the `command` that was observed and the signal that `interrupted` it, if any. `notice`
+    /// is called if the record's disk is slow.
     pub fn finish(
         mut self,
         command: Option<CommandRecord>,
         interrupted: Option<&str>,
         notice: &mut dyn FnMut(&str),
-    ) -> Observed {
+    ) -> Observation {
         let (rest, watch) = self.sampling.stop();
         rest.iter().for_each(|sample| self.recording.sample(sample));
         let written = self.recording.flush(notice);
@@ -134,12 +134,12 @@ impl Observer {
             (None, None) => Outcome::Finished,
         };
         let ended = self.recording.end(&self.record, notice);
-        Observed { rest, record: self.record, written: lost.map_or(ended, Err) }
+        Observation { rest, record: self.record, written: lost.map_or(ended, Err) }
     }
 }
 
 fn what_to_do(error: String) -> String {
     format!(
-        "{error}; the samples up to there are kept; free some space, or name another directory with --record"
+        "{error}; earlier samples were recorded; free some space, or use --record to name another directory"
     )
 }

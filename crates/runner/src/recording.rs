@@ -4,6 +4,7 @@ use fathom_model::progress::Sample;
 use fathom_model::units;
 use fathom_store::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, EncodedSample, RunDir, Runs, Writer, Written};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// Where a run is recorded.
@@ -11,10 +12,10 @@ use std::path::Path;
 pub enum RecordTo {
     /// Nowhere.
     Nowhere,
-    /// In a new directory among the user's runs. A run that cannot be recorded there goes on without a record.
+    /// In a new directory among the user's runs; if that fails, the run continues without a record.
     #[default]
     IfPossible,
-    /// In this directory, or in a new one among the user's runs; a run that cannot be recorded there fails.
+    /// In this directory, or in a new one among the user's runs; if that fails, so does the run.
     Required(Option<String>),
 }
 
@@ -29,8 +30,8 @@ impl RecordTo {
         }
     }
 
-    /// Checks that the directory named by the user can become a run directory, and returns the files that it will
-    /// have: results must go elsewhere.
+    /// Checks that the directory named by the user can become a run directory, and returns its future files, which must
+    /// not be overwritten by results.
     ///
     /// # Errors
     /// Names the file in the way.
@@ -67,7 +68,16 @@ impl NewRecording {
         Ok(Self { dir: optional(dir, required, notice)?, required })
     }
 
-    /// Writes the first version of the record, which says that the run did not end.
+    /// The run directory of an interrupted experiment, and the windows that it holds.
+    ///
+    /// # Errors
+    /// Names what cannot be read or written.
+    pub fn resume<W: DeserializeOwned>(dir: &Path) -> Result<(Self, Vec<W>), String> {
+        let (dir, windows) = RunDir::reopen(dir)?;
+        Ok((Self { dir: Some(dir), required: true }, windows))
+    }
+
+    /// Writes the first version of the record, with the outcome of a killed run.
     ///
     /// # Errors
     /// If it is required and cannot be written; otherwise `notice` gets the reason.
@@ -91,7 +101,7 @@ fn prune(now_unix_ns: u64, notice: &mut dyn FnMut(&str)) {
         let days = DEFAULT_KEEP.as_secs() / 86_400;
         let size = units::bytes(DEFAULT_BYTES_MAX);
         notice(&format!(
-            "removed {} of your oldest runs, beyond {days} days or {size}; --record=DIR keeps a run elsewhere",
+            "removed the {} oldest runs (limits: {days} days, {size}); use --record=DIR to keep a run elsewhere",
             removed.len()
         ));
     }
@@ -105,7 +115,7 @@ fn optional<T>(
 ) -> Result<Option<T>, String> {
     match made {
         Err(error) if !required => {
-            notice(&format!("no record is kept: {error}"));
+            notice(&format!("no record is written: {error}"));
             Ok(None)
         }
         made => made.map(Some),
@@ -137,13 +147,13 @@ impl Recording {
         self.writer.as_ref().is_some_and(|writer| writer.failed().is_some())
     }
 
-    /// Whether its disk keeps up. While it does not, samples had better not be taken.
+    /// Whether its disk keeps up. If not, samples should be merged instead of queued.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.writer.as_ref().is_none_or(Writer::has_room)
     }
 
-    /// Queues a sample. After one that cannot be written none is: later ones may refer to stacks that were lost.
+    /// Queues a sample. After a failed write no more are written, because they may refer to lost stacks.
     pub fn sample(&self, sample: &Sample) {
         if let Some(writer) = &self.writer {
             writer.write(EncodedSample::of(sample));
@@ -162,7 +172,7 @@ impl Recording {
         self.writer.as_mut().and_then(Writer::complaint)
     }
 
-    /// Waits until all samples are on their way to the disk; `notice` hears of a slow one.
+    /// Waits until all samples are written; `notice` is called if the disk is slow.
     #[must_use]
     pub fn flush(&mut self, notice: &mut dyn FnMut(&str)) -> Written {
         let slow = |dir: &Path| notice(&format!("waiting for the disk of {}", dir.display()));

@@ -11,21 +11,21 @@ use fathom_store::{EncodedSample, Retention, Ring};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks for signals.
+/// Time between checks for cancellation.
 const TICK: Duration = Duration::from_millis(200);
-/// Before what failed is tried again.
+/// Time before a retry.
 const RETRY: Duration = Duration::from_secs(10);
-/// After so long without an error all is well again.
+/// Time without errors after which recovery is reported.
 const CALM: Duration = Duration::from_secs(5);
-/// A machine that stops loses at most this much.
+/// Time between syncs, which bounds the loss in a power failure.
 const SYNC: Duration = Duration::from_secs(10);
-/// Looks at threads and samples of processors per second: enough to tell what lasts.
+/// Sampling rates of threads and stacks: enough to identify what lasts.
 const THREADS_HZ: u32 = 2;
 const STACKS_HZ: u32 = 19;
-/// Samples after which it is known how much they take.
+/// Number of samples after which their mean size is known.
 const SAMPLES_TYPICAL: u64 = 100;
 
-/// Waits for `time`, or for the end.
+/// Waits for `time`, or until cancelled.
 fn wait(time: Duration, cancel: &CancelToken) {
     let until = Instant::now() + time;
     while cancel.reason().is_none() && Instant::now() < until {
@@ -33,33 +33,33 @@ fn wait(time: Duration, cancel: &CancelToken) {
     }
 }
 
-/// What was complained about last.
-struct Trouble {
+/// The problem reported last.
+struct LastComplaint {
     reason: String,
-    /// When it was last so.
+    /// When it last occurred.
     seen: Instant,
 }
 
-/// Samples the machine into a ring until it is told to stop.
+/// Samples the machine into a ring until cancelled.
 pub struct RingRecorder<'a> {
     ring: Ring,
     retention: Retention,
     options: SamplingOptions,
-    /// What the user is told.
+    /// Reports to the user.
     notice: &'a mut dyn FnMut(&str),
     samples: u64,
     /// Of these, samples in the ring.
     stored: u64,
-    /// Why what came after the last of those is not in it.
+    /// Why later samples are not in the ring.
     lost: Option<String>,
     /// Bytes of all samples.
     bytes: u64,
-    trouble: Option<Trouble>,
+    trouble: Option<LastComplaint>,
     last_sync: Instant,
 }
 
 impl<'a> RingRecorder<'a> {
-    /// Records into `ring` a sample every `interval`; `notice` gets what the user should know.
+    /// Records a sample into `ring` every `interval`; `notice` reports to the user.
     pub fn new(
         ring: Ring,
         retention: Retention,
@@ -87,10 +87,10 @@ impl<'a> RingRecorder<'a> {
         }
     }
 
-    /// Records until `cancel` says to stop, which is the regular end.
+    /// Records until cancelled, the regular end.
     ///
     /// # Errors
-    /// When the last samples could not be recorded, or the samplers cannot be started.
+    /// If the last samples could not be recorded, or the samplers cannot be started.
     pub fn run(mut self, cancel: &CancelToken) -> Result<(), String> {
         while cancel.reason().is_none() {
             self.segment(cancel)?;
@@ -102,8 +102,7 @@ impl<'a> RingRecorder<'a> {
         }
     }
 
-    /// Writes one folder of the ring, with samplers of its own, so that it holds all that its samples
-    /// refer to.
+    /// Writes one segment of the ring with new samplers, so that it contains everything its samples refer to.
     fn segment(&mut self, cancel: &CancelToken) -> Result<(), String> {
         let mut record = new_record();
         let mut watching = Sampling::start(&self.options)?;
@@ -114,7 +113,7 @@ impl<'a> RingRecorder<'a> {
         }
         if let Err(error) = self.ring.begin(&unfinished(&record)) {
             self.complain(Err(error));
-            // Nothing is to be opened meanwhile: perhaps there is room again by then.
+            // Close the samplers while waiting for space.
             drop(watching.stop());
             wait(RETRY, cancel);
             return Ok(());
@@ -166,11 +165,11 @@ impl<'a> RingRecorder<'a> {
         }
     }
 
-    /// Says what is wrong once, and that it is right again when it has been so for a time.
+    /// Reports a problem once, and its end after some time without errors.
     fn complain(&mut self, result: Result<(), String>) {
         for path in self.ring.take_not_removed() {
             (self.notice)(&format!(
-                "note: {} was not removed, because it holds files that are not fathom's",
+                "note: {} was not removed, because it contains files that fathom did not create",
                 path.display()
             ));
         }
@@ -180,24 +179,24 @@ impl<'a> RingRecorder<'a> {
             }
             return;
         };
-        // On a full disk it is one file now and another then, for the same reason.
+        // On a full disk, different files fail for the same reason.
         let reason = error.split_once(": ").map_or(error.as_str(), |(_file, why)| why);
         if self.trouble.as_ref().is_none_or(|trouble| trouble.reason != reason) {
             (self.notice)(&format!("{error}; retrying"));
         }
-        self.trouble = Some(Trouble { reason: reason.into(), seen: Instant::now() });
+        self.trouble = Some(LastComplaint { reason: reason.into(), seen: Instant::now() });
         self.lost = Some(error);
     }
 
-    /// Says so where the room will not hold as long as was asked.
+    /// Reports if the maximum size is too small for the time to keep.
     fn foretell(&mut self) {
         let Some(per_sample) = self.bytes.checked_div(self.samples) else { return };
         let per_second = per_sample as f64 / self.options.interval.as_secs_f64();
         let holds = self.retention.bytes_max as f64 / per_second.max(1.0);
         if holds < self.retention.keep.as_secs_f64() {
             (self.notice)(&format!(
-                "note: at {} a sample, {} hold the last {:.1} hours only; give a larger \
-                 --max-size or --interval",
+                "note: at {} per sample, {} hold only the last {:.1} hours; increase --max-size or \
+                 --interval",
                 units::bytes(per_sample),
                 units::bytes(self.retention.bytes_max),
                 holds / 3600.0

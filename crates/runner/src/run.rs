@@ -2,6 +2,7 @@
 
 use crate::background::BackgroundSampling;
 use crate::cancel::CancelToken;
+use crate::experiment::TrialProgress;
 use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::ring_threads::RingThreads;
 use crate::targets::OpenTargets;
@@ -21,21 +22,23 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Between two reads of the workers' counters.
+/// Time between reads of the workers' counters.
 const TICK: Duration = Duration::from_millis(50);
-/// Between two samples of the jobs where the machine is not sampled.
+/// Time between samples of the jobs if the machine is not sampled.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// A read of the counters may come so many nanoseconds late.
+/// Tolerated delay of a read of the counters, in nanoseconds.
 const TIMER_SLACK: Option<NonZeroU64> = NonZeroU64::new(5_000_000);
 
-/// What a caller of [`Runner::run`] or [`Limit::run`](crate::limit::Limit::run) gets to see meanwhile. Each method does nothing by default.
+/// Callbacks of [`Runner::run`] and [`Limit::run`](crate::limit::Limit::run). Each method does nothing by default.
 pub trait Hooks {
     /// A file is being laid out: its path, the bytes written so far, and the bytes in total.
     fn laying_out(&mut self, _path: &str, _done: u64, _total: u64) {}
-    /// The state of all workers, some twenty times a second, and once more at the end.
+    /// The state of all workers, about 20 times a second and at the end.
     fn progress(&mut self, _progress: &Progress) {}
     /// A window of a search begins; `done` is the share of the search's time that is used.
     fn probing(&mut self, _config: &Config, _probe: &Probe, _done: f64) {}
+    /// A window of an experiment begins.
+    fn trying(&mut self, _progress: &TrialProgress) {}
     /// A sample of the machine, about once a second.
     fn sampled(&mut self, _sample: &Sample) {}
     /// Totals of the jobs that have logs, with their indices; returns after which time it wants the next. Without jobs
@@ -74,7 +77,7 @@ impl Runner {
     /// Creates the run directory, then opens the targets of `plan` and creates those that are missing.
     ///
     /// # Errors
-    /// Why the plan is refused; nothing has changed then.
+    /// Why the plan is refused. Nothing has been changed.
     pub fn open(
         plan: &Plan,
         facts: Facts,
@@ -166,7 +169,7 @@ impl Runner {
         }
         record.elapsed_ns = began.elapsed().as_nanos() as u64;
         drop(coalesced);
-        // Once more at the end, so that the samples add up to the totals.
+        // A final read, so that samples add up to the totals.
         let last = running.progress();
         totals(hooks);
         hooks.progress(&last);
@@ -176,7 +179,7 @@ impl Runner {
         ring_threads.note(&mut record.jobs);
         worked |= record.jobs.iter().any(|job| job.runtime_ns > 0);
         let failed = !record.outcome.is_finished() || record.jobs.iter().any(|j| j.error.is_some());
-        // What was created for work that did not begin is removed again.
+        // Files created for jobs that did not start are removed.
         if worked || !failed {
             targets.keep();
         }
@@ -184,7 +187,7 @@ impl Runner {
         Ok(record)
     }
 
-    /// Closes the targets, writes the rest of the samples, and the final `record`, which says which samples were lost.
+    /// Closes the targets, and writes the remaining samples and the final `record`, with the reason for lost samples.
     ///
     /// # Errors
     /// What could not be removed or written.
@@ -217,13 +220,13 @@ fn samples_lost(error: &str) -> String {
     format!("samples are no longer recorded: {error}")
 }
 
-/// The samples of one run: those of the machine and those of the jobs, joined.
+/// The samples of one run: machine and jobs, merged.
 struct Samples<'a> {
     recording: Option<&'a mut Recording>,
     background: BackgroundSampling,
-    /// When the background sampling began, in the time of the run.
+    /// When background sampling started, in time since the start of the run.
     began_ns: Option<u64>,
-    /// When the jobs are sampled next, while the machine is not.
+    /// Time of the next sample of the jobs if the machine is not sampled.
     next: Instant,
     /// The jobs' latencies as of the last sample.
     before: Vec<PerDir<Histogram>>,
@@ -240,9 +243,9 @@ impl<'a> Samples<'a> {
         Self { recording, background, began_ns: None, next, before }
     }
 
-    /// Takes what is due.
+    /// Takes the samples that are due.
     fn take(&mut self, progress: &Progress, hooks: &mut dyn Hooks) {
-        // While the record's disk does not keep up, samplers join what they see into a later sample.
+        // If the record's disk does not keep up, intervals are merged into a later sample.
         if self.recording.as_ref().is_none_or(|recording| recording.has_room()) {
             let sample = self.background.poll();
             if let (None, Some(began)) = (self.began_ns, self.background.began()) {
@@ -275,7 +278,7 @@ impl<'a> Samples<'a> {
         self.record(progress, Sample { elapsed_ns, unix_ns, ..Sample::default() });
     }
 
-    /// Adds a sample of the machine, in whose own time the sampling began at 0.
+    /// Adds a sample of the machine, whose times are relative to the start of sampling.
     fn add(&mut self, progress: &Progress, sample: Sample, hooks: &mut dyn Hooks) {
         hooks.sampled(&sample);
         let elapsed_ns = sample.elapsed_ns + self.began_ns.unwrap_or(0);
@@ -305,13 +308,13 @@ impl<'a> Samples<'a> {
     }
 }
 
-/// Raises the thread's timer slack, so that its wake-ups coalesce with existing interrupts: one of its own would cost
-/// the workers time. Threads that it starts meanwhile inherit the slack: workers must not be among them.
+/// Guard that raises the thread's timer slack so its wake-ups coalesce with existing interrupts. Threads started meanwhile
+/// inherit the slack, so workers must be started before.
 struct CoalescedTimer;
 
 impl CoalescedTimer {
     fn new() -> Self {
-        // Without it the thread wakes at its own times.
+        // Without it, the thread has timer interrupts of its own.
         let _ = set_current_timer_slack(TIMER_SLACK);
         Self
     }

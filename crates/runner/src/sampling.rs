@@ -1,4 +1,4 @@
-//! The machine's samplers: which ones run, on whom, how often, and the thread that runs them.
+//! The machine's samplers: which ones run, on which processes, how often, and the thread that runs them.
 
 use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
@@ -21,7 +21,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Sampling all threads may take one part in this many of the machine's CPU time.
+/// Sampling all threads may use one part in this many of the machine's CPU time.
 const PART_DEFAULT: u64 = 200;
 const PART_FULL: u64 = 50;
 /// Upper bounds of the CPU time that a sample of one thread takes: through its files, and through the BPF iterator over
@@ -44,18 +44,18 @@ pub struct SamplingOptions {
     pub level: Level,
     /// Whose threads, stacks and rings; CPUs, disks and the block layer are always the whole machine's.
     pub scope: Scope,
-    /// Kernel names of the block devices to follow first; the busiest others come after them.
+    /// Kernel names of the block devices to trace first, before the busiest others.
     pub devices: Vec<String>,
-    /// Between two samples.
+    /// Time between samples.
     pub interval: Duration,
-    /// Thread samples per second; by default what the level and the machine allow.
+    /// Thread samples per second; the default depends on the level and the machine.
     pub threads_hz: Option<u32>,
-    /// Stack samples per second and CPU; by default what the level implies.
+    /// Stack samples per second and CPU; the default depends on the level.
     pub stacks_hz: Option<u32>,
-    /// Whether it runs beside fathom's own workers, which must not be slowed: it leaves hardware counters to a window
-    /// of their own, and resolves symbols when the workers leave CPUs idle.
-    pub beside_run: bool,
-    /// Whether `full` traces the events of every I/O all the time instead of for a part of it.
+    /// Whether fathom's own workers run, which must not be slowed: hardware counters are then read in a separate window,
+    /// and symbols are resolved while CPUs are idle.
+    pub during_run: bool,
+    /// Whether `full` traces every I/O instead of part of the time.
     pub each_io: bool,
 }
 
@@ -69,7 +69,7 @@ impl SamplingOptions {
     }
 }
 
-/// Samplers at work.
+/// Running samplers.
 pub struct Sampling {
     watcher: Watcher,
     began: Instant,
@@ -98,7 +98,7 @@ impl Sampling {
         Ok(Self { watcher, began, record })
     }
 
-    /// The instant from which samples count their time.
+    /// The origin of the samples' times.
     #[must_use]
     pub fn began(&self) -> Instant {
         self.began
@@ -200,7 +200,7 @@ fn open(options: &SamplingOptions) -> Opened {
         proc_root: proc.clone(),
         scope: options.scope.clone(),
         hz: options.threads_hz.unwrap_or(threads::HZ),
-        urgent: !options.beside_run,
+        urgent: !options.during_run,
         ..ThreadOptions::default()
     };
     let threads = ThreadSampler::open(thread_options).map(|mut threads| {
@@ -210,9 +210,9 @@ fn open(options: &SamplingOptions) -> Opened {
         threads
     });
     opened.add(threads.map_err(missing("threads")), ThreadSampler::missing);
-    // Beside a run, other programs compete with this one, whoever else is sampled.
+    // During a run, all other programs compete with this one.
     let own = || Scope::Only(vec![i32::try_from(std::process::id()).unwrap_or(i32::MAX)]);
-    let watched = if options.beside_run { own() } else { options.scope.clone() };
+    let watched = if options.during_run { own() } else { options.scope.clone() };
     let processes = ProcessSampler::open(proc, watched).map_err(missing("processes"));
     opened.add(processes, |_| &[]);
     let stacks = StackSampler::open(&stack_settings(options, &mut probes), proc, sys);
@@ -234,13 +234,13 @@ fn open(options: &SamplingOptions) -> Opened {
     opened.add(blocks, BlockSampler::missing);
     if full {
         // Beside a run, only its own calls are of interest.
-        let whose = if options.beside_run { own() } else { options.scope.clone() };
+        let whose = if options.during_run { own() } else { options.scope.clone() };
         opened.add(CallSampler::open(proc, sys, &whose), |_| &[]);
     }
     let rings = RingSampler::open(proc, options.scope.clone());
     let rings = rings.map(|rings| rings.with_events(sys, each_io)).map_err(missing("io_uring"));
     opened.add(rings, RingSampler::missing);
-    if full || !options.beside_run {
+    if full || !options.during_run {
         opened.add(counters(options, &roots, &mut probes), CounterSampler::missing);
     }
     if each_io != EachIo::Never {
@@ -254,10 +254,10 @@ fn open(options: &SamplingOptions) -> Opened {
 }
 
 /// Timer interrupts slow the workers, and so do enabled cycle counters on some virtual machines. A run's own threads
-/// are sampled on each of the scheduler's ticks, which need neither; the whole machine as often as the measured cost of
+/// are sampled on scheduler ticks, which need neither; the whole machine as often as the measured cost of
 /// an interrupt permits.
 fn stack_settings(options: &SamplingOptions, probes: &mut MachineProbes) -> StackSettings {
-    let own_run = options.beside_run && options.scope != Scope::Machine;
+    let own_run = options.during_run && options.scope != Scope::Machine;
     let hz = match options.stacks_hz {
         Some(hz) => hz,
         None if own_run => TICK_HZ,
@@ -265,31 +265,31 @@ fn stack_settings(options: &SamplingOptions, probes: &mut MachineProbes) -> Stac
             // Where timers are not permitted, there are no samples either.
             let cost_ns = probes.timer_interrupt_ns.or_else(|| timer_interrupt_ns().ok());
             probes.timer_interrupt_ns = cost_ns;
-            stacks_hz(cost_ns.unwrap_or(0.0), options.beside_run)
+            stacks_hz(cost_ns.unwrap_or(0.0), options.during_run)
         }
     };
     StackSettings {
         hz,
         scope: options.scope.clone(),
         clock: if own_run { Clock::Tick } else { Clock::Timer },
-        patience: if options.beside_run { SYMBOLS_DELAY } else { Duration::ZERO },
+        patience: if options.during_run { SYMBOLS_DELAY } else { Duration::ZERO },
         ..StackSettings::default()
     }
 }
 
-/// Per-process events are switched with their threads, which costs time; per-CPU events are not.
+/// Per-process events are switched at every context switch, which costs time; per-CPU events are not.
 fn counters(
     options: &SamplingOptions,
     roots: &Roots,
     probes: &mut MachineProbes,
 ) -> Result<CounterSampler, Missing> {
     let whom = if options.level == Level::Full { &options.scope } else { &Scope::Machine };
-    CounterSampler::open(&roots.proc, &roots.sys, whom, !options.beside_run, probes)
+    CounterSampler::open(&roots.proc, &roots.sys, whom, !options.during_run, probes)
 }
 
 /// Samples per second of a busy CPU whose timer interrupts take `cost_ns` each.
-fn stacks_hz(cost_ns: f64, beside_run: bool) -> u32 {
-    let part = if beside_run { INTERRUPTS_PART_BESIDE } else { INTERRUPTS_PART };
+fn stacks_hz(cost_ns: f64, during_run: bool) -> u32 {
+    let part = if during_run { INTERRUPTS_PART_BESIDE } else { INTERRUPTS_PART };
     let hz = 1e9 / part / cost_ns.max(1.0);
     (hz as u32).clamp(1, STACKS_HZ)
 }
@@ -314,7 +314,7 @@ fn missing<E: std::error::Error>(what: &str) -> impl Fn(E) -> Missing {
     move |error| Missing { what: what.into(), why: error.to_string(), allow: String::new() }
 }
 
-/// The rate at which all threads of the machine can be sampled within the CPU time meant for it.
+/// The rate at which all threads of the machine can be sampled within the budget of CPU time.
 fn affordable_hz(threads: &ThreadSampler, full: bool) -> u32 {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let each_ns = if threads.is_at_once() { AT_ONCE_NS } else { THREAD_NS };

@@ -1,34 +1,33 @@
-//! Files that someone makes shorter while a run goes on. What is written to them makes them as long as before, so
-//! that it does not show in the end.
+//! Detects files that are truncated during a run. Later writes restore their size, so the final size does not show it.
 
 use fathom_machine::guard::{Extent, OpenTarget};
 use fathom_model::plan::Plan;
 
-/// Targets that are looked at each time, in turn: as many as take some ten microseconds.
+/// Number of targets checked at a time, in turn, which takes about 10 µs.
 const EACH_TIME: usize = 32;
-/// File systems that count the blocks of a file when these are allocated, and allocate them but once. Others compress
-/// what is written anew, or count later.
+/// File systems that count a file's blocks at allocation and never move them. Others compress rewritten data, or count
+/// later.
 const EXACT: [&str; 5] = ["ext2", "ext3", "ext4", "xfs", "tmpfs"];
-/// So many bytes fewer are no sign of anything, such as blocks of the file system's own.
+/// Tolerated decrease in bytes, such as of metadata blocks.
 const SLACK: u64 = 64 << 10;
 
-/// The files of a run, as they were seen so far.
+/// The extents of a run's files so far.
 pub(crate) struct ShrinkDetector {
-    files: Vec<Option<Seen>>,
+    files: Vec<Option<ExtentRange>>,
     next: usize,
 }
 
-/// A file.
-struct Seen {
-    /// The most that it had.
+/// The largest extent of a file, and the smallest one after that.
+struct ExtentRange {
+    /// The largest extent.
     most: Extent,
-    /// The least that it had after that.
+    /// The smallest extent since then.
     least: Extent,
     /// Whether fewer allocated bytes mean that some were freed.
     exact: bool,
 }
 
-impl Seen {
+impl ExtentRange {
     fn new(first: Extent, exact: bool) -> Self {
         let none = Extent { bytes: 0, allocated: 0 };
         let mut seen = Self { most: none, least: none, exact };
@@ -49,7 +48,7 @@ impl Seen {
         self.least.allocated = self.least.allocated.min(now.allocated);
     }
 
-    /// What it lost, in words that follow its name.
+    /// What the file lost, as the predicate of a sentence.
     fn lost(&self) -> Option<String> {
         let (most, least) = (self.most, self.least);
         if least.bytes < most.bytes {
@@ -67,33 +66,33 @@ impl Seen {
 }
 
 impl ShrinkDetector {
-    /// Looks at all `targets` of `plan` for the first time.
+    /// Reads the initial extents of all `targets` of `plan`.
     pub fn new(plan: &Plan, targets: &[OpenTarget]) -> Self {
         let first = |(index, target): (usize, &OpenTarget)| {
             let file_system = target.facts.file_system.as_deref().unwrap_or_default();
-            // What is trimmed loses blocks as it is meant to.
+            // Trimmed files lose blocks by design.
             let trimmed = plan.targets.get(index).is_none_or(|planned| planned.trimmed);
-            Some(Seen::new(target.extent()?, EXACT.contains(&file_system) && !trimmed))
+            Some(ExtentRange::new(target.extent()?, EXACT.contains(&file_system) && !trimmed))
         };
         Self { files: targets.iter().enumerate().map(first).collect(), next: 0 }
     }
 
-    /// Looks at some of them once more.
-    pub fn look(&mut self, targets: &[OpenTarget]) {
+    /// Checks some of them.
+    pub fn check(&mut self, targets: &[OpenTarget]) {
         for _ in 0..EACH_TIME.min(targets.len()) {
-            self.look_at(self.next, targets);
+            self.check_one(self.next, targets);
             self.next = (self.next + 1) % targets.len();
         }
     }
 
-    /// Looks at one of them for the last time: what it lost meanwhile, if it did.
+    /// Checks one of them for the last time; what it lost, if anything.
     pub fn finish(&mut self, index: usize, targets: &[OpenTarget]) -> Option<String> {
-        self.look_at(index, targets);
+        self.check_one(index, targets);
         let lost = self.files.get(index)?.as_ref()?.lost()?;
         Some(format!("{} {lost}", targets.get(index)?.facts.path))
     }
 
-    fn look_at(&mut self, index: usize, targets: &[OpenTarget]) {
+    fn check_one(&mut self, index: usize, targets: &[OpenTarget]) {
         let now = targets.get(index).and_then(OpenTarget::extent);
         if let (Some(Some(seen)), Some(now)) = (self.files.get_mut(index), now) {
             seen.add(now);
@@ -107,10 +106,10 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn lost(exact: bool, looks: &[(u64, u64)]) -> Option<String> {
+    fn lost(exact: bool, extents: &[(u64, u64)]) -> Option<String> {
         let extent = |at: &(u64, u64)| Extent { bytes: at.0 * MIB, allocated: at.1 * MIB };
-        let mut seen = Seen::new(extent(&looks[0]), exact);
-        looks[1..].iter().for_each(|at| seen.add(extent(at)));
+        let mut seen = ExtentRange::new(extent(&extents[0]), exact);
+        extents[1..].iter().for_each(|at| seen.add(extent(at)));
         seen.lost()
     }
 
@@ -122,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_are_gone_are_told_where_they_are_counted_at_once() {
+    fn lost_blocks_are_reported_on_file_systems_with_exact_counts() {
         let holes = [(8, 8), (8, 1), (8, 8)];
         assert!(lost(true, &holes).unwrap().starts_with("lost 7340032 of its 8388608 allocated"));
         assert_eq!(lost(false, &holes), None);
-        // A sparse file that is written to.
+        // Writes to a sparse file.
         assert_eq!(lost(true, &[(8, 0), (8, 4), (8, 8)]), None);
     }
 }

@@ -32,6 +32,10 @@ impl Sources for System {
         result.map(|_| bytes).map_err(|error| error.to_string())
     }
 
+    fn is_regular(&self, path: &str) -> bool {
+        std::fs::metadata(path).is_ok_and(|about| about.is_file())
+    }
+
     fn env(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }

@@ -1,4 +1,4 @@
-//! Targets that were proven usable and are held open, for any number of runs.
+//! Targets that passed all checks and are held open, for any number of runs.
 
 use crate::cancel::CancelToken;
 use crate::observe::new_run_id;
@@ -13,7 +13,7 @@ use fathom_model::plan::{Buffers, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RECORD_VERSION, RunRecord};
 use fathom_watch::disks::NamedDisks;
 
-/// The open targets of a plan. What was created for them is removed again if it is dropped before any job worked.
+/// The open targets of a plan. If dropped before any job did I/O, created files are removed.
 pub struct OpenTargets {
     /// The machine, and the targets as opened.
     pub facts: Facts,
@@ -25,7 +25,7 @@ impl OpenTargets {
     /// Opens the targets of `plan`, and creates those that are missing.
     ///
     /// # Errors
-    /// Why a target may not or cannot be used, or that the run was cancelled; nothing has changed then.
+    /// Why a target may not or cannot be used, or that the run was cancelled. Nothing has been changed.
     pub fn open(
         plan: &Plan,
         mut facts: Facts,
@@ -41,7 +41,7 @@ impl OpenTargets {
         Ok(Self { facts, targets, roots })
     }
 
-    /// Holds `targets` that were opened in another way.
+    /// Takes `targets` that are already open.
     #[must_use]
     pub fn with(host: Host, targets: Vec<OpenTarget>) -> Self {
         let roots = Roots::default();
@@ -147,7 +147,18 @@ impl OpenTargets {
     }
 
     pub(crate) fn detect_shrinking(&self, detector: &mut ShrinkDetector) {
-        detector.look(&self.targets);
+        detector.check(&self.targets);
+    }
+
+    /// Drops the cached pages of all targets that are to be read from their disks.
+    ///
+    /// # Errors
+    /// If a target cannot be opened for reading.
+    pub(crate) fn drop_caches(&self) -> Result<(), String> {
+        self.targets.iter().try_for_each(|target| {
+            let path = &target.facts.path;
+            target.invalidate().map_err(|e| format!("cannot drop the page cache of {path}: {e}"))
+        })
     }
 
     /// Keeps the files that were created for this run.
@@ -188,7 +199,7 @@ fn inspected(roots: &Roots, targets: &[TargetFacts]) -> Inspection {
     inspect::inspect(roots, &inspect::disks_of(roots, devices))
 }
 
-/// Passthrough commands carry the namespace and count logical blocks: a guess would reach other data.
+/// Passthrough commands contain the namespace and count logical blocks, so a guess could reach other data.
 fn passthrough(target: &TargetFacts) -> Result<FileKind, String> {
     let device = target.device.as_ref();
     let known = device.and_then(|device| Some((device.nvme_nsid?, device.logical_block)));

@@ -1,4 +1,4 @@
-//! A short, separate run with a measurement from its first measured I/O on.
+//! A short, separate run, measured from its first I/O after the ramp.
 
 use crate::cancel::CancelToken;
 use crate::targets::OpenTargets;
@@ -10,17 +10,17 @@ use fathom_model::record::JobRecord;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two checks whether the measured time has begun.
+/// Time between checks for the start of the measured time.
 const TICK: Duration = Duration::from_millis(1);
 
 /// Between two observations.
 const STEP: Duration = Duration::from_millis(5);
 
-/// What a window yielded.
+/// The result of a window.
 pub struct Window<T> {
     /// One entry for each job.
     pub jobs: Vec<JobRecord>,
-    /// The state when all workers had begun to measure, and at the end.
+    /// Snapshots when all workers had started to measure, and at the end.
     pub from: T,
     /// See `from`.
     pub to: T,
@@ -28,7 +28,7 @@ pub struct Window<T> {
     pub took: Duration,
 }
 
-/// Runs `plan`, whose jobs all run for `window` after `ramp`; takes a snapshot when all of them have begun to measure,
+/// Runs `plan`, whose jobs all run for `window` after `ramp`; takes a snapshot when all of them have started to measure,
 /// and one after `window`. In between calls `observe` every few milliseconds, if given.
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub fn measure<T>(
 ) -> Result<Window<T>, String> {
     let began = Instant::now();
     let running = targets.start(plan)?;
-    // One sleep costs less than many checks, and the ramp does not end early.
+    // One sleep costs less than many checks; the ramp does not end early.
     let _over = running.wait(ramp);
     while !running.is_over() && !running.progress().jobs.iter().all(|job| is_measured(job.phase)) {
         thread::sleep(TICK);
@@ -100,12 +100,12 @@ pub(crate) fn wait_until_measured(
     }
 }
 
-/// Whether all workers measure.
+/// Whether all workers are measuring.
 pub(crate) fn all_run(progress: &Progress) -> bool {
     progress.jobs.iter().all(|job| job.phase == Phase::Running)
 }
 
-/// Sleeps for a moment.
+/// Sleeps until the next check.
 ///
 /// # Errors
 /// If the run was cancelled.

@@ -87,6 +87,9 @@ fn option<'a>(
                 (Some(_), None) if option.may_lack_value() => "all",
                 (Some(form), None) => rest.next().ok_or_else(|| missing(option.name, form))?,
             };
+            if option.doc.starts_with("No effect") {
+                out.output.idle_options.push(option.name);
+            }
             apply_option(option, value, out)
         }
         Meaning::Key(key, name) => {

@@ -24,19 +24,17 @@ const AGAIN: &str = "again (A/A)";
 /// A key of a job with its value.
 type Pair = (String, String);
 
-/// The keys of a job that is given as words, such as `--rw=randread bs=4k`; `None` where it is something else, such
-/// as a path.
+/// The keys of a job that is given as words, such as `--rw=randread bs=4k`, of which one at least is known; `None` where
+/// it is something else, such as a path.
 #[must_use]
 pub fn job_words(text: &str) -> Option<Vec<String>> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let word = |word: &&str| {
-        let bare = word.trim_start_matches('-');
-        let name = bare.split('=').next().unwrap_or_default();
-        let is_key = keys::find(name).is_some_and(|key| bare.contains('=') || key.is_flag());
-        (is_key || word.starts_with("--")).then(|| bare.to_string())
-    };
-    let found: Option<Vec<String>> = words.iter().map(word).collect();
-    found.filter(|words| words.iter().any(|word| word.contains('=')))
+    let words: Vec<&str> =
+        text.split_whitespace().map(|word| word.trim_start_matches('-')).collect();
+    let known = |word: &str| keys::find(word.split('=').next().unwrap_or_default());
+    let is_flag = |word: &str| known(word).is_some_and(keys::Key::is_flag);
+    let is_job = words.iter().all(|word| word.contains('=') || is_flag(word))
+        && words.iter().any(|word| word.contains('=') && known(word).is_some());
+    is_job.then(|| words.into_iter().map(str::to_string).collect())
 }
 
 /// Jobs compared with the first of them. Each is a list of `KEY=VALUE`.
@@ -127,10 +125,13 @@ struct Variant {
     name: String,
     job: Vec<Pair>,
     settings: Vec<String>,
-    sampling: Level,
+    /// Nothing where it is not given: windows are short.
+    sampling: Option<Level>,
     command: Option<String>,
     targets: TargetUse,
     published: Option<fathom_model::experiment::Published>,
+    /// The value of the grid for which that is; empty for all.
+    published_in: String,
 }
 
 fn pair(word: &str) -> Pair {
@@ -165,8 +166,9 @@ fn distinct_names(variants: &[Variant]) -> Vec<String> {
 }
 
 fn finish(draft: Draft, mut problems: Vec<SpecError>) -> Result<Experiment, Vec<SpecError>> {
-    let cells: usize = draft.grid.iter().map(|(_, values)| values.len()).product();
-    let count = cells * (draft.variants.len() + 1);
+    let lengths = draft.grid.iter().map(|(_, values)| values.len());
+    let cells = lengths.fold(1_usize, usize::saturating_mul);
+    let count = cells.saturating_mul(draft.variants.len() + 1);
     if count > CONDITIONS_MAX {
         problems.push(SpecError::new(format!(
             "{count} conditions, but at most {CONDITIONS_MAX} can be measured; shorten the lists"
@@ -267,15 +269,17 @@ fn condition(draft: &Draft, variant: &Variant, cell: &[String]) -> Condition {
         Some(command) => Load::Command(command.clone()),
         None => Load::Job(job.iter().map(|(key, value)| format!("{key}={value}")).collect()),
     };
+    let place = &variant.published_in;
+    let is_published = place.is_empty() || cell.contains(place);
     Condition {
         name: variant.name.clone(),
         cell: cell.to_vec(),
         load,
         targets: variant.targets,
         settings: variant.settings.clone(),
-        sampling: variant.sampling,
+        sampling: variant.sampling.unwrap_or(Level::Off),
         rate_share,
-        published: variant.published.clone(),
+        published: variant.published.clone().filter(|_| is_published),
         ..Condition::default()
     }
 }

@@ -86,6 +86,27 @@ pub fn key_help(name: &str) -> Result<String, crate::SpecError> {
     Ok(text)
 }
 
+/// The text of `fathom run --enghelp`, or of `--enghelp=NAME`.
+///
+/// # Errors
+/// There is no such engine.
+pub fn engine_help(name: Option<&str>) -> Result<String, crate::SpecError> {
+    let Some(name) = name else {
+        let names = keys::engines().map(|(name, _)| format!("\t{name}\n"));
+        return Ok(format!("Available IO engines:\n{}", names.collect::<String>()));
+    };
+    let engine = keys::engines().find(|(known, _)| *known == name).ok_or_else(|| {
+        crate::SpecError::new(format!("unknown engine '{name}'; --enghelp lists all engines"))
+    })?;
+    let mut text = String::new();
+    for key in crate::plan::keys_of(engine.1).filter_map(keys::find) {
+        let form = format!("{}={}", key.name, key.takes.form());
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {form:34} {}", key.doc);
+    }
+    Ok(text)
+}
+
 /// The tables of `docs/fio-compat.md`, in Markdown.
 #[must_use]
 pub fn compat_table() -> String {

@@ -27,7 +27,7 @@ mod suggest;
 mod value;
 
 pub use error::{Place, Problems, SpecError};
-pub use help::{RUN_USAGE, compat_table, key_help, run_help_short, run_manual};
+pub use help::{RUN_USAGE, compat_table, engine_help, key_help, run_help_short, run_manual};
 pub use job::{
     EngineName, EngineSpec, Files, Given, JobSpec, LogSpec, Nodes, PlacementSpec, RateSpec, Rw,
     RwKind, Schedule, Size, Work,
@@ -37,4 +37,4 @@ pub use names::TargetQuery;
 pub use output::{Eta, Format, Help, Output, Permissions, RunOption, run_options};
 pub use plan::{check, check_memory, plan};
 pub use sources::{INCLUDE_DEPTH_MAX, JOB_FILE_BYTES_MAX, MachineNumbers, Sources};
-pub use spec::{JOBS_MAX, Spec, parse};
+pub use spec::{JOBS_MAX, Spec, parse, parse_as_fio};

@@ -41,8 +41,12 @@ pub struct Output {
     pub utc: bool,
     /// `--color`: `None` means as the terminal allows.
     pub color: Option<bool>,
-    /// `--help`, `--cmdhelp`: print help only.
+    /// Options that were given and have no effect.
+    pub idle_options: Vec<&'static str>,
+    /// `--help`, `--cmdhelp`, `--enghelp`: print help only.
     pub help: Option<Help>,
+    /// The program was started as `fio`, and prints what fio prints.
+    pub as_fio: bool,
 }
 
 /// An output format.
@@ -52,6 +56,8 @@ pub enum Format {
     Normal,
     /// The same for documents and issue trackers.
     Markdown,
+    /// The same as a self-contained page.
+    Html,
     /// fio's JSON.
     Json,
     /// fio's JSON with latency histogram buckets.
@@ -81,6 +87,8 @@ pub enum Help {
     All,
     /// One key.
     Key(String),
+    /// All I/O engines, or the keys of one.
+    Engine(Option<String>),
 }
 
 /// Existing targets that the command line permits to be written.
@@ -122,7 +130,7 @@ impl RunOption {
 
     /// Whether it may stand without its value, as the last argument does in `--cmdhelp`.
     pub(crate) fn may_lack_value(&self) -> bool {
-        self.refusal().is_some() || self.name == "cmdhelp"
+        self.refusal().is_some() || matches!(self.name, "cmdhelp" | "enghelp")
     }
 }
 
@@ -188,12 +196,12 @@ const OPTIONS: &[RunOption] = &[
     option(
         "output-format",
         Some("KIND[,KIND]"),
-        "Output format: normal, markdown, json, json+ or terse",
+        "Output format: normal, markdown, html, json, json+ or terse",
         |o, _, v| formats(o, v),
     ),
     option(
         "format",
-        Some("text|markdown|json"),
+        Some("text|markdown|json|html"),
         "Output format, as other commands spell it",
         |o, _, v| formats(o, v),
     ),
@@ -254,7 +262,7 @@ const OPTIONS: &[RunOption] = &[
     option(
         "verbose",
         None,
-        "Also print why a source is unavailable, and how a figure was measured",
+        "Also print how figures were measured, and why others are unavailable",
         |o, _, _| {
             o.verbose = true;
             Ok(())
@@ -287,6 +295,10 @@ const OPTIONS: &[RunOption] = &[
     }),
     option("cmdhelp", Some("KEY"), "Print help on one key", |o, _, v| {
         o.help = Some(if v == "all" { Help::All } else { Help::Key(v.to_string()) });
+        Ok(())
+    }),
+    option("enghelp", Some("ENGINE"), "List the I/O engines, or the keys of one", |o, _, v| {
+        o.help = Some(Help::Engine(Some(v.to_string()).filter(|name| name != "all")));
         Ok(())
     }),
     no_effect("eta-interval", Some("TIME"), "No effect: the progress line is updated every second"),
@@ -333,11 +345,6 @@ const OPTIONS: &[RunOption] = &[
     ),
     refused("aux-path", "Directory for state files", "use --record to set the run directory"),
     refused(
-        "enghelp",
-        "Print the options of an I/O engine",
-        "use --cmdhelp=KEY; --help lists all keys",
-    ),
-    refused(
         "debug",
         "Enable debug logging in fio",
         "see record.json for the options requested and in effect",
@@ -371,6 +378,7 @@ fn formats(output: &mut Output, list: &str) -> Result<(), String> {
             ("normal", Format::Normal),
             ("text", Format::Normal),
             ("markdown", Format::Markdown),
+            ("html", Format::Html),
             ("json", Format::Json),
             ("json+", Format::JsonPlus),
             ("terse", Format::Terse),

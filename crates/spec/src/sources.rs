@@ -18,6 +18,11 @@ pub trait Sources {
     /// Why the file cannot be read, without the path.
     fn read(&self, path: &str, limit_bytes: usize) -> Result<Vec<u8>, String>;
 
+    /// Whether `path` is a regular file: opening anything else may wait for another program.
+    fn is_regular(&self, _path: &str) -> bool {
+        true
+    }
+
     /// The environment variable `name`.
     fn env(&self, name: &str) -> Option<String>;
 

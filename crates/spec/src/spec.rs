@@ -3,7 +3,7 @@
 use crate::args;
 use crate::error::{Place, Problems, SpecError};
 use crate::ini::{self, Line, Section, shorten};
-use crate::job::{Given, JobSpec};
+use crate::job::{EngineName, Given, JobSpec};
 use crate::keys::{self, Action, Takes};
 use crate::output::{Output, Permissions};
 use crate::sources::Sources;
@@ -29,7 +29,7 @@ pub struct Spec {
     pub notes: Vec<String>,
     /// Keys of `[global]` sections as given, for output.
     pub global: Vec<Given>,
-    /// Whether it is in a form that fio accepts, too: job files, or jobs with `--name`.
+    /// Whether fio would run it with another default engine: it has job files, or jobs with `--name`.
     pub fio_form: bool,
     /// A number that differs from run to run, for `randrepeat=0`.
     pub entropy: u64,
@@ -42,18 +42,39 @@ pub struct Spec {
 /// # Errors
 /// All that is wrong, where, and what to do.
 pub fn parse(args: &[String], sources: &dyn Sources) -> Result<Spec, Problems> {
+    parse_with(args, sources, JobSpec::new(), false)
+}
+
+/// Parses the arguments of a program that was started as `fio`: psync is the default engine, results look like fio's,
+/// and no record is kept.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_as_fio(args: &[String], sources: &dyn Sources) -> Result<Spec, Problems> {
+    let mut defaults = JobSpec::new();
+    defaults.engine.name = EngineName::Psync;
+    parse_with(args, sources, defaults, true)
+}
+
+fn parse_with(
+    args: &[String],
+    sources: &dyn Sources,
+    defaults: JobSpec,
+    as_fio: bool,
+) -> Result<Spec, Problems> {
     let mut problems = Problems::default();
     let args = args::split(args, &mut problems);
     let mut spec = Spec { output: args.output, permissions: args.permissions, ..Spec::default() };
     spec.entropy = sources.random();
+    spec.output.as_fio = as_fio;
+    spec.output.no_record |= as_fio && spec.output.record.is_none();
     if spec.output.help.is_some() {
         return problems.or(spec);
     }
-    let mut builder =
-        Builder { spec, problems, defaults: JobSpec::new(), sections_seen: Vec::new() };
+    let mut builder = Builder { spec, problems, defaults, sections_seen: Vec::new() };
     let named = args.keys.iter().any(|line| line.key == "name");
     if named || args.keys.is_empty() || job_files(&args.positional, sources) {
-        builder.spec.fio_form = true;
+        builder.spec.fio_form = !as_fio;
         builder.command_line(&args.keys);
         builder.files(&args.positional, sources);
     } else {
@@ -208,6 +229,9 @@ impl Builder {
             ));
         }
         self.spec.global = std::mem::take(&mut self.defaults.given);
+        self.spec
+            .notes
+            .extend(keys::without_effect(&self.spec.output.idle_options, &self.spec.jobs));
         self.spec.notes.dedup();
         self.spec.output.complete();
         let outputs = self.spec.output.check(&self.spec.jobs, job_files);
@@ -228,7 +252,7 @@ fn job_files(paths: &[String], sources: &dyn Sources) -> bool {
 
 /// Whether the first line of a file, besides comments, is `[section]`.
 fn begins_like_job_file(path: &str, sources: &dyn Sources) -> bool {
-    if path.starts_with("/dev/") {
+    if path.starts_with("/dev/") || !sources.is_regular(path) {
         return false;
     }
     let Ok(bytes) = sources.read(path, HEAD_BYTES) else { return false };
@@ -330,7 +354,8 @@ fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
     ];
     let without_effect = job.given.iter().filter_map(|given| {
         let key = keys::find(given.key)?;
-        let needs = key.needs.filter(|_| !key.off.contains(&given.value.as_str()))?;
+        let is_off = given.value == "0" || key.off.contains(&given.value.as_str());
+        let needs = key.needs.filter(|_| !is_off)?;
         Some(format!("{}={} has no effect without {needs}", given.key, given.value))
     });
     let without_effect: Vec<String> = without_effect.collect();

@@ -1,5 +1,5 @@
-//! Directories held by descriptor. Every file that fathom writes results into, reads records from, or removes is
-//! reached through one: links are never followed in place of a file, and only regular files are opened.
+//! Directories held by descriptor. All files of results and records are opened and removed through one, so that symbolic
+//! links are never followed, and only regular files are opened.
 
 use rustix::fs::{
     Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, accessat, fchmod, fchown, fstat,
@@ -14,14 +14,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Records hold all users' thread names and command lines.
+/// Private, because records contain thread names and command lines of all users.
 const PRIVATE_DIR: Mode = Mode::RWXU;
 const PRIVATE_FILE: Mode = Mode::from_raw_mode(0o600);
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
-/// A FIFO is not waited for, should one have taken the file's place.
+/// O_NONBLOCK, in case the file was replaced by a FIFO.
 const FILE: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-/// Names of files on their way to their real name: these, and 16 hexadecimal digits in between.
+/// Prefix and suffix of temporary names, with 16 hexadecimal digits in between.
 const TEMPORARY: (&str, &str) = (".fathom-", ".part");
 
 /// A directory that is held open. Errors name the file, as `path/name: reason`.
@@ -44,18 +44,18 @@ impl NewDirs {
 impl Drop for NewDirs {
     fn drop(&mut self) {
         for (parent, name) in self.0.drain(..).rev() {
-            // Fails if something else has been put there since, which then stays.
+            // Fails if it is no longer empty, which is right.
             let _ = unlinkat(parent, &name, AtFlags::REMOVEDIR);
         }
     }
 }
 
-/// Who may read a new file.
+/// Who can read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
     /// Its owner only.
     Owner,
-    /// As the umask permits.
+    /// As permitted by the umask.
     Umask,
 }
 
@@ -63,7 +63,7 @@ impl Dir {
     /// Opens the directory `path`, following links; an empty path is the working directory.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// If a system call fails.
     pub fn open(path: &Path) -> io::Result<Self> {
         let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let fd = openat(CWD, at, DIRECTORY, Mode::empty()).map_err(|e| with_path(path, e))?;
@@ -73,7 +73,7 @@ impl Dir {
     /// Opens the directory `path`, creating it and its missing parents with mode 0700.
     ///
     /// # Errors
-    /// Those of the kernel; directories created until then are removed.
+    /// If a system call fails; directories created until then are removed.
     pub fn make_all(path: &Path) -> io::Result<(Self, NewDirs)> {
         let mut made = NewDirs::default();
         let there = path.ancestors().find(|dir| dir.as_os_str().is_empty() || dir.exists());
@@ -83,7 +83,7 @@ impl Dir {
             return Ok((Self::open(path)?, made));
         }
         let at = if there.as_os_str().is_empty() { Path::new(".") } else { there };
-        // A directory on the way need not be readable.
+        // Parent directories need not be readable.
         let way = DIRECTORY | OFlags::PATH;
         let mut fd = openat(CWD, at, way, Mode::empty()).map_err(|e| with_path(path, e))?;
         for component in missing.components() {
@@ -100,10 +100,10 @@ impl Dir {
         Ok((Self { fd, path: path.to_path_buf() }, made))
     }
 
-    /// Makes the directory `name` in this one, for its owner only.
+    /// Creates the directory `name` in this one, with mode 0700.
     ///
     /// # Errors
-    /// Those of the kernel; where there is one already.
+    /// If it exists, or a system call fails.
     pub fn make_dir(&self, name: &str) -> io::Result<Self> {
         mkdirat(&self.fd, name, PRIVATE_DIR).map_err(|e| self.error(name, e))?;
         self.dir(name)
@@ -112,22 +112,22 @@ impl Dir {
     /// Opens the directory `name` in this one; a link is refused.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// If a system call fails.
     pub fn dir(&self, name: &str) -> io::Result<Self> {
         let fd = openat(&self.fd, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
         Ok(Self { fd: fd.map_err(|e| self.error(name, e))?, path: self.path.join(name) })
     }
 
-    /// Where it is, as the user called it.
+    /// Its path as given by the user.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names in it.
+    /// The names of its entries.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// If a system call fails.
     pub fn names(&self) -> io::Result<impl Iterator<Item = io::Result<OsString>>> {
         let fail = |error: Errno| with_path(&self.path, error);
         let entries = rustix::fs::Dir::read_from(&self.fd).map_err(fail)?;
@@ -139,10 +139,10 @@ impl Dir {
         }))
     }
 
-    /// What `name` is, where it is a regular file; `None` where there is nothing.
+    /// The status of the regular file `name`; `None` if it does not exist.
     ///
     /// # Errors
-    /// Says what else it is; those of the kernel.
+    /// If it is not a regular file, or a system call fails.
     pub fn regular(&self, name: impl AsRef<Path>) -> io::Result<Option<Stat>> {
         let name = name.as_ref();
         match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -176,17 +176,17 @@ impl Dir {
     /// Opens the regular file `name` for reading.
     ///
     /// # Errors
-    /// Says what else it is; those of the kernel.
+    /// If it is not a regular file, or a system call fails.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
-        // Opening alone has effects on some devices, so the kind is checked before, and after in case it changed.
+        // Opening some devices has side effects, so the kind is checked before, and again after in case it changed.
         self.regular(name)?.ok_or_else(|| self.error(name, Errno::NOENT))?;
         self.open_regular(name, FILE | OFlags::RDONLY)
     }
 
-    /// Opens the regular file `name` for locking, and makes it where there is none.
+    /// Opens the regular file `name` for locking, or creates it.
     ///
     /// # Errors
-    /// Says what else it is; those of the kernel.
+    /// If it is not a regular file, or a system call fails.
     pub fn open_lock(&self, name: &str) -> io::Result<File> {
         self.regular(name)?;
         self.open_regular(name, FILE | OFlags::RDWR | OFlags::CREATE)
@@ -199,15 +199,15 @@ impl Dir {
         Ok(File::from(fd))
     }
 
-    /// All of the regular file `name`, which has at most `bytes_max`.
+    /// The contents of the regular file `name`, at most `bytes_max`.
     ///
     /// # Errors
-    /// Says what else it is, or how large; those of the kernel.
+    /// If it is not a regular file, is too large, or a system call fails.
     pub fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
         let file = self.open_file(name)?;
         let len = file.metadata().map_err(|e| self.error(name, e))?.len();
         let refuse = |len: u64| {
-            let why = format!("it has {len} bytes, and at most {bytes_max} are read");
+            let why = format!("it has {len} bytes, more than the limit of {bytes_max}");
             self.error(name, io::Error::new(io::ErrorKind::FileTooLarge, why))
         };
         if len > bytes_max {
@@ -215,14 +215,14 @@ impl Dir {
         }
         let mut bytes = Vec::new();
         file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|e| self.error(name, e))?;
-        // It may grow while it is read.
+        // It may grow while being read.
         if bytes.len() as u64 > bytes_max { Err(refuse(bytes.len() as u64)) } else { Ok(bytes) }
     }
 
-    /// Makes the file `name`, for its owner only, to append to it.
+    /// Creates the file `name` with mode 0600, for appending.
     ///
     /// # Errors
-    /// Those of the kernel; where there is something of that name.
+    /// If the name exists, or a system call fails.
     pub fn create(&self, name: &str) -> io::Result<File> {
         let flags = FILE | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
         let fd = openat(&self.fd, name, flags, PRIVATE_FILE).map_err(|e| self.error(name, e))?;
@@ -232,7 +232,7 @@ impl Dir {
     /// Opens the existing file `name` to append to it.
     ///
     /// # Errors
-    /// Those of the kernel; where `name` is something else than a regular file.
+    /// If `name` is not a regular file, or a system call fails.
     pub fn append(&self, name: impl AsRef<Path>) -> io::Result<File> {
         let name = name.as_ref();
         self.regular(name)?;
@@ -241,11 +241,11 @@ impl Dir {
         Ok(File::from(fd))
     }
 
-    /// Writes the file `name`, whole or not at all: a new file takes the name once it is on the disk. Where there is
-    /// one, it keeps its mode, and its owner where this process may give files away.
+    /// Replaces the file `name` atomically, once the new one is on disk. The mode of an existing file is kept, and its owner
+    /// if permitted.
     ///
     /// # Errors
-    /// Those of the kernel; where `name` is something else than a regular file.
+    /// If `name` is not a regular file, or a system call fails.
     pub fn replace(&self, name: impl AsRef<Path>, contents: &[u8], new: Readers) -> io::Result<()> {
         let name = name.as_ref();
         let before = self.regular(name)?;
@@ -259,16 +259,16 @@ impl Dir {
             file.file.sync_all()?;
             renameat(&self.fd, &file.name, &self.fd, name)?;
             file.name.clear();
-            // Without this the name may be lost with the machine.
+            // Without this, the name may be lost in a crash.
             Ok(fsync(&self.fd)?)
         };
         write().map_err(|error: io::Error| self.error(name, error))
     }
 
-    /// Whether [`Dir::replace`] can write `name`: what is there may be written, and a file can be made.
+    /// Whether [`Dir::replace`] can write `name`: an existing file is writable, and a file can be created.
     ///
     /// # Errors
-    /// Those of the kernel; where `name` is something else than a regular file.
+    /// If `name` is not a regular file, or a system call fails.
     pub fn try_replace(&self, name: &Path) -> io::Result<()> {
         if self.regular(name)?.is_some() {
             accessat(&self.fd, name, Access::WRITE_OK, AtFlags::EACCESS)
@@ -280,15 +280,15 @@ impl Dir {
     /// Removes the file or link `name` itself.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// If a system call fails.
     pub fn remove_file(&self, name: &str) -> io::Result<()> {
         unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| self.error(name, e))
     }
 
-    /// Removes the directory `name`, which is empty.
+    /// Removes the empty directory `name`.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// If a system call fails.
     pub fn remove_dir(&self, name: &str) -> io::Result<()> {
         unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(|e| self.error(name, e))
     }
@@ -298,7 +298,7 @@ impl Dir {
     }
 }
 
-/// Whether a file of this name is one that [`Dir::replace`] was killed over.
+/// Whether a file of this name was left by a killed [`Dir::replace`].
 #[must_use]
 pub fn is_temporary(name: &str) -> bool {
     let middle = name.strip_prefix(TEMPORARY.0).and_then(|rest| rest.strip_suffix(TEMPORARY.1));
@@ -312,7 +312,7 @@ pub fn with_path(path: &Path, error: impl Into<io::Error>) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// A new file with an unpredictable name. Deleted on drop, unless it was renamed or unlinked.
+/// A new file with an unpredictable name. Deleted on drop unless renamed.
 struct Temporary<'a> {
     dir: &'a Dir,
     name: String,
@@ -342,7 +342,7 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// Gives a file the mode of the one that it replaces, and the owner where that is permitted.
+/// Gives a file the mode of the one that it replaces, and its owner if permitted.
 fn adopt(file: &File, before: &Stat) -> io::Result<()> {
     let own = fstat(file)?;
     if own.st_gid != before.st_gid {
@@ -351,7 +351,7 @@ fn adopt(file: &File, before: &Stat) -> io::Result<()> {
     if own.st_uid != before.st_uid {
         let _ = fchown(file, Some(Uid::from_raw(before.st_uid)), None);
     }
-    // What runs as another user must not become so by a result.
+    // Results must not become set-user-ID programs.
     Ok(fchmod(file, Mode::from_raw_mode(before.st_mode & 0o777))?)
 }
 
@@ -389,7 +389,7 @@ mod tests {
         dir.replace("new", b"x", Readers::Owner).unwrap();
         assert_eq!(dir.read("new", 1).unwrap(), b"x");
         let error = dir.read("new", 0).unwrap_err().to_string();
-        assert!(error.contains("new: it has 1 bytes, and at most 0"), "{error}");
+        assert!(error.contains("new: it has 1 bytes, more than the limit of 0"), "{error}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Run directories: create, append, read, list, prune; rings of run directories, bounded in age and size.
 //!
-//! A run directory holds `record.json`, `samples.ndjson`, and where needed `stacks.ndjson` and, for a search,
-//! `windows.ndjson`; no other crate knows these names.
-//! [`RunDir`] creates one, [`Writer`] appends to it from its own thread, [`StoredRecord`] and [`Reader`] read it from any instant on,
-//! also while it is being written, and [`Ring`] keeps the most recent ones within a time and a size.
+//! A run directory contains `record.json`, `samples.ndjson`, if needed `stacks.ndjson` and, for a search,
+//! `windows.ndjson`; no other crate knows these names. [`RunDir`] creates one, [`Writer`] appends to it from a separate
+//! thread, [`StoredRecord`] and [`Reader`] read it from any point in time, even while it is being written, and [`Ring`]
+//! keeps the most recent ones within limits on age and size.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,9 +38,9 @@ mod writer;
 
 pub use dir::{Dir, NewDirs, Readers, with_path};
 pub use probes::{load_probes, save_probes};
-pub use read::{Reader, TimedSample};
+pub use read::{Reader, StoredSample};
 pub use ring::{Retention, Ring};
-pub use run_dir::{EncodedSample, RunDir, state_dir};
+pub use run_dir::{EncodedSample, RunDir, read_windows, state_dir};
 pub use runs::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs};
 pub use stored::StoredRecord;
 pub use writer::{Writer, Written};

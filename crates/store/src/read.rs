@@ -1,4 +1,4 @@
-//! Reads a run directory, or a ring of them, from any instant on, also while it is being written.
+//! Reads a run directory or a ring from any point in time, even while it is being written.
 
 mod bounds;
 mod lines;
@@ -16,19 +16,19 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use std::io;
 use std::path::Path;
 
-/// Bytes of a line that hold its `elapsed_ns`, which is its first field.
+/// Number of bytes that contain a line's first field, `elapsed_ns`.
 const HEAD: usize = 64;
-/// Memory of a segment's stacks, in bytes.
+/// Maximum memory of a segment's stacks, in bytes.
 const STACKS_MAX: u64 = 1 << 30;
 
-/// A cursor between two samples of a record; keeps no sample in memory but the last one read.
+/// A cursor between two samples of a record. Keeps only the last sample read in memory.
 pub struct Reader {
     root: Dir,
     segments: Vec<Segment>,
     open: OpenSegment,
 }
 
-/// What is read of a `record.json` of any kind: replaying needs no jobs, of which there may be many.
+/// The part of a `record.json` of any kind that is read. Jobs, of which there may be many, are skipped.
 #[derive(Deserialize)]
 struct Record {
     #[serde(rename = "started_unix_ns")]
@@ -39,7 +39,7 @@ struct Record {
     watch: Option<WatchRecord>,
 }
 
-/// What is read of a line of samples.
+/// The part of a line of samples that is read.
 #[derive(Deserialize)]
 struct Line {
     elapsed_ns: u64,
@@ -50,11 +50,11 @@ struct Line {
 
 /// A sample and its position in time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TimedSample {
-    /// The instant of its end, in nanoseconds since 1970 (UTC). Within a segment it grows as
-    /// `elapsed_ns` does, even if the machine's clock was set.
+pub struct StoredSample {
+    /// When it was taken, in nanoseconds since 1970 (UTC). Within a segment it advances with `elapsed_ns`, even if the
+    /// machine's clock is set.
     pub unix_ns: u64,
-    /// It begins its segment: counters are not to be compared with those of the sample before.
+    /// Whether it is the first of its segment, so that its counters are not comparable with the previous sample's.
     pub begins: bool,
     /// The sample, without the jobs of a run.
     pub sample: Sample,
@@ -70,7 +70,7 @@ struct OpenSegment {
     at: u64,
     first: Option<FirstSample>,
     stacks: Vec<Stack>,
-    /// Where the first line of `stacks.ndjson` begins that is not in `stacks`.
+    /// Offset of the first line of `stacks.ndjson` that is not in `stacks`.
     stacks_at: u64,
     stacks_bytes: u64,
 }
@@ -78,19 +78,19 @@ struct OpenSegment {
 /// The first sample of a segment.
 #[derive(Clone, Copy, Default)]
 struct FirstSample {
-    /// Where its line begins.
+    /// Offset of its line.
     from: u64,
     /// The instant of `elapsed_ns` 0, in nanoseconds since 1970.
     zero_unix_ns: u64,
 }
 
-/// What every version of a record has.
+/// Fields of all versions of the record.
 #[derive(Deserialize)]
 struct Version {
     record_version: u32,
 }
 
-/// What places a line in time.
+/// The time of a line.
 #[derive(Deserialize)]
 struct Head {
     elapsed_ns: u64,
@@ -116,16 +116,15 @@ impl Reader {
         self.open.record.watch.as_ref()
     }
 
-    /// The stacks that samples of this segment name by their index.
+    /// The stacks that samples of this segment refer to by index.
     ///
     /// # Errors
-    /// When `stacks.ndjson` cannot be read.
+    /// If `stacks.ndjson` cannot be read.
     pub fn stacks(&mut self) -> Result<&[Stack], String> {
         self.open.stacks()
     }
 
-    /// Instants of the first and the last sample, in nanoseconds since 1970; `None` where there is
-    /// no sample yet.
+    /// Times of the first and the last sample, in nanoseconds since 1970; `None` if there is no sample yet.
     ///
     /// # Errors
     /// Names the file that cannot be read.
@@ -149,11 +148,11 @@ impl Reader {
         Ok(ends.0.zip(ends.1))
     }
 
-    /// The next sample; `None` where none has been written yet: one may come later.
+    /// The next sample; `None` if none has been written yet.
     ///
     /// # Errors
     /// Names the file that cannot be read.
-    pub fn forward(&mut self) -> Result<Option<TimedSample>, String> {
+    pub fn forward(&mut self) -> Result<Option<StoredSample>, String> {
         loop {
             if let Some(moment) = self.open.forward()? {
                 return Ok(Some(moment));
@@ -161,7 +160,7 @@ impl Reader {
             self.refresh()?;
             let after = |s: &&Segment| s.name > self.open.segment.name;
             let Some(next) = self.segments.iter().find(after).cloned() else { return Ok(None) };
-            // Lines written to the old segment after its last read and before the new one was created.
+            // The old segment may have grown between its last read and the creation of the new one.
             if let Some(moment) = self.open.forward()? {
                 return Ok(Some(moment));
             }
@@ -169,11 +168,11 @@ impl Reader {
         }
     }
 
-    /// The sample before; `None` where this is the first one.
+    /// The previous sample; `None` if this is the first one.
     ///
     /// # Errors
     /// Names the file that cannot be read.
-    pub fn back(&mut self) -> Result<Option<TimedSample>, String> {
+    pub fn back(&mut self) -> Result<Option<StoredSample>, String> {
         loop {
             if let Some(moment) = self.open.back()? {
                 return Ok(Some(moment));
@@ -186,9 +185,8 @@ impl Reader {
         }
     }
 
-    /// Goes before the first sample whose instant is `unix_ns` or later, or behind the last one:
-    /// [`Reader::forward`] then gives the sample of the interval that holds the instant,
-    /// [`Reader::back`] its predecessor.
+    /// Positions the cursor before the first sample at or after `unix_ns`, or after the last one. [`Reader::forward`] then
+    /// returns the sample of the interval that contains this time, [`Reader::back`] its predecessor.
     ///
     /// # Errors
     /// Names the file that cannot be read.
@@ -218,8 +216,8 @@ impl OpenSegment {
         Ok(Self { segment, dir, record, lines, at, first, stacks, stacks_at, stacks_bytes })
     }
 
-    fn forward(&mut self) -> Result<Option<TimedSample>, String> {
-        // Lines that are no samples are damage of a machine that stopped: the others still count.
+    fn forward(&mut self) -> Result<Option<StoredSample>, String> {
+        // A crash of the machine leaves damaged lines, which are skipped.
         let mut damage = Damage::default();
         loop {
             let from = self.at;
@@ -232,7 +230,7 @@ impl OpenSegment {
         }
     }
 
-    fn back(&mut self) -> Result<Option<TimedSample>, String> {
+    fn back(&mut self) -> Result<Option<StoredSample>, String> {
         let mut damage = Damage::default();
         while self.at > 0 {
             let end = self.at;
@@ -249,12 +247,11 @@ impl OpenSegment {
         self.lines.whole_end().map_err(|e| self.bad(&e))
     }
 
-    /// Halves the bytes, not the lines, so that it needs no index: it reads about as many lines as
-    /// the file's length has bits.
+    /// Bisects by bytes, not lines, so it needs no index, and reads a number of lines logarithmic in the file's size.
     fn seek(&mut self, unix_ns: u64) -> Result<(), String> {
         let zero = self.first()?.map_or(0, |first| first.zero_unix_ns);
         let elapsed = unix_ns.saturating_sub(zero);
-        // Samples that begin before `low` are too early; what begins at `high` or later is not.
+        // Samples before `low` are too early, those from `high` on are not.
         let (mut low, mut high) = (0, self.end()?);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -269,8 +266,7 @@ impl OpenSegment {
         Ok(())
     }
 
-    /// The `elapsed_ns` of the line that begins at `from`, or, where that is damaged, of the next one
-    /// before `end` that is not.
+    /// The `elapsed_ns` of the line at `from` or, if it is damaged, of the next intact one before `end`.
     fn elapsed(&mut self, mut from: u64, end: u64) -> Result<Option<u64>, String> {
         let elapsed = self.lines.head(from, HEAD).map(elapsed_first).map_err(|e| self.bad(&e))?;
         if elapsed.is_some() {
@@ -290,7 +286,7 @@ impl OpenSegment {
         Ok(None)
     }
 
-    /// The first sample, once there is one.
+    /// The first sample, if there is one yet.
     fn first(&mut self) -> Result<Option<FirstSample>, String> {
         let (mut from, mut damage) = (0, Damage::default());
         while self.first.is_none() {
@@ -305,8 +301,7 @@ impl OpenSegment {
         Ok(self.first)
     }
 
-    /// What the line that begins at `from` holds, `None` inside where it is damaged, and the next
-    /// line's beginning.
+    /// The contents of the line at `from` (`None` if damaged), and the offset of the next line.
     fn line<T: DeserializeOwned>(&mut self, from: u64) -> Result<Option<(Option<T>, u64)>, String> {
         let line = self.lines.line(from).and_then(|line| {
             let parse = |(text, next)| Ok((bounds::parse(text)?, next));
@@ -315,12 +310,12 @@ impl OpenSegment {
         line.map_err(|error| self.bad(&error))
     }
 
-    fn moment(&mut self, line: Line, from: u64) -> Result<TimedSample, String> {
+    fn moment(&mut self, line: Line, from: u64) -> Result<StoredSample, String> {
         let first = self.first()?.unwrap_or_default();
         let Line { elapsed_ns, unix_ns, machine } = line;
         let sample = Sample { elapsed_ns, unix_ns, jobs: Vec::new(), machine };
         let unix_ns = first.zero_unix_ns.saturating_add(elapsed_ns);
-        Ok(TimedSample { unix_ns, begins: from == first.from, sample })
+        Ok(StoredSample { unix_ns, begins: from == first.from, sample })
     }
 
     fn stacks(&mut self) -> Result<&[Stack], String> {
@@ -330,11 +325,11 @@ impl OpenSegment {
         if self.dir.regular(NAME).map_err(unread)?.is_some() {
             let mut lines = Lines::new(self.dir.open_file(NAME).map_err(unread)?);
             while let Some((text, next)) = lines.line(self.stacks_at).map_err(fail)? {
-                // Samples count lines: one that is damaged keeps its number.
+                // Samples refer to line numbers, so a damaged line keeps its number.
                 let stack: Stack = serde_json::from_slice(text).unwrap_or_default();
                 self.stacks_bytes += bounds::memory_bytes(&stack);
                 if self.stacks_bytes > STACKS_MAX {
-                    let why = format!("its stacks take more memory than {STACKS_MAX} bytes");
+                    let why = format!("its stacks exceed {STACKS_MAX} bytes of memory");
                     return Err(fail(io::Error::other(why)));
                 }
                 self.stacks.push(stack);
@@ -369,7 +364,7 @@ fn read_record(dir: &Dir) -> Result<Record, String> {
         .map_err(|e| format!("{} is not a record of fathom: {e}", path.display()))
 }
 
-/// The version of the record `text`, which is 0 where it has none.
+/// The version of the record `text`; 0 if it has none.
 ///
 /// # Errors
 /// If it is newer than this program.
@@ -385,7 +380,7 @@ pub(crate) fn check_version(path: &Path, text: &[u8]) -> Result<u32, String> {
     ))
 }
 
-/// Why there is nothing to read in a directory without a segment.
+/// Why a directory without a segment cannot be read.
 fn no_record(root: &Dir) -> String {
     match root.regular("record.json") {
         Err(error) => unread(error),

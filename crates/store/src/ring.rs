@@ -12,7 +12,7 @@ use crate::time::stamp;
 use fathom_model::RunRecord;
 use find::{has_record, number};
 use rustix::fs::FlockOperation;
-use segment::{BLOCK, BYTES_FIXED, Removed, blocks};
+use segment::{BLOCK, BYTES_FIXED, Removal, blocks};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -41,7 +41,7 @@ pub struct Retention {
 pub struct Ring {
     dir: Dir,
     bounds: Retention,
-    /// Oldest first; the open one is not among them.
+    /// Closed segments, oldest first.
     old: VecDeque<ClosedSegment>,
     open: Option<OpenSegment>,
     next_number: u64,
@@ -59,7 +59,7 @@ struct ClosedSegment {
 struct OpenSegment {
     name: String,
     run_dir: RunDir,
-    /// Of `record.json` twice over, as it is replaced at the end, and of the directory itself with its mark.
+    /// Bytes of `record.json` twice, because it is replaced at the end, and of the directory with its mark.
     bytes_fixed: u64,
     last_unix_ns: u64,
 }
@@ -68,15 +68,15 @@ impl Ring {
     /// Opens the ring at `path`, or creates it; segments beyond the limits are deleted immediately.
     ///
     /// # Errors
-    /// When it cannot be written, is locked by another process, or the directory holds runs.
+    /// If it cannot be written, is locked by another process, or the directory contains runs.
     pub fn open(path: &Path, bounds: Retention) -> Result<Self, String> {
-        let fail = |error: io::Error| format!("cannot keep a ring in {error}");
+        let fail = |error: io::Error| format!("cannot create a ring in {error}");
         let (dir, mut made) = Dir::make_all(path).map_err(fail)?;
         if dir.regular(LOCK).map_err(fail)?.is_none()
             && let Some(record) = run_in(&dir).map_err(fail)?
         {
             return Err(format!(
-                "{} holds the record of a run, {record}; name another directory with -o",
+                "{} holds the record of a run, {record}; use --record to name another directory",
                 path.display()
             ));
         }
@@ -86,7 +86,7 @@ impl Ring {
             match error {
                 rustix::io::Errno::WOULDBLOCK => format!(
                     "{path} is being written by another fathom record; end that one, or name \
-                     another directory with -o"
+                     another directory with --record"
                 ),
                 error => format!("cannot lock {path}/{LOCK}: {error}"),
             }
@@ -99,19 +99,19 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Takes the directories that were to be removed and remain because they hold files of others.
+    /// Takes the directories that could not be removed because they contain other files.
     #[must_use]
     pub fn take_not_removed(&mut self) -> Vec<PathBuf> {
         std::mem::take(&mut self.not_removed)
     }
 
-    /// How long a segment is written at most.
+    /// Maximum time covered by a segment.
     #[must_use]
     pub fn segment_time(&self) -> Duration {
         (self.bounds.keep / PARTS).max(SEGMENT_MIN)
     }
 
-    /// Whether the open segment has its part of the bytes.
+    /// Whether the open segment has reached its share of the size.
     #[must_use]
     pub fn is_segment_full(&self) -> bool {
         self.open_bytes() >= self.bounds.bytes_max / u64::from(PARTS)
@@ -127,17 +127,19 @@ impl Ring {
         self.old.iter().map(|old| old.bytes).sum::<u64>() + self.open_bytes()
     }
 
-    /// Begins a segment with `record`.
+    /// Starts a segment with `record`.
     ///
     /// # Errors
-    /// When it cannot be created, even after all older segments were deleted.
+    /// If it cannot be created, even after all older segments were deleted.
     pub fn begin(&mut self, record: &RunRecord) -> Result<(), String> {
         self.forget(record.started_unix_ns)?;
         let bytes_fixed = BYTES_FIXED + 2 * blocks(json_len(record));
         self.make_room(bytes_fixed)?;
         if self.next_number > NUMBER_MAX {
             let path = self.dir.path().display();
-            return Err(format!("{path} has no number left for a segment; name another with -o"));
+            return Err(format!(
+                "{path} has no segment number left; use --record to name another directory"
+            ));
         }
         let name = format!("{:08}-{}", self.next_number, stamp(record.started_unix_ns));
         loop {
@@ -149,21 +151,21 @@ impl Ring {
                     return Ok(());
                 }
                 Err(error) if !is_full(&error) || !self.drop_oldest()? => {
-                    return Err(format!("cannot begin a record: {error}"));
+                    return Err(format!("cannot create a record: {error}"));
                 }
                 Err(_) => {}
             }
         }
     }
 
-    /// Appends a sample of the instant `unix_ns` to the open segment. Where there is no room, for the
-    /// bounds or on the disk, the oldest segments give way.
+    /// Appends a sample taken at `unix_ns` to the open segment. If that exceeds a limit or the disk is full, the oldest
+    /// segments are deleted.
     ///
     /// # Errors
-    /// When it cannot be written, even after all older segments were deleted; complete lines stay intact.
+    /// If it cannot be written, even after all older segments were deleted; complete lines stay intact.
     pub fn keep(&mut self, sample: &EncodedSample, unix_ns: u64) -> Result<(), String> {
         self.forget(unix_ns)?;
-        // Up to a block more for each of the two files.
+        // Each of the two files may take one more block.
         self.make_room(sample.size_bytes() + 2 * BLOCK)?;
         loop {
             let Some(open) = &mut self.open else { return Ok(()) };
@@ -178,16 +180,16 @@ impl Ring {
     /// Flushes the ring to the disk.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// If a system call fails.
     pub fn sync(&self) -> Result<(), String> {
         let Some(open) = &self.open else { return Ok(()) };
-        open.run_dir.sync().map_err(|e| format!("cannot bring to the disk {e}"))
+        open.run_dir.sync().map_err(|e| format!("cannot sync {e}"))
     }
 
     /// Ends the open segment with its `record`.
     ///
     /// # Errors
-    /// When it cannot be written; the segment then keeps its initial record.
+    /// If it cannot be written; the segment then keeps its initial record.
     pub fn end(&mut self, record: &RunRecord) -> Result<(), String> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let write = || open.run_dir.sync().and_then(|()| open.run_dir.try_record(record));
@@ -218,7 +220,7 @@ impl Ring {
         while self.bytes() + bytes > self.bounds.bytes_max {
             if !self.drop_oldest()? {
                 return Err(format!(
-                    "the bound of {} bytes leaves no room for {bytes} more; give a larger --max-size",
+                    "the limit of {} bytes leaves no room for {bytes} more; increase --max-size",
                     self.bounds.bytes_max
                 ));
             }
@@ -226,12 +228,12 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether there was one to drop.
+    /// Deletes the oldest segment; `false` if there is none.
     fn drop_oldest(&mut self) -> Result<bool, String> {
         let Some(old) = self.old.pop_front() else { return Ok(false) };
         let removed = segment::remove(&self.dir, &old.name);
         let removed = removed.map_err(|e| format!("cannot remove the oldest record {e}"))?;
-        if removed != Removed::Whole {
+        if removed != Removal::Whole {
             self.not_removed.push(self.dir.path().join(&old.name));
         }
         Ok(true)
@@ -245,12 +247,12 @@ impl OpenSegment {
     }
 }
 
-/// Whether room would help; removing old records for anything else would lose them for nothing.
+/// Whether freeing space would help; deleting old segments for any other error would be pointless.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The first record of a run in a directory, or in the directories that are right in it.
+/// The first record of a run in a directory or its immediate subdirectories.
 fn run_in(dir: &Dir) -> io::Result<Option<String>> {
     if has_record(dir) {
         return Ok(Some("record.json".into()));
@@ -279,7 +281,7 @@ fn find(ring: &Dir) -> io::Result<(VecDeque<ClosedSegment>, u64)> {
     Ok((old.into(), next))
 }
 
-/// Bytes of `record.json`, with some for the figures that its end adds.
+/// Bytes of `record.json`, including an allowance for the fields added at the end.
 fn json_len(record: &RunRecord) -> u64 {
     serde_json::to_vec_pretty(record).map_or(0, |text| text.len() as u64) + BLOCK
 }
@@ -421,7 +423,7 @@ mod tests {
         ring.begin(&record(1)).unwrap();
         ring.end(&record(1)).unwrap();
         ring.next_number = NUMBER_MAX + 1;
-        assert!(ring.begin(&record(2)).unwrap_err().contains("no number left"));
+        assert!(ring.begin(&record(2)).unwrap_err().contains("no segment number left"));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
     }
 

@@ -1,4 +1,4 @@
-//! One run directory while it is written: `record.json`, and `samples.ndjson`, `stacks.ndjson` and `windows.ndjson`,
+//! A run directory being written: `record.json`, and `samples.ndjson`, `stacks.ndjson` and `windows.ndjson`,
 //! which survive a killed run.
 
 use crate::dir::{Dir, NewDirs, Readers, with_path};
@@ -6,9 +6,13 @@ use crate::time::stamp;
 use fathom_model::progress::Sample;
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// Bytes of windows that are read.
+const WINDOWS_MAX: u64 = 256 << 20;
 
 /// A run directory that is being written. If dropped before [`RunDir::begin`], it is removed.
 pub struct RunDir {
@@ -26,7 +30,7 @@ pub struct RunDir {
 impl Drop for RunDir {
     fn drop(&mut self) {
         if !self.begun {
-            // It was made here: there was none before.
+            // It was created here.
             let _ = self.dir.remove_file("samples.ndjson");
         }
     }
@@ -37,7 +41,7 @@ impl RunDir {
     pub const FILES: [&str; 4] =
         ["record.json", "samples.ndjson", "stacks.ndjson", "windows.ndjson"];
 
-    /// Checks that `path` can become a run directory: it is absent, or holds none of its files yet.
+    /// Checks that `path` can become a run directory: it does not exist, or contains none of its files.
     ///
     /// # Errors
     /// Names the file in the way.
@@ -55,7 +59,7 @@ impl RunDir {
         Err(format!("--record={path}: {what}; name another directory"))
     }
 
-    /// Creates the directory `named`, which must not hold a run yet, or a new one below [`state_dir`].
+    /// Creates the directory `named`, which must not contain a run, or a new one below [`state_dir`].
     ///
     /// # Errors
     /// Names the directory and the reason.
@@ -73,17 +77,42 @@ impl RunDir {
         };
         let made = Dir::make_all(&path).and_then(|(dir, made)| Self::within(dir, made));
         made.map_err(|error| {
-            format!("cannot create the run directory {error}; name another with --record=DIR")
+            format!("cannot create the run directory {error}; use --record=DIR to name another")
         })
     }
 
-    /// Uses `dir`, which must not hold a run yet, and takes over the directories `made` on the way to it.
+    /// Opens the run directory `path`, whose run was interrupted, to append to it, and returns the windows that it holds.
+    /// A last line that is not complete is removed.
     ///
     /// # Errors
-    /// Those of the kernel; names the file.
+    /// Names what cannot be read or written; if the run is still being recorded.
+    pub fn reopen<W: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<W>), String> {
+        let fail = |error: io::Error| format!("cannot resume {error}");
+        let dir = Dir::open(path).map_err(fail)?;
+        let samples = LineFile::reopen(&dir, "samples.ndjson").map_err(fail)?.0;
+        if flock(&samples.file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(format!("{} is still being recorded", path.display()));
+        }
+        let (windows, text) = match dir.regular("windows.ndjson").map_err(fail)? {
+            Some(_) => {
+                LineFile::reopen(&dir, "windows.ndjson").map(|(file, text)| (Some(file), text))
+            }
+            None => Ok((None, Vec::new())),
+        }
+        .map_err(fail)?;
+        let parsed =
+            parse_windows(&text).map_err(|e| format!("cannot resume {}: {e}", path.display()))?;
+        let made = NewDirs::default();
+        Ok((Self { dir, made, begun: true, samples, stacks: None, windows }, parsed))
+    }
+
+    /// Uses `dir`, which must not contain a run, and takes over the directories `made` for it.
+    ///
+    /// # Errors
+    /// If a system call fails; names the file.
     pub fn within(dir: Dir, made: NewDirs) -> io::Result<Self> {
         let samples = LineFile::create(&dir, "samples.ndjson")?;
-        // Tells others that it is being written; some network file systems have no locks.
+        // The lock shows others that it is being written; some network file systems have none.
         let _ = flock(&samples.file, FlockOperation::NonBlockingLockExclusive);
         Ok(Self { dir, made, begun: false, samples, stacks: None, windows: None })
     }
@@ -91,9 +120,12 @@ impl RunDir {
     /// Writes the first version of the record. On failure nothing of the run directory remains.
     ///
     /// # Errors
-    /// Those of the write; names the file.
+    /// If the write fails; names the file.
     pub fn begin(mut self, record: &impl Serialize) -> io::Result<Self> {
         if let Err(error) = self.try_record(record) {
+            if self.begun {
+                return Err(error);
+            }
             // The rename may have succeeded and only the sync of the directory failed.
             let _ = self.dir.remove_file("record.json");
             return Err(error);
@@ -118,7 +150,7 @@ impl RunDir {
     /// Appends a sample, after the stacks that it is the first to refer to. Can be retried after an error.
     ///
     /// # Errors
-    /// Those of the write.
+    /// If the write fails.
     pub fn write(&mut self, sample: &EncodedSample) -> io::Result<()> {
         if !sample.window.is_empty() {
             let windows = match &mut self.windows {
@@ -151,7 +183,7 @@ impl RunDir {
     /// Flushes samples, stacks and windows to the disk.
     ///
     /// # Errors
-    /// Those of the kernel; names the file.
+    /// If a system call fails; names the file.
     pub fn sync(&self) -> io::Result<()> {
         self.stacks.iter().chain(&self.windows).try_for_each(LineFile::sync)?;
         self.samples.sync()
@@ -160,15 +192,15 @@ impl RunDir {
     /// Replaces the record atomically.
     ///
     /// # Errors
-    /// Those of the write; names the file.
+    /// If the write fails; names the file.
     pub fn record(&self, record: &impl Serialize) -> Result<(), String> {
         self.try_record(record).map_err(|e| format!("cannot write {e}"))
     }
 
-    /// As [`RunDir::record`], with the kind of the error.
+    /// Like [`RunDir::record`], with the kind of the error.
     ///
     /// # Errors
-    /// Those of the write; names the file.
+    /// If the write fails; names the file.
     pub fn try_record(&self, record: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(record)?;
         text.push(b'\n');
@@ -229,6 +261,22 @@ fn push_line(text: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
     Ok(())
 }
 
+/// The windows of the run directory `path`.
+///
+/// # Errors
+/// Names what cannot be read.
+pub fn read_windows<W: DeserializeOwned>(path: &Path) -> Result<Vec<W>, String> {
+    let dir = Dir::open(path).map_err(|e| format!("cannot read {e}"))?;
+    let text = dir.read("windows.ndjson", WINDOWS_MAX).map_err(|e| format!("cannot read {e}"))?;
+    parse_windows(&text).map_err(|e| format!("cannot read {}: {e}", path.display()))
+}
+
+/// One window for each complete line.
+fn parse_windows<W: DeserializeOwned>(text: &[u8]) -> serde_json::Result<Vec<W>> {
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    lines.filter(|line| line.ends_with(b"\n")).map(serde_json::from_slice).collect()
+}
+
 /// A file of complete lines.
 struct LineFile {
     path: PathBuf,
@@ -239,6 +287,17 @@ struct LineFile {
 impl LineFile {
     fn create(dir: &Dir, name: &str) -> io::Result<Self> {
         Ok(Self { file: dir.create(name)?, path: dir.path().join(name), len: 0 })
+    }
+
+    /// Opens an existing file to append to it, without a last line that is not complete; returns its contents.
+    fn reopen(dir: &Dir, name: &str) -> io::Result<(Self, Vec<u8>)> {
+        let mut text = dir.read(name, WINDOWS_MAX)?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        text.truncate(whole);
+        let mut file =
+            Self { file: dir.append(name)?, path: dir.path().join(name), len: whole as u64 };
+        file.cut(whole as u64);
+        Ok((file, text))
     }
 
     /// Appends lines, all or nothing, with a single write so that a kill rarely cuts one short.
@@ -269,9 +328,9 @@ impl LineFile {
 pub fn state_dir(name: &str) -> Result<PathBuf, String> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|p| p.is_absolute());
-    let base = state.or_else(|| home.map(|home| home.join(".local/state"))).ok_or(
-        "neither XDG_STATE_HOME nor HOME names a directory; name a directory with --record=DIR",
-    )?;
+    let base = state
+        .or_else(|| home.map(|home| home.join(".local/state")))
+        .ok_or("neither XDG_STATE_HOME nor HOME names a directory; use --record=DIR")?;
     Ok(base.join("fathom").join(name))
 }
 
@@ -295,6 +354,26 @@ mod tests {
         assert!(second.contains("samples.ndjson") && second.contains("--record"), "{second}");
         first.record(&RunRecord::default()).unwrap();
         assert!(path.join("record.json").exists());
+    }
+
+    #[test]
+    fn an_interrupted_run_is_continued_after_its_last_complete_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let mut first =
+            RunDir::create(path.to_str(), 0).unwrap().begin(&RunRecord::default()).unwrap();
+        first.write(&EncodedSample::window(&1).unwrap()).unwrap();
+        assert!(RunDir::reopen::<u32>(&path).err().unwrap().contains("still being recorded"));
+        drop(first);
+        let windows = path.join("windows.ndjson");
+        std::fs::write(&windows, "1\n23\n4").unwrap();
+        let (mut again, read) = RunDir::reopen::<u32>(&path).unwrap();
+        assert_eq!(read, [1, 23]);
+        again.write(&EncodedSample::window(&5).unwrap()).unwrap();
+        drop(again.begin(&RunRecord::default()).unwrap());
+        assert_eq!(std::fs::read_to_string(&windows).unwrap(), "1\n23\n5\n");
+        assert_eq!(read_windows::<u32>(&path).unwrap(), [1, 23, 5]);
+        assert!(RunDir::reopen::<u32>(dir.path()).is_err());
     }
 
     #[test]

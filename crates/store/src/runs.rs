@@ -1,4 +1,4 @@
-//! The run directories below [`state_dir`]: listed, removed, and pruned.
+//! Lists, removes and prunes the run directories below [`state_dir`].
 
 use crate::dir::{self, Dir};
 use crate::run_dir::{RunDir, state_dir};
@@ -8,9 +8,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long the runs in the default place are kept, and how many bytes of them: each new run removes what exceeds it.
+/// Default limit on the age of runs in the default directory. Each new run removes what exceeds the limits.
 pub const DEFAULT_KEEP: Duration = Duration::from_secs(90 * 86_400);
-/// See [`DEFAULT_KEEP`].
+/// Default limit on their total size in bytes.
 pub const DEFAULT_BYTES_MAX: u64 = 4 << 30;
 
 /// The user's runs.
@@ -34,10 +34,10 @@ pub struct RunEntry {
 }
 
 impl Runs {
-    /// Opens the directory of the user's runs; `None` where there is none yet.
+    /// Opens the directory of the user's runs; `None` if there is none yet.
     ///
     /// # Errors
-    /// If it cannot be opened, or its place is not known.
+    /// If it cannot be opened, or its path is unknown.
     pub fn open() -> Result<Option<Self>, String> {
         let path = state_dir("runs")?;
         match Dir::open(&path) {
@@ -47,7 +47,7 @@ impl Runs {
         }
     }
 
-    /// All runs, oldest first. Other entries of the directory are left out.
+    /// All runs, oldest first. Other entries of the directory are ignored.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -71,18 +71,18 @@ impl Runs {
         Some(RunEntry { is_active: is_locked(&dir), name, path, started_unix_ns, size_bytes })
     }
 
-    /// Removes the run `name`, and nothing that fathom did not put there; whether all of it is gone.
+    /// Removes the run `name`, but no files that fathom did not create; whether nothing remains.
     ///
     /// # Errors
     /// If there is no such run, it is still being recorded, or its files cannot be removed.
     pub fn remove(&self, name: &str) -> Result<bool, String> {
         let known = self.entry(name.to_string());
-        let entry = known.ok_or_else(|| format!("{name}: no such run; `fathom runs` lists all"))?;
+        let entry = known.ok_or_else(|| format!("no such run: {name}; `fathom runs` lists all"))?;
         if entry.is_active {
             return Err(format!("{name} is still being recorded"));
         }
         let removed = self.dir.dir(name).and_then(|dir| {
-            // Version 1 recorded the samples of a search in a directory of their own.
+            // Version 1 recorded the samples of a search in a separate directory.
             if let Ok(watch) = dir.dir("watch") {
                 remove_files(&watch)?;
                 remove_empty(&dir, "watch")?;

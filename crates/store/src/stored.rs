@@ -7,13 +7,13 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a `record.json`. The largest machines' are some MiB.
+/// Maximum size of a `record.json` in bytes. Those of the largest machines have some MiB.
 pub(crate) const RECORD_MAX: u64 = 64 << 20;
 
-/// A `record.json`, and what it is of.
+/// A `record.json` and its kind.
 #[derive(Debug, Clone)]
 pub struct StoredRecord {
-    /// What it is of.
+    /// Its kind.
     pub kind: RecordKind,
     path: PathBuf,
     text: Vec<u8>,
@@ -72,6 +72,18 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
     }
 
+    /// Counts of samples and of stacks in these records.
+    fn assert_samples(records: [(&str, (usize, usize)); 3]) {
+        for (name, expected) in records {
+            let mut reader = Reader::open(&fixture(name)).unwrap();
+            let mut samples = 0;
+            while reader.forward().unwrap().is_some() {
+                samples += 1;
+            }
+            assert_eq!((samples, reader.stacks().unwrap().len()), expected, "{name}");
+        }
+    }
+
     #[test]
     fn version_1_is_readable() {
         let run = StoredRecord::open(&fixture("v1/run")).unwrap();
@@ -81,16 +93,20 @@ mod tests {
         assert_eq!(record.jobs[0].dirs.read.counts.ios, 83_100);
         assert_eq!(StoredRecord::open(&fixture("v1/watch")).unwrap().kind, RecordKind::Watch);
         assert_eq!(StoredRecord::open(&fixture("v1/limit")).unwrap().kind, RecordKind::Limit);
-        for (name, samples, stacks) in
-            [("v1/run", 3, 17), ("v1/watch", 3, 1), ("v1/limit/watch", 6, 21)]
-        {
-            let mut reader = Reader::open(&fixture(name)).unwrap();
-            let mut count = 0;
-            while reader.forward().unwrap().is_some() {
-                count += 1;
-            }
-            assert_eq!((count, reader.stacks().unwrap().len()), (samples, stacks), "{name}");
-        }
+        assert_samples([("v1/run", (3, 17)), ("v1/watch", (3, 1)), ("v1/limit/watch", (6, 21))]);
+    }
+
+    #[test]
+    fn version_2_is_readable() {
+        let run = StoredRecord::open(&fixture("v2/run")).unwrap();
+        let record: RunRecord = run.parse().unwrap();
+        assert_eq!((run.kind, record.record_version), (RecordKind::Run, 2));
+        assert_eq!((record.outcome, record.jobs.len()), (Outcome::Finished, 1));
+        assert_eq!(record.jobs[0].dirs.read.counts.ios, 775_968);
+        assert!(record.findings.iter().all(|finding| !finding.evidence.is_empty()));
+        assert_eq!(StoredRecord::open(&fixture("v2/watch")).unwrap().kind, RecordKind::Watch);
+        assert_eq!(StoredRecord::open(&fixture("v2/limit")).unwrap().kind, RecordKind::Limit);
+        assert_samples([("v2/run", (3, 16)), ("v2/watch", (5, 0)), ("v2/limit", (6, 72))]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Writes samples from a thread of its own, so that a stalled disk delays neither the run nor its display.
+//! Writes samples from a separate thread, so that a stalled disk delays neither the run nor its display.
 
 use crate::run_dir::{EncodedSample, RunDir};
 use fathom_model::advice::thread_not_created;
@@ -14,7 +14,7 @@ use std::time::Duration;
 const WAITING_MAX: u64 = 16 << 20;
 /// Time after which [`Writer::finish`] reports a slow disk.
 const PATIENCE: Duration = Duration::from_secs(1);
-const PANICKED: &str = "samples are no longer written: their thread has panicked, which is a fault of fathom: please report it";
+const PANICKED: &str = "samples are no longer written: the writing thread panicked; this is a bug in fathom, please report it";
 
 /// A run directory and the queue of samples for it.
 pub struct Writer {
@@ -34,9 +34,9 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<EncodedSample>,
-    /// Of all that waits and of what is being written.
+    /// Bytes queued or being written.
     bytes: u64,
-    /// The last sample that was written.
+    /// The last sample written.
     written_ns: u64,
     ended: bool,
     error: Option<String>,
@@ -82,7 +82,7 @@ impl Queue {
 /// The outcome of writing.
 #[derive(Debug, Default)]
 pub struct Written {
-    /// Time of the last sample, in nanoseconds since the run began.
+    /// Time of the last sample, in nanoseconds since the start of the run.
     pub elapsed_ns: u64,
     /// Why some samples were not written.
     pub error: Option<String>,
@@ -108,7 +108,7 @@ impl Writer {
         &self.path
     }
 
-    /// Whether the disk keeps up. If not, callers had better not take further samples.
+    /// Whether the disk keeps up. If not, callers should take no further samples.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.shared.lock().bytes < WAITING_MAX

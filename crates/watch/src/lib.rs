@@ -12,6 +12,8 @@ mod calls;
 pub mod counters;
 pub mod cpus;
 pub mod disks;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod pattern;
 mod perf;
 mod pids;
@@ -30,8 +32,6 @@ mod watcher;
 pub use calls::CallSampler;
 pub use pattern::Pattern;
 pub use perf::EachIo;
-#[cfg(fuzzing)]
-pub use perf::fuzzing;
 pub use pids::Process;
 pub use processes::ProcessSampler;
 pub use sampler::Sampler;

@@ -2,7 +2,7 @@
 //! include/uapi/linux/perf_event.h).
 
 mod event;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod per_cpu;
 mod ring;

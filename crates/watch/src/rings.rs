@@ -5,7 +5,7 @@
 //! io_uring_close_ring_fd(3)).
 
 mod events;
-mod fdinfo;
+pub(crate) mod fdinfo;
 mod find;
 mod punted;
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! CPU profiling: call chains sampled at a fixed frequency (perf_event_open(2)).
 
 mod elf;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod interrupt;
 mod kallsyms;
 mod kernel;

@@ -28,7 +28,7 @@ use fathom_model::watch::{
 use files::Proc;
 use members::{ProcessDetails, ProcessSet, SampledProcess};
 use names::TextTable;
-use running::{ON_CPU, RUNNABLE, Spent};
+use running::{ON_CPU, RUNNABLE, StateTimes};
 use sleep::SleepPlace;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -311,7 +311,7 @@ impl ThreadSampler {
         let slept = task.slept;
         let is_asleep = reading.state != b'R' && !reading.torn;
         self.torn += u64::from(reading.torn);
-        let Spent { run_ns, wait_ns, off_ns } = reading.spent;
+        let StateTimes { run_ns, wait_ns, off_ns } = reading.spent;
         self.spend(ThreadState::OnCpu, run_ns);
         self.spend(ThreadState::Runnable, wait_ns);
         let cause = match slept {

@@ -1,10 +1,10 @@
-//! Derived figures beside those of a second program: thread states beside bpftrace, driver times
-//! beside perf, CPU time per I/O beside schedstat. Each is measured over the same seconds.
+//! Compares derived figures with a second source over the same seconds: thread states with bpftrace, driver times with
+//! perf, CPU time per I/O with schedstat.
 
 use super::Row;
 use crate::Result;
 use crate::bench::{aligned, fathom, filled};
-use fathom_analysis::threads::{Column, Groups};
+use fathom_analysis::threads::{Column, ThreadGroups};
 use fathom_model::record::RunRecord;
 use fathom_model::watch::{BlockOp, BlocksSample};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
@@ -29,7 +29,7 @@ const SLEEPS: [(&str, Duration); 5] = [
     ("every-20ms", Duration::from_millis(20)),
     ("every-100ms", Duration::from_millis(100)),
 ];
-/// Shares of a thread's time may differ by five points, sampled times and CPU time by a tenth.
+/// Tolerances: five percentage points for shares of a thread's time, a tenth for sampled times and CPU time.
 const POINTS: f64 = 0.05;
 const TENTH: f64 = 0.1;
 
@@ -84,7 +84,7 @@ fn states(seconds: u32) -> Result<Vec<Row>> {
     stop.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| drop(thread.join()));
     let (samples, printed) = sampled?;
-    let mut groups = Groups::new(&[Column::Comm2, Column::State]);
+    let mut groups = ThreadGroups::new(&[Column::Comm2, Column::State]);
     let found = samples.iter().skip(1).filter_map(|sample| sample.machine.threads.as_ref());
     found.for_each(|threads| groups.add(threads));
     let groups = groups.largest_first();
@@ -102,7 +102,7 @@ fn states(seconds: u32) -> Result<Vec<Row>> {
     Ok(SLEEPS.iter().map(row).collect())
 }
 
-/// A thread that sleeps and computes in turn until told to stop.
+/// A thread that alternately sleeps and computes until stopped.
 fn sleeper(name: &str, sleep: Duration, stop: &Arc<AtomicBool>) -> Result<JoinHandle<()>> {
     let stop = Arc::clone(stop);
     let work = move || {
@@ -188,7 +188,7 @@ fn event(line: &str) -> Option<(bool, f64, char, (String, String))> {
     Some((kind == "issue", time.trim().parse().ok()?, letter, place))
 }
 
-/// Programs of the lowest priority that keep all CPUs busy: some kernels show perf no completions on idle ones.
+/// Programs of lowest priority that keep all CPUs busy, because some kernels deliver no perf samples on idle ones.
 fn busy_cpus() -> Result<Vec<Child>> {
     let spin =
         || Command::new("nice").args(["-n", "19", "sh", "-c", "while :; do :; done"]).spawn();
@@ -196,7 +196,7 @@ fn busy_cpus() -> Result<Vec<Child>> {
     (0..cpus).map(|_| Ok(spin()?)).collect()
 }
 
-/// Runs the sampler of blocks and perf over the same seconds.
+/// Runs the block sampler and perf over the same seconds.
 fn drivers_sampled(seconds: u32, recorded: &Path) -> Result<BlocksSample> {
     let (proc, sys) = (Path::new("/proc"), Path::new("/sys"));
     let options = BlocksOptions {
@@ -282,7 +282,7 @@ fn sample(
     seconds: u32,
 ) -> Result<(Vec<TimedSample>, Vec<Value>)> {
     let mut bpftrace = bpftrace(&script.replace("SECONDS", &seconds.to_string()))?;
-    // It says when its probes are attached.
+    // It reports when its probes are attached.
     let out = bpftrace.stdout.take().ok_or("bpftrace has no output")?;
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(out));
     let attached = lines.next().transpose()?;
@@ -314,7 +314,7 @@ fn bpftrace(script: &str) -> Result<Child> {
     })
 }
 
-/// A map as a script first printed it; bpftrace prints what is left of all again when it ends.
+/// A map as first printed by a script; bpftrace prints all remaining maps again at its end.
 fn map(printed: &[Value], name: &str) -> serde_json::Map<String, Value> {
     let mut maps = printed.iter().filter_map(|line| line["data"][name].as_object());
     maps.next().cloned().unwrap_or_default()

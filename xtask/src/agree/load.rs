@@ -1,5 +1,4 @@
-//! Work of many kinds at once: direct and buffered reads, synced writes, a zram device where one can
-//! be had, niced user time.
+//! A mixed load: direct and buffered reads, synced writes, a zram device if available, niced user time.
 
 use crate::Result;
 use crate::bench::{Zram, filled};
@@ -8,16 +7,15 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Work that goes on until dropped.
+/// A load that runs until dropped.
 pub struct Load {
     shell: Child,
-    // Given back after the work has ended.
+    // Dropped after the load has ended.
     _zram: Option<Zram>,
     _dir: tempfile::TempDir,
 }
 
-/// What the load's loops do, in a directory with a file `filled`; $1 is a zram device or empty. They
-/// end with the program that started them, however that ends.
+/// The loops of the load, in a directory with a file `filled`; $1 is a zram device or empty. They end with their parent.
 const LOOPS: &str = "
     again() { while kill -0 $PPID; do \"$@\"; done 2>/dev/null; }
     again dd if=filled of=/dev/null bs=64k iflag=direct &

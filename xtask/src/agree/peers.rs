@@ -1,22 +1,22 @@
-//! The tools to agree with: how each is started, and which of its figures is which of fathom's.
+//! The reference tools: how each is started, and which of its figures correspond to fathom's.
 
-use super::{Ours, Row, perf};
+use super::{Row, SamplerFigures, perf};
 use crate::Result;
 use fathom_analysis::machine::{CpuShares, DiskRates, InterruptRates, IoRates, MachineRates};
 use serde_json::Value;
 
-/// A tool that shows figures of a number of seconds.
+/// A tool that reports figures over a number of seconds.
 pub struct Peer {
     pub program: &'static str,
-    /// Its arguments, with SECONDS for how long it looks and DATA for a file of its own.
+    /// Its arguments, with SECONDS for the duration and DATA for its data file.
     pub arguments: &'static str,
-    /// What to do where it is missing.
+    /// What to do if it is missing.
     pub install: &'static str,
-    /// Its output and what fathom saw, to rows.
-    pub rows: fn(&str, &Ours) -> Result<Vec<Row>>,
+    /// Compares its output with fathom's figures.
+    pub rows: fn(&str, &SamplerFigures) -> Result<Vec<Row>>,
 }
 
-/// All of them; to compare another tool is to add an entry.
+/// All tools; to compare another one, add an entry.
 pub const PEERS: &[Peer] = &[
     Peer {
         program: "iostat",
@@ -111,7 +111,7 @@ fn mpstat(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> 
     let seen = &root["sysstat"]["hosts"][0]["statistics"][0];
     let system = rates.system.as_ref().ok_or("no figures of processors")?;
     let mut rows = Vec::new();
-    for theirs in seen["cpu-load"].as_array().ok_or("no processors in the output of mpstat")? {
+    for theirs in seen["cpu-load"].as_array().ok_or("no CPUs in the output of mpstat")? {
         let cpu = theirs["cpu"].as_str().unwrap_or_default();
         let one = system.cpus.iter().find(|one| one.cpu.to_string() == cpu);
         let shares = if cpu == "all" { Some(&system.cpu) } else { one.map(|one| &one.shares) };
@@ -131,7 +131,7 @@ fn mpstat(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> 
 
 fn cpu_rows(cpu: &str, ours: &CpuShares, theirs: &Value) -> Vec<Row> {
     let figures = [
-        // mpstat takes guests' time out of these two.
+        // mpstat excludes guest time from these two.
         (&["usr", "guest"][..], ours.user),
         (&["nice", "gnice"], ours.nice),
         (&["sys"], ours.system),
@@ -164,7 +164,7 @@ fn interrupt_rows(table: &Value, ours: &[InterruptRates], seconds: f64) -> Vec<R
     rows
 }
 
-/// The second line of figures is of the seconds; the first is since boot.
+/// The second line covers the interval; the first one is since boot.
 fn vmstat(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> {
     let mut lines = output.lines().skip(1);
     let names = lines.next().ok_or("vmstat said nothing")?.split_ascii_whitespace();
@@ -188,7 +188,7 @@ fn vmstat(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> 
     ])
 }
 
-/// Lines `value,unit,event,…`; the value is of all the seconds.
+/// Lines `value,unit,event,…`; the value covers the whole interval.
 fn counted(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> {
     let system = rates.system.as_ref().ok_or("no figures of the system")?;
     let ours =

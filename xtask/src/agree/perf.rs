@@ -1,22 +1,22 @@
-//! perf beside fathom: counted events of the block layer, and where processors were.
+//! Compares fathom with perf: counted events of the block layer, and stack samples.
 
-use super::{Ours, Row};
+use super::{Row, SamplerFigures};
 use crate::Result;
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Places that are compared, those first in which perf saw most.
+/// Number of functions compared, those with the most samples in perf first.
 const PLACES: usize = 12;
-/// How processors that ran programs are called.
+/// Label of user mode.
 pub const USER: &str = "user mode";
 
 /// Samples by innermost kernel function.
 pub type Places = HashMap<String, u64>;
 
 /// What perf stat counts of all devices, and the same of fathom's.
-pub fn blocks(output: &str, ours: &Ours) -> Result<Vec<Row>> {
-    let seen = ours.blocks.as_ref().ok_or("the block layer's events were not seen")?;
+pub fn blocks(output: &str, ours: &SamplerFigures) -> Result<Vec<Row>> {
+    let seen = ours.blocks.as_ref().ok_or("events of the block layer were not available")?;
     let count = |event: &str| -> Result<f64> {
         let line = output.lines().find(|line| line.split(',').nth(2) == Some(event));
         let count = line.and_then(|line| line.split(',').next()?.parse::<f64>().ok());
@@ -54,7 +54,7 @@ pub fn blocks(output: &str, ours: &Ours) -> Result<Vec<Row>> {
 }
 
 /// Shares of samples, of perf's record in `ours.data`.
-pub fn places(_: &str, ours: &Ours) -> Result<Vec<Row>> {
+pub fn places(_: &str, ours: &SamplerFigures) -> Result<Vec<Row>> {
     shares(&script(&ours.data)?, &ours.places)
 }
 
@@ -76,7 +76,7 @@ fn script(data: &Path) -> Result<Places> {
     Ok(places)
 }
 
-/// Where a line `comm address symbol` was; `None` for idle processors and for those who look.
+/// The function of a line `comm address symbol`; `None` for idle CPUs and for the measuring programs.
 fn place(line: &str) -> Option<String> {
     let mut at = 0;
     let address = line.split(' ').find_map(|word| {
@@ -101,7 +101,7 @@ pub fn is_left_out(comm: &str) -> bool {
     ["swapper", "perf", "fathom-watch"].contains(&comm)
 }
 
-/// A function's name without what the compiler added to it, and without its module.
+/// A function's name without compiler suffixes and module.
 pub fn plain(name: &str) -> String {
     name.split(['.', ' ']).next().unwrap_or_default().to_string()
 }
@@ -169,13 +169,17 @@ mod tests {
         let devices = vec![device("vda", false, 100), device("zram0", true, 70)];
         let blocks_seen =
             BlocksSample { devices, unplugs: vec![(1, 99), (2, 1)], ..Default::default() };
-        let ours = Ours { blocks: Some(blocks_seen), seconds: 10.0, ..Ours::default() };
+        let ours = SamplerFigures {
+            blocks: Some(blocks_seen),
+            seconds: 10.0,
+            ..SamplerFigures::default()
+        };
         let rows = blocks(&output, &ours).unwrap();
         for figure in ["requests completed/s", "unplugs/s"] {
             let row = rows.iter().find(|row| row.figure == figure).unwrap();
             assert_eq!((row.ours, row.theirs), (10.0, 10.0), "{figure}");
         }
         assert_eq!((rows[1].ours, rows[1].theirs), (30.0, 30.0));
-        assert!(blocks("", &ours).is_err() && blocks(&output, &Ours::default()).is_err());
+        assert!(blocks("", &ours).is_err() && blocks(&output, &SamplerFigures::default()).is_err());
     }
 }

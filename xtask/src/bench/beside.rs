@@ -1,8 +1,7 @@
 //! Two programs sharing one CPU, at the same time.
 //!
-//! The scheduler gives the processor to each in turns of a few milliseconds, so that whatever else the
-//! machine does meets both alike: how much one does against the other is steady within a percent where
-//! the speed of each varies by tens of percents from run to run.
+//! The scheduler alternates between them every few milliseconds, so that any other load affects both equally: the ratio of
+//! their work is reproducible within a percent, although the speed of each varies by tens of percent between runs.
 
 use crate::Result;
 use std::fs;
@@ -10,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// By then both work.
+/// Time after which both are running.
 const SETTLE: Duration = Duration::from_millis(1500);
-/// How much longer than the window a program must run.
+/// Time that a program must run in addition to the window.
 pub const MARGIN: Duration = Duration::from_secs(4);
-/// How often a ring is looked at that its owner keeps locked, which it does for most of the time.
-const LOOKS: u32 = 1_000_000;
+/// Attempts to read a ring, which its owner keeps locked most of the time.
+const ATTEMPTS: u32 = 1_000_000;
 
-/// A program and its arguments, to do work with a ring of its own on one processor.
+/// A program with its arguments, which drives one ring on one CPU.
 pub struct Program {
     pub path: PathBuf,
     pub args: Vec<String>,
@@ -26,16 +25,15 @@ pub struct Program {
 /// Result of a program that shared a CPU with another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Against {
-    /// I/Os for each that the other did in as much processor time; of its own only that counts which the
-    /// threads took that do the I/O.
+    /// I/Os per CPU time, relative to the other program. Only the CPU time of threads that do I/O counts.
     pub ios: f64,
-    /// Processor time of its other threads, such as those that watch, in seconds for each of the clock's.
+    /// CPU usage of its other threads, such as samplers; 1.0 is one CPU.
     pub others: f64,
 }
 
-/// Runs `tool` beside `reference` on the processor that both keep to.
+/// Runs `tool` concurrently with `reference`, both bound to the same CPU.
 ///
-/// Both must run for `window` and [`MARGIN`], and are waited for.
+/// Both must run for at least `window` and [`MARGIN`]; waits for both.
 pub fn measure(
     tool: &Program,
     reference: &Program,
@@ -71,28 +69,28 @@ struct Running {
     ring: Option<PathBuf>,
 }
 
-/// What was done by a moment.
+/// Work done up to a point in time.
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct Reading {
     /// Completions, modulo 2³².
     completions: u32,
     cpu_ns: u64,
     others_ns: u64,
 }
 
-impl Look {
+impl Reading {
     /// I/Os completed per second of CPU time.
-    fn per_second_since(&self, before: &Look) -> Result<f64> {
+    fn per_second_since(&self, before: &Reading) -> Result<f64> {
         let ios = self.completions.wrapping_sub(before.completions);
         match self.cpu_ns.checked_sub(before.cpu_ns) {
             Some(ns) if ns > 0 && ios > 0 => Ok(f64::from(ios) * 1e9 / ns as f64),
-            _ => Err("a program did nothing while it was measured".into()),
+            _ => Err("a program completed no I/O in the window".into()),
         }
     }
 }
 
 impl Running {
-    fn look(&mut self) -> Result<Look> {
+    fn look(&mut self) -> Result<Reading> {
         if let Some(status) = self.child.try_wait()? {
             return Err(format!("{} ended too early: {status}", self.name).into());
         }
@@ -101,13 +99,13 @@ impl Running {
             self.ring = Some(ring_of(&root).ok_or_else(|| format!("{} has no ring", self.name))?);
         }
         let ring = self.ring.as_deref().unwrap_or(&root);
-        for _ in 0..LOOKS {
+        for _ in 0..ATTEMPTS {
             if let Some(completions) = completions(&fs::read_to_string(ring)?) {
                 let [cpu_ns, others_ns] = processor_ns(&root)?;
-                return Ok(Look { completions, cpu_ns, others_ns });
+                return Ok(Reading { completions, cpu_ns, others_ns });
             }
         }
-        Err(format!("{}: its ring was locked at each of {LOOKS} attempts", self.name).into())
+        Err(format!("{}: its ring was locked at each of {ATTEMPTS} attempts", self.name).into())
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -133,7 +131,7 @@ fn ring_of(root: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Completions since the ring was made; none where its owner held it just then.
+/// Completions since the ring was created; `None` if it was locked.
 fn completions(fdinfo: &str) -> Option<u32> {
     fdinfo.lines().find_map(|line| line.strip_prefix("CqTail:"))?.trim().parse().ok()
 }
@@ -143,7 +141,7 @@ fn processor_ns(root: &Path) -> Result<[u64; 2]> {
     let mut all = [0; 2];
     for task in fs::read_dir(root.join("task"))? {
         let task = task?.path();
-        // One that ends just now is none that does the I/O.
+        // A thread that has just ended does no I/O.
         let read = |file: &str| fs::read_to_string(task.join(file)).unwrap_or_default();
         all[usize::from(!works(read("comm").trim()))] +=
             on_processor(&read("schedstat")).unwrap_or(0);
@@ -176,8 +174,8 @@ mod tests {
 
     #[test]
     fn rates_go_on_where_the_count_begins_anew() {
-        let before = Look { completions: u32::MAX - 9, cpu_ns: 1_000_000_000, others_ns: 0 };
-        let after = Look { completions: 90, cpu_ns: 1_500_000_000, others_ns: 0 };
+        let before = Reading { completions: u32::MAX - 9, cpu_ns: 1_000_000_000, others_ns: 0 };
+        let after = Reading { completions: 90, cpu_ns: 1_500_000_000, others_ns: 0 };
         assert_eq!(after.per_second_since(&before).unwrap(), 200.0);
         assert!(before.per_second_since(&before).is_err());
     }

@@ -1,16 +1,16 @@
-//! The cases: what is run, what is measured, and what fathom must reach.
+//! The cases: workload, measured figures, goals.
 
 use super::results::{Figure, Goal, Peer};
 use super::tools::Tool;
 
-/// One kind of work that the tools are compared at. Its keys are fio's, and come on top of
-/// random reads of 4 KiB; t/io_uring's options are its own. A tool without keys has no part.
+/// A workload on which the tools are compared. Its keys are fio's, in addition to 4 KiB random reads; t/io_uring has
+/// options of its own. A tool without keys is not run.
 pub struct Case {
     pub name: &'static str,
     pub title: &'static str,
     pub target: Target,
     pub measure: Measure,
-    /// Hand the keys over in a job file.
+    /// Pass the keys in a job file.
     pub job_file: bool,
     /// Measures sampling overhead as well.
     pub watched: bool,
@@ -19,27 +19,27 @@ pub struct Case {
     pub fio_tuned: &'static [&'static [&'static str]],
     pub t_io_uring: &'static [&'static str],
     pub t_io_uring_half: &'static [&'static str],
-    /// One of a row of like cases, which share a table and are short.
+    /// One of several similar, short cases that share a table.
     pub in_row: bool,
-    /// Run with `--quick`, too.
+    /// Also run with `--quick`.
     pub quick: bool,
     pub goals: &'static [Goal],
 }
 
-/// What is read.
+/// The target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// A file without data, of this size in bytes.
     Sparse(u64),
-    /// A file with data on the disk.
+    /// A file with data on disk.
     Filled,
-    /// A loop device on a file that is in the page cache.
+    /// A loop device backed by a cached file.
     Loop,
-    /// A compressed disk in memory, of this size in bytes.
+    /// A zram device of this size in bytes.
     Zram(u64),
 }
 
-/// What is measured.
+/// The measured figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     /// IOPS, and CPU time per I/O.
@@ -47,11 +47,11 @@ pub enum Measure {
     /// I/Os relative to those of the same program sharing one CPU.
     Beside,
     Instructions,
-    /// What an I/O takes beyond the device's own time.
+    /// Time per I/O beyond the device's own.
     Overhead,
     /// One I/O, from start to exit.
     Start,
-    /// Peak memory less the buffers of so many jobs, fathom's and the peers'.
+    /// Peak memory minus the buffers of this many jobs, of fathom and of the peers.
     Memory {
         fathom_jobs: u32,
         peer_jobs: u32,
@@ -60,7 +60,7 @@ pub enum Measure {
 
 pub const SPARSE_BYTES: u64 = 4 << 30;
 const SPARSE: Target = Target::Sparse(SPARSE_BYTES);
-/// What makes a ring cheap: fathom's default, and fio's to ask for.
+/// Keys that reduce the cost of a ring: fathom's defaults, optional in fio.
 pub const REGISTERED: &[&str] = &["ioengine=io_uring", "fixedbufs=1", "registerfiles=1"];
 pub const DEEP: &[&str] = &[
     "iodepth=128",
@@ -76,7 +76,7 @@ const SHALLOW: &[&str] = &[
     "direct=1",
     "norandommap=1",
 ];
-/// What only fio needs in order to be fast: one process, no clock and so no latencies.
+/// Keys that only fio needs to be fast: one process, no clock and therefore no latencies.
 const FIO_FAST: &[&str] = &["thread=1", "gtod_reduce=1"];
 const PLAIN: &[&str] = &["ioengine=io_uring", "iodepth=128", "direct=1"];
 const ONE: &[&str] = &["iodepth=1", "direct=1"];
@@ -84,7 +84,7 @@ const ONE: &[&str] = &["iodepth=1", "direct=1"];
 const WATCHING: &[Goal] =
     &[than(Figure::Beside, Tool::WatchDefault, 0.99), than(Figure::Beside, Tool::WatchFull, 0.95)];
 
-/// Whatever a case does not set.
+/// Defaults of a case.
 pub const BASE: Case = Case {
     name: "",
     title: "",
@@ -105,7 +105,7 @@ pub const BASE: Case = Case {
 pub const CASES: [Case; 12] = [
     Case {
         name: "tuned",
-        title: "sparse 4 GiB file, O_DIRECT, 4 KiB random reads, depth 128, batches of 32",
+        title: "sparse 4 GiB file, O_DIRECT, 4 KiB random reads, QD128, batches of 32",
         fathom: &[DEEP, REGISTERED],
         fio: &[DEEP, REGISTERED, FIO_FAST],
         t_io_uring: &["-d128", "-s32", "-c32"],
@@ -155,16 +155,16 @@ pub const CASES: [Case; 12] = [
     },
     Case {
         name: "nop",
-        title: "operations that do nothing, depth 128, batches of 32",
+        title: "no-ops, QD128, batches of 32",
         fathom: &[DEEP, &["ioengine=nop", "size=4g"]],
-        // It wants a file here too, and does not read it.
+        // It requires a file, but does not read it.
         t_io_uring: &["-N1", "-d128", "-s32", "-c32"],
         goals: &[than(Figure::Iops, Tool::TIoUring, 1.0)],
         ..BASE
     },
     Case {
         name: "zram",
-        title: "zram, 4 KiB random reads, depth 32, batches of 4",
+        title: "zram, 4 KiB random reads, QD32, batches of 4",
         target: Target::Zram(256 << 20),
         fathom: &[SHALLOW, REGISTERED],
         fio: &[SHALLOW, REGISTERED, FIO_FAST],
@@ -184,7 +184,7 @@ pub const CASES: [Case; 12] = [
     Case {
         name: "watch-zram",
         title: "the case `zram`, 1 MiB, sharing one CPU with the same program, with sampling",
-        // What the caches do not hold is read at a speed of its own in each run.
+        // Larger than the CPU caches, the speed would vary between runs.
         target: Target::Zram(1 << 20),
         measure: Measure::Beside,
         watched: true,
@@ -194,12 +194,12 @@ pub const CASES: [Case; 12] = [
     },
     Case {
         name: "depth-one",
-        title: "file on the disk, 4 KiB random reads, depth 1",
+        title: "file on disk, 4 KiB random reads, QD1",
         target: Target::Filled,
         measure: Measure::Overhead,
         fathom: &[ONE, REGISTERED],
         fio: &[ONE, REGISTERED, &["thread=1"]],
-        // Without latencies, so not a peer here: what the kernel takes at least.
+        // Without latencies, so not a peer here: a lower bound set by the kernel.
         t_io_uring: &["-d1", "-s1", "-c1"],
         goals: &[than(Figure::Overhead, Tool::Fio, 1.0), than(Figure::CpuPerIo, Tool::Fio, 1.0)],
         ..BASE
@@ -216,9 +216,9 @@ pub const CASES: [Case; 12] = [
     },
     Case {
         name: "memory",
-        title: "15 TiB sparse file, each block once, depth 128; fathom 64 jobs, fio 1",
+        title: "15 TiB sparse file, each block once, QD128; fathom 64 jobs, fio 1",
         target: Target::Sparse(15 << 40),
-        // fio's map of the blocks takes half a gigabyte for each job: 64 of them are too many.
+        // fio's block map takes half a gigabyte per job, too much for 64 jobs.
         measure: Measure::Memory { fathom_jobs: 64, peer_jobs: 1 },
         fathom: &[PLAIN, &["numjobs=64"]],
         fio: &[PLAIN, &["thread=1"]],
@@ -228,7 +228,7 @@ pub const CASES: [Case; 12] = [
 ];
 
 impl Case {
-    /// What is particular to a tool, or nothing where it has no part in this case.
+    /// The keys of a tool; `None` if it is not part of this case.
     pub fn keys(&self, tool: Tool) -> Option<Vec<&'static str>> {
         let keys = match tool {
             Tool::Fathom => self.fathom.concat(),
@@ -243,12 +243,12 @@ impl Case {
     }
 }
 
-/// fathom's figure against a peer's, or a variant's against fathom's.
+/// fathom's figure relative to a peer's, or a variant's relative to fathom's.
 const fn than(figure: Figure, peer: Tool, ratio: f64) -> Goal {
     Goal { figure, peer: Peer::Tool(peer), limit: ratio }
 }
 
-/// fathom's figure against that of the peer with the most I/Os per second.
+/// fathom's figure relative to that of the peer with the highest IOPS.
 pub const fn than_best(figure: Figure, ratio: f64) -> Goal {
     Goal { figure, peer: Peer::Fastest, limit: ratio }
 }

@@ -1,5 +1,4 @@
-//! What users try first: fathom's defaults on a disk, a loop device and a disk in memory, beside all
-//! that fio and t/io_uring can do there.
+//! fathom's defaults on a disk, a loop device and zram, compared with the best that fio and t/io_uring reach.
 
 use super::cases::{BASE, Case, Target, than_best};
 use super::results::{Figure, Goal};
@@ -12,7 +11,7 @@ pub const MIXED: &str = "rw=randrw";
 /// fio's default is psync.
 const RING: &[&str] = &["ioengine=io_uring"];
 const RING_TUNED: &[&str] = &["ioengine=io_uring", "fixedbufs=1", "registerfiles=1"];
-/// No map of blocks, one process, and no clock: so no latencies, which fathom has.
+/// No block map, one process, and no clock, therefore no latencies.
 const SAVING: &[&str] = &["norandommap=1", "thread=1", "gtod_reduce=1"];
 
 /// A case with the same keys for fathom and fio.
@@ -38,7 +37,7 @@ const fn like(
     }
 }
 
-/// Random reads at a depth, of which t/io_uring submits `half` at once besides.
+/// Random reads at a queue depth; a second t/io_uring submits `half` of it per call.
 macro_rules! reads {
     ($place:literal, $title:literal, $target:expr, $depth:literal, $half:literal) => {{
         const KEYS: &[&str] = &["direct=1", concat!("iodepth=", $depth)];
@@ -58,7 +57,7 @@ macro_rules! reads {
     }};
 }
 
-/// Other work at a depth of 32.
+/// Other workloads at QD32.
 macro_rules! others {
     ($place:literal, $title:literal, $target:expr, $name:literal, $what:literal, $keys:expr) => {{
         const KEYS: &[&str] = $keys;
@@ -105,7 +104,7 @@ macro_rules! place {
                     $title,
                     $target,
                     "libaio",
-                    "4 KiB random reads, libaio, depth 32",
+                    "4 KiB random reads, libaio, QD32",
                     &["direct=1", "iodepth=32", "ioengine=libaio"]
                 )
             },
@@ -117,7 +116,7 @@ macro_rules! place {
                     $title,
                     $target,
                     "jobs",
-                    "4 KiB random reads, 4 jobs, depth 8",
+                    "4 KiB random reads, 4 jobs, QD8",
                     &["direct=1", "iodepth=8", "numjobs=4"]
                 )
             },
@@ -126,7 +125,7 @@ macro_rules! place {
                 $title,
                 $target,
                 "mixed",
-                "4 KiB, 70% reads and 30% writes, depth 32",
+                "4 KiB, 70% reads and 30% writes, QD32",
                 &["direct=1", "iodepth=32", MIXED, "rwmixread=70"]
             ),
             others!(

@@ -1,4 +1,4 @@
-//! What the tools read: files, a zram device, and the disk that a file is on.
+//! Targets of the tools: files, a zram device, and the disk of a file.
 
 use super::Env;
 use super::cases::{Measure, Target};
@@ -13,16 +13,16 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// What a case reads.
+/// The target of a case.
 pub enum Fixture {
-    /// Kept until all cases are done, for others read it too.
+    /// Kept until all cases are done, because others read it too.
     File(PathBuf),
     Loop(Loop),
     Zram(Zram),
 }
 
 impl Fixture {
-    /// Makes what is to be read; the error says why it, or what is to be measured, cannot be had.
+    /// Creates the target; the error says why it, or the figure to measure, is not available.
     pub fn new(target: Target, measure: Measure, env: &Env) -> Result<Self> {
         if measure == Measure::Instructions {
             Counters::open(0).map_err(|missing| missing.to_string())?;
@@ -64,7 +64,7 @@ impl Fixture {
         Some(format!("--{option}={}", self.path().display()))
     }
 
-    /// Reads what must be in the page cache before each run.
+    /// Reads the file into the page cache, before each run.
     pub fn warm(&self) -> Result<()> {
         if let Self::Loop(device) = self {
             std::io::copy(&mut device.backing.reopen()?, &mut std::io::sink())?;
@@ -73,14 +73,14 @@ impl Fixture {
     }
 }
 
-/// Makes a file of `size` bytes without any data.
+/// Creates a sparse file of `size` bytes.
 pub fn sparse(path: &Path, size: u64) -> Result<()> {
     File::create_new(path)?.set_len(size).map_err(|error| {
         format!("{}: a sparse file of {} GiB: {error}", path.display(), size >> 30).into()
     })
 }
 
-/// Makes a file of `size` bytes of data on the disk.
+/// Creates a file with `size` bytes of data on disk.
 pub fn filled(path: &Path, size: u64) -> Result<()> {
     fill(&File::create_new(path)?, size)
 }
@@ -106,7 +106,7 @@ fn fill(mut file: &File, size: u64) -> Result<()> {
     Ok(file.sync_all()?)
 }
 
-/// A loop device of our own, with a file of its own, as detaching can take a while; gone when dropped.
+/// A loop device with a backing file of its own, because detaching can take a while; removed on drop.
 pub struct Loop {
     path: PathBuf,
     backing: NamedTempFile,
@@ -129,7 +129,7 @@ impl Drop for Loop {
     }
 }
 
-/// What losetup prints when called with `options` for `path`.
+/// The output of losetup with `options` for `path`.
 fn losetup(options: &[&str], path: &Path) -> Result<String> {
     let output = Command::new("losetup").args(options).arg(path).output();
     let output = output.map_err(|error| format!("losetup: {error}; it is in util-linux"))?;
@@ -139,7 +139,7 @@ fn losetup(options: &[&str], path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// A zram device of our own, full of data that does not compress; given back when dropped.
+/// A zram device, filled with incompressible data; removed on drop.
 pub struct Zram {
     number: u32,
     path: PathBuf,
@@ -176,7 +176,7 @@ impl Zram {
 
 impl Drop for Zram {
     fn drop(&mut self) {
-        // udev may be looking at the device.
+        // udev may have the device open.
         for _ in 0..20 {
             if self.release().is_ok() {
                 return;
@@ -198,7 +198,10 @@ impl Disk {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let link = format!("/sys/dev/block/{major}:{minor}");
         let sysfs = std::fs::canonicalize(&link).map_err(|_| {
-            format!("{} is on no single block device; choose a place with --dir", path.display())
+            format!(
+                "{} is not on a single block device; use --dir to choose another directory",
+                path.display()
+            )
         })?;
         let name = sysfs.file_name().and_then(|name| name.to_str()).ok_or("a nameless device")?;
         Ok(Self { sampler: NamedDisks::new(Path::new("/proc"), &[name.to_string()]) })
@@ -215,7 +218,7 @@ impl Disk {
         let records = fathom_analysis::derive::disk_records(&then.disks, &now.disks, elapsed);
         let record = records.first().ok_or("the disk is not in /proc/diskstats")?;
         if record.ios.read == 0 {
-            return Err("the disk did no reads; they were answered from memory".into());
+            return Err("the disk did no reads; memory served them".into());
         }
         Ok(record.ticks_ms.read as f64 * 1e6 / record.ios.read as f64)
     }

@@ -1,5 +1,5 @@
-//! fathom beside its peers: each round runs every tool once, one after the other, beginning with the next
-//! one each time, so that whatever else the machine does meets all of them alike.
+//! Compares fathom with its peers: each round runs every tool once, in rotating order, so that any other load affects all
+//! of them equally.
 
 mod beside;
 mod cases;
@@ -31,7 +31,7 @@ pub struct Options {
     /// Rounds; each runs every tool once [default: 7, with --quick 2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Short runs, to see that all works rather than how fast it is
+    /// Short runs, to test the benchmarks themselves
     #[arg(long)]
     quick: bool,
     /// Length of each run in seconds [default: 5; for the rows of `disk` 2; with --quick 2 and 1]
@@ -49,7 +49,7 @@ pub struct Options {
     /// The fio to compare with
     #[arg(long, value_name = "PATH", default_value = "fio")]
     fio: PathBuf,
-    /// Make the files to read in this directory, on the disk to be measured [default: target]
+    /// Create the files in this directory, on the disk to be measured [default: target]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// List the cases
@@ -61,12 +61,12 @@ pub struct Options {
 struct Env {
     /// The tools available, in the order in which they run.
     paths: Vec<(Tool, PathBuf)>,
-    /// Where files to read are made.
+    /// Directory of the targets.
     scratch: TempDir,
-    /// What is read beside a tool.
+    /// Target of the concurrent program.
     reference: PathBuf,
     quick: bool,
-    /// Length of each run, where it is set.
+    /// Length of each run, if set.
     seconds: Option<u32>,
 }
 
@@ -81,7 +81,7 @@ pub fn run(options: &Options) -> Result<()> {
         cases.iter().for_each(|case| println!("{:<20} {}", case.name, case.title));
         return Ok(());
     }
-    // With SIGINT caught, the tool that runs ends by it, and the fixtures are put away.
+    // With SIGINT caught, it ends only the running tool, and the fixtures are removed.
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&interrupted))?;
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&interrupted))?;
@@ -130,7 +130,7 @@ fn run_case(
         let tools = env.paths.iter().map(|(tool, _)| *tool);
         let mut works: Vec<_> =
             tools.filter_map(|tool| Some((tool, Work::new(case, tool, &fixture, env)?))).collect();
-        // What runs before a tool can slow it or speed it up: each takes each place in turn.
+        // The preceding tool can affect the speed of the next, so the order rotates.
         let first = (round as usize - 1) % works.len().max(1);
         works.rotate_left(first);
         for (tool, work) in works {
@@ -169,7 +169,7 @@ impl Options {
         let fio = program(&self.fio).unwrap_or_else(|_| self.fio.clone());
         match process::output_of(&fio, &["--version"]) {
             Ok(_) => paths.extend([Tool::Fio, Tool::FioTuned].map(|tool| (tool, fio.clone()))),
-            Err(error) => eprintln!("fio is skipped: {error}; install Debian's package fio"),
+            Err(error) => eprintln!("fio is skipped: {error}; install the package fio"),
         }
         match &self.t_io_uring {
             Some(path) => {
@@ -206,7 +206,7 @@ pub(crate) fn fathom(given: Option<&Path>) -> Result<PathBuf> {
     Ok(target_dir()?.join("release/fathom"))
 }
 
-/// The absolute path of a program, unless it is a bare name, which is looked up in PATH.
+/// The absolute path of a program; a bare name is kept, to be found through PATH.
 fn program(path: &Path) -> Result<PathBuf> {
     if path.components().count() == 1 && !path.exists() {
         return Ok(path.to_path_buf());
@@ -218,5 +218,5 @@ fn program(path: &Path) -> Result<PathBuf> {
 fn target_dir() -> Result<PathBuf> {
     let exe = std::env::current_exe()?;
     let dir = exe.parent().and_then(Path::parent);
-    Ok(dir.ok_or("cannot tell the target directory from this program's path")?.to_path_buf())
+    Ok(dir.ok_or("cannot derive the target directory from this program's path")?.to_path_buf())
 }

@@ -20,23 +20,23 @@ pub enum Probe {
     Instructions,
 }
 
-/// A run that ended well.
+/// A successful run.
 pub struct Finished {
     pub stdout: String,
-    /// From before the start to after the end.
+    /// Elapsed time, from before the start to after the end.
     pub wall: Duration,
     /// User and system time of the process and all its children.
     pub cpu: Duration,
-    /// Most memory resident at once, in bytes; 0 unless probed.
+    /// Peak resident memory in bytes; 0 unless probed.
     pub memory_bytes: u64,
-    /// What it and its children counted; default unless probed.
+    /// Counters of it and its children; default unless probed.
     pub counts: Counted,
 }
 
 /// A run that takes longer than this is killed and counts as failed.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs a command in `dir` to its end. A failure names the command's last words.
+/// Runs a command in `dir` to its end. An error includes the end of its output.
 pub fn run(path: &Path, args: &[String], dir: &Path, probe: Probe) -> Result<Finished> {
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut command = Command::new(path);
@@ -44,7 +44,7 @@ pub fn run(path: &Path, args: &[String], dir: &Path, probe: Probe) -> Result<Fin
     command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
 
     let watch = Watch::start(probe == Probe::PeakMemory)?;
-    // After the watching thread, which must not be counted, and before the child, which must.
+    // After the monitoring thread was created, which must not be counted, and before the child, which must.
     let counters = match probe {
         Probe::Instructions => Some(Counters::open_with_children().map_err(told)?),
         _ => None,
@@ -73,8 +73,8 @@ pub fn run(path: &Path, args: &[String], dir: &Path, probe: Probe) -> Result<Fin
 }
 
 impl Finished {
-    /// Instructions in user mode, and in the kernel where those are counted; estimates where other programs
-    /// had the counters for a while, `None` where they had them all the time.
+    /// Instructions in user mode, and in the kernel if counted. Estimates if other programs used the counters part of the
+    /// time, `None` if all the time.
     pub fn instructions(&self) -> (Option<f64>, Option<f64>) {
         let of = |executed: Executed| Some(executed.instructions as f64 * executed.scale()?);
         (self.counts.user.and_then(of), self.counts.kernel.and_then(of))
@@ -85,7 +85,7 @@ fn told(missing: Missing) -> String {
     missing.to_string()
 }
 
-/// What a short command prints, such as `--version`.
+/// The output of a short command, such as `--version`.
 pub fn output_of(path: &Path, args: &[&str]) -> Result<String> {
     let output = Command::new(path)
         .args(args)
@@ -101,7 +101,7 @@ fn text_of(file: &mut File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Processor time of all children that have ended: cutime and cstime of /proc/self/stat.
+/// CPU time of all children that have ended: cutime and cstime of /proc/self/stat.
 fn children_cpu() -> Result<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let ticks: Vec<u64> = stat
@@ -116,7 +116,7 @@ fn children_cpu() -> Result<Duration> {
     Ok(tick * ticks.iter().sum::<u64>() as u32)
 }
 
-/// A thread that kills a run which does not end and, where asked, follows its memory.
+/// A thread that kills a hanging run and, if requested, monitors its memory.
 struct Watch {
     tell: Sender<(OwnedFd, u32)>,
     thread: std::thread::JoinHandle<u64>,
@@ -135,7 +135,7 @@ impl Watch {
         self.tell.send((pidfd, pid)).map_err(|_| "the watching thread ended early".into())
     }
 
-    /// Ends the thread: peak resident memory in bytes.
+    /// Ends the thread; returns peak resident memory in bytes.
     fn end(self) -> u64 {
         drop(self.tell);
         self.thread.join().unwrap_or(0)
@@ -145,7 +145,7 @@ impl Watch {
 fn watch(told: &Receiver<(OwnedFd, u32)>, memory: bool) -> u64 {
     let Ok((pidfd, pid)) = told.recv() else { return 0 };
     let deadline = Instant::now() + TIME_LIMIT;
-    // VmHWM only grows, and its last value is gone with the process: look often.
+    // VmHWM disappears with the process, so it is read often.
     let pause = if memory { Duration::from_millis(2) } else { TIME_LIMIT };
     let mut peak = 0;
     while matches!(told.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
@@ -153,7 +153,7 @@ fn watch(told: &Receiver<(OwnedFd, u32)>, memory: bool) -> u64 {
             peak = peak.max(peak_memory(pid).unwrap_or(0));
         }
         if Instant::now() >= deadline {
-            // One that has ended in this moment cannot be killed any more, which is as well.
+            // An error means that it has just ended.
             let _ = pidfd_send_signal(&pidfd, Signal::KILL);
         }
     }

@@ -1,9 +1,9 @@
-//! Figures of all rounds, and how they compare.
+//! Figures of all rounds, and their ratios.
 
 use super::cases::Case;
 use super::tools::Tool;
 
-/// What a case measures.
+/// A measured figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     Iops,
@@ -14,7 +14,7 @@ pub enum Figure {
     CpuPerIo,
     UserInstructions,
     KernelInstructions,
-    /// Time per I/O less the device's own.
+    /// Time per I/O minus the device's own.
     Overhead,
     StartTime,
     Memory,
@@ -43,7 +43,7 @@ impl Figure {
 /// The figures of one run.
 pub type Measured = Vec<(Figure, f64)>;
 
-/// What fathom must reach: `limit` times a peer's figure, or `limit` itself.
+/// A goal for fathom: `limit` times a peer's figure, or `limit` itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goal {
     pub figure: Figure,
@@ -51,13 +51,13 @@ pub struct Goal {
     pub limit: f64,
 }
 
-/// Whose figure a goal is about.
+/// The reference of a goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
-    /// No one's: fathom's own figure is judged.
+    /// None: an absolute goal.
     None,
     Tool(Tool),
-    /// The peer with the most I/Os per second.
+    /// The peer with the highest IOPS.
     Fastest,
 }
 
@@ -112,7 +112,7 @@ impl Rounds {
         self.failed = true;
     }
 
-    /// The figures that were measured, in the order in which they came.
+    /// The measured figures, in order.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
         for (figure, _) in self.rounds.iter().flatten().flat_map(|(_, measured)| measured) {
@@ -128,7 +128,7 @@ impl Rounds {
         Spread::of(self.rounds.iter().filter_map(|round| value(round, tool, figure)).collect())
     }
 
-    /// The peer with the most I/Os per second, by the median.
+    /// The peer with the highest median IOPS.
     pub fn fastest_peer(&self) -> Option<Tool> {
         let peers = [Tool::Fio, Tool::FioTuned, Tool::TIoUring, Tool::TIoUringHalf];
         let iops = |tool: &Tool| self.values(*tool, Figure::Iops).map_or(0.0, |iops| iops.median);
@@ -151,7 +151,7 @@ fn value(round: &[(Tool, Measured)], tool: Tool, figure: Figure) -> Option<f64> 
     measured.iter().find(|(have, _)| *have == figure).map(|(_, value)| *value)
 }
 
-/// A median with the least and the greatest value.
+/// A median with minimum and maximum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     pub median: f64,
@@ -166,7 +166,7 @@ impl Spread {
     }
 }
 
-/// Sorts the values; the mean of the two in the middle where their number is even.
+/// Sorts the values and returns their median.
 pub fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (lower, upper) =

@@ -6,7 +6,7 @@ use super::tools::Tool;
 use fathom_model::units;
 use std::fmt::Write;
 
-/// What was measured, on what.
+/// Programs and machine.
 pub fn heading(env: &Env, rounds: u32) -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");
@@ -19,7 +19,7 @@ pub fn heading(env: &Env, rounds: u32) -> String {
         read("/proc/sys/kernel/osrelease").trim(),
         load.split(' ').next().unwrap_or("unknown"),
         if rounds == 1 { "" } else { "s" },
-        if env.quick { ", short (--quick): see that it works, not how fast" } else { "" },
+        if env.quick { ", short (--quick): a test of the benchmarks, not of speed" } else { "" },
     );
     for (tool, path) in
         env.paths.iter().filter(|(tool, _)| matches!(tool, Tool::Fathom | Tool::Fio))
@@ -77,7 +77,7 @@ fn row(case: &Rounds, figure: Figure, tool: Tool) -> Option<[String; 7]> {
         Figure::Beside => fine_text,
         _ => ratio_text,
     };
-    // What takes no time has no ratio.
+    // A figure of 0 has no ratio.
     let compared = peer.filter(|_| figure != Figure::Others);
     let ratios = compared.and_then(|peer| case.ratios(peer, figure));
     let goal_peer = peer.map_or(Peer::None, Peer::Tool);
@@ -103,7 +103,7 @@ fn verdict(goal: Option<&Goal>, judged: Option<Spread>) -> String {
     }
 }
 
-/// One row for each of a row of like cases: fathom beside the fastest of its peers.
+/// One row for each of several similar cases: fathom and its fastest peer.
 pub fn rows(cases: &[&Rounds]) -> String {
     let header = [
         "work",
@@ -174,7 +174,7 @@ fn variant_text(ratio: f64) -> String {
     format!("× {ratio:.3}")
 }
 
-/// The commands, for the reader to repeat.
+/// The commands, so that readers can repeat them.
 pub fn commands(cases: &[Rounds], env: &Env) -> String {
     let mut text = "Commands, each run in turn with the others of its case:\n\n```".to_string();
     for case in cases.iter().filter(|case| !case.commands.is_empty()) {

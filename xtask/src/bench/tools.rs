@@ -9,10 +9,10 @@ use std::path::Path;
 pub enum Tool {
     Fathom,
     Fio,
-    /// fio with everything on that makes it cheaper.
+    /// fio with all keys that reduce its cost.
     FioTuned,
     TIoUring,
-    /// t/io_uring that submits half of its depth at once.
+    /// t/io_uring, submitting half of the queue depth per call.
     TIoUringHalf,
     /// fathom again, as a control (A/A).
     Again,
@@ -43,7 +43,7 @@ impl Tool {
         }
     }
 
-    /// Whether it is fathom, told otherwise, and is measured by what it makes of fathom's figure.
+    /// Whether it is a variant of fathom, judged relative to fathom's figure.
     pub fn is_variant(self) -> bool {
         matches!(self, Tool::Again | Tool::WatchDefault | Tool::WatchFull)
     }
@@ -57,7 +57,7 @@ impl Tool {
         }
     }
 
-    /// What comes before the arguments that fio has too. What watching costs is measured apart.
+    /// Arguments before those shared with fio. The overhead of sampling is measured separately.
     fn command(self) -> Vec<String> {
         match self {
             Tool::Fio | Tool::FioTuned | Tool::TIoUring | Tool::TIoUringHalf => Vec::new(),
@@ -79,10 +79,10 @@ impl Tool {
         args
     }
 
-    /// t/io_uring's arguments for the same, with all its savings. It runs for a time only.
+    /// t/io_uring's arguments for the same workload, with all optimizations. It can only run for a time.
     pub fn own_form(self, target: &Path, options: &[&str], end: End) -> Vec<String> {
         let all = ["-b4096", "-p0", "-B1", "-F1", "-X1", "-n1", "-O1", "-R1"];
-        // The last of several counts.
+        // The last one takes effect.
         let mut args: Vec<String> = all.iter().chain(options).map(ToString::to_string).collect();
         if let End::Seconds(seconds) = end {
             args.push(format!("-r{seconds}"));
@@ -99,7 +99,7 @@ impl Tool {
         args
     }
 
-    /// What a run did, from its output.
+    /// The result of a run, from its output.
     pub fn read_output(self, stdout: &str, end: End) -> Result<Done> {
         match self {
             Tool::TIoUring | Tool::TIoUringHalf => from_lines(stdout, end),
@@ -118,7 +118,7 @@ impl End {
     }
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Done {
     pub iops: f64,
@@ -146,9 +146,8 @@ fn from_json(stdout: &str) -> Result<Done> {
     if done.ios == 0.0 { Err("it did no I/O".into()) } else { Ok(done) }
 }
 
-/// t/io_uring prints a line per second, such as `IOPS=1.88M, BW=7.33GiB/s, IOS/call=32/32`. The
-/// mean of them is taken, as the other tools give means, not its "Maximum IOPS"; and not the first,
-/// in which it starts.
+/// t/io_uring prints a line per second, such as `IOPS=1.88M, BW=7.33GiB/s, IOS/call=32/32`. Returns their mean, which
+/// other tools report too, instead of its "Maximum IOPS"; the first second, in which it starts, is left out.
 fn from_lines(stdout: &str, end: End) -> Result<Done> {
     let mut rates: Vec<f64> = stdout
         .lines()

@@ -1,4 +1,4 @@
-//! What one tool does in a case: its command line, its runs, its figures.
+//! One tool in a case: command line, runs, figures.
 
 use super::Env;
 use super::beside::{self, Program};
@@ -20,24 +20,24 @@ pub struct Work<'a> {
     path: &'a Path,
     keys: Vec<&'static str>,
     target: &'a Path,
-    /// What permits fathom to write.
+    /// fathom's permission to write.
     permission: Option<String>,
-    /// Where it runs, and leaves what it writes.
+    /// Working directory.
     dir: &'a Path,
     job_file: PathBuf,
     env: &'a Env,
-    /// How long it works: in one run or, to cancel what starting costs, in two.
+    /// How long it works: in one run or, to exclude the cost of starting, in two.
     lengths: Vec<End>,
 }
 
 /// Keys that write to the target.
 const WRITES: [&str; 2] = [RANDOM_WRITES, MIXED];
 
-/// A run and what it did.
+/// A run and its result.
 type Run = (Finished, Done);
 
 impl<'a> Work<'a> {
-    /// `None` where the tool has no part in the case.
+    /// `None` if the tool is not part of the case.
     pub fn new(case: &'a Case, tool: Tool, fixture: &'a Fixture, env: &'a Env) -> Option<Self> {
         let (_, path) = env.paths.iter().find(|(have, _)| *have == tool)?;
         let (long, short) = if case.in_row { (2, 1) } else { (5, 2) };
@@ -63,12 +63,12 @@ impl<'a> Work<'a> {
         Some(Self { case, tool, path, keys, target, permission, dir, job_file, env, lengths })
     }
 
-    /// The whole command line, for the reader to repeat, and the job file that it reads.
+    /// The complete command line and the job file, so that readers can repeat it.
     pub fn description(&self) -> String {
         let Some(end) = self.lengths.last() else { return String::new() };
         let command = format!("{} {}", self.tool.program(), self.args(*end).join(" "));
         if self.case.measure == Measure::Beside {
-            format!("{command}  # on processor {}", processor())
+            format!("{command}  # on processor {}", last_cpu())
         } else if self.case.job_file {
             format!("{command}  # {}", self.job(*end).join(" "))
         } else {
@@ -131,7 +131,7 @@ impl<'a> Work<'a> {
         Ok((finished, done))
     }
 
-    /// What the tool does beside fathom that reads a sparse file, on one processor.
+    /// The tool's work while it shares a CPU with a fathom that reads a sparse file.
     fn beside(&self) -> Result<Measured> {
         let end = *self.lengths.last().ok_or("a case without a length")?;
         let (_, fathom) =
@@ -144,8 +144,8 @@ impl<'a> Work<'a> {
         Ok(vec![(Figure::Beside, against.ios), (Figure::Others, against.others * 100.0)])
     }
 
-    /// Instructions per I/O: the difference of two runs, so that starting does not count, or all
-    /// of one run where the tool cannot be told how many I/Os to do.
+    /// Instructions per I/O: the difference of two runs, which excludes starting, or all of one run if the tool has no
+    /// option for the number of I/Os.
     fn instructions(&self) -> Result<Measured> {
         let (end, done) = self.run_last(Probe::Instructions)?;
         let ((user, mut kernel), mut ios) = (end.instructions(), done.ios);
@@ -162,8 +162,8 @@ impl<'a> Work<'a> {
         Ok(measured)
     }
 
-    /// At depth 1 an I/O takes one over the I/Os per second. What of that is not the device's is
-    /// the tool's and the kernel's; the kernel's is the same for all.
+    /// At QD1, an I/O takes 1 ÷ IOPS. The part beyond the device's time is the tool's and the kernel's; the kernel's is the
+    /// same for all tools.
     fn overhead(&self) -> Result<Measured> {
         let disk = Disk::below(self.target)?;
         let before = disk.snapshot()?;
@@ -175,24 +175,24 @@ impl<'a> Work<'a> {
     }
 }
 
-/// For how long programs are measured that run beside each other.
+/// Measured time of concurrent programs.
 fn window(env: &Env) -> Duration {
     Duration::from_secs(if env.quick { 1 } else { 8 })
 }
 
-/// The last processor that this program may use: the first has most of the interrupts.
-fn processor() -> usize {
+/// The last allowed CPU, because the first one has most of the interrupts.
+fn last_cpu() -> usize {
     let allowed = sched_getaffinity(None).ok();
     allowed.and_then(|set| (0..CpuSet::MAX_CPU).rfind(|cpu| set.is_set(*cpu))).unwrap_or(0)
 }
 
-/// The program, its workers on [`processor`]; what fathom watches with may go where it likes.
+/// The program with its workers on [`last_cpu`]; fathom's samplers are not bound.
 fn on_one_processor(tool: Tool, path: &Path, mut args: Vec<String>) -> Program {
     if tool == Tool::TIoUring {
-        let pinned = ["-c".to_string(), processor().to_string(), path.display().to_string()];
+        let pinned = ["-c".to_string(), last_cpu().to_string(), path.display().to_string()];
         return Program { path: "taskset".into(), args: [&pinned[..], &args].concat() };
     }
-    args.push(format!("--cpus_allowed={}", processor()));
+    args.push(format!("--cpus_allowed={}", last_cpu()));
     Program { path: path.to_path_buf(), args }
 }
 

@@ -1,5 +1,5 @@
-//! `deny-io-uring ERRNO COMMAND…`: runs a command under a seccomp filter by which io_uring_setup fails
-//! with ERRNO, as in many containers. For cases of the lab.
+//! `deny-io-uring ERRNO COMMAND…`: runs a command under a seccomp filter that makes io_uring_setup fail with ERRNO, as in
+//! many containers. Used by lab cases.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Becomes the command; returns only when that cannot be.
+/// Executes the command; returns only if that fails.
 fn run() -> Result<(), Box<dyn Error>> {
     let mut args = env::args().skip(1);
     let usage = "give an errno and a command";

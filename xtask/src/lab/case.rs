@@ -36,17 +36,17 @@ impl Kernel {
 pub struct Machine {
     /// Bytes of a logical block of each NVMe disk.
     pub lba_bytes: Vec<u32>,
-    /// PCIe root complexes beside the first; disks are dealt out to them in turn.
+    /// Additional PCIe root complexes; disks are assigned to all of them in turn.
     pub roots: usize,
     pub disk_mib: Vec<u64>,
     pub memory_mib: u64,
-    /// One processor, and clocks that go on by a nanosecond with each instruction.
+    /// One CPU, and clocks that advance by a nanosecond per instruction.
     pub counts_instructions: bool,
 }
 
 impl Machine {
-    /// `nvme=4 lba=512,512,512,4096 disk=64,64,512,64 roots=2 memory=1024`, each with a default; of
-    /// lists the last counts for all further disks. XFS takes no disk below 300 MiB. With
+    /// `nvme=4 lba=512,512,512,4096 disk=64,64,512,64 roots=2 memory=1024`, each with a default; the last
+    /// value of a list applies to all further disks. XFS takes no disk below 300 MiB. With
     /// `clock=instructions` times are counts.
     pub fn parse(text: &str) -> Result<Machine> {
         let (mut disks, mut lba) = (4, vec![512, 512, 512, 4096]);
@@ -82,7 +82,7 @@ fn list<T>(value: &str, parse: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
     value.split(',').map(parse).collect()
 }
 
-/// As many as there are disks; the last counts for further ones.
+/// One value per disk; the last one applies to all further disks.
 fn stretched<T: Copy>(values: &[T], disks: usize) -> Vec<T> {
     let last = values.last().copied();
     values.iter().copied().chain(std::iter::from_fn(|| last)).take(disks).collect()
@@ -97,7 +97,7 @@ fn number(word: &str, value: &str, min: u64, max: u64) -> Result<u64> {
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: String,
-    /// What holds, in a sentence.
+    /// What it tests, in a sentence.
     pub title: String,
     pub machine: Machine,
     /// Parameters for the kernel.
@@ -106,9 +106,9 @@ pub struct Case {
     pub modules: Vec<String>,
     /// The kernels that it is for; the first of them all where the case does not say.
     pub kernels: Vec<Kernel>,
-    /// The case does not say, and so may run on any when one is picked.
+    /// Whether the case does not name kernels, and may therefore run on any selected one.
     pub any_kernel: bool,
-    /// The case takes the machine apart, so no other may share its boot.
+    /// Whether the case changes the machine, so that no other case may share its boot.
     pub own_boot: bool,
     pub limit_s: u64,
 }
@@ -120,7 +120,7 @@ impl Case {
         Case::parse(&name, &text).map_err(|error| format!("{}: {error}", path.display()).into())
     }
 
-    /// The head ends at the first line that is no comment.
+    /// The head ends at the first line that is not a comment.
     pub fn parse(name: &str, text: &str) -> Result<Case> {
         let mut case = Case {
             name: name.to_string(),
@@ -179,7 +179,7 @@ impl Case {
     }
 }
 
-/// `key: value`, where the key is one lower-case word; all else in the head is prose.
+/// `key: value`, where the key is one lower-case word; other lines of the head are prose.
 fn key_of(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.trim().split_once(':')?;
     let is_word =

@@ -1,5 +1,4 @@
-//! What a power cut takes from disks with a volatile cache: all that was neither flushed nor
-//! written through. QEMU logs what reaches a disk in the format of the kernel's dm-log-writes.
+//! Simulates a power cut of disks with a volatile cache: everything that was neither flushed nor written through is lost. QEMU logs what reaches a disk in the format of the kernel's dm-log-writes.
 
 use super::guest;
 use crate::Result;
@@ -15,17 +14,17 @@ const FLUSH: u64 = 1;
 const FUA: u64 = 2;
 const DISCARD: u64 = 4;
 
-/// The log of what was written to a disk since the guest booted.
+/// The log of writes to a disk since the guest booted.
 pub fn log_path(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("nvme{index}.log"))
 }
 
-/// What would be left of a disk if the guest had lost its power when it booted.
+/// The contents of a disk after a power cut at boot.
 pub fn base_path(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("nvme{index}.base"))
 }
 
-/// Leaves on all disks only what a power cut does; the guest has ended.
+/// Applies a power cut to all disks, after the guest has ended.
 pub fn take_back(dir: &Path, disks: usize) -> Result<()> {
     for index in 0..disks {
         let base = base_path(dir, index);
@@ -64,7 +63,7 @@ impl Entry {
     }
 }
 
-/// What survives: what came before the last flush, and what was written through since.
+/// Entries that survive: those before the last flush, and later ones that were written through.
 fn durable(log: &[u8]) -> Vec<Entry> {
     let all = entries(log);
     let flushed = all.iter().rposition(|entry| entry.flags & FLUSH != 0).unwrap_or(0);
@@ -74,8 +73,7 @@ fn durable(log: &[u8]) -> Vec<Entry> {
     all.into_iter().enumerate().filter(survives).map(|(_, entry)| entry).collect()
 }
 
-/// All entries that are there as a whole. The number in the log's first sector counts only those
-/// before the last flush.
+/// All complete entries. The number in the log's first sector includes only those before the last flush.
 fn entries(log: &[u8]) -> Vec<Entry> {
     let mut all = Vec::new();
     let mut at = SECTOR as usize;

@@ -1,5 +1,5 @@
 //! Debian's packages, unpacked below `target/lab` and never installed: the kernels and what the
-//! guest needs beside fathom. What was fetched is kept, so that a second run needs no network.
+//! guest needs in addition to fathom. Downloads are kept, so that a second run needs no network.
 
 use super::case::Kernel;
 use crate::Result;
@@ -61,7 +61,7 @@ const TOOLS: [&str; 48] = [
     "xfsprogs",
     "zlib1g",
 ];
-/// The packages that a kernel is in; from 7.x on it has one for each.
+/// The packages of a kernel; from 7.x on, several.
 const PARTS: [&str; 4] = ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-"];
 
 fn suite(kernel: Kernel) -> &'static str {
@@ -72,7 +72,7 @@ fn suite(kernel: Kernel) -> &'static str {
     }
 }
 
-/// The folder with the kernel's package unpacked in it; fetched if it is not there.
+/// The directory with the kernel's unpacked package; downloaded if missing.
 pub fn kernel(lab: &Path, kernel: Kernel) -> Result<PathBuf> {
     let dir = lab.join("packages").join(format!("kernel-{}", kernel.name()));
     fetched(&dir, || {
@@ -91,7 +91,7 @@ pub fn kernel(lab: &Path, kernel: Kernel) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The folder with the guest's programs in it; fetched if it is not there.
+/// The directory with the guest's programs; downloaded if missing.
 pub fn tools(lab: &Path) -> Result<PathBuf> {
     let dir = lab.join("packages/tools");
     let packages: Vec<String> = TOOLS.iter().map(ToString::to_string).collect();
@@ -107,7 +107,7 @@ pub fn tools(lab: &Path) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Fetches what a folder is to hold unless it was fetched whole before.
+/// Downloads the contents of a directory unless it is complete.
 fn fetched(dir: &Path, fetch: impl FnOnce() -> Result<()>) -> Result<()> {
     let done = dir.join("complete");
     if done.exists() {
@@ -121,7 +121,7 @@ fn fetched(dir: &Path, fetch: impl FnOnce() -> Result<()>) -> Result<()> {
     Ok(fs::write(done, "")?)
 }
 
-/// One suite of Debian's archive, with lists of its own that the host's apt knows nothing of.
+/// One suite of Debian's archive, with package lists separate from the host's.
 struct Suite {
     dir: PathBuf,
 }
@@ -131,7 +131,7 @@ impl Suite {
         for (program, package) in [("apt-get", "apt"), ("dpkg", "dpkg")] {
             if !super::host::has(program) {
                 return Err(format!(
-                    "no {program}: the lab needs Debian or a relative ({package})"
+                    "no {program}: the lab needs Debian or a derivative ({package})"
                 )
                 .into());
             }
@@ -151,7 +151,7 @@ impl Suite {
         Ok(suite)
     }
 
-    /// A program of apt's that sees this suite only.
+    /// A program of apt that uses only this suite.
     fn apt(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         for (key, path) in [
@@ -195,7 +195,7 @@ impl Suite {
     }
 }
 
-/// Runs a command to its end and returns what it printed.
+/// Runs a command to its end and returns its output.
 fn run(command: &mut Command) -> Result<String> {
     let output = command.output()?;
     if !output.status.success() {

@@ -1,4 +1,4 @@
-//! A guest: QEMU with its disks, and the channel on which it and the lab talk in lines.
+//! A guest: QEMU with its disks, and the line-based channel between it and the lab.
 //! `docs/lab.md` lists the lines.
 
 use super::case::Machine;
@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// A boot takes some 10 s; a busy host makes it several times that.
+/// A boot takes about 10 s; several times that on a busy host.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
-/// All that a guest is started from.
+/// Everything needed to start a guest.
 pub struct Setup<'a> {
     pub image: &'a Image,
     pub machine: &'a Machine,
     pub cmdline: &'a str,
-    /// What is written is logged, so that a power cut can take back what was not flushed.
+    /// Whether writes are logged, so that a power cut can undo those not flushed.
     pub logged: bool,
-    /// Holds the disks and sockets; they outlive the guest.
+    /// Directory of disks and sockets, which outlive the guest.
     pub dir: PathBuf,
     pub console: PathBuf,
 }
@@ -38,7 +38,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts the guest and waits until it takes cases.
+    /// Starts the guest and waits until it is ready for cases.
     pub fn boot(setup: &Setup) -> Result<Guest> {
         let start = Instant::now();
         make_disks(setup)?;
@@ -53,7 +53,7 @@ impl Guest {
         let log =
             File::options().create(true).append(true).open(setup.console.with_extension("qemu"))?;
         let mut command = Command::new(host::QEMU);
-        command.args(arguments(setup, Talk::Channel));
+        command.args(arguments(setup, GuestPeer::Channel));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let mut qemu = Qemu(command.spawn()?);
         let channel = accept(&channel, &mut qemu.0)?;
@@ -75,7 +75,7 @@ impl Guest {
         }
     }
 
-    /// The next line from the guest; none when the time is over.
+    /// The next line from the guest; `None` after a timeout.
     pub fn line(&mut self, deadline: Instant) -> Result<Option<String>> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -98,9 +98,9 @@ impl Guest {
         }
     }
 
-    /// How QEMU ended, where the guest is gone: its kernel crashed, or something ended QEMU.
+    /// How QEMU ended, if the kernel crashed or QEMU was killed.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        // The channel closes a moment before the process is gone.
+        // The channel closes shortly before the process ends.
         for _ in 0..50 {
             if let Ok(Some(status)) = self.qemu.0.try_wait() {
                 return Some(status);
@@ -121,15 +121,15 @@ impl Guest {
         self.qmp.execute("send-key", &keys).map(drop)
     }
 
-    /// Pulls out a disk, as a hand at a hot-plug slot does: the guest has some seconds to agree.
+    /// Hot-unplugs a disk; the guest has some seconds to release it.
     pub fn remove_disk(&mut self, index: usize) -> Result<()> {
         self.qmp.execute("device_del", &json!({ "id": format!("nvme{index}") })).map(drop)
     }
 
-    /// Puts a disk that was pulled out back into its slot.
+    /// Plugs a removed disk back into its slot.
     pub fn add_disk(&mut self, index: usize, machine: &Machine) -> Result<()> {
         let device = nvme(index, machine.lba_bytes[index]);
-        // QEMU lets go of a disk some time after the guest does, and takes no second one till then.
+        // QEMU releases a disk some time after the guest does, and accepts no other until then.
         let mut added = self.qmp.execute("device_add", &device);
         for _ in 0..50 {
             if added.is_ok() {
@@ -151,7 +151,7 @@ fn nvme(index: usize, lba_bytes: u32) -> Value {
     })
 }
 
-/// Ends when it goes out of scope, as if the mains were cut.
+/// Killed on drop, like a power cut.
 struct Qemu(Child);
 
 impl Drop for Qemu {
@@ -166,7 +166,7 @@ pub fn disk_path(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("nvme{index}.raw"))
 }
 
-/// Makes disks, of holes, that are not there from an earlier boot, and empty logs.
+/// Creates sparse disks unless they exist from an earlier boot, and empty logs.
 pub fn make_disks(setup: &Setup) -> Result<()> {
     for (index, mib) in setup.machine.disk_mib.iter().enumerate() {
         let path = disk_path(&setup.dir, index);
@@ -179,7 +179,7 @@ pub fn make_disks(setup: &Setup) -> Result<()> {
     Ok(())
 }
 
-/// Throws the disks away: the next guest gets new ones.
+/// Removes the disks; the next guest gets new ones.
 pub fn remove_disks(dir: &Path, count: usize) -> Result<()> {
     for index in 0..count {
         for path in [disk_path(dir, index), cut::base_path(dir, index)] {
@@ -210,16 +210,16 @@ fn accept(listener: &UnixListener, qemu: &mut Child) -> Result<UnixStream> {
     Err("QEMU did not connect within 30 s".into())
 }
 
-/// Whom a guest talks to.
-pub enum Talk {
+/// The guest's peer.
+pub enum GuestPeer {
     Channel,
     Terminal,
 }
 
 /// QEMU's arguments.
-pub fn arguments(setup: &Setup, talk: Talk) -> Vec<String> {
+pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
     let machine = setup.machine;
-    // Hardware emulation has no side channels to close, and seconds of a boot go into closing them.
+    // Mitigations are pointless under emulation and would take seconds of each boot.
     let cmdline = format!(
         "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off audit=0 apparmor=0 random.trust_cpu=on \
          no_timer_check tsc=reliable sysrq_always_enabled {}",
@@ -243,8 +243,8 @@ pub fn arguments(setup: &Setup, talk: Talk) -> Vec<String> {
     add("-initrd", setup.image.initrd.display().to_string());
     add("-append", cmdline);
     match talk {
-        Talk::Terminal => add("-serial", "mon:stdio".into()),
-        Talk::Channel => {
+        GuestPeer::Terminal => add("-serial", "mon:stdio".into()),
+        GuestPeer::Channel => {
             for name in ["channel", "qmp"] {
                 add(
                     "-chardev",
@@ -276,7 +276,7 @@ pub fn arguments(setup: &Setup, talk: Talk) -> Vec<String> {
     args
 }
 
-/// What is behind a disk: its file, and a log of what is written where that is kept.
+/// The backing of a disk: its file and, if enabled, the log of writes.
 fn blockdevs(setup: &Setup, index: usize) -> Vec<String> {
     let file = |name: &str, path: &Path| {
         format!("file,node-name={name}{index},filename={},discard=unmap", path.display())

@@ -1,4 +1,4 @@
-//! What a guest that hangs is doing, as its own kernel tells it (sysrq).
+//! The tasks of a hanging guest, as reported by its kernel (sysrq).
 
 use super::guest::Guest;
 use crate::Result;
@@ -7,17 +7,16 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A kernel has this long to begin an answer, and to end it; an emulated serial port takes 10 KB a second.
+/// Timeouts of a kernel's answer; an emulated serial port transfers 10 KB/s.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long the console must stand still for an answer to be over.
+/// Time without output after which an answer is complete.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Asks the guest's kernel for its tasks and its processors (keys t and l), which it writes to its
-/// console. Returns what it says of processors and of tasks that run, wait uninterruptibly, or are
-/// fathom's; none if it says nothing.
+/// Makes the guest's kernel print its tasks and CPUs (sysrq keys t and l) to the console. Returns the lines about CPUs and
+/// about tasks that run, wait uninterruptibly, or belong to fathom; empty if there is no answer.
 pub fn question(guest: &mut Guest, console: &Path) -> Result<Option<Vec<String>>> {
     let before = fs::read(console)?.len();
-    // Lets what follows through to the console; an old kernel says nothing itself.
+    // Raises the console log level; old kernels do not do so themselves.
     guest.sysrq("7")?;
     thread::sleep(QUIET);
     for key in ["t", "l"] {
@@ -46,7 +45,7 @@ fn wait_for(most: Duration, mut is_over: impl FnMut() -> bool) {
     }
 }
 
-/// Of a kernel's answers what can tell why nothing goes on: who, and the functions they are in.
+/// The relevant lines of an answer: tasks and the functions they are in.
 fn telling(text: &str) -> Vec<String> {
     let mut wanted = false;
     let mut lines = Vec::new();
@@ -58,7 +57,7 @@ fn telling(text: &str) -> Vec<String> {
         } else if line.starts_with("Showing busy workqueues") || line.starts_with("Sched Debug") {
             wanted = false;
         } else if line.contains(" ? ") || !(line.contains("+0x") || line.contains("Comm:")) {
-            // What merely lies on the stack, registers and code.
+            // Stale stack entries, registers and code.
             continue;
         }
         if wanted {

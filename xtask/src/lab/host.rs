@@ -1,4 +1,4 @@
-//! What the lab needs of the host: QEMU, and the programs that unpack kernels.
+//! Host requirements of the lab: QEMU, and programs that unpack kernels.
 
 use crate::Result;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub fn has(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-/// Installs what is missing, where that can be done.
+/// Installs missing packages if possible.
 pub fn prepare() -> Result<()> {
     let needed = [
         (QEMU, "qemu-system-x86"),
@@ -35,7 +35,7 @@ pub fn prepare() -> Result<()> {
         if apt.status()?.success() {
             return Ok(());
         }
-        // Its lists may be old.
+        // The package lists may be outdated.
         let updated = Command::new("apt-get").args(["-qq", "update"]).status()?;
         if updated.success() && apt.status()?.success() {
             return Ok(());
@@ -44,8 +44,8 @@ pub fn prepare() -> Result<()> {
     Err(format!("missing on this machine: install the packages {}", missing.join(", ")).into())
 }
 
-/// What a file holds once unpacked by a program that writes to its standard output. What such
-/// a program says about bytes behind the end of the stream does not matter.
+/// The contents of a file, unpacked by a program that writes to its standard output. Its complaints about trailing bytes
+/// are ignored.
 pub fn unpacked(program: &str, file: &Path) -> Result<Vec<u8>> {
     let output = Command::new(program).arg("-dc").stdin(std::fs::File::open(file)?).output()?;
     if output.stdout.is_empty() {

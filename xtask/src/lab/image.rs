@@ -1,5 +1,4 @@
-//! What a guest boots: the kernel, and an archive with its modules, Debian's programs, fathom and
-//! the cases, which the kernel unpacks into memory.
+//! The kernel and initramfs of a guest. The latter contains modules, Debian's programs, fathom and the cases.
 
 use super::case::Kernel;
 use super::cpio::Cpio;
@@ -11,20 +10,19 @@ use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The files that QEMU is given.
+/// The files passed to QEMU.
 pub struct Image {
     pub kernel: PathBuf,
     pub initrd: PathBuf,
 }
 
-/// Programs of the tree that the guest needs, each with its package.
+/// Programs of this workspace that the guest needs, each with its package.
 const PROGRAMS: [(&str, &str); 2] = [("fathom", "fathom"), ("xtask", "deny-io-uring")];
 
-/// The folder with the programs of the tree, linked statically, as the guest may have another C
-/// library.
+/// The directory of the workspace's programs, statically linked because the guest may have another C library.
 pub fn programs(root: &Path, lab: &Path) -> Result<PathBuf> {
     let build = lab.join("build");
-    // Its speed does not count here, so that it may build faster than a release.
+    // Speed does not matter here, so it is not a release build.
     let status = Command::new("cargo")
         .args(["build", "--quiet", "--release", "--locked", "--target", TARGET])
         .args(PROGRAMS.iter().flat_map(|(package, name)| ["--package", package, "--bin", name]))
@@ -40,7 +38,7 @@ pub fn programs(root: &Path, lab: &Path) -> Result<PathBuf> {
     Ok(build.join(TARGET).join("release"))
 }
 
-/// Puts together what a guest with this kernel boots; `dir` is this run's own.
+/// Builds the files of a guest with this kernel; `dir` is private to this run.
 pub fn build(
     root: &Path,
     lab: &Path,
@@ -65,7 +63,7 @@ pub fn build(
     Ok(Image { kernel: kernel_file(&package)?, initrd: path })
 }
 
-/// What was made before and is no older than the source that says how; made anew otherwise.
+/// Returns an existing file that is not older than its source, or creates it.
 fn kept(path: &Path, source: &Path, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
     let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified());
     if let (Ok(made), Ok(changed)) = (modified(path), modified(source))
@@ -78,7 +76,7 @@ fn kept(path: &Path, source: &Path, make: impl FnOnce() -> Result<Vec<u8>>) -> R
     Ok(bytes)
 }
 
-/// Whether a file of Debian's packages is of use in the guest.
+/// Whether the guest needs a file of Debian's packages.
 fn in_guest(name: &str) -> bool {
     let idle = [
         "usr/share",
@@ -91,7 +89,7 @@ fn in_guest(name: &str) -> bool {
     !own.contains(&name) && !idle.contains(&name) && !name.starts_with("lib/udev")
 }
 
-/// What comes from the tree: the guest's first program, its library, the cases and programs.
+/// Files of the workspace: the guest's init, its library, the cases and programs.
 fn own(root: &Path, programs: &Path) -> Result<Vec<u8>> {
     let mut cpio = Cpio::default();
     for dir in
@@ -114,8 +112,7 @@ fn own(root: &Path, programs: &Path) -> Result<Vec<u8>> {
     Ok(cpio.finish())
 }
 
-/// The kernel without its compression, which takes QEMU seconds to undo; as it is in the package
-/// where the compression is not known.
+/// The uncompressed kernel, because decompression takes QEMU seconds; unchanged if the compression is unknown.
 fn kernel_file(package: &Path) -> Result<PathBuf> {
     let plain = package.join("vmlinux");
     if plain.exists() {
@@ -144,7 +141,7 @@ fn kernel_file(package: &Path) -> Result<PathBuf> {
     Ok(packed)
 }
 
-/// A file whose name begins so, anywhere below a folder.
+/// A file whose name starts with a prefix, anywhere below a directory.
 fn find(dir: &Path, start: &str) -> Result<Option<PathBuf>> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

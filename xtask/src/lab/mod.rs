@@ -1,5 +1,5 @@
-//! The lab: fathom in emulated machines with Debian's kernels and real NVMe drivers. What holds
-//! there says nothing about speed. `docs/lab.md` is for those who run it and write cases.
+//! The lab: fathom in emulated machines with Debian's kernels and real NVMe drivers. It tests correctness, not speed.
+//! `docs/lab.md` describes how to run it and write cases.
 
 mod case;
 mod cpio;
@@ -26,9 +26,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Guests that run at the same time, also those of other labs in the same tree.
+/// Number of concurrent guests, including those of other labs in the same tree.
 const GUESTS: usize = 2;
-/// Lines of a failed case's log that are shown.
+/// Maximum number of lines printed of a failed case's log.
 const TAIL: usize = 15;
 
 #[derive(clap::Args)]
@@ -47,9 +47,12 @@ pub struct Options {
     /// List the cases
     #[arg(long)]
     list: bool,
+    /// Fetch and build all that guests boot, and run no case
+    #[arg(long)]
+    prepare: bool,
 }
 
-/// Runs the cases and prints a line for each; an error when one failed.
+/// Runs the cases and prints a line for each; an error if one failed.
 pub fn run(options: &Options) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let all = read_cases(&root.join("lab/cases"))?;
@@ -80,6 +83,9 @@ pub fn run(options: &Options) -> Result<()> {
         return shell::run(image, &options.machine, &options.cmdline, dir.path());
     }
     println!("the guests' files are ready after {:.0} s", start.elapsed().as_secs_f64());
+    if options.prepare {
+        return Ok(());
+    }
     let places = Places { logs: lab.join("logs"), records: lab.join("records") };
     let Counts { passed, again, failed } = run_all(boots, &images, &places, &lab)?;
     let again =
@@ -105,7 +111,7 @@ fn chosen(all: &[Case], names: &[String]) -> Result<Vec<Case>> {
     Ok(all.iter().filter(wanted).cloned().collect())
 }
 
-/// Fetches and builds what guests with these kernels boot. One lab at a time does so.
+/// Downloads and builds the guests' files for these kernels. Only one lab at a time does so.
 fn images(
     root: &Path,
     lab: &Path,
@@ -121,7 +127,7 @@ fn images(
     kernels.into_iter().map(build).collect()
 }
 
-/// How many cases passed, how many of these in a second guest, and how many failed.
+/// Number of cases that passed, of those in a second guest, and of failed ones.
 #[derive(Default)]
 struct Counts {
     passed: usize,
@@ -129,7 +135,7 @@ struct Counts {
     failed: usize,
 }
 
-/// Runs all boots, some at a time.
+/// Runs all boots, some of them concurrently.
 fn run_all(
     boots: Vec<Boot>,
     images: &BTreeMap<Kernel, Image>,

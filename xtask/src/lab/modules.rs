@@ -1,5 +1,5 @@
 //! The kernel modules of the guest: those named here and what they depend on, with the lists
-//! by which modprobe finds them. What a module needs stands in the module itself.
+//! by which modprobe finds them. Dependencies are read from the modules.
 
 use super::cpio::Cpio;
 use super::host;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What cases may load. Some are built into, or unknown to, one kernel or another.
+/// Modules that cases may load. Some kernels lack some of them or have them built in.
 const MODULES: [&str; 33] = [
     "bfq",
     "brd",
@@ -128,14 +128,14 @@ fn load(
     depends.iter().try_for_each(|name| load(name, files, have))
 }
 
-/// What a module says of itself under a key: strings that end in a zero byte.
+/// The values of a key in a module's information: strings that end in a zero byte.
 fn notes(module: &[u8], key: &str) -> Vec<String> {
     let strings =
         module.split(|byte| *byte == 0).filter_map(|bytes| bytes.strip_prefix(key.as_bytes()));
     strings.map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect()
 }
 
-/// All that a module needs, in the order in which modprobe wants it: what is needed last.
+/// All dependencies of a module, in modprobe's order.
 fn closure(name: &str, have: &BTreeMap<String, Module>) -> Vec<String> {
     let mut needed: Vec<String> = Vec::new();
     let mut next = vec![name.to_string()];

@@ -1,4 +1,4 @@
-//! Runs the cases of a boot, one after the other, and answers what they ask of the lab.
+//! Runs the cases of a boot one after another, and handles their requests to the lab.
 
 use super::case::Case;
 use super::cut;
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Beyond its limit the guest itself ends a case; one that does not answer even then hangs.
+/// Time beyond a case's limit, at which the guest ends it, after which the guest is considered hung.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// How much of the console is shown of a case that failed: a kernel's last words.
+/// Maximum console output printed of a failed case.
 const CONSOLE_LINES: usize = 60;
 
-/// Where results go.
+/// Directories of results.
 pub struct Places {
     pub logs: PathBuf,
     pub records: PathBuf,
@@ -31,26 +31,26 @@ pub struct Outcome {
     pub case: String,
     pub kernel: &'static str,
     pub time: Duration,
-    /// What was spent on booting for it, beside its time.
+    /// Time spent booting for it, not included in its time.
     pub boot_time: Duration,
-    /// How its first guest was lost, if it was.
+    /// How its first guest failed, if it did.
     pub first: Option<Fault>,
     /// Why it failed.
     pub fault: Option<Fault>,
 }
 
-/// Why a case failed, and what is known of that.
+/// Why a case failed, with details.
 pub struct Fault {
     pub what: String,
-    /// The guest is of no more use.
+    /// Whether the guest is unusable.
     pub lost: bool,
     pub log: PathBuf,
     pub console: PathBuf,
-    /// What the guest's kernel said meanwhile; of one that hangs, what it says of its tasks.
+    /// Messages of the guest's kernel; if it hangs, its tasks.
     pub kernel: Vec<String>,
 }
 
-/// The last lines of a file, of what comes after its first `from` bytes; none if it cannot be read.
+/// The last lines of a file after its first `from` bytes; empty if it cannot be read.
 pub fn last_lines(path: &Path, count: usize, from: usize) -> Vec<String> {
     let text = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(text.get(from..).unwrap_or_default());
@@ -58,9 +58,8 @@ pub fn last_lines(path: &Path, count: usize, from: usize) -> Vec<String> {
     lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
 }
 
-/// Runs all cases of a boot, once more in a new guest where the first one was lost: emulated kernels crash
-/// now and then while they patch themselves, which switching events on makes them do, or stand still. A
-/// case that fails by what it checks has failed.
+/// Runs all cases of a boot, and repeats a case in a new guest if the first one crashed or hung: emulated kernels
+/// occasionally do so while they patch their own code, as when events are enabled. A failed check is never repeated.
 pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome)) -> Result<()> {
     let logs = places.logs.join(boot.kernel.name());
     fs::create_dir_all(&logs)?;
@@ -104,12 +103,12 @@ impl Guests<'_> {
         self.logs.join(format!("{name}.{kind}"))
     }
 
-    /// Removes what an earlier lab left.
+    /// Removes files of an earlier lab.
     fn forget(&self, name: &str) {
         ["log", "console"].iter().for_each(|kind| drop(fs::remove_file(self.file(name, kind))));
     }
 
-    /// Runs a case; what it failed for, if it did. What it prints goes to a file with this name.
+    /// Runs a case; why it failed, if it did. Its output goes to a file with this name.
     fn attempt(
         &mut self,
         case: &Case,
@@ -134,7 +133,7 @@ impl Guests<'_> {
             case,
             setup: &setup,
             log: File::create(&log)?,
-            kept: Kept::new(self.places, self.boot.kernel.name(), case),
+            kept: SavedFiles::new(self.places, self.boot.kernel.name(), case),
             boot_time,
         };
         let (what, lost, tasks) = match run.finish(&mut self.guest) {
@@ -149,7 +148,7 @@ impl Guests<'_> {
         Ok(Some(Fault { what, lost, log, console: self.console.clone(), kernel }))
     }
 
-    /// What is to be said of a guest that came to no end, and what its kernel says of its tasks.
+    /// Describes a guest that did not finish, with its kernel's tasks.
     fn question(&mut self, error: &str) -> (String, Option<Vec<String>>) {
         let Some(guest) = &mut self.guest else { return (error.into(), None) };
         if let Some(status) = guest.ended() {
@@ -174,18 +173,18 @@ struct Run<'a> {
     case: &'a Case,
     setup: &'a Setup<'a>,
     log: File,
-    kept: Kept,
+    kept: SavedFiles,
     boot_time: &'a Cell<Duration>,
 }
 
 enum Next {
-    /// The case is over, with what it failed for.
+    /// The case has ended, with the reason if it failed.
     End(Option<String>),
     PowerCut,
 }
 
 impl Run<'_> {
-    /// What the case failed for, if it did. An error means that the guest is of no more use.
+    /// Why the case failed, if it did. An error means that the guest is unusable.
     fn finish(mut self, slot: &mut Option<Guest>) -> Result<Option<String>> {
         let mut known = Vec::new();
         for stage in 0.. {
@@ -193,7 +192,7 @@ impl Run<'_> {
                 Some(guest) => guest,
                 None => {
                     // Emulated kernels sometimes crash in their first seconds, while they patch
-                    // themselves: that says nothing about fathom, so they get a second chance.
+                    // themselves. That is unrelated to fathom, so they are repeated.
                     let booted = Guest::boot(self.setup).or_else(|error| {
                         writeln!(self.log, "-- {error}; booting once more --")?;
                         Guest::boot(self.setup)
@@ -251,10 +250,12 @@ impl Run<'_> {
         Err(format!("hangs: no end within {} s", limit.as_secs()).into())
     }
 
-    /// Does what only the host can, and returns what there is to say about it.
+    /// Performs a request that only the host can, and returns the reply.
     fn host(&self, guest: &mut Guest, action: &str) -> Result<String> {
         let Some((action, disk)) = action.split_once(' ') else {
-            return Err("there are powercut, sum DISK, device_del DISK, device_add DISK".into());
+            return Err(
+                "valid requests are powercut, sum DISK, device_del DISK and device_add DISK".into(),
+            );
         };
         let index = disk.strip_prefix("nvme").and_then(|index| index.parse().ok());
         let there = self.setup.machine.lba_bytes.len();
@@ -263,7 +264,7 @@ impl Run<'_> {
         match action {
             "sum" => {
                 let path = guest::disk_path(&self.setup.dir, index);
-                // A CRC finds any change there is by chance, in a tenth of the time of better sums.
+                // A CRC detects accidental changes in a tenth of the time of stronger checksums.
                 let sum = pipe(&mut Command::new("cksum"), File::open(path)?, &self.setup.dir)?;
                 Ok(String::from_utf8_lossy(&sum)
                     .split_whitespace()
@@ -281,7 +282,7 @@ impl Run<'_> {
     }
 }
 
-/// What an exit status means, as the guest's shell has it.
+/// The meaning of an exit status of the guest's shell.
 fn fault(status: &str, limit: Duration) -> Option<String> {
     match status {
         "0" => None,
@@ -290,17 +291,17 @@ fn fault(status: &str, limit: Duration) -> Option<String> {
     }
 }
 
-/// What a case keeps, on its way to the host.
-struct Kept {
+/// Files that a case saves, in transfer to the host.
+struct SavedFiles {
     dir: PathBuf,
     text: String,
 }
 
-impl Kept {
-    fn new(places: &Places, kernel: &str, case: &Case) -> Kept {
+impl SavedFiles {
+    fn new(places: &Places, kernel: &str, case: &Case) -> SavedFiles {
         let dir = places.records.join(kernel).join(&case.name);
         drop(fs::remove_dir_all(&dir));
-        Kept { dir, text: String::new() }
+        SavedFiles { dir, text: String::new() }
     }
 
     /// Unpacks a tar archive in base64.

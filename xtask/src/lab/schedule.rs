@@ -1,4 +1,4 @@
-//! Which cases share a boot, and in which order boots are run, two at a time.
+//! Groups cases into boots, and orders the boots, which run two at a time.
 
 use super::case::{Case, Kernel, Machine};
 
@@ -11,8 +11,8 @@ pub struct Boot {
     pub cases: Vec<Case>,
 }
 
-/// Cases of one kernel, machine and command line share a boot, unless they need one of their own.
-/// The largest boots come first, so that none of them is left to run alone at the end.
+/// Cases with the same kernel, machine and command line share a boot unless they need their own. The largest boots come
+/// first, so that none of them runs alone at the end.
 pub fn boots(cases: &[Case], only: Option<Kernel>) -> Vec<Boot> {
     let mut boots: Vec<Boot> = Vec::new();
     for kernel in Kernel::ALL.into_iter().filter(|kernel| only.is_none_or(|only| only == *kernel)) {

@@ -20,8 +20,9 @@ pub fn run(image: &Image, machine: &str, cmdline: &str, dir: &Path) -> Result<()
         console: dir.join("console"),
     };
     guest::make_disks(&setup)?;
-    println!("`exit` ends the guest, and ctrl-a x does so at once");
-    let status =
-        Command::new(host::QEMU).args(guest::arguments(&setup, guest::Talk::Terminal)).status()?;
+    println!("`exit` ends the guest, Ctrl-A X kills it");
+    let status = Command::new(host::QEMU)
+        .args(guest::arguments(&setup, guest::GuestPeer::Terminal))
+        .status()?;
     if status.success() { Ok(()) } else { Err(format!("QEMU: {status}").into()) }
 }

@@ -156,6 +156,8 @@ pub struct MeasuredCondition {
     pub rejected: Option<String>,
     /// In a sweep: relative to the best cell of its curve.
     pub to_best: Option<Ratio>,
+    /// In a sweep: the cell of its curve with the most I/Os per second.
+    pub is_best: bool,
     /// In a sweep: the knee of its curve.
     pub is_knee: bool,
     /// From a window in which everything was sampled.
@@ -250,6 +252,7 @@ fn measured(trial: &Trial, index: usize) -> MeasuredCondition {
         control: trial.control(index),
         rejected: trial.rejected(index).map(str::to_string),
         to_best: None,
+        is_best: false,
         is_knee: false,
         detail: None,
     }
@@ -285,6 +288,7 @@ fn judge(curve: &[usize], trial: &Trial, conditions: &mut [MeasuredCondition]) {
         let pairs = trial.pairs_of(index, best);
         conditions[index].to_best = Ratio::paired_robust(&pairs).or_else(|| Ratio::paired(&pairs));
     }
+    conditions[best].is_best = true;
     let peak = iops(best, conditions);
     let knee = match trial.has_rate(best) {
         true => {

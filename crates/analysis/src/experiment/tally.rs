@@ -33,7 +33,7 @@ pub struct Sample {
     pub user_ns: u64,
     /// See `user_ns`.
     pub system_ns: u64,
-    /// CPU time of kernel threads that worked for the rings (SQPOLL, io-wq), in nanoseconds.
+    /// CPU time of kernel threads that worked for the rings (SQPOLL, io-wq), and of samplers, in nanoseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub helper_ns: u64,
     /// Context switches of the workers.

@@ -77,6 +77,9 @@ fn claim(
     let above = (ratio.high - 1.0).abs().max((1.0 - ratio.low).abs());
     match above <= NO_EFFECT_MAX.max(NO_EFFECT_PRECISIONS * precision) {
         true => Claim::NoneAbove(above),
+        false if is_outside(&ratio) => {
+            inconclusive("the 99% interval includes no difference; rerun with a longer --duration")
+        }
         false => inconclusive("the interval is too wide; rerun with a longer --duration"),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::curve::Curve;
 use super::knee::KneeFound;
-use super::saturation::{Observed, Saturation};
+use super::saturation::{LevelAtDepth, Saturation};
 use super::thresholds::{GAIN_MIN, KNEE_SHARE};
 use crate::experiment::{Measurement, Rw, Series, Setting};
 use crate::stats::{Ratio, t_975};
@@ -26,7 +26,7 @@ pub(super) struct Ladder {
     series: Series<Setting>,
     rounds: usize,
     /// What the climb knows of fewer in flight.
-    below: Vec<Observed>,
+    below: Vec<LevelAtDepth>,
 }
 
 impl Ladder {
@@ -50,7 +50,7 @@ impl Ladder {
         let steps = all[first..].iter().copied().filter(|setting| *setting != peak);
         let lowest = all.get(first).map_or(u64::from(u32::MAX), |step| step.in_flight());
         let below = curve.iter().filter(|(s, _)| s.workers == workers && s.in_flight() < lowest);
-        let below = below.map(|(s, cell)| Observed {
+        let below = below.map(|(s, cell)| LevelAtDepth {
             in_flight: s.in_flight() as f64,
             log: (cell.mean() / curve.mean(peak)).ln(),
             weight: 1.0,
@@ -143,7 +143,7 @@ impl Ladder {
 
     /// Shares of the peak, and half the 95% interval of a difference on their fit, as logarithms; `None` with fewer
     /// than two rounds.
-    fn observed(&self) -> Option<(Vec<Observed>, f64)> {
+    fn observed(&self) -> Option<(Vec<LevelAtDepth>, f64)> {
         let log = |(step, peak): &(f64, f64)| (step / peak).ln();
         let logs = |index| -> Vec<f64> {
             let pairs = self.series.pairs(index);
@@ -161,7 +161,7 @@ impl Ladder {
             freedom += if index == 0 { 0 } else { logs.len() - 1 };
             windows += logs.len();
             let in_flight = condition.value.in_flight() as f64;
-            observed.push(Observed { in_flight, log: mean, weight: logs.len() as f64 });
+            observed.push(LevelAtDepth { in_flight, log: mean, weight: logs.len() as f64 });
         }
         // Half of the windows tell the level of the knee, half that of the peak.
         let deviation = (squares / freedom.max(1) as f64).sqrt();

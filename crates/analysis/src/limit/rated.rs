@@ -68,7 +68,7 @@ impl FromStr for LatencyTarget {
 
 /// A rate and its windows.
 #[derive(Debug)]
-struct Tried {
+struct RateResult {
     iops: f64,
     windows: u32,
     ios: u64,
@@ -87,7 +87,7 @@ pub(super) struct Rated {
     /// Rates that pass and fail.
     pass: f64,
     fail: f64,
-    tried: Vec<Tried>,
+    tried: Vec<RateResult>,
     failed: bool,
     done: bool,
 }
@@ -181,7 +181,7 @@ impl Rated {
             return;
         }
         let (response, windows) = (Histogram::default(), 0);
-        let new = Tried { iops: next, windows, ios: 0, unstarted: 0, elapsed_ns: 0, response };
+        let new = RateResult { iops: next, windows, ios: 0, unstarted: 0, elapsed_ns: 0, response };
         self.tried.push(new);
     }
 
@@ -197,7 +197,7 @@ impl Rated {
     }
 }
 
-impl Tried {
+impl RateResult {
     fn latency_ns(&self, target: &LatencyTarget) -> u64 {
         self.response.percentile(target.percentile).unwrap_or(u64::MAX)
     }

@@ -13,7 +13,7 @@ const STEP: f64 = 1.06;
 
 /// A share of the peak.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Observed {
+pub(super) struct LevelAtDepth {
     pub in_flight: f64,
     /// Its logarithm.
     pub log: f64,
@@ -32,7 +32,7 @@ pub(super) struct Saturation {
 impl Saturation {
     /// The curve with the least absolute deviations: a single depth that the device dislikes moves it little. `None`
     /// without observations.
-    pub fn fit(observed: &[Observed]) -> Option<Self> {
+    pub fn fit(observed: &[LevelAtDepth]) -> Option<Self> {
         let deepest = observed.iter().map(|one| one.in_flight).fold(0.0, f64::max);
         let sharp = steps(SHARP_MIN, SHARP_MAX);
         let all = sharp.flat_map(|sharpness| {
@@ -44,7 +44,7 @@ impl Saturation {
     }
 
     /// Sum of the absolute deviations, at the level that suits best: their weighted median.
-    fn deviation(&self, observed: &[Observed]) -> f64 {
+    fn deviation(&self, observed: &[LevelAtDepth]) -> f64 {
         let mut rest: Vec<(f64, f64)> =
             observed.iter().map(|one| (one.log - self.log_at(one.in_flight), one.weight)).collect();
         rest.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -85,8 +85,9 @@ fn steps(from: f64, to: f64) -> impl Iterator<Item = f64> {
 mod tests {
     use super::*;
 
-    fn observe(curve: Saturation, depths: &[f64], level: f64) -> Vec<Observed> {
-        let one = |n: &f64| Observed { in_flight: *n, log: level + curve.log_at(*n), weight: 3.0 };
+    fn observe(curve: Saturation, depths: &[f64], level: f64) -> Vec<LevelAtDepth> {
+        let one =
+            |n: &f64| LevelAtDepth { in_flight: *n, log: level + curve.log_at(*n), weight: 3.0 };
         depths.iter().map(one).collect()
     }
 

@@ -86,7 +86,7 @@ pub struct PerIo {
 
 /// What is known of the interval otherwise.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Meanwhile {
+pub(super) struct CountedIos {
     pub elapsed_ns: u64,
     /// I/Os of whole disks.
     pub disk_ios: f64,
@@ -97,11 +97,11 @@ pub(super) struct Meanwhile {
 pub(super) fn rates(
     earlier: &CountersSample,
     later: &CountersSample,
-    meanwhile: Meanwhile,
+    meanwhile: CountedIos,
     busy: impl Fn(Option<u32>) -> Option<f64>,
 ) -> CounterRates {
     // Nobody knows which of the I/Os belong to a process, or to work that a CPU did.
-    let alone = Meanwhile { disk_ios: 0.0, ..meanwhile };
+    let alone = CountedIos { disk_ios: 0.0, ..meanwhile };
     let is_machine = later.of.iter().all(|of| of.pid.is_none());
     let meanwhile = if is_machine { meanwhile } else { alone };
     let mut all: Option<Counted> = None;
@@ -119,7 +119,7 @@ pub(super) fn rates(
     CounterRates { all: work(&all, meanwhile, busy_ns), of }
 }
 
-fn work(counted: &Counted, meanwhile: Meanwhile, busy_ns: Option<f64>) -> Work {
+fn work(counted: &Counted, meanwhile: CountedIos, busy_ns: Option<f64>) -> Work {
     let rate = |count: Option<u64>| Some(per_second(0, count?, meanwhile.elapsed_ns));
     let seconds = meanwhile.elapsed_ns as f64 / 1e9;
     let each_second =

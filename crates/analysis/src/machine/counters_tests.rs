@@ -15,7 +15,7 @@ fn sample(of: Vec<Counted>) -> MachineSample {
 }
 
 #[test]
-fn processors_and_their_clock() {
+fn cpu_use_and_clock_frequency() {
     let cpu = |cpu, cycles| Counted {
         cpu: Some(cpu),
         context_switches: Some(cycles / 1_000_000),

@@ -43,7 +43,7 @@ fn shares_of_each_processor_and_of_all() {
 }
 
 #[test]
-fn processors_that_came_or_stood_still_are_left_out() {
+fn cpus_that_appeared_or_stood_still_are_left_out() {
     let then = cpus(vec![cpu(0, [5; 8]), cpu(3, [7; 8])]);
     let now = cpus(vec![cpu(0, [6; 8]), cpu(2, [90; 8]), cpu(3, [7; 8])]);
     let system = rates(&then, &now, SECOND).system.unwrap();

@@ -146,6 +146,12 @@ fn few(mut items: Vec<Evidence>) -> Vec<Evidence> {
     items
 }
 
+/// The first of `items` in words: notes are shown without their evidence.
+fn listed(items: &[Evidence]) -> String {
+    let few = few(items.to_vec());
+    few.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 /// `one` where there is one, else the number and `many`.
 fn counted(count: usize, one: &str, many: &str) -> String {
     if count == 1 { one.to_string() } else { format!("{count} {many}") }
@@ -216,12 +222,16 @@ fn crowded(report: &TopologyReport) -> Option<Claim> {
     );
     let others = usable.iter().filter(|(other, _)| other.name != hop.name);
     let evidence = others.clone().map(|(other, load)| {
-        let disks = counted(load.disks as usize, "1 disk", "disks");
-        Evidence::text(other.name.clone(), format!("{disks}, {}", gigabytes(below(load))))
+        let text = match load.disks {
+            0 => "no disks".to_string(),
+            n => format!("{}, {}", counted(n as usize, "1 disk", "disks"), gigabytes(below(load))),
+        };
+        Evidence::text(other.name.clone(), text)
     });
     let free = others.filter_map(|(other, load)| {
-        let port =
-            free_ports(other).max_by_key(|port| port.link.map_or(0, |link| link.best.lanes))?;
+        let port = free_ports(other).max_by_key(|port| {
+            (port.slot.is_some(), port.link.map_or(0, |link| link.best.lanes))
+        })?;
         Some((below(load), other, port))
     });
     let free = free.min_by(|a, b| a.0.total_cmp(&b.0));
@@ -271,13 +281,13 @@ fn slow_port(report: &TopologyReport) -> Option<Claim> {
         let faster = own.best.speed_mts > port.best.speed_mts || own.best.lanes > port.best.lanes;
         // An uplink of a switch is as wide as the slot that it was made for.
         if faster && load.disks > 0 && hop.kind == HopKind::Function {
-            let text = format!("supports {}, its port {}", mode(own.best), mode(port.best));
+            let text = format!("{}, its port {}", mode(own.best), mode(port.best));
             found.push(Evidence::text(named(hop), text));
         }
     });
     let what = counted(found.len(), "A disk supports", "disks support");
-    (!found.is_empty())
-        .then(|| Claim::new(format!("{what} a faster link than the port provides."), few(found)))
+    let summary = format!("{what} a faster link than the port provides: {}.", listed(&found));
+    (!found.is_empty()).then(|| Claim::new(summary, few(found)))
 }
 
 fn one_interrupt_cpu(report: &TopologyReport) -> Option<Claim> {
@@ -326,12 +336,12 @@ fn remote_disk(report: &TopologyReport) -> Option<Claim> {
         }
     });
     let what = counted(found.len(), "A disk is", "disks are");
-    (!found.is_empty() && !allowed.is_empty() && topology.numa_nodes.len() > 1).then(|| {
-        Claim::new(
-            format!("{what} attached to a NUMA node on whose CPUs fathom may not run."),
-            few(found),
-        )
-    })
+    let summary = format!(
+        "{what} attached to a NUMA node on whose CPUs fathom may not run: {}.",
+        listed(&found)
+    );
+    let applies = !found.is_empty() && !allowed.is_empty() && topology.numa_nodes.len() > 1;
+    applies.then(|| Claim::new(summary, few(found)))
 }
 
 #[cfg(test)]

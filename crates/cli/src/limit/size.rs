@@ -1,4 +1,4 @@
-//! Sizes and times that a search can do with.
+//! Sizes and times that `fathom limit` accepts.
 
 use crate::quantity;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The largest block size.
 const BLOCK_MAX: u64 = 16 << 20;
 
-/// A size in bytes, at least that of the larger of the blocks read.
+/// A size in bytes, at least the larger of the default block sizes.
 ///
 /// # Errors
 /// Says what was expected.
@@ -28,7 +28,7 @@ pub fn block(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A time that is long enough for a search, at most a day.
+/// A duration long enough for a search, at most a day.
 ///
 /// # Errors
 /// Says what was expected.

@@ -1,4 +1,4 @@
-//! How a search stands, on standard error: one line on a terminal, plain lines elsewhere.
+//! The progress of `fathom limit` on standard error: one line on a terminal, successive lines elsewhere.
 
 use crate::live;
 use crate::run::LayoutProgress;
@@ -10,26 +10,26 @@ use fathom_runner::Hooks;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Between two states of the line on a terminal.
+/// Time between updates on a terminal.
 const REDRAW: Duration = Duration::from_millis(200);
-/// Between two plain lines; a new phase is told at once.
+/// Time between successive lines; a new phase is reported immediately.
 const PLAIN: Duration = Duration::from_secs(5);
 
-/// The live line of a search.
-pub struct View {
+/// The progress line of a search.
+pub struct LimitView {
     terminal: bool,
     layout: LayoutProgress,
     shown: Option<(Instant, Phase)>,
 }
 
-impl View {
+impl LimitView {
     #[must_use]
     pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         Self { terminal, layout: LayoutProgress::new(false), shown: None }
     }
 
-    /// Leaves the line free for what comes next.
+    /// Clears the line.
     pub fn clear(&self) {
         if self.terminal && self.shown.is_some() {
             stdio::clear_status();
@@ -37,7 +37,7 @@ impl View {
     }
 }
 
-impl Hooks for View {
+impl Hooks for LimitView {
     fn laying_out(&mut self, path: &str, done: u64, total: u64) {
         self.layout.show(path, done, total);
     }

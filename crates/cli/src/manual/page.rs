@@ -80,7 +80,7 @@ impl Manual {
                     Item::Line(line) => body.paragraph(line.replace(' ', "\u{a0}")),
                     Item::Entry(form, what) => {
                         let mut entry = Document::default();
-                        what.split("\n\n").for_each(|part| entry.paragraph(part));
+                        entry.paragraph(what.as_str());
                         body.section(form, Text::default(), entry);
                     }
                 }
@@ -104,8 +104,7 @@ impl Manual {
                     Item::Paragraph(text) => writeln!(out, ".PP\n{}", escaped(text)),
                     Item::Line(line) => writeln!(out, ".nf\n{}\n.fi", escaped(line)),
                     Item::Entry(form, what) => {
-                        let what = escaped(what).replace("\n\n", "\n.IP\n");
-                        writeln!(out, ".TP\n\\fB{}\\fR\n{what}", escaped(form))
+                        writeln!(out, ".TP\n\\fB{}\\fR\n{}", escaped(form), escaped(what))
                     }
                 };
             }
@@ -133,10 +132,19 @@ fn synopsis(command: &Command, name: &str) -> Vec<Item> {
 }
 
 fn description(command: &Command) -> Vec<Item> {
+    let about = plain(command.get_about());
     let text = plain(command.get_long_about().or(command.get_about()));
-    text.split("\n\n")
-        .map(|part| Item::Paragraph(format!("{}.", part.trim_end_matches('.'))))
-        .collect()
+    let parts: Vec<&str> = text.split("\n\n").collect();
+    // The first paragraph is the one of the section NAME.
+    let is_repeated =
+        parts.len() > 1 && parts[0].trim_end_matches('.') == about.trim_end_matches('.');
+    let parts = &parts[usize::from(is_repeated)..];
+    parts.iter().map(|part| Item::Paragraph(sentence(part))).collect()
+}
+
+/// `text` with a full stop.
+fn sentence(text: &str) -> String {
+    format!("{}.", text.trim_end_matches('.'))
 }
 
 /// The commands below `command`: those of fathom itself in their groups.
@@ -175,15 +183,11 @@ fn form(arg: &Arg) -> String {
 /// What an option does, and its value where it is not given.
 fn what(arg: &Arg) -> String {
     let text = plain(arg.get_long_help().or(arg.get_help()));
-    let text = text.trim_end_matches('.');
+    let text = text.split("\n\n").map(sentence).collect::<Vec<_>>().join(" ");
     let takes_value = arg.get_action().takes_values();
     let default = arg.get_default_values().iter().map(|value| value.to_string_lossy());
     let default: Vec<_> = default.filter(|_| takes_value).collect();
-    if default.is_empty() {
-        format!("{text}.")
-    } else {
-        format!("{text}. Default: {}.", default.join(","))
-    }
+    if default.is_empty() { text } else { format!("{text} Default: {}.", default.join(",")) }
 }
 
 /// The options and keys of `fathom run`.
@@ -204,7 +208,7 @@ fn exit_status(command: &Command, is_run: bool) -> Vec<Item> {
     ];
     if command.get_arguments().any(Arg::is_last_set) {
         let status = "With a COMMAND, fathom exits with the status of the command: 128 plus the number \
-                      of the signal that ended it, 127 where it does not exist.";
+                      of the signal that ended it, 127 if it does not exist.";
         all.push(Item::Paragraph(status.into()));
     }
     all

@@ -1,79 +1,79 @@
-//! Where the view's intervals come from.
+//! Sources of the intervals that `top` shows.
 
 use fathom_analysis::machine::{self, MachineRates};
 use fathom_model::watch::{MachineSample, Missing, Stack, WatchRecord};
 use fathom_report::top::{Go, Source, View};
 use std::rc::Rc;
 
-/// A source of intervals that has a place in time.
+/// A source of intervals, with a current position in time.
 pub trait Feed {
-    /// Looks for what is new; whether there is anything.
+    /// Polls for new intervals; whether there are any.
     ///
     /// # Errors
-    /// Why there can be nothing new any more.
+    /// Why there will be no more.
     fn poll(&mut self) -> Result<bool, String>;
 
-    /// Whether nothing will come any more.
+    /// Whether there will be no more intervals.
     fn at_end(&self) -> bool;
 
-    /// The interval at the place in time, once there is one.
+    /// The interval at the current position, once there is one.
     ///
     /// # Errors
     /// What cannot be read.
     fn view(&mut self) -> Result<Option<View<'_>>, String>;
 
-    /// Goes to another place in time.
+    /// Moves to another position.
     ///
     /// # Errors
-    /// Why it cannot go there, for the user; it stays where it was.
+    /// Why the position does not exist; the current one is kept.
     fn go(&mut self, go: &Go) -> Result<(), String>;
 
-    /// What cannot be seen.
+    /// What is not available.
     fn missing(&self) -> &[Missing];
 
-    /// What the user is to be told, once.
+    /// A problem to report to the user; returned once.
     fn complaint(&mut self) -> Option<String> {
         None
     }
 
-    /// Ends what was begun.
+    /// Completes the record, if any.
     ///
     /// # Errors
-    /// What could not be kept.
+    /// What could not be written.
     fn finish(self: Box<Self>) -> Result<(), String>;
 }
 
-/// A sample and when it was made.
+/// A sample with its time.
 #[derive(Debug, Default)]
-pub struct Take {
+pub struct ViewSample {
     /// In nanoseconds since 1970.
     pub unix_ns: u64,
-    /// In nanoseconds, on a clock that is never set.
+    /// On the monotonic clock, in nanoseconds.
     pub at_ns: u64,
-    /// Processor time of this process until then, in nanoseconds.
+    /// CPU time of this process until then, in nanoseconds.
     pub own_ns: Option<u64>,
-    /// What was seen.
+    /// The sample.
     pub machine: MachineSample,
 }
 
-/// Two samples and what happened in between.
+/// Two samples and the rates between them.
 #[derive(Debug)]
 pub struct Interval {
-    pub before: Rc<Take>,
-    pub now: Rc<Take>,
+    pub before: Rc<ViewSample>,
+    pub now: Rc<ViewSample>,
     pub elapsed_ns: u64,
     pub rates: MachineRates,
 }
 
 impl Interval {
-    /// From one sample to another.
-    pub fn new(before: Rc<Take>, now: Rc<Take>) -> Self {
+    /// The interval between two samples.
+    pub fn new(before: Rc<ViewSample>, now: Rc<ViewSample>) -> Self {
         let elapsed_ns = now.at_ns.saturating_sub(before.at_ns);
         let rates = machine::rates(&before.machine, &now.machine, elapsed_ns);
         Self { before, now, elapsed_ns, rates }
     }
 
-    /// As it is shown.
+    /// The interval as `top` shows it.
     pub fn view<'a>(
         &'a self,
         source: Source,
@@ -95,7 +95,7 @@ impl Interval {
         }
     }
 
-    /// Processor time of this process, in nanoseconds.
+    /// CPU time of this process in the interval, in nanoseconds.
     fn own_ns(&self) -> Option<u64> {
         self.now.own_ns?.checked_sub(self.before.own_ns?)
     }

@@ -1,6 +1,6 @@
-//! The machine as it is, with its last minute.
+//! The machine live, with the last minute of samples.
 
-use super::feed::{Feed, Interval, Take};
+use super::feed::{Feed, Interval, ViewSample};
 use crate::stdio::note;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Missing, Stack};
@@ -13,24 +13,24 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Intervals that one can go back.
-const KEPT: usize = 60;
+/// Number of past intervals kept.
+const INTERVALS_KEPT: usize = 60;
 
-/// The machine as samplers see it.
+/// Live samples of the machine.
 pub struct Live {
     observer: Observer,
-    takes: VecDeque<Rc<Take>>,
+    takes: VecDeque<Rc<ViewSample>>,
     stacks: Vec<Stack>,
-    /// The sample that ends the interval shown, counted from the oldest, where the view stands still.
+    /// Index of the sample that ends the interval shown, if the view is frozen.
     frozen: Option<usize>,
     shown: Option<Interval>,
 }
 
 impl Live {
-    /// Begins to watch, and to record into the folder `record`, where there is one.
+    /// Starts sampling, and recording into the directory `record` if given.
     ///
     /// # Errors
-    /// When nothing can be watched or recorded.
+    /// Why nothing can be sampled or recorded.
     pub fn start(watch: &SamplingOptions, record: Option<&str>) -> Result<Self, String> {
         let record = record.map_or(RecordTo::Nowhere, |dir| RecordTo::Required(Some(dir.into())));
         record.check()?;
@@ -44,20 +44,20 @@ impl Live {
             self.stacks.append(&mut stacks.new);
         }
         let own = clock_gettime(ClockId::ProcessCPUTime);
-        let take = Take {
+        let take = ViewSample {
             unix_ns: sample.unix_ns,
             at_ns: sample.elapsed_ns,
             own_ns: Some(own.tv_sec as u64 * 1_000_000_000 + own.tv_nsec as u64),
             machine,
         };
         self.takes.push_back(Rc::new(take));
-        if self.takes.len() > KEPT + 1 {
+        if self.takes.len() > INTERVALS_KEPT + 1 {
             self.takes.pop_front();
             self.frozen = self.frozen.map(|place| place.saturating_sub(1).max(1));
         }
     }
 
-    /// Shows the interval at the place in time.
+    /// Shows the interval at the current position.
     fn show(&mut self) {
         let place = self.frozen.unwrap_or(self.last());
         let before = place.checked_sub(1).and_then(|place| self.takes.get(place));
@@ -75,13 +75,12 @@ impl Live {
         self.takes.back().map_or(0, |last| last.at_ns.saturating_sub(shown))
     }
 
-    /// The interval that holds the time that a text names.
+    /// The interval that contains the time `text`.
     fn place(&self, text: &str) -> Result<usize, String> {
         let first = self.takes.front().map_or(0, |take| take.unix_ns);
         let wanted = calendar::instant(text, first, crate::page::zone())?;
         let place = self.takes.iter().position(|take| take.unix_ns >= wanted);
-        place
-            .ok_or_else(|| format!("{text}: not within the last minute, which is all that is kept"))
+        place.ok_or_else(|| format!("{text} is not within the last minute, the time kept"))
     }
 }
 
@@ -123,7 +122,7 @@ impl Feed for Live {
         self.frozen = match go {
             Go::By(by) => {
                 let place = here.saturating_add_signed(*by as isize).clamp(first, last);
-                // Who goes on to the end sees what comes again.
+                // Moving past the last interval resumes the live view.
                 (*by < 0 || place < last).then_some(place)
             }
             Go::First => Some(first),
@@ -131,7 +130,7 @@ impl Feed for Live {
             Go::Toggle => self.frozen.is_none().then_some(last),
             Go::To(text) => Some(self.place(text)?.clamp(first, last)),
             Go::Faster | Go::Slower => {
-                return Err("only a record can be played faster or slower".into());
+                return Err("only a replay can be sped up or slowed down".into());
             }
         };
         self.show();

@@ -1,42 +1,42 @@
-//! A record, as the view's intervals.
+//! A record as intervals that `top` shows.
 
-use super::feed::{Feed, Interval, Take};
+use super::feed::{Feed, Interval, ViewSample};
 use fathom_model::watch::{MachineSample, Missing, WatchRecord};
 use fathom_report::calendar;
 use fathom_report::top::{Go, Source, View};
-use fathom_store::{Reader, TimedSample};
+use fathom_store::{Reader, StoredSample};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Seconds of the record in a second.
+/// Replay speeds, as a factor of real time.
 const SPEEDS: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
 const NORMAL: usize = 1;
-/// Samples of a run that may go before the first of the machine.
+/// Maximum number of samples of a run before the first one of the machine.
 const LATE_MAX: usize = 10;
 
-/// A record with a place in it.
+/// A record with a current position.
 pub struct Replay {
     reader: Reader,
     first_ns: u64,
     last_ns: u64,
     shown: Option<Interval>,
     watched: WatchRecord,
-    /// Each interval is shown once, as fast as they are asked for.
+    /// Each interval is printed once, without delay.
     as_lines: bool,
-    /// What is shown has not been asked for yet.
+    /// The interval shown has not been returned by `poll` yet.
     fresh: bool,
     ended: bool,
     speed: usize,
-    /// Where it plays: the instant of the record that was reached, and when.
+    /// If playing: the time of the record reached, and when that was.
     playing: Option<(u64, Instant)>,
 }
 
 impl Replay {
-    /// Opens the record at `dir` and stands at its beginning, or at the time `from`.
+    /// Opens the record at `dir`, at its start or at the time `from`.
     ///
     /// # Errors
-    /// What cannot be read; what is wrong with the times.
+    /// What cannot be read, or what is wrong with the times.
     pub fn open(
         dir: &str,
         from: Option<&str>,
@@ -45,11 +45,11 @@ impl Replay {
     ) -> Result<Self, String> {
         let mut reader = Reader::open(Path::new(dir))?;
         let Some((first, last)) = reader.span()? else {
-            return Err(format!("{dir} holds no samples"));
+            return Err(format!("{dir} contains no samples"));
         };
         if !holds_machine(&mut reader)? {
             let why = "it was recorded with --sampling=off";
-            return Err(format!("{dir} holds no samples of the machine: {why}"));
+            return Err(format!("{dir} contains no samples of the machine: {why}"));
         }
         let zone = crate::page::zone();
         let instant = |text: &str| calendar::instant(text, first, zone);
@@ -57,7 +57,7 @@ impl Replay {
         let last_ns = to.map(instant).transpose()?.unwrap_or(last).min(last);
         if first_ns > last_ns {
             return Err(format!(
-                "nothing lies between these times: {dir} reaches from {} to {}",
+                "no samples between these times; {dir} covers {} to {}",
                 calendar::date_and_time(first, zone),
                 calendar::date_and_time(last, zone)
             ));
@@ -79,7 +79,7 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Shows the interval that holds an instant.
+    /// Shows the interval that contains an instant.
     fn land(&mut self, unix_ns: u64) -> Result<(), String> {
         self.reader.seek(unix_ns.clamp(self.first_ns, self.last_ns))?;
         let before = self.reader.back()?;
@@ -90,7 +90,7 @@ impl Replay {
         self.shown = None;
         match before {
             Some(before) if !now.begins => self.show(take(before), take(now)),
-            // Counters alone say nothing yet.
+            // A rate needs a second sample.
             _ => {
                 let begun = Rc::new(take(now));
                 match self.reader.forward()?.filter(|next| !next.begins) {
@@ -103,15 +103,15 @@ impl Replay {
         Ok(())
     }
 
-    fn show(&mut self, before: Take, now: Take) {
+    fn show(&mut self, before: ViewSample, now: ViewSample) {
         self.shown = Some(Interval::new(Rc::new(before), Rc::new(now)));
     }
 
-    fn show_after(&mut self, before: Rc<Take>, now: TimedSample) {
+    fn show_after(&mut self, before: Rc<ViewSample>, now: StoredSample) {
         self.shown = Some(Interval::new(before, Rc::new(take(now))));
     }
 
-    /// Goes one interval on; `false` at the end.
+    /// Moves to the next interval; `false` at the end.
     fn next(&mut self) -> Result<bool, String> {
         loop {
             let Some(now) = self.reader.forward()? else { return Ok(false) };
@@ -125,7 +125,7 @@ impl Replay {
                     self.show_after(before, now);
                     return Ok(true);
                 }
-                // The next one can be compared with this.
+                // The first sample of a segment; rates start with the next one.
                 None => {
                     let begun = Rc::new(take(now));
                     self.shown = Some(Interval::new(Rc::clone(&begun), begun));
@@ -138,7 +138,7 @@ impl Replay {
         self.shown.as_ref().map_or(self.first_ns, |shown| shown.now.unix_ns)
     }
 
-    /// Intervals back.
+    /// Moves back by a number of intervals.
     fn back(&mut self, by: u64) -> Result<(), String> {
         self.reader.seek(self.here_ns())?;
         let mut to = self.first_ns;
@@ -156,7 +156,7 @@ impl Replay {
     }
 }
 
-/// Whether the machine is in one of the first samples: watching begins a moment after a run.
+/// Whether the record has samples of the machine, which start a little later than a run.
 fn holds_machine(reader: &mut Reader) -> Result<bool, String> {
     for _ in 0..LATE_MAX {
         match reader.forward()? {
@@ -167,8 +167,8 @@ fn holds_machine(reader: &mut Reader) -> Result<bool, String> {
     Ok(false)
 }
 
-fn take(moment: TimedSample) -> Take {
-    Take {
+fn take(moment: StoredSample) -> ViewSample {
+    ViewSample {
         unix_ns: moment.unix_ns,
         at_ns: moment.unix_ns,
         own_ns: None,
@@ -190,7 +190,7 @@ impl Feed for Replay {
         let played = at.elapsed().as_nanos() as f64 * SPEEDS[self.speed];
         let reached = from.saturating_add(played as u64);
         let here = self.here_ns();
-        // The interval that follows is shown once it is over.
+        // An interval is shown once it has ended.
         let mut any = false;
         let length = self.shown.as_ref().map_or(0, |shown| shown.elapsed_ns);
         if reached > here.saturating_add(length.max(1).saturating_mul(20)) {

@@ -1,4 +1,4 @@
-//! The terminal: taken when the view begins, given back as it was however it ends.
+//! The full-screen terminal, restored however the view ends.
 
 use super::feed::Feed;
 use super::{TICK, is_all};
@@ -18,30 +18,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Shows `feed` until the user or a signal ends it, or `count` intervals were seen; whether none of them is lacking
-/// because of a signal.
+/// Shows `feed` until the user or a signal ends it, or for `count` intervals. Returns `false` if a signal ended it before
+/// that.
 ///
 /// # Errors
-/// When the terminal cannot be used, or nothing can be shown any more.
+/// If the terminal cannot be used, or the feed fails.
 pub fn show(feed: &mut dyn Feed, count: Option<u64>, signals: &Signals) -> Result<bool, String> {
     let mut screen = Screen::take().map_err(|e| format!("cannot use the terminal: {e}"))?;
     let shown = screen.run(feed, count, signals);
-    // The screen is given back before anything is said.
+    // The screen is restored before messages are printed.
     drop(screen);
     shown.map(|shown| is_all(signals, count, shown))
 }
 
-/// Waits for input; whether the terminal is gone. crossterm would read a terminal that hung up forever.
+/// Waits for input; whether the terminal hung up, which crossterm would not notice.
 fn has_hung_up() -> bool {
     let stdin = rustix::stdio::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
     let tick = Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
-    // A signal ends the wait; the next one finds out.
+    // A signal interrupts the wait; the next one detects a hangup.
     let _ = poll(&mut fds, Some(&tick));
     fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
-/// The terminal in the state that the view needs.
+/// The terminal in raw mode, on its alternate screen.
 struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     paint: Paint,
@@ -93,7 +93,7 @@ impl Screen {
                 self.suspend().map_err(broken)?;
                 changed = true;
             } else if self.woken.swap(false, Ordering::Relaxed) {
-                // Stopped by a signal that cannot be caught: the shell has had the terminal.
+                // Stopped by SIGSTOP: the shell has used the terminal.
                 self.again().map_err(broken)?;
                 changed = true;
             }
@@ -137,7 +137,7 @@ impl Screen {
         drawn.map(|_| ()).map_err(broken)
     }
 
-    /// Stops this process as the shell's ^Z does, with the terminal as the shell left it.
+    /// Stops this process as Ctrl-Z does, with the terminal restored.
     fn suspend(&mut self) -> io::Result<()> {
         leave();
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
@@ -150,8 +150,8 @@ impl Screen {
         self.anew()
     }
 
-    /// Forgets what is on the screen. `Terminal::clear` would ask the terminal where its cursor is, and
-    /// fail where that does not answer.
+    /// Redraws the whole screen. `Terminal::clear` would query the cursor position, and fail on terminals that do not
+    /// answer.
     fn anew(&mut self) -> io::Result<()> {
         execute!(io::stdout(), Clear(ClearType::All))?;
         self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
@@ -174,7 +174,7 @@ fn enter() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, cursor::Hide).inspect_err(|_| leave())
 }
 
-/// Gives the terminal back as far as that is possible; more cannot be done.
+/// Restores the terminal; errors are ignored.
 fn leave() {
     let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
     let _ = disable_raw_mode();
@@ -219,7 +219,7 @@ mod tests {
         let seen = String::from_utf8_lossy(&seen);
         let at = |text: &str| seen.find(text).unwrap_or_else(|| panic!("no {text:?} in {seen:?}"));
         assert!(at("\x1b[?1049h") < at("\x1b[?1049l"), "{seen:?}");
-        // What is said is on the screen that stays.
+        // The message is on the normal screen.
         assert!(at("\x1b[?1049l") < at("on purpose"), "{seen:?}");
     }
 }

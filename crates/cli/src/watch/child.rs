@@ -1,4 +1,4 @@
-//! A command that is watched from its first instruction on.
+//! A command that is observed from its first instruction.
 
 use crate::stdio::note;
 use fathom_model::escape;
@@ -19,23 +19,23 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Instant;
 
-/// The name of the hidden command that becomes the watched one.
+/// The name of the hidden command that executes the observed one.
 pub const HELD: &str = "held-command";
 
-/// A command that was started. It is killed where it is dropped before it was released.
-pub struct Watched {
+/// A started command. Killed if dropped before it was released.
+pub struct WatchedCommand {
     child: Child,
     signals: Option<Signals>,
-    /// When it ended, by a thread that does nothing but wait for that.
+    /// When it ended, set by a thread that waits for it.
     ended_at: Arc<OnceLock<Instant>>,
     ended: Option<(ExitStatus, Instant)>,
 }
 
-impl Watched {
-    /// Starts `argv`, which waits before its first instruction until [`Watched::release`].
+impl WatchedCommand {
+    /// Starts `argv`, stopped before its first instruction until [`WatchedCommand::release`].
     ///
     /// # Errors
-    /// When no process can be made.
+    /// If no process can be created.
     pub fn hold(argv: &[OsString]) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot start {}: {error}", escape::path(&argv[0]));
         let mut command = Command::new("/proc/self/exe");
@@ -53,10 +53,10 @@ impl Watched {
         Pid::from_child(&self.child)
     }
 
-    /// Lets it go. From here on signals are meant for it.
+    /// Resumes it. From then on, signals are forwarded to it.
     ///
     /// # Errors
-    /// When the kernel refuses the handlers of signals.
+    /// If the kernel refuses the signal handlers.
     pub fn release(&mut self) -> Result<(), String> {
         let passed = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
         let signals =
@@ -65,25 +65,25 @@ impl Watched {
         let (id, at) = (self.id(), Arc::clone(&self.ended_at));
         let wait = move || {
             if waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).is_ok() {
-                // Set by nobody else.
+                // Only this thread sets it.
                 let _ = at.set(Instant::now());
             }
         };
-        // Without it the end is known when it is looked for.
+        // Without the thread, the end is noticed at the next check.
         let _ = thread::Builder::new().name("fathom-wait".into()).spawn(wait);
-        // One that was killed meanwhile is seen to have ended.
+        // An error means that it has been killed, which is noticed later.
         let _ = kill_process(self.id(), Signal::CONT);
         Ok(())
     }
 
-    /// How and when it ended, if it has; passes signals on to it until then.
+    /// How and when it ended, if it has; until then, forwards signals to it.
     ///
     /// # Errors
-    /// When it cannot be waited for.
+    /// If it cannot be waited for.
     pub fn ended(&mut self) -> Result<Option<(ExitStatus, Instant)>, String> {
         let id = self.id();
         if self.ended.is_none() {
-            // Not waited for to its end: samplers read once more what it used.
+            // Not reaped, so that samplers can read its final counters.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             let ended = waitid(WaitId::Pid(id), options);
             let ended = ended.map_err(|e| format!("cannot wait for the command: {e}"))?;
@@ -93,7 +93,7 @@ impl Watched {
         let pending = self.signals.iter_mut().flat_map(Signals::pending);
         for signal in pending.collect::<Vec<i32>>() {
             let from_terminal = matches!(signal, SIGINT | SIGQUIT) && in_foreground();
-            // The terminal has sent it to the command too.
+            // The terminal has sent the signal to the command as well.
             if let (None, false, Some(signal)) =
                 (self.ended, from_terminal, Signal::from_named_raw(signal))
             {
@@ -104,51 +104,51 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedCommand {
     fn drop(&mut self) {
         if self.signals.is_none() {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
-        // One that has ended.
+        // Reaps a command that has ended.
         let _ = self.child.try_wait();
     }
 }
 
-/// How a process ended, as wait(2) encodes it.
+/// How a process ended, in the encoding of wait(2).
 fn status(ended: &WaitIdStatus) -> ExitStatus {
     let signal = ended.terminating_signal();
     ExitStatus::from_raw(signal.unwrap_or_else(|| ended.exit_status().unwrap_or(0) << 8))
 }
 
-/// Whether what is typed at the terminal comes to this process.
+/// Whether this process is in the terminal's foreground process group.
 fn in_foreground() -> bool {
     let terminal = File::open("/dev/tty").ok();
     let group = terminal.and_then(|terminal| rustix::termios::tcgetpgrp(terminal).ok());
     group.is_some_and(|group| group == rustix::process::getpgrp())
 }
 
-/// A command's status as shells give it: its own, or 128 and the number of the signal that ended it.
+/// A command's exit status, or 128 plus the number of the signal that ended it, as in shells.
 #[must_use]
 pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// What [`Watched::hold`] starts.
+/// Arguments of the hidden command that [`WatchedCommand::hold`] starts.
 #[derive(clap::Args)]
-pub struct HeldArgs {
-    /// The process that watches.
+pub struct HeldCommandArgs {
+    /// The observing process.
     parent: i32,
     /// The command.
     #[arg(required = true, last = true)]
     argv: Vec<OsString>,
 }
 
-/// Waits to be let go, then becomes the command. Returns only where there is no such command.
+/// Stops until released, then executes the command. Returns only if that fails.
 ///
 /// # Errors
-/// When it cannot wait.
-pub fn held(args: &HeldArgs) -> Result<ExitCode, String> {
+/// If it cannot stop.
+pub fn held(args: &HeldCommandArgs) -> Result<ExitCode, String> {
     let fail = |error: rustix::io::Errno| format!("cannot wait for the watching process: {error}");
     if let Err(error) = executable(&args.argv[0]) {
         return Ok(cannot_run(&args.argv[0], &error));

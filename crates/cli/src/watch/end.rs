@@ -1,6 +1,6 @@
 //! What ends an observation, and which processes it observes.
 
-use super::child::{self, Watched};
+use super::child::{self, WatchedCommand};
 use crate::quantity;
 use crate::signals::{self, Signals};
 use crate::stdio::note;
@@ -18,9 +18,9 @@ pub const TICK: Duration = Duration::from_millis(20);
 
 /// The end of a command or of processes, a duration or a signal.
 pub struct End {
-    child: Option<Watched>,
+    child: Option<WatchedCommand>,
     processes: Vec<Process>,
-    /// Taken where there is no command: that one gets the signals itself.
+    /// Handled unless there is a command, which gets the signals itself.
     signals: Option<Signals>,
     time: Option<Duration>,
     began: Instant,
@@ -28,18 +28,17 @@ pub struct End {
 }
 
 impl End {
-    /// The end of `command` if it is not empty, which waits to begin; else that of all processes `named` as
-    /// `--pid` names them, of `time`,
-    /// or a signal.
+    /// The end of `command`, which waits to be released; if that is empty, the end of all processes `named` by
+    /// `--pid`, of `time`, or a signal.
     ///
     /// # Errors
-    /// Why the command cannot be started, or which process does not run.
+    /// Why the command cannot be started, or which process does not exist.
     pub fn new(
         command: &[OsString],
         named: &[String],
         time: Option<Duration>,
     ) -> Result<Self, String> {
-        let child = if command.is_empty() { None } else { Some(Watched::hold(command)?) };
+        let child = if command.is_empty() { None } else { Some(WatchedCommand::hold(command)?) };
         let signals = match child {
             None => {
                 Some(Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?)
@@ -51,7 +50,7 @@ impl End {
         Ok(Self { child, processes, signals, time, began, interrupted })
     }
 
-    /// The command's exit status if it ended before it was let go, because it does not exist.
+    /// The exit status of a command that cannot be executed.
     pub fn never_began(&mut self) -> Option<ExitCode> {
         let (status, _) = self.child.as_mut()?.ended().ok()??;
         Some(ExitCode::from(child::code(status) as u8))
@@ -64,20 +63,20 @@ impl End {
         if pids.is_empty() { Scope::Machine } else { Scope::Trees(pids) }
     }
 
-    /// Time begins, and the command.
+    /// Starts the duration, and releases the command.
     ///
     /// # Errors
-    /// When the command cannot be let go.
+    /// If the command cannot be released.
     pub fn begin(&mut self) -> Result<(), String> {
         self.began = Instant::now();
-        self.child.as_mut().map_or(Ok(()), Watched::release)
+        self.child.as_mut().map_or(Ok(()), WatchedCommand::release)
     }
 
-    /// Lets the command go once the first sample is there, and passes samples on until the end. `take` returns whether
-    /// there can be more to see; a command runs on to its end in any case.
+    /// Releases the command after the first sample, and passes samples to `take` until the end. `take` returns whether
+    /// to continue; a command always runs to its end.
     ///
     /// # Errors
-    /// The first error of `take`, and when the command cannot be let go or waited for.
+    /// The first error of `take`, or if the command cannot be released or waited for.
     pub fn follow(
         &mut self,
         watcher: Watcher,
@@ -102,10 +101,10 @@ impl End {
         state.and_then(|_| rest.try_for_each(|sample| take(sample).map(drop)))
     }
 
-    /// Whether it is over; passes signals on to the command until then.
+    /// Whether the end has come; until then, forwards signals to the command.
     ///
     /// # Errors
-    /// When the command cannot be waited for.
+    /// If the command cannot be waited for.
     pub fn has_come(&mut self) -> Result<bool, String> {
         if let Some(child) = &mut self.child {
             return Ok(child.ended()?.is_some());
@@ -126,17 +125,17 @@ impl End {
         Ok(true)
     }
 
-    /// The signal that ended it before its time, if one did.
+    /// The signal that ended the observation early, if any.
     pub fn interrupted(&self) -> Option<&'static str> {
         self.interrupted
     }
 
-    /// Whether it is that of a command.
+    /// Whether a command is observed.
     pub fn is_command(&self) -> bool {
         self.child.is_some()
     }
 
-    /// The command `argv`, which was let go when it `began`, where it has ended.
+    /// How the command `argv`, which was released at `began`, ended.
     pub fn command(&mut self, argv: &[OsString], began: Instant) -> Option<CommandRecord> {
         let (status, at) = self.child.as_mut()?.ended().ok()??;
         Some(CommandRecord {
@@ -146,19 +145,19 @@ impl End {
         })
     }
 
-    /// [`End::code`], or failure where the command did not fail and the result could not be `shown`, which is said.
+    /// The exit status. If the result could not be `shown`, reports that and returns a failure.
     pub fn code_if(&mut self, shown: Result<(), String>) -> ExitCode {
         match (shown, self.code()) {
             (Err(error), code) => {
                 note!("{error}");
-                // The command's own failure says more.
+                // The command's own failure takes precedence.
                 if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
             }
             (Ok(()), code) => code,
         }
     }
 
-    /// The command's status; without one, whether it took the time that was asked for.
+    /// The command's status; without a command, whether the requested duration was completed.
     fn code(&mut self) -> ExitCode {
         if self.interrupted.is_some() {
             return ExitCode::FAILURE;

@@ -67,5 +67,5 @@ fn a_run_that_was_not_watched_has_no_machine_to_replay() {
     place.ask(&["run", "--sampling=off", "--rw=read", "--record=kept", "data"]).done();
     let answer = place.ask(&["top", "--replay=kept", "--format=text"]);
     assert_eq!((answer.code, &*answer.stdout), (Some(1), ""), "{}", answer.stderr);
-    assert!(answer.stderr.contains("kept holds no samples of the machine"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("kept contains no samples of the machine"), "{}", answer.stderr);
 }

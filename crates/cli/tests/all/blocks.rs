@@ -72,7 +72,7 @@ fn every_io_of_a_device_without_requests_is_counted() {
     until("lines", || running.so_far("stdout").lines().count() >= 3);
     drop(zram);
     let answer = running.wait().done();
-    says(&answer.stdout, &["s, removed meanwhile\n"]);
+    says(&answer.stdout, &["s, removed\n"]);
     assert_eq!(answer.stdout.matches(" removed\n").count(), 1, "{}", answer.stdout);
     says(&answer.stderr, &["all devices were removed"]);
 }

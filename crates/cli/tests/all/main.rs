@@ -15,9 +15,15 @@ mod data;
 #[cfg(test)]
 mod doctor;
 #[cfg(test)]
+mod experiments;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod few_threads;
+#[cfg(test)]
+mod fio;
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]

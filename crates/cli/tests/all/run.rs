@@ -232,7 +232,7 @@ fn a_record_is_kept_among_the_users_runs_where_that_can_be() {
     let before = place.look();
     for home in ["", "relative", "/proc/none"] {
         let answer = Running::start(place.command(FATHOM, &args).env("HOME", home)).wait().done();
-        crate::common::assert_one_error(&answer.stderr, &["no record is kept", "--record=DIR"]);
+        crate::common::assert_one_error(&answer.stderr, &["no record is written", "--record=DIR"]);
     }
     assert_eq!(place.look(), before);
 }

@@ -48,7 +48,19 @@ fn version_1_can_be_shown() {
     says(&limit.stdout, &["4 KiB", "1 MiB", "knee", "peak"]);
     let missing = place.ask(&["show", "nosuch"]);
     assert_eq!(missing.code, Some(1));
-    says(&missing.stderr, &["nosuch: no such run", "fathom runs"]);
+    says(&missing.stderr, &["no such run: nosuch", "fathom runs"]);
+}
+
+#[test]
+fn version_2_can_be_shown() {
+    let place = Place::new();
+    let run = place.ask(&["show", &fixture("v2/run")]).done();
+    says(&run.stdout, &["647k", "data · 1.2 s", "io_uring", "At least 99.7% of the bytes"]);
+    let watch = place.ask(&["show", &fixture("v2/watch")]).done();
+    says(&watch.stdout, &["exit status 3", "CPU", "memory", "Limited by:"]);
+    let limit = place.ask(&["show", &fixture("v2/limit")]).done();
+    says(&limit.stdout, &["4 KiB randread", "1 MiB randread", "92.1k", "knee, peak"]);
+    place.ask(&["top", "--replay", &fixture("v2/run"), "--csv"]).done();
 }
 
 #[test]

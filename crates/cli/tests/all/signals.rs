@@ -148,17 +148,17 @@ fn clean_lists_what_a_killed_run_was_writing() {
         works(place.start(&[&write[..], &["--time_based", "--runtime=50", "new"]].concat()));
     until("the file", || place.path("new").exists());
     let active = place.ask(&["clean"]).done();
-    assert!(!active.stdout.contains("new: "), "a file in use: {}", active.stdout);
+    assert!(!active.stdout.contains("new "), "a file in use: {}", active.stdout);
     running.signal(Signal::KILL);
     running.wait();
     let listed = place.ask(&["clean"]).done();
-    says(&listed.stdout, &["new: file created by a run that was killed"]);
+    says(&listed.stdout, &["target created by a killed run"]);
     let kept = place.ask(&["clean", "--remove"]);
     assert_eq!(kept.code, Some(1));
     assert!(kept.stderr.contains("rm -- ") && place.path("new").exists(), "{}", kept.stderr);
     std::fs::remove_file(place.path("new")).unwrap();
     place.ask(&[&write[..], &["new"]].concat()).done();
-    assert!(!place.ask(&["clean"]).done().stdout.contains("new: "), "the run was not killed");
+    assert!(!place.ask(&["clean"]).done().stdout.contains("new "), "the run was not killed");
 }
 
 #[test]

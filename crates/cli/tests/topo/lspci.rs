@@ -1,6 +1,6 @@
 //! The same trees as lspci reads them.
 
-use super::{names, report, stored};
+use super::{ask, names, stored};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -100,11 +100,12 @@ fn explained(tree: &str, field: &str, lspci: Option<&String>) -> bool {
 fn links_payloads_and_nodes_agree_with_lspci() {
     let mut compared = 0;
     for name in names() {
-        let Some(theirs) = lspci(stored(&name).path()) else {
+        let tree = stored(&name);
+        let Some(theirs) = lspci(tree.path()) else {
             return println!("skipped: needs lspci (Debian's pciutils)");
         };
         let mut own = BTreeMap::new();
-        let report = report(&name);
+        let report = ask(&tree, &["--json"]).done().json();
         report["topology"]["roots"]
             .as_array()
             .unwrap()

@@ -76,8 +76,7 @@ pub(crate) fn create(
     want: &Want,
     stop: &dyn Fn() -> bool,
 ) -> Result<(Arc<OwnedFd>, Made), GuardError> {
-    let (fd, made) = named(path, spot)?;
-    mark(path, &fd, Mark::Unfinished)?;
+    let (fd, made) = named(path, spot, Mark::Unfinished)?;
     reserve(path, &fd, 0, want.create_size.unwrap_or(0), want.fallocate, stop)?;
     if !want.written {
         mark(path, &fd, Mark::Target)?;
@@ -85,25 +84,40 @@ pub(crate) fn create(
     Ok((fd, made))
 }
 
-/// Creates and locks an empty file.
-fn named(path: &str, spot: Spot) -> Result<(Arc<OwnedFd>, Made), GuardError> {
+/// Creates, locks and marks an empty file. It gets its name last, so that a killed run leaves no file without a mark,
+/// unless the file system does not support O_TMPFILE.
+fn named(path: &str, spot: Spot, kind: Mark) -> Result<(Arc<OwnedFd>, Made), GuardError> {
+    let exists = || GuardError::Changed { path: path.to_string() };
+    if let Some(fd) = unnamed(path, &spot, 0o644)? {
+        let fd = locked(path, fd)?;
+        mark(path, &fd, kind)?;
+        let name = spot.name.as_str();
+        linkat(CWD, descriptor_path(&fd), &spot.dir, name, AtFlags::SYMLINK_FOLLOW).map_err(
+            |error| match error {
+                Errno::EXIST => exists(),
+                _ => GuardError::io(path, "create", error),
+            },
+        )?;
+        let made = Made::new(path, spot, &fd)?;
+        return Ok((fd, made));
+    }
     // O_EXCL: never open a file or symbolic link that appeared since the check.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(&spot.dir, spot.name.as_str(), flags, Mode::from_raw_mode(0o644)).map_err(
         |error| match error {
-            Errno::EXIST => GuardError::Changed { path: path.to_string() },
+            Errno::EXIST => exists(),
             _ => GuardError::io(path, "create", error),
         },
     )?;
     let made = Made::new(path, spot, &fd)?;
-    Ok((locked(path, Arc::new(fd))?, made))
+    let fd = locked(path, Arc::new(fd))?;
+    mark(path, &fd, kind)?;
+    Ok((fd, made))
 }
 
 /// Creates, marks and locks an empty file under a temporary name.
 pub(crate) fn scratch(path: &str, spot: Spot) -> Result<(Arc<OwnedFd>, Made), GuardError> {
-    let (fd, made) = named(path, spot)?;
-    mark(path, &fd, Mark::Scratch)?;
-    Ok((fd, made))
+    named(path, spot, Mark::Scratch)
 }
 
 fn mark(path: &str, fd: &OwnedFd, mark: Mark) -> Result<(), GuardError> {

@@ -48,9 +48,8 @@ impl<'a> PciNames<'a> {
             return format!("{} [{vendor:04x}:{device:04x}]", class_name(class));
         };
         let own = lines.lines().take_while(|line| line.starts_with(['\t', '#']) || line.is_empty());
-        let devices = own.filter_map(|line| line.strip_prefix('\t').and_then(entry));
-        let found = devices.into_iter().find(|(id, _)| *id == device);
-        match found {
+        let mut devices = own.filter_map(|line| line.strip_prefix('\t').and_then(entry));
+        match devices.find(|(id, _)| *id == device) {
             Some((_, device)) => format!("{} {device}", short(name)),
             None => {
                 format!("{} {} [{vendor:04x}:{device:04x}]", short(name), class_name(class))

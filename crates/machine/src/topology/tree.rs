@@ -154,7 +154,7 @@ fn label(dir: &Path, name: &str) -> String {
     let model = text(dir.join("model")).unwrap_or_default();
     match (text(dir.join("transport")), text(dir.join("address"))) {
         (Some(transport), Some(address)) if transport != "pcie" => {
-            format!("{model} by {transport}, {address}")
+            format!("{transport}, {address}")
         }
         _ => model,
     }
@@ -178,7 +178,6 @@ fn sata_link(dir: &Path, name: &str) -> Option<Link> {
 fn prune(hops: &mut Vec<Hop>) {
     for hop in hops.iter_mut() {
         prune(&mut hop.children);
-        hop.irqs.retain(|irq| irq.number > 0);
     }
     hops.retain(|hop| {
         let is_network = hop.class.is_some_and(|class| class >> 16 == NETWORK);

@@ -86,8 +86,8 @@ struct Uses {
     mounts: Vec<Mount>,
     /// Paths of swap devices.
     swaps: Vec<String>,
-    /// Block devices of mounted btrfs file systems, which mountinfo names only one of; and the name of that one.
-    members: Vec<(String, Vec<String>)>,
+    /// The block devices of each mounted btrfs, of which mountinfo names only one.
+    members: Vec<Vec<String>>,
     /// Numbers of block devices, with their names.
     numbers: Vec<(Number, String)>,
 }
@@ -101,8 +101,8 @@ impl Uses {
         };
         let btrfs = roots.sys.join("fs/btrfs");
         let members = entries(&btrfs).into_iter().map(|uuid| {
-            let names = entries(btrfs.join(&uuid).join("devices"));
-            (uuid, names.into_iter().map(|name| name.replace('!', "/")).collect())
+            let names = entries(btrfs.join(uuid).join("devices"));
+            names.into_iter().map(|name| name.replace('!', "/")).collect()
         });
         let numbers = entries(roots.sys.join("dev/block")).into_iter().filter_map(|number| {
             let dir: PathBuf = roots.sys.join("dev/block").join(&number).canonicalize().ok()?;
@@ -125,9 +125,7 @@ impl Uses {
             nodes.push(format!("/dev/mapper/{label}"));
         }
         // A btrfs is mounted by one of its devices.
-        for (_, members) in
-            self.members.iter().filter(|(_, members)| members.iter().any(|own| own == name))
-        {
+        for members in self.members.iter().filter(|members| members.iter().any(|own| own == name)) {
             nodes.extend(members.iter().map(|member| format!("/dev/{member}")));
         }
         let mut found: Vec<String> = Vec::new();

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// So many stacks are built, unless `FATHOM_STACKS` says another number.
-const STACKS: u32 = 300;
+const STACKS: u32 = 100;
 const IMAGE: u64 = 2 * MIB;
 /// Behind the signatures of file systems.
 const OFFSET: u64 = 64 << 10;

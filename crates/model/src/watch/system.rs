@@ -198,10 +198,31 @@ pub struct CgroupSample {
     /// Whether these are limits of cgroup v1 (`blkio.throttle.*`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub io_limits_v1: bool,
+    /// I/O of these cgroups on the devices for which they have limits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub io_done: Vec<CgroupIo>,
     /// I/O settings that are no limits: cgroup, device or `default`, and the settings: `weight` (io.weight),
     /// `bfq_weight` (io.bfq.weight; in cgroup v1 blkio.bfq.weight), `target` (io.latency), those of io.cost.qos.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub io_control: Vec<String>,
+}
+
+/// I/O of a cgroup and its descendants on one device so far (io.stat; in cgroup v1
+/// blkio.throttle.io_serviced_recursive and io_service_bytes_recursive).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CgroupIo {
+    /// The cgroup.
+    pub cgroup: String,
+    /// The device.
+    pub device: String,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
 }
 
 impl CgroupSample {

@@ -100,7 +100,7 @@ pub fn blocks(
 ) -> Document {
     let mut page = Document::default();
     for device in &growth.devices {
-        let removed = if device.removed { ", removed meanwhile" } else { "" };
+        let removed = if device.removed { ", removed" } else { "" };
         let about = text!(time(elapsed_ns as f64), removed);
         let mut body = of_device(device, growth.one_in);
         gaps(device, disks, elapsed_ns).for_each(|gap| body.paragraph(gap));
@@ -255,7 +255,7 @@ fn unplugs(page: &mut Document, growth: &BlocksSample) {
     let mut body = Document::default();
     let columns = ["requests", "unplugs", "share"].map(DataColumn::number);
     body.table(columns.into(), used.map(row).collect());
-    let about = if all > 0 { "all devices together, as the kernel reports them" } else { "none" };
+    let about = if all > 0 { "all devices, as the kernel reports them" } else { "none" };
     page.section("unplugs", about, body);
 }
 

@@ -77,7 +77,7 @@ fn a_device_that_was_removed_is_said_to_be() {
         "{}",
         lines(&growth, 1_000_000_000)
     );
-    assert!(summary(&growth, 1_000_000_000, &[]).contains("zram0  1 s, removed meanwhile\n"));
+    assert!(summary(&growth, 1_000_000_000, &[]).contains("zram0  1 s, removed\n"));
     growth.devices[1] =
         DeviceBlocks { name: "zram0".into(), removed: true, ..DeviceBlocks::default() };
     assert!(lines(&growth, 1_000_000_000).ends_with(" removed\n"));

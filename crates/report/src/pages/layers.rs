@@ -8,7 +8,7 @@ use fathom_analysis::stats::share_interval;
 const NAMED: usize = 2;
 const NAMED_OTHER: usize = 8;
 /// With fewer samples, a share of 10% is only known to within 5 points.
-const SAMPLES_MIN: u64 = 200;
+pub(in crate::pages) const SAMPLES_MIN: u64 = 200;
 
 /// What an I/O of a run cost.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 
 mod paragraph;
 
-use super::{counters, doctor_line, not_measured, parts};
+use super::{counters, doctor_line, header, not_measured};
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, named, of,
     percent, plural, text, time,
@@ -13,13 +13,13 @@ use fathom_analysis::limit::{
     Setting, SuiteTest, TargetLimit, TargetResult, Verdict,
 };
 use fathom_analysis::stats::{Estimate, Ratio};
-use fathom_model::facts::{Host, TargetFacts};
+use fathom_model::facts::TargetFacts;
 use fathom_model::units;
 use fathom_model::watch::Missing;
 
 /// What the page holds beyond verdict, curve and figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LimitOptions {
+pub struct LimitPageOptions {
     /// A paragraph for each target that can be forwarded by itself.
     pub paragraph: bool,
     /// The counter-experiments, and why something was not measured.
@@ -28,9 +28,9 @@ pub struct LimitOptions {
 
 /// The whole result.
 #[must_use]
-pub fn limit(record: &LimitRecord, options: LimitOptions) -> Document {
+pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
     let mut page = Document::default();
-    header(&mut page, record);
+    head(&mut page, record);
     page.findings(&record.findings);
     for (index, target) in record.report.targets.iter().enumerate() {
         let about = record.facts.targets.get(index).map(description);
@@ -67,22 +67,15 @@ fn missing(record: &LimitRecord) -> Vec<Missing> {
     counters.chain(record.costs.iter().flat_map(|peak| peak.lacks.iter().cloned())).collect()
 }
 
-fn header(page: &mut Document, record: &LimitRecord) {
+fn head(page: &mut Document, record: &LimitRecord) {
     if !record.outcome.is_finished() {
         page.paragraph(format!("INCOMPLETE: {}; results so far:", record.outcome));
     }
     let report = &record.report;
-    page.paragraph(parts([
-        format!("fathom {}", record.fathom_version).into(),
-        machine(&record.facts.host, report.cores),
-        text!(time(report.seconds_used * 1e9), ", ", plural(report.windows.into(), "window")),
-    ]));
-}
-
-fn machine(host: &Host, cores: u32) -> Text {
-    let model = (!host.cpu_model.is_empty()).then(|| format!(" ({})", host.cpu_model));
-    let cpus = text!(plural(cores.into(), "CPU"), model);
-    parts([format!("Linux {}", host.kernel).into(), cpus])
+    let spent =
+        text!(time(report.seconds_used * 1e9), ", ", plural(report.windows.into(), "window"));
+    let host = &record.facts.host;
+    page.paragraph(header::header(&record.fathom_version, host, report.cores, spent));
 }
 
 /// What a target is: size, file system, device.
@@ -123,7 +116,7 @@ fn of_target(
     record: &LimitRecord,
     index: usize,
     target: &TargetLimit,
-    options: LimitOptions,
+    options: LimitPageOptions,
 ) -> Document {
     let mut body = Document::default();
     if record.config.suite.is_empty() {
@@ -299,7 +292,7 @@ fn cause(cause: Cause) -> Option<&'static str> {
         Cause::Device => Some("the device or its backing storage"),
         Cause::CgroupIoLimit => Some("an I/O limit of its cgroup"),
         Cause::CpuQuota => Some("the CPU quota of its cgroup"),
-        Cause::QueueRequests => Some("the requests of the device's queues"),
+        Cause::QueueRequests => Some("the number of requests in the device's queues"),
         Cause::IoScheduler => Some("the I/O scheduler"),
         Cause::Depth => Some("the queue depth"),
         Cause::Inconclusive => None,

@@ -2,7 +2,7 @@
 
 use super::parts;
 use crate::doc::{
-    Document, Text, bandwidth, bytes, count, named, number, of, percent, plural, text,
+    Document, Text, bandwidth, bytes, count, named, number, of, percent, text, whole,
 };
 use fathom_analysis::machine::SystemRates;
 use fathom_analysis::processes::ProcessTotals;
@@ -14,6 +14,8 @@ const PROGRAMS_MAX: usize = 3;
 /// Programs that used fewer CPUs and fewer bytes per second are left out.
 const CPUS_MIN: f64 = 0.01;
 const BYTES_MIN: f64 = 1e5;
+/// The least factor printed between requested and written bytes.
+const FACTOR_MIN: f64 = 1.05;
 
 /// The watched program's CPU time, its reads and writes and what of them reached a disk; then other programs.
 pub(super) fn programs(page: &mut Document, processes: &ProcessTotals, is_own: bool) {
@@ -31,7 +33,7 @@ pub(super) fn programs(page: &mut Document, processes: &ProcessTotals, is_own: b
     let by_cpu = processes.by_cpu();
     let shown = by_cpu.iter().filter(is_shown).take(PROGRAMS_MAX).map(|uses| {
         let bytes = processes.per_second(uses.disk_bytes());
-        let bytes = (bytes >= BYTES_MIN).then(|| text!(bandwidth(bytes), " of I/O"));
+        let bytes = (bytes >= BYTES_MIN).then(|| of(bandwidth(bytes), "of I/O"));
         let all = [of(number(processes.cpus(uses)), "CPUs"), bytes.into()];
         text!(name(uses), " ", Text::join(all, ", "))
     });
@@ -42,7 +44,7 @@ pub(super) fn programs(page: &mut Document, processes: &ProcessTotals, is_own: b
 fn name(uses: &ProcessUse) -> Text {
     match uses.processes {
         0 | 1 => text!(uses.comm.as_str(), format!("\u{a0}(pid\u{a0}{})", uses.pid)),
-        n => text!(uses.comm.as_str(), "\u{a0}(", plural(n.into(), "process"), ")"),
+        n => text!(uses.comm.as_str(), "\u{a0}(", of(whole(n), "processes"), ")"),
     }
 }
 
@@ -55,8 +57,9 @@ fn reads(processes: &ProcessTotals) -> Text {
     }
     let hits = (disk_read < requested_read)
         .then(|| 100.0 - disk_read as f64 * 100.0 / requested_read as f64)
-        .map(|hits| text!(" (", percent(hits), " hits)"));
-    text!("read ", rate(requested_read), ", ", rate(disk_read), " from disks", Text::from(hits))
+        .map(|hits| text!(" (", percent(hits), " page cache hits)"));
+    let from_disks = of(rate(disk_read), "from disks");
+    text!(named("read", rate(requested_read)), ", ", from_disks, Text::from(hits))
 }
 
 /// Bytes requested, and bytes that were written to a disk or made dirty in the page cache.
@@ -66,10 +69,11 @@ fn writes(processes: &ProcessTotals) -> Text {
     if requested_write.max(disk_write) == 0 {
         return Text::default();
     }
-    let times = (requested_write > 0 && disk_write > requested_write)
+    let times = (requested_write > 0 && disk_write as f64 > requested_write as f64 * FACTOR_MIN)
         .then(|| disk_write as f64 / requested_write as f64)
-        .map(|times| text!(" (", number(times), " times as much)"));
-    text!("wrote ", rate(requested_write), ", ", rate(disk_write), " to disks", Text::from(times))
+        .map(|times| text!(" (", number(times), "×)"));
+    let to_disks = of(rate(disk_write), "to disks");
+    text!(named("wrote", rate(requested_write)), ", ", to_disks, Text::from(times))
 }
 
 /// The limits of the cgroup, how much was used, and how often they were hit.

@@ -3,10 +3,11 @@
 mod cost;
 mod figures;
 
+use super::header::run_header;
 use super::watch::{Observed, machine};
 use super::{doctor_line, limited_by};
 use crate::doc::{Document, Text, count, text, time};
-use fathom_analysis::derive::{self, Group};
+use fathom_analysis::derive::{self, JobGroup};
 use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
 use fathom_model::record::RunRecord;
 use fathom_model::watch::Missing;
@@ -22,6 +23,7 @@ const SETTINGS_SHOWN: usize = 3;
 #[must_use]
 pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Document {
     let mut page = Document::default();
+    run_header(&mut page, record);
     page.findings(&record.findings);
     let groups = shown_groups(record);
     for group in &groups {
@@ -61,12 +63,12 @@ fn missing(record: &RunRecord) -> Vec<Missing> {
     all
 }
 
-/// What groups that ran at the same time did in all.
-fn totals(page: &mut Document, record: &RunRecord, groups: &[Group]) {
+/// The sum of groups that ran at the same time. I/Os of different sizes are not comparable, so their number has no sum.
+fn totals(page: &mut Document, record: &RunRecord, groups: &[JobGroup]) {
     let mut waves: Vec<u32> = groups.iter().map(|group| group.plan.wave).collect();
     waves.dedup();
     for wave in waves {
-        let members: Vec<&Group> = groups.iter().filter(|g| g.plan.wave == wave).collect();
+        let members: Vec<&JobGroup> = groups.iter().filter(|g| g.plan.wave == wave).collect();
         let [first, _, ..] = members.as_slice() else { continue };
         let jobs = members.iter().flat_map(|group| group.jobs.clone()).collect();
         let all = derive::group(record, first.plan, jobs).record;
@@ -74,14 +76,18 @@ fn totals(page: &mut Document, record: &RunRecord, groups: &[Group]) {
         let bytes = derive::per_second(derive::bytes(&all), all.runtime_ns);
         let names: Vec<&str> = members.iter().map(|group| group.plan.name.as_str()).collect();
         let rate = figures::bandwidth(bytes, &first.plan.show);
-        let about = text!(count(iops), " IOPS, ", rate, " (", names.join(" + "), ")");
+        let mut block_sizes = members.iter().map(|group| sizes(&plans(record, group)));
+        let first_size = block_sizes.next();
+        let are_alike = block_sizes.all(|size| Some(size) == first_size);
+        let iops = are_alike.then(|| text!(count(iops), " IOPS, "));
+        let about = text!(Text::from(iops), rate, " (", names.join(" + "), ")");
         page.section("total", about, Document::default());
     }
 }
 
 /// Jobs reported as one: the clones of a section, or the jobs merged by `group_reporting`.
-fn shown_groups(record: &RunRecord) -> Vec<Group<'_>> {
-    let mut shown: Vec<Group> = Vec::new();
+fn shown_groups(record: &RunRecord) -> Vec<JobGroup<'_>> {
+    let mut shown: Vec<JobGroup> = Vec::new();
     for group in derive::groups(record) {
         let (plan, jobs) = (group.plan, &group.jobs);
         match shown.last_mut() {
@@ -98,11 +104,11 @@ fn shown_groups(record: &RunRecord) -> Vec<Group<'_>> {
 }
 
 /// The plans of a group's jobs.
-fn plans<'a>(record: &'a RunRecord, group: &Group) -> Vec<&'a JobPlan> {
+fn plans<'a>(record: &'a RunRecord, group: &JobGroup) -> Vec<&'a JobPlan> {
     group.jobs.iter().filter_map(|index| record.plan.jobs.get(*index)).collect()
 }
 
-fn section(page: &mut Document, record: &RunRecord, group: &Group) {
+fn section(page: &mut Document, record: &RunRecord, group: &JobGroup) {
     let mut body = Document::default();
     let plans = plans(record, group);
     if let Some(description) = &group.plan.description {
@@ -123,7 +129,7 @@ fn section(page: &mut Document, record: &RunRecord, group: &Group) {
 }
 
 /// `random read 4 KiB · io_uring · QD 32 · 3 jobs · direct · /dev/nvme0n1 · 10 s`
-fn heading(record: &RunRecord, group: &Group, plans: &[&JobPlan]) -> Text {
+fn heading(record: &RunRecord, group: &JobGroup, plans: &[&JobPlan]) -> Text {
     let jobs = group.jobs.len();
     let each = |of: fn(&JobPlan) -> String| distinct(plans.iter().map(|plan| of(plan))).join(", ");
     let depths = match plans.iter().all(|plan| plan.engine.is_synchronous()) {

@@ -2,6 +2,7 @@
 
 use crate::doc::{DataColumn, Document, Text, bandwidth, bytes, count, of, plural, text, time};
 use fathom_analysis::derive;
+use fathom_analysis::experiment::{Claim, ExperimentRecord};
 use fathom_analysis::limit::LimitRecord;
 use fathom_model::outcome::Outcome;
 use fathom_model::record::RunRecord;
@@ -78,6 +79,19 @@ pub fn limit_result(record: &LimitRecord) -> Text {
         text!(name, " peak ", of(count(peak.iops.mean), "IOPS"))
     });
     early(&record.outcome, peak)
+}
+
+/// The main figure of an experiment: how many of its effects are known.
+#[must_use]
+pub fn experiment_result(record: &ExperimentRecord) -> Text {
+    let name = &record.request.experiment.name;
+    let effects = record.report.conditions.iter().filter_map(|found| found.effect.as_ref());
+    let changed = effects.clone().filter(|effect| effect.claim == Claim::Changed).count();
+    let found = match (effects.count(), record.report.conditions.len()) {
+        (0, cells) => text!(name.as_str(), ", ", plural(cells as u64, "cell")),
+        (all, _) => text!(name.as_str(), format!(", {changed} of "), plural(all as u64, "effect")),
+    };
+    early(&record.outcome, found)
 }
 
 fn early(outcome: &Outcome, figures: Text) -> Text {

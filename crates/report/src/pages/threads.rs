@@ -6,7 +6,7 @@ use crate::doc::{
     text, time, whole,
 };
 use crate::threads::Report;
-use fathom_analysis::threads::{Column, Group, Groups};
+use fathom_analysis::threads::{Column, ThreadGroup, ThreadGroups};
 use fathom_model::watch::ThreadState;
 
 /// The groups, the largest first, with the average number of threads in each; in the report of a whole run also the
@@ -21,7 +21,7 @@ pub fn threads(report: &Report) -> Document {
             time(report.seconds * 1e9).into(),
             of(whole(groups.samples), "samples"),
             plural(groups.threads().round() as u64, "thread"),
-            text!(number(groups.active()), " ", shown, " on average"),
+            of(number(groups.active()), &format!("{shown} on average")),
         ],
         ", ",
     ));
@@ -45,12 +45,12 @@ pub fn threads(report: &Report) -> Document {
 }
 
 /// The mean number of threads in each state; sleeping ones, too, by what they wait for.
-pub(super) fn thread_states(page: &mut Document, groups: &Groups) {
+pub(super) fn thread_states(page: &mut Document, groups: &ThreadGroups) {
     let states = groups.states();
     if states.is_empty() {
         return;
     }
-    let part = |(state, mean): (ThreadState, f64)| text!(number(mean), " ", state.name());
+    let part = |(state, mean): (ThreadState, f64)| of(number(mean), state.name());
     page.entry("all threads", Text::join(states.into_iter().map(part), ", "));
 }
 
@@ -70,10 +70,10 @@ fn footer(page: &mut Document, report: &Report) {
         let why = " of samples (the thread ran while it was being sampled)";
         page.entry("torn", text!(torn, why));
     }
-    not_measured(page, report.missing, true);
+    not_measured(page, report.missing, report.verbose);
 }
 
-fn row(report: &Report, group: &Group) -> Vec<Text> {
+fn row(report: &Report, group: &ThreadGroup) -> Vec<Text> {
     let share = group.share * 100.0;
     let bar = Quantity::new(share, QuantityUnit::PercentBar);
     let mut row = vec![number(group.average).into(), percent(share).into(), bar.into()];

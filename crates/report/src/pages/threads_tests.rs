@@ -1,6 +1,6 @@
 use super::*;
 use crate::render::{assert_fits, unwrapped};
-use fathom_analysis::threads::Groups;
+use fathom_analysis::threads::ThreadGroups;
 use fathom_model::watch::{Missing, SamplerCost, ThreadCount, ThreadsSample};
 use serde_json::Value;
 
@@ -9,8 +9,8 @@ fn thread(comm: &str, state: char, syscall: &str, count: u32) -> ThreadCount {
     ThreadCount { comm, state, syscall, count, ..ThreadCount::default() }
 }
 
-fn groups() -> Groups {
-    let mut groups = Groups::new(&[Column::Comm, Column::State, Column::Syscall]);
+fn groups() -> ThreadGroups {
+    let mut groups = ThreadGroups::new(&[Column::Comm, Column::State, Column::Syscall]);
     let active = vec![
         thread("fio", 'S', "io_uring_enter", 150),
         thread("cc", 'Q', "", 40),
@@ -20,10 +20,25 @@ fn groups() -> Groups {
     groups
 }
 
-fn report<'a>(groups: &'a Groups, cost: &'a SamplerCost, missing: &'a [Missing]) -> Report<'a> {
+fn report<'a>(
+    groups: &'a ThreadGroups,
+    cost: &'a SamplerCost,
+    missing: &'a [Missing],
+) -> Report<'a> {
     let (rows, all_states) = (2, false);
     let (unix_ns, total) = (1, true);
-    Report { unix_ns, total, seconds: 5.0, hz: 20, groups, cost, missing, rows, all_states }
+    Report {
+        unix_ns,
+        total,
+        seconds: 5.0,
+        hz: 20,
+        groups,
+        cost,
+        missing,
+        rows,
+        all_states,
+        verbose: true,
+    }
 }
 
 #[test]
@@ -51,7 +66,7 @@ not measured       a: b; c
 
 #[test]
 fn late_and_torn_samples_are_reported() {
-    let mut groups = Groups::new(&[Column::Wchan]);
+    let mut groups = ThreadGroups::new(&[Column::Wchan]);
     let torn = ThreadCount { torn: true, ..thread("fio", 'D', "", 1) };
     let active = vec![torn, thread("fio", 'D', "", 99)];
     groups.add(&ThreadsSample { samples: 100, seen: 100, active, ..ThreadsSample::default() });
@@ -75,7 +90,7 @@ fn json_holds_all_groups() {
 
 #[test]
 fn no_samples_make_a_page_without_a_table() {
-    let groups = Groups::new(&[Column::Comm]);
+    let groups = ThreadGroups::new(&[Column::Comm]);
     let cost = SamplerCost::default();
     let page = unwrapped(&threads(&report(&groups, &cost, &[])));
     assert!(page.starts_with("5 s, 0 samples, 0 threads, 0.00 active on average\n"), "{page}");

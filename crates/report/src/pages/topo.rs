@@ -54,9 +54,9 @@ fn about_links(report: &TopologyReport) -> Text {
     });
     match (links, without) {
         (0, _) => Text::default(),
-        (_, 0) => "rates are per direction, after encoding and packet overhead".into(),
-        _ => "rates are per direction, after encoding; packet overhead, some 10%, is not included, as reading the payload \
-              size requires root"
+        (_, 0) => "data per direction that links carry, and that links below can deliver together".into(),
+        _ => "data per direction that links carry, and that links below can deliver together; packet overhead, some 10%, is \
+              not included, as the payload size is unknown without root"
             .into(),
     }
 }
@@ -115,9 +115,8 @@ fn roots(report: &TopologyReport, verbose: bool) -> Vec<TreeNode> {
     };
     let node_row = |node: &NumaNode| TreeNode {
         cells: vec![text!(
-            format!("NUMA node {}", node.id),
-            (!node.cpus.is_empty()).then(|| format!(", CPUs {}", wiring::cpus(&node.cpus))),
-            ", ",
+            format!("NUMA node {}: ", node.id),
+            (!node.cpus.is_empty()).then(|| format!("CPUs {}; ", wiring::cpus(&node.cpus))),
             bytes(node.memory_bytes)
         )],
         children: on_node(Some(node.id)),

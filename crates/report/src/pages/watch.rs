@@ -1,5 +1,6 @@
 //! Sampled figures: the summary of `fathom watch`, and the machine section of a run.
 
+use super::header::run_header;
 use super::{
     IoCost, calls, counters, gaps, layers, limited_by, not_measured, parts, percentile, programs,
     range, thread_states,
@@ -45,6 +46,7 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     let watch = record.watch.as_ref().unwrap_or(&none);
     let rates = seen.rates();
     let mut page = Document::default();
+    run_header(&mut page, record);
     head(&mut page, seen, record, watch);
     if let Some(system) = &rates.system {
         cpus(&mut page, system, seen);

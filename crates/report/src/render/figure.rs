@@ -40,19 +40,23 @@ pub(super) fn loose(text: &str) -> String {
     text.replace('\u{a0}', " ")
 }
 
-/// Numbers in `words` joined to their units and names with non-breaking spaces.
+/// `words` with non-breaking spaces between numbers and their units and names, and in code.
 pub(super) fn glue(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     let mut before = "";
+    let mut in_code = false;
     for word in words.split(' ') {
         let last = before.rsplit('\u{a0}').next().unwrap_or(before).trim_start_matches('(');
         let bare = word.trim_end_matches([',', ';', '.', ':', ')']);
-        let joined = (is_number(last) && UNITS.contains(&bare))
+        let joined = in_code
+            || (is_number(last) && UNITS.contains(&bare))
             || (NAMES.contains(&last) && starts_number(bare));
         if !out.is_empty() || !before.is_empty() {
             out.push(if joined { '\u{a0}' } else { ' ' });
         }
         out.push_str(word);
+        // Commands in backticks are not broken.
+        in_code ^= word.matches('`').count() % 2 == 1;
         before = word;
     }
     out
@@ -67,7 +71,7 @@ fn is_number(word: &str) -> bool {
 }
 
 /// A number with its unit and interval. A value of 0 with an upper bound above 0 is printed as `<` the bound.
-fn shown(quantity: &Quantity, place: Place) -> String {
+pub(super) fn shown(quantity: &Quantity, place: Place) -> String {
     let of = |value| scalar(value, quantity.unit);
     let bound = |value| of(value).trim_end_matches('×').to_string();
     let text = of(quantity.value);
@@ -76,6 +80,12 @@ fn shown(quantity: &Quantity, place: Place) -> String {
         (Some((low, high)), _) if quantity.value == 0.0 && low <= 0.0 && high > 0.0 => {
             format!("<{}", of(high))
         }
+        (Some((low, high)), place) if quantity.unit == QuantityUnit::Change => {
+            let ends =
+                format!("{} to {}", of(low).trim_end_matches('%'), of(high).trim_end_matches('%'));
+            let label = if place == Place::Sentence { "95% CI " } else { "" };
+            format!("{text} ({label}{ends})")
+        }
         (Some((low, high)), Place::Sentence) => {
             format!("{text} (95% CI {}–{})", bound(low), bound(high))
         }
@@ -83,7 +93,7 @@ fn shown(quantity: &Quantity, place: Place) -> String {
     }
 }
 
-fn scalar(value: f64, unit: QuantityUnit) -> String {
+pub(super) fn scalar(value: f64, unit: QuantityUnit) -> String {
     let bits = |text: String| text.replace("B/s", "bit/s");
     match unit {
         QuantityUnit::Count => units::count(value),
@@ -91,6 +101,7 @@ fn scalar(value: f64, unit: QuantityUnit) -> String {
         QuantityUnit::Number => number(value),
         QuantityUnit::Ratio => format!("{}×", number(value)),
         QuantityUnit::Percent => percent(value),
+        QuantityUnit::Change => change(value),
         QuantityUnit::PercentBar => "█".repeat((value / 100.0 * BAR).round() as usize),
         QuantityUnit::Nanoseconds => units::time(value),
         QuantityUnit::Bytes => units::bytes(value as u64),
@@ -113,6 +124,16 @@ fn number(value: f64) -> String {
         v if v >= 99.95 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
+    }
+}
+
+/// A change in percent: `+4.9%`, `−54%`.
+fn change(value: f64) -> String {
+    let sign = if value < 0.0 { '−' } else { '+' };
+    match value.abs() {
+        v if v < 0.05 => "0.0%".into(),
+        v if v >= 99.95 => format!("{sign}{v:.0}%"),
+        v => format!("{sign}{v:.1}%"),
     }
 }
 

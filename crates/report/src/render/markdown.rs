@@ -41,7 +41,7 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
                 }
             }
             Block::Table(table) => out.push_str(&grid(table)),
-            Block::Tree(_) => {
+            Block::Tree(_) | Block::Chart(_) => {
                 let tree = Document { blocks: vec![block.clone()] };
                 out.push_str(&format!("```text\n{}```\n", text(&tree, Style::default())));
             }

@@ -1,11 +1,12 @@
 //! Documents as text for a terminal.
 
 use super::Style;
+use super::chart;
 use super::figure::{Place, glue, glued, loose};
 use super::tree::TreeRows;
-use crate::doc::{Block, DataColumn, DataTable, Document, Extent, Section, Text, Tree};
+use crate::doc::{Block, Chart, DataColumn, DataTable, Document, Extent, Section, Text, Tree};
 use fathom_model::escape;
-use fathom_model::finding::{Finding, Severity};
+use fathom_model::finding::{Evidence, Finding, Severity};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::UnicodeWidthStr;
 
@@ -52,6 +53,7 @@ impl Page {
                 Block::KeyValues(entries) => self.key_values(entries, indent),
                 Block::Table(table) => self.table(table, indent),
                 Block::Tree(tree) => self.tree(tree, indent),
+                Block::Chart(chart) => self.chart(chart, indent),
                 Block::Finding(finding) => self.finding(finding, indent),
             }
             before = Some(block);
@@ -68,6 +70,13 @@ impl Page {
             self.out.replace_range(start..start + title.len(), &self.painted("1", &title));
         }
         self.blocks(&section.body.blocks, indent + GAP);
+    }
+
+    fn chart(&mut self, chart: &Chart, indent: usize) {
+        for line in chart::lines(chart, self.width.saturating_sub(indent)) {
+            self.out.push_str(format!("{}{line}", " ".repeat(indent)).trim_end());
+            self.out.push('\n');
+        }
     }
 
     fn key_values(&mut self, entries: &[(String, Text)], indent: usize) {
@@ -289,12 +298,15 @@ impl Cells {
 /// A finding as a sentence: the summary, the evidence unless it is a note, and the remedy.
 pub(super) fn sentence(finding: &Finding) -> String {
     let mut text = finding.summary.clone();
-    if !finding.evidence.is_empty() && finding.severity != Severity::Info {
+    // Evidence that the summary names is not repeated.
+    let is_new = |e: &&Evidence| e.name.is_empty() || !finding.summary.contains(&e.name);
+    let evidence: Vec<&Evidence> = finding.evidence.iter().filter(is_new).collect();
+    if !evidence.is_empty() && finding.severity != Severity::Info {
         let short = |item: String| match item.width() <= EVIDENCE {
             true => item.replace(' ', "\u{a0}"),
             false => item,
         };
-        let items: Vec<String> = finding.evidence.iter().map(|e| short(e.to_string())).collect();
+        let items: Vec<String> = evidence.iter().map(|e| short(e.to_string())).collect();
         text.push_str(&format!(" ({})", items.join("; ")));
     }
     if let Some(next) = &finding.next_step {

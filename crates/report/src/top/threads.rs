@@ -4,7 +4,7 @@ use super::View;
 use super::paint::Tone;
 use super::table::{Cell, Column, Row, Table};
 use super::ui::{Grouping, Ui};
-use fathom_analysis::threads::{Column as By, DEFAULT, Group, Groups};
+use fathom_analysis::threads::{Column as By, DEFAULT, ThreadGroup, ThreadGroups};
 
 /// The default sort column: the mean number of active threads.
 pub const SORT: usize = 0;
@@ -32,9 +32,9 @@ pub fn table(view: &View<'_>, ui: &Ui) -> Table {
     Table { note, columns: COLUMNS, rows, ..Table::default() }
 }
 
-/// Groups of threads; `None` where threads are not sampled.
-pub fn groups(view: &View<'_>, grouping: Grouping) -> Option<Groups> {
-    let mut groups = Groups::new(grouped_by(grouping));
+/// ThreadGroups of threads; `None` where threads are not sampled.
+pub fn groups(view: &View<'_>, grouping: Grouping) -> Option<ThreadGroups> {
+    let mut groups = ThreadGroups::new(grouped_by(grouping));
     groups.add(view.now.threads.as_ref()?);
     Some(groups)
 }
@@ -54,7 +54,7 @@ pub fn key(values: &[String]) -> String {
     values.join("\t")
 }
 
-fn row(columns: &[By], group: &Group) -> Row {
+fn row(columns: &[By], group: &ThreadGroup) -> Row {
     let value = |by: By| {
         let place = columns.iter().position(|column| *column == by);
         place.and_then(|place| group.values.get(place)).filter(|value| !value.is_empty())

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::support::{same_as_file, troubled, two_groups};
+use fathom_analysis::experiment::{ExperimentRecord, TrialWindow};
 use fathom_analysis::limit::{LimitRecord, Window};
 use fathom_model::progress::Sample;
 use fathom_model::record::RunRecord;
@@ -22,6 +23,8 @@ fn published_schemas_are_current() {
     check("samples.schema.json", &schemars::schema_for!(Sample));
     check("limit.schema.json", &schemars::schema_for!(LimitRecord));
     check("limit-windows.schema.json", &schemars::schema_for!(Window));
+    check("experiment.schema.json", &schemars::schema_for!(ExperimentRecord));
+    check("experiment-windows.schema.json", &schemars::schema_for!(TrialWindow));
 }
 
 #[test]

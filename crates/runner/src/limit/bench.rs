@@ -1,29 +1,24 @@
-//! Windows as the engine measures them.
+//! Windows, measured by the engine.
 
 use super::plan::plan;
+use crate::snapshot::{MachineSnapshots, Snapshot};
 use crate::targets::OpenTargets;
 use crate::window;
-use fathom_analysis::derive;
-use fathom_analysis::limit::{
-    Conditions, CpuTime, Load, LoadMeasure, Measurement, Probe, Rw, WorkerCpu,
-};
+use fathom_analysis::limit::{Conditions, Load, LoadMeasure, Measurement, Probe, Rw, WorkerCpu};
 use fathom_model::facts::TargetFacts;
 use fathom_model::record::{DiskRecord, JobRecord};
-use fathom_watch::cpus::{CpuSampler, CpuSnapshot};
-use fathom_watch::disks::{DiskSnapshot, DriverQueue, NamedDisks};
-use fathom_watch::system::CgroupSampler;
+use fathom_watch::disks::DriverQueue;
 use rustix::io::Errno;
-use std::cell::RefCell;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// What measures windows.
+/// Measures windows.
 pub trait Bench {
     /// Measures one window.
     ///
     /// # Errors
-    /// Why it could not be begun, such as for lack of memory. I/O errors are in the measurement.
+    /// Why it could not be started, such as for lack of memory. I/O errors are part of the measurement.
     fn window(&mut self, probe: &Probe) -> Result<Measurement, String>;
 }
 
@@ -31,73 +26,32 @@ pub trait Bench {
 pub struct EngineBench<'a> {
     targets: &'a OpenTargets,
     conditions: Vec<Conditions>,
-    cpus: CpuSampler,
-    disks: NamedDisks,
+    machine: MachineSnapshots,
     /// Of the device of each target that has an I/O scheduler.
     drivers: Vec<Option<DriverQueue>>,
-    /// None where no cgroup is mounted.
-    cgroup: Option<RefCell<CgroupSampler>>,
     number: u64,
-}
-
-/// The machine at one instant.
-struct Snapshot {
-    at: Instant,
-    cpus: Option<CpuSnapshot>,
-    disks: Option<DiskSnapshot>,
-    /// Time for which the CPU quota kept threads from running, summed over CPUs, in microseconds.
-    throttled_us: Option<u64>,
 }
 
 impl<'a> EngineBench<'a> {
     #[must_use]
     pub fn new(targets: &'a OpenTargets, conditions: Vec<Conditions>) -> Self {
-        let cpus = CpuSampler::new(Path::new("/proc"), &targets.facts.host.cpus_allowed);
-        let cgroup = CgroupSampler::open(Path::new("/proc"), Path::new("/sys")).ok();
-        Self {
-            targets,
-            conditions,
-            cpus,
-            disks: targets.disk_sampler(),
-            drivers: targets.facts.targets.iter().map(driver).collect(),
-            cgroup: cgroup.map(RefCell::new),
-            number: 0,
-        }
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            cpus: self.cpus.snapshot().ok(),
-            disks: self.disks.snapshot().ok(),
-            throttled_us: self
-                .cgroup
-                .as_ref()
-                .and_then(|c| c.borrow_mut().snapshot()?.throttled_us),
-            at: Instant::now(),
-        }
+        let machine = MachineSnapshots::new(targets);
+        let drivers = targets.facts.targets.iter().map(driver).collect();
+        Self { targets, conditions, machine, drivers, number: 0 }
     }
 
     /// The disk below a load's target, between two snapshots.
     fn disk(&self, load: &Load, from: &Snapshot, to: &Snapshot) -> Option<DiskRecord> {
         let device = self.targets.facts.targets.get(load.target?)?.device.as_ref()?;
-        let (from, to) = (from.disks.as_ref()?, to.disks.as_ref()?);
-        let elapsed = to.at.saturating_duration_since(from.at);
-        derive::disk_records(&from.disks, &to.disks, elapsed)
-            .into_iter()
-            .find(|disk| disk.name == device.name)
+        to.disks_since(from).into_iter().find(|disk| disk.name == device.name)
     }
 
     fn idle(&self, probe: &Probe) -> Measurement {
-        let from = self.snapshot();
+        let from = self.machine.take();
         thread::sleep(Duration::from_nanos(probe.ramp_ns + probe.window_ns));
-        let to = self.snapshot();
+        let to = self.machine.take();
         let elapsed_ns = (to.at - from.at).as_nanos() as u64;
-        Measurement {
-            elapsed_ns,
-            took_ns: elapsed_ns,
-            loads: Vec::new(),
-            cpu: cpu_time(&from, &to),
-        }
+        Measurement { elapsed_ns, took_ns: elapsed_ns, loads: Vec::new(), cpu: to.cpu_since(&from) }
     }
 }
 
@@ -114,7 +68,8 @@ impl Bench for EngineBench<'_> {
         let has_queues = queues.any();
         let mut observe = || queues.sample();
         let observe = has_queues.then_some(&mut observe as &mut dyn FnMut());
-        let measured = window::measure(self.targets, &plan, lengths, || self.snapshot(), observe);
+        let snapshot = || self.machine.take();
+        let measured = window::measure(self.targets, &plan, lengths, snapshot, observe);
         let queues = queues.means();
         self.drivers = drivers;
         let window::Window { jobs, from, to, took } = measured?;
@@ -134,7 +89,7 @@ impl Bench for EngineBench<'_> {
             let disk = self.disk(load, &from, &to);
             loads.push(LoadMeasure { disk, driver_queue, ..self::measured(mine, load, probe.rw) });
         }
-        Ok(Measurement { elapsed_ns, took_ns, loads, cpu: cpu_time(&from, &to) })
+        Ok(Measurement { elapsed_ns, took_ns, loads, cpu: to.cpu_since(&from) })
     }
 }
 
@@ -177,15 +132,7 @@ impl<'a> DriverQueues<'a> {
     }
 }
 
-fn cpu_time(from: &Snapshot, to: &Snapshot) -> Option<CpuTime> {
-    let throttled = from.throttled_us.zip(to.throttled_us);
-    let throttled_us = throttled.map_or(0, |(from, to)| to.saturating_sub(from));
-    let (from, to) = (from.cpus.as_ref()?, to.cpus.as_ref()?);
-    let time = derive::cpu_time(&from.cpus, &to.cpus, to.tick_ns);
-    Some(CpuTime { throttled_ns: throttled_us.saturating_mul(1_000), ..time })
-}
-
-/// What the kernel answers where a setting asks for more than there is, or for what it lacks.
+/// Errors that mean a lack of resources or of kernel support.
 const REFUSALS: [Errno; 10] = [
     Errno::NOMEM,
     Errno::AGAIN,
@@ -199,7 +146,7 @@ const REFUSALS: [Errno; 10] = [
     Errno::OPNOTSUPP,
 ];
 
-/// Whether no I/O of this worker failed within the measured time.
+/// Whether no I/O of this worker failed in the measured time.
 fn is_clean(job: &JobRecord, rw: Rw) -> bool {
     rw.dirs().iter().all(|(dir, _)| {
         let counts = job.dirs[*dir].counts;
@@ -207,14 +154,14 @@ fn is_clean(job: &JobRecord, rw: Rw) -> bool {
     })
 }
 
-/// Why a worker failed without an I/O having failed: its setting cannot be had.
+/// Why a worker failed without a failed I/O: its setting is not available.
 fn never_began(jobs: &[JobRecord], rw: Rw) -> Option<String> {
     let errors = jobs.iter().filter(|job| is_clean(job, rw)).filter_map(|job| job.error.as_ref());
     let refusal = |errno: i32| errno == 0 || REFUSALS.iter().any(|e| e.raw_os_error() == errno);
     errors.filter(|e| refusal(e.errno)).map(|e| e.message.clone()).next()
 }
 
-/// What the workers of one load did.
+/// The work of one load's workers.
 fn measured(jobs: &[JobRecord], load: &Load, rw: Rw) -> LoadMeasure {
     let mut sum = LoadMeasure::default();
     for job in jobs {
@@ -224,7 +171,7 @@ fn measured(jobs: &[JobRecord], load: &Load, rw: Rw) -> LoadMeasure {
             sum.bytes += done.counts.bytes;
             sum.errors += done.counts.errors;
             sum.short_ios += done.counts.short_ios;
-            // At a given rate an I/O that starts late has waited since it was due.
+            // With a rate, an I/O has waited since it was due.
             sum.clat.merge(if load.iops.is_some() { &done.response } else { &done.clat });
             sum.unstarted += done.unstarted_ios;
         }
@@ -232,7 +179,7 @@ fn measured(jobs: &[JobRecord], load: &Load, rw: Rw) -> LoadMeasure {
             user_ns: job.usage.user_ns,
             system_ns: job.usage.system_ns + job.usage.helper_ns,
         });
-        // An I/O that failed in the ramp is not in the counts.
+        // Counts exclude I/Os that failed in the ramp.
         sum.errors += u64::from(job.error.is_some() && is_clean(job, rw));
         if sum.first_error.is_none() {
             sum.first_error = job.error.as_ref().map(|e| e.message.clone());

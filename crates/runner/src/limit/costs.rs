@@ -1,5 +1,5 @@
-//! What an I/O costs at each peak, in instructions, cycles and cache misses: in windows of their own, when the
-//! search is over.
+//! The cost per I/O at each peak in instructions, cycles and cache misses, measured in separate windows after the
+//! search.
 
 use super::plan::plan;
 use crate::cancel::CancelToken;
@@ -11,7 +11,7 @@ use fathom_analysis::limit::{
 };
 use fathom_model::record::{Cost, JobRecord};
 
-/// Notes what an I/O costs at the peaks of `record`, or why that is unknown.
+/// Stores the cost per I/O at the peaks of `record`, or why it is unknown.
 pub fn measure(targets: &OpenTargets, cancel: &CancelToken, record: &mut LimitRecord) {
     let mut costs = Vec::new();
     // The suite has no peaks.
@@ -25,7 +25,7 @@ pub fn measure(targets: &OpenTargets, cancel: &CancelToken, record: &mut LimitRe
                 break;
             }
             let load = Load::at(target, peak.setting());
-            // Not one that a window of the search has read.
+            // A number that no window of the search has used.
             let number = u64::from(record.report.windows) + 1 + costs.len() as u64;
             let probe = probe(load, spec);
             match one(targets, cancel, &record.conditions, &probe, number) {
@@ -59,7 +59,7 @@ fn one(
     }
 }
 
-/// What the workers' I/Os cost on average.
+/// The mean cost of the workers' I/Os.
 fn at_peak(jobs: &[JobRecord], probe: &Probe, peak: &Point) -> Option<PeakCost> {
     let costs: Vec<Cost> = jobs.iter().filter_map(|job| job.cost).collect();
     let cost = derive::merge_costs(&costs)?;

@@ -7,11 +7,11 @@ use fathom_model::plan::{
     BlockSizes, Distribution, Engine, JobPlan, Order, Plan, Rate, RateProcess, Region, Uring,
 };
 
-/// The plan of `probe`, whose jobs follow each other in the order of its loads. `number` is
-/// different for every window, so that none reads the blocks that another has just read.
+/// The plan of `probe`, with jobs in the order of its loads. `number` differs between windows, so that none reads
+/// blocks that another has just read.
 ///
 /// # Errors
-/// When a target is smaller than one block.
+/// If a target is smaller than one block.
 pub fn plan(
     probe: &Probe,
     facts: &Facts,
@@ -22,7 +22,7 @@ pub fn plan(
     let cpus = probe.cores.map_or(&[][..], |n| &cpus[..cpus.len().min(n as usize)]);
     let mut jobs = Vec::new();
     for load in &probe.loads {
-        // The NOP ring reads nothing, but its offsets are drawn as those of a target are.
+        // NOPs read nothing, but use offsets like those of a target.
         let region = region(load.target.unwrap_or(0), probe.block_bytes, facts)?;
         let direct = load.target.and_then(|t| conditions.get(t)).is_some_and(|c| c.direct);
         for worker in 0..load.setting.workers {
@@ -48,7 +48,7 @@ fn region(target: usize, block: u64, facts: &Facts) -> Result<Region, String> {
     Ok(Region { target, start: 0, len })
 }
 
-/// Workers that go through a target in sequence have a part each: the same blocks would come from a cache.
+/// Sequential workers each have a part of the target, because shared blocks would come from a cache.
 fn part(all: Region, probe: &Probe, worker: u32, workers: u32) -> Region {
     let len = all.len / u64::from(workers.max(1)) / probe.block_bytes * probe.block_bytes;
     match probe.rw.is_random() || len == 0 {

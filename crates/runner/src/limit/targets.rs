@@ -1,4 +1,4 @@
-//! What is searched: the targets that were named, opened for reading only, or a scratch file.
+//! The targets of a search: those named by the user, or a scratch file.
 
 use super::LimitOptions;
 use super::bench::{Bench, EngineBench};
@@ -13,10 +13,10 @@ use fathom_model::units;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Opens what `options` name, or makes and fills a scratch file; returns how each is read.
+/// Opens the targets named in `options`, or creates and fills a scratch file; returns how each is read.
 ///
 /// # Errors
-/// Why one of them cannot be used; nothing has changed then.
+/// Why one of them cannot be used. Nothing has been changed.
 pub(super) fn open(
     options: &LimitOptions,
     hooks: &mut dyn Hooks,
@@ -46,7 +46,7 @@ fn scratch_file(
     let mut targets = OpenTargets::with(fathom_machine::host(&roots), vec![target]);
     try_ring(&targets, &conditions)?;
     let filled = targets.lay_out(cancel, |path, done, total| hooks.laying_out(path, done, total));
-    // Once cancelled, nothing is read any more, and the result says so.
+    // If cancelled, nothing is read, and the result reports it.
     filled.or_else(|error| cancel.reason().map(|_| ()).ok_or(error))?;
     Ok((targets, conditions))
 }
@@ -82,20 +82,19 @@ fn named(
 const EMPTY_NAME: &str =
     "a target's name is empty (''): name a file or block device, or no target for a scratch file";
 
-/// A directory that was removed while it is someone's working directory still opens, but nothing
-/// can be made in it.
+/// A removed working directory can still be opened, but no file can be created in it.
 fn check_scratch_dir(dir: &str) -> Result<(), String> {
     match std::fs::metadata(dir) {
         Ok(found) if found.is_dir() && found.nlink() == 0 => Err(format!(
             "no scratch file can be made in {dir}, because this directory was deleted: go to \
              another one, or give --scratch-dir=<directory>"
         )),
-        // All else is said where the file is made.
+        // Other errors are reported when the file is created.
         _ => Ok(()),
     }
 }
 
-/// Whether there is io_uring here at all, found out on a ring that does nothing.
+/// Checks with a NOP ring whether io_uring is available.
 fn try_ring(targets: &OpenTargets, conditions: &[Conditions]) -> Result<(), String> {
     let load = Load::nop(Setting { workers: 1, depth: 1 });
     let probe = Probe {
@@ -109,7 +108,7 @@ fn try_ring(targets: &OpenTargets, conditions: &[Conditions]) -> Result<(), Stri
     };
     let tried = EngineBench::new(targets, conditions.to_vec()).window(&probe);
     tried.map(|_| ()).map_err(|error| match error.contains("--ioengine=libaio") {
-        true => format!("{error} (with fathom run; fathom limit measures through io_uring alone)"),
+        true => format!("{error} (with `fathom run`; `fathom limit` supports only io_uring)"),
         false => error,
     })
 }
@@ -129,7 +128,7 @@ fn read_only(path: &str) -> Target {
     }
 }
 
-/// What this command cannot use, in its own words; all else is the guard's to say.
+/// Rejects targets that this command cannot use; the guard rejects others.
 fn check(facts: &TargetFacts, block_bytes_min: u64) -> Result<(), String> {
     let path = &facts.path;
     match facts.kind {
@@ -153,7 +152,7 @@ fn check(facts: &TargetFacts, block_bytes_min: u64) -> Result<(), String> {
     }
 }
 
-/// One file or device named twice would be taken for two that slow each other down.
+/// Rejects a target named twice, which would appear as two that slow each other down.
 fn differ(targets: &[OpenTarget]) -> Result<(), String> {
     for (n, second) in targets.iter().enumerate() {
         if let Some(first) = targets[..n].iter().find(|t| t.facts.resolved == second.facts.resolved)
@@ -167,7 +166,7 @@ fn differ(targets: &[OpenTarget]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether it can be opened with O_DIRECT; says so where it cannot.
+/// Whether it can be opened with O_DIRECT; if not, reports it.
 fn is_direct(target: &OpenTarget, hooks: &mut dyn Hooks) -> bool {
     let how = WorkerOpen { direct: true, write: false, sync_io: SyncIo::None };
     let refused = match target.facts.direct_align {

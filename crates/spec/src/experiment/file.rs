@@ -5,14 +5,24 @@ use crate::error::{Place, SpecError};
 use crate::keys;
 use crate::suggest;
 use fathom_model::experiment::{Experiment, Metric, Published, TargetUse};
+use fathom_model::setting::SettingChange;
 use fathom_model::watch::Level;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 const TOP: [&str; 9] =
     ["name", "question", "source", "metric", "control", "each_target", "job", "grid", "variant"];
-const VARIANT: [&str; 8] =
-    ["name", "job", "settings", "sampling", "command", "targets", "published", "ratio"];
+const VARIANT: [&str; 9] = [
+    "name",
+    "job",
+    "settings",
+    "sampling",
+    "command",
+    "targets",
+    "published",
+    "published_in",
+    "ratio",
+];
 
 /// The experiment in `text`, the contents of `file`, on a machine with `cpus` CPUs, for `targets` targets. In values,
 /// `$ncpus` stands for the number of CPUs.
@@ -62,7 +72,7 @@ impl Reader<'_> {
     fn top(&mut self, table: &DeTable<'_>, targets: usize) -> Draft {
         let mut draft = Draft { control: true, ..Draft::default() };
         for entry in table {
-            let (key, value) = entry;
+            let key = entry.0;
             match &**key.get_ref() {
                 "name" => draft.name = self.string(entry),
                 "question" => draft.question = self.string(entry),
@@ -75,7 +85,6 @@ impl Reader<'_> {
                 "variant" => draft.variants = self.variants(entry),
                 other => self.unknown(key.span().start, other, &TOP),
             }
-            let _ = value;
         }
         let axes: Vec<String> = draft.grid.iter().map(|(key, _)| key.clone()).collect();
         for (key, _) in draft.variants.iter().flat_map(|variant| &variant.job) {
@@ -125,13 +134,14 @@ impl Reader<'_> {
                 "name" => variant.name = self.string(entry),
                 "job" => variant.job = self.job(entry),
                 "settings" => variant.settings = self.settings(entry),
-                "sampling" => variant.sampling = self.choice(entry, &Level::NAMES),
+                "sampling" => variant.sampling = Some(self.choice(entry, &Level::NAMES)),
                 "command" => variant.command = Some(self.string(entry)),
                 "targets" => {
                     let names = [("each", TargetUse::Each), ("shared", TargetUse::Shared)];
                     variant.targets = self.choice(entry, &names);
                 }
                 "published" => text = self.string(entry),
+                "published_in" => variant.published_in = self.scalar(entry.1),
                 "ratio" => ratio = self.ratio(entry),
                 other => self.unknown(key.span().start, other, &VARIANT),
             }
@@ -215,7 +225,12 @@ impl Reader<'_> {
         };
         let mut settings = Vec::new();
         for (key, value) in table {
-            settings.push(format!("{}={}", key.get_ref(), self.scalar(value)));
+            let change = format!("{}={}", key.get_ref(), self.scalar(value));
+            // Whose setting it is depends on the targets.
+            if let Err(why) = SettingChange::parse(&change, "TARGET") {
+                self.problem(key.span().start, why);
+            }
+            settings.push(change);
         }
         settings
     }

@@ -45,7 +45,7 @@ fn variants_are_compared_within_each_cell_only() {
         }
     }
     let Load::Job(keys) = &found.conditions[5].load else { panic!() };
-    assert_eq!(keys.join(" "), "rw=randread blocksize=4k direct=1 iodepth=16");
+    assert_eq!(keys.join(" "), "rw=randread bs=4k direct=1 iodepth=16");
     assert_eq!(found.conditions[5].settings, ["scheduler=bfq"]);
     assert_eq!(found.conditions[5].published.as_ref().unwrap().ratio, Some(0.5));
 }
@@ -109,10 +109,12 @@ fn jobs_on_a_command_line() {
     assert!(
         words("/dev/sda").is_none() && words("some=file").is_none() && words("direct").is_none()
     );
+    // A misspelled key does not make it a path.
+    assert!(words("rw=read bss=4k").is_some());
     let jobs = ["rw=read bs=4k", "rw=read bs=8k"].map(|job| words(job).unwrap());
     let found = compare_jobs(&jobs, Metric::Bandwidth).unwrap();
     let names: Vec<&str> = found.conditions.iter().map(|c| c.name.as_str()).collect();
-    assert_eq!(names, ["blocksize=4k", "blocksize=4k again (A/A)", "blocksize=8k"]);
+    assert_eq!(names, ["bs=4k", "bs=4k again (A/A)", "bs=8k"]);
     let bad = ["rw=read bs=x", "rw=reed"].map(|job| words(job).unwrap());
     assert_eq!(compare_jobs(&bad, Metric::Iops).unwrap_err().len(), 2);
     let same = ["rw=read", "rw=read"].map(|job| words(job).unwrap());

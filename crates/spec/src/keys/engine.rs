@@ -167,9 +167,9 @@ pub(super) const KEYS: &[Key] = &[
     .differs(
         "No effect: arrivals of a rate-limited job are never delayed by a stall, which is the purpose of `offload`.",
     ),
-    Key::flag("thread", "No effect: jobs are always threads", accept_flag)
+    Key::flag("thread", "Run jobs as threads, which they always are", accept_flag)
         .differs(
-            "No effect: jobs are always threads. As in fio, `threads` is accepted, too.",
+            "Jobs are always threads. As in fio, `threads` is accepted, too.",
         )
         .aliases(&["threads"]),
 ];
@@ -187,6 +187,11 @@ fn engine(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
     let near = suggest::nearest(word, ENGINES.iter().map(|(word, _)| *word));
     let near = near.unwrap_or("io_uring, libaio, psync, sync, pvsync, pvsync2 or null");
     Err(format!("unknown engine '{}'; use {near}", v.text))
+}
+
+/// The names of all supported engines.
+pub(crate) fn engines() -> impl Iterator<Item = (&'static str, EngineName)> {
+    ENGINES.iter().copied()
 }
 
 /// fio's other engines, and what to do instead.

@@ -12,9 +12,12 @@ mod report;
 mod schedule;
 mod target;
 
+pub(crate) use engine::engines;
+
 use crate::job::JobSpec;
 use crate::suggest;
 use crate::value::Value;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// How a key changes a job.
@@ -206,6 +209,15 @@ pub(crate) fn unknown(name: &str) -> String {
             format!("unknown key '{shown}'; 'fathom run --help' lists all keys")
         }
     }
+}
+
+/// A note on the `options` and the keys of `jobs` that have no effect.
+pub(crate) fn without_effect(options: &[&'static str], jobs: &[JobSpec]) -> Option<String> {
+    let given: BTreeSet<&str> = jobs.iter().flat_map(|job| &job.given).map(|g| g.key).collect();
+    let is_idle = |name: &&str| find(name).is_some_and(|key| key.differs.starts_with("No effect:"));
+    let idle = given.into_iter().filter(is_idle).chain(options.iter().copied());
+    let idle = idle.collect::<Vec<_>>().join(", ");
+    (!idle.is_empty()).then(|| format!("no effect: {idle}; see `fathom run --cmdhelp=NAME`"))
 }
 
 /// Setter for flags that are accepted without effect.

@@ -87,10 +87,10 @@ pub(super) fn batch(spec: &EngineSpec, depth: u32) -> Batch {
 }
 
 /// Whether an engine supports a key.
-type Knows = fn(EngineName) -> bool;
+type Supports = fn(EngineName) -> bool;
 
 /// Keys that only some engines support.
-const KEYS: &[(&str, Knows)] = &[
+const KEYS: &[(&str, Supports)] = &[
     ("fixedbufs", EngineName::is_ring),
     ("registerfiles", EngineName::is_ring),
     ("sqthread_poll", EngineName::is_ring),
@@ -117,7 +117,12 @@ pub(super) fn idle_keys(job: &JobSpec) -> impl Iterator<Item = &'static str> {
     foreign(job).filter(|key| !job.has_own(key))
 }
 
+/// Keys that only some engines support, `name` among them.
+pub(crate) fn keys_of(name: EngineName) -> impl Iterator<Item = &'static str> {
+    KEYS.iter().filter(move |(_, knows)| knows(name)).map(|(key, _)| *key)
+}
+
 fn foreign(job: &JobSpec) -> impl Iterator<Item = &'static str> {
-    let known = |(_, knows): &&(&str, Knows)| !knows(job.engine.name);
+    let known = |(_, knows): &&(&str, Supports)| !knows(job.engine.name);
     KEYS.iter().filter(known).map(|(key, _)| *key).filter(|key| job.has(key))
 }

@@ -7,6 +7,8 @@ mod placement;
 mod regions;
 mod waves;
 
+pub(crate) use engine::keys_of;
+
 use crate::error::{Problems, SpecError};
 use crate::job::JobSpec;
 use crate::names;

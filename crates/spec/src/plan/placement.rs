@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 pub(super) fn placement(job: &JobSpec, clone: u32, host: &Host) -> Result<Placement, String> {
     let spec = &job.placement;
     let allowed = match (&spec.nodes, spec.cpus.as_slice()) {
-        (None, cpus) => cpus.to_vec(),
+        (None | Some(Nodes::All), cpus) => cpus.to_vec(),
         (Some(nodes), cpus) => {
             let of_nodes = cpus_of(nodes, host)?;
             // As in fio, numa_cpu_nodes is applied last, within the CPUs allowed.

@@ -1,26 +1,23 @@
-//! The fuzzers' corpus, through the same checks, without a fuzzer.
-
-use std::path::Path;
+//! The fuzzers' checks on any input, on their corpus and on inputs derived from it.
 
 #[path = "../../../../fuzz/src/jobs.rs"]
 mod check;
+#[path = "../../../../fuzz/src/driver.rs"]
+mod driver;
 
-fn each(folder: &str, check: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(folder);
-    let mut files = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        check(&std::fs::read(entry.unwrap().path()).unwrap());
-        files += 1;
-    }
-    assert!(files >= 10, "{} holds {files} files", folder.display());
-}
+use driver::fuzz;
 
 #[test]
 fn job_files() {
-    each("job_file", check::job_file);
+    fuzz("job_file", 5000, check::job_file);
+}
+
+#[test]
+fn experiments() {
+    fuzz("experiment", 2000, check::experiment);
 }
 
 #[test]
 fn command_lines() {
-    each("command_line", check::command_line);
+    fuzz("command_line", 5000, check::command_line);
 }

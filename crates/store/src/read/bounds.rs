@@ -1,4 +1,4 @@
-//! What reading someone else's record may take at most.
+//! Limits on the resources needed to read a record from an untrusted source.
 
 use fathom_model::watch::Stack;
 use serde::Deserialize;
@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-/// Bytes of lines that hold no sample, one after the other. A machine that stopped leaves some MiB.
+/// Maximum bytes of consecutive damaged lines. A crash leaves some MiB.
 const DAMAGE_MAX: u64 = 64 << 20;
-/// What passing over a short line takes, in terms of bytes.
+/// The cost of skipping a short line, in bytes.
 const LINE_LEAST: u64 = 16 << 10;
 /// Histograms of the block layer and of calls in a line, or what could be one: a list of pairs. Each takes 37 KiB of memory however
 /// short it is; a sample has two for each device, and a list for each of the busiest tasks.
@@ -20,7 +20,7 @@ const STEPS_MAX: u64 = 1 << 31;
 /// Shorter lines cannot hold so much.
 const SHORT: usize = 16 << 10;
 
-/// Lines that were passed over.
+/// Damaged lines so far.
 #[derive(Default)]
 pub struct Damage(u64);
 
@@ -28,7 +28,7 @@ impl Damage {
     /// Adds a line of `len` bytes.
     ///
     /// # Errors
-    /// When it is more than a machine that stopped leaves.
+    /// If there are more than a crash leaves.
     pub fn add(&mut self, len: u64) -> io::Result<()> {
         self.0 = self.0.saturating_add(len.max(LINE_LEAST));
         if self.0 <= DAMAGE_MAX {
@@ -39,10 +39,10 @@ impl Damage {
     }
 }
 
-/// What a line holds; `None` where it is damaged.
+/// The contents of a line; `None` if it is damaged.
 ///
 /// # Errors
-/// When it would take more memory than a sample does.
+/// If it would take more memory than a sample does.
 pub fn parse<T: DeserializeOwned>(line: &[u8]) -> io::Result<Option<T>> {
     if line.len() > SHORT {
         let Ok(Line { machine: Machine { histograms, steps } }) = serde_json::from_slice(line)
@@ -69,7 +69,7 @@ pub fn parse<T: DeserializeOwned>(line: &[u8]) -> io::Result<Option<T>> {
 #[must_use]
 pub fn memory_bytes(stack: &Stack) -> u64 {
     let names = stack.kernel.iter().chain(&stack.user);
-    // Small pieces of memory are handed out in multiples of 16 bytes, with a header.
+    // Allocations are multiples of 16 bytes, with a header.
     let of_names: usize = names.map(|name| size_of::<String>() + name.len().max(16) + 16).sum();
     (size_of::<Stack>() + of_names) as u64
 }
@@ -81,8 +81,7 @@ struct Line {
     machine: Machine,
 }
 
-/// What a sample of the machine would take. It must be an object: structures can be written as lists, too, which
-/// fathom does not do.
+/// The cost of a sample of the machine. It must be an object: serde also accepts lists, which fathom does not write.
 #[derive(Default)]
 struct Machine {
     histograms: u64,
@@ -107,7 +106,7 @@ impl<'de> Visitor<'de> for OfMachine {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Machine, A::Error> {
         let mut machine = Machine::default();
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-            // These are not compared, and are long on a busy machine.
+            // These are not compared, and can be long on a busy machine.
             if key == "threads" || key == "stacks" {
                 map.next_value::<IgnoredAny>()?;
                 continue;
@@ -122,12 +121,12 @@ impl<'de> Visitor<'de> for OfMachine {
     }
 }
 
-/// The lists in a JSON value, counted without taking memory for what is in it.
+/// The lists in a JSON value, counted without allocating their contents.
 #[derive(Default)]
 struct Lists {
-    /// Those that hold lists.
+    /// Number of lists of lists.
     of_lists: u64,
-    /// The squares of their lengths.
+    /// Sum of the squares of their lengths.
     steps: u64,
     is_list: bool,
 }

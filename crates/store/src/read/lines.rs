@@ -1,4 +1,4 @@
-//! A file of lines that may be long and still be growing, read from any place in it.
+//! A file of lines, possibly long and still growing, read from any offset.
 
 use std::fs::File;
 use std::io;
@@ -6,13 +6,13 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes per read.
 const CHUNK: usize = 64 << 10;
-/// A longer line is refused: the largest machines' samples are some MiB.
+/// Maximum length of a line. Samples of the largest machines have some MiB.
 pub const LINE_MAX: usize = 16 << 20;
 
-/// The file. Offsets are in bytes; a line begins at 0 or right after a newline.
+/// The file. Offsets are in bytes; a line starts at 0 or after a newline.
 pub struct Lines {
     file: File,
-    /// Bytes that were read last, from `at` on.
+    /// The bytes read last, starting at `at`.
     buffer: Vec<u8>,
     at: u64,
     #[cfg(test)]
@@ -32,11 +32,10 @@ impl Lines {
         }
     }
 
-    /// The line that begins at `from`, without its newline, and where the next one begins; `None`
-    /// where it has no newline yet.
+    /// The line at `from`, without its newline, and the offset of the next one; `None` if it has no newline yet.
     ///
     /// # Errors
-    /// Those of the read; a line without end.
+    /// If a read fails, or the line is too long.
     pub fn line(&mut self, from: u64) -> io::Result<Option<(&[u8], u64)>> {
         let read = from.checked_sub(self.at).and_then(|skip| usize::try_from(skip).ok());
         let mut start = read.filter(|skip| *skip <= self.buffer.len()).unwrap_or_else(|| {
@@ -56,42 +55,42 @@ impl Lines {
                 return Err(too_long(from));
             }
             if self.read(from + searched as u64, CHUNK)? == 0 {
-                // Half a line may be taken back.
+                // A partial line may be removed by its writer.
                 self.buffer.clear();
                 return Ok(None);
             }
         }
     }
 
-    /// The first bytes of the line that begins at `from`, at most `len`.
+    /// The first bytes of the line at `from`, at most `len`.
     ///
     /// # Errors
-    /// Those of the read.
+    /// If a read fails.
     pub fn head(&mut self, from: u64, len: usize) -> io::Result<&[u8]> {
         self.go_to(from);
         self.read(from, len)?;
         Ok(&self.buffer)
     }
 
-    /// Where the last line begins that begins before `end`, which is 0 where none does.
+    /// Offset of the last line that starts before `end`, or 0.
     ///
     /// # Errors
-    /// Those of the read.
+    /// If a read fails.
     pub fn start_before(&mut self, end: u64) -> io::Result<u64> {
-        // The newline right before `end` ends the line that is sought.
+        // A newline just before `end` terminates the line in question.
         self.after_newline(end.saturating_sub(1))
     }
 
-    /// Where the last whole line ends.
+    /// Offset of the end of the last complete line.
     ///
     /// # Errors
-    /// Those of the read.
+    /// If a read fails.
     pub fn whole_end(&mut self) -> io::Result<u64> {
         let len = self.file.metadata()?.len();
         self.after_newline(len)
     }
 
-    /// The offset right after the last newline before `end`, or 0.
+    /// The offset after the last newline before `end`, or 0.
     fn after_newline(&mut self, end: u64) -> io::Result<u64> {
         let mut from = end;
         while from > 0 {

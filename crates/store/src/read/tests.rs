@@ -30,7 +30,7 @@ fn append(path: &Path, text: &[u8]) {
     file.write_all(text).unwrap();
 }
 
-fn seconds(moment: Result<Option<TimedSample>, String>) -> Option<u64> {
+fn seconds(moment: Result<Option<StoredSample>, String>) -> Option<u64> {
     moment.unwrap().map(|moment| (moment.unix_ns - START) / SECOND)
 }
 
@@ -85,7 +85,7 @@ fn a_ring_is_one_record_that_begins_anew_with_each_segment() {
     fs::create_dir(dir.path().join("00000004-20261121-193630")).unwrap();
     let mut reader = Reader::open(dir.path()).unwrap();
     assert_eq!(reader.span().unwrap(), Some((START, START + 24 * SECOND)));
-    let all: Vec<TimedSample> = std::iter::from_fn(|| reader.forward().unwrap()).collect();
+    let all: Vec<StoredSample> = std::iter::from_fn(|| reader.forward().unwrap()).collect();
     let begins: Vec<u64> = all.iter().filter(|m| m.begins).map(|m| m.unix_ns).collect();
     assert_eq!((all.len(), begins), (10, vec![START, START + 20 * SECOND]));
     for (instant, found) in [(4, 4), (7, 20), (15, 20), (22, 22)] {

@@ -4,15 +4,15 @@ use crate::dir::{Dir, with_path};
 use crate::time::instant;
 use std::io;
 
-/// More than a ring can have in practice.
+/// Maximum number of segments, more than a ring has in practice.
 const SEGMENTS_MAX: usize = 100_000;
 
-/// One record directory of a ring, or the only one of a record that is none.
+/// One run directory of a ring, or a single run directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// Its name in the ring, by which it is sorted; `None` for a record that is no ring.
+    /// Its name in the ring, which sorts by time; `None` for a single run directory.
     pub name: Option<String>,
-    /// When it began, to the second, in nanoseconds since 1970 (UTC).
+    /// When it started, to the second, in nanoseconds since 1970 (UTC).
     pub started_unix_ns: u64,
 }
 
@@ -20,7 +20,7 @@ impl Segment {
     /// Opens it in the directory of the ring, or of the record.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// If a system call fails.
     pub fn open(&self, root: &Dir) -> io::Result<Dir> {
         match &self.name {
             Some(name) => root.dir(name),
@@ -29,11 +29,11 @@ impl Segment {
     }
 }
 
-/// The record directorys in `root`, oldest first: itself, or those that are right in it and have a record. Of `known`
-/// ones nothing is read again. None where there is no record.
+/// The run directories in `root`, oldest first: `root` itself, or its immediate subdirectories with a record. `known` ones
+/// are not read again.
 ///
 /// # Errors
-/// When `root` cannot be read.
+/// If `root` cannot be read.
 pub fn segments(root: &Dir, known: &[Segment]) -> io::Result<Vec<Segment>> {
     if known.first().is_some_and(|only| only.name.is_none()) || has_record(root) {
         return Ok(vec![Segment { name: None, started_unix_ns: 0 }]);
@@ -44,12 +44,12 @@ pub fn segments(root: &Dir, known: &[Segment]) -> io::Result<Vec<Segment>> {
         let Some((started_unix_ns, name)) = name else { continue };
         let segment = Segment { name: Some(name), started_unix_ns };
         let is_known = known.binary_search_by(|known| known.name.cmp(&segment.name)).is_ok();
-        // One without a record has just been removed, or not been made yet.
+        // A directory without a record is being created or removed.
         if is_known || segment.open(root).is_ok_and(|dir| has_record(&dir)) {
             found.push(segment);
         }
         if found.len() > SEGMENTS_MAX {
-            let why = format!("it holds more than {SEGMENTS_MAX} records");
+            let why = format!("it contains more than {SEGMENTS_MAX} records");
             return Err(with_path(root.path(), io::Error::other(why)));
         }
     }
@@ -57,7 +57,7 @@ pub fn segments(root: &Dir, known: &[Segment]) -> io::Result<Vec<Segment>> {
     Ok(found)
 }
 
-/// Whether there is a record, of which only a regular file counts.
+/// Whether there is a record, which must be a regular file.
 pub fn has_record(dir: &Dir) -> bool {
     dir.regular("record.json").is_ok_and(|found| found.is_some())
 }

@@ -1,4 +1,4 @@
-//! A segment of a ring on the disk: a directory that fathom made there, which a mark in it proves.
+//! A segment of a ring on disk: a directory created by fathom, identified by a marker file.
 
 use crate::dir::{self, Dir, NewDirs, Readers};
 use crate::run_dir::RunDir;
@@ -6,18 +6,18 @@ use fathom_model::RunRecord;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// The file that makes a directory a segment. It holds the directory's name, so that a copy or a renamed one is none.
+/// The marker file of a segment. It contains the directory's name, so that a copied or renamed directory is not one.
 const MARK: &str = ".fathom-segment";
 const MARK_MAX: u64 = 64;
 /// Sizes are counted in blocks of a file system.
 pub const BLOCK: u64 = 4096;
-/// What a segment takes without its record and its samples: its directory and its mark.
+/// Size of a segment without its record and samples: its directory and marker.
 pub const BYTES_FIXED: u64 = 2 * BLOCK;
 
-/// Makes the segment `name` and begins it with `record`; where that fails, nothing of it is left.
+/// Creates the segment `name` with `record`; on failure nothing remains of it.
 ///
 /// # Errors
-/// Those of the kernel; where there is something of that name.
+/// If the name exists, or a system call fails.
 pub fn begin(ring: &Dir, name: &str, record: &RunRecord) -> io::Result<RunDir> {
     let dir = ring.make_dir(name)?;
     let marked = dir.replace(MARK, name.as_bytes(), Readers::Owner);
@@ -25,16 +25,16 @@ pub fn begin(ring: &Dir, name: &str, record: &RunRecord) -> io::Result<RunDir> {
         .and_then(|()| RunDir::within(dir, NewDirs::default()))
         .and_then(|dir| dir.begin(record));
     if begun.is_err() {
-        // What was made of it must not be in the way of the next attempt. Without its mark it is empty.
+        // The remains must not be in the way of the next attempt.
         let _ = remove(ring, name).and_then(|removed| match removed {
-            Removed::NotOurs => ring.remove_dir(name),
+            Removal::NotOurs => ring.remove_dir(name),
             _ => Ok(()),
         });
     }
     begun
 }
 
-/// Opens the segment `name`; `None` where it is none.
+/// Opens the segment `name`; `None` if it is not one.
 fn open(ring: &Dir, name: &str) -> Option<Dir> {
     let dir = ring.dir(name).ok()?;
     let mark = dir.read(MARK, MARK_MAX).ok()?;
@@ -57,11 +57,11 @@ fn own_files(dir: &Dir) -> io::Result<Vec<String>> {
     Ok(own)
 }
 
-/// Bytes of the segment `name`, in whole blocks, and when it was last written, in nanoseconds since 1970; `None` where
-/// it is none.
+/// Bytes of the segment `name`, in whole blocks, and when it was last written, in nanoseconds since 1970; `None` if
+/// it is not one.
 ///
 /// # Errors
-/// Those of the kernel.
+/// If a system call fails.
 pub fn measure(ring: &Dir, name: &str) -> io::Result<Option<(u64, u64)>> {
     let Some(dir) = open(ring, name) else { return Ok(None) };
     let (mut bytes, mut written_ns) = (BLOCK, 0);
@@ -74,29 +74,29 @@ pub fn measure(ring: &Dir, name: &str) -> io::Result<Option<(u64, u64)>> {
     Ok(Some((bytes, written_ns)))
 }
 
-/// What became of a segment.
+/// The result of removing a segment.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Removed {
-    /// It is gone.
+pub enum Removal {
+    /// It was removed.
     Whole,
-    /// Of its files those that are fathom's; the others are still there, and the directory.
+    /// Only fathom's files were removed; others remain, and so does the directory.
     OwnFiles,
-    /// Nothing: by now it is no segment.
+    /// Nothing was removed, because it is no longer a segment.
     NotOurs,
 }
 
-/// Removes the segment `name`, and nothing that fathom did not put there.
+/// Removes the segment `name`, but no files that fathom did not create.
 ///
 /// # Errors
-/// Those of the kernel.
-pub fn remove(ring: &Dir, name: &str) -> io::Result<Removed> {
+/// If a system call fails.
+pub fn remove(ring: &Dir, name: &str) -> io::Result<Removal> {
     if ring.dir(name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        return Ok(Removed::Whole);
+        return Ok(Removal::Whole);
     }
-    let Some(dir) = open(ring, name) else { return Ok(Removed::NotOurs) };
+    let Some(dir) = open(ring, name) else { return Ok(Removal::NotOurs) };
     own_files(&dir)?.iter().try_for_each(|file| dir.remove_file(file))?;
     match ring.remove_dir(name) {
-        Ok(()) => Ok(Removed::Whole),
+        Ok(()) => Ok(Removal::Whole),
         // POSIX permits either.
         Err(error)
             if matches!(
@@ -104,7 +104,7 @@ pub fn remove(ring: &Dir, name: &str) -> io::Result<Removed> {
                 io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists
             ) =>
         {
-            Ok(Removed::OwnFiles)
+            Ok(Removal::OwnFiles)
         }
         Err(error) => Err(error),
     }

@@ -4,8 +4,10 @@ use std::io;
 use std::path::Path;
 
 const MAGIC: u16 = 0xeb9f;
-/// Maximum nesting of structures; valid tables stay far below.
+/// Maximum nesting of types; valid tables stay far below.
 const DEPTH_MAX: u32 = 32;
+/// Structures searched for a field, with anonymous ones in it; valid tables need far fewer.
+const STRUCTURES_MAX: u32 = 1000;
 
 /// A BTF table.
 #[derive(Debug)]
@@ -140,18 +142,21 @@ impl Btf {
     pub fn field(&self, structure: u32, path: &str) -> Option<BtfField> {
         let (mut number, mut offset) = (structure, 0);
         for name in path.split('.') {
-            let (inner, at) = self.member(number, name, DEPTH_MAX)?;
-            offset += at;
+            let mut left = STRUCTURES_MAX;
+            let (inner, at) = self.member(number, name, &mut left)?;
+            offset = at.checked_add(offset)?;
             number = inner;
         }
         Some(BtfField { offset, size: self.size(number, DEPTH_MAX)? })
     }
 
-    /// Type and offset of the field `name`, which may be in an anonymous structure.
-    fn member(&self, number: u32, name: &str, depth: u32) -> Option<(u32, u32)> {
-        let number = self.plain(number, depth)?;
+    /// Type and offset of the field `name`, which may be in an anonymous structure; `left`: structures that may
+    /// still be searched.
+    fn member(&self, number: u32, name: &str, left: &mut u32) -> Option<(u32, u32)> {
+        *left = left.checked_sub(1)?;
+        let number = self.plain(number, DEPTH_MAX)?;
         let outer = self.get(number)?;
-        if depth == 0 || !matches!(outer.kind(), kind::STRUCT | kind::UNION) {
+        if !matches!(outer.kind(), kind::STRUCT | kind::UNION) {
             return None;
         }
         for index in 0..outer.members() {
@@ -164,9 +169,9 @@ impl Btf {
                 return (!is_bits).then_some((inner, offset));
             }
             if self.is_named(own_name, "")
-                && let Some((inner, within)) = self.member(inner, name, depth - 1)
+                && let Some((inner, within)) = self.member(inner, name, left)
             {
-                return Some((inner, offset + within));
+                return Some((inner, offset.checked_add(within)?));
             }
         }
         None

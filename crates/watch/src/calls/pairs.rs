@@ -68,6 +68,11 @@ impl CallPairs {
         *failed += u64::from(result < 0);
     }
 
+    /// A thread has exited: its call does not return.
+    pub fn ended(&mut self, tid: i32) {
+        self.in_flight.remove(&tid);
+    }
+
     /// Number of calls that have not returned.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
@@ -125,6 +130,9 @@ mod tests {
             pairs.add(&event, &mut files);
         }
         assert_eq!(pairs.in_flight(), 1);
+        pairs.ended(3);
+        assert_eq!(pairs.in_flight(), 0);
+        pairs.add(&event(590, 3, 0, Entry { first: 4 }), &mut files);
         let mut sample = CallsSample::default();
         pairs.put(&mut sample);
         let found: Vec<_> = sample

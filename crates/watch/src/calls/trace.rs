@@ -168,6 +168,7 @@ impl CallTrace {
         }
         tasks.sort_by_key(|(time, _)| *time);
         tasks.iter().for_each(|(_, event)| event.apply(&mut self.members));
+        let ended = tasks.iter().filter_map(|(_, event)| event.ended());
         self.pending.sort_by_key(|event| event.time_ns);
         let ordered = self.pending.partition_point(|event| event.time_ns < now_ns);
         self.files.forget();
@@ -176,6 +177,7 @@ impl CallTrace {
                 self.pairs.add(&event, &mut self.files);
             }
         }
+        ended.for_each(|tid| self.pairs.ended(tid));
         if lost > 0 {
             // A return may be missing, and that of the thread's next call would be taken for it.
             self.pairs.forget();
@@ -309,16 +311,18 @@ fn decode(
 enum TaskEvent {
     Forked { pid: i32, parent: i32 },
     Named { pid: i32, comm: String },
+    Ended { tid: i32 },
 }
 
 impl TaskEvent {
-    /// With its time. Process, parent, thread, parent thread, time; or process, thread, name; then thread, time and ID.
+    /// With its time. Process, parent, thread, parent thread, time, for forks and exits; or process, thread, name; then thread, time and ID.
     fn decode(record: PerfRecord<'_>) -> Option<(u64, Self)> {
         let id = |at| record.u32_at(at).map(|id| id as i32);
         match record.kind {
             perf::PERF_RECORD_FORK => {
                 Some((record.u64_at(16)?, Self::Forked { pid: id(0)?, parent: id(4)? }))
             }
+            perf::PERF_RECORD_EXIT => Some((record.u64_at(16)?, Self::Ended { tid: id(8)? })),
             perf::PERF_RECORD_COMM => {
                 let time = record.u64_at(record.body.len().checked_sub(16)?)?;
                 Some((time, Self::Named { pid: id(0)?, comm: record.text_at(8)?.into() }))
@@ -331,6 +335,15 @@ impl TaskEvent {
         match self {
             Self::Forked { pid, parent } => members.forked(*pid, *parent),
             Self::Named { pid, comm } => members.named(*pid, comm.as_bytes()),
+            Self::Ended { .. } => {}
+        }
+    }
+
+    /// The thread that has exited.
+    fn ended(&self) -> Option<i32> {
+        match self {
+            Self::Ended { tid } => Some(*tid),
+            Self::Forked { .. } | Self::Named { .. } => None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// A ring's fdinfo. What the kernel does not report is absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct FdInfo {
+pub(crate) struct FdInfo {
     /// Absent before Linux 5.14.
     pub inode: Option<u64>,
     /// Absent if the ring was locked, and before Linux 5.16.
@@ -17,7 +17,7 @@ pub(super) struct FdInfo {
 
 /// Parses the text. Lines of entries, files and buffers start with a space or a digit and are
 /// skipped.
-pub(super) fn parse(text: &[u8]) -> FdInfo {
+pub(crate) fn parse(text: &[u8]) -> FdInfo {
     let text = String::from_utf8_lossy(text);
     let mut values = Values::default();
     let mut overflowed = 0;

@@ -58,7 +58,7 @@ impl Kallsyms {
         })
     }
 
-    fn parse(text: &[u8]) -> Self {
+    pub(super) fn parse(text: &[u8]) -> Self {
         let mut this = Self::default();
         for line in text.split(|byte| *byte == b'\n') {
             if let Some(function) = function(line) {

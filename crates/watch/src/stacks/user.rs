@@ -215,7 +215,7 @@ impl Mapping {
     }
 
     /// `start-end perms offset device inode path`.
-    fn parse(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let mut fields = line.splitn(6, ' ');
         let (start, end) = fields.next()?.split_once('-')?;
         let is_code = fields.next()?.contains('x');

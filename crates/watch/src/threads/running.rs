@@ -26,7 +26,7 @@ pub(super) struct SchedBaseline {
 
 /// Time between two samples, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Spent {
+pub(super) struct StateTimes {
     pub run_ns: u64,
     pub wait_ns: u64,
     pub off_ns: u64,
@@ -41,7 +41,7 @@ impl SchedBaseline {
         now_ns: u64,
         ready: bool,
         period_ns: u64,
-    ) -> Spent {
+    ) -> StateTimes {
         let before =
             std::mem::replace(self, Self { sched: now, at_ns: Some(now_ns), ready, ahead_ns: 0 });
         let elapsed = before.at_ns.map(|at_ns| now_ns.saturating_sub(at_ns));
@@ -54,13 +54,15 @@ impl SchedBaseline {
                 self.since(now, Sched::default(), elapsed, &before)
             }
             (_, _, elapsed) if ready => {
-                Spent { run_ns: elapsed.unwrap_or(period_ns), ..Spent::default() }
+                StateTimes { run_ns: elapsed.unwrap_or(period_ns), ..StateTimes::default() }
             }
-            (_, _, elapsed) => Spent { off_ns: elapsed.unwrap_or(period_ns), ..Spent::default() },
+            (_, _, elapsed) => {
+                StateTimes { off_ns: elapsed.unwrap_or(period_ns), ..StateTimes::default() }
+            }
         }
     }
 
-    fn since(&mut self, now: Sched, then: Sched, elapsed: u64, before: &Self) -> Spent {
+    fn since(&mut self, now: Sched, then: Sched, elapsed: u64, before: &Self) -> StateTimes {
         let ran = now.run_ns.saturating_sub(then.run_ns);
         let run_ns = (ran + before.ahead_ns).min(elapsed);
         if before.at_ns.is_some() {
@@ -71,14 +73,14 @@ impl SchedBaseline {
         let wait_ns = now.wait_ns.saturating_sub(then.wait_ns).min(rest);
         let off_ns = rest - wait_ns;
         if !(self.ready && before.ready && now.timeslices == then.timeslices) {
-            return Spent { run_ns, wait_ns, off_ns };
+            return StateTimes { run_ns, wait_ns, off_ns };
         }
         // It was on-CPU all the time, or has waited for a CPU all the time.
         self.ahead_ns = 0;
         if ran == 0 {
-            Spent { run_ns, wait_ns: rest, off_ns: 0 }
+            StateTimes { run_ns, wait_ns: rest, off_ns: 0 }
         } else {
-            Spent { run_ns: elapsed, wait_ns: 0, off_ns: 0 }
+            StateTimes { run_ns: elapsed, wait_ns: 0, off_ns: 0 }
         }
     }
 }
@@ -140,17 +142,23 @@ mod tests {
         let first = |now| SchedBaseline::default().advance(Some(now), 9000 * MS, true, PERIOD);
         assert_eq!(
             first(sched(20, 5, 3)),
-            Spent { run_ns: 20 * MS, wait_ns: 5 * MS, off_ns: 25 * MS }
+            StateTimes { run_ns: 20 * MS, wait_ns: 5 * MS, off_ns: 25 * MS }
         );
         // One that existed before was only found now.
-        assert_eq!(first(sched(2000, 5, 3)), Spent::default());
+        assert_eq!(first(sched(2000, 5, 3)), StateTimes::default());
     }
 
     #[test]
     fn without_statistics_the_state_counts() {
         let mut thread = SchedBaseline { at_ns: Some(0), ..SchedBaseline::default() };
-        assert_eq!(thread.advance(None, 7, true, PERIOD), Spent { run_ns: 7, ..Spent::default() });
-        assert_eq!(thread.advance(None, 9, false, PERIOD), Spent { off_ns: 2, ..Spent::default() });
+        assert_eq!(
+            thread.advance(None, 7, true, PERIOD),
+            StateTimes { run_ns: 7, ..StateTimes::default() }
+        );
+        assert_eq!(
+            thread.advance(None, 9, false, PERIOD),
+            StateTimes { off_ns: 2, ..StateTimes::default() }
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::all::Record;
 use super::files::{File, Proc, ReadError};
 use super::names::{NONE, TextId, TextTable};
 use super::parse::{self, Call, Sched, TaskStat, fold_stack};
-use super::running::{SchedBaseline, Spent};
+use super::running::{SchedBaseline, StateTimes};
 use super::sleep::SleepPlace;
 use super::syscalls::{self, Syscalls};
 use fathom_model::watch::ThreadState;
@@ -68,7 +68,7 @@ pub(super) struct ThreadReading {
     /// State letter.
     pub state: u8,
     /// How it spent the time since the previous sample.
-    pub spent: Spent,
+    pub spent: StateTimes,
     /// It ran while it was being sampled.
     pub torn: bool,
     /// CPU on which it last ran, if requested.
@@ -170,7 +170,7 @@ impl SampledThread {
     ) -> Result<ThreadReading, ReadError> {
         let mut reading = ThreadReading {
             state: record.state(),
-            spent: Spent::default(),
+            spent: StateTimes::default(),
             torn: false,
             cpu: context.parts.cpu.then(|| record.cpu()),
             threads: 0,
@@ -228,7 +228,7 @@ impl SampledThread {
         let renamed = self.rename(stat.comm, &mut context.names);
         Ok(ThreadReading {
             state: stat.state,
-            spent: Spent::default(),
+            spent: StateTimes::default(),
             torn: false,
             cpu: if context.parts.cpu { stat.cpu() } else { None },
             threads: stat.threads,

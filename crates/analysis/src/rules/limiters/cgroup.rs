@@ -36,8 +36,8 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
     meaning: "The cgroup's limit on IOPS or bandwidth was reached.",
     threshold: || {
         format!(
-            "In {:.0}% or more of the intervals with I/O, a rate was {:.0}–{:.0}% of a limit, other programs did not do \
-             most of it, and threads waited for I/O.",
+            "In {:.0}% or more of the intervals with I/O, the cgroup's rate was {:.0}–{:.0}% of a limit, and threads waited \
+             for I/O. Where only the device's rate is known, other programs must not have done most of it.",
             REACHED_MIN * 100.0,
             REACHED.start() * 100.0,
             REACHED.end() * 100.0
@@ -71,12 +71,12 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
 
 fn io_limit(view: &View) -> Option<Claim> {
     let waits = view.held_by_io().filter(|_| view.is_own)?;
-    if view.others_share().is_some_and(|share| share > 0.5) {
-        return None;
-    }
-    let limits = view.seen.io_limits.values();
-    let limit =
-        limits.filter(|limit| limit.reached_share() >= REACHED_MIN).max_by_key(|l| l.reached)?;
+    // The rate of a device is not the cgroup's where others do most of it.
+    let by_others = view.others_share().is_some_and(|share| share > 0.5);
+    let is_reached = |limit: &&IoLimit| {
+        limit.reached_share() >= REACHED_MIN && (limit.is_of_cgroup || !by_others)
+    };
+    let limit = view.seen.io_limits.values().filter(is_reached).max_by_key(|l| l.reached)?;
     let IoLimit { cgroup, device, key, .. } = limit;
     let v1 = view.cgroup().is_some_and(|cgroup| cgroup.io_limits_v1);
     let (what, is_rate, v1_file) = match key.as_str() {
@@ -93,7 +93,11 @@ fn io_limit(view: &View) -> Option<Claim> {
         shown(limit.limit),
         shown(limit.mean())
     );
-    let source = format!("{setting}, /proc/diskstats");
+    let source = match (limit.is_of_cgroup, v1) {
+        (true, true) => format!("{setting}, blkio.throttle.io_serviced_recursive"),
+        (true, false) => format!("{setting}, io.stat"),
+        (false, _) => format!("{setting}, /proc/diskstats"),
+    };
     let claim = Claim::new(summary, vec![reached.with_source(&source)]);
     Some(claim.weight(limit.reached_share() * waits).confidence(Confidence::High))
 }

@@ -33,7 +33,7 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
         )
     },
     remedy: "Stop the other program, or keep both apart with taskset or a cpuset",
-    supersedes: &[&OWN_TIME, &BUSY_CPUS],
+    supersedes: &[&OWN_TIME],
     checks: &[Check::View(other_programs)],
     #[cfg(test)]
     cases: &[
@@ -90,7 +90,8 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
     threshold: || {
         format!(
             "CPUs were neither idle nor waiting for I/O {CPUS_BUSY_MIN:.0}% of the time or more. For a program: it spent \
-             {:.0}% of its time or more wanting a CPU, or waiting for another program.",
+             {:.0}% of its time or more wanting a CPU, or waiting for another program, and neither `other-programs-cpu` nor \
+             `own-cpu-time` holds.",
             NEEDED_MIN * 100.0
         )
     },
@@ -135,7 +136,7 @@ fn busy_cpus(view: &View) -> Option<Claim> {
         true => wanted / (view.busy_threads() + others).max(1e-9),
         false => 1.0,
     };
-    if needed < NEEDED_MIN {
+    if needed < NEEDED_MIN || other_programs(view).is_some() || own_time(view).is_some() {
         return None;
     }
     let processes = &view.seen.processes;
@@ -173,7 +174,7 @@ pub(in crate::rules) static OWN_TIME: Rule = Rule {
         )
     },
     remedy: "Use more threads or jobs, or lower the CPU time per I/O",
-    supersedes: &[&BUSY_CPUS],
+    supersedes: &[],
     checks: &[Check::View(own_time)],
     #[cfg(test)]
     cases: &[Case::View {

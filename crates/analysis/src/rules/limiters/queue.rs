@@ -220,7 +220,10 @@ fn scheduler(view: &View) -> Option<Claim> {
     });
     let evidence = held_share.into_iter().chain(cpu_share).collect();
     let on_cpu = view.share(view.state(ThreadState::OnCpu));
-    let weight = (held.unwrap_or(0.0) * waits.unwrap_or(0.0)).max(cpu.unwrap_or(0.0) * on_cpu);
+    let on_cpu = on_cpu.max(view.cpus_busy().unwrap_or(0.0) / 100.0);
+    // It is spent under a lock of the device, for which other CPUs wait meanwhile: it counts twice.
+    let by_cpu = cpu.unwrap_or(0.0) * on_cpu * 2.0;
+    let weight = (held.unwrap_or(0.0) * waits.unwrap_or(0.0)).max(by_cpu);
     let claim = Claim::new(format!("{of} {effect}."), evidence).weight(weight);
     Some(
         claim.confidence(Confidence::Medium).remedy(format!(

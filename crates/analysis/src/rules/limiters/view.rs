@@ -3,7 +3,7 @@
 use super::SAMPLES_MIN;
 use crate::layers::LayerTimes;
 use crate::machine::{CpuShares, DiskRates, MachineRates};
-use crate::threads::Group;
+use crate::threads::ThreadGroup;
 use crate::watch::ObservedTotals;
 use fathom_model::RunRecord;
 use fathom_model::facts::DeviceFacts;
@@ -29,7 +29,7 @@ pub(in crate::rules) struct View<'a> {
     pub seen: &'a ObservedTotals,
     pub rates: MachineRates,
     /// Groups of the workload's active threads.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ThreadGroup>,
     /// Mean number of its threads by state.
     pub states: Vec<(ThreadState, f64)>,
     /// Its CPU time by kernel layer.
@@ -80,19 +80,11 @@ impl<'a> View<'a> {
         states.iter().map(|state| self.state(*state)).sum()
     }
 
-    /// Mean number of its threads that ran, wanted to, or waited for something that limits them: not those without
-    /// work.
+    /// Mean number of its threads that ran, wanted to, or waited for I/O or a lock of the kernel: not those without work,
+    /// nor those in a futex, who wait for another thread.
     pub fn busy_threads(&self) -> f64 {
         use ThreadState as S;
-        self.states(&[
-            S::OnCpu,
-            S::Runnable,
-            S::Disk,
-            S::KernelLock,
-            S::IoUring,
-            S::Aio,
-            S::FutexBrief,
-        ])
+        self.states(&[S::OnCpu, S::Runnable, S::Disk, S::KernelLock, S::IoUring, S::Aio])
     }
 
     /// The share of the busy threads that `threads` are, from 0 to 1.
@@ -116,7 +108,7 @@ impl<'a> View<'a> {
     pub fn groups(
         &self,
         wanted: impl Fn(&str, &str, &str) -> bool,
-    ) -> impl Iterator<Item = &Group> {
+    ) -> impl Iterator<Item = &ThreadGroup> {
         self.groups.iter().filter(move |group| match group.values.as_slice() {
             [comm, _, syscall, wchan] => wanted(comm, syscall, wchan),
             _ => false,

@@ -5,6 +5,7 @@ use fathom_analysis::limit::{
     BlockSpec, Conditions, Config, CpuTime, LoadMeasure, Measurement, PeakCost, Probe, Rw, Search,
     WorkerCpu,
 };
+use fathom_model::facts::Host;
 use fathom_model::facts::{DeviceFacts, TargetKind};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::Cost;
@@ -46,7 +47,7 @@ fn window(probe: &Probe) -> Measurement {
 }
 
 fn render(record: &LimitRecord) -> String {
-    let options = LimitOptions { paragraph: true, verbose: true };
+    let options = LimitPageOptions { paragraph: true, verbose: true };
     unwrapped(&limit(record, options))
 }
 
@@ -154,7 +155,7 @@ fn what_an_io_costs_at_a_peak() {
         text.contains("hardware counters: no counter was free")
             && text.contains(" cache misses: none")
     );
-    let brief = unwrapped(&limit(&record, LimitOptions::default()));
+    let brief = unwrapped(&limit(&record, LimitPageOptions::default()));
     let line = "hardware counters, cache misses; see --verbose\n";
     assert_eq!(brief.matches(line).count(), 1, "{brief}");
 }
@@ -162,7 +163,7 @@ fn what_an_io_costs_at_a_peak() {
 #[test]
 fn each_thing_is_said_once() {
     let record = record(1, usize::MAX);
-    let text = unwrapped(&limit(&record, LimitOptions::default()));
+    let text = unwrapped(&limit(&record, LimitPageOptions::default()));
     for (what, times) in [("is limited by the device", 2), ("workers × QD", 2), ("O_DIRECT", 1)] {
         assert_eq!(text.matches(what).count(), times, "{what:?} in\n{text}");
     }
@@ -174,13 +175,13 @@ fn an_interval_wider_than_the_figure_ends_at_zero() {
     let mut record = record(1, usize::MAX);
     let point = record.report.targets[0].blocks[0].points.first_mut().unwrap();
     point.iops = Estimate { mean: 100.0, low: Some(-1000.0), high: Some(1200.0), windows: 2 };
-    let text = unwrapped(&limit(&record, LimitOptions::default()));
+    let text = unwrapped(&limit(&record, LimitPageOptions::default()));
     assert!(text.contains(" 100 (0–1.2k) ") && !text.contains('±'), "{text}");
 }
 
 #[test]
 fn markdown_and_json_hold_the_same_figures() {
-    let page = limit(&record(1, usize::MAX), LimitOptions::default());
+    let page = limit(&record(1, usize::MAX), LimitPageOptions::default());
     let markdown = render::markdown(&page);
     let row =
         "| 1 × 16 | 100k (100k–100k) | ████████████████████ | 160 µs | 160 µs | 2 µs | peak |\n";
@@ -197,7 +198,7 @@ fn markdown_and_json_hold_the_same_figures() {
 
 #[test]
 fn lines_fit_the_terminal() {
-    let options = LimitOptions { paragraph: true, verbose: true };
+    let options = LimitPageOptions { paragraph: true, verbose: true };
     for targets in [1, 2] {
         assert_fits(&limit(&record(targets, usize::MAX), options));
     }

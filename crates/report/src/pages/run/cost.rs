@@ -5,7 +5,7 @@ use crate::doc::{
     Document, Text, bytes, count, events, named, number, of, percent, text, time, whole,
 };
 use crate::pages::{counters, parts};
-use fathom_analysis::derive::{self, Group};
+use fathom_analysis::derive::{self, JobGroup};
 use fathom_analysis::rules;
 use fathom_model::plan::{Engine, JobPlan};
 use fathom_model::record::{Cost, Granted, JobRecord, RunRecord};
@@ -15,7 +15,7 @@ use fathom_model::record::{Cost, Granted, JobRecord, RunRecord};
 const SPLIT_MIN_NS: u64 = 1_000_000_000;
 
 /// The entries below a group's table.
-pub(super) fn cost(body: &mut Document, record: &RunRecord, group: &Group) {
+pub(super) fn cost(body: &mut Document, record: &RunRecord, group: &JobGroup) {
     let done = &group.record;
     body.entry("queue depth", depth(record, group));
     body.entry("CPU per I/O", cpu(done, group.plan));
@@ -29,7 +29,7 @@ pub(super) fn cost(body: &mut Document, record: &RunRecord, group: &Group) {
 }
 
 /// Requested queue depth and I/Os in flight.
-fn depth(record: &RunRecord, group: &Group) -> Option<Text> {
+fn depth(record: &RunRecord, group: &JobGroup) -> Option<Text> {
     let plans = plans(record, group);
     if plans.iter().all(|plan| plan.engine.is_synchronous() && plan.depth == 1) {
         return None;
@@ -62,7 +62,7 @@ fn cpu(done: &JobRecord, plan: &JobPlan) -> Option<Text> {
 }
 
 /// How workers differ.
-fn workers(record: &RunRecord, group: &Group) -> Option<Text> {
+fn workers(record: &RunRecord, group: &JobGroup) -> Option<Text> {
     let jobs = group.jobs.iter().filter_map(|index| record.jobs.get(*index)?.cost);
     let costs: Vec<Cost> = jobs.collect();
     let range = |of: &dyn Fn(&Cost) -> Option<f64>| {
@@ -82,7 +82,7 @@ fn workers(record: &RunRecord, group: &Group) -> Option<Text> {
 }
 
 /// Which settings of the ring are in effect, and which were requested and are not.
-fn in_effect(record: &RunRecord, group: &Group) -> (Vec<String>, Vec<String>) {
+fn in_effect(record: &RunRecord, group: &JobGroup) -> (Vec<String>, Vec<String>) {
     let granted = &group.record.granted;
     let ring = group.plan.engine.uring().cloned().unwrap_or_default();
     let takes_target = !matches!(group.plan.engine, Engine::Nop(_));
@@ -90,7 +90,7 @@ fn in_effect(record: &RunRecord, group: &Group) -> (Vec<String>, Vec<String>) {
     let registered = registered_parts(granted).into_iter().filter(|(on, _)| *on);
     let registered: Vec<&str> = registered.map(|(_, name)| name).collect();
     if !registered.is_empty() {
-        on.push(format!("registered {}", registered.join(", ")));
+        on.push(format!("registered\u{a0}{}", registered.join(", ")));
     }
     if granted.huge_pages {
         on.push("huge pages".to_string());

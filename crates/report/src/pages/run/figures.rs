@@ -3,7 +3,7 @@
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, count, events, of, text, time,
 };
-use fathom_analysis::derive::{self, Group};
+use fathom_analysis::derive::{self, JobGroup};
 use fathom_model::Dir;
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::{JobPlan, Show, Unified};
@@ -13,7 +13,7 @@ use fathom_model::record::{DirRecord, JobRecord, RunRecord};
 const DIFFERENCE: f64 = 0.1;
 
 /// The table of a group: a row for each direction and for each kind of latency that counts.
-pub(super) fn figures(body: &mut Document, group: &Group) {
+pub(super) fn figures(body: &mut Document, group: &JobGroup) {
     let done = &group.record;
     let show = &group.plan.show;
     let mut columns = columns("");
@@ -78,7 +78,7 @@ pub(super) fn bandwidth(bytes: f64, show: &Show) -> Quantity {
 }
 
 /// I/Os that missed the requested rate.
-fn behind(body: &mut Document, group: &Group) {
+fn behind(body: &mut Document, group: &JobGroup) {
     for (dir, done) in group.record.dirs.iter() {
         let due = done.counts.ios + done.unstarted_ios;
         if done.late_ios + done.unstarted_ios > 0 {
@@ -90,7 +90,7 @@ fn behind(body: &mut Document, group: &Group) {
 }
 
 /// Whether the jobs of a group differ so much that their sum alone would mislead.
-pub(super) fn differ(record: &RunRecord, group: &Group) -> bool {
+pub(super) fn differ(record: &RunRecord, group: &JobGroup) -> bool {
     let rates: Vec<f64> = members(record, group).map(|(_, done)| rate(done)).collect();
     let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
     rates.len() > 1 && rates.iter().any(|rate| (rate - mean).abs() > mean * DIFFERENCE)
@@ -102,7 +102,7 @@ fn rate(done: &JobRecord) -> f64 {
 
 fn members<'a>(
     record: &'a RunRecord,
-    group: &'a Group,
+    group: &'a JobGroup,
 ) -> impl Iterator<Item = (&'a JobPlan, &'a JobRecord)> {
     let pick = |index: &usize| Some((record.plan.jobs.get(*index)?, record.jobs.get(*index)?));
     group.jobs.iter().filter_map(pick)
@@ -113,7 +113,7 @@ fn name(plan: &JobPlan) -> String {
 }
 
 /// The slowest and the fastest job, where there are too many to show each.
-pub(super) fn extremes(body: &mut Document, record: &RunRecord, group: &Group) {
+pub(super) fn extremes(body: &mut Document, record: &RunRecord, group: &JobGroup) {
     let mut rates: Vec<(f64, String)> =
         members(record, group).map(|(plan, done)| (rate(done), name(plan))).collect();
     rates.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -125,7 +125,7 @@ pub(super) fn extremes(body: &mut Document, record: &RunRecord, group: &Group) {
 }
 
 /// A row for each job of a group.
-pub(super) fn each_job(body: &mut Document, record: &RunRecord, group: &Group) {
+pub(super) fn each_job(body: &mut Document, record: &RunRecord, group: &JobGroup) {
     let mut columns = columns("job");
     if members(record, group).any(|(_, done)| done.error.is_some()) {
         columns.push(DataColumn::text("error"));

@@ -15,8 +15,8 @@ pub(super) fn columns() -> Vec<DataColumn> {
         DataColumn::text(""),
         DataColumn::text("link"),
         DataColumn::number("carries"),
-        DataColumn::number("disks' links").ranked(1),
-        DataColumn::text("path").ranked(2),
+        DataColumn::number("below"),
+        DataColumn::text("path").ranked(1),
     ]
 }
 
@@ -60,7 +60,7 @@ impl<'a> Hops<'a> {
                 self.link(&chain),
                 rate(chain.iter().find_map(|hop| self.report.load(&hop.name).carries_bytes_per_s)),
                 below,
-                path(&chain, disk.is_some()).into(),
+                path(&chain, disk).into(),
             ],
             severity: self.is_limited(&chain).then_some(Severity::Warning),
             children,
@@ -94,8 +94,19 @@ impl<'a> Hops<'a> {
         }
     }
 
-    /// Whether a link of the row is slower than its ends allow, or than what is below it.
+    /// Whether a link of the row is slower than its ends allow, or than what is below it, or the row is a root complex that a
+    /// warning names.
     fn is_limited(&self, chain: &[&Hop]) -> bool {
+        let mut findings = self.report.findings.iter();
+        let is_warned = |hop: &Hop| {
+            hop.kind == HopKind::RootComplex
+                && findings.any(|finding| {
+                    finding.severity >= Severity::Warning && finding.summary.contains(&hop.name)
+                })
+        };
+        if chain.first().copied().is_some_and(is_warned) {
+            return true;
+        }
         chain.iter().any(|hop| {
             let load: HopLoad = self.report.load(&hop.name);
             let lower = load.best.is_some() && hop.link.map(|link| link.current) != load.best;
@@ -177,18 +188,23 @@ fn short(name: &str) -> &str {
     name.strip_prefix("0000:").unwrap_or(name)
 }
 
-/// The hops that share a row, with their slots; the last one is left out where the row has its name.
-fn path(chain: &[&Hop], is_disk: bool) -> String {
-    let named = if is_disk { chain } else { &chain[..chain.len() - 1] };
-    let name = |hop: &&Hop| match &hop.slot {
-        Some(slot) => format!("{} ({slot})", short(&hop.name)),
-        None => short(&hop.name).to_string(),
+/// The hops that share a row, with their slots and addresses of fabrics; the last one is left out where the row has its name,
+/// and an NVMe controller where its disk has.
+fn path(chain: &[&Hop], disk: Option<&Volume>) -> String {
+    let is_named = |hop: &Hop| match disk {
+        Some(disk) => disk.name.starts_with(&format!("{}n", hop.name)) && chain.len() > 1,
+        None => chain.last().is_some_and(|last| last.name == hop.name),
     };
-    let mut names: Vec<String> = named.iter().map(name).collect();
-    // The slot of the row's own device.
-    let slot = chain.last().filter(|_| !is_disk).and_then(|last| last.slot.clone());
-    names.extend(slot.map(|slot| format!("({slot})")));
-    names.join(" › ")
+    let part = |hop: &&Hop| {
+        let name = if is_named(hop) { "" } else { short(&hop.name) };
+        let has_address = hop.kind == HopKind::Controller && hop.label.contains("addr=");
+        let note = hop.slot.as_deref().or(has_address.then_some(hop.label.as_str()));
+        let note = note.map(|note| format!("({note})")).unwrap_or_default();
+        let parts = [name.to_string(), note];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    };
+    let parts = chain.iter().map(part).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(" › ")
 }
 
 /// A block device: name, model or kind, size and mount points.

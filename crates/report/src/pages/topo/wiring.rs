@@ -14,6 +14,7 @@ struct Wired<'a> {
 pub(super) fn tables(body: &mut Document, topology: &Topology, verbose: bool) {
     let mut wired = Vec::new();
     topology.roots.iter().for_each(|root| collect(root, None, &mut wired));
+    wired.retain(|wired| !wired.irqs.is_empty() || !queues(topology, wired).is_empty());
     body.table(
         vec![
             DataColumn::text("disk"),
@@ -73,7 +74,7 @@ fn details(topology: &Topology, wired: &Wired<'_>) -> Vec<Vec<Text>> {
     queues.chain(irqs).collect()
 }
 
-/// `0–3, 8`.
+/// `0–3, 8`: ascending numbers.
 pub(super) fn cpus(numbers: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for number in numbers {
@@ -84,7 +85,6 @@ pub(super) fn cpus(numbers: &[u32]) -> String {
     }
     let range = |(first, last): &(u32, u32)| match last - first {
         0 => first.to_string(),
-        1 => format!("{first}, {last}"),
         _ => format!("{first}–{last}"),
     };
     ranges.iter().map(range).collect::<Vec<_>>().join(", ")

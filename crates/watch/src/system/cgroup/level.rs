@@ -1,7 +1,7 @@
 //! The directory of a cgroup.
 
 use crate::proc_file::PinnedProcFile;
-use fathom_model::watch::CgroupSample;
+use fathom_model::watch::{CgroupIo, CgroupSample};
 use std::path::{Path, PathBuf};
 
 /// A cgroup with the open files of its limits.
@@ -25,6 +25,7 @@ struct CgroupLimits {
     /// Device and limits.
     io: Vec<(String, String)>,
     io_v1: bool,
+    io_done: Vec<CgroupIo>,
     /// Device or `default`, and settings.
     io_control: Vec<(String, String)>,
 }
@@ -54,6 +55,13 @@ const VERSION_2: &[(&str, Put)] = &[
         for (device, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
             let set = rest.split_ascii_whitespace().filter(|limit| !limit.ends_with("=max"));
             set.for_each(|limit| limits.limit_io(device, limit));
+        }
+    }),
+    ("io.stat", |limits, text| {
+        for (device, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
+            for (key, count) in rest.split(' ').filter_map(|word| word.split_once('=')) {
+                limits.count_io(device, key, count);
+            }
         }
     }),
     ("io.latency", |limits, text| limits.control_io(text, None)),
@@ -86,6 +94,12 @@ const VERSION_1: &[(&str, &str, Put)] = &[
     ("blkio", "blkio.throttle.write_bps_device", |limits, text| limits.throttle(text, "wbps")),
     ("blkio", "blkio.throttle.read_iops_device", |limits, text| limits.throttle(text, "riops")),
     ("blkio", "blkio.throttle.write_iops_device", |limits, text| limits.throttle(text, "wiops")),
+    ("blkio", "blkio.throttle.io_serviced_recursive", |limits, text| {
+        limits.count_io_v1(text, "rios", "wios");
+    }),
+    ("blkio", "blkio.throttle.io_service_bytes_recursive", |limits, text| {
+        limits.count_io_v1(text, "rbytes", "wbytes");
+    }),
     ("blkio", "blkio.bfq.weight", |limits, text| {
         limits.control_io(&format!("default {text}"), Some("bfq_weight"));
     }),
@@ -124,6 +138,13 @@ impl CgroupDir {
         };
         sample.io_limits.extend(limits.io.iter().map(words));
         sample.io_limits_v1 |= limits.io_v1;
+        let done =
+            limits.io_done.iter().filter(|done| limits.io.iter().any(|io| io.0 == done.device));
+        sample.io_done.extend(done.map(|done| CgroupIo {
+            cgroup: self.name.clone(),
+            device: device(&done.device),
+            ..done.clone()
+        }));
         sample.io_control.extend(limits.io_control.iter().map(words));
         limits.add_to(sample);
     }
@@ -164,6 +185,36 @@ impl CgroupLimits {
             let set = key.map_or_else(|| set.to_string(), |key| format!("{key}={}", set.trim()));
             self.io_control.push((device.to_string(), set));
         }
+    }
+
+    /// Lines such as `254:0 Read 12`.
+    fn count_io_v1(&mut self, text: &str, reads: &str, writes: &str) {
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                [device, "Read", count] => self.count_io(device, reads, count),
+                [device, "Write", count] => self.count_io(device, writes, count),
+                _ => {}
+            }
+        }
+    }
+
+    /// A count by its key in io.stat.
+    fn count_io(&mut self, device: &str, key: &str, count: &str) {
+        let index = self.io_done.iter().position(|known| known.device == device);
+        let index = index.unwrap_or_else(|| {
+            self.io_done.push(CgroupIo { device: device.into(), ..CgroupIo::default() });
+            self.io_done.len() - 1
+        });
+        let done = &mut self.io_done[index];
+        let field = match key {
+            "rios" => &mut done.reads,
+            "wios" => &mut done.writes,
+            "rbytes" => &mut done.read_bytes,
+            "wbytes" => &mut done.write_bytes,
+            _ => return,
+        };
+        *field = count.parse().unwrap_or(0);
     }
 
     fn limit_io(&mut self, device: &str, limit: &str) {

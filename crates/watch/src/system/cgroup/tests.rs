@@ -1,4 +1,5 @@
 use super::*;
+use fathom_model::watch::CgroupIo;
 use std::fs;
 
 /// A synthetic /proc and /sys.
@@ -52,6 +53,10 @@ fn version_2_with_the_lowest_limit_of_all_parents() {
         &format!("{dir}/pg.service/io.max"),
         "254:0 rbps=1048576 wbps=max riops=100 wiops=max\n8:0 rbps=max wbps=max riops=max wiops=max\n",
     );
+    tree.write(
+        &format!("{dir}/pg.service/io.stat"),
+        "8:0 rbytes=9 wbytes=9 rios=9 wios=9\n254:0 rbytes=81920 wbytes=4096 rios=20 wios=1 dbytes=0 dios=0\n",
+    );
     tree.write(&format!("{dir}/pg.service/io.latency"), "254:0 target=2000\n");
     tree.write(&format!("{dir}/pg.service/io.weight"), "default 50\n254:0 20\n");
     tree.write("sys/fs/cgroup/io.cost.qos", "254:0 enable=1 ctrl=auto\n");
@@ -70,6 +75,14 @@ fn version_2_with_the_lowest_limit_of_all_parents() {
             memory_hits: Some(7),
             io_limits: vec!["/db.slice/pg.service vda rbps=1048576 riops=100".into()],
             io_limits_v1: false,
+            io_done: vec![CgroupIo {
+                cgroup: "/db.slice/pg.service".into(),
+                device: "vda".into(),
+                reads: 20,
+                writes: 1,
+                read_bytes: 81920,
+                write_bytes: 4096,
+            }],
             io_control: vec![
                 "/db.slice/pg.service vda target=2000".into(),
                 "/db.slice/pg.service default weight=50".into(),
@@ -102,6 +115,10 @@ fn version_1_with_hierarchies_of_their_own() {
     tree.write(&format!("{dir}/blkio/b/blkio.throttle.read_bps_device"), "254:0 1000\n");
     tree.write(&format!("{dir}/blkio/b/blkio.throttle.write_iops_device"), "254:0 50\n");
     tree.write(&format!("{dir}/blkio/b/blkio.bfq.weight"), "10\n");
+    tree.write(
+        &format!("{dir}/blkio/b/blkio.throttle.io_serviced_recursive"),
+        "254:0 Read 20\n254:0 Write 1\n254:0 Sync 21\n254:0 Total 21\nTotal 21\n",
+    );
     assert_eq!(
         tree.read().unwrap(),
         CgroupSample {
@@ -114,6 +131,13 @@ fn version_1_with_hierarchies_of_their_own() {
             memory_hits: Some(6),
             io_limits: vec!["/b 254:0 rbps=1000 wiops=50".into()],
             io_limits_v1: true,
+            io_done: vec![CgroupIo {
+                cgroup: "/b".into(),
+                device: "254:0".into(),
+                reads: 20,
+                writes: 1,
+                ..CgroupIo::default()
+            }],
             io_control: vec!["/b default bfq_weight=10".into()],
         }
     );

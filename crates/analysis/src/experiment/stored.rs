@@ -1,0 +1,97 @@
+//! Two stored runs of one experiment, compared: on two kernels, two machines, or before and after a change.
+
+use super::record::{ExperimentRecord, MeasuredCondition, Request, TrialReport, TrialWindow};
+use super::verdict::{Claim, Effect};
+use crate::stats::Ratio;
+use fathom_model::experiment::{Condition, Experiment, Metric};
+
+/// Windows of a condition at least, for a claim.
+const WINDOWS_MIN: usize = 3;
+
+/// `second` compared with `first`, condition by condition, from their windows. What differs between both runs besides
+/// what they are named by is not ruled out: they were not interleaved.
+///
+/// # Errors
+/// If they are not runs of the same experiment.
+pub fn compare_stored(
+    first: (&str, &ExperimentRecord, &[TrialWindow]),
+    second: (&str, &ExperimentRecord, &[TrialWindow]),
+) -> Result<ExperimentRecord, String> {
+    let (a, b) = (&first.1.request.experiment, &second.1.request.experiment);
+    if a.name != b.name || a.metric != b.metric {
+        return Err(format!(
+            "{} and {} are different experiments; compare runs of one",
+            a.name, b.name
+        ));
+    }
+    let mut experiment = Experiment { conditions: Vec::new(), ..a.clone() };
+    experiment.question = format!("{} relative to {}", second.0, first.0);
+    let mut report = TrialReport::default();
+    for (at, condition) in a.conditions.iter().enumerate().filter(|(_, c)| c.repeats.is_none()) {
+        let same = |other: &Condition| other.label(&b.axes) == condition.label(&a.axes);
+        let Some(other) = b.conditions.iter().position(same) else { continue };
+        let base = experiment.conditions.len();
+        let named = |name: &str, against: Vec<usize>| Condition {
+            name: format!("{} {name}", condition.name).trim().to_string(),
+            against,
+            published: None,
+            ..condition.clone()
+        };
+        let published = condition.published.clone();
+        experiment.conditions.push(named(first.0, Vec::new()));
+        experiment.conditions.push(Condition { published, ..named(second.0, vec![base]) });
+        let found = |record: &ExperimentRecord, at: usize| MeasuredCondition {
+            effect: None,
+            ..record.report.conditions.get(at).cloned().unwrap_or_default()
+        };
+        let values =
+            |run: (&str, &ExperimentRecord, &[TrialWindow]), at| values(run.1, run.2, at, a.metric);
+        let effect = effect(&values(second, other), &values(first, at));
+        report.conditions.push(found(first.1, at));
+        report
+            .conditions
+            .push(MeasuredCondition { effect: Some(effect), ..found(second.1, other) });
+    }
+    report.windows = first.1.report.windows + second.1.report.windows;
+    report.seconds_used = first.1.report.seconds_used + second.1.report.seconds_used;
+    report.rounds = first.1.report.rounds.min(second.1.report.rounds);
+    let request = Request { experiment, is_sweep: false, ..first.1.request.clone() };
+    Ok(ExperimentRecord { request, report, ..second.1.clone() })
+}
+
+/// The metric of each window of condition `at` that counts.
+fn values(
+    record: &ExperimentRecord,
+    windows: &[TrialWindow],
+    at: usize,
+    metric: Metric,
+) -> Vec<f64> {
+    let warm = record.request.protocol.rounds_warm;
+    let own = windows.iter().filter(|w| w.condition == at && w.round >= warm);
+    own.filter_map(|w| w.outcome.as_ref().ok()?.metric(metric)).collect()
+}
+
+fn effect(changed: &[f64], base: &[f64]) -> Effect {
+    let ratio = Ratio::welch(changed, base);
+    let least = changed.len().min(base.len());
+    let claim = match ratio {
+        Some(_) if least < WINDOWS_MIN => Claim::Inconclusive(format!("{least} windows only")),
+        Some(ratio) if ratio.low > 1.0 || ratio.high < 1.0 => Claim::Changed,
+        Some(ratio) => Claim::NoneAbove((ratio.high - 1.0).abs().max((1.0 - ratio.low).abs())),
+        None => Claim::Inconclusive("it was not measured in both".to_string()),
+    };
+    Effect { ratio, pairs: least as u32, claim }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_of_both_runs_are_compared() {
+        let effect = |changed: &[f64]| effect(changed, &[100.0, 101.0, 99.0, 100.5]);
+        assert_eq!(effect(&[50.0, 51.0, 49.0]).claim, Claim::Changed);
+        assert!(matches!(effect(&[100.0, 102.0, 99.0]).claim, Claim::NoneAbove(_)));
+        assert!(matches!(effect(&[50.0]).claim, Claim::Inconclusive(_)));
+    }
+}

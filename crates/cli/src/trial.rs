@@ -1,0 +1,224 @@
+//! `fathom try`: conditions compared with each other, one thing changed at a time.
+
+mod measure;
+
+pub use measure::{MeasureArgs, Plan, measure};
+
+use crate::experiments;
+use crate::page::PageArgs;
+use fathom_analysis::experiment::{ExperimentRecord, TrialWindow, compare_stored};
+use fathom_model::experiment::{Experiment, Metric};
+use fathom_report::doc::{DataColumn, Document};
+use fathom_report::pages;
+use fathom_runner::System;
+use fathom_spec::{Sources, SpecError, experiment};
+use fathom_store::{StoredRecord, read_windows};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Bytes of an experiment's file at most.
+const FILE_MAX: u64 = 1 << 20;
+
+/// What `fathom try` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A shipped experiment, a TOML file, or two or more jobs (each one word of fio's keys), then files or block devices
+    #[arg(value_name = "EXPERIMENT|JOB|TARGET")]
+    words: Vec<String>,
+    /// List the shipped experiments
+    #[arg(long)]
+    list: bool,
+    /// What jobs on the command line are compared by: iops, bandwidth, latency, cpu or time
+    #[arg(long, value_name = "METRIC", value_parser = metric, default_value = "iops")]
+    metric: Metric,
+    /// Compare two recorded runs of the experiment instead of measuring, such as on two kernels
+    #[arg(long, value_name = "DIR", num_args = 2)]
+    runs: Option<Vec<PathBuf>>,
+    /// Continue an experiment that was interrupted, in its run directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["words", "runs", "record", "no_record"])]
+    resume: Option<PathBuf>,
+    #[command(flatten)]
+    measure: MeasureArgs,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+/// `args` with the leading dashes of jobs removed, which would be taken for options: `--rw=read --bs=4k` in one word.
+#[must_use]
+pub fn without_dashes(args: Vec<OsString>) -> Vec<OsString> {
+    let is_try = args.get(1).is_some_and(|command| command == "try");
+    let bare = |arg: OsString| match arg.to_str() {
+        Some(text) if is_try && text.contains(' ') && experiment::job_words(text).is_some() => {
+            text.trim_start_matches('-').into()
+        }
+        _ => arg,
+    };
+    args.into_iter().map(bare).collect()
+}
+
+fn metric(text: &str) -> Result<Metric, String> {
+    let found = Metric::NAMES.iter().find(|(name, _)| *name == text);
+    found.map(|(_, metric)| *metric).ok_or_else(|| {
+        format!("expected one of {}", Metric::NAMES.map(|(name, _)| name).join(", "))
+    })
+}
+
+/// Measures an experiment and prints what it shows.
+///
+/// # Errors
+/// Why nothing was measured.
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    if args.list {
+        let to = args.page.destination(None)?;
+        args.page.print(&list()?, None, to.as_ref())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(dirs) = &args.runs {
+        return compare(args, dirs);
+    }
+    if let Some(dir) = &args.resume {
+        let record: ExperimentRecord = stored(dir)?;
+        return measure::resume(&args.measure, &args.page, dir, record);
+    }
+    let (experiment, targets) = args.experiment()?;
+    measure(&args.measure, &args.page, Plan { experiment, targets, is_sweep: false })
+}
+
+impl Args {
+    /// The experiment, and the targets that are named after it.
+    fn experiment(&self) -> Result<(Experiment, Vec<String>), String> {
+        let words = |word: &String| experiment::job_words(word);
+        let count = self.words.iter().map_while(words).count();
+        let (first, rest) = match self.words.split_first() {
+            None => {
+                return Err(
+                    "name an experiment, or two jobs; `fathom try --list` lists experiments".into(),
+                );
+            }
+            Some((_, _)) if count > 0 => {
+                let jobs: Vec<Vec<String>> = self.words.iter().map_while(words).collect();
+                if count < 2 {
+                    return Err(format!(
+                        "'{}' is one job; give a second one to compare it with",
+                        self.words[0]
+                    ));
+                }
+                let targets = targets(&self.words[count..])?;
+                let found = experiment::compare_jobs(&jobs, self.metric).map_err(joined)?;
+                return Ok((found, targets));
+            }
+            Some(words) => words,
+        };
+        let targets = targets(rest)?;
+        let cpus = System::default().machine().cpus;
+        let text = match experiments::find(first) {
+            Some(text) => text.to_string(),
+            None => read(first)?,
+        };
+        let found =
+            experiment::experiment(&text, first, cpus, targets.len().max(1)).map_err(joined)?;
+        Ok((found, targets))
+    }
+}
+
+/// Words that are no options.
+fn targets(words: &[String]) -> Result<Vec<String>, String> {
+    match words.iter().find(|word| word.starts_with('-')) {
+        Some(option) => Err(format!("unknown option or key '{option}'; see `fathom try -h`")),
+        None => Ok(words.to_vec()),
+    }
+}
+
+/// All problems, one a line.
+pub fn joined(problems: Vec<SpecError>) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn read(path: &str) -> Result<String, String> {
+    if !path.ends_with(".toml") && !path.contains('/') {
+        let names = experiments::ALL.map(|(name, _)| name).join(", ");
+        return Err(format!(
+            "unknown experiment '{path}'; there are {names}, or name a .toml file"
+        ));
+    }
+    let size = std::fs::metadata(path).map_err(|e| format!("cannot read {path}: {e}"))?.len();
+    if size > FILE_MAX {
+        return Err(format!("{path} has {size} bytes, more than an experiment may have"));
+    }
+    std::fs::read_to_string(path).map_err(|e| format!("cannot read {path}: {e}"))
+}
+
+fn list() -> Result<Document, String> {
+    let mut page = Document::default();
+    let row = |(name, text): &(&str, &str)| {
+        let found = experiment::experiment(text, name, 1, 1).map_err(joined)?;
+        Ok(vec![(*name).into(), found.question.as_str().into()])
+    };
+    let rows = experiments::ALL.iter().map(row).collect::<Result<Vec<_>, String>>()?;
+    page.table(vec![DataColumn::text("experiment"), DataColumn::text("question")], rows);
+    Ok(page)
+}
+
+fn stored(dir: &Path) -> Result<ExperimentRecord, String> {
+    let stored = StoredRecord::open(dir)?;
+    match stored.kind {
+        fathom_model::outcome::RecordKind::Experiment => stored.parse(),
+        _ => Err(format!("{} is not the record of an experiment", dir.display())),
+    }
+}
+
+/// Prints the second of two stored runs relative to the first.
+fn compare(args: &Args, dirs: &[PathBuf]) -> Result<ExitCode, String> {
+    let [first, second] = dirs else { return Err("--runs needs two run directories".into()) };
+    let records = (stored(first)?, stored(second)?);
+    let windows: (Vec<TrialWindow>, Vec<TrialWindow>) =
+        (read_windows(first)?, read_windows(second)?);
+    let kernels = (&records.0.facts.host.kernel, &records.1.facts.host.kernel);
+    let names = match kernels.0 == kernels.1 {
+        true => ("first".to_string(), "second".to_string()),
+        false => (kernels.0.clone(), kernels.1.clone()),
+    };
+    let compared =
+        compare_stored((&names.0, &records.0, &windows.0), (&names.1, &records.1, &windows.1))?;
+    let json = fathom_report::experiment::json(&compared).map_err(|e| e.to_string())?;
+    let to = args.page.destination(None)?;
+    args.page.print(&pages::experiment(&compared, args.page.verbose), Some(json), to.as_ref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::experiment::Load;
+
+    #[test]
+    fn jobs_are_no_options() {
+        let args = |words: &[&str]| without_dashes(words.iter().map(OsString::from).collect());
+        let found = args(&["fathom", "try", "--rw=read --bs=4k", "--record=a b", "--list"]);
+        assert_eq!(found[2..], ["rw=read --bs=4k", "--record=a b", "--list"]);
+        assert_eq!(args(&["fathom", "run", "--rw=read --bs=4k"])[2], "--rw=read --bs=4k");
+    }
+
+    #[test]
+    fn every_shipped_experiment_is_valid_and_asks_a_question() {
+        for (name, text) in experiments::ALL {
+            for targets in [1, 3] {
+                let found = experiment::experiment(text, name, 4, targets);
+                let found = found.unwrap_or_else(|problems| panic!("{name}: {}", joined(problems)));
+                assert_eq!(found.name, name);
+                assert!(found.question.ends_with('?') && !found.source.is_empty(), "{name}");
+                assert!(found.conditions.len() > 1, "{name}");
+                for condition in &found.conditions {
+                    let Load::Job(_) = &condition.load else { continue };
+                    let target = ["/dev/null".to_string(), "/a".into(), "/b".into()];
+                    let mut args = vec!["--runtime=1".to_string(), "--time_based=1".into()];
+                    args.extend(experiment::condition_args(condition, &target));
+                    let parsed = fathom_spec::parse(&args, &System::default());
+                    parsed.unwrap_or_else(|e| panic!("{name}, {}: {e}", condition.name));
+                }
+            }
+        }
+        list().unwrap();
+    }
+}

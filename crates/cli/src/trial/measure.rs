@@ -1,0 +1,242 @@
+//! What `try` and `sweep` share: times, targets, and printing.
+
+use crate::level;
+use crate::limit::size;
+use crate::live;
+use crate::page::{PageArgs, RecordArgs};
+use crate::quantity;
+use crate::run::LayoutProgress;
+use crate::signals::Signals;
+use crate::stdio::{self, note};
+use fathom_analysis::experiment::{ExperimentRecord, Request};
+use fathom_machine::guard::Permissions;
+use fathom_model::escape;
+use fathom_model::experiment::{Experiment, Protocol};
+use fathom_model::watch::Level;
+use fathom_report::experiment::{json, line};
+use fathom_report::pages;
+use fathom_runner::experiment::{TrialProgress, TryOptions, TryRunner};
+use fathom_runner::{Hooks, RecordTo, System};
+use fathom_spec::Sources;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Rounds that a comparison needs, of which the first one warms up; and those of a sweep.
+const ROUNDS: u32 = 8;
+const ROUNDS_SWEEP: u32 = 3;
+/// Rounds for which the default time is enough.
+const ROUNDS_PLANNED: f64 = 24.0;
+const ROUNDS_PLANNED_SWEEP: f64 = 5.0;
+/// Length of a window, in seconds.
+const WINDOW: f64 = 0.5;
+const WINDOW_MIN: f64 = 0.1;
+const WINDOW_MAX: f64 = 2.0;
+/// The part of a window that is spent under load before it.
+const RAMP_PART: f64 = 0.2;
+/// Bounds of the default time, in seconds.
+const SECONDS_MIN: f64 = 15.0;
+const SECONDS_MAX: f64 = 900.0;
+/// Size of the scratch file.
+const SCRATCH: u64 = 1 << 30;
+/// With more conditions, they are not sampled one by one.
+const DETAILS_MAX: usize = 32;
+/// Between two states of the line on a terminal, and between two plain lines.
+const REDRAW: Duration = Duration::from_millis(200);
+const PLAIN: Duration = Duration::from_secs(10);
+
+/// Options of commands that measure conditions.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct MeasureArgs {
+    /// How long to measure at most, such as 30 (seconds) or 5m; by default what the number of conditions needs
+    #[arg(short = 't', long, value_name = "TIME", value_parser = quantity::time)]
+    duration: Option<Duration>,
+    /// Length of each window; by default what fits the duration, from 100ms to 2s
+    #[arg(long, value_name = "TIME", value_parser = quantity::interval)]
+    window: Option<Duration>,
+    /// Measure until effects are known to within this many percent; by default 1, for a sweep 3
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    precision: Option<f64>,
+    /// Files that writes may overwrite
+    #[arg(long, value_name = "FILE")]
+    overwrite: Vec<String>,
+    /// Block devices that writes may erase: DEVICE or DEVICE@SERIAL
+    #[arg(long, value_name = "DEVICE")]
+    erase: Vec<String>,
+    /// Size of the scratch file that is used without a target, such as 4g
+    #[arg(long, value_parser = size::bytes)]
+    size: Option<u64>,
+    /// Directory of the scratch file
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    scratch_dir: String,
+    #[command(flatten)]
+    record: RecordArgs,
+    /// How much of the machine to sample: by default each condition once, after the rounds
+    #[arg(long, value_parser = level::parser(), default_value = "default")]
+    sampling: Level,
+}
+
+/// What is measured.
+pub struct Plan {
+    /// The conditions.
+    pub experiment: Experiment,
+    /// Files and block devices.
+    pub targets: Vec<String>,
+    /// Whether each cell stands for itself.
+    pub is_sweep: bool,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').parse::<f64>().ok();
+    number
+        .filter(|percent| (0.1..=50.0).contains(percent))
+        .ok_or_else(|| "expected a percentage from 0.1 to 50".to_string())
+}
+
+/// Measures `plan`, and prints what was found.
+///
+/// # Errors
+/// Why nothing was measured.
+pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: Plan) -> Result<ExitCode, String> {
+    let protocol = args.protocol(&plan);
+    let Plan { mut experiment, targets, is_sweep } = plan;
+    if args.sampling == Level::Full {
+        experiment.conditions.iter_mut().for_each(|condition| condition.sampling = Level::Full);
+    }
+    let details = args.sampling != Level::Off && experiment.conditions.len() <= DETAILS_MAX;
+    let request = Request {
+        experiment,
+        protocol,
+        targets,
+        scratch_bytes: args.size.unwrap_or(SCRATCH),
+        scratch_dir: args.scratch_dir.clone(),
+        details,
+        is_sweep,
+        ..Request::default()
+    };
+    perform(
+        args,
+        page,
+        TryOptions { request, record: args.record.to(false), ..TryOptions::default() },
+    )
+}
+
+/// Continues the experiment whose record in `dir` is `record`.
+///
+/// # Errors
+/// Why nothing was measured.
+pub fn resume(
+    args: &MeasureArgs,
+    page: &PageArgs,
+    dir: &Path,
+    record: ExperimentRecord,
+) -> Result<ExitCode, String> {
+    if record.outcome.is_finished() {
+        return Err(format!("{} ran to its end; `fathom show` prints it", dir.display()));
+    }
+    let mut request = record.request;
+    if let Some(duration) = args.duration {
+        request.protocol.seconds = duration.as_secs_f64();
+    }
+    let resume = Some(dir.to_path_buf());
+    let record = RecordTo::Required(None);
+    perform(args, page, TryOptions { request, resume, record, ..TryOptions::default() })
+}
+
+fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<ExitCode, String> {
+    let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
+    let used = options.record.check()?;
+    let to = page.destination(options.request.targets.iter().chain(&used).map(String::as_str))?;
+    let options = TryOptions {
+        permissions: Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() },
+        cancel: signals.cancel_token().clone(),
+        ..options
+    };
+    let mut view = View::new();
+    let mut runner = TryRunner::open(options, &mut view)?;
+    let record = runner.run(&mut view)?;
+    view.clear();
+    let text = json(&record).map_err(|e| e.to_string())?;
+    let shown = page.print(&pages::experiment(&record, page.verbose), Some(text), to.as_ref());
+    let dir = runner.record_dir().map(Path::to_path_buf);
+    // After the result is printed: the record's disk may be full, or stall.
+    let finished = runner.finish(&record, &mut view);
+    shown.and(finished)?;
+    if let Some(dir) = dir.filter(|_| !record.outcome.is_finished()) {
+        let path = fathom_model::shell::quoted(&dir.display().to_string()).into_owned();
+        stdio::remark(&format!("fathom: continue with `fathom try --resume {path}`"));
+    }
+    Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl MeasureArgs {
+    fn protocol(&self, plan: &Plan) -> Protocol {
+        let conditions = plan.experiment.conditions.len().max(1) as f64;
+        let (rounds, planned) = match plan.is_sweep {
+            true => (ROUNDS_SWEEP, ROUNDS_PLANNED_SWEEP),
+            false => (ROUNDS, ROUNDS_PLANNED),
+        };
+        let default = conditions * planned * WINDOW * (1.0 + RAMP_PART);
+        let seconds =
+            self.duration.map_or(default.clamp(SECONDS_MIN, SECONDS_MAX), |t| t.as_secs_f64());
+        let each = seconds / conditions / (f64::from(rounds) + 4.0) / (1.0 + RAMP_PART);
+        let window = self
+            .window
+            .map_or(each.clamp(WINDOW_MIN, WINDOW_MAX).min(WINDOW.max(each / 4.0)), |t| {
+                t.as_secs_f64()
+            });
+        Protocol {
+            seconds,
+            window_ns: (window * 1e9) as u64,
+            ramp_ns: (window * RAMP_PART * 1e9) as u64,
+            precision: self.precision.unwrap_or(if plan.is_sweep { 3.0 } else { 1.0 }) / 100.0,
+            rounds_min: rounds,
+            rounds_warm: u32::from(!plan.is_sweep),
+            seed: System::default().random(),
+        }
+    }
+}
+
+/// How it stands, on standard error: one line on a terminal, plain lines elsewhere.
+struct View {
+    terminal: bool,
+    layout: LayoutProgress,
+    shown: Option<Instant>,
+}
+
+impl View {
+    fn new() -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        Self { terminal, layout: LayoutProgress::new(false), shown: None }
+    }
+
+    /// Leaves the line free for what comes next.
+    fn clear(&self) {
+        if self.terminal && self.shown.is_some() {
+            stdio::clear_status();
+        }
+    }
+}
+
+impl Hooks for View {
+    fn laying_out(&mut self, path: &str, done: u64, total: u64) {
+        self.layout.show(path, done, total);
+    }
+
+    fn notice(&mut self, text: &str) {
+        note!("{text}");
+    }
+
+    fn trying(&mut self, progress: &TrialProgress) {
+        let interval = if self.terminal { REDRAW } else { PLAIN };
+        if self.shown.is_some_and(|at| at.elapsed() < interval) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let text = line(&progress.label, progress.rounds, progress.done, progress.seconds);
+        let width = if self.terminal { usize::from(live::width()) - 1 } else { usize::MAX };
+        let fits: String = escape::text(&text).chars().take(width).collect();
+        stdio::status(&fits, self.terminal);
+    }
+}

@@ -1,0 +1,188 @@
+//! `fathom try` and `fathom sweep` as a user sees them. None of these asserts a speed.
+
+use crate::common::{MIB, Place, assert_one_error, checksum, says, until};
+use fathom_analysis::experiment::{ExperimentRecord, TrialWindow};
+use rustix::process::Signal;
+
+const SHORT: [&str; 3] = ["--duration=2", "--window=50ms", "--sampling=off"];
+const ONE: &str = "rw=randread bs=4k iodepth=1 direct=1";
+const EIGHT: &str = "--rw=randread --bs=4k --iodepth=8 --direct=1";
+
+fn record(place: &Place, dir: &str) -> ExperimentRecord {
+    serde_json::from_str(&place.read(&format!("{dir}/record.json"))).unwrap()
+}
+
+#[test]
+fn two_jobs_are_compared_and_reprinted_byte_for_byte() {
+    let place = Place::new();
+    place.data("data", 16 * MIB);
+    let before = checksum(place.path("data"));
+    let args = [&["try", ONE, EIGHT, "data", "--record=kept"], &SHORT[..2]].concat();
+    let answer = place.ask(&args).done();
+    says(&answer.stdout, &["iodepth=1", "iodepth=8", "again (A/A)", "IOPS", "█"]);
+    assert_eq!(checksum(place.path("data")), before);
+    let record = record(&place, "kept");
+    assert_eq!(record.report.conditions.len(), 3);
+    assert!(record.report.conditions[2].effect.is_some());
+    assert!(record.report.conditions[1].control.is_some());
+    let windows = place.read("kept/windows.ndjson");
+    let windows: Vec<TrialWindow> =
+        windows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(windows.len(), record.report.windows as usize);
+    assert_eq!(place.ask(&["show", "kept"]).done().stdout, answer.stdout);
+    let json = place.ask(&["show", "kept", "--json"]).done().stdout;
+    assert_eq!(json, place.read("kept/record.json"));
+    // Two stored runs are compared without measuring.
+    let both = place.ask(&["try", "--runs", "kept", "kept"]).done().stdout;
+    says(&both, &["second relative to first", "no effect"]);
+}
+
+#[test]
+fn shipped_experiments_run_in_short_form() {
+    let place = Place::new();
+    place.data("data", 32 * MIB);
+    place.data("other", 32 * MIB);
+    let listed = place.ask(&["try", "--list"]).done().stdout;
+    says(&listed, &["async-buffered", "What does each I/O scheduler cost?"]);
+    // Those without settings of a device; the others run in the lab.
+    for name in
+        ["one-disk", "all-disks", "clock", "async-buffered", "sqpoll", "block-size", "sampling"]
+    {
+        let args = [&["try", name, "data", "other", "--no-record", "--json"], &SHORT[..]].concat();
+        let answer = place.ask(&args);
+        assert!(matches!(answer.code, Some(0 | 1)), "{name}: {}", answer.stderr);
+        let record: ExperimentRecord = serde_json::from_str(&answer.stdout).unwrap();
+        assert!(record.outcome.is_finished() && record.report.windows > 0, "{name}");
+        for (condition, found) in
+            record.request.experiment.conditions.iter().zip(&record.report.conditions)
+        {
+            // On a slow machine, time may be up before every condition had its turn.
+            let is_known =
+                found.rejected.is_some() || found.windows > 0 || record.report.rounds == 0;
+            assert!(is_known && found.errors == 0, "{name}, {}: {found:?}", condition.name);
+        }
+    }
+}
+
+#[test]
+fn a_sweep_is_a_page_with_curves() {
+    let place = Place::new();
+    place.data("data", 16 * MIB);
+    let grid = [
+        "sweep",
+        "--bs=4k,16k",
+        "--iodepth=1..4",
+        "data",
+        "--record=kept",
+        "--format=html",
+        "-o",
+        "page.html",
+    ];
+    place.ask(&[&grid, &SHORT[..]].concat()).done();
+    let page = place.read("page.html");
+    says(&page, &["<svg viewBox", "mean latency by throughput", "bs=16k", "</html>"]);
+    assert!(!page.contains("http") && !page.contains("<script"));
+    let shown = place.ask(&["show", "kept", "--format=html"]).done().stdout;
+    assert_eq!(shown, page);
+    let load = ["sweep", "--rate=40%..60%", "--iodepth=16", "data", "--no-record", "--json"];
+    let answer = place.ask(&[&load, &SHORT[..]].concat()).done();
+    let record: ExperimentRecord = serde_json::from_str(&answer.stdout).unwrap();
+    let peak = *record.request.peaks.values().next().unwrap();
+    assert_eq!(record.report.conditions.len(), 3);
+    // The load is what was asked for, not what the device can do.
+    let rate = record.report.conditions[0].iops / peak;
+    assert!((0.2..0.6).contains(&rate), "{rate}");
+}
+
+#[test]
+fn an_interrupted_experiment_is_resumed() {
+    let place = Place::new();
+    place.data("data", 4 * MIB);
+    let args = [
+        "try",
+        ONE,
+        EIGHT,
+        "data",
+        "--record=kept",
+        "--duration=60",
+        "--window=50ms",
+        "--precision=0.1",
+        "--sampling=off",
+    ];
+    let running = place.start(&args);
+    let windows = || std::fs::read_to_string(place.path("kept/windows.ndjson")).unwrap_or_default();
+    until("windows", || windows().lines().count() > 5);
+    running.signal(Signal::INT);
+    let answer = running.wait();
+    assert_eq!(answer.code, Some(1));
+    says(&answer.stdout, &["INCOMPLETE: interrupted by SIGINT"]);
+    says(&answer.stderr, &["try --resume kept"]);
+    let first = windows();
+    place.ask(&["try", "--resume=kept", "--duration=3", "--sampling=off"]).done();
+    let record = record(&place, "kept");
+    assert!(record.outcome.is_finished() && windows().starts_with(&first));
+    assert_eq!(windows().lines().count(), record.report.windows as usize);
+    let again = place.ask(&["try", "--resume=kept"]);
+    assert_one_error(&again.stderr, &["ran to its end"]);
+}
+
+#[test]
+fn nothing_is_written_without_permission() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let before = place.look();
+    let answer = place.ask(&["try", "rw=randwrite bs=4k", "rw=randwrite bs=8k", "data"]);
+    assert_eq!(answer.code, Some(1));
+    assert_one_error(&answer.stderr, &["data", "--overwrite"]);
+    let answer = place.ask(&["sweep", "--rw=write", "--iodepth=1,2", "data"]);
+    assert_one_error(&answer.stderr, &["data", "--overwrite"]);
+    assert_eq!(place.look(), before);
+    let words = [
+        "try",
+        "rw=randwrite bs=4k",
+        "rw=randwrite bs=8k",
+        "data",
+        "--overwrite=data",
+        "--no-record",
+    ];
+    place.ask(&[&words, &SHORT[..]].concat()).done();
+}
+
+#[test]
+fn bad_experiments_are_refused_with_all_their_problems() {
+    let place = Place::new();
+    place.data("data", MIB);
+    place.write("bad.toml", "[job]\nrw = \"sideways\"\n[[variant]]\nname = \"a\"\nsettings = { schedular = \"none\" }\n");
+    let refused = |args: &[&str], parts: &[&str]| {
+        let answer = place.ask(args);
+        assert_ne!(answer.code, Some(0), "{args:?}");
+        assert_eq!(answer.stdout, "");
+        says(&answer.stderr, parts);
+    };
+    refused(
+        &["try", "bad.toml", "data"],
+        &["bad.toml:2: ", "sideways", "bad.toml:5: unknown setting `schedular`"],
+    );
+    refused(&["try", "schedulr", "data"], &["unknown experiment 'schedulr'", "scheduler"]);
+    refused(&["try", ONE, "data"], &["is one job"]);
+    refused(&["try", ONE, ONE, "data"], &["do the same"]);
+    refused(&["try", ONE, EIGHT, "--no-such"], &["--no-such"]);
+    refused(&["try"], &["--list"]);
+    refused(&["sweep", "--iodepth=4", "data"], &["nothing varies"]);
+    refused(&["sweep", "--iodepth=8..1", "data"], &["is not a range"]);
+    refused(&["try", ONE, EIGHT, "missing"], &["missing"]);
+}
+
+#[test]
+fn commands_that_generate_the_load_are_compared() {
+    let place = Place::new();
+    place.write(
+        "sleep.toml",
+        "question = \"Which one is longer?\"\nmetric = \"time\"\n[[variant]]\nname = \"short\"\ncommand = \"sleep 0.01\"\n\
+         [[variant]]\nname = \"long\"\ncommand = \"sleep 0.2\"\n",
+    );
+    let answer = place.ask(&["try", "./sleep.toml", "--no-record", "--duration=6", "--json"]);
+    let record: ExperimentRecord = serde_json::from_str(&answer.stdout).unwrap();
+    let ratio = record.report.conditions[2].effect.as_ref().unwrap().ratio.unwrap();
+    assert!(ratio.value > 1.5, "{ratio:?}");
+}

@@ -1,0 +1,25 @@
+//! The record of `fathom try` and `fathom sweep` as JSON, and their progress line.
+
+use fathom_analysis::experiment::ExperimentRecord;
+
+/// Width of the bar.
+const BAR: usize = 24;
+
+/// The result as JSON: an [`ExperimentRecord`].
+///
+/// # Errors
+/// When a value cannot be written as JSON, which the types rule out.
+pub fn json(record: &ExperimentRecord) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(record).map(|text| text + "\n")
+}
+
+/// The line while the condition `label` is measured, after `rounds` rounds, with a share of `done` (0 to 1) of `seconds`
+/// used.
+#[must_use]
+pub fn line(label: &str, rounds: u32, done: f64, seconds: f64) -> String {
+    let done = done.clamp(0.0, 1.0);
+    let full = (done * BAR as f64) as usize;
+    let left = (seconds * (1.0 - done)).ceil();
+    let bar = format!("{}{}", "#".repeat(full), "-".repeat(BAR - full));
+    format!("[{bar}] at most {left:.0} s left · round {} · {label}", rounds + 1)
+}

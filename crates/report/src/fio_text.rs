@@ -1,0 +1,376 @@
+//! fio's normal output, from the JSON form of the same record, for programs that read it (`IOPS=`).
+
+use serde_json::{Map, Value};
+use std::fmt::Write;
+
+/// fio's version whose output this is.
+pub const FIO_VERSION: &str = "fio-3.42";
+
+const DIRS: [(&str, &str); 3] = [("read", "read"), ("write", "write"), ("trim", "trim")];
+
+/// The text that fio would print for `json`, its own result or fathom's.
+#[must_use]
+pub fn render(json: &Value) -> String {
+    let jobs = json["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut text = format!("{FIO_VERSION}\n");
+    jobs.iter().for_each(|job| job_text(&mut text, job));
+    groups(&mut text, jobs);
+    disks(&mut text, json["disk_util"].as_array());
+    text
+}
+
+fn job_text(out: &mut String, job: &Value) {
+    let options = &job["job options"];
+    let clones = match options["group_reporting"].is_null() {
+        true => "1",
+        false => options["numjobs"].as_str().unwrap_or("1"),
+    };
+    line(
+        out,
+        &format!(
+            "\n{}: (groupid={}, jobs={clones}): err={:2}",
+            job["jobname"].as_str().unwrap_or_default(),
+            job["groupid"],
+            number(&job["error"])
+        ),
+    );
+    for (key, name) in DIRS {
+        let dir = &job[key];
+        if number(&dir["total_ios"]) > 0.0 {
+            direction(out, dir, name);
+        }
+    }
+    for (unit, key) in [("nsec", "latency_ns"), ("usec", "latency_us"), ("msec", "latency_ms")] {
+        distribution(out, unit, job[key].as_object());
+    }
+    line(
+        out,
+        &format!(
+            "  cpu          : usr={:3.2}%, sys={:3.2}%, ctx={}, majf={}, minf={}",
+            number(&job["usr_cpu"]),
+            number(&job["sys_cpu"]),
+            job["ctx"],
+            job["majf"],
+            job["minf"]
+        ),
+    );
+    let depths = [
+        ("  IO depths    ", "level"),
+        ("     submit    ", "submit"),
+        ("     complete  ", "complete"),
+    ];
+    for (name, key) in depths {
+        let shares = job[format!("iodepth_{key}")].as_object().map(|map| {
+            let share = |(depth, share): (&str, f64)| format!("{depth}={share:.1}%");
+            ascending(map).into_iter().map(share).collect::<Vec<_>>().join(", ")
+        });
+        line(out, &format!("{name}: {}", shares.unwrap_or_default()));
+    }
+    let counts =
+        |figure: &str| DIRS.map(|(dir, _)| number(&job[dir][figure]).to_string()).join(",");
+    line(
+        out,
+        &format!(
+            "     issued rwts: total={},{} short={},0 dropped={},0",
+            counts("total_ios"),
+            number(&job["sync"]["total_ios"]),
+            counts("short_ios"),
+            counts("drop_ios")
+        ),
+    );
+    line(
+        out,
+        &format!(
+            "     latency   : target={}, window={}, percentile={:.2}%, depth={}",
+            number(&job["latency_target"]),
+            number(&job["latency_window"]),
+            number(&job["latency_percentile"]),
+            number(&job["latency_depth"])
+        ),
+    );
+}
+
+fn direction(out: &mut String, dir: &Value, name: &str) {
+    let bytes = number(&dir["bw_bytes"]) as u64;
+    let zones = if name == "write" { "; 0 zone resets" } else { "" };
+    line(
+        out,
+        &format!(
+            "  {name}: IOPS={}, BW={} ({})({}/{}msec){zones}",
+            short(number(&dir["iops"]) as u64, 4, 1000, ""),
+            short(bytes, 4, 1024, "B/s"),
+            short(bytes, 4, 1000, "B/s"),
+            short(number(&dir["io_bytes"]) as u64, 4, 1024, "B"),
+            dir["runtime"]
+        ),
+    );
+    for kind in ["slat", "clat", "lat"] {
+        let latency = &dir[format!("{kind}_ns")];
+        if number(&latency["N"]) > 0.0 {
+            summary(out, kind, latency);
+        }
+    }
+    for kind in ["clat", "lat", "slat"] {
+        percentiles(out, kind, dir[format!("{kind}_ns")]["percentile"].as_object());
+    }
+    if number(&dir["bw_samples"]) > 0.0 {
+        line(
+            out,
+            &format!(
+                "   bw (  KiB/s): min={:5}, max={:5}, per={:3.2}%, avg={:5.2}, stdev={:5.2}, samples={}",
+                number(&dir["bw_min"]),
+                number(&dir["bw_max"]),
+                number(&dir["bw_agg"]),
+                number(&dir["bw_mean"]),
+                number(&dir["bw_dev"]),
+                dir["bw_samples"]
+            ),
+        );
+        line(
+            out,
+            &format!(
+                "   iops        : min={:5}, max={:5}, avg={:5.2}, stdev={:5.2}, samples={}",
+                number(&dir["iops_min"]),
+                number(&dir["iops_max"]),
+                number(&dir["iops_mean"]),
+                number(&dir["iops_stddev"]),
+                dir["iops_samples"]
+            ),
+        );
+    }
+}
+
+/// One kind of latency, in the unit that fio would choose.
+fn summary(out: &mut String, kind: &str, latency: &Value) {
+    let [min, max, mean, deviation] =
+        ["min", "max", "mean", "stddev"].map(|figure| number(&latency[figure]));
+    let above = |min_ns, max_ns, ns| min > min_ns && max > max_ns && deviation > ns;
+    let (unit, divisor) = if above(2e6, 99_999_999.0, 1e6) {
+        ("msec", 1e6)
+    } else if above(2e3, 99_999.0, 1e3) {
+        ("usec", 1e3)
+    } else {
+        ("nsec", 1.0)
+    };
+    let whole = |ns: f64| short((ns / divisor) as u64, 6, 1000, "");
+    line(
+        out,
+        &format!(
+            "    {kind:>4} ({unit}): min={}, max={}, avg={:5.2}, stdev={:5.2}",
+            whole(min),
+            whole(max),
+            mean / divisor,
+            deviation / divisor
+        ),
+    );
+}
+
+fn percentiles(out: &mut String, kind: &str, listed: Option<&Map<String, Value>>) {
+    let Some(listed) = listed.filter(|listed| !listed.is_empty()) else { return };
+    let entries =
+        listed.iter().filter_map(|(percent, ns)| Some((percent.parse().ok()?, ns.as_u64()?)));
+    let mut entries: Vec<(f64, u64)> = entries.collect();
+    entries.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let least = entries.first().map_or(0, |entry| entry.1);
+    let (unit, divisor) = match least {
+        2_000_001.. => ("msec", 1_000_000),
+        2_001.. => ("usec", 1_000),
+        _ => ("nsec", 1),
+    };
+    let scaled = |ns: u64| (ns + divisor / 2) / divisor;
+    let most = entries.iter().map(|entry| scaled(entry.1)).max().unwrap_or(0);
+    let width = most.to_string().len().max(5);
+    let per_line = 73 / (width + 12);
+    line(out, &format!("    {kind} percentiles ({unit}):"));
+    for (index, chunk) in entries.chunks(per_line).enumerate() {
+        let cells =
+            chunk.iter().map(|(percent, ns)| format!("{percent:5.2}th=[{:width$}]", scaled(*ns)));
+        let last = (index + 1) * per_line >= entries.len();
+        let text = cells.collect::<Vec<_>>().join(", ");
+        line(out, &format!("     | {text}{}", if last { "" } else { "," }));
+    }
+}
+
+fn distribution(out: &mut String, unit: &str, buckets: Option<&Map<String, Value>>) {
+    let shares: Vec<String> = buckets
+        .map(ascending)
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|(_, share)| *share >= 0.01)
+        .map(|(bound, share)| format!("{bound}={share:.2}%"))
+        .collect();
+    for chunk in shares.chunks(5) {
+        line(out, &format!("  lat ({unit})   : {}", chunk.join(", ")));
+    }
+}
+
+/// Sums of the jobs of each group.
+fn groups(out: &mut String, jobs: &[Value]) {
+    let mut numbers: Vec<u64> = jobs.iter().filter_map(|job| job["groupid"].as_u64()).collect();
+    numbers.dedup();
+    for group in numbers {
+        line(out, &format!("\nRun status group {group} (all jobs):"));
+        let members = || jobs.iter().filter(|job| job["groupid"] == group);
+        for (key, name) in [("read", "READ"), ("write", "WRITE"), ("trim", "TRIM")] {
+            let dirs: Vec<&Value> = members()
+                .map(|job| &job[key])
+                .filter(|dir| number(&dir["total_ios"]) > 0.0)
+                .collect();
+            let rates = dirs.iter().map(|dir| number(&dir["bw_bytes"]) as u64);
+            let runtimes = || dirs.iter().map(|dir| number(&dir["runtime"]) as u64);
+            let bytes: u64 = dirs.iter().map(|dir| number(&dir["io_bytes"]) as u64).sum();
+            let (Some(least), Some(most)) = (rates.clone().min(), rates.max()) else { continue };
+            let (shortest, longest) =
+                (runtimes().min().unwrap_or(0), runtimes().max().unwrap_or(0));
+            let total = bytes * 1000 / longest.max(1);
+            let both = |n: u64| (short(n, 4, 1024, "B/s"), short(n, 4, 1000, "B/s"));
+            let (total, least, most) = (both(total), both(least), both(most));
+            line(
+                out,
+                &format!(
+                    "  {name:>5}: bw={} ({}), {}-{} ({}-{}), io={} ({}), run={shortest}-{longest}msec",
+                    total.0,
+                    total.1,
+                    least.0,
+                    most.0,
+                    least.1,
+                    most.1,
+                    short(bytes, 4, 1024, "B"),
+                    short(bytes, 4, 1000, "B")
+                ),
+            );
+        }
+    }
+}
+
+fn disks(out: &mut String, disks: Option<&Vec<Value>>) {
+    let Some(disks) = disks.filter(|disks| !disks.is_empty()) else { return };
+    line(out, "\nDisk stats (read/write):");
+    for disk in disks {
+        let pair = |figure: &str| {
+            format!("{}/{}", disk[format!("read_{figure}")], disk[format!("write_{figure}")])
+        };
+        line(
+            out,
+            &format!(
+                "  {}: ios={}, merge={}, ticks={}, in_queue={}, util={:.2}%",
+                disk["name"].as_str().unwrap_or_default(),
+                pair("ios"),
+                pair("merges"),
+                pair("ticks"),
+                disk["in_queue"],
+                number(&disk["util"])
+            ),
+        );
+    }
+}
+
+/// The entries of a map from numbers, with `>=64` and its kin last.
+fn ascending(map: &Map<String, Value>) -> Vec<(&str, f64)> {
+    let mut entries: Vec<(&str, f64)> =
+        map.iter().map(|(bound, share)| (bound.as_str(), number(share))).collect();
+    entries.sort_by_key(|(bound, _)| bound.parse::<u64>().unwrap_or(u64::MAX));
+    entries
+}
+
+fn line(out: &mut String, text: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "{text}");
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
+/// `n` in at most `digits` characters besides its unit: num2str() of fio's lib/num2str.c.
+fn short(mut n: u64, digits: usize, base: u64, unit: &str) -> String {
+    let prefixes = if base == 1024 {
+        ["", "Ki", "Mi", "Gi", "Ti", "Pi"]
+    } else {
+        ["", "k", "M", "G", "T", "P"]
+    };
+    let mut rest = None;
+    let mut power = 0;
+    while n.to_string().len() > digits && power + 1 < prefixes.len() {
+        (rest, n) = (Some(n % base), n / base);
+        power += 1;
+    }
+    let prefix = prefixes[power];
+    let length = n.to_string().len();
+    match rest {
+        Some(rest) if length + 1 < digits => {
+            let decimals = digits - length - 1;
+            let fraction = format!("{:.decimals$}", rest as f64 / base as f64);
+            // As in fio, a fraction that rounds up to 1 shows as 0.
+            format!("{n}{}{prefix}{unit}", &fraction[1..])
+        }
+        Some(rest) => format!("{}{prefix}{unit}", n + u64::from(rest >= base / 2)),
+        None => format!("{n}{prefix}{unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_are_as_short_as_fio_s() {
+        // From the output of fio 3.33.
+        for (n, digits, base, unit, text) in [
+            (14_441, 4, 1000, "", "14.4k"),
+            (93_090, 4, 1000, "", "93.1k"),
+            (341_000, 4, 1000, "", "341k"),
+            (59_151_058, 4, 1024, "B/s", "56.4MiB/s"),
+            (59_151_058, 4, 1000, "B/s", "59.2MB/s"),
+            (4_194_304, 4, 1024, "B", "4096KiB"),
+            (4_022_272, 4, 1024, "B", "3928KiB"),
+            (4_022_272, 4, 1000, "B", "4022kB"),
+            (3_734_800, 6, 1000, "", "3734.8k"),
+            (61_982, 6, 1000, "", "61982"),
+        ] {
+            assert_eq!(short(n, digits, base, unit), text, "{n}");
+        }
+    }
+
+    #[test]
+    fn a_result_as_fio_prints_it() {
+        let json = json!({
+            "jobs": [{
+                "jobname": "a", "groupid": 0, "error": 0, "job options": {},
+                "read": {
+                    "total_ios": 982, "io_bytes": 4_022_272, "bw_bytes": 59_151_058, "iops": 14441.1,
+                    "runtime": 68, "short_ios": 0, "drop_ios": 0,
+                    "clat_ns": {
+                        "min": 18_000, "max": 15_105_000, "mean": 131_180.0, "stddev": 795_030.0,
+                        "N": 982, "percentile": { "1.000000": 22_100, "99.990000": 15_139_000 }
+                    }
+                },
+                "usr_cpu": 0.0, "sys_cpu": 14.285, "ctx": 979, "majf": 0, "minf": 23,
+                "latency_us": { "50": 22.22, "100": 0.0 },
+                "iodepth_level": { "1": 100.0, "2": 0.0, "16": 0.0, ">=64": 0.0 },
+                "latency_percentile": 100.0, "latency_depth": 1
+            }],
+            "disk_util": [{
+                "name": "vda", "read_ios": 1, "write_ios": 2, "read_merges": 0, "write_merges": 0,
+                "read_ticks": 3, "write_ticks": 4, "in_queue": 5, "util": 6.0
+            }]
+        });
+        let text = render(&json);
+        for expected in [
+            "\na: (groupid=0, jobs=1): err= 0\n",
+            "  read: IOPS=14.4k, BW=56.4MiB/s (59.2MB/s)(3928KiB/68msec)\n",
+            "    clat (usec): min=18, max=15105, avg=131.18, stdev=795.03\n",
+            "    clat percentiles (usec):\n     |  1.00th=[   22], 99.99th=[15139]\n",
+            "  lat (usec)   : 50=22.22%\n",
+            "  cpu          : usr=0.00%, sys=14.29%, ctx=979, majf=0, minf=23\n",
+            "  IO depths    : 1=100.0%, 2=0.0%, 16=0.0%, >=64=0.0%\n",
+            "     issued rwts: total=982,0,0,0 short=0,0,0,0 dropped=0,0,0,0\n",
+            "\nRun status group 0 (all jobs):\n   READ: bw=56.4MiB/s (59.2MB/s), ",
+            "io=3928KiB (4022kB), run=68-68msec\n",
+            "  vda: ios=1/2, merge=0/0, ticks=3/4, in_queue=5, util=6.00%\n",
+        ] {
+            assert!(text.contains(expected), "{expected}\nis not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The result of `fathom try` and `fathom sweep`.
+
+mod charts;
+mod detail;
+mod sweep;
+
+use super::parts;
+use crate::doc::{
+    DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, number, of, percent,
+    plural, text, time,
+};
+use fathom_analysis::experiment::{Claim, Effect, ExperimentRecord, MeasuredCondition};
+use fathom_analysis::stats::Ratio;
+use fathom_model::experiment::{Condition, Metric};
+
+/// More effects than this are in the table only.
+const SENTENCES_MAX: usize = 8;
+/// A published ratio within this of 1 is "no difference".
+const SAME: f64 = 0.03;
+
+/// The whole result.
+#[must_use]
+pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
+    let mut page = Document::default();
+    header(&mut page, record);
+    page.findings(&record.findings);
+    let experiment = &record.request.experiment;
+    let mut body = Document::default();
+    if record.request.is_sweep {
+        sweep::sweep(&mut body, record);
+    } else {
+        effects(&mut body, record);
+        conditions(&mut body, record);
+        controls(&mut body, record);
+        published(&mut body, record);
+        charts::metric(&mut body, record);
+    }
+    detail::details(&mut body, record, verbose);
+    not_measured(&mut body, record);
+    page.section(&experiment.name, experiment.question.as_str(), body);
+    page
+}
+
+fn header(page: &mut Document, record: &ExperimentRecord) {
+    if !record.outcome.is_finished() {
+        page.paragraph(format!("INCOMPLETE: {}; results so far:", record.outcome));
+    }
+    let (host, report) = (&record.facts.host, &record.report);
+    let model = (!host.cpu_model.is_empty()).then(|| format!(" ({})", host.cpu_model));
+    let cpus = text!(plural(host.cpus_allowed.len() as u64, "CPU"), model);
+    let rounds = plural(report.rounds.into(), "round");
+    let windows = plural(report.windows.into(), "window");
+    page.paragraph(parts([
+        format!("fathom {}", record.fathom_version).into(),
+        format!("Linux {}", host.kernel).into(),
+        cpus,
+        text!(time(report.seconds_used * 1e9), ", ", rounds, ", ", windows),
+    ]));
+    for (at, target) in record.facts.targets.iter().enumerate() {
+        let condition = record.conditions.get(at);
+        let name = match condition.is_some_and(|c| c.scratch) {
+            true => "scratch file",
+            false => target.path.as_str(),
+        };
+        let device = target.device.as_ref().map(|device| {
+            let model = device.model.as_deref().unwrap_or("").trim();
+            format!(", {}{}{model}", device.name, if model.is_empty() { "" } else { " " })
+        });
+        let on = target.file_system.as_ref().map(|file_system| format!(" on {file_system}"));
+        page.entry(name, text!(crate::doc::bytes(target.size_bytes), on, device));
+    }
+}
+
+/// Conditions with what was found.
+fn all(record: &ExperimentRecord) -> impl Iterator<Item = (&Condition, &MeasuredCondition)> {
+    record.request.experiment.conditions.iter().zip(&record.report.conditions)
+}
+
+/// The metric with its interval.
+fn metric(metric: Metric, found: &MeasuredCondition) -> Text {
+    if found.windows == 0 {
+        return "not measured".into();
+    }
+    let unit = match metric {
+        Metric::Iops => QuantityUnit::Count,
+        Metric::Bandwidth => QuantityUnit::BytesPerSecond,
+        Metric::Latency | Metric::Cpu | Metric::Time => QuantityUnit::Nanoseconds,
+    };
+    let value = Quantity::new(found.metric.mean, unit);
+    match found.metric.low.zip(found.metric.high) {
+        Some((low, high)) => value.within(low.max(0.0), high).into(),
+        None => value.into(),
+    }
+}
+
+/// A ratio as a change.
+fn change(ratio: &Ratio) -> Quantity {
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let value = Quantity::new(percent(ratio.value), QuantityUnit::Change);
+    value.within(percent(ratio.low), percent(ratio.high))
+}
+
+/// What a comparison allows to claim, in a cell.
+fn verdict(effect: &Effect) -> Text {
+    match (&effect.claim, &effect.ratio) {
+        (Claim::Changed, Some(ratio)) => change(ratio).into(),
+        (Claim::NoneAbove(share), _) => text!("no effect above ", percent(share * 100.0)),
+        (_, Some(ratio)) => text!("inconclusive, ", change(ratio)),
+        (_, None) => "inconclusive".into(),
+    }
+}
+
+/// The effects, in sentences.
+fn effects(body: &mut Document, record: &ExperimentRecord) {
+    let experiment = &record.request.experiment;
+    let with_effect =
+        || all(record).filter(|(_, found)| found.effect.is_some() && found.windows > 0);
+    if with_effect().count() > SENTENCES_MAX {
+        return;
+    }
+    let metric = experiment.metric.title();
+    for (condition, found) in with_effect() {
+        let Some(effect) = &found.effect else { continue };
+        let names = condition.against.iter().filter_map(|base| experiment.conditions.get(*base));
+        let names: Vec<String> = names.map(|base| base.name.clone()).collect();
+        let base = match names.as_slice() {
+            [one] => one.clone(),
+            several => format!("the sum of {} alone", several.len()),
+        };
+        let label = condition.label(&experiment.axes);
+        body.paragraph(match (&effect.claim, &effect.ratio) {
+            (Claim::Changed, Some(ratio)) => {
+                text!(label, ": ", metric, " ", change(ratio), " relative to ", base, ".")
+            }
+            (Claim::NoneAbove(share), _) => {
+                text!(label, ": no effect on ", metric, " above ", percent(share * 100.0), ".")
+            }
+            (Claim::Inconclusive(why), ratio) => {
+                let ratio = ratio.as_ref().map(|ratio| text!(" ", change(ratio), ";"));
+                text!(label, ": inconclusive:", Text::from(ratio), " ", why.as_str(), ".")
+            }
+            (Claim::Changed, None) => text!(label, ": inconclusive."),
+        });
+    }
+}
+
+/// All conditions with their figures.
+fn conditions(body: &mut Document, record: &ExperimentRecord) {
+    let experiment = &record.request.experiment;
+    let mut columns = vec![DataColumn::text("variant")];
+    columns.extend(experiment.axes.iter().map(|axis| DataColumn::number(axis)));
+    columns.push(DataColumn::number(&format!("{} (95% CI)", experiment.metric.title())));
+    columns.push(DataColumn::text("effect"));
+    let rest = [
+        ("IOPS", 3),
+        ("bandwidth", 3),
+        ("p50", 4),
+        ("p99", 2),
+        ("CPUs", 5),
+        ("CPU per I/O", 1),
+        ("switches per I/O", 6),
+    ];
+    let hides_iops = experiment.metric == Metric::Iops;
+    let rest = rest.into_iter().skip(usize::from(hides_iops));
+    columns.extend(rest.map(|(name, rank)| DataColumn::number(name).ranked(rank)));
+    let row = |(condition, found): (&Condition, &MeasuredCondition)| {
+        let mut row: Vec<Text> = vec![condition.name.as_str().into()];
+        row.extend(condition.cell.iter().map(|value| Text::from(value.as_str())));
+        row.push(metric(experiment.metric, found));
+        row.push(found.effect.as_ref().or(found.control.as_ref()).map(verdict).into());
+        row.extend((!hides_iops).then(|| figure(found, count(found.iops))));
+        row.push(figure(found, bandwidth(found.bytes_per_second)));
+        row.extend(
+            [found.clat_p50_ns, found.clat_p99_ns]
+                .map(|ns| Text::from((ns > 0).then(|| time(ns as f64)))),
+        );
+        row.push(figure(found, number(found.cores)));
+        row.push(found.cpu_ns_per_io.map(|ns| time(ns.iter().sum())).into());
+        row.push(found.switches_per_io.filter(|n| *n > 0.0).map(number).into());
+        row
+    };
+    body.table(columns, all(record).map(row).collect());
+}
+
+/// A figure of a condition that was measured.
+fn figure(found: &MeasuredCondition, quantity: Quantity) -> Text {
+    (found.windows > 0).then_some(quantity).into()
+}
+
+fn controls(body: &mut Document, record: &ExperimentRecord) {
+    let controls = all(record).filter_map(|(_, found)| found.control.as_ref()?.ratio.as_ref());
+    let controls: Vec<&Ratio> = controls.collect();
+    let off = |ratio: &Ratio| ratio.value.ln().abs();
+    if let Some(worst) = controls.iter().max_by(|a, b| off(a).total_cmp(&off(b))) {
+        let what = if controls.len() > 1 { "at most " } else { "" };
+        body.entry(
+            "A/A control",
+            text!("the baseline differs from itself by ", what, change(worst)),
+        );
+    }
+}
+
+/// What others found, and whether it is so here.
+fn published(body: &mut Document, record: &ExperimentRecord) {
+    let experiment = &record.request.experiment;
+    let mut page = Document::default();
+    let columns = vec![
+        DataColumn::text("variant"),
+        DataColumn::text("published"),
+        DataColumn::number("change"),
+        DataColumn::text("here"),
+        DataColumn::text("direction"),
+    ];
+    let row = |(condition, found): (&Condition, &MeasuredCondition)| {
+        let known = condition.published.as_ref()?;
+        let there =
+            known.ratio.map(|ratio| Quantity::new((ratio - 1.0) * 100.0, QuantityUnit::Change));
+        let here = match &found.effect {
+            Some(effect) if found.windows > 0 => verdict(effect),
+            _ => metric(experiment.metric, found),
+        };
+        Some(vec![
+            condition.label(&experiment.axes).into(),
+            known.text.as_str().into(),
+            there.into(),
+            here,
+            known.ratio.map(|ratio| direction(ratio, found)).into(),
+        ])
+    };
+    page.table(columns, all(record).filter_map(row).collect());
+    if !page.blocks.is_empty() {
+        body.section("published", experiment.source.as_str(), page);
+    } else if !experiment.source.is_empty() {
+        body.entry("published", experiment.source.as_str());
+    }
+}
+
+/// Whether the effect goes where the published `ratio` does.
+fn direction(ratio: f64, found: &MeasuredCondition) -> &'static str {
+    let there = (ratio.ln().abs() > SAME).then_some(ratio > 1.0);
+    let Some(effect) = found.effect.as_ref().filter(|_| found.windows > 0) else {
+        return "not measured";
+    };
+    match (&effect.claim, &effect.ratio, there) {
+        (Claim::Changed, Some(here), Some(there)) if (here.value > 1.0) == there => "agrees",
+        (Claim::NoneAbove(_), _, None) => "agrees",
+        (Claim::Inconclusive(_), ..) => "inconclusive",
+        _ => "differs",
+    }
+}
+
+fn not_measured(body: &mut Document, record: &ExperimentRecord) {
+    let experiment = &record.request.experiment;
+    let mut first = true;
+    for (condition, found) in all(record) {
+        let why = found.rejected.as_ref().or(found.first_error.as_ref());
+        let Some(why) = why.filter(|_| found.rejected.is_some() || found.errors > 0) else {
+            continue;
+        };
+        let key = if std::mem::take(&mut first) { "problem" } else { "" };
+        let errors = (found.errors > 0).then(|| text!(plural(found.errors, "error"), ", "));
+        body.entry(
+            key,
+            text!(condition.label(&experiment.axes), ": ", Text::from(errors), why.as_str()),
+        );
+    }
+}
+
+/// Several named values of one line.
+fn values(parts: impl IntoIterator<Item = (Text, &'static str)>) -> Text {
+    Text::join(parts.into_iter().map(|(value, name)| of(value, name)), ", ")
+}
+
+#[cfg(test)]
+mod tests;

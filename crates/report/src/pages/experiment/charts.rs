@@ -1,0 +1,138 @@
+//! Charts of conditions.
+
+use super::all;
+use crate::doc::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Document, QuantityUnit};
+use fathom_analysis::experiment::{ExperimentRecord, MeasuredCondition, curves};
+use fathom_model::experiment::{Condition, Metric};
+
+/// The metric by condition: bars, or with a grid a line for each variant.
+pub(super) fn metric(body: &mut Document, record: &ExperimentRecord) {
+    let experiment = &record.request.experiment;
+    let unit = unit(experiment.metric);
+    let title = experiment.metric.title();
+    if let Some(axis) = experiment.axes.last().filter(|_| is_numeric(record)) {
+        let name = |condition: &Condition| series_name(condition, &experiment.axes);
+        let point = |condition: &Condition, found: &MeasuredCondition| ChartPoint {
+            x: condition.cell.last().and_then(|value| numeric(value)).unwrap_or(0.0),
+            ..point(condition.cell.last().map_or("", String::as_str), found)
+        };
+        let series = lines(record, name, point);
+        body.chart(Chart {
+            title: format!("{title} by {axis}"),
+            kind: ChartKind::Lines,
+            x: Axis::log(axis, QuantityUnit::Count),
+            y: Axis::linear(title, unit),
+            series,
+        });
+        return;
+    }
+    let bars =
+        all(record).filter(|(condition, found)| condition.repeats.is_none() && found.windows > 0);
+    let bars = bars.map(|(condition, found)| point(&condition.label(&experiment.axes), found));
+    body.chart(Chart {
+        title: title.to_string(),
+        kind: ChartKind::Bars,
+        x: Axis::linear("", QuantityUnit::Count),
+        y: Axis::linear(title, unit),
+        series: vec![ChartSeries { name: String::new(), points: bars.collect() }],
+    });
+}
+
+/// Latency over throughput, a line for each curve, with its knee.
+pub(super) fn latency(body: &mut Document, record: &ExperimentRecord) {
+    let experiment = &record.request.experiment;
+    let axis = experiment.axes.last().map_or("", String::as_str);
+    let name = |condition: &Condition| series_name(condition, &experiment.axes);
+    let point = |condition: &Condition, found: &MeasuredCondition| ChartPoint {
+        label: condition.cell.last().map_or_else(String::new, |value| format!("{axis}={value}")),
+        x: found.iops,
+        y: found.clat_mean_ns,
+        interval: None,
+        mark: found.is_knee.then(|| "knee".to_string()),
+    };
+    let mut series = lines(record, name, point);
+    series.iter_mut().for_each(|series| series.points.retain(|point| point.y > 0.0));
+    series.retain(|series| series.points.len() > 1);
+    let xs: Vec<f64> = series.iter().flat_map(|s| &s.points).map(|point| point.x).collect();
+    let least = xs.iter().copied().fold(f64::INFINITY, f64::min);
+    // Curves of large and small blocks are far apart.
+    let is_wide = xs.iter().any(|x| *x > 8.0 * least);
+    body.chart(Chart {
+        title: "mean latency by throughput".into(),
+        kind: ChartKind::Lines,
+        x: if is_wide {
+            Axis::log("IOPS", QuantityUnit::Count)
+        } else {
+            Axis::linear("IOPS", QuantityUnit::Count)
+        },
+        y: Axis::log("mean latency", QuantityUnit::Nanoseconds),
+        series,
+    });
+}
+
+fn lines(
+    record: &ExperimentRecord,
+    name: impl Fn(&Condition) -> String,
+    point: impl Fn(&Condition, &MeasuredCondition) -> ChartPoint,
+) -> Vec<ChartSeries> {
+    let experiment = &record.request.experiment;
+    let curve = |members: Vec<usize>| {
+        let pairs = members.iter().filter_map(|index| {
+            Some((experiment.conditions.get(*index)?, record.report.conditions.get(*index)?))
+        });
+        let pairs: Vec<_> = pairs.filter(|(_, found)| found.windows > 0).collect();
+        let name = pairs.first().map_or_else(String::new, |(condition, _)| name(condition));
+        let points = pairs.into_iter().map(|(condition, found)| point(condition, found));
+        ChartSeries { name, points: points.collect() }
+    };
+    let series = curves(experiment).into_iter().map(curve);
+    series.filter(|series| !series.points.is_empty()).collect()
+}
+
+/// The name of a curve: the variant and its place along all axes but the last.
+fn series_name(condition: &Condition, axes: &[String]) -> String {
+    let along = axes.len().saturating_sub(1);
+    let cell = condition.cell.iter().take(along).cloned().collect();
+    Condition { cell, ..condition.clone() }.label(&axes[..along])
+}
+
+fn point(label: &str, found: &MeasuredCondition) -> ChartPoint {
+    ChartPoint {
+        label: label.to_string(),
+        x: 0.0,
+        y: found.metric.mean,
+        interval: found.metric.low.zip(found.metric.high).map(|(low, high)| (low.max(0.0), high)),
+        mark: None,
+    }
+}
+
+fn unit(metric: Metric) -> QuantityUnit {
+    match metric {
+        Metric::Iops => QuantityUnit::Count,
+        Metric::Bandwidth => QuantityUnit::BytesPerSecond,
+        Metric::Latency | Metric::Cpu | Metric::Time => QuantityUnit::Nanoseconds,
+    }
+}
+
+/// Whether the last axis has numbers, at least two.
+fn is_numeric(record: &ExperimentRecord) -> bool {
+    let mut values: Vec<&String> =
+        record.request.experiment.conditions.iter().filter_map(|c| c.cell.last()).collect();
+    values.sort();
+    values.dedup();
+    values.len() > 1 && values.iter().all(|value| numeric(value).is_some_and(|n| n > 0.0))
+}
+
+/// A number, a size or a percentage.
+fn numeric(value: &str) -> Option<f64> {
+    let value = value.trim_end_matches('%');
+    let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let factor = match value[digits..].to_ascii_lowercase().as_str() {
+        "" => 1.0,
+        "k" => 1024.0,
+        "m" => 1_048_576.0,
+        "g" => 1_073_741_824.0,
+        _ => return None,
+    };
+    Some(value[..digits].parse::<f64>().ok()? * factor)
+}

@@ -1,0 +1,234 @@
+use super::*;
+use crate::render::{assert_fits, html, unwrapped};
+use fathom_analysis::experiment::{Detail, LayerShare, Request, TrialReport};
+use fathom_analysis::stats::Estimate;
+use fathom_model::Facts;
+use fathom_model::experiment::{Experiment, Published};
+use fathom_model::outcome::{Outcome, RecordKind};
+
+fn condition(name: &str, cell: &[&str], against: &[usize], repeats: Option<usize>) -> Condition {
+    Condition {
+        name: name.into(),
+        cell: cell.iter().map(ToString::to_string).collect(),
+        against: against.to_vec(),
+        repeats,
+        ..Condition::default()
+    }
+}
+
+fn found(iops: f64) -> MeasuredCondition {
+    MeasuredCondition {
+        windows: 10,
+        metric: Estimate {
+            mean: iops,
+            low: Some(iops * 0.99),
+            high: Some(iops * 1.01),
+            windows: 10,
+        },
+        iops,
+        bytes_per_second: iops * 4096.0,
+        clat_mean_ns: 80_000.0,
+        clat_p50_ns: 75_000,
+        clat_p99_ns: 150_000,
+        cores: 0.5,
+        cpu_ns_per_io: Some([1000.0, 3000.0, 500.0]),
+        switches_per_io: Some(0.5),
+        ..MeasuredCondition::default()
+    }
+}
+
+fn effect(value: f64, claim: Claim) -> Option<Effect> {
+    let ratio = Ratio { value, low: value - 0.01, high: value + 0.01 };
+    Some(Effect { ratio: Some(ratio), pairs: 10, claim })
+}
+
+fn record(
+    experiment: Experiment,
+    conditions: Vec<MeasuredCondition>,
+    is_sweep: bool,
+) -> ExperimentRecord {
+    let report = TrialReport { seconds_used: 30.0, windows: 33, rounds: 10, conditions };
+    ExperimentRecord {
+        record_version: 2,
+        kind: RecordKind::Experiment,
+        run_id: String::new(),
+        fathom_version: "0".into(),
+        command: Vec::new(),
+        started_unix_ns: 0,
+        facts: Facts::default(),
+        request: Request { experiment, is_sweep, ..Request::default() },
+        conditions: Vec::new(),
+        outcome: Outcome::Finished,
+        report,
+        findings: Vec::new(),
+    }
+}
+
+fn schedulers() -> ExperimentRecord {
+    let published = |text: &str, ratio| Some(Published { text: text.into(), ratio });
+    let conditions = vec![
+        Condition {
+            published: published("1,150k IOPS", None),
+            ..condition("none", &[], &[], None)
+        },
+        condition("none again (A/A)", &[], &[], Some(0)),
+        Condition {
+            published: published("525k IOPS", Some(0.456)),
+            ..condition("mq-deadline", &[], &[0], None)
+        },
+        Condition {
+            published: published("no difference", Some(1.0)),
+            ..condition("kyber", &[], &[0], None)
+        },
+        condition("bfq", &[], &[0], None),
+    ];
+    let experiment = Experiment {
+        name: "scheduler".into(),
+        question: "What does the I/O scheduler cost?".into(),
+        source: "someone, on a large machine".into(),
+        conditions,
+        ..Experiment::default()
+    };
+    let layers = |names: &[(&str, f64)]| {
+        let layer =
+            |(name, share): &(&str, f64)| LayerShare { layer: (*name).into(), share: *share };
+        Some(Detail {
+            samples: 400,
+            layers: names.iter().map(layer).collect(),
+            unplugs: vec![(1, 10), (8, 30)],
+            io_wq_workers: 2,
+        })
+    };
+    let measured = vec![
+        MeasuredCondition {
+            detail: layers(&[("block layer", 0.6), ("driver", 0.4)]),
+            ..found(100e3)
+        },
+        MeasuredCondition { control: effect(1.003, Claim::NoneAbove(0.012)), ..found(100.3e3) },
+        MeasuredCondition {
+            effect: effect(0.457, Claim::Changed),
+            detail: layers(&[("I/O scheduler", 0.5), ("driver", 0.5)]),
+            ..found(45.7e3)
+        },
+        MeasuredCondition { effect: effect(1.002, Claim::NoneAbove(0.013)), ..found(100.2e3) },
+        MeasuredCondition {
+            rejected: Some("no such scheduler".into()),
+            effect: Some(Effect {
+                ratio: None,
+                pairs: 0,
+                claim: Claim::Inconclusive("0 of 8".into()),
+            }),
+            ..MeasuredCondition::default()
+        },
+    ];
+    record(experiment, measured, false)
+}
+
+fn grid() -> ExperimentRecord {
+    let cells = [
+        ("4k", "1", 10e3),
+        ("4k", "8", 60e3),
+        ("4k", "64", 61e3),
+        ("1m", "1", 1e3),
+        ("1m", "8", 2e3),
+    ];
+    let conditions =
+        cells.iter().map(|(bs, depth, _)| condition("", &[bs, depth], &[], None)).collect();
+    let axes = vec!["bs".into(), "iodepth".into()];
+    let experiment = Experiment { name: "sweep".into(), conditions, axes, ..Experiment::default() };
+    let mut measured: Vec<MeasuredCondition> = cells.iter().map(|cell| found(cell.2)).collect();
+    measured[1].is_knee = true;
+    measured[2].is_best = true;
+    measured[4].is_best = true;
+    for (index, value) in [(0, 0.16), (1, 0.99), (3, 0.5)] {
+        measured[index].to_best = Some(Ratio { value, low: value - 0.02, high: value + 0.02 });
+    }
+    record(experiment, measured, true)
+}
+
+#[test]
+fn effects_come_first_then_figures_and_what_others_found() {
+    let page = experiment(&schedulers(), false);
+    let shown = unwrapped(&page);
+    for part in [
+        "scheduler  What does the I/O scheduler cost?",
+        "mq-deadline: IOPS −54.3% (95% CI −55.3 to −53.3) relative to none.",
+        "kyber: no effect on IOPS above 1.30%.",
+        "A/A control  the baseline differs from itself by +0.3% (95% CI −0.7 to +1.3)",
+        "published  someone, on a large machine",
+        "problem  bfq: no such scheduler",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    let line = |start: &str, word: &str| {
+        shown.lines().any(|line| line.trim_start().starts_with(start) && line.contains(word))
+    };
+    assert!(line("mq-deadline", "agrees") && line("kyber", "agrees"), "{shown}");
+    assert!(line("I/O scheduler", "2.25 µs") && line("mq-deadline", "6.25"), "{shown}");
+    assert!(line("none", "100k") && line("none", "████"), "{shown}");
+    assert!(!shown.contains("bfq: inconclusive"), "{shown}");
+}
+
+#[test]
+fn a_sweep_has_its_knee_and_what_is_within_noise() {
+    let shown = unwrapped(&experiment(&grid(), false));
+    assert!(shown.contains("knee, within noise") && shown.contains("best"), "{shown}");
+    assert!(
+        shown.contains("1 of 5 cells do not differ from the best cell of their curve"),
+        "{shown}"
+    );
+    assert!(shown.contains("◎ knee: iodepth=8 (bs=4k)") && shown.contains("● bs=4k"), "{shown}");
+    assert!(!shown.contains("relative to"), "{shown}");
+}
+
+#[test]
+fn pages_fit_terminals() {
+    for record in [schedulers(), grid()] {
+        let mut page = experiment(&record, false);
+        // Charts have axes, not sentences.
+        fn without_charts(page: &mut Document) {
+            page.blocks.retain(|block| !matches!(block, crate::doc::Block::Chart(_)));
+            for block in &mut page.blocks {
+                if let crate::doc::Block::Section(section) = block {
+                    without_charts(&mut section.body);
+                }
+            }
+        }
+        for width in [40, 60, 80] {
+            let text = crate::render::text(&page, crate::render::Style { color: false, width });
+            assert!(text.lines().all(|line| line.chars().count() <= width.max(60)), "{text}");
+        }
+        without_charts(&mut page);
+        assert_fits(&page);
+    }
+}
+
+#[test]
+fn an_interrupted_experiment_says_so() {
+    let record = ExperimentRecord { outcome: Outcome::interrupted("SIGINT"), ..schedulers() };
+    assert!(
+        unwrapped(&experiment(&record, false)).starts_with("INCOMPLETE: interrupted by SIGINT")
+    );
+}
+
+#[test]
+fn html_is_one_page_that_loads_nothing_and_escapes_everything() {
+    let mut record = schedulers();
+    record.request.experiment.question = "<script>alert(1)</script> & \u{1b}[31m".into();
+    record.request.experiment.conditions[0].name = "\"><img src=x>".into();
+    let page = html(&experiment(&record, false));
+    assert!(
+        !page.contains("<script") && !page.contains("<img") && !page.contains('\u{1b}'),
+        "{page}"
+    );
+    for outside in ["http:", "https:", "src=\"", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("<svg viewBox") && page.contains("prefers-color-scheme: dark"));
+    assert!(page.contains("width=device-width"));
+    for tag in ["section", "table", "tr", "td", "svg", "figure", "dl", "p", "div"] {
+        let opened =
+            page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}

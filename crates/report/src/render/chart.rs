@@ -1,0 +1,132 @@
+//! Charts in block characters.
+
+use super::figure::scalar;
+use crate::doc::{Chart, ChartKind, ChartPoint};
+use fathom_model::escape;
+use unicode_width::UnicodeWidthStr;
+
+/// Rows of a chart of lines.
+const ROWS: usize = 10;
+/// Most columns of bars and of the area of lines.
+const BARS_MAX: usize = 40;
+const AREA_MAX: usize = 64;
+/// Fewest columns of the same; a narrower terminal shows values without bars.
+const WIDTH_MIN: usize = 8;
+/// Points of different series; a place of several series shows the last one.
+const GLYPHS: [char; 8] = ['●', '○', '■', '□', '▲', '△', '◆', '◇'];
+/// Eighths of a block.
+const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+
+/// The lines of `chart` in at most `width` columns, without line ends.
+pub(super) fn lines(chart: &Chart, width: usize) -> Vec<String> {
+    let mut out = vec![escape::text(&chart.title).into_owned()];
+    out.extend(match chart.kind {
+        ChartKind::Lines => area(chart, width),
+        ChartKind::Bars | ChartKind::Histogram => bars(chart, width),
+    });
+    let cut = |line: String| match line.width() > width {
+        true => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        false => line,
+    };
+    out.into_iter().map(cut).collect()
+}
+
+fn bars(chart: &Chart, width: usize) -> Vec<String> {
+    let several = chart.series.len() > 1;
+    let rows = chart.series.iter().flat_map(|series| {
+        series.points.iter().map(move |point| match several {
+            true => (format!("{} {}", series.name, point.label), point),
+            false => (point.label.clone(), point),
+        })
+    });
+    let rows: Vec<(String, String, &ChartPoint)> = rows
+        .map(|(label, point)| {
+            let value = scalar(point.y, chart.y.unit);
+            (escape::text(label.trim()).into_owned(), value, point)
+        })
+        .collect();
+    let widest = |of: &dyn Fn(&(String, String, &ChartPoint)) -> usize| {
+        rows.iter().map(of).max().unwrap_or(0)
+    };
+    let (labels, values) = (widest(&|row| row.0.width()), widest(&|row| row.1.width()));
+    let room = width.saturating_sub(labels + values + 4).min(BARS_MAX);
+    let range = chart.y.range(rows.iter().map(|row| row.2.y));
+    let line = |(label, value, point): &(String, String, &ChartPoint)| {
+        let pad = " ".repeat(labels - label.width());
+        let gap = " ".repeat(values - value.width());
+        let bar =
+            if room < WIDTH_MIN { String::new() } else { bar(chart.y.place(point.y, range), room) };
+        let mark = point.mark.as_ref().map_or_else(String::new, |mark| format!(" {mark}"));
+        format!("{label}{pad}  {gap}{value}  {bar}{mark}").trim_end().to_string()
+    };
+    rows.iter().map(line).collect()
+}
+
+fn bar(share: f64, room: usize) -> String {
+    let eighths = (share * room as f64 * 8.0).round() as usize;
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+fn area(chart: &Chart, width: usize) -> Vec<String> {
+    let (xs, ys) =
+        (chart.x.range(chart.points().map(|p| p.x)), chart.y.range(chart.points().map(|p| p.y)));
+    let tick = |value: f64| scalar(value, chart.y.unit);
+    let ticks = [tick(ys.1), tick(chart.y.middle(ys)), tick(ys.0)];
+    let margin = ticks.iter().map(|tick| tick.width()).max().unwrap_or(0);
+    let columns = width.saturating_sub(margin + 2).min(AREA_MAX);
+    if columns < WIDTH_MIN {
+        return Vec::new();
+    }
+    let mut cells = vec![vec![' '; columns]; ROWS];
+    for (at, series) in chart.series.iter().enumerate() {
+        for point in &series.points {
+            let column = (chart.x.place(point.x, xs) * (columns - 1) as f64).round() as usize;
+            let row = ((1.0 - chart.y.place(point.y, ys)) * (ROWS - 1) as f64).round() as usize;
+            cells[row][column] =
+                if point.mark.is_some() { '◎' } else { GLYPHS[at % GLYPHS.len()] };
+        }
+    }
+    let mut out = vec![format!("{:margin$} {}", "", escape::text(&chart.y.name))];
+    for (row, cells) in cells.iter().enumerate() {
+        let tick = match row {
+            0 => &ticks[0],
+            row if row == ROWS / 2 => &ticks[1],
+            row if row == ROWS - 1 => &ticks[2],
+            _ => "",
+        };
+        let pad = " ".repeat(margin - tick.width());
+        let line: String = cells.iter().collect();
+        out.push(format!("{pad}{tick} │{line}").trim_end().to_string());
+    }
+    out.push(format!("{:margin$} └{}", "", "─".repeat(columns)));
+    let (first, last) = (scalar(xs.0, chart.x.unit), scalar(xs.1, chart.x.unit));
+    let name = escape::text(&chart.x.name);
+    let gaps = columns.saturating_sub(first.width() + name.width() + last.width());
+    let (left, right) = (gaps / 2, gaps - gaps / 2);
+    out.push(format!(
+        "{:margin$}  {first}{}{name}{}{last}",
+        "",
+        " ".repeat(left),
+        " ".repeat(right)
+    ));
+    out.extend(legend(chart));
+    out
+}
+
+/// Names of the series, and of what is marked.
+fn legend(chart: &Chart) -> Vec<String> {
+    let named = chart.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty());
+    let mut parts: Vec<String> = named
+        .map(|(at, series)| format!("{} {}", GLYPHS[at % GLYPHS.len()], series.name))
+        .collect();
+    let marks = chart.series.iter().flat_map(|series| {
+        series.points.iter().filter_map(move |point| {
+            let mark = point.mark.as_ref()?;
+            let of =
+                if series.name.is_empty() { String::new() } else { format!(" ({})", series.name) };
+            Some(format!("◎ {mark}: {}{of}", point.label))
+        })
+    });
+    parts.extend(marks);
+    parts.iter().map(|part| format!("  {}", escape::text(part))).collect()
+}

@@ -1,0 +1,139 @@
+//! Documents as self-contained HTML pages, which load nothing, for light and dark screens of any width.
+
+use super::figure::{Place, loose, shown};
+use super::svg;
+use super::text::sentence;
+use super::tree::TreeRows;
+use crate::doc::{Block, DataTable, Document, QuantityUnit, Section, Span, Text};
+use fathom_model::escape;
+use fathom_model::finding::{Finding, Severity};
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("html.css");
+
+/// The document as a page, named by its first section.
+#[must_use]
+pub fn html(document: &Document) -> String {
+    let first = document.blocks.iter().find_map(|block| match block {
+        Block::Section(section) => Some(section.title.as_str()),
+        _ => None,
+    });
+    let title = escaped(first.map_or("fathom".into(), |first| format!("fathom: {first}")).as_str());
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+    );
+    blocks(&mut out, document, 2);
+    out + "</main>\n</body>\n</html>\n"
+}
+
+/// Text from anywhere as text of a page: without markup, and without what a terminal takes for commands.
+pub(super) fn escaped(text: &str) -> String {
+    let text = loose(&escape::text(text));
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn blocks(out: &mut String, document: &Document, level: usize) {
+    for block in &document.blocks {
+        match block {
+            Block::Section(section) => part(out, section, level),
+            Block::Paragraph(text) => {
+                // Writing to a string cannot fail.
+                let _ = writeln!(out, "<p>{}</p>", words(text, Place::Sentence));
+            }
+            Block::KeyValues(entries) => key_values(out, entries),
+            Block::Table(data) => table(out, data, None),
+            Block::Tree(tree) => {
+                let rows = TreeRows::of(tree);
+                table(out, &rows.table, Some(&rows));
+            }
+            Block::Chart(chart) => out.push_str(&svg::figure(chart)),
+            Block::Finding(found) => finding(out, found),
+        }
+    }
+}
+
+fn part(out: &mut String, section: &Section, level: usize) {
+    let level = level.min(6);
+    let _ = writeln!(out, "<section>\n<h{level}>{}</h{level}>", escaped(&section.title));
+    if !section.about.is_empty() {
+        let _ = writeln!(out, "<p class=\"about\">{}</p>", words(&section.about, Place::Sentence));
+    }
+    blocks(out, &section.body, level + 1);
+    out.push_str("</section>\n");
+}
+
+fn key_values(out: &mut String, entries: &[(String, Text)]) {
+    out.push_str("<dl>\n");
+    for (key, value) in entries {
+        if !key.is_empty() {
+            let _ = writeln!(out, "<dt>{}</dt>", escaped(key));
+        }
+        let _ = writeln!(out, "<dd>{}</dd>", words(value, Place::Sentence));
+    }
+    out.push_str("</dl>\n");
+}
+
+/// A table; those of trees have branches before the first cell of each row.
+fn table(out: &mut String, data: &DataTable, tree: Option<&TreeRows>) {
+    let class = |is_text: bool| if is_text { "" } else { " class=\"n\"" };
+    out.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
+    for column in &data.columns {
+        let _ = write!(out, "<th{}>{}</th>", class(column.is_text), escaped(&column.name));
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    let none = Text::default();
+    for (at, row) in data.rows.iter().enumerate() {
+        let severity = tree.and_then(|tree| tree.severities.get(at).copied().flatten());
+        let _ = write!(
+            out,
+            "<tr{}>",
+            severity.map_or("", |s| match s {
+                Severity::Error => " class=\"error\"",
+                Severity::Warning => " class=\"warning\"",
+                Severity::Info => "",
+            })
+        );
+        for (place, column) in data.columns.iter().enumerate() {
+            let cell = row.get(place).unwrap_or(&none);
+            let branch = tree.filter(|_| place == 0).and_then(|tree| tree.branches.get(at));
+            let branch = branch.map_or_else(String::new, |(first, _)| {
+                format!("<span class=\"branch\">{}</span>", escaped(first))
+            });
+            let _ = write!(
+                out,
+                "<td{}>{branch}{}</td>",
+                class(column.is_text),
+                words(cell, Place::Cell)
+            );
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table></div>\n");
+}
+
+fn finding(out: &mut String, finding: &Finding) {
+    let (class, label) = match finding.severity {
+        Severity::Error => ("error", "Error"),
+        Severity::Warning => ("warning", "Warning"),
+        Severity::Info => ("note", "Note"),
+    };
+    let text = escaped(&sentence(finding));
+    let _ = writeln!(out, "<p class=\"finding {class}\"><b>{label}</b> {text}</p>");
+}
+
+fn words(text: &Text, place: Place) -> String {
+    let span = |span: &Span| match span {
+        Span::Words(words) => escaped(words),
+        Span::Quantity(quantity) if quantity.unit == QuantityUnit::PercentBar => {
+            let width = quantity.value.clamp(0.0, 100.0);
+            format!("<span class=\"meter\"><span style=\"width:{width:.0}%\"></span></span>")
+        }
+        Span::Quantity(quantity) => {
+            format!("<span class=\"q\">{}</span>", escaped(&shown(quantity, place)))
+        }
+    };
+    text.spans.iter().map(span).collect()
+}

@@ -1,0 +1,335 @@
+//! Experiments: conditions compared window by window, on targets that are opened once.
+
+mod bench;
+mod command;
+mod detail;
+mod plans;
+
+use crate::cancel::CancelToken;
+use crate::observe::new_run_id;
+use crate::recording::{NewRecording, RecordTo, Recording};
+use crate::run::Hooks;
+use crate::snapshot::MachineSnapshots;
+use crate::targets::OpenTargets;
+use bench::{Bench, Failure};
+use fathom_analysis::experiment::{
+    Detail, ExperimentRecord, Request, Trial, TrialReport, TrialWindow,
+};
+use fathom_analysis::limit::Conditions;
+use fathom_machine::guard::Permissions;
+use fathom_model::experiment::{Condition, Load};
+use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::plan::Plan;
+use fathom_model::record::RECORD_VERSION;
+use fathom_model::units;
+use plans::Plans;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Windows from which the peak of a cell is taken.
+const PEAK_WINDOWS: usize = 3;
+
+/// What to measure, and how.
+#[derive(Debug, Clone, Default)]
+pub struct TryOptions {
+    /// The conditions, and on what they are measured.
+    pub request: Request,
+    /// Which of the targets may be written.
+    pub permissions: Permissions,
+    /// Where to keep the record.
+    pub record: RecordTo,
+    /// The run directory of an interrupted experiment, which is continued there.
+    pub resume: Option<PathBuf>,
+    /// Ends it early, with a valid result.
+    pub cancel: CancelToken,
+}
+
+/// The window that begins, for a progress line.
+#[derive(Debug, Clone)]
+pub struct TrialProgress {
+    /// The condition.
+    pub label: String,
+    /// Complete rounds that count.
+    pub rounds: u32,
+    /// The share of the time that is used, from 0 to 1.
+    pub done: f64,
+    /// Time for all rounds, in seconds.
+    pub seconds: f64,
+}
+
+/// An experiment whose targets are open, with a place for its record.
+pub struct TryRunner {
+    targets: OpenTargets,
+    plans: Plans,
+    conditions: Vec<Conditions>,
+    /// Paths of the targets, the scratch file included.
+    paths: Vec<String>,
+    options: TryOptions,
+    /// Windows of the interrupted experiment.
+    earlier: Vec<TrialWindow>,
+    new_recording: Option<NewRecording>,
+    recording: Option<Recording>,
+}
+
+impl TryRunner {
+    /// Creates the run directory, or opens that of the experiment to resume, resolves all conditions, then opens the
+    /// targets, or makes and fills a scratch file.
+    ///
+    /// # Errors
+    /// Why a condition or a target is refused; nothing has changed then.
+    pub fn open(options: TryOptions, hooks: &mut dyn Hooks) -> Result<Self, String> {
+        let notice = &mut |text: &str| hooks.notice(text);
+        let (new, earlier) = match &options.resume {
+            Some(dir) => NewRecording::resume(dir)?,
+            None => (NewRecording::create(&options.record, notice)?, Vec::new()),
+        };
+        let needs_scratch = plans::needs_scratch(&options);
+        let (targets, plans, paths) = match needs_scratch {
+            true => on_scratch(&options, hooks)?,
+            false => on_named(&options)?,
+        };
+        plans.notes.iter().for_each(|note| hooks.notice(&format!("note: {note}")));
+        let conditions = plans.conditions(needs_scratch);
+        let new_recording = Some(new);
+        Ok(Self {
+            targets,
+            plans,
+            conditions,
+            paths,
+            options,
+            earlier,
+            new_recording,
+            recording: None,
+        })
+    }
+
+    /// Measures until all effects are known, the time is up or the experiment is cancelled.
+    ///
+    /// # Errors
+    /// If a file cannot be laid out, or the record is required and cannot be begun.
+    pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<ExperimentRecord, String> {
+        let cancel = self.options.cancel.clone();
+        let laid_out =
+            self.targets.lay_out(&cancel, |path, done, total| hooks.laying_out(path, done, total));
+        laid_out.or_else(|error| cancel.reason().map(|_| ()).ok_or(error))?;
+        self.targets.keep();
+        self.peaks(hooks);
+        let request = self.options.request.clone();
+        let mut trial = Trial::new(request.experiment.clone(), request.protocol.clone());
+        let mut record = self.new_record(&trial);
+        let unfinished = ExperimentRecord { outcome: Outcome::unfinished(), ..record.clone() };
+        let Some(new) = self.new_recording.take() else {
+            return Err("this experiment has run".to_string());
+        };
+        let mut recording = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
+        replay(&mut trial, &self.earlier)?;
+        let mut bench = bench(&self.targets, &self.plans, &self.paths, &request, &cancel);
+        bench.number = u64::from(trial.windows());
+        let mut interrupted = cancel.reason();
+        while interrupted.is_none() {
+            let Some(turn) = trial.next_turn() else { break };
+            hooks.trying(&progress(&trial, &request, turn.condition));
+            let ramp = Duration::from_nanos(request.protocol.ramp_ns);
+            let length = Duration::from_nanos(request.protocol.window_ns);
+            let measured = bench.window(turn.condition, ramp, length);
+            // A window that was cut short is not what was requested.
+            interrupted = cancel.reason();
+            if interrupted.is_some() {
+                break;
+            }
+            let (outcome, rejects) = match measured {
+                Ok(sample) => (Ok(sample), false),
+                Err(Failure { why, rejects }) => (Err(why), rejects),
+            };
+            trial.observe(turn, outcome.as_ref().map_err(String::as_str), rejects);
+            let (condition, round) = (turn.condition, turn.round);
+            recording.window(&TrialWindow { condition, round, outcome, rejects });
+            if let Some(error) = recording.complaint() {
+                hooks.notice(&format!("windows are no longer recorded: {error}"));
+            }
+        }
+        let details = details(&mut bench, &trial, hooks);
+        record.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
+        record.report = TrialReport::of(&trial, &request, &details);
+        self.recording = Some(recording);
+        Ok(record)
+    }
+
+    /// Writes the final `record`, and closes the targets.
+    ///
+    /// # Errors
+    /// What could not be written or removed.
+    pub fn finish(self, record: &ExperimentRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
+        let notice = &mut |text: &str| hooks.notice(text);
+        let required = matches!(self.options.record, RecordTo::Required(_));
+        let mut results = vec![self.targets.close()];
+        if let Some(mut recording) = self.recording {
+            let lost = recording.flush(notice).error.filter(|_| required);
+            results.push(recording.end(record, notice));
+            results.push(lost.map_or(Ok(()), Err));
+        }
+        let errors: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+    }
+
+    /// The run directory, once the experiment has begun.
+    #[must_use]
+    pub fn record_dir(&self) -> Option<&std::path::Path> {
+        self.recording.as_ref().and_then(Recording::path)
+    }
+
+    /// Measures what each cell reaches without a limit, where its load is a share of that.
+    fn peaks(&mut self, hooks: &mut dyn Hooks) {
+        let request = self.options.request.clone();
+        let mut peaks: BTreeMap<String, f64> = request.peaks.clone();
+        let length = Duration::from_nanos(request.protocol.window_ns);
+        let ramp = Duration::from_nanos(request.protocol.ramp_ns);
+        for (index, condition) in request.experiment.conditions.iter().enumerate() {
+            let key = peak_key(condition);
+            if condition.rate_share.is_none() || peaks.contains_key(&key) {
+                continue;
+            }
+            let mut unlimited = request.clone();
+            unlimited.experiment.conditions[index].rate_share = None;
+            let cancel = &self.options.cancel;
+            let mut bench = bench(&self.targets, &self.plans, &self.paths, &unlimited, cancel);
+            let label = format!("peak of {key}");
+            let (done, seconds) = (0.0, request.protocol.seconds);
+            hooks.trying(&TrialProgress { label, rounds: 0, done, seconds });
+            let windows = (0..PEAK_WINDOWS).filter_map(|_| bench.window(index, ramp, length).ok());
+            let mut rates: Vec<f64> =
+                windows.map(|w| w.ios as f64 * 1e9 / w.elapsed_ns.max(1) as f64).collect();
+            rates.sort_by(f64::total_cmp);
+            // A window that was stalled is no peak.
+            if let Some(rate) = rates.get(rates.len() / 2) {
+                peaks.insert(key, *rate);
+            }
+        }
+        self.options.request.peaks = peaks;
+    }
+
+    fn new_record(&self, trial: &Trial) -> ExperimentRecord {
+        let mut facts = self.targets.facts.clone();
+        if facts.targets.is_empty() {
+            // Those of commands are not opened.
+            facts.targets.clone_from(&self.plans.facts.targets);
+        }
+        ExperimentRecord {
+            record_version: RECORD_VERSION,
+            kind: RecordKind::Experiment,
+            run_id: new_run_id(),
+            fathom_version: env!("CARGO_PKG_VERSION").to_string(),
+            command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            started_unix_ns: fathom_engine::clock::unix_ns(),
+            facts,
+            request: self.options.request.clone(),
+            conditions: self.conditions.clone(),
+            outcome: Outcome::Finished,
+            report: TrialReport::of(trial, &self.options.request, &[]),
+            findings: Vec::new(),
+        }
+    }
+}
+
+/// What distinguishes the peaks of a grid: the keys without the rate.
+fn peak_key(condition: &Condition) -> String {
+    match &condition.load {
+        Load::Job(keys) => keys.join(" "),
+        Load::Command(command) => command.clone(),
+    }
+}
+
+type Opened = (OpenTargets, Plans, Vec<String>);
+
+fn on_named(options: &TryOptions) -> Result<Opened, String> {
+    let paths = options.request.targets.clone();
+    let plans = plans::resolve(options, &paths, &[])?;
+    let plan = Plan { targets: plans.targets.clone(), ..Plan::default() };
+    let mut targets =
+        OpenTargets::open(&plan, plans.facts.clone(), &options.permissions, &options.cancel)?;
+    if targets.facts.targets.is_empty() {
+        // Their disks are observed while a command uses them.
+        targets.facts.targets.clone_from(&plans.facts.targets);
+    }
+    Ok((targets, plans, paths))
+}
+
+fn on_scratch(options: &TryOptions, hooks: &mut dyn Hooks) -> Result<Opened, String> {
+    let scratch = plans::scratch_file(options)?;
+    let dir = match options.request.scratch_dir.as_str() {
+        "." => "the current directory",
+        dir => dir,
+    };
+    hooks.notice(&format!(
+        "no target given; creating a scratch file of {} in {dir}; it is removed afterwards",
+        units::bytes(scratch.facts.size_bytes)
+    ));
+    let paths = vec![scratch.facts.path.clone()];
+    let plans = plans::resolve(options, &paths, std::slice::from_ref(&scratch.facts))?;
+    if let Some(other) = plans.targets.iter().find(|target| !paths.contains(&target.path)) {
+        return Err(format!(
+            "{} is used beside a scratch file; name the targets of all jobs",
+            other.path
+        ));
+    }
+    let host = plans.facts.host.clone();
+    Ok((OpenTargets::with(host, vec![scratch]), plans, paths))
+}
+
+fn bench<'a>(
+    targets: &'a OpenTargets,
+    plans: &'a Plans,
+    paths: &'a [String],
+    request: &'a Request,
+    cancel: &'a CancelToken,
+) -> Bench<'a> {
+    let machine = MachineSnapshots::new(targets);
+    Bench { targets, plans, request, paths, machine, cancel, number: 0 }
+}
+
+fn progress(trial: &Trial, request: &Request, index: usize) -> TrialProgress {
+    let experiment = &request.experiment;
+    TrialProgress {
+        label: experiment.conditions[index].label(&experiment.axes),
+        rounds: trial.rounds(),
+        done: trial.done(),
+        seconds: request.protocol.seconds,
+    }
+}
+
+/// Windows of an interrupted experiment, taken as if measured now.
+fn replay(trial: &mut Trial, windows: &[TrialWindow]) -> Result<(), String> {
+    for window in windows {
+        if trial.next_turn() != Some(window.turn()) {
+            return Err("the stored windows are not those of this experiment".to_string());
+        }
+        let outcome = window.outcome.as_ref().map_err(String::as_str);
+        trial.observe(window.turn(), outcome, window.rejects);
+    }
+    Ok(())
+}
+
+/// A window with full sampling of every condition that was measured.
+fn details(bench: &mut Bench<'_>, trial: &Trial, hooks: &mut dyn Hooks) -> Vec<Option<Detail>> {
+    let request = bench.request;
+    let mut all = Vec::new();
+    for (index, condition) in request.experiment.conditions.iter().enumerate() {
+        let was_measured = trial.tally(index).is_some_and(|tally| tally.windows > 0);
+        let wanted = request.details
+            && was_measured
+            && condition.repeats.is_none()
+            && trial.rejected(index).is_none()
+            && bench.cancel.reason().is_none();
+        if wanted {
+            hooks.trying(&progress(trial, request, index));
+        }
+        // What is not known then is left out of the report.
+        let detail = wanted.then(|| detail::measure(bench, index).ok());
+        all.push(detail.flatten().filter(|_| bench.cancel.reason().is_none()));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! Windows of a condition.
+
+use super::command;
+use super::plans::{Plans, Work, pace};
+use crate::background::during_run;
+use crate::cancel::CancelToken;
+use crate::sampling::Sampling;
+use crate::snapshot::{MachineSnapshots, Snapshot};
+use crate::targets::OpenTargets;
+use crate::window;
+use fathom_analysis::experiment::{Request, Sample, add_disk};
+use fathom_machine::settings::Settings;
+use fathom_model::experiment::Metric;
+use fathom_model::plan::Plan;
+use fathom_model::record::JobRecord;
+use fathom_model::watch::Level;
+use std::time::{Duration, Instant};
+
+/// Between two checks whether work of a fixed amount is done.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Why a window failed.
+pub(super) struct Failure {
+    /// For people.
+    pub why: String,
+    /// The condition cannot be measured on this machine.
+    pub rejects: bool,
+}
+
+impl Failure {
+    fn rejected(why: impl Into<String>) -> Self {
+        Self { why: why.into(), rejects: true }
+    }
+}
+
+/// What measures windows.
+pub(super) struct Bench<'a> {
+    pub targets: &'a OpenTargets,
+    pub plans: &'a Plans,
+    pub request: &'a Request,
+    /// Paths of the targets, the scratch file included.
+    pub paths: &'a [String],
+    pub machine: MachineSnapshots,
+    pub cancel: &'a CancelToken,
+    /// Different for every window, so that none reads the blocks that another has just read.
+    pub number: u64,
+}
+
+impl Bench<'_> {
+    /// Measures a window of condition `index`, of `window` after `ramp`.
+    pub fn window(
+        &mut self,
+        index: usize,
+        ramp: Duration,
+        window: Duration,
+    ) -> Result<Sample, Failure> {
+        let condition = &self.request.experiment.conditions[index];
+        let changes = self.plans.settings.get(index).map_or(&[][..], Vec::as_slice);
+        let settings = Settings::system();
+        // Restored when the window is over, in whatever way.
+        let _guard = match changes.is_empty() {
+            true => None,
+            false => Some(settings.apply(changes).map_err(|e| Failure::rejected(e.to_string()))?),
+        };
+        // Open before the load begins: what is measured is sampling, not the start of it.
+        let sampling = match condition.sampling {
+            Level::Off => None,
+            level => {
+                let sampling = Sampling::start(&during_run(level, self.targets.devices()));
+                Some(sampling.map_err(|why| Failure { why, rejects: false })?)
+            }
+        };
+        let sample = match self.plans.works.get(index) {
+            Some(Work::Command(text)) => {
+                let sample = command::measure(text, self.paths, &self.machine, self.cancel);
+                sample.map_err(|why| Failure { why, rejects: false })
+            }
+            Some(Work::Jobs(plan)) => self.jobs(plan.clone(), index, ramp, window),
+            None => Err(Failure::rejected("this condition has no work")),
+        };
+        drop(sampling.map(Sampling::stop));
+        let sample = sample?;
+        if sample.metric(self.request.experiment.metric).is_none() {
+            let why = sample.first_error.unwrap_or_else(|| "no I/O completed".into());
+            return Err(Failure::rejected(why));
+        }
+        Ok(sample)
+    }
+
+    fn jobs(
+        &mut self,
+        mut plan: Box<Plan>,
+        index: usize,
+        ramp: Duration,
+        window: Duration,
+    ) -> Result<Sample, Failure> {
+        self.number += 1;
+        let condition = &self.request.experiment.conditions[index];
+        for (worker, job) in plan.jobs.iter_mut().enumerate() {
+            job.access.seed ^= seed(self.number, worker as u64);
+        }
+        if let Some(share) = condition.rate_share {
+            let peak = self.request.peaks.get(&super::peak_key(condition)).copied();
+            let peak = peak.ok_or_else(|| Failure::rejected("its peak could not be measured"))?;
+            pace(&mut plan, peak * share);
+        }
+        if plan.jobs.iter().any(|job| !job.direct) {
+            self.targets.drop_caches().map_err(Failure::rejected)?;
+        }
+        let is_paced = condition.rate_share.is_some();
+        let measured = match self.request.experiment.metric {
+            Metric::Time => self.to_its_end(&plan),
+            _ => {
+                for job in &mut plan.jobs {
+                    job.until.runtime_ns = Some(window.as_nanos() as u64);
+                    job.until.ramp_ns = ramp.as_nanos() as u64;
+                }
+                window::measure(self.targets, &plan, (ramp, window), || self.machine.take(), None)
+            }
+        };
+        let measured = measured.map_err(Failure::rejected)?;
+        if let Some(why) = not_in_effect(&plan, &measured.jobs) {
+            return Err(Failure::rejected(why));
+        }
+        Ok(sample(&measured, is_paced))
+    }
+
+    /// Runs `plan` until its work is done.
+    fn to_its_end(&self, plan: &Plan) -> Result<window::Window<Snapshot>, String> {
+        let began = Instant::now();
+        let from = self.machine.take();
+        let running = self.targets.start(plan)?;
+        while !running.wait(TICK) {
+            if self.cancel.reason().is_some() {
+                running.stop();
+            }
+        }
+        let to = self.machine.take();
+        Ok(window::Window { jobs: running.join(), from, to, took: began.elapsed() })
+    }
+}
+
+/// Why a variant would be measured under a wrong name: what it asked for did not take effect.
+fn not_in_effect(plan: &Plan, jobs: &[JobRecord]) -> Option<String> {
+    let requested = |job: &JobRecord, at: usize| {
+        let asked = plan.jobs.get(at)?;
+        let polls = asked.options.get("hipri").is_some_and(|value| value != "0");
+        (polls && !job.granted.polled)
+            .then(|| "polling for completions is not in effect".to_string())
+    };
+    let error = |job: &JobRecord| {
+        let nothing = job.dirs.iter().all(|(_, dir)| dir.counts.ios == 0);
+        job.error.as_ref().filter(|_| nothing).map(|error| error.message.clone())
+    };
+    jobs.iter().enumerate().find_map(|(at, job)| error(job).or_else(|| requested(job, at)))
+}
+
+/// The workers of a window, added up.
+fn sample(window: &window::Window<Snapshot>, is_paced: bool) -> Sample {
+    let jobs = &window.jobs;
+    let elapsed_ns = jobs.iter().map(|job| job.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64;
+    let mut sum = Sample {
+        elapsed_ns,
+        took_ns: window.took.as_nanos() as u64,
+        cpu: window.to.cpu_since(&window.from),
+        ..Sample::default()
+    };
+    for job in jobs {
+        for (_, done) in job.dirs.iter() {
+            sum.ios += done.counts.ios;
+            sum.bytes += done.counts.bytes;
+            sum.errors += done.counts.errors + done.counts.short_ios;
+            // At a given rate an I/O that starts late has waited since it was due.
+            sum.clat.merge(if is_paced { &done.response } else { &done.clat });
+            sum.slat.merge(&done.slat);
+            sum.unstarted += done.unstarted_ios;
+        }
+        sum.user_ns += job.usage.user_ns;
+        sum.system_ns += job.usage.system_ns;
+        sum.switches += job.usage.voluntary_switches + job.usage.involuntary_switches;
+        sum.system_calls += job.depth.system_calls;
+        let error = job.error.as_ref().map(|error| error.message.clone());
+        sum.errors += u64::from(error.is_some() && sum.errors == 0);
+        sum.first_error = sum.first_error.take().or(error);
+    }
+    // Threads of io-wq and SQPOLL belong to the process; those of fathom that wait meanwhile use next to nothing.
+    let process_ns = window.to.process_ns_since(&window.from);
+    sum.helper_ns = process_ns.saturating_sub(sum.user_ns + sum.system_ns);
+    for disk in window.to.disks_since(&window.from) {
+        add_disk(sum.disk.get_or_insert_default(), &disk);
+    }
+    sum
+}
+
+/// A seed for each worker of each window (SplitMix64's increment, Steele et al. 2014).
+fn seed(number: u64, worker: u64) -> u64 {
+    (number << 20 | worker).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !1
+}

@@ -1,0 +1,94 @@
+//! A program that generates the load.
+
+use crate::cancel::CancelToken;
+use crate::snapshot::MachineSnapshots;
+use fathom_analysis::experiment::{Sample, add_disk};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two checks whether it has ended.
+const TICK: Duration = Duration::from_millis(1);
+/// A command may take so long.
+const TIME_MAX: Duration = Duration::from_secs(3600);
+/// Bytes of a sector in /proc/diskstats.
+const SECTOR_BYTES: u64 = 512;
+
+/// Runs `command` by the shell from its start to its end; I/Os are those of the disks below the targets, CPU time that
+/// of the command and all its children.
+///
+/// # Errors
+/// If it cannot be started or fails, or the experiment is cancelled.
+pub(super) fn measure(
+    command: &str,
+    targets: &[String],
+    machine: &MachineSnapshots,
+    cancel: &CancelToken,
+) -> Result<Sample, String> {
+    let before = children_ns();
+    let from = machine.take();
+    let began = Instant::now();
+    let mut child = start(command, targets)?;
+    let status = loop {
+        match child.try_wait().map_err(|e| format!("cannot wait for the command: {e}"))? {
+            Some(status) => break status,
+            None => thread::sleep(TICK),
+        }
+        if cancel.reason().is_some() || began.elapsed() > TIME_MAX {
+            end(&mut child);
+            return Err("the command was ended before it was done".into());
+        }
+    };
+    let elapsed_ns = began.elapsed().as_nanos() as u64;
+    let to = machine.take();
+    if !status.success() {
+        return Err(format!("`{command}` failed ({status}); run it by itself to see why"));
+    }
+    let mut sample =
+        Sample { elapsed_ns, took_ns: elapsed_ns, cpu: to.cpu_since(&from), ..Sample::default() };
+    for disk in to.disks_since(&from) {
+        sample.ios += disk.ios.read + disk.ios.write;
+        sample.bytes += (disk.sectors.read + disk.sectors.write) * SECTOR_BYTES;
+        add_disk(sample.disk.get_or_insert_default(), &disk);
+    }
+    let after = children_ns();
+    sample.user_ns = after.0.saturating_sub(before.0);
+    sample.system_ns = after.1.saturating_sub(before.1);
+    Ok(sample)
+}
+
+fn start(command: &str, targets: &[String]) -> Result<Child, String> {
+    let mut shell = Command::new("/bin/sh");
+    // In a group of its own, so that all of it can be ended.
+    shell.arg("-c").arg(command).process_group(0);
+    shell
+        .env("TARGET", targets.first().map_or("", String::as_str))
+        .env("TARGETS", targets.join(" "));
+    shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    shell.spawn().map_err(|e| format!("cannot start /bin/sh: {e}"))
+}
+
+fn end(child: &mut Child) {
+    let _ = kill_process_group(Pid::from_child(child), Signal::TERM);
+    let until = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < until {
+        if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
+            return;
+        }
+        thread::sleep(TICK);
+    }
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let _ = child.wait();
+}
+
+/// User and system CPU time of all children that were waited for, in nanoseconds (cutime and cstime in proc(5)).
+fn children_ns() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = text.rsplit(')').next().unwrap_or_default();
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let mut times =
+        fields.split_whitespace().skip(13).map(|field| field.parse().unwrap_or(0) * tick_ns);
+    (times.next().unwrap_or(0), times.next().unwrap_or(0))
+}

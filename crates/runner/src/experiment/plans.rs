@@ -1,0 +1,225 @@
+//! The conditions of an experiment as plans, all of them on the same open targets.
+
+use super::TryOptions;
+use crate::sources::System;
+use fathom_analysis::limit::Conditions;
+use fathom_machine::guard::OpenTarget;
+use fathom_machine::{Lookup, Roots, scratch};
+use fathom_model::experiment::{Condition, Load, Metric};
+use fathom_model::facts::{Facts, TargetFacts};
+use fathom_model::plan::{Mix, Plan, Rate, RateProcess, Target};
+use fathom_model::setting::SettingChange;
+use fathom_model::{Dir, units};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a condition runs.
+#[derive(Debug, Clone)]
+pub(super) enum Work {
+    /// fathom's workers.
+    Jobs(Box<Plan>),
+    /// A command line.
+    Command(String),
+}
+
+/// All conditions, resolved.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    /// By condition. The regions of their jobs refer to `targets`.
+    pub works: Vec<Work>,
+    /// Settings in effect, by condition.
+    pub settings: Vec<Vec<SettingChange>>,
+    /// The targets of all jobs.
+    pub targets: Vec<Target>,
+    /// Facts of these targets, of those named too.
+    pub facts: Facts,
+    /// Notes for the user.
+    pub notes: Vec<String>,
+}
+
+/// Whether any condition needs targets and none is named.
+pub(super) fn needs_scratch(options: &TryOptions) -> bool {
+    let idle = ["ioengine=null", "ioengine=nop", "filename=", "directory="];
+    let needs = |condition: &Condition| match &condition.load {
+        Load::Job(keys) => !keys.iter().any(|key| idle.iter().any(|name| key.starts_with(name))),
+        Load::Command(command) => command.contains("TARGET"),
+    };
+    let request = &options.request;
+    request.targets.is_empty() && request.experiment.conditions.iter().any(needs)
+}
+
+/// Makes the scratch file.
+pub(super) fn scratch_file(options: &TryOptions) -> Result<OpenTarget, String> {
+    let (request, cancel) = (&options.request, &options.cancel);
+    let stop = || cancel.reason().is_some();
+    let dir = Path::new(&request.scratch_dir);
+    scratch::create(&Roots::default(), dir, request.scratch_bytes, &stop).map_err(|e| e.to_string())
+}
+
+/// Resolves every condition on `targets`; `known` are facts of targets that cannot be looked up by name.
+pub(super) fn resolve(
+    options: &TryOptions,
+    targets: &[String],
+    known: &[TargetFacts],
+) -> Result<Plans, String> {
+    let roots = Roots::default();
+    let lookup = Lookup::new(&roots);
+    let experiment = &options.request.experiment;
+    let host = fathom_machine::host(&roots);
+    let mut facts: BTreeMap<String, TargetFacts> =
+        known.iter().map(|facts| (facts.path.clone(), facts.clone())).collect();
+    let mut look = |path: &str| -> Result<(), String> {
+        if !facts.contains_key(path) {
+            let found = lookup.target(path).map_err(|e| format!("cannot read {path}: {e}"))?;
+            facts.insert(path.to_string(), found);
+        }
+        Ok(())
+    };
+    targets.iter().try_for_each(|target| look(target))?;
+    let mut plans = Plans::default();
+    let mut specs = Vec::new();
+    for condition in &experiment.conditions {
+        let named = |why: String| format!("{}: {why}", condition.label(&experiment.axes));
+        plans.settings.push(settings(condition, targets).map_err(named)?);
+        let Load::Job(_) = &condition.load else {
+            specs.push(None);
+            continue;
+        };
+        let args = arguments(condition, targets, experiment.metric);
+        let spec =
+            fathom_spec::parse(&args, &System::default()).map_err(|e| named(e.to_string()))?;
+        let queries = spec.target_paths().map_err(|e| named(e.to_string()))?;
+        queries.iter().try_for_each(|query| look(&query.path))?;
+        specs.push(Some(spec));
+    }
+    let targets = facts.into_values().collect();
+    plans.facts = Facts { host, targets, inspection: None };
+    for (condition, spec) in experiment.conditions.iter().zip(specs) {
+        let named = |why: String| format!("{}: {why}", condition.label(&experiment.axes));
+        let work = match (spec, &condition.load) {
+            (Some(spec), _) => {
+                let plan =
+                    fathom_spec::plan(&spec, &plans.facts).map_err(|e| named(e.to_string()))?;
+                plans.add(plan).map_err(named)?
+            }
+            (None, Load::Command(command)) => Work::Command(command.clone()),
+            (None, Load::Job(_)) => continue,
+        };
+        plans.works.push(work);
+    }
+    plans.notes.sort();
+    plans.notes.dedup();
+    check_size(&plans)?;
+    Ok(plans)
+}
+
+/// The command line of a condition's workers. Windows end by time, unless the time is what is measured.
+fn arguments(condition: &Condition, targets: &[String], metric: Metric) -> Vec<String> {
+    let mut args = match metric {
+        Metric::Time => Vec::new(),
+        _ => vec!["--runtime=1s".to_string(), "--time_based=1".to_string()],
+    };
+    args.extend(fathom_spec::experiment::condition_args(condition, targets));
+    args
+}
+
+fn settings(condition: &Condition, targets: &[String]) -> Result<Vec<SettingChange>, String> {
+    let mut changes: Vec<SettingChange> = Vec::new();
+    for text in &condition.settings {
+        let first = targets.first().map_or("", String::as_str);
+        let mut all = vec![SettingChange::parse(text, first)?];
+        for target in targets.iter().skip(1) {
+            all.push(SettingChange::parse(text, target)?);
+        }
+        all.dedup();
+        changes.extend(all);
+    }
+    Ok(changes)
+}
+
+/// No target is so small that nothing of it can be read.
+fn check_size(plans: &Plans) -> Result<(), String> {
+    let jobs = plans.works.iter().filter_map(|work| match work {
+        Work::Jobs(plan) => Some(&plan.jobs),
+        Work::Command(_) => None,
+    });
+    for job in jobs.flatten() {
+        if let Some(region) = job.regions.iter().find(|region| region.len < job.block_max()) {
+            let path = plans.targets.get(region.target).map_or("", |target| target.path.as_str());
+            let block = units::bytes(job.block_max());
+            return Err(format!(
+                "{path} is smaller than one block of {block}; name a larger target"
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl Plans {
+    /// Adds the targets of `plan` to those of the others, and makes its jobs refer to them.
+    fn add(&mut self, mut plan: Plan) -> Result<Work, String> {
+        let places =
+            plan.targets.iter().map(|target| self.place(target)).collect::<Result<Vec<_>, _>>()?;
+        for region in plan.jobs.iter_mut().flat_map(|job| &mut job.regions) {
+            region.target = places.get(region.target).copied().unwrap_or(region.target);
+        }
+        self.notes.append(&mut plan.notes);
+        plan.targets.clear();
+        Ok(Work::Jobs(Box::new(plan)))
+    }
+
+    fn place(&mut self, wanted: &Target) -> Result<usize, String> {
+        let Some(at) = self.targets.iter().position(|known| known.path == wanted.path) else {
+            self.targets.push(wanted.clone());
+            return Ok(self.targets.len() - 1);
+        };
+        let known = &mut self.targets[at];
+        if known.within != wanted.within {
+            return Err(format!("{} is in another directory than for others", wanted.path));
+        }
+        known.create_size = known.create_size.max(wanted.create_size);
+        known.fill |= wanted.fill;
+        known.create_on_open &= wanted.create_on_open;
+        known.unlink |= wanted.unlink;
+        known.invalidate |= wanted.invalidate;
+        known.written |= wanted.written;
+        known.trimmed |= wanted.trimmed;
+        Ok(at)
+    }
+
+    /// How each target is accessed: with O_DIRECT unless a condition does not.
+    pub fn conditions(&self, is_scratch: bool) -> Vec<Conditions> {
+        let jobs = || {
+            self.works.iter().flat_map(|work| match work {
+                Work::Jobs(plan) => plan.jobs.as_slice(),
+                Work::Command(_) => &[],
+            })
+        };
+        let direct = |target: usize| {
+            let mut uses = jobs().filter(|job| job.regions.iter().any(|r| r.target == target));
+            uses.all(|job| job.direct)
+        };
+        (0..self.targets.len())
+            .map(|at| Conditions { direct: direct(at), scratch: is_scratch })
+            .collect()
+    }
+}
+
+/// Gives the jobs of `plan` `iops` to do, which arrive as a Poisson process, whether or not earlier ones have completed.
+pub(super) fn pace(plan: &mut Plan, iops: f64) {
+    let workers = plan.jobs.len().max(1) as f64;
+    for job in &mut plan.jobs {
+        let share = |dir: Dir| match job.access.mix {
+            Mix::ReadWrite { read_percent } => match dir {
+                Dir::Read => f64::from(read_percent) / 100.0,
+                _ => 1.0 - f64::from(read_percent) / 100.0,
+            },
+            _ => 1.0,
+        };
+        let dirs: Vec<Dir> = job.used_dirs().collect();
+        for dir in dirs {
+            job.rate[dir] = Some(Rate::Iops(((iops * share(dir) / workers) as u64).max(1)));
+        }
+        job.rate_process = RateProcess::Poisson;
+    }
+}

@@ -1,0 +1,109 @@
+use super::*;
+use fathom_analysis::experiment::Claim;
+use fathom_model::experiment::{Experiment, Metric, Protocol};
+
+/// A short trial on the null engine, which does no I/O, or with commands.
+fn options(experiment: Experiment, dir: &std::path::Path) -> TryOptions {
+    let protocol = Protocol {
+        seconds: 3.0,
+        window_ns: 20_000_000,
+        ramp_ns: 2_000_000,
+        precision: 0.02,
+        rounds_min: 8,
+        rounds_warm: 1,
+        seed: 5,
+    };
+    let request = Request { experiment, protocol, scratch_bytes: 1 << 20, ..Request::default() };
+    let record = RecordTo::Required(dir.join("run").to_str().map(String::from));
+    TryOptions { request, record, ..TryOptions::default() }
+}
+
+fn jobs(jobs: &[&str], metric: Metric) -> Experiment {
+    let words = |job: &&str| job.split_whitespace().map(String::from).collect();
+    let jobs: Vec<Vec<String>> = jobs.iter().map(words).collect();
+    fathom_spec::experiment::compare_jobs(&jobs, metric).unwrap()
+}
+
+fn run(options: TryOptions) -> ExperimentRecord {
+    let mut runner = TryRunner::open(options, &mut ()).unwrap();
+    let record = runner.run(&mut ()).unwrap();
+    runner.finish(&record, &mut ()).unwrap();
+    record
+}
+
+#[test]
+fn a_job_that_waits_is_slower_than_one_that_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = "rw=read ioengine=null size=1m thinktime=200us";
+    let experiment = jobs(&["rw=read ioengine=null size=1m", slow], Metric::Iops);
+    let record = run(options(experiment, dir.path()));
+    assert_eq!(record.outcome, Outcome::Finished);
+    let effect = record.report.conditions[2].effect.as_ref().unwrap();
+    assert_eq!(effect.claim, Claim::Changed);
+    assert!(effect.ratio.unwrap().high < 0.5, "{effect:?}");
+    assert!(record.report.conditions[1].control.is_some());
+    let windows: Vec<TrialWindow> = fathom_store::read_windows(&dir.path().join("run")).unwrap();
+    assert_eq!(windows.len(), record.report.windows as usize);
+}
+
+#[test]
+fn an_interrupted_experiment_is_continued() {
+    /// Interrupts in the third round.
+    struct Interrupt(CancelToken);
+    impl Hooks for Interrupt {
+        fn trying(&mut self, progress: &TrialProgress) {
+            if progress.rounds == 2 {
+                self.0.cancel();
+            }
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["rw=read ioengine=null size=1m", "rw=read ioengine=null size=1m thinktime=1ms"];
+    let options = options(jobs(&names, Metric::Iops), dir.path());
+    let mut hooks = Interrupt(options.cancel.clone());
+    let mut runner = TryRunner::open(options.clone(), &mut hooks).unwrap();
+    let first = runner.run(&mut hooks).unwrap();
+    runner.finish(&first, &mut ()).unwrap();
+    assert_eq!(first.outcome, Outcome::interrupted("the caller"));
+    assert!(first.report.windows >= 6 && first.report.rounds < 8);
+
+    let resume = Some(dir.path().join("run"));
+    let cancel = CancelToken::default();
+    let record = run(TryOptions { request: first.request, resume, cancel, ..options });
+    assert_eq!(
+        (record.outcome.clone(), record.report.conditions[2].effect.is_some()),
+        (Outcome::Finished, true)
+    );
+    assert!(record.report.rounds >= 8);
+    let windows: Vec<TrialWindow> = fathom_store::read_windows(&dir.path().join("run")).unwrap();
+    assert_eq!(windows.len(), record.report.windows as usize);
+}
+
+#[test]
+fn commands_are_measured_from_start_to_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = "metric = \"time\"\n[[variant]]\nname = \"short\"\ncommand = \"sleep 0.01\"\n\
+        [[variant]]\nname = \"long\"\ncommand = \"sleep 0.1\"\n[[variant]]\nname = \"bad\"\ncommand = \"exit 3\"\n";
+    let experiment = fathom_spec::experiment::experiment(file, "x.toml", 1, 0).unwrap();
+    let record = run(options(experiment, dir.path()));
+    let found = &record.report.conditions;
+    let ratio = found[2].effect.as_ref().unwrap().ratio.unwrap();
+    assert!(ratio.low > 1.5 && found[2].metric.mean > 1e8, "{ratio:?}");
+    assert!(found[3].rejected.as_ref().unwrap().contains("exit status: 3"), "{found:?}");
+}
+
+#[test]
+fn what_a_machine_lacks_is_refused_or_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let experiment = jobs(&["rw=read bs=4k", "rw=read bs=8m"], Metric::Bandwidth);
+    let request = options(experiment, dir.path());
+    let request = TryOptions {
+        request: Request {
+            scratch_dir: dir.path().display().to_string(),
+            ..request.request.clone()
+        },
+        ..request
+    };
+    let refused = TryRunner::open(request, &mut ()).err().unwrap();
+    assert!(refused.contains("bs=8m") || refused.contains("smaller"), "{refused}");
+}
