@@ -38,7 +38,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             LeftoverKind::Unmarked => "named like a scratch file, but without fathom's mark",
             LeftoverKind::Target => "target created by a killed run",
         };
-        let (path, bytes) = (left.path.to_string_lossy().into_owned(), left.bytes);
+        let (path, bytes) = (fathom_model::escape::path(&left.path), left.bytes);
         let mut row = LeftoverRow { path, what, bytes, removed: false };
         if args.remove {
             match left.remove() {

@@ -73,7 +73,7 @@ fn every_io_of_a_device_without_requests_is_counted() {
     drop(zram);
     let answer = running.wait().done();
     says(&answer.stdout, &["s, removed\n"]);
-    assert_eq!(answer.stdout.matches(" removed\n").count(), 1, "{}", answer.stdout);
+    assert_eq!(answer.stdout.matches("  removed\n").count(), 1, "{}", answer.stdout);
     says(&answer.stderr, &["all devices were removed"]);
 }
 
@@ -86,7 +86,7 @@ fn what_is_no_device_is_refused_with_those_there_are() {
             vec!["unknown block device nosuch0", "known devices"],
         ),
         (vec!["blocks", "/dev/null", "--duration", "1s"], vec!["/dev/null: not a block device"]),
-        (vec!["blocks", "--duration", "0"], vec!["longer than 0"]),
+        (vec!["blocks", "--duration", "0"], vec!["expected a time above 0"]),
     ] {
         let answer = place.ask(&args);
         assert!(answer.code.is_some_and(|code| code != 0), "{args:?}");

@@ -30,7 +30,7 @@ fn safe_changes_are_made_on_request_and_restored() {
     let text = place.ask(&["doctor", &name]).done().stdout;
     says(&text, &["read-ahead, KiB: 0; wanted: 128", &format!("echo 128 >{file}")]);
 
-    let refused = place.run_stdin("", &["doctor", "--fix", &device]);
+    let refused = place.ask(&["doctor", "--fix", &device]);
     assert_eq!(refused.code, Some(1));
     says(&refused.stderr, &["confirm the changes with --yes"]);
     assert_eq!(read_ahead(), "0");

@@ -60,7 +60,7 @@ fn version_2_can_be_shown() {
     says(&watch.stdout, &["exit status 3", "CPU", "memory", "Limited by:"]);
     let limit = place.ask(&["show", &fixture("v2/limit")]).done();
     says(&limit.stdout, &["4 KiB randread", "1 MiB randread", "92.1k", "knee, peak"]);
-    place.ask(&["top", "--replay", &fixture("v2/run"), "--csv"]).done();
+    place.ask(&["top", "--replay", &fixture("v2/run"), "--format=csv"]).done();
 }
 
 #[test]

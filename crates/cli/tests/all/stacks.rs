@@ -61,7 +61,7 @@ fn what_cannot_be_done_is_said_before_sampling() {
         (&["-o", "."], "this is a directory"),
         (&["-o", "nowhere/flame.svg"], "its directory does not exist"),
         (&["--duration", "never"], "expected a time"),
-        (&["--", "./no-such-program"], "cannot run ./no-such-program"),
+        (&["--", "./no-such-program"], "command not found: ./no-such-program"),
     ];
     for (arguments, message) in cases {
         let answer = place.ask(&[&["stacks"], arguments].concat());

@@ -33,7 +33,7 @@ fn plain_lines_have_dstats_columns_and_true_sums() {
         assert_eq!(lines.len(), 5, "{text}");
         assert!(lines[1].contains("run blk new|usr sys idl wai hiq siq stl"), "{text}");
         for line in &lines[2..] {
-            assert_eq!(line.split('|').count(), 6, "{text}");
+            assert_eq!(line.split('|').count(), 7, "{text}");
             assert_eq!(line.chars().count(), lines[1].chars().count(), "{text}");
             let shares = line.split('|').nth(2).unwrap().split_whitespace();
             let shares: Vec<f64> = shares.map(|share| share.parse().unwrap()).collect();
@@ -105,7 +105,7 @@ fn what_cannot_be_is_refused_with_what_was_expected() {
     };
     assert_one_error(&error(&["top", "--replay=empty"]), &["empty", "no record"]);
     says(&error(&["top", "--interval=1ms"]), &["--interval", "50ms"]);
-    says(&error(&["top", "-n", "0"]), &["not in 1.."]);
+    says(&error(&["top", "-n", "0"]), &["--count 0", "from 1 to"]);
     assert_one_error(&error(&["top", "--pid", "2147483646"]), &["2147483646", "no such process"]);
     says(&error(&["top", "--from=+1s"]), &["--replay"]);
     says(&error(&["top", "--format=text", "--format=csv"]), &["cannot be used with"]);

@@ -59,7 +59,7 @@ fn a_command_that_is_not_there_and_one_that_a_signal_ends() {
     let place = Place::new();
     let none = Running::start(&mut watch(&place, &["--", "no-such-program"])).wait();
     assert_eq!(none.code, Some(127));
-    assert!(none.stderr.contains("cannot run no-such-program"), "{}", none.stderr);
+    assert!(none.stderr.contains("command not found: no-such-program"), "{}", none.stderr);
     let place = Place::new();
     let killed = Running::start(&mut watch(&place, &["--", "sh", "-c", "kill -KILL $$"])).wait();
     assert_eq!(killed.code, Some(137));
@@ -191,10 +191,10 @@ fn what_cannot_be_is_refused() {
     let place = Place::new();
     for (args, part) in [
         (vec!["record", "--keep", "soon"], "such as 500ms"),
-        (vec!["record", "--max-size", "1k"], "less than 4m"),
+        (vec!["record", "--max-size", "1k"], "expected at least 4m"),
         (vec!["watch", "--interval", "1ms"], "50ms to 1h"),
-        (vec!["watch", "--duration", "0"], "longer than 0"),
-        (vec!["watch", "--frequency", "1000000000"], "1..=100"),
+        (vec!["watch", "--duration", "0"], "expected a time above 0"),
+        (vec!["watch", "--frequency", "1000000000"], "from 1 to 100"),
         (vec!["watch", "--duration", "1s", "--record", ""], "empty name"),
         (
             vec!["watch", "--duration", "1s", "--record", "/proc/x"],
