@@ -108,7 +108,7 @@ fn what_cannot_be_is_refused_with_what_was_expected() {
     says(&error(&["top", "-n", "0"]), &["--count 0", "from 1 to"]);
     assert_one_error(&error(&["top", "--pid", "2147483646"]), &["2147483646", "no such process"]);
     says(&error(&["top", "--from=+1s"]), &["--replay"]);
-    says(&error(&["top", "--format=text", "--format=csv"]), &["cannot be used with"]);
+    says(&error(&["top", "--format=text", "--format=csv"]), &["cannot be used multiple times"]);
     place.ask(&["top", "-n", "2", "-i", "50ms", "--record=seen"]).done();
     assert_one_error(&error(&["top", "--replay=seen", "--from=noon"]), &["noon", "19:53:12"]);
     assert_one_error(&error(&["top", "-n", "1", "--record=seen"]), &["seen"]);
