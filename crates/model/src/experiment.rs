@@ -143,9 +143,21 @@ pub enum TargetUse {
 pub struct Published {
     /// In the words of those who measured it.
     pub text: String,
-    /// The metric relative to that of the baseline.
+    /// How the metric compared with that of the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ratio: Option<f64>,
+    pub direction: Option<Direction>,
+}
+
+/// Where the metric went, relative to the baseline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// It rose.
+    Higher,
+    /// It fell.
+    Lower,
+    /// It did not change noticeably.
+    Same,
 }
 
 /// How an experiment is measured.

@@ -11,12 +11,10 @@ use crate::doc::{
 };
 use fathom_analysis::experiment::{Claim, Effect, ExperimentRecord, MeasuredCondition};
 use fathom_analysis::stats::Ratio;
-use fathom_model::experiment::{Condition, Metric};
+use fathom_model::experiment::{Condition, Direction, Metric};
 
 /// More effects than this are in the table only.
 const SENTENCES_MAX: usize = 8;
-/// A published ratio within this of 1 is "no difference".
-const SAME: f64 = 0.03;
 
 /// The whole result.
 #[must_use]
@@ -207,14 +205,11 @@ fn published(body: &mut Document, record: &ExperimentRecord) {
     let columns = vec![
         DataColumn::text("variant"),
         DataColumn::text("published"),
-        DataColumn::number("change"),
         DataColumn::text("here"),
         DataColumn::text("direction"),
     ];
     let row = |(condition, found): (&Condition, &MeasuredCondition)| {
         let known = condition.published.as_ref()?;
-        let there =
-            known.ratio.map(|ratio| Quantity::new((ratio - 1.0) * 100.0, QuantityUnit::Change));
         let here = match &found.effect {
             Some(effect) if found.windows > 0 => verdict(effect),
             _ => metric(experiment.metric, found),
@@ -222,9 +217,8 @@ fn published(body: &mut Document, record: &ExperimentRecord) {
         Some(vec![
             condition.label(&experiment.axes).into(),
             known.text.as_str().into(),
-            there.into(),
             here,
-            known.ratio.map(|ratio| direction(ratio, found)).into(),
+            known.direction.map(|there| agreement(there, found)).into(),
         ])
     };
     page.table(columns, all(record).filter_map(row).collect());
@@ -235,15 +229,15 @@ fn published(body: &mut Document, record: &ExperimentRecord) {
     }
 }
 
-/// Whether the effect goes where the published `ratio` does.
-fn direction(ratio: f64, found: &MeasuredCondition) -> &'static str {
-    let there = (ratio.ln().abs() > SAME).then_some(ratio > 1.0);
+/// Whether the effect goes where the published one does.
+fn agreement(there: Direction, found: &MeasuredCondition) -> &'static str {
     let Some(effect) = found.effect.as_ref().filter(|_| found.windows > 0) else {
         return "not measured";
     };
     match (&effect.claim, &effect.ratio, there) {
-        (Claim::Changed, Some(here), Some(there)) if (here.value > 1.0) == there => "agrees",
-        (Claim::NoneAbove(_), _, None) => "agrees",
+        (Claim::Changed, Some(here), Direction::Higher) if here.value > 1.0 => "agrees",
+        (Claim::Changed, Some(here), Direction::Lower) if here.value < 1.0 => "agrees",
+        (Claim::NoneAbove(_), _, Direction::Same) => "agrees",
         (Claim::Inconclusive(_), ..) => "inconclusive",
         _ => "differs",
     }

@@ -4,7 +4,7 @@ use super::{Draft, Pair, Variant, check, finish, values};
 use crate::error::{Place, SpecError};
 use crate::keys;
 use crate::suggest;
-use fathom_model::experiment::{Experiment, Metric, Published, TargetUse};
+use fathom_model::experiment::{Direction, Experiment, Metric, Published, TargetUse};
 use fathom_model::setting::SettingChange;
 use fathom_model::watch::Level;
 use toml::Spanned;
@@ -21,7 +21,7 @@ const VARIANT: [&str; 9] = [
     "targets",
     "published",
     "published_in",
-    "ratio",
+    "direction",
 ];
 
 /// The experiment in `text`, the contents of `file`, on a machine with `cpus` CPUs, for `targets` targets. In values,
@@ -127,7 +127,7 @@ impl Reader<'_> {
 
     fn variant(&mut self, at: usize, table: &DeTable<'_>) -> Variant {
         let mut variant = Variant::default();
-        let (mut text, mut ratio) = (String::new(), None);
+        let (mut text, mut direction) = (String::new(), None);
         for entry in table {
             let key = entry.0;
             match &**key.get_ref() {
@@ -142,7 +142,14 @@ impl Reader<'_> {
                 }
                 "published" => text = self.string(entry),
                 "published_in" => variant.published_in = self.scalar(entry.1),
-                "ratio" => ratio = self.ratio(entry),
+                "direction" => {
+                    let names = [
+                        ("higher", Some(Direction::Higher)),
+                        ("lower", Some(Direction::Lower)),
+                        ("same", Some(Direction::Same)),
+                    ];
+                    direction = self.choice(entry, &names);
+                }
                 other => self.unknown(key.span().start, other, &VARIANT),
             }
         }
@@ -153,8 +160,8 @@ impl Reader<'_> {
             let why = "has both command and job; a command generates its own load, so remove job";
             self.problem(at, format!("the variant '{}' {why}", variant.name));
         }
-        let is_known = ratio.is_some() || !text.is_empty();
-        variant.published = is_known.then_some(Published { text, ratio });
+        let is_known = direction.is_some() || !text.is_empty();
+        variant.published = is_known.then_some(Published { text, direction });
         variant
     }
 
@@ -264,22 +271,6 @@ impl Reader<'_> {
         }
         self.problem(value.span().start, format!("{}: expected true or false", key.get_ref()));
         false
-    }
-
-    fn ratio(&mut self, (key, value): Entry<'_, '_>) -> Option<f64> {
-        let number = match value.get_ref() {
-            DeValue::Float(number) => number.as_str().parse::<f64>().ok(),
-            DeValue::Integer(number) => number.as_str().parse::<f64>().ok(),
-            _ => None,
-        };
-        let ratio = number.filter(|ratio| *ratio > 0.0 && ratio.is_finite());
-        if ratio.is_none() {
-            self.problem(
-                value.span().start,
-                format!("{}: expected a number above 0", key.get_ref()),
-            );
-        }
-        ratio
     }
 
     fn choice<T: Copy + Default>(&mut self, entry: Entry<'_, '_>, names: &[(&str, T)]) -> T {

@@ -1,4 +1,5 @@
 use super::*;
+use fathom_model::experiment::Direction;
 
 const SCHEDULERS: &str = r#"
 question = "What does the I/O scheduler cost?"
@@ -20,7 +21,7 @@ settings = { scheduler = "none" }
 name = "bfq"
 settings = { scheduler = "bfq" }
 published = "slow"
-ratio = 0.5
+direction = "lower"
 "#;
 
 fn read(text: &str) -> Result<Experiment, Vec<String>> {
@@ -47,7 +48,7 @@ fn variants_are_compared_within_each_cell_only() {
     let Load::Job(keys) = &found.conditions[5].load else { panic!() };
     assert_eq!(keys.join(" "), "rw=randread bs=4k direct=1 iodepth=16");
     assert_eq!(found.conditions[5].settings, ["scheduler=bfq"]);
-    assert_eq!(found.conditions[5].published.as_ref().unwrap().ratio, Some(0.5));
+    assert_eq!(found.conditions[5].published.as_ref().unwrap().direction, Some(Direction::Lower));
 }
 
 #[test]

@@ -3,7 +3,7 @@ use crate::render::{assert_fits, html, unwrapped};
 use fathom_analysis::experiment::{Detail, LayerShare, Request, TrialReport};
 use fathom_analysis::stats::Estimate;
 use fathom_model::Facts;
-use fathom_model::experiment::{Experiment, Published};
+use fathom_model::experiment::{Direction, Experiment, Published};
 use fathom_model::outcome::{Outcome, RecordKind};
 
 fn condition(name: &str, cell: &[&str], against: &[usize], repeats: Option<usize>) -> Condition {
@@ -65,7 +65,7 @@ fn record(
 }
 
 fn schedulers() -> ExperimentRecord {
-    let published = |text: &str, ratio| Some(Published { text: text.into(), ratio });
+    let published = |text: &str, direction| Some(Published { text: text.into(), direction });
     let conditions = vec![
         Condition {
             published: published("1,150k IOPS", None),
@@ -73,11 +73,11 @@ fn schedulers() -> ExperimentRecord {
         },
         condition("none again (A/A)", &[], &[], Some(0)),
         Condition {
-            published: published("525k IOPS", Some(0.456)),
+            published: published("525k IOPS", Some(Direction::Lower)),
             ..condition("mq-deadline", &[], &[0], None)
         },
         Condition {
-            published: published("no difference", Some(1.0)),
+            published: published("no difference", Some(Direction::Same)),
             ..condition("kyber", &[], &[0], None)
         },
         condition("bfq", &[], &[0], None),
