@@ -15,8 +15,8 @@ pub fn doctor(diagnosis: &Diagnosis, verbose: bool) -> Document {
     let mut page = Document::default();
     let levels = [
         (Severity::Error, "errors", "data is at risk, or the device does not work"),
-        (Severity::Warning, "warnings", "costs performance, or makes figures misleading"),
-        (Severity::Info, "hints", "matters to the workloads named"),
+        (Severity::Warning, "warnings", "cost performance, or make figures misleading"),
+        (Severity::Info, "hints", "matter to the workloads named"),
     ];
     for (severity, title, about) in levels {
         let mut body = Document::default();
