@@ -72,7 +72,8 @@ fn sampler() -> Option<StackSampler> {
 /// Runs fathom with `args` and says how much of what the kernel did is known.
 fn check(place: &Place, title: &str, args: &str) {
     let Some(mut sampler) = sampler() else { return };
-    let common = "run --eta=never --rw=randread --time_based --runtime=50 --norandommap";
+    let common =
+        "run --eta=never --ioengine=io_uring --rw=randread --time_based --runtime=50 --norandommap";
     let args: Vec<&str> = common.split(' ').chain(args.split(' ')).collect();
     let running = place.start(&args);
     let times = sampled(&mut sampler, &running);
