@@ -35,21 +35,21 @@ impl Logs {
         used: impl Iterator<Item = &'a str> + Clone,
     ) -> Result<Self, String> {
         let mut logs = Self::default();
+        // Nothing is emptied before all can be written.
+        let mut places: Vec<(String, Destination)> = Vec::new();
         for (number, job) in plan.jobs.iter().enumerate() {
             let Some(log) = JobLog::new(job) else { continue };
             logs.jobs.insert(number, log);
             for (kind, path) in job.logs.iter().flat_map(fathom_model::plan::Logs::files) {
-                let at = logs.files.iter().position(|file| file.path == path);
-                let at = match at {
-                    Some(at) => at,
-                    None => {
-                        logs.files.push(LogFile::create(path, used.clone())?);
-                        logs.files.len() - 1
-                    }
-                };
-                logs.index.insert((number, kind), at);
+                let at = places.iter().position(|(known, _)| *known == path);
+                logs.index.insert((number, kind), at.unwrap_or(places.len()));
+                if at.is_none() {
+                    let place = place(&path, used.clone())?;
+                    places.push((path, place));
+                }
             }
         }
+        logs.files = places.into_iter().map(LogFile::create).collect::<Result<_, _>>()?;
         Ok(logs)
     }
 
@@ -70,13 +70,18 @@ impl Logs {
     }
 }
 
+/// Where the log `path` goes.
+fn place<'a>(path: &str, used: impl Iterator<Item = &'a str>) -> Result<Destination, String> {
+    Destination::open(path, used).map_err(|why| {
+        let why = why.strip_prefix(&format!("--output={path}: ")).unwrap_or(&why);
+        format!("cannot write the log {path}: {why}")
+    })
+}
+
 impl LogFile {
-    fn create<'a>(path: String, used: impl Iterator<Item = &'a str>) -> Result<Self, String> {
-        let named = |why: String| format!("cannot write the log {path}: {why}");
-        let place = Destination::open(&path, used).map_err(|why| {
-            named(why.strip_prefix(&format!("--output={path}: ")).unwrap_or(&why).to_string())
-        })?;
-        let file = place.emptied().map_err(|error| named(error.to_string()))?;
+    fn create((path, place): (String, Destination)) -> Result<Self, String> {
+        let file =
+            place.emptied().map_err(|error| format!("cannot write the log {path}: {error}"))?;
         Ok(Self { path, file, failed: false })
     }
 

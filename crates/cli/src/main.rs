@@ -248,6 +248,7 @@ fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
     if let Some(args) = arguments_of_fio() {
         limits::raise();
+        settings::recover();
         return run::as_fio(&args).unwrap_or_else(failed);
     }
     let args = trial::without_dashes(std::env::args_os().collect());

@@ -7,7 +7,7 @@ use fathom_model::outcome::Outcome;
 use fathom_model::record::RECORD_VERSION;
 use fathom_spec::Spec;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::process::ExitCode;
 
 /// Whether a command line that cannot be read asks for JSON.
@@ -63,14 +63,14 @@ pub fn explain<E: ToString>(
 /// understood may have been its use as a target.
 fn destination(request: &Spec, job_files: &[String]) -> Option<Destination> {
     let file = request.output.file.as_ref()?;
-    let targets = request.target_paths().unwrap_or_default();
+    let targets = request.target_paths().ok()?;
     let targets = targets.iter().map(|target| &target.path);
     let used = targets.chain(job_files).map(String::as_str);
     let to = Destination::open(file, used).ok()?;
     let mut first = [0];
-    let holds_data = matches!(to, Destination::File(..))
-        && File::open(file)
-            .and_then(|mut file| file.read(&mut first))
-            .is_ok_and(|read| read > 0 && first != [b'{']);
-    (!holds_data).then_some(to)
+    let is_result = match File::open(file).and_then(|mut file| file.read(&mut first)) {
+        Ok(read) => read == 0 || first == [b'{'],
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
+    (is_result || !matches!(to, Destination::File(..))).then_some(to)
 }

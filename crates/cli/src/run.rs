@@ -200,7 +200,10 @@ fn perform(
         _ => {}
     }
     let lost = record.samples_lost.is_some() && output.record.is_some();
-    shown.map(|()| finished.is_ok() && !lost && !view.logs_failed && record.is_complete())
+    if let Err(error) = &shown {
+        note!("{error}");
+    }
+    Ok(shown.is_ok() && finished.is_ok() && !lost && !view.logs_failed && record.is_complete())
 }
 
 /// Prints errors on standard error unless the results, which include them, are on a terminal.

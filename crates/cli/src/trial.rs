@@ -12,8 +12,10 @@ use fathom_report::doc::{DataColumn, Document};
 use fathom_report::pages;
 use fathom_runner::System;
 use fathom_spec::{Sources, SpecError, experiment};
-use fathom_store::{StoredRecord, read_windows};
+use fathom_store::{RunDir, StoredRecord, read_windows};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -142,11 +144,19 @@ fn read(path: &str) -> Result<String, String> {
             "unknown experiment '{path}'; there are {names}, or name a .toml file"
         ));
     }
-    let size = std::fs::metadata(path).map_err(|e| format!("cannot read {path}: {e}"))?.len();
-    if size > FILE_MAX {
-        return Err(format!("{path} has {size} bytes, more than an experiment may have"));
+    let failed = |e: std::io::Error| format!("cannot read {path}: {e}");
+    let found = std::fs::metadata(path).map_err(failed)?;
+    if !found.is_file() {
+        return Err(format!(
+            "{path} is no experiment's file; name an experiment or jobs before the targets"
+        ));
     }
-    std::fs::read_to_string(path).map_err(|e| format!("cannot read {path}: {e}"))
+    if found.len() > FILE_MAX {
+        return Err(format!("{path} has {} bytes, more than an experiment may have", found.len()));
+    }
+    let mut text = String::new();
+    File::open(path).map_err(failed)?.take(FILE_MAX).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
 }
 
 fn list() -> Result<Document, String> {
@@ -168,6 +178,12 @@ fn stored(dir: &Path) -> Result<ExperimentRecord, String> {
     }
 }
 
+/// The files of the run directories `dirs`, which no result may replace.
+pub fn record_files(dirs: &[PathBuf]) -> Vec<String> {
+    let files = dirs.iter().flat_map(|dir| RunDir::FILES.map(|name| dir.join(name)));
+    files.map(|file| file.to_string_lossy().into_owned()).collect()
+}
+
 /// Prints the second of two stored runs relative to the first.
 fn compare(args: &Args, dirs: &[PathBuf]) -> Result<ExitCode, String> {
     let [first, second] = dirs else { return Err("--runs needs two run directories".into()) };
@@ -182,7 +198,7 @@ fn compare(args: &Args, dirs: &[PathBuf]) -> Result<ExitCode, String> {
     let compared =
         compare_stored((&names.0, &records.0, &windows.0), (&names.1, &records.1, &windows.1))?;
     let json = fathom_report::experiment::json(&compared).map_err(|e| e.to_string())?;
-    let to = args.page.destination(None)?;
+    let to = args.page.destination(record_files(dirs).iter().map(String::as_str))?;
     args.page.print(&pages::experiment(&compared, args.page.verbose), Some(json), to.as_ref())?;
     Ok(ExitCode::SUCCESS)
 }

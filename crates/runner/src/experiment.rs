@@ -17,6 +17,7 @@ use fathom_analysis::experiment::{
 };
 use fathom_analysis::limit::Conditions;
 use fathom_machine::guard::Permissions;
+use fathom_model::Facts;
 use fathom_model::experiment::{Condition, Load};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::plan::Plan;
@@ -102,6 +103,12 @@ impl TryRunner {
             new_recording,
             recording: None,
         })
+    }
+
+    /// The machine and the open targets.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        &self.targets.facts
     }
 
     /// Measures until all effects are known, the time is up or the experiment is cancelled.

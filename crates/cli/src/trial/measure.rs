@@ -146,8 +146,8 @@ pub fn resume(
 
 fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
-    let used = options.record.check()?;
-    let to = page.destination(options.request.targets.iter().chain(&used).map(String::as_str))?;
+    let mut used = options.record.check()?;
+    used.extend(super::record_files(options.resume.as_slice()));
     let options = TryOptions {
         permissions: Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() },
         cancel: signals.cancel_token().clone(),
@@ -155,6 +155,8 @@ fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<E
     };
     let mut view = View::new();
     let mut runner = TryRunner::open(options, &mut view)?;
+    let targets = runner.facts().targets.iter().map(|target| &target.path);
+    let to = page.destination(targets.chain(&used).map(String::as_str))?;
     let record = runner.run(&mut view)?;
     view.clear();
     let text = json(&record).map_err(|e| e.to_string())?;

@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_controller_is_decoded() {
         let mut page = [0; 4096];
-        page[4..24].copy_from_slice(b"S4EV NX0             ");
+        page[4..24].copy_from_slice(b"S4EV NX0            ");
         page[24..31].copy_from_slice(b"A drive");
         page[64..68].copy_from_slice(b"2B2Q");
         page[77] = 5;
