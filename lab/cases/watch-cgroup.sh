@@ -34,6 +34,6 @@ grown() { jq -s "map(.machine.system.paging.$1) | last - first" seen/samples.ndj
 check "they are seen as freed" [ "$(grown steal_file)" -ge "$freed" ]
 check "and as looked at" [ "$(grown scan_file)" -ge "$(grown steal_file)" ]
 check "and as read" [ "$(grown in_kib)" -ge 81920 ]
-fathom top --replay seen --ndjson >lines
+fathom top --replay seen --json >lines
 check "reclaim is a layer" [ "$(jq -s "[.[].layers.layers[]? | select(.layer == \"reclaim\").samples] | add" lines)" -gt 0 ]
 keep seen
