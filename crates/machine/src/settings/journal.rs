@@ -76,6 +76,9 @@ pub(super) struct Entry {
     pub is_requested: bool,
     /// Whether it also changes because another setting does.
     pub is_consequence: bool,
+    /// Whether the kernel's value after the change is not recorded yet, so that any value may be this process's.
+    #[serde(default)]
+    pub is_pending: bool,
 }
 
 /// A control group of one process.
@@ -98,6 +101,7 @@ impl Entry {
             ours: vec![place.value.clone()],
             is_requested: true,
             is_consequence: false,
+            is_pending: true,
         }
     }
 
@@ -124,9 +128,12 @@ impl Entry {
 
     /// Whether it may have `value` through this process.
     pub fn is_ours(&self, value: &str) -> bool {
-        self.ours.is_empty()
-            || self.is_old(value)
-            || self.ours.iter().any(|own| place::same(self.setting, own, value))
+        self.ours.is_empty() || self.is_pending || self.is_known(value)
+    }
+
+    /// Whether `value` is the old one or one that is recorded.
+    fn is_known(&self, value: &str) -> bool {
+        self.is_old(value) || self.ours.iter().any(|own| place::same(self.setting, own, value))
     }
 }
 
@@ -148,17 +155,19 @@ impl Journal {
                 known.ours.extend(entry.ours);
                 known.is_requested |= entry.is_requested;
                 known.is_consequence |= entry.is_consequence;
+                known.is_pending |= entry.is_pending;
             }
             None => self.entries.push(entry),
         }
     }
 
-    /// Adds the present values, which are this process's doing. Whether any was new.
+    /// Adds the present values, which are this process's doing. Whether the journal is to be saved.
     pub fn observe(&mut self, read: impl Fn(&Entry) -> Option<String>) -> bool {
         let mut is_new = false;
         for entry in self.entries.iter_mut().filter(|entry| entry.setting.is_some()) {
             let Some(value) = read(entry) else { continue };
-            if entry.ours.is_empty() || !entry.is_ours(&value) {
+            is_new |= std::mem::take(&mut entry.is_pending);
+            if entry.ours.is_empty() || !entry.is_known(&value) {
                 entry.ours.push(value);
                 is_new = true;
             }
@@ -294,5 +303,27 @@ impl Effects {
         source: io::Error,
     ) -> SettingsError {
         SettingsError::Journal { path: path.display().to_string(), doing, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_value_is_ours_until_it_is_observed() {
+        let text = r#"{"setting":null,"target":"sda","file":"f","old":"a","ours":["b"],
+            "is_requested":true,"is_consequence":false}"#;
+        let mut entry: Entry = serde_json::from_str(text).unwrap();
+        assert!(!entry.is_ours("c"), "journals of earlier versions have no pending entries");
+        (entry.setting, entry.is_pending) = (Some(Setting::Nomerges), true);
+        assert!(entry.is_ours("c"));
+        let group = None;
+        let (boot_id, entries) = (String::new(), vec![entry]);
+        let mut journal = Journal { boot_id, pid: 1, restoring: false, entries, group };
+        assert!(journal.observe(|_| Some("c".into())));
+        assert!(!journal.observe(|_| Some("c".into())));
+        let entry = &journal.entries[0];
+        assert!(entry.is_ours("b") && entry.is_ours("c") && !entry.is_ours("d"));
     }
 }

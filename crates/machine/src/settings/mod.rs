@@ -258,13 +258,13 @@ impl Guard {
         }
         self.effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
         self.effects.write_place(place)?;
-        let found = self.effects.read_place(place)?;
-        if !place.is_met_by(&found) {
-            return Err(SettingsError::NotInEffect { change: place.change(), found });
-        }
         // What the kernel made of it, and what else it changed, is no change of someone else.
         if held.journal.observe(|entry| self.effects.read(entry).ok()) {
             self.effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
+        }
+        let found = self.effects.read_place(place)?;
+        if !place.is_met_by(&found) {
+            return Err(SettingsError::NotInEffect { change: place.change(), found });
         }
         self.applied.push(place.applied(old));
         Ok(())

@@ -165,6 +165,24 @@ fn what_takes_no_effect_is_an_error() {
 }
 
 #[test]
+fn a_value_that_the_kernel_normalises_is_restored() {
+    let dir = tree();
+    let path = dir.path().to_path_buf();
+    let file = "sys/block/sda/queue/nomerges";
+    let normalises = move || {
+        if value(&path, file) == "2" {
+            put(&path, file, "1\n");
+        }
+    };
+    let roots = Roots { proc: dir.path().join("proc"), sys: dir.path().join("sys") };
+    let settings = Settings::new(roots, dir.path().join("run")).with_steps(Arc::new(normalises));
+    let error = settings.apply(&changes(&["nomerges=2"])).err();
+    assert!(matches!(error, Some(SettingsError::NotInEffect { .. })), "{error:?}");
+    assert_eq!(value(dir.path(), file), "0");
+    assert_eq!(settings.left(), []);
+}
+
+#[test]
 fn read_ahead_is_rounded_to_pages() {
     let dir = tree();
     let guard = settings(dir.path()).apply(&changes(&["read_ahead_kb=128"])).expect("applied");
