@@ -54,7 +54,7 @@ pub enum SettingsError {
         /// The process, as far as it is known.
         pid: String,
     },
-    /// What a killed process left cannot be restored.
+    /// What this process changed, or a killed process left, cannot be restored.
     #[error("{what}; restore it by hand, then run `fathom restore`")]
     NotRestored {
         /// The setting, and why.

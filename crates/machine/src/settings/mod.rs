@@ -84,7 +84,7 @@ impl Settings {
     /// long as the guard.
     ///
     /// # Errors
-    /// The first change that is not possible. All others are restored.
+    /// The first change that is not possible. All others are restored; if one of them cannot be, that is the error.
     pub fn apply(&self, changes: &[SettingChange]) -> Result<Guard, SettingsError> {
         let mut wanted = Vec::new();
         for change in changes {
@@ -92,11 +92,14 @@ impl Settings {
         }
         wanted.sort_by_key(|place| place.setting);
         let mut guard = Guard::hold(&self.effects, &wanted)?;
-        for place in &wanted {
-            guard.change(place)?;
+        let changed = wanted.iter().try_for_each(|place| guard.change(place));
+        match changed.and_then(|()| guard.verify(&wanted)) {
+            Ok(()) => Ok(guard),
+            Err(error) => match guard.restore().into_iter().find(Restored::is_failure) {
+                Some(failed) => Err(SettingsError::NotRestored { what: failed.to_string() }),
+                None => Err(error),
+            },
         }
-        guard.verify(&wanted)?;
-        Ok(guard)
     }
 
     /// Applies `changes` until [`Settings::restore`] or a reboot.
