@@ -84,6 +84,8 @@ impl TryRunner {
             Some(dir) => NewRecording::resume(dir)?,
             None => (NewRecording::create(&options.record, notice)?, Vec::new()),
         };
+        // Before anything is written.
+        replay(&mut new_trial(&options.request), &earlier)?;
         let needs_scratch = plans::needs_scratch(&options);
         let (targets, plans, paths) = match needs_scratch {
             true => on_scratch(&options, hooks)?,
@@ -116,14 +118,14 @@ impl TryRunner {
         self.targets.keep();
         self.peaks(hooks)?;
         let request = self.options.request.clone();
-        let mut trial = Trial::new(request.experiment.clone(), request.protocol.clone());
+        let mut trial = new_trial(&request);
+        replay(&mut trial, &self.earlier)?;
         let mut record = self.new_record(&trial);
         let unfinished = ExperimentRecord { outcome: Outcome::unfinished(), ..record.clone() };
         let Some(new) = self.new_recording.take() else {
             return Err("this experiment has run".to_string());
         };
         let mut recording = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
-        replay(&mut trial, &self.earlier)?;
         let mut bench = bench(&self.targets, &self.plans, &self.paths, &request, &cancel);
         bench.number = u64::from(trial.windows());
         let mut interrupted = cancel.reason();
@@ -309,9 +311,21 @@ fn progress(trial: &Trial, request: &Request, index: usize) -> TrialProgress {
     }
 }
 
+fn new_trial(request: &Request) -> Trial {
+    Trial::new(request.experiment.clone(), request.protocol.clone())
+}
+
 /// Windows of an interrupted experiment, taken as if measured now.
 fn replay(trial: &mut Trial, windows: &[TrialWindow]) -> Result<(), String> {
+    let used_ns: u64 =
+        windows.iter().filter_map(|w| w.outcome.as_ref().ok()).map(|sample| sample.took_ns).sum();
     for window in windows {
+        if trial.done() >= 1.0 {
+            return Err(format!(
+                "the interrupted experiment already took {:.1} s; give a longer --duration",
+                used_ns as f64 / 1e9
+            ));
+        }
         if trial.next_turn() != Some(window.turn()) {
             return Err("the stored windows are not those of this experiment".to_string());
         }
