@@ -113,13 +113,16 @@ impl Settings {
     /// Restores what processes that no longer run left changed, except for what was to be kept.
     #[must_use]
     pub fn recover(&self) -> Vec<Restored> {
-        self.restore_kinds(&[SlotKind::Transient])
+        // A running process restores its own.
+        self.restore_kinds(&[SlotKind::Transient], |key| self.effects.lock(key).ok().map(Ok))
     }
 
-    /// Restores what processes that no longer run left changed, and what was to be kept.
+    /// Restores what processes that no longer run left changed, and what was to be kept. What is still in use is a
+    /// failure.
     #[must_use]
     pub fn restore(&self) -> Vec<Restored> {
-        self.restore_kinds(&[SlotKind::Transient, SlotKind::Kept])
+        let all = [SlotKind::Transient, SlotKind::Kept];
+        self.restore_kinds(&all, |key| Some(self.effects.lock_patiently(key)))
     }
 
     /// What is changed at the moment: by running processes, by processes that were killed, and to be kept.
@@ -144,11 +147,22 @@ impl Settings {
         all
     }
 
-    fn restore_kinds(&self, kinds: &[SlotKind]) -> Vec<Restored> {
+    /// `lock` returns `None` for a key to be skipped.
+    fn restore_kinds(
+        &self,
+        kinds: &[SlotKind],
+        lock: impl Fn(&str) -> Option<Result<Slot, SettingsError>>,
+    ) -> Vec<Restored> {
         let mut all = Vec::new();
         for key in self.effects.keys() {
-            // A running process restores its own.
-            let Ok(slot) = self.effects.lock(&key) else { continue };
+            let slot = match lock(&key) {
+                Some(Ok(slot)) => slot,
+                Some(Err(error)) => {
+                    all.push(Restored::failed(format!("settings of {key}"), &error));
+                    continue;
+                }
+                None => continue,
+            };
             for kind in kinds {
                 match self.effects.load(&key, *kind) {
                     Ok(Some(journal)) => all.extend(self.effects.restore(&slot, *kind, journal)),

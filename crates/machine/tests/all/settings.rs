@@ -205,6 +205,8 @@ fn a_second_process_is_refused_on_the_same_disk_only() {
     assert_eq!(settings(dir.path()).recover(), [], "a running process restores its own");
     let left = settings(dir.path()).left();
     assert!(left[0].is_in_use && left[0].what == "nomerges of sda=2", "{left:?}");
+    let in_use = settings(dir.path()).restore();
+    assert!(in_use.len() == 1 && in_use[0].is_failure(), "{in_use:?}");
     drop(guard);
 }
 
