@@ -60,6 +60,11 @@ pub enum SettingsError {
         /// The setting, and why.
         what: String,
     },
+    /// There is no directory for the journal, so nothing is changed.
+    #[error(
+        "settings are not changed: no directory to record them in; set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME"
+    )]
+    NoStateDir,
     /// The journal cannot be kept, so nothing is changed.
     #[error("cannot {doing} {path}, which records the settings to restore: {source}")]
     Journal {

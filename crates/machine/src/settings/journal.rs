@@ -20,6 +20,9 @@ use std::time::Duration;
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Links in the directory are not followed.
+const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+
 /// Which journal of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotKind {
@@ -206,12 +209,16 @@ impl Effects {
 
     /// Locks a key.
     pub fn lock(&self, key: &str) -> Result<Slot, SettingsError> {
+        if self.state.as_os_str().is_empty() {
+            return Err(SettingsError::NoStateDir);
+        }
         let fail = |doing, source| self.failed(&self.state, doing, source);
         let mut dir = std::fs::DirBuilder::new();
         dir.recursive(true).mode(0o755).create(&self.state).map_err(|e| fail("create", e))?;
         let path = self.state.join(format!("{key}.lock"));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o644);
+        options.custom_flags(NOFOLLOW);
         let mut file = options.open(&path).map_err(|e| self.failed(&path, "open", e))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -243,11 +250,13 @@ impl Effects {
     /// A journal of this boot, if there is one.
     pub fn load(&self, key: &str, kind: SlotKind) -> Result<Option<Journal>, SettingsError> {
         let path = self.path(key, kind);
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
+        let mut bytes = Vec::new();
+        let opened = OpenOptions::new().read(true).custom_flags(NOFOLLOW).open(&path);
+        match opened.and_then(|mut file| file.read_to_end(&mut bytes)) {
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.failed(&path, "read", error)),
-        };
+        }
         let journal: Journal = serde_json::from_slice(&bytes)
             .map_err(|error| self.failed(&path, "read", io::Error::other(error)))?;
         if journal.boot_id == boot_id(&self.roots) {
@@ -269,7 +278,9 @@ impl Effects {
         let fail = |doing, source| self.failed(&path, doing, source);
         let bytes = serde_json::to_vec(journal).map_err(|e| fail("write", io::Error::other(e)))?;
         self.step();
-        let mut file = File::create(&new).map_err(|e| fail("write", e))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).custom_flags(NOFOLLOW);
+        let mut file = options.open(&new).map_err(|e| fail("write", e))?;
         file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(|e| fail("write", e))?;
         self.step();
         std::fs::rename(&new, &path).map_err(|e| fail("replace", e))?;

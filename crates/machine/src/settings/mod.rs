@@ -175,7 +175,7 @@ impl Settings {
     }
 }
 
-/// Where the journal is. Root trusts only its own.
+/// Where the journal is; empty if nowhere. Root trusts only its own.
 fn state_dir() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return "/run/fathom".into();
@@ -183,7 +183,7 @@ fn state_dir() -> PathBuf {
     let dir = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state = || Some(dir("HOME")?.join(".local/state"));
     let dir = dir("XDG_RUNTIME_DIR").or_else(|| dir("XDG_STATE_HOME")).or_else(state);
-    dir.unwrap_or_else(std::env::temp_dir).join("fathom/settings")
+    dir.map(|dir| dir.join("fathom/settings")).unwrap_or_default()
 }
 
 /// Holds settings changed; restores them when dropped.
