@@ -31,11 +31,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let restored = settings.restore();
     let sentences: Vec<String> = restored.iter().map(ToString::to_string).collect();
     args.page.print(&pages::restored(&sentences), None, to.as_ref())?;
-    let in_use: Vec<Left> = settings.left().into_iter().filter(|left| left.is_in_use).collect();
-    for left in &in_use {
-        note!("{} is in use by PID {}, which restores it when it ends", left.what, left.pid);
-    }
-    let is_done = in_use.is_empty() && !restored.iter().any(Restored::is_failure);
+    let is_done = !restored.iter().any(Restored::is_failure);
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

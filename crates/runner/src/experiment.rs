@@ -85,6 +85,8 @@ impl TryRunner {
             Some(dir) => NewRecording::resume(dir)?,
             None => (NewRecording::create(&options.record, notice)?, Vec::new()),
         };
+        // Before anything is written.
+        replay(&mut new_trial(&options.request), &earlier)?;
         let needs_scratch = plans::needs_scratch(&options);
         let (targets, plans, paths) = match needs_scratch {
             true => on_scratch(&options, hooks)?,
@@ -114,23 +116,23 @@ impl TryRunner {
     /// Measures until all effects are known, the time is up or the experiment is cancelled.
     ///
     /// # Errors
-    /// If a file cannot be laid out, or the record is required and cannot be begun.
+    /// If a file cannot be laid out, the record is required and cannot be begun, or a setting cannot be restored.
     pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<ExperimentRecord, String> {
         let cancel = self.options.cancel.clone();
         let laid_out =
             self.targets.lay_out(&cancel, |path, done, total| hooks.laying_out(path, done, total));
         laid_out.or_else(|error| cancel.reason().map(|_| ()).ok_or(error))?;
         self.targets.keep();
-        self.peaks(hooks);
+        self.peaks(hooks)?;
         let request = self.options.request.clone();
-        let mut trial = Trial::new(request.experiment.clone(), request.protocol.clone());
+        let mut trial = new_trial(&request);
+        replay(&mut trial, &self.earlier)?;
         let mut record = self.new_record(&trial);
         let unfinished = ExperimentRecord { outcome: Outcome::unfinished(), ..record.clone() };
         let Some(new) = self.new_recording.take() else {
             return Err("this experiment has run".to_string());
         };
         let mut recording = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
-        replay(&mut trial, &self.earlier)?;
         let mut bench = bench(&self.targets, &self.plans, &self.paths, &request, &cancel);
         bench.number = u64::from(trial.windows());
         let mut interrupted = cancel.reason();
@@ -139,7 +141,12 @@ impl TryRunner {
             hooks.trying(&progress(&trial, &request, turn.condition));
             let ramp = Duration::from_nanos(request.protocol.ramp_ns);
             let length = Duration::from_nanos(request.protocol.window_ns);
-            let measured = bench.window(turn.condition, ramp, length);
+            let measured = bench.window(turn.condition, ramp, length, hooks);
+            if let Err(Failure { why, is_fatal: true, .. }) = measured {
+                // What was measured until now is on disk.
+                let _ = recording.flush(&mut |text: &str| hooks.notice(text));
+                return Err(why);
+            }
             // A window that was cut short is not what was requested.
             interrupted = cancel.reason();
             if interrupted.is_some() {
@@ -147,7 +154,7 @@ impl TryRunner {
             }
             let (outcome, rejects) = match measured {
                 Ok(sample) => (Ok(sample), false),
-                Err(Failure { why, rejects }) => (Err(why), rejects),
+                Err(Failure { why, rejects, .. }) => (Err(why), rejects),
             };
             trial.observe(turn, outcome.as_ref().map_err(String::as_str), rejects);
             let (condition, round) = (turn.condition, turn.round);
@@ -156,7 +163,7 @@ impl TryRunner {
                 hooks.notice(&format!("windows are no longer recorded: {error}"));
             }
         }
-        let details = details(&mut bench, &trial, hooks);
+        let details = details(&mut bench, &trial, hooks)?;
         record.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
         record.report = TrialReport::of(&trial, &request, &details);
         self.recording = Some(recording);
@@ -187,7 +194,7 @@ impl TryRunner {
     }
 
     /// Measures what each cell reaches without a limit, where its load is a share of that.
-    fn peaks(&mut self, hooks: &mut dyn Hooks) {
+    fn peaks(&mut self, hooks: &mut dyn Hooks) -> Result<(), String> {
         let request = self.options.request.clone();
         let mut peaks: BTreeMap<String, f64> = request.peaks.clone();
         let length = Duration::from_nanos(request.protocol.window_ns);
@@ -204,9 +211,14 @@ impl TryRunner {
             let label = format!("peak of {key}");
             let (done, seconds) = (0.0, request.protocol.seconds);
             hooks.trying(&TrialProgress { label, rounds: 0, done, seconds });
-            let windows = (0..PEAK_WINDOWS).filter_map(|_| bench.window(index, ramp, length).ok());
-            let mut rates: Vec<f64> =
-                windows.map(|w| w.ios as f64 * 1e9 / w.elapsed_ns.max(1) as f64).collect();
+            let mut rates: Vec<f64> = Vec::new();
+            for _ in 0..PEAK_WINDOWS {
+                match bench.window(index, ramp, length, hooks) {
+                    Ok(w) => rates.push(w.ios as f64 * 1e9 / w.elapsed_ns.max(1) as f64),
+                    Err(failure) if failure.is_fatal => return Err(failure.why),
+                    Err(_) => {}
+                }
+            }
             rates.sort_by(f64::total_cmp);
             // A window that was stalled is no peak.
             if let Some(rate) = rates.get(rates.len() / 2) {
@@ -214,6 +226,7 @@ impl TryRunner {
             }
         }
         self.options.request.peaks = peaks;
+        Ok(())
     }
 
     fn new_record(&self, trial: &Trial) -> ExperimentRecord {
@@ -305,9 +318,21 @@ fn progress(trial: &Trial, request: &Request, index: usize) -> TrialProgress {
     }
 }
 
+fn new_trial(request: &Request) -> Trial {
+    Trial::new(request.experiment.clone(), request.protocol.clone())
+}
+
 /// Windows of an interrupted experiment, taken as if measured now.
 fn replay(trial: &mut Trial, windows: &[TrialWindow]) -> Result<(), String> {
+    let used_ns: u64 =
+        windows.iter().filter_map(|w| w.outcome.as_ref().ok()).map(|sample| sample.took_ns).sum();
     for window in windows {
+        if trial.done() >= 1.0 {
+            return Err(format!(
+                "the interrupted experiment already took {:.1} s; give a longer --duration",
+                used_ns as f64 / 1e9
+            ));
+        }
         if trial.next_turn() != Some(window.turn()) {
             return Err("the stored windows are not those of this experiment".to_string());
         }
@@ -318,7 +343,11 @@ fn replay(trial: &mut Trial, windows: &[TrialWindow]) -> Result<(), String> {
 }
 
 /// A window with full sampling of every condition that was measured.
-fn details(bench: &mut Bench<'_>, trial: &Trial, hooks: &mut dyn Hooks) -> Vec<Option<Detail>> {
+fn details(
+    bench: &mut Bench<'_>,
+    trial: &Trial,
+    hooks: &mut dyn Hooks,
+) -> Result<Vec<Option<Detail>>, String> {
     let request = bench.request;
     let mut all = Vec::new();
     for (index, condition) in request.experiment.conditions.iter().enumerate() {
@@ -332,10 +361,13 @@ fn details(bench: &mut Bench<'_>, trial: &Trial, hooks: &mut dyn Hooks) -> Vec<O
             hooks.trying(&progress(trial, request, index));
         }
         // What is not known then is left out of the report.
-        let detail = wanted.then(|| detail::measure(bench, index).ok());
-        all.push(detail.flatten().filter(|_| bench.cancel.reason().is_none()));
+        let detail = match wanted.then(|| detail::measure(bench, index, hooks)) {
+            Some(Err(failure)) if failure.is_fatal => return Err(failure.why),
+            detail => detail.and_then(Result::ok),
+        };
+        all.push(detail.filter(|_| bench.cancel.reason().is_none()));
     }
-    all
+    Ok(all)
 }
 
 #[cfg(test)]

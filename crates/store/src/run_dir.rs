@@ -5,6 +5,7 @@ use crate::dir::{Dir, NewDirs, Readers, with_path};
 use crate::time::stamp;
 use fathom_model::progress::Sample;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::File;
@@ -89,10 +90,12 @@ impl RunDir {
     pub fn reopen<W: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<W>), String> {
         let fail = |error: io::Error| format!("cannot resume {error}");
         let dir = Dir::open(path).map_err(fail)?;
-        let samples = LineFile::reopen(&dir, "samples.ndjson").map_err(fail)?.0;
-        if flock(&samples.file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let lock = dir.append("samples.ndjson").map_err(fail)?;
+        // Some network file systems have no locks.
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Err(format!("{} is still being recorded", path.display()));
         }
+        let samples = LineFile::of(lock, &dir, "samples.ndjson").map_err(fail)?.0;
         let (windows, text) = match dir.regular("windows.ndjson").map_err(fail)? {
             Some(_) => {
                 LineFile::reopen(&dir, "windows.ndjson").map(|(file, text)| (Some(file), text))
@@ -291,11 +294,15 @@ impl LineFile {
 
     /// Opens an existing file to append to it, without a last line that is not complete; returns its contents.
     fn reopen(dir: &Dir, name: &str) -> io::Result<(Self, Vec<u8>)> {
+        Self::of(dir.append(name)?, dir, name)
+    }
+
+    /// The same for a file that is open.
+    fn of(file: File, dir: &Dir, name: &str) -> io::Result<(Self, Vec<u8>)> {
         let mut text = dir.read(name, WINDOWS_MAX)?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         text.truncate(whole);
-        let mut file =
-            Self { file: dir.append(name)?, path: dir.path().join(name), len: whole as u64 };
+        let mut file = Self { file, path: dir.path().join(name), len: whole as u64 };
         file.cut(whole as u64);
         Ok((file, text))
     }
@@ -363,7 +370,10 @@ mod tests {
         let mut first =
             RunDir::create(path.to_str(), 0).unwrap().begin(&RunRecord::default()).unwrap();
         first.write(&EncodedSample::window(&1).unwrap()).unwrap();
+        std::fs::write(path.join("samples.ndjson"), "{\"half").unwrap();
         assert!(RunDir::reopen::<u32>(&path).err().unwrap().contains("still being recorded"));
+        let samples = std::fs::read_to_string(path.join("samples.ndjson")).unwrap();
+        assert_eq!(samples, "{\"half", "a run being recorded is left alone");
         drop(first);
         let windows = path.join("windows.ndjson");
         std::fs::write(&windows, "1\n23\n4").unwrap();

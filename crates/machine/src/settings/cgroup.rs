@@ -55,6 +55,11 @@ pub(super) fn enter(
             None => groups.push((hierarchy, files)),
         }
     }
+    let mut own = groups.iter().filter_map(|(hierarchy, _)| hierarchy.own.file_name()?.to_str());
+    if let Some(own) = own.find(|name| is_fathoms(name)) {
+        let reason = format!("this process is already in the control group {own} of a fathom");
+        return Err(SettingsError::NoSuchTarget { change: change(), reason });
+    }
     let mut group = Group::default();
     for (hierarchy, _) in &groups {
         group.dirs.push(hierarchy.top.join(&name));
@@ -116,12 +121,18 @@ pub(super) fn leave(effects: &Effects, group: &Group, pid: u32) -> Option<Restor
             continue;
         }
         if pid == std::process::id() {
-            let moved = effects.write_path(&back.join("cgroup.procs"), &pid.to_string());
-            failed = moved.err().or(failed);
+            failed = move_back(effects, back, pid).err().or(failed);
         }
         failed = remove(effects, dir).err().or(failed);
     }
     failed.map(|error| Restored::failed(format!("control group fathom-{pid}"), &error))
+}
+
+/// Moves this process to the group `back`, or the nearest group above it that still exists.
+fn move_back(effects: &Effects, back: &Path, pid: u32) -> io::Result<()> {
+    let mut groups = back.ancestors().map(|group| group.join("cgroup.procs"));
+    let nearest = groups.find(|file| file.exists()).unwrap_or_else(|| back.join("cgroup.procs"));
+    effects.write_path(&nearest, &pid.to_string())
 }
 
 fn remove(effects: &Effects, dir: &PathBuf) -> io::Result<()> {
@@ -140,7 +151,31 @@ fn remove(effects: &Effects, dir: &PathBuf) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether fathom gives a group such a name.
+fn is_fathoms(name: &str) -> bool {
+    name.strip_prefix("fathom-").is_some_and(|pid| pid.parse::<u32>().is_ok())
+}
+
 /// Whether a directory in a journal is one that fathom creates.
 fn is_own_name(dir: &Path, pid: u32) -> bool {
     dir.file_name().is_some_and(|name| name.to_str() == Some(&format!("fathom-{pid}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roots::Roots;
+
+    #[test]
+    fn a_process_returns_to_the_nearest_group_that_exists() {
+        let dir = tempfile::tempdir().unwrap();
+        let procs = dir.path().join("a/cgroup.procs");
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        std::fs::write(&procs, "").unwrap();
+        let (roots, on_step) = (Roots::default(), None);
+        let effects = Effects { roots, state: dir.path().into(), on_step };
+        move_back(&effects, &dir.path().join("a/gone/too"), 7).unwrap();
+        assert_eq!(std::fs::read_to_string(&procs).unwrap(), "7");
+        assert!(is_fathoms("fathom-7") && !is_fathoms("fathom-x"));
+    }
 }

@@ -10,6 +10,10 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// Where files of settings are. A journal may name no others.
+const PLACES: [&str; 5] =
+    ["sys/block/", "sys/devices/", "sys/kernel/mm/", "proc/irq/", "proc/sys/vm/"];
+
 /// Where the kernel's files and the journal are.
 #[derive(Clone)]
 pub(super) struct Effects {
@@ -77,7 +81,9 @@ impl Effects {
     }
 
     fn resolve(&self, file: &str) -> io::Result<PathBuf> {
+        let is_setting = PLACES.iter().any(|place| file.starts_with(place));
         below(&self.roots, file)
+            .filter(|_| is_setting)
             .ok_or_else(|| io::Error::other(format!("{file} is no file of the kernel's")))
     }
 }

@@ -54,12 +54,17 @@ pub enum SettingsError {
         /// The process, as far as it is known.
         pid: String,
     },
-    /// What a killed process left cannot be restored.
+    /// What this process changed, or a killed process left, cannot be restored.
     #[error("{what}; restore it by hand, then run `fathom restore`")]
     NotRestored {
         /// The setting, and why.
         what: String,
     },
+    /// There is no directory for the journal, so nothing is changed.
+    #[error(
+        "settings are not changed: no directory to record them in; set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME"
+    )]
+    NoStateDir,
     /// The journal cannot be kept, so nothing is changed.
     #[error("cannot {doing} {path}, which records the settings to restore: {source}")]
     Journal {

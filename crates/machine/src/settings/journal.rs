@@ -20,6 +20,9 @@ use std::time::Duration;
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Links in the directory are not followed.
+const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+
 /// Which journal of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotKind {
@@ -76,6 +79,9 @@ pub(super) struct Entry {
     pub is_requested: bool,
     /// Whether it also changes because another setting does.
     pub is_consequence: bool,
+    /// Whether the kernel's value after the change is not recorded yet, so that any value may be this process's.
+    #[serde(default)]
+    pub is_pending: bool,
 }
 
 /// A control group of one process.
@@ -98,6 +104,7 @@ impl Entry {
             ours: vec![place.value.clone()],
             is_requested: true,
             is_consequence: false,
+            is_pending: true,
         }
     }
 
@@ -124,9 +131,12 @@ impl Entry {
 
     /// Whether it may have `value` through this process.
     pub fn is_ours(&self, value: &str) -> bool {
-        self.ours.is_empty()
-            || self.is_old(value)
-            || self.ours.iter().any(|own| place::same(self.setting, own, value))
+        self.ours.is_empty() || self.is_pending || self.is_known(value)
+    }
+
+    /// Whether `value` is the old one or one that is recorded.
+    fn is_known(&self, value: &str) -> bool {
+        self.is_old(value) || self.ours.iter().any(|own| place::same(self.setting, own, value))
     }
 }
 
@@ -148,17 +158,19 @@ impl Journal {
                 known.ours.extend(entry.ours);
                 known.is_requested |= entry.is_requested;
                 known.is_consequence |= entry.is_consequence;
+                known.is_pending |= entry.is_pending;
             }
             None => self.entries.push(entry),
         }
     }
 
-    /// Adds the present values, which are this process's doing. Whether any was new.
+    /// Adds the present values, which are this process's doing. Whether the journal is to be saved.
     pub fn observe(&mut self, read: impl Fn(&Entry) -> Option<String>) -> bool {
         let mut is_new = false;
         for entry in self.entries.iter_mut().filter(|entry| entry.setting.is_some()) {
             let Some(value) = read(entry) else { continue };
-            if entry.ours.is_empty() || !entry.is_ours(&value) {
+            is_new |= std::mem::take(&mut entry.is_pending);
+            if entry.ours.is_empty() || !entry.is_known(&value) {
                 entry.ours.push(value);
                 is_new = true;
             }
@@ -197,12 +209,16 @@ impl Effects {
 
     /// Locks a key.
     pub fn lock(&self, key: &str) -> Result<Slot, SettingsError> {
+        if self.state.as_os_str().is_empty() {
+            return Err(SettingsError::NoStateDir);
+        }
         let fail = |doing, source| self.failed(&self.state, doing, source);
         let mut dir = std::fs::DirBuilder::new();
         dir.recursive(true).mode(0o755).create(&self.state).map_err(|e| fail("create", e))?;
         let path = self.state.join(format!("{key}.lock"));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o644);
+        options.custom_flags(NOFOLLOW);
         let mut file = options.open(&path).map_err(|e| self.failed(&path, "open", e))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -234,11 +250,13 @@ impl Effects {
     /// A journal of this boot, if there is one.
     pub fn load(&self, key: &str, kind: SlotKind) -> Result<Option<Journal>, SettingsError> {
         let path = self.path(key, kind);
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
+        let mut bytes = Vec::new();
+        let opened = OpenOptions::new().read(true).custom_flags(NOFOLLOW).open(&path);
+        match opened.and_then(|mut file| file.read_to_end(&mut bytes)) {
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.failed(&path, "read", error)),
-        };
+        }
         let journal: Journal = serde_json::from_slice(&bytes)
             .map_err(|error| self.failed(&path, "read", io::Error::other(error)))?;
         if journal.boot_id == boot_id(&self.roots) {
@@ -260,7 +278,9 @@ impl Effects {
         let fail = |doing, source| self.failed(&path, doing, source);
         let bytes = serde_json::to_vec(journal).map_err(|e| fail("write", io::Error::other(e)))?;
         self.step();
-        let mut file = File::create(&new).map_err(|e| fail("write", e))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).custom_flags(NOFOLLOW);
+        let mut file = options.open(&new).map_err(|e| fail("write", e))?;
         file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(|e| fail("write", e))?;
         self.step();
         std::fs::rename(&new, &path).map_err(|e| fail("replace", e))?;
@@ -294,5 +314,27 @@ impl Effects {
         source: io::Error,
     ) -> SettingsError {
         SettingsError::Journal { path: path.display().to_string(), doing, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_value_is_ours_until_it_is_observed() {
+        let text = r#"{"setting":null,"target":"sda","file":"f","old":"a","ours":["b"],
+            "is_requested":true,"is_consequence":false}"#;
+        let mut entry: Entry = serde_json::from_str(text).unwrap();
+        assert!(!entry.is_ours("c"), "journals of earlier versions have no pending entries");
+        (entry.setting, entry.is_pending) = (Some(Setting::Nomerges), true);
+        assert!(entry.is_ours("c"));
+        let group = None;
+        let (boot_id, entries) = (String::new(), vec![entry]);
+        let mut journal = Journal { boot_id, pid: 1, restoring: false, entries, group };
+        assert!(journal.observe(|_| Some("c".into())));
+        assert!(!journal.observe(|_| Some("c".into())));
+        let entry = &journal.entries[0];
+        assert!(entry.is_ours("b") && entry.is_ours("c") && !entry.is_ours("d"));
     }
 }

@@ -84,7 +84,7 @@ impl Settings {
     /// long as the guard.
     ///
     /// # Errors
-    /// The first change that is not possible. All others are restored.
+    /// The first change that is not possible. All others are restored; if one of them cannot be, that is the error.
     pub fn apply(&self, changes: &[SettingChange]) -> Result<Guard, SettingsError> {
         let mut wanted = Vec::new();
         for change in changes {
@@ -92,11 +92,14 @@ impl Settings {
         }
         wanted.sort_by_key(|place| place.setting);
         let mut guard = Guard::hold(&self.effects, &wanted)?;
-        for place in &wanted {
-            guard.change(place)?;
+        let changed = wanted.iter().try_for_each(|place| guard.change(place));
+        match changed.and_then(|()| guard.verify(&wanted)) {
+            Ok(()) => Ok(guard),
+            Err(error) => match guard.restore().into_iter().find(Restored::is_failure) {
+                Some(failed) => Err(SettingsError::NotRestored { what: failed.to_string() }),
+                None => Err(error),
+            },
         }
-        guard.verify(&wanted)?;
-        Ok(guard)
     }
 
     /// Applies `changes` until [`Settings::restore`] or a reboot.
@@ -110,13 +113,16 @@ impl Settings {
     /// Restores what processes that no longer run left changed, except for what was to be kept.
     #[must_use]
     pub fn recover(&self) -> Vec<Restored> {
-        self.restore_kinds(&[SlotKind::Transient])
+        // A running process restores its own.
+        self.restore_kinds(&[SlotKind::Transient], |key| self.effects.lock(key).ok().map(Ok))
     }
 
-    /// Restores what processes that no longer run left changed, and what was to be kept.
+    /// Restores what processes that no longer run left changed, and what was to be kept. What is still in use is a
+    /// failure.
     #[must_use]
     pub fn restore(&self) -> Vec<Restored> {
-        self.restore_kinds(&[SlotKind::Transient, SlotKind::Kept])
+        let all = [SlotKind::Transient, SlotKind::Kept];
+        self.restore_kinds(&all, |key| Some(self.effects.lock_patiently(key)))
     }
 
     /// What is changed at the moment: by running processes, by processes that were killed, and to be kept.
@@ -141,11 +147,22 @@ impl Settings {
         all
     }
 
-    fn restore_kinds(&self, kinds: &[SlotKind]) -> Vec<Restored> {
+    /// `lock` returns `None` for a key to be skipped.
+    fn restore_kinds(
+        &self,
+        kinds: &[SlotKind],
+        lock: impl Fn(&str) -> Option<Result<Slot, SettingsError>>,
+    ) -> Vec<Restored> {
         let mut all = Vec::new();
         for key in self.effects.keys() {
-            // A running process restores its own.
-            let Ok(slot) = self.effects.lock(&key) else { continue };
+            let slot = match lock(&key) {
+                Some(Ok(slot)) => slot,
+                Some(Err(error)) => {
+                    all.push(Restored::failed(format!("settings of {key}"), &error));
+                    continue;
+                }
+                None => continue,
+            };
             for kind in kinds {
                 match self.effects.load(&key, *kind) {
                     Ok(Some(journal)) => all.extend(self.effects.restore(&slot, *kind, journal)),
@@ -158,7 +175,7 @@ impl Settings {
     }
 }
 
-/// Where the journal is. Root trusts only its own.
+/// Where the journal is; empty if nowhere. Root trusts only its own.
 fn state_dir() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return "/run/fathom".into();
@@ -166,7 +183,7 @@ fn state_dir() -> PathBuf {
     let dir = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state = || Some(dir("HOME")?.join(".local/state"));
     let dir = dir("XDG_RUNTIME_DIR").or_else(|| dir("XDG_STATE_HOME")).or_else(state);
-    dir.unwrap_or_else(std::env::temp_dir).join("fathom/settings")
+    dir.map(|dir| dir.join("fathom/settings")).unwrap_or_default()
 }
 
 /// Holds settings changed; restores them when dropped.
@@ -258,13 +275,13 @@ impl Guard {
         }
         self.effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
         self.effects.write_place(place)?;
-        let found = self.effects.read_place(place)?;
-        if !place.is_met_by(&found) {
-            return Err(SettingsError::NotInEffect { change: place.change(), found });
-        }
         // What the kernel made of it, and what else it changed, is no change of someone else.
         if held.journal.observe(|entry| self.effects.read(entry).ok()) {
             self.effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
+        }
+        let found = self.effects.read_place(place)?;
+        if !place.is_met_by(&found) {
+            return Err(SettingsError::NotInEffect { change: place.change(), found });
         }
         self.applied.push(place.applied(old));
         Ok(())

@@ -239,6 +239,7 @@ pub(super) fn consequences(roots: &Roots, place: &Place) -> Vec<(Entry, String)>
             ours: Vec::new(),
             is_requested: false,
             is_consequence: true,
+            is_pending: false,
         };
         (entry, file)
     };

@@ -161,7 +161,25 @@ fn what_takes_no_effect_is_an_error() {
         Settings::new(Roots { proc: path.join("proc"), sys: path.join("sys") }, path.join("run"))
             .with_steps(Arc::new(move || put(&path, "sys/block/sda/queue/nomerges", "1\n")));
     let error = stubborn.apply(&changes(&["nomerges=2"])).err().expect("refused").to_string();
-    assert!(error.starts_with("nomerges of sda=2 did not take effect: the value is 1"), "{error}");
+    assert!(error.starts_with("nomerges of sda not restored: wrote 0, but the value is 1"), "{error}");
+}
+
+#[test]
+fn a_value_that_the_kernel_normalises_is_restored() {
+    let dir = tree();
+    let path = dir.path().to_path_buf();
+    let file = "sys/block/sda/queue/nomerges";
+    let normalises = move || {
+        if value(&path, file) == "2" {
+            put(&path, file, "1\n");
+        }
+    };
+    let roots = Roots { proc: dir.path().join("proc"), sys: dir.path().join("sys") };
+    let settings = Settings::new(roots, dir.path().join("run")).with_steps(Arc::new(normalises));
+    let error = settings.apply(&changes(&["nomerges=2"])).err();
+    assert!(matches!(error, Some(SettingsError::NotInEffect { .. })), "{error:?}");
+    assert_eq!(value(dir.path(), file), "0");
+    assert_eq!(settings.left(), []);
 }
 
 #[test]
@@ -187,6 +205,8 @@ fn a_second_process_is_refused_on_the_same_disk_only() {
     assert_eq!(settings(dir.path()).recover(), [], "a running process restores its own");
     let left = settings(dir.path()).left();
     assert!(left[0].is_in_use && left[0].what == "nomerges of sda=2", "{left:?}");
+    let in_use = settings(dir.path()).restore();
+    assert!(in_use.len() == 1 && in_use[0].is_failure(), "{in_use:?}");
     drop(guard);
 }
 

@@ -4,12 +4,13 @@ use super::command;
 use super::plans::{Plans, Work, pace};
 use crate::background::during_run;
 use crate::cancel::CancelToken;
+use crate::run::Hooks;
 use crate::sampling::Sampling;
 use crate::snapshot::{MachineSnapshots, Snapshot};
 use crate::targets::OpenTargets;
 use crate::window;
 use fathom_analysis::experiment::{Request, Sample, add_disk};
-use fathom_machine::settings::Settings;
+use fathom_machine::settings::{Restored, RestoredHow, Settings, SettingsError};
 use fathom_model::experiment::Metric;
 use fathom_model::plan::Plan;
 use fathom_model::record::JobRecord;
@@ -25,11 +26,22 @@ pub(super) struct Failure {
     pub why: String,
     /// The condition cannot be measured on this machine.
     pub rejects: bool,
+    /// The machine is not as it was before, so that no further window would be valid.
+    pub is_fatal: bool,
 }
 
 impl Failure {
     fn rejected(why: impl Into<String>) -> Self {
-        Self { why: why.into(), rejects: true }
+        Self { why: why.into(), rejects: true, is_fatal: false }
+    }
+
+    /// One that need not recur.
+    pub fn once(why: String) -> Self {
+        Self { why, rejects: false, is_fatal: false }
+    }
+
+    fn fatal(why: String) -> Self {
+        Self { why, rejects: false, is_fatal: true }
     }
 }
 
@@ -47,33 +59,46 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures a window of condition `index`, of `window` after `ramp`.
+    /// Measures a window of condition `index`, of `window` after `ramp`, with its settings in effect.
     pub fn window(
+        &mut self,
+        index: usize,
+        ramp: Duration,
+        window: Duration,
+        hooks: &mut dyn Hooks,
+    ) -> Result<Sample, Failure> {
+        let changes = self.plans.settings.get(index).map_or(&[][..], Vec::as_slice);
+        if changes.is_empty() {
+            return self.measure(index, ramp, window);
+        }
+        let guard = Settings::system().apply(changes).map_err(|error| match error {
+            SettingsError::NotRestored { .. } => Failure::fatal(error.to_string()),
+            _ => Failure::rejected(error.to_string()),
+        })?;
+        let measured = self.measure(index, ramp, window);
+        all_restored(&guard.restore(), hooks)?;
+        measured
+    }
+
+    fn measure(
         &mut self,
         index: usize,
         ramp: Duration,
         window: Duration,
     ) -> Result<Sample, Failure> {
         let condition = &self.request.experiment.conditions[index];
-        let changes = self.plans.settings.get(index).map_or(&[][..], Vec::as_slice);
-        let settings = Settings::system();
-        // Restored when the window is over, in whatever way.
-        let _guard = match changes.is_empty() {
-            true => None,
-            false => Some(settings.apply(changes).map_err(|e| Failure::rejected(e.to_string()))?),
-        };
         // Open before the load begins: what is measured is sampling, not the start of it.
         let sampling = match condition.sampling {
             Level::Off => None,
             level => {
                 let sampling = Sampling::start(&during_run(level, self.targets.devices()));
-                Some(sampling.map_err(|why| Failure { why, rejects: false })?)
+                Some(sampling.map_err(Failure::once)?)
             }
         };
         let sample = match self.plans.works.get(index) {
             Some(Work::Command(text)) => {
                 let sample = command::measure(text, self.paths, &self.machine, self.cancel);
-                sample.map_err(|why| Failure { why, rejects: false })
+                sample.map_err(Failure::once)
             }
             Some(Work::Jobs(plan)) => self.jobs(plan.clone(), index, ramp, window),
             None => Err(Failure::rejected("this condition has no work")),
@@ -140,6 +165,19 @@ impl Bench<'_> {
     }
 }
 
+/// Reports settings that others changed or that no longer exist; fails if one is still to be restored.
+fn all_restored(restored: &[Restored], hooks: &mut dyn Hooks) -> Result<(), Failure> {
+    for one in restored {
+        if matches!(one.how, RestoredHow::ChangedByOthers { .. } | RestoredHow::Gone) {
+            hooks.notice(&one.to_string());
+        }
+    }
+    match restored.iter().find(|one| one.is_failure()) {
+        Some(failed) => Err(Failure::fatal(format!("{failed}; `fathom restore` tries again"))),
+        None => Ok(()),
+    }
+}
+
 /// Why a variant would be measured under a wrong name: what it asked for did not take effect.
 fn not_in_effect(plan: &Plan, jobs: &[JobRecord]) -> Option<String> {
     let requested = |job: &JobRecord, at: usize| {
@@ -195,4 +233,27 @@ fn sample(window: &window::Window<Snapshot>, is_paced: bool) -> Sample {
 /// A seed for each worker of each window (SplitMix64's increment, Steele et al. 2014).
 fn seed(number: u64, worker: u64) -> u64 {
     (number << 20 | worker).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_is_not_restored_ends_the_experiment() {
+        struct Notices(Vec<String>);
+        impl Hooks for Notices {
+            fn notice(&mut self, text: &str) {
+                self.0.push(text.to_string());
+            }
+        }
+        let mut hooks = Notices(Vec::new());
+        let one = |how| Restored { what: "nomerges of sda".into(), how };
+        let fine = [one(RestoredHow::Unchanged), one(RestoredHow::Gone)];
+        assert!(all_restored(&fine, &mut hooks).is_ok());
+        assert_eq!(hooks.0, ["nomerges of sda not restored: it no longer exists"]);
+        let failed = [one(RestoredHow::Failed("EIO".into()))];
+        let failure = all_restored(&failed, &mut hooks).err().unwrap();
+        assert!(failure.is_fatal && failure.why.contains("EIO"), "{}", failure.why);
+    }
 }

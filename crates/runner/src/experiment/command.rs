@@ -3,7 +3,7 @@
 use crate::cancel::CancelToken;
 use crate::snapshot::MachineSnapshots;
 use fathom_analysis::experiment::{Sample, add_disk};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -70,16 +70,18 @@ fn start(command: &str, targets: &[String]) -> Result<Child, String> {
     shell.spawn().map_err(|e| format!("cannot start /bin/sh: {e}"))
 }
 
+/// Ends the command and all its children.
 fn end(child: &mut Child) {
-    let _ = kill_process_group(Pid::from_child(child), Signal::TERM);
+    let group = Pid::from_child(child);
+    let _ = kill_process_group(group, Signal::TERM);
     let until = Instant::now() + Duration::from_secs(1);
-    while Instant::now() < until {
-        if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
-            return;
-        }
+    // Until the shell is reaped, the number of its group cannot be that of another.
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    while Instant::now() < until && matches!(waitid(WaitId::Pid(group), ended), Ok(None)) {
         thread::sleep(TICK);
     }
-    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    // Children can outlive the shell.
+    let _ = kill_process_group(group, Signal::KILL);
     let _ = child.wait();
 }
 
@@ -91,4 +93,35 @@ fn children_ns() -> (u64, u64) {
     let mut times =
         fields.split_whitespace().skip(13).map(|field| field.parse().unwrap_or(0) * tick_ns);
     (times.next().unwrap_or(0), times.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_end_with_the_shell() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid").display().to_string();
+        // The child ignores TERM; the shell does not.
+        let text = "sh -c 'trap \"\" TERM; echo $$ >$TARGET; while :; do sleep 0.1; done' & wait";
+        let mut child = start(text, std::slice::from_ref(&file)).unwrap();
+        let pid = loop {
+            let pid = std::fs::read_to_string(&file).unwrap_or_default();
+            if pid.ends_with('\n') {
+                break pid.trim().to_string();
+            }
+            thread::sleep(TICK);
+        };
+        end(&mut child);
+        let is_running = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            !stat.is_empty() && !stat.contains(") Z ")
+        };
+        let until = Instant::now() + Duration::from_secs(5);
+        while is_running() && Instant::now() < until {
+            thread::sleep(TICK);
+        }
+        assert!(!is_running(), "{pid} still runs");
+    }
 }

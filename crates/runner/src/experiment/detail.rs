@@ -1,6 +1,7 @@
 //! What a window with full sampling shows: CPU time by layer, batches of the block layer, io-wq workers.
 
 use super::bench::{Bench, Failure};
+use crate::run::Hooks;
 use crate::sampling::{Sampling, SamplingOptions};
 use fathom_analysis::experiment::{Detail, LayerShare};
 use fathom_analysis::layers::LayerTimes;
@@ -17,7 +18,11 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const WINDOW: Duration = Duration::from_millis(2000);
 
 /// Measures a window of condition `index` with everything sampled.
-pub(super) fn measure(bench: &mut Bench<'_>, index: usize) -> Result<Detail, Failure> {
+pub(super) fn measure(
+    bench: &mut Bench<'_>,
+    index: usize,
+    hooks: &mut dyn Hooks,
+) -> Result<Detail, Failure> {
     let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
     let is_own = matches!(bench.request.experiment.conditions[index].load, Load::Job(_));
     let options = SamplingOptions {
@@ -30,8 +35,8 @@ pub(super) fn measure(bench: &mut Bench<'_>, index: usize) -> Result<Detail, Fai
         ..SamplingOptions::default()
     };
     let ramp = Duration::from_nanos(bench.request.protocol.ramp_ns);
-    let sampling = Sampling::start(&options).map_err(|why| Failure { why, rejects: false })?;
-    let measured = bench.window(index, ramp, WINDOW);
+    let sampling = Sampling::start(&options).map_err(Failure::once)?;
+    let measured = bench.window(index, ramp, WINDOW, hooks);
     let (samples, _) = sampling.stop();
     measured.map(|_| detail(&samples))
 }
