@@ -171,7 +171,7 @@ fn dispatch(
         Engine::Libaio if job.access.mix.has(Dir::Trim) => {
             Err("libaio does not support trim".to_string().into())
         }
-        Engine::Libaio if job.flags.any() => {
+        Engine::Libaio if job.flags.atomic => {
             let queue = Libaio::<true>::new(depth, files, &slab)?;
             work(task, queue, slab, ready)
         }

@@ -170,6 +170,22 @@ fn shares_floors_and_hints() {
 }
 
 #[test]
+fn flags_that_the_engine_does_not_support_have_no_effect() {
+    let flags = |global: &str, engine: &str| {
+        let text = format!(
+            "[global]\n{global}=1\nsize=1m\n[a]\nrw=write\nfilename=new\nioengine={engine}"
+        );
+        let spec = job(&text).unwrap();
+        let flags = plan(&spec, &facts(&spec)).unwrap().jobs[0].flags;
+        (flags.atomic, flags.uncached)
+    };
+    assert_eq!(flags("uncached", "libaio"), (false, false));
+    assert_eq!(flags("uncached", "pvsync2"), (false, true));
+    assert_eq!(flags("atomic", "libaio"), (true, false));
+    assert_eq!(flags("atomic", "psync"), (false, false));
+}
+
+#[test]
 fn numa_nodes_select_cpus() {
     let spec = |keys: &str| command(&format!("--rw=read {keys} /data/file")).unwrap();
     let cpus = |keys: &str| {
