@@ -195,6 +195,10 @@ fn work<Q: Queue>(
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
     let job = task.job;
+    if makes_passes(job) && job.serialize_overlap {
+        let source = Invalidating::new(Serialized(General::new(job)), job, task.files);
+        return work_with(task, queue, source, slab, ready);
+    }
     if makes_passes(job) {
         let source = Invalidating::new(General::new(job), job, task.files);
         return work_with(task, queue, source, slab, ready);
