@@ -35,7 +35,7 @@ pub(super) fn resolve(
     plan.start_delay_ns = low + mixed(seed, 1) % (high - low).saturating_add(1);
     plan.depth = choice.depth;
     plan.batch = engine::batch(&job.engine, choice.depth);
-    plan.direct = job.engine.direct;
+    plan.direct = job.is_direct();
     plan.sync_io = job.sync_io;
     plan.file_service = job.files.service;
     plan.open_files = job.files.open_max;
@@ -101,7 +101,7 @@ fn align(job: &JobSpec) -> PerDir<u64> {
 fn flags(job: &JobSpec) -> IoFlags {
     let flags = job.engine.flags;
     let atomic = flags.atomic && job.mix().has(Dir::Write);
-    let uncached = flags.uncached && !job.engine.direct;
+    let uncached = flags.uncached && !job.is_direct();
     IoFlags {
         atomic: atomic && engine::supports(job, "atomic"),
         uncached: uncached && engine::supports(job, "uncached"),

@@ -164,6 +164,7 @@ fn shares_floors_and_hints() {
     assert!(of("--exitall_on_error").exitall_on_error && of("--openfiles=1").open_files == Some(1));
     let atomic = of("--atomic=1");
     assert!(atomic.direct && atomic.flags.atomic);
+    assert!(of("--atomic=1 --direct=0").direct && !of("--atomic=1 --atomic=0").direct);
     assert!(of("--uncached=1").flags.uncached && !of("--uncached=1 --direct=1").flags.uncached);
     assert!(of("--serialize_overlap=1 --iodepth=4").serialize_overlap);
     assert!(!of("--serialize_overlap=1").serialize_overlap);
