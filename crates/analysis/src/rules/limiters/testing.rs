@@ -204,7 +204,9 @@ impl Scene {
 
     pub fn throttled(&mut self, us: u64) {
         (self.cgroup().cpu_limit, self.cgroup().throttled_us) = (Some(0.2), Some(us));
-        self.computes(0.2);
+        self.no_threads();
+        self.state(ThreadState::OnCpu, 0.2);
+        self.state(ThreadState::Runnable, 0.8);
     }
 
     /// A memory limit that is hit so often a second, and pages reclaimed and read again a second.
