@@ -107,6 +107,12 @@ impl Scene {
         disk.alias = "vg-data".into();
     }
 
+    /// So many I/Os are merged into each read of the device.
+    pub fn merges(&mut self, name: &str, per_request: u64) {
+        let disk = self.last.disks.iter_mut().find(|disk| disk.name == name).unwrap();
+        disk.read.merges = disk.read.ios * per_request;
+    }
+
     pub fn device(&mut self) -> &mut DeviceFacts {
         &mut self.record.watch.as_mut().unwrap().devices[0]
     }
