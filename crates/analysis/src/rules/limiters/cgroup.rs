@@ -341,7 +341,8 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
         )
     },
     remedy: "Raise memory.max (cgroup v1: memory.limit_in_bytes), or use less page cache",
-    supersedes: &[&DEVICE],
+    // Refaults and stalls are those of the whole machine.
+    supersedes: &[],
     checks: &[Check::View(memory_limit)],
     #[cfg(test)]
     cases: &[
@@ -401,5 +402,5 @@ fn memory_limit(view: &View) -> Option<Claim> {
     // Of the time that reads take, the part of those that are only needed again.
     let reads = (bytes / paging.in_bytes.max(1.0)).min(1.0) * view.io_wait().unwrap_or(1.0);
     let claim = Claim::new(summary, evidence);
-    Some(claim.weight(stalled.max(reads)).confidence(Confidence::High))
+    Some(claim.weight(stalled.max(reads)).confidence(Confidence::Medium))
 }

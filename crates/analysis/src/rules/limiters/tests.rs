@@ -57,6 +57,12 @@ fn a_small_cause_does_not_hide_the_device() {
 }
 
 #[test]
+fn refaults_of_the_machine_do_not_rule_out_the_device() {
+    let found = causes(|s| s.memory_limit(50, 10_000));
+    assert!(ids(&found).contains(&"device"), "{:?}", ids(&found));
+}
+
+#[test]
 fn a_cpu_bound_machine_is_limited_by_its_cpus() {
     let found = causes(|s| {
         s.whole_machine();
