@@ -17,6 +17,13 @@ const T_975: [f64; 30] = [
     2.052, 2.048, 2.045, 2.042,
 ];
 
+/// Student's t at 99.5% for 1 to 30 degrees of freedom.
+const T_995: [f64; 30] = [
+    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012,
+    2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779,
+    2.771, 2.763, 2.756, 2.750,
+];
+
 /// The normal distribution at 97.5%.
 const NORMAL_975: f64 = 1.959_964;
 /// Up to this many pairs are compared one with another; more are put into groups first, each by its median.
@@ -123,6 +130,16 @@ impl Ratio {
     /// values of each and means above 0.
     #[must_use]
     pub fn welch(changed: &[f64], base: &[f64]) -> Option<Self> {
+        Self::welch_at(changed, base, t_975)
+    }
+
+    /// The same with 99% confidence.
+    #[must_use]
+    pub fn welch_99(changed: &[f64], base: &[f64]) -> Option<Self> {
+        Self::welch_at(changed, base, t_995)
+    }
+
+    fn welch_at(changed: &[f64], base: &[f64], t: fn(f64) -> f64) -> Option<Self> {
         let (c, b) = (Moments::of(changed)?, Moments::of(base)?);
         if c.mean <= 0.0 || b.mean <= 0.0 {
             return None;
@@ -132,7 +149,7 @@ impl Ratio {
         let var = c_var + b_var;
         let parts = c_var.powi(2) / (c.n - 1.0) + b_var.powi(2) / (b.n - 1.0);
         let freedom = if parts > 0.0 { var.powi(2) / parts } else { c.n + b.n - 2.0 };
-        Some(Self::from_log((c.mean / b.mean).ln(), t_975(freedom) * var.sqrt()))
+        Some(Self::from_log((c.mean / b.mean).ln(), t(freedom) * var.sqrt()))
     }
 
     /// The mean of independent ratios, each weighted by how narrow its interval is (NIST/SEMATECH e-Handbook 2.6.3:
@@ -216,6 +233,12 @@ fn signed_rank(n: usize, tail: Tail) -> Option<usize> {
 pub fn t_975(freedom: f64) -> f64 {
     let whole = freedom.max(1.0) as usize;
     T_975.get(whole - 1).copied().unwrap_or(1.96 + 2.4 / whole as f64)
+}
+
+/// Student's t at 99.5%, for 99% intervals.
+fn t_995(freedom: f64) -> f64 {
+    let whole = freedom.max(1.0) as usize;
+    T_995.get(whole - 1).copied().unwrap_or(2.576 + 5.3 / whole as f64)
 }
 
 struct Moments {

@@ -171,7 +171,7 @@ fn dispatch(
         Engine::Libaio if job.access.mix.has(Dir::Trim) => {
             Err("libaio does not support trim".to_string().into())
         }
-        Engine::Libaio if job.flags.any() => {
+        Engine::Libaio if job.flags.atomic => {
             let queue = Libaio::<true>::new(depth, files, &slab)?;
             work(task, queue, slab, ready)
         }
@@ -195,6 +195,10 @@ fn work<Q: Queue>(
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
     let job = task.job;
+    if makes_passes(job) && job.serialize_overlap {
+        let source = Invalidating::new(Serialized(General::new(job)), job, task.files);
+        return work_with(task, queue, source, slab, ready);
+    }
     if makes_passes(job) {
         let source = Invalidating::new(General::new(job), job, task.files);
         return work_with(task, queue, source, slab, ready);

@@ -63,9 +63,13 @@ fn set_memory_policy(policy: &MemoryPolicy) -> Result<(), Refusal> {
         mask[*node as usize / 64] |= 1 << (node % 64);
     }
     // The kernel reads one bit less than it is told.
-    let bits = if mask.is_empty() { 0 } else { mask.len() * 64 + 1 };
-    // SAFETY: `mask` has as many bits as stated.
-    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask.as_ptr(), bits) };
+    let (pointer, bits) = match mask.is_empty() {
+        // Any other pointer is an error with MPOL_LOCAL.
+        true => (std::ptr::null(), 0),
+        false => (mask.as_ptr(), mask.len() * 64 + 1),
+    };
+    // SAFETY: `pointer` is null, or `mask` has as many bits as stated.
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits) };
     if result == 0 {
         return Ok(());
     }
@@ -99,4 +103,19 @@ fn pin(cpus: &[u32]) -> Result<(), Refusal> {
         return Err(Refusal::by_kernel(&error, message));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_local_policy_is_accepted() {
+        // Only in this thread, which ends with the test.
+        let result = std::thread::spawn(|| set_memory_policy(&MemoryPolicy::Local)).join();
+        if let Err(Refusal(error)) = result.unwrap() {
+            // A kernel without NUMA, or a container, has no such call.
+            assert!([libc::ENOSYS, libc::EPERM].contains(&error.errno), "{error:?}");
+        }
+    }
 }

@@ -389,6 +389,12 @@ impl JobSpec {
         given.and_then(|given| given.place.as_ref()).or(self.place.as_ref())
     }
 
+    /// Whether I/O is direct; as in fio, `atomic` implies it, whatever the order of the keys.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.engine.direct || self.engine.flags.atomic
+    }
+
     /// Whether the job writes or trims.
     #[must_use]
     pub fn modifies(&self) -> bool {

@@ -66,7 +66,8 @@ impl Sample {
             Metric::Iops => per_second(self.ios),
             Metric::Bandwidth => per_second(self.bytes),
             Metric::Latency => self.clat.mean_ns(),
-            Metric::Cpu => self.cpu_ns() as f64 / self.ios.max(1) as f64,
+            Metric::Cpu if self.ios == 0 => return None,
+            Metric::Cpu => self.cpu_ns() as f64 / self.ios as f64,
             Metric::Time => self.elapsed_ns as f64,
         };
         Some(value).filter(|value| *value > 0.0)
@@ -214,6 +215,7 @@ mod tests {
     #[test]
     fn a_window_in_which_nothing_was_done_has_no_figure() {
         assert_eq!(window(0).metric(Metric::Iops), None);
+        assert_eq!(window(0).metric(Metric::Cpu), None);
         assert_eq!(window(5).metric(Metric::Iops), Some(5.0));
         assert_eq!(window(5).metric(Metric::Cpu), Some(1e8));
         assert_eq!(window(5).metric(Metric::Latency), None);

@@ -129,8 +129,10 @@ impl Trial {
             state.failures += 1;
             if rejects || state.failures >= FAILURES_MAX {
                 state.rejected = Some(why.to_string());
+                self.close_if_baseline(turn.condition);
             }
         }
+        let Some(state) = self.conditions.get_mut(turn.condition) else { return };
         if turn.round < self.protocol.rounds_warm {
             return;
         }
@@ -227,6 +229,14 @@ impl Trial {
             && group.is_some_and(|group| group.is_open)
     }
 
+    /// Nothing can be compared with a baseline that is rejected.
+    fn close_if_baseline(&mut self, index: usize) {
+        if self.is_baseline(index) {
+            let own = self.groups.iter_mut().filter(|group| group.members.contains(&index));
+            own.for_each(|group| group.is_open = false);
+        }
+    }
+
     fn end_round(&mut self) {
         self.round += 1;
         let rounds = self.rounds();
@@ -252,17 +262,15 @@ impl Trial {
             let ratio = Ratio::paired_robust(&self.pairs(index, &condition.against, true));
             return ratio.is_some_and(|ratio| !wide(ratio.spread(), ratio.value.ln()));
         }
-        // A baseline is known when its comparisons are; a condition on its own by its mean.
-        !self.is_alone(index)
+        // A baseline and its repetition are known when the comparisons are; a condition on its own by its mean.
+        condition.repeats.is_some()
+            || self.is_baseline(index)
             || self.estimate(index).relative().is_some_and(|spread| !wide(spread, 0.0))
     }
 
-    fn is_alone(&self, index: usize) -> bool {
-        !self
-            .experiment
-            .conditions
-            .iter()
-            .any(|c| c.against.contains(&index) || c.repeats == Some(index))
+    /// Whether another condition is compared with it.
+    fn is_baseline(&self, index: usize) -> bool {
+        self.experiment.conditions.iter().any(|c| c.against.contains(&index))
     }
 
     /// The open conditions in the order of this round, the first one last (Fisher–Yates).

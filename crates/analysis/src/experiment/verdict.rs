@@ -11,7 +11,7 @@ const PAIRS_MIN: usize = 8;
 const NO_EFFECT_MAX: f64 = 0.05;
 const NO_EFFECT_PRECISIONS: f64 = 3.0;
 /// An A/A difference of this part of an effect, or more, makes it inconclusive.
-const CONTROL_PART: f64 = 0.5;
+pub(super) const CONTROL_PART: f64 = 0.5;
 
 /// A comparison and what it shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -74,17 +74,23 @@ fn claim(
             false => Claim::Changed,
         };
     }
+    no_change(&ratio, precision)
+}
+
+/// What a 95% interval allows to claim where the 99% interval includes no difference.
+pub(super) fn no_change(ratio: &Ratio, precision: f64) -> Claim {
+    let inconclusive = |why: &str| Claim::Inconclusive(why.to_string());
     let above = (ratio.high - 1.0).abs().max((1.0 - ratio.low).abs());
     match above <= NO_EFFECT_MAX.max(NO_EFFECT_PRECISIONS * precision) {
         true => Claim::NoneAbove(above),
-        false if is_outside(&ratio) => {
+        false if is_outside(ratio) => {
             inconclusive("the 99% interval includes no difference; rerun with a longer --duration")
         }
         false => inconclusive("the interval is too wide; rerun with a longer --duration"),
     }
 }
 
-fn is_outside(ratio: &Ratio) -> bool {
+pub(super) fn is_outside(ratio: &Ratio) -> bool {
     ratio.low > 1.0 || ratio.high < 1.0
 }
 

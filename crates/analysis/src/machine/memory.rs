@@ -153,7 +153,7 @@ impl PressureRates {
 pub struct CgroupRates {
     /// Periods per second in which it or a parent was throttled.
     pub throttled_periods: Option<f64>,
-    /// Time throttled, in percent of one CPU.
+    /// Time throttled, added up over all CPUs, in percent of one CPU.
     pub throttled: Option<f64>,
     /// Times per second that memory use hit a limit.
     pub memory_hits: Option<f64>,

@@ -49,6 +49,7 @@ impl<S> Invalidating<S> {
 
 impl<S: Source> Source for Invalidating<S> {
     const FIXED: bool = S::FIXED;
+    const SERIALIZES: bool = S::SERIALIZES;
     type Batch<'a>
         = Batch<'a, S::Batch<'a>>
     where
@@ -93,5 +94,17 @@ impl<D: Draw> Draw for Batch<'_, D> {
 
     fn end(self, count: usize) {
         self.inner.end(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{General, Serialized};
+    use super::*;
+
+    #[test]
+    fn overlapping_ios_wait_in_jobs_that_make_passes_too() {
+        const { assert!(<Invalidating<Serialized> as Source>::SERIALIZES) };
+        const { assert!(!<Invalidating<General> as Source>::SERIALIZES) };
     }
 }

@@ -222,6 +222,8 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         bytes: Option<u64>,
     ) -> End {
         self.stats = stats;
+        // Its length was limited by what was left of the span before.
+        self.held = None;
         let begun = u64::from(self.in_flight) + self.retry.len() as u64;
         self.left_ios = ios.map_or(u64::MAX, |ios| ios.saturating_sub(begun));
         let begun_bytes = begun * u64::from(self.source.len());

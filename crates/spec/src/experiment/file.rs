@@ -24,8 +24,8 @@ const VARIANT: [&str; 9] = [
     "direction",
 ];
 
-/// The experiment in `text`, the contents of `file`, on a machine with `cpus` CPUs, for `targets` targets. In values,
-/// `$ncpus` stands for the number of CPUs.
+/// The experiment in `text`, the contents of `file`, on a machine with `cpus` CPUs, for `targets` targets, 0 where they
+/// are not known. In values, `$ncpus` stands for the number of CPUs.
 ///
 /// # Errors
 /// All problems, in the order of their lines.
@@ -71,6 +71,7 @@ impl Reader<'_> {
 
     fn top(&mut self, table: &DeTable<'_>, targets: usize) -> Draft {
         let mut draft = Draft { control: true, ..Draft::default() };
+        let mut each_target_at = 0;
         for entry in table {
             let key = entry.0;
             match &**key.get_ref() {
@@ -79,11 +80,25 @@ impl Reader<'_> {
                 "source" => draft.source = self.string(entry),
                 "metric" => draft.metric = self.choice(entry, &Metric::NAMES),
                 "control" => draft.control = self.flag(entry),
-                "each_target" => draft.each_target = self.flag(entry).then_some(targets),
+                "each_target" => {
+                    each_target_at = key.span().start;
+                    draft.each_target = self.flag(entry).then_some(targets);
+                }
                 "job" => draft.base = self.job(entry),
                 "grid" => draft.grid = self.grid(entry),
                 "variant" => draft.variants = self.variants(entry),
                 other => self.unknown(key.span().start, other, &TOP),
+            }
+        }
+        if draft.each_target.is_some() {
+            // Only these of all targets are the sum of those of each.
+            if !matches!(draft.metric, Metric::Iops | Metric::Bandwidth) {
+                let why = "each_target compares sums over targets; set metric to iops or bandwidth";
+                self.problem(each_target_at, why.into());
+            }
+            if targets == 1 {
+                let why = "each_target needs two targets or more; name them after the experiment";
+                self.problem(each_target_at, why.into());
             }
         }
         let axes: Vec<String> = draft.grid.iter().map(|(key, _)| key.clone()).collect();

@@ -104,6 +104,23 @@ fn each_target_alone_is_compared_with_all() {
 }
 
 #[test]
+fn each_target_needs_targets_and_a_metric_that_adds_up() {
+    let text = |metric: &str| {
+        format!(
+            "metric = \"{metric}\"\neach_target = true\n[job]\nrw = \"read\"\n[[variant]]\nname = \"a\"\n"
+        )
+    };
+    assert!(read(&text("iops")).is_ok() && read(&text("bandwidth")).is_ok());
+    for metric in ["latency", "cpu", "time"] {
+        let problems = read(&text(metric)).unwrap_err();
+        assert!(problems[0].contains(":2: each_target compares sums"), "{problems:?}");
+    }
+    let of = |targets| experiment(&text("iops"), "a.toml", 8, targets);
+    assert!(of(1).unwrap_err()[0].to_string().contains("two targets or more"));
+    assert!(of(0).is_ok());
+}
+
+#[test]
 fn jobs_on_a_command_line() {
     let words = |text: &str| job_words(text);
     assert_eq!(words("--rw=randread bs=4k").unwrap(), ["rw=randread", "bs=4k"]);

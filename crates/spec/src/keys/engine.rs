@@ -75,7 +75,6 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::flag("atomic", "Atomic writes (RWF_ATOMIC; io_uring, libaio, pvsync2); implies direct", |job, v| {
         job.engine.flags.atomic = v.flag()?;
-        job.engine.direct |= job.engine.flags.atomic;
         Ok(())
     }),
     Key::flag("uncached", "Buffered I/O whose pages are dropped afterwards (RWF_DONTCACHE; io_uring, pvsync2)", |job, v| {

@@ -91,7 +91,7 @@ fn polling(job: &JobSpec) -> Option<KeyProblem> {
     if job.engine.name != EngineName::IoUring || !job.engine.uring.iopoll {
         return None;
     }
-    if !job.engine.direct {
+    if !job.is_direct() {
         let why = "hipri polls only direct I/O; set direct=1, or remove hipri";
         return Some(("hipri", why.to_string()));
     }
@@ -234,7 +234,7 @@ pub(super) fn region(
 fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
     let path = &file.path;
     let passthrough = file.facts.kind == TargetKind::NvmeGeneric;
-    if !job.engine.direct && !passthrough {
+    if !job.is_direct() && !passthrough {
         return Ok(());
     }
     // For a file to be created, the device that will hold it.

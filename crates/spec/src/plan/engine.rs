@@ -107,6 +107,11 @@ const KEYS: &[(&str, Supports)] = &[
     ("cmd_type", |name| name == EngineName::IoUringCmd),
 ];
 
+/// Whether the job's engine supports `key`.
+pub(super) fn supports(job: &JobSpec, key: &str) -> bool {
+    keys_of(job.engine.name).any(|known| known == key)
+}
+
 /// Keys in the job's own section that its engine does not support: errors.
 pub(super) fn foreign_keys(job: &JobSpec) -> impl Iterator<Item = &'static str> {
     foreign(job).filter(|key| job.has_own(key))

@@ -35,7 +35,7 @@ pub(super) fn resolve(
     plan.start_delay_ns = low + mixed(seed, 1) % (high - low).saturating_add(1);
     plan.depth = choice.depth;
     plan.batch = engine::batch(&job.engine, choice.depth);
-    plan.direct = job.engine.direct;
+    plan.direct = job.is_direct();
     plan.sync_io = job.sync_io;
     plan.file_service = job.files.service;
     plan.open_files = job.files.open_max;
@@ -97,11 +97,15 @@ fn align(job: &JobSpec) -> PerDir<u64> {
     given.map(|dir, align| align.unwrap_or_else(|| job.work.sizes[dir].min()))
 }
 
-/// As in fio, `atomic` is about writes, and `uncached` about buffered I/O.
+/// Flags that the engine supports; as in fio, `atomic` is about writes, and `uncached` about buffered I/O.
 fn flags(job: &JobSpec) -> IoFlags {
     let flags = job.engine.flags;
-    let writes = job.mix().has(Dir::Write);
-    IoFlags { atomic: flags.atomic && writes, uncached: flags.uncached && !job.engine.direct }
+    let atomic = flags.atomic && job.mix().has(Dir::Write);
+    let uncached = flags.uncached && !job.is_direct();
+    IoFlags {
+        atomic: atomic && engine::supports(job, "atomic"),
+        uncached: uncached && engine::supports(job, "uncached"),
+    }
 }
 
 /// Interval of logs in nanoseconds without `log_avg_msec`: fio's `bwavgtime`.

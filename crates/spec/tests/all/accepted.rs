@@ -164,9 +164,26 @@ fn shares_floors_and_hints() {
     assert!(of("--exitall_on_error").exitall_on_error && of("--openfiles=1").open_files == Some(1));
     let atomic = of("--atomic=1");
     assert!(atomic.direct && atomic.flags.atomic);
+    assert!(of("--atomic=1 --direct=0").direct && !of("--atomic=1 --atomic=0").direct);
     assert!(of("--uncached=1").flags.uncached && !of("--uncached=1 --direct=1").flags.uncached);
     assert!(of("--serialize_overlap=1 --iodepth=4").serialize_overlap);
     assert!(!of("--serialize_overlap=1").serialize_overlap);
+}
+
+#[test]
+fn flags_that_the_engine_does_not_support_have_no_effect() {
+    let flags = |global: &str, engine: &str| {
+        let text = format!(
+            "[global]\n{global}=1\nsize=1m\n[a]\nrw=write\nfilename=new\nioengine={engine}"
+        );
+        let spec = job(&text).unwrap();
+        let flags = plan(&spec, &facts(&spec)).unwrap().jobs[0].flags;
+        (flags.atomic, flags.uncached)
+    };
+    assert_eq!(flags("uncached", "libaio"), (false, false));
+    assert_eq!(flags("uncached", "pvsync2"), (false, true));
+    assert_eq!(flags("atomic", "libaio"), (true, false));
+    assert_eq!(flags("atomic", "psync"), (false, false));
 }
 
 #[test]

@@ -187,3 +187,32 @@ fn groups_end_when_they_are_known_and_time_ends_all() {
     assert!(counts[2] > 40, "{counts:?}");
     assert!(trial.seconds_used() <= 201.0);
 }
+
+#[test]
+fn the_mean_of_the_repetition_does_not_hold_up_the_end() {
+    let mut trial = Trial::new(pair(), protocol(1));
+    let mut turns = 0;
+    while let Some(turn) = trial.next_turn() {
+        turns += 1;
+        // All drift alike, so that ratios are exact.
+        let ios = 1000 + 100 * u64::from(turn.round % 5);
+        let exact = Sample { ios, elapsed_ns: 10, took_ns: 10, ..Sample::default() };
+        trial.observe(turn, Ok(&exact), false);
+    }
+    assert_eq!(turns, 33);
+}
+
+#[test]
+fn a_rejected_baseline_ends_its_group() {
+    let mut trial = Trial::new(pair(), protocol(5));
+    let mut turns = 0;
+    while let Some(turn) = trial.next_turn() {
+        turns += 1;
+        let window = Sample { ios: 10, elapsed_ns: 10, took_ns: 10, ..Sample::default() };
+        match turn.condition {
+            0 => trial.observe(turn, Err("no such scheduler"), true),
+            _ => trial.observe(turn, Ok(&window), false),
+        }
+    }
+    assert!(turns <= 3, "{turns}");
+}

@@ -11,6 +11,7 @@ use crate::rules::{Check, Claim, Rule};
 use crate::watch::{IoLimit, REACHED};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::units;
+use fathom_model::watch::ThreadState;
 
 /// Percent of the time for which CPU time must have been refused.
 const THROTTLED_MIN: f64 = 5.0;
@@ -285,30 +286,44 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The cgroup used up its CPU quota: its threads had to wait for the next period.",
-    threshold: || format!("It was throttled for {THROTTLED_MIN:.0}% of the time or more."),
+    threshold: || {
+        format!(
+            "It was throttled for {THROTTLED_MIN:.0}% of the time or more, on average over all CPUs: the kernel adds up the \
+             time on each."
+        )
+    },
     remedy: "Raise cpu.max (cgroup v1: cpu.cfs_quota_us)",
     supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
     checks: &[Check::View(cpu_quota)],
     #[cfg(test)]
     cases: &[Case::View {
-        holds: |s| s.throttled(7_800_000),
-        near_miss: |s| s.throttled(400_000),
+        holds: |s| s.throttled(15_600_000),
+        // On each of both CPUs, for 4% of the time.
+        near_miss: |s| s.throttled(800_000),
         summary: "The cgroup /db may use 0.20 CPUs; it was throttled for 78% of the time.",
     }],
 };
 
 fn cpu_quota(view: &View) -> Option<Claim> {
     let rates = view.rates.system.as_ref()?.cgroup.as_ref()?;
-    let throttled = rates.throttled.filter(|share| *share >= THROTTLED_MIN)?.min(100.0);
+    // The time is that of all CPUs, added up, and some of them may not have been throttled.
+    let throttled = rates.throttled? / view.cpus();
+    if throttled < THROTTLED_MIN {
+        return None;
+    }
+    let throttled = throttled.min(100.0);
     let cgroup = view.cgroup()?;
     let summary = format!(
         "The cgroup {} may use {:.2} CPUs; it was throttled for {throttled:.0}% of the time.",
         cgroup.path, cgroup.cpu_limit?
     );
+    let is_sampled = !view.states.is_empty();
+    let runnable = view.share(view.state(ThreadState::Runnable));
+    let weight = (throttled / 100.0).min(if is_sampled { runnable } else { 1.0 });
     let periods = rates.throttled_periods.unwrap_or(0.0);
     let periods = Evidence::number("periods throttled per second", periods, Unit::Count);
     let claim = Claim::new(summary, vec![periods.with_source("cpu.stat")]);
-    Some(claim.weight(throttled / 100.0).confidence(Confidence::High))
+    Some(claim.weight(weight).confidence(Confidence::High))
 }
 
 /// A limit on the memory of the cgroup, page cache included.
@@ -326,7 +341,8 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
         )
     },
     remedy: "Raise memory.max (cgroup v1: memory.limit_in_bytes), or use less page cache",
-    supersedes: &[&DEVICE],
+    // Refaults and stalls are those of the whole machine.
+    supersedes: &[],
     checks: &[Check::View(memory_limit)],
     #[cfg(test)]
     cases: &[
@@ -386,5 +402,5 @@ fn memory_limit(view: &View) -> Option<Claim> {
     // Of the time that reads take, the part of those that are only needed again.
     let reads = (bytes / paging.in_bytes.max(1.0)).min(1.0) * view.io_wait().unwrap_or(1.0);
     let claim = Claim::new(summary, evidence);
-    Some(claim.weight(stalled.max(reads)).confidence(Confidence::High))
+    Some(claim.weight(stalled.max(reads)).confidence(Confidence::Medium))
 }

@@ -23,7 +23,8 @@ pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
     threshold: || {
         format!(
             "A stacked device was busy {UTIL_MIN:.0}% of the time or more, {:.0}% or more of the I/Os in flight there were \
-             in flight neither at the devices below it nor in its I/O scheduler, and threads waited for I/O.",
+             in flight neither at the devices below it, where merged ones count one by one, nor in its I/O scheduler, and \
+             threads waited for I/O.",
             IN_LAYER_MIN * 100.0
         )
     },
@@ -35,6 +36,16 @@ pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
         Case::View {
             holds: |s| s.stacked("dm-0", 16.0, 4.0),
             near_miss: |s| s.stacked("dm-0", 16.0, 12.0),
+            summary: "dm-0 (vg-data) itself took 75% of the time: 16.0 I/Os were in flight there on average, 4.0 of them \
+                      at vda below it.",
+        },
+        Case::View {
+            holds: |s| s.stacked("dm-0", 16.0, 4.0),
+            // Four I/Os are merged into each request below.
+            near_miss: |s| {
+                s.stacked("dm-0", 16.0, 4.0);
+                s.merges("vda", 3);
+            },
             summary: "dm-0 (vg-data) itself took 75% of the time: 16.0 I/Os were in flight there on average, 4.0 of them \
                       at vda below it.",
         },
@@ -80,7 +91,7 @@ fn stacked_device(view: &View) -> Option<Claim> {
     };
     let evidence = vec![
         queue(format!("{} aqu-sz", disk.name), disk.queue),
-        queue(format!("{} aqu-sz", disk.below.join(" + ")), below),
+        queue(format!("{} aqu-sz × I/Os per request", disk.below.join(" + ")), below),
     ];
     let claim = Claim::new(summary, evidence).weight(in_layer * waits);
     let claim = claim.confidence(Confidence::Medium);

@@ -107,6 +107,12 @@ impl Scene {
         disk.alias = "vg-data".into();
     }
 
+    /// So many I/Os are merged into each read of the device.
+    pub fn merges(&mut self, name: &str, per_request: u64) {
+        let disk = self.last.disks.iter_mut().find(|disk| disk.name == name).unwrap();
+        disk.read.merges = disk.read.ios * per_request;
+    }
+
     pub fn device(&mut self) -> &mut DeviceFacts {
         &mut self.record.watch.as_mut().unwrap().devices[0]
     }
@@ -204,7 +210,9 @@ impl Scene {
 
     pub fn throttled(&mut self, us: u64) {
         (self.cgroup().cpu_limit, self.cgroup().throttled_us) = (Some(0.2), Some(us));
-        self.computes(0.2);
+        self.no_threads();
+        self.state(ThreadState::OnCpu, 0.2);
+        self.state(ThreadState::Runnable, 0.8);
     }
 
     /// A memory limit that is hit so often a second, and pages reclaimed and read again a second.

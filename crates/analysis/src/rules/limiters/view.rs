@@ -139,10 +139,11 @@ impl<'a> View<'a> {
         self.disk().filter(|disk| disk.util >= UTIL_MIN)
     }
 
-    /// Mean number of I/Os in flight at the devices right below one, those of other programs included.
+    /// Mean number of I/Os in flight at the devices right below one, those of other programs included. I/Os that are
+    /// merged below count one by one, as they do above.
     pub fn queue_below(&self, disk: &DiskRates) -> f64 {
         let below = self.rates.disks.iter().filter(|other| disk.below.contains(&other.name));
-        below.map(|other| other.queue).sum()
+        below.map(|other| other.queue * ios_per_request(other)).sum()
     }
 
     /// The settings of a device's queue.
@@ -210,6 +211,14 @@ impl<'a> View<'a> {
             }
         }
     }
+}
+
+/// I/Os that a device received per request that it completed: above 1 where some were merged.
+fn ios_per_request(disk: &DiskRates) -> f64 {
+    let kinds = [&disk.read, &disk.write, &disk.discard];
+    let requests: f64 = kinds.iter().map(|kind| kind.ios).sum();
+    let merges: f64 = kinds.iter().map(|kind| kind.merges).sum();
+    if requests > 0.0 { 1.0 + merges / requests } else { 1.0 }
 }
 
 /// The name of the watched process that used most; a shell's may be that of what it started.
