@@ -161,7 +161,10 @@ fn what_takes_no_effect_is_an_error() {
         Settings::new(Roots { proc: path.join("proc"), sys: path.join("sys") }, path.join("run"))
             .with_steps(Arc::new(move || put(&path, "sys/block/sda/queue/nomerges", "1\n")));
     let error = stubborn.apply(&changes(&["nomerges=2"])).err().expect("refused").to_string();
-    assert!(error.starts_with("nomerges of sda not restored: wrote 0, but the value is 1"), "{error}");
+    assert!(
+        error.starts_with("nomerges of sda not restored: wrote 0, but the value is 1"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -288,8 +288,8 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     meaning: "The cgroup used up its CPU quota: its threads had to wait for the next period.",
     threshold: || {
         format!(
-            "It was throttled for {THROTTLED_MIN:.0}% of the time or more, on average over all CPUs: the kernel adds up the \
-             time on each."
+            "It was throttled for {THROTTLED_MIN:.0}% of the time or more, on average over the CPUs that its threads would \
+             use: the kernel adds up the time on each."
         )
     },
     remedy: "Raise cpu.max (cgroup v1: cpu.cfs_quota_us)",
@@ -297,17 +297,19 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     checks: &[Check::View(cpu_quota)],
     #[cfg(test)]
     cases: &[Case::View {
-        holds: |s| s.throttled(15_600_000),
-        // On each of both CPUs, for 4% of the time.
-        near_miss: |s| s.throttled(800_000),
+        holds: |s| s.throttled(7_800_000),
+        near_miss: |s| s.throttled(400_000),
         summary: "The cgroup /db may use 0.20 CPUs; it was throttled for 78% of the time.",
     }],
 };
 
 fn cpu_quota(view: &View) -> Option<Claim> {
     let rates = view.rates.system.as_ref()?.cgroup.as_ref()?;
-    // The time is that of all CPUs, added up, and some of them may not have been throttled.
-    let throttled = rates.throttled? / view.cpus();
+    // The time is that of all CPUs, added up, and no more are throttled than there are threads for.
+    let runnable = view.state(ThreadState::Runnable);
+    let is_sampled = !view.states.is_empty();
+    let ready = if is_sampled { view.state(ThreadState::OnCpu) + runnable } else { f64::INFINITY };
+    let throttled = rates.throttled? / ready.clamp(1.0, view.cpus().max(1.0));
     if throttled < THROTTLED_MIN {
         return None;
     }
@@ -317,9 +319,7 @@ fn cpu_quota(view: &View) -> Option<Claim> {
         "The cgroup {} may use {:.2} CPUs; it was throttled for {throttled:.0}% of the time.",
         cgroup.path, cgroup.cpu_limit?
     );
-    let is_sampled = !view.states.is_empty();
-    let runnable = view.share(view.state(ThreadState::Runnable));
-    let weight = (throttled / 100.0).min(if is_sampled { runnable } else { 1.0 });
+    let weight = (throttled / 100.0).min(if is_sampled { view.share(runnable) } else { 1.0 });
     let periods = rates.throttled_periods.unwrap_or(0.0);
     let periods = Evidence::number("periods throttled per second", periods, Unit::Count);
     let claim = Claim::new(summary, vec![periods.with_source("cpu.stat")]);

@@ -49,9 +49,9 @@ fn the_device_is_not_blamed_for_what_keeps_ios_from_it() {
 
 #[test]
 fn a_small_cause_does_not_hide_the_device() {
-    // The quota takes 6% of the time on each of both CPUs, the device 90%.
+    // The quota takes 6% of the time, the device 90%.
     let found = causes(|s| {
-        (s.cgroup().cpu_limit, s.cgroup().throttled_us) = (Some(0.2), Some(1_200_000));
+        (s.cgroup().cpu_limit, s.cgroup().throttled_us) = (Some(0.2), Some(600_000));
     });
     assert_eq!(ids(&found), ["device"]);
 }
@@ -89,7 +89,7 @@ fn an_idle_program_on_a_busy_machine() {
 #[test]
 fn time_refused_by_a_quota_is_not_another_programs() {
     let found = causes(|s| {
-        s.throttled(15_600_000);
+        s.throttled(7_800_000);
         s.hog(1.63, 0.4, 0.3);
     });
     assert_eq!(ids(&found)[0], "cgroup-cpu-quota");
