@@ -132,7 +132,8 @@ fn a_memory_limit() {
     let Some(_alone) = as_root("cgroups") else { return };
     let place = place_with_data();
     let Some(cgroup) = Cgroup::new("memory", "memory.limit_in_bytes", "24M") else { return };
-    let load = reads(&["--filename=data", "--size=64m", "--ioengine=psync"]);
+    // Pages that are dropped between passes are never needed again.
+    let load = reads(&["--filename=data", "--size=64m", "--ioengine=psync", "--invalidate=0"]);
     names(&place, &cgroup.enter(), &load, &["The cgroup may use 24 MiB of memory"]);
 }
 
