@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{FATHOM, Loop, MIB, Place, Running, Tmpfs, Zram, as_root, says};
+use common::{FATHOM, Loop, MIB, Place, Running, Tmpfs, Zram, as_root, says, tool};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,9 @@ fn a_memory_limit() {
     let Some(_alone) = as_root("cgroups") else { return };
     let place = place_with_data();
     let Some(cgroup) = Cgroup::new("memory", "memory.limit_in_bytes", "24M") else { return };
-    // Pages that are dropped between passes are never needed again.
+    // The pages written here are another cgroup's; those dropped between passes would never be needed again.
+    let data = format!("of={}", place.path("data").display());
+    tool("dd", &[&data, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
     let load = reads(&["--filename=data", "--size=64m", "--ioengine=psync", "--invalidate=0"]);
     names(&place, &cgroup.enter(), &load, &["The cgroup may use 24 MiB of memory"]);
 }

@@ -65,7 +65,7 @@ fn hierarchy(roots: &Roots, mounts: &[Mount], line: &str) -> Option<Hierarchy> {
     let is_v2 = names.is_empty();
     let has_names = |m: &&Mount| {
         let has = |name: &str| m.super_options.split(',').any(|option| option == name);
-        m.file_system == "cgroup" && names.split(',').all(has)
+        m.file_system == "cgroup" && names.split(',').any(has)
     };
     let mount = match is_v2 {
         true => mounts.iter().find(|m| m.file_system == "cgroup2")?,

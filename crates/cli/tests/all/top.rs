@@ -113,7 +113,7 @@ fn what_cannot_be_is_refused_with_what_was_expected() {
     assert_one_error(&error(&["top", "--replay=seen", "--from=noon"]), &["noon", "19:53:12"]);
     assert_one_error(&error(&["top", "-n", "1", "--record=seen"]), &["seen"]);
     let late = error(&["top", "--replay=seen", "--format=text", "--from=+9h"]);
-    assert_one_error(&late, &["seen", "nothing lies between"]);
+    assert_one_error(&late, &["seen", "no samples between"]);
 }
 
 #[test]
