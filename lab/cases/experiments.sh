@@ -16,13 +16,15 @@ short() {
     is "$experiment.json" '[.report.conditions[].errors] | add' 0
 }
 
-before=$(cat "/sys/block/$name/queue/scheduler" "/sys/block/$name/queue/read_ahead_kb")
+# The scheduler in use: trying one may load its module, which adds it to the list.
+settings() { grep -o '\[.*\]' "/sys/block/$name/queue/scheduler" && cat "/sys/block/$name/queue/read_ahead_kb"; }
+before=$(settings)
 short scheduler "$node"
 short readahead "$node"
 short one-core-peak "$node"
 short polled "$(disk 0)"
 short all-disks "$(disk 0)" "$(disk 1)"
-after=$(cat "/sys/block/$name/queue/scheduler" "/sys/block/$name/queue/read_ahead_kb")
+after=$(settings)
 check "settings are as they were" [ "$before" = "$after" ]
 fathom sweep --bs=4k,64k --iodepth=1..8 "$(disk 0)" --duration=4 --window=100ms --json --no-record >sweep.json 2>err
 is sweep.json '.report.conditions | length' 8

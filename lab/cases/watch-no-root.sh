@@ -29,7 +29,7 @@ seen() {
 }
 
 echo 3 >$paranoid # Debian's; others have up to 2.
-expect 0 as_nobody fathom top --format text -n 2 -i 200ms
+expect 0 as_nobody fathom top --format text -v -n 2 -i 200ms
 check "lines come" [ "$(wc -l <out)" = 4 ]
 denied err
 says err "system calls, wait channels and files of"
@@ -38,7 +38,7 @@ says err "/proc/1/fd: permission denied; run as root or as the user of these pro
 expect 0 as_nobody fathom top --json -n 1 -i 200ms
 is out '.system.cpu.idle != null and (.disks | length) > 0 and .layers == null' true
 
-expect 0 as_nobody fathom threads -a -t 1
+expect 0 as_nobody fathom threads -a -v -t 1
 says out "on average"
 says out "CAP_SYS_PTRACE"
 expect 1 as_nobody fathom stacks --duration 1s
