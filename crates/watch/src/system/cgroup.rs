@@ -12,6 +12,9 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+/// A bit of the flags in /proc/PID/stat (include/linux/sched.h).
+const PF_EXITING: u64 = 0x4;
+
 /// Reads the limits of a process's cgroups.
 #[derive(Debug)]
 pub(super) struct Cgroups {
@@ -43,11 +46,11 @@ impl Cgroups {
 
     /// The current limits; `None` if no cgroup of the process is mounted.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Option<CgroupSample> {
-        // Of an exited process cgroup v1 shows the root; what was known remains true.
+        // Of an exiting process cgroup v1 shows the root; what was known remains true.
         let groups = self.membership.read(buffer).map(Cow::into_owned);
         if let Ok(groups) = groups
             && groups != self.groups
-            && (self.groups.is_empty() || !self.has_exited())
+            && (self.groups.is_empty() || !self.is_exiting())
         {
             self.groups = groups;
             self.resolve();
@@ -59,10 +62,13 @@ impl Cgroups {
         (!self.levels.is_empty()).then_some(sample)
     }
 
-    fn has_exited(&self) -> bool {
+    /// Whether the process has begun to exit: it is a zombie only once its memory has been freed.
+    fn is_exiting(&self) -> bool {
         let stat = std::fs::read(self.membership.path().with_file_name("stat")).unwrap_or_default();
-        let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
-        matches!(state, Some(b'Z' | b'X'))
+        let name_end = stat.iter().rposition(|byte| *byte == b')').unwrap_or(0);
+        let text = String::from_utf8_lossy(stat.get(name_end..).unwrap_or_default());
+        let flags = text.split_ascii_whitespace().nth(7).and_then(|flags| flags.parse::<u64>().ok());
+        flags.is_some_and(|flags| flags & PF_EXITING != 0)
     }
 
     /// Finds the directories of the cgroups.

@@ -192,3 +192,19 @@ fn the_running_kernel() {
     };
     assert!(groups.contains(&sample.path), "{sample:?}");
 }
+
+#[test]
+fn an_exiting_process_keeps_its_cgroup() {
+    let tree = Tree::new("0::/db\n", V2);
+    tree.write("sys/fs/cgroup/db/memory.max", "4096000\n");
+    tree.write("sys/fs/cgroup/cpu.stat", "nr_throttled 0\n");
+    let mut cgroups = tree.open();
+    let mut limit = || cgroups.read(&mut Vec::new()).unwrap().memory_limit;
+    assert_eq!(limit(), Some(4_096_000));
+    // PF_EXITING is set, but the process is not a zombie yet.
+    tree.write("proc/7/stat", "7 (a) b) R 1 7 7 0 -1 4194308 0\n");
+    tree.write("proc/7/cgroup", "0::/\n");
+    assert_eq!(limit(), Some(4_096_000));
+    tree.write("proc/7/stat", "7 (a) b) R 1 7 7 0 -1 4194304 0\n");
+    assert_eq!(limit(), None);
+}
