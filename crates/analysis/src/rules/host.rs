@@ -212,7 +212,7 @@ pub(super) static SLOW_CLOCK: Rule = Rule {
     meaning: "Every clock read is a system call, which adds to every latency.",
     threshold: || {
         format!(
-            "The kernel's clock source is none of those that the vDSO reads: {}.",
+            "The kernel's clock source is none of those that the vDSO can read: {}.",
             FAST_CLOCKS.join(", ")
         )
     },
