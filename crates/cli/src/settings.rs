@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// What `fathom restore` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// List the settings that are changed, without restoring them
+    /// List the changed settings without restoring them
     #[arg(long)]
     list: bool,
     #[command(flatten)]

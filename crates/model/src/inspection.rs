@@ -47,7 +47,7 @@ impl Readings {
     /// Why it is not known.
     pub fn number(&self, path: &str) -> Result<u64, String> {
         let text = self.text(path)?;
-        text.parse().map_err(|_| format!("{path}: `{text}` is no number"))
+        text.parse().map_err(|_| format!("{path}: `{text}` is not a number"))
     }
 
     /// Replaces a text.

@@ -53,7 +53,7 @@ impl Outcome {
     /// What a record says until its run ends, so that it is true even after a SIGKILL.
     #[must_use]
     pub fn unfinished() -> Self {
-        let because = "it did not end: fathom was killed, or the machine stopped";
+        let because = "it was still running when fathom was killed or the machine stopped";
         Self::Failed { because: because.to_string() }
     }
 

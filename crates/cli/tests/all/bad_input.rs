@@ -122,7 +122,7 @@ fn no_output_takes_the_place_of_what_is_used() {
     let before = place.look();
     let answer = place.ask(&["run", "--eta=never", "--record=.", "--rw=read", "record.json"]);
     assert_eq!(answer.code, Some(1));
-    assert_one_error(&answer.stderr, &["record.json exists already"]);
+    assert_one_error(&answer.stderr, &["record.json already exists"]);
     assert_eq!(place.look(), before);
 }
 

@@ -178,7 +178,7 @@ fn only_segments_of_a_ring_are_read() {
     fs::create_dir(place.path("ring")).unwrap();
     symlink("../elsewhere", place.path("ring/00000001-20261121-193600")).unwrap();
     record(&place, "ring/holiday");
-    refused(&place, &place.path("ring"), &["ring", "holds no record"]);
+    refused(&place, &place.path("ring"), &["ring", "contains no record"]);
     record(&place, "ring/00000002-20261121-193600");
     replay(&place, &place.path("ring")).done();
 }

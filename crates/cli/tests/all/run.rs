@@ -215,7 +215,7 @@ fn the_run_folder_holds_the_record_and_samples_that_add_up() {
     let kept = place.look();
     let second = place.ask(&args);
     assert_eq!(second.code, Some(1));
-    crate::common::assert_one_error(&second.stderr, &["out/kept", "exists already", "another"]);
+    crate::common::assert_one_error(&second.stderr, &["out/kept", "already exists", "another"]);
     assert_eq!(place.look(), kept);
 }
 

@@ -25,7 +25,7 @@ fn sum_of(values: &[f64]) -> f64 {
 #[test]
 fn plain_lines_have_dstats_columns_and_true_sums() {
     let place = Place::new();
-    // Where standard output is no terminal, --format=text is the default.
+    // Where standard output is not a terminal, --format=text is the default.
     for args in [&["--format=text"][..], &[]] {
         let args = [&["top", "-n", "3", "-i", "200ms"], args].concat();
         let text = place.ask(&args).done().stdout;

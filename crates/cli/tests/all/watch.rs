@@ -148,7 +148,7 @@ fn a_kill_leaves_a_valid_record_with_all_but_its_last_interval() {
     // The same folder is not used again.
     let again = Running::start(&mut watch(&place, &["--duration", "1s"])).wait();
     assert_eq!(again.code, Some(1));
-    assert!(again.stderr.contains("exists already"), "{}", again.stderr);
+    assert!(again.stderr.contains("already exists"), "{}", again.stderr);
 }
 
 /// Samples in all folders of a ring.

@@ -84,6 +84,6 @@ impl Effects {
         let is_setting = PLACES.iter().any(|place| file.starts_with(place));
         below(&self.roots, file)
             .filter(|_| is_setting)
-            .ok_or_else(|| io::Error::other(format!("{file} is no file of the kernel's")))
+            .ok_or_else(|| io::Error::other(format!("{file} is not a kernel file")))
     }
 }

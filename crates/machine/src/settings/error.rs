@@ -47,7 +47,7 @@ pub enum SettingsError {
         found: String,
     },
     /// Another process has settings of the same disk changed.
-    #[error("settings of {key} are changed by another fathom (PID {pid}); wait until it has ended")]
+    #[error("another fathom (PID {pid}) is changing settings of {key}; wait until it ends")]
     InUse {
         /// The disk, or what else the settings belong to.
         key: String,
@@ -62,7 +62,7 @@ pub enum SettingsError {
     },
     /// There is no directory for the journal, so nothing is changed.
     #[error(
-        "settings are not changed: no directory to record them in; set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME"
+        "cannot change settings: no directory to record them in; set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME"
     )]
     NoStateDir,
     /// The journal cannot be kept, so nothing is changed.

@@ -47,10 +47,10 @@ impl Place {
         let hint = match source.kind() {
             io::ErrorKind::PermissionDenied => "; run as root",
             io::ErrorKind::InvalidInput if self.setting == Setting::NrRequests => {
-                "; with the scheduler none, it is at most the driver's number of tags"
+                "; with scheduler none, the maximum is the driver's number of tags"
             }
             io::ErrorKind::InvalidInput if self.setting == Setting::MaxSectorsKb => {
-                "; it is at most max_hw_sectors_kb"
+                "; the maximum is max_hw_sectors_kb"
             }
             io::ErrorKind::InvalidInput if self.setting == Setting::Scheduler => {
                 "; the file lists the schedulers that this kernel has loaded"
@@ -164,7 +164,7 @@ fn disk(roots: &Roots, target: &str) -> Result<String, String> {
     }
     let facts =
         Lookup::new(roots).target(target).map_err(|e| format!("cannot read {target}: {e}"))?;
-    let device = facts.device.ok_or_else(|| format!("{target} is on no disk"))?;
+    let device = facts.device.ok_or_else(|| format!("{target} is not on a disk"))?;
     let node = Node::by_dir(&roots.sys.join("class/block").join(in_sysfs(&device.name)));
     Ok(node.map_or(device.name, |node| node.disk().name()))
 }

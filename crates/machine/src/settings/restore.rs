@@ -60,7 +60,7 @@ impl fmt::Display for Restored {
             RestoredHow::Unchanged => write!(f, "{what} already has its old value"),
             RestoredHow::ChangedByOthers { found, old } => write!(
                 f,
-                "{what} was changed by another program to {found} and left as it is; it was {old} before fathom changed it"
+                "{what} was changed by another program to {found} and left unchanged; it was {old} before fathom changed it"
             ),
             RestoredHow::Gone => write!(f, "{what} not restored: it no longer exists"),
             RestoredHow::Failed(why) => write!(f, "{what} not restored: {why}"),
