@@ -121,7 +121,7 @@ fn a_cpu_quota() {
     let place = Place::new();
     let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "20000") else { return };
     let block = limited_by(&place, &cgroup.enter(), &reads(&["--ioengine=nop", "--size=1g"]));
-    says(&block, &["may use 0.20 CPUs; it was throttled for"]);
+    says(&block, &["is limited to 0.20 CPUs; it was throttled for"]);
     fs::write(cgroup.0.join("cpu.cfs_quota_us"), "400000").unwrap();
     let block = limited_by(&place, &cgroup.enter(), &reads(&["--ioengine=nop", "--size=1g"]));
     assert!(!block.contains("throttled"), "{block}");
@@ -136,7 +136,7 @@ fn a_memory_limit() {
     let data = format!("of={}", place.path("data").display());
     tool("dd", &[&data, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
     let load = reads(&["--filename=data", "--size=64m", "--ioengine=psync", "--invalidate=0"]);
-    names(&place, &cgroup.enter(), &load, &["The cgroup may use 24 MiB of memory"]);
+    names(&place, &cgroup.enter(), &load, &["The cgroup is limited to 24 MiB of memory"]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn other_programs_on_all_cpus() {
 
 #[test]
 fn other_programs_on_the_disk() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;
@@ -199,12 +199,12 @@ fn memory_that_is_swapped() {
     };
     // Its buffer does not fit, and it goes through all of it again and again. Pages of zeros are not written.
     let dd = ["timeout", "3", "dd", "if=/dev/urandom", "of=/dev/null", "bs=96M", "status=none"];
-    names(&place, &cgroup.enter(), &dd, &["Memory is short", "read from swap on zram"]);
+    names(&place, &cgroup.enter(), &dd, &["Memory ran short", "read from swap on zram"]);
 }
 
 #[test]
 fn syncs_and_their_journal() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;
@@ -217,13 +217,13 @@ fn syncs_and_their_journal() {
 
 #[test]
 fn one_read_at_a_time_and_sixteen() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;
     }
     let one = reads(&[&DIRECT[..], &["--ioengine=psync"]].concat());
-    names(&place, "", &one, &["fathom did one read at a time", "Latency, not throughput"]);
+    names(&place, "", &one, &["fathom issued one read at a time", "Latency, not throughput"]);
     let block = limited_by(&place, "", &reads(&[&DIRECT[..], &["--iodepth=16"]].concat()));
     assert!(!block.contains("one read at a time"), "{block}");
 }
@@ -246,7 +246,7 @@ fn a_lock_that_threads_share() {
 
 #[test]
 fn worker_threads_of_io_uring() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;

@@ -95,7 +95,7 @@ pub(super) static COMPETITORS: Rule = Rule {
             COMPETITOR_BYTES / 1e6
         )
     },
-    remedy: "Stop them, or measure when they do not run",
+    remedy: "Stop them, or measure while they are not running",
     supersedes: &[],
     checks: &[Check::Limit(competitors)],
     #[cfg(test)]
