@@ -24,7 +24,7 @@ fn mechanics(body: &mut Document, record: &ExperimentRecord) {
     let axes = &record.request.experiment.axes;
     let columns =
         ["per unplug", "io-wq workers", "I/Os per call", "disk I/Os per I/O", "submission"];
-    let mut head = vec![DataColumn::text("how it is processed")];
+    let mut head = vec![DataColumn::text("I/O processing")];
     head.extend(columns.into_iter().map(DataColumn::number));
     let row = |(condition, found): (&Condition, &MeasuredCondition)| {
         let detail = found.detail.as_ref();
@@ -42,7 +42,7 @@ fn mechanics(body: &mut Document, record: &ExperimentRecord) {
     body.table(head, all(record).filter_map(row).collect());
     let machine = all(record).filter_map(|(_, found)| found.machine_busy).fold(0.0, f64::max);
     if machine > 0.0 {
-        body.entry("machine", values([(percent(machine * 100.0).into(), "CPU usage at most")]));
+        body.entry("CPU usage", values([(percent(machine * 100.0).into(), "at most")]));
     }
 }
 
@@ -83,6 +83,6 @@ fn layers(body: &mut Document, record: &ExperimentRecord, columns_max: usize) {
     let samples = sampled.iter().map(|(_, _, detail)| detail.samples).min().unwrap_or(0);
     body.entry(
         "layers",
-        values([(count(samples as f64).into(), "CPU samples at least, from windows of their own")]),
+        values([(count(samples as f64).into(), "or more CPU samples, from separate windows")]),
     );
 }
