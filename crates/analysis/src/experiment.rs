@@ -1,4 +1,4 @@
-//! The mechanism that all experiments share: conditions measured window by window, in turn, within
+//! The mechanism that all experiments share: conditions measured window by window, alternately, within
 //! a time budget. It does no I/O and does not depend on the purpose of an experiment.
 //!
 //! A [`Probe`] is a window to measure and a [`Measurement`] its result; a [`Cell`] accumulates the windows of

@@ -1,4 +1,4 @@
-//! "Limited by:" of `fathom watch`, on bottlenecks that were made on purpose. As root only: most need a cgroup or a
+//! "Limited by:" of `fathom watch`, on bottlenecks created on purpose. As root only: most need a cgroup or a
 //! device.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -55,14 +55,14 @@ fn tells_nothing(block: &str) -> bool {
     busy.iter().any(|words| block.lines().nth(1).is_some_and(|first| first.contains(words)))
 }
 
-/// Checks that the block names a cause in these words; looks up to three times where it tells nothing.
+/// Checks that the block names a cause in these words; tries up to three times if it is inconclusive.
 fn names(place: &Place, first: &str, command: &[&str], words: &[&str]) {
     for _ in 0..3 {
         let block = limited_by(place, first, command);
         if words.iter().all(|words| block.contains(words)) || !tells_nothing(&block) {
             return says(&block, words);
         }
-        println!("repeated, for it says:{block}");
+        println!("repeated, because it reports:{block}");
     }
     println!("skipped: other programs use this machine's CPUs");
 }

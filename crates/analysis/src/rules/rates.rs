@@ -186,7 +186,7 @@ fn paced(record: &mut RunRecord, late: u64, unstarted: u64) {
     read.response.record(2_000_000_000);
 }
 
-/// `n` intervals of a second with 100 and 50 IOPS in turn.
+/// `n` intervals of a second with alternately 100 and 50 IOPS.
 #[cfg(test)]
 fn alternating(record: &mut RunRecord, n: u64) {
     let rate = |i: u64| if i.is_multiple_of(2) { 100 } else { 50 };

@@ -4,7 +4,7 @@
 use crate::common::{Answer, Loop, MIB, Place, Zram, as_root, says, until};
 use serde_json::Value;
 
-/// What `fathom blocks` tells of `count` direct writes of `size` bytes to `device`; none where the
+/// What `fathom blocks` reports about `count` direct writes of `size` bytes to `device`; none where the
 /// kernel's events cannot be had, whose reason is printed.
 fn writes(args: &[&str], device: &str, size: usize, count: usize) -> Option<Answer> {
     let (to, size, count) =
@@ -63,7 +63,7 @@ fn every_io_of_a_device_without_requests_is_counted() {
     let seen = &total["devices"][0];
     assert_eq!((&seen["queued"], &seen["completed"]), (&1500.into(), &1500.into()), "{total}");
     assert_eq!((&seen["bio_based"], &seen["issued"]), (&true.into(), &0.into()), "{total}");
-    // Its lines tell all that came in between, and the last of them the sum.
+    // Its lines cover everything in between, and the last one is the sum.
     let text = writes(&[], &device, 4096, 1500).unwrap().stderr;
     says(&text, &["1.5k queued", "1.5k completed · 0 errors", "queue to completion"]);
 

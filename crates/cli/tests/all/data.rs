@@ -117,7 +117,7 @@ fn a_mounted_device_is_never_written() {
     let device = Loop::on(&place.path("image"));
     let device = device.0.as_str();
     tool("mkfs.ext4", &["-q", "-F", "-O", "^has_journal", "-E", "lazy_itable_init=0", device]);
-    // What holds a file system asks for more than its name.
+    // A device with a file system requires more than its name.
     let erase = format!("--erase={device}");
     place.refuses(&write(&[&erase, device]), &["ext4", &format!("{erase}@")]);
     fs::create_dir(place.path("mounted")).unwrap();

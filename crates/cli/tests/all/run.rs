@@ -1,4 +1,4 @@
-//! `fathom run` as a user sees it: what is asked, in every form, and what is answered, in every form.
+//! `fathom run` as a user sees it: every form of request and every form of result.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::{FATHOM, MIB, Place, Running, says};

@@ -165,7 +165,7 @@ fn clean_lists_what_a_killed_run_was_writing() {
 fn a_failure_stands_on_standard_error_too_when_nobody_reads_the_summary() {
     let place = Place::new();
     place.data("data", 4 * MIB);
-    // All but the last, which asks for JSON.
+    // All but the last, which requests JSON.
     let summary = [&LONG[..5], &["--no-record", "--bs=64k", "data"]].concat();
     let running = works(place.start(&summary));
     std::fs::File::options().write(true).open(place.path("data")).unwrap().set_len(4096).unwrap();

@@ -75,7 +75,7 @@ fn a_run_prints_its_result_though_its_record_has_no_room() {
     until("samples", || samples(&place.path("disk/run")) >= 1);
     fill(&place.path("disk"));
     let answer = running.wait();
-    // A folder that was asked for is part of the request; the result is whole all the same.
+    // A requested directory is part of the request; the result is complete all the same.
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     let result: Value = serde_json::from_str(&answer.stdout).unwrap();
     assert_eq!(

@@ -232,7 +232,7 @@ impl Terminal {
     fn resize(&self, ws_row: u16, ws_col: u16) {
         let size = Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.ours, size).unwrap();
-        // The kernel tells only the group in the foreground, which a test has none of.
+        // The kernel signals only the foreground group, which a test does not have.
         kill_process(Pid::from_child(&self.child), Signal::WINCH).unwrap();
     }
 

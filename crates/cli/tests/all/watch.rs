@@ -118,7 +118,7 @@ fn an_interrupt_ends_with_a_whole_record() {
     assert!(answer.stdout.contains("watched") && answer.stderr.contains("record: "));
     let record = json(&place.path("record/record.json"));
     assert_eq!(record["outcome"], "finished");
-    // Those that look a few times a second may not have come to it.
+    // Samplers that run a few times a second may not have run yet.
     let costs = record["watch"]["cost"].as_array().unwrap();
     let looked = |name| costs.iter().any(|c| c["sampler"] == name && c["samples"] != 0);
     assert!(looked("system") && looked("disks"), "{costs:?}");

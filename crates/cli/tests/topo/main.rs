@@ -102,7 +102,7 @@ fn each_problem_is_found_where_it_is() {
     assert_eq!(none["topology"]["volumes"], serde_json::json!([]));
     let unprivileged = report("unprivileged");
     let uplink = &unprivileged["topology"]["roots"][0]["children"][0]["children"][0];
-    assert_eq!(uplink["kind"], "switch_upstream", "ports are told apart without root");
+    assert_eq!(uplink["kind"], "switch_upstream", "ports are distinguished without root");
     assert_eq!(rules(&unprivileged), ["oversubscribed-uplink"]);
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Parts<'a> {
     pub files: &'a [OpenFile],
     pub slab: &'a Slab,
     pub wake: &'a Wake,
-    /// Most completions that a turn waits for.
+    /// Maximum number of completions that a turn waits for.
     pub wait_max: u32,
 }
 

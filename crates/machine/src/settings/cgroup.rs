@@ -1,4 +1,4 @@
-//! A control group for this process alone, in either version of the interface.
+//! A cgroup for this process alone, in either version of the interface.
 
 use super::Held;
 use super::effects::Effects;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Period of a CPU limit in microseconds, the kernel's default.
 const PERIOD_US: u64 = 100_000;
-/// Attempts to remove a group, whose last process may be on its way out.
+/// Maximum number of attempts to remove a group, whose last process may be exiting.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -113,7 +113,7 @@ fn wanted(limits: CgroupLimits) -> Vec<(&'static str, Vec<Limit>, Vec<Limit>)> {
     all
 }
 
-/// Moves this process back, if it is the one in the group, and removes the group. `None` if all is as before.
+/// Moves this process back, if it is the one in the group, and removes the group. `None` if nothing was changed.
 pub(super) fn leave(effects: &Effects, group: &Group, pid: u32) -> Option<Restored> {
     let mut failed = None;
     for (dir, back) in group.dirs.iter().zip(&group.back) {

@@ -11,7 +11,7 @@ pub enum SettingsError {
     NoSuchTarget {
         /// What was requested.
         change: SettingChange,
-        /// What was looked for.
+        /// The missing file or device.
         reason: String,
     },
     /// The setting cannot be read.
@@ -31,7 +31,7 @@ pub enum SettingsError {
         change: SettingChange,
         /// The kernel's file.
         file: String,
-        /// What to do, after a semicolon; may be empty.
+        /// The remedy, after a semicolon; may be empty.
         hint: String,
         /// The system's error.
         source: io::Error,
@@ -43,7 +43,7 @@ pub enum SettingsError {
     NotInEffect {
         /// What was requested.
         change: SettingChange,
-        /// What the kernel has instead.
+        /// The value in effect instead.
         found: String,
     },
     /// Another process has settings of the same disk changed.

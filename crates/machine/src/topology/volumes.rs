@@ -149,7 +149,7 @@ impl Uses {
     /// The device that holds a file: that of the deepest mount point above it.
     fn holder_of(&self, file: &str) -> Option<String> {
         let above = self.mounts.iter().filter(|mount| Path::new(file).starts_with(&mount.point));
-        // Of several mounts on one point the last one is in sight.
+        // Of several mounts on one point, the last one is visible.
         let mount = above.max_by_key(|mount| mount.point.len())?;
         let by_number = self.numbers.iter().find(|(number, _)| *number == mount.device);
         let by_source = || mount.source.strip_prefix("/dev/").map(str::to_string);

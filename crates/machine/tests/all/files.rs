@@ -268,7 +268,7 @@ fn a_file_system_without_marks_or_direct_io() {
     let direct = fathom_machine::guard::WorkerOpen { direct: true, ..READ };
     let said = targets[0].open_worker(direct).expect_err("no O_DIRECT").to_string();
     says(&said, &["ramfs", "does not support direct I/O", "direct=0"]);
-    // It does not tell how much room it has.
+    // It does not report its free space.
     says(&error(vec![made(plain.path("reserved"), MIB)]), &["not enough space"]);
     let new = plain.path("new");
     drop(

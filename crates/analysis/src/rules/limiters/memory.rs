@@ -207,7 +207,7 @@ fn from_memory(view: &View) -> Option<Claim> {
     // A program that copies /dev/zero to a disk reads from memory, but its writes do reach the disk.
     let reached = used.disk_bytes() as f64 / requested.max(1) as f64;
     let is_requested = rate >= REQUESTED_MIN && reached <= FROM_DISK_MAX;
-    // I/O through io_uring and aio does not count as requested: only the files tell.
+    // I/O through io_uring and aio does not count as requested: only the files show it.
     let is_busy = processes.per_second(used.disk_bytes()) < SILENT_MAX
         && view.state(ThreadState::OnCpu) >= ON_CPU_MIN;
     let tells = |file: &&OpenFile| is_requested || is_busy && (file.direct || file.in_memory);

@@ -6,7 +6,7 @@ use crate::pages::layers::SAMPLES_MIN;
 use fathom_analysis::experiment::{ExperimentRecord, MeasuredCondition};
 use fathom_model::experiment::Condition;
 
-/// Conditions whose layers are shown, unless all are asked for.
+/// Maximum number of conditions whose layers are shown, unless all are requested.
 const COLUMNS_MAX: usize = 6;
 /// A layer with a smaller share everywhere is left out.
 const SHARE_MIN: f64 = 0.01;
