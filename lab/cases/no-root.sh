@@ -1,4 +1,4 @@
-# Anyone may use a file; a disk without permission is refused by name, and nothing is left behind.
+# Files need no root; a disk without permission is refused by name, and nothing is left behind.
 mkdir own
 chown 65534:65534 own
 cd own

@@ -11,7 +11,7 @@ check "10000 requests were handed to io-wq" \
     [ "$(jq -s 'map(.machine.rings.events.punted // empty) | max' $samples)" -ge 10000 ]
 check "it has workers" [ "$(jq -s 'map(.machine.rings.workers[]?.threads) | max' $samples)" -ge 1 ]
 jq -s '[.[].machine.threads.active[]? | select(.comm | startswith("iou-wrk-"))]' $samples >workers
-# Of one that begins or ends it may not be known.
+# It may be unknown for one that begins or ends.
 is workers 'map(select(.works_for)) | length > 0 and all(.works_for == (.comm | ltrimstr("iou-wrk-") | tonumber))' true
 is workers 'map(.pid) | unique | length' 1
 

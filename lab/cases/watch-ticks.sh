@@ -9,7 +9,7 @@ count=$(value seen 'map(.counts[].count) | add')
 check "$count samples" [ "$count" -ge 20 ]
 is seen '[.[].counts[].comm] | all(. != "")' true
 
-# The tick's own functions are none of what the threads did.
+# The tick's own functions are not part of what the threads did.
 jq -s '[.[].kernel | select(length > 0)]' ticked/stacks.ndjson >chains
 is chains 'map(select(index("hrtimer_interrupt"))) | length' 0
 is chains 'any(.[0] | startswith("entry_SYSCALL_64"))' true

@@ -61,7 +61,7 @@ impl<M: Mode> Uring<M> {
     ///
     /// # Errors
     ///
-    /// Why the ring cannot be created. Missing optimisations are recorded instead.
+    /// Why the ring cannot be created. Missing optimizations are recorded instead.
     pub fn new(parts: &Parts<'_>, mode: M) -> Result<Self, Refusal> {
         let wanted = wanted(parts, M::WIDE);
         let mut ring = setup::ring(&wanted).map_err(|e| setup::explain(&e, &wanted))?;

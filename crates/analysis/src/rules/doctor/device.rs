@@ -73,7 +73,7 @@ check! { IN_FLIGHT: Disk, Warning {
 
 check! { RESYNC: Disk, Warning {
     id: "md-sync",
-    title: "RAID synchronisation",
+    title: "RAID synchronization",
     reads: "md/sync_action",
     good: "idle before a measurement",
     cost: "A resync, check or rebuild uses bandwidth of all members.",
