@@ -173,7 +173,7 @@ pub(super) static OWN_CEILING: Rule = Rule {
     id: "own-ceiling",
     class: Class::Limiter,
     severity: Severity::Warning,
-    meaning: "The peak is close to what fathom can drive on this machine: part of the limit is the load generator.",
+    meaning: "The peak is close to fathom's own ceiling on this machine: the load generator is part of the limit.",
     threshold: || {
         format!(
             "The highest peak is {:.0}% or more of the IOPS of NOP rings on all CPUs.",
@@ -195,7 +195,7 @@ fn own_ceiling(record: &LimitRecord) -> Option<Claim> {
     let peaks = report.targets.iter().flat_map(|t| &t.blocks).filter_map(|b| b.peak.as_ref());
     let best = peaks.map(|p| p.iops.mean).fold(0.0, f64::max);
     let own = report.own.all_cores.filter(|own| own.mean > 0.0 && best >= OWN_SHARE * own.mean)?;
-    let summary = "The peak is close to what fathom can drive on this machine: part of the limit is the load generator."
+    let summary = "The peak is close to fathom's own ceiling on this machine: the load generator is part of the limit."
         .to_string();
     let evidence = vec![
         Evidence::number("peak IOPS", best, Unit::Iops),

@@ -185,7 +185,11 @@ fn what(arg: &Arg) -> String {
     let text = plain(arg.get_long_help().or(arg.get_help()));
     let text = text.split("\n\n").map(sentence).collect::<Vec<_>>().join(" ");
     let takes_value = arg.get_action().takes_values();
-    let default = arg.get_default_values().iter().map(|value| value.to_string_lossy());
+    let default = arg.get_default_values().iter().map(|value| match value.to_string_lossy() {
+        // Not to be read as two dots, with the one that ends the sentence.
+        here if here == "." => "'.'".into(),
+        other => other,
+    });
     let default: Vec<_> = default.filter(|_| takes_value).collect();
     if default.is_empty() { text } else { format!("{text} Default: {}.", default.join(",")) }
 }

@@ -119,7 +119,7 @@ pub(super) fn doctor_line(page: &mut Document, facts: &Facts) {
         if names.len() > DISKS_NAMED { String::new() } else { format!(" {}", names.join(" ")) };
     page.entry(
         "doctor",
-        text!(ids.join(", "), "; `fathom doctor", names.trim_end().to_string(), "` explains"),
+        text!(ids.join(", "), "; see `fathom doctor", names.trim_end().to_string(), "`"),
     );
 }
 
@@ -180,8 +180,8 @@ mod tests {
             render::text(&page, Style::default())
         };
         let text = line(&facts(&["nvme0n1"]));
-        assert!(text.contains("scheduler, load; `fathom doctor nvme0n1` explains"), "{text}");
-        assert!(line(&facts(&["a", "b", "c", "d", "e"])).contains("`fathom doctor` explains"));
+        assert!(text.contains("scheduler, load; see `fathom doctor nvme0n1`"), "{text}");
+        assert!(line(&facts(&["a", "b", "c", "d", "e"])).contains("see `fathom doctor`"));
         assert_eq!(line(&Facts::default()), "");
     }
 }
