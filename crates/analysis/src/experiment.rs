@@ -5,7 +5,7 @@
 //! one condition. A [`Series`] interleaves conditions, so that drift affects all of them
 //! alike and ratios are paired. A [`Schedule`] divides a [`Budget`] of time over the stages of an experiment.
 //! The first client is [`crate::limit`]. A [`Trial`] compares conditions, for `fathom try` and `fathom sweep`: it measures
-//! them in random order, round after round, and says which [`Claim`] each comparison allows.
+//! them in random order, round after round, and decides which [`Claim`] each comparison supports.
 
 mod cell;
 mod probe;

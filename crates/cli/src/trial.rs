@@ -124,7 +124,7 @@ impl Args {
     }
 }
 
-/// Words that are no options.
+/// Words that are not options.
 fn targets(words: &[String]) -> Result<Vec<String>, String> {
     match words.iter().find(|word| word.starts_with('-')) {
         Some(option) => Err(format!("unknown option or key '{option}'; see `fathom try -h`")),

@@ -220,7 +220,7 @@ impl TryRunner {
                 }
             }
             rates.sort_by(f64::total_cmp);
-            // A window that was stalled is no peak.
+            // A stalled window is not a peak.
             if let Some(rate) = rates.get(rates.len() / 2) {
                 peaks.insert(key, *rate);
             }

@@ -1,4 +1,4 @@
-//! A case: a shell script whose head, comments in a fixed form, says what machine it needs.
+//! A case: a shell script whose head, comments in a fixed form, states what machine it needs.
 
 use crate::Result;
 use std::path::Path;

@@ -59,7 +59,7 @@ impl Drop for Load {
     }
 }
 
-/// The load itself: says that its threads are there and goes on until its standard input ends.
+/// The load itself: reports that its threads exist and runs until its standard input ends.
 pub fn run(options: &Options) -> Result<()> {
     // Never written to, and open as long as the process.
     let (reader, _writer) = pipe()?;

@@ -131,7 +131,7 @@ impl Uses {
         let mut found: Vec<String> = Vec::new();
         for mount in &self.mounts {
             let by_source = mount.device.0 == 0 && nodes.contains(&mount.source);
-            // A bind mount of a part of the file system is no further place of the device.
+            // A bind mount of a part of the file system is not another mount point of the device.
             let is_whole = mount.root == "/" || mount.device.0 == 0;
             if is_whole
                 && (Some(mount.device) == number || by_source)

@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Why a window failed.
 pub(super) struct Failure {
-    /// For people.
+    /// For users.
     pub why: String,
     /// The condition cannot be measured on this machine.
     pub rejects: bool,

@@ -6,7 +6,7 @@ use super::testing::{attribute, first_disk};
 use super::{Disk, bad, check, cpus, good, judged};
 use std::collections::BTreeSet;
 
-/// Interrupts since boot below which their distribution says nothing.
+/// Minimum number of interrupts since boot for their distribution to be meaningful.
 const INTERRUPTS_MIN: u64 = 10_000;
 /// A CPU that handled this share of all interrupts handled practically all.
 const ALL_SHARE: f64 = 0.9;

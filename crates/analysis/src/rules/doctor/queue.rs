@@ -195,7 +195,7 @@ check! { MAX_SEGMENTS: Disk, Info {
     judge: |disk| {
         let now = disk.files.number("queue/max_segments")?;
         let pages = disk.files.number("queue/max_sectors_kb")?.min(LARGE_KB) / 4;
-        // 65535 and 0 mean that there is no limit.
+        // 65535 and 0 mean unlimited.
         judged(now > 0 && now < pages, now.to_string(), "256, or huge pages for 1 MiB I/Os")
     },
     case: |i| queue(i, "max_segments", "127"),

@@ -45,7 +45,7 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
         },
         Case::View {
             holds: |s| s.hog(1.63, 0.4, 0.3),
-            // The threads wait for the disk; the moments before they run again are no cause.
+            // The threads wait for the disk; the moments before they run again are not a cause.
             near_miss: |s| s.hog(1.63, 0.05, 0.05),
             summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; its threads waited for a CPU 43% of \
                       the time they could have run.",

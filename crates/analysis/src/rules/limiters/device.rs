@@ -12,7 +12,7 @@ use fathom_model::units;
 pub(super) const OTHERS_SHARE_MIN: f64 = 0.3;
 /// Bytes per second below which other programs' I/O does not matter.
 const OTHERS_BYTES_MIN: f64 = 1e6;
-/// A disk with a smaller part of all bytes than this is no other busy disk.
+/// A disk with a smaller share of all bytes than this does not count as another busy disk.
 const OTHER_DISK_MAX: f64 = 0.2;
 
 /// Other programs' I/O on the device that the workload waits for.
