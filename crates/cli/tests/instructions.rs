@@ -1,4 +1,4 @@
-//! What an I/O costs in user instructions. Counted by single-stepping, so that it holds on every
+//! User instructions per I/O. Counted by single-stepping, so that it holds on every
 //! machine; the kernel's instructions need hardware counters (see docs/performance.md).
 #![allow(clippy::unwrap_used)]
 

@@ -39,7 +39,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// The last block of the page, of `command` after the shell did `first`.
+/// The last block of the page, for `command` after the shell ran `first`.
 fn limited_by(place: &Place, first: &str, command: &[&str]) -> String {
     let script = format!("{first}exec \"$@\"");
     let watch = ["watch", "--no-record", "-i", "500ms", "--", "sh", "-c", &script, "sh"];
@@ -49,7 +49,7 @@ fn limited_by(place: &Place, first: &str, command: &[&str]) -> String {
     block.to_string()
 }
 
-/// Whether a block answers nothing, or that other programs use the CPUs: on such a machine that is the truth.
+/// Whether a block is inconclusive, or names other programs that use the CPUs: on a busy machine that is correct.
 fn tells_nothing(block: &str) -> bool {
     let busy = ["inconclusive", " CPUs, ", " CPUs were "];
     busy.iter().any(|words| block.lines().nth(1).is_some_and(|first| first.contains(words)))
@@ -91,7 +91,7 @@ fn place_with_data() -> Place {
     place
 }
 
-/// `major:minor` of the disk that holds the place; `None` where it is on no disk.
+/// `major:minor` of the disk that holds the place; `None` if it is not on a disk.
 fn disk_of(place: &Place) -> Option<String> {
     let dev = fs::metadata(place.path("data")).unwrap().dev();
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));

@@ -4,7 +4,7 @@
 use crate::common::{MIB, Place};
 use serde_json::Value;
 
-/// The summary, the record and the samples of a run of more than a second that is watched as `level` says.
+/// The summary, the record and the samples of a run of more than a second, sampled at `level`.
 fn watched(level: &str) -> (String, Value, Vec<Value>) {
     let place = Place::new();
     place.data("data", 8 * MIB);

@@ -56,7 +56,7 @@ fn shipped_experiments_run_in_short_form() {
         for (condition, found) in
             record.request.experiment.conditions.iter().zip(&record.report.conditions)
         {
-            // On a slow machine, time may be up before every condition had its turn.
+            // On a slow machine, time may run out before every condition was measured.
             let is_known =
                 found.rejected.is_some() || found.windows > 0 || record.report.rounds == 0;
             assert!(is_known && found.errors == 0, "{name}, {}: {found:?}", condition.name);

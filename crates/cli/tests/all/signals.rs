@@ -95,13 +95,13 @@ fn a_signal_before_the_first_io_undoes_what_was_made() {
 fn a_later_signal_ends_at_once() {
     let place = Place::new();
     place.data("data", MIB);
-    // Nobody reads the pipe, which is full, so that the result waits for ever to be written.
+    // Nothing reads the pipe, which is full, so the result is never written.
     let (_reader, mut pipe) = std::io::pipe().unwrap();
     pipe.write_all(&[0; 64 << 10]).unwrap();
     let args = [&LONG[..], &["--no-record", "--output=/dev/fd/0", "data"]].concat();
     let running = works(Running::start(place.command(FATHOM, &args).stdin(pipe)));
     running.signal(Signal::INT);
-    // Longer than two signals may lie apart to count as one.
+    // Longer than the time within which two signals count as one.
     thread::sleep(Duration::from_millis(400));
     running.signal(Signal::TERM);
     let answer = running.wait();
@@ -193,7 +193,7 @@ fn a_target_that_goes_away_fails_its_job() {
 #[test]
 fn a_file_that_is_truncated_and_written_again_is_reported() {
     let place = Place::new();
-    // Made by fathom, so that it may be written.
+    // Created by fathom, so it may be written.
     let args = [
         "run",
         "--no-record",

@@ -1,4 +1,4 @@
-//! Nothing from outside reaches a terminal as a command: names of files, jobs and threads, records, errors.
+//! No external text reaches a terminal as a control sequence: names of files, jobs and threads, records, errors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::{Answer, FATHOM, MIB, Place, Running, as_root, says, until};

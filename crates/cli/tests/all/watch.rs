@@ -94,7 +94,7 @@ fn a_process_is_watched_to_its_end() {
     let running = Running::start(&mut watch(&place, &["--pid", &pid]));
     until("a sample", || samples(&place.path("record")).len() >= 3);
     sleep.kill().unwrap();
-    // It is over as soon as it has ended, also while its parent does not wait for it.
+    // It counts as ended even while its parent does not wait for it.
     let answer = running.wait().done();
     sleep.wait().unwrap();
     assert!(answer.stdout.contains(&format!("process {pid}")), "{}", answer.stdout);
