@@ -280,7 +280,7 @@ fn few_requests_and_a_scheduler() {
     let Some(_alone) = as_root("a loop device") else { return };
     let place = place_with_data();
     let device = Loop::on(&place.path("data"));
-    let queue = Path::new("/sys/block").join(device.0.trim_start_matches("/dev/")).join("queue");
+    let queue = device.queue();
     let filename = format!("--filename={}", device.0);
     let load = reads(&[&filename, "--direct=1", "--iodepth=64"]);
     let set = |file: &str, value: &str| fs::write(queue.join(file), value).unwrap();
@@ -335,4 +335,44 @@ fn what_never_reaches_a_disk() {
     let _tmpfs = Tmpfs::new(&place, "memory", 80);
     place.data("memory/file", 64 * MIB);
     says(&psync("memory/file"), &["is on a file system in memory (tmpfs)"]);
+}
+
+#[test]
+fn requests_that_are_split() {
+    let Some(_alone) = as_root("a loop device") else { return };
+    let place = place_with_data();
+    let device = Loop::on(&place.path("data"));
+    let queue = device.queue();
+    let filename = format!("--filename={}", device.0);
+    let load = reads(&[&filename, "--direct=1", "--bs=1m", "--iodepth=4"]);
+    let whole = fs::read_to_string(queue.join("max_sectors_kb")).unwrap();
+    fs::write(queue.join("max_sectors_kb"), "64").unwrap();
+    names(&place, "", &load, &["were split at 64 KiB by max_sectors_kb"]);
+    fs::write(queue.join("max_sectors_kb"), whole).unwrap();
+    let block = limited_by(&place, "", &load);
+    assert!(!block.contains("max_sectors_kb"), "{block}");
+}
+
+#[test]
+fn writeback_that_is_throttled() {
+    let Some(_alone) = as_root("a loop device") else { return };
+    let place = place_with_data();
+    let device = Loop::on(&place.path("data"));
+    let queue = device.queue();
+    if fs::write(queue.join("wbt_lat_usec"), "1").is_err() {
+        println!("skipped: a kernel without writeback throttling");
+        return;
+    }
+    // More requests than may be in flight.
+    let whole = fs::read_to_string(queue.join("max_sectors_kb")).unwrap();
+    fs::write(queue.join("max_sectors_kb"), "16").unwrap();
+    let (filename, erase) = (format!("--filename={}", device.0), format!("--erase={}", device.0));
+    let load =
+        reads(&[&filename, &erase, "--rw=write", "--bs=1m", "--fsync=16", "--ioengine=psync"]);
+    names(&place, "", &load, &["waited for writeback throttling on loop"]);
+    fs::write(queue.join("wbt_lat_usec"), "0").unwrap();
+    let block = limited_by(&place, "", &load);
+    fs::write(queue.join("wbt_lat_usec"), "-1").unwrap();
+    fs::write(queue.join("max_sectors_kb"), whole).unwrap();
+    assert!(!block.contains("writeback throttling"), "{block}");
 }
