@@ -65,9 +65,9 @@ fn disks(roots: &Roots, targets: &[String]) -> Result<Vec<DeviceFacts>, String> 
         let path = if is_name { format!("/dev/{target}") } else { target.clone() };
         let shown = escape::text(target);
         let facts = lookup.target(&path).map_err(|e| format!("cannot read {shown}: {e}"))?;
-        facts
-            .device
-            .ok_or_else(|| format!("{shown} is not on a block device; name a disk or a file on one"))
+        facts.device.ok_or_else(|| {
+            format!("{shown} is not on a block device; name a disk or a file on one")
+        })
     };
     let devices: Vec<DeviceFacts> = targets.iter().map(device).collect::<Result<_, _>>()?;
     Ok(inspect::disks_of(roots, &devices))

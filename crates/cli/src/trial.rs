@@ -140,9 +140,7 @@ pub fn joined(problems: Vec<SpecError>) -> String {
 fn read(path: &str) -> Result<String, String> {
     if !path.ends_with(".toml") && !path.contains('/') {
         let names = experiments::ALL.map(|(name, _)| name).join(", ");
-        return Err(format!(
-            "unknown experiment '{path}'; use {names}, or a .toml file"
-        ));
+        return Err(format!("unknown experiment '{path}'; use {names}, or a .toml file"));
     }
     let failed = |e: std::io::Error| format!("cannot read {path}: {e}");
     let found = std::fs::metadata(path).map_err(failed)?;
@@ -152,7 +150,10 @@ fn read(path: &str) -> Result<String, String> {
         ));
     }
     if found.len() > FILE_MAX {
-        return Err(format!("{path} has {} bytes, more than the maximum size of an experiment file", found.len()));
+        return Err(format!(
+            "{path} has {} bytes, more than the maximum size of an experiment file",
+            found.len()
+        ));
     }
     let mut text = String::new();
     File::open(path).map_err(failed)?.take(FILE_MAX).read_to_string(&mut text).map_err(failed)?;

@@ -207,7 +207,10 @@ fn exit_status(command: &Command, is_run: bool) -> Vec<Item> {
     let usage = if is_run { "1, as for fio" } else { "2" };
     let mut all = vec![
         Item::Entry("0".into(), "The whole request was carried out.".into()),
-        Item::Entry("1".into(), "Part of it was not carried out, or the result could not be written.".into()),
+        Item::Entry(
+            "1".into(),
+            "Part of it was not carried out, or the result could not be written.".into(),
+        ),
         Item::Entry(usage.into(), "Usage error.".into()),
     ];
     if command.get_arguments().any(Arg::is_last_set) {

@@ -40,7 +40,9 @@ pub enum GuardError {
         hint: &'static str,
     },
     /// This user has no permission.
-    #[error("no permission to {doing} {path} ({source}); run as a user with permission, such as root")]
+    #[error(
+        "no permission to {doing} {path} ({source}); run as a user with permission, such as root"
+    )]
     Permission {
         /// The path as given.
         path: String,

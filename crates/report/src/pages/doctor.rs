@@ -158,10 +158,7 @@ mod tests {
     fn findings_have_value_wanted_and_command() {
         let text = page(&facts(&["nvme0n1", "nvme1n1"]), false);
         assert!(text.contains("nvme0n1, nvme1n1: I/O scheduler: bfq; recommended: none"), "{text}");
-        assert!(
-            text.contains("echo none >/sys/block/nvme0n1/queue/scheduler (likewise"),
-            "{text}"
-        );
+        assert!(text.contains("echo none >/sys/block/nvme0n1/queue/scheduler (likewise"), "{text}");
         assert!(text.contains("other programs: load average 3.0 on 2 CPUs"), "{text}");
         assert!(
             text.contains("/dev/nvme0: needs root (nvme-critical-warning, nvme-spare"),

@@ -79,8 +79,7 @@ fn named(
     Ok((targets, conditions))
 }
 
-const EMPTY_NAME: &str =
-    "a target's name is empty (''); name a file or block device, or omit the target to use a scratch file";
+const EMPTY_NAME: &str = "a target's name is empty (''); name a file or block device, or omit the target to use a scratch file";
 
 /// A removed working directory can still be opened, but no file can be created in it.
 fn check_scratch_dir(dir: &str) -> Result<(), String> {

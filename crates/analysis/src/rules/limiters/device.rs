@@ -131,9 +131,7 @@ fn device(view: &View) -> Option<Claim> {
     }
     let kinds = [("reads", &disk.read), ("writes", &disk.write)];
     let (what, most) = kinds.into_iter().max_by(|a, b| a.1.ios.total_cmp(&b.1.ios))?;
-    let wait = most
-        .wait_ms
-        .map_or(String::new(), |ms| format!(", {} each", units::time(ms * 1e6)));
+    let wait = most.wait_ms.map_or(String::new(), |ms| format!(", {} each", units::time(ms * 1e6)));
     let summary = format!(
         "{} waited for {} {:.0}% of the time: {:.1} I/Os were in flight there on average, {} {what}/s{wait}.",
         view.subject(),
