@@ -29,14 +29,14 @@ for number in 0 3; do
     same "health" smart \
         '[.critical_warning, .temperature - 273, .avail_spare, .spare_thresh, .percent_used, .power_on_hours,
           .unsafe_shutdowns, .media_errors, .num_err_log_entries, .warning_temp_time, .critical_comp_time,
-          .thm_temp1_trans_count, .thm_temp2_trans_count, .thm_temp1_total_time, .thm_temp2_total_time]' \
+          .thm_temp1_trans_count, .thm_temp2_trans_count, .thm_temp1_total_time, .thm_temp2_total_time] | map(tonumber)' \
         '.smart | [.critical_warning, .celsius, .spare_percent, .spare_threshold_percent, .used_percent,
           .power_on_hours, .unsafe_shutdowns, .media_errors, .error_log_entries, .warning_minutes, .critical_minutes,
           .throttle_counts[], .throttle_seconds[]]'
     # fathom looks between the two.
     read_bytes=$(jq .smart.read_bytes ours)
-    check "bytes read: $read_bytes" [ "$read_bytes" -ge "$(jq '.data_units_read * 512000' before)" -a \
-        "$read_bytes" -le "$(jq '.data_units_read * 512000' smart)" ]
+    check "bytes read: $read_bytes" [ "$read_bytes" -ge "$(jq '(.data_units_read | tonumber) * 512000' before)" -a \
+        "$read_bytes" -le "$(jq '(.data_units_read | tonumber) * 512000' smart)" ]
     same "namespace" ns '[.nsze, .nuse, .flbas % 16, .noiob]' \
         '.namespace | [.size_blocks, .used_blocks, .format, .optimal_boundary_blocks]'
     same "formats" ns '[.lbafs[] | [pow(2; .ds), .ms, .rp]]' \
