@@ -1,4 +1,4 @@
-# Nearly all samples of the kernel assigned to a layer; that of the I/O scheduler grows from none to mq-deadline to bfq.
+# Nearly all kernel samples are assigned to a layer; the I/O scheduler's grows from none to mq-deadline to bfq.
 # kernels: all
 # modules: bfq
 # limit: 120

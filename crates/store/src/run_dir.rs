@@ -53,7 +53,7 @@ impl RunDir {
         } else if dir.exists() && !dir.is_dir() {
             format!("{path} is not a directory")
         } else if let Some(file) = in_the_way(dir) {
-            format!("{} exists already", file.display())
+            format!("{} already exists", file.display())
         } else {
             return Ok(());
         };
