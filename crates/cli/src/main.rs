@@ -110,9 +110,10 @@ Examples:
   fathom try scheduler /dev/nvme0n1  a built-in experiment; --list shows all
   fathom try 'rw=randread bs=4k iodepth=1' 'rw=randread bs=4k iodepth=8' FILE")]
     Try(trial::Args),
-    /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer On a terminal, `fathom top` is a
-    /// full-screen view; `?` lists its keys. Otherwise, or with --format, it prints one line per interval. --replay
-    /// shows a recorded run or ring the same way.
+    /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer
+    ///
+    /// On a terminal, `fathom top` is a full-screen view; `?` lists its keys. Otherwise, or with --format, it prints one
+    /// line per interval. --replay shows a recorded run or ring the same way.
     #[command(after_help = "\
 Examples:
   fathom top -i 2                    the full screen, sampled every 2 seconds
@@ -170,9 +171,11 @@ Examples:
   fathom topo                        all disks, from CPU package to mount point
   fathom topo /data --svg topo.svg   the disks of a file system, also as a diagram")]
     Topo(topo::Args),
-    /// Check the settings and health of the machine and its disks Checks settings, health, attachment and limits, and
-    /// lists findings, worst first, each with the current value, the recommended value, and the command that sets it.
-    /// Run it as root: otherwise it cannot query NVMe drives. docs/doctor.md describes each check.
+    /// Check the settings and health of the machine and its disks
+    ///
+    /// Checks settings, health, attachment and limits, and lists findings, worst first, each with the current value, the
+    /// recommended value, and the command that sets it. Run it as root: otherwise it cannot query NVMe drives.
+    /// docs/doctor.md describes each check.
     #[command(after_help = "\
 Examples:
   fathom doctor /dev/nvme0n1         one disk and the machine

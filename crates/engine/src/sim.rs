@@ -329,7 +329,7 @@ fn reads_beyond_a_new_end_are_no_performance() {
     let out = simulate(&job, Faults { truncated_at: Some(2 << 20), ..Faults::default() }, 1, 1024);
     let counts = out.counts();
     assert_eq!((counts.ios, counts.errors), (512, 512), "each block once: half of them lie beyond");
-    assert!(out.failure.unwrap().contains("shorter than when the run began"));
+    assert!(out.failure.unwrap().contains("shorter than at the start of the run"));
 }
 
 #[test]

@@ -258,6 +258,6 @@ mod tests {
         );
         assert_eq!(files.text("x"), Err("x does not exist".into()));
         files.set("a", "b");
-        assert_eq!(files.number("a"), Err("a: `b` is no number".into()));
+        assert_eq!(files.number("a"), Err("a: `b` is not a number".into()));
     }
 }

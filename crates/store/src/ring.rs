@@ -423,7 +423,7 @@ mod tests {
         ring.begin(&record(1)).unwrap();
         ring.end(&record(1)).unwrap();
         ring.next_number = NUMBER_MAX + 1;
-        assert!(ring.begin(&record(2)).unwrap_err().contains("no segment number left"));
+        assert!(ring.begin(&record(2)).unwrap_err().contains("no segment numbers left"));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
     }
 

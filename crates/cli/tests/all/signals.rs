@@ -172,7 +172,7 @@ fn a_failure_stands_on_standard_error_too_when_nobody_reads_the_summary() {
     let answer = running.wait();
     assert_eq!(answer.code, Some(1));
     for text in [&answer.stdout, &answer.stderr] {
-        assert!(text.contains("shorter than when the run began"), "{text}");
+        assert!(text.contains("shorter than at the start of the run"), "{text}");
     }
 }
 
