@@ -3,7 +3,7 @@
 use crate::files::{FileKind, OpenFile};
 use crate::refusal::Refusal;
 use fathom_model::Dir;
-use fathom_model::plan::{Advice, JobPlan, WriteLife};
+use fathom_model::plan::{Advice, JobPlan, Region, WriteLife};
 use std::io;
 
 /// F_SET_RW_HINT of linux/fcntl.h.
@@ -17,10 +17,10 @@ const BLKFLSBUF: libc::c_ulong = 0x1261;
 ///
 /// The hint that the kernel refused.
 pub(crate) fn apply(job: &JobPlan, files: &[OpenFile]) -> Result<(), Refusal> {
-    let cached = files.iter().filter(|file| !job.direct && !is_passthrough(file));
-    for file in cached {
+    let cached = |file: &OpenFile| !job.direct && !is_passthrough(file);
+    for (file, region) in files.iter().zip(&job.regions).filter(|(file, _)| cached(file)) {
         if job.invalidate {
-            invalidate(file);
+            invalidate(file, region);
         }
         advise(file, job.advice)?;
     }
@@ -35,19 +35,21 @@ fn is_passthrough(file: &OpenFile) -> bool {
     matches!(file.kind, FileKind::NvmeGeneric { .. })
 }
 
-/// Drops a file's pages from the page cache; as in fio, dirty pages of regular files stay.
-pub(crate) fn invalidate(file: &OpenFile) {
+/// Drops the pages of a job's region from the page cache, and all of a block device; as in fio, dirty pages of regular
+/// files stay.
+fn invalidate(file: &OpenFile, region: &Region) {
     if file.kind == FileKind::Block {
         // SAFETY: BLKFLSBUF takes no argument. Without privilege it fails, and the advice below remains.
         unsafe { libc::ioctl(file.raw(), BLKFLSBUF, 0) };
     }
-    drop_pages(file.raw());
+    drop_pages(file.raw(), region);
 }
 
-/// Drops the clean pages of a file from the page cache.
-pub(crate) fn drop_pages(fd: i32) {
+/// Drops the clean pages of a region of a file from the page cache.
+pub(crate) fn drop_pages(fd: i32, region: &Region) {
+    let (start, len) = (region.start.cast_signed(), region.len.cast_signed());
     // SAFETY: takes no pointers. Only an invalid descriptor makes it fail.
-    unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };
+    unsafe { libc::posix_fadvise(fd, start, len, libc::POSIX_FADV_DONTNEED) };
 }
 
 fn advise(file: &OpenFile, advice: Advice) -> Result<(), Refusal> {

@@ -62,10 +62,42 @@ pub struct JobSpec {
     pub on_error: OnError,
     /// CPUs and priorities.
     pub placement: PlacementSpec,
+    /// Priorities of single I/Os.
+    pub priorities: PrioritySpec,
+    /// Duplicates among buffers.
+    pub dedupe: DedupeSpec,
     /// What is reported.
     pub show: Show,
     /// fio's logs.
     pub logs: LogSpec,
+}
+
+/// Priorities of single I/Os (`cmdprio_*`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrioritySpec {
+    /// `cmdprio_percentage`.
+    pub percent: PerDir<u32>,
+    /// `cmdprio_class`.
+    pub class: PerDir<u16>,
+    /// `cmdprio`.
+    pub level: PerDir<u16>,
+    /// `cmdprio_hint`.
+    pub hint: PerDir<u16>,
+    /// `cmdprio_bssplit`: block size, percentage, and a class, level and hint of its own.
+    pub split: PerDir<Vec<(u64, u32, Option<[u16; 3]>)>>,
+}
+
+/// Duplicates among buffers (`dedupe_*`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DedupeSpec {
+    /// `dedupe_percentage`.
+    pub percent: u32,
+    /// `dedupe_mode=working_set`.
+    pub from_set: bool,
+    /// `dedupe_working_set_percentage`.
+    pub set_percent: u32,
+    /// `dedupe_global`.
+    pub global: bool,
 }
 
 /// fio's logs of a job. Prefixes of file names are empty for the job's name.
@@ -349,6 +381,8 @@ impl JobSpec {
             buffers: Buffers::default(),
             on_error: OnError::default(),
             placement: PlacementSpec::default(),
+            priorities: PrioritySpec::default(),
+            dedupe: DedupeSpec { percent: 0, from_set: false, set_percent: 5, global: false },
             show: Show::default(),
             logs: LogSpec::default(),
         }

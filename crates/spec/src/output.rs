@@ -309,6 +309,9 @@ const OPTIONS: &[RunOption] = &[
     ),
     no_effect("max-jobs", Some("COUNT"), "No effect: up to 4096 jobs can run"),
     no_effect("alloc-size", Some("SIZE"), "No effect: memory is allocated as needed"),
+    no_effect("idle-prof", Some("KIND"), "No effect: all results include CPU usage"),
+    no_effect("debug", Some("KIND"), "No effect: record.json has what was requested and done"),
+    no_effect("aux-path", Some("DIR"), "No effect: there are no state files"),
     no_effect(
         "warnings-fatal",
         None,
@@ -319,11 +322,6 @@ const OPTIONS: &[RunOption] = &[
     refused("daemonize", "Run jobs for another machine, in the background", MANY),
     refused("remote-config", "Job file on another machine", MANY),
     refused("trigger-remote", "Trigger command on another machine", MANY),
-    refused(
-        "idle-prof",
-        "Measure idle CPU time with busy threads",
-        "fathom reads CPU time from the kernel; all results include it",
-    ),
     refused(
         "trigger-file",
         "Trigger when a file exists",
@@ -342,12 +340,6 @@ const OPTIONS: &[RunOption] = &[
         "merge-blktrace-only",
         "Merge traces",
         "traces are not supported yet; remove the option",
-    ),
-    refused("aux-path", "Directory for state files", "use --record to set the run directory"),
-    refused(
-        "debug",
-        "Enable debug logging in fio",
-        "see record.json for the options requested and in effect",
     ),
     refused("cpuclock-test", "Test the CPU clock", TESTS),
     refused("crctest", "Test checksum speed", TESTS),

@@ -15,7 +15,8 @@ pub(crate) use serialized::Serialized;
 pub(crate) use simple::{Ascending, Simple, Uniform};
 
 use crate::queue::{Op, Request};
-use distribution::{below, unit};
+pub(crate) use distribution::below;
+use distribution::unit;
 use fathom_model::plan::{self, BlockSizes, JobPlan, Mix};
 use fathom_model::{Dir, PerDir};
 use files::Service;

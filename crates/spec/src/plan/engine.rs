@@ -104,6 +104,8 @@ const KEYS: &[(&str, Supports)] = &[
     }),
     ("uncached", |name| matches!(name, EngineName::IoUring | EngineName::Pvsync2)),
     ("nowait", |name| name == EngineName::Pvsync2),
+    ("cmdprio_percentage", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
+    ("cmdprio_bssplit", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
     ("cmd_type", |name| name == EngineName::IoUringCmd),
 ];
 
