@@ -272,6 +272,11 @@ impl Loop {
     pub fn on(file: &Path) -> Self {
         Self(tool("losetup", &["-f", "--show", file.to_str().unwrap()]))
     }
+
+    /// The device's directory of settings.
+    pub fn queue(&self) -> PathBuf {
+        Path::new("/sys/block").join(self.0.trim_start_matches("/dev/")).join("queue")
+    }
 }
 
 impl Drop for Loop {

@@ -15,6 +15,10 @@ pub struct CallsSample {
     /// Calls on sockets, pipes and terminals that were left out.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub not_files: u64,
+    /// Calls that had not returned one second after their window, and were no longer awaited: long calls are then
+    /// underrepresented.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub unfinished: u64,
     /// By system call, those that occurred.
     pub calls: Vec<CallTimes>,
 }

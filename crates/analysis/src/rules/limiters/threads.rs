@@ -33,6 +33,8 @@ const QUEUE_MIN: f64 = 0.3;
 const SYNC_CALLS: [&str; 6] = ["fsync", "fdatasync", "sync_file_range", "msync", "syncfs", "sync"];
 pub(super) const READ_CALLS: [&str; 5] = ["read", "pread64", "readv", "preadv", "preadv2"];
 const WRITE_CALLS: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
+/// Calls in which a thread waits for any number of I/Os: only the device shows that it is one.
+const ASYNC_WAITS: [&str; 3] = ["io_uring_enter", "io_getevents", "io_pgetevents"];
 /// Functions in which threads wait for a journal: of ext4 (jbd2), XFS and btrfs.
 const JOURNAL: [&str; 4] = ["jbd2", "wait_transaction", "xlog", "btrfs_sync_log"];
 
@@ -258,7 +260,7 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
     meaning: "The workload did one I/O at a time: the device's latency limited it, not its throughput.",
     threshold: || {
         format!(
-            "On average {ONE_SHARE_MIN} to {ONE_IN_FLIGHT} threads waited in read(2), write(2) and the like, or the jobs \
+            "On average {ONE_SHARE_MIN} to {ONE_IN_FLIGHT} threads waited in read(2), write(2) and the like, in io_uring or aio, or the jobs \
              had as many I/Os in flight, {QUEUE_MIN} to {ONE_IN_FLIGHT} reads or writes were in flight at the device, and that was {:.0}% or more of \
              the busy threads' time.",
             ONE_SHARE_MIN * 100.0
@@ -301,9 +303,28 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
                 s.threads("fio", ThreadState::Disk, "pwrite64", "submit_bio_wait", 0.9);
                 s.writes("vda", 5000, 0.9, 95.0);
             },
-            // A thread that waits in io_uring may have any number of I/Os in flight.
-            near_miss: |s| s.writes("vda", 5000, 0.9, 95.0),
+            // Those of a deeper queue.
+            near_miss: |s| {
+                s.no_threads();
+                s.threads("fio", ThreadState::Disk, "pwrite64", "submit_bio_wait", 0.9);
+                s.writes("vda", 5000, 2.0, 95.0);
+            },
             summary: "fio did one write at a time: 0.9 I/Os were in flight on average, 5k writes/s on vda. Latency, not \
+                      throughput, limits it.",
+        },
+        Case::View {
+            holds: |s| {
+                s.no_threads();
+                s.threads("fio", ThreadState::Aio, "io_getevents", "read_events", 0.9);
+                s.disk("vda", 5000, 0.9, 95.0);
+            },
+            // One thread may have any number of I/Os in flight.
+            near_miss: |s| {
+                s.no_threads();
+                s.threads("fio", ThreadState::Aio, "io_getevents", "read_events", 0.9);
+                s.disk("vda", 5000, 4.0, 95.0);
+            },
+            summary: "fio did one read at a time: 0.9 I/Os were in flight on average, 5k reads/s on vda. Latency, not \
                       throughput, limits it.",
         },
     ],
@@ -316,8 +337,9 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
     let directions = [("read", &disk.read, READ_CALLS), ("write", &disk.write, WRITE_CALLS)];
     let (what, io, calls) =
         directions.into_iter().max_by(|a, b| in_flight(a.1).total_cmp(&in_flight(b.1)))?;
-    let waits =
-        |comm: &str, call: &str, _: &str| !comm.starts_with("iou-") && calls.contains(&call);
+    let waits = |comm: &str, call: &str, _: &str| {
+        !comm.starts_with("iou-") && (calls.contains(&call) || ASYNC_WAITS.contains(&call))
+    };
     let jobs = view.record.jobs.iter();
     let jobs: f64 = jobs.filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum();
     let waiting = view.threads(waits);
