@@ -88,3 +88,44 @@ fn set_life(file: &OpenFile, life: WriteLife) -> Result<(), Refusal> {
     let message = format!("cannot set write_hint on {}: {error}; remove it", file.path);
     Err(Refusal::by_kernel(&error, message))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::plan::{Engine, Mix, Order, Psync};
+    use std::io::Write;
+
+    const PAGE: usize = 4096;
+
+    /// Which pages of a file are in the page cache.
+    fn cached_pages(fd: i32, pages: usize) -> Vec<bool> {
+        let mut flags = vec![0_u8; pages];
+        let (none, len) = (std::ptr::null_mut(), pages * PAGE);
+        // SAFETY: a new mapping, which is not read, and a byte for each of its pages.
+        unsafe {
+            let map = libc::mmap(none, len, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
+            assert_ne!(map, libc::MAP_FAILED);
+            assert_eq!(libc::mincore(map, len, flags.as_mut_ptr()), 0);
+            libc::munmap(map, len);
+        }
+        flags.iter().map(|flag| flag & 1 == 1).collect()
+    }
+
+    #[test]
+    fn pages_are_dropped_from_the_region_of_a_job_only() {
+        // On the disk, not on tmpfs, whose pages stay.
+        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        file.write_all(&vec![7; 64 * PAGE]).unwrap();
+        file.sync_all().unwrap();
+        let file = OpenFile { fd: file.into(), kind: FileKind::Regular, path: "file".into() };
+        assert!(cached_pages(file.raw(), 64).iter().all(|cached| *cached));
+        let order = Order::Sequential { skip: 0 };
+        let mut job = JobPlan::new("t", Engine::Psync(Psync::Plain), Mix::Only(Dir::Read), order);
+        job.invalidate = true;
+        job.regions = vec![Region { target: 0, start: 16 * PAGE as u64, len: 8 * PAGE as u64 }];
+        apply(&job, std::slice::from_ref(&file)).unwrap();
+        let cached = cached_pages(file.raw(), 64);
+        let missing: Vec<usize> = (0..64).filter(|page| !cached[*page]).collect();
+        assert_eq!(missing, (16..24).collect::<Vec<_>>());
+    }
+}

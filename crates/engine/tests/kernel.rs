@@ -6,8 +6,8 @@ use common::{Target, all, engines, job, open, plan, random, run, run_one};
 use fathom_engine::{FileKind, OpenFile, start};
 use fathom_model::Dir;
 use fathom_model::plan::{
-    Advice, Batch, BlockSizes, CommandPriority, Engine, ExitWhat, Fill, JobPlan, Mix, Order, Psync,
-    Rate, RateProcess, Region, Until, Uring,
+    Batch, BlockSizes, CommandPriority, Engine, ExitWhat, Fill, JobPlan, Mix, Order, Psync, Rate,
+    RateProcess, Region, Until, Uring,
 };
 use fathom_model::progress::Phase;
 use std::io::Write;
@@ -109,37 +109,6 @@ fn trims_punch_holes_into_files() {
     }
 }
 
-/// Which pages of a file are in the page cache.
-fn cached_pages(path: &std::path::Path, bytes: u64) -> Vec<bool> {
-    let file = std::fs::File::open(path).unwrap();
-    let mut pages = vec![0_u8; (bytes / 4096) as usize];
-    // SAFETY: a new mapping of a file, which is not read, and a byte for each of its pages.
-    unsafe {
-        let (none, fd) = (std::ptr::null_mut(), std::os::fd::AsRawFd::as_raw_fd(&file));
-        let map = libc::mmap(none, bytes as usize, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
-        assert_ne!(map, libc::MAP_FAILED);
-        assert_eq!(libc::mincore(map, bytes as usize, pages.as_mut_ptr()), 0);
-        libc::munmap(map, bytes as usize);
-    }
-    pages.iter().map(|page| page & 1 == 1).collect()
-}
-
-#[test]
-fn the_page_cache_is_dropped_for_the_region_of_a_job_only() {
-    let target = Target::filled(BYTES);
-    std::fs::read(&target.path).unwrap();
-    assert!(cached_pages(&target.path, BYTES).iter().all(|cached| *cached));
-    let mut job = job(Engine::Psync(Psync::Plain), Mix::Only(Dir::Read), &target);
-    (job.direct, job.invalidate, job.advice) = (false, true, Advice::Random);
-    (job.regions[0].start, job.regions[0].len) = (1 << 20, 1 << 20);
-    job.until.bytes = Some(4096);
-    assert_eq!(run_one(&target.path, job).error, None);
-    let cached = cached_pages(&target.path, BYTES);
-    let missing: Vec<usize> = (0..cached.len()).filter(|page| !cached[*page]).collect();
-    assert_eq!(missing.len(), 255, "one page was read again");
-    assert!(missing.iter().all(|page| (256..512).contains(page)), "{missing:?}");
-}
-
 #[test]
 fn single_ios_have_priorities() {
     let target = Target::filled(BYTES);
@@ -154,6 +123,29 @@ fn single_ios_have_priorities() {
         let refused = run_one(&target.path, job).error.unwrap();
         assert_eq!(refused.errno, libc::EINVAL, "{refused:?}");
     }
+}
+
+#[test]
+fn allocating_and_truncating_transfer_no_data() {
+    let target = Target::sparse(BYTES);
+    let of = |call, dir| {
+        let mut job = job(Engine::Psync(call), Mix::Only(dir), &target);
+        job.direct = false;
+        job.until.bytes = Some(1 << 20);
+        job.regions[0].len = 1 << 20;
+        let record = run_one(&target.path, job);
+        (record.error.map(|error| error.errno), record.dirs[dir].counts.ios)
+    };
+    let allocated = || std::fs::metadata(&target.path).unwrap().blocks() * 512;
+    assert_eq!(of(Psync::Allocate, Dir::Write), (None, 256));
+    assert!(allocated() >= 1 << 20 && allocated() < 2 << 20, "{}", allocated());
+    assert_eq!(of(Psync::Allocate, Dir::Trim), (None, 256));
+    assert!(allocated() < 1 << 19, "{}", allocated());
+    assert_eq!(of(Psync::Allocate, Dir::Read), (Some(libc::EINVAL), 0));
+    assert!(std::fs::read(&target.path).unwrap().iter().all(|byte| *byte == 0));
+    assert_eq!(of(Psync::Truncate, Dir::Write), (None, 256));
+    let size = std::fs::metadata(&target.path).unwrap().len();
+    assert!(size < 1 << 20 && size.is_multiple_of(4096), "{size}: the offset of the last write");
 }
 
 #[test]

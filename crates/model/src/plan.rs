@@ -122,6 +122,9 @@ pub struct JobPlan {
     pub regions: Vec<Region>,
     /// How to select the next region.
     pub file_service: FileService,
+    /// I/Os to a region before the next is selected (`file_service_type=random:N`).
+    #[serde(default = "one")]
+    pub file_service_ios: u32,
     /// Regions in use at once, if not all of them (`openfiles`).
     #[serde(default)]
     pub open_files: Option<u32>,
@@ -176,6 +179,10 @@ pub struct JobPlan {
     pub options: BTreeMap<String, String>,
 }
 
+fn one() -> u32 {
+    1
+}
+
 impl JobPlan {
     /// A job with fio's defaults: 4 KiB, queue depth 1, buffered, no rate limit.
     #[must_use]
@@ -199,6 +206,7 @@ impl JobPlan {
             sync_io: SyncIo::None,
             regions: Vec::new(),
             file_service: FileService::RoundRobin,
+            file_service_ios: 1,
             open_files: None,
             advice: Advice::None,
             write_life: None,

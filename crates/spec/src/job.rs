@@ -83,8 +83,19 @@ pub struct PrioritySpec {
     pub level: PerDir<u16>,
     /// `cmdprio_hint`.
     pub hint: PerDir<u16>,
-    /// `cmdprio_bssplit`: block size, percentage, and a class, level and hint of its own.
-    pub split: PerDir<Vec<(u64, u32, Option<[u16; 3]>)>>,
+    /// `cmdprio_bssplit`.
+    pub split: PerDir<Vec<PriorityShare>>,
+}
+
+/// Priority of a percentage of the I/Os of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PriorityShare {
+    /// In bytes.
+    pub block: u64,
+    /// Of these I/Os.
+    pub percent: u32,
+    /// Class, level and hint; `None` for those of the job.
+    pub own: Option<[u16; 3]>,
 }
 
 /// Duplicates among buffers (`dedupe_*`).
@@ -166,6 +177,8 @@ pub struct Files {
     pub invalidate: bool,
     /// `file_service_type`.
     pub service: FileService,
+    /// The number after its colon.
+    pub service_ios: u32,
     /// `fadvise_hint`; `None` follows the I/O pattern.
     pub advice: Option<Advice>,
     /// `write_hint`.
@@ -236,6 +249,10 @@ pub enum EngineName {
     Pvsync,
     /// preadv2, pwritev2.
     Pvsync2,
+    /// fallocate.
+    Falloc,
+    /// ftruncate.
+    Ftruncate,
     /// io_uring no-ops.
     Nop,
     /// No I/O at all.
@@ -469,6 +486,7 @@ impl Default for Files {
             unlink: false,
             invalidate: true,
             service: FileService::RoundRobin,
+            service_ios: 1,
             advice: None,
             write_life: None,
         }
@@ -521,6 +539,8 @@ impl EngineName {
             Self::Sync => "sync",
             Self::Pvsync => "pvsync",
             Self::Pvsync2 => "pvsync2",
+            Self::Falloc => "falloc",
+            Self::Ftruncate => "ftruncate",
             Self::Nop => "nop",
             Self::Null => "null",
         }

@@ -367,6 +367,23 @@ mod tests {
     }
 
     #[test]
+    fn each_file_is_used_for_several_ios() {
+        let order = Order::Sequential { skip: 0 };
+        let sizes = BlockSizes::Fixed(4096);
+        let mut job = job(order, Mix::Only(Dir::Read), sizes, &[8 * 4096; 4]);
+        job.file_service_ios = 3;
+        let files = |job: &JobPlan| -> Vec<u32> {
+            let mut source = General::new(job);
+            (0..300).map(|_| source.next(Dir::Read, u64::MAX).file).collect()
+        };
+        assert_eq!(files(&job)[..9], [0, 0, 0, 1, 1, 1, 2, 2, 2]);
+        job.file_service = FileService::Random;
+        let random = files(&job);
+        assert!(random.chunks(3).all(|run| run[0] == run[1] && run[1] == run[2]), "{random:?}");
+        assert!((0..4).all(|file| random.contains(&file)));
+    }
+
+    #[test]
     fn a_file_is_used_when_another_is_done_where_few_are_open() {
         let mut job = job(
             Order::Sequential { skip: 0 },

@@ -16,6 +16,8 @@ const ENGINES: &[(&str, EngineName)] = &[
     ("sync", EngineName::Sync),
     ("pvsync", EngineName::Pvsync),
     ("pvsync2", EngineName::Pvsync2),
+    ("falloc", EngineName::Falloc),
+    ("ftruncate", EngineName::Ftruncate),
     ("nop", EngineName::Nop),
     ("null", EngineName::Null),
     ("cpp_null", EngineName::Null),
@@ -28,7 +30,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::value(
         "ioengine",
         "NAME",
-        "I/O engine: io_uring, io_uring_cmd, libaio, psync, sync, pvsync, pvsync2, null or nop",
+        "I/O engine: io_uring, io_uring_cmd, libaio, psync, sync, pvsync, pvsync2, falloc, ftruncate, null or nop",
         engine,
     )
     .differs("The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own."),
@@ -214,17 +216,7 @@ const OTHERS: &[(&[&str], &str)] = &[
         "use io_uring, or io_uring_cmd on /dev/ngXnY",
     ),
     (
-        &[
-            "dircreate",
-            "dirdelete",
-            "dirstat",
-            "filecreate",
-            "filedelete",
-            "filestat",
-            "e4defrag",
-            "falloc",
-            "ftruncate",
-        ],
+        &["dircreate", "dirdelete", "dirstat", "filecreate", "filedelete", "filestat", "e4defrag"],
         "fathom transfers data, and does not measure operations on metadata yet; use fio",
     ),
     (&["cpuio", "exec", "page_fault"], "it does no storage I/O; run such a load beside fathom"),

@@ -1,7 +1,7 @@
 //! Priorities of single I/Os.
 
 use super::Key;
-use crate::job::{JobSpec, PrioritySpec};
+use crate::job::{JobSpec, PriorityShare, PrioritySpec};
 use crate::value::{Value, triple};
 use fathom_model::plan::CommandPriority;
 use fathom_model::{Dir, PerDir};
@@ -41,13 +41,11 @@ fn small(v: Value<'_>, max: u32) -> Result<u16, String> {
     Ok(v.count32(0, max)? as u16)
 }
 
-type Entry = (u64, u32, Option<[u16; 3]>);
-
-fn split(v: Value<'_>) -> Result<Vec<Entry>, String> {
+fn split(v: Value<'_>) -> Result<Vec<PriorityShare>, String> {
     v.text.split(':').map(|entry| parse_entry(v, entry)).collect()
 }
 
-fn parse_entry(v: Value<'_>, text: &str) -> Result<Entry, String> {
+fn parse_entry(v: Value<'_>, text: &str) -> Result<PriorityShare, String> {
     let fields: Vec<Value<'_>> = text.split('/').map(|field| v.with(field.trim())).collect();
     let own = match fields.as_slice() {
         [_, _] => None,
@@ -57,7 +55,7 @@ fn parse_entry(v: Value<'_>, text: &str) -> Result<Entry, String> {
         }
         _ => return Err(format!("invalid entry '{text}'; write it as 64k/50 or 64k/50/1/0")),
     };
-    Ok((fields[0].size()?, fields[1].count32(0, 100)?, own))
+    Ok(PriorityShare { block: fields[0].size()?, percent: fields[1].count32(0, 100)?, own })
 }
 
 impl Default for PrioritySpec {
@@ -82,14 +80,15 @@ impl JobSpec {
             let default = [spec.class[dir], spec.level[dir], spec.hint[dir]];
             let all = (None, spec.percent[dir], None);
             let split =
-                spec.split[dir].iter().map(|(size, percent, own)| (Some(*size), *percent, *own));
-            let rules =
-                split.chain([all]).filter(|(_, percent, _)| *percent > 0 && dir != Dir::Trim);
-            let rules = rules.map(|(block, percent, own)| CommandPriority {
-                block,
-                percent,
-                value: value(own.unwrap_or(default)),
-            });
+                spec.split[dir].iter().map(|part| (Some(part.block), part.percent, part.own));
+            let rules = split
+                .chain([all])
+                .filter(|(_, percent, _)| *percent > 0 && dir != Dir::Trim)
+                .map(|(block, percent, own)| CommandPriority {
+                    block,
+                    percent,
+                    value: value(own.unwrap_or(default)),
+                });
             rules.collect()
         })
     }

@@ -35,9 +35,8 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
             problems.push((key, why));
         }
     }
-    if let Some(engine) = engine::without_trim(job) {
-        let why = format!("{engine} does not support trim; use ioengine=io_uring or psync");
-        problems.push(("rw", why));
+    if let Some((dir, instead)) = engine::without(job) {
+        problems.push(("rw", format!("{name} does not support {dir}; {instead}")));
     }
     problems.extend(polling(job));
     if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
@@ -71,13 +70,13 @@ fn priorities(job: &JobSpec) -> Option<KeyProblem> {
         let why = "cmdprio_percentage and cmdprio_bssplit conflict; remove one";
         return Some(("cmdprio_bssplit", why.to_string()));
     }
-    let sums = job.priorities.split.iter().flat_map(|(_, entries)| {
-        entries.iter().map(|(size, ..)| {
-            let same = entries.iter().filter(move |(other, ..)| other == size);
-            (*size, same.map(|(_, percent, _)| percent).sum::<u32>())
+    let mut sums = job.priorities.split.iter().flat_map(|(_, parts)| {
+        parts.iter().map(|part| {
+            let same = parts.iter().filter(|other| other.block == part.block);
+            (part.block, same.map(|part| part.percent).sum::<u32>())
         })
     });
-    let (size, sum) = sums.into_iter().find(|(_, sum)| *sum > 100)?;
+    let (size, sum) = sums.find(|(_, sum)| *sum > 100)?;
     let why = format!("the percentages for {} add up to {sum}%; use at most 100%", show(size));
     Some(("cmdprio_bssplit", why))
 }

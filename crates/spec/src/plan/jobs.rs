@@ -38,6 +38,7 @@ pub(super) fn resolve(
     plan.direct = job.is_direct();
     plan.sync_io = job.sync_io;
     plan.file_service = job.files.service;
+    plan.file_service_ios = job.files.service_ios;
     plan.open_files = job.files.open_max;
     plan.advice = job.files.advice.unwrap_or(match job.work.rw.random {
         true => Advice::Random,

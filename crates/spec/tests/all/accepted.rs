@@ -1,7 +1,7 @@
 //! What fio accepts and fathom used to refuse.
 
 use crate::common::{OneFile, command, facts, job};
-use fathom_model::plan::{Advice, BlockSizes, Flow, MemoryPolicy, Plan, Region};
+use fathom_model::plan::{Advice, BlockSizes, Engine, Flow, MemoryPolicy, Plan, Psync, Region};
 use fathom_spec::{check, parse, plan};
 
 fn planned(line: &str) -> Plan {
@@ -120,6 +120,23 @@ fn priorities_of_single_ios() {
     let sum = refused("--cmdprio_bssplit=4k/50/1/0:4k/60/2/0");
     assert!(sum.contains("add up to 110%"), "{sum}");
     assert!(refused("--cmdprio_percentage=1 --ioengine=psync").contains("does not support"));
+}
+
+#[test]
+fn engines_that_allocate_and_truncate() {
+    let refused = |keys: &str| {
+        let spec = command(&format!("--filename=/data/own {keys}")).unwrap();
+        plan(&spec, &facts(&spec)).unwrap_err().to_string()
+    };
+    assert!(refused("--rw=randread --ioengine=falloc").contains("falloc does not support read"));
+    assert!(refused("--rw=trim --ioengine=ftruncate").contains("ftruncate does not support trim"));
+    let plan = planned("--rw=randtrim --ioengine=falloc --filename=/data/own");
+    assert_eq!(plan.jobs[0].engine, Engine::Psync(Psync::Allocate));
+    assert!(plan.targets[0].trimmed);
+    let plan = planned("--rw=write --ioengine=ftruncate --filename=/data/own");
+    assert!(plan.targets[0].written && plan.jobs[0].engine == Engine::Psync(Psync::Truncate));
+    let several = planned("--rw=read --filename=/data/file --file_service_type=random:16");
+    assert_eq!(several.jobs[0].file_service_ios, 16);
 }
 
 #[test]
