@@ -115,7 +115,8 @@ mod tests {
     fn pages_are_dropped_from_the_region_of_a_job_only() {
         // On the disk, not on tmpfs, whose pages stay.
         let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        file.write_all(&vec![7; 64 * PAGE]).unwrap();
+        // Page by page: the cache has no larger units then, which are dropped as a whole or not at all.
+        (0..64).for_each(|_| file.write_all(&[7; PAGE]).unwrap());
         file.sync_all().unwrap();
         let file = OpenFile { fd: file.into(), kind: FileKind::Regular, path: "file".into() };
         assert!(cached_pages(file.raw(), 64).iter().all(|cached| *cached));
