@@ -1,4 +1,4 @@
-//! "Limited by:" of `fathom watch`, on bottlenecks that were made on purpose. As root only: most need a cgroup or a
+//! "Limited by:" of `fathom watch`, on bottlenecks created on purpose. As root only: most need a cgroup or a
 //! device.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -39,7 +39,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// The last block of the page, of `command` after the shell did `first`.
+/// The last block of the page, for `command` after the shell ran `first`.
 fn limited_by(place: &Place, first: &str, command: &[&str]) -> String {
     let script = format!("{first}exec \"$@\"");
     let watch = ["watch", "--no-record", "-i", "500ms", "--", "sh", "-c", &script, "sh"];
@@ -49,7 +49,7 @@ fn limited_by(place: &Place, first: &str, command: &[&str]) -> String {
     block.to_string()
 }
 
-/// Whether a block answers nothing, or that other programs use the CPUs: on such a machine that is the truth.
+/// Whether a block is inconclusive, or names other programs that use the CPUs: on a busy machine that is correct.
 fn tells_nothing(block: &str) -> bool {
     let busy = ["inconclusive", " CPUs, ", " CPUs were "];
     busy.iter().any(|words| block.lines().nth(1).is_some_and(|first| first.contains(words)))
@@ -64,7 +64,7 @@ fn names(place: &Place, first: &str, command: &[&str], words: &[&str]) {
         if words.iter().all(|words| block.contains(words)) {
             return;
         }
-        println!("repeated, because it says:{block}");
+        println!("repeated, because it reports:{block}");
     }
     if tells_nothing(&block) {
         println!("skipped: other programs use this machine's CPUs");
@@ -97,7 +97,7 @@ fn place_with_data() -> Place {
     place
 }
 
-/// `major:minor` of the disk that holds the place; `None` where it is on no disk.
+/// `major:minor` of the disk that holds the place; `None` if it is not on a disk.
 fn disk_of(place: &Place) -> Option<String> {
     let dev = fs::metadata(place.path("data")).unwrap().dev();
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
@@ -135,7 +135,7 @@ fn a_cpu_quota() {
     let place = Place::new();
     let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "20000") else { return };
     let block = limited_by(&place, &cgroup.enter(), &reads(&["--ioengine=nop", "--size=1g"]));
-    says(&block, &["may use 0.20 CPUs; it was throttled for"]);
+    says(&block, &["is limited to 0.20 CPUs; it was throttled for"]);
     fs::write(cgroup.0.join("cpu.cfs_quota_us"), "400000").unwrap();
     let block = limited_by(&place, &cgroup.enter(), &reads(&["--ioengine=nop", "--size=1g"]));
     assert!(!block.contains("throttled"), "{block}");
@@ -150,7 +150,7 @@ fn a_memory_limit() {
     let data = format!("of={}", place.path("data").display());
     tool("dd", &[&data, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
     let load = reads(&["--filename=data", "--size=64m", "--ioengine=psync", "--invalidate=0"]);
-    names(&place, &cgroup.enter(), &load, &["The cgroup may use 24 MiB of memory"]);
+    names(&place, &cgroup.enter(), &load, &["The cgroup is limited to 24 MiB of memory"]);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn other_programs_on_all_cpus() {
 
 #[test]
 fn other_programs_on_the_disk() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;
@@ -218,13 +218,13 @@ fn memory_that_is_swapped() {
     let touch = "import os, time\n\
         pages = os.urandom(96 << 20)\nend = time.time() + 3\n\
         while time.time() < end: pages[::4096]";
-    let words = ["Memory is short", "read from swap on zram"];
+    let words = ["Memory ran short", "read from swap on zram"];
     names(&place, &cgroup.enter(), &["python3", "-c", touch], &words);
 }
 
 #[test]
 fn syncs_and_their_journal() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;
@@ -237,13 +237,13 @@ fn syncs_and_their_journal() {
 
 #[test]
 fn one_read_at_a_time_and_sixteen() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;
     }
     let one = reads(&[&DIRECT[..], &["--ioengine=psync"]].concat());
-    names(&place, "", &one, &["fathom did one read at a time", "Latency, not throughput"]);
+    names(&place, "", &one, &["fathom issued one read at a time", "Latency, not throughput"]);
     let block = limited_by(&place, "", &reads(&[&DIRECT[..], &["--iodepth=16"]].concat()));
     assert!(!block.contains("one read at a time"), "{block}");
 }
@@ -265,7 +265,7 @@ fn a_lock_that_threads_share() {
 
 #[test]
 fn worker_threads_of_io_uring() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;
@@ -284,9 +284,8 @@ fn few_requests_and_a_scheduler() {
     let filename = format!("--filename={}", device.0);
     let load = reads(&[&filename, "--direct=1", "--iodepth=64"]);
     let set = |file: &str, value: &str| fs::write(queue.join(file), value).unwrap();
-    // A loop device keeps the settings of its previous user.
     set("scheduler", "none");
-    let waits = "has 4 requests (nr_requests)";
+    let waits = "has 4 requests per hardware queue (nr_requests";
     set("nr_requests", "4");
     names(&place, "", &load, &[waits]);
     set("nr_requests", "128");
@@ -297,7 +296,6 @@ fn few_requests_and_a_scheduler() {
         set("scheduler", "bfq");
         let load = ["--direct=1", "--iodepth=64", "--numjobs=2", "--runtime=4", &filename];
         names(&place, "", &reads(&load), &["The I/O scheduler bfq of"]);
-        set("scheduler", "none");
     }
 }
 
@@ -345,10 +343,9 @@ fn requests_that_are_split() {
     let queue = device.queue();
     let filename = format!("--filename={}", device.0);
     let load = reads(&[&filename, "--direct=1", "--bs=1m", "--iodepth=4"]);
-    let whole = fs::read_to_string(queue.join("max_sectors_kb")).unwrap();
     fs::write(queue.join("max_sectors_kb"), "64").unwrap();
     names(&place, "", &load, &["were split at 64 KiB by max_sectors_kb"]);
-    fs::write(queue.join("max_sectors_kb"), whole).unwrap();
+    fs::write(queue.join("max_sectors_kb"), "1024").unwrap();
     let block = limited_by(&place, "", &load);
     assert!(!block.contains("max_sectors_kb"), "{block}");
 }
@@ -364,7 +361,6 @@ fn writeback_that_is_throttled() {
         return;
     }
     // More requests than may be in flight.
-    let whole = fs::read_to_string(queue.join("max_sectors_kb")).unwrap();
     fs::write(queue.join("max_sectors_kb"), "16").unwrap();
     let (filename, erase) = (format!("--filename={}", device.0), format!("--erase={}", device.0));
     let load =
@@ -372,7 +368,5 @@ fn writeback_that_is_throttled() {
     names(&place, "", &load, &["waited for writeback throttling on loop"]);
     fs::write(queue.join("wbt_lat_usec"), "0").unwrap();
     let block = limited_by(&place, "", &load);
-    fs::write(queue.join("wbt_lat_usec"), "-1").unwrap();
-    fs::write(queue.join("max_sectors_kb"), whole).unwrap();
     assert!(!block.contains("writeback throttling"), "{block}");
 }

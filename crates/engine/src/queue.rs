@@ -76,6 +76,6 @@ pub(crate) trait Queue {
     /// System calls made so far.
     fn system_calls(&self) -> u64;
 
-    /// What the kernel granted so far.
+    /// Settings in effect so far.
     fn granted(&self) -> Granted;
 }

@@ -1,4 +1,4 @@
-//! A working directory for fathom, and what a user sees of it there.
+//! A working directory for fathom, and its output as users see it.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,10 +17,10 @@ use tempfile::TempDir;
 pub const FATHOM: &str = env!("CARGO_BIN_EXE_fathom");
 pub const MIB: usize = 1 << 20;
 
-/// No program of a test takes longer, unless it hangs.
+/// Time after which a program counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a user sees when a program has ended.
+/// Output and status of a program that has ended.
 pub struct Answer {
     pub code: Option<i32>,
     pub signal: Option<i32>,
@@ -65,7 +65,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// What is on standard output or standard error so far.
+    /// Standard output or standard error so far.
     pub fn so_far(&self, name: &str) -> String {
         String::from_utf8_lossy(&fs::read(self.out.path().join(name)).unwrap()).into_owned()
     }
@@ -106,7 +106,7 @@ impl Drop for Running {
     }
 }
 
-/// A directory to work in, with a home beside it.
+/// A working directory, with a home next to it.
 pub struct Place {
     dir: TempDir,
     home: TempDir,
@@ -130,7 +130,7 @@ impl Place {
         fs::write(self.path(name), contents).unwrap();
     }
 
-    /// A file of data that fathom did not make.
+    /// A file of data that fathom did not create.
     pub fn data(&self, name: &str, len: usize) {
         let bytes: Vec<u8> = (0..len).map(|n| (n * 7 + n / 4096) as u8).collect();
         self.write(name, bytes);
@@ -187,7 +187,7 @@ impl Place {
         found
     }
 
-    /// That this is refused with one error that holds all of `parts`, and changes nothing.
+    /// Asserts that this is refused with one error that contains all of `parts`, and changes nothing.
     #[track_caller]
     pub fn refuses(&self, args: &[&str], parts: &[&str]) {
         let before = self.look();
@@ -199,7 +199,7 @@ impl Place {
     }
 }
 
-/// That standard error is one line, and says all of `parts`.
+/// Asserts that standard error is one line that contains all of `parts`.
 #[track_caller]
 pub fn assert_one_error(stderr: &str, parts: &[&str]) {
     assert!(stderr.starts_with("fathom: ") && stderr.lines().count() == 1, "{stderr}");
@@ -266,11 +266,20 @@ impl Drop for Tmpfs {
 }
 
 /// A loop device on a file.
-pub struct Loop(pub String);
+pub struct Loop(pub String, Vec<(PathBuf, String)>);
 
 impl Loop {
     pub fn on(file: &Path) -> Self {
-        Self(tool("losetup", &["-f", "--show", file.to_str().unwrap()]))
+        let name = tool("losetup", &["-f", "--show", file.to_str().unwrap()]);
+        let mut new = Self(name, Vec::new());
+        let files = ["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"];
+        for path in files.map(|file| new.queue().join(file)) {
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            // Of the schedulers, the one in use is in brackets.
+            let value = text.split(['[', ']']).nth(1).unwrap_or(&text).to_string();
+            new.1.push((path, value));
+        }
+        new
     }
 
     /// The device's directory of settings.
@@ -279,8 +288,10 @@ impl Loop {
     }
 }
 
+/// A loop device keeps the settings of its previous user.
 impl Drop for Loop {
     fn drop(&mut self) {
+        self.1.iter().for_each(|(path, value)| drop(fs::write(path, value)));
         let _ = Command::new("losetup").args(["-d", &self.0]).output();
     }
 }

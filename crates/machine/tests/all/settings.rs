@@ -200,7 +200,7 @@ fn a_second_process_is_refused_on_the_same_disk_only() {
     let error = error.expect("refused").to_string();
     let pid = std::process::id();
     assert!(
-        error.starts_with(&format!("settings of sda are changed by another fathom (PID {pid})")),
+        error.starts_with(&format!("another fathom (PID {pid}) is changing settings of sda")),
         "{error}"
     );
     let other = SettingChange::parse("nomerges=1", "/dev/sdb").expect("a change");
@@ -224,7 +224,7 @@ fn what_others_changed_is_left_alone_and_reported() {
     assert_eq!(
         texts,
         [
-            "nomerges of sda was changed by another program to 1 and left as it is; it was 0 before fathom changed it",
+            "nomerges of sda was changed by another program to 1 and left unchanged; it was 0 before fathom changed it",
             "read_ahead_kb of sda restored: 0 → 128"
         ]
     );

@@ -179,7 +179,7 @@ pub(super) const KEYS: &[Key] = &[
     .differs(
         "No effect: arrivals of a rate-limited job are never delayed by a stall, which is the purpose of `offload`.",
     ),
-    Key::flag("thread", "Run jobs as threads, which they always are", accept_flag)
+    Key::flag("thread", "Run jobs as threads (always the case)", accept_flag)
         .differs(
             "Jobs are always threads. As in fio, `threads` is accepted, too.",
         )
@@ -219,7 +219,7 @@ const OTHERS: &[(&[&str], &str)] = &[
         &["dircreate", "dirdelete", "dirstat", "filecreate", "filedelete", "filestat", "e4defrag"],
         "fathom transfers data, and does not measure operations on metadata yet; use fio",
     ),
-    (&["cpuio", "exec", "page_fault"], "it does no storage I/O; run such a load beside fathom"),
+    (&["cpuio", "exec", "page_fault"], "it does no storage I/O; run such a load alongside fathom"),
     (&["ftp", "http", "net", "netsplice", "rdma"], "fathom does storage I/O only; use fio"),
     (
         &[

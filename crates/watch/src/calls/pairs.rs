@@ -5,7 +5,7 @@ use fathom_model::Histogram;
 use fathom_model::watch::{CallTimes, CallsSample};
 use std::collections::{BTreeMap, HashMap};
 
-/// Calls in flight at most; there is one per thread.
+/// Maximum number of calls in flight; there is one per thread.
 const IN_FLIGHT_MAX: usize = 1 << 16;
 
 /// A record of a call.
