@@ -31,6 +31,8 @@ mod limit;
 #[cfg(test)]
 mod outputs;
 #[cfg(test)]
+mod readers;
+#[cfg(test)]
 mod results;
 #[cfg(test)]
 mod ring;

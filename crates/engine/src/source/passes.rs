@@ -4,7 +4,7 @@ use super::{Draw, Source};
 use crate::files::OpenFile;
 use crate::hints::drop_pages;
 use crate::queue::Request;
-use fathom_model::plan::{Distribution, JobPlan, Order};
+use fathom_model::plan::{Distribution, JobPlan, Order, Region};
 use fathom_model::{Dir, PerDir};
 use std::os::fd::RawFd;
 
@@ -19,6 +19,7 @@ pub(crate) struct Invalidating<S> {
 /// The current pass over one file.
 struct Pass {
     fd: RawFd,
+    region: Region,
     bytes: u64,
     left: PerDir<u64>,
 }
@@ -38,9 +39,9 @@ impl<S> Invalidating<S> {
     /// `inner` with the files of `job`.
     pub fn new(inner: S, job: &JobPlan, files: &[OpenFile]) -> Self {
         let unit = job.block_unit();
-        let pass = |(file, region): (&OpenFile, &fathom_model::plan::Region)| {
+        let pass = |(file, region): (&OpenFile, &Region)| {
             let bytes = region.len - region.len % unit;
-            Pass { fd: file.raw(), bytes, left: PerDir::splat(bytes) }
+            Pass { fd: file.raw(), region: *region, bytes, left: PerDir::splat(bytes) }
         };
         let apart = matches!(job.access.order, Order::Sequential { .. });
         Self { inner, files: files.iter().zip(&job.regions).map(pass).collect(), apart }
@@ -85,7 +86,7 @@ impl<D: Draw> Draw for Batch<'_, D> {
         let pass = &mut self.files[request.file as usize];
         let left = &mut pass.left[if self.apart { dir } else { Dir::Read }];
         if *left < u64::from(request.len) {
-            drop_pages(pass.fd);
+            drop_pages(pass.fd, &pass.region);
             *left = pass.bytes;
         }
         *left = left.saturating_sub(u64::from(request.len));

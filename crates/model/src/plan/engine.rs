@@ -34,6 +34,8 @@ impl Engine {
                 Psync::Seek => "sync",
                 Psync::Vectored => "pvsync",
                 Psync::VectoredFlags { .. } => "pvsync2",
+                Psync::Allocate => "falloc",
+                Psync::Truncate => "ftruncate",
             },
             Engine::Nop(_) => "nop",
             Engine::Null => "null",
@@ -73,6 +75,10 @@ pub enum Psync {
         /// RWF_NOWAIT.
         nowait: bool,
     },
+    /// fallocate(2): a write allocates blocks, a trim punches a hole; no data is transferred.
+    Allocate,
+    /// ftruncate(2): a write sets the size of the file to its offset.
+    Truncate,
 }
 
 /// Requested io_uring settings. Those in effect are in [`crate::record::Granted`].

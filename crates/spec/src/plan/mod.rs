@@ -150,6 +150,7 @@ impl<'a> Planner<'a> {
         }
         plan.placement = placement::placement(job, clone, self.host)?;
         plan.until = jobs::until(job, &plan)?;
+        plan.buffers.dedupe = jobs::dedupe(job, &plan);
         self.plan.notes.extend(jobs::notes(job, clone, choice));
         self.plan.jobs.push(plan);
         Ok(())
