@@ -1,6 +1,7 @@
 //! What the kernel is told about a job's files before its first I/O.
 
 use crate::files::{FileKind, OpenFile};
+use crate::queue::Mapping;
 use crate::refusal::Refusal;
 use fathom_model::Dir;
 use fathom_model::plan::{Advice, JobPlan, WriteLife};
@@ -48,6 +49,12 @@ pub(crate) fn invalidate(file: &OpenFile) {
 pub(crate) fn drop_pages(fd: i32) {
     // SAFETY: takes no pointers. Only an invalid descriptor makes it fail.
     unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
+/// Unmaps the pages of a mapping; the next access maps them again.
+pub(crate) fn unmap_pages(mapping: Mapping) {
+    // SAFETY: the queue keeps the mapping, whose pages hold nothing that the file does not.
+    unsafe { libc::madvise(mapping.address as *mut _, mapping.bytes, libc::MADV_DONTNEED) };
 }
 
 fn advise(file: &OpenFile, advice: Advice) -> Result<(), Refusal> {

@@ -5,6 +5,7 @@ use crate::files::OpenFile;
 use crate::flow::{self, FlowGroup};
 use crate::job::{self, Task};
 use crate::overdue::Overdue;
+use crate::posixaio;
 use crate::rate_floor::FloorCheck;
 use crate::stall::{self, StallDetector};
 use crate::stats::Shared;
@@ -83,6 +84,7 @@ pub struct Running {
 /// If threads or descriptors cannot be created. Errors of a job are in its record.
 pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartError> {
     stall::install_handler()?;
+    posixaio::allow_threads(&plan.jobs);
     let members =
         plan.jobs.iter().map(|_| Ok(Member { shared: Shared::default(), wake: Wake::new()? }));
     let state = Arc::new(State {

@@ -1,5 +1,7 @@
 //! A job as specified, independent of any machine.
 
+pub use crate::engine_name::EngineName;
+
 use crate::error::Place;
 use fathom_model::plan::{
     Advice, Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, FlushPlan,
@@ -185,29 +187,6 @@ pub struct Work {
     pub repeat: bool,
     /// `randseed`.
     pub seed: Option<u64>,
-}
-
-/// `ioengine`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EngineName {
-    /// io_uring.
-    IoUring,
-    /// NVMe passthrough over io_uring.
-    IoUringCmd,
-    /// Linux native AIO.
-    Libaio,
-    /// pread, pwrite.
-    Psync,
-    /// lseek, read, write.
-    Sync,
-    /// preadv, pwritev.
-    Pvsync,
-    /// preadv2, pwritev2.
-    Pvsync2,
-    /// io_uring no-ops.
-    Nop,
-    /// No I/O at all.
-    Null,
 }
 
 /// I/O engine and queue depth of a job.
@@ -472,29 +451,5 @@ impl Default for EngineSpec {
             flags: IoFlags::default(),
             serialize_overlap: false,
         }
-    }
-}
-
-impl EngineName {
-    /// The name used by `ioengine`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::IoUring => "io_uring",
-            Self::IoUringCmd => "io_uring_cmd",
-            Self::Libaio => "libaio",
-            Self::Psync => "psync",
-            Self::Sync => "sync",
-            Self::Pvsync => "pvsync",
-            Self::Pvsync2 => "pvsync2",
-            Self::Nop => "nop",
-            Self::Null => "null",
-        }
-    }
-
-    /// Whether the engine uses io_uring.
-    #[must_use]
-    pub const fn is_ring(self) -> bool {
-        matches!(self, Self::IoUring | Self::IoUringCmd | Self::Nop)
     }
 }

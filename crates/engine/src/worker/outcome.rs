@@ -162,6 +162,12 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             libc::EINVAL if self.job.direct => {
                 "; direct I/O must be aligned to the target's logical block: check bs, offset and blockalign"
             }
+            libc::EINVAL if self.job.engine == Engine::Splice => {
+                "; its file system does not support splice: use ioengine=psync"
+            }
+            libc::EFAULT if self.job.engine == Engine::Mmap => {
+                "; the target is shorter than when the run began: it was truncated"
+            }
             libc::EIO => "; the device reports an error: see `dmesg`",
             libc::ENOSPC => {
                 "; the file system or device is full, or the device is gone (see `dmesg`)"

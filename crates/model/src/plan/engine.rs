@@ -15,6 +15,14 @@ pub enum Engine {
     Libaio,
     /// One system call per I/O.
     Psync(Psync),
+    /// readv(2) or writev(2), one call for adjacent I/Os of a batch.
+    Vsync,
+    /// Loads from and stores to memory mappings.
+    Mmap,
+    /// splice(2) and vmsplice(2), through a pipe.
+    Splice,
+    /// POSIX asynchronous I/O: aio_read(3), aio_write(3).
+    Posixaio,
     /// io_uring no-ops: measures the overhead of the ring.
     Nop(Uring),
     /// Completes I/Os immediately without the kernel: measures the overhead of the engine.
@@ -35,6 +43,10 @@ impl Engine {
                 Psync::Vectored => "pvsync",
                 Psync::VectoredFlags { .. } => "pvsync2",
             },
+            Engine::Vsync => "vsync",
+            Engine::Mmap => "mmap",
+            Engine::Splice => "splice",
+            Engine::Posixaio => "posixaio",
             Engine::Nop(_) => "nop",
             Engine::Null => "null",
         }
@@ -43,7 +55,7 @@ impl Engine {
     /// Whether each call does one I/O and waits for it, regardless of the queue depth requested.
     #[must_use]
     pub fn is_synchronous(&self) -> bool {
-        matches!(self, Engine::Psync(_))
+        matches!(self, Engine::Psync(_) | Engine::Mmap | Engine::Splice)
     }
 
     /// The io_uring settings, if the engine uses io_uring.

@@ -16,6 +16,10 @@ const ENGINES: &[(&str, EngineName)] = &[
     ("sync", EngineName::Sync),
     ("pvsync", EngineName::Pvsync),
     ("pvsync2", EngineName::Pvsync2),
+    ("vsync", EngineName::Vsync),
+    ("mmap", EngineName::Mmap),
+    ("splice", EngineName::Splice),
+    ("posixaio", EngineName::Posixaio),
     ("nop", EngineName::Nop),
     ("null", EngineName::Null),
     ("cpp_null", EngineName::Null),
@@ -28,7 +32,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::value(
         "ioengine",
         "NAME",
-        "I/O engine: io_uring, io_uring_cmd, libaio, psync, sync, pvsync, pvsync2, null or nop",
+        "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, pvsync2, mmap, splice, null or nop",
         engine,
     )
     .differs("The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own."),
@@ -195,9 +199,8 @@ pub(crate) fn engines() -> impl Iterator<Item = (&'static str, EngineName)> {
 
 /// fio's other engines, and what to do instead.
 const OTHERS: &[(&[&str], &str)] = &[
-    (&["posixaio", "solarisaio", "windowsaio"], "use io_uring or libaio"),
-    (&["mmap", "splice", "vsync"], "use psync"),
-    (&["pmem", "libpmem", "dev-dax", "dev_dax"], "use psync on a file"),
+    (&["solarisaio", "windowsaio"], "use io_uring or libaio"),
+    (&["pmem", "libpmem", "dev-dax", "dev_dax"], "use mmap on a file"),
     (
         &["sg", "nvme", "spdk", "xnvme", "libblkio", "libnvme"],
         "use io_uring, or io_uring_cmd on /dev/ngXnY",

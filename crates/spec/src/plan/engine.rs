@@ -35,7 +35,14 @@ pub(super) fn choose(job: &JobSpec, files: &[File<'_>], host: &Host) -> Choice {
         return Choice { engine: Engine::Psync(Psync::Plain), depth: 1, note: Some(note) };
     }
     if !engine.is_synchronous() {
-        return Choice { engine, depth, note: None };
+        let one_file = engine == Engine::Posixaio && depth > 1 && files.len() == 1;
+        let note = one_file.then(|| {
+            format!(
+                "job '{name}': the C library executes the I/Os of a file one at a time, so \
+                 ioengine=posixaio only queues {depth}; use ioengine=io_uring, or nrfiles"
+            )
+        });
+        return Choice { engine, depth, note };
     }
     let note = (depth > 1).then(|| {
         format!(
@@ -70,6 +77,10 @@ fn resolve(spec: &EngineSpec) -> Engine {
         EngineName::Pvsync2 => {
             Engine::Psync(Psync::VectoredFlags { hipri: spec.uring.iopoll, nowait: spec.nowait })
         }
+        EngineName::Vsync => Engine::Vsync,
+        EngineName::Mmap => Engine::Mmap,
+        EngineName::Splice => Engine::Splice,
+        EngineName::Posixaio => Engine::Posixaio,
         EngineName::Null => Engine::Null,
     }
 }
