@@ -7,6 +7,7 @@ use crate::flow::{FlowGroup, FlowShare};
 use crate::hints;
 use crate::libaio::Libaio;
 use crate::mmap::Mmap;
+use crate::names::{EachName, NameOps, NameTable};
 use crate::null::Null;
 use crate::pace::Pace;
 use crate::placement;
@@ -37,6 +38,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 pub(crate) struct Task<'a> {
     pub job: &'a JobPlan,
     pub files: &'a [OpenFile],
+    /// What an engine that operates on names uses in place of files.
+    pub names: Option<&'a NameTable>,
     pub shared: &'a Shared,
     pub wake: &'a Wake,
     /// The jobs that this one shares I/Os with.
@@ -122,7 +125,7 @@ fn dispatch(
 ) -> Result<JobRecord, Refusal> {
     let (job, files) = (task.job, task.files);
     let depth = slab.slots();
-    let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null);
+    let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_));
     if !needs_none && (files.is_empty() || files.len() != job.regions.len()) {
         return Err(format!(
             "{} regions but {} open files: each region needs one",
@@ -204,6 +207,12 @@ fn dispatch(
             let queue = PosixAio::new(files, &slab);
             work_on_any(task, queue, slab, ready)
         }
+        Engine::Names(plan) => {
+            let table = task.names.filter(|table| !table.names.is_empty());
+            let table = table.ok_or_else(|| "no names: the job needs at least one".to_string())?;
+            let queue = SyncQueue::new(NameOps::new(plan, table), &slab);
+            work_with(task, queue, EachName::new(job, table.names.len()), slab, ready)
+        }
         Engine::Null => work(task, Null::new(depth), slab, ready),
     }
 }
@@ -266,7 +275,9 @@ fn work_with<Q: Queue, S: Source>(
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
-    let paths: Vec<String> = task.files.iter().map(|f| f.path.clone()).collect();
+    let named = task.names.into_iter().flat_map(|table| &table.names);
+    let named = named.map(|name| name.path.to_string_lossy().into_owned());
+    let paths: Vec<String> = task.files.iter().map(|f| f.path.clone()).chain(named).collect();
     let mut worker = Worker::new(task.job, &paths, task.shared, queue, source, slab);
     let ramp_stats = (task.job.until.ramp_ns > 0).then(Stats::default);
     let go = ready.take().is_none_or(|ready| ready(Ok(())));
@@ -404,6 +415,7 @@ mod tests {
             let task = Task {
                 job: &job,
                 files: &[],
+                names: None,
                 shared: &shared,
                 wake: &wake,
                 flow: None,

@@ -19,6 +19,7 @@ mod job;
 mod layout;
 mod libaio;
 mod mmap;
+mod names;
 mod null;
 mod overdue;
 mod pace;
@@ -46,4 +47,5 @@ mod worker;
 
 pub use files::{FileKind, OpenFile};
 pub use layout::fill;
-pub use run::{Running, StartError, start};
+pub use names::{Identity, Name, NameTable};
+pub use run::{Running, StartError, start, start_with_names};

@@ -1,5 +1,7 @@
 //! Names of I/O engines.
 
+use fathom_model::plan::NameOp;
+
 /// `ioengine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineName {
@@ -25,6 +27,8 @@ pub enum EngineName {
     Splice,
     /// aio_read, aio_write.
     Posixaio,
+    /// Operations on names.
+    Names(NameOp),
     /// io_uring no-ops.
     Nop,
     /// No I/O at all.
@@ -47,9 +51,16 @@ impl EngineName {
             Self::Mmap => "mmap",
             Self::Splice => "splice",
             Self::Posixaio => "posixaio",
+            Self::Names(op) => op.name(),
             Self::Nop => "nop",
             Self::Null => "null",
         }
+    }
+
+    /// Whether the engine transfers data.
+    #[must_use]
+    pub const fn moves_data(self) -> bool {
+        !matches!(self, Self::Names(_))
     }
 
     /// Whether the engine uses io_uring.

@@ -5,7 +5,8 @@ pub use crate::engine_name::EngineName;
 use crate::error::Place;
 use fathom_model::plan::{
     Advice, Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, FlushPlan,
-    IoFlags, MemoryPolicy, Mix, OnError, RateFloor, RateProcess, Show, SyncIo, Uring, WriteLife,
+    IoFlags, MemoryPolicy, Mix, OnError, RateFloor, RateProcess, Show, StatCall, SyncIo, Uring,
+    WriteLife,
 };
 use fathom_model::{Dir, PerDir};
 
@@ -214,6 +215,8 @@ pub struct EngineSpec {
     pub flags: IoFlags,
     /// `serialize_overlap`.
     pub serialize_overlap: bool,
+    /// `stat_type`.
+    pub stat: StatCall,
 }
 
 /// Start and end conditions of a job.
@@ -380,10 +383,10 @@ impl JobSpec {
         self.work.rw.kind != RwKind::Read
     }
 
-    /// Whether the engine uses files or devices.
+    /// Whether the engine opens files or devices.
     #[must_use]
     pub fn uses_files(&self) -> bool {
-        !matches!(self.engine.name, EngineName::Nop | EngineName::Null)
+        !matches!(self.engine.name, EngineName::Nop | EngineName::Null | EngineName::Names(_))
     }
 }
 
@@ -450,6 +453,7 @@ impl Default for EngineSpec {
             nowait: false,
             flags: IoFlags::default(),
             serialize_overlap: false,
+            stat: StatCall::Stat,
         }
     }
 }

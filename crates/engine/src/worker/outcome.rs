@@ -97,7 +97,10 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             self.fatal = true;
         }
         if self.failure.is_none() {
-            let what = format!("{dir} of {} bytes at offset {}", request.len, request.offset);
+            let what = match &self.job.engine {
+                Engine::Names(names) => names.op.name().to_string(),
+                _ => format!("{dir} of {} bytes at offset {}", request.len, request.offset),
+            };
             self.failure = Some(self.describe(&what, request.file, errno, more));
         }
     }
@@ -164,6 +167,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             }
             libc::EINVAL if self.job.engine == Engine::Splice => {
                 "; its file system does not support splice: use ioengine=psync"
+            }
+            libc::ESTALE if matches!(self.job.engine, Engine::Names(_)) => {
+                "; it was replaced since it was laid out, and fathom removes only what it created"
             }
             libc::EFAULT if self.job.engine == Engine::Mmap => {
                 "; the target is shorter than when the run began: it was truncated"

@@ -1,5 +1,6 @@
 //! I/O engines and their settings.
 
+use super::{Names, Paths};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,8 @@ pub enum Engine {
     Splice,
     /// POSIX asynchronous I/O: aio_read(3), aio_write(3).
     Posixaio,
+    /// Operations on the names of files and directories.
+    Names(Names),
     /// io_uring no-ops: measures the overhead of the ring.
     Nop(Uring),
     /// Completes I/Os immediately without the kernel: measures the overhead of the engine.
@@ -47,6 +50,7 @@ impl Engine {
             Engine::Mmap => "mmap",
             Engine::Splice => "splice",
             Engine::Posixaio => "posixaio",
+            Engine::Names(names) => names.op.name(),
             Engine::Nop(_) => "nop",
             Engine::Null => "null",
         }
@@ -55,7 +59,16 @@ impl Engine {
     /// Whether each call does one I/O and waits for it, regardless of the queue depth requested.
     #[must_use]
     pub fn is_synchronous(&self) -> bool {
-        matches!(self, Engine::Psync(_) | Engine::Mmap | Engine::Splice)
+        matches!(self, Engine::Psync(_) | Engine::Mmap | Engine::Splice | Engine::Names(_))
+    }
+
+    /// The names that the job operates on, if it transfers no data.
+    #[must_use]
+    pub fn paths(&self) -> Option<&Paths> {
+        match self {
+            Engine::Names(names) => Some(&names.paths),
+            _ => None,
+        }
     }
 
     /// The io_uring settings, if the engine uses io_uring.

@@ -4,7 +4,7 @@ use super::{Key, accept_flag};
 use crate::job::{EngineName, JobSpec};
 use crate::suggest;
 use crate::value::Value;
-use fathom_model::plan::Memory;
+use fathom_model::plan::{Memory, NameOp, StatCall};
 
 const ENGINES: &[(&str, EngineName)] = &[
     ("io_uring", EngineName::IoUring),
@@ -20,6 +20,12 @@ const ENGINES: &[(&str, EngineName)] = &[
     ("mmap", EngineName::Mmap),
     ("splice", EngineName::Splice),
     ("posixaio", EngineName::Posixaio),
+    ("filecreate", EngineName::Names(NameOp::CreateFile)),
+    ("filestat", EngineName::Names(NameOp::StatFile)),
+    ("filedelete", EngineName::Names(NameOp::DeleteFile)),
+    ("dircreate", EngineName::Names(NameOp::CreateDir)),
+    ("dirstat", EngineName::Names(NameOp::StatDir)),
+    ("dirdelete", EngineName::Names(NameOp::DeleteDir)),
     ("nop", EngineName::Nop),
     ("null", EngineName::Null),
     ("cpp_null", EngineName::Null),
@@ -32,7 +38,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::value(
         "ioengine",
         "NAME",
-        "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, pvsync2, mmap, splice, null or nop",
+        "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, pvsync2, mmap, splice, null, nop, \
+         or operations on names: filecreate, filestat, filedelete, dircreate, dirstat, dirdelete",
         engine,
     )
     .differs("The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own."),
@@ -135,6 +142,14 @@ pub(super) const KEYS: &[Key] = &[
         job.engine.uring.force_async = v.count32(0, u32::MAX)?;
         Ok(())
     }),
+    Key::value("stat_type", "CALL", "System call of filestat and dirstat: stat, lstat or statx", |job, v| {
+        job.engine.stat = v.choice(&[
+            ("stat", StatCall::Stat),
+            ("lstat", StatCall::Lstat),
+            ("statx", StatCall::Statx),
+        ])?;
+        Ok(())
+    }),
     Key::flag("nowait", "Set RWF_NOWAIT (pvsync2)", |job, v| {
         job.engine.nowait = v.flag()?;
         Ok(())
@@ -205,20 +220,7 @@ const OTHERS: &[(&[&str], &str)] = &[
         &["sg", "nvme", "spdk", "xnvme", "libblkio", "libnvme"],
         "use io_uring, or io_uring_cmd on /dev/ngXnY",
     ),
-    (
-        &[
-            "dircreate",
-            "dirdelete",
-            "dirstat",
-            "filecreate",
-            "filedelete",
-            "filestat",
-            "e4defrag",
-            "falloc",
-            "ftruncate",
-        ],
-        "fathom transfers data, and does not measure operations on metadata yet; use fio",
-    ),
+    (&["e4defrag", "falloc", "ftruncate"], "fathom does not measure these operations; use fio"),
     (&["cpuio", "exec", "page_fault"], "it does no storage I/O; run such a load beside fathom"),
     (&["ftp", "http", "net", "netsplice", "rdma"], "fathom does storage I/O only; use fio"),
     (

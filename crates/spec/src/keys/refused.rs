@@ -363,7 +363,6 @@ const OTHER_ENGINES: &[&str] = &[
     "single-instance",
     "single_instance",
     "skip_bad",
-    "stat_type",
     "std_redirect",
     "svcl",
     "touch_objects",
