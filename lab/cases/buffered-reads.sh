@@ -13,11 +13,11 @@ for direct in 1 0; do
     after=$(weighted)
     is $record '.jobs[0].dirs.read.counts | "\(.ios) \(.errors)"' '3000 0'
     is $record ".jobs[0].granted.direct == ($direct == 1)" true
-    # fathom looks at what is on the disk before it starts.
+    # Before it starts, fathom checks the disk's contents.
     seen=$(value $record '.disks[0].weighted_ms')
     check "the record has the kernel's $seen of $((after - before)) ms" \
         [ $seen -le $((after - before)) ] && [ $((after - before - seen)) -le $((seen / 4 + 50)) ]
-    # What was asked is the depth as long as the job ran.
+    # The requested depth is that of the whole run.
     is $record '(.jobs[0].runtime_ns / 1e6 * 32 * 0.5 > .disks[0].weighted_ms)
         == any(.findings[]; .rule == "device-depth")' true
     value $record '"the disk saw \(.disks[0].weighted_ms * 1e6 / .jobs[0].runtime_ns) on average"'

@@ -1,4 +1,4 @@
-# doctor and records hold what an NVMe controller reports, as sysfs has it; --fix changes and restore undoes.
+# doctor and records contain what an NVMe controller reports, as sysfs does; --fix changes settings and restore undoes it.
 # kernels: all
 disk=$(disk 0)
 name=${disk#/dev/}
@@ -15,7 +15,7 @@ is run/record.json "$nvme.firmware" "$(attribute firmware_rev)"
 is run/record.json "$nvme | .namespace.size_blocks * .namespace.formats[.namespace.format].block_bytes" \
     "$(blockdev --getsize64 "$disk")"
 is run/record.json "$nvme | .namespace.formats[.namespace.format].block_bytes" "$(cat "$queue/logical_block_size")"
-# QEMU's drive has 323 K, warns at 343 K and is in danger at 373 K (hw/nvme/nvme.h).
+# QEMU's drive is at 323 K, its warning threshold 343 K and its critical one 373 K (hw/nvme/nvme.h).
 is run/record.json "$nvme.smart.celsius" 50
 is run/record.json "$nvme.warning_celsius" 70
 is run/record.json "$nvme.critical_celsius" 100

@@ -9,7 +9,7 @@ echo kept >"/mnt/a b/file"
 sync
 watched="0 1" before=$(sums)
 
-# refused_as TEXT PATH…: by these names, and by the one that asks nobody.
+# refused_as TEXT PATH…: by these names, and by the one that bypasses the block layer.
 refused_as() {
     text=$1
     shift
@@ -29,7 +29,7 @@ fathom run --name=second --rw=write --bs=64k --size=1m --filename="${disk}p2" --
 check "what is mounted is whole" [ "$(cat "/mnt/a b/file")" = kept ]
 before=$(sums)
 
-# Unmounted here, but not there, where it is known by no path of ours.
+# Unmounted here, but not there, where none of our paths leads.
 unshare --mount --propagation private sh -c ': >there; exec sleep 600' &
 holder=$!
 while [ ! -e there ]; do usleep 10000; done
@@ -65,5 +65,5 @@ watched="0 1" before=$(sums)
 refused write "$other" "in use" --erase="$other@LAB1"
 umount /mnt
 
-# And when nobody has it any longer, it is written.
+# Once nobody uses it any more, it is written.
 fathom run --name=free --rw=write --bs=64k --size=1m --filename="$disk" --erase="$disk@LAB0"

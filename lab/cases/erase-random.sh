@@ -1,4 +1,4 @@
-# Random stacks of device mapper, md, partitions and loop devices with something in use: nothing of it is written.
+# Random stacks of device mapper, md, partitions and loop devices, partly in use: nothing in use is written.
 # modules: dm_mod raid1 loop
 # limit: 400
 stacks=16
@@ -67,7 +67,7 @@ for number in $(seq $stacks); do
     done)
     echo "stack $number: $devices; in use: $used"
     [ -n "$used" ]
-    # md notes in its members some time after the last write that they are clean.
+    # Some time after the last write, md marks its members as clean.
     [ ! -e /sys/block/md0 ] || sleep 1
     before=$(sums)
     attack

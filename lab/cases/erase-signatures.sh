@@ -1,8 +1,8 @@
-# What holds a file system, a partition table, swap or an array's member is not erased by name alone.
+# A disk with a file system, a partition table, swap or an array's member is not erased by name alone.
 disk=$(disk 0) big=$(disk 2) ng=$(passthrough 0)
 pass="--ioengine=io_uring_cmd --cmd_type=nvme"
 
-# holds NUMBER PATH WHAT: the name alone does not do, nor another disk's number; as printed it does.
+# holds NUMBER PATH WHAT: the name alone is not enough, nor another disk's number; the printed flag is.
 holds() {
     watched=$1 before=$(sums)
     for rw in write trim; do

@@ -34,7 +34,7 @@ refused write nowhere "dangling symbolic link" --size=1m
 refused write "${disk%n1}" "neither a file nor a block device" --erase="${disk%n1}"
 check "nothing is there" [ ! -e /dev/nvme9n1 ]
 
-# Read-only disks, also by the name that asks nobody.
+# Read-only disks, also by the name that bypasses the block layer.
 blockdev --setro "$disk"
 refused write "$disk" "read-only" --erase="$disk@LAB0"
 refused trim "$disk" "read-only" --erase="$disk@LAB0"

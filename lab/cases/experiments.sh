@@ -11,7 +11,7 @@ short() {
     fathom try "$experiment" "$@" --duration=4 --window=100ms --sampling=off --json --no-record >"$experiment.json" 2>err || status=$?
     check "$experiment ends with 0 or 1" [ $status -le 1 ]
     is "$experiment.json" '.outcome' finished
-    # In an emulated machine, time may be up before every condition had its turn.
+    # In an emulated machine, time may run out before every condition was measured.
     is "$experiment.json" '[.report.conditions[] | select(.windows > 0 or .rejected != null)] | length > 0' true
     is "$experiment.json" '[.report.conditions[].errors] | add' 0
 }

@@ -1,4 +1,4 @@
-# Anyone may use a file; a disk without permission is refused by name, and nothing is left behind.
+# Files need no root; a disk without permission is refused by name, and nothing is left behind.
 mkdir own
 chown 65534:65534 own
 cd own
@@ -16,7 +16,7 @@ for target in "$disk" "$(passthrough 0)"; do
         case $target in /dev/ng*) set -- "$@" --ioengine=io_uring_cmd --cmd_type=nvme ;; esac
         expect 1 as_nobody fathom run "$@" --erase="$target"
         says err "$target"
-        says err "run as a user who may"
+        says err "run as a user with permission"
         is out type object
         check "no record of what was not run" [ ! -e refused ]
     done

@@ -19,7 +19,7 @@ read_write() {
     check "mode $1: and little beside it" [ $((after - before)) -le 33792 ]
 }
 
-# gone MODE WORDS: the kernel has no such mode, and says so.
+# gone MODE WORDS: the kernel has no such mode, and reports it.
 gone() {
     device=/sys/kernel/config/nullb/lab$1
     mkdir "$device"

@@ -20,7 +20,7 @@ status=0
 wait $! || status=$?
 check "the kernel killed it ($status)" [ $status = 137 ]
 says /sys/fs/cgroup/labsmall/memory.events "oom_kill 1"
-says killed/record.json "it did not end: fathom was killed"
+says killed/record.json "it was still running when fathom was killed"
 is killed/record.json '.plan.jobs | length' 1
 # The kill may have cut the last line short.
 jq -R 'fromjson?' killed/samples.ndjson | jq -s . >samples.json

@@ -9,7 +9,7 @@ polled=$(($(interrupts_of "$ctrl") - before))
 fathom run --name=plain "$@" --record=plain >plain.json
 plain=$(($(interrupts_of "$ctrl") - before - polled))
 
-# fathom looks at what is on the disk before it starts, by ordinary reads.
+# Before it starts, fathom checks the disk's contents, by ordinary reads.
 check "2000 polled reads bring no interrupts but for those few ($polled)" [ "$polled" -le 4 ]
 check "others bring them ($plain)" [ "$plain" -ge 100 ]
 is polled.json '.jobs[0].read.total_ios' 2000

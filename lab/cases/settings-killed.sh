@@ -1,4 +1,4 @@
-# Settings are restored although fathom is killed at any moment while it changes them.
+# Settings are restored even if fathom is killed at any moment while it changes them.
 # modules: null_blk
 # limit: 120
 node=$(null_blk one)
@@ -28,12 +28,12 @@ for round in $(seq 24); do
     usleep $((round * 15000))
     kill -9 $! || true
     wait $! || true
-    # What was being changed is restored by the next command, what was to be kept on request.
+    # Interrupted changes are restored by the next command, those to keep on request.
     fathom restore >restored 2>&1
     check "round $round: everything is as before" [ "$(state)" = "$before" ]
 done
 
-# What someone else changes meanwhile stays.
+# Changes by other programs meanwhile are kept.
 expect 0 fathom doctor --fix --yes "$node"
 echo 256 >"$queue/read_ahead_kb"
 expect 0 fathom restore

@@ -19,7 +19,7 @@ load() {
         # Before it starts, fathom reads what is on the disk: up to 4 MiB, by few large reads.
         [ $rw = randread ] && more=8192 || more=0
         check "$2 $rw: 32768 sectors at the members ($sectors)" in_range $sectors 32768 $((32768 + more))
-        # Now and then the kernel adds one of its own, without sectors.
+        # Occasionally the kernel adds one of its own, without sectors.
         check "$2 $rw: 1024 I/Os at the members, but for merged ones ($ios)" in_range $ios 900 $((1026 + more / 64))
     done
     check "$2: all of it was written" [ "$(head -c 16777216 "$1" | tr -d '\245' | wc -c)" = 0 ]

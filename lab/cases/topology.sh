@@ -57,7 +57,7 @@ check "the disks are on several root complexes" [ "$(echo "$complexes" | xargs -
 is topo.json '[.loads[.topology.roots[] | select(.kind == "root_complex").name].disks] | add' 4
 is topo.json '[.findings[].rule] | index("crowded-root-complex")' null
 
-# What is stacked on two disks is below both, and on its way.
+# A device stacked on two disks is listed below both.
 dmsetup create lab <<END
 0 16384 linear $(disk 0) 0
 16384 16384 linear $(disk 1) 0

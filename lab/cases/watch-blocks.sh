@@ -8,7 +8,7 @@ grown() { jq -s "[.[].machine.blocks | select(. != null) | $2] | max" "$1/sample
 device=".devices[] | select(.name == \"$name\")"
 set -- --name=job --filename="$disk" --rw=randread --bs=4k --direct=1 --no-record --sampling=off --output-format=json
 
-# Batches of 7 and of 32 let go as many requests at an unplug.
+# Batches of 7 and of 32 submit as many requests per unplug.
 for batch in 7 32; do
     fathom watch --each-io --interval=50ms --record batch$batch -- fathom run "$@" --number_ios=$((100 * batch)) \
         --iodepth=$batch --iodepth_batch_submit=$batch --iodepth_batch_complete_min=$batch >out
@@ -18,17 +18,17 @@ for batch in 7 32; do
     check "each request was counted ($done)" [ "$done" -ge $((100 * batch)) -a "$done" -le $((100 * batch + 32)) ]
 done
 of_size() { grown "$1" "[.unplugs[] | select(.[0] >= $2 and .[0] <= $3) | .[1]] | add"; }
-# A look at a signal or at the clock may let a plug go early.
+# A signal or clock check may flush a plug early.
 check "batches of 7 are seen" [ "$(of_size batch7 5 7)" -ge 95 ]
 check "and none of 32" [ "$(of_size batch7 32 63)" = 0 ]
 check "batches of 32 are seen" [ "$(of_size batch32 32 63)" -ge 95 ]
 
-# A read that is larger than a request may be is split.
+# A read larger than the maximum request is split.
 max_kib=$(cat "/sys/block/$name/queue/max_sectors_kb")
 fathom watch --each-io --interval=50ms --record split -- fathom run "$@" --bs=$((4 * max_kib))k --number_ios=4 --iodepth=1 >out
 check "each of 4 reads was split three times" [ "$(grown split "$device | .split")" -ge 12 ]
 
-# A run's own device is watched, however many there are that had more I/Os before.
+# A run's own device is traced even if many other devices had more I/Os before.
 for busy in 0 1 2 3; do
     dd if="$(null_blk $busy)" of=/dev/null bs=64k 2>dd.err
 done

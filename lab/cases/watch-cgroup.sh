@@ -19,7 +19,7 @@ is last '.cgroup | [.path, .cpu_limit, .memory_limit, .io_limits[]] | tojson' \
     "[\"/labwatch\",0.6,33554432,\"/labwatch ${disk#/dev/} riops=100000\"]"
 stat() { awk -v key="$2" '$1 == key { print $2 }' "$group/$1"; }
 check "it was throttled" [ "$(stat cpu.stat nr_throttled)" -gt 0 ]
-# The period in which the command ended may be counted after the last look.
+# The period in which the command ended may be counted after the last sample.
 late() { echo $(($(stat cpu.stat "$1") - $(jq ".cgroup.$2" last))); }
 periods=$(late nr_throttled throttled_periods) us=$(late throttled_usec throttled_us)
 check "how often is seen, but for $periods" [ "$periods" -ge 0 -a "$periods" -le 1 ]

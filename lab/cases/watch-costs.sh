@@ -6,8 +6,8 @@
 modprobe zram num_devices=1
 echo 256M >/sys/block/zram0/disksize
 ulimit -l unlimited
-# Instructions of 1 s of this machine's time are 10^9, a quarter of what a processor does: what comes with
-# time and not with I/Os costs four times as much here as there, and the one processor is the load's. When
+# Instructions of 1 s of this machine's time are 10^9, a quarter of a real CPU's: what comes with
+# time and not with I/Os costs four times as much here as there, and the only CPU is the load's. When
 # each I/O was counted, it was 150 and 198 in a hundred; it is 105 and 111.
 # cost LEVEL FOLDER: instructions of an I/O.
 cost() {

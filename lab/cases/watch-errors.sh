@@ -19,7 +19,7 @@ counted() {
 }
 counted /dev/mapper/labbad "$@"
 
-# By now it has more I/Os than most disks, so that it is one of those that are watched.
+# By now it has more I/Os than most disks, so it is among those traced.
 expect 1 fathom watch --each-io --record watched -- fathom run "$@" --filename=/dev/mapper/labbad
 says err "errors 16"
 is watched/record.json .watch.command.status 1

@@ -1,4 +1,4 @@
-# Without root each command reports what is available, and names each unavailable source and its remedy.
+# Without root, each command reports what is available, and names each unavailable source and its remedy.
 # kernels: all
 # limit: 120
 paranoid=/proc/sys/kernel/perf_event_paranoid
@@ -56,7 +56,7 @@ for level in default full; do
     seen $level
 done
 
-# At 2 a user may look at what its own programs do outside of the kernel; Debian's kernel 7 refuses that too.
+# At 2, users may sample their own programs in user mode; Debian's kernel 7 refuses that too.
 echo 2 >$paranoid
 case $(uname -r) in
 7.*) ;;

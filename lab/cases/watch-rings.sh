@@ -11,7 +11,7 @@ check "10000 requests were handed to io-wq" \
     [ "$(jq -s 'map(.machine.rings.events.punted // empty) | max' $samples)" -ge 10000 ]
 check "it has workers" [ "$(jq -s 'map(.machine.rings.workers[]?.threads) | max' $samples)" -ge 1 ]
 jq -s '[.[].machine.threads.active[]? | select(.comm | startswith("iou-wrk-"))]' $samples >workers
-# Of one that begins or ends it may not be known.
+# It may be unknown for one that begins or ends.
 is workers 'map(select(.works_for)) | length > 0 and all(.works_for == (.comm | ltrimstr("iou-wrk-") | tonumber))' true
 is workers 'map(.pid) | unique | length' 1
 
@@ -21,7 +21,7 @@ fathom watch --each-io --interval=50ms --record plain -- fathom run --name=plain
 check "no request was handed to io-wq" \
     [ "$(jq -s 'map(.machine.rings.events.punted // empty) | max' plain/samples.ndjson)" -eq 0 ]
 
-# All threads of the machine are told of at once, by a program in the kernel, where one may have such.
+# All threads of the machine are read at once by a BPF program, where it is permitted.
 fathom watch --duration 2s -i 500ms --record whole 2>err
 jq -s '[.[].machine.threads | select(.samples > 0)]' whole/samples.ndjson >threads
 is threads 'length > 0 and all(.at_once and .seen / .samples > 20)' true

@@ -9,13 +9,13 @@ count=$(value seen 'map(.counts[].count) | add')
 check "$count samples" [ "$count" -ge 20 ]
 is seen '[.[].counts[].comm] | all(. != "")' true
 
-# The tick's own functions are none of what the threads did.
+# The tick's own functions are not part of what the threads did.
 jq -s '[.[].kernel | select(length > 0)]' ticked/stacks.ndjson >chains
 is chains 'map(select(index("hrtimer_interrupt"))) | length' 0
 is chains 'any(.[0] | startswith("entry_SYSCALL_64"))' true
 
 # A sample stands for the ticks since the one before, five or so: together they are of the size of the time that the
-# kernel says the worker took. The start is not watched, and emulated processors that wait for their host miss ticks.
+# kernel says the worker took. The start is not watched, and emulated CPUs that wait for their host miss ticks.
 sampled_ms=$(value seen 'map(.counts[].period) | add / 1e6 | floor')
 worked_ms=$(value ticked/record.json '.jobs[0].usage | (.user_ns + .system_ns) / 1e6 | floor')
 check "$sampled_ms ms were sampled of $worked_ms ms" \

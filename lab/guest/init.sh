@@ -53,7 +53,7 @@ echo "ready $(uname -r)" >&3
 # Ends everything but this program, and puts away what a case left behind.
 tidy() {
     cd /
-    # The kernel's threads do not mind.
+    # Kernel threads are unaffected.
     for process in /proc/[0-9]*; do
         case ${process#/proc/} in 1 | "$reader") ;; *) kill -9 "${process#/proc/}" ;; esac
     done

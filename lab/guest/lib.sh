@@ -140,7 +140,7 @@ refused() {
     check "no disk has changed" unchanged
 }
 
-# host ACTION…: asks the lab for what a guest cannot do itself; docs/lab.md lists the actions.
+# host ACTION…: requests an action that a guest cannot do itself; docs/lab.md lists them.
 host() {
     echo "host $*" >&3
     read -r answer <&3

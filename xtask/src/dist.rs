@@ -1,4 +1,4 @@
-//! A release for people who do not build it: the program without debug information, and that
+//! A release for users who do not build it: the program without debug information, and that
 //! information in a file which gdb, perf and addr2line find by its name (.gnu_debuglink).
 
 use crate::{Result, bench};

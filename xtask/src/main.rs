@@ -22,7 +22,7 @@ enum Command {
     /// Compare figures of fathom's samplers with those of iostat, mpstat, vmstat and perf stat over the
     /// same interval.
     Agree(agree::Options),
-    /// Run fathom, fio and t/io_uring in turn, and print medians and ratios as Markdown.
+    /// Run fathom, fio and t/io_uring alternately, and print medians and ratios as Markdown.
     Bench(bench::Options),
     /// Run the same short jobs in fio and fathom, and print whether both did the same.
     BesideFio(beside_fio::Options),
@@ -40,7 +40,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<String>,
     },
-    /// Sample many threads, asleep and waking, with fathom and pSnapper in turn, and print the overhead.
+    /// Sample many threads, asleep and waking, with fathom and pSnapper alternately, and print the overhead.
     Threads(threads::Options),
     /// The threads sampled by `threads`.
     #[command(hide = true)]

@@ -124,7 +124,7 @@ impl Overhead {
     }
 }
 
-/// Samples each load with each tool in turn, and prints the table. Missed goals are not an error.
+/// Samples each load with each tool alternately, and prints the table. Missed goals are not an error.
 pub fn run(options: &Options) -> Result<()> {
     let fathom = crate::bench::fathom(options.fathom.as_deref())?;
     let mut lines = vec![

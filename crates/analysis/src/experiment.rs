@@ -1,11 +1,11 @@
-//! The mechanism that all experiments share: conditions measured window by window, in turn, within
+//! The mechanism that all experiments share: conditions measured window by window, alternately, within
 //! a time budget. It does no I/O and does not depend on the purpose of an experiment.
 //!
 //! A [`Probe`] is a window to measure and a [`Measurement`] its result; a [`Cell`] accumulates the windows of
 //! one condition. A [`Series`] interleaves conditions, so that drift affects all of them
 //! alike and ratios are paired. A [`Schedule`] divides a [`Budget`] of time over the stages of an experiment.
 //! The first client is [`crate::limit`]. A [`Trial`] compares conditions, for `fathom try` and `fathom sweep`: it measures
-//! them in random order, round after round, and says which [`Claim`] each comparison allows.
+//! them in random order, round after round, and decides which [`Claim`] each comparison supports.
 
 mod cell;
 mod probe;

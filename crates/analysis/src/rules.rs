@@ -38,7 +38,7 @@ pub struct Rule {
     pub id: &'static str,
     /// What kind of statement its findings make.
     pub class: Class,
-    /// The severity of its findings; a check lowers or raises it where `threshold` says so.
+    /// The severity of its findings; a check lowers or raises it if `threshold` states it.
     pub severity: Severity,
     /// What a finding means.
     pub meaning: &'static str,

@@ -78,7 +78,7 @@ impl TopologyReport {
     }
 
     /// Keeps what leads to these block devices: what they are on, what is on them, and the devices above. Loads remain those
-    /// of the whole machine. Returns the names that are no block devices.
+    /// of the whole machine. Returns the names that are not block devices.
     pub fn keep(&mut self, names: &[String]) -> Vec<String> {
         let topology = &mut self.topology;
         let (known, unknown): (Vec<String>, Vec<String>) =

@@ -27,7 +27,7 @@ pub struct ObservedTotals {
     shortest_ns: Option<u64>,
     first: Option<Sample>,
     last: Sample,
-    /// The first sample with the cgroup of the last one: counters of another cgroup are no baseline.
+    /// The first sample with the cgroup of the last one: counters of another cgroup cannot be a baseline.
     cgroup_first: Option<(u64, CgroupSample)>,
     /// What threads did, by the default columns.
     pub threads: ThreadGroups,

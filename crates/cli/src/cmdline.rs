@@ -8,7 +8,7 @@ use std::ffi::OsString;
 
 /// Why a command line is not executed.
 pub enum Refusal {
-    /// It asks for help or the version.
+    /// A request for help or the version.
     Answer(Error),
     /// What is wrong with it, one line each.
     Wrong(Vec<String>),

@@ -1,4 +1,4 @@
-//! `fathom doctor`: what is wrong with the machine and its disks, and the safe changes.
+//! `fathom doctor`: checks of the machine and its disks, and the safe changes.
 
 use crate::page::PageArgs;
 use crate::stdio::{self, note};
@@ -19,13 +19,13 @@ use std::process::ExitCode;
 /// What `fathom doctor` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Disks, partitions, volumes, or files on them; by default all disks of the machine
+    /// Disks, partitions, volumes, or files on them; by default all disks
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Make the safe changes, until the next boot or `fathom restore`, after a confirmation
+    /// Make the safe changes, after confirmation; they last until the next boot or `fathom restore`
     #[arg(long)]
     fix: bool,
-    /// Make them without asking
+    /// Do not ask for confirmation
     #[arg(long, requires = "fix")]
     yes: bool,
     /// Exit with status 1 if there are warnings or errors
@@ -65,15 +65,15 @@ fn disks(roots: &Roots, targets: &[String]) -> Result<Vec<DeviceFacts>, String> 
         let path = if is_name { format!("/dev/{target}") } else { target.clone() };
         let shown = escape::text(target);
         let facts = lookup.target(&path).map_err(|e| format!("cannot read {shown}: {e}"))?;
-        facts
-            .device
-            .ok_or_else(|| format!("{shown}: no block device; name a disk or a file on one"))
+        facts.device.ok_or_else(|| {
+            format!("{shown} is not on a block device; name a disk or a file on one")
+        })
     };
     let devices: Vec<DeviceFacts> = targets.iter().map(device).collect::<Result<_, _>>()?;
     Ok(inspect::disks_of(roots, &devices))
 }
 
-/// What is wrong with the links to the disks.
+/// Findings about the links to the disks.
 fn attachment(roots: &Roots, disks: &[DeviceFacts]) -> Vec<Finding> {
     let databases: Vec<PathBuf> = PCI_IDS.iter().map(|path| Path::new("/").join(path)).collect();
     let mut report = analyze(topology(roots, &databases));
@@ -87,7 +87,7 @@ fn attachment(roots: &Roots, disks: &[DeviceFacts]) -> Vec<Finding> {
 fn fix(diagnosis: &Diagnosis, is_confirmed: bool) -> Result<bool, String> {
     let changes = diagnosis.changes();
     if changes.is_empty() {
-        note!("there is nothing that fathom may change");
+        note!("there are no safe changes to make");
         return Ok(true);
     }
     changes.iter().for_each(|change| stdio::say(&format!("change: {change}")));
@@ -121,7 +121,7 @@ fn made(settings: &Settings, change: &SettingChange) -> bool {
 
 fn confirmed(count: usize) -> Result<bool, String> {
     if !std::io::stdin().is_terminal() {
-        return Err("standard input is no terminal; confirm the changes with --yes".into());
+        return Err("standard input is not a terminal; confirm the changes with --yes".into());
     }
     let them = if count == 1 { "this change" } else { "these changes" };
     stdio::say(&format!("Make {them}? [y/N]"));

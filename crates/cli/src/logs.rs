@@ -1,4 +1,4 @@
-//! fio's logs of a run, appended to as it goes on.
+//! fio's logs of a run, appended to during the run.
 
 use crate::output::Destination;
 use fathom_model::plan::{LogKind, Plan};

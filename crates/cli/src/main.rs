@@ -1,4 +1,4 @@
-//! fathom drives storage as fast as Linux allows and reports what limits it, with the evidence.
+//! fathom drives storage as fast as Linux allows and reports what limits throughput, with the evidence.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -41,7 +41,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Load generator and analyzer for Linux storage: drives it, monitors the machine, and reports what limits it.
+/// Load generator and analyzer for Linux storage: drives disks, samples the machine, and reports what limits throughput.
 #[derive(Parser)]
 #[command(name = "fathom", version, arg_required_else_help = true)]
 struct Cli {
@@ -64,7 +64,7 @@ struct Cli {
 enum Command {
     /// Find the limits of a disk or file on this machine, and what sets them
     ///
-    /// For small and large blocks, `fathom limit` finds the peak, the knee (the least load that reaches 95% of the peak)
+    /// For small and large blocks, `fathom limit` finds the peak, the knee (the lowest load that reaches 95% of the peak)
     /// and the bottleneck, confirmed by counter-experiments. Without a target it measures a scratch file in the
     /// current directory, which it removes afterwards.
     ///
@@ -103,16 +103,16 @@ Examples:
     Sweep(sweep::Args),
     /// Compare variants of a job: one thing changed at a time, in random rounds
     ///
-    /// Variants differ in job keys, in settings of the machine (which are restored), in sampling, or in the command that
-    /// generates the load. The baseline is measured twice in each round (A/A), as a control.
+    /// Variants differ in job keys, machine settings (restored afterwards), sampling, or the command that generates the
+    /// load. The baseline is measured twice in each round (A/A), as a control.
     #[command(after_help = "\
 Examples:
-  fathom try scheduler /dev/nvme0n1  a shipped experiment; --list shows all
+  fathom try scheduler /dev/nvme0n1  a built-in experiment; --list shows all
   fathom try 'rw=randread bs=4k iodepth=1' 'rw=randread bs=4k iodepth=8' FILE")]
     Try(trial::Args),
     /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer
     ///
-    /// On a terminal, `fathom top` is a full-screen view; `?` lists its keys. Elsewhere, or with --format, it prints one
+    /// On a terminal, `fathom top` is a full-screen view; `?` lists its keys. Otherwise, or with --format, it prints one
     /// line per interval. --replay shows a recorded run or ring the same way.
     #[command(after_help = "\
 Examples:
@@ -141,8 +141,8 @@ Examples:
     /// Samples the call chains of busy CPUs, as `perf record -g` does.
     ///
     /// With -o, the name of the file selects the kind of profile: a flame graph (FILE.svg), a profile for
-    /// profiler.firefox.com (FILE.json) or folded stacks (any other name; `-` is standard output). With --format too,
-    /// FILE gets the page.
+    /// profiler.firefox.com (FILE.json) or folded stacks (any other name; `-` is standard output). If --format is given
+    /// as well, the page is written to FILE.
     #[command(after_help = "\
 Examples:
   fathom stacks -t 30 -o flame.svg   a flame graph of the whole machine
@@ -169,26 +169,26 @@ Examples:
     #[command(after_help = "\
 Examples:
   fathom topo                        all disks, from CPU package to mount point
-  fathom topo /data --svg topo.svg   the disks of a file system, also as a picture")]
+  fathom topo /data --svg topo.svg   the disks of a file system, also as a diagram")]
     Topo(topo::Args),
-    /// Check the machine and its disks, and suggest or make changes
+    /// Check the settings and health of the machine and its disks
     ///
-    /// Reads settings, health, attachment and limits, and lists what should be otherwise, worst first: the value, the
-    /// value wanted, and the command that sets it. Run it as root, so that NVMe drives can be asked. docs/doctor.md
-    /// describes each check.
+    /// Checks settings, health, attachment and limits, and lists findings, worst first, each with the current value, the
+    /// recommended value, and the command that sets it. Run it as root: otherwise it cannot query NVMe drives.
+    /// docs/doctor.md describes each check.
     #[command(after_help = "\
 Examples:
   fathom doctor /dev/nvme0n1         one disk and the machine
-  fathom doctor --fix /dev/nvme0n1   make the safe changes, after a confirmation")]
+  fathom doctor --fix /dev/nvme0n1   make the safe changes, after confirmation")]
     Doctor(doctor::Args),
     /// Restore settings that killed runs or `doctor --fix` left changed
     ///
-    /// Settings that another program has changed since are left as they are, and reported. A reboot restores all
-    /// settings, too.
+    /// Settings that another program has changed since are left unchanged and reported. A reboot also restores all
+    /// settings.
     #[command(after_help = "\
 Examples:
-  fathom restore --list              what is changed, and the values before
-  fathom restore                     restore it")]
+  fathom restore --list              changed settings and their old values
+  fathom restore                     restore them")]
     Restore(settings::Args),
     /// List, remove or prune recorded runs
     ///
@@ -198,7 +198,7 @@ Examples:
   fathom runs                        all recorded runs, newest last
   fathom runs prune --keep 30d --max-size 2g")]
     Runs(runs::Args),
-    /// Reprint a recorded run as it was printed
+    /// Reprint the result of a recorded run
     #[command(after_help = "\
 Examples:
   fathom show                        the latest run

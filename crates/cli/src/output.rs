@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Renders `record` in every requested format, with the samples of the machine in those for people, and writes it to
+/// Renders `record` in every requested format, with the samples of the machine in those for users, and writes it to
 /// `to`, or to standard output.
 ///
 /// # Errors

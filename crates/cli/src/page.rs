@@ -61,7 +61,7 @@ pub fn style(to_file: bool) -> Style {
 /// Format of a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum PageFormat {
-    /// For people.
+    /// For users.
     #[default]
     Text,
     /// For documents and issue trackers.

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::process::ExitCode;
 
-/// Whether a command line that cannot be read asks for JSON.
+/// Whether a command line that cannot be parsed requests JSON.
 pub fn asks_for_json(args: &[String]) -> bool {
     let names = |list: &str| list.split(',').any(|word| word.starts_with("json"));
     let mut args = args.iter().map(|arg| arg.trim_start_matches('-')).peekable();
@@ -28,8 +28,8 @@ pub fn asks_for_json(args: &[String]) -> bool {
     false
 }
 
-/// Prints why nothing was done, all but the last error, which it returns. Who reads JSON gets it as JSON too, where the
-/// results of `request` would have gone; `job_files` were read for it.
+/// Prints why nothing was done, all but the last error, which it returns. If JSON is requested, it is also written as
+/// JSON, to the destination of the results of `request`; `job_files` were read for it.
 ///
 /// # Errors
 /// Always: the last error.

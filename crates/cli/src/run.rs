@@ -216,7 +216,7 @@ fn complain(record: &RunRecord, output: &Output) {
     }
 }
 
-/// Whether the results are for people.
+/// Whether the results are for users.
 fn is_for_people(output: &Output) -> bool {
     let text = |format: &Format| matches!(format, Format::Normal | Format::Markdown | Format::Html);
     output.formats.is_empty() || output.formats.iter().any(text)

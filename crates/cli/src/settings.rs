@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// What `fathom restore` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// List the settings that are changed, without restoring them
+    /// List the changed settings without restoring them
     #[arg(long)]
     list: bool,
     #[command(flatten)]
@@ -44,7 +44,7 @@ fn row(left: Left) -> SettingRow {
     SettingRow { what: left.what, old: left.old, now: left.now, state }
 }
 
-/// Restores what killed processes left changed, and says so.
+/// Restores settings that killed processes left changed, and reports it.
 pub fn recover() {
     for one in Settings::system().recover() {
         if one.how != RestoredHow::Unchanged {

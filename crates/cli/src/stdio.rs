@@ -26,7 +26,7 @@ fn is_quiet() -> bool {
 /// The kind of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Lines for people, or figures in columns.
+    /// Lines of text, or figures in columns.
     Lines,
     /// The same with colors.
     ColoredLines,

@@ -11,7 +11,7 @@ pub struct Args {
     /// Files or block devices; by default a scratch file, which is removed afterwards
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Kinds of access by fio's names, such as randread,read
+    /// I/O patterns, named as in fio, such as randread,read
     #[arg(long, value_name = "LIST", default_value = "randread")]
     rw: String,
     /// Block sizes, such as 4k,64k,1m or 512..1m
@@ -20,16 +20,16 @@ pub struct Args {
     /// I/O engines, such as io_uring,libaio
     #[arg(long, value_name = "LIST")]
     ioengine: Option<String>,
-    /// Workers for each target, such as 1..8
+    /// Workers per target, such as 1..8
     #[arg(long, value_name = "LIST")]
     numjobs: Option<String>,
-    /// Queue depths of each worker, such as 1..128; the default where neither workers nor rates vary
+    /// Queue depths per worker, such as 1..128; the default if neither workers nor rates vary
     #[arg(long, value_name = "LIST")]
     iodepth: Option<String>,
-    /// Loads in percent of the measured peak, such as 10%..100%
+    /// Loads as percentages of the measured peak, such as 10%..100%
     #[arg(long, value_name = "LIST")]
     rate: Option<String>,
-    /// Any other key of fio with a list of values, such as hipri=0,1; repeatable
+    /// Any other fio key with a list of values, such as hipri=0,1; repeatable
     #[arg(long, value_name = "KEY=LIST")]
     key: Vec<String>,
     #[command(flatten)]

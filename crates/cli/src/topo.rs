@@ -17,10 +17,10 @@ pub struct Args {
     /// Disks, partitions, files or directories; by default all disks
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Read sys, proc and pci.ids below DIR: a copy of another machine's
+    /// Read sys, proc and pci.ids below DIR, for example a copy from another machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Also write a picture to FILE
+    /// Also write a diagram to FILE
     #[arg(long, value_name = "FILE")]
     svg: Option<String>,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let roots = Roots { proc: args.root.join("proc"), sys: args.root.join("sys") };
     if !roots.sys.join("block").is_dir() {
         let sys = roots.sys.display();
-        return Err(format!("{sys} is no sysfs; name a directory with sys and proc in it"));
+        return Err(format!("{sys} is not a sysfs; name a directory that contains sys and proc"));
     }
     let own = Path::new("/");
     let places = [args.root.as_path(), own];
@@ -69,7 +69,7 @@ fn keep(report: &mut TopologyReport, args: &Args, roots: &Roots) -> bool {
     let names: Vec<String> = args.targets.iter().map(name).collect();
     let unknown = report.keep(&names);
     for name in &unknown {
-        note!("{name} is no block device, and on none; `fathom topo` lists all");
+        note!("{name} is not a block device or on one; `fathom topo` lists all");
     }
     unknown.is_empty()
 }

@@ -25,19 +25,19 @@ const FILE_MAX: u64 = 1 << 20;
 /// What `fathom try` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A shipped experiment, a TOML file, or two or more jobs (each one word of fio's keys), then files or block devices
+    /// A built-in experiment, a TOML file, or two or more jobs (each a quoted list of fio keys), then files or block devices
     #[arg(value_name = "EXPERIMENT|JOB|TARGET")]
     words: Vec<String>,
-    /// List the shipped experiments
+    /// List the built-in experiments
     #[arg(long)]
     list: bool,
-    /// What jobs on the command line are compared by: iops, bandwidth, latency, cpu or time
+    /// Metric for comparing jobs given on the command line: iops, bandwidth, latency, cpu or time
     #[arg(long, value_name = "METRIC", value_parser = metric, default_value = "iops")]
     metric: Metric,
-    /// Compare two recorded runs of the experiment instead of measuring, such as on two kernels
+    /// Compare two recorded runs of the experiment, for example on two kernels, instead of measuring
     #[arg(long, value_name = "DIR", num_args = 2)]
     runs: Option<Vec<PathBuf>>,
-    /// Continue an experiment that was interrupted, in its run directory
+    /// Continue an interrupted experiment in its run directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["words", "runs", "record", "no_record"])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -102,7 +102,7 @@ impl Args {
                 let jobs: Vec<Vec<String>> = self.words.iter().map_while(words).collect();
                 if count < 2 {
                     return Err(format!(
-                        "'{}' is one job; give a second one to compare it with",
+                        "'{}' is one job; add a second one to compare it with",
                         self.words[0]
                     ));
                 }
@@ -124,7 +124,7 @@ impl Args {
     }
 }
 
-/// Words that are no options.
+/// Words that are not options.
 fn targets(words: &[String]) -> Result<Vec<String>, String> {
     match words.iter().find(|word| word.starts_with('-')) {
         Some(option) => Err(format!("unknown option or key '{option}'; see `fathom try -h`")),
@@ -140,19 +140,20 @@ pub fn joined(problems: Vec<SpecError>) -> String {
 fn read(path: &str) -> Result<String, String> {
     if !path.ends_with(".toml") && !path.contains('/') {
         let names = experiments::ALL.map(|(name, _)| name).join(", ");
-        return Err(format!(
-            "unknown experiment '{path}'; there are {names}, or name a .toml file"
-        ));
+        return Err(format!("unknown experiment '{path}'; use {names}, or a .toml file"));
     }
     let failed = |e: std::io::Error| format!("cannot read {path}: {e}");
     let found = std::fs::metadata(path).map_err(failed)?;
     if !found.is_file() {
         return Err(format!(
-            "{path} is no experiment's file; name an experiment or jobs before the targets"
+            "{path} is not an experiment file; name an experiment or jobs before the targets"
         ));
     }
     if found.len() > FILE_MAX {
-        return Err(format!("{path} has {} bytes, more than an experiment may have", found.len()));
+        return Err(format!(
+            "{path} has {} bytes, more than the maximum size of an experiment file",
+            found.len()
+        ));
     }
     let mut text = String::new();
     File::open(path).map_err(failed)?.take(FILE_MAX).read_to_string(&mut text).map_err(failed)?;
@@ -174,7 +175,7 @@ fn stored(dir: &Path) -> Result<ExperimentRecord, String> {
     let stored = StoredRecord::open(dir)?;
     match stored.kind {
         fathom_model::outcome::RecordKind::Experiment => stored.parse(),
-        _ => Err(format!("{} is not the record of an experiment", dir.display())),
+        _ => Err(format!("{} is not a record of an experiment", dir.display())),
     }
 }
 

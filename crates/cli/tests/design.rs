@@ -1,4 +1,4 @@
-//! Checks what ARCHITECTURE.md says and no lint can: which crate uses which, that every crate forbids
+//! Checks the rules of ARCHITECTURE.md that no lint can check: which crate uses which, that every crate forbids
 //! what its role rules out, that every dependency has a reason and a use, and that files stay short.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,4 +1,4 @@
-//! What an I/O costs in user instructions. Counted by single-stepping, so that it holds on every
+//! User instructions per I/O. Counted by single-stepping, so that it holds on every
 //! machine; the kernel's instructions need hardware counters (see docs/performance.md).
 #![allow(clippy::unwrap_used)]
 
@@ -37,7 +37,7 @@ fn user_instructions_per_read() {
         "user instructions per read: {uniform:.0} in batches of 32 with norandommap, \
          {once:.0} with each block once, {plain:.0} untuned"
     );
-    // Test builds are less optimised than what users run.
+    // Test builds are less optimized than what users run.
     let head_room = if cfg!(debug_assertions) { 2.0 } else { 1.0 };
     assert!(uniform <= 72.0 * head_room, "{uniform:.1} in batches of 32, norandommap");
     assert!(once <= 88.0 * head_room, "{once:.1} in batches of 32, each block once");

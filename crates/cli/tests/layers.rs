@@ -1,5 +1,5 @@
-//! The table of layers knows nearly all of what the kernel does for fathom's own work, on this kernel.
-//! What it does not know is printed: `cargo test -p fathom --test layers -- --nocapture`.
+//! On this kernel, the layer table covers nearly all kernel functions that fathom's own work uses.
+//! Unknown functions are printed: `cargo test -p fathom --test layers -- --nocapture`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 
 /// The share of kernel samples whose layer must be known.
 const KNOWN: f64 = 0.97;
-/// Kernel samples that are waited for, and with how few a share says something.
+/// Number of kernel samples to wait for, and the minimum for a meaningful share.
 const ENOUGH: u64 = 500;
 const FEWEST: u64 = 150;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 const DIRECT: &str = "--direct=1 --iodepth=128 --iodepth_batch_submit=32";
 
-/// Work on files: what it is called, its file, its keys.
+/// Work on files: its name, its file, its keys.
 const WORK: [(&str, &str, &str); 11] = [
     ("direct reads of a sparse file", "sparse", DIRECT),
     ("the same, nothing tuned", "sparse", "--direct=1 --iodepth=128"),
@@ -62,14 +62,14 @@ fn sampled(sampler: &mut StackSampler, running: &Running) -> LayerTimes {
     }
 }
 
-/// A sampler; `None`, with the reason printed, where the kernel does not show what it does.
+/// A sampler; `None`, with the reason printed, if the kernel does not permit kernel samples.
 fn sampler() -> Option<StackSampler> {
     let settings = StackSettings { hz: 999, clock: Clock::Timer, ..StackSettings::default() };
     let sampler = StackSampler::open(&settings, Path::new("/proc"), Path::new("/sys"));
     sampler.inspect_err(|missing| println!("skipped: {missing}")).ok()
 }
 
-/// Runs fathom with `args` and says how much of what the kernel did is known.
+/// Runs fathom with `args`; returns the share of kernel samples with a known layer.
 fn check(place: &Place, title: &str, args: &str) {
     let Some(mut sampler) = sampler() else { return };
     let common =

@@ -1,4 +1,4 @@
-//! "Limited by:" of `fathom watch`, on bottlenecks that were made on purpose. As root only: most need a cgroup or a
+//! "Limited by:" of `fathom watch`, on bottlenecks created on purpose. As root only: most need a cgroup or a
 //! device.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -39,7 +39,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// The last block of the page, of `command` after the shell did `first`.
+/// The last block of the page, for `command` after the shell ran `first`.
 fn limited_by(place: &Place, first: &str, command: &[&str]) -> String {
     let script = format!("{first}exec \"$@\"");
     let watch = ["watch", "--no-record", "-i", "500ms", "--", "sh", "-c", &script, "sh"];
@@ -49,22 +49,28 @@ fn limited_by(place: &Place, first: &str, command: &[&str]) -> String {
     block.to_string()
 }
 
-/// Whether a block answers nothing, or that other programs use the CPUs: on such a machine that is the truth.
+/// Whether a block is inconclusive, or names other programs that use the CPUs: on a busy machine that is correct.
 fn tells_nothing(block: &str) -> bool {
     let busy = ["inconclusive", " CPUs, ", " CPUs were "];
     busy.iter().any(|words| block.lines().nth(1).is_some_and(|first| first.contains(words)))
 }
 
-/// Checks that the block names a cause in these words; looks up to three times where it tells nothing.
+/// Checks that one of three blocks names a cause in these words: what else the machine does in these seconds may
+/// weigh more.
 fn names(place: &Place, first: &str, command: &[&str], words: &[&str]) {
+    let mut block = String::new();
     for _ in 0..3 {
-        let block = limited_by(place, first, command);
-        if words.iter().all(|words| block.contains(words)) || !tells_nothing(&block) {
-            return says(&block, words);
+        block = limited_by(place, first, command);
+        if words.iter().all(|words| block.contains(words)) {
+            return;
         }
-        println!("repeated, for it says:{block}");
+        println!("repeated, because it reports:{block}");
     }
-    println!("skipped: other programs use this machine's CPUs");
+    if tells_nothing(&block) {
+        println!("skipped: other programs use this machine's CPUs");
+        return;
+    }
+    says(&block, words);
 }
 
 /// Two seconds of reads that nothing but `args` limits.
@@ -91,13 +97,21 @@ fn place_with_data() -> Place {
     place
 }
 
-/// `major:minor` of the disk that holds the place; `None` where it is on no disk.
+/// `major:minor` of the disk that holds the place; `None` if it is not on a disk.
 fn disk_of(place: &Place) -> Option<String> {
     let dev = fs::metadata(place.path("data")).unwrap().dev();
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
     let dir = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
     let disk = if dir.join("partition").exists() { dir.parent()?.to_path_buf() } else { dir };
     Some(fs::read_to_string(disk.join("dev")).ok()?.trim().to_string())
+}
+
+fn has_python() -> bool {
+    let has = Command::new("python3").arg("-V").output().is_ok();
+    if !has {
+        println!("skipped: no python3");
+    }
+    has
 }
 
 #[test]
@@ -121,7 +135,7 @@ fn a_cpu_quota() {
     let place = Place::new();
     let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "20000") else { return };
     let block = limited_by(&place, &cgroup.enter(), &reads(&["--ioengine=nop", "--size=1g"]));
-    says(&block, &["may use 0.20 CPUs; it was throttled for"]);
+    says(&block, &["is limited to 0.20 CPUs; it was throttled for"]);
     fs::write(cgroup.0.join("cpu.cfs_quota_us"), "400000").unwrap();
     let block = limited_by(&place, &cgroup.enter(), &reads(&["--ioengine=nop", "--size=1g"]));
     assert!(!block.contains("throttled"), "{block}");
@@ -136,7 +150,7 @@ fn a_memory_limit() {
     let data = format!("of={}", place.path("data").display());
     tool("dd", &[&data, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
     let load = reads(&["--filename=data", "--size=64m", "--ioengine=psync", "--invalidate=0"]);
-    names(&place, &cgroup.enter(), &load, &["The cgroup may use 24 MiB of memory"]);
+    names(&place, &cgroup.enter(), &load, &["The cgroup is limited to 24 MiB of memory"]);
 }
 
 #[test]
@@ -153,7 +167,7 @@ fn other_programs_on_all_cpus() {
 
 #[test]
 fn other_programs_on_the_disk() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;
@@ -191,20 +205,26 @@ impl Drop for Swap {
 #[test]
 fn memory_that_is_swapped() {
     let Some(_alone) = as_root("swap on zram") else { return };
+    if !has_python() {
+        return;
+    }
     let place = Place::new();
     let Some(cgroup) = Cgroup::new("memory", "memory.limit_in_bytes", "48M") else { return };
     let Some(_swap) = Swap::new() else {
         println!("skipped: no swap on zram");
         return;
     };
-    // Its buffer does not fit, and it goes through all of it again and again. Pages of zeros are not written.
-    let dd = ["timeout", "3", "dd", "if=/dev/urandom", "of=/dev/null", "bs=96M", "status=none"];
-    names(&place, &cgroup.enter(), &dd, &["Memory is short", "read from swap on zram"]);
+    // Its buffer does not fit, and it touches each page again and again; their contents cannot be compressed.
+    let touch = "import os, time\n\
+        pages = os.urandom(96 << 20)\nend = time.time() + 3\n\
+        while time.time() < end: pages[::4096]";
+    let words = ["Memory ran short", "read from swap on zram"];
+    names(&place, &cgroup.enter(), &["python3", "-c", touch], &words);
 }
 
 #[test]
 fn syncs_and_their_journal() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;
@@ -217,13 +237,13 @@ fn syncs_and_their_journal() {
 
 #[test]
 fn one_read_at_a_time_and_sixteen() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;
     }
     let one = reads(&[&DIRECT[..], &["--ioengine=psync"]].concat());
-    names(&place, "", &one, &["fathom did one read at a time", "Latency, not throughput"]);
+    names(&place, "", &one, &["fathom issued one read at a time", "Latency, not throughput"]);
     let block = limited_by(&place, "", &reads(&[&DIRECT[..], &["--iodepth=16"]].concat()));
     assert!(!block.contains("one read at a time"), "{block}");
 }
@@ -231,8 +251,7 @@ fn one_read_at_a_time_and_sixteen() {
 #[test]
 fn a_lock_that_threads_share() {
     let Some(_alone) = as_root("a busy machine") else { return };
-    if std::process::Command::new("python3").arg("-V").output().is_err() {
-        println!("skipped: no python3");
+    if !has_python() {
         return;
     }
     // Python's own lock lets one of its threads run at a time.
@@ -246,7 +265,7 @@ fn a_lock_that_threads_share() {
 
 #[test]
 fn worker_threads_of_io_uring() {
-    let Some(_alone) = as_root("a quiet disk") else { return };
+    let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();
     if disk_of(&place).is_none() {
         return;
@@ -261,7 +280,7 @@ fn few_requests_and_a_scheduler() {
     let Some(_alone) = as_root("a loop device") else { return };
     let place = place_with_data();
     let device = Loop::on(&place.path("data"));
-    let queue = Path::new("/sys/block").join(device.0.trim_start_matches("/dev/")).join("queue");
+    let queue = device.queue();
     let filename = format!("--filename={}", device.0);
     let load = reads(&[&filename, "--direct=1", "--iodepth=64"]);
     let set = |file: &str, value: &str| fs::write(queue.join(file), value).unwrap();
@@ -316,4 +335,44 @@ fn what_never_reaches_a_disk() {
     let _tmpfs = Tmpfs::new(&place, "memory", 80);
     place.data("memory/file", 64 * MIB);
     says(&psync("memory/file"), &["is on a file system in memory (tmpfs)"]);
+}
+
+#[test]
+fn requests_that_are_split() {
+    let Some(_alone) = as_root("a loop device") else { return };
+    let place = place_with_data();
+    let device = Loop::on(&place.path("data"));
+    let queue = device.queue();
+    let filename = format!("--filename={}", device.0);
+    let load = reads(&[&filename, "--direct=1", "--bs=1m", "--iodepth=4"]);
+    let whole = fs::read_to_string(queue.join("max_sectors_kb")).unwrap();
+    fs::write(queue.join("max_sectors_kb"), "64").unwrap();
+    names(&place, "", &load, &["were split at 64 KiB by max_sectors_kb"]);
+    fs::write(queue.join("max_sectors_kb"), whole).unwrap();
+    let block = limited_by(&place, "", &load);
+    assert!(!block.contains("max_sectors_kb"), "{block}");
+}
+
+#[test]
+fn writeback_that_is_throttled() {
+    let Some(_alone) = as_root("a loop device") else { return };
+    let place = place_with_data();
+    let device = Loop::on(&place.path("data"));
+    let queue = device.queue();
+    if fs::write(queue.join("wbt_lat_usec"), "1").is_err() {
+        println!("skipped: a kernel without writeback throttling");
+        return;
+    }
+    // More requests than may be in flight.
+    let whole = fs::read_to_string(queue.join("max_sectors_kb")).unwrap();
+    fs::write(queue.join("max_sectors_kb"), "16").unwrap();
+    let (filename, erase) = (format!("--filename={}", device.0), format!("--erase={}", device.0));
+    let load =
+        reads(&[&filename, &erase, "--rw=write", "--bs=1m", "--fsync=16", "--ioengine=psync"]);
+    names(&place, "", &load, &["waited for writeback throttling on loop"]);
+    fs::write(queue.join("wbt_lat_usec"), "0").unwrap();
+    let block = limited_by(&place, "", &load);
+    fs::write(queue.join("wbt_lat_usec"), "-1").unwrap();
+    fs::write(queue.join("max_sectors_kb"), whole).unwrap();
+    assert!(!block.contains("writeback throttling"), "{block}");
 }

@@ -57,7 +57,7 @@ impl Slab {
     /// Faults in all pages, which registering them would do in a single uninterruptible call; ends early once
     /// `stopped`.
     pub fn populate(&mut self, mut stopped: impl FnMut() -> bool) {
-        // SAFETY: the mapping, which `self` owns and borrows mutably; initialised to zeroes.
+        // SAFETY: the mapping, which `self` owns and borrows mutably; initialized to zeroes.
         let all = unsafe { std::slice::from_raw_parts_mut(self.memory, self.mapped) };
         for step in all.chunks_mut(STEP) {
             if stopped() {
@@ -92,7 +92,7 @@ impl Slab {
     /// The bytes of one slot.
     pub fn slot_mut(&mut self, slot: u32) -> &mut [u8] {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
-        // SAFETY: within the mapping, which `self` owns and borrows mutably; initialised to zeroes.
+        // SAFETY: within the mapping, which `self` owns and borrows mutably; initialized to zeroes.
         unsafe {
             std::slice::from_raw_parts_mut(
                 self.memory.add(slot as usize * self.slot_bytes),

@@ -1,4 +1,4 @@
-//! What the kernel is told about a job's files before its first I/O.
+//! Hints to the kernel about a job's files, given before its first I/O.
 
 use crate::files::{FileKind, OpenFile};
 use crate::queue::Mapping;

@@ -62,7 +62,7 @@ fn set_memory_policy(policy: &MemoryPolicy) -> Result<(), Refusal> {
     for node in nodes {
         mask[*node as usize / 64] |= 1 << (node % 64);
     }
-    // The kernel reads one bit less than it is told.
+    // The kernel reads one bit less than specified.
     let (pointer, bits) = match mask.is_empty() {
         // Any other pointer is an error with MPOL_LOCAL.
         true => (std::ptr::null(), 0),

@@ -76,7 +76,7 @@ pub(crate) trait Queue {
     /// System calls made so far.
     fn system_calls(&self) -> u64;
 
-    /// What the kernel granted so far.
+    /// Settings in effect so far.
     fn granted(&self) -> Granted;
 
     /// The targets' memory mappings, by file, if the queue accesses them through memory.

@@ -18,19 +18,19 @@ use rand_xoshiro::rand_core::SeedableRng;
 use std::collections::HashMap;
 use std::io;
 
-/// Shares of faults, each one in so many; 0 is never.
+/// Rates of faults, as one in n; 0 is never.
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     short: u64,
     again: u64,
     error: u64,
-    /// The errors are this one instead of EIO.
+    /// The error to inject; by default EIO.
     errno: i32,
     /// Reads beyond this offset move nothing, as after a truncation.
     truncated_at: Option<u64>,
-    /// Turns that a request may take at most.
+    /// Maximum number of turns that a request takes.
     delay_max: u64,
-    /// Completions that the queue holds; what finds no place comes later.
+    /// Capacity of the completion queue; excess completions are delayed.
     completions_max: usize,
     /// Requests that can be pushed before a turn, where that is less than the depth.
     room_max: u32,
@@ -40,7 +40,7 @@ struct Faults {
     breaks_after: u64,
 }
 
-/// A queue that does what its seed says.
+/// A queue whose behavior is determined by its seed.
 struct Sim {
     faults: Faults,
     random: Xoshiro256PlusPlus,
@@ -177,7 +177,7 @@ impl Queue for Sim {
     }
 }
 
-/// What a worker did with a simulated queue.
+/// Result of a worker's run on a simulated queue.
 struct Outcome {
     end: End,
     shared: Shared,
@@ -329,7 +329,7 @@ fn reads_beyond_a_new_end_are_no_performance() {
     let out = simulate(&job, Faults { truncated_at: Some(2 << 20), ..Faults::default() }, 1, 1024);
     let counts = out.counts();
     assert_eq!((counts.ios, counts.errors), (512, 512), "each block once: half of them lie beyond");
-    assert!(out.failure.unwrap().contains("shorter than when the run began"));
+    assert!(out.failure.unwrap().contains("shorter than at the start of the run"));
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn a_target_truncated_during_the_run_is_reported() {
     std::fs::OpenOptions::new().write(true).open(&target.path).unwrap().set_len(0).unwrap();
     let record = running.join().remove(0);
     let error = record.error.expect("a failure");
-    assert!(error.message.contains("shorter than when the run began"), "{}", error.message);
+    assert!(error.message.contains("shorter than at the start of the run"), "{}", error.message);
     assert!(record.runtime_ns < 9_000_000_000, "the job ended with the error");
     assert_eq!(record.dirs.read.counts.bytes, record.dirs.read.counts.ios * 4096);
 }

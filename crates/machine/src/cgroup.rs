@@ -1,4 +1,4 @@
-//! Control groups of this process, v1 and v2.
+//! cgroups of this process, v1 and v2.
 
 use crate::mounts::{self, Mount};
 use crate::roots::{Roots, text};
@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 /// cgroup v1 has no keyword for "unlimited"; it reports the largest page-aligned number.
 const UNLIMITED_FROM: u64 = 1 << 62;
 
-/// A mounted hierarchy of control groups.
+/// A mounted cgroup hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hierarchy {
     /// Whether it is the one of version 2.

@@ -113,10 +113,10 @@ unsafe impl rustix::ioctl::Ioctl for Submission<'_> {
     }
 }
 
-/// Asks an NVMe controller. `buffer` is filled, except by features; the result is that of the command.
+/// Queries an NVMe controller. `buffer` is filled, except by features; the result is that of the command.
 ///
 /// # Errors
-/// The kernel's, or the status with which the controller refused.
+/// The kernel's error, or the controller's error status.
 pub(crate) fn nvme_read(fd: impl AsFd, read: NvmeRead, buffer: &mut [u8]) -> std::io::Result<u32> {
     let mut command = NvmeCommand {
         address: buffer.as_mut_ptr() as u64,

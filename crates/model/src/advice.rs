@@ -5,7 +5,7 @@
 pub fn thread_not_created(error: &std::io::Error) -> String {
     format!(
         "cannot create a thread: {error}; raise the limit of processes and threads (RLIMIT_NPROC, `ulimit -u`, or \
-         pids.max of the control group)"
+         pids.max of the cgroup)"
     )
 }
 

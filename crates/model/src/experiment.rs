@@ -1,10 +1,10 @@
-//! An experiment as plain data: conditions that are measured in turn, and which of them are compared.
+//! An experiment as plain data: conditions that are measured alternately, and which of them are compared.
 
 use crate::watch::Level;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Conditions of one experiment at most.
+/// Maximum number of conditions of an experiment.
 pub const CONDITIONS_MAX: usize = 1024;
 
 /// What is measured, and what is compared with what.
@@ -14,7 +14,7 @@ pub struct Experiment {
     pub name: String,
     /// The question that it answers.
     pub question: String,
-    /// The figure that effects are about.
+    /// The metric of effects.
     pub metric: Metric,
     /// The conditions, in the order of the report. Those of one cell follow each other, its baseline first.
     pub conditions: Vec<Condition>,
@@ -26,7 +26,7 @@ pub struct Experiment {
     pub axes: Vec<String>,
 }
 
-/// The figure that effects are about.
+/// The metric of effects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
@@ -84,16 +84,16 @@ pub struct Condition {
     pub settings: Vec<String>,
     /// How much of the machine is sampled while it is measured.
     pub sampling: Level,
-    /// I/Os per second that arrive, as a share of the peak that its cell reaches without a limit.
+    /// Arrival rate in I/Os per second, as a share of its cell's peak without a rate limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_share: Option<f64>,
-    /// Indices of the conditions with whose sum it is compared; empty for a baseline.
+    /// Indices of the conditions to whose sum it is compared; empty for a baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub against: Vec<usize>,
     /// Index of the condition of which it is a repetition (A/A).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<usize>,
-    /// What others found.
+    /// A published result, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
 }
@@ -141,14 +141,14 @@ pub enum TargetUse {
 /// A published result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Published {
-    /// In the words of those who measured it.
+    /// As published.
     pub text: String,
-    /// How the metric compared with that of the baseline.
+    /// The metric relative to the baseline's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
 }
 
-/// Where the metric went, relative to the baseline.
+/// Change of a metric relative to the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -169,9 +169,9 @@ pub struct Protocol {
     pub window_ns: u64,
     /// Time under load before it, in nanoseconds.
     pub ramp_ns: u64,
-    /// Half the width of an interval that is narrow enough, as a share: 0.01 is ±1%.
+    /// Half-width of a sufficiently narrow interval, as a share: 0.01 is ±1%.
     pub precision: f64,
-    /// Rounds at least, where time permits.
+    /// Minimum number of rounds, if time permits.
     pub rounds_min: u32,
     /// Rounds at the start that do not count.
     pub rounds_warm: u32,

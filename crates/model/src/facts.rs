@@ -22,7 +22,7 @@ pub struct Facts {
 pub struct Host {
     /// Host name.
     pub hostname: String,
-    /// Identifies the installation: 128 bits of a SHA-256 over a prefix and /etc/machine-id, as machine-id(5) asks for;
+    /// Identifies the installation: 128 bits of a SHA-256 over a prefix and /etc/machine-id, as machine-id(5) requires;
     /// empty where that is missing, and in records of version 1.
     #[serde(default)]
     pub host_id: String,
@@ -33,7 +33,7 @@ pub struct Host {
     pub kernel: String,
     /// Architecture (`uname -m`).
     pub arch: String,
-    /// Processor model.
+    /// CPU model.
     pub cpu_model: String,
     /// CPUs that this process may run on.
     pub cpus_allowed: Vec<u32>,

@@ -73,7 +73,7 @@ pub struct Evidence {
     pub name: String,
     /// The value.
     pub value: Value,
-    /// 95% confidence interval of a number, or its range where `name` says so, in the number's unit.
+    /// 95% confidence interval of a number, or its range if `name` states it, in the number's unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
     /// Where the value comes from, such as `/proc/loadavg`; empty for the job's own counters.
@@ -195,7 +195,7 @@ enum StoredEvidence {
         name: String,
         /// The value.
         value: Value,
-        /// 95% confidence interval of a number, or its range where `name` says so, in the number's unit.
+        /// 95% confidence interval of a number, or its range if `name` states it, in the number's unit.
         #[serde(default)]
         interval: Option<(f64, f64)>,
         /// Where the value comes from, such as `/proc/loadavg`; empty for the job's own counters.

@@ -1,15 +1,15 @@
-//! What `fathom doctor` reads of a machine and its disks. Texts are the kernel's; what they mean is for the analysis.
+//! What `fathom doctor` reads from a machine and its disks. Texts are the kernel's; the analysis interprets them.
 
 use crate::facts::DeviceFacts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What was read of a machine and its disks.
+/// Data read from a machine and its disks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Inspection {
     /// Files of the machine, by path, such as `/proc/sys/kernel/kptr_restrict`. A path with `*` stands for several
-    /// files; its texts are those that differ, separated by commas.
+    /// files; its texts are the distinct ones, separated by commas.
     pub host: Readings,
     /// Names of running programs that move interrupts or change settings.
     #[serde(default)]
@@ -47,7 +47,7 @@ impl Readings {
     /// Why it is not known.
     pub fn number(&self, path: &str) -> Result<u64, String> {
         let text = self.text(path)?;
-        text.parse().map_err(|_| format!("{path}: `{text}` is no number"))
+        text.parse().map_err(|_| format!("{path}: `{text}` is not a number"))
     }
 
     /// Replaces a text.
@@ -56,7 +56,7 @@ impl Readings {
     }
 }
 
-/// What was read of a disk.
+/// Data read from a disk.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskInspection {
     /// The disk.
@@ -76,7 +76,7 @@ pub struct DiskInspection {
     /// What its NVMe controller reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvme: Option<NvmeReport>,
-    /// Why an NVMe controller could not be asked.
+    /// Why an NVMe controller could not be queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvme_missing: Option<String>,
 }
@@ -110,9 +110,9 @@ pub struct MountedFileSystem {
 pub struct Interrupt {
     /// Its number.
     pub number: u32,
-    /// The CPUs that serve it, as in /proc/irq/N/effective_affinity_list.
+    /// The CPUs that handle it, as in /proc/irq/N/effective_affinity_list.
     pub cpus: String,
-    /// How often each CPU that has did so since boot: CPU and count.
+    /// Interrupts handled since boot: (CPU, count), for CPUs with any.
     pub counts: Vec<(u32, u64)>,
 }
 
@@ -129,21 +129,21 @@ pub struct NvmeReport {
     pub firmware: String,
     /// Version of the specification, such as 1.4.0.
     pub version: String,
-    /// The longest transfer in bytes, with pages of 4 KiB; `None` is unlimited.
+    /// The maximum transfer size in bytes, with pages of 4 KiB; `None` is unlimited.
     pub transfer_max_bytes: Option<u64>,
     /// Whether there is a volatile write cache.
     pub has_volatile_cache: bool,
     /// Whether that cache is enabled.
     pub volatile_cache_enabled: Option<bool>,
-    /// Composite temperature from which the drive warns, in °C.
+    /// Warning threshold of the composite temperature, in °C.
     pub warning_celsius: Option<i32>,
-    /// Composite temperature from which it is in danger, in °C.
+    /// Critical threshold of the composite temperature, in °C.
     pub critical_celsius: Option<i32>,
-    /// Power states, from that with the most power.
+    /// Power states, highest power first.
     pub power_states: Vec<PowerState>,
-    /// The power state at the moment.
+    /// The current power state.
     pub power_state: Option<u32>,
-    /// Whether the drive changes to power states on its own (APST).
+    /// Whether the drive changes its power state autonomously (APST).
     pub autonomous_power: Option<bool>,
     /// The health log.
     pub smart: Option<NvmeSmart>,
@@ -156,13 +156,13 @@ pub struct NvmeReport {
 /// An NVMe power state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PowerState {
-    /// Most power in milliwatts.
+    /// Maximum power in milliwatts.
     pub milliwatts: u32,
-    /// Whether I/O is possible in it.
+    /// Whether it is operational: I/O is possible.
     pub is_operational: bool,
-    /// Latency of entering it in µs.
+    /// Entry latency in µs.
     pub entry_us: u32,
-    /// Latency of leaving it in µs.
+    /// Exit latency in µs.
     pub exit_us: u32,
 }
 
@@ -175,7 +175,7 @@ pub struct NvmeSmart {
     pub celsius: i32,
     /// Spare capacity left in percent.
     pub spare_percent: u8,
-    /// Spare capacity below which the drive warns.
+    /// Threshold of the spare capacity, in percent.
     pub spare_threshold_percent: u8,
     /// Estimate of the endurance used, in percent; may exceed 100.
     pub used_percent: u8,
@@ -185,7 +185,7 @@ pub struct NvmeSmart {
     pub written_bytes: u64,
     /// Hours powered on.
     pub power_on_hours: u64,
-    /// Power losses without a shutdown.
+    /// Unsafe shutdowns.
     pub unsafe_shutdowns: u64,
     /// Unrecovered media and integrity errors.
     pub media_errors: u64,
@@ -195,7 +195,7 @@ pub struct NvmeSmart {
     pub warning_minutes: u32,
     /// Minutes at or above the critical temperature.
     pub critical_minutes: u32,
-    /// How often the drive throttled itself lightly and heavily (thermal management 1 and 2).
+    /// Number of times the drive throttled itself, lightly and heavily (thermal management 1 and 2).
     pub throttle_counts: (u32, u32),
     /// Seconds in these states.
     pub throttle_seconds: (u32, u32),
@@ -206,9 +206,9 @@ pub struct NvmeSmart {
 pub struct FirmwareSlots {
     /// The slot in use, from 1.
     pub active: u8,
-    /// The slot from the next reset on, where it is another.
+    /// The slot activated by the next reset, if different.
     pub next: Option<u8>,
-    /// Revisions by slot; empty slots are empty.
+    /// Revisions by slot; empty for empty slots.
     pub revisions: Vec<String>,
 }
 
@@ -217,17 +217,17 @@ pub struct FirmwareSlots {
 pub struct NvmeNamespace {
     /// Size in blocks.
     pub size_blocks: u64,
-    /// Blocks that are allocated: written and not deallocated, where the drive keeps count.
+    /// Allocated blocks: written and not deallocated, if the drive keeps count.
     pub used_blocks: u64,
     /// The format in use, as an index into `formats`.
     pub format: u8,
-    /// The formats that it can have.
+    /// Supported formats.
     pub formats: Vec<LbaFormat>,
     /// Whether each block carries end-to-end protection.
     pub is_protected: bool,
     /// Whether it is write-protected.
     pub is_write_protected: bool,
-    /// Blocks between boundaries that I/O should not cross; 0 is none.
+    /// Distance in blocks between boundaries that I/O should not cross; 0 is none.
     pub optimal_boundary_blocks: u16,
 }
 
@@ -258,6 +258,6 @@ mod tests {
         );
         assert_eq!(files.text("x"), Err("x does not exist".into()));
         files.set("a", "b");
-        assert_eq!(files.number("a"), Err("a: `b` is no number".into()));
+        assert_eq!(files.number("a"), Err("a: `b` is not a number".into()));
     }
 }

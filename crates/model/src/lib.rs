@@ -1,6 +1,6 @@
 //! Plain data shared by two or more of fathom's crates.
 //!
-//! Nothing here performs I/O or decides anything: a [`plan::Plan`] says what to do,
+//! Nothing here performs I/O or decides anything: a [`plan::Plan`] states what to do,
 //! [`facts::Facts`] describe the machine, [`progress::Progress`] is the current state of a run,
 //! [`record::RunRecord`] its result, and [`finding::Finding`]s interpret it.
 #![forbid(unsafe_code)]

@@ -33,12 +33,12 @@ pub enum Outcome {
     },
     /// It was not started.
     Refused {
-        /// For people: what is wrong and what to do.
+        /// For users: what is wrong and what to do.
         because: String,
     },
     /// It, or its record, broke off.
     Failed {
-        /// For people.
+        /// For users.
         because: String,
     },
 }
@@ -50,10 +50,10 @@ impl Outcome {
         Self::Interrupted { by: by.to_string() }
     }
 
-    /// What a record says until its run ends, so that it is true even after a SIGKILL.
+    /// The outcome recorded until a run ends, which stays true after a SIGKILL.
     #[must_use]
     pub fn unfinished() -> Self {
-        let because = "it did not end: fathom was killed, or the machine stopped";
+        let because = "it was still running when fathom was killed or the machine stopped";
         Self::Failed { because: because.to_string() }
     }
 

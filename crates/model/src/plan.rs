@@ -125,10 +125,10 @@ pub struct JobPlan {
     /// Regions in use at once, if not all of them (`openfiles`).
     #[serde(default)]
     pub open_files: Option<u32>,
-    /// What the kernel is told about the accesses to come (`fadvise_hint`).
+    /// Hint to the kernel about the access pattern (`fadvise_hint`).
     #[serde(default)]
     pub advice: Advice,
-    /// What the kernel is told about the life time of the data (`write_hint`).
+    /// Hint to the kernel about the lifetime of the data (`write_hint`).
     #[serde(default)]
     pub write_life: Option<WriteLife>,
     /// Drop the page cache of the targets before the job, and before each further pass (`invalidate`).
@@ -273,7 +273,7 @@ pub struct Region {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileService {
-    /// In turn, switching after every I/O.
+    /// Round-robin, switching after every I/O.
     #[default]
     RoundRobin,
     /// At random.

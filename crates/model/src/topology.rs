@@ -12,7 +12,7 @@ pub struct Topology {
     pub numa_nodes: Vec<NumaNode>,
     /// CPUs that fathom may run on.
     pub cpus_allowed: Vec<u32>,
-    /// Root complexes, and what else has disks without a PCI bus above it.
+    /// Root complexes, and other devices with disks that are not below a PCI bus.
     pub roots: Vec<Hop>,
     /// All block devices, by name.
     pub volumes: Vec<Volume>,
@@ -23,7 +23,7 @@ pub struct Topology {
 pub struct CpuPackage {
     /// Number (/sys/devices/system/cpu/cpuN/topology/physical_package_id).
     pub id: u32,
-    /// Processor model.
+    /// CPU model.
     pub model: String,
     /// Its CPUs.
     pub cpus: Vec<u32>,
@@ -40,7 +40,7 @@ pub struct NumaNode {
     pub memory_bytes: u64,
 }
 
-/// A device on the way to a disk.
+/// A device on the path to a disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hop {
     /// Kernel name, unique: `pci0000:40`, `0000:41:00.0`, `nvme0`.
@@ -52,7 +52,7 @@ pub struct Hop {
     /// PCI class code: base class, subclass, interface (0x010802 for NVMe).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<u32>,
-    /// The NUMA node that it is attached to, where the firmware says so.
+    /// The NUMA node that it is attached to, if the firmware reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
     /// Name of its slot on the board.
@@ -142,7 +142,7 @@ pub struct LinkMode {
 pub struct Irq {
     /// Number.
     pub number: u32,
-    /// What its driver calls it, such as `nvme0q1`.
+    /// Its driver's name for it, such as `nvme0q1`.
     pub name: String,
     /// CPUs that it is delivered to (effective affinity); empty if unknown, or while it is not in use.
     pub cpus: Vec<u32>,

@@ -164,7 +164,7 @@ fn distributions(columns: &mut Vec<String>, entry: &Entry) {
     columns.extend(depths.iter().map(|(_, share)| format!("{share:.1}%")));
     let nanoseconds: f64 = fio::latency(&clat, fio::LATENCY_NS, 0).iter().map(|b| b.1).sum();
     let mut microseconds = fio::latency(&clat, fio::LATENCY_US, 1_000);
-    // There are no columns for less than a microsecond: it counts as the least that there is.
+    // There are no columns for less than a microsecond: it counts as the minimum.
     microseconds[0].1 += nanoseconds;
     let milliseconds = fio::latency(&clat, fio::LATENCY_MS, 1_000_000);
     let latencies = microseconds.iter().chain(&milliseconds);

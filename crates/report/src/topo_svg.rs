@@ -31,7 +31,7 @@ text{font:12px sans-serif;fill:var(--text)}.dim{fill:var(--dim)}.warn{fill:var(-
 rect.box{fill:var(--box);stroke:var(--line)}rect.warn{fill:var(--box);stroke:var(--warn);stroke-width:2}\
 path{fill:none;stroke:var(--line)}path.warn{stroke:var(--warn)}";
 
-/// The tree of the page from left to right. Connections are as wide as what their links carry.
+/// The tree of the page from left to right. The width of a connection is the bandwidth of its link.
 #[must_use]
 pub fn picture(report: &TopologyReport) -> String {
     let roots: Vec<Shape> =

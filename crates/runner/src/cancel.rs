@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Signals by number, as they are reported.
 const SIGNALS: [(usize, &str); 3] = [(1, "SIGHUP"), (2, "SIGINT"), (15, "SIGTERM")];
 
-/// Asks a run to end early with a valid result. Clones share one state.
+/// Requests a run to end early with a valid result. Clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct CancelToken(Arc<AtomicUsize>);
 

@@ -220,7 +220,7 @@ impl TryRunner {
                 }
             }
             rates.sort_by(f64::total_cmp);
-            // A window that was stalled is no peak.
+            // A stalled window is not a peak.
             if let Some(rate) = rates.get(rates.len() / 2) {
                 peaks.insert(key, *rate);
             }
@@ -289,7 +289,7 @@ fn on_scratch(options: &TryOptions, hooks: &mut dyn Hooks) -> Result<Opened, Str
     let plans = plans::resolve(options, &paths, std::slice::from_ref(&scratch.facts))?;
     if let Some(other) = plans.targets.iter().find(|target| !paths.contains(&target.path)) {
         return Err(format!(
-            "{} is used beside a scratch file; name the targets of all jobs",
+            "{} would be used with a scratch file; name the targets of all jobs",
             other.path
         ));
     }
@@ -334,7 +334,7 @@ fn replay(trial: &mut Trial, windows: &[TrialWindow]) -> Result<(), String> {
             ));
         }
         if trial.next_turn() != Some(window.turn()) {
-            return Err("the stored windows are not those of this experiment".to_string());
+            return Err("the stored windows belong to another experiment".to_string());
         }
         let outcome = window.outcome.as_ref().map_err(String::as_str);
         trial.observe(window.turn(), outcome, window.rejects);

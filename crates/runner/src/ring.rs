@@ -96,7 +96,7 @@ impl<'a> RingRecorder<'a> {
             self.segment(cancel)?;
         }
         match self.lost {
-            Some(why) if self.stored == 0 => Err(format!("nothing was recorded: {why}")),
+            Some(why) if self.stored == 0 => Err(format!("no samples were recorded: {why}")),
             Some(why) => Err(format!("the last samples were not recorded: {why}")),
             None => Ok(()),
         }

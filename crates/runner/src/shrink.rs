@@ -3,7 +3,7 @@
 use fathom_machine::guard::{Extent, OpenTarget};
 use fathom_model::plan::Plan;
 
-/// Number of targets checked at a time, in turn, which takes about 10 µs.
+/// Number of targets checked at a time, round-robin, which takes about 10 µs.
 const EACH_TIME: usize = 32;
 /// File systems that count a file's blocks at allocation and never move them. Others compress rewritten data, or count
 /// later.

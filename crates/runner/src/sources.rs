@@ -1,11 +1,11 @@
-//! Job files, the environment and the machine, as the parser asks for them.
+//! Job files, the environment and machine facts, for the parser.
 
 use fathom_spec::{MachineNumbers, Sources};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read};
 
-/// This machine, as [`fathom_spec::parse`] asks for it.
+/// This machine, for [`fathom_spec::parse`].
 #[derive(Default)]
 pub struct System {
     files: RefCell<Vec<String>>,

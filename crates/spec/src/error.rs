@@ -3,7 +3,7 @@
 use crate::spec::Spec;
 use std::fmt;
 
-/// More problems than this are not looked for: the input is no job file.
+/// Maximum number of problems reported: beyond it, the input is not a job file.
 const PROBLEMS_MAX: usize = 100;
 
 /// A position in a job file.

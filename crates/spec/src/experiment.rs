@@ -201,7 +201,7 @@ fn same_variants(draft: &Draft) -> Option<String> {
     variants.filter_map(|(at, one)| {
         let same = draft.variants[..at].iter().find(|other| what(other) == what(one))?;
         Some(format!(
-            "'{}' and '{}' do the same, so there is nothing to compare; the baseline is repeated in any case",
+            "'{}' and '{}' are identical, so there is nothing to compare; the baseline is measured twice in any case",
             same.name, one.name
         ))
     }).next()

@@ -103,7 +103,7 @@ pub struct LogSpec {
 pub struct Files {
     /// Paths of `filename`.
     pub filename: Vec<String>,
-    /// Paths of `directory`, assigned to clones in turn.
+    /// Paths of `directory`, assigned to clones round-robin.
     pub directory: Vec<String>,
     /// `filename_format`; empty for fio's default.
     pub format: String,

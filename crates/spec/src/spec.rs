@@ -388,7 +388,7 @@ fn default_engine(job: &JobSpec) -> Option<String> {
     (depth > 1 && !job.has("ioengine")).then(|| {
         format!(
             "job '{}': no ioengine is set: fathom uses io_uring at queue depth {depth}, where fio would use psync at \
-             queue depth 1; set ioengine to get the same from both",
+             queue depth 1; set ioengine for the same behavior in both",
             shorten(&job.name)
         )
     })

@@ -385,8 +385,8 @@ fn no_record(root: &Dir) -> String {
     match root.regular("record.json") {
         Err(error) => unread(error),
         Ok(_) => format!(
-            "{} holds no record: neither record.json nor directories that have one; name the directory that a \
-             run, fathom watch or fathom record has written",
+            "{} contains no record (no record.json, nor a subdirectory with one); name a directory written by fathom \
+             run, watch or record",
             root.path().display()
         ),
     }

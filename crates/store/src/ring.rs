@@ -76,7 +76,7 @@ impl Ring {
             && let Some(record) = run_in(&dir).map_err(fail)?
         {
             return Err(format!(
-                "{} holds the record of a run, {record}; use --record to name another directory",
+                "{} contains the record of a run, {record}; use --record to name another directory",
                 path.display()
             ));
         }
@@ -85,8 +85,8 @@ impl Ring {
             let path = path.display();
             match error {
                 rustix::io::Errno::WOULDBLOCK => format!(
-                    "{path} is being written by another fathom record; end that one, or name \
-                     another directory with --record"
+                    "{path} is being written by another fathom record; end that one, or use --record to name another \
+                     directory"
                 ),
                 error => format!("cannot lock {path}/{LOCK}: {error}"),
             }
@@ -138,7 +138,7 @@ impl Ring {
         if self.next_number > NUMBER_MAX {
             let path = self.dir.path().display();
             return Err(format!(
-                "{path} has no segment number left; use --record to name another directory"
+                "{path} has no segment numbers left; use --record to name another directory"
             ));
         }
         let name = format!("{:08}-{}", self.next_number, stamp(record.started_unix_ns));
@@ -423,7 +423,7 @@ mod tests {
         ring.begin(&record(1)).unwrap();
         ring.end(&record(1)).unwrap();
         ring.next_number = NUMBER_MAX + 1;
-        assert!(ring.begin(&record(2)).unwrap_err().contains("no segment number left"));
+        assert!(ring.begin(&record(2)).unwrap_err().contains("no segment numbers left"));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
     }
 

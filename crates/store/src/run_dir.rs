@@ -53,7 +53,7 @@ impl RunDir {
         } else if dir.exists() && !dir.is_dir() {
             format!("{path} is not a directory")
         } else if let Some(file) = in_the_way(dir) {
-            format!("{} exists already", file.display())
+            format!("{} already exists", file.display())
         } else {
             return Ok(());
         };
@@ -354,7 +354,7 @@ mod tests {
         let first = RunDir::create(path.to_str(), 0).unwrap();
         let first = first.begin(&RunRecord::default()).unwrap();
         let checked = RunDir::check(path.to_str().unwrap()).unwrap_err();
-        assert!(checked.contains("record.json exists"), "{checked}");
+        assert!(checked.contains("record.json already exists"), "{checked}");
         assert!(RunDir::check("").unwrap_err().contains("empty name"));
         std::fs::remove_file(path.join("record.json")).unwrap();
         let second = RunDir::create(path.to_str(), 0).err().unwrap();

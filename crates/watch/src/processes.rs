@@ -14,14 +14,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Other programs kept: so many of those that used most CPU time, and of those that did most I/O.
+/// Number of other programs to keep, by CPU time and by I/O.
 const OTHERS_MAX: usize = 5;
-/// Reading all processes may take one part in this many of a CPU's time.
+/// Upper bound for reading all processes, as 1/n of a CPU's time.
 const PART: u32 = 100;
-/// Ancestors that are followed: process IDs reused meanwhile could form a cycle.
+/// Maximum number of ancestors followed: process IDs reused meanwhile could form a cycle.
 const ANCESTORS_MAX: usize = 64;
 
-/// Reads the counters of all processes at the end of an interval, or of every few where there are many.
+/// Reads the counters of all processes at the end of each interval, or of every few if there are many.
 #[derive(Debug)]
 pub struct ProcessSampler {
     proc_root: PathBuf,

@@ -94,8 +94,8 @@ impl RingSampler {
         Ok(sampler)
     }
 
-    /// Also counts io_uring events of all processes: rare ones always, and task work runs, at some
-    /// 0.2 µs each, as `each_io` says. `sys_root` is the mount point of sysfs: `/sys`.
+    /// Also counts io_uring events of all processes: rare ones always, and task work runs, at some 0.2 µs each,
+    /// according to `each_io`. `sys_root` is the mount point of sysfs: `/sys`.
     #[must_use]
     pub fn with_events(mut self, sys_root: &Path, each_io: EachIo) -> Self {
         self.events = EventCounters::open(&self.proc_root, sys_root, each_io, &mut self.missing);

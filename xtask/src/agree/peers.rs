@@ -109,7 +109,7 @@ fn disk_rows(ours: &DiskRates, disk: &Value, seconds: f64) -> Vec<Row> {
 fn mpstat(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> {
     let root: Value = serde_json::from_str(output)?;
     let seen = &root["sysstat"]["hosts"][0]["statistics"][0];
-    let system = rates.system.as_ref().ok_or("no figures of processors")?;
+    let system = rates.system.as_ref().ok_or("no CPU figures")?;
     let mut rows = Vec::new();
     for theirs in seen["cpu-load"].as_array().ok_or("no CPUs in the output of mpstat")? {
         let cpu = theirs["cpu"].as_str().unwrap_or_default();

@@ -176,7 +176,7 @@ fn variant_text(ratio: f64) -> String {
 
 /// The commands, so that readers can repeat them.
 pub fn commands(cases: &[Rounds], env: &Env) -> String {
-    let mut text = "Commands, each run in turn with the others of its case:\n\n```".to_string();
+    let mut text = "Commands, run alternately with the others of their case:\n\n```".to_string();
     for case in cases.iter().filter(|case| !case.commands.is_empty()) {
         let _ = write!(text, "\n# {}", case.case.name);
         for command in &case.commands {

@@ -68,7 +68,7 @@ impl<'a> Work<'a> {
         let Some(end) = self.lengths.last() else { return String::new() };
         let command = format!("{} {}", self.tool.program(), self.args(*end).join(" "));
         if self.case.measure == Measure::Beside {
-            format!("{command}  # on processor {}", last_cpu())
+            format!("{command}  # on CPU {}", last_cpu())
         } else if self.case.job_file {
             format!("{command}  # {}", self.job(*end).join(" "))
         } else {

@@ -21,7 +21,7 @@ pub struct Case {
     /// Its keys, without their dashes.
     pub keys: &'static str,
     pub same: Same,
-    /// What docs/fio-compat.md says about a difference.
+    /// The text of docs/fio-compat.md about a difference.
     pub documented: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! A case: a shell script whose head, comments in a fixed form, says what machine it needs.
+//! A case: a shell script whose head, comments in a fixed form, states what machine it needs.
 
 use crate::Result;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Kernel {
 pub struct Machine {
     /// Bytes of a logical block of each NVMe disk.
     pub lba_bytes: Vec<u32>,
-    /// Additional PCIe root complexes; disks are assigned to all of them in turn.
+    /// Additional PCIe root complexes; disks are assigned to them round-robin.
     pub roots: usize,
     pub disk_mib: Vec<u64>,
     pub memory_mib: u64,

@@ -11,7 +11,7 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// The guest's programs and the libraries that they link.
-const TOOLS: [&str; 48] = [
+const TOOLS: [&str; 52] = [
     "attr",
     "btrfs-progs",
     "busybox-static",
@@ -28,14 +28,18 @@ const TOOLS: [&str; 48] = [
     "libcap2",
     "libcom-err2",
     "libcrypt1",
+    "libdbus-1-3",
     "libdevmapper1.02.1",
     "libedit2",
     "libext2fs2",
     "libfdisk1",
     "libgcc-s1",
+    "libgcrypt20",
+    "libgpg-error0",
     "libinih1",
     "libjq1",
     "libjson-c5",
+    "liblz4-1",
     "liblzma5",
     "liblzo2-2",
     "libmd0",

@@ -158,7 +158,7 @@ impl Guests<'_> {
             // The guest kills all of a case that exceeds its limit.
             Ok(Some(tasks)) => (format!("{error}, and its kernel cannot end it"), Some(tasks)),
             Ok(None) => (format!("{error}, and its kernel does not answer sysrq"), None),
-            Err(why) => (format!("{error}, and it cannot be asked why: {why}"), None),
+            Err(why) => (format!("{error}, and it cannot be queried for the reason: {why}"), None),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Threads to look at: asleep for good, or woken between any two looks.
+//! Threads to sample: permanently asleep, or woken between any two samples.
 
 use crate::Result;
 use std::io::{Read, pipe};
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub enum Kind {
     /// They sleep on in read, futex and nanosleep.
     Asleep,
-    /// They sleep in the same calls for less than a look's distance at a time, in poll instead of read.
+    /// They sleep in the same calls for less than a sampling interval at a time, in poll instead of read.
     Moving,
 }
 
@@ -29,7 +29,7 @@ pub struct Options {
     busy: u32,
 }
 
-/// How long one that moves sleeps at a time: fathom looks every 50 ms.
+/// Sleep time of a moving thread: fathom samples every 50 ms.
 const NAP: Duration = Duration::from_millis(40);
 const STACK_BYTES: usize = 64 << 10;
 
@@ -59,7 +59,7 @@ impl Drop for Load {
     }
 }
 
-/// The load itself: says that its threads are there and goes on until its standard input ends.
+/// The load itself: reports that its threads exist and runs until its standard input ends.
 pub fn run(options: &Options) -> Result<()> {
     // Never written to, and open as long as the process.
     let (reader, _writer) = pipe()?;

@@ -1,4 +1,4 @@
-//! Conditions measured in turn, round after round, so that drift affects all of them alike.
+//! Conditions measured alternately, round after round, so that drift affects all of them alike.
 
 use super::cell::Cell;
 use super::probe::Measurement;

@@ -98,12 +98,12 @@ fn effect(changed: &[f64], base: &[f64], controls: &[f64], precision: f64) -> Ef
         Some((ratio, sure))
             if is_outside(&sure) && differs >= CONTROL_PART * ratio.value.ln().abs() =>
         {
-            let why = "a baseline differs from itself (A/A) by half as much or more";
+            let why = "two measurements of a baseline (A/A) differ by half as much or more";
             Claim::Inconclusive(why.to_string())
         }
         Some((_, sure)) if is_outside(&sure) => Claim::Changed,
         Some((ratio, _)) => no_change(&ratio, precision),
-        None => Claim::Inconclusive("it was not measured in both".to_string()),
+        None => Claim::Inconclusive("not measured in both runs".to_string()),
     };
     Effect { ratio, pairs: least as u32, claim }
 }

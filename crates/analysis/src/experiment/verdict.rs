@@ -70,7 +70,7 @@ fn claim(
         let is_real = sure_same.is_some_and(|same| is_outside(&same));
         // A control that differs by chance is as small as its interval is wide.
         return match differs >= size || (is_real && differs >= CONTROL_PART * size) {
-            true => inconclusive("the baseline differs as much from itself (A/A)"),
+            true => inconclusive("the two baseline measurements (A/A) differ as much"),
             false => Claim::Changed,
         };
     }
@@ -84,7 +84,7 @@ pub(super) fn no_change(ratio: &Ratio, precision: f64) -> Claim {
     match above <= NO_EFFECT_MAX.max(NO_EFFECT_PRECISIONS * precision) {
         true => Claim::NoneAbove(above),
         false if is_outside(ratio) => {
-            inconclusive("the 99% interval includes no difference; rerun with a longer --duration")
+            inconclusive("the 99% interval includes zero; rerun with a longer --duration")
         }
         false => inconclusive("the interval is too wide; rerun with a longer --duration"),
     }

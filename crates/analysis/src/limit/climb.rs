@@ -25,7 +25,7 @@ enum Move {
         top: Setting,
         deeper: bool,
     },
-    /// The best few, in turn.
+    /// The best few, alternating.
     Repeat {
         left: Vec<Setting>,
     },

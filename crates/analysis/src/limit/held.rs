@@ -126,7 +126,7 @@ fn requests(point: &Point, queue: &QueueFacts, curve: &Curve) -> Option<(Cause, 
         at_device >= REQUESTS_USED_MIN * used && half > 0.0 && half <= HALF_MAX * point.iops.mean;
     is_full.then(|| {
         let text = format!(
-            "{} takes {requests} requests (nr_requests) for each of its hardware queues, of which it has {queues}. \
+            "{} takes {requests} requests per hardware queue (nr_requests; hardware queues: {queues}). \
              {at_device:.1} I/Os were in flight there, {:.0} at the workers; IOPS rose until all requests were in use",
             queue.device, point.in_flight
         );

@@ -1,7 +1,7 @@
 //! The search for the knee: the fewest workers, and with those the lowest queue depth, that reach 95% of the peak.
 //!
 //! First it settles the number of workers by bisection, at their best queue depths. Then it measures a ladder of queue
-//! depths with these workers in turn with the peak, so that drift affects both alike, and finds the knee on a fit.
+//! depths with these workers, alternating with the peak, so that drift affects both alike, and finds the knee on a fit.
 
 use super::curve::Curve;
 use super::ladder::Ladder;

@@ -1,4 +1,4 @@
-//! A ladder of queue depths measured in turn with the peak, and the knee on a fit to their shares of it.
+//! A ladder of queue depths measured alternately with the peak, and the knee on a fit to their shares of it.
 
 use super::curve::Curve;
 use super::knee::KneeFound;
@@ -163,7 +163,7 @@ impl Ladder {
             let in_flight = condition.value.in_flight() as f64;
             observed.push(LevelAtDepth { in_flight, log: mean, weight: logs.len() as f64 });
         }
-        // Half of the windows tell the level of the knee, half that of the peak.
+        // Half of the windows determine the level of the knee, half that of the peak.
         let deviation = (squares / freedom.max(1) as f64).sqrt();
         let half = 2.0 * t_975(freedom as f64) * deviation / (windows as f64).sqrt();
         (freedom > 0).then_some((observed, half))

@@ -158,7 +158,7 @@ impl Combined {
 pub struct KneePoint {
     /// The results there.
     pub point: Point,
-    /// Its share of the peak, by windows in turn with it; absent with fewer than two windows of each.
+    /// Its share of the peak, from windows alternating with it; absent with fewer than two windows of each.
     pub of_peak: Option<Ratio>,
     /// The lowest and highest queue depth that the knee may be at with 95% confidence.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The search: asks the current stage what to measure, and applies what stages find to the state.
+//! The search: gets the next measurement from the current stage, and applies the stages' results to the state.
 
 use super::config::Config;
 use super::outcome::{LimitReport, Probe, Window};

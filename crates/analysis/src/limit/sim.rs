@@ -39,7 +39,7 @@ pub(super) struct Sim {
     /// Time that each window takes beyond what is requested.
     pub overhead_ns: u64,
     pub seed: u64,
-    /// What the search is told of the device's queue.
+    /// The queue statistics that the search receives.
     pub queue: QueueFacts,
     /// So many I/Os are in flight at the device at most.
     pub requests: Option<u32>,

@@ -34,7 +34,7 @@ pub(super) enum Stage {
     Counter(Counter),
     Knee(Knee),
     Rated(Rated),
-    /// The rows of the suite in turn, until time is up.
+    /// The rows of the suite, alternating, until time is up.
     Suite {
         target: usize,
         turn: usize,
@@ -114,7 +114,7 @@ fn suite(target: usize, turn: usize, state: &SearchState) -> Option<WindowReques
     (!is_over).then(|| WindowRequest::one(Phase::Suite, at, tests[block].setting))
 }
 
-/// One worker and all cores in turn.
+/// One worker and all cores, alternating.
 fn own(turn: usize, cores: u32) -> WindowRequest {
     let workers = if turn.is_multiple_of(2) { 1 } else { cores };
     let load = Load::nop(Setting { workers, depth: OWN_DEPTH });

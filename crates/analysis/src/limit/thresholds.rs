@@ -4,7 +4,7 @@ use crate::stats::Ratio;
 
 /// The knee is where this share of the peak is reached.
 pub const KNEE_SHARE: f64 = 0.95;
-/// A change that yields less than this ratio is no gain.
+/// A change that yields less than this ratio does not count as a gain.
 pub(super) const GAIN_MIN: f64 = 1.05;
 /// A change whose interval ends below this ratio has no gain worth having.
 pub(super) const NO_GAIN_MAX: f64 = 1.10;

@@ -302,7 +302,7 @@ pub(super) static SMALLER_THAN_MEMORY: Rule = Rule {
     id: "smaller-than-memory",
     class: Class::Validity,
     severity: Severity::Warning,
-    meaning: "Buffered I/O covers so little that the page cache can hold all of it.",
+    meaning: "The page cache can hold all data accessed by buffered I/O.",
     threshold: || {
         "All regions of buffered jobs together are smaller than memory, or than the cgroup's memory limit.".into()
     },

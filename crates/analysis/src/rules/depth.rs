@@ -48,7 +48,7 @@ pub(super) static DEPTH_NOT_REACHED: Rule = Rule {
     meaning: "Fewer I/Os were in flight than requested.",
     threshold: || {
         format!(
-            "IOPS × mean latency is below {:.0}% of the requested depth, which submitting and reaping lower. run: over \
+            "IOPS × mean latency is below {:.0}% of the requested depth, to allow for submitting and reaping. run: over \
              {QUEUES_MIN} × iodepth I/Os or more, without rate limits, think time and iodepth_low. limit: at the peak.",
             REACHED_SHARE * 100.0,
         )
@@ -135,7 +135,7 @@ pub(super) static DEVICE_DEPTH: Rule = Rule {
     meaning: "The device had fewer I/Os in flight than the jobs that read from it requested.",
     threshold: || {
         format!(
-            "The device's mean queue depth, I/O of other programs included, is below {:.0}% of what free-running \
+            "The device's mean queue depth, including I/O of other programs, is below {:.0}% of what free-running \
              readers requested; info with direct I/O.",
             REACHED_SHARE * 100.0
         )
@@ -163,8 +163,8 @@ fn device_depth(record: &RunRecord) -> Option<Claim> {
     let readers = readers_of(record, disk);
     let depth: u32 = readers.iter().map(|job| job.plan.depth).sum();
     let summary = format!(
-        "{} requested a queue depth of {depth}, but {} had {mean:.1} I/Os in flight on average, those of other \
-         programs included.",
+        "{} requested a queue depth of {depth}, but {} had {mean:.1} I/Os in flight on average, including those of \
+         other programs.",
         sentence(&named(&readers)),
         disk.name
     );
@@ -264,8 +264,8 @@ mod tests {
         assert_eq!(f.severity, Severity::Warning);
         assert_eq!(
             f.summary,
-            "Job a requested a queue depth of 32, but vda had 1.0 I/Os in flight on average, those of other programs \
-             included."
+            "Job a requested a queue depth of 32, but vda had 1.0 I/Os in flight on average, including those of other \
+             programs."
         );
         let f = fires(&DEVICE_DEPTH, |r| r.disks[0].weighted_ms = 99_000);
         assert_eq!(f.severity, Severity::Info);

@@ -1,5 +1,6 @@
-//! The checks of `fathom doctor`: each reads one property of the machine or of a disk and says what is good, for
-//! which workload, what anything else costs and how to change it. docs/doctor.md is generated from [`CHECKS`].
+//! The checks of `fathom doctor`: each reads one property of the machine or of a disk and states the recommended value,
+//! the workloads it matters to, the effect of other values, and the remedy. docs/doctor.md is generated from
+//! [`CHECKS`].
 
 mod attached;
 mod cpu;
@@ -68,13 +69,13 @@ pub(super) struct Disk<'a> {
     files: &'a Readings,
 }
 
-/// What a check found out, if it applies; the error says why it could not be checked.
+/// The result of a check, if it applies; the error is the reason why it could not be made.
 pub(super) type Answer = Result<Option<Judged>, String>;
 
 /// A property that was judged.
 pub(super) struct Judged {
     found: String,
-    /// What it should be; `None` if it is good.
+    /// The recommended value; `None` if it has it.
     wanted: Option<String>,
     severity: Option<Severity>,
 }
@@ -88,12 +89,12 @@ fn cpus(list: &str) -> BTreeSet<u32> {
     list.split(',').filter_map(range).flatten().collect()
 }
 
-/// A property that is as it should be.
+/// A property that has a recommended value.
 fn good(found: impl Into<String>) -> Answer {
     Ok(Some(Judged { found: found.into(), wanted: None, severity: None }))
 }
 
-/// A property that should be `wanted`.
+/// A property for which `wanted` is recommended.
 fn bad(found: impl Into<String>, wanted: impl Into<String>) -> Answer {
     Ok(Some(Judged { found: found.into(), wanted: Some(wanted.into()), severity: None }))
 }
@@ -238,17 +239,17 @@ pub(super) static CHECKS: &[&Rule] = &[
 /// What `fathom doctor` found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// What should be otherwise, worst first.
+    /// Properties without a recommended value, worst first.
     pub findings: Vec<Diagnosed>,
-    /// What is wrong with how the disks are attached, as in `fathom topo`.
+    /// Findings about how the disks are attached, as in `fathom topo`.
     pub topology: Vec<Finding>,
-    /// What is as it should be.
+    /// Properties with a recommended value.
     pub good: Vec<Passed>,
-    /// What could not be checked.
+    /// Checks that could not be made.
     pub not_checked: Vec<NotChecked>,
 }
 
-/// A property that should be otherwise.
+/// A property without a recommended value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diagnosed {
     /// The property, such as `I/O scheduler`.
@@ -257,17 +258,17 @@ pub struct Diagnosed {
     pub subject: String,
     /// Its value.
     pub found: String,
-    /// The value that it should have.
+    /// The recommended value.
     pub wanted: String,
     /// The mechanism, with its source.
     pub why: String,
     /// The change that fathom may make.
     pub change: Option<SettingChange>,
-    /// The same as a finding.
+    /// The result as a finding.
     pub finding: Finding,
 }
 
-/// A property that is as it should be.
+/// A property that has a recommended value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Passed {
     /// Id of the check.
@@ -294,7 +295,7 @@ pub struct NotChecked {
 }
 
 impl Diagnosis {
-    /// Findings that are more than hints for certain workloads.
+    /// Findings above the severity of a hint.
     pub fn problems(&self) -> impl Iterator<Item = &Diagnosed> {
         self.findings.iter().filter(|found| found.finding.severity >= Severity::Warning)
     }
@@ -384,7 +385,7 @@ pub fn that_matter(facts: &Facts) -> Vec<String> {
     ids
 }
 
-/// The change that gives a setting the value that is wanted.
+/// The change that gives a setting the recommended value.
 fn change(setting: Setting, disk: &str, wanted: &str) -> SettingChange {
     let target = if setting.scope() == Scope::Disk { disk } else { "" };
     SettingChange { setting, target: target.to_string(), value: wanted.to_string() }
@@ -411,7 +412,7 @@ fn finding(
         class: rule.class,
         severity: rule.severity,
         confidence: None,
-        summary: format!("{of}{} is {found}, wanted: {wanted}. {}", check.title, rule.meaning),
+        summary: format!("{of}{} is {found}; recommended: {wanted}. {}", check.title, rule.meaning),
         evidence: vec![
             Evidence::text("found", found).with_source(&path),
             Evidence::text("wanted", wanted),

@@ -55,7 +55,7 @@ pub(super) static INTERRUPTED: Rule = Rule {
     class: Class::Validity,
     severity: Severity::Error,
     meaning: "A signal or an error ended the run early.",
-    threshold: || "SIGINT or SIGTERM before all jobs were done.".into(),
+    threshold: || "SIGINT or SIGTERM before all jobs finished.".into(),
     remedy: "",
     supersedes: &[&NOTHING_DONE],
     checks: &[Check::Run(interrupted)],
@@ -83,7 +83,7 @@ pub(super) static NOTHING_DONE: Rule = Rule {
     id: "nothing-done",
     class: Class::Validity,
     severity: Severity::Warning,
-    meaning: "A job did no I/O, although it reports no error.",
+    meaning: "A job completed no I/O, although it reports no error.",
     threshold: || "No I/O completed, failed or was short, and `create_only` is not set.".into(),
     remedy: "Check size, offset, runtime and ramp_time",
     supersedes: &[],
@@ -107,7 +107,7 @@ fn nothing_done(record: &RunRecord) -> Option<Claim> {
     });
     let ran = idle.iter().map(|job| job.done.runtime_ns).max()?;
     let evidence = vec![Evidence::number("run time", ran as f64, Unit::Nanoseconds)];
-    Some(Claim::new(format!("{} did no I/O.", sentence(&named(&idle))), evidence))
+    Some(Claim::new(format!("{} completed no I/O.", sentence(&named(&idle))), evidence))
 }
 
 /// I/Os failed.

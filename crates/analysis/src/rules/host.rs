@@ -95,7 +95,7 @@ pub(super) static COMPETITORS: Rule = Rule {
             COMPETITOR_BYTES / 1e6
         )
     },
-    remedy: "Stop them, or measure when they do not run",
+    remedy: "Stop them, or measure while they are not running",
     supersedes: &[],
     checks: &[Check::Limit(competitors)],
     #[cfg(test)]
@@ -173,7 +173,7 @@ pub(super) static OWN_CEILING: Rule = Rule {
     id: "own-ceiling",
     class: Class::Limiter,
     severity: Severity::Warning,
-    meaning: "The peak is close to what fathom can drive on this machine: part of the limit is the load generator.",
+    meaning: "The peak is close to fathom's own ceiling on this machine: the load generator is part of the limit.",
     threshold: || {
         format!(
             "The highest peak is {:.0}% or more of the IOPS of NOP rings on all CPUs.",
@@ -195,7 +195,7 @@ fn own_ceiling(record: &LimitRecord) -> Option<Claim> {
     let peaks = report.targets.iter().flat_map(|t| &t.blocks).filter_map(|b| b.peak.as_ref());
     let best = peaks.map(|p| p.iops.mean).fold(0.0, f64::max);
     let own = report.own.all_cores.filter(|own| own.mean > 0.0 && best >= OWN_SHARE * own.mean)?;
-    let summary = "The peak is close to what fathom can drive on this machine: part of the limit is the load generator."
+    let summary = "The peak is close to fathom's own ceiling on this machine: the load generator is part of the limit."
         .to_string();
     let evidence = vec![
         Evidence::number("peak IOPS", best, Unit::Iops),
@@ -212,7 +212,7 @@ pub(super) static SLOW_CLOCK: Rule = Rule {
     meaning: "Every clock read is a system call, which adds to every latency.",
     threshold: || {
         format!(
-            "The kernel's clock source is none of those that the vDSO reads: {}.",
+            "The kernel's clock source is none of those that the vDSO can read: {}.",
             FAST_CLOCKS.join(", ")
         )
     },

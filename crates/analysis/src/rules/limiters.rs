@@ -32,7 +32,7 @@ const PART_OF_LARGEST: f64 = 0.25;
 const SUPERSEDES_FROM: f64 = 0.5;
 /// Fewer samples of the machine than this show nothing.
 const SAMPLES_MIN: u64 = 2;
-/// Named last: that CPU time or a device is in use says less than what uses it up, or keeps I/Os from it.
+/// Ranked last: that CPU time or a device is in use matters less than what uses it, or holds I/Os back.
 static LAST: [&Rule; 3] = [&cpu::BUSY_CPUS, &cpu::OWN_TIME, &device::DEVICE];
 
 /// What limited a workload.

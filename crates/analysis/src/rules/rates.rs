@@ -30,11 +30,12 @@ pub(super) static COULD_NOT_KEEP_UP: Rule = Rule {
     threshold: || {
         let percent = LATE_SHARE * 100.0;
         format!(
-            "More I/Os started over 1 ms late or never than {percent:.0}% of those due, or two per job where that is \
-             fewer; info unless more than both never started, or more than {percent:.0}% and {LATE_FEW:.0} are behind."
+            "The I/Os that started over 1 ms late or never exceed {percent:.0}% of those due, or two per job if that \
+             is fewer; info unless those never started exceed both, or those late or never started exceed \
+             {percent:.0}% and {LATE_FEW:.0}."
         )
     },
-    remedy: "Use the response latency, which includes the time from the scheduled start, as what a client would see",
+    remedy: "Use the response latency: it counts from the scheduled start, as a client would see it",
     supersedes: &[],
     checks: &[Check::Run(could_not_keep_up)],
     #[cfg(test)]
@@ -107,7 +108,7 @@ pub(super) static NOISY: Rule = Rule {
     id: "noisy",
     class: Class::Validity,
     severity: Severity::Warning,
-    meaning: "IOPS vary so much that small differences between measurements mean nothing.",
+    meaning: "IOPS vary too much for small differences between measurements to be meaningful.",
     threshold: || {
         format!(
             "run: IOPS of {INTERVALS_MIN} or more intervals have a standard deviation above {:.0}% of their mean, \
@@ -185,7 +186,7 @@ fn paced(record: &mut RunRecord, late: u64, unstarted: u64) {
     read.response.record(2_000_000_000);
 }
 
-/// `n` intervals of a second with 100 and 50 IOPS in turn.
+/// `n` intervals of a second with alternately 100 and 50 IOPS.
 #[cfg(test)]
 fn alternating(record: &mut RunRecord, n: u64) {
     let rate = |i: u64| if i.is_multiple_of(2) { 100 } else { 50 };

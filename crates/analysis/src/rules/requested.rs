@@ -32,7 +32,7 @@ pub(super) static NOT_POLLED: Rule = Rule {
          for interrupts."
             .into()
     },
-    remedy: "Give the driver polled queues (nvme.poll_queues=N), or omit hipri",
+    remedy: "Load the driver with polled queues (nvme.poll_queues=N), or omit hipri",
     supersedes: &[],
     checks: &[Check::Run(not_polled)],
     #[cfg(test)]
@@ -196,7 +196,7 @@ pub(super) static FALLBACKS: Rule = Rule {
     id: "fallbacks",
     class: Class::Advice,
     severity: Severity::Warning,
-    meaning: "Something that was requested is not in effect; the run continued without it.",
+    meaning: "A requested option is not in effect; the run continued without it.",
     threshold: || "Any such fallback; the finding quotes it.".into(),
     remedy: "",
     supersedes: &[],
@@ -225,7 +225,7 @@ pub(super) static REFUSED_FLAGS: Rule = Rule {
     severity: Severity::Info,
     meaning: "The kernel rejected io_uring setup flags; the ring works without them, at a higher cost per I/O.",
     threshold: || {
-        "Any rejected flag; a warning for SQPOLL and IOPOLL, which change how I/O is done and not only its cost.".into()
+        "Any rejected flag; a warning for SQPOLL and IOPOLL, which change how I/O is done, not only its cost.".into()
     },
     remedy: "Use a kernel that supports them",
     supersedes: &[],

@@ -14,14 +14,14 @@ pub(super) static SAME_BLOCKS: Rule = Rule {
     id: "same-blocks",
     class: Class::Validity,
     severity: Severity::Warning,
-    meaning: "Several sequential jobs read the same blocks, so that a cache served most of the reads.",
+    meaning: "Several sequential jobs read the same blocks, so a cache served most of the reads.",
     threshold: || {
-        "At least two jobs that ran at the same time read the same region of the same target from start to end. Whoever \
-         is first brings each block into a cache: the page cache, or that of the device."
+        "At least two jobs that ran at the same time read the same region of the same target from start to end. The \
+         first job to read a block brings it into a cache: the page cache or the device's."
             .into()
     },
-    remedy: "Give each clone a part of its own (size=25% and offset_increment=25% with numjobs=4), or a file of its \
-             own (directory instead of filename)",
+    remedy: "Give each clone its own part (size=25% and offset_increment=25% with numjobs=4) or its own file \
+             (directory instead of filename)",
     supersedes: &[],
     checks: &[Check::Run(same_blocks)],
     #[cfg(test)]

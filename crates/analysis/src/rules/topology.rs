@@ -16,12 +16,12 @@ pub(super) static UPLINK: Rule = Rule {
     id: "oversubscribed-uplink",
     class: Class::Limiter,
     severity: Severity::Warning,
-    meaning: "The disks below a port or switch can deliver more than its link to the CPU carries, so that together they \
-              cannot reach their speed.",
+    meaning: "The disks below a port or switch can deliver more than its link to the CPU carries, so they cannot all \
+              reach full speed at the same time.",
     threshold: || {
         "The sum of the disks' links exceeds the uplink by more than 5%, both after encoding and packet overhead.".into()
     },
-    remedy: "Expect the uplink's rate from these disks together; attach some of them elsewhere if that is too little",
+    remedy: "Expect at most the uplink's rate from these disks combined, or attach some of them elsewhere",
     supersedes: &[],
     checks: &[Check::Topology(uplink)],
     #[cfg(test)]
@@ -32,8 +32,8 @@ pub(super) static CROWDED_COMPLEX: Rule = Rule {
     id: "crowded-root-complex",
     class: Class::Limiter,
     severity: Severity::Warning,
-    meaning: "Most of the disks' bandwidth is on one root complex while others have room. What a root complex carries cannot be \
-              read from it; all of its ports together may carry less than the sum of their links.",
+    meaning: "Most of the disks' bandwidth is on one root complex while others have spare capacity. A root complex \
+              does not report its capacity, which may be lower than the sum of its ports' links.",
     threshold: || {
         format!(
             "The disks below a root complex can deliver more than one slot of {LANES_MAX} lanes carries, at least {CROWDED}× the \
@@ -51,9 +51,9 @@ pub(super) static DEGRADED_LINK: Rule = Rule {
     id: "degraded-link",
     class: Class::Limiter,
     severity: Severity::Warning,
-    meaning: "A link on the way to a disk runs slower or narrower than both of its ends support.",
+    meaning: "A link on the path to a disk runs slower or narrower than both of its ends support.",
     threshold: || "The current speed or width is below the lesser of the two ends' maximum.".into(),
-    remedy: "Reseat the disk or adapter, check cable and riser, and the slot's speed in the firmware setup; \
+    remedy: "Reseat the disk or adapter; check the cable, the riser and the slot's speed in the firmware setup; \
              `dmesg` may report link errors",
     supersedes: &[],
     checks: &[Check::Topology(degraded)],
@@ -65,11 +65,11 @@ pub(super) static SLOW_PORT: Rule = Rule {
     id: "slow-port",
     class: Class::Advice,
     severity: Severity::Info,
-    meaning: "A disk supports a faster or wider link than the port that it is attached to.",
+    meaning: "A disk supports a faster or wider link than its port.",
     threshold: || {
         "The maximum speed or width of the port is below that of the device below it.".into()
     },
-    remedy: "Use a faster slot if there is one",
+    remedy: "Use a faster slot, if available",
     supersedes: &[],
     checks: &[Check::Topology(slow_port)],
     #[cfg(test)]
@@ -80,11 +80,11 @@ pub(super) static ONE_INTERRUPT_CPU: Rule = Rule {
     id: "one-interrupt-cpu",
     class: Class::Limiter,
     severity: Severity::Warning,
-    meaning: "All interrupts of the disks arrive at one CPU, which limits their IOPS once it is busy.",
+    meaning: "One CPU handles all disk interrupts, which limits IOPS once it is busy.",
     threshold: || {
         "Two or more interrupts in use by disks, not counting NVMe admin queues, all on one of several CPUs.".into()
     },
-    remedy: "Stop what moves them (irqbalance), or spread them by /proc/irq/N/smp_affinity_list",
+    remedy: "Stop irqbalance, or spread them with /proc/irq/N/smp_affinity_list",
     supersedes: &[],
     checks: &[Check::Topology(one_interrupt_cpu)],
     #[cfg(test)]
@@ -95,9 +95,9 @@ pub(super) static REMOTE_DISK: Rule = Rule {
     id: "remote-disk",
     class: Class::Advice,
     severity: Severity::Info,
-    meaning: "fathom may not run on the CPUs of the NUMA node that a disk is attached to: its data cross the link between packages.",
+    meaning: "fathom is not allowed to run on the CPUs of a disk's NUMA node, so its data crosses the interconnect between packages.",
     threshold: || {
-        "None of the CPUs that fathom may run on is of the disk's node; nodes without CPUs count, too.".into()
+        "None of fathom's allowed CPUs is on the disk's node; nodes without CPUs count, too.".into()
     },
     remedy: "Run on the disk's node: taskset, numactl, cpus_allowed=, or the cpuset of the cgroup",
     supersedes: &[],
@@ -213,7 +213,7 @@ fn crowded(report: &TopologyReport) -> Option<Claim> {
     }
     let disks: u32 = usable.iter().map(|(_, load)| load.disks).sum();
     let summary = format!(
-        "{} of {disks} disks, {} of {}, are on one of {} root complexes, {}, which may carry less.",
+        "{} of {disks} disks ({} of {}) are on one of {} root complexes, {}, whose capacity may be lower.",
         load.disks,
         gigabytes(below(load)),
         gigabytes(total),
@@ -308,7 +308,7 @@ fn one_interrupt_cpu(report: &TopologyReport) -> Option<Claim> {
     let (cpu, _) = *on.first()?;
     let all_here = on.iter().all(|(other, _)| *other == cpu);
     (irqs >= 2 && cpus >= 2 && all_here).then(|| {
-        let summary = format!("All {irqs} interrupts of the disks arrive at CPU {cpu} of {cpus}.");
+        let summary = format!("All {irqs} disk interrupts go to CPU {cpu} of {cpus}.");
         let number = Evidence::number("interrupts", irqs as f64, Unit::Count);
         Claim::new(summary, vec![number.with_source("/proc/irq/*/effective_affinity_list")])
     })
@@ -337,7 +337,7 @@ fn remote_disk(report: &TopologyReport) -> Option<Claim> {
     });
     let what = counted(found.len(), "A disk is", "disks are");
     let summary = format!(
-        "{what} attached to a NUMA node on whose CPUs fathom may not run: {}.",
+        "{what} attached to a NUMA node on whose CPUs fathom is not allowed to run: {}.",
         listed(&found)
     );
     let applies = !found.is_empty() && !allowed.is_empty() && topology.numa_nodes.len() > 1;

@@ -125,7 +125,7 @@ fn findings_name_devices_and_figures() {
     );
     assert_eq!(
         shown[1],
-        "8 of 8 disks, 54.0 GB/s of 54.0 GB/s, are on one of 2 root complexes, pci0000:00, which may carry less. \
+        "8 of 8 disks (54.0 GB/s of 54.0 GB/s) are on one of 2 root complexes, pci0000:00, whose capacity may be lower. \
          (pci0000:10: no disks) -> Some(\"Move an adapter to a slot of another root complex; pci0000:10 has a \
          free port, port16 (PCIEX16_2)\")"
     );

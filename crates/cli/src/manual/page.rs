@@ -185,7 +185,11 @@ fn what(arg: &Arg) -> String {
     let text = plain(arg.get_long_help().or(arg.get_help()));
     let text = text.split("\n\n").map(sentence).collect::<Vec<_>>().join(" ");
     let takes_value = arg.get_action().takes_values();
-    let default = arg.get_default_values().iter().map(|value| value.to_string_lossy());
+    let default = arg.get_default_values().iter().map(|value| match value.to_string_lossy() {
+        // Not to be read as two dots, with the one that ends the sentence.
+        here if here == "." => "'.'".into(),
+        other => other,
+    });
     let default: Vec<_> = default.filter(|_| takes_value).collect();
     if default.is_empty() { text } else { format!("{text} Default: {}.", default.join(",")) }
 }
@@ -203,8 +207,11 @@ fn exit_status(command: &Command, is_run: bool) -> Vec<Item> {
     let usage = if is_run { "1, as for fio" } else { "2" };
     let mut all = vec![
         Item::Entry("0".into(), "The whole request was carried out.".into()),
-        Item::Entry("1".into(), "Part of it was not, or the result could not be written.".into()),
-        Item::Entry(usage.into(), "The command line is wrong.".into()),
+        Item::Entry(
+            "1".into(),
+            "Part of it was not carried out, or the result could not be written.".into(),
+        ),
+        Item::Entry(usage.into(), "Usage error.".into()),
     ];
     if command.get_arguments().any(Arg::is_last_set) {
         let status = "With a COMMAND, fathom exits with the status of the command: 128 plus the number \

@@ -80,7 +80,9 @@ impl Live {
         let first = self.takes.front().map_or(0, |take| take.unix_ns);
         let wanted = calendar::instant(text, first, crate::page::zone())?;
         let place = self.takes.iter().position(|take| take.unix_ns >= wanted);
-        place.ok_or_else(|| format!("{text} is not within the last minute, the time kept"))
+        place.ok_or_else(|| {
+            format!("{text} is not within the last minute; a live view keeps no more")
+        })
     }
 }
 

@@ -49,22 +49,22 @@ const PLAIN: Duration = Duration::from_secs(10);
 /// Options of commands that measure conditions.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct MeasureArgs {
-    /// How long to measure at most, such as 30 (seconds) or 5m; by default what the number of conditions needs
+    /// Maximum measuring time, such as 30 (seconds) or 5m; by default set by the number of conditions
     #[arg(short = 't', long, value_name = "TIME", value_parser = quantity::time)]
     duration: Option<Duration>,
-    /// Length of each window; by default what fits the duration, from 100ms to 2s
+    /// Length of each window; by default 100ms to 2s, to fit the duration
     #[arg(long, value_name = "TIME", value_parser = quantity::interval)]
     window: Option<Duration>,
-    /// Measure until effects are known to within this many percent; by default 1, for a sweep 3
+    /// Measure until effects are known to within this many percent; by default 1 (try) or 3 (sweep)
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     precision: Option<f64>,
-    /// Files that writes may overwrite
+    /// Permit writing to this existing file
     #[arg(long, value_name = "FILE")]
     overwrite: Vec<String>,
-    /// Block devices that writes may erase: DEVICE or DEVICE@SERIAL
+    /// Permit writing to this block device: DEVICE or DEVICE@SERIAL
     #[arg(long, value_name = "DEVICE")]
     erase: Vec<String>,
-    /// Size of the scratch file that is used without a target, such as 4g
+    /// Size of the scratch file, such as 4g
     #[arg(long, value_parser = size::bytes)]
     size: Option<u64>,
     /// Directory of the scratch file
@@ -133,7 +133,7 @@ pub fn resume(
     record: ExperimentRecord,
 ) -> Result<ExitCode, String> {
     if record.outcome.is_finished() {
-        return Err(format!("{} ran to its end; `fathom show` prints it", dir.display()));
+        return Err(format!("{} is complete; `fathom show` prints it", dir.display()));
     }
     let mut request = record.request;
     if let Some(duration) = args.duration {

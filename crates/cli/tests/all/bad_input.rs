@@ -122,7 +122,7 @@ fn no_output_takes_the_place_of_what_is_used() {
     let before = place.look();
     let answer = place.ask(&["run", "--eta=never", "--record=.", "--rw=read", "record.json"]);
     assert_eq!(answer.code, Some(1));
-    assert_one_error(&answer.stderr, &["record.json exists already"]);
+    assert_one_error(&answer.stderr, &["record.json already exists"]);
     assert_eq!(place.look(), before);
 }
 
@@ -162,7 +162,7 @@ fn refusals_are_json_for_those_who_read_json() {
 #[test]
 fn no_permission() {
     let Some(_alone) = as_root("no_permission") else { return };
-    // In /tmp, as nobody may not come to where tests work.
+    // In /tmp, as user nobody may lack access to the tests' directory.
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
     let (program, data) = (path("fathom"), path("data"));
@@ -206,7 +206,7 @@ fn a_full_disk() {
         answer.json();
         assert!(!place.path("small/new").exists());
     }
-    // The room goes away while the job writes.
+    // Space runs out while the job writes.
     let args = ["--size=4m", "--rate=2m", "small/slow"];
     let running =
         place.start(&[&["run", "--no-record", "--eta=never"], &write[..], &args].concat());
@@ -222,7 +222,7 @@ fn a_full_disk() {
     says(&answer.stderr, &["Job", "failed", "No space left"]);
 }
 
-/// What a command answers where the system call io_uring_setup fails with `errno`.
+/// The output of a command if io_uring_setup fails with `errno`.
 fn without_io_uring(errno: i32, mut command: std::process::Command) -> crate::common::Answer {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
     const IO_URING_SETUP: i64 = 425;

@@ -4,7 +4,7 @@
 use crate::common::{MIB, Place};
 use serde_json::Value;
 
-/// The summary, the record and the samples of a run of more than a second that is watched as `level` says.
+/// The summary, the record and the samples of a run of more than a second, sampled at `level`.
 fn watched(level: &str) -> (String, Value, Vec<Value>) {
     let place = Place::new();
     place.data("data", 8 * MIB);
@@ -32,7 +32,7 @@ fn a_run_is_watched_unless_it_is_not_to_be() {
         for part in ["system", "disks", "threads"] {
             assert!(seen(part) >= 2, "{part} in {} of {} samples", seen(part), samples.len());
         }
-        // What cannot be looked at here is told.
+        // Sources that are not available here are reported.
         let missing = record["watch"]["missing"].to_string();
         assert!(seen("stacks") >= 2 || missing.contains("perf"), "{missing}");
         // The work goes on being recorded beside it.

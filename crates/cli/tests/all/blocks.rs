@@ -4,8 +4,8 @@
 use crate::common::{Answer, Loop, MIB, Place, Zram, as_root, says, until};
 use serde_json::Value;
 
-/// What `fathom blocks` tells of `count` direct writes of `size` bytes to `device`; none where the
-/// kernel's events cannot be had, whose reason is printed.
+/// What `fathom blocks` reports about `count` direct writes of `size` bytes to `device`; none where the
+/// kernel's events are not available; the reason is printed.
 fn writes(args: &[&str], device: &str, size: usize, count: usize) -> Option<Answer> {
     let (to, size, count) =
         (format!("of={device}"), format!("bs={size}"), format!("count={count}"));
@@ -18,7 +18,7 @@ fn writes(args: &[&str], device: &str, size: usize, count: usize) -> Option<Answ
     Some(answer.done())
 }
 
-/// The last line of JSON, which is of all that was seen.
+/// The last line of JSON, which covers the whole trace.
 fn total(answer: &Answer) -> Value {
     let lines = answer.stderr.lines().filter(|line| line.starts_with('{'));
     let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -37,7 +37,7 @@ fn every_request_of_a_loop_device_is_counted() {
     for name in ["queued", "completed"] {
         assert_eq!(loops[name], 400, "{total}");
     }
-    // Put back and issued again, an I/O is issued more than once.
+    // A requeued I/O is issued more than once.
     let number = |name: &str| loops[name].as_u64().unwrap();
     assert_eq!(number("issued") - number("requeued"), 400, "{total}");
     assert_eq!((number("errors"), number("split"), number("merged")), (0, 0, 0), "{total}");
@@ -63,11 +63,11 @@ fn every_io_of_a_device_without_requests_is_counted() {
     let seen = &total["devices"][0];
     assert_eq!((&seen["queued"], &seen["completed"]), (&1500.into(), &1500.into()), "{total}");
     assert_eq!((&seen["bio_based"], &seen["issued"]), (&true.into(), &0.into()), "{total}");
-    // Its lines tell all that came in between, and the last of them the sum.
+    // Its lines cover everything in between, and the last one is the sum.
     let text = writes(&[], &device, 4096, 1500).unwrap().stderr;
     says(&text, &["1.5k queued", "1.5k completed · 0 errors", "queue to completion"]);
 
-    // One that goes away meanwhile is not shown as one that stands still.
+    // A device removed meanwhile is not shown as idle.
     let running = Place::new().start(&["blocks", "-i", "50ms", &device]);
     until("lines", || running.so_far("stdout").lines().count() >= 3);
     drop(zram);

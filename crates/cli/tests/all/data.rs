@@ -1,4 +1,4 @@
-//! The user's data: what fathom writes to, makes and removes, and what it leaves alone.
+//! The user's data: what fathom writes to, creates and removes, and what it leaves unchanged.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::{Loop, MIB, Place, as_root, assert_one_error, checksum, tool, until};
@@ -40,7 +40,7 @@ fn what_fathom_made_it_writes_again_and_removes_if_asked() {
     let before = place.look();
     place.run(&write(&["--size=1m", "--unlink=1", "passing"])).done();
     assert_eq!(place.look(), before);
-    // A file that was there before is not removed.
+    // An existing file is not removed.
     place.data("data", MIB);
     place.run(&["--rw=read", "--unlink=1", "data"]).done();
     assert!(place.path("data").exists());
@@ -117,7 +117,7 @@ fn a_mounted_device_is_never_written() {
     let device = Loop::on(&place.path("image"));
     let device = device.0.as_str();
     tool("mkfs.ext4", &["-q", "-F", "-O", "^has_journal", "-E", "lazy_itable_init=0", device]);
-    // What holds a file system asks for more than its name.
+    // A device with a file system requires more than its name.
     let erase = format!("--erase={device}");
     place.refuses(&write(&[&erase, device]), &["ext4", &format!("{erase}@")]);
     fs::create_dir(place.path("mounted")).unwrap();

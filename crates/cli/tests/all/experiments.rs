@@ -56,7 +56,7 @@ fn shipped_experiments_run_in_short_form() {
         for (condition, found) in
             record.request.experiment.conditions.iter().zip(&record.report.conditions)
         {
-            // On a slow machine, time may be up before every condition had its turn.
+            // On a slow machine, time may run out before every condition was measured.
             let is_known =
                 found.rejected.is_some() || found.windows > 0 || record.report.rounds == 0;
             assert!(is_known && found.errors == 0, "{name}, {}: {found:?}", condition.name);
@@ -89,7 +89,7 @@ fn a_sweep_is_a_page_with_curves() {
     let record: ExperimentRecord = serde_json::from_str(&answer.stdout).unwrap();
     let peak = *record.request.peaks.values().next().unwrap();
     assert_eq!(record.report.conditions.len(), 3);
-    // The load is what was asked for, not what the device can do.
+    // The load is the requested one, not the device's maximum.
     let rate = record.report.conditions[0].iops / peak;
     assert!((0.2..0.6).contains(&rate), "{rate}");
 }

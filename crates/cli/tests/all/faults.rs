@@ -1,4 +1,4 @@
-//! Devices that fail: what fathom says, and what still counts.
+//! Failing devices: what fathom reports, and what still counts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::{Loop, MIB, Place, as_root};

@@ -1,4 +1,4 @@
-//! Whatever is in the files that fathom reads, reading them ends without a panic: the fuzzers' checks, on their corpus
+//! Reading any file ends without a panic: the fuzzers' checks, on their corpus
 //! and on inputs derived from it.
 
 #[path = "../../../../fuzz/src/driver.rs"]

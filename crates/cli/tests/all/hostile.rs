@@ -1,4 +1,4 @@
-//! Records that someone else has made: whatever is in the directory, reading it ends, in bounded memory.
+//! Untrusted records: whatever the directory contains, reading it ends, in bounded memory.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common::{FATHOM, Place, Running, assert_one_error, tool};
@@ -38,7 +38,7 @@ fn sample(second: u64, more: &str) -> String {
     )
 }
 
-/// What the reader answers, in an address space of [`MEMORY`].
+/// The reader's output, in an address space of [`MEMORY`].
 fn replay(place: &Place, dir: &Path) -> crate::common::Answer {
     let limit = format!("--as={MEMORY}");
     let args = [&limit, FATHOM, "top", "--format=csv", "--replay", dir.to_str().unwrap()];
@@ -133,7 +133,7 @@ fn memory_and_time_are_bounded_whatever_the_json_holds() {
     let dir = record(&place, "steps");
     fs::write(dir.join("samples.ndjson"), sample(0, &more) + &sample(1, &more)).unwrap();
     refused(&place, &dir, &["samples.ndjson", "steps", "2147483648"]);
-    // A job of a run's samples has three; nobody who replays a record needs them.
+    // A job of a run's samples has three; replays do not need them.
     let dirs = r#"{"read":{"ios":0,"bytes":0,"short_ios":0,"errors":0},"write":{"ios":0,"bytes":0,"short_ios":0,"errors":0},"trim":{"ios":0,"bytes":0,"short_ios":0,"errors":0}}"#;
     let clat = format!(r#"{{"read":{histogram},"write":{histogram},"trim":{histogram}}}"#);
     let job = format!(r#"{{"phase":"running","dirs":{dirs},"in_flight":0,"clat":{clat}}}"#);
@@ -178,7 +178,7 @@ fn only_segments_of_a_ring_are_read() {
     fs::create_dir(place.path("ring")).unwrap();
     symlink("../elsewhere", place.path("ring/00000001-20261121-193600")).unwrap();
     record(&place, "ring/holiday");
-    refused(&place, &place.path("ring"), &["ring", "holds no record"]);
+    refused(&place, &place.path("ring"), &["ring", "contains no record"]);
     record(&place, "ring/00000002-20261121-193600");
     replay(&place, &place.path("ring")).done();
 }

@@ -83,5 +83,5 @@ fn a_deleted_directory_is_said_to_be_one() {
         "limit",
         &format!("--scratch-dir=/proc/{}/fd/{}", std::process::id(), open.as_raw_fd()),
     ]);
-    assert_one_error(&answer.stderr, &["this directory was deleted", "--scratch-dir"]);
+    assert_one_error(&answer.stderr, &["the directory was deleted", "--scratch-dir"]);
 }

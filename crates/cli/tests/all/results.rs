@@ -1,4 +1,4 @@
-//! What cannot be written, or was ended before its time, is no success; and what is known is printed all the same.
+//! A result that cannot be written, or a run that ended early, is a failure; the results so far are printed anyway.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::{Answer, FATHOM, MIB, Place, Running, assert_one_error, says, until};
@@ -78,7 +78,7 @@ fn a_limit_of_file_sizes_is_reported() {
     let answer = Running::start(&mut place.command("sh", &args)).wait();
     assert_eq!((answer.code, answer.signal), (Some(1), None), "{}", answer.stderr);
     assert_one_error(&answer.stderr, &["cannot write to standard output: File too large"]);
-    // A command that is watched has the signal as it was.
+    // A watched command has the original signal disposition.
     let script = r#"exec prlimit --fsize=4000 "$0" "$@""#;
     let own = "head -c 10000 /dev/zero > own";
     let command = ["stacks", "--", "sh", "-c", own];
@@ -90,7 +90,7 @@ fn a_limit_of_file_sizes_is_reported() {
     assert_eq!(answer.code, Some(128 + 25), "{}", answer.stderr);
 }
 
-/// The answer of a command to a signal once its process is at work.
+/// The output of a command that receives a signal while its process is working.
 fn signalled(place: &Place, args: &[&str], signal: Signal) -> Answer {
     let running = place.start(args);
     // The main thread, that for signals, and one that watches.

@@ -115,7 +115,7 @@ fn a_directory_of_runs_is_no_ring() {
     let before = place.look();
     let answer = place.ask(&["record", "--keep=1s", "--record", runs.to_str().unwrap()]);
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
-    assert_one_error(&answer.stderr, &["runs", "holds the record of a run", "another"]);
+    assert_one_error(&answer.stderr, &["runs", "contains the record of a run", "another"]);
     assert_eq!(place.look(), before);
 }
 
@@ -154,5 +154,5 @@ fn a_record_that_stored_nothing_has_failed() {
     let answer = running.wait();
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     let last = answer.stderr.lines().last().unwrap();
-    says(last, &["nothing was recorded", "disk/ring", "No space left on device"]);
+    says(last, &["no samples were recorded", "disk/ring", "No space left on device"]);
 }

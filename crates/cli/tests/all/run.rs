@@ -1,4 +1,4 @@
-//! `fathom run` as a user sees it: what is asked, in every form, and what is answered, in every form.
+//! `fathom run` as a user sees it: every form of request and every form of result.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::{FATHOM, MIB, Place, Running, says};
@@ -95,7 +95,7 @@ fn a_file_is_checked_on_a_machine_without_its_targets() {
     place.write("many.fio", text);
     let before = place.look();
     place.run(&["--parse-only", "many.fio"]).done();
-    // As in fio, nothing to check is no mistake.
+    // As in fio, having nothing to check is not an error.
     place.run(&["--parse-only"]).done();
     place.write("bad.fio", "[a]\niodeth=4\nrw=raed\n[b]\nverify=md5\n");
     let bad = place.run(&["--parse-only", "bad.fio"]);
@@ -215,7 +215,7 @@ fn the_run_folder_holds_the_record_and_samples_that_add_up() {
     let kept = place.look();
     let second = place.ask(&args);
     assert_eq!(second.code, Some(1));
-    crate::common::assert_one_error(&second.stderr, &["out/kept", "exists already", "another"]);
+    crate::common::assert_one_error(&second.stderr, &["out/kept", "already exists", "another"]);
     assert_eq!(place.look(), kept);
 }
 
@@ -228,7 +228,7 @@ fn a_record_is_kept_among_the_users_runs_where_that_can_be() {
     let runs = place.home().join(".local/state/fathom/runs");
     let kept: Vec<_> = std::fs::read_dir(&runs).unwrap().collect();
     assert_eq!(kept.len(), 1);
-    // Without a home, or with one that is no path, the run goes on and says that nothing is kept.
+    // Without a home, or with one that is not a path, the run continues and reports that nothing is recorded.
     let before = place.look();
     for home in ["", "relative", "/proc/none"] {
         let answer = Running::start(place.command(FATHOM, &args).env("HOME", home)).wait().done();

@@ -95,13 +95,13 @@ fn a_signal_before_the_first_io_undoes_what_was_made() {
 fn a_later_signal_ends_at_once() {
     let place = Place::new();
     place.data("data", MIB);
-    // Nobody reads the pipe, which is full, so that the result waits for ever to be written.
+    // Nothing reads the pipe, which is full, so the result is never written.
     let (_reader, mut pipe) = std::io::pipe().unwrap();
     pipe.write_all(&[0; 64 << 10]).unwrap();
     let args = [&LONG[..], &["--no-record", "--output=/dev/fd/0", "data"]].concat();
     let running = works(Running::start(place.command(FATHOM, &args).stdin(pipe)));
     running.signal(Signal::INT);
-    // Longer than two signals may lie apart to count as one.
+    // Longer than the time within which two signals count as one.
     thread::sleep(Duration::from_millis(400));
     running.signal(Signal::TERM);
     let answer = running.wait();
@@ -165,14 +165,14 @@ fn clean_lists_what_a_killed_run_was_writing() {
 fn a_failure_stands_on_standard_error_too_when_nobody_reads_the_summary() {
     let place = Place::new();
     place.data("data", 4 * MIB);
-    // All but the last, which asks for JSON.
+    // All but the last, which requests JSON.
     let summary = [&LONG[..5], &["--no-record", "--bs=64k", "data"]].concat();
     let running = works(place.start(&summary));
     std::fs::File::options().write(true).open(place.path("data")).unwrap().set_len(4096).unwrap();
     let answer = running.wait();
     assert_eq!(answer.code, Some(1));
     for text in [&answer.stdout, &answer.stderr] {
-        assert!(text.contains("shorter than when the run began"), "{text}");
+        assert!(text.contains("shorter than at the start of the run"), "{text}");
     }
 }
 
@@ -193,7 +193,7 @@ fn a_target_that_goes_away_fails_its_job() {
 #[test]
 fn a_file_that_is_truncated_and_written_again_is_reported() {
     let place = Place::new();
-    // Made by fathom, so that it may be written.
+    // Created by fathom, so it may be written.
     let args = [
         "run",
         "--no-record",

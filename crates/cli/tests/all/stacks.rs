@@ -9,7 +9,7 @@ use std::process::Command;
 /// A second of work or so.
 const WORK: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
 
-/// The answer, unless the machine lets nobody sample: then the reason is printed.
+/// The output; if the machine permits no sampling, `None` with the reason printed.
 fn stacks(place: &Place, arguments: &[&str]) -> Option<Answer> {
     let answer = place.ask(&[&["stacks"], arguments].concat());
     if answer.stderr.contains("fathom: CPU samples: ") {

@@ -1,4 +1,4 @@
-//! Records on a disk that is full, or that stalls.
+//! Records on a full or stalling disk.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common::{Loop, MIB, Place, Tmpfs, as_root, says, tool, until};
@@ -12,7 +12,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Takes all the room that is left there.
+/// Fills the remaining space.
 fn fill(folder: &Path) {
     let zeros = vec![0; 1 << 20];
     let mut file = fs::File::create(folder.join("fill")).unwrap();
@@ -25,7 +25,7 @@ fn fill(folder: &Path) {
     }
 }
 
-/// Lines of the record's samples, each of which is a whole one, but for the last while it is being written.
+/// Lines of the record's samples; all are complete, except for the last one while it is being written.
 fn samples(folder: &Path) -> usize {
     let text = fs::read_to_string(folder.join("samples.ndjson")).unwrap_or_default();
     let written = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -46,7 +46,7 @@ fn watch_says_that_the_disk_is_full_and_keeps_what_was_recorded() {
     // It ends by itself: there is nothing more that it could record.
     let answer = running.wait();
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
-    // Samples or the stacks that they name, whichever wanted room first.
+    // Samples or their stacks, whichever needed space first.
     let parts = [
         "cannot write disk/record/s",
         "No space left on device",
@@ -75,7 +75,7 @@ fn a_run_prints_its_result_though_its_record_has_no_room() {
     until("samples", || samples(&place.path("disk/run")) >= 1);
     fill(&place.path("disk"));
     let answer = running.wait();
-    // A folder that was asked for is part of the request; the result is whole all the same.
+    // A requested directory is part of the request; the result is complete all the same.
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     let result: Value = serde_json::from_str(&answer.stdout).unwrap();
     assert_eq!(
@@ -84,7 +84,7 @@ fn a_run_prints_its_result_though_its_record_has_no_room() {
     );
     says(&answer.stderr, &["cannot write disk/run/", "No space left on device"]);
 
-    // Of a record that cannot even begin nothing is left, so that it can be tried again.
+    // A record that cannot begin leaves nothing behind, so it can be tried again.
     fs::remove_dir_all(place.path("disk/run")).unwrap();
     fill(&place.path("disk"));
     let answer = place.ask(&[&run[..], &["--record=disk/run", "data"]].concat());
@@ -105,7 +105,7 @@ fn a_command_ends_as_it_would_though_the_disk_is_full() {
         let answer = place.ask(&args);
         assert_eq!((answer.code, &*answer.stdout), (Some(code), "whole\n"), "{}", answer.stderr);
         says(&answer.stderr, &[".ndjson: No space left on device", "command            sh"]);
-        // There was room again for the record's end.
+        // There was space again for the record's end.
         let record = json(&place.path(&record).join("record.json"));
         says(
             record["outcome"]["failed"]["because"].as_str().unwrap(),
@@ -127,7 +127,7 @@ fn top_goes_on_without_its_record_and_says_so() {
     let answer = running.wait();
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     assert_eq!(answer.stdout.lines().count(), 21);
-    // Samples or the stacks that they name, whichever wanted room first.
+    // Samples or their stacks, whichever needed space first.
     says(
         &answer.stderr,
         &["cannot write disk/record/s", "No space left on device", "free some space"],
@@ -158,7 +158,7 @@ fn a_ring_makes_room_of_its_own_and_goes_on() {
     until("a second folder", || of_ring().len() == 2 && last() >= 3);
     fill(&place.path("disk"));
     until("the oldest to give way", || of_ring().len() == 1);
-    // Then there is nothing more to give, which is said, and that it is right again.
+    // Then no segment is left to delete, which is reported, and so is the recovery.
     until("a word of it", || running.so_far("stderr").contains("retrying"));
     let before = last();
     fs::remove_file(place.path("disk/fill")).unwrap();
@@ -209,7 +209,7 @@ fn a_disk_that_stalls_does_not_stop_sampling() {
     std::thread::sleep(std::time::Duration::from_secs(4));
     let frozen = samples(&folder);
     tool("fsfreeze", &["-u", &disk.at]);
-    // What was seen during the stall comes at once after it.
+    // Samples taken during the stall are printed right after it.
     until("samples of the stall", || samples(&folder) >= frozen + 15);
     running.signal(Signal::INT);
     running.wait().done();

@@ -1,4 +1,4 @@
-//! Nothing from outside reaches a terminal as a command: names of files, jobs and threads, records, errors.
+//! No external text reaches a terminal as a control sequence: names of files, jobs and threads, records, errors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::{Answer, FATHOM, MIB, Place, Running, as_root, says, until};
@@ -146,7 +146,7 @@ fn threads_and_samples() {
     assert_eq!(lines(&table), 1, "{}", table.stdout);
     clean(&place, &[&threads[..], &["--json"]].concat(), &[]).done();
     let stacks = ["stacks", "--duration", "0.3", "-u", "-p", &pid];
-    // A busy machine may give it no processor for as long as that.
+    // On a busy machine it may get no CPU for that long.
     until("samples", || clean(&place, &stacks, &[]).done().stdout.contains(shown));
     let folded = [&stacks[..], &["-o", "-"]].concat();
     until("folded stacks", || clean(&place, &folded, &[]).done().stdout.contains(shown));

@@ -25,7 +25,7 @@ fn sum_of(values: &[f64]) -> f64 {
 #[test]
 fn plain_lines_have_dstats_columns_and_true_sums() {
     let place = Place::new();
-    // Where standard output is no terminal, --format=text is the default.
+    // Where standard output is not a terminal, --format=text is the default.
     for args in [&["--format=text"][..], &[]] {
         let args = [&["top", "-n", "3", "-i", "200ms"], args].concat();
         let text = place.ask(&args).done().stdout;
@@ -190,7 +190,7 @@ impl Terminal {
         Self { child, ours, theirs: theirs.into(), output, seen: String::new() }
     }
 
-    /// Waits until this has come to the screen since the last time.
+    /// Waits until this has been drawn since the last call.
     #[track_caller]
     fn wait_for(&mut self, text: &str) {
         let until = Instant::now() + PATIENCE;
@@ -203,7 +203,7 @@ impl Terminal {
         self.seen.clear();
     }
 
-    /// Waits until this word is on the screen. Only what changes is drawn, so all of it is asked for.
+    /// Waits until this word is on the screen. Only changes are drawn, so a full redraw is requested.
     #[track_caller]
     fn shows(&mut self, word: &str) {
         let until = Instant::now() + PATIENCE;
@@ -232,7 +232,7 @@ impl Terminal {
     fn resize(&self, ws_row: u16, ws_col: u16) {
         let size = Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.ours, size).unwrap();
-        // The kernel tells only the group in the foreground, which a test has none of.
+        // The kernel signals only the foreground group, which a test does not have.
         kill_process(Pid::from_child(&self.child), Signal::WINCH).unwrap();
     }
 
@@ -244,7 +244,7 @@ impl Terminal {
         !tcgetattr(&self.theirs).unwrap().local_modes.contains(LocalModes::ICANON)
     }
 
-    /// That it has ended well and the terminal is as it was.
+    /// Asserts that it succeeded and restored the terminal.
     #[track_caller]
     fn has_ended(mut self) {
         self.wait_for(LEAVE);
@@ -281,7 +281,7 @@ fn the_screen_takes_keys_and_gives_the_terminal_back() {
     terminal.shows("PAUSED");
     terminal.press("!");
     terminal.shows("sampler");
-    // What followed at once would be taken for one key together with it.
+    // Input that followed at once would be taken for part of the same key.
     terminal.press("\x1b");
     std::thread::sleep(Duration::from_secs(1));
     terminal.shows("cpus");
@@ -351,7 +351,7 @@ fn a_record_is_played_and_sought_in() {
     terminal.has_ended();
 }
 
-/// A record of a made-up machine in which sda has much to do and sdb little, a sample every second.
+/// A record of an artificial machine with a busy sda and a nearly idle sdb, a sample every second.
 fn made_up(place: &Place, seconds: u64) {
     const SECOND: u64 = 1_000_000_000;
     let started_unix_ns = 1_795_289_760 * SECOND;

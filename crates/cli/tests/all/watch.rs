@@ -94,7 +94,7 @@ fn a_process_is_watched_to_its_end() {
     let running = Running::start(&mut watch(&place, &["--pid", &pid]));
     until("a sample", || samples(&place.path("record")).len() >= 3);
     sleep.kill().unwrap();
-    // It is over as soon as it has ended, also while its parent does not wait for it.
+    // It counts as ended even while its parent does not wait for it.
     let answer = running.wait().done();
     sleep.wait().unwrap();
     assert!(answer.stdout.contains(&format!("process {pid}")), "{}", answer.stdout);
@@ -118,7 +118,7 @@ fn an_interrupt_ends_with_a_whole_record() {
     assert!(answer.stdout.contains("watched") && answer.stderr.contains("record: "));
     let record = json(&place.path("record/record.json"));
     assert_eq!(record["outcome"], "finished");
-    // Those that look a few times a second may not have come to it.
+    // Samplers that run a few times a second may not have run yet.
     let costs = record["watch"]["cost"].as_array().unwrap();
     let looked = |name| costs.iter().any(|c| c["sampler"] == name && c["samples"] != 0);
     assert!(looked("system") && looked("disks"), "{costs:?}");
@@ -148,7 +148,7 @@ fn a_kill_leaves_a_valid_record_with_all_but_its_last_interval() {
     // The same folder is not used again.
     let again = Running::start(&mut watch(&place, &["--duration", "1s"])).wait();
     assert_eq!(again.code, Some(1));
-    assert!(again.stderr.contains("exists already"), "{}", again.stderr);
+    assert!(again.stderr.contains("already exists"), "{}", again.stderr);
 }
 
 /// Samples in all folders of a ring.

@@ -1,4 +1,4 @@
-//! A working directory for fathom, and what a user sees of it there.
+//! A working directory for fathom, and its output as users see it.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,10 +17,10 @@ use tempfile::TempDir;
 pub const FATHOM: &str = env!("CARGO_BIN_EXE_fathom");
 pub const MIB: usize = 1 << 20;
 
-/// No program of a test takes longer, unless it hangs.
+/// Time after which a program counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a user sees when a program has ended.
+/// Output and status of a program that has ended.
 pub struct Answer {
     pub code: Option<i32>,
     pub signal: Option<i32>,
@@ -65,7 +65,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// What is on standard output or standard error so far.
+    /// Standard output or standard error so far.
     pub fn so_far(&self, name: &str) -> String {
         String::from_utf8_lossy(&fs::read(self.out.path().join(name)).unwrap()).into_owned()
     }
@@ -106,7 +106,7 @@ impl Drop for Running {
     }
 }
 
-/// A directory to work in, with a home beside it.
+/// A working directory, with a home next to it.
 pub struct Place {
     dir: TempDir,
     home: TempDir,
@@ -130,7 +130,7 @@ impl Place {
         fs::write(self.path(name), contents).unwrap();
     }
 
-    /// A file of data that fathom did not make.
+    /// A file of data that fathom did not create.
     pub fn data(&self, name: &str, len: usize) {
         let bytes: Vec<u8> = (0..len).map(|n| (n * 7 + n / 4096) as u8).collect();
         self.write(name, bytes);
@@ -187,7 +187,7 @@ impl Place {
         found
     }
 
-    /// That this is refused with one error that holds all of `parts`, and changes nothing.
+    /// Asserts that this is refused with one error that contains all of `parts`, and changes nothing.
     #[track_caller]
     pub fn refuses(&self, args: &[&str], parts: &[&str]) {
         let before = self.look();
@@ -199,7 +199,7 @@ impl Place {
     }
 }
 
-/// That standard error is one line, and says all of `parts`.
+/// Asserts that standard error is one line that contains all of `parts`.
 #[track_caller]
 pub fn assert_one_error(stderr: &str, parts: &[&str]) {
     assert!(stderr.starts_with("fathom: ") && stderr.lines().count() == 1, "{stderr}");
@@ -271,6 +271,11 @@ pub struct Loop(pub String);
 impl Loop {
     pub fn on(file: &Path) -> Self {
         Self(tool("losetup", &["-f", "--show", file.to_str().unwrap()]))
+    }
+
+    /// The device's directory of settings.
+    pub fn queue(&self) -> PathBuf {
+        Path::new("/sys/block").join(self.0.trim_start_matches("/dev/")).join("queue")
     }
 }
 

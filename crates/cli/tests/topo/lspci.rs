@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// What `lspci -vv` says about a function, by name of the field.
+/// Fields of a function in `lspci -vv`, by name.
 type Fields = BTreeMap<&'static str, String>;
 
 /// All functions of a stored tree, by address; `None` where lspci is not installed.
@@ -86,7 +86,7 @@ fn functions(hop: &Value, found: &mut BTreeMap<String, Fields>) {
     children.for_each(|child| functions(child, found));
 }
 
-/// Why fathom may say more or less than lspci.
+/// Why fathom may report more or less than lspci.
 fn explained(tree: &str, field: &str, lspci: Option<&String>) -> bool {
     match field {
         // lspci reads links and ports from configuration space only, which needs root; fathom falls back to sysfs.
@@ -123,7 +123,7 @@ fn links_payloads_and_nodes_agree_with_lspci() {
                 );
             }
         }
-        // lspci also lists what has no part in storage: functions without a link that are neither storage nor network.
+        // lspci also lists functions that are unrelated to storage: without a link, and neither storage nor network.
         let more: Vec<&String> =
             theirs.keys().filter(|address| !own.contains_key(*address)).collect();
         assert_eq!(more, Vec::<&String>::new(), "{name}");

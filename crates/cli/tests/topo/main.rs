@@ -102,7 +102,7 @@ fn each_problem_is_found_where_it_is() {
     assert_eq!(none["topology"]["volumes"], serde_json::json!([]));
     let unprivileged = report("unprivileged");
     let uplink = &unprivileged["topology"]["roots"][0]["children"][0]["children"][0];
-    assert_eq!(uplink["kind"], "switch_upstream", "ports are told apart without root");
+    assert_eq!(uplink["kind"], "switch_upstream", "ports are distinguished without root");
     assert_eq!(rules(&unprivileged), ["oversubscribed-uplink"]);
 }
 
@@ -113,7 +113,7 @@ fn targets_leave_only_what_leads_to_them() {
     assert!(page.contains("sda") && page.contains("md0") && !page.contains("nvme0n1"), "{page}");
     let answer = ask(&tree, &["nvme7n1", "nvme0n1"]);
     assert_eq!(answer.code, Some(1));
-    assert!(answer.stderr.contains("nvme7n1 is no block device"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("nvme7n1 is not a block device"), "{}", answer.stderr);
     assert!(answer.stdout.contains("nvme0n1p2"), "{}", answer.stdout);
 }
 
@@ -147,7 +147,7 @@ fn a_directory_without_sysfs_is_refused() {
     let place = Place::new();
     let answer = place.ask(&["topo", "--root", "."]);
     assert_eq!(answer.code, Some(1));
-    assert!(answer.stderr.contains("is no sysfs"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("is not a sysfs"), "{}", answer.stderr);
 }
 
 #[test]

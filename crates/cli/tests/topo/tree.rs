@@ -4,7 +4,7 @@
 //!
 //! * `cpus LIST package=N node=N memory=GIB model=TEXT`: CPUs of a package and NUMA node.
 //! * `pci PATH VENDOR:DEVICE CLASS port=KIND link=SPEEDxLANES best=SPEEDxLANES bus=HEX payload=BYTES node=N irqs=FIRST+COUNT
-//!   on=CPU,… name=TEXT label=TEXT`: a PCI function; interrupt i is delivered to CPU i of `on`, in a circle.
+//!   on=CPU,… name=TEXT label=TEXT`: a PCI function; interrupt i is delivered to CPU i of `on`, wrapping around.
 //! * `disk PATH NUMBER GIB model=TEXT queues=N`: a disk and the device that it belongs to, its parent directory.
 //! * `part PATH NUMBER GIB`, `stack NAME NUMBER GIB on=NAME,… dm=NAME level=NAME file=PATH`: what is on it.
 //! * `mount NUMBER POINT source=PATH`, `slot NAME ADDRESS`, `file PATH TEXT`, `link PATH TARGET`: below the root.

@@ -9,7 +9,7 @@ pub(super) enum Service {
     RoundRobin,
     Random,
     Sequential,
-    /// Of a few at once, in turn or at random.
+    /// From a few open at once, round-robin or at random.
     Window(Box<Window>),
 }
 

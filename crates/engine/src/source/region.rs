@@ -13,7 +13,7 @@ pub(super) struct Region {
     start: u64,
     /// Without the remainder at the end that is too short for a block.
     pub len: u64,
-    /// The smallest block of each direction; no I/O starts with less room.
+    /// The smallest block of each direction; no I/O starts with less space.
     least: PerDir<u64>,
     /// Bytes transferred in the current pass; determines the switch to the next region (`sequential`).
     pub moved: u64,

@@ -52,7 +52,7 @@ pub(crate) struct Parts<'a> {
     pub files: &'a [OpenFile],
     pub slab: &'a Slab,
     pub wake: &'a Wake,
-    /// Most completions that a turn waits for.
+    /// Maximum number of completions that a turn waits for.
     pub wait_max: u32,
 }
 
@@ -61,7 +61,7 @@ impl<M: Mode> Uring<M> {
     ///
     /// # Errors
     ///
-    /// Why the ring cannot be created. Missing optimisations are recorded instead.
+    /// Why the ring cannot be created. Missing optimizations are recorded instead.
     pub fn new(parts: &Parts<'_>, mode: M) -> Result<Self, Refusal> {
         let wanted = wanted(parts, M::WIDE);
         let mut ring = setup::ring(&wanted).map_err(|e| setup::explain(&e, &wanted))?;

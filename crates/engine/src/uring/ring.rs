@@ -181,7 +181,7 @@ impl Ring {
             cq_mask: params.cq_entries - 1,
             completions: completions.at(cq.cqes),
             enter_fd,
-            // Deferred work runs only in a call that asks for events.
+            // Deferred work runs only in a call that requests events.
             enter_flags: if defers { sys::IORING_ENTER_GETEVENTS } else { 0 },
             flags: params.flags,
             features: params.features,

@@ -29,7 +29,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 slot,
                 dir,
                 libc::ENODATA,
-                "; the target is shorter than when the run began: it was truncated, or the device is gone (see `dmesg`)",
+                "; the target is shorter than at the start of the run: it was truncated, or the device is gone (see `dmesg`)",
             ),
             0 => self.failed(slot, dir, libc::ENOSPC, ""),
             n if (n as u32) < request.len => self.rest_of(slot, n as u32),
@@ -159,7 +159,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         let polled = self.job.engine.uring().is_some_and(|u| u.iopoll);
         let advice = match errno {
             libc::EOPNOTSUPP if polled => {
-                "; the device has no polled queues: for NVMe load the driver with nvme.poll_queues=N, or leave out hipri"
+                "; the device has no polled queues: for NVMe, load the driver with nvme.poll_queues=N, or omit hipri"
             }
             libc::EOPNOTSUPP => "; the target does not support this operation",
             libc::EINVAL if self.job.direct => {

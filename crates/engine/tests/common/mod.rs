@@ -26,7 +26,7 @@ impl Target {
         Self { _dir: dir, path, bytes }
     }
 
-    /// Filled with bytes that tell where they are.
+    /// Filled with bytes that encode their offsets.
     pub fn filled(bytes: u64) -> Self {
         let target = Self::sparse(bytes);
         std::fs::write(&target.path, (0..bytes).map(|i| (i / 512 % 251) as u8).collect::<Vec<_>>())

@@ -40,7 +40,9 @@ pub enum GuardError {
         hint: &'static str,
     },
     /// This user has no permission.
-    #[error("no permission to {doing} {path} ({source}); run as a user who may, such as root")]
+    #[error(
+        "no permission to {doing} {path} ({source}); run as a user with permission, such as root"
+    )]
     Permission {
         /// The path as given.
         path: String,
@@ -123,7 +125,7 @@ pub enum GuardError {
     },
     /// Not enough free space.
     #[error(
-        "not enough room on the file system of {path}: the run writes {}, but {} are free, of which \
+        "not enough space on the file system of {path}: the run writes {}, but {} are free, of which \
          {} are reserved; use a smaller size, or another file system", bytes(*need), bytes(*free), bytes(*reserve)
     )]
     NoSpace {
@@ -231,8 +233,8 @@ pub enum GuardError {
     },
     /// A leftover that has the name of a scratch file, but no mark.
     #[error(
-        "{path} has the name of a scratch file of fathom, but not the mark that fathom sets: the file system cannot \
-         store it, or it was removed; if nobody needs the file, remove it yourself: rm -- {}",
+        "{path} is named like a scratch file, but lacks fathom's mark: the file system cannot store it, or it was \
+         removed; if nobody needs the file, remove it yourself: rm -- {}",
         shell::quoted(path)
     )]
     Unmarked {

@@ -20,14 +20,14 @@ pub(super) const HOST: &[&str] = &[
     "/sys/fs/cgroup/io.cost.qos",
 ];
 
-/// Files of which each is recorded.
+/// Files that are recorded individually.
 pub(super) const HOST_EACH: &[&str] = &[
     "/sys/devices/system/cpu/vulnerabilities/*",
     "/sys/devices/system/cpu/cpu0/cpuidle/state*/latency",
     "/sys/devices/system/cpu/cpu0/cpuidle/state*/disable",
 ];
 
-/// Files of which the distinct texts are recorded: there are many of them.
+/// Files of which only the distinct texts are recorded, because there are many.
 pub(super) const HOST_DISTINCT: &[&str] = &[
     "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
     "/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq",
@@ -35,7 +35,7 @@ pub(super) const HOST_DISTINCT: &[&str] = &[
     "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
 ];
 
-/// Limits in this process's control groups and those above.
+/// Limits of this process's cgroups and their ancestors.
 pub(super) const CGROUP: &[&str] = &[
     "io.max",
     "cpu.max",

@@ -1,5 +1,5 @@
-//! What `fathom doctor` judges: kernel files of the machine and of disks, and what NVMe controllers report. Only
-//! reads; nothing here interprets.
+//! Reads the data that `fathom doctor` checks: kernel files of the machine and of disks, and reports of NVMe
+//! controllers. Interprets nothing.
 
 mod files;
 mod nvme;
@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 
 /// Longer texts are cut off.
 const TEXT_MAX: usize = 512;
-/// Devices below a device, at most: stacks are not that deep.
+/// Maximum number of devices below a device: stacks are not that deep.
 const BELOW_MAX: usize = 256;
 /// Directories above a disk's that may be that of its PCI device.
 const PARENTS_MAX: usize = 8;
-/// Programs that change what a measurement depends on.
+/// Programs that change settings on which measurements depend.
 const DAEMONS: [&str; 4] = ["irqbalance", "tuned", "power-profiles-", "thermald"];
 
 /// Reads the machine and the disks with these names.
@@ -115,7 +115,7 @@ fn host(roots: &Roots) -> Readings {
     host
 }
 
-/// Limits of this process's control groups.
+/// Limits of this process's cgroups.
 fn limits(host: &mut Readings, hierarchy: &Hierarchy) {
     for file in files::CGROUP {
         let all: Vec<String> = hierarchy

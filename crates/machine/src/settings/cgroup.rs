@@ -1,4 +1,4 @@
-//! A control group for this process alone, in either version of the interface.
+//! A cgroup for this process alone, in either version of the interface.
 
 use super::Held;
 use super::effects::Effects;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Period of a CPU limit in microseconds, the kernel's default.
 const PERIOD_US: u64 = 100_000;
-/// Attempts to remove a group, whose last process may be on its way out.
+/// Maximum number of attempts to remove a group, whose last process may be exiting.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -41,7 +41,7 @@ pub(super) fn enter(
             return Err(SettingsError::NoSuchTarget {
                 change: change(),
                 reason: match controller {
-                    "" => "no control groups are mounted".to_string(),
+                    "" => "no cgroup hierarchy is mounted".to_string(),
                     _ => format!(
                         "no mounted cgroup hierarchy has the {controller} controller enabled; with cgroup v2: \
                          echo +{controller} >/sys/fs/cgroup/cgroup.subtree_control"
@@ -57,7 +57,7 @@ pub(super) fn enter(
     }
     let mut own = groups.iter().filter_map(|(hierarchy, _)| hierarchy.own.file_name()?.to_str());
     if let Some(own) = own.find(|name| is_fathoms(name)) {
-        let reason = format!("this process is already in the control group {own} of a fathom");
+        let reason = format!("this process is already in the cgroup {own} of another fathom");
         return Err(SettingsError::NoSuchTarget { change: change(), reason });
     }
     let mut group = Group::default();
@@ -72,7 +72,7 @@ pub(super) fn enter(
         effects.step();
         match std::fs::create_dir(&dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(fail(&dir, "; creating control groups needs root", error));
+                return Err(fail(&dir, "; creating cgroups needs root", error));
             }
             _ => effects.step(),
         }
@@ -113,7 +113,7 @@ fn wanted(limits: CgroupLimits) -> Vec<(&'static str, Vec<Limit>, Vec<Limit>)> {
     all
 }
 
-/// Moves this process back, if it is the one in the group, and removes the group. `None` if all is as before.
+/// Moves this process back, if it is the one in the group, and removes the group. `None` if nothing was changed.
 pub(super) fn leave(effects: &Effects, group: &Group, pid: u32) -> Option<Restored> {
     let mut failed = None;
     for (dir, back) in group.dirs.iter().zip(&group.back) {
@@ -125,7 +125,7 @@ pub(super) fn leave(effects: &Effects, group: &Group, pid: u32) -> Option<Restor
         }
         failed = remove(effects, dir).err().or(failed);
     }
-    failed.map(|error| Restored::failed(format!("control group fathom-{pid}"), &error))
+    failed.map(|error| Restored::failed(format!("cgroup fathom-{pid}"), &error))
 }
 
 /// Moves this process to the group `back`, or the nearest group above it that still exists.

@@ -10,11 +10,11 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Where files of settings are. A journal may name no others.
+/// Directories of setting files. A journal must not name others.
 const PLACES: [&str; 5] =
     ["sys/block/", "sys/devices/", "sys/kernel/mm/", "proc/irq/", "proc/sys/vm/"];
 
-/// Where the kernel's files and the journal are.
+/// Locations of the kernel's files and of the journal.
 #[derive(Clone)]
 pub(super) struct Effects {
     pub roots: Roots,
@@ -71,7 +71,7 @@ impl Effects {
         self.write(&place.file, &place.value).map_err(|error| place.refused(error))
     }
 
-    /// Does what is not undone.
+    /// Applies a change that is not undone.
     pub fn write_once(&self, place: &Place) -> Result<(), SettingsError> {
         if place.setting == Setting::DropCaches {
             // Dirty pages cannot be dropped.
@@ -84,6 +84,6 @@ impl Effects {
         let is_setting = PLACES.iter().any(|place| file.starts_with(place));
         below(&self.roots, file)
             .filter(|_| is_setting)
-            .ok_or_else(|| io::Error::other(format!("{file} is no file of the kernel's")))
+            .ok_or_else(|| io::Error::other(format!("{file} is not a kernel file")))
     }
 }

@@ -11,7 +11,7 @@ pub enum SettingsError {
     NoSuchTarget {
         /// What was requested.
         change: SettingChange,
-        /// What was looked for.
+        /// The missing file or device.
         reason: String,
     },
     /// The setting cannot be read.
@@ -31,7 +31,7 @@ pub enum SettingsError {
         change: SettingChange,
         /// The kernel's file.
         file: String,
-        /// What to do, after a semicolon; may be empty.
+        /// The remedy, after a semicolon; may be empty.
         hint: String,
         /// The system's error.
         source: io::Error,
@@ -43,11 +43,11 @@ pub enum SettingsError {
     NotInEffect {
         /// What was requested.
         change: SettingChange,
-        /// What the kernel has instead.
+        /// The value in effect instead.
         found: String,
     },
     /// Another process has settings of the same disk changed.
-    #[error("settings of {key} are changed by another fathom (PID {pid}); wait until it has ended")]
+    #[error("another fathom (PID {pid}) is changing settings of {key}; wait until it ends")]
     InUse {
         /// The disk, or what else the settings belong to.
         key: String,
@@ -62,7 +62,7 @@ pub enum SettingsError {
     },
     /// There is no directory for the journal, so nothing is changed.
     #[error(
-        "settings are not changed: no directory to record them in; set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME"
+        "cannot change settings: no directory to record them in; set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME"
     )]
     NoStateDir,
     /// The journal cannot be kept, so nothing is changed.

@@ -1,5 +1,5 @@
-//! What has to be restored, on disk. One file for each disk, or other key, that has settings changed; a lock file
-//! beside it says that its process is still running.
+//! The settings to restore, on disk. One file for each disk, or other key, with changed settings; a lock file next
+//! to it shows that its process is still running.
 
 use super::effects::Effects;
 use super::error::SettingsError;
@@ -16,7 +16,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Attempts to lock a key.
+/// Maximum number of attempts to lock a key.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -47,7 +47,7 @@ pub(super) struct Slot {
     _lock: File,
 }
 
-/// What was changed under one key, in this order.
+/// Changes under one key, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
     /// The boot in which it was changed: a reboot restores everything.
@@ -58,7 +58,7 @@ pub(super) struct Journal {
     pub restoring: bool,
     /// The settings.
     pub entries: Vec<Entry>,
-    /// The control group that was created.
+    /// The cgroup that was created.
     pub group: Option<Group>,
 }
 
@@ -73,18 +73,18 @@ pub(super) struct Entry {
     pub file: String,
     /// The value to restore.
     pub old: String,
-    /// Values that it had through this process; with none known, any.
+    /// Values set by this process; if none are known, any value counts as set by it.
     pub ours: Vec<String>,
-    /// Whether it was asked for.
+    /// Whether it was requested.
     pub is_requested: bool,
-    /// Whether it also changes because another setting does.
+    /// Whether it also changes as a side effect of another setting.
     pub is_consequence: bool,
     /// Whether the kernel's value after the change is not recorded yet, so that any value may be this process's.
     #[serde(default)]
     pub is_pending: bool,
 }
 
-/// A control group of one process.
+/// The cgroup of one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Group {
     /// Its directories, one for each hierarchy.
@@ -129,7 +129,7 @@ impl Entry {
         place::same(self.setting, &self.old, value)
     }
 
-    /// Whether it may have `value` through this process.
+    /// Whether this process may have set `value`.
     pub fn is_ours(&self, value: &str) -> bool {
         self.ours.is_empty() || self.is_pending || self.is_known(value)
     }
@@ -164,7 +164,7 @@ impl Journal {
         }
     }
 
-    /// Adds the present values, which are this process's doing. Whether the journal is to be saved.
+    /// Adds the current values, which this process caused. Returns whether the journal must be saved.
     pub fn observe(&mut self, read: impl Fn(&Entry) -> Option<String>) -> bool {
         let mut is_new = false;
         for entry in self.entries.iter_mut().filter(|entry| entry.setting.is_some()) {
@@ -178,7 +178,7 @@ impl Journal {
         is_new
     }
 
-    /// The entries that were asked for.
+    /// The entries that were requested.
     pub fn settings(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.is_requested)
     }
@@ -236,7 +236,7 @@ impl Effects {
         Ok(Slot { key: key.to_string(), _lock: file })
     }
 
-    /// As [`Effects::lock`], but waits for those who only look whether something is to be restored.
+    /// As [`Effects::lock`], but waits for processes that only check whether something has to be restored.
     pub fn lock_patiently(&self, key: &str) -> Result<Slot, SettingsError> {
         for _ in 0..TRIES {
             match self.lock(key) {

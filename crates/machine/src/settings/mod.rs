@@ -1,9 +1,9 @@
-//! Settings that are changed for a while, and always restored.
+//! Settings that are changed temporarily, and always restored.
 //!
-//! The old value is on disk before the new one is written. It is restored when the [`Guard`] is dropped, so on
-//! errors and panics too; after SIGKILL or a crash by [`Settings::recover`], which every command calls first. A
-//! setting that someone else changed meanwhile is left alone and reported. Changes of one disk by two processes
-//! at a time are refused.
+//! The old value is on disk before the new one is written. It is restored when the [`Guard`] is dropped, so on errors
+//! and panics too; after SIGKILL or a crash by [`Settings::recover`], which every command calls first. A setting that
+//! another program changed meanwhile is left unchanged and reported. Changes of one disk by two processes at a time are
+//! refused.
 
 mod cgroup;
 mod effects;
@@ -38,11 +38,11 @@ pub struct Settings {
 pub struct Applied {
     /// The change, with the kernel's name of the target, and the value read back.
     pub change: SettingChange,
-    /// The value before; empty where the setting has none.
+    /// The old value; empty if the setting has none.
     pub old: String,
 }
 
-/// What a fathom that is no longer running left changed, or was told to keep.
+/// A setting that a fathom process which has ended left changed, or was requested to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
     /// The setting, its target and the value that fathom gave it.
@@ -53,7 +53,7 @@ pub struct Left {
     pub now: Option<String>,
     /// The process that changed it.
     pub pid: u32,
-    /// Whether it is to stay until `fathom restore` or a reboot.
+    /// Whether it stays changed until `fathom restore` or a reboot.
     pub is_kept: bool,
     /// Whether the process is still running.
     pub is_in_use: bool,
@@ -110,22 +110,22 @@ impl Settings {
         self.apply(changes)?.keep()
     }
 
-    /// Restores what processes that no longer run left changed, except for what was to be kept.
+    /// Restores settings left changed by processes that have ended, except those to keep.
     #[must_use]
     pub fn recover(&self) -> Vec<Restored> {
         // A running process restores its own.
         self.restore_kinds(&[SlotKind::Transient], |key| self.effects.lock(key).ok().map(Ok))
     }
 
-    /// Restores what processes that no longer run left changed, and what was to be kept. What is still in use is a
-    /// failure.
+    /// Restores settings left changed by processes that have ended, and those to keep. Settings still in use count as
+    /// failures.
     #[must_use]
     pub fn restore(&self) -> Vec<Restored> {
         let all = [SlotKind::Transient, SlotKind::Kept];
         self.restore_kinds(&all, |key| Some(self.effects.lock_patiently(key)))
     }
 
-    /// What is changed at the moment: by running processes, by processes that were killed, and to be kept.
+    /// The settings currently changed: by running processes, by killed processes, and those to keep.
     #[must_use]
     pub fn left(&self) -> Vec<Left> {
         let mut all = Vec::new();
@@ -175,7 +175,7 @@ impl Settings {
     }
 }
 
-/// Where the journal is; empty if nowhere. Root trusts only its own.
+/// Directory of the journal; empty if there is none. Root trusts only its own.
 fn state_dir() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return "/run/fathom".into();
@@ -186,7 +186,7 @@ fn state_dir() -> PathBuf {
     dir.map(|dir| dir.join("fathom/settings")).unwrap_or_default()
 }
 
-/// Holds settings changed; restores them when dropped.
+/// Keeps settings changed; restores them when dropped.
 pub struct Guard {
     effects: Effects,
     held: Vec<Held>,
@@ -200,7 +200,7 @@ struct Held {
 }
 
 impl Guard {
-    /// Locks all that is to be changed, and restores what a killed process left there.
+    /// Locks everything that will be changed, and restores what a killed process left changed there.
     fn hold(effects: &Effects, wanted: &[Place]) -> Result<Self, SettingsError> {
         let mut keys: Vec<String> = wanted.iter().filter_map(|place| place.key.clone()).collect();
         keys.sort();
@@ -219,7 +219,7 @@ impl Guard {
         Ok(guard)
     }
 
-    /// What is in effect.
+    /// The settings in effect.
     #[must_use]
     pub fn applied(&self) -> &[Applied] {
         &self.applied
@@ -275,7 +275,7 @@ impl Guard {
         }
         self.effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
         self.effects.write_place(place)?;
-        // What the kernel made of it, and what else it changed, is no change of someone else.
+        // The kernel's own representation and side effects are not changes by another program.
         if held.journal.observe(|entry| self.effects.read(entry).ok()) {
             self.effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
         }

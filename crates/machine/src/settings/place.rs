@@ -1,4 +1,4 @@
-//! Where settings are, and what their files hold.
+//! The files of settings, and their contents.
 
 use super::error::SettingsError;
 use super::journal::Entry;
@@ -17,7 +17,7 @@ const RESET_BY_SCHEDULER: [Setting; 2] = [Setting::NrRequests, Setting::WbtLatUs
 /// Directories above a disk's that may hold its interrupts.
 const PARENTS_MAX: usize = 8;
 
-/// A file that is to have a value.
+/// A file and the value to write to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     pub setting: Setting,
@@ -26,7 +26,7 @@ pub(super) struct Place {
     /// Below the roots, such as `sys/block/sda/queue/scheduler`.
     pub file: String,
     pub value: String,
-    /// What is locked; `None` where nothing is to be restored.
+    /// The key to lock; `None` if nothing has to be restored.
     pub key: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Place {
         SettingChange { setting: self.setting, target, value }
     }
 
-    /// The same as a setting in effect.
+    /// The corresponding setting in effect.
     pub fn applied(&self, old: String) -> Applied {
         Applied { change: self.change(), old }
     }
@@ -47,10 +47,10 @@ impl Place {
         let hint = match source.kind() {
             io::ErrorKind::PermissionDenied => "; run as root",
             io::ErrorKind::InvalidInput if self.setting == Setting::NrRequests => {
-                "; with the scheduler none, it is at most the driver's number of tags"
+                "; with scheduler none, the maximum is the driver's number of tags"
             }
             io::ErrorKind::InvalidInput if self.setting == Setting::MaxSectorsKb => {
-                "; it is at most max_hw_sectors_kb"
+                "; the maximum is max_hw_sectors_kb"
             }
             io::ErrorKind::InvalidInput if self.setting == Setting::Scheduler => {
                 "; the file lists the schedulers that this kernel has loaded"
@@ -69,7 +69,7 @@ impl Place {
         !matches!(self.setting, Setting::DropCaches | Setting::Cgroup)
     }
 
-    /// Whether `found` is what was requested, as far as the kernel can represent it.
+    /// Whether `found` is what was requested, within the kernel's representation.
     pub fn is_met_by(&self, found: &str) -> bool {
         if self.setting == Setting::ReadAheadKb {
             let page_kb = u64::try_from(rustix::param::page_size() / 1024).unwrap_or(4).max(1);
@@ -100,7 +100,7 @@ fn cpus(list: &str) -> BTreeSet<u32> {
     crate::host::cpu_list(list).into_iter().collect()
 }
 
-/// The files of a change: several where it is of all CPUs, or of all interrupts of a disk.
+/// The files of a change: several if it applies to all CPUs, or to all interrupts of a disk.
 pub(super) fn resolve(roots: &Roots, change: &SettingChange) -> Result<Vec<Place>, SettingsError> {
     let missing = |reason: String| SettingsError::NoSuchTarget { change: change.clone(), reason };
     change.setting.check(&change.value).map_err(missing)?;
@@ -164,7 +164,7 @@ fn disk(roots: &Roots, target: &str) -> Result<String, String> {
     }
     let facts =
         Lookup::new(roots).target(target).map_err(|e| format!("cannot read {target}: {e}"))?;
-    let device = facts.device.ok_or_else(|| format!("{target} is on no disk"))?;
+    let device = facts.device.ok_or_else(|| format!("{target} is not on a disk"))?;
     let node = Node::by_dir(&roots.sys.join("class/block").join(in_sysfs(&device.name)));
     Ok(node.map_or(device.name, |node| node.disk().name()))
 }
@@ -224,7 +224,7 @@ pub(crate) fn irqs_above(disk: &Path) -> Vec<String> {
     Vec::new()
 }
 
-/// What else a change resets, with the file of each.
+/// Other settings that a change resets, with their files.
 pub(super) fn consequences(roots: &Roots, place: &Place) -> Vec<(Entry, String)> {
     if place.setting != Setting::Scheduler {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Restoring what a journal holds.
+//! Restores the settings in a journal.
 
 use super::cgroup;
 use super::effects::Effects;
@@ -6,28 +6,28 @@ use super::journal::{Entry, Journal, Slot, SlotKind};
 use std::fmt;
 use std::io;
 
-/// What became of a setting that was to be restored.
+/// Result of restoring a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
     /// The setting and its target: `scheduler of sda`.
     pub what: String,
-    /// What became of it.
+    /// The result.
     pub how: RestoredHow,
 }
 
-/// What became of a setting that was to be restored.
+/// Result of restoring a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestoredHow {
-    /// It has its old value again.
+    /// It was restored.
     Restored {
         /// The value before that.
         from: String,
         /// The old value.
         to: String,
     },
-    /// It had its old value already.
+    /// It already had its old value.
     Unchanged,
-    /// Someone else changed it meanwhile, so that it was left alone.
+    /// Another program changed it meanwhile, so it was left unchanged.
     ChangedByOthers {
         /// Its value.
         found: String,
@@ -60,7 +60,7 @@ impl fmt::Display for Restored {
             RestoredHow::Unchanged => write!(f, "{what} already has its old value"),
             RestoredHow::ChangedByOthers { found, old } => write!(
                 f,
-                "{what} was changed by another program to {found} and left as it is; it was {old} before fathom changed it"
+                "{what} was changed by another program to {found} and left unchanged; it was {old} before fathom changed it"
             ),
             RestoredHow::Gone => write!(f, "{what} not restored: it no longer exists"),
             RestoredHow::Failed(why) => write!(f, "{what} not restored: {why}"),
@@ -69,7 +69,7 @@ impl fmt::Display for Restored {
 }
 
 impl Effects {
-    /// Restores what a journal holds. What fails stays in the journal; everything else leaves it.
+    /// Restores the settings in a journal. Those that cannot be restored stay in it; all others are removed.
     pub fn restore(&self, slot: &Slot, kind: SlotKind, mut journal: Journal) -> Vec<Restored> {
         let mut results = Vec::new();
         if let Some(group) = &journal.group

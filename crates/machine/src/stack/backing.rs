@@ -88,7 +88,7 @@ fn file(
 }
 
 /// Whether a device number that no visible mount has may be an overlay's: overlays of several file systems
-/// use such numbers, and an overlay may be mounted where nobody sees it.
+/// use such numbers, and an overlay may be mounted in a namespace that is not visible.
 fn may_be_overlay(roots: &Roots, device: Number) -> bool {
     device.0 == 0 && shared_memory() != Some(device) && overlays_exist(roots)
 }

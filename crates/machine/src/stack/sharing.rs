@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// How a device was reached while walking down the stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// The device in question.
+    /// The device itself.
     Target,
     /// As the disk of a partition; other partitions share nothing unless they overlap.
     Partition,

@@ -11,7 +11,7 @@ pub(super) fn packages(roots: &Roots) -> Vec<CpuPackage> {
     let mut packages: Vec<CpuPackage> = Vec::new();
     for cpu in numbered(&entries(&dir), "cpu") {
         let id = number::<i64>(dir.join(format!("cpu{cpu}/topology/physical_package_id")));
-        // -1 where the firmware does not say; offline CPUs have no topology.
+        // -1 if the firmware does not report it; offline CPUs have no topology.
         let Some(id) = id.map(|id| u32::try_from(id).unwrap_or(0)) else { continue };
         match packages.iter_mut().find(|package| package.id == id) {
             Some(package) => package.cpus.push(cpu),

@@ -10,7 +10,7 @@ const STATUS: usize = 0x06;
 const HAS_CAPABILITIES: u8 = 0x10;
 const FIRST_CAPABILITY: usize = 0x34;
 const PCI_EXPRESS: u8 = 0x10;
-/// There is room for no more capabilities in 256 bytes.
+/// No more capabilities fit in 256 bytes.
 const CAPABILITIES_MAX: usize = 48;
 /// Class of bridges between PCI buses, without the interface.
 const PCI_BRIDGE: u32 = 0x0604;
@@ -102,7 +102,7 @@ fn speed(text: &str) -> Option<u32> {
     (0.1..1000.0).contains(&gigatransfers).then_some((gigatransfers * 1000.0).round() as u32)
 }
 
-/// What matters of the PCI Express capability.
+/// The fields used of the PCI Express capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Express {
     port: HopKind,

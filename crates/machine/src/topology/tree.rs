@@ -1,4 +1,4 @@
-//! The devices on the way to each disk: the path of its directory in sysfs, joined to a tree.
+//! The devices on the path to each disk, from its directory in sysfs, joined to a tree.
 
 use super::affinity;
 use super::names::PciNames;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Drivers' names of controllers, each followed by a number.
 const CONTROLLERS: [&str; 6] = ["nvme", "ata", "host", "virtio", "mmc", "usb"];
-/// Directories between a bus and a disk that are no devices of their own.
+/// Directories between a bus and a disk that are not devices of their own.
 const CLASSES: [&str; 8] =
     ["block", "nvme", "mmc_host", "platform", "virtual", "soc", "ctl", "devices"];
 /// Base classes of PCI functions that are shown although no disk is below them: network adapters.
@@ -65,7 +65,7 @@ impl Builder<'_> {
             dirs.push(dir.clone());
         }
         let name = |dir: &Path| dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // What is above a root bus, in firmware's terms, is not on the way.
+        // Firmware devices above a root bus are not on the path.
         let first = dirs.iter().position(|dir| pci::is_root_bus(&name(dir)));
         let on_pci = dirs.split_off(first.unwrap_or(0));
         let mut parent = HopKind::Bus;
@@ -174,7 +174,7 @@ fn sata_link(dir: &Path, name: &str) -> Option<Link> {
     Some(Link { standard: LinkStandard::Sata, current, best })
 }
 
-/// Removes what is neither on the way to a disk, nor a port, nor a network adapter with a link.
+/// Removes everything that is neither on the path to a disk, nor a port, nor a network adapter with a link.
 fn prune(hops: &mut Vec<Hop>) {
     for hop in hops.iter_mut() {
         prune(&mut hop.children);

@@ -131,7 +131,7 @@ impl Uses {
         let mut found: Vec<String> = Vec::new();
         for mount in &self.mounts {
             let by_source = mount.device.0 == 0 && nodes.contains(&mount.source);
-            // A bind mount of a part of the file system is no further place of the device.
+            // A bind mount of a part of the file system is not another mount point of the device.
             let is_whole = mount.root == "/" || mount.device.0 == 0;
             if is_whole
                 && (Some(mount.device) == number || by_source)
@@ -149,7 +149,7 @@ impl Uses {
     /// The device that holds a file: that of the deepest mount point above it.
     fn holder_of(&self, file: &str) -> Option<String> {
         let above = self.mounts.iter().filter(|mount| Path::new(file).starts_with(&mount.point));
-        // Of several mounts on one point the last one is in sight.
+        // Of several mounts on one point, the last one is visible.
         let mount = above.max_by_key(|mount| mount.point.len())?;
         let by_number = self.numbers.iter().find(|(number, _)| *number == mount.device);
         let by_source = || mount.source.strip_prefix("/dev/").map(str::to_string);

@@ -315,7 +315,7 @@ fn a_backing_file_in_another_namespace_is_found() {
     let all = overwrite(&[image.to_str().expect("UTF-8")]);
     says(&refused(&image, &all, &image), &["the file is the backing file of", name.trim()]);
     drop(elsewhere);
-    // Now its path leads nowhere; the kernel still tells which file it is.
+    // Now its path leads nowhere; the kernel still reports which file it is.
     says(&refused(&image, &all, &image), &["the file is the backing file of", name.trim()]);
 }
 

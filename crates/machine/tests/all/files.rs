@@ -107,7 +107,7 @@ fn missing_permission_is_reported() {
     run("chattr", &["+i", text(&path)]);
     let fixed = Immutable(path);
     let said = refused(&fixed.0, &overwrite(&[text(&fixed.0)]), &fixed.0);
-    says(&said, &["no permission to write to", "theirs", "run as a user who may"]);
+    says(&said, &["no permission to write to", "theirs", "run as a user with permission"]);
     assert!(open(vec![target(&fixed.0)], &none()).is_ok());
 }
 
@@ -179,7 +179,7 @@ fn a_file_system_is_never_filled() {
     let Some(_alone) = devices("small file system") else { return };
     let small = Mounted::new(&["-t", "tmpfs", "-o", "size=16m", "none"]);
     let fits = |size| Target { written: true, ..made(small.path("new"), size) };
-    says(&error(vec![fits(16 * MIB)]), &["not enough room", "the run writes 16 MiB", "819 KiB"]);
+    says(&error(vec![fits(16 * MIB)]), &["not enough space", "the run writes 16 MiB", "819 KiB"]);
     assert!(!Path::new(&small.path("new")).exists());
     // Each would fit, both do not.
     let other = Target { written: true, ..made(small.path("other"), 8 * MIB) };
@@ -209,12 +209,12 @@ fn a_loop_device_is_not_written_beyond_the_free_space_below_it() {
     run("truncate", &["-s", "64M", &image]);
     let disk = crate::support::Loop::on(Path::new(&image), &[]);
     let said = refused(&disk.path, &crate::support::erase(&[&disk.path]), &image);
-    says(&said, &["not enough room", &image, "the run writes 64 MiB"]);
+    says(&said, &["not enough space", &image, "the run writes 64 MiB"]);
     // Nor are files on a file system on it.
     crate::support::mkfs(&disk.path);
     let upper = Mounted::new(&[&disk.path]);
     let fits = |size| Target { written: true, ..made(upper.path("new"), size) };
-    says(&error(vec![fits(32 * MIB)]), &["not enough room", &image, "the run writes 32 MiB"]);
+    says(&error(vec![fits(32 * MIB)]), &["not enough space", &image, "the run writes 32 MiB"]);
     assert!(open(vec![fits(4 * MIB)], &none()).is_ok());
 }
 
@@ -268,8 +268,8 @@ fn a_file_system_without_marks_or_direct_io() {
     let direct = fathom_machine::guard::WorkerOpen { direct: true, ..READ };
     let said = targets[0].open_worker(direct).expect_err("no O_DIRECT").to_string();
     says(&said, &["ramfs", "does not support direct I/O", "direct=0"]);
-    // It does not tell how much room it has.
-    says(&error(vec![made(plain.path("reserved"), MIB)]), &["not enough room"]);
+    // It does not report its free space.
+    says(&error(vec![made(plain.path("reserved"), MIB)]), &["not enough space"]);
     let new = plain.path("new");
     drop(
         open(vec![Target { fallocate: Fallocate::None, ..made(&new, MIB) }], &none())

@@ -42,7 +42,7 @@ fn a_scratch_file_uses_at_most_a_tenth_of_free_space() {
     drop(file);
     let full = Mounted::new(&["-t", "tmpfs", "-o", "size=9m", "none"]);
     let error = create(full.dir.path(), 100 * MIB).err().expect("refused").to_string();
-    says(&error, &["not enough room", "the run writes 1 MiB"]);
+    says(&error, &["not enough space", "the run writes 1 MiB"]);
     assert_eq!(run("ls", &["-A", small.dir.path().to_str().expect("UTF-8")]), "");
 }
 

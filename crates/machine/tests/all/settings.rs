@@ -224,7 +224,7 @@ fn what_others_changed_is_left_alone_and_reported() {
     assert_eq!(
         texts,
         [
-            "nomerges of sda was changed by another program to 1 and left as it is; it was 0 before fathom changed it",
+            "nomerges of sda was changed by another program to 1 and left unchanged; it was 0 before fathom changed it",
             "read_ahead_kb of sda restored: 0 → 128"
         ]
     );

@@ -1,9 +1,9 @@
-//! What the kernel is told about the I/Os of a job besides where they are.
+//! Hints to the kernel about a job's I/Os, and flags of these.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the kernel is told about the accesses to come, with posix_fadvise(2) (`fadvise_hint`).
+/// Hint to the kernel about the access pattern, by posix_fadvise(2) (`fadvise_hint`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
@@ -18,7 +18,7 @@ pub enum Advice {
     NoReuse,
 }
 
-/// Expected life time of what is written, for the whole file or device (`write_hint`; F_SET_RW_HINT).
+/// Expected lifetime of the data written, for the whole file or device (`write_hint`; F_SET_RW_HINT).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteLife {
@@ -64,6 +64,6 @@ pub enum MemoryPolicy {
     Prefer(u32),
     /// From these nodes only.
     Bind(Vec<u32>),
-    /// From these nodes in turn, page by page.
+    /// From these nodes round-robin, page by page.
     Interleave(Vec<u32>),
 }

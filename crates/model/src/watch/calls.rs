@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Reads, writes and flushes of files by the processes covered, since the sampler was opened. Calls on sockets, pipes and
-/// terminals are not among them: they wait for other programs and for people.
+/// terminals are excluded: they wait for other programs and users.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallsSample {
     /// Time for which calls were recorded, in nanoseconds: all of it, or windows where there are many system calls.
@@ -15,6 +15,10 @@ pub struct CallsSample {
     /// Calls on sockets, pipes and terminals that were left out.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub not_files: u64,
+    /// Calls that had not returned one second after their window, and were no longer awaited: long calls are then
+    /// underrepresented.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub unfinished: u64,
     /// By system call, those that occurred.
     pub calls: Vec<CallTimes>,
 }

@@ -9,7 +9,7 @@ pub struct SubmitSample {
     /// Whole device, by kernel name; empty for all devices together.
     pub device: String,
     /// (CPU, I/Os since the sampler was opened), ascending. Counted in windows if
-    /// [`MachineSample::blocks`](super::MachineSample::blocks) says that not every I/O is counted.
+    /// [`MachineSample::blocks`](super::MachineSample::blocks) states that not every I/O is counted.
     pub by_cpu: Vec<(u32, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What sampling costs on a machine.
+//! Sampling overhead on a machine.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct MachineProbes {
     pub timer_interrupt_ns: Option<f64>,
 }
 
-/// What counting costs.
+/// Overhead of counting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CountingCost {
     /// CPU time of a context switch, including the surrounding system calls, in nanoseconds,

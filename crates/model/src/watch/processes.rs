@@ -12,7 +12,7 @@ pub struct ProcessesSample {
     /// The watched processes together; for the whole machine, nothing.
     #[serde(default)]
     pub watched: ProcessUse,
-    /// The other programs that used most, processes of the same name added up.
+    /// The other programs with the highest use, with processes of the same name added up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<ProcessUse>,
     /// Regular files that the watched processes had open.
@@ -31,7 +31,7 @@ impl ProcessesSample {
     }
 }
 
-/// What processes used, those of children that they waited for included.
+/// Resource use of processes, including children that they waited for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessUse {
     /// Name of the program that used the most CPU time or, without any, read and wrote most.

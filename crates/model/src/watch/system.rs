@@ -201,7 +201,7 @@ pub struct CgroupSample {
     /// I/O of these cgroups on the devices for which they have limits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub io_done: Vec<CgroupIo>,
-    /// I/O settings that are no limits: cgroup, device or `default`, and the settings: `weight` (io.weight),
+    /// I/O settings other than limits: cgroup, device or `default`, and the settings: `weight` (io.weight),
     /// `bfq_weight` (io.bfq.weight; in cgroup v1 blkio.bfq.weight), `target` (io.latency), those of io.cost.qos.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub io_control: Vec<String>,
@@ -226,7 +226,7 @@ pub struct CgroupIo {
 }
 
 impl CgroupSample {
-    /// Whether both are of one cgroup, as far as its path and limits tell: counters of two are not comparable.
+    /// Whether both are of one cgroup, judging by its path and limits: counters of different ones are not comparable.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.path, self.cpu_limit, self.memory_limit)

@@ -73,7 +73,7 @@ pub enum ThreadState {
     Runnable,
     /// In uninterruptible sleep: I/O, its page or its buffer.
     Disk,
-    /// In uninterruptible sleep for a lock of the kernel, such as an inode's.
+    /// In uninterruptible sleep for a kernel lock, such as an inode's.
     KernelLock,
     /// In io_uring_enter(2).
     IoUring,
@@ -81,7 +81,7 @@ pub enum ThreadState {
     Aio,
     /// In futex(2): a lock, a condition variable or a thread to join.
     Futex,
-    /// In futex(2), having run since the previous sample: waits that end soon, as those for a lock in use.
+    /// In futex(2), having run since the previous sample: short waits, as for a contended lock.
     FutexBrief,
     /// For a socket.
     Socket,

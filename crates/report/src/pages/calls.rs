@@ -42,6 +42,10 @@ pub(super) fn calls(page: &mut Document, sample: &CallsSample, elapsed_ns: u64) 
         let lost = of(events(sample.lost), "records lost");
         body.paragraph(text!(lost, ": a buffer was full, so long calls may be underrepresented."));
     }
+    if sample.unfinished > 0 {
+        let calls = of(events(sample.unfinished), "calls");
+        body.paragraph(text!(calls, " had not returned after 1 s, and are not included."));
+    }
     page.section("calls", "reads, writes and flushes of files", body);
 }
 
@@ -83,10 +87,11 @@ mod tests {
 
     #[test]
     fn windows_and_losses_are_reported() {
-        let lossy = CallsSample { lost: 7, ..sample() };
+        let lossy = CallsSample { lost: 7, unfinished: 2, ..sample() };
         let text = rendered(&lossy, 16_000_000_000);
         assert!(text.contains("Recorded in windows, for 6.25% of the time."), "{text}");
         assert!(text.contains("7 records lost"), "{text}");
+        assert!(text.contains("2 calls had not returned after 1 s"), "{text}");
         assert_eq!(rendered(&CallsSample::default(), 1), "");
     }
 }

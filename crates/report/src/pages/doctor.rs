@@ -8,15 +8,15 @@ use fathom_model::finding::Severity;
 /// Disks up to this many are named in a command.
 const DISKS_NAMED: usize = 4;
 
-/// What should be otherwise, worst first, each with its value, the value wanted and the command that sets it; then
-/// what could not be checked. With `verbose` also why, and what is as it should be.
+/// Findings, worst first, each with its value, the recommended value and the command that sets it; then checks that
+/// could not be made. With `verbose`, also the mechanisms and the checks that passed.
 #[must_use]
 pub fn doctor(diagnosis: &Diagnosis, verbose: bool) -> Document {
     let mut page = Document::default();
     let levels = [
-        (Severity::Error, "errors", "data is at risk, or the device does not work"),
-        (Severity::Warning, "warnings", "cost performance, or make figures misleading"),
-        (Severity::Info, "hints", "matter to the workloads named"),
+        (Severity::Error, "errors", "data is at risk, or the device is not working"),
+        (Severity::Warning, "warnings", "reduce performance or make figures misleading"),
+        (Severity::Info, "hints", "relevant only to the workloads named"),
     ];
     for (severity, title, about) in levels {
         let mut body = Document::default();
@@ -31,7 +31,7 @@ pub fn doctor(diagnosis: &Diagnosis, verbose: bool) -> Document {
     let mut topology = Document::default();
     topology.findings(&diagnosis.topology);
     if !topology.blocks.is_empty() {
-        page.section("topology", "`fathom topo` shows where it is", topology);
+        page.section("topology", "`fathom topo` shows the location", topology);
     }
     not_checked(&mut page, &diagnosis.not_checked);
     passed(&mut page, diagnosis, verbose);
@@ -57,14 +57,14 @@ fn entry(body: &mut Document, group: &[&Diagnosed], verbose: bool) {
     let of =
         if first.subject.is_empty() { String::new() } else { format!("{}: ", disks.join(", ")) };
     let Diagnosed { title, found, wanted, finding, .. } = first;
-    body.entry(&finding.rule, format!("{of}{title}: {found}; wanted: {wanted}"));
+    body.entry(&finding.rule, format!("{of}{title}: {found}; recommended: {wanted}"));
     if verbose || finding.severity > Severity::Info {
         // The summary ends with what it costs.
-        let cost = finding.summary.split_once(&format!("wanted: {wanted}. "));
+        let cost = finding.summary.split_once(&format!("recommended: {wanted}. "));
         body.entry("", cost.map_or("", |(_, cost)| cost));
     }
     if let Some(command) = &finding.next_step {
-        let likewise = if group.len() > 1 { " (and so for the others)" } else { "" };
+        let likewise = if group.len() > 1 { " (likewise for the other disks)" } else { "" };
         body.entry("", format!("{command}{likewise}"));
     }
     if verbose {
@@ -119,7 +119,7 @@ pub(super) fn doctor_line(page: &mut Document, facts: &Facts) {
         if names.len() > DISKS_NAMED { String::new() } else { format!(" {}", names.join(" ")) };
     page.entry(
         "doctor",
-        text!(ids.join(", "), "; `fathom doctor", names.trim_end().to_string(), "` explains"),
+        text!(ids.join(", "), "; see `fathom doctor", names.trim_end().to_string(), "`"),
     );
 }
 
@@ -157,11 +157,8 @@ mod tests {
     #[test]
     fn findings_have_value_wanted_and_command() {
         let text = page(&facts(&["nvme0n1", "nvme1n1"]), false);
-        assert!(text.contains("nvme0n1, nvme1n1: I/O scheduler: bfq; wanted: none"), "{text}");
-        assert!(
-            text.contains("echo none >/sys/block/nvme0n1/queue/scheduler (and so for"),
-            "{text}"
-        );
+        assert!(text.contains("nvme0n1, nvme1n1: I/O scheduler: bfq; recommended: none"), "{text}");
+        assert!(text.contains("echo none >/sys/block/nvme0n1/queue/scheduler (likewise"), "{text}");
         assert!(text.contains("other programs: load average 3.0 on 2 CPUs"), "{text}");
         assert!(
             text.contains("/dev/nvme0: needs root (nvme-critical-warning, nvme-spare"),
@@ -180,8 +177,8 @@ mod tests {
             render::text(&page, Style::default())
         };
         let text = line(&facts(&["nvme0n1"]));
-        assert!(text.contains("scheduler, load; `fathom doctor nvme0n1` explains"), "{text}");
-        assert!(line(&facts(&["a", "b", "c", "d", "e"])).contains("`fathom doctor` explains"));
+        assert!(text.contains("scheduler, load; see `fathom doctor nvme0n1`"), "{text}");
+        assert!(line(&facts(&["a", "b", "c", "d", "e"])).contains("see `fathom doctor`"));
         assert_eq!(line(&Facts::default()), "");
     }
 }

@@ -193,12 +193,12 @@ fn controls(body: &mut Document, record: &ExperimentRecord) {
         let what = if controls.len() > 1 { "at most " } else { "" };
         body.entry(
             "A/A control",
-            text!("the baseline differs from itself by ", what, change(worst)),
+            text!("the two baseline measurements differ by ", what, change(worst)),
         );
     }
 }
 
-/// What others found, and whether it is so here.
+/// The published results, and whether these agree.
 fn published(body: &mut Document, record: &ExperimentRecord) {
     let experiment = &record.request.experiment;
     let mut page = Document::default();

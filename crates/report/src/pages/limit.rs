@@ -223,7 +223,7 @@ fn rated(body: &mut Document, block: &BlockLimit) {
                     " IOPS"
                 )
             });
-            text!("not met by any rate tried", Text::from(least))
+            text!("not met at any rate tried", Text::from(least))
         }
     };
     body.entry(&format!("{}, {target}", block.name()), found);
@@ -271,7 +271,7 @@ fn verdicts(body: &mut Document, block: &BlockLimit) {
     }
     match &block.verdict {
         Some(verdict) => body.paragraph(text!(size.as_str(), " peak ", limited(verdict))),
-        None => body.paragraph(text!(size, ": no verdict, no counter-experiment was made")),
+        None => body.paragraph(text!(size, ": no verdict, no counter-experiment was run")),
     }
 }
 
@@ -332,7 +332,7 @@ fn experiment(e: &Experiment) -> Text {
     let outcome = match (&e.gain, &e.refused) {
         (Some(_), _) => String::new(),
         (None, Some(why)) => format!(": not possible, {why}"),
-        (None, None) => ": not run, time was up".into(),
+        (None, None) => ": not run, time ran out".into(),
     };
     text!(what, " (", setting(e.setting), ")", outcome)
 }

@@ -6,7 +6,7 @@ use crate::doc::{Document, Text, text};
 use fathom_analysis::rules::{Limiters, limiters};
 use fathom_model::{Finding, RunRecord};
 
-/// Names the causes with their figures, or says what would settle it.
+/// Names the causes with their figures, or how to resolve an inconclusive result.
 pub(super) fn limited_by(page: &mut Document, record: &RunRecord, observed: &Observed) {
     if observed.seen.samples == 0 {
         return;

@@ -57,7 +57,7 @@ fn reads(processes: &ProcessTotals) -> Text {
     }
     let hits = (disk_read < requested_read)
         .then(|| 100.0 - disk_read as f64 * 100.0 / requested_read as f64)
-        .map(|hits| text!(" (", percent(hits), " page cache hits)"));
+        .map(|hits| text!(" (", percent(hits), " from memory)"));
     let from_disks = of(rate(disk_read), "from disks");
     text!(named("read", rate(requested_read)), ", ", from_disks, Text::from(hits))
 }

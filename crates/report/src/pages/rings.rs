@@ -77,7 +77,7 @@ pub fn placement(all: &[Placement]) -> Document {
         if !is_shared || at.device.is_empty() {
             // Shares only: they may have been counted during a part of the time.
             let none = at.submitted.is_empty();
-            // Where no event was counted, that says nothing about the I/Os.
+            // If no event was counted, nothing is known about the I/Os.
             let shares = if none { "not counted".into() } else { shares(&at.submitted) };
             about.push(text!("submitted ", shares));
         }

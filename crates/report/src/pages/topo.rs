@@ -17,7 +17,7 @@ pub fn topo(report: &TopologyReport, verbose: bool) -> Document {
     page.findings(&report.findings);
     let mut complexes = Document::default();
     complexes.table(complex_columns(), complex_rows(report));
-    let about = "what the links of their disks carry together; bars are shares of the machine";
+    let about = "combined bandwidth of their disks' links; bars show shares of the total";
     if !complexes.blocks.is_empty() {
         page.section("root complexes", about, complexes);
     }
@@ -54,9 +54,9 @@ fn about_links(report: &TopologyReport) -> Text {
     });
     match (links, without) {
         (0, _) => Text::default(),
-        (_, 0) => "data per direction that links carry, and that links below can deliver together".into(),
-        _ => "data per direction that links carry, and that links below can deliver together; packet overhead, some 10%, is \
-              not included, as the payload size is unknown without root"
+        (_, 0) => "bandwidth per direction: of each link, and of the links below it combined".into(),
+        _ => "bandwidth per direction: of each link, and of the links below it combined; excludes packet overhead \
+              (about 10%), as the payload size is unknown without root"
             .into(),
     }
 }
@@ -71,7 +71,7 @@ fn complex_columns() -> Vec<DataColumn> {
         DataColumn::text("name"),
         DataColumn::number("NUMA node").ranked(3),
         DataColumn::number("disks"),
-        DataColumn::number("their links"),
+        DataColumn::number("disk links"),
         DataColumn::text("share").ranked(1),
         DataColumn::number("free ports").ranked(2),
     ]

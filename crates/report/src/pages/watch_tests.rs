@@ -177,7 +177,7 @@ fn the_watched_program_is_told_from_others_and_shows_its_own_limits() {
     let watch = WatchRecord { pids: vec![7], ..WatchRecord::default() };
     let text = rendered(&seen, &RunRecord { watch: Some(watch), ..RunRecord::default() });
     let wanted = [
-        "program 0.35 CPUs · read 100 MiB/s, 25 MiB/s from disks (75.0% page cache hits) · wrote 1 MiB/s, 4 MiB/s to disks \
+        "program 0.35 CPUs · read 100 MiB/s, 25 MiB/s from disks (75.0% from memory) · wrote 1 MiB/s, 4 MiB/s to disks \
          (4.00×)",
         "others tar (pid 9) 1.60 CPUs, 10 MiB/s of I/O ",
         "cgroup 0.50 CPUs · memory 32 MiB of 64 MiB ",

@@ -14,7 +14,7 @@ const UNITS: [&str; 21] = [
 const NAMES: [&str; 12] =
     ["p50", "p90", "p99", "p99.9", "max", "QD", "IPC", "util", "aqu-sz", "await", "CPU", "errno"];
 
-/// Whether a number is in a sentence, where its interval is labelled, or in a table cell.
+/// Whether a number is in a sentence, where its interval is labeled, or in a table cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Sentence,

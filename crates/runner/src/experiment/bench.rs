@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Why a window failed.
 pub(super) struct Failure {
-    /// For people.
+    /// For users.
     pub why: String,
     /// The condition cannot be measured on this machine.
     pub rejects: bool,
@@ -178,7 +178,7 @@ fn all_restored(restored: &[Restored], hooks: &mut dyn Hooks) -> Result<(), Fail
     }
 }
 
-/// Why a variant would be measured under a wrong name: what it asked for did not take effect.
+/// Why a variant would be mislabeled: a requested setting did not take effect.
 fn not_in_effect(plan: &Plan, jobs: &[JobRecord]) -> Option<String> {
     let requested = |job: &JobRecord, at: usize| {
         let asked = plan.jobs.get(at)?;

@@ -38,7 +38,7 @@ pub(super) fn measure(
         }
         if cancel.reason().is_some() || began.elapsed() > TIME_MAX {
             end(&mut child);
-            return Err("the command was ended before it was done".into());
+            return Err("the command was ended before it finished".into());
         }
     };
     let elapsed_ns = began.elapsed().as_nanos() as u64;

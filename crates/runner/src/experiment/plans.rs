@@ -181,7 +181,7 @@ impl Plans {
         };
         let known = &mut self.targets[at];
         if known.within != wanted.within {
-            return Err(format!("{} is in another directory than for others", wanted.path));
+            return Err(format!("{} is not in the same directory in all jobs", wanted.path));
         }
         known.create_size = known.create_size.max(wanted.create_size);
         known.fill |= wanted.fill;

@@ -79,15 +79,14 @@ fn named(
     Ok((targets, conditions))
 }
 
-const EMPTY_NAME: &str =
-    "a target's name is empty (''): name a file or block device, or no target for a scratch file";
+const EMPTY_NAME: &str = "a target's name is empty (''); name a file or block device, or omit the target to use a scratch file";
 
 /// A removed working directory can still be opened, but no file can be created in it.
 fn check_scratch_dir(dir: &str) -> Result<(), String> {
     match std::fs::metadata(dir) {
         Ok(found) if found.is_dir() && found.nlink() == 0 => Err(format!(
-            "no scratch file can be made in {dir}, because this directory was deleted: go to \
-             another one, or give --scratch-dir=<directory>"
+            "cannot create a scratch file in {dir}: the directory was deleted; change to another one, or use \
+             --scratch-dir=DIR"
         )),
         // Other errors are reported when the file is created.
         _ => Ok(()),
@@ -133,14 +132,14 @@ fn check(facts: &TargetFacts, block_bytes_min: u64) -> Result<(), String> {
     let path = &facts.path;
     match facts.kind {
         TargetKind::Missing => Err(format!(
-            "{path} does not exist: check the name, or name no target for a scratch file"
+            "{path} does not exist; check the name, or omit the target to use a scratch file"
         )),
         TargetKind::Directory => {
             Err(format!("{path} is a directory; name a file in it, or use --scratch-dir={path}"))
         }
         TargetKind::File | TargetKind::BlockDevice if facts.size_bytes < block_bytes_min => {
             Err(format!(
-                "{path} has {} bytes, which is less than one block of {}: name a larger target",
+                "{path} has {} bytes, less than one block of {}; name a larger target",
                 facts.size_bytes,
                 units::bytes(block_bytes_min)
             ))
@@ -158,7 +157,7 @@ fn differ(targets: &[OpenTarget]) -> Result<(), String> {
         if let Some(first) = targets[..n].iter().find(|t| t.facts.resolved == second.facts.resolved)
         {
             return Err(format!(
-                "{} and {} are the same: name it once",
+                "{} and {} are the same target; name it once",
                 first.facts.path, second.facts.path
             ));
         }
@@ -175,8 +174,8 @@ fn is_direct(target: &OpenTarget, hooks: &mut dyn Hooks) -> bool {
     };
     if let Some(why) = &refused {
         hooks.notice(&format!(
-            "{} cannot be read with O_DIRECT ({why}); it is read through the page cache, whose speed this \
-             will largely be",
+            "{} cannot be read with O_DIRECT ({why}); reading through the page cache, so the figures are largely \
+             those of memory",
             target.facts.path
         ));
     }

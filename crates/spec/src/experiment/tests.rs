@@ -82,7 +82,7 @@ fn variants_that_do_the_same_are_refused() {
     let text = "[job]\nrw = \"read\"\n[[variant]]\nname = \"a\"\njob = { bs = \"4k\", iodepth = 2 }\n\
         [[variant]]\nname = \"b\"\njob = \"--iodepth=2 --bs=4k\"\n";
     let problems = read(text).unwrap_err();
-    assert!(problems[0].contains("'a' and 'b' do the same"), "{problems:?}");
+    assert!(problems[0].contains("'a' and 'b' are identical"), "{problems:?}");
     let none = read("[job]\nrw = \"read\"\n").unwrap_err();
     assert!(none[0].contains("nothing to compare"), "{none:?}");
     let both = "[grid]\nbs = [\"4k\"]\n[[variant]]\nname = \"a\"\njob = { bs = \"8k\" }\n";

@@ -185,7 +185,7 @@ pub(super) const KEYS: &[Key] = &[
     .differs(
         "No effect: arrivals of a rate-limited job are never delayed by a stall, which is the purpose of `offload`.",
     ),
-    Key::flag("thread", "Run jobs as threads, which they always are", accept_flag)
+    Key::flag("thread", "Run jobs as threads (always the case)", accept_flag)
         .differs(
             "Jobs are always threads. As in fio, `threads` is accepted, too.",
         )
@@ -221,7 +221,7 @@ const OTHERS: &[(&[&str], &str)] = &[
         "use io_uring, or io_uring_cmd on /dev/ngXnY",
     ),
     (&["e4defrag", "falloc", "ftruncate"], "fathom does not measure these operations; use fio"),
-    (&["cpuio", "exec", "page_fault"], "it does no storage I/O; run such a load beside fathom"),
+    (&["cpuio", "exec", "page_fault"], "it does no storage I/O; run such a load alongside fathom"),
     (&["ftp", "http", "net", "netsplice", "rdma"], "fathom does storage I/O only; use fio"),
     (
         &[

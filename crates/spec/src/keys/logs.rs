@@ -59,14 +59,14 @@ pub(super) const KEYS: &[Key] = &[
         job.logs.hist_ns = milliseconds(v)?;
         Ok(())
     }),
-    Key::value("log_hist_coarseness", "0-6", "Add up 2^N bins of logged histograms", |job, v| {
+    Key::value("log_hist_coarseness", "0-6", "Combine 2^N bins of logged histograms", |job, v| {
         job.logs.coarseness = v.count32(0, 6)?;
         Ok(())
     }),
     Key::value(
         "log_window_value",
         "avg|max|both",
-        "What latency logs have of each interval",
+        "What latency logs record for each interval: average, maximum or both",
         |job, v| {
             (job.logs.average, job.logs.maximum) = v.choice(&[
                 ("avg", (true, false)),
@@ -79,7 +79,7 @@ pub(super) const KEYS: &[Key] = &[
         },
     )
     .aliases(&["log_max_value"]),
-    Key::flag("per_job_logs", "Give each clone logs of its own", |job, v| {
+    Key::flag("per_job_logs", "Write separate logs for each clone", |job, v| {
         job.logs.per_job = v.flag()?;
         Ok(())
     }),

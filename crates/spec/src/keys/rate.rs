@@ -31,7 +31,7 @@ pub(super) const KEYS: &[Key] = &[
         job.rate.flow = v.count32(0, 1000)?;
         Ok(())
     }),
-    Key::value("flow_id", "NUMBER", "The jobs whose flow weights count together", |job, v| {
+    Key::value("flow_id", "NUMBER", "Group of jobs that share a flow", |job, v| {
         job.rate.flow_id = v.count32(0, u32::MAX)?;
         Ok(())
     }),

@@ -16,7 +16,7 @@ pub(super) const KEYS: &[Key] = &[
     .differs(
         "Must not leave `directory`, if set. Writing to an existing target needs `--overwrite=` or `--erase=`.",
     ),
-    Key::value("directory", "PATH[:PATH…]", "Directories for files; clones are assigned to them in turn", |job, v| {
+    Key::value("directory", "PATH[:PATH…]", "Directories for files, assigned to clones round-robin", |job, v| {
         job.files.directory = path_list(v.text)?;
         Ok(())
     }),
@@ -99,7 +99,7 @@ pub(super) const KEYS: &[Key] = &[
         job.files.invalidate = v.flag()?;
         Ok(())
     }),
-    Key::value("fadvise_hint", "KIND", "What the kernel is told about the accesses to come: 0 (nothing), 1 (by the I/O pattern), random, sequential or noreuse", |job, v| {
+    Key::value("fadvise_hint", "KIND", "Access hint for the kernel (fadvise): 0 (none), 1 (from the I/O pattern), random, sequential or noreuse", |job, v| {
         job.files.advice = v.choice(&[
             ("0", Some(Advice::None)),
             ("1", None),
@@ -109,7 +109,7 @@ pub(super) const KEYS: &[Key] = &[
         ])?;
         Ok(())
     }),
-    Key::value("write_hint", "LIFE", "Expected life time of the data, for the whole file or device: none, short, medium, long or extreme", |job, v| {
+    Key::value("write_hint", "LIFE", "Expected lifetime of the data in the file or device: none, short, medium, long or extreme", |job, v| {
         job.files.write_life = Some(v.choice(&[
             ("none", WriteLife::None),
             ("short", WriteLife::Short),

@@ -172,7 +172,7 @@ fn discard(job: &JobSpec, file: &File<'_>) -> Result<(), String> {
     let cannot = device.is_some_and(|device| device.discard_max_bytes == Some(0));
     if cannot && job.mix().has(Dir::Trim) {
         return Err(format!(
-            "{} cannot discard, so it cannot be trimmed; use another target",
+            "{} does not support discard, so it cannot be trimmed; use another target",
             file.path
         ));
     }
@@ -240,7 +240,7 @@ fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
     // For a file to be created, the device that will hold it.
     let block = file.facts.device.as_ref().map(|device| device.logical_block);
     let unit = match file.facts.direct_align.or(block) {
-        Some(0) => return Err(format!("{path} cannot do direct I/O; remove direct=1")),
+        Some(0) => return Err(format!("{path} does not support direct I/O; remove direct=1")),
         Some(unit) => u64::from(unit),
         None => return Ok(()),
     };

@@ -34,7 +34,7 @@ impl Damage {
         if self.0 <= DAMAGE_MAX {
             return Ok(());
         }
-        let why = format!("there is no sample in {} lines or more", DAMAGE_MAX / LINE_LEAST);
+        let why = format!("no sample in {} or more consecutive lines", DAMAGE_MAX / LINE_LEAST);
         Err(io::Error::new(io::ErrorKind::InvalidData, why))
     }
 }
@@ -52,13 +52,13 @@ pub fn parse<T: DeserializeOwned>(line: &[u8]) -> io::Result<Option<T>> {
         let refuse = |why| Err(io::Error::new(io::ErrorKind::InvalidData, why));
         if histograms > HISTOGRAMS_MAX {
             return refuse(format!(
-                "a line has {histograms} histograms, and at most {HISTOGRAMS_MAX} are read"
+                "a line has {histograms} histograms, more than the limit of {HISTOGRAMS_MAX}"
             ));
         }
         if steps > STEPS_MAX {
             return refuse(format!(
-                "a line has longer lists than any machine: comparing it takes {steps} steps, and at most \
-                 {STEPS_MAX} are taken"
+                "the lists of a line are too long: comparing them takes {steps} steps, more than the limit of \
+                 {STEPS_MAX}"
             ));
         }
     }

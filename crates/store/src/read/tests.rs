@@ -121,7 +121,7 @@ fn stacks_are_those_of_the_segment_and_may_grow() {
 fn what_is_no_record_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let open = |path: &Path| Reader::open(path).err().unwrap();
-    assert!(open(dir.path()).contains("holds no record"));
+    assert!(open(dir.path()).contains("contains no record"));
     assert!(open(&dir.path().join("none")).contains("none"));
     fs::write(dir.path().join("record.json"), "{\"started_unix_ns\":1}").unwrap();
     assert!(open(dir.path()).contains("record.json is not a record"));

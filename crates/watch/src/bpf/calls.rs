@@ -125,7 +125,7 @@ impl Iterator {
 
 /// A command that returns a descriptor. `A` is the part of `union bpf_attr` used by `command`.
 fn bpf<A>(command: libc::c_long, attr: &A) -> Result<OwnedFd, Errno> {
-    // SAFETY: `attr` is initialised, has the stated size and the kernel's layout; whatever it
+    // SAFETY: `attr` is initialized, has the stated size and the kernel's layout; whatever it
     // points to outlives the call, which only reads it.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attr, size_of::<A>()) };
     if fd < 0 {

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(super) const PERIOD: Duration = WindowSchedule::PERIOD;
 /// System calls per second and CPU up to which all of them are recorded: at half a microsecond each, 1% of the CPU time.
 const RATE_MAX: u64 = 20_000;
-/// Periods for which returns are recorded after a window at most: one second.
+/// Maximum number of periods for which returns are recorded after a window: one second.
 const RETURN_PERIODS_MAX: u32 = 20;
 
 /// What to record in the next period.
@@ -42,7 +42,7 @@ impl Budget {
     pub fn next(&mut self, calls: u64, elapsed: Duration, in_flight: usize) -> Recorded {
         if self.recorded {
             let rate = calls as f64 / elapsed.as_secs_f64().max(1e-3) / self.cpus.max(1) as f64;
-            // Twice as low as the limit, so that it does not alternate.
+            // Half the limit, so that it does not alternate.
             let most = if self.is_continuous { RATE_MAX } else { RATE_MAX / 2 };
             self.is_continuous = rate <= most as f64;
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Descriptors looked up between two calls of [`FileTable::forget`] at most; the others count as files.
+/// Maximum number of descriptors looked up between two calls of [`FileTable::forget`]; others count as files.
 const LOOKUPS_MAX: usize = 1024;
 
 /// Descriptors of processes, looked up once until [`FileTable::forget`]: their numbers are reused.
@@ -20,8 +20,8 @@ impl FileTable {
         Self { proc_root, sys_root, known: HashMap::new() }
     }
 
-    /// Whether a descriptor is a regular file or a block device, as far as its path tells: a file system that hangs is
-    /// not asked. One that is closed by now counts as a file.
+    /// Whether a descriptor is a regular file or a block device, according to its path: a file system may hang, so it
+    /// is not accessed. A closed descriptor counts as a file.
     pub fn is_file(&mut self, pid: i32, fd: u32) -> bool {
         if let Some(known) = self.known.get(&(pid, fd)) {
             return *known;
@@ -39,7 +39,7 @@ impl FileTable {
         self.proc_root.join(format!("{pid}/fd/{fd}")).symlink_metadata().is_ok()
     }
 
-    /// `socket:[1]`, `pipe:[1]` and `anon_inode:[eventpoll]` are no paths.
+    /// `socket:[1]`, `pipe:[1]` and `anon_inode:[eventpoll]` are not paths.
     fn is_path_of_file(&self, path: &Path) -> bool {
         let is_pseudo = path.starts_with("/proc") || path.starts_with("/sys");
         let is_device = path.starts_with("/dev") && !path.starts_with("/dev/shm");

@@ -5,7 +5,7 @@ use fathom_model::Histogram;
 use fathom_model::watch::{CallTimes, CallsSample};
 use std::collections::{BTreeMap, HashMap};
 
-/// Calls in flight at most; there is one per thread.
+/// Maximum number of calls in flight; there is one per thread.
 const IN_FLIGHT_MAX: usize = 1 << 16;
 
 /// A record of a call.
@@ -37,35 +37,47 @@ pub(super) struct CallPairs {
     in_flight: HashMap<i32, CallEvent>,
     times: BTreeMap<&'static str, (u64, Histogram)>,
     not_files: u64,
+    unfinished: u64,
 }
 
 impl CallPairs {
     pub fn new(names: CallNames) -> Self {
-        Self { names, in_flight: HashMap::new(), times: BTreeMap::new(), not_files: 0 }
+        Self {
+            names,
+            in_flight: HashMap::new(),
+            times: BTreeMap::new(),
+            not_files: 0,
+            unfinished: 0,
+        }
     }
 
     /// Adds an event; each thread's events in chronological order.
     pub fn add(&mut self, event: &CallEvent, files: &mut FileTable) {
-        let CallEventKind::Return { result } = event.what else {
-            if self.in_flight.len() < IN_FLIGHT_MAX {
-                self.in_flight.insert(event.tid, *event);
-            }
-            return;
+        let result = match event.what {
+            CallEventKind::Entry { first } => return self.begin(event, first, files),
+            CallEventKind::Return { result } => result,
         };
         let Some(entry) = self.in_flight.remove(&event.tid) else { return };
-        let Some((name, has_file)) = self.names.get(&entry.number) else { return };
-        let CallEventKind::Entry { first } = entry.what else { return };
+        let Some((name, _)) = self.names.get(&entry.number) else { return };
         if entry.number != event.number {
-            return;
-        }
-        // The upper half of the register is undefined.
-        if *has_file && !files.is_file(entry.pid, first as u32) {
-            self.not_files += 1;
             return;
         }
         let (failed, latency) = self.times.entry(name).or_default();
         latency.record(event.time_ns.saturating_sub(entry.time_ns));
         *failed += u64::from(result < 0);
+    }
+
+    /// A call that has begun. One on a pipe or socket may never return, so it is not awaited.
+    fn begin(&mut self, event: &CallEvent, first: u64, files: &mut FileTable) {
+        // The return of the thread's call before was lost.
+        self.in_flight.remove(&event.tid);
+        let has_file = self.names.get(&event.number).is_some_and(|(_, has_file)| *has_file);
+        // The upper half of the register is undefined.
+        if has_file && !files.is_file(event.pid, first as u32) {
+            self.not_files += 1;
+        } else if self.in_flight.len() < IN_FLIGHT_MAX {
+            self.in_flight.insert(event.tid, *event);
+        }
     }
 
     /// A thread has exited: its call does not return.
@@ -78,8 +90,14 @@ impl CallPairs {
         self.in_flight.len()
     }
 
-    /// Drops the calls in flight: their returns may have been lost, or are not recorded.
+    /// Drops the calls in flight: their returns may have been lost.
     pub fn forget(&mut self) {
+        self.in_flight.clear();
+    }
+
+    /// Drops the calls in flight, and counts them: their returns are no longer recorded.
+    pub fn stop_waiting(&mut self) {
+        self.unfinished += self.in_flight.len() as u64;
         self.in_flight.clear();
     }
 
@@ -92,6 +110,7 @@ impl CallPairs {
         });
         sample.calls = times.collect();
         sample.not_files = self.not_files;
+        sample.unfinished = self.unfinished;
     }
 }
 
@@ -142,7 +161,18 @@ mod tests {
             .collect();
         assert_eq!(found, [("fsync", 1, 1, 500), ("read", 0, 1, 50)]);
         assert_eq!(sample.not_files, 1);
+        // A read of a pipe that does not return.
+        pairs.ended(3);
+        pairs.add(&event(600, 4, 0, Entry { first: 3 }), &mut files);
+        assert_eq!(pairs.in_flight(), 0);
+        pairs.put(&mut sample);
+        assert_eq!(sample.not_files, 2);
+        pairs.add(&event(610, 4, 74, Entry { first: 4 }), &mut files);
+        pairs.stop_waiting();
+        pairs.add(&event(620, 4, 74, Entry { first: 4 }), &mut files);
         pairs.forget();
         assert_eq!(pairs.in_flight(), 0);
+        pairs.put(&mut sample);
+        assert_eq!(sample.unfinished, 1);
     }
 }

@@ -4,11 +4,12 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// A program that writes, flushes and reads back `n` blocks, after a line on its standard input.
+/// A program that says that it has started, and after a line on its standard input writes, flushes and reads back `n`
+/// blocks.
 fn program(n: u32) -> Option<(tempfile::TempDir, std::process::Child)> {
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
-        "import os, sys\nsys.stdin.readline()\nfd = os.open('data', os.O_RDWR | os.O_CREAT)\n\
+        "import os, sys\nprint(flush=True)\nsys.stdin.readline()\nfd = os.open('data', os.O_RDWR | os.O_CREAT)\n\
          for i in range({n}):\n  os.pwrite(fd, b'x' * 4096, i * 4096)\n  os.fsync(fd)\n  \
          os.pread(fd, 4096, i * 4096)\n"
     );
@@ -16,8 +17,11 @@ fn program(n: u32) -> Option<(tempfile::TempDir, std::process::Child)> {
         .args(["-c", &script])
         .current_dir(dir.path())
         .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn();
-    Some((dir, child.ok()?))
+    let mut child = child.ok()?;
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    Some((dir, child))
 }
 
 #[test]

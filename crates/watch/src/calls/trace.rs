@@ -205,7 +205,7 @@ impl CallTrace {
         self.returns.set_enabled(next.returns);
         self.entries.set_enabled(next.entries);
         if !next.returns {
-            self.pairs.forget();
+            self.pairs.stop_waiting();
         }
     }
 

@@ -50,7 +50,7 @@ impl PerfEvent {
         };
         let group = leader.map_or(-1, |leader| leader.0.as_raw_fd());
         let flags = bindings::PERF_FLAG_FD_CLOEXEC.into();
-        // SAFETY: `attr` is initialised, has the size it states, and outlives the call.
+        // SAFETY: `attr` is initialized, has the size it states, and outlives the call.
         let fd = unsafe { sys::perf_event_open(&raw mut attr, pid, cpu, group, flags) };
         if fd < 0 {
             return Err(last_errno());

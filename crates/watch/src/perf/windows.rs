@@ -86,7 +86,7 @@ fn use_monotonic(attr: &mut bindings::perf_event_attr) {
 }
 
 /// Selects the periods that are sampling windows: one of every 16, at a different position in each
-/// round, so that it does not synchronise with periodic activity.
+/// round, so that it does not synchronize with periodic activity.
 #[derive(Debug, Default)]
 pub(crate) struct WindowSchedule(u64);
 

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Descriptors looked at in one interval, and of one process.
+/// Maximum number of descriptors checked per interval, and per process.
 const DESCRIPTORS_MAX: usize = 256;
 const PER_PROCESS_MAX: usize = 64;
-/// Smaller files, such as logs and configuration, limit nobody.
+/// Smaller files, such as logs and configuration, are not bottlenecks.
 const SIZE_MIN: u64 = 1 << 20;
 /// File systems in memory (include/uapi/linux/magic.h): `TMPFS_MAGIC`, `RAMFS_MAGIC`.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];

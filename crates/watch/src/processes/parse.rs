@@ -64,7 +64,7 @@ impl Counters {
         }
     }
 
-    /// What is left without `part`.
+    /// The difference from `part`.
     pub fn less(self, part: &Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns.saturating_sub(part.cpu_ns),

@@ -1,4 +1,4 @@
-//! What a sample by a timer interrupt costs: on some virtual machines each interrupt makes the guest exit.
+//! Overhead of a sample by timer interrupt: on some virtual machines each interrupt causes a VM exit.
 
 use crate::perf::{EventTarget, PerfEvent, bindings as perf};
 use crate::watcher::thread_time;
@@ -55,7 +55,7 @@ fn measure() -> io::Result<f64> {
     Ok(costs[PAIRS / 2].max(0.0))
 }
 
-/// CPU time of this many rounds of work that the kernel has no part in, in nanoseconds.
+/// CPU time of this many rounds of user-mode work, in nanoseconds.
 fn spin(rounds: u64) -> u64 {
     let began = thread_time();
     let mut sum = 0_u64;

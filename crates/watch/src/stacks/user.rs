@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// Maximum total size of symbol tables, in bytes.
 const ROOM: usize = 256 << 20;
-/// Minimum number of rounds between reads of a process's maps: invalid addresses are common in code
-/// The name of an address that is in no code.
+/// The name of an address outside of code.
 const UNKNOWN: &str = "[unknown]";
+/// Minimum number of rounds between reads of a process's maps: invalid addresses are common in code
 /// without frame pointers.
 const RELOAD: u64 = 5;
 /// Maximum number of addresses cached per process.
@@ -106,8 +106,8 @@ impl UserNames {
         self.parents.clear();
     }
 
-    /// The name IDs of a chain of addresses, innermost first. Without frame pointers the kernel takes any number for a
-    /// caller, so what lies beyond an address that is in no code is left out.
+    /// The name IDs of a chain of addresses, innermost first. Without frame pointers, the kernel takes arbitrary
+    /// numbers for callers, so frames beyond an address outside of code are dropped.
     pub fn chain(&mut self, pid: i32, addresses: &[u64], names: &mut NameTable) -> Vec<u32> {
         let unknown = names.id(UNKNOWN);
         let mut ids = Vec::with_capacity(addresses.len());

@@ -67,7 +67,8 @@ impl Cgroups {
         let stat = std::fs::read(self.membership.path().with_file_name("stat")).unwrap_or_default();
         let name_end = stat.iter().rposition(|byte| *byte == b')').unwrap_or(0);
         let text = String::from_utf8_lossy(stat.get(name_end..).unwrap_or_default());
-        let flags = text.split_ascii_whitespace().nth(7).and_then(|flags| flags.parse::<u64>().ok());
+        let flags =
+            text.split_ascii_whitespace().nth(7).and_then(|flags| flags.parse::<u64>().ok());
         flags.is_some_and(|flags| flags & PF_EXITING != 0)
     }
 

@@ -1,4 +1,4 @@
-//! What a thread was found doing.
+//! What a thread does.
 
 use super::names::{NONE, TextId, TextTable};
 use fathom_model::watch::ThreadCount;

@@ -9,7 +9,7 @@ use crate::Scope;
 /// Samples between listings of /proc without signs of new processes: the newest task ID in loadavg
 /// is that of this process's own PID namespace, whatever /proc shows.
 pub(super) const LIST_EVERY: u32 = 20;
-/// Samples during which a process may still come to match: a shell forks before it executes a
+/// Samples during which a process may still start to match: a shell forks before it executes a
 /// program.
 const YOUNG_SAMPLES: u32 = 20;
 /// Maximum length of a process's arguments, in bytes.

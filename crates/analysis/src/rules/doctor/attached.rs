@@ -6,9 +6,9 @@ use super::testing::{attribute, first_disk};
 use super::{Disk, bad, check, cpus, good, judged};
 use std::collections::BTreeSet;
 
-/// Interrupts since boot below which their distribution says nothing.
+/// Minimum number of interrupts since boot for their distribution to be meaningful.
 const INTERRUPTS_MIN: u64 = 10_000;
-/// A CPU that has served this share of all has served practically all.
+/// A CPU that handled this share of all interrupts handled practically all.
 const ALL_SHARE: f64 = 0.9;
 
 /// Whether the machine has several NUMA nodes.
@@ -21,7 +21,7 @@ fn is_numa(disk: &Disk) -> bool {
 
 check! { IRQ_SPREAD: Disk, Warning {
     id: "interrupt-spread",
-    title: "CPUs that serve the interrupts",
+    title: "CPUs that handle the interrupts",
     reads: "/proc/irq/N/effective_affinity_list, /proc/interrupts",
     good: "spread over all CPUs that submit I/O, for workloads with more than about 200k IOPS",
     cost: "One CPU handles all completions and becomes the bottleneck.",
@@ -41,9 +41,9 @@ check! { IRQ_SPREAD: Disk, Warning {
         let serving: BTreeSet<u32> = disk.seen.interrupts.iter().flat_map(|one| cpus(&one.cpus)).collect();
         match most {
             Some((cpu, count)) if all >= INTERRUPTS_MIN && *count as f64 >= ALL_SHARE * all as f64 => {
-                bad(format!("CPU {cpu} has served {count} of {all}"), "spread")
+                bad(format!("CPU {cpu} handled {count} of {all}"), "spread over several CPUs")
             }
-            _ if serving.len() == 1 => bad("one CPU for all", "spread"),
+            _ if serving.len() == 1 => bad("one CPU", "spread over several CPUs"),
             _ => good(format!("{} CPUs", serving.len())),
         }
     },
@@ -56,7 +56,7 @@ check! { NUMA_UNKNOWN: Disk, Warning {
     title: "NUMA node",
     reads: "pci/numa_node",
     good: "known, on machines with several nodes",
-    cost: "Nothing can tell which CPUs and which memory are near the disk: interrupts and buffers end up anywhere.",
+    cost: "The kernel and fathom cannot place interrupts and buffers near the disk.",
     why: "The firmware's ACPI tables lack _PXM for the slot (kernel Documentation/ABI/testing/sysfs-bus-pci, numa_node)",
     change: "update the firmware, or enable NUMA (SRAT) in its setup",
     fix: None,
@@ -65,7 +65,7 @@ check! { NUMA_UNKNOWN: Disk, Warning {
             return Ok(None);
         }
         let Ok(node) = disk.files.text("pci/numa_node") else { return Ok(None) };
-        judged(node == "-1", node, "a node")
+        judged(node == "-1", node, "the disk's node")
     },
     case: |i| {
         i.host.set("/sys/devices/system/node/online", "0-1");
@@ -76,12 +76,12 @@ check! { NUMA_UNKNOWN: Disk, Warning {
 
 check! { NUMA_REMOTE: Disk, Warning {
     id: "numa-local",
-    title: "CPUs near the disk",
-    reads: "pci/local_cpulist, allowed CPUs of fathom",
+    title: "CPUs local to the disk",
+    reads: "pci/local_cpulist, fathom's allowed CPUs",
     good: "workers can run on all CPUs of the disk's node",
-    cost: "Each completion and each buffer crosses the link between the packages.",
+    cost: "Completions and buffers cross the interconnect between packages.",
     why: "kernel Documentation/admin-guide/mm/numaperf.rst",
-    change: "run fathom without taskset or numactl, or bind it to the node of the disk: numactl -N NODE",
+    change: "run fathom without taskset or numactl, or bind it to the disk's node: numactl -N NODE",
     fix: None,
     judge: |disk| {
         if !is_numa(disk) {
@@ -90,7 +90,7 @@ check! { NUMA_REMOTE: Disk, Warning {
         let Ok(list) = disk.files.text("pci/local_cpulist") else { return Ok(None) };
         let local = cpus(list);
         let is_local = disk.machine.host.cpus_allowed.iter().any(|cpu| local.contains(cpu));
-        judged(!is_local, if is_local { list } else { "no allowed CPU is near" }, "CPUs of its node")
+        judged(!is_local, if is_local { list } else { "no allowed CPU is local" }, "CPUs of its node")
     },
     case: |i| {
         i.host.set("/sys/devices/system/node/online", "0-1");
@@ -107,9 +107,9 @@ check! { IOMMU: Disk, Info {
     title: "IOMMU mode",
     reads: "pci/iommu_group/type",
     good: "identity, or DMA-FQ (lazy), for workloads with many I/Os",
-    cost: "In strict mode each I/O waits for an invalidation of the IOMMU's cache.",
+    cost: "In strict mode, each I/O waits for an IOTLB invalidation.",
     why: "kernel Documentation/ABI/testing/sysfs-kernel-iommu_groups, type (commit 8cc633190b52)",
-    change: "boot with iommu.strict=0, or iommu.passthrough=1 where devices are trusted",
+    change: "boot with iommu.strict=0, or iommu.passthrough=1 if devices are trusted",
     fix: None,
     judge: |disk| {
         let Ok(mode) = disk.files.text("pci/iommu_group/type") else { return Ok(None) };
@@ -124,9 +124,9 @@ check! { ASPM: Disk, Info {
     title: "power saving of the PCIe link (ASPM L1)",
     reads: "pci/link/l1_aspm",
     good: "0, for latency at low load",
-    cost: "The first I/O after a pause waits some µs until the link is up.",
+    cost: "The first I/O after an idle period waits some µs for the link to wake up.",
     why: "kernel Documentation/ABI/testing/sysfs-bus-pci, link/l1_aspm",
-    change: "boot with pcie_aspm.policy=performance, or write 0 to the file link/l1_aspm of the PCI device",
+    change: "boot with pcie_aspm.policy=performance, or write 0 to link/l1_aspm of the PCI device",
     fix: None,
     judge: |disk| {
         let Ok(now) = disk.files.text("pci/link/l1_aspm") else { return Ok(None) };
@@ -141,9 +141,9 @@ check! { RUNTIME_POWER: Disk, Info {
     title: "runtime power management",
     reads: "pci/power/control, pci/power/runtime_status",
     good: "not suspended",
-    cost: "The first I/O waits until the device is powered up, which takes milliseconds.",
+    cost: "The first I/O waits for the device to power up, which takes milliseconds.",
     why: "kernel Documentation/power/runtime_pm.rst",
-    change: "write on to the file power/control of the PCI device",
+    change: "write `on` to power/control of the PCI device",
     fix: None,
     judge: |disk| {
         let Ok(status) = disk.files.text("pci/power/runtime_status") else { return Ok(None) };

@@ -13,7 +13,7 @@ check! { GOVERNOR: Machine, Warning {
     title: "cpufreq governor",
     reads: "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
     good: "performance, for all measurements",
-    cost: "CPUs start slow and change their clock during the measurement, which lowers IOPS and makes them vary.",
+    cost: "CPUs start at a low clock and change it during the measurement: IOPS are lower and vary.",
     why: "kernel Documentation/admin-guide/pm/cpufreq.rst",
     change: "cpupower frequency-set -g WANTED",
     fix: Some(Setting::Governor),
@@ -27,9 +27,9 @@ check! { GOVERNOR: Machine, Warning {
 
 check! { FREQUENCY_CAP: Machine, Warning {
     id: "frequency-cap",
-    title: "highest allowed clock, kHz",
+    title: "maximum allowed clock, kHz",
     reads: "/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq",
-    good: "what the CPU can do (cpuinfo_max_freq)",
+    good: "the CPU's maximum (cpuinfo_max_freq)",
     cost: "CPU-bound workloads lose IOPS in proportion.",
     why: "kernel Documentation/admin-guide/pm/cpufreq.rst, scaling_max_freq",
     change: "cpupower frequency-set -u WANTED",
@@ -48,7 +48,7 @@ check! { TURBO: Machine, Warning {
     title: "boost clocks",
     reads: "/sys/devices/system/cpu/intel_pstate/no_turbo, cpufreq/boost",
     good: "enabled, for the highest IOPS; disabled, for the most repeatable",
-    cost: "Single busy CPUs stay at the base clock, often a third below what they can do.",
+    cost: "Busy CPUs stay at the base clock, often a third below their boost clock.",
     why: "kernel Documentation/admin-guide/pm/intel_pstate.rst, no_turbo",
     change: "echo 0 >/sys/devices/system/cpu/intel_pstate/no_turbo, or echo 1 >/sys/devices/system/cpu/cpufreq/boost",
     fix: None,
@@ -86,8 +86,8 @@ check! { IDLE_STATES: Machine, Info {
     id: "idle-states",
     title: "deepest idle state of the CPUs",
     reads: "/sys/devices/system/cpu/cpu0/cpuidle/state*/latency",
-    good: "at most 50 µs to leave, for latency at low queue depth; deep states leave more boost to busy CPUs",
-    cost: "A CPU that waits for an I/O needs this long to wake up, which is part of the latency.",
+    good: "exit latency of at most 50 µs, for latency at low queue depth; deep states leave more boost to busy CPUs",
+    cost: "A CPU that idles while it waits for an I/O takes this long to wake up, which adds to latency.",
     why: "kernel Documentation/admin-guide/pm/cpuidle.rst",
     change: "cpupower idle-set -D 50, or hold /dev/cpu_dma_latency open",
     fix: None,
@@ -100,7 +100,7 @@ check! { IDLE_STATES: Machine, Info {
         let Some(us) = enabled.filter_map(|(_, text)| text.parse::<u64>().ok()).max() else {
             return Ok(None);
         };
-        judged(us > EXIT_US, format!("{us} µs to leave"), "at most 50 µs, for latency")
+        judged(us > EXIT_US, format!("exit latency {us} µs"), "at most 50 µs, for latency")
     },
     case: |i| i.host.set("/sys/devices/system/cpu/cpu0/cpuidle/state3/latency", "170"),
     near_miss: |i| {
@@ -113,8 +113,8 @@ check! { OFFLINE: Machine, Info {
     id: "cpus-offline",
     title: "CPUs online",
     reads: "/sys/devices/system/cpu/online, present",
-    good: "all that are present",
-    cost: "Fewer CPUs submit and complete I/O; queues of absent CPUs are idle.",
+    good: "all CPUs present",
+    cost: "Fewer CPUs submit and complete I/O; the queues of offline CPUs are idle.",
     why: "kernel Documentation/core-api/cpu_hotplug.rst",
     change: "echo 1 >/sys/devices/system/cpu/cpuN/online",
     fix: None,
@@ -131,8 +131,8 @@ check! { AFFINITY: Machine, Info {
     id: "cpus-allowed",
     title: "CPUs that fathom may use",
     reads: "/proc/self/status, Cpus_allowed_list",
-    good: "all that are online",
-    cost: "Peaks are those of a part of the machine.",
+    good: "all CPUs online",
+    cost: "Peaks are those of only part of the machine.",
     why: "sched_setaffinity(2), cpuset(7)",
     change: "run fathom without taskset, outside of a cpuset",
     fix: None,
@@ -149,10 +149,10 @@ check! { MITIGATIONS: Machine, Info {
     id: "mitigations",
     title: "mitigations of CPU vulnerabilities",
     reads: "/sys/devices/system/cpu/vulnerabilities/*",
-    good: "those that the machine's purpose needs",
-    cost: "Each system call, interrupt and context switch costs more; batches of I/Os per system call lessen it.",
+    good: "only those that the machine needs",
+    cost: "Each system call, interrupt and context switch costs more; submitting I/Os in batches reduces this overhead.",
     why: "kernel Documentation/admin-guide/hw-vuln/index.rst",
-    change: "to see what they cost on a machine where nobody else runs code: boot with mitigations=off",
+    change: "to measure their cost on a machine that runs no untrusted code, boot with mitigations=off",
     fix: None,
     judge: |machine| {
         let dir = "/sys/devices/system/cpu/vulnerabilities/";
@@ -170,7 +170,7 @@ check! { DAEMONS: Machine, Info {
     title: "programs that change settings",
     reads: "/proc/PID/comm",
     good: "none during a measurement",
-    cost: "They move interrupts, or change governors and queues, in the middle of a measurement.",
+    cost: "They move interrupts, or change governors and queues, during a measurement.",
     why: "irqbalance(1), tuned(8), power-profiles-daemon",
     change: "systemctl stop irqbalance tuned power-profiles-daemon thermald",
     fix: None,
@@ -187,7 +187,7 @@ check! { NUMA_BALANCING: Machine, Info {
     title: "automatic NUMA balancing",
     reads: "/proc/sys/kernel/numa_balancing",
     good: "0, for repeatable measurements on machines with several nodes",
-    cost: "Pages are unmapped to see who uses them, and threads are moved: latencies vary.",
+    cost: "The kernel unmaps pages to detect who uses them, and moves threads: latencies vary.",
     why: "kernel Documentation/admin-guide/sysctl/kernel.rst, numa_balancing",
     change: "sysctl kernel.numa_balancing=0",
     fix: None,

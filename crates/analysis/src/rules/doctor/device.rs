@@ -16,12 +16,12 @@ check! { CACHE_MISMATCH: Disk, Error {
     id: "write-cache-mismatch",
     title: "flushes to a volatile cache",
     reads: "queue/write_cache",
-    good: "write back where the drive has an enabled volatile cache, for all workloads that need their data after a power loss",
-    cost: "The kernel sends no flushes although the drive caches writes: data that programs believe to be safe is lost with \
-           the power, and flushes appear to cost nothing.",
-    why: "queue/write_cache only tells the kernel what to assume (kernel Documentation/ABI/stable/sysfs-block, write_cache; \
+    good: "write back if the drive's volatile cache is enabled, for all workloads whose data must survive a power loss",
+    cost: "The kernel sends no flushes although the drive caches writes: a power loss destroys data that programs \
+           consider durable, and flushes appear to be free.",
+    why: "queue/write_cache sets only what the kernel assumes (kernel Documentation/ABI/stable/sysfs-block, write_cache; \
           NVM Express Base Specification, Volatile Write Cache)",
-    change: "echo 'write back' >/sys/block/DISK/queue/write_cache, after a check why it was changed",
+    change: "echo 'write back' >/sys/block/DISK/queue/write_cache, after checking why it was changed",
     fix: None,
     judge: |disk| {
         let Some(report) = &disk.seen.nvme else { return Ok(None) };
@@ -42,7 +42,7 @@ check! { STATE: Disk, Error {
     good: "live (NVMe) or running (SCSI)",
     cost: "The device is resetting, blocked or offline: I/O waits or fails.",
     why: "kernel drivers/nvme/host/core.c, nvme_ctrl_state; drivers/scsi/scsi_sysfs.c, sdev_states",
-    change: "see dmesg for what happened to the device",
+    change: "check dmesg for the cause",
     fix: None,
     judge: |disk| {
         let state = disk.files.text("nvme/state").or_else(|_| disk.files.text("device/state"));
@@ -73,12 +73,12 @@ check! { IN_FLIGHT: Disk, Warning {
 
 check! { RESYNC: Disk, Warning {
     id: "md-sync",
-    title: "RAID synchronisation",
+    title: "RAID synchronization",
     reads: "md/sync_action",
     good: "idle before a measurement",
-    cost: "A resync, check or rebuild takes bandwidth of all members.",
+    cost: "A resync, check or rebuild uses bandwidth of all members.",
     why: "kernel Documentation/admin-guide/md.rst, sync_action",
-    change: "wait until /proc/mdstat shows no progress; a check can be stopped: echo idle >/sys/block/DISK/md/sync_action",
+    change: "wait until /proc/mdstat shows none in progress; to stop a check: echo idle >/sys/block/DISK/md/sync_action",
     fix: None,
     judge: |disk| {
         let Ok(action) = disk.files.text("md/sync_action") else { return Ok(None) };
@@ -92,10 +92,10 @@ check! { SWAP: Disk, Warning {
     id: "swap",
     title: "swap space on the disk",
     reads: "/proc/swaps",
-    good: "no swap on a disk that is measured",
-    cost: "Under memory pressure, pages are written to and read from the disk that is measured.",
+    good: "no swap on the measured disk",
+    cost: "Under memory pressure, the kernel swaps to and from the measured disk.",
     why: "swapon(8)",
-    change: "swapoff, while memory suffices",
+    change: "swapoff, if there is enough memory",
     fix: None,
     judge: |disk| {
         let swaps = disk.machine.files.text("/proc/swaps")?;
@@ -116,7 +116,7 @@ check! { ALIGNMENT: Disk, Warning {
     title: "alignment of the device",
     reads: "alignment_offset",
     good: "0, for all workloads",
-    cost: "Blocks of the file system straddle physical blocks: each small write becomes read, modify and write.",
+    cost: "File system blocks straddle physical blocks: each small write becomes a read-modify-write.",
     why: "kernel Documentation/ABI/stable/sysfs-block, alignment_offset",
     change: "create partitions or volumes at multiples of 1 MiB",
     fix: None,
@@ -133,9 +133,9 @@ check! { PARTITIONS: Disk, Warning {
     title: "alignment of partitions",
     reads: "start of each partition",
     good: "multiples of 1 MiB, for all workloads",
-    cost: "Blocks straddle physical blocks or erase hints: small writes cost more, and large ones are split.",
+    cost: "File system blocks straddle physical blocks or optimal I/O boundaries: small writes cost more, and large ones are split.",
     why: "physical_block_size and optimal_io_size divide 1 MiB on practically all devices (libblkid's topology, fdisk(8))",
-    change: "create the partition again at a multiple of 1 MiB, which moves its data",
+    change: "recreate the partition at a multiple of 1 MiB, which requires moving its data",
     fix: None,
     judge: |disk| {
         let parts = &disk.seen.partitions;
@@ -155,8 +155,8 @@ check! { LOOP_BUFFERED: Disk, Warning {
     id: "loop-buffered",
     title: "direct I/O of the loop device",
     reads: "loop/dio",
-    good: "1, for all measurements of what is below the file",
-    cost: "The page cache answers reads and delays writes, even with O_DIRECT on the loop device.",
+    good: "1, for all measurements of the storage below the file",
+    cost: "The page cache serves reads and delays writes, even with O_DIRECT on the loop device.",
     why: "losetup(8), --direct-io",
     change: "losetup --direct-io=on /dev/DISK",
     fix: None,
@@ -173,7 +173,7 @@ check! { WRITE_CACHE: Disk, Info {
     title: "volatile write cache",
     reads: "queue/write_cache",
     good: "write through for workloads with many flushes (databases); otherwise irrelevant. fathom never changes it",
-    cost: "Each flush and FUA write waits until the drive has emptied its cache.",
+    cost: "Flushes and FUA writes wait for the drive to write its cache to the media.",
     why: "Drives with power-loss protection report no volatile cache (kernel Documentation/block/writeback_cache_control.rst)",
     change: "",
     fix: None,
@@ -190,7 +190,7 @@ check! { DISCARD: Disk, Info {
     title: "discard (TRIM)",
     reads: "queue/discard_max_bytes",
     good: "above 0 on solid-state disks, for repeatable write measurements",
-    cost: "The disk cannot be told what is free: it cannot be brought back to a known state before write tests.",
+    cost: "Free space cannot be discarded, so the disk cannot be returned to a known state before write tests.",
     why: "kernel Documentation/ABI/stable/sysfs-block, discard_max_bytes",
     change: "pass discards through each layer: virtual disks with discard=unmap, dm-crypt with --allow-discards",
     fix: None,
@@ -209,7 +209,7 @@ check! { READ_ONLY: Disk, Info {
     good: "0, for workloads that write",
     cost: "Writes are refused.",
     why: "blockdev(8), --setro",
-    change: "blockdev --setrw /dev/DISK, if nothing else makes it read-only",
+    change: "blockdev --setrw /dev/DISK, unless something else makes it read-only",
     fix: None,
     judge: |disk| {
         let read_only = disk.files.text("ro")? == "1";
@@ -224,7 +224,7 @@ check! { QUEUE_DEPTH: Disk, Info {
     title: "queue depth of the SCSI device",
     reads: "device/queue_depth",
     good: "31 or more (SATA allows 32), for random I/O",
-    cost: "The device cannot reorder or overlap more commands than that.",
+    cost: "The device cannot reorder or overlap more commands than this.",
     why: "kernel Documentation/scsi/scsi_mid_low_api.rst, scsi_change_queue_depth",
     change: "echo 31 >/sys/block/DISK/device/queue_depth",
     fix: None,
@@ -240,8 +240,8 @@ check! { HARDWARE_QUEUES: Disk, Info {
     id: "hardware-queues",
     title: "hardware queues",
     reads: "number of entries in mq/",
-    good: "one for each CPU, on NVMe, for workloads on many CPUs",
-    cost: "CPUs share queues: they contend for a queue's lock, and completions move between CPUs.",
+    good: "one per CPU on NVMe, for workloads on many CPUs",
+    cost: "CPUs that share a queue contend for its lock, and completions move between CPUs.",
     why: "blk_mq_map_queues() (kernel Documentation/block/blk-mq.rst)",
     change: "limited by the drive, or by the number of interrupt vectors: see dmesg for `default/read/poll queues`",
     fix: None,
@@ -249,7 +249,7 @@ check! { HARDWARE_QUEUES: Disk, Info {
         let queues = disk.seen.device.hardware_queues;
         let Some(queues) = queues.filter(|_| disk.is_nvme()) else { return Ok(None) };
         let cpus = disk.machine.host.cpus_online;
-        judged(queues < cpus, format!("{queues} for {cpus} CPUs"), "one for each CPU")
+        judged(queues < cpus, format!("{queues} for {cpus} CPUs"), "one per CPU")
     },
     case: |i| first_disk(i).device.hardware_queues = Some(7),
     near_miss: |i| first_disk(i).device.hardware_queues = Some(9),

@@ -13,7 +13,7 @@ check! { IO_URING: Machine, Warning {
     title: "io_uring",
     reads: "/proc/sys/kernel/io_uring_disabled",
     good: "0",
-    cost: "With 1 it needs a privileged group, with 2 it fails for everybody: only slower engines remain.",
+    cost: "1 restricts io_uring to a privileged group, 2 disables it for everyone: only slower engines remain.",
     why: "kernel Documentation/admin-guide/sysctl/kernel.rst, io_uring_disabled (commit 76d3ccecfa18)",
     change: "sysctl kernel.io_uring_disabled=0",
     fix: None,
@@ -29,7 +29,7 @@ check! { CLOCK: Machine, Warning {
     id: "clock-source",
     title: "clock source",
     reads: "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-    good: "one that the vDSO reads, such as tsc",
+    good: "one that the vDSO can read, such as tsc",
     cost: "Every clock read is a system call, which adds to every latency.",
     why: "vdso(7); kernel Documentation/timers/timekeeping.rst",
     change: "see dmesg for why tsc was rejected; if the TSC is stable after all, boot with tsc=reliable",
@@ -37,7 +37,7 @@ check! { CLOCK: Machine, Warning {
     judge: |machine| {
         let now = machine.host.clocksource.as_str();
         if now.is_empty() {
-            return Err("the kernel does not tell its clock source".into());
+            return Err("the kernel does not report its clock source".into());
         }
         judged(!FAST_CLOCKS.contains(&now), now, "tsc")
     },
@@ -47,10 +47,10 @@ check! { CLOCK: Machine, Warning {
 
 check! { DEBUG: Machine, Warning {
     id: "debug-kernel",
-    title: "debugging features of the kernel",
+    title: "kernel debugging features",
     reads: "/proc/lockdep_stats",
     good: "a kernel without lockdep, as distributions ship it",
-    cost: "Each lock is checked: CPU time per I/O is several times as high.",
+    cost: "Every lock operation is checked, which multiplies CPU time per I/O.",
     why: "kernel Documentation/locking/lockdep-design.rst",
     change: "boot a kernel without CONFIG_PROVE_LOCKING",
     fix: None,
@@ -127,7 +127,7 @@ check! { PERF: Machine, Info {
     title: "perf events",
     reads: "/proc/sys/kernel/perf_event_paranoid",
     good: "root, or at most 1, for fathom's stack samples and counters",
-    cost: "Without them, fathom cannot tell where CPU time goes.",
+    cost: "Without them, fathom cannot attribute CPU time to functions.",
     why: "perf_event_open(2), perf_event_paranoid",
     change: "run fathom as root, or sysctl kernel.perf_event_paranoid=1",
     fix: None,
@@ -145,7 +145,7 @@ check! { SYMBOLS: Machine, Info {
     title: "kernel symbols",
     reads: "/proc/sys/kernel/kptr_restrict",
     good: "0, or 1 as root, for stack samples with names",
-    cost: "Kernel functions in stack samples have no names, and CPU time no layers.",
+    cost: "Kernel functions in stack samples have no names, and CPU time is not split by layer.",
     why: "kernel Documentation/admin-guide/sysctl/kernel.rst, kptr_restrict",
     change: "sysctl kernel.kptr_restrict=1, and run fathom as root",
     fix: None,
@@ -162,7 +162,7 @@ check! { TRACEPOINTS: Machine, Info {
     title: "tracepoints",
     reads: "/sys/kernel/tracing/events",
     good: "readable, for fathom's block-layer figures",
-    cost: "Without them, fathom cannot see merges, splits, batches and driver latencies.",
+    cost: "Without them, fathom cannot measure merges, splits, batches and driver latencies.",
     why: "kernel Documentation/trace/ftrace.rst",
     change: "run fathom as root; mount -t tracefs nodev /sys/kernel/tracing",
     fix: None,
@@ -181,7 +181,7 @@ check! { LOCKDOWN: Machine, Info {
     title: "kernel lockdown",
     reads: "/sys/kernel/security/lockdown",
     good: "none or integrity",
-    cost: "With confidentiality, BPF cannot read kernel memory and perf shows no registers: some of fathom's figures are missing.",
+    cost: "With confidentiality, BPF cannot read kernel memory and perf hides registers: some of fathom's figures are missing.",
     why: "kernel_lockdown(7)",
     change: "boot without lockdown=confidentiality",
     fix: None,
@@ -199,7 +199,7 @@ check! { WATCHDOG: Machine, Info {
     title: "NMI watchdog",
     reads: "/proc/sys/kernel/nmi_watchdog",
     good: "0, when hardware counters are used",
-    cost: "It takes one of each CPU's hardware counters and interrupts it now and then.",
+    cost: "It occupies one hardware counter of each CPU and interrupts the CPU periodically.",
     why: "kernel Documentation/admin-guide/lockup-watchdogs.rst",
     change: "sysctl kernel.nmi_watchdog=0",
     fix: None,
@@ -232,15 +232,15 @@ check! { VIRTUAL: Machine, Info {
     id: "virtual-machine",
     title: "virtual machine",
     reads: "/proc/cpuinfo, flag hypervisor",
-    good: "hardware, for limits of the hardware",
-    cost: "The hypervisor shares CPUs, disks and their caches with others; interrupts and idle cost more.",
+    good: "bare metal, to measure hardware limits",
+    cost: "Other guests may share the CPUs, the disks and their caches; interrupts and idle states cost more.",
     why: "the CPU's flag for guests (kernel arch/x86/include/asm/cpufeatures.h, X86_FEATURE_HYPERVISOR)",
     change: "",
     fix: None,
     judge: |machine| {
         let text = machine.files.text("/proc/cpuinfo")?;
         let is_guest = text == "hypervisor";
-        judged(is_guest, if is_guest { "a guest" } else { "hardware" }, "hardware")
+        judged(is_guest, if is_guest { "a guest" } else { "bare metal" }, "bare metal")
     },
     case: |i| i.host.set("/proc/cpuinfo", "hypervisor"),
     near_miss: |i| i.host.set("/proc/cpuinfo", "no hypervisor"),

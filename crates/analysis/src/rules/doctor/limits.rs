@@ -23,12 +23,12 @@ fn texts<'a>(machine: &Machine<'a>, files: &[&str]) -> Vec<&'a str> {
 
 check! { IO_LIMITS: Machine, Warning {
     id: "cgroup-io",
-    title: "I/O limits of the control group",
+    title: "cgroup I/O limits",
     reads: "io.max, io.cost.qos, blkio.throttle.*",
     good: "none",
-    cost: "The kernel holds I/Os back: figures are those of the limit.",
+    cost: "The kernel throttles I/O: figures show the limit, not the disk.",
     why: "kernel Documentation/admin-guide/cgroup-v2.rst, IO Interface Files",
-    change: "run fathom in a group without limits: systemd-run --scope --slice=system.slice fathom …",
+    change: "run fathom in a cgroup without limits: systemd-run --scope --slice=system.slice fathom …",
     fix: None,
     judge: |machine| {
         let limits = texts(machine, &IO_FILES);
@@ -44,12 +44,12 @@ check! { IO_LIMITS: Machine, Warning {
 
 check! { CPU_LIMIT: Machine, Warning {
     id: "cgroup-cpu",
-    title: "CPU limit of the control group",
+    title: "cgroup CPU limit",
     reads: "cpu.max, cpu.cfs_quota_us",
     good: "none",
-    cost: "Workers are stopped for the rest of each period, which shows as latency of the disk.",
+    cost: "Workers are throttled for the rest of each period, which shows up as disk latency.",
     why: "kernel Documentation/admin-guide/cgroup-v2.rst, cpu.max",
-    change: "run fathom in a group without limits, or a container without --cpus",
+    change: "run fathom in a cgroup without limits, or a container without --cpus",
     fix: None,
     judge: |machine| {
         let limits = texts(machine, &["cgroup/cpu.max", "cgroup/cpu.cfs_quota_us"]);
@@ -61,12 +61,12 @@ check! { CPU_LIMIT: Machine, Warning {
 
 check! { MEMORY_LIMIT: Machine, Info {
     id: "cgroup-memory",
-    title: "memory limit of the control group",
+    title: "cgroup memory limit",
     reads: "memory.max, memory.limit_in_bytes",
     good: "none, for buffered I/O",
-    cost: "The page cache counts: buffered I/O is reclaimed within the limit although the machine has memory left.",
+    cost: "The page cache counts toward the limit, so it is reclaimed even if the machine has free memory.",
     why: "kernel Documentation/admin-guide/cgroup-v2.rst, memory.max",
-    change: "run fathom in a group without limits, or a container without --memory",
+    change: "run fathom in a cgroup without limits, or a container without --memory",
     fix: None,
     judge: |machine| match machine.host.cgroup_memory_max_bytes {
         Some(bytes) if bytes < machine.host.memory_bytes => bad(units::bytes(bytes), "none, for buffered I/O"),
@@ -78,10 +78,10 @@ check! { MEMORY_LIMIT: Machine, Info {
 
 check! { LOCKED_MEMORY: Machine, Info {
     id: "locked-memory",
-    title: "memory that may be locked",
+    title: "locked memory limit",
     reads: "RLIMIT_MEMLOCK",
     good: "64 MiB or more, without root, for registered buffers",
-    cost: "Larger buffers cannot be registered with io_uring: each I/O maps its pages again.",
+    cost: "Larger buffers cannot be registered with io_uring, so each I/O pins its pages again.",
     why: "io_uring_register(2), IORING_REGISTER_BUFFERS; rings themselves do not count since Linux 5.12 (commit 26bfa89e25f4)",
     change: "ulimit -l unlimited, or memlock in /etc/security/limits.conf",
     fix: None,
@@ -99,14 +99,14 @@ check! { AVAILABLE_MEMORY: Machine, Info {
     id: "available-memory",
     title: "available memory",
     reads: "/proc/meminfo, MemAvailable",
-    good: "10% or more of all",
-    cost: "Reclaim and swapping disturb the measurement; there is little page cache for buffered I/O.",
+    good: "10% or more of total memory",
+    cost: "Reclaim and swapping disturb the measurement; little memory is left for the page cache.",
     why: "proc_meminfo(5)",
     change: "stop programs that need memory",
     fix: None,
     judge: |machine| {
         let (free, all) = (machine.host.memory_available_bytes, machine.host.memory_bytes);
-        judged(free < all / AVAILABLE_PART, units::bytes(free), "10% of the memory")
+        judged(free < all / AVAILABLE_PART, units::bytes(free), "10% of total memory")
     },
     case: |i| i.facts.memory_available_bytes = 1 << 30,
     near_miss: |i| i.facts.memory_available_bytes = 2 << 30,

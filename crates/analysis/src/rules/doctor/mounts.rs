@@ -26,7 +26,7 @@ check! { SYNC: Disk, Warning {
     title: "synchronous mount",
     reads: "/proc/self/mountinfo",
     good: "without sync, for all workloads",
-    cost: "Each write waits for the disk, and so does each change of metadata.",
+    cost: "Each write and each metadata change waits for the disk.",
     why: "mount(8), option sync",
     change: "mount -o remount,async MOUNTPOINT",
     fix: None,
@@ -40,9 +40,9 @@ check! { FULL: Disk, Warning {
     title: "free space",
     reads: "statvfs(3) of each mount point",
     good: "at least 10% free, for workloads that write",
-    cost: "Allocation takes longer and fragments files; the drive has less to spare for garbage collection.",
+    cost: "Allocation takes longer and fragments files; the drive has less spare space for garbage collection.",
     why: "ext4 and XFS search more allocation groups; btrfs also needs free chunks (their manual pages)",
-    change: "free space, or measure elsewhere",
+    change: "free some space, or measure elsewhere",
     fix: None,
     judge: |disk| {
         let mounts = disk.seen.mounts.iter().filter(|mount| mount.size_bytes > 0);
@@ -68,9 +68,9 @@ check! { FULL: Disk, Warning {
 
 check! { DISCARD: Disk, Info {
     id: "mount-discard",
-    title: "discards by the file system",
+    title: "online discard",
     reads: "/proc/self/mountinfo",
-    good: "fstrim at times that suit, for workloads that delete files; discard=async on btrfs is fine",
+    good: "periodic fstrim instead, for workloads that delete files; discard=async on btrfs is fine",
     cost: "Deletions send discards, which many drives execute slowly and ahead of other I/O.",
     why: "mount(8), option discard; fstrim(8)",
     change: "mount -o remount,nodiscard MOUNTPOINT, and systemctl enable --now fstrim.timer",

@@ -30,13 +30,13 @@ check! { POWER_STATE: Disk, Warning {
     title: "NVMe power state",
     reads: "feature 02h (power management)",
     good: "0, for all measurements, unless a power limit is intended",
-    cost: "The drive limits its power, and with it its throughput.",
+    cost: "The drive limits its power and therefore its throughput.",
     why: "NVM Express Base Specification, Power Management",
     change: "nvme set-feature /dev/DISK -f 2 -v 0",
     fix: None,
     judge: |disk| {
         let Some(report) = report(disk)? else { return Ok(None) };
-        let state = report.power_state.ok_or("the controller did not tell its power state")?;
+        let state = report.power_state.ok_or("the controller did not report its power state")?;
         // An idle drive may have gone to a state without I/O, which it leaves by itself.
         let limits = report.power_states.get(state as usize).is_some_and(|at| at.is_operational);
         judged(state > 0 && limits, state.to_string(), "0")
@@ -50,9 +50,9 @@ check! { WRITE_PROTECTED: Disk, Warning {
     title: "write protection of the namespace",
     reads: "Identify Namespace, NSATTR",
     good: "none, for workloads that write",
-    cost: "Writes are refused by the drive.",
+    cost: "The drive rejects writes.",
     why: "NVM Command Set Specification, Namespace Attributes",
-    change: "nvme set-feature /dev/DISK -f 0x84 -v 0, where the protection is not permanent",
+    change: "nvme set-feature /dev/DISK -f 0x84 -v 0, unless the protection is permanent",
     fix: None,
     judge: |disk| with_namespace(disk, |space| {
         judged(space.is_write_protected, if space.is_write_protected { "protected" } else { "none" }, "none")
@@ -65,9 +65,9 @@ check! { UNWRITTEN: Disk, Warning {
     id: "nvme-unwritten",
     title: "written part of the namespace",
     reads: "Identify Namespace, NUSE of NSZE",
-    good: "all of it, before reads are measured",
-    cost: "Reads of blocks that were never written do not touch the flash: they are faster than any real read.",
-    why: "Deallocated blocks are answered from the mapping table (NVM Command Set Specification, Namespace Utilization); \
+    good: "all of it, before measuring reads",
+    cost: "Reads of blocks never written do not access the flash, so they are faster than reads of data.",
+    why: "Reads of deallocated blocks are served from the mapping table (NVM Command Set Specification, Namespace Utilization); \
           drives without thin provisioning report all blocks as used",
     change: "write the whole disk once, which destroys its data: fathom run --name=fill --rw=write --bs=1m --filename=/dev/DISK --erase=/dev/DISK",
     fix: None,
@@ -84,7 +84,7 @@ check! { FORMAT: Disk, Info {
     title: "LBA format",
     reads: "Identify Namespace, FLBAS and LBAF",
     good: "the one with the best relative performance, for all workloads that can use its block size",
-    cost: "The drive says that it is faster with another block size.",
+    cost: "The drive reports better relative performance with another block size.",
     why: "NVM Command Set Specification, LBA Format, Relative Performance",
     change: "nvme format /dev/DISK --lbaf=N, which destroys all data on it",
     fix: None,
@@ -107,8 +107,8 @@ check! { MULTIPATH: Disk, Info {
     id: "nvme-multipath",
     title: "path selection",
     reads: "device/iopolicy",
-    good: "round-robin or queue-depth where several paths are equally fast; numa where they are not",
-    cost: "With numa, each CPU uses one path only, so that others may stay idle.",
+    good: "round-robin or queue-depth if several paths are equally fast; numa if they are not",
+    cost: "With numa, each CPU uses only one path, so others may stay idle.",
     why: "kernel Documentation/admin-guide/nvme-multipath.rst",
     change: "echo round-robin >/sys/block/DISK/device/iopolicy",
     fix: None,
@@ -128,8 +128,8 @@ check! { FIRMWARE: Disk, Info {
     id: "nvme-firmware",
     title: "firmware",
     reads: "firmware slot log",
-    good: "the active slot is the one for the next reset",
-    cost: "Another firmware takes over at the next reset: results before and after it differ.",
+    good: "the active slot is also the one for the next reset",
+    cost: "The next reset activates different firmware, so results before and after it may differ.",
     why: "NVM Express Base Specification, Firmware Slot Information",
     change: "reset the controller when the disk is not in use: nvme reset /dev/CONTROLLER",
     fix: None,
@@ -140,7 +140,7 @@ check! { FIRMWARE: Disk, Info {
             Some(slot) => {
                 let next = slots.revisions.get(usize::from(slot).saturating_sub(1));
                 let next = next.map_or("unknown", String::as_str);
-                bad(format!("{}, from the next reset {next}", report.firmware), "the same after a reset")
+                bad(format!("{}; after the next reset {next}", report.firmware), "the same after a reset")
             }
             None => good(report.firmware.as_str()),
         }
@@ -154,7 +154,7 @@ check! { AUTONOMOUS_POWER: Disk, Info {
     title: "autonomous power saving (APST)",
     reads: "feature 0Ch",
     good: "disabled, for latency at low load; irrelevant under load",
-    cost: "The first I/O after a pause waits until the drive has left its power-saving state, which takes up to milliseconds.",
+    cost: "The first I/O after an idle period waits for the drive to leave its power-saving state, which can take milliseconds.",
     why: "kernel drivers/nvme/host/core.c, nvme_configure_apst (commit c5552fde102f)",
     change: "boot with nvme_core.default_ps_max_latency_us=0",
     fix: None,
@@ -166,7 +166,7 @@ check! { AUTONOMOUS_POWER: Disk, Info {
         if enabled && wake_us > 0 {
             return bad(format!("enabled, up to {wake_us} µs to wake up"), "disabled, for latency at low load");
         }
-        good(if enabled { "enabled, without states that take long" } else { "disabled" })
+        good(if enabled { "enabled, no states with long exit latency" } else { "disabled" })
     },
     case: |i| nvme(i).autonomous_power = Some(true),
     near_miss: |i| nvme(i).autonomous_power = Some(false),
@@ -177,7 +177,7 @@ check! { LATENCY_TOLERANCE: Disk, Info {
     title: "latency that power saving may add, µs",
     reads: "nvme/power/pm_qos_latency_tolerance_us",
     good: "0, for latency at low load",
-    cost: "The kernel lets the drive use power-saving states with exit latencies up to this.",
+    cost: "The kernel lets the drive use power-saving states with exit latencies up to this value.",
     why: "kernel drivers/nvme/host/core.c, default_ps_max_latency_us (commit 9947d6a09cd7)",
     change: "echo 0 >/sys/class/nvme/CONTROLLER/power/pm_qos_latency_tolerance_us",
     fix: None,
@@ -195,7 +195,7 @@ check! { LATENCY_TOLERANCE: Disk, Info {
 
 check! { TRANSFER_MAX: Disk, Info {
     id: "nvme-transfer-max",
-    title: "longest transfer of the drive",
+    title: "maximum transfer size",
     reads: "Identify Controller, MDTS",
     good: "1 MiB or more, for workloads with large I/Os",
     cost: "Larger I/Os are split into commands of this size.",
@@ -215,13 +215,13 @@ check! { PROTECTION: Disk, Info {
     id: "nvme-protection",
     title: "end-to-end protection",
     reads: "Identify Namespace, DPS",
-    good: "none, unless it is wanted",
-    cost: "Each block carries checksums that CPU and drive compute; passthrough I/O without them fails.",
+    good: "none, unless required",
+    cost: "Each block carries checksums that the CPU and the drive compute; passthrough I/O without them fails.",
     why: "NVM Command Set Specification, End-to-end Data Protection; kernel Documentation/block/data-integrity.rst",
     change: "nvme format /dev/DISK --pi=0, which destroys all data on it",
     fix: None,
     judge: |disk| with_namespace(disk, |space| {
-        judged(space.is_protected, if space.is_protected { "enabled" } else { "none" }, "none, unless wanted")
+        judged(space.is_protected, if space.is_protected { "enabled" } else { "none" }, "none, unless required")
     }),
     case: |i| namespace(i).is_protected = true,
     near_miss: |i| namespace(i).is_protected = false,

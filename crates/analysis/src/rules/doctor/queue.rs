@@ -16,7 +16,7 @@ check! { SCHEDULER: Disk, Warning {
     title: "I/O scheduler",
     reads: "queue/scheduler",
     good: "none, on NVMe and other solid-state disks, for all workloads; on hard disks a scheduler helps",
-    cost: "A scheduler adds a lock and a merge lookup to each I/O and bypasses the batched submission of the driver, which \
+    cost: "A scheduler adds a lock and a merge lookup to each I/O and bypasses the driver's batched submission, which \
            can halve the IOPS of a fast disk.",
     why: "With a scheduler, a plug list is inserted one request at a time instead of going to the driver's queue_rqs \
           (kernel block/blk-mq.c, blk_mq_flush_plug_list; Documentation/block/switching-sched.rst)",
@@ -41,7 +41,7 @@ check! { NR_REQUESTS: Disk, Warning {
     title: "requests per hardware queue",
     reads: "queue/nr_requests",
     good: "as many as the driver has tags (mq/0/nr_tags), and at least 128 with a scheduler, for workloads with a high queue depth",
-    cost: "I/Os beyond it wait for a free request inside the kernel, where they only add latency.",
+    cost: "I/Os beyond this number wait in the kernel for a free request, which only adds latency.",
     why: "blk_mq_get_tag() sleeps when all tags are taken (kernel Documentation/ABI/stable/sysfs-block, nr_requests)",
     change: "echo WANTED >/sys/block/DISK/queue/nr_requests",
     fix: Some(Setting::NrRequests),
@@ -59,8 +59,8 @@ check! { IOSTATS: Disk, Warning {
     id: "iostats",
     title: "I/O statistics",
     reads: "queue/iostats",
-    good: "1, wherever a disk is to be observed; 0 gains at most a few percent of CPU time",
-    cost: "With 0, /proc/diskstats stays at zero: neither fathom nor iostat sees the disk's I/O.",
+    good: "1, to monitor the disk; 0 saves at most a few percent of CPU time",
+    cost: "With 0, /proc/diskstats counts nothing: neither fathom nor iostat sees the disk's I/O.",
     why: "blk_account_io_start() and _done() are skipped (kernel Documentation/ABI/stable/sysfs-block, iostats)",
     change: "echo WANTED >/sys/block/DISK/queue/iostats",
     fix: Some(Setting::Iostats),
@@ -93,8 +93,8 @@ check! { MAX_SECTORS: Disk, Warning {
     id: "max-sectors",
     title: "largest request, KiB",
     reads: "queue/max_sectors_kb",
-    good: "at least 1024, or what the hardware takes (max_hw_sectors_kb), for workloads with large I/Os",
-    cost: "Larger I/Os are split, which costs CPU time and completes only with the slowest part.",
+    good: "at least 1024, or the hardware limit (max_hw_sectors_kb), for workloads with large I/Os",
+    cost: "Larger I/Os are split, which costs CPU time, and complete only when their slowest part does.",
     why: "bio_split_rw() splits at max_sectors (kernel Documentation/ABI/stable/sysfs-block, max_sectors_kb)",
     change: "echo WANTED >/sys/block/DISK/queue/max_sectors_kb",
     fix: Some(Setting::MaxSectorsKb),
@@ -114,7 +114,7 @@ check! { READ_AHEAD: Disk, Warning {
     id: "read-ahead",
     title: "read-ahead, KiB",
     reads: "queue/read_ahead_kb",
-    good: "128 to 4096, for sequential buffered reads; without effect on direct I/O and mostly on random reads",
+    good: "128 to 4096, for sequential buffered reads; no effect on direct I/O, and little on random reads",
     cost: "With 0, sequential buffered reads wait for one page at a time.",
     why: "page_cache_sync_readahead() (kernel Documentation/ABI/stable/sysfs-block, read_ahead_kb)",
     change: "echo WANTED >/sys/block/DISK/queue/read_ahead_kb",
@@ -142,7 +142,7 @@ check! { POLL_QUEUES: Disk, Info {
             return Ok(None);
         }
         let now = disk.files.text("queue/io_poll")?;
-        judged(now == "0", now, "1, if polled I/O is to be measured")
+        judged(now == "0", now, "1, to measure polled I/O")
     },
     case: |i| queue(i, "io_poll", "0"),
     near_miss: |i| queue(i, "io_poll", "1"),
@@ -153,7 +153,7 @@ check! { NOMERGES: Disk, Info {
     title: "merging of requests",
     reads: "queue/nomerges",
     good: "2 (none) for random I/O on fast disks; 0 (all) for sequential buffered I/O and hard disks",
-    cost: "With 0, each I/O is compared with those queued before it, which random I/O never gains from.",
+    cost: "With 0, the kernel tries to merge each I/O with those queued before it, from which random I/O gains nothing.",
     why: "blk_attempt_plug_merge() and the scheduler's lookup (kernel Documentation/ABI/stable/sysfs-block, nomerges)",
     change: "echo 2 >/sys/block/DISK/queue/nomerges",
     fix: None,
@@ -169,14 +169,14 @@ check! { WRITEBACK_THROTTLING: Disk, Info {
     id: "wbt-latency",
     title: "writeback throttling, µs",
     reads: "queue/wbt_lat_usec",
-    good: "0 when writes are measured; otherwise the default protects reads from background writes",
+    good: "0, to measure writes; otherwise the default protects reads from background writes",
     cost: "Buffered writes are held back while reads take longer than this.",
     why: "kernel block/blk-wbt.c; Documentation/ABI/stable/sysfs-block, wbt_lat_usec",
     change: "echo 0 >/sys/block/DISK/queue/wbt_lat_usec",
     fix: None,
     judge: |disk| {
         let now = disk.files.number("queue/wbt_lat_usec")?;
-        judged(now != 0, now.to_string(), "0, when writes are measured")
+        judged(now != 0, now.to_string(), "0, to measure writes")
     },
     case: |i| queue(i, "wbt_lat_usec", "2000"),
     near_miss: |i| queue(i, "wbt_lat_usec", "0"),
@@ -187,15 +187,15 @@ check! { MAX_SEGMENTS: Disk, Info {
     title: "segments per request",
     reads: "queue/max_segments",
     good: "at least as many as the largest I/O has pages (256 for 1 MiB), or buffers in huge pages",
-    cost: "A 1 MiB I/O from single pages is split, even where max_sectors_kb would allow it.",
-    why: "Each page that does not adjoin the previous one is a segment; NVMe had 127 for long, hence splits at 512 KiB \
+    cost: "A 1 MiB I/O whose pages are not contiguous is split even if max_sectors_kb allows it.",
+    why: "Each page that does not adjoin the previous one is a segment; NVMe long had a limit of 127, hence splits at 512 KiB \
           (kernel drivers/nvme/host/pci.c, NVME_MAX_SEGS)",
     change: "use huge pages for buffers: --mem=mmaphuge, or transparent huge pages",
     fix: None,
     judge: |disk| {
         let now = disk.files.number("queue/max_segments")?;
         let pages = disk.files.number("queue/max_sectors_kb")?.min(LARGE_KB) / 4;
-        // 65535 and 0 mean that there is no limit.
+        // 65535 and 0 mean unlimited.
         judged(now > 0 && now < pages, now.to_string(), "256, or huge pages for 1 MiB I/Os")
     },
     case: |i| queue(i, "max_segments", "127"),
@@ -207,7 +207,7 @@ check! { ADD_RANDOM: Disk, Info {
     title: "entropy from completions",
     reads: "queue/add_random",
     good: "0 on solid-state disks, for all workloads",
-    cost: "Each completion feeds the random number generator, for no benefit on disks without moving parts.",
+    cost: "Each completion feeds the random number generator, to no benefit on disks without moving parts.",
     why: "add_disk_randomness() (kernel Documentation/ABI/stable/sysfs-block, add_random)",
     change: "echo 0 >/sys/block/DISK/queue/add_random",
     fix: None,

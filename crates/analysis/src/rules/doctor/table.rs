@@ -13,8 +13,8 @@ fn table() -> String {
     let mut text = String::new();
     for (title, of_disk) in [("Checks of each disk", true), ("Checks of the machine", false)] {
         text += &format!(
-            "\n## {title}\n\n| id | what is read | good, and for which workload | otherwise | mechanism and source | \
-             how to change it | `--fix` |\n|---|---|---|---|---|---|---|\n"
+            "\n## {title}\n\n| id | property and source | recommended value, for which workloads | effect of other values | \
+             mechanism and reference | remedy | `--fix` |\n|---|---|---|---|---|---|---|\n"
         );
         text.extend(CHECKS.iter().filter_map(|rule| row(rule, of_disk)));
     }

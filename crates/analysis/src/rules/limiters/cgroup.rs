@@ -38,7 +38,7 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
     threshold: || {
         format!(
             "In {:.0}% or more of the intervals with I/O, the cgroup's rate was {:.0}–{:.0}% of a limit, and threads waited \
-             for I/O. Where only the device's rate is known, other programs must not have done most of it.",
+             for I/O. Where only the device's rate is known, other programs must not have issued most of it.",
             REACHED_MIN * 100.0,
             REACHED.start() * 100.0,
             REACHED.end() * 100.0
@@ -119,7 +119,7 @@ pub(in crate::rules) static IO_COST: Rule = Rule {
     id: "cgroup-io-cost",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "The cgroup's share of a device (io.cost, io.weight) was used up: the kernel held its I/Os back.",
+    meaning: "The cgroup used up its share of a device (io.cost, io.weight), so the kernel throttled its I/Os.",
     threshold: || {
         format!(
             "{:.0}% or more of the busy threads waited in {}.",
@@ -153,7 +153,7 @@ fn io_cost(view: &View) -> Option<Claim> {
         disk.name,
         share * 100.0
     );
-    let waiting = Evidence::number("threads held back", waiting, Unit::Count);
+    let waiting = Evidence::number("threads throttled", waiting, Unit::Count);
     let evidence = [waiting.with_source("wchan ioc_rqos_throttle")].into_iter();
     let set = settings(view, &["weight", "enable"]).into_iter();
     let set = set.map(|entry| Evidence::text("set", entry).with_source("io.weight, io.cost.qos"));
@@ -175,7 +175,7 @@ pub(in crate::rules) static IO_LATENCY: Rule = Rule {
     id: "cgroup-io-latency",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "The kernel held I/Os back so that another cgroup meets its latency target (io.latency).",
+    meaning: "The kernel throttled I/Os so that another cgroup meets its latency target (io.latency).",
     threshold: || {
         format!(
             "{:.0}% or more of the busy threads waited in rq_qos_wait, or a target is set and they waited in \
@@ -183,7 +183,7 @@ pub(in crate::rules) static IO_LATENCY: Rule = Rule {
             HELD_THREADS_MIN * 100.0
         )
     },
-    remedy: "Set an io.latency target for this cgroup too, or raise the target of the other one",
+    remedy: "Set an io.latency target for this cgroup too, or raise the other cgroup's target",
     supersedes: &[&DEVICE],
     checks: &[Check::View(io_latency)],
     #[cfg(test)]
@@ -195,7 +195,7 @@ pub(in crate::rules) static IO_LATENCY: Rule = Rule {
             s.writes("vda", 1000, 8.0, 99.0);
             held(s, "rq_qos_wait", 0.6);
         },
-        summary: "fio was held back on vda for another cgroup's latency target (io.latency) 60% of the time.",
+        summary: "fio was throttled on vda for another cgroup's latency target (io.latency) 60% of the time.",
     }],
 };
 
@@ -212,12 +212,12 @@ fn io_latency(view: &View) -> Option<Claim> {
         return None;
     }
     let summary = format!(
-        "{} was held back on {} for another cgroup's latency target (io.latency) {:.0}% of the time.",
+        "{} was throttled on {} for another cgroup's latency target (io.latency) {:.0}% of the time.",
         view.subject(),
         disk.name,
         share * 100.0
     );
-    let waiting = Evidence::number("threads held back", waiting, Unit::Count);
+    let waiting = Evidence::number("threads throttled", waiting, Unit::Count);
     let evidence = [waiting.with_source("wchan rq_qos_wait")].into_iter();
     let set = targets.iter().map(|entry| Evidence::text("set", entry.as_str()));
     let claim = Claim::new(summary, evidence.chain(set.take(2)).collect());
@@ -232,8 +232,8 @@ pub(in crate::rules) static IO_WEIGHT: Rule = Rule {
     meaning: "The I/O scheduler BFQ served other cgroups first, by their weights.",
     threshold: || {
         format!(
-            "`io-scheduler` holds for bfq, the cgroup's weight is not the default of 100, and other programs did {:.0}% \
-             or more of the bytes.",
+            "`io-scheduler` applies to bfq, the cgroup's weight is not the default of 100, and other programs moved \
+             {:.0}% or more of the bytes.",
             OTHERS_SHARE_MIN * 100.0
         )
     },
@@ -244,8 +244,8 @@ pub(in crate::rules) static IO_WEIGHT: Rule = Rule {
     cases: &[Case::View {
         holds: |s| weighted(s, 10),
         near_miss: |s| weighted(s, 100),
-        summary: "BFQ gives the cgroup /db a weight of 10 on vda (100 is the default); other programs did 91% of the \
-                  bytes.",
+        summary: "BFQ gives the cgroup /db a weight of 10 on vda (100 is the default); other programs moved 91% of \
+                  the bytes.",
     }],
 };
 
@@ -262,7 +262,7 @@ fn io_weight(view: &View) -> Option<Claim> {
         return None;
     }
     let summary = format!(
-        "BFQ gives the cgroup {} a weight of {weight} on {} (100 is the default); other programs did {:.0}% of the bytes.",
+        "BFQ gives the cgroup {} a weight of {weight} on {} (100 is the default); other programs moved {:.0}% of the bytes.",
         words.first()?,
         disk.name,
         others * 100.0
@@ -285,7 +285,7 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     id: "cgroup-cpu-quota",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "The cgroup used up its CPU quota: its threads had to wait for the next period.",
+    meaning: "The cgroup used up its CPU quota, and its threads waited for the next period.",
     threshold: || {
         format!(
             "It was throttled for {THROTTLED_MIN:.0}% of the time or more, on average over the CPUs that its threads would \
@@ -299,7 +299,7 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     cases: &[Case::View {
         holds: |s| s.throttled(7_800_000),
         near_miss: |s| s.throttled(400_000),
-        summary: "The cgroup /db may use 0.20 CPUs; it was throttled for 78% of the time.",
+        summary: "The cgroup /db is limited to 0.20 CPUs; it was throttled for 78% of the time.",
     }],
 };
 
@@ -316,7 +316,7 @@ fn cpu_quota(view: &View) -> Option<Claim> {
     let throttled = throttled.min(100.0);
     let cgroup = view.cgroup()?;
     let summary = format!(
-        "The cgroup {} may use {:.2} CPUs; it was throttled for {throttled:.0}% of the time.",
+        "The cgroup {} is limited to {:.2} CPUs; it was throttled for {throttled:.0}% of the time.",
         cgroup.path, cgroup.cpu_limit?
     );
     let weight = (throttled / 100.0).min(if is_sampled { view.share(runnable) } else { 1.0 });
@@ -331,12 +331,12 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
     id: "cgroup-memory-limit",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "The cgroup's memory limit made the kernel reclaim pages that were needed again.",
+    meaning: "The cgroup's memory limit made the kernel reclaim pages that were needed again soon.",
     threshold: || {
         format!(
             "The limit was hit at least once per second, and {REFAULTS_MIN:.0} pages/s were read again soon after \
-             they were reclaimed, or tasks were stalled for memory {:.0}% of the time. Reclaim alone slows nothing: it \
-             is how the page cache stays within a limit.",
+             being reclaimed, or tasks were stalled for memory {:.0}% of the time. Reclaim alone is not a \
+             slowdown: it keeps the page cache within the limit.",
             STALLED_MIN * 100.0
         )
     },
@@ -349,8 +349,8 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
         Case::View {
             holds: |s| s.memory_limit(50, 10_000),
             near_miss: |s| s.memory_limit(0, 10_000),
-            summary: "The cgroup may use 64 MiB of memory and hit that limit 50 times/s; 39.1 MiB/s were read again soon \
-                      after they were reclaimed.",
+            summary: "The cgroup is limited to 64 MiB of memory and hit that limit 50 times/s; 39.1 MiB/s were read \
+                      again soon after being reclaimed.",
         },
         Case::View {
             holds: |s| {
@@ -359,7 +359,7 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
             },
             // A file is read once, from its beginning to its end.
             near_miss: |s| s.memory_limit(50, 0),
-            summary: "The cgroup may use 64 MiB of memory and hit that limit 50 times/s; tasks were stalled for memory 30% \
+            summary: "The cgroup is limited to 64 MiB of memory and hit that limit 50 times/s; tasks were stalled for memory 30% \
                       of the time.",
         },
     ],
@@ -375,7 +375,7 @@ fn memory_limit(view: &View) -> Option<Claim> {
     let bytes = again * 4096.0;
     let effect = match (again >= REFAULTS_MIN, stalled >= STALLED_MIN) {
         (true, _) => {
-            format!("{} were read again soon after they were reclaimed", units::bandwidth(bytes))
+            format!("{} were read again soon after being reclaimed", units::bandwidth(bytes))
         }
         (_, true) => {
             format!("tasks were stalled for memory {:.0}% of the time", stalled * 100.0)
@@ -383,7 +383,7 @@ fn memory_limit(view: &View) -> Option<Claim> {
         _ => return None,
     };
     let summary = format!(
-        "The cgroup may use {} of memory and hit that limit {} times/s; {effect}.",
+        "The cgroup is limited to {} of memory and hit that limit {} times/s; {effect}.",
         units::bytes(limit),
         units::count(hits)
     );

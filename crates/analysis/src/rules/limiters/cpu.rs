@@ -32,7 +32,7 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
             WAIT_MIN * 100.0
         )
     },
-    remedy: "Stop the other program, or keep both apart with taskset or a cpuset",
+    remedy: "Stop the other program, or separate the two with taskset or a cpuset",
     supersedes: &[&OWN_TIME],
     checks: &[Check::View(other_programs)],
     #[cfg(test)]
@@ -40,15 +40,15 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
         Case::View {
             holds: |s| s.hog(1.63, 0.4, 0.3),
             near_miss: |s| s.hog(1.63, 0.4, 0.03),
-            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; its threads waited for a CPU 43% of the \
-                      time that they wanted one.",
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; its threads waited for a CPU 43% of \
+                      the time they could have run.",
         },
         Case::View {
             holds: |s| s.hog(1.63, 0.4, 0.3),
-            // The threads wait for the disk; the moments before they run again are no cause.
+            // The threads wait for the disk; the moments before they run again are not a cause.
             near_miss: |s| s.hog(1.63, 0.05, 0.05),
-            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; its threads waited for a CPU 43% of the \
-                      time that they wanted one.",
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; its threads waited for a CPU 43% of \
+                      the time they could have run.",
         },
     ],
 };
@@ -64,7 +64,7 @@ fn other_programs(view: &View) -> Option<Claim> {
     }
     let most = others.first()?;
     let summary = format!(
-        "{} used {:.2} of {} CPUs, {} itself {:.2}; its threads waited for a CPU {:.0}% of the time that they wanted one.",
+        "{} used {:.2} of {} CPUs, {} itself {:.2}; its threads waited for a CPU {:.0}% of the time they could have run.",
         most.named(),
         processes.cpus(most),
         view.cpus(),
@@ -90,12 +90,12 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
     threshold: || {
         format!(
             "CPUs were neither idle nor waiting for I/O {CPUS_BUSY_MIN:.0}% of the time or more. For a program: it spent \
-             {:.0}% of its time or more wanting a CPU, or waiting for another program, and neither `other-programs-cpu` nor \
+             {:.0}% of its time or more running, runnable or waiting for another program, and neither `other-programs-cpu` nor \
              `own-cpu-time` holds.",
             NEEDED_MIN * 100.0
         )
     },
-    remedy: "Use more CPUs, or less CPU time; fathom top shows who uses it",
+    remedy: "Use more CPUs, or reduce CPU time; `fathom top` shows what uses it",
     supersedes: &[],
     checks: &[Check::View(busy_cpus)],
     #[cfg(test)]
@@ -168,7 +168,7 @@ pub(in crate::rules) static OWN_TIME: Rule = Rule {
     meaning: "The workload is CPU-bound.",
     threshold: || {
         format!(
-            "Its busy threads were on a CPU or waited for one {:.0}% of the time or more, and {THREADS_MIN} of them ran \
+            "Its busy threads were on a CPU or runnable {:.0}% of the time or more, and {THREADS_MIN} of them ran \
              on average.",
             ON_CPU_MIN * 100.0
         )

@@ -12,7 +12,7 @@ use fathom_model::units;
 pub(super) const OTHERS_SHARE_MIN: f64 = 0.3;
 /// Bytes per second below which other programs' I/O does not matter.
 const OTHERS_BYTES_MIN: f64 = 1e6;
-/// A disk with a smaller part of all bytes than this is no other busy disk.
+/// A disk with a smaller share of all bytes than this does not count as another busy disk.
 const OTHER_DISK_MAX: f64 = 0.2;
 
 /// Other programs' I/O on the device that the workload waits for.
@@ -20,16 +20,16 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     id: "other-programs-io",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "Other programs did much of the I/O on the disks while the workload waited for its own.",
+    meaning: "Other programs issued much of the I/O on the disks while the workload waited for its own.",
     threshold: || {
         format!(
-            "Other programs did {:.0}% or more of the bytes, a disk was busy {UTIL_MIN:.0}% of the time or more, and the \
+            "Other programs moved {:.0}% or more of the bytes, a disk was busy {UTIL_MIN:.0}% of the time or more, and the \
              workload's busy threads waited for I/O {:.0}% of the time or more.",
             OTHERS_SHARE_MIN * 100.0,
             WAIT_MIN * 100.0
         )
     },
-    remedy: "Stop the other program, or measure when it does not run",
+    remedy: "Stop the other program, or measure while it is not running",
     supersedes: &[&DEVICE],
     checks: &[Check::View(other_programs)],
     #[cfg(test)]
@@ -37,7 +37,7 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
         Case::View {
             holds: |s| s.other("dd", 0.1, 10 * 40_960_000),
             near_miss: |s| s.other("dd", 0.1, 40_960_000 / 10),
-            summary: "fio did 9% of the bytes on the disks; dd (pid 812) did 91%.",
+            summary: "fio moved 9% of the bytes on the disks; dd (pid 812) moved 91%.",
         },
         Case::View {
             holds: |s| s.other("dd", 0.1, 10 * 40_960_000),
@@ -46,7 +46,7 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
                 s.computes(0.95);
                 s.other("dd", 0.1, 10 * 40_960_000);
             },
-            summary: "fio did 9% of the bytes on the disks; dd (pid 812) did 91%.",
+            summary: "fio moved 9% of the bytes on the disks; dd (pid 812) moved 91%.",
         },
     ],
 };
@@ -64,7 +64,7 @@ fn other_programs(view: &View) -> Option<Claim> {
     }
     let part = |of: u64| of as f64 / (bytes + processes.watched.disk_bytes()) as f64 * 100.0;
     let summary = format!(
-        "{} did {:.0}% of the bytes on the disks; {} did {:.0}%.",
+        "{} moved {:.0}% of the bytes on the disks; {} moved {:.0}%.",
         view.subject(),
         part(processes.watched.disk_bytes()),
         most.named(),
@@ -90,15 +90,15 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
     id: "device",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "The workload waited for a device that was busy.",
+    meaning: "The workload waited for a busy device.",
     threshold: || {
         format!(
             "Its busy threads waited for I/O {:.0}% of the time or more, and a device was busy {UTIL_MIN:.0}% of the time \
-             or more. Not where something that holds I/Os back explains half of that.",
+             or more. Not if something that holds I/Os back explains half of that.",
             WAIT_MIN * 100.0
         )
     },
-    remedy: "Compare with twice the queue depth: if IOPS stay the same and latency doubles, the device does no more",
+    remedy: "Compare with twice the queue depth: if IOPS stay the same and latency doubles, the device is saturated",
     supersedes: &[],
     checks: &[Check::View(device)],
     #[cfg(test)]
@@ -106,8 +106,8 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
         Case::View {
             holds: |_| (),
             near_miss: |s| s.disk("vda", 10_000, 0.4, 40.0),
-            summary: "fio waited for vda 90% of the time: 16.0 I/Os were in flight there on average, 10k reads/s, which \
-                      took 1.6 ms each.",
+            summary: "fio waited for vda 90% of the time: 16.0 I/Os were in flight there on average, 10k reads/s, 1.6 \
+                      ms each.",
         },
         Case::View {
             holds: |s| s.whole_machine(),
@@ -116,7 +116,7 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
                 (s.own().disk_read, s.own().requested_read) = (0, 1 << 20);
             },
             summary: "This machine waited for vda 90% of the time: 16.0 I/Os were in flight there on average, 10k \
-                      reads/s, which took 1.6 ms each.",
+                      reads/s, 1.6 ms each.",
         },
     ],
 };
@@ -131,9 +131,7 @@ fn device(view: &View) -> Option<Claim> {
     }
     let kinds = [("reads", &disk.read), ("writes", &disk.write)];
     let (what, most) = kinds.into_iter().max_by(|a, b| a.1.ios.total_cmp(&b.1.ios))?;
-    let wait = most
-        .wait_ms
-        .map_or(String::new(), |ms| format!(", which took {} each", units::time(ms * 1e6)));
+    let wait = most.wait_ms.map_or(String::new(), |ms| format!(", {} each", units::time(ms * 1e6)));
     let summary = format!(
         "{} waited for {} {:.0}% of the time: {:.1} I/Os were in flight there on average, {} {what}/s{wait}.",
         view.subject(),

@@ -36,7 +36,7 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
     id: "swapping",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "Memory was short: programs waited for pages that had been swapped out.",
+    meaning: "Memory ran short: programs waited for pages that had been swapped out.",
     threshold: || {
         format!(
             "{SWAPPED_MIN:.0} pages/s or more were swapped in and, where pressure stall information is available, tasks \
@@ -44,7 +44,7 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
             STALLED_MIN * 100.0
         )
     },
-    remedy: "Use less memory, or add some",
+    remedy: "Use less memory, or add more",
     supersedes: &[&super::device::DEVICE],
     checks: &[Check::View(swapping)],
     #[cfg(test)]
@@ -52,7 +52,7 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
         Case::View {
             holds: |s| s.swaps(5000),
             near_miss: |s| s.swaps(50),
-            summary: "Memory is short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
+            summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
         },
         Case::View {
             holds: |s| {
@@ -64,7 +64,7 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
                 s.swaps(5000);
                 s.stalled_for_memory(0.01);
             },
-            summary: "Memory is short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
+            summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
         },
     ],
 };
@@ -79,7 +79,7 @@ fn swapping(view: &View) -> Option<Claim> {
     let to = zram.map_or(String::new(), |disk| format!(" on {}", disk.name));
     let pages = |rate: f64| units::bandwidth(rate * 4096.0);
     let summary = format!(
-        "Memory is short: {} were read from swap{to} and {} written to it.",
+        "Memory ran short: {} were read from swap{to} and {} written to it.",
         pages(system.paging.swap_in),
         pages(system.paging.swap_out)
     );
@@ -207,7 +207,7 @@ fn from_memory(view: &View) -> Option<Claim> {
     // A program that copies /dev/zero to a disk reads from memory, but its writes do reach the disk.
     let reached = used.disk_bytes() as f64 / requested.max(1) as f64;
     let is_requested = rate >= REQUESTED_MIN && reached <= FROM_DISK_MAX;
-    // I/O through io_uring and aio does not count as requested: only the files tell.
+    // I/O through io_uring and aio does not count as requested: only the files show it.
     let is_busy = processes.per_second(used.disk_bytes()) < SILENT_MAX
         && view.state(ThreadState::OnCpu) >= ON_CPU_MIN;
     let tells = |file: &&OpenFile| is_requested || is_busy && (file.direct || file.in_memory);

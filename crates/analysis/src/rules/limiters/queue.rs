@@ -47,7 +47,7 @@ pub(in crate::rules) static REQUESTS: Rule = Rule {
             REQUESTS_USED_MIN * 100.0
         )
     },
-    remedy: "Raise /sys/block/DEVICE/queue/nr_requests, or lower the queue depth if the device does no more",
+    remedy: "Raise /sys/block/DEVICE/queue/nr_requests, or lower the queue depth if the device is saturated",
     supersedes: &[&DEVICE],
     checks: &[Check::View(requests)],
     #[cfg(test)]
@@ -56,14 +56,14 @@ pub(in crate::rules) static REQUESTS: Rule = Rule {
             holds: |s| s.tags(3.9, 99.0, 0.6),
             // The queue is full, but nobody waits for it.
             near_miss: |s| s.tags(3.9, 99.0, 0.0),
-            summary: "vda has 4 requests (nr_requests) for each of its hardware queues, of which it has 1; 3.9 were in use \
+            summary: "vda has 4 requests per hardware queue (nr_requests; hardware queues: 1); 3.9 were in use \
                       while it was busy, and more I/Os waited for one.",
         },
         Case::View {
             holds: |s| s.tags(3.9, 99.0, 0.6),
             // It is full for moments only.
             near_miss: |s| s.tags(0.16, 4.0, 0.6),
-            summary: "vda has 4 requests (nr_requests) for each of its hardware queues, of which it has 1; 3.9 were in use \
+            summary: "vda has 4 requests per hardware queue (nr_requests; hardware queues: 1); 3.9 were in use \
                       while it was busy, and more I/Os waited for one.",
         },
     ],
@@ -99,8 +99,8 @@ fn requests(view: &View) -> Option<Claim> {
     })?;
     let name = &disk.name;
     let summary = format!(
-        "{name} has {} requests (nr_requests) for each of its hardware queues, of which it has {}; {:.1} were in use \
-         while it was busy, and more I/Os waited for one.",
+        "{name} has {} requests per hardware queue (nr_requests; hardware queues: {}); {:.1} were in use while it was \
+         busy, and more I/Os waited for one.",
         device.nr_requests?,
         queues(device),
         busy_queue(disk)
@@ -118,7 +118,7 @@ fn requests(view: &View) -> Option<Claim> {
     let weight = view.io_wait().unwrap_or(1.0);
     let claim = Claim::new(summary, evidence).weight(weight).confidence(Confidence::High);
     Some(claim.remedy(format!(
-        "Raise /sys/block/{name}/queue/nr_requests, or lower the queue depth if the device does no more"
+        "Raise /sys/block/{name}/queue/nr_requests, or lower the queue depth if the device is saturated"
     )))
 }
 
@@ -127,11 +127,11 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
     id: "io-scheduler",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "The I/O scheduler held I/Os back although the device could have taken more, or cost much CPU time.",
+    meaning: "The I/O scheduler held I/Os back although the device could have accepted more, or it used a lot of CPU time.",
     threshold: || {
         format!(
             "A device with a scheduler was busy {UTIL_MIN:.0}% of the time or more; I/Os spent {:.0}% or more of their time \
-             between insertion and issue, while fewer than {:.0}% of the requests that the driver takes were in use and \
+             between insertion and issue, while fewer than {:.0}% of the requests that the driver accepts were in use and \
              threads waited for I/O; or {:.0}% of the CPU time went to it.",
             HELD_MIN * 100.0,
             REQUESTS_USED_MIN * 100.0,
@@ -261,11 +261,11 @@ pub(in crate::rules) static WRITEBACK_THROTTLING: Rule = Rule {
     id: "writeback-throttling",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "Writeback throttling limited the buffered writes in flight, to keep latencies of reads low.",
+    meaning: "Writeback throttling limited the buffered writes in flight, to keep read latency low.",
     threshold: || {
         format!(
             "wbt_lat_usec is not 0, the device wrote, and {:.0}% or more of the busy threads waited in rq_qos_wait or \
-             wbt_wait, outside of reads.",
+             wbt_wait, except in reads.",
             HELD_THREADS_MIN * 100.0
         )
     },
@@ -357,7 +357,7 @@ pub(in crate::rules) static SPLITS: Rule = Rule {
         Case::View {
             holds: |s| s.splits("max_sectors_kb", 8750),
             near_miss: |s| s.splits("max_sectors_kb", 1250),
-            summary: "I/Os on vda were split at 128 KiB by max_sectors_kb: each of them became 8.0 requests.",
+            summary: "I/Os on vda were split at 128 KiB by max_sectors_kb: each became 8.0 requests.",
         },
         Case::View {
             holds: |s| s.splits("max_segments", 8750),
@@ -365,7 +365,7 @@ pub(in crate::rules) static SPLITS: Rule = Rule {
                 s.splits("max_segments", 8750);
                 s.computes(0.95);
             },
-            summary: "I/Os on vda were split at 128 KiB by max_segments: each of them became 8.0 requests.",
+            summary: "I/Os on vda were split at 128 KiB by max_segments: each became 8.0 requests.",
         },
     ],
 };
@@ -383,7 +383,7 @@ fn splits(view: &View) -> Option<Claim> {
         blocks.splits.iter().filter(|s| !s.limit.is_empty()).max_by_key(|s| s.samples)?;
     let SplitSamples { limit, bytes, .. } = most;
     let summary = format!(
-        "I/Os on {} were split at {} by {limit}: each of them became {pieces:.1} requests.",
+        "I/Os on {} were split at {} by {limit}: each became {pieces:.1} requests.",
         disk.name,
         fathom_model::units::bytes(*bytes)
     );

@@ -97,7 +97,7 @@ fn stacked_device(view: &View) -> Option<Claim> {
     let claim = claim.confidence(Confidence::Medium);
     Some(match disk.name.starts_with("loop") {
         true => claim.remedy(
-            "Compare with I/O on the file itself, or with losetup --direct-io=on, which leaves out the page cache",
+            "Compare with I/O on the file itself, or with losetup --direct-io=on, which bypasses the page cache",
         ),
         false => claim,
     })

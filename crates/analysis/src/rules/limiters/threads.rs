@@ -33,6 +33,8 @@ const QUEUE_MIN: f64 = 0.3;
 const SYNC_CALLS: [&str; 6] = ["fsync", "fdatasync", "sync_file_range", "msync", "syncfs", "sync"];
 pub(super) const READ_CALLS: [&str; 5] = ["read", "pread64", "readv", "preadv", "preadv2"];
 const WRITE_CALLS: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
+/// Calls in which a thread waits for any number of I/Os: only the device shows that it is one.
+const ASYNC_WAITS: [&str; 3] = ["io_uring_enter", "io_getevents", "io_pgetevents"];
 /// Functions in which threads wait for a journal: of ext4 (jbd2), XFS and btrfs.
 const JOURNAL: [&str; 4] = ["jbd2", "wait_transaction", "xlog", "btrfs_sync_log"];
 
@@ -45,7 +47,7 @@ pub(in crate::rules) static FSYNC: Rule = Rule {
     threshold: || {
         format!("{:.0}% or more of the busy threads' time, or of a job's.", SYNC_MIN * 100.0)
     },
-    remedy: "Sync less often or several writes at once (group commit), or use a disk with a protected write cache",
+    remedy: "Sync less often, or once for several writes (group commit), or use a disk with power-loss protection",
     supersedes: &[&DEVICE],
     checks: &[Check::View(fsync)],
     #[cfg(test)]
@@ -103,7 +105,7 @@ pub(in crate::rules) static LOCK: Rule = Rule {
     threshold: || {
         format!(
             "{LOCK_THREADS_MIN} threads or more, and {:.0}% of these and the busy ones, were in a futex wait that began \
-             since the previous sample, while {HOLDERS_MIN} or more ran, wanted to, or waited for a disk.",
+             since the previous sample, while {HOLDERS_MIN} or more ran, were runnable, or waited for a disk.",
             LOCK_SHARE_MIN * 100.0
         )
     },
@@ -148,7 +150,7 @@ pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
     id: "kernel-lock",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "The workload's threads waited for a lock of the kernel, such as that of a file they write to.",
+    meaning: "The workload's threads waited for a kernel lock, such as that of a file they write to.",
     threshold: || {
         format!(
             "{KERNEL_LOCK_THREADS_MIN} threads or more, and {:.0}% of the busy ones, were in uninterruptible sleep in a \
@@ -188,7 +190,7 @@ fn kernel_lock(view: &View) -> Option<Claim> {
     let claim = Claim::new(summary, vec![waiting.with_source("wchan")]);
     let claim = claim.weight(share).confidence(Confidence::High);
     Some(match WRITE_CALLS.contains(&call.as_str()) {
-        true => claim.remedy("Use one file per job: writes to one file take its lock in turn"),
+        true => claim.remedy("Use one file per job: writes to the same file serialize on its lock"),
         false => claim,
     })
 }
@@ -198,7 +200,7 @@ pub(in crate::rules) static IO_WORKERS: Rule = Rule {
     id: "io-wq",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "io_uring could not submit I/Os without blocking and handed them to worker threads (io-wq).",
+    meaning: "io_uring could not submit I/Os without blocking and punted them to worker threads (io-wq).",
     threshold: || {
         format!(
             "{WORKERS_MIN} iou-wrk threads or more, and {:.0}% of the busy threads, were active on average.",
@@ -214,8 +216,8 @@ pub(in crate::rules) static IO_WORKERS: Rule = Rule {
         Case::View {
             holds: |s| s.workers(4.0),
             near_miss: |s| s.workers(0.1),
-            summary: "io_uring hands I/Os of fio to worker threads (io-wq): 4.0 of them were active on average. Each I/O \
-                      there costs thread switches.",
+            summary: "io_uring punted I/Os of fio to worker threads (io-wq), 4.0 of which were active on average. \
+                      Each such I/O costs context switches.",
         },
         Case::View {
             // A run that samples the whole machine.
@@ -228,8 +230,8 @@ pub(in crate::rules) static IO_WORKERS: Rule = Rule {
                 s.workers(4.0);
                 s.run_of_its_own(102);
             },
-            summary: "io_uring hands I/Os of fathom to worker threads (io-wq): 4.0 of them were active on average. Each \
-                      I/O there costs thread switches.",
+            summary: "io_uring punted I/Os of fathom to worker threads (io-wq), 4.0 of which were active on average. \
+                      Each such I/O costs context switches.",
         },
     ],
 };
@@ -241,8 +243,8 @@ fn io_workers(view: &View) -> Option<Claim> {
         return None;
     }
     let summary = format!(
-        "io_uring hands I/Os of {} to worker threads (io-wq): {workers:.1} of them were active on average. Each I/O there \
-         costs thread switches.",
+        "io_uring punted I/Os of {} to worker threads (io-wq), {workers:.1} of which were active on average. Each \
+         such I/O costs context switches.",
         view.who
     );
     let workers = Evidence::number("active iou-wrk threads", workers, Unit::Count);
@@ -255,10 +257,10 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
     id: "one-at-a-time",
     class: Class::Limiter,
     severity: Severity::Info,
-    meaning: "The workload did one I/O at a time: the device's latency limited it, not its throughput.",
+    meaning: "The workload issued one I/O at a time: the device's latency limited it, not its throughput.",
     threshold: || {
         format!(
-            "On average {ONE_SHARE_MIN} to {ONE_IN_FLIGHT} threads waited in read(2), write(2) and the like, or the jobs \
+            "On average {ONE_SHARE_MIN} to {ONE_IN_FLIGHT} threads waited in read(2), write(2) and the like, in io_uring or aio, or the jobs \
              had as many I/Os in flight, {QUEUE_MIN} to {ONE_IN_FLIGHT} reads or writes were in flight at the device, and that was {:.0}% or more of \
              the busy threads' time.",
             ONE_SHARE_MIN * 100.0
@@ -272,7 +274,7 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
         Case::View {
             holds: |s| s.sync_reads(0.8),
             near_miss: |s| s.sync_reads(1.8),
-            summary: "fio did one read at a time: 0.8 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
+            summary: "fio issued one read at a time: 0.8 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
                       throughput, limits it.",
         },
         Case::View {
@@ -282,7 +284,7 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
                 s.sync_reads(0.5);
                 s.disk("vda", 100, 0.02, 2.0);
             },
-            summary: "fio did one read at a time: 0.5 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
+            summary: "fio issued one read at a time: 0.5 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
                       throughput, limits it.",
         },
         Case::View {
@@ -292,7 +294,7 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
                 s.sync_reads(0.8);
                 s.state(ThreadState::OnCpu, 3.0);
             },
-            summary: "fio did one read at a time: 0.8 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
+            summary: "fio issued one read at a time: 0.8 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
                       throughput, limits it.",
         },
         Case::View {
@@ -301,9 +303,28 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
                 s.threads("fio", ThreadState::Disk, "pwrite64", "submit_bio_wait", 0.9);
                 s.writes("vda", 5000, 0.9, 95.0);
             },
-            // A thread that waits in io_uring may have any number of I/Os in flight.
-            near_miss: |s| s.writes("vda", 5000, 0.9, 95.0),
-            summary: "fio did one write at a time: 0.9 I/Os were in flight on average, 5k writes/s on vda. Latency, not \
+            // Those of a deeper queue.
+            near_miss: |s| {
+                s.no_threads();
+                s.threads("fio", ThreadState::Disk, "pwrite64", "submit_bio_wait", 0.9);
+                s.writes("vda", 5000, 2.0, 95.0);
+            },
+            summary: "fio issued one write at a time: 0.9 I/Os were in flight on average, 5k writes/s on vda. Latency, not \
+                      throughput, limits it.",
+        },
+        Case::View {
+            holds: |s| {
+                s.no_threads();
+                s.threads("fio", ThreadState::Aio, "io_getevents", "read_events", 0.9);
+                s.disk("vda", 5000, 0.9, 95.0);
+            },
+            // One thread may have any number of I/Os in flight.
+            near_miss: |s| {
+                s.no_threads();
+                s.threads("fio", ThreadState::Aio, "io_getevents", "read_events", 0.9);
+                s.disk("vda", 5000, 4.0, 95.0);
+            },
+            summary: "fio issued one read at a time: 0.9 I/Os were in flight on average, 5k reads/s on vda. Latency, not \
                       throughput, limits it.",
         },
     ],
@@ -316,8 +337,9 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
     let directions = [("read", &disk.read, READ_CALLS), ("write", &disk.write, WRITE_CALLS)];
     let (what, io, calls) =
         directions.into_iter().max_by(|a, b| in_flight(a.1).total_cmp(&in_flight(b.1)))?;
-    let waits =
-        |comm: &str, call: &str, _: &str| !comm.starts_with("iou-") && calls.contains(&call);
+    let waits = |comm: &str, call: &str, _: &str| {
+        !comm.starts_with("iou-") && (calls.contains(&call) || ASYNC_WAITS.contains(&call))
+    };
     let jobs = view.record.jobs.iter();
     let jobs: f64 = jobs.filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum();
     let waiting = view.threads(waits);
@@ -336,7 +358,7 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
         Evidence::number(name, ms * 1e6, Unit::Nanoseconds).with_source("/proc/diskstats")
     });
     let summary = format!(
-        "{} did one {what} at a time: {mean:.1} I/Os were in flight on average, {} {what}s/s on {}. Latency, not \
+        "{} issued one {what} at a time: {mean:.1} I/Os were in flight on average, {} {what}s/s on {}. Latency, not \
          throughput, limits it.",
         view.subject(),
         units::count(io.ios),

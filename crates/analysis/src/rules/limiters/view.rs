@@ -186,7 +186,7 @@ impl<'a> View<'a> {
         let busy = self.cpus_busy().filter(|busy| *busy >= CPUS_BUSY_MIN);
         match (level, busy) {
             _ if self.seen.samples < SAMPLES_MIN => {
-                "fewer than two samples of the machine were taken. Let it run for several seconds".into()
+                "fewer than two samples of the machine were taken. Run for at least several seconds".into()
             }
             (None | Some(Level::Off), _) => {
                 "nothing was sampled. Use --sampling=default or full".into()
@@ -197,7 +197,7 @@ impl<'a> View<'a> {
                 self.who
             ),
             _ if !self.is_own => {
-                "nothing was found that limits the whole machine. Watch one program: fathom watch -p PID".into()
+                "no machine-wide bottleneck was found. Watch one program: fathom watch -p PID".into()
             }
             (Some(Level::Default), _) => {
                 "nothing that was sampled was saturated. --sampling=full also samples the block layer; or change \

@@ -6,7 +6,7 @@ use crate::pages::layers::SAMPLES_MIN;
 use fathom_analysis::experiment::{ExperimentRecord, MeasuredCondition};
 use fathom_model::experiment::Condition;
 
-/// Conditions whose layers are shown, unless all are asked for.
+/// Maximum number of conditions whose layers are shown, unless all are requested.
 const COLUMNS_MAX: usize = 6;
 /// A layer with a smaller share everywhere is left out.
 const SHARE_MIN: f64 = 0.01;
@@ -24,7 +24,7 @@ fn mechanics(body: &mut Document, record: &ExperimentRecord) {
     let axes = &record.request.experiment.axes;
     let columns =
         ["per unplug", "io-wq workers", "I/Os per call", "disk I/Os per I/O", "submission"];
-    let mut head = vec![DataColumn::text("how it is processed")];
+    let mut head = vec![DataColumn::text("I/O processing")];
     head.extend(columns.into_iter().map(DataColumn::number));
     let row = |(condition, found): (&Condition, &MeasuredCondition)| {
         let detail = found.detail.as_ref();
@@ -42,7 +42,7 @@ fn mechanics(body: &mut Document, record: &ExperimentRecord) {
     body.table(head, all(record).filter_map(row).collect());
     let machine = all(record).filter_map(|(_, found)| found.machine_busy).fold(0.0, f64::max);
     if machine > 0.0 {
-        body.entry("machine", values([(percent(machine * 100.0).into(), "CPU usage at most")]));
+        body.entry("CPU usage", values([(percent(machine * 100.0).into(), "at most")]));
     }
 }
 
@@ -83,6 +83,6 @@ fn layers(body: &mut Document, record: &ExperimentRecord, columns_max: usize) {
     let samples = sampled.iter().map(|(_, _, detail)| detail.samples).min().unwrap_or(0);
     body.entry(
         "layers",
-        values([(count(samples as f64).into(), "CPU samples at least, from windows of their own")]),
+        values([(count(samples as f64).into(), "or more CPU samples, from separate windows")]),
     );
 }

@@ -154,7 +154,7 @@ fn effects_come_first_then_figures_and_what_others_found() {
         "scheduler  What does the I/O scheduler cost?",
         "mq-deadline: IOPS −54.3% (95% CI −55.3 to −53.3) relative to none.",
         "kyber: no effect on IOPS above 1.30%.",
-        "A/A control  the baseline differs from itself by +0.3% (95% CI −0.7 to +1.3)",
+        "A/A control  the two baseline measurements differ by +0.3% (95% CI −0.7 to +1.3)",
         "published  someone, on a large machine",
         "problem  bfq: no such scheduler",
     ] {

@@ -95,7 +95,7 @@ fn limited(what: &str, verdict: &Verdict) -> Text {
         Some(cause) => format!("{what} is limited by {cause}: {}.", verdict.reason),
         None => {
             let what = what.to_lowercase();
-            format!("It could not be determined what limits {what}. {}.", verdict.reason)
+            format!("What limits {what} is inconclusive. {}.", verdict.reason)
         }
     }
     .into()

@@ -21,7 +21,7 @@ pub(super) fn tables(body: &mut Document, topology: &Topology, verbose: bool) {
             DataColumn::number("NUMA node").ranked(2),
             DataColumn::number("queues"),
             DataColumn::number("interrupts"),
-            DataColumn::text("interrupts arrive at CPUs"),
+            DataColumn::text("CPUs handling interrupts"),
         ],
         wired.iter().map(|wired| summary(topology, wired)).collect(),
     );

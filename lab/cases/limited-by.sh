@@ -1,0 +1,45 @@
+# Where the kernel holds I/Os back is named: in a layer of device mapper, or for a cgroup's share (io.cost).
+# kernels: all
+# modules: dm_mod
+# limit: 180
+node=$(disk 2) number=$(cat "/sys/block/${node#/dev/}/dev")
+# limited_by FIRST TARGET ARGUMENT…: what limits four threads that read it.
+limited_by() {
+    first=$1 target=$2
+    shift 2
+    fathom watch -i 500ms --no-record -- sh -c "$first exec \"\$@\"" within fathom run --name=job --filename="$target" \
+        --rw=randread --bs=4k --direct=1 --ioengine=psync --numjobs=4 --time_based --runtime=5 --no-record \
+        --sampling=off --eta=never "$@" >out 2>&1
+    sed -n '/Limited by/,$p' out | tr -d '\n' | tr -s ' ' >block
+    cat block
+}
+
+modprobe dm_delay
+echo "0 65536 delay $node 0 20" | dmsetup create labdelay
+dmsetup mknodes
+limited_by "" /dev/mapper/labdelay
+says block "(labdelay) itself took"
+dmsetup remove labdelay
+echo "0 65536 linear $node 0" | dmsetup create labdelay
+dmsetup mknodes
+limited_by "" /dev/mapper/labdelay
+check "a layer that takes no time is not named" eval '! grep -q "itself took" block'
+dmsetup remove labdelay
+
+if [ -e /sys/fs/cgroup/io.cost.model ]; then
+    echo +io >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir /sys/fs/cgroup/labcost
+    echo "$number ctrl=user model=linear rbps=100000000 rseqiops=50 rrandiops=50 wbps=100000000 wseqiops=50 wrandiops=50" \
+        >/sys/fs/cgroup/io.cost.model
+    echo "$number enable=1 ctrl=user rpct=0 rlat=1000000 wpct=0 wlat=1000000 min=100.00 max=100.00" \
+        >/sys/fs/cgroup/io.cost.qos
+    enter="echo \$\$ >/sys/fs/cgroup/labcost/cgroup.procs;"
+    limited_by "$enter" "$node"
+    says block "waited for its cgroup's share of ${node#/dev/} (io.cost)"
+    echo "$number enable=0" >/sys/fs/cgroup/io.cost.qos
+    limited_by "$enter" "$node"
+    check "without io.cost it is not named" eval '! grep -q "io.cost" block'
+    rmdir /sys/fs/cgroup/labcost
+else
+    echo "a kernel without io.cost"
+fi
