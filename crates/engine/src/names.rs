@@ -257,7 +257,7 @@ mod tests {
             let mut source = EachName::new(&job, 50);
             for _ in 0..2 {
                 let mut drawn: Vec<u32> =
-                    (0..50).map(|_| (&mut source).next(Dir::Read, u64::MAX).file).collect();
+                    (0..50).map(|_| source.next(Dir::Read, u64::MAX).file).collect();
                 assert_eq!(drawn.is_sorted(), service == FileService::RoundRobin);
                 drawn.sort_unstable();
                 assert!(drawn.into_iter().eq(0..50));

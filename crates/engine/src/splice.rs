@@ -100,11 +100,11 @@ impl Splice {
             let part = PART_BYTES.min(len - moved);
             let vector = libc::iovec { iov_base: start.cast(), iov_len: part };
             self.calls += 1;
-            // SAFETY: `vector` names memory of the slot. The pipe refers to it until it is empty again, which is before
-            // this function returns.
             let into = self.into.as_raw_fd();
             // The pipe may hold less than the part, and nothing empties it meanwhile.
             let flags = libc::SPLICE_F_NONBLOCK;
+            // SAFETY: `vector` names memory of the slot. The pipe refers to it until it is empty again, which is before
+            // this function returns.
             let filled = unsafe { libc::vmsplice(into, &raw const vector, 1, flags) };
             if filled <= 0 {
                 return so_far(moved, if filled < 0 { last_error() } else { -libc::EIO });

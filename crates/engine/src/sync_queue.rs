@@ -107,9 +107,10 @@ impl<P: Perform> Queue for SyncQueue<P> {
 
 /// A trim or a flush, as a system call returns it.
 pub(crate) fn without_data(fd: i32, kind: FileKind, request: &Request) -> isize {
-    // SAFETY (both calls): take no pointers.
     match request.op {
+        // SAFETY: takes no pointers.
         Op::Fsync => unsafe { libc::fsync(fd) as isize },
+        // SAFETY: takes no pointers.
         Op::Fdatasync => unsafe { libc::fdatasync(fd) as isize },
         Op::Io(_) => discard(fd, kind, request),
     }
@@ -164,7 +165,7 @@ mod tests {
     fn requests_run_in_order_on_the_memory_of_their_slots() {
         let slab = Slab::new(2, 4096, &Buffers::default()).unwrap();
         let mut queue = SyncQueue::new(Echo::default(), &slab);
-        let tokens = [1, 0].map(|slot| Token(slot));
+        let tokens = [1, 0].map(Token);
         for (token, buffer_offset) in tokens.into_iter().zip([512, 0]) {
             let op = Op::Io(Dir::Read);
             queue.push(token, &Request { op, file: 0, offset: 0, len: 7, buffer_offset });
