@@ -172,7 +172,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 "; it was replaced since it was laid out, and fathom removes only what it created"
             }
             libc::EFAULT if self.job.engine == Engine::Mmap => {
-                "; the target is shorter than when the run began: it was truncated"
+                "; the target is shorter than at the start of the run: it was truncated"
             }
             libc::EIO => "; the device reports an error: see `dmesg`",
             libc::ENOSPC => {
