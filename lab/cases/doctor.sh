@@ -40,4 +40,4 @@ check "it is restored" grep -q '\[mq-deadline\]' "$queue/scheduler"
 as_nobody fathom doctor "$disk" >out
 says out "/dev/$ctrl: needs root"
 expect 1 fathom doctor /proc/version
-says err "no block device"
+says err "is not on a block device"

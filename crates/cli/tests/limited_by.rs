@@ -284,9 +284,8 @@ fn few_requests_and_a_scheduler() {
     let filename = format!("--filename={}", device.0);
     let load = reads(&[&filename, "--direct=1", "--iodepth=64"]);
     let set = |file: &str, value: &str| fs::write(queue.join(file), value).unwrap();
-    // A loop device keeps the settings of its previous user.
     set("scheduler", "none");
-    let waits = "has 4 requests (nr_requests)";
+    let waits = "has 4 requests per hardware queue (nr_requests";
     set("nr_requests", "4");
     names(&place, "", &load, &[waits]);
     set("nr_requests", "128");
@@ -297,7 +296,6 @@ fn few_requests_and_a_scheduler() {
         set("scheduler", "bfq");
         let load = ["--direct=1", "--iodepth=64", "--numjobs=2", "--runtime=4", &filename];
         names(&place, "", &reads(&load), &["The I/O scheduler bfq of"]);
-        set("scheduler", "none");
     }
 }
 
@@ -345,10 +343,9 @@ fn requests_that_are_split() {
     let queue = device.queue();
     let filename = format!("--filename={}", device.0);
     let load = reads(&[&filename, "--direct=1", "--bs=1m", "--iodepth=4"]);
-    let whole = fs::read_to_string(queue.join("max_sectors_kb")).unwrap();
     fs::write(queue.join("max_sectors_kb"), "64").unwrap();
     names(&place, "", &load, &["were split at 64 KiB by max_sectors_kb"]);
-    fs::write(queue.join("max_sectors_kb"), whole).unwrap();
+    fs::write(queue.join("max_sectors_kb"), "1024").unwrap();
     let block = limited_by(&place, "", &load);
     assert!(!block.contains("max_sectors_kb"), "{block}");
 }
@@ -364,7 +361,6 @@ fn writeback_that_is_throttled() {
         return;
     }
     // More requests than may be in flight.
-    let whole = fs::read_to_string(queue.join("max_sectors_kb")).unwrap();
     fs::write(queue.join("max_sectors_kb"), "16").unwrap();
     let (filename, erase) = (format!("--filename={}", device.0), format!("--erase={}", device.0));
     let load =
@@ -372,7 +368,5 @@ fn writeback_that_is_throttled() {
     names(&place, "", &load, &["waited for writeback throttling on loop"]);
     fs::write(queue.join("wbt_lat_usec"), "0").unwrap();
     let block = limited_by(&place, "", &load);
-    fs::write(queue.join("wbt_lat_usec"), "-1").unwrap();
-    fs::write(queue.join("max_sectors_kb"), whole).unwrap();
     assert!(!block.contains("writeback throttling"), "{block}");
 }

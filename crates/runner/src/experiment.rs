@@ -175,15 +175,10 @@ impl TryRunner {
     /// # Errors
     /// What could not be written or removed.
     pub fn finish(self, record: &ExperimentRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
-        let notice = &mut |text: &str| hooks.notice(text);
-        let required = matches!(self.options.record, RecordTo::Required(_));
-        let mut results = vec![self.targets.close()];
-        if let Some(mut recording) = self.recording {
-            let lost = recording.flush(notice).error.filter(|_| required);
-            results.push(recording.end(record, notice));
-            results.push(lost.map_or(Ok(()), Err));
-        }
-        let errors: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+        let closed = self.targets.close();
+        let finish = |recording: Recording| recording.finish(record, &mut |text| hooks.notice(text));
+        let written = self.recording.map_or(Ok(()), finish);
+        let errors: Vec<String> = [closed, written].into_iter().filter_map(Result::err).collect();
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 

@@ -179,6 +179,21 @@ impl Recording {
         self.writer.as_mut().map(|writer| writer.finish(slow)).unwrap_or_default()
     }
 
+    /// Writes what is buffered, and the complete record.
+    ///
+    /// # Errors
+    /// If they are required and cannot be written; otherwise `notice` gets the reason.
+    pub fn finish(
+        mut self,
+        record: &impl Serialize,
+        notice: &mut dyn FnMut(&str),
+    ) -> Result<(), String> {
+        let lost = self.flush(notice).error.filter(|_| self.required);
+        let ended = self.end(record, notice);
+        let errors: Vec<String> = ended.err().into_iter().chain(lost).collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+    }
+
     /// Writes the complete record, after [`Recording::flush`].
     ///
     /// # Errors

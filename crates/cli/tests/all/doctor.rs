@@ -50,5 +50,5 @@ fn a_target_without_a_disk_is_refused() {
     let place = Place::new();
     let answer = place.ask(&["doctor", "/proc/version"]);
     assert_eq!(answer.code, Some(1));
-    says(&answer.stderr, &["/proc/version: no block device"]);
+    says(&answer.stderr, &["/proc/version is not on a block device"]);
 }

@@ -123,7 +123,7 @@ fn an_interrupted_experiment_is_resumed() {
     assert!(record.outcome.is_finished() && windows().starts_with(&first));
     assert_eq!(windows().lines().count(), record.report.windows as usize);
     let again = place.ask(&["try", "--resume=kept"]);
-    assert_one_error(&again.stderr, &["ran to its end"]);
+    assert_one_error(&again.stderr, &["is complete"]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn bad_experiments_are_refused_with_all_their_problems() {
     );
     refused(&["try", "schedulr", "data"], &["unknown experiment 'schedulr'", "scheduler"]);
     refused(&["try", ONE, "data"], &["is one job"]);
-    refused(&["try", ONE, ONE, "data"], &["do the same"]);
+    refused(&["try", ONE, ONE, "data"], &["are identical"]);
     refused(&["try", ONE, EIGHT, "--no-such"], &["--no-such"]);
     refused(&["try"], &["--list"]);
     refused(&["sweep", "--iodepth=4", "data"], &["nothing varies"]);

@@ -142,7 +142,12 @@ fn a_kill_leaves_a_valid_record_with_all_but_its_last_interval() {
     running.signal(Signal::KILL);
     assert_eq!(running.wait().signal, Some(9));
     let record = json(&place.path("record/record.json"));
-    assert!(record["outcome"]["failed"]["because"].as_str().unwrap().contains("did not end"));
+    assert!(
+        record["outcome"]["failed"]["because"]
+            .as_str()
+            .unwrap()
+            .contains("still running when fathom was killed")
+    );
     assert_eq!(record["watch"]["interval_ns"], 50_000_000);
     assert!(samples(&place.path("record")).len() >= 5);
     // The same folder is not used again.
@@ -182,7 +187,12 @@ fn a_ring_survives_kills_and_has_one_writer() {
     let folders = folders(&place.path("ring"));
     assert_eq!(folders.len(), 2);
     let interrupted = |n: usize| json(&folders[n].join("record.json"))["outcome"].clone();
-    assert!(interrupted(0)["failed"]["because"].as_str().unwrap().contains("did not end"));
+    assert!(
+        interrupted(0)["failed"]["because"]
+            .as_str()
+            .unwrap()
+            .contains("still running when fathom was killed")
+    );
     assert_eq!(interrupted(1), "finished");
 }
 

@@ -266,11 +266,20 @@ impl Drop for Tmpfs {
 }
 
 /// A loop device on a file.
-pub struct Loop(pub String);
+pub struct Loop(pub String, Vec<(PathBuf, String)>);
 
 impl Loop {
     pub fn on(file: &Path) -> Self {
-        Self(tool("losetup", &["-f", "--show", file.to_str().unwrap()]))
+        let name = tool("losetup", &["-f", "--show", file.to_str().unwrap()]);
+        let mut new = Self(name, Vec::new());
+        let files = ["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"];
+        for path in files.map(|file| new.queue().join(file)) {
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            // Of the schedulers, the one in use is in brackets.
+            let value = text.split(['[', ']']).nth(1).unwrap_or(&text).to_string();
+            new.1.push((path, value));
+        }
+        new
     }
 
     /// The device's directory of settings.
@@ -279,8 +288,10 @@ impl Loop {
     }
 }
 
+/// A loop device keeps the settings of its previous user.
 impl Drop for Loop {
     fn drop(&mut self) {
+        self.1.iter().for_each(|(path, value)| drop(fs::write(path, value)));
         let _ = Command::new("losetup").args(["-d", &self.0]).output();
     }
 }

@@ -200,7 +200,7 @@ fn a_second_process_is_refused_on_the_same_disk_only() {
     let error = error.expect("refused").to_string();
     let pid = std::process::id();
     assert!(
-        error.starts_with(&format!("settings of sda are changed by another fathom (PID {pid})")),
+        error.starts_with(&format!("another fathom (PID {pid}) is changing settings of sda")),
         "{error}"
     );
     let other = SettingChange::parse("nomerges=1", "/dev/sdb").expect("a change");
