@@ -1,6 +1,7 @@
 //! Hints to the kernel about a job's files, given before its first I/O.
 
 use crate::files::{FileKind, OpenFile};
+use crate::queue::Mapping;
 use crate::refusal::Refusal;
 use fathom_model::Dir;
 use fathom_model::plan::{Advice, JobPlan, Region, WriteLife};
@@ -50,6 +51,12 @@ pub(crate) fn drop_pages(fd: i32, region: &Region) {
     let (start, len) = (region.start.cast_signed(), region.len.cast_signed());
     // SAFETY: takes no pointers. Only an invalid descriptor makes it fail.
     unsafe { libc::posix_fadvise(fd, start, len, libc::POSIX_FADV_DONTNEED) };
+}
+
+/// Unmaps the pages of a mapping; the next access maps them again.
+pub(crate) fn unmap_pages(mapping: Mapping) {
+    // SAFETY: the queue keeps the mapping, whose pages hold nothing that the file does not.
+    unsafe { libc::madvise(mapping.address as *mut _, mapping.bytes, libc::MADV_DONTNEED) };
 }
 
 fn advise(file: &OpenFile, advice: Advice) -> Result<(), Refusal> {

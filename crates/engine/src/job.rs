@@ -6,19 +6,25 @@ use crate::files::OpenFile;
 use crate::flow::{FlowGroup, FlowShare};
 use crate::hints;
 use crate::libaio::Libaio;
+use crate::mmap::Mmap;
+use crate::names::{EachName, NameOps, NameTable};
 use crate::null::Null;
 use crate::pace::Pace;
 use crate::placement;
-use crate::psync::SyncQueue;
+use crate::posixaio::PosixAio;
+use crate::psync::Calls;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::source::{
     Ascending, General, Invalidating, Permutation, Serialized, Simple, Source, Uniform,
     makes_passes,
 };
+use crate::splice::Splice;
 use crate::stats::{Shared, Stats};
+use crate::sync_queue::SyncQueue;
 use crate::uring::{self, Uring};
 use crate::usage;
+use crate::vsync::Vsync;
 use crate::wake::Wake;
 use crate::worker::{End, Worker};
 use fathom_model::plan::{Engine, JobPlan, Memory};
@@ -35,6 +41,8 @@ static ABANDONED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 pub(crate) struct Task<'a> {
     pub job: &'a JobPlan,
     pub files: &'a [OpenFile],
+    /// What an engine that operates on names uses in place of files.
+    pub names: Option<&'a NameTable>,
     pub shared: &'a Shared,
     pub wake: &'a Wake,
     /// The jobs that this one shares I/Os with.
@@ -120,7 +128,7 @@ fn dispatch(
 ) -> Result<JobRecord, Refusal> {
     let (job, files) = (task.job, task.files);
     let depth = slab.slots();
-    let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null);
+    let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_));
     if !needs_none && (files.is_empty() || files.len() != job.regions.len()) {
         return Err(format!(
             "{} regions but {} open files: each region needs one",
@@ -183,8 +191,30 @@ fn dispatch(
             work(task, queue, slab, ready)
         }
         Engine::Psync(call) => {
-            let queue = SyncQueue::new(*call, job.flags, files, &slab);
+            let queue = SyncQueue::new(Calls::new(*call, job.flags, files), &slab);
             work(task, queue, slab, ready)
+        }
+        Engine::Vsync => {
+            let queue = Vsync::new(files, &slab);
+            work_on_any(task, queue, slab, ready)
+        }
+        Engine::Mmap => {
+            let queue = SyncQueue::new(Mmap::new(job, files)?, &slab);
+            work_on_any(task, queue, slab, ready)
+        }
+        Engine::Splice => {
+            let queue = SyncQueue::new(Splice::new(files)?, &slab);
+            work_on_any(task, queue, slab, ready)
+        }
+        Engine::Posixaio => {
+            let queue = PosixAio::new(files, &slab);
+            work_on_any(task, queue, slab, ready)
+        }
+        Engine::Names(plan) => {
+            let table = task.names.filter(|table| !table.names.is_empty());
+            let table = table.ok_or_else(|| "no names: the job needs at least one".to_string())?;
+            let queue = SyncQueue::new(NameOps::new(plan, table), &slab);
+            work_with(task, queue, EachName::new(job, table.names.len()), slab, ready)
         }
         Engine::Null => work(task, Null::new(depth), slab, ready),
     }
@@ -198,20 +228,9 @@ fn work<Q: Queue>(
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
     let job = task.job;
-    if makes_passes(job) && job.serialize_overlap {
-        let source = Invalidating::new(Serialized(General::new(job)), job, task.files);
-        return work_with(task, queue, source, slab, ready);
-    }
-    if makes_passes(job) {
-        let source = Invalidating::new(General::new(job), job, task.files);
-        return work_with(task, queue, source, slab, ready);
-    }
-    if job.serialize_overlap {
-        return work_with(task, queue, Serialized(General::new(job)), slab, ready);
-    }
     // A rate limit dominates the cost per I/O.
-    if job.is_held_back() {
-        return work_with(task, queue, General::new(job), slab, ready);
+    if makes_passes(job) || job.serialize_overlap || job.is_held_back() {
+        return work_on_any(task, queue, slab, ready);
     }
     if let Some(source) = Simple::<Permutation, false>::new(job) {
         return work_with(task, queue, source, slab, ready);
@@ -225,7 +244,31 @@ fn work<Q: Queue>(
     if let Some(source) = Simple::<Permutation, true>::new(job) {
         return work_with(task, queue, source, slab, ready);
     }
-    work_with(task, queue, General::new(job), slab, ready)
+    work_on_any(task, queue, slab, ready)
+}
+
+/// Works with a source for any job, where the system calls or copies of the queue dominate the cost per I/O.
+fn work_on_any<Q: Queue>(
+    task: &Task<'_>,
+    queue: Q,
+    slab: Slab,
+    ready: &mut Option<Ready<'_>>,
+) -> Result<JobRecord, Refusal> {
+    let job = task.job;
+    let mappings = queue.mappings();
+    match (makes_passes(job), job.serialize_overlap) {
+        (true, true) => {
+            let inner = Serialized(General::new(job));
+            let source = Invalidating::new(inner, job, task.files, &mappings);
+            work_with(task, queue, source, slab, ready)
+        }
+        (true, false) => {
+            let source = Invalidating::new(General::new(job), job, task.files, &mappings);
+            work_with(task, queue, source, slab, ready)
+        }
+        (false, true) => work_with(task, queue, Serialized(General::new(job)), slab, ready),
+        (false, false) => work_with(task, queue, General::new(job), slab, ready),
+    }
 }
 
 fn work_with<Q: Queue, S: Source>(
@@ -235,7 +278,9 @@ fn work_with<Q: Queue, S: Source>(
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
-    let paths: Vec<String> = task.files.iter().map(|f| f.path.clone()).collect();
+    let named = task.names.into_iter().flat_map(|table| &table.names);
+    let named = named.map(|name| name.path.to_string_lossy().into_owned());
+    let paths: Vec<String> = task.files.iter().map(|f| f.path.clone()).chain(named).collect();
     let mut worker = Worker::new(task.job, &paths, task.shared, queue, source, slab);
     let ramp_stats = (task.job.until.ramp_ns > 0).then(Stats::default);
     let go = ready.take().is_none_or(|ready| ready(Ok(())));
@@ -322,7 +367,8 @@ fn record<Q: Queue, S: Source>(
 ) -> JobRecord {
     let shared = task.shared;
     let mut granted = worker.queue.granted();
-    granted.direct = task.job.direct;
+    // Mappings always are of the page cache.
+    granted.direct = task.job.direct && task.job.engine != Engine::Mmap;
     granted.huge_pages = worker.is_huge();
     let dirs = PerDir::from_fn(|dir| {
         let stats = &shared.stats.dirs[dir];
@@ -373,6 +419,7 @@ mod tests {
             let task = Task {
                 job: &job,
                 files: &[],
+                names: None,
                 shared: &shared,
                 wake: &wake,
                 flow: None,

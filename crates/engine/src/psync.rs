@@ -1,17 +1,13 @@
 //! One synchronous system call per I/O.
 
-use crate::buffers::Slab;
 use crate::files::{FileKind, OpenFile};
-use crate::queue::{Op, Push, Queue, Request};
-use crate::token::Token;
+use crate::queue::{Op, Request};
+use crate::sync_queue::{Perform, outcome, without_data};
 use crate::usage::kernel_version;
 use fathom_model::Dir;
 use fathom_model::plan::{IoFlags, Psync as Call};
 use fathom_model::record::Granted;
-use std::io;
 
-/// BLKDISCARD of linux/fs.h: `_IO(0x12, 119)`.
-const BLKDISCARD: libc::c_ulong = 0x1277;
 /// First kernel that ignores RWF_HIPRI on synchronous calls.
 const IGNORES_HIPRI: (u32, u32) = (5, 19);
 
@@ -19,21 +15,17 @@ const IGNORES_HIPRI: (u32, u32) = (5, 19);
 pub(crate) const RWF_ATOMIC: i32 = 0x40;
 pub(crate) const RWF_DONTCACHE: i32 = 0x80;
 
-/// A queue that executes its requests one by one, in [`Queue::turn`].
-pub(crate) struct SyncQueue {
+/// The system calls of psync, sync, pvsync and pvsync2.
+pub(crate) struct Calls {
     call: Call,
     /// RWF_* flags of reads and of writes, for pvsync2.
     flags: (i32, i32),
     files: Vec<(i32, FileKind)>,
-    base: u64,
-    slot_bytes: u64,
-    pushed: Vec<(Token, Request)>,
-    done: Vec<(Token, i32)>,
     calls: u64,
 }
 
-impl SyncQueue {
-    pub fn new(call: Call, flags: IoFlags, files: &[OpenFile], slab: &Slab) -> Self {
+impl Calls {
+    pub fn new(call: Call, flags: IoFlags, files: &[OpenFile]) -> Self {
         let call_flags = match call {
             Call::VectoredFlags { hipri, nowait } => {
                 (if hipri { libc::RWF_HIPRI } else { 0 })
@@ -46,39 +38,35 @@ impl SyncQueue {
             call,
             flags: (call_flags | reads, call_flags | writes),
             files: files.iter().map(|f| (f.raw(), f.kind)).collect(),
-            base: slab.address(0),
-            slot_bytes: slab.slot_bytes() as u64,
-            pushed: Vec::with_capacity(slab.slots() as usize),
-            done: Vec::with_capacity(slab.slots() as usize),
             calls: 0,
         }
     }
+}
 
-    fn perform(&mut self, slot: u32, request: &Request) -> i32 {
+impl Perform for Calls {
+    fn perform(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
         let (fd, kind) = self.files[request.file as usize];
         self.calls += 1;
-        let buffer = (self.base
-            + u64::from(slot) * self.slot_bytes
-            + u64::from(request.buffer_offset)) as *mut libc::c_void;
-        // SAFETY (all calls below): `buffer` names `len` bytes of the slot's own memory.
         let result = match request.op {
-            Op::Io(Dir::Trim) => discard(fd, kind, request),
-            Op::Io(dir) => {
+            Op::Io(dir @ (Dir::Read | Dir::Write)) => {
                 if self.call == Call::Seek {
                     self.calls += 1;
                 }
                 transfer(self.call, self.flags, dir, fd, buffer, request)
             }
-            // SAFETY: takes no pointers.
-            Op::Fsync => unsafe { libc::fsync(fd) as isize },
-            // SAFETY: takes no pointers.
-            Op::Fdatasync => unsafe { libc::fdatasync(fd) as isize },
+            _ => without_data(fd, kind, request),
         };
-        if result >= 0 {
-            result as i32
-        } else {
-            -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
-        }
+        outcome(result)
+    }
+
+    fn system_calls(&self) -> u64 {
+        self.calls
+    }
+
+    fn granted(&self) -> Granted {
+        let asks = matches!(self.call, Call::VectoredFlags { hipri: true, .. });
+        let polled = asks && kernel_version() < IGNORES_HIPRI;
+        Granted { polled, ..Granted::default() }
     }
 }
 
@@ -122,61 +110,5 @@ fn transfer(
             }
             Call::VectoredFlags { .. } => libc::pwritev2(fd, &raw const vector, 1, offset, flags.1),
         }
-    }
-}
-
-fn discard(fd: i32, kind: FileKind, request: &Request) -> isize {
-    let range = [request.offset, u64::from(request.len)];
-    // SAFETY: BLKDISCARD reads two numbers; fallocate takes no pointers.
-    unsafe {
-        if kind == FileKind::Block {
-            libc::ioctl(fd, BLKDISCARD, range.as_ptr()) as isize
-        } else {
-            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            libc::fallocate(fd, mode, request.offset as i64, i64::from(request.len)) as isize
-        }
-    }
-}
-
-impl Push for SyncQueue {
-    fn push(&mut self, token: Token, request: &Request) {
-        self.pushed.push((token, *request));
-    }
-}
-
-impl Queue for SyncQueue {
-    type Batch<'a> = &'a mut Self;
-
-    fn room(&self) -> u32 {
-        (self.pushed.capacity() - self.pushed.len()) as u32
-    }
-
-    fn batch(&mut self) -> &mut Self {
-        self
-    }
-
-    fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
-        for index in 0..self.pushed.len() {
-            let (token, request) = self.pushed[index];
-            let result = self.perform(token.slot(), &request);
-            self.done.push((token, result));
-        }
-        self.pushed.clear();
-        Ok(())
-    }
-
-    fn reap(&mut self, max: u32, mut each: impl FnMut(Token, i32)) {
-        let count = self.done.len().min(max as usize);
-        self.done.drain(..count).for_each(|(token, result)| each(token, result));
-    }
-
-    fn system_calls(&self) -> u64 {
-        self.calls
-    }
-
-    fn granted(&self) -> Granted {
-        let asks = matches!(self.call, Call::VectoredFlags { hipri: true, .. });
-        let polled = asks && kernel_version() < IGNORES_HIPRI;
-        Granted { polled, ..Granted::default() }
     }
 }

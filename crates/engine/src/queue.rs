@@ -78,4 +78,18 @@ pub(crate) trait Queue {
 
     /// Settings in effect so far.
     fn granted(&self) -> Granted;
+
+    /// The targets' memory mappings, by file, if the queue accesses them through memory.
+    fn mappings(&self) -> Vec<Mapping> {
+        Vec::new()
+    }
+}
+
+/// Where a part of a target is mapped into memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    /// Address of its first page.
+    pub address: usize,
+    /// Length in bytes.
+    pub bytes: usize,
 }

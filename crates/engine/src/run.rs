@@ -4,7 +4,9 @@ use crate::clock;
 use crate::files::OpenFile;
 use crate::flow::{self, FlowGroup};
 use crate::job::{self, Task};
+use crate::names::NameTable;
 use crate::overdue::Overdue;
+use crate::posixaio;
 use crate::rate_floor::FloorCheck;
 use crate::stall::{self, StallDetector};
 use crate::stats::Shared;
@@ -50,6 +52,7 @@ struct Member {
 struct State {
     jobs: Vec<JobPlan>,
     files: Vec<Vec<OpenFile>>,
+    names: Vec<Option<NameTable>>,
     members: Vec<Member>,
     flows: BTreeMap<u32, Arc<FlowGroup>>,
     start_ns: u64,
@@ -82,13 +85,29 @@ pub struct Running {
 ///
 /// If threads or descriptors cannot be created. Errors of a job are in its record.
 pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartError> {
+    let names = plan.jobs.iter().map(|_| None).collect();
+    start_with_names(plan, files, names)
+}
+
+/// Starts the jobs of `plan`, as [`start`] does; `names` holds, per job, what an engine that operates on names uses.
+///
+/// # Errors
+///
+/// As [`start`].
+pub fn start_with_names(
+    plan: &Plan,
+    files: Vec<Vec<OpenFile>>,
+    names: Vec<Option<NameTable>>,
+) -> Result<Running, StartError> {
     stall::install_handler()?;
+    posixaio::allow_threads(&plan.jobs);
     let members =
         plan.jobs.iter().map(|_| Ok(Member { shared: Shared::default(), wake: Wake::new()? }));
     let state = Arc::new(State {
         jobs: plan.jobs.clone(),
         flows: flow::groups(plan.jobs.iter().map(|job| job.flow)),
         files,
+        names,
         members: members.collect::<std::io::Result<_>>()?,
         start_ns: clock::now_ns(),
         stopped: AtomicBool::new(false),
@@ -269,6 +288,7 @@ fn spawn(
         let task = Task {
             job: &state.jobs[index],
             files: &state.files[index],
+            names: state.names[index].as_ref(),
             shared: &member.shared,
             wake: &member.wake,
             flow: state.jobs[index].flow.and_then(|flow| state.flows.get(&flow.id)),

@@ -56,7 +56,10 @@ impl Lookup {
         let rdev = (stat.stx_rdev_major, stat.stx_rdev_minor);
         match FileType::from_raw_mode(stat.stx_mode.into()) {
             FileType::RegularFile => self.file(&mut facts, fd, &stat),
-            FileType::Directory => facts.kind = TargetKind::Directory,
+            FileType::Directory => {
+                facts.kind = TargetKind::Directory;
+                self.place(&mut facts, fd, &stat);
+            }
             FileType::BlockDevice => {
                 device(&mut facts, TargetKind::BlockDevice, rdev, self.device(rdev));
             }

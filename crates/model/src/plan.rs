@@ -7,6 +7,7 @@ mod engine;
 mod hints;
 mod logs;
 mod memory;
+mod names;
 mod pace;
 mod show;
 
@@ -18,6 +19,7 @@ pub use logs::{LogKind, Logs};
 pub use memory::{
     BUFFER_ALIGN, HUGE_PAGE_BYTES, MemoryNeed, SLOT_BYTES, STACK_BYTES, block_map_levels,
 };
+pub use names::{NameOp, Names, Paths, StatCall};
 pub use pace::{ExitWhat, Flow, Rate, RateFloor, RateProcess, Think, Until};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
 

@@ -68,6 +68,8 @@ fn check(plan: &Plan, jobs: &[JobRecord]) -> Result<(), String> {
         "a job failed"
     } else if plans().any(|job| job.used_dirs().any(Dir::modifies)) {
         "the window would write more than was requested"
+    } else if plans().any(|job| matches!(job.engine, Engine::Names(_))) {
+        "operations on names are not repeated"
     } else if plans().any(JobPlan::is_held_back) {
         "the job runs at a set rate"
     } else if plans().any(is_cached) {

@@ -1,14 +1,14 @@
-//! CPU time of the kernel threads that work for the jobs' rings (SQPOLL, io-wq).
+//! CPU time of the threads that work for the jobs: kernel threads of rings (SQPOLL, io-wq), and those of the C library.
 
 use fathom_engine::Running;
 use fathom_model::Progress;
-use fathom_model::plan::{JobPlan, Plan};
+use fathom_model::plan::{Engine, JobPlan, Plan};
 use fathom_model::progress::Phase;
 use fathom_model::record::JobRecord;
-use fathom_watch::threads::helper_time;
+use fathom_watch::threads::{helper_time, library_time};
 use std::path::{Path, PathBuf};
 
-/// CPU time of one ring's threads, in nanoseconds.
+/// CPU time of one job's threads, in nanoseconds.
 #[derive(Clone, Copy)]
 struct CpuTime {
     /// When the measured time began.
@@ -16,35 +16,58 @@ struct CpuTime {
     latest_ns: u64,
 }
 
-/// Follows the CPU time of the threads of all rings that have such threads.
+/// Follows the CPU time of the threads of all jobs that have such threads.
 pub(crate) struct RingThreads {
     proc: PathBuf,
     /// One entry for each job.
     times: Vec<Option<CpuTime>>,
-    has_threads: Vec<bool>,
+    threads: Vec<Threads>,
+}
+
+/// The threads that work for a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Threads {
+    None,
+    /// Of its ring.
+    Ring,
+    /// Of the C library.
+    Library,
+}
+
+impl Threads {
+    fn of(job: &JobPlan) -> Self {
+        match &job.engine {
+            // Any ring may punt I/Os to io-wq: buffered writes, or more I/Os than the device has tags.
+            engine if engine.uring().is_some() => Self::Ring,
+            Engine::Posixaio => Self::Library,
+            _ => Self::None,
+        }
+    }
 }
 
 impl RingThreads {
     pub fn new(plan: &Plan, proc: &Path) -> Self {
-        // Any ring may punt I/Os to io-wq: buffered writes, or more I/Os than the device has tags.
-        let has = |job: &JobPlan| job.engine.uring().is_some();
         Self {
             proc: proc.to_path_buf(),
             times: vec![None; plan.jobs.len()],
-            has_threads: plan.jobs.iter().map(has).collect(),
+            threads: plan.jobs.iter().map(Threads::of).collect(),
         }
     }
 
     pub fn sample(&mut self, running: &Running, progress: &Progress) {
-        if !self.has_threads.contains(&true) {
+        if self.threads.iter().all(|threads| *threads == Threads::None) {
             return;
         }
         for (index, tid) in running.thread_ids().into_iter().enumerate() {
             let phase = progress.jobs[index].phase;
             let alive = matches!(phase, Phase::Waiting | Phase::Ramp | Phase::Running);
-            let (true, true, Some(tid)) = (self.has_threads[index], alive, tid) else { continue };
-            if let Ok(time) = helper_time(&self.proc, tid) {
-                let now = time.owned_ns;
+            let (true, Some(tid)) = (alive, tid) else { continue };
+            let time = match self.threads[index] {
+                Threads::None => continue,
+                Threads::Ring => helper_time(&self.proc, tid).map(|time| time.owned_ns),
+                Threads::Library => library_time(&self.proc, tid),
+            };
+            if let Ok(now) = time {
                 let first = CpuTime { at_start_ns: 0, latest_ns: now };
                 let times = self.times[index].get_or_insert(first);
                 times.latest_ns = times.latest_ns.max(now);

@@ -3,21 +3,24 @@
 use crate::cancel::CancelToken;
 use crate::observe::new_run_id;
 use crate::shrink::ShrinkDetector;
-use fathom_engine::{FileKind, OpenFile, Running};
-use fathom_machine::guard::{self, OpenTarget, Permissions, WorkerOpen};
-use fathom_machine::{Roots, inspect};
+use fathom_engine::{FileKind, Name, NameTable, OpenFile, Running};
+use fathom_machine::guard::{self, NamedTarget, NamedTargets, OpenTarget, Permissions, WorkerOpen};
+use fathom_machine::{Lookup, Roots, inspect};
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, Host, TargetFacts, TargetKind};
 use fathom_model::inspection::Inspection;
 use fathom_model::plan::{Buffers, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RECORD_VERSION, RunRecord};
 use fathom_watch::disks::NamedDisks;
+use std::ffi::CString;
 
 /// The open targets of a plan. If dropped before any job did I/O, created files are removed.
 pub struct OpenTargets {
     /// The machine, and the targets as opened.
     pub facts: Facts,
     targets: Vec<OpenTarget>,
+    /// The names of each job that operates on names.
+    names: Vec<Option<NamedTargets>>,
     roots: Roots,
 }
 
@@ -36,9 +39,11 @@ impl OpenTargets {
         let stop = || cancel.reason().is_some();
         let targets =
             guard::open_all(&roots, plan, permissions, &stop).map_err(|e| e.to_string())?;
+        let names = guard::open_names(&roots, plan, &stop).map_err(|e| e.to_string())?;
         facts.targets = targets.iter().map(|t| t.facts.clone()).collect();
+        facts.targets.extend(directories(&roots, &names));
         facts.inspection = Some(inspected(&roots, &facts.targets));
-        Ok(Self { facts, targets, roots })
+        Ok(Self { facts, targets, names, roots })
     }
 
     /// Takes `targets` that are already open.
@@ -47,7 +52,8 @@ impl OpenTargets {
         let roots = Roots::default();
         let facts: Vec<TargetFacts> = targets.iter().map(|t| t.facts.clone()).collect();
         let inspection = Some(inspected(&roots, &facts));
-        Self { facts: Facts { host, targets: facts, inspection }, targets, roots }
+        let facts = Facts { host, targets: facts, inspection };
+        Self { facts, targets, names: Vec::new(), roots }
     }
 
     /// Lays out newly created files that are going to be read; `progress` gets the path, the bytes written and the
@@ -87,7 +93,9 @@ impl OpenTargets {
     /// If a target cannot be opened for a worker, or threads cannot be created.
     pub fn start(&self, plan: &Plan) -> Result<Running, String> {
         let files = plan.jobs.iter().map(|job| self.files(job)).collect::<Result<_, _>>()?;
-        fathom_engine::start(plan, files).map_err(|e| e.to_string())
+        let names = (0..plan.jobs.len()).map(|index| self.names.get(index)?.as_ref());
+        let names = names.map(|names| names.map(table).transpose()).collect::<Result<_, _>>()?;
+        fathom_engine::start_with_names(plan, files, names).map_err(|e| e.to_string())
     }
 
     fn files(&self, job: &JobPlan) -> Result<Vec<OpenFile>, String> {
@@ -164,6 +172,7 @@ impl OpenTargets {
     /// Keeps the files that were created for this run.
     pub(crate) fn keep(&self) {
         self.targets.iter().for_each(OpenTarget::keep);
+        self.names.iter().flatten().for_each(NamedTargets::keep);
     }
 
     /// Notes in `jobs` which of their targets were replaced, deleted or truncated; such files are no longer fathom's.
@@ -189,8 +198,41 @@ impl OpenTargets {
     /// # Errors
     /// What could not be removed.
     pub fn close(self) -> Result<(), String> {
-        self.targets.into_iter().try_for_each(|target| target.finish().map_err(|e| e.to_string()))
+        let names = self.names.into_iter().flatten().map(NamedTargets::finish);
+        let targets = self.targets.into_iter().map(OpenTarget::finish);
+        // All of them, also after an error.
+        let closed: Vec<_> = names.chain(targets).collect();
+        closed.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())
     }
+}
+
+/// The directories of the jobs' names, each once: their file systems and disks are those of the run.
+fn directories(roots: &Roots, names: &[Option<NamedTargets>]) -> Vec<TargetFacts> {
+    let mut paths: Vec<&str> = Vec::new();
+    for target in names.iter().flatten().flat_map(|names| &names.names) {
+        let path = match target.name_at() {
+            0 => ".",
+            at => &target.path[..at],
+        };
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    let lookup = Lookup::new(roots);
+    paths.into_iter().filter_map(|path| lookup.target(path).ok()).collect()
+}
+
+/// The names of a job as the engine's input.
+fn table(names: &NamedTargets) -> Result<NameTable, String> {
+    let fail = |error: std::io::Error| format!("cannot keep a directory open: {error}");
+    let dirs = names.dirs.iter().map(|dir| dir.try_clone().map_err(fail));
+    let name = |target: &NamedTarget| {
+        let path = CString::new(target.path.as_str())
+            .map_err(|_| format!("{:?} holds a zero byte; use another name", target.path))?;
+        Ok(Name { dir: target.dir, path, name_at: target.name_at(), made: target.made })
+    };
+    let names = names.names.iter().map(name).collect::<Result<_, String>>()?;
+    Ok(NameTable { dirs: dirs.collect::<Result<_, _>>()?, names })
 }
 
 /// What is known of the machine and of the disks below the targets.

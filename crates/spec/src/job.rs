@@ -2,12 +2,13 @@
 
 mod parts;
 
+pub use crate::engine_name::EngineName;
 pub use parts::{DedupeSpec, LogSpec, Nodes, PlacementSpec, PriorityShare, PrioritySpec, RateSpec};
 
 use crate::error::Place;
 use fathom_model::plan::{
     Advice, Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, FlushPlan,
-    IoFlags, Mix, OnError, RateFloor, Show, SyncIo, Uring, WriteLife,
+    IoFlags, Mix, OnError, RateFloor, Show, StatCall, SyncIo, Uring, WriteLife,
 };
 use fathom_model::{Dir, PerDir};
 
@@ -170,33 +171,6 @@ pub struct Work {
     pub seed: Option<u64>,
 }
 
-/// `ioengine`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EngineName {
-    /// io_uring.
-    IoUring,
-    /// NVMe passthrough over io_uring.
-    IoUringCmd,
-    /// Linux native AIO.
-    Libaio,
-    /// pread, pwrite.
-    Psync,
-    /// lseek, read, write.
-    Sync,
-    /// preadv, pwritev.
-    Pvsync,
-    /// preadv2, pwritev2.
-    Pvsync2,
-    /// fallocate.
-    Falloc,
-    /// ftruncate.
-    Ftruncate,
-    /// io_uring no-ops.
-    Nop,
-    /// No I/O at all.
-    Null,
-}
-
 /// I/O engine and queue depth of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineSpec {
@@ -222,6 +196,8 @@ pub struct EngineSpec {
     pub flags: IoFlags,
     /// `serialize_overlap`.
     pub serialize_overlap: bool,
+    /// `stat_type`.
+    pub stat: StatCall,
 }
 
 /// Start and end conditions of a job.
@@ -335,10 +311,10 @@ impl JobSpec {
         self.work.rw.kind != RwKind::Read
     }
 
-    /// Whether the engine uses files or devices.
+    /// Whether the engine opens files or devices.
     #[must_use]
     pub fn uses_files(&self) -> bool {
-        !matches!(self.engine.name, EngineName::Nop | EngineName::Null)
+        !matches!(self.engine.name, EngineName::Nop | EngineName::Null | EngineName::Names(_))
     }
 }
 
@@ -406,32 +382,7 @@ impl Default for EngineSpec {
             nowait: false,
             flags: IoFlags::default(),
             serialize_overlap: false,
+            stat: StatCall::Stat,
         }
-    }
-}
-
-impl EngineName {
-    /// The name used by `ioengine`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::IoUring => "io_uring",
-            Self::IoUringCmd => "io_uring_cmd",
-            Self::Libaio => "libaio",
-            Self::Psync => "psync",
-            Self::Sync => "sync",
-            Self::Pvsync => "pvsync",
-            Self::Pvsync2 => "pvsync2",
-            Self::Falloc => "falloc",
-            Self::Ftruncate => "ftruncate",
-            Self::Nop => "nop",
-            Self::Null => "null",
-        }
-    }
-
-    /// Whether the engine uses io_uring.
-    #[must_use]
-    pub const fn is_ring(self) -> bool {
-        matches!(self, Self::IoUring | Self::IoUringCmd | Self::Nop)
     }
 }

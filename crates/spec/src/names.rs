@@ -6,7 +6,7 @@ use crate::spec::{Spec, job_error};
 use std::collections::HashMap;
 
 /// Maximum number of paths in a run.
-const PATHS_MAX: usize = 1 << 20;
+pub(crate) const PATHS_MAX: usize = 1 << 20;
 
 /// A path whose facts the planner needs.
 #[derive(Debug, Clone, PartialEq, Eq)]

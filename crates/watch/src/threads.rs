@@ -15,7 +15,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use helpers::{HelperTime, helper_time};
+pub use helpers::{HelperTime, helper_time, library_time};
 pub use task::Parts;
 
 use crate::{Sampler, Scope, priority};

@@ -13,9 +13,9 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Whether it works on files or devices at all.
+    /// Whether it transfers data to or from files or devices.
     pub fn is_real(&self) -> bool {
-        !matches!(self.plan.engine, Engine::Nop(_) | Engine::Null)
+        !matches!(self.plan.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_))
     }
 
     /// Whether it started; otherwise no setup flag can be in effect.

@@ -86,7 +86,7 @@ pub(super) static DIRECT_REFUSED: Rule = Rule {
     class: Class::Validity,
     severity: Severity::Warning,
     meaning: "Direct I/O was requested, but O_DIRECT is not in effect: I/O went through the page cache.",
-    threshold: || "The file system refused O_DIRECT.".into(),
+    threshold: || "The file system refused O_DIRECT, or the engine is mmap.".into(),
     remedy: "Use a file system that supports O_DIRECT",
     supersedes: &[],
     checks: &[Check::Run(direct_refused)],
@@ -110,6 +110,11 @@ fn direct_refused(record: &RunRecord) -> Option<Claim> {
     }
     let summary =
         format!("{} requested direct I/O, but used the page cache.", sentence(&named(&jobs)));
+    if jobs.iter().all(|job| job.plan.engine == Engine::Mmap) {
+        let why = "a memory mapping is of the page cache";
+        let claim = Claim::new(summary, vec![Evidence::text("ioengine=mmap", why)]);
+        return Some(claim.remedy("Use ioengine=io_uring or psync, or remove direct=1"));
+    }
     Some(Claim::new(summary, vec![Evidence::text("O_DIRECT", "not in effect")]))
 }
 

@@ -15,6 +15,8 @@ mod data;
 #[cfg(test)]
 mod doctor;
 #[cfg(test)]
+mod engines;
+#[cfg(test)]
 mod experiments;
 #[cfg(test)]
 mod faults;

@@ -2,8 +2,8 @@
 
 use super::{Draw, Source};
 use crate::files::OpenFile;
-use crate::hints::drop_pages;
-use crate::queue::Request;
+use crate::hints::{drop_pages, unmap_pages};
+use crate::queue::{Mapping, Request};
 use fathom_model::plan::{Distribution, JobPlan, Order, Region};
 use fathom_model::{Dir, PerDir};
 use std::os::fd::RawFd;
@@ -20,6 +20,8 @@ pub(crate) struct Invalidating<S> {
 struct Pass {
     fd: RawFd,
     region: Region,
+    /// Pages that are mapped cannot be dropped.
+    mapping: Option<Mapping>,
     bytes: u64,
     left: PerDir<u64>,
 }
@@ -36,15 +38,17 @@ pub(crate) fn makes_passes(job: &JobPlan) -> bool {
 }
 
 impl<S> Invalidating<S> {
-    /// `inner` with the files of `job`.
-    pub fn new(inner: S, job: &JobPlan, files: &[OpenFile]) -> Self {
+    /// `inner` with the files of `job` and, where the queue maps them, their mappings.
+    pub fn new(inner: S, job: &JobPlan, files: &[OpenFile], mappings: &[Mapping]) -> Self {
         let unit = job.block_unit();
-        let pass = |(file, region): (&OpenFile, &Region)| {
+        let pass = |(index, file): (usize, &OpenFile)| {
+            let region = job.regions[index];
             let bytes = region.len - region.len % unit;
-            Pass { fd: file.raw(), region: *region, bytes, left: PerDir::splat(bytes) }
+            let mapping = mappings.get(index).copied();
+            Pass { fd: file.raw(), region, mapping, bytes, left: PerDir::splat(bytes) }
         };
         let apart = matches!(job.access.order, Order::Sequential { .. });
-        Self { inner, files: files.iter().zip(&job.regions).map(pass).collect(), apart }
+        Self { inner, files: files.iter().enumerate().map(pass).collect(), apart }
     }
 }
 
@@ -86,6 +90,7 @@ impl<D: Draw> Draw for Batch<'_, D> {
         let pass = &mut self.files[request.file as usize];
         let left = &mut pass.left[if self.apart { dir } else { Dir::Read }];
         if *left < u64::from(request.len) {
+            pass.mapping.into_iter().for_each(unmap_pages);
             drop_pages(pass.fd, &pass.region);
             *left = pass.bytes;
         }

@@ -97,7 +97,10 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             self.fatal = true;
         }
         if self.failure.is_none() {
-            let what = format!("{dir} of {} bytes at offset {}", request.len, request.offset);
+            let what = match &self.job.engine {
+                Engine::Names(names) => names.op.name().to_string(),
+                _ => format!("{dir} of {} bytes at offset {}", request.len, request.offset),
+            };
             self.failure = Some(self.describe(&what, request.file, errno, more));
         }
     }
@@ -161,6 +164,15 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             libc::EOPNOTSUPP => "; the target does not support this operation",
             libc::EINVAL if self.job.direct => {
                 "; direct I/O must be aligned to the target's logical block: check bs, offset and blockalign"
+            }
+            libc::EINVAL if self.job.engine == Engine::Splice => {
+                "; its file system does not support splice: use ioengine=psync"
+            }
+            libc::ESTALE if matches!(self.job.engine, Engine::Names(_)) => {
+                "; it was replaced since it was laid out, and fathom removes only what it created"
+            }
+            libc::EFAULT if self.job.engine == Engine::Mmap => {
+                "; the target is shorter than at the start of the run: it was truncated"
             }
             libc::EIO => "; the device reports an error: see `dmesg`",
             libc::ENOSPC => {

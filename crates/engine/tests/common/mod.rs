@@ -101,6 +101,10 @@ pub fn engines() -> Vec<(&'static str, Engine)> {
         ("sync", Engine::Psync(Psync::Seek)),
         ("pvsync", Engine::Psync(Psync::Vectored)),
         ("pvsync2", Engine::Psync(Psync::VectoredFlags { hipri: false, nowait: false })),
+        ("vsync", Engine::Vsync),
+        ("mmap", Engine::Mmap),
+        ("splice", Engine::Splice),
+        ("posixaio", Engine::Posixaio),
     ]
 }
 

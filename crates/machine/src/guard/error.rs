@@ -190,6 +190,41 @@ pub enum GuardError {
         /// The path as given.
         path: String,
     },
+    /// A name that a job is to create, or lay out and remove, exists.
+    #[error(
+        "{path} exists, and {engine} works only on what it creates itself; remove it, or use other names{}",
+        if *unlink { " (with unlink=1, a run removes what it created)" } else { "" }
+    )]
+    Exists {
+        /// The path as given.
+        path: String,
+        /// The engine's name.
+        engine: &'static str,
+        /// Whether `unlink` prevents this.
+        unlink: bool,
+    },
+    /// A name that a job creates or removes is used by another one as well.
+    #[error("{path} is used by two jobs, and {engine} needs names of its own; use other names")]
+    SharedName {
+        /// The path as given.
+        path: String,
+        /// The engine's name.
+        engine: &'static str,
+    },
+    /// A name does not exist, and may not be created.
+    #[error(
+        "{path} does not exist, and allow_file_create=0 or --readonly prevents its creation; create it, or remove that key"
+    )]
+    NotCreated {
+        /// The path as given.
+        path: String,
+    },
+    /// Something that should be a directory.
+    #[error("{path} is not a directory; name one, or use ioengine=filestat")]
+    NotDirectory {
+        /// The path as given.
+        path: String,
+    },
     /// Interrupted from outside.
     #[error("interrupted while {path} was being prepared; nothing was changed")]
     Interrupted {

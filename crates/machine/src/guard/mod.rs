@@ -6,6 +6,7 @@
 mod claim;
 mod error;
 pub(crate) mod make;
+mod names;
 mod open;
 mod permission;
 mod prove;
@@ -16,6 +17,7 @@ pub(crate) use make::Made;
 pub(crate) use open::{Entry, Held};
 
 pub use error::GuardError;
+pub use names::{NamedTarget, NamedTargets, open_names};
 pub use open::{Extent, OpenTarget, WorkerOpen};
 pub use permission::Permissions;
 

@@ -11,6 +11,8 @@ mod identity;
 #[cfg(test)]
 mod making;
 #[cfg(test)]
+mod names;
+#[cfg(test)]
 mod scratch;
 #[cfg(test)]
 mod settings;

@@ -1,5 +1,6 @@
 //! I/O engines and their settings.
 
+use super::{Names, Paths};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,16 @@ pub enum Engine {
     Libaio,
     /// One system call per I/O.
     Psync(Psync),
+    /// readv(2) or writev(2), one call for adjacent I/Os of a batch.
+    Vsync,
+    /// Loads from and stores to memory mappings.
+    Mmap,
+    /// splice(2) and vmsplice(2), through a pipe.
+    Splice,
+    /// POSIX asynchronous I/O: aio_read(3), aio_write(3).
+    Posixaio,
+    /// Operations on the names of files and directories.
+    Names(Names),
     /// io_uring no-ops: measures the overhead of the ring.
     Nop(Uring),
     /// Completes I/Os immediately without the kernel: measures the overhead of the engine.
@@ -37,6 +48,11 @@ impl Engine {
                 Psync::Allocate => "falloc",
                 Psync::Truncate => "ftruncate",
             },
+            Engine::Vsync => "vsync",
+            Engine::Mmap => "mmap",
+            Engine::Splice => "splice",
+            Engine::Posixaio => "posixaio",
+            Engine::Names(names) => names.op.name(),
             Engine::Nop(_) => "nop",
             Engine::Null => "null",
         }
@@ -45,7 +61,16 @@ impl Engine {
     /// Whether each call does one I/O and waits for it, regardless of the queue depth requested.
     #[must_use]
     pub fn is_synchronous(&self) -> bool {
-        matches!(self, Engine::Psync(_))
+        matches!(self, Engine::Psync(_) | Engine::Mmap | Engine::Splice | Engine::Names(_))
+    }
+
+    /// The names that the job operates on, if it transfers no data.
+    #[must_use]
+    pub fn paths(&self) -> Option<&Paths> {
+        match self {
+            Engine::Names(names) => Some(&names.paths),
+            _ => None,
+        }
     }
 
     /// The io_uring settings, if the engine uses io_uring.

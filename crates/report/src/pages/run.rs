@@ -8,7 +8,7 @@ use super::watch::{Observed, machine};
 use super::{doctor_line, limited_by};
 use crate::doc::{Document, Text, count, text, time};
 use fathom_analysis::derive::{self, JobGroup};
-use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
+use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order, Paths};
 use fathom_model::record::RunRecord;
 use fathom_model::watch::Missing;
 use fathom_model::{Dir, units};
@@ -128,9 +128,9 @@ fn section(page: &mut Document, record: &RunRecord, group: &JobGroup) {
     page.section(&names.join(" + "), heading(record, group, &plans), body);
 }
 
-/// `random read 4 KiB · io_uring · QD 32 · 3 jobs · direct · /dev/nvme0n1 · 10 s`
+/// `random read 4 KiB · io_uring · QD 32 · 3 jobs · direct · /dev/nvme0n1 · 10 s`, or
+/// `filecreate · 1 job · a.0.0 and 99 more · 20 ms`
 fn heading(record: &RunRecord, group: &JobGroup, plans: &[&JobPlan]) -> Text {
-    let jobs = group.jobs.len();
     let each = |of: fn(&JobPlan) -> String| distinct(plans.iter().map(|plan| of(plan))).join(", ");
     let depths = match plans.iter().all(|plan| plan.engine.is_synchronous()) {
         true => String::new(),
@@ -141,11 +141,16 @@ fn heading(record: &RunRecord, group: &JobGroup, plans: &[&JobPlan]) -> Text {
         0 => "did not start".into(),
         ns => Text::from(time(ns as f64)),
     };
+    let engines = each(|plan| plan.engine.name().to_string());
+    let jobs = crate::doc::plural(group.jobs.len() as u64, "job");
+    if plans.iter().all(|plan| plan.engine.paths().is_some()) {
+        return super::parts([engines.into(), jobs, targets(record, plans).into(), time]);
+    }
     super::parts([
         text!(each(work), " ", sizes(plans)),
-        each(|plan| plan.engine.name().to_string()).into(),
+        engines.into(),
         depths.into(),
-        crate::doc::plural(jobs as u64, "job"),
+        jobs,
         each(|plan| if plan.direct { "direct" } else { "buffered" }.to_string()).into(),
         targets(record, plans).into(),
         time,
@@ -209,6 +214,13 @@ fn sizes(plans: &[&JobPlan]) -> String {
 
 /// The first target and how many more there are; empty for engines without.
 fn targets(record: &RunRecord, plans: &[&JobPlan]) -> String {
+    let names: Vec<&Paths> = plans.iter().filter_map(|plan| plan.engine.paths()).collect();
+    if let Some(first) = names.first().and_then(|paths| paths.iter().next()) {
+        return match names.iter().map(|paths| paths.count()).sum::<usize>() {
+            1 => first,
+            count => format!("{first} and {} more", count - 1),
+        };
+    }
     let mut targets: Vec<usize> = plans.iter().flat_map(|p| &p.regions).map(|r| r.target).collect();
     targets.sort_unstable();
     targets.dedup();

@@ -7,7 +7,7 @@ use fathom_machine::guard::OpenTarget;
 use fathom_machine::{Lookup, Roots, scratch};
 use fathom_model::experiment::{Condition, Load, Metric};
 use fathom_model::facts::{Facts, TargetFacts};
-use fathom_model::plan::{Mix, Plan, Rate, RateProcess, Target};
+use fathom_model::plan::{Engine, Mix, Plan, Rate, RateProcess, Target};
 use fathom_model::setting::SettingChange;
 use fathom_model::{Dir, units};
 use std::collections::BTreeMap;
@@ -144,6 +144,12 @@ fn check_size(plans: &Plans) -> Result<(), String> {
         Work::Command(_) => None,
     });
     for job in jobs.flatten() {
+        if let Engine::Names(_) = job.engine {
+            return Err(format!(
+                "ioengine={} is not supported here, since windows repeat their I/Os; use 'fathom run'",
+                job.engine.name()
+            ));
+        }
         if let Some(region) = job.regions.iter().find(|region| region.len < job.block_max()) {
             let path = plans.targets.get(region.target).map_or("", |target| target.path.as_str());
             let block = units::bytes(job.block_max());

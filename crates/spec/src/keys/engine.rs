@@ -4,7 +4,7 @@ use super::{Key, accept_flag};
 use crate::job::{EngineName, JobSpec};
 use crate::suggest;
 use crate::value::Value;
-use fathom_model::plan::{BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory};
+use fathom_model::plan::{BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory, NameOp, StatCall};
 
 const ENGINES: &[(&str, EngineName)] = &[
     ("io_uring", EngineName::IoUring),
@@ -18,6 +18,16 @@ const ENGINES: &[(&str, EngineName)] = &[
     ("pvsync2", EngineName::Pvsync2),
     ("falloc", EngineName::Falloc),
     ("ftruncate", EngineName::Ftruncate),
+    ("vsync", EngineName::Vsync),
+    ("mmap", EngineName::Mmap),
+    ("splice", EngineName::Splice),
+    ("posixaio", EngineName::Posixaio),
+    ("filecreate", EngineName::Names(NameOp::CreateFile)),
+    ("filestat", EngineName::Names(NameOp::StatFile)),
+    ("filedelete", EngineName::Names(NameOp::DeleteFile)),
+    ("dircreate", EngineName::Names(NameOp::CreateDir)),
+    ("dirstat", EngineName::Names(NameOp::StatDir)),
+    ("dirdelete", EngineName::Names(NameOp::DeleteDir)),
     ("nop", EngineName::Nop),
     ("null", EngineName::Null),
     ("cpp_null", EngineName::Null),
@@ -30,7 +40,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::value(
         "ioengine",
         "NAME",
-        "I/O engine: io_uring, io_uring_cmd, libaio, psync, sync, pvsync, pvsync2, falloc, ftruncate, null or nop",
+        "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, pvsync2, mmap, splice, falloc, \
+         ftruncate, null, nop, or operations on names: filecreate, filestat, filedelete, dircreate, dirstat, dirdelete",
         engine,
     )
     .differs("The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own."),
@@ -133,6 +144,14 @@ pub(super) const KEYS: &[Key] = &[
         job.engine.uring.force_async = v.count32(0, u32::MAX)?;
         Ok(())
     }),
+    Key::value("stat_type", "CALL", "System call of filestat and dirstat: stat, lstat or statx", |job, v| {
+        job.engine.stat = v.choice(&[
+            ("stat", StatCall::Stat),
+            ("lstat", StatCall::Lstat),
+            ("statx", StatCall::Statx),
+        ])?;
+        Ok(())
+    }),
     Key::flag("nowait", "Set RWF_NOWAIT (pvsync2)", |job, v| {
         job.engine.nowait = v.flag()?;
         Ok(())
@@ -208,17 +227,13 @@ pub(crate) fn engines() -> impl Iterator<Item = (&'static str, EngineName)> {
 
 /// fio's other engines, and what to do instead.
 const OTHERS: &[(&[&str], &str)] = &[
-    (&["posixaio", "solarisaio", "windowsaio"], "use io_uring or libaio"),
-    (&["mmap", "splice", "vsync"], "use psync"),
-    (&["pmem", "libpmem", "dev-dax", "dev_dax"], "use psync on a file"),
+    (&["solarisaio", "windowsaio"], "use io_uring or libaio"),
+    (&["pmem", "libpmem", "dev-dax", "dev_dax"], "use mmap on a file"),
     (
         &["sg", "nvme", "spdk", "xnvme", "libblkio", "libnvme"],
         "use io_uring, or io_uring_cmd on /dev/ngXnY",
     ),
-    (
-        &["dircreate", "dirdelete", "dirstat", "filecreate", "filedelete", "filestat", "e4defrag"],
-        "fathom transfers data, and does not measure operations on metadata yet; use fio",
-    ),
+    (&["e4defrag"], "fathom does not measure this operation; use fio"),
     (&["cpuio", "exec", "page_fault"], "it does no storage I/O; run such a load alongside fathom"),
     (&["ftp", "http", "net", "netsplice", "rdma"], "fathom does storage I/O only; use fio"),
     (

@@ -52,6 +52,7 @@ const OFF: &[(&[&str], &[&str])] = &[
             "readfua",
             "recover_zbd_write_error",
             "sprandom",
+            "thp",
             "stream_id",
             "sync_file_range",
             "thinkcycles",

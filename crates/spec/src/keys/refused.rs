@@ -253,6 +253,11 @@ const REFUSED: &[Refused] = &[
         names: &["profile"],
     },
     Refused {
+        what: "Transparent huge pages of memory mappings",
+        why: "fio maps files privately for it, so that writes never reach them; remove the key",
+        names: &["thp"],
+    },
+    Refused {
         what: "Options of other fio engines",
         why: "the engine is not supported; use io_uring, io_uring_cmd, libaio, psync, sync, pvsync, \
               pvsync2 or null",
@@ -333,10 +338,8 @@ const OTHER_ENGINES: &[&str] = &[
     "single-instance",
     "single_instance",
     "skip_bad",
-    "stat_type",
     "std_redirect",
     "svcl",
-    "thp",
     "touch_objects",
     "ttl",
     "uri",

@@ -4,7 +4,7 @@ use super::File;
 use crate::job::{EngineName, EngineSpec, JobSpec};
 use fathom_model::Dir;
 use fathom_model::facts::{Host, TargetKind};
-use fathom_model::plan::{Batch, Engine, Psync, SqPoll, Uring};
+use fathom_model::plan::{Batch, Engine, Names, Psync, SqPoll, Uring};
 
 /// First kernel with io_uring discards of block devices (BLOCK_URING_CMD_DISCARD).
 const RING_DISCARDS: (u32, u32) = (6, 12);
@@ -35,12 +35,23 @@ pub(super) fn choose(job: &JobSpec, files: &[File<'_>], host: &Host) -> Choice {
         return Choice { engine: Engine::Psync(Psync::Plain), depth: 1, note: Some(note) };
     }
     if !engine.is_synchronous() {
-        return Choice { engine, depth, note: None };
+        let one_file = engine == Engine::Posixaio && depth > 1 && files.len() == 1;
+        let note = one_file.then(|| {
+            format!(
+                "job '{name}': the C library executes the I/Os of a file one at a time, so \
+                 ioengine=posixaio only queues {depth}; use ioengine=io_uring, or nrfiles"
+            )
+        });
+        return Choice { engine, depth, note };
     }
+    let instead = match engine {
+        Engine::Names(_) => "",
+        _ => "ioengine=io_uring, or ",
+    };
     let note = (depth > 1).then(|| {
         format!(
             "job '{name}': synchronous engine {} runs at queue depth 1, not iodepth={depth}; use \
-             ioengine=io_uring, or numjobs={depth}",
+             {instead}numjobs={depth}",
             engine.name()
         )
     });
@@ -79,6 +90,11 @@ fn resolve(spec: &EngineSpec) -> Engine {
         }
         EngineName::Falloc => Engine::Psync(Psync::Allocate),
         EngineName::Ftruncate => Engine::Psync(Psync::Truncate),
+        EngineName::Vsync => Engine::Vsync,
+        EngineName::Mmap => Engine::Mmap,
+        EngineName::Splice => Engine::Splice,
+        EngineName::Posixaio => Engine::Posixaio,
+        EngineName::Names(op) => Engine::Names(Names::new(op)),
         EngineName::Null => Engine::Null,
     }
 }
@@ -116,6 +132,15 @@ const KEYS: &[(&str, Supports)] = &[
     ("cmdprio_percentage", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
     ("cmdprio_bssplit", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
     ("cmd_type", |name| name == EngineName::IoUringCmd),
+    ("stat_type", |name| matches!(name, EngineName::Names(op) if op.is_stat())),
+    ("direct", EngineName::moves_data),
+    ("fsync", EngineName::moves_data),
+    ("fdatasync", EngineName::moves_data),
+    ("end_fsync", EngineName::moves_data),
+    ("fsync_on_close", EngineName::moves_data),
+    ("sync", EngineName::moves_data),
+    ("rate", EngineName::moves_data),
+    ("rate_min", EngineName::moves_data),
 ];
 
 /// Whether the job's engine supports `key`.
@@ -140,5 +165,11 @@ pub(crate) fn keys_of(name: EngineName) -> impl Iterator<Item = &'static str> {
 
 fn foreign(job: &JobSpec) -> impl Iterator<Item = &'static str> {
     let known = |(_, knows): &&(&str, Supports)| !knows(job.engine.name);
-    KEYS.iter().filter(known).map(|(key, _)| *key).filter(|key| job.has(key))
+    KEYS.iter().filter(known).map(|(key, _)| *key).filter(|key| job.has(key) && !is_off(job, key))
+}
+
+/// Whether the value of `key` requests nothing.
+fn is_off(job: &JobSpec, key: &str) -> bool {
+    let last = job.given.iter().rev().find(|given| given.key == key);
+    last.is_some_and(|given| given.value == "0")
 }

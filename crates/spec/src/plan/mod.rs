@@ -3,6 +3,7 @@
 mod checks;
 mod engine;
 mod jobs;
+mod names;
 mod placement;
 mod regions;
 mod waves;
@@ -11,10 +12,10 @@ pub(crate) use engine::keys_of;
 
 use crate::error::{Problems, SpecError};
 use crate::job::JobSpec;
-use crate::names;
+use crate::names as paths;
 use crate::spec::{JOBS_MAX, Spec, job_error};
 use fathom_model::facts::{Facts, Host, TargetFacts};
-use fathom_model::plan::{Plan, Target};
+use fathom_model::plan::{Engine, Plan, Target};
 use std::collections::{BTreeMap, HashMap};
 
 /// Resolves `spec` on the machine that `facts` describe; `facts.targets` holds what is known of
@@ -71,7 +72,8 @@ fn settings(spec: &Spec, facts: &Facts, problems: &mut Problems) -> Vec<waves::S
     let mut waves = waves::Waves::default();
     let mut starts = Vec::new();
     for job in &spec.jobs {
-        for (key, why) in checks::settings(job, facts) {
+        let of_names = names::problems(job, spec.output.readonly);
+        for (key, why) in checks::settings(job, facts).into_iter().chain(of_names) {
             problems.add(key_error(job, key, &why));
         }
         let start = waves.next(job).map_err(|why| key_error(job, "wait_for", &why));
@@ -149,7 +151,15 @@ impl<'a> Planner<'a> {
             }
         }
         plan.placement = placement::placement(job, clone, self.host)?;
-        plan.until = jobs::until(job, &plan)?;
+        match names::operation(job) {
+            Some(op) => {
+                let names = names::resolve(job, op, clone, self.spec)?;
+                plan.access.mix = names::mix(job);
+                plan.until = names::until(job, &names);
+                plan.engine = Engine::Names(names);
+            }
+            None => plan.until = jobs::until(job, &plan)?,
+        }
         plan.buffers.dedupe = jobs::dedupe(job, &plan);
         self.plan.notes.extend(jobs::notes(job, clone, choice));
         self.plan.jobs.push(plan);
@@ -160,8 +170,8 @@ impl<'a> Planner<'a> {
         if !job.uses_files() {
             return Ok(Vec::new());
         }
-        let within = names::directory(job, clone).map(without_slash);
-        names::paths(job, clone)?
+        let within = paths::directory(job, clone).map(without_slash);
+        paths::paths(job, clone)?
             .into_iter()
             .map(|path| match self.by_path.get(path.as_str()) {
                 Some(facts) => Ok(File { facts, path, within: within.clone() }),

@@ -53,7 +53,7 @@ fn refused_keys_name_the_reason() {
     refuses_command("--client=host x", &["--client", "remote jobs"]);
     refuses_command("--server", &["--server", "remote jobs"]);
     refuses_command("--rw=trimwrite x", &["trimwrite", "one trim and one write job"]);
-    refuses_command("--rw=read --ioengine=posixaio x", &["posixaio", "libaio"]);
+    refuses_command("--rw=read --ioengine=windowsaio x", &["windowsaio", "libaio"]);
     refuses_command("--rw=read --ioengine=iouring x", &["use io_uring"]);
 }
 

@@ -314,4 +314,21 @@ fn synchronous_engines_run_at_depth_1() {
     let job = &plan.jobs[0];
     assert_eq!((job.depth, job.batch.submit_max), (1, Some(1)));
     assert!(plan.notes[0].contains("runs at queue depth 1"), "{:?}", plan.notes);
+    for engine in ["mmap", "splice"] {
+        let plan = of_command(&format!("--rw=read --ioengine={engine} --iodepth=8 /data/file"));
+        assert_eq!((plan.jobs[0].engine.name(), plan.jobs[0].depth), (engine, 1));
+    }
+}
+
+#[test]
+fn vsync_and_posixaio_queue_as_many_as_requested() {
+    for engine in ["vsync", "posixaio"] {
+        let keys = format!("--rw=read --ioengine={engine} --iodepth=8");
+        let plan = of_command(&format!("{keys} /data/file"));
+        assert_eq!((plan.jobs[0].engine.name(), plan.jobs[0].depth), (engine, 8));
+        let warns = plan.notes.iter().any(|note| note.contains("one at a time"));
+        assert_eq!(warns, engine == "posixaio", "{:?}", plan.notes);
+        let two = of_command(&format!("{keys} --name=a --filename=/data/a:/data/b --size=1m"));
+        assert_eq!(two.notes, [""; 0]);
+    }
 }

@@ -1,6 +1,6 @@
-//! CPU time of io_uring's kernel threads.
+//! CPU time of threads that work for others: io_uring's kernel threads, and those of libraries.
 //!
-//! They are tasks of this process. The kernel names an SQPOLL thread `iou-sqp-N` after the thread N
+//! Kernel threads are tasks of this process, too. The kernel names an SQPOLL thread `iou-sqp-N` after the thread N
 //! that created the ring, and an io-wq worker `iou-wrk-N` after the thread N that it works for: the
 //! ring's owner or its SQPOLL thread (io_uring/sqpoll.c, io_uring/io-wq.c).
 
@@ -38,6 +38,25 @@ pub fn helper_time(proc_root: &Path, tid: i32) -> io::Result<HelperTime> {
         }
     }
     Ok(time)
+}
+
+/// CPU time of the threads of this process that have the name of thread `tid`, without that thread, in nanoseconds: those
+/// that a library created for it, since a thread inherits the name of its creator. As for [`helper_time`], the time of
+/// threads that have exited is lost.
+///
+/// # Errors
+/// If the process's tasks or the thread's name cannot be read; the error names the path.
+pub fn library_time(proc_root: &Path, tid: i32) -> io::Result<u64> {
+    let dir = proc_root.join("self/task");
+    let named =
+        |path: &Path, e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    let own = dir.join(tid.to_string());
+    let name = std::fs::read(own.join("comm")).map_err(|e| named(&own, e))?;
+    let tasks = std::fs::read_dir(&dir).map_err(|e| named(&dir, e))?;
+    // A task may have exited since the directory was read.
+    let others = tasks.flatten().map(|task| task.path()).filter(|path| *path != own);
+    let namesakes = others.filter(|path| std::fs::read(path.join("comm")).is_ok_and(|n| n == name));
+    Ok(namesakes.filter_map(|path| cpu_ns(&path)).sum())
 }
 
 /// The tasks of a process.
@@ -144,6 +163,20 @@ mod tests {
         assert_eq!(helper_time(root, 101).unwrap(), HelperTime { owned_ns: 1230, unknown_ns });
         assert_eq!(helper_time(root, 102).unwrap(), HelperTime { owned_ns: 7000, unknown_ns });
         assert_eq!(helper_time(root, 100).unwrap(), HelperTime { owned_ns: 0, unknown_ns });
+    }
+
+    #[test]
+    fn threads_of_a_library_have_the_name_of_their_creator() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for (tid, name) in
+            [(101, "worker-0"), (102, "worker-1"), (103, "worker-0"), (104, "worker-0")]
+        {
+            task(root, tid, name, u64::from(tid.unsigned_abs()));
+        }
+        assert_eq!(library_time(root, 101).unwrap(), 103 + 104);
+        assert_eq!(library_time(root, 102).unwrap(), 0);
+        assert!(library_time(root, 999).unwrap_err().to_string().contains("/self/task/999"));
     }
 
     #[test]

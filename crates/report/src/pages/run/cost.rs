@@ -48,7 +48,11 @@ fn cpu(done: &JobRecord, plan: &JobPlan) -> Option<Text> {
     let ios = derive::ios(done) as f64;
     let usage = &done.usage;
     let has_sqpoll = plan.engine.uring().is_some_and(|ring| ring.sqpoll.is_some());
-    let helpers = if has_sqpoll { "SQPOLL and io-wq" } else { "io-wq" };
+    let helpers = match plan.engine {
+        Engine::Posixaio => "C library's threads",
+        _ if has_sqpoll => "SQPOLL and io-wq",
+        _ => "io-wq",
+    };
     let mut spent = vec![(helpers, usage.helper_ns)];
     if usage.user_ns + usage.system_ns >= SPLIT_MIN_NS {
         spent.splice(0..0, [("user", usage.user_ns), ("kernel", usage.system_ns)]);

@@ -1,0 +1,181 @@
+//! The queue of engines that perform one request at a time.
+
+use crate::buffers::Slab;
+use crate::files::FileKind;
+use crate::queue::{Mapping, Op, Push, Queue, Request};
+use crate::token::Token;
+use fathom_model::record::Granted;
+use std::io;
+
+/// BLKDISCARD of linux/fs.h: `_IO(0x12, 119)`.
+const BLKDISCARD: libc::c_ulong = 0x1277;
+
+/// How a synchronous engine performs a request.
+pub(crate) trait Perform {
+    /// Performs a request on the slot's memory at `buffer`; returns the bytes transferred, or `-errno`.
+    fn perform(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32;
+
+    /// Called when a request is pushed, before its latency begins.
+    fn prepare(&mut self, _request: &Request) {}
+
+    /// System calls made so far.
+    fn system_calls(&self) -> u64;
+
+    /// What the kernel granted.
+    fn granted(&self) -> Granted {
+        Granted::default()
+    }
+
+    /// The targets' memory mappings, by file.
+    fn mappings(&self) -> Vec<Mapping> {
+        Vec::new()
+    }
+}
+
+/// A queue that executes its requests one by one, in [`Queue::turn`].
+pub(crate) struct SyncQueue<P> {
+    performer: P,
+    base: u64,
+    slot_bytes: u64,
+    pushed: Vec<(Token, Request)>,
+    done: Vec<(Token, i32)>,
+}
+
+impl<P: Perform> SyncQueue<P> {
+    pub fn new(performer: P, slab: &Slab) -> Self {
+        Self {
+            performer,
+            base: slab.address(0),
+            slot_bytes: slab.slot_bytes() as u64,
+            pushed: Vec::with_capacity(slab.slots() as usize),
+            done: Vec::with_capacity(slab.slots() as usize),
+        }
+    }
+}
+
+impl<P: Perform> Push for SyncQueue<P> {
+    fn push(&mut self, token: Token, request: &Request) {
+        self.performer.prepare(request);
+        self.pushed.push((token, *request));
+    }
+}
+
+impl<P: Perform> Queue for SyncQueue<P> {
+    type Batch<'a>
+        = &'a mut Self
+    where
+        Self: 'a;
+
+    fn room(&self) -> u32 {
+        (self.pushed.capacity() - self.pushed.len()) as u32
+    }
+
+    fn batch(&mut self) -> &mut Self {
+        self
+    }
+
+    fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
+        for index in 0..self.pushed.len() {
+            let (token, request) = self.pushed[index];
+            let buffer = self.base
+                + u64::from(token.slot()) * self.slot_bytes
+                + u64::from(request.buffer_offset);
+            let result = self.performer.perform(buffer as *mut libc::c_void, &request);
+            self.done.push((token, result));
+        }
+        self.pushed.clear();
+        Ok(())
+    }
+
+    fn reap(&mut self, max: u32, mut each: impl FnMut(Token, i32)) {
+        let count = self.done.len().min(max as usize);
+        self.done.drain(..count).for_each(|(token, result)| each(token, result));
+    }
+
+    fn system_calls(&self) -> u64 {
+        self.performer.system_calls()
+    }
+
+    fn granted(&self) -> Granted {
+        self.performer.granted()
+    }
+
+    fn mappings(&self) -> Vec<Mapping> {
+        self.performer.mappings()
+    }
+}
+
+/// A trim or a flush, as a system call returns it.
+pub(crate) fn without_data(fd: i32, kind: FileKind, request: &Request) -> isize {
+    match request.op {
+        // SAFETY: takes no pointers.
+        Op::Fsync => unsafe { libc::fsync(fd) as isize },
+        // SAFETY: takes no pointers.
+        Op::Fdatasync => unsafe { libc::fdatasync(fd) as isize },
+        Op::Io(_) => discard(fd, kind, request),
+    }
+}
+
+fn discard(fd: i32, kind: FileKind, request: &Request) -> isize {
+    let range = [request.offset, u64::from(request.len)];
+    // SAFETY: BLKDISCARD reads two numbers; fallocate takes no pointers.
+    unsafe {
+        if kind == FileKind::Block {
+            libc::ioctl(fd, BLKDISCARD, range.as_ptr()) as isize
+        } else {
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            libc::fallocate(fd, mode, request.offset as i64, i64::from(request.len)) as isize
+        }
+    }
+}
+
+/// A system call's return value as the result of a request; a failure is read from errno.
+pub(crate) fn outcome(returned: isize) -> i32 {
+    if returned >= 0 { returned as i32 } else { last_error() }
+}
+
+/// The thread's errno, negated.
+pub(crate) fn last_error() -> i32 {
+    -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::Dir;
+    use fathom_model::plan::Buffers;
+
+    /// Returns each request's length, and the buffers that it was given.
+    #[derive(Default)]
+    struct Echo(Vec<u64>);
+
+    impl Perform for Echo {
+        fn perform(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
+            self.0.push(buffer as u64);
+            request.len as i32
+        }
+
+        fn system_calls(&self) -> u64 {
+            self.0.len() as u64
+        }
+    }
+
+    #[test]
+    #[allow(clippy::unwrap_used)]
+    fn requests_run_in_order_on_the_memory_of_their_slots() {
+        let slab = Slab::new(2, 4096, &Buffers::default()).unwrap();
+        let mut queue = SyncQueue::new(Echo::default(), &slab);
+        let tokens = [1, 0].map(Token);
+        for (token, buffer_offset) in tokens.into_iter().zip([512, 0]) {
+            let op = Op::Io(Dir::Read);
+            queue.push(token, &Request { op, file: 0, offset: 0, len: 7, buffer_offset });
+        }
+        assert_eq!(queue.room(), 0);
+        queue.turn(1, None).unwrap();
+        let mut reaped = Vec::new();
+        queue.reap(9, |token, result| reaped.push((token, result)));
+        assert_eq!(reaped, tokens.map(|token| (token, 7)));
+        assert_eq!(queue.performer.0, [slab.address(1) + 512, slab.address(0)]);
+        assert_eq!((queue.room(), queue.system_calls()), (2, 2));
+    }
+}

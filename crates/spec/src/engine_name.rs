@@ -1,0 +1,77 @@
+//! Names of I/O engines.
+
+use fathom_model::plan::NameOp;
+
+/// `ioengine`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineName {
+    /// io_uring.
+    IoUring,
+    /// NVMe passthrough over io_uring.
+    IoUringCmd,
+    /// Linux native AIO.
+    Libaio,
+    /// pread, pwrite.
+    Psync,
+    /// lseek, read, write.
+    Sync,
+    /// preadv, pwritev.
+    Pvsync,
+    /// preadv2, pwritev2.
+    Pvsync2,
+    /// readv, writev, for adjacent I/Os.
+    Vsync,
+    /// Memory mappings.
+    Mmap,
+    /// splice, vmsplice.
+    Splice,
+    /// aio_read, aio_write.
+    Posixaio,
+    /// fallocate.
+    Falloc,
+    /// ftruncate.
+    Ftruncate,
+    /// Operations on names.
+    Names(NameOp),
+    /// io_uring no-ops.
+    Nop,
+    /// No I/O at all.
+    Null,
+}
+
+impl EngineName {
+    /// The name used by `ioengine`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::IoUring => "io_uring",
+            Self::IoUringCmd => "io_uring_cmd",
+            Self::Libaio => "libaio",
+            Self::Psync => "psync",
+            Self::Sync => "sync",
+            Self::Pvsync => "pvsync",
+            Self::Pvsync2 => "pvsync2",
+            Self::Vsync => "vsync",
+            Self::Mmap => "mmap",
+            Self::Splice => "splice",
+            Self::Posixaio => "posixaio",
+            Self::Falloc => "falloc",
+            Self::Ftruncate => "ftruncate",
+            Self::Names(op) => op.name(),
+            Self::Nop => "nop",
+            Self::Null => "null",
+        }
+    }
+
+    /// Whether the engine transfers data.
+    #[must_use]
+    pub const fn moves_data(self) -> bool {
+        !matches!(self, Self::Names(_))
+    }
+
+    /// Whether the engine uses io_uring.
+    #[must_use]
+    pub const fn is_ring(self) -> bool {
+        matches!(self, Self::IoUring | Self::IoUringCmd | Self::Nop)
+    }
+}
