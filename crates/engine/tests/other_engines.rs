@@ -153,7 +153,11 @@ fn a_bus_error_fails_the_io_and_not_the_program() {
         let record = truncated(Mix::Only(mix));
         let error = record.error.expect("a failure");
         assert_eq!(error.errno, errno, "{}", error.message);
-        assert!(error.message.contains("shorter than at the start of the run"), "{}", error.message);
+        assert!(
+            error.message.contains("shorter than at the start of the run"),
+            "{}",
+            error.message
+        );
         assert_eq!(record.dirs[mix].counts.errors, 1);
     }
 }
