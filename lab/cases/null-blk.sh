@@ -40,3 +40,11 @@ case $(uname -r) in
 # It is multi-queue instead.
 *) gone 0 "BIO-based IO path is no longer available" ;;
 esac
+
+# A command from a report on io_uring's submission thread, for a shorter time.
+node=$(null_blk last queue_mode=2 submit_queues=1)
+fathom run --name=sqpoll --ioengine=io_uring --direct=1 --iodepth=128 --runtime=3 --bs=4k --invalidate=1 --time_based \
+    --ramp_time=1 --group_reporting=1 --filename="$node" --rw=randread --numjobs=1 --sqthread_poll \
+    --output-format=json >sqpoll.json
+is sqpoll.json '.jobs[0].error' 0
+check "it reads" [ "$(jq '.jobs[0].read.total_ios' sqpoll.json)" -ge 1000 ]

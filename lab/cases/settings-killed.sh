@@ -1,4 +1,5 @@
 # Settings are restored even if fathom is killed at any moment while it changes them.
+# kernels: 6.1 7
 # modules: null_blk
 # limit: 120
 node=$(null_blk one)
@@ -6,9 +7,10 @@ queue=/sys/block/${node#/dev/}/queue
 echo mq-deadline >"$queue/scheduler"
 echo 64 >"$queue/nr_requests"
 echo 321 >"$queue/iosched/read_expire"
-echo 0 >"$queue/read_ahead_kb"
 echo 0 >"$queue/rq_affinity"
 echo 0 >"$queue/iostats"
+# From 6.12 on, a change of iostats raises it.
+echo 0 >"$queue/read_ahead_kb"
 state() { (set +x; cd "$queue"; cat scheduler nr_requests iosched/read_expire read_ahead_kb rq_affinity iostats); }
 before=$(state)
 

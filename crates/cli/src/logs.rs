@@ -2,8 +2,9 @@
 
 use crate::output::Destination;
 use fathom_model::plan::{LogKind, Plan};
-use fathom_model::progress::JobTotals;
-use fathom_report::fio_logs::JobLog;
+use fathom_model::progress::{JobTotals, Progress};
+use fathom_model::{Dir, PerDir};
+use fathom_report::fio_logs::{JobLog, TotalLog};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -13,6 +14,8 @@ use std::time::Duration;
 #[derive(Default)]
 pub struct Logs {
     jobs: BTreeMap<usize, JobLog>,
+    /// `--bandwidth-log`, and the indices of its files.
+    total: Option<(TotalLog, PerDir<usize>)>,
     /// Indices into `files`.
     index: BTreeMap<(usize, LogKind), usize>,
     files: Vec<LogFile>,
@@ -26,17 +29,27 @@ struct LogFile {
 }
 
 impl Logs {
-    /// Creates the logs of `plan`, empty; none may be a file or device `used` by the run.
+    /// Creates the logs of `plan`, and of all jobs together at `total`, empty; none may be a file or device `used` by
+    /// the run.
     ///
     /// # Errors
     /// The log that cannot be written.
     pub fn create<'a>(
         plan: &Plan,
+        total: Option<&str>,
         used: impl Iterator<Item = &'a str> + Clone,
     ) -> Result<Self, String> {
         let mut logs = Self::default();
         // Nothing is emptied before all can be written.
         let mut places: Vec<(String, Destination)> = Vec::new();
+        if let Some(prefix) = total {
+            for dir in Dir::ALL {
+                let path = format!("{prefix}-{dir}_bw.log");
+                let place = place(&path, used.clone())?;
+                places.push((path, place));
+            }
+            logs.total = Some((TotalLog::default(), PerDir::from_fn(|dir| dir as usize)));
+        }
         for (number, job) in plan.jobs.iter().enumerate() {
             let Some(log) = JobLog::new(job) else { continue };
             logs.jobs.insert(number, log);
@@ -67,6 +80,13 @@ impl Logs {
             wait_ns = wait_ns.min(log.wait_ns(totals).unwrap_or(u64::MAX));
         }
         (errors, Duration::from_nanos(wait_ns))
+    }
+
+    /// Appends what is due of the log of all jobs together; returns the errors that are new.
+    pub fn take_total(&mut self, progress: &Progress) -> Vec<String> {
+        let Some((log, index)) = &mut self.total else { return Vec::new() };
+        let lines = log.lines(progress).into_iter();
+        lines.filter_map(|(dir, line)| self.files[index[dir]].append(line)).collect()
     }
 }
 

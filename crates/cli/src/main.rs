@@ -8,6 +8,7 @@ mod clean;
 mod cmdline;
 mod doctor;
 mod experiments;
+mod interim;
 mod level;
 mod limit;
 mod limits;

@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Renders `record` in every requested format, with the samples of the machine in those for users, and writes it to
-/// `to`, or to standard output.
+/// `to`, or to standard output, after the interim results `before` of a file.
 ///
 /// # Errors
 /// Where it cannot be written, and why.
@@ -28,32 +28,67 @@ pub fn write(
     (seen, stacks): (&ObservedTotals, &[Stack]),
     output: &Output,
     to: Option<&Destination>,
+    before: &str,
 ) -> Result<(), String> {
-    let to_file = output.file.is_some();
-    let style = page::style(to_file);
-    let formats: &[Format] =
-        if output.formats.is_empty() { &[Format::Normal] } else { &output.formats };
-    let version =
-        terse::Version::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
+    let style = page::style(output.file.is_some());
     let lines = if style.color { Kind::ColoredLines } else { Kind::Lines };
     let page = || pages::run(record, Some(&Observed { seen, stacks }), output.verbose);
-    let text: String = formats
-        .iter()
-        .map(|format| match format {
-            Format::Normal if output.as_fio => {
-                let json = serde_json::from_str(&fio_json::render(record, false));
-                let text = json.map(|json| fio_text::render(&json)).unwrap_or_default();
-                Kind::Lines.safe(&text).into_owned()
+    let mut text = before.to_string();
+    for format in formats(output) {
+        text.push_str(&match format {
+            Format::Normal if !output.as_fio => {
+                lines.safe(&render::text(&page(), style)).into_owned()
             }
-            Format::Normal => lines.safe(&render::text(&page(), style)).into_owned(),
             Format::Markdown => Kind::Lines.safe(&render::markdown(&page())).into_owned(),
             Format::Html => Kind::Lines.safe(&render::html(&page())).into_owned(),
-            Format::Json => Kind::Json.safe(&fio_json::render(record, false)).into_owned(),
-            Format::JsonPlus => Kind::Json.safe(&fio_json::render(record, true)).into_owned(),
-            Format::Terse => Kind::Lines.safe(&terse::render(record, version)).into_owned(),
-        })
-        .collect();
+            other => for_programs(record, output, *other),
+        });
+    }
     emit(&text, lines, to)
+}
+
+/// The results of a run so far, in those formats that programs read.
+#[must_use]
+pub fn interim(record: &RunRecord, output: &Output) -> String {
+    let formats = formats(output).iter().filter(|format| is_for_programs(output, **format));
+    formats.map(|format| for_programs(record, output, *format)).collect()
+}
+
+/// Whether interim results are part of the output.
+#[must_use]
+pub fn has_interim(output: &Output) -> bool {
+    output.status_interval_ns.is_some()
+        && formats(output).iter().any(|format| is_for_programs(output, *format))
+}
+
+fn formats(output: &Output) -> &[Format] {
+    if output.formats.is_empty() { &[Format::Normal] } else { &output.formats }
+}
+
+/// Whether `format` is one of fio's.
+fn is_for_programs(output: &Output, format: Format) -> bool {
+    match format {
+        Format::Json | Format::JsonPlus | Format::Terse => true,
+        Format::Normal => output.as_fio,
+        Format::Markdown | Format::Html => false,
+    }
+}
+
+/// `record` in one of fio's formats.
+fn for_programs(record: &RunRecord, output: &Output, format: Format) -> String {
+    let version =
+        terse::Version::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
+    let json = |plus| fio_json::render(record, plus);
+    let text = match format {
+        Format::Json => return Kind::Json.safe(&json(false)).into_owned(),
+        Format::JsonPlus => return Kind::Json.safe(&json(true)).into_owned(),
+        Format::Terse => terse::render(record, version),
+        Format::Normal | Format::Markdown | Format::Html => {
+            let json = serde_json::from_str(&json(false));
+            json.map(|json| fio_text::render(&json)).unwrap_or_default()
+        }
+    };
+    Kind::Lines.safe(&text).into_owned()
 }
 
 /// The destination of a result. It is open, or proven writable, before the run starts.
@@ -140,6 +175,12 @@ impl Destination {
         };
         dir.replace(name, b"", Readers::Umask)?;
         dir.append(name)
+    }
+
+    /// Whether what is written replaces what was written before.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        matches!(self, Self::File(..))
     }
 
     fn write(&self, text: &str, kind: Kind) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! `fathom run`: runs fio's job files and command lines.
 
+use crate::interim::Interim;
 use crate::live::Live;
 use crate::logs::Logs;
 use crate::manual;
@@ -123,7 +124,9 @@ fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
     spec.output.showcmd.then(|| {
         let words = spec.show_command();
         let words: Vec<_> = words.iter().map(|word| shell::quoted(word)).collect();
-        Ok(format!("fathom run {}\n", words.join(" ")))
+        // Both have the defaults of their name.
+        let program = if spec.output.as_fio { "fio" } else { "fathom run" };
+        Ok(format!("{program} {}\n", words.join(" ")))
     })
 }
 
@@ -174,11 +177,11 @@ fn perform(
         record,
         cancel: signals.cancel_token().clone(),
     };
-    let mut view = RunView::new(output, plan);
+    let mut view = RunView::new(output, plan, to);
     let targets = facts.targets.iter().map(|target| target.path.clone()).collect::<Vec<_>>();
     let mut runner = Runner::open(plan, facts, options, &mut view)?;
     let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
-    view.logs = Logs::create(plan, used)?;
+    view.logs = Logs::create(plan, output.bandwidth_log.as_deref(), used)?;
     // After the targets were opened, so that a refusal is a single line.
     plan.notes.iter().for_each(|note| stdio::remark(&format!("fathom: note: {note}")));
     let mut record = runner.run(plan, &mut view)?;
@@ -188,7 +191,7 @@ fn perform(
     }
     record.findings = fathom_analysis::rules::run_findings(&record);
     // Printed before the record is completed, because its disk may be full or stall.
-    let shown = output::write(&record, view.sampled(), output, to);
+    let shown = output::write(&record, view.sampled(), output, to, view.interim_results());
     complain(&record, output);
     let dir = runner.record_dir().map(Path::to_path_buf);
     let finished = runner.finish(&mut record, &mut view);
@@ -203,7 +206,7 @@ fn perform(
     if let Err(error) = &shown {
         note!("{error}");
     }
-    Ok(shown.is_ok() && finished.is_ok() && !lost && !view.logs_failed && record.is_complete())
+    Ok(shown.is_ok() && finished.is_ok() && !lost && !view.has_failed && record.is_complete())
 }
 
 /// Prints errors on standard error unless the results, which include them, are on a terminal.
@@ -227,20 +230,34 @@ struct RunView<'a> {
     plan: &'a Plan,
     live: Option<Live>,
     layout: LayoutProgress,
+    interim: Option<Interim<'a>>,
     logs: Logs,
-    logs_failed: bool,
+    /// Whether a log or an interim result could not be written.
+    has_failed: bool,
     seen: ObservedTotals,
     stacks: Vec<Stack>,
 }
 
 impl<'a> RunView<'a> {
-    fn new(output: &Output, plan: &'a Plan) -> Self {
-        let interval = output.status_interval_ns.map(Duration::from_nanos);
+    fn new(output: &'a Output, plan: &'a Plan, to: Option<&'a Destination>) -> Self {
+        let interim = Interim::new(output, to);
+        let interval = output.status_interval_ns.filter(|_| interim.is_none());
+        let interval = interval.map(Duration::from_nanos);
         let quiet = output.eta == Eta::Never;
         let live = (!quiet || interval.is_some()).then(|| Live::new(interval));
         let layout = LayoutProgress::new(quiet);
         let (seen, stacks) = (ObservedTotals::default(), Vec::new());
-        Self { plan, live, layout, logs: Logs::default(), logs_failed: false, seen, stacks }
+        let logs = Logs::default();
+        Self { plan, live, layout, interim, logs, has_failed: false, seen, stacks }
+    }
+
+    fn interim_results(&self) -> &str {
+        self.interim.as_ref().map_or("", Interim::kept)
+    }
+
+    fn complain(&mut self, errors: &[String]) {
+        self.has_failed |= !errors.is_empty();
+        errors.iter().for_each(|error| note!("{error}"));
     }
 
     fn clear(&mut self) {
@@ -261,6 +278,17 @@ impl Hooks for RunView<'_> {
         if let Some(live) = &mut self.live {
             live.show(progress, self.plan);
         }
+        let errors = self.logs.take_total(progress);
+        self.complain(&errors);
+    }
+
+    fn interim(&mut self, make: &dyn Fn() -> RunRecord) {
+        let shown = self.interim.as_mut().map_or(Ok(()), |interim| interim.show(make));
+        if let Err(error) = shown {
+            // A reader that went away stays away.
+            self.interim = None;
+            self.complain(&[error]);
+        }
     }
 
     fn sampled(&mut self, sample: &Sample) {
@@ -271,8 +299,7 @@ impl Hooks for RunView<'_> {
 
     fn totals(&mut self, totals: &[(usize, JobTotals)]) -> Duration {
         let (errors, wait) = self.logs.take(totals);
-        self.logs_failed |= !errors.is_empty();
-        errors.iter().for_each(|error| note!("{error}"));
+        self.complain(&errors);
         wait
     }
 

@@ -1,5 +1,6 @@
 //! One slab of memory for all buffers of a worker.
 
+use crate::duplicates::Duplicates;
 use fathom_model::plan::{BUFFER_ALIGN, Buffers, Fill, HUGE_PAGE_BYTES, Memory};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -114,13 +115,15 @@ pub(crate) struct Filler {
     plan: Buffers,
     random: Xoshiro256PlusPlus,
     stamp: u64,
+    duplicates: Option<Duplicates>,
 }
 
 impl Filler {
     pub fn new(plan: &Buffers, seed: u64) -> Self {
         // Offsets derive from the same seed; contents must not repeat those numbers.
         let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6275_6666_6572_7321);
-        Self { plan: plan.clone(), random, stamp: 0 }
+        let duplicates = plan.dedupe.as_ref().map(|dedupe| Duplicates::new(dedupe, seed));
+        Self { plan: plan.clone(), random, stamp: 0, duplicates }
     }
 
     /// Whether each write needs [`Filler::fill`].
@@ -151,18 +154,32 @@ impl Filler {
 
     /// Fills a buffer; ends early once `stopped`.
     pub fn fill_unless(&mut self, buffer: &mut [u8], mut stopped: impl FnMut() -> bool) {
+        let Some(unit) = self.duplicates.as_ref().map(Duplicates::unit_bytes) else {
+            return self.fill_part(buffer, &mut stopped);
+        };
+        for part in buffer.chunks_mut(unit) {
+            if let Some(duplicates) = &mut self.duplicates {
+                self.random = duplicates.next();
+            }
+            self.fill_part(part, &mut stopped);
+        }
+    }
+
+    fn fill_part(&mut self, buffer: &mut [u8], stopped: &mut impl FnMut() -> bool) {
         let percent = self.random_percent();
         let pattern = match &self.plan.fill {
             Fill::Pattern(pattern) if !pattern.is_empty() => pattern.as_slice(),
             _ => &[0],
         };
         let mut bytes = pattern.iter().cycle();
+        let chunk =
+            if self.plan.compress_chunk > 0 { self.plan.compress_chunk as usize } else { ALIGN };
         // Spread the compressible parts evenly over the pages.
         for step in buffer.chunks_mut(STEP) {
             if stopped() {
                 return;
             }
-            for page in step.chunks_mut(ALIGN) {
+            for page in step.chunks_mut(chunk) {
                 let (random, rest) = page.split_at_mut(page.len() * percent / 100);
                 self.random.fill_bytes(random);
                 match pattern {
@@ -190,6 +207,7 @@ impl Filler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fathom_model::plan::Dedupe;
 
     #[test]
     fn slots_are_apart_and_aligned() {
@@ -208,6 +226,24 @@ mod tests {
         Filler::new(&plan, 1).fill(&mut buffer);
         let zeroes = buffer.iter().filter(|b| **b == 0).count() as f64 / buffer.len() as f64;
         assert!((0.745..0.765).contains(&zeroes), "{zeroes}");
+    }
+
+    #[test]
+    fn duplicates_are_whole_units_and_compressible_in_chunks() {
+        let dedupe = Dedupe { percent: 100, unit_bytes: 512, working_set: None, global: false };
+        let plan = Buffers {
+            refill: true,
+            dedupe: Some(dedupe),
+            compress_percent: 50,
+            ..Buffers::default()
+        };
+        let plan = Buffers { compress_chunk: 128, ..plan };
+        let mut buffer = vec![1u8; 4096];
+        Filler::new(&plan, 1).fill(&mut buffer);
+        assert!(buffer.chunks(512).all(|unit| *unit == buffer[..512]));
+        for chunk in buffer.chunks(128) {
+            assert!(chunk[64..].iter().all(|b| *b == 0) && chunk[..64].iter().any(|b| *b != 0));
+        }
     }
 
     #[test]

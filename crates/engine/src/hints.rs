@@ -4,7 +4,7 @@ use crate::files::{FileKind, OpenFile};
 use crate::queue::Mapping;
 use crate::refusal::Refusal;
 use fathom_model::Dir;
-use fathom_model::plan::{Advice, JobPlan, WriteLife};
+use fathom_model::plan::{Advice, JobPlan, Region, WriteLife};
 use std::io;
 
 /// F_SET_RW_HINT of linux/fcntl.h.
@@ -18,10 +18,10 @@ const BLKFLSBUF: libc::c_ulong = 0x1261;
 ///
 /// The hint that the kernel refused.
 pub(crate) fn apply(job: &JobPlan, files: &[OpenFile]) -> Result<(), Refusal> {
-    let cached = files.iter().filter(|file| !job.direct && !is_passthrough(file));
-    for file in cached {
+    let cached = |file: &OpenFile| !job.direct && !is_passthrough(file);
+    for (file, region) in files.iter().zip(&job.regions).filter(|(file, _)| cached(file)) {
         if job.invalidate {
-            invalidate(file);
+            invalidate(file, region);
         }
         advise(file, job.advice)?;
     }
@@ -36,19 +36,21 @@ fn is_passthrough(file: &OpenFile) -> bool {
     matches!(file.kind, FileKind::NvmeGeneric { .. })
 }
 
-/// Drops a file's pages from the page cache; as in fio, dirty pages of regular files stay.
-pub(crate) fn invalidate(file: &OpenFile) {
+/// Drops the pages of a job's region from the page cache, and all of a block device; as in fio, dirty pages of regular
+/// files stay.
+fn invalidate(file: &OpenFile, region: &Region) {
     if file.kind == FileKind::Block {
         // SAFETY: BLKFLSBUF takes no argument. Without privilege it fails, and the advice below remains.
         unsafe { libc::ioctl(file.raw(), BLKFLSBUF, 0) };
     }
-    drop_pages(file.raw());
+    drop_pages(file.raw(), region);
 }
 
-/// Drops the clean pages of a file from the page cache.
-pub(crate) fn drop_pages(fd: i32) {
+/// Drops the clean pages of a region of a file from the page cache.
+pub(crate) fn drop_pages(fd: i32, region: &Region) {
+    let (start, len) = (region.start.cast_signed(), region.len.cast_signed());
     // SAFETY: takes no pointers. Only an invalid descriptor makes it fail.
-    unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };
+    unsafe { libc::posix_fadvise(fd, start, len, libc::POSIX_FADV_DONTNEED) };
 }
 
 /// Unmaps the pages of a mapping; the next access maps them again.
@@ -92,4 +94,46 @@ fn set_life(file: &OpenFile, life: WriteLife) -> Result<(), Refusal> {
     let error = io::Error::last_os_error();
     let message = format!("cannot set write_hint on {}: {error}; remove it", file.path);
     Err(Refusal::by_kernel(&error, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::plan::{Engine, Mix, Order, Psync};
+    use std::io::Write;
+
+    const PAGE: usize = 4096;
+
+    /// Which pages of a file are in the page cache.
+    fn cached_pages(fd: i32, pages: usize) -> Vec<bool> {
+        let mut flags = vec![0_u8; pages];
+        let (none, len) = (std::ptr::null_mut(), pages * PAGE);
+        // SAFETY: a new mapping, which is not read, and a byte for each of its pages.
+        unsafe {
+            let map = libc::mmap(none, len, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
+            assert_ne!(map, libc::MAP_FAILED);
+            assert_eq!(libc::mincore(map, len, flags.as_mut_ptr()), 0);
+            libc::munmap(map, len);
+        }
+        flags.iter().map(|flag| flag & 1 == 1).collect()
+    }
+
+    #[test]
+    fn pages_are_dropped_from_the_region_of_a_job_only() {
+        // On the disk, not on tmpfs, whose pages stay.
+        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        // Page by page: the cache has no larger units then, which are dropped as a whole or not at all.
+        (0..64).for_each(|_| file.write_all(&[7; PAGE]).unwrap());
+        file.sync_all().unwrap();
+        let file = OpenFile { fd: file.into(), kind: FileKind::Regular, path: "file".into() };
+        assert!(cached_pages(file.raw(), 64).iter().all(|cached| *cached));
+        let order = Order::Sequential { skip: 0 };
+        let mut job = JobPlan::new("t", Engine::Psync(Psync::Plain), Mix::Only(Dir::Read), order);
+        job.invalidate = true;
+        job.regions = vec![Region { target: 0, start: 16 * PAGE as u64, len: 8 * PAGE as u64 }];
+        apply(&job, std::slice::from_ref(&file)).unwrap();
+        let cached = cached_pages(file.raw(), 64);
+        let missing: Vec<usize> = (0..64).filter(|page| !cached[*page]).collect();
+        assert_eq!(missing, (16..24).collect::<Vec<_>>());
+    }
 }

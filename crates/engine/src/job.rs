@@ -146,12 +146,12 @@ fn dispatch(
         wait_max: job.batch.complete_min,
     };
     match &job.engine {
-        Engine::IoUring(plan) if job.flags.any() => {
+        Engine::IoUring(plan) if job.flags.any() || !job.priorities.is_empty() => {
             let mode = match plan.vectored {
                 true => uring::AnyPlain::Vectored(uring::Vectored::new(depth)),
                 false => uring::AnyPlain::Plain(uring::Plain::<true>),
             };
-            let mode = uring::Flagged::new(mode, job.flags);
+            let mode = uring::Flagged::new(mode, job);
             let mode = uring::Offloaded::new(mode, plan.force_async);
             work(task, Uring::new(&parts(plan), mode)?, slab, ready)
         }
@@ -182,12 +182,12 @@ fn dispatch(
         Engine::Libaio if job.access.mix.has(Dir::Trim) => {
             Err("libaio does not support trim".to_string().into())
         }
-        Engine::Libaio if job.flags.atomic => {
-            let queue = Libaio::<true>::new(depth, files, &slab)?;
+        Engine::Libaio if job.flags.atomic || !job.priorities.is_empty() => {
+            let queue = Libaio::<true>::new(job, files, &slab)?;
             work(task, queue, slab, ready)
         }
         Engine::Libaio => {
-            let queue = Libaio::<false>::new(depth, files, &slab)?;
+            let queue = Libaio::<false>::new(job, files, &slab)?;
             work(task, queue, slab, ready)
         }
         Engine::Psync(call) => {

@@ -3,11 +3,13 @@
 use crate::buffers::Slab;
 use crate::clock;
 use crate::files::OpenFile;
+use crate::priorities::Priorities;
 use crate::psync::RWF_ATOMIC;
 use crate::queue::{Op, Push, Queue, Request};
 use crate::refusal::Refusal;
 use crate::token::Token;
 use fathom_model::Dir;
+use fathom_model::plan::JobPlan;
 use fathom_model::record::Granted;
 use std::io;
 
@@ -45,8 +47,13 @@ struct Event {
     result2: i64,
 }
 
-/// A queue of native asynchronous I/O; with `ATOMIC`, of atomic writes.
-pub(crate) struct Libaio<const ATOMIC: bool> {
+/// IOCB_FLAG_IOPRIO of linux/aio_abi.h.
+const IOCB_FLAG_IOPRIO: u32 = 1 << 1;
+
+/// A queue of native asynchronous I/O; with `FLAGGED`, of atomic writes or priorities of single I/Os.
+pub(crate) struct Libaio<const FLAGGED: bool> {
+    atomic: bool,
+    priorities: Option<Priorities>,
     context: libc::c_ulong,
     descriptors: Vec<i32>,
     base: u64,
@@ -60,13 +67,14 @@ pub(crate) struct Libaio<const ATOMIC: bool> {
     calls: u64,
 }
 
-impl<const ATOMIC: bool> Libaio<ATOMIC> {
+impl<const FLAGGED: bool> Libaio<FLAGGED> {
     /// Creates a context for `depth` requests.
     ///
     /// # Errors
     ///
     /// Why the context cannot be created.
-    pub fn new(depth: u32, files: &[OpenFile], slab: &Slab) -> Result<Self, Refusal> {
+    pub fn new(job: &JobPlan, files: &[OpenFile], slab: &Slab) -> Result<Self, Refusal> {
+        let depth = slab.slots();
         let mut context: libc::c_ulong = 0;
         // SAFETY: `context` is a zeroed place for the handle, as io_setup(2) asks.
         let result = unsafe {
@@ -87,6 +95,8 @@ impl<const ATOMIC: bool> Libaio<ATOMIC> {
             return Err(Refusal::by_kernel(&error, message));
         }
         Ok(Self {
+            atomic: job.flags.atomic,
+            priorities: Priorities::new(job),
             context,
             descriptors: files.iter().map(OpenFile::raw).collect(),
             base: slab.address(0),
@@ -98,6 +108,17 @@ impl<const ATOMIC: bool> Libaio<ATOMIC> {
             reaped: 0,
             calls: 0,
         })
+    }
+
+    fn set_flags(&mut self, slot: u32, request: &Request) {
+        let entry = &mut self.requests[slot as usize];
+        if self.atomic && entry.opcode == IOCB_CMD_PWRITE {
+            entry.rw_flags = RWF_ATOMIC as u32;
+        }
+        let priority = self.priorities.as_mut().map_or(0, |priorities| priorities.next(request));
+        if priority > 0 {
+            (entry.flags, entry.priority) = (IOCB_FLAG_IOPRIO, priority.cast_signed());
+        }
     }
 
     fn submit(&mut self) -> io::Result<()> {
@@ -127,7 +148,7 @@ impl<const ATOMIC: bool> Libaio<ATOMIC> {
     }
 }
 
-impl<const ATOMIC: bool> Push for Libaio<ATOMIC> {
+impl<const FLAGGED: bool> Push for Libaio<FLAGGED> {
     fn push(&mut self, token: Token, request: &Request) {
         let slot = token.slot();
         let opcode = match request.op {
@@ -150,14 +171,14 @@ impl<const ATOMIC: bool> Push for Libaio<ATOMIC> {
             offset: request.offset as i64,
             ..Iocb::default()
         };
-        if ATOMIC && opcode == IOCB_CMD_PWRITE {
-            self.requests[slot as usize].rw_flags = RWF_ATOMIC as u32;
+        if FLAGGED {
+            self.set_flags(slot, request);
         }
         self.pending.push(&raw const self.requests[slot as usize]);
     }
 }
 
-impl<const ATOMIC: bool> Queue for Libaio<ATOMIC> {
+impl<const FLAGGED: bool> Queue for Libaio<FLAGGED> {
     type Batch<'a> = &'a mut Self;
 
     fn room(&self) -> u32 {
@@ -216,7 +237,7 @@ impl<const ATOMIC: bool> Queue for Libaio<ATOMIC> {
     }
 }
 
-impl<const ATOMIC: bool> Drop for Libaio<ATOMIC> {
+impl<const FLAGGED: bool> Drop for Libaio<FLAGGED> {
     fn drop(&mut self) {
         // SAFETY: the context is ours and not used again. Waits for what is in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
@@ -224,4 +245,4 @@ impl<const ATOMIC: bool> Drop for Libaio<ATOMIC> {
 }
 
 // SAFETY: the pointers in `pending` name the queue's own requests.
-unsafe impl<const ATOMIC: bool> Send for Libaio<ATOMIC> {}
+unsafe impl<const FLAGGED: bool> Send for Libaio<FLAGGED> {}

@@ -87,9 +87,17 @@ fn transfer(
     let (len, offset) = (request.len as usize, request.offset as i64);
     let vector = libc::iovec { iov_base: buffer, iov_len: len };
     let reads = dir == Dir::Read;
-    // SAFETY: `buffer` names `len` bytes of the slot's own memory; `vector` names the same.
+    // SAFETY: `buffer` names `len` bytes of the slot's own memory; `vector` names the same; the others take no pointers.
     unsafe {
         match call {
+            // As if they had transferred the block.
+            Call::Allocate | Call::Truncate if reads => {
+                *libc::__errno_location() = libc::EINVAL;
+                -1
+            }
+            Call::Allocate if libc::fallocate(fd, 0, offset, len as i64) == 0 => len as isize,
+            Call::Truncate if libc::ftruncate(fd, offset) == 0 => len as isize,
+            Call::Allocate | Call::Truncate => -1,
             Call::Plain if reads => libc::pread(fd, buffer, len, offset),
             Call::Plain => libc::pwrite(fd, buffer, len, offset),
             Call::Seek if libc::lseek(fd, offset, libc::SEEK_SET) < 0 => -1,

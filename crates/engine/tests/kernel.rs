@@ -6,8 +6,8 @@ use common::{Target, all, engines, job, open, plan, random, run, run_one};
 use fathom_engine::{FileKind, OpenFile, start};
 use fathom_model::Dir;
 use fathom_model::plan::{
-    Batch, BlockSizes, Engine, ExitWhat, Fill, JobPlan, Mix, Order, Psync, Rate, RateProcess,
-    Region, Until, Uring,
+    Batch, BlockSizes, CommandPriority, Engine, ExitWhat, Fill, JobPlan, Mix, Order, Psync, Rate,
+    RateProcess, Region, Until, Uring,
 };
 use fathom_model::progress::Phase;
 use std::io::Write;
@@ -108,6 +108,45 @@ fn trims_punch_holes_into_files() {
         // The file system may need a block of its own for the list of the parts that are left.
         assert!(allocated <= BYTES - (1 << 20) + 65536, "{allocated}");
     }
+}
+
+#[test]
+fn single_ios_have_priorities() {
+    let target = Target::filled(BYTES);
+    // The kernel refuses the class 7, which shows that it gets the value, and of which I/Os.
+    let priority = |block, value| CommandPriority { block, percent: 100, value };
+    for engine in [Engine::Libaio, Engine::IoUring(Uring::default())] {
+        let mut job = job(engine, Mix::Only(Dir::Read), &target);
+        job.priorities.read = vec![priority(Some(4096), 2 << 13 | 7), priority(Some(512), 7 << 13)];
+        let read = run_one(&target.path, job.clone());
+        assert_eq!((read.error, read.dirs.read.counts.bytes), (None, BYTES));
+        job.priorities.read = vec![priority(None, 7 << 13)];
+        let refused = run_one(&target.path, job).error.unwrap();
+        assert_eq!(refused.errno, libc::EINVAL, "{refused:?}");
+    }
+}
+
+#[test]
+fn allocating_and_truncating_transfer_no_data() {
+    let target = Target::sparse(BYTES);
+    let of = |call, dir| {
+        let mut job = job(Engine::Psync(call), Mix::Only(dir), &target);
+        job.direct = false;
+        job.until.bytes = Some(1 << 20);
+        job.regions[0].len = 1 << 20;
+        let record = run_one(&target.path, job);
+        (record.error.map(|error| error.errno), record.dirs[dir].counts.ios)
+    };
+    let allocated = || std::fs::metadata(&target.path).unwrap().blocks() * 512;
+    assert_eq!(of(Psync::Allocate, Dir::Write), (None, 256));
+    assert!(allocated() >= 1 << 20 && allocated() < 2 << 20, "{}", allocated());
+    assert_eq!(of(Psync::Allocate, Dir::Trim), (None, 256));
+    assert!(allocated() < 1 << 19, "{}", allocated());
+    assert_eq!(of(Psync::Allocate, Dir::Read), (Some(libc::EINVAL), 0));
+    assert!(std::fs::read(&target.path).unwrap().iter().all(|byte| *byte == 0));
+    assert_eq!(of(Psync::Truncate, Dir::Write), (None, 256));
+    let size = std::fs::metadata(&target.path).unwrap().len();
+    assert!(size < 1 << 20 && size.is_multiple_of(4096), "{size}: the offset of the last write");
 }
 
 #[test]

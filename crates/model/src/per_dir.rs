@@ -72,6 +72,14 @@ impl<T> PerDir<T> {
     }
 }
 
+impl<T> PerDir<Vec<T>> {
+    /// Whether all values are empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.iter().all(|(_, list)| list.is_empty())
+    }
+}
+
 impl<T: Clone> PerDir<T> {
     /// The same value for every direction.
     pub fn splat(value: T) -> Self {

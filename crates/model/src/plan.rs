@@ -12,11 +12,13 @@ mod pace;
 mod show;
 
 pub use access::{Access, BlockSizes, Distribution, Mix, Order, Zone};
-pub use data::{Buffers, Fill, FlushPlan, Memory, OnError, SyncIo};
+pub use data::{Buffers, Dedupe, Fill, FlushPlan, Memory, OnError, SyncIo};
 pub use engine::{Batch, Engine, Psync, SqPoll, Uring};
-pub use hints::{Advice, IoFlags, MemoryPolicy, WriteLife};
+pub use hints::{Advice, CommandPriority, IoFlags, MemoryPolicy, WriteLife};
 pub use logs::{LogKind, Logs};
-pub use memory::{BUFFER_ALIGN, HUGE_PAGE_BYTES, MemoryNeed, SLOT_BYTES, STACK_BYTES};
+pub use memory::{
+    BUFFER_ALIGN, HUGE_PAGE_BYTES, MemoryNeed, SLOT_BYTES, STACK_BYTES, block_map_levels,
+};
 pub use names::{NameOp, Names, Paths, StatCall};
 pub use pace::{ExitWhat, Flow, Rate, RateFloor, RateProcess, Think, Until};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
@@ -122,6 +124,9 @@ pub struct JobPlan {
     pub regions: Vec<Region>,
     /// How to select the next region.
     pub file_service: FileService,
+    /// I/Os to a region before the next is selected (`file_service_type=random:N`).
+    #[serde(default = "one")]
+    pub file_service_ios: u32,
     /// Regions in use at once, if not all of them (`openfiles`).
     #[serde(default)]
     pub open_files: Option<u32>,
@@ -137,6 +142,9 @@ pub struct JobPlan {
     /// Flags of each I/O (`atomic`, `uncached`).
     #[serde(default)]
     pub flags: IoFlags,
+    /// Priorities of a part of the I/Os (`cmdprio_*`).
+    #[serde(default, skip_serializing_if = "PerDir::is_empty")]
+    pub priorities: PerDir<Vec<CommandPriority>>,
     /// Whether an I/O waits for those in flight that overlap it (`serialize_overlap`).
     #[serde(default)]
     pub serialize_overlap: bool,
@@ -173,6 +181,10 @@ pub struct JobPlan {
     pub options: BTreeMap<String, String>,
 }
 
+fn one() -> u32 {
+    1
+}
+
 impl JobPlan {
     /// A job with fio's defaults: 4 KiB, queue depth 1, buffered, no rate limit.
     #[must_use]
@@ -196,11 +208,13 @@ impl JobPlan {
             sync_io: SyncIo::None,
             regions: Vec::new(),
             file_service: FileService::RoundRobin,
+            file_service_ios: 1,
             open_files: None,
             advice: Advice::None,
             write_life: None,
             invalidate: false,
             flags: IoFlags::default(),
+            priorities: PerDir::default(),
             serialize_overlap: false,
             access: Access {
                 mix,
@@ -243,6 +257,20 @@ impl JobPlan {
     /// The directions in use.
     pub fn used_dirs(&self) -> impl Iterator<Item = Dir> + '_ {
         Dir::ALL.into_iter().filter(|dir| self.access.mix.has(*dir))
+    }
+
+    /// Whether I/Os of different sizes share blocks that are each accessed once: as in fio, an I/O is then shortened to
+    /// the blocks that are still free, which takes a map of them.
+    #[must_use]
+    pub fn maps_blocks(&self) -> bool {
+        let access = &self.access;
+        let each_once =
+            matches!(access.order, Order::Random { distribution: Distribution::EachOnce, run: 1 });
+        let varies = |dir| !matches!(access.block_sizes[dir], BlockSizes::Fixed(_));
+        let least = self.used_dirs().map(|dir| access.block_sizes[dir].min()).min().unwrap_or(0);
+        let is_least =
+            |dir| access.align[dir] == least && access.block_sizes[dir].min() == least && least > 0;
+        each_once && self.used_dirs().any(varies) && self.used_dirs().all(is_least)
     }
 
     /// Whether a schedule or the progress of other jobs holds I/Os back.

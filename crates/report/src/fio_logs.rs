@@ -1,7 +1,7 @@
 //! fio's logs: averages and histograms of intervals, as lines of text.
 
 use fathom_model::plan::{BlockSizes, JobPlan, LogKind, Logs};
-use fathom_model::progress::{JobTotals, Phase};
+use fathom_model::progress::{JobTotals, Phase, Progress};
 use fathom_model::{Dir, Histogram, PerDir};
 use std::fmt::Write;
 
@@ -16,6 +16,36 @@ pub struct JobLog {
     block: PerDir<u64>,
     averages: Window,
     histograms: Window,
+}
+
+/// The bandwidth of all jobs together (`--bandwidth-log`), every half second.
+#[derive(Default)]
+pub struct TotalLog {
+    /// Time and bytes at the end of the last interval.
+    before: (u64, PerDir<u64>),
+}
+
+impl TotalLog {
+    const INTERVAL_NS: u64 = 500_000_000;
+
+    /// The lines due now, one per direction; as in fio, also of those without I/O.
+    pub fn lines(&mut self, now: &Progress) -> Vec<(Dir, String)> {
+        let (from_ns, before) = self.before;
+        let spent_ns = now.elapsed_ns.saturating_sub(from_ns);
+        let bytes =
+            PerDir::from_fn(|dir| now.jobs.iter().map(|job| job.dirs[dir].bytes).sum::<u64>());
+        let ended = now.jobs.iter().all(|job| job.phase == Phase::Done) && bytes != before;
+        if spent_ns == 0 || (spent_ns < Self::INTERVAL_NS && !ended) {
+            return Vec::new();
+        }
+        self.before = (now.elapsed_ns, bytes);
+        let line = |dir: Dir| {
+            let moved = u128::from(bytes[dir].saturating_sub(before[dir]));
+            let kib = moved * 1_000_000_000 / u128::from(spent_ns) / 1024;
+            (dir, format!("{}, {kib}, {}, 0, 0", now.elapsed_ns / 1_000_000, dir as u8))
+        };
+        Dir::ALL.map(line).to_vec()
+    }
 }
 
 /// Totals at the end of the last interval.
@@ -168,6 +198,7 @@ fn bin_of(ns: u64) -> usize {
 mod tests {
     use super::*;
     use fathom_model::plan::{Engine, Mix, Order};
+    use fathom_model::progress::JobProgress;
 
     fn log(change: impl FnOnce(&mut Logs)) -> JobLog {
         let order = Order::Sequential { skip: 0 };
@@ -204,6 +235,23 @@ mod tests {
         end.phase = Phase::Done;
         assert_eq!(log.lines(&end, 7)[1].1, "1250, 200, 1, 0, 0");
         assert_eq!((log.lines(&end, 7), log.wait_ns(&end)), (vec![], None));
+    }
+
+    #[test]
+    fn the_total_has_a_line_for_each_direction_every_half_second() {
+        let mut log = TotalLog::default();
+        let progress = |ms: u64, bytes: u64, phase| {
+            let mut job = JobProgress { phase, ..JobProgress::default() };
+            job.dirs.read.bytes = bytes;
+            Progress { elapsed_ns: ms * 1_000_000, jobs: vec![job.clone(), job] }
+        };
+        assert_eq!(log.lines(&progress(499, 1 << 20, Phase::Running)), []);
+        let lines = log.lines(&progress(500, 1 << 20, Phase::Running));
+        let expected = ["500, 4096, 0, 0, 0", "500, 0, 1, 0, 0", "500, 0, 2, 0, 0"];
+        assert_eq!(lines.iter().map(|line| &line.1).collect::<Vec<_>>(), expected);
+        let last = log.lines(&progress(600, 2 << 20, Phase::Done));
+        assert_eq!(last[0].1, "600, 20480, 0, 0, 0");
+        assert_eq!(log.lines(&progress(601, 2 << 20, Phase::Done)), []);
     }
 
     #[test]

@@ -112,7 +112,8 @@ impl Limit {
     /// What could not be written or removed.
     pub fn finish(self, record: &LimitRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
         let closed = self.targets.close();
-        let finish = |recording: Recording| recording.finish(record, &mut |text| hooks.notice(text));
+        let finish =
+            |recording: Recording| recording.finish(record, &mut |text| hooks.notice(text));
         let written = self.recording.map_or(Ok(()), finish);
         let errors: Vec<String> = [closed, written].into_iter().filter_map(Result::err).collect();
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }

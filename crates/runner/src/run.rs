@@ -13,7 +13,7 @@ use fathom_model::facts::Facts;
 use fathom_model::outcome::Outcome;
 use fathom_model::plan::Plan;
 use fathom_model::progress::{JobSample, JobTotals, Phase, Progress, Sample};
-use fathom_model::record::{DiskRecord, RunRecord};
+use fathom_model::record::{DirRecord, DiskRecord, JobRecord, RunRecord};
 use fathom_model::watch::{Level, WatchRecord};
 use fathom_model::{Dir, Histogram, PerDir};
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
@@ -46,6 +46,8 @@ pub trait Hooks {
     fn totals(&mut self, _totals: &[(usize, JobTotals)]) -> Duration {
         TICK
     }
+    /// About 20 times a second; `make` makes a record of the run so far. It has no CPU usage, samples and findings.
+    fn interim(&mut self, _make: &dyn Fn() -> RunRecord) {}
     /// Something that the user should know now, such as that the record's disk is full.
     fn notice(&mut self, _text: &str) {}
 }
@@ -165,6 +167,13 @@ impl Runner {
             ring_threads.sample(&running, &progress);
             targets.detect_shrinking(&mut shrinking);
             hooks.progress(&progress);
+            hooks.interim(&|| RunRecord {
+                outcome: Outcome::unfinished(),
+                elapsed_ns: began.elapsed().as_nanos() as u64,
+                jobs: (0..plan.jobs.len()).map(|job| interim(running.totals(job))).collect(),
+                disks: disk_totals(&disks, disks_before.as_ref()),
+                ..record.clone()
+            });
             samples.take(&progress, hooks);
         }
         record.elapsed_ns = began.elapsed().as_nanos() as u64;
@@ -204,6 +213,19 @@ impl Runner {
             (closed, ended) => closed.and(ended),
         }
     }
+}
+
+/// The record of a job that is running.
+fn interim(totals: JobTotals) -> JobRecord {
+    let JobTotals { measured_ns, counts, slat, clat, lat, .. } = totals;
+    let dirs = PerDir::from_fn(|dir| DirRecord {
+        counts: counts[dir],
+        slat: slat[dir].clone(),
+        clat: clat[dir].clone(),
+        lat: lat[dir].clone(),
+        ..DirRecord::default()
+    });
+    JobRecord { runtime_ns: measured_ns, dirs, ..JobRecord::default() }
 }
 
 fn disk_totals(disks: &NamedDisks, before: Option<&DiskSnapshot>) -> Vec<DiskRecord> {

@@ -1,7 +1,8 @@
 //! Detects files that are truncated during a run. Later writes restore their size, so the final size does not show it.
 
 use fathom_machine::guard::{Extent, OpenTarget};
-use fathom_model::plan::Plan;
+use fathom_model::plan::{Engine, JobPlan, Plan, Psync};
+use std::collections::BTreeSet;
 
 /// Number of targets checked at a time, round-robin, which takes about 10 µs.
 const EACH_TIME: usize = 32;
@@ -68,11 +69,20 @@ impl ExtentRange {
 impl ShrinkDetector {
     /// Reads the initial extents of all `targets` of `plan`.
     pub fn new(plan: &Plan, targets: &[OpenTarget]) -> Self {
+        // So do files that jobs truncate.
+        let truncates = |job: &&JobPlan| job.engine == Engine::Psync(Psync::Truncate);
+        let truncated: BTreeSet<usize> = plan
+            .jobs
+            .iter()
+            .filter(truncates)
+            .flat_map(|job| job.regions.iter().map(|region| region.target))
+            .collect();
         let first = |(index, target): (usize, &OpenTarget)| {
             let file_system = target.facts.file_system.as_deref().unwrap_or_default();
             // Trimmed files lose blocks by design.
             let trimmed = plan.targets.get(index).is_none_or(|planned| planned.trimmed);
-            Some(ExtentRange::new(target.extent()?, EXACT.contains(&file_system) && !trimmed))
+            let exact = EXACT.contains(&file_system) && !trimmed;
+            (!truncated.contains(&index)).then_some(ExtentRange::new(target.extent()?, exact))
         };
         Self { files: targets.iter().enumerate().map(first).collect(), next: 0 }
     }

@@ -84,8 +84,10 @@ fn option<'a>(
                 }
                 (None, None) => "",
                 (Some(_), Some(value)) => value,
-                (Some(_), None) if option.may_lack_value() => "all",
-                (Some(form), None) => rest.next().ok_or_else(|| missing(option.name, form))?,
+                (Some(form), None) => match option.default_value() {
+                    Some(default) => default,
+                    None => rest.next().ok_or_else(|| missing(option.name, form))?,
+                },
             };
             if option.doc.starts_with("No effect") {
                 out.output.idle_options.push(option.name);

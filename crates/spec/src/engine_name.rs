@@ -27,6 +27,10 @@ pub enum EngineName {
     Splice,
     /// aio_read, aio_write.
     Posixaio,
+    /// fallocate.
+    Falloc,
+    /// ftruncate.
+    Ftruncate,
     /// Operations on names.
     Names(NameOp),
     /// io_uring no-ops.
@@ -51,6 +55,8 @@ impl EngineName {
             Self::Mmap => "mmap",
             Self::Splice => "splice",
             Self::Posixaio => "posixaio",
+            Self::Falloc => "falloc",
+            Self::Ftruncate => "ftruncate",
             Self::Names(op) => op.name(),
             Self::Nop => "nop",
             Self::Null => "null",

@@ -40,10 +40,16 @@ impl SpecError {
     }
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Some(place) => write!(f, "{}:{}: {}", place.file, place.line, self.message),
+            Some(place) => write!(f, "{place}: {}", self.message),
             None => f.write_str(&self.message),
         }
     }
@@ -58,6 +64,8 @@ pub struct Problems {
     pub errors: Vec<SpecError>,
     /// What was understood of the request: where results go, and targets that were named.
     pub request: Box<Spec>,
+    /// Notes on what was read before it was part of the request.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Problems {
@@ -65,6 +73,13 @@ impl Problems {
     pub(crate) fn add(&mut self, error: SpecError) {
         if !self.is_full() && !self.errors.contains(&error) {
             self.errors.push(error);
+        }
+    }
+
+    /// Adds a note, unless there are more than anybody reads.
+    pub(crate) fn note(&mut self, note: String) {
+        if self.notes.len() < PROBLEMS_MAX && !self.notes.contains(&note) {
+            self.notes.push(note);
         }
     }
 

@@ -1,52 +1,77 @@
 //! Expands `${NAME}`, `$ncpus`, `$pagesize`, and `$mb_memory` in lines of a job file.
 
 use crate::Sources;
+use crate::value::evaluate;
 
 /// Maximum length of an expanded line in bytes, to bound memory use.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// `line` with its variables expanded once; the result is not expanded again.
-pub(crate) fn expand(line: &str, sources: &dyn Sources) -> Result<String, String> {
-    let mut out = String::with_capacity(line.len());
+/// A line with its variables expanded once; the result is not expanded again.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Expanded {
+    pub text: String,
+    /// Variables that are not set, and expanded to nothing.
+    pub unset: Vec<String>,
+}
+
+/// Expands the variables in `line`.
+pub(crate) fn expand(line: &str, sources: &dyn Sources) -> Result<Expanded, String> {
+    let mut out = Expanded::default();
+    let mut has_words = false;
     let mut rest = line;
     while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
+        out.text.push_str(&rest[..at]);
         rest = &rest[at..];
         if let Some(name) = rest.strip_prefix("${") {
             let end = name.find('}').ok_or_else(|| format!("missing }} in '{rest}'; add it"))?;
             let (name, after) = (&name[..end], &name[end + 1..]);
-            let value = sources.env(name).ok_or_else(|| not_set(name))?;
-            if value.contains(['\n', '\r', '\0']) {
-                return Err(format!(
-                    "environment variable {name} contains a line break; set it to a single line"
-                ));
+            match sources.env(name) {
+                Some(value) if value.contains(['\n', '\r', '\0']) => {
+                    return Err(format!(
+                        "environment variable {name} contains a line break; set it to a single line"
+                    ));
+                }
+                Some(value) => out.text.push_str(&value),
+                None => out.unset.push(name.to_string()),
             }
-            out.push_str(&value);
             rest = after;
         } else if let Some((word, value)) = machine_word(rest, sources) {
-            out.push_str(&value.to_string());
+            has_words = true;
+            out.text.push_str(&value.to_string());
             rest = &rest[word.len()..];
-            if rest.trim_start().starts_with(['*', '/', '+', '-']) {
-                return Err(format!(
-                    "'{line}': arithmetic with {word} is not supported; write the result"
-                ));
-            }
         } else {
-            out.push('$');
+            out.text.push('$');
             rest = &rest[1..];
         }
-        if out.len() > LINE_BYTES_MAX {
+        if out.text.len() > LINE_BYTES_MAX {
             break;
         }
     }
-    out.push_str(rest);
-    if out.len() > LINE_BYTES_MAX {
+    out.text.push_str(rest);
+    if out.text.len() > LINE_BYTES_MAX {
         return Err(format!(
             "line exceeds {} KiB after expansion; shorten it",
             LINE_BYTES_MAX >> 10
         ));
     }
+    if has_words {
+        out.text = calculated(out.text)?;
+    }
     Ok(out)
+}
+
+/// As in fio, a value with `$ncpus` or the like is calculated if it is an arithmetic expression. A negative result is
+/// rather a range, such as `0-$ncpus`.
+fn calculated(text: String) -> Result<String, String> {
+    let Some((key, value)) = text.split_once('=') else { return Ok(text) };
+    let is_expression = value.contains(['+', '-', '*', '/', '%'])
+        && value.chars().all(|c| c.is_ascii_digit() || " +-*/%()".contains(c));
+    if !is_expression {
+        return Ok(text);
+    }
+    let number = |text: &str| text.parse().map_err(|_| format!("'{text}' is no number; use one"));
+    let result = evaluate(value.trim(), &number)?;
+    Ok(if result < 0 { text } else { format!("{key}={result}") })
 }
 
 fn machine_word(text: &str, sources: &dyn Sources) -> Option<(&'static str, u64)> {
@@ -59,13 +84,6 @@ fn machine_word(text: &str, sources: &dyn Sources) -> Option<(&'static str, u64)
     words.into_iter().find(|(word, _)| text.starts_with(word))
 }
 
-fn not_set(name: &str) -> String {
-    format!(
-        "environment variable {name} is not set; set it, for example: {name}=… fathom run … \
-         (fio would expand it to nothing)"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,14 +92,19 @@ mod tests {
     #[test]
     fn words() {
         let sources = Memory::new(&[]).with_env("DISK", "/dev/x").with_env("LOOP", "${LOOP}");
-        let line = |text: &str| expand(text, &sources);
+        let line = |text: &str| expand(text, &sources).map(|line| line.text);
         assert_eq!(line("filename=${DISK}1").unwrap(), "filename=/dev/x1");
         assert_eq!(line("numjobs=$ncpus").unwrap(), "numjobs=4");
         assert_eq!(line("bs=$pagesize").unwrap(), "bs=4096");
         assert_eq!(line("x=$jobname.$jobnum").unwrap(), "x=$jobname.$jobnum");
         assert_eq!(line("x=${LOOP}").unwrap(), "x=${LOOP}", "expanded once only");
-        assert!(line("x=${NONE}").unwrap_err().contains("NONE"));
+        let unset = expand("x=4${NONE}k", &sources).unwrap();
+        assert_eq!((unset.text.as_str(), &unset.unset[..]), ("x=4k", &["NONE".to_string()][..]));
         assert!(line("x=${DISK").unwrap_err().contains('}'));
-        assert!(line("x=$ncpus*2").unwrap_err().contains("arithmetic"));
+        assert_eq!(line("numjobs=$ncpus*2").unwrap(), "numjobs=8");
+        assert_eq!(line("size=5*1024*1024*$mb_memory/8").unwrap(), "size=655360000");
+        assert_eq!(line("cpus_allowed=0-$ncpus").unwrap(), "cpus_allowed=0-4");
+        assert_eq!(line("filename=/x/$ncpus-a").unwrap(), "filename=/x/4-a");
+        assert!(line("x=$ncpus/0").unwrap_err().contains("division by zero"));
     }
 }

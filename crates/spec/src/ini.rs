@@ -1,7 +1,7 @@
 //! Job file syntax: sections, lines, comments, `include`.
 
 use crate::error::{Place, Problems, SpecError};
-use crate::expand::expand;
+use crate::expand::{Expanded, expand};
 use crate::sources::{INCLUDE_DEPTH_MAX, Sources, read_text};
 
 /// Maximum number of lines in a job file, including included files.
@@ -121,7 +121,14 @@ impl Reader<'_> {
             return self.fail(message.to_string(), &place);
         }
         let text = match expand(text, self.sources) {
-            Ok(text) => text,
+            Ok(line) if line.unset.is_empty() => line.text,
+            Ok(line) => match without_unset(&line) {
+                Ok(note) => {
+                    self.problems.note(format!("{place}: {note}"));
+                    line.text
+                }
+                Err(why) => return self.fail(why, &place),
+            },
             Err(why) => return self.fail(why, &place),
         };
         let included = text
@@ -181,6 +188,28 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Keys whose values are paths, or become part of paths.
+const PATHS: &[&str] = &["filename", "directory", "filename_format", "name"];
+
+/// The note that unset variables expand to nothing, as in fio. An error where nothing is left, and in paths: what is
+/// left of a path may name something else, such as the disk `/dev/nvme0n1` for `/dev/nvme0n1${PART}`.
+fn without_unset(line: &Expanded) -> Result<String, String> {
+    let names = line.unset.join(", ");
+    let (key, value) = line.text.split_once('=').unwrap_or((&line.text, ""));
+    let key = key.trim();
+    let is_path = PATHS.contains(&key) || key.starts_with("include");
+    if value.trim().is_empty() || is_path {
+        return Err(format!(
+            "environment variable {names} is not set; set it, for example: {}=… fathom run …",
+            line.unset[0]
+        ));
+    }
+    Ok(format!(
+        "environment variable {names} is not set and expands to nothing, as in fio: {}",
+        shorten(&line.text)
+    ))
 }
 
 /// `text`, truncated for use in a message.
@@ -250,6 +279,21 @@ mod tests {
         let text = error(&[("job", text)]);
         let lines: Vec<&str> = text.lines().map(|line| &line[..6]).collect();
         assert_eq!(lines, ["job:1:", "job:4:", "job:5:", "job:7:", "job:9:"], "{text}");
+    }
+
+    #[test]
+    fn unset_variables_expand_to_nothing_except_in_paths() {
+        let mut problems = Problems::default();
+        let text = "[a]\nbs=4${NONE}k\nsize=${NONE}\nfilename=/dev/x${PART}\ninclude ${D}/x";
+        let sections = read("job", &Memory::new(&[("job", text)]), &mut problems);
+        assert_eq!(sections[0].lines.len(), 1);
+        assert_eq!(sections[0].lines[0].value.as_deref(), Some("4k"));
+        let note =
+            "job:2: environment variable NONE is not set and expands to nothing, as in fio: bs=4k";
+        assert_eq!(problems.notes, [note]);
+        let errors = problems.to_string();
+        assert_eq!(errors.lines().count(), 3, "{errors}");
+        assert!(errors.contains("job:4: environment variable PART is not set; set it"), "{errors}");
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! A job as specified, independent of any machine.
 
+mod parts;
+
 pub use crate::engine_name::EngineName;
+pub use parts::{DedupeSpec, LogSpec, Nodes, PlacementSpec, PriorityShare, PrioritySpec, RateSpec};
 
 use crate::error::Place;
 use fathom_model::plan::{
     Advice, Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, FlushPlan,
-    IoFlags, MemoryPolicy, Mix, OnError, RateFloor, RateProcess, Show, StatCall, SyncIo, Uring,
-    WriteLife,
+    IoFlags, Mix, OnError, RateFloor, Show, StatCall, SyncIo, Uring, WriteLife,
 };
 use fathom_model::{Dir, PerDir};
 
@@ -65,37 +67,14 @@ pub struct JobSpec {
     pub on_error: OnError,
     /// CPUs and priorities.
     pub placement: PlacementSpec,
+    /// Priorities of single I/Os.
+    pub priorities: PrioritySpec,
+    /// Duplicates among buffers.
+    pub dedupe: DedupeSpec,
     /// What is reported.
     pub show: Show,
     /// fio's logs.
     pub logs: LogSpec,
-}
-
-/// fio's logs of a job. Prefixes of file names are empty for the job's name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogSpec {
-    /// `write_bw_log`.
-    pub bw: Option<String>,
-    /// `write_iops_log`.
-    pub iops: Option<String>,
-    /// `write_lat_log`.
-    pub lat: Option<String>,
-    /// `write_hist_log`.
-    pub hist: Option<String>,
-    /// `log_avg_msec`, in nanoseconds; 0 for the default.
-    pub average_ns: u64,
-    /// `log_hist_msec`, in nanoseconds.
-    pub hist_ns: u64,
-    /// `log_hist_coarseness`.
-    pub coarseness: u32,
-    /// `log_window_value`: the average.
-    pub average: bool,
-    /// `log_window_value`: the maximum.
-    pub maximum: bool,
-    /// `per_job_logs`.
-    pub per_job: bool,
-    /// `log_unix_epoch`.
-    pub unix_epoch: bool,
 }
 
 /// Files and devices of a job.
@@ -137,6 +116,8 @@ pub struct Files {
     pub invalidate: bool,
     /// `file_service_type`.
     pub service: FileService,
+    /// The number after its colon.
+    pub service_ios: u32,
     /// `fadvise_hint`; `None` follows the I/O pattern.
     pub advice: Option<Advice>,
     /// `write_hint`.
@@ -252,61 +233,6 @@ pub struct Schedule {
     pub ios: Option<u64>,
 }
 
-/// Rate limits and think time of a job.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct RateSpec {
-    /// `rate`, in bytes per second.
-    pub bytes: PerDir<Option<u64>>,
-    /// `rate_iops`.
-    pub iops: PerDir<Option<u64>>,
-    /// `rate_process`.
-    pub process: RateProcess,
-    /// `rate_min`, `rate_iops_min` and `rate_cycle`.
-    pub floor: RateFloor,
-    /// `flow`, the job's weight; 0 for none.
-    pub flow: u32,
-    /// `flow_id`.
-    pub flow_id: u32,
-    /// `flow_sleep`, in nanoseconds.
-    pub flow_sleep_ns: u64,
-    /// `thinktime`, in nanoseconds.
-    pub think_ns: u64,
-    /// `thinktime_spin`, in nanoseconds.
-    pub think_spin_ns: u64,
-    /// `thinktime_blocks`.
-    pub think_blocks: u32,
-}
-
-/// CPUs and priorities of a job.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PlacementSpec {
-    /// `cpus_allowed`; empty means all CPUs.
-    pub cpus: Vec<u32>,
-    /// `cpus_allowed_policy=split`: one CPU per clone.
-    pub split: bool,
-    /// `nice`.
-    pub nice: i32,
-    /// `prioclass`.
-    pub io_class: Option<u8>,
-    /// `prio`.
-    pub io_level: Option<u8>,
-    /// `numa_cpu_nodes`.
-    pub nodes: Option<Nodes>,
-    /// `numa_mem_policy`.
-    pub memory: MemoryPolicy,
-}
-
-/// NUMA nodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Nodes {
-    /// All.
-    All,
-    /// These.
-    Only(Vec<u32>),
-    /// All but these.
-    Without(Vec<u32>),
-}
-
 impl JobSpec {
     /// A job with all keys at their defaults.
     #[must_use]
@@ -331,6 +257,8 @@ impl JobSpec {
             buffers: Buffers::default(),
             on_error: OnError::default(),
             placement: PlacementSpec::default(),
+            priorities: PrioritySpec::default(),
+            dedupe: DedupeSpec { percent: 0, from_set: false, set_percent: 5, global: false },
             show: Show::default(),
             logs: LogSpec::default(),
         }
@@ -417,6 +345,7 @@ impl Default for Files {
             unlink: false,
             invalidate: true,
             service: FileService::RoundRobin,
+            service_ios: 1,
             advice: None,
             write_life: None,
         }

@@ -19,6 +19,8 @@ pub struct Output {
     pub eta: Eta,
     /// `--status-interval`: time between interim results, in nanoseconds.
     pub status_interval_ns: Option<u64>,
+    /// `--bandwidth-log`: what the names of the logs of all jobs together begin with.
+    pub bandwidth_log: Option<String>,
     /// `--section`: run only these.
     pub sections: Vec<String>,
     /// `--readonly`: refuse jobs that write or trim.
@@ -128,9 +130,13 @@ impl RunOption {
         }
     }
 
-    /// Whether it may stand without its value, as the last argument does in `--cmdhelp`.
-    pub(crate) fn may_lack_value(&self) -> bool {
-        self.refusal().is_some() || matches!(self.name, "cmdhelp" | "enghelp")
+    /// The value that stands for none, as in `--cmdhelp`.
+    pub(crate) fn default_value(&self) -> Option<&'static str> {
+        match self.name {
+            "bandwidth-log" => Some("agg"),
+            "cmdhelp" | "enghelp" => Some("all"),
+            _ => self.refusal().map(|_| ""),
+        }
     }
 }
 
@@ -226,7 +232,8 @@ const OPTIONS: &[RunOption] = &[
     option(
         "status-interval",
         Some("TIME"),
-        "Print interim results at this interval; default unit: s",
+        "Print interim results at this interval: in machine-readable formats in the output, otherwise a line on \
+         standard error; default unit: s",
         |o, _, v| match value(v).time_ns(1_000_000_000)? {
             0 => Err("invalid value 0; use a time above 0".to_string()),
             ns => {
@@ -234,6 +241,12 @@ const OPTIONS: &[RunOption] = &[
                 Ok(())
             }
         },
+    ),
+    option(
+        "bandwidth-log",
+        Some("PREFIX"),
+        "Log the bandwidth of all jobs together to PREFIX-read_bw.log and so on; default prefix: agg",
+        |o, _, v| once(&mut o.bandwidth_log, v),
     ),
     option(
         "section",
@@ -309,6 +322,9 @@ const OPTIONS: &[RunOption] = &[
     ),
     no_effect("max-jobs", Some("COUNT"), "No effect: up to 4096 jobs can run"),
     no_effect("alloc-size", Some("SIZE"), "No effect: memory is allocated as needed"),
+    no_effect("idle-prof", Some("KIND"), "No effect: all results include CPU usage"),
+    no_effect("debug", Some("KIND"), "No effect: record.json has what was requested and done"),
+    no_effect("aux-path", Some("DIR"), "No effect: there are no state files"),
     no_effect(
         "warnings-fatal",
         None,
@@ -319,11 +335,6 @@ const OPTIONS: &[RunOption] = &[
     refused("daemonize", "Run jobs for another machine, in the background", MANY),
     refused("remote-config", "Job file on another machine", MANY),
     refused("trigger-remote", "Trigger command on another machine", MANY),
-    refused(
-        "idle-prof",
-        "Measure idle CPU time with busy threads",
-        "fathom reads CPU time from the kernel; all results include it",
-    ),
     refused(
         "trigger-file",
         "Trigger when a file exists",
@@ -336,18 +347,11 @@ const OPTIONS: &[RunOption] = &[
         "fathom never runs commands from a job; run it after fathom",
     ),
     refused("latency-log", "Write latency logs", LOGS),
-    refused("bandwidth-log", "Write bandwidth logs", LOGS),
     refused("inflate-log", "Read a compressed log", LOGS),
     refused(
         "merge-blktrace-only",
         "Merge traces",
         "traces are not supported yet; remove the option",
-    ),
-    refused("aux-path", "Directory for state files", "use --record to set the run directory"),
-    refused(
-        "debug",
-        "Enable debug logging in fio",
-        "see record.json for the options requested and in effect",
     ),
     refused("cpuclock-test", "Test the CPU clock", TESTS),
     refused("crctest", "Test checksum speed", TESTS),

@@ -178,9 +178,6 @@ impl Builder {
 
     fn global(&mut self, lines: &[Line]) {
         apply(&mut self.defaults, lines, true, &mut self.problems);
-        if let Err(why) = check_conflicts(&self.defaults) {
-            self.problems.add(SpecError::new(format!("[global]: {why}")));
-        }
     }
 
     fn job(&mut self, name: &str, lines: &[Line], place: Option<Place>) {
@@ -191,22 +188,23 @@ impl Builder {
         let mut job = self.defaults.clone();
         (job.name, job.place) = (name.to_string(), place);
         apply(&mut job, lines, false, &mut self.problems);
-        let problem = match check_conflicts(&job) {
-            _ if job.name.is_empty() => Some("empty job name; use --name=NAME".to_string()),
-            _ if job.name.starts_with("global") => Some(
+        let problem = match () {
+            () if job.name.is_empty() => Some("empty job name; use --name=NAME".to_string()),
+            () if job.name.starts_with("global") => Some(
                 "fio treats a name that begins with 'global' as [global]; use [global], or another \
                  name"
                     .to_string(),
             ),
-            Ok(()) if self.spec.output.readonly && job.modifies() => {
+            () if self.spec.output.readonly && job.modifies() => {
                 Some("the job writes or trims, but --readonly is set; remove one".to_string())
             }
-            conflicts => conflicts.err(),
+            () => None,
         };
         if let Some(why) = problem {
             self.problems.add(job_error(&job, &why));
         }
         self.spec.notes.extend(notes(&job));
+        self.spec.notes.extend(without_runtime(&mut job));
         self.spec.notes.extend(self.spec.fio_form.then(|| default_engine(&job)).flatten());
         self.spec.jobs.push(job);
     }
@@ -228,6 +226,7 @@ impl Builder {
                  fathom run --rw=randread --bs=4k --iodepth=32 --direct=1 TARGET",
             ));
         }
+        self.spec.notes.append(&mut self.problems.notes);
         self.spec.global = std::mem::take(&mut self.defaults.given);
         self.spec
             .notes
@@ -272,10 +271,24 @@ fn looks_like_job_file(path: &str) -> bool {
 /// Sets the keys of one section. As in fio, `kb_base` applies to its whole section in a file,
 /// but on the command line only to the keys after it.
 fn apply(job: &mut JobSpec, lines: &[Line], global: bool, problems: &mut Problems) {
-    let (first, rest): (Vec<&Line>, Vec<&Line>) =
-        lines.iter().partition(|line| line.key == "kb_base" && line.place.is_some());
-    for line in first.into_iter().chain(rest) {
+    let mut lines: Vec<&Line> = lines.iter().collect();
+    lines.sort_by_key(|line| !(line.key == "kb_base" && line.place.is_some()));
+    let rank = |line: &&Line| block_size_rank(&line.key);
+    if lines.iter().map(rank).filter(|rank| *rank > 0).count() > 1 {
+        lines.sort_by_key(rank);
+    }
+    for line in lines {
         problems.ok(set_key(job, line, global));
+    }
+}
+
+/// As in fio, `bssplit` overrides `bsrange`, and both `bs`, whatever their order in a section.
+fn block_size_rank(key: &str) -> u8 {
+    match keys::find(key).map(|key| key.name) {
+        Some("bs") => 1,
+        Some("bsrange") => 2,
+        Some("bssplit") => 3,
+        _ => 0,
     }
 }
 
@@ -327,20 +340,16 @@ pub(crate) fn job_error(job: &JobSpec, why: &str) -> SpecError {
     SpecError::new(format!("job '{}': {why}", shorten(&job.name))).at(job.place.as_ref())
 }
 
-/// Checks for conflicting keys in one section.
-fn check_conflicts(job: &JobSpec) -> Result<(), String> {
-    let both = |a: &str, b: &str| {
-        let level =
-            |key: &str| (job.given.iter().any(|g| g.key == key && g.global), job.has_own(key));
-        let (a, b) = (level(a), level(b));
-        (a.0 && b.0) || (a.1 && b.1)
+/// Notes on block sizes that another key of the same section overrides.
+fn overridden_sizes(job: &JobSpec) -> impl Iterator<Item = String> {
+    let is_set = |key: &str, global: bool| {
+        job.given.iter().any(|given| given.key == key && given.global == global)
     };
-    for (a, b) in [("bs", "bsrange"), ("bs", "bssplit"), ("bsrange", "bssplit")] {
-        if both(a, b) {
-            return Err(format!("{a} and {b} conflict; remove one"));
-        }
-    }
-    Ok(())
+    let pairs = [("bs", "bsrange"), ("bs", "bssplit"), ("bsrange", "bssplit")];
+    pairs.into_iter().filter_map(move |(weak, strong)| {
+        let both = |global| is_set(weak, global) && is_set(strong, global);
+        (both(false) || both(true)).then(|| format!("{strong} overrides {weak}, as in fio"))
+    })
 }
 
 /// Notes for the user on keys that do not do what they seem to.
@@ -359,8 +368,9 @@ fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
         Some(format!("{}={} has no effect without {needs}", given.key, given.value))
     });
     let without_effect: Vec<String> = without_effect.collect();
-    let others = [opposite_units(job), other_clock(job)];
-    contradictions.into_iter().chain(others).flatten().chain(without_effect)
+    let others = [opposite_units(job), other_clock(job), idle_priority(job)];
+    let others = contradictions.into_iter().chain(others).flatten();
+    others.chain(overridden_sizes(job)).chain(without_effect)
 }
 
 /// A note on two keys of one section that contradict each other: as in fio, the last one applies.
@@ -379,6 +389,16 @@ fn contradiction(
             "{}={} contradicts {}={}; the last one applies, as in fio",
             first.key, first.value, last.key, last.value
         )
+    })
+}
+
+/// As in fio, `time_based` without `runtime` is ignored, with a note.
+fn without_runtime(job: &mut JobSpec) -> Option<String> {
+    let ignored = job.schedule.time_based && job.schedule.runtime_ns.is_none();
+    job.schedule.time_based &= !ignored;
+    ignored.then(|| {
+        let name = shorten(&job.name);
+        format!("job '{name}': time_based is ignored without runtime, as in fio; set runtime")
     })
 }
 
@@ -403,6 +423,15 @@ fn other_clock(job: &JobSpec) -> Option<String> {
             clock.value
         )
     })
+}
+
+/// A note that a class, level or hint of single I/Os has no effect, since all have the priority of their thread.
+fn idle_priority(job: &JobSpec) -> Option<String> {
+    let keys = ["cmdprio_class", "cmdprio", "cmdprio_hint"];
+    let given = keys.into_iter().find(|key| job.has(key))?;
+    job.command_priorities()
+        .is_empty()
+        .then(|| format!("{given} has no effect without cmdprio_percentage or cmdprio_bssplit"))
 }
 
 /// A note on `4kib`, which is 4000 bytes, as in fio.

@@ -21,7 +21,6 @@ fn keys_and_values() {
     place.refuses(&["--rw=read", "--iodepth=2000000000", "data"], &["iodepth", "32768"]);
     place.refuses(&["--rw=read", "--bs=0", "data"], &["bs", "0"]);
     place.refuses(&["--rw=read", "--size=99999999999999999999", "data"], &["size", "2^64"]);
-    place.refuses(&["--rw=read", "--bs=4k", "--bssplit=4k/100", "data"], &["bs and bssplit"]);
     place.refuses(&["--rw=read", "--exec_prerun=touch x", "data"], &["exec_prerun", "never runs"]);
     place.refuses(&[], &["no jobs", "fathom run --rw="]);
     place.write("bad.fio", "[a]\nrw=read\nfilename=data\niodeth=4\n");

@@ -43,6 +43,16 @@ fn safe_changes_are_made_on_request_and_restored() {
     let restored = place.ask(&["restore"]);
     says(&restored.stdout, &[&format!("read_ahead_kb of {name} restored: 128 → 0")]);
     assert_eq!(read_ahead(), "0");
+
+    // Where changing iostats raises the read-ahead, that is undone, too.
+    let iostats = format!("/sys/block/{name}/queue/iostats");
+    fs::write(&iostats, "0").unwrap();
+    fs::write(&file, "64").unwrap();
+    place.ask(&["doctor", "--fix", "--yes", &device]).done();
+    assert_eq!(fs::read_to_string(&iostats).unwrap().trim(), "1");
+    place.ask(&["restore"]).done();
+    assert_eq!((read_ahead().as_str(), fs::read_to_string(&iostats).unwrap().trim()), ("64", "0"));
+    fs::write(&iostats, "1").unwrap();
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What programs made for fio find: a program of that name, and its logs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{FATHOM, Place, Running, says};
+use crate::common::{Answer, FATHOM, Place, Running, says};
 use rustix::process::Signal;
+use serde_json::Value;
 use std::os::unix::fs::symlink;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +31,134 @@ fn started_as_fio_it_prints_what_fio_prints() {
     assert!(place.home().read_dir().unwrap().next().is_none(), "no record is kept");
 }
 
-const LOGS: [&str; 9] = [
+/// What a shell script prints that executes `fio`.
+pub fn script(place: &Place, text: &str) -> Answer {
+    let _ = symlink(FATHOM, place.path("fio"));
+    let path = format!("{}:/usr/bin:/bin", place.path("").display());
+    let mut command = place.command("sh", &["-eu", "-c", text]);
+    Running::start(command.env("PATH", path)).wait()
+}
+
+/// A run of dbench and of those made after it, with its filters for the results.
+#[test]
+fn scripts_find_iops_bandwidth_and_latency_with_grep() {
+    let place = Place::new();
+    let common = "--randrepeat=0 --verify=0 --ioengine=libaio --direct=0 --filename=fiotest --size=2M \
+                  --time_based --ramp_time=100ms --runtime=300ms";
+    let text = format!(
+        "out=$(fio {common} --gtod_reduce=1 --name=iops --bs=4K --iodepth=64 --readwrite=randrw)
+         for dir in read write; do
+             echo \"$out\" | grep -E \"$dir ?:\" | grep -Eoi 'IOPS=[0-9k.]+' | cut -d= -f2
+             echo \"$out\" | grep -E \"$dir ?:\" | grep -Eoi 'BW=[0-9GMKiBs/.]+' | cut -d= -f2
+         done
+         out=$(fio {common} --name=latency --bs=4K --iodepth=4 --readwrite=randread)
+         echo \"$out\" | grep ' lat.*avg' | grep -Eoi 'avg=[0-9.]+' | cut -d= -f2"
+    );
+    let answer = script(&place, &text).done();
+    // On a busy machine, the layout of the file is reported.
+    assert!(!answer.stderr.contains("fathom:"), "{}", answer.stderr);
+    let found: Vec<&str> = answer.stdout.lines().collect();
+    assert_eq!(found.len(), 5, "{found:?}");
+    for iops in [found[0], found[2]] {
+        assert!(iops.trim_end_matches('k').parse::<f64>().unwrap() > 0.0, "{found:?}");
+    }
+    assert!(found[1].ends_with("B/s") && found[3].ends_with("B/s"), "{found:?}");
+    assert!(found[4].parse::<f64>().unwrap() > 0.0, "{found:?}");
+}
+
+/// KDiskMark's commands: a file is prepared, and read and written by others.
+#[test]
+fn programs_prepare_a_file_and_read_json() {
+    let place = Place::new();
+    let file = "--filename=kdiskmark.tmp --size=2m --output-format=json";
+    let prepared = script(&place, &format!("fio {file} --create_only=1 --name=p --rw=read"));
+    assert_eq!(prepared.done().json()["jobs"][0]["error"], 0);
+    let common = "--ioengine=libaio --direct=0 --randrepeat=0 --refill_buffers --end_fsync=1 \
+                  --rwmixread=70 --zero_buffers=0 --bs=128k --runtime=5 --iodepth=8 --numjobs=2";
+    let of = |rw: &str| {
+        script(&place, &format!("fio {file} {common} --name=rw --rw={rw}")).done().json()
+    };
+    let (read, mixed) = (of("read"), of("randrw"));
+    assert_eq!(read["jobs"].as_array().unwrap().len(), 2);
+    assert_eq!(read["jobs"][1]["read"]["io_bytes"], 2 << 20);
+    for (json, dir) in [(&read, "read"), (&mixed, "read"), (&mixed, "write")] {
+        let of = &json["jobs"][0][dir];
+        assert!(of["bw"].as_u64() > Some(0) && of["iops"].as_f64() > Some(0.0), "{dir}: {of}");
+        assert!(of["lat_ns"]["mean"].as_f64() > Some(0.0), "{dir}: {of}");
+    }
+}
+
+#[test]
+fn probes_and_refusals_have_fio_s_exit_status() {
+    let place = Place::new();
+    let is_ok = |text: &str| script(&place, text).code == Some(0);
+    // As blktests asks.
+    assert!(is_ok("fio --version | grep -q '^fio-3'"));
+    assert!(is_ok("fio --parse-only --name=test --ioengine=io_uring --hipri=1 --direct=1"));
+    assert!(is_ok("fio --enghelp | grep -q io_uring && fio --enghelp=libaio >/dev/null"));
+    assert!(is_ok("fio --cmdhelp=iodepth | grep -q iodepth && fio --cmdhelp=all >/dev/null"));
+    assert!(!is_ok("fio --parse-only --name=test --zonemode=zbd"));
+    assert!(!is_ok("fio --enghelp=nosuch") && !is_ok("fio --cmdhelp=nosuch"));
+    let refused = script(&place, "fio --crctest");
+    assert_eq!(refused.code, Some(1));
+    says(&refused.stderr, &["--crctest is refused", "tests fio itself"]);
+    let shown = script(
+        &place,
+        "fio --showcmd --name='a b' --rw=read --size=4k --description='it\\'\"'\"'s'",
+    );
+    let shown = shown.stdout;
+    assert_eq!(shown.lines().count(), 1, "{shown}");
+    assert!(shown.starts_with("fio '--name=a b' --rw=read "), "{shown}");
+    assert!(is_ok(&format!("{} --parse-only", shown.trim_end())));
+}
+
+/// The documents on standard output, or in a file.
+fn documents(text: &str) -> Vec<Value> {
+    serde_json::Deserializer::from_str(text).into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn interim_results_are_json_documents() {
+    let place = Place::new();
+    let run = ["run", "--no-record", "--name=a", "--rw=read", "--ioengine=null", "--size=1g"];
+    let long = ["--time_based", "--runtime=2", "--rate_iops=1000", "--eta=never"];
+    let status = ["--status-interval=300ms", "--output-format=json"];
+    let all = [&run[..], &long, &status].concat();
+    let printed = place.ask(&all).done();
+    assert_eq!(printed.stderr, "");
+    place.ask(&[&all[..], &["--output=file"]].concat()).done();
+    for text in [printed.stdout, place.read("file")] {
+        let documents = documents(&text);
+        assert!((3..=7).contains(&documents.len()), "{}", documents.len());
+        let ios = |json: &Value| json["jobs"][0]["read"]["total_ios"].as_u64().unwrap();
+        assert!(documents.windows(2).all(|pair| ios(&pair[0]) < ios(&pair[1])), "they grow");
+        assert!(ios(&documents[0]) > 50, "a third of a second");
+        assert!(documents[0]["jobs"][0]["read"]["lat_ns"]["mean"].as_f64() > Some(0.0));
+    }
+}
+
+#[test]
+fn the_bandwidth_of_all_jobs_is_logged() {
+    let place = Place::new();
+    let more = ["--runtime=2", "--numjobs=2", "--rate=10m", "--bandwidth-log"];
+    place
+        .run(
+            &[
+                &["--name=a", "--rw=read", "--ioengine=null", "--size=1g", "--time_based"],
+                &more[..],
+            ]
+            .concat(),
+        )
+        .done();
+    let read = entries(&place.read("agg-read_bw.log"));
+    assert!((2..=5).contains(&read.len()), "{read:?}");
+    assert!(read[1].1.abs_diff(20 * 1024) < 2048, "{read:?}");
+    let write = entries(&place.read("agg-write_bw.log"));
+    assert!(write.len() == read.len() && write.iter().all(|entry| entry.1 == 0), "{write:?}");
+    assert!(place.path("agg-trim_bw.log").exists());
+}
+
+pub const LOGS: [&str; 9] = [
     "--name=a",
     "--rw=read",
     "--ioengine=null",

@@ -33,6 +33,8 @@ mod limit;
 #[cfg(test)]
 mod outputs;
 #[cfg(test)]
+mod readers;
+#[cfg(test)]
 mod results;
 #[cfg(test)]
 mod ring;

@@ -15,7 +15,8 @@ pub(crate) use serialized::Serialized;
 pub(crate) use simple::{Ascending, Simple, Uniform};
 
 use crate::queue::{Op, Request};
-use distribution::{below, unit};
+pub(crate) use distribution::below;
+use distribution::unit;
 use fathom_model::plan::{self, BlockSizes, JobPlan, Mix};
 use fathom_model::{Dir, PerDir};
 use files::Service;
@@ -363,6 +364,23 @@ mod tests {
         };
         assert_eq!(files(FileService::RoundRobin), [0, 1, 2, 0, 1, 2]);
         assert_eq!(files(FileService::Sequential), [0, 0, 1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn each_file_is_used_for_several_ios() {
+        let order = Order::Sequential { skip: 0 };
+        let sizes = BlockSizes::Fixed(4096);
+        let mut job = job(order, Mix::Only(Dir::Read), sizes, &[8 * 4096; 4]);
+        job.file_service_ios = 3;
+        let files = |job: &JobPlan| -> Vec<u32> {
+            let mut source = General::new(job);
+            (0..300).map(|_| source.next(Dir::Read, u64::MAX).file).collect()
+        };
+        assert_eq!(files(&job)[..9], [0, 0, 0, 1, 1, 1, 2, 2, 2]);
+        job.file_service = FileService::Random;
+        let random = files(&job);
+        assert!(random.chunks(3).all(|run| run[0] == run[1] && run[1] == run[2]), "{random:?}");
+        assert!((0..4).all(|file| random.contains(&file)));
     }
 
     #[test]

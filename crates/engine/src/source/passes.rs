@@ -4,7 +4,7 @@ use super::{Draw, Source};
 use crate::files::OpenFile;
 use crate::hints::{drop_pages, unmap_pages};
 use crate::queue::{Mapping, Request};
-use fathom_model::plan::{Distribution, JobPlan, Order};
+use fathom_model::plan::{Distribution, JobPlan, Order, Region};
 use fathom_model::{Dir, PerDir};
 use std::os::fd::RawFd;
 
@@ -19,6 +19,7 @@ pub(crate) struct Invalidating<S> {
 /// The current pass over one file.
 struct Pass {
     fd: RawFd,
+    region: Region,
     /// Pages that are mapped cannot be dropped.
     mapping: Option<Mapping>,
     bytes: u64,
@@ -41,10 +42,10 @@ impl<S> Invalidating<S> {
     pub fn new(inner: S, job: &JobPlan, files: &[OpenFile], mappings: &[Mapping]) -> Self {
         let unit = job.block_unit();
         let pass = |(index, file): (usize, &OpenFile)| {
-            let region = &job.regions[index];
+            let region = job.regions[index];
             let bytes = region.len - region.len % unit;
             let mapping = mappings.get(index).copied();
-            Pass { fd: file.raw(), mapping, bytes, left: PerDir::splat(bytes) }
+            Pass { fd: file.raw(), region, mapping, bytes, left: PerDir::splat(bytes) }
         };
         let apart = matches!(job.access.order, Order::Sequential { .. });
         Self { inner, files: files.iter().enumerate().map(pass).collect(), apart }
@@ -90,7 +91,7 @@ impl<D: Draw> Draw for Batch<'_, D> {
         let left = &mut pass.left[if self.apart { dir } else { Dir::Read }];
         if *left < u64::from(request.len) {
             pass.mapping.into_iter().for_each(unmap_pages);
-            drop_pages(pass.fd);
+            drop_pages(pass.fd, &pass.region);
             *left = pass.bytes;
         }
         *left = left.saturating_sub(u64::from(request.len));

@@ -1,24 +1,27 @@
-//! Entries with RWF_* flags.
+//! Entries with RWF_* flags and priorities of their own.
 
 use super::mode::{Mode, Plain, Vectored, View};
 use super::ring::Sqe;
+use crate::priorities::Priorities;
 use crate::psync::rw_flags;
 use crate::queue::{Op, Request};
 use fathom_model::Dir;
-use fathom_model::plan::IoFlags;
+use fathom_model::plan::JobPlan;
 
-/// Another mode with RWF_* flags on reads and writes (`atomic`, `uncached`).
+/// Another mode with RWF_* flags (`atomic`, `uncached`) and priorities (`cmdprio_*`) of reads and writes.
 pub(crate) struct Flagged<M> {
     inner: M,
+    priorities: Option<Priorities>,
     /// As part of the fourth word of an entry.
     read: u64,
     write: u64,
 }
 
 impl<M> Flagged<M> {
-    pub fn new(inner: M, flags: IoFlags) -> Self {
-        let (read, write) = rw_flags(flags);
-        Self { inner, read: (read as u64) << 32, write: (write as u64) << 32 }
+    pub fn new(inner: M, job: &JobPlan) -> Self {
+        let (read, write) = rw_flags(job.flags);
+        let (read, write) = ((read as u64) << 32, (write as u64) << 32);
+        Self { inner, priorities: Priorities::new(job), read, write }
     }
 }
 
@@ -30,6 +33,9 @@ impl<M: Mode> Mode for Flagged<M> {
             Op::Io(Dir::Write) => self.write,
             _ => 0,
         };
+        if let Some(priorities) = &mut self.priorities {
+            sqe.words()[0] |= u64::from(priorities.next(request)) << 16;
+        }
     }
 }
 

@@ -27,6 +27,7 @@ use claim::Claims;
 use fathom_model::plan::Plan;
 use prove::Prover;
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Opens all targets of a plan, verifies that each may be used as the plan requires, locks those that
@@ -70,12 +71,32 @@ pub fn open_all(
     }
     targets.sort_by_key(|(index, _)| *index);
     let targets: Vec<OpenTarget> = targets.into_iter().map(|(_, target)| target).collect();
-    for target in targets.iter().filter(|target| target.is_to_invalidate()) {
-        target.invalidate().map_err(|error| {
-            GuardError::io(&target.facts.path, "invalidate the page cache of", error)
-        })?;
-    }
+    invalidate(plan, &targets)?;
     Ok(targets)
+}
+
+/// Invalidates the page cache of the parts of `targets` that the jobs of `plan` use, as in fio; of all that no job of
+/// the plan uses, since its jobs come later.
+fn invalidate(plan: &Plan, targets: &[OpenTarget]) -> Result<(), GuardError> {
+    let mut whole: BTreeSet<usize> = (0..targets.len()).collect();
+    // Clones often use the same part of a file.
+    let mut parts = BTreeSet::new();
+    for job in &plan.jobs {
+        for region in &job.regions {
+            whole.remove(&region.target);
+            parts.extend(job.invalidate.then_some((region.target, region.start, region.len)));
+        }
+    }
+    parts.extend(whole.into_iter().map(|index| (index, 0, 0)));
+    for (index, start, len) in parts {
+        let target = &targets[index];
+        if target.is_to_invalidate() {
+            target.invalidate_part(start, len).map_err(|error| {
+                GuardError::io(&target.facts.path, "invalidate the page cache of", error)
+            })?;
+        }
+    }
+    Ok(())
 }
 
 fn check_stop(path: &str, stop: &dyn Fn() -> bool) -> Result<(), GuardError> {

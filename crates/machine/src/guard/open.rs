@@ -11,6 +11,7 @@ use fathom_model::plan::SyncIo;
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -329,6 +330,11 @@ impl OpenTarget {
     /// # Errors
     /// The target cannot be opened for reading.
     pub fn invalidate(&self) -> io::Result<()> {
+        self.invalidate_part(0, 0)
+    }
+
+    /// The same for the `len` bytes from `start`; 0 bytes are all up to the end.
+    pub(crate) fn invalidate_part(&self, start: u64, len: u64) -> io::Result<()> {
         if self.entry.kind == TargetKind::NvmeGeneric || lock(&self.entry.late).is_some() {
             return Ok(());
         }
@@ -336,7 +342,7 @@ impl OpenTarget {
         let fd = self.open_worker(how)?;
         // Dirty pages cannot be dropped. A write-back error recurs in the run itself.
         let _ = rustix::fs::fdatasync(&fd);
-        Ok(rustix::fs::fadvise(&fd, 0, None, Advice::DontNeed)?)
+        Ok(rustix::fs::fadvise(&fd, start, NonZeroU64::new(len), Advice::DontNeed)?)
     }
 
     /// Whether the plan requires invalidating the page cache, and this is possible now.

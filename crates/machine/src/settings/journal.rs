@@ -94,6 +94,11 @@ pub(super) struct Group {
 }
 
 impl Entry {
+    /// Whether a change of the scheduler resets it.
+    pub fn is_reset_by_scheduler(&self) -> bool {
+        self.is_consequence && self.setting != Some(Setting::ReadAheadKb)
+    }
+
     /// The entry for a change that is about to be made.
     pub fn of(place: &Place, old: &str) -> Self {
         Self {

@@ -90,7 +90,8 @@ impl Settings {
         for change in changes {
             wanted.extend(place::resolve(&self.effects.roots, change)?);
         }
-        wanted.sort_by_key(|place| place.setting);
+        // What raises the read-ahead comes before it.
+        wanted.sort_by_key(|place| (place.setting == Setting::ReadAheadKb, place.setting));
         let mut guard = Guard::hold(&self.effects, &wanted)?;
         let changed = wanted.iter().try_for_each(|place| guard.change(place));
         match changed.and_then(|()| guard.verify(&wanted)) {

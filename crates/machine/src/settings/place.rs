@@ -14,6 +14,9 @@ use std::path::Path;
 /// Settings that the kernel resets when the scheduler changes: elevators set their own number of requests, and bfq
 /// turns writeback throttling off.
 const RESET_BY_SCHEDULER: [Setting; 2] = [Setting::NrRequests, Setting::WbtLatUsec];
+/// What raises a smaller read-ahead to 128 KiB, as any change of the queue's limits does (blk_apply_bdi_limits in
+/// block/blk-settings.c, Linux 6.12 and later).
+const RAISES_READ_AHEAD: [Setting; 2] = [Setting::Iostats, Setting::MaxSectorsKb];
 /// Directories above a disk's that may hold its interrupts.
 const PARENTS_MAX: usize = 8;
 
@@ -226,10 +229,7 @@ pub(crate) fn irqs_above(disk: &Path) -> Vec<String> {
 
 /// Other settings that a change resets, with their files.
 pub(super) fn consequences(roots: &Roots, place: &Place) -> Vec<(Entry, String)> {
-    if place.setting != Setting::Scheduler {
-        return Vec::new();
-    }
-    let queue = place.file.trim_end_matches("/scheduler");
+    let Some((queue, _)) = place.file.rsplit_once('/') else { return Vec::new() };
     let entry = |setting: Option<Setting>, file: String| {
         let entry = Entry {
             setting,
@@ -243,8 +243,16 @@ pub(super) fn consequences(roots: &Roots, place: &Place) -> Vec<(Entry, String)>
         };
         (entry, file)
     };
-    let settings = RESET_BY_SCHEDULER.iter();
+    let reset: &[Setting] = match place.setting {
+        Setting::Scheduler => &RESET_BY_SCHEDULER,
+        changed if RAISES_READ_AHEAD.contains(&changed) => &[Setting::ReadAheadKb],
+        _ => return Vec::new(),
+    };
+    let settings = reset.iter();
     let settings = settings.map(|setting| entry(Some(*setting), format!("{queue}/{setting}")));
+    if place.setting != Setting::Scheduler {
+        return settings.collect();
+    }
     // A scheduler's own settings vanish with it.
     let own = below(roots, &format!("{queue}/iosched")).map(entries).unwrap_or_default();
     let own = own.into_iter().map(|name| entry(None, format!("{queue}/iosched/{name}")));

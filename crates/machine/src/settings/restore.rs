@@ -113,7 +113,7 @@ impl Effects {
         let mut say = |entry: &Entry, how| results.push(Restored { what: entry.what(), how });
         // A scheduler comes before its consequences.
         journal.entries.retain(|entry| match self.read(entry) {
-            Ok(_) if entry.is_consequence && foreign_scheduler => false,
+            Ok(_) if entry.is_reset_by_scheduler() && foreign_scheduler => false,
             Ok(found) if entry.is_ours(&found) || entry.is_consequence && restoring => true,
             Ok(found) => {
                 foreign_scheduler |=
@@ -122,7 +122,7 @@ impl Effects {
                 false
             }
             // It may come back with the scheduler.
-            Err(_) if entry.is_consequence => !foreign_scheduler,
+            Err(_) if entry.is_reset_by_scheduler() => !foreign_scheduler,
             Err(error) if is_gone(&error) => {
                 say(entry, RestoredHow::Gone);
                 false

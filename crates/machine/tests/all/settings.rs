@@ -20,6 +20,7 @@ const TREE: &[(&str, &str)] = &[
     ("sys/block/sda/queue/nr_requests", "512\n"),
     ("sys/block/sda/queue/read_ahead_kb", "128\n"),
     ("sys/block/sda/queue/nomerges", "0\n"),
+    ("sys/block/sda/queue/iostats", "1\n"),
     ("sys/block/sda/queue/wbt_lat_usec", "75000\n"),
     ("sys/block/sda/queue/iosched/read_expire", "123\n"),
     ("sys/block/sdb/dev", "8:16\n"),
@@ -44,6 +45,7 @@ const CHANGES: &[&str] = &[
     "nomerges=2",
     "nr_requests=64",
     "read_ahead_kb=0",
+    "iostats=0",
     "governor=performance",
     "transparent_hugepage=never",
     "irq_affinity:24=1,2",
@@ -67,11 +69,19 @@ fn settings(dir: &Path) -> Settings {
     Settings::new(roots, dir.join("run")).with_steps(Arc::new(move || resets(&dir)))
 }
 
-/// As the kernel does: a new elevator sets its own number of requests and brings its own settings.
+/// As the kernel does: a new elevator sets its own number of requests and brings its own settings, and a change of the
+/// queue's limits raises a small read-ahead.
 fn resets(dir: &Path) {
     let queue = dir.join(QUEUE);
     if !queue.exists() {
         return;
+    }
+    let (limits, known) = (value(dir, &format!("{QUEUE}/iostats")), dir.join("limits"));
+    if std::fs::read_to_string(&known).unwrap_or_else(|_| "1".into()) != limits {
+        std::fs::write(known, limits).expect("written");
+        if value(dir, &format!("{QUEUE}/read_ahead_kb")).parse::<u32>().expect("a number") < 128 {
+            std::fs::write(queue.join("read_ahead_kb"), "128\n").expect("written");
+        }
     }
     let scheduler = value(dir, &format!("{QUEUE}/scheduler"));
     let own = queue.join("iosched/read_expire");
@@ -126,7 +136,7 @@ fn changes_last_as_long_as_their_guard() {
         (first.change.to_string().as_str(), first.old.as_str()),
         ("scheduler of sda=none", "mq-deadline")
     );
-    assert_eq!(settings(dir.path()).left().len(), 8);
+    assert_eq!(settings(dir.path()).left().len(), 9);
     let restored = guard.restore();
     none_failed(&restored);
     assert!(
@@ -144,9 +154,9 @@ fn a_dropped_guard_restores_and_a_refused_change_restores_the_others() {
     let before = values(dir.path());
     drop(settings(dir.path()).apply(&changes(CHANGES)).expect("applied"));
     assert_eq!(values(dir.path()), before);
-    let error = settings(dir.path()).apply(&changes(&["nomerges=2", "iostats=0"])).err();
+    let error = settings(dir.path()).apply(&changes(&["nomerges=2", "io_poll=0"])).err();
     let error = error.expect("refused").to_string();
-    assert_eq!(error, "iostats of sda=0: sda has no queue/iostats in sysfs");
+    assert_eq!(error, "io_poll of sda=0: sda has no queue/io_poll in sysfs");
     std::fs::create_dir(dir.path().join("sys/block/sda/queue/rq_affinity")).expect("directory");
     let error = settings(dir.path()).apply(&changes(&["nomerges=2", "rq_affinity=2"])).err();
     assert!(matches!(error, Some(SettingsError::Unreadable { .. })), "{error:?}");
@@ -229,6 +239,16 @@ fn what_others_changed_is_left_alone_and_reported() {
         ]
     );
     assert_eq!(value(dir.path(), "sys/block/sda/queue/nomerges"), "1");
+}
+
+#[test]
+fn a_small_read_ahead_survives_a_change_of_the_limits() {
+    let dir = tree();
+    put(dir.path(), "sys/block/sda/queue/read_ahead_kb", "0\n");
+    let guard = settings(dir.path()).apply(&changes(&["iostats=0"])).expect("applied");
+    assert_eq!(value(dir.path(), "sys/block/sda/queue/read_ahead_kb"), "128", "as the kernel does");
+    none_failed(&guard.restore());
+    assert_eq!(value(dir.path(), "sys/block/sda/queue/read_ahead_kb"), "0");
 }
 
 #[test]

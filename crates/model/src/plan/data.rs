@@ -44,8 +44,28 @@ pub struct Buffers {
     /// Percentage by which each buffer can be compressed (`buffer_compress_percentage`); the rest is
     /// random. 0 leaves the contents to `fill`.
     pub compress_percent: u32,
+    /// Bytes of which that percentage is compressible (`buffer_compress_chunk`); 0 for a page.
+    #[serde(default)]
+    pub compress_chunk: u32,
+    /// Duplicates among the buffers written (`dedupe_percentage`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedupe: Option<Dedupe>,
     /// Type of memory (`mem`).
     pub memory: Memory,
+}
+
+/// Duplicates among the buffers written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Dedupe {
+    /// Percentage of buffers that repeat another one.
+    pub percent: u32,
+    /// Length in bytes of what is repeated: the smallest block size of writes.
+    pub unit_bytes: u64,
+    /// Number of buffers among which repeated ones are chosen (`dedupe_mode=working_set`); otherwise the previous
+    /// unique one is repeated.
+    pub working_set: Option<u64>,
+    /// Whether all jobs have the same working set (`dedupe_global`).
+    pub global: bool,
 }
 
 /// Contents of write buffers.

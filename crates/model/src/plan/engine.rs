@@ -45,6 +45,8 @@ impl Engine {
                 Psync::Seek => "sync",
                 Psync::Vectored => "pvsync",
                 Psync::VectoredFlags { .. } => "pvsync2",
+                Psync::Allocate => "falloc",
+                Psync::Truncate => "ftruncate",
             },
             Engine::Vsync => "vsync",
             Engine::Mmap => "mmap",
@@ -98,6 +100,10 @@ pub enum Psync {
         /// RWF_NOWAIT.
         nowait: bool,
     },
+    /// fallocate(2): a write allocates blocks, a trim punches a hole; no data is transferred.
+    Allocate,
+    /// ftruncate(2): a write sets the size of the file to its offset.
+    Truncate,
 }
 
 /// Requested io_uring settings. Those in effect are in [`crate::record::Granted`].

@@ -51,6 +51,17 @@ impl IoFlags {
     }
 }
 
+/// The priority of a percentage of the I/Os of one direction (`cmdprio_percentage`, `cmdprio_bssplit`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandPriority {
+    /// Of I/Os of this many bytes; `None` for all.
+    pub block: Option<u64>,
+    /// Percentage of these I/Os.
+    pub percent: u32,
+    /// Class, level and hint, as ioprio_set(2) combines them.
+    pub value: u16,
+}
+
 /// From which NUMA nodes a worker allocates memory (`numa_mem_policy`; set_mempolicy(2)).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

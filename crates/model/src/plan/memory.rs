@@ -1,6 +1,6 @@
 //! Memory that the workers of a plan need: the only formula for it.
 
-use super::{Buffers, JobPlan, Memory, Plan};
+use super::{Buffers, JobPlan, Memory, Plan, Region};
 use crate::histogram::BUCKETS;
 use std::collections::BTreeMap;
 
@@ -64,8 +64,28 @@ impl JobPlan {
     /// Buffers, ring and tables of the job's worker, in bytes.
     fn worker_bytes(&self) -> u64 {
         let buffers = self.buffers.slab_bytes(self.depth, self.buffer_bytes()).unwrap_or(u64::MAX);
-        buffers.saturating_add(u64::from(self.depth) * SLOT_BYTES)
+        let slots = u64::from(self.depth) * SLOT_BYTES;
+        buffers.saturating_add(slots).saturating_add(self.block_map_bytes())
     }
+
+    /// Maps of the blocks that were accessed, if it has any, in bytes.
+    fn block_map_bytes(&self) -> u64 {
+        if !self.maps_blocks() {
+            return 0;
+        }
+        let least = self.used_dirs().map(|dir| self.access.block_sizes[dir].min()).min();
+        let blocks = |region: &Region| region.len / least.unwrap_or(1).max(1);
+        let words = |blocks| block_map_levels(blocks).sum::<u64>();
+        let bytes = |region| words(blocks(region)).saturating_mul(size_of::<u64>() as u64);
+        self.regions.iter().map(bytes).fold(0, u64::saturating_add)
+    }
+}
+
+/// The 64-bit words of each level of a map of `blocks`, lowest first: each bit of a level stands for a word of the one
+/// below. The last level has one word.
+pub fn block_map_levels(blocks: u64) -> impl Iterator<Item = u64> {
+    let words = |bits: u64| bits.div_ceil(64).max(1);
+    std::iter::successors(Some(words(blocks)), move |below| (*below > 1).then(|| words(*below)))
 }
 
 impl Buffers {
@@ -120,6 +140,19 @@ mod tests {
         let mut trim = job(0, Dir::Trim);
         trim.access.block_sizes.trim = crate::plan::BlockSizes::Fixed(1 << 30);
         assert_eq!(need(&[trim], 1).resident_bytes, 64 * (4096 + SLOT_BYTES));
+    }
+
+    #[test]
+    fn jobs_that_map_their_blocks_need_a_bit_for_each() {
+        let mut mapped = job(0, Dir::Read);
+        mapped.access.block_sizes.read = crate::plan::BlockSizes::Range { min: 4096, max: 8192 };
+        mapped.access.align.read = 4096;
+        mapped.regions = vec![Region { target: 0, start: 0, len: 4096 * 64 * 64 * 64 }];
+        let without = 64 * (8192 + SLOT_BYTES);
+        let words = 64 * 64 + 64 + 1;
+        assert_eq!(need(&[mapped.clone()], 1).resident_bytes, without + words * 8);
+        mapped.access.order = Order::Sequential { skip: 0 };
+        assert_eq!(need(&[mapped], 1).resident_bytes, without);
     }
 
     #[test]

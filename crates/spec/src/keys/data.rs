@@ -41,20 +41,47 @@ pub(super) const KEYS: &[Key] = &[
         },
     ),
     Key::value(
-        "dedupe_percentage",
-        "0",
-        "Percentage of identical buffers; only 0 is supported",
-        |_, v| {
-            match v.text {
-        "0" => Ok(()),
-        _ => Err(
-            "only 0 is supported; use refill_buffers=1 for unique buffers, or 0 for identical ones"
-                .into(),
-        ),
-    }
+        "buffer_compress_chunk",
+        "SIZE",
+        "Length of which that percentage can be compressed",
+        |job, v| {
+            job.buffers.compress_chunk = v.count32(0, 1 << 30)?;
+            Ok(())
         },
     )
-    .differs("Only 0 is supported."),
+    .differs("By default a page, not the block size."),
+    Key::value(
+        "dedupe_percentage",
+        "PERCENT",
+        "Percentage of identical buffers among the writes",
+        |job, v| {
+            job.dedupe.percent = v.count32(0, 100)?;
+            job.buffers.refill |= job.dedupe.percent > 0;
+            Ok(())
+        },
+    ),
+    Key::value(
+        "dedupe_mode",
+        "repeat|working_set",
+        "Identical to which: the previous unique buffer, or any of a working set",
+        |job, v| {
+            job.dedupe.from_set = v.choice(&[("repeat", false), ("working_set", true)])?;
+            Ok(())
+        },
+    ),
+    Key::value(
+        "dedupe_working_set_percentage",
+        "PERCENT",
+        "Size of the working set, in percent of the job's size",
+        |job, v| {
+            job.dedupe.set_percent = v.count32(0, 100)?;
+            Ok(())
+        },
+    ),
+    Key::flag("dedupe_global", "Use one working set for all jobs", |job, v| {
+        job.dedupe.global = v.flag()?;
+        Ok(())
+    }),
     Key::value("fsync", "N", "Call fsync after every N writes", |job, v| {
         job.sync.fsync_every = v.count32(0, u32::MAX)?;
         Ok(())

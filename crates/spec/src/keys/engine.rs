@@ -4,7 +4,7 @@ use super::{Key, accept_flag};
 use crate::job::{EngineName, JobSpec};
 use crate::suggest;
 use crate::value::Value;
-use fathom_model::plan::{Memory, NameOp, StatCall};
+use fathom_model::plan::{BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory, NameOp, StatCall};
 
 const ENGINES: &[(&str, EngineName)] = &[
     ("io_uring", EngineName::IoUring),
@@ -16,6 +16,8 @@ const ENGINES: &[(&str, EngineName)] = &[
     ("sync", EngineName::Sync),
     ("pvsync", EngineName::Pvsync),
     ("pvsync2", EngineName::Pvsync2),
+    ("falloc", EngineName::Falloc),
+    ("ftruncate", EngineName::Ftruncate),
     ("vsync", EngineName::Vsync),
     ("mmap", EngineName::Mmap),
     ("splice", EngineName::Splice),
@@ -38,8 +40,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::value(
         "ioengine",
         "NAME",
-        "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, pvsync2, mmap, splice, null, nop, \
-         or operations on names: filecreate, filestat, filedelete, dircreate, dirstat, dirdelete",
+        "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, pvsync2, mmap, splice, falloc, \
+         ftruncate, null, nop, or operations on names: filecreate, filestat, filedelete, dircreate, dirstat, dirdelete",
         engine,
     )
     .differs("The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own."),
@@ -159,13 +161,8 @@ pub(super) const KEYS: &[Key] = &[
         other => Err(format!("'{other}' is not supported; use nvme")),
     })
     .differs("Only nvme is supported."),
-    Key::flag("userspace_reap", "Reap libaio completions from user space", |_, v| match v
-        .flag()?
-    {
-        false => Ok(()),
-        true => Err("not supported; use ioengine=io_uring, which reaps without a system call".into()),
-    })
-    .differs("Only 0 is supported; io_uring always does this."),
+    Key::flag("userspace_reap", "No effect: io_getevents reaps the completions of libaio", accept_flag)
+        .differs("No effect: io_uring reaps completions from user space, libaio does not."),
     Key::value("mem", "KIND", "Buffer memory: malloc, shm, shmhuge, mmap, mmapshared or mmaphuge", |job, v| {
         job.buffers.memory = v.choice(&[
             ("malloc", Memory::Normal),
@@ -179,6 +176,22 @@ pub(super) const KEYS: &[Key] = &[
     })
     .aliases(&["iomem"])
     .differs("Buffers are always anonymous memory, in normal or huge pages; file-backed mmap is refused."),
+    Key::value("mem_align", "SIZE", "Minimum alignment of I/O buffers", |_, v| match v.bytes()? {
+        align if align > BUFFER_ALIGN => Err(format!(
+            "buffers are aligned to pages of {BUFFER_ALIGN} bytes; use {BUFFER_ALIGN} or less"
+        )),
+        align if align > 0 && !align.is_power_of_two() => {
+            Err(format!("{align} is no power of two; use one"))
+        }
+        _ => Ok(()),
+    })
+    .aliases(&["iomem_align"])
+    .differs("Buffers are always page-aligned; more is refused."),
+    Key::value("hugepage-size", "SIZE", "Size of huge pages", |_, v| match v.bytes()? {
+        HUGE_PAGE_BYTES => Ok(()),
+        other => Err(format!("huge pages of {other} bytes are not supported; use 2m")),
+    })
+    .differs("Only 2m is supported."),
     Key::value("io_submit_mode", "inline|offload", "Submit from the job's own thread or from others", |_, v| {
         v.choice(&[("inline", ()), ("offload", ())])
     })
@@ -220,7 +233,7 @@ const OTHERS: &[(&[&str], &str)] = &[
         &["sg", "nvme", "spdk", "xnvme", "libblkio", "libnvme"],
         "use io_uring, or io_uring_cmd on /dev/ngXnY",
     ),
-    (&["e4defrag", "falloc", "ftruncate"], "fathom does not measure these operations; use fio"),
+    (&["e4defrag"], "fathom does not measure this operation; use fio"),
     (&["cpuio", "exec", "page_fault"], "it does no storage I/O; run such a load alongside fathom"),
     (&["ftp", "http", "net", "netsplice", "rdma"], "fathom does storage I/O only; use fio"),
     (

@@ -1,6 +1,6 @@
 //! fio's logs.
 
-use super::{Key, Takes};
+use super::{Key, Takes, accept_flag};
 use crate::job::JobSpec;
 use crate::value::Value;
 
@@ -92,6 +92,8 @@ pub(super) const KEYS: &[Key] = &[
         },
     )
     .aliases(&["log_alternate_epoch"]),
+    Key::flag("log_prio", "No effect: entries are averages of I/Os of all priorities", accept_flag)
+        .differs("No effect: log entries are averages of I/Os of all priorities."),
     Key::value("log_entries", "COUNT", "No effect: entries are written as they arise", |_, v| {
         v.bytes().map(|_| ())
     })

@@ -6,6 +6,7 @@ mod data;
 mod engine;
 mod logs;
 mod off;
+mod priority;
 mod rate;
 mod refused;
 mod report;
@@ -171,11 +172,12 @@ impl Key {
 }
 
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    let groups: [(Group, &[Key]); 8] = [
+    let groups: [(Group, &[Key]); 9] = [
         (Group::Target, target::KEYS),
         (Group::Access, access::KEYS),
         (Group::Engine, engine::KEYS),
         (Group::Schedule, schedule::KEYS),
+        (Group::Schedule, priority::KEYS),
         (Group::Rate, rate::KEYS),
         (Group::Data, data::KEYS),
         (Group::Report, report::KEYS),

@@ -22,14 +22,9 @@ const OFF: &[(&[&str], &[&str])] = &[
             "bs_unaligned",
             "blocksize_unaligned",
             "cgroup_nodelete",
-            "cmdprio",
-            "cmdprio_class",
-            "cmdprio_hint",
-            "cmdprio_percentage",
             "cuda_io",
             "dataplacement",
             "deac",
-            "dedupe_global",
             "do_verify",
             "end_syncfs",
             "experimental_verify",
@@ -45,7 +40,6 @@ const OFF: &[(&[&str], &[&str])] = &[
             "log_alternate_epoch_clock_id",
             "log_issue_time",
             "log_offset",
-            "log_prio",
             "log_store_compressed",
             "max_latency",
             "max_open_zones",
@@ -84,11 +78,9 @@ const OFF: &[(&[&str], &[&str])] = &[
     (&["1"], &["num_range", "stats"]),
     (&["4"], &["significant_figures"]),
     (&["500"], &["bwavgtime", "iopsavgtime"]),
-    (&["512"], &["buffer_compress_chunk"]),
     (&["write"], &["write_mode"]),
     (&["read"], &["read_mode", "verify_mode"]),
     (&["sequential"], &["rw_sequencer"]),
-    (&["repeat"], &["dedupe_mode"]),
 ];
 
 const NEEDS: &[(&str, &[&str])] = &[
@@ -138,7 +130,6 @@ const NEEDS: &[(&str, &[&str])] = &[
         ],
     ),
     ("zonemode", &["ignore_zone_limits", "max_open_zones", "read_beyond_wp"]),
-    ("dedupe_percentage", &["dedupe_mode", "dedupe_working_set_percentage"]),
 ];
 
 #[cfg(test)]

@@ -140,7 +140,6 @@ const REFUSED: &[Refused] = &[
         why: "log entries are averages of an interval, in plain text; remove the key",
         names: &[
             "log_offset",
-            "log_prio",
             "log_issue_time",
             "log_store_compressed",
             "log_alternate_epoch_clock_id",
@@ -154,17 +153,9 @@ const REFUSED: &[Refused] = &[
         names: &["fill_device", "fill_fs"],
     },
     Refused {
-        what: "I/O priority per command",
-        why: "priorities per command are not supported; use several jobs with prio and prioclass",
-        names: &[
-            "cmdprio",
-            "cmdprio_percentage",
-            "cmdprio_class",
-            "cmdprio_hint",
-            "cmdprio_split",
-            "cmdprio_bssplit",
-            "priohint",
-        ],
+        what: "I/O priority hints",
+        why: "not supported; use prio and prioclass, or cmdprio_bssplit with hints",
+        names: &["cmdprio_split", "priohint"],
     },
     Refused {
         what: "NVMe data placement, protection information, and command variants",
@@ -217,16 +208,6 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Duplicate buffers",
-        why: "not supported; use refill_buffers (unique buffers) or buffer_compress_percentage",
-        names: &[
-            "dedupe_global",
-            "dedupe_mode",
-            "dedupe_working_set_percentage",
-            "buffer_compress_chunk",
-        ],
-    },
-    Refused {
         what: "Other file handling",
         why: "not supported; use filename, nrfiles, invalidate and unlink",
         names: &["filetype", "lockfile", "opendir", "file_append", "pre_read", "unlink_each_loop"],
@@ -250,12 +231,6 @@ const REFUSED: &[Refused] = &[
             "comm",
             "gpu_dev_id",
         ],
-    },
-    Refused {
-        what: "Buffer alignment and huge page size",
-        why: "buffers are page-aligned, and huge pages have the kernel's default size; use \
-              iomem=mmaphuge for huge pages",
-        names: &["hugepage-size", "iomem_align", "mem_align"],
     },
     Refused {
         what: "Other time sources",

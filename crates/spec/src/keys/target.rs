@@ -65,8 +65,8 @@ pub(super) const KEYS: &[Key] = &[
         ])?;
         Ok(())
     }),
-    Key::value("file_service_type", "KIND", "How to select the next file: roundrobin, random or sequential", service)
-        .differs("A number of I/Os per file (`:N`), zipf, pareto and normal are refused."),
+    Key::value("file_service_type", "KIND[:N]", "How to select the next file, and after how many I/Os: roundrobin, random or sequential", service)
+        .differs("zipf, pareto and normal are refused."),
     Key::flag("create_on_open", "Create files when the job opens them", |job, v| {
         job.files.create_on_open = v.flag()?;
         Ok(())
@@ -160,11 +160,7 @@ fn service(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
         ("random", FileService::Random),
         ("sequential", FileService::Sequential),
     ])?;
-    if count != "1" && job.files.service != FileService::Sequential {
-        return Err(format!(
-            "'{}' is not supported: fathom switches files after every I/O; remove :{count}",
-            v.text
-        ));
-    }
+    // Sequential stays with a file to its end.
+    job.files.service_ios = v.with(count).count32(1, u32::MAX)?;
     Ok(())
 }

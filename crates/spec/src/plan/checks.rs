@@ -22,6 +22,7 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
             problems.push(("rate_iops", why));
         }
     }
+    problems.extend(priorities(job));
     let name = job.engine.name.name();
     problems.extend(
         engine::foreign_keys(job)
@@ -34,9 +35,8 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
             problems.push((key, why));
         }
     }
-    if let Some(engine) = engine::without_trim(job) {
-        let why = format!("{engine} does not support trim; use ioengine=io_uring or psync");
-        problems.push(("rw", why));
+    if let Some((dir, instead)) = engine::without(job) {
+        problems.push(("rw", format!("{name} does not support {dir}; {instead}")));
     }
     problems.extend(polling(job));
     if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
@@ -44,7 +44,6 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
         problems.push(("nonvectored", why.to_string()));
     }
     problems.extend(too_large(job));
-    problems.extend(endless(job));
     problems.extend(cpus(job, facts));
     problems
 }
@@ -65,11 +64,21 @@ fn too_large(job: &JobSpec) -> Option<KeyProblem> {
     Some((key, why))
 }
 
-/// Checks that something ends the job, as far as its keys show it.
-fn endless(job: &JobSpec) -> Option<KeyProblem> {
-    let why = "time_based needs a runtime; set runtime=60, for example";
-    let endless = job.schedule.time_based && job.schedule.runtime_ns.is_none();
-    endless.then(|| ("time_based", why.to_string()))
+/// Checks the priorities of single I/Os, of which each may have only one.
+fn priorities(job: &JobSpec) -> Option<KeyProblem> {
+    if job.has("cmdprio_percentage") && job.has("cmdprio_bssplit") {
+        let why = "cmdprio_percentage and cmdprio_bssplit conflict; remove one";
+        return Some(("cmdprio_bssplit", why.to_string()));
+    }
+    let mut sums = job.priorities.split.iter().flat_map(|(_, parts)| {
+        parts.iter().map(|part| {
+            let same = parts.iter().filter(|other| other.block == part.block);
+            (part.block, same.map(|part| part.percent).sum::<u32>())
+        })
+    });
+    let (size, sum) = sums.find(|(_, sum)| *sum > 100)?;
+    let why = format!("the percentages for {} add up to {sum}%; use at most 100%", show(size));
+    Some(("cmdprio_bssplit", why))
 }
 
 /// Checks for CPUs that this process must not use.

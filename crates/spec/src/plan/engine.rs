@@ -58,11 +58,18 @@ pub(super) fn choose(job: &JobSpec, files: &[File<'_>], host: &Host) -> Choice {
     Choice { engine, depth: 1, note }
 }
 
-/// The engine of a job that trims, if it cannot.
-pub(super) fn without_trim(job: &JobSpec) -> Option<&'static str> {
-    let trims = job.mix().has(Dir::Trim);
-    let lacks = matches!(job.engine.name, EngineName::Libaio | EngineName::IoUringCmd);
-    (trims && lacks).then(|| job.engine.name.name())
+/// A direction of a job that its engine cannot do, and what to do instead.
+pub(super) fn without(job: &JobSpec) -> Option<(Dir, &'static str)> {
+    let (lacks, instead) = match job.engine.name {
+        EngineName::Libaio | EngineName::IoUringCmd => {
+            (&[Dir::Trim][..], "use ioengine=io_uring or psync")
+        }
+        EngineName::Falloc => (&[Dir::Read][..], "use rw=write, randwrite, trim or randtrim"),
+        EngineName::Ftruncate => (&[Dir::Read, Dir::Trim][..], "use rw=write or randwrite"),
+        _ => return None,
+    };
+    let lacking = job.used_dirs().find(|dir| lacks.contains(dir))?;
+    Some((lacking, instead))
 }
 
 /// The engine with its settings.
@@ -81,6 +88,8 @@ fn resolve(spec: &EngineSpec) -> Engine {
         EngineName::Pvsync2 => {
             Engine::Psync(Psync::VectoredFlags { hipri: spec.uring.iopoll, nowait: spec.nowait })
         }
+        EngineName::Falloc => Engine::Psync(Psync::Allocate),
+        EngineName::Ftruncate => Engine::Psync(Psync::Truncate),
         EngineName::Vsync => Engine::Vsync,
         EngineName::Mmap => Engine::Mmap,
         EngineName::Splice => Engine::Splice,
@@ -120,6 +129,8 @@ const KEYS: &[(&str, Supports)] = &[
     }),
     ("uncached", |name| matches!(name, EngineName::IoUring | EngineName::Pvsync2)),
     ("nowait", |name| name == EngineName::Pvsync2),
+    ("cmdprio_percentage", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
+    ("cmdprio_bssplit", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
     ("cmd_type", |name| name == EngineName::IoUringCmd),
     ("stat_type", |name| matches!(name, EngineName::Names(op) if op.is_stat())),
     ("direct", EngineName::moves_data),

@@ -5,7 +5,7 @@ use super::own_options;
 use super::waves::Start;
 use crate::job::{JobSpec, Size};
 use fathom_model::plan::{
-    Access, Advice, Distribution, Flow, IoFlags, JobPlan, Logs, Order, Rate, Think, Until,
+    Access, Advice, Dedupe, Distribution, Flow, IoFlags, JobPlan, Logs, Order, Rate, Think, Until,
 };
 use fathom_model::{Dir, PerDir};
 
@@ -38,6 +38,7 @@ pub(super) fn resolve(
     plan.direct = job.is_direct();
     plan.sync_io = job.sync_io;
     plan.file_service = job.files.service;
+    plan.file_service_ios = job.files.service_ios;
     plan.open_files = job.files.open_max;
     plan.advice = job.files.advice.unwrap_or(match job.work.rw.random {
         true => Advice::Random,
@@ -46,6 +47,9 @@ pub(super) fn resolve(
     plan.invalidate = job.files.invalidate;
     plan.write_life = job.files.write_life;
     plan.flags = flags(job);
+    if engine::supports(job, "cmdprio_percentage") {
+        plan.priorities = job.command_priorities();
+    }
     plan.serialize_overlap = job.engine.serialize_overlap && choice.depth > 1 && job.modifies();
     plan.access = Access {
         seed,
@@ -131,6 +135,20 @@ fn logs(job: &JobSpec, number: usize) -> Logs {
         unix_epoch: spec.unix_epoch,
         number: number as u32 + 1,
     }
+}
+
+/// Duplicates among the buffers of `plan`, whose regions must be resolved.
+pub(super) fn dedupe(job: &JobSpec, plan: &JobPlan) -> Option<Dedupe> {
+    let spec = &job.dedupe;
+    let unit_bytes = plan.access.block_sizes.write.min().max(1);
+    let bytes = plan.regions.iter().map(|region| region.len).fold(0, u64::saturating_add);
+    let set = u128::from(bytes) * u128::from(spec.set_percent) / 100 / u128::from(unit_bytes);
+    (spec.percent > 0 && job.mix().has(Dir::Write)).then(|| Dedupe {
+        percent: spec.percent,
+        unit_bytes,
+        working_set: spec.from_set.then(|| (set as u64).max(1)),
+        global: spec.global,
+    })
 }
 
 fn rate(job: &JobSpec) -> PerDir<Option<Rate>> {

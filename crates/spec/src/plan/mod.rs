@@ -160,6 +160,7 @@ impl<'a> Planner<'a> {
             }
             None => plan.until = jobs::until(job, &plan)?,
         }
+        plan.buffers.dedupe = jobs::dedupe(job, &plan);
         self.plan.notes.extend(jobs::notes(job, clone, choice));
         self.plan.jobs.push(plan);
         Ok(())

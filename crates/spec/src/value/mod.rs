@@ -1,9 +1,11 @@
 //! Values of keys: sizes, times, counts, lists.
 
+mod arithmetic;
 mod buffer;
 mod errnos;
 mod lists;
 
+pub(crate) use arithmetic::evaluate;
 pub(crate) use buffer::pattern;
 pub(crate) use errnos::errno;
 pub(crate) use lists::{block_split, cpu_list, escape_path, floats, path_list, triple, zones};
@@ -79,6 +81,9 @@ impl<'a> Value<'a> {
 
     /// An integer with an optional size suffix.
     pub(crate) fn bytes(self) -> Result<u64, String> {
+        if self.text.starts_with('(') {
+            return unsigned(self.text, evaluate(self.text, &|number| self.with(number).bytes())?);
+        }
         let (number, suffix) = split_number(self.text)?;
         let (power, opposite) = match suffix.to_ascii_lowercase().as_str() {
             "" | "b" => (0, false),
@@ -105,6 +110,12 @@ impl<'a> Value<'a> {
 
     /// A time in nanoseconds; a bare number is in units of `bare_ns`.
     pub(crate) fn time_ns(self, bare_ns: u64) -> Result<u64, String> {
+        if self.text.starts_with('(') {
+            let plain = |number: &str| self.with(number).time_ns(1);
+            let value = unsigned(self.text, evaluate(self.text, &plain)?)?;
+            let has_unit = self.text.contains(|c: char| c.is_ascii_alphabetic());
+            return Ok(if has_unit { value } else { value.saturating_mul(bare_ns) });
+        }
         let (number, suffix) = split_number(self.text)?;
         let unit = match suffix.to_ascii_lowercase().as_str() {
             "" => bare_ns,
@@ -132,6 +143,10 @@ impl<'a> Value<'a> {
     }
 }
 
+fn unsigned(text: &str, value: i128) -> Result<u64, String> {
+    u64::try_from(value).map_err(|_| format!("'{text}' is {value}; use a value from 0 to 2^64"))
+}
+
 fn to_i64(n: u64) -> Result<i64, String> {
     i64::try_from(n).map_err(|_| format!("{n} exceeds 2^63; use a smaller value"))
 }
@@ -140,11 +155,6 @@ fn to_i64(n: u64) -> Result<i64, String> {
 fn split_number(text: &str) -> Result<(u64, &str), String> {
     if text.is_empty() {
         return Err("missing number; add one".to_string());
-    }
-    if text.starts_with('(') {
-        return Err(format!(
-            "'{text}': expressions in parentheses are not supported; write the result"
-        ));
     }
     let (digits, rest, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => {
@@ -210,6 +220,7 @@ mod tests {
             ("0x1000", 4096),
             ("512b", 512),
             ("1t", 1 << 40),
+            ("(4k*3+512)", 12_800),
         ] {
             assert_eq!(v(text).bytes(), Ok(bytes), "{text}");
         }
@@ -230,7 +241,8 @@ mod tests {
             ("99999999999999999999", "2^64"),
             ("99999999999p", "2^64"),
             ("4z", "zones"),
-            ("(1+2)", "parentheses"),
+            ("(1-2)", "is -1"),
+            ("(4k", "missing )"),
         ] {
             let error = v(text).bytes().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
@@ -245,6 +257,8 @@ mod tests {
         assert_eq!(v("5ms").time_ns(second), Ok(5_000_000));
         assert_eq!(v("2m").time_ns(second), Ok(120 * second));
         assert_eq!(v("1D").time_ns(second), Ok(86_400 * second));
+        assert_eq!(v("(2*3)").time_ns(second), Ok(6 * second));
+        assert_eq!(v("(1m+30s)").time_ns(second), Ok(90 * second));
         assert!(v("30min").time_ns(second).unwrap_err().contains("unknown unit 'min'"));
         assert!(v("99999999d").time_ns(second).is_err());
     }

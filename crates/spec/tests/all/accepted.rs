@@ -1,7 +1,7 @@
 //! What fio accepts and fathom used to refuse.
 
 use crate::common::{OneFile, command, facts, job};
-use fathom_model::plan::{Advice, Flow, MemoryPolicy, Plan, Region};
+use fathom_model::plan::{Advice, BlockSizes, Engine, Flow, MemoryPolicy, Plan, Psync, Region};
 use fathom_spec::{check, parse, plan};
 
 fn planned(line: &str) -> Plan {
@@ -51,7 +51,7 @@ fn all_problems_at_once_with_their_lines() {
     let error = command("--iodeth=4 --bs=4q --rw=raed x").unwrap_err();
     assert_eq!(error.errors.len(), 3, "{error}");
     let text = "[a]\nrw=read\nfilename=/data/none\nioengine=psync\nhipri\nfixedbufs\n\
-                [b]\nrw=read\nfilename=/data\ntime_based\n";
+                [b]\nrw=read\nfilename=/data\nsqthread_poll_idle=1\n";
     let spec = job(text).unwrap();
     let error = plan(&spec, &facts(&spec)).unwrap_err().to_string();
     let lines: Vec<&str> = error.lines().map(|line| line.split(' ').next().unwrap()).collect();
@@ -64,9 +64,96 @@ fn all_problems_at_once_with_their_lines() {
 fn a_request_is_checked_without_its_targets() {
     let many = "[a]\nrw=randwrite\nnrfiles=31250\nnumjobs=16\nsize=1t\ndirectory=/none\n";
     assert!(check(&job(many).unwrap()).is_ok());
-    let error = check(&job("[a]\nrw=read\ntime_based\nfilename=/none").unwrap()).unwrap_err();
+    let error =
+        check(&job("[a]\nrw=read\nsqthread_poll_cpu=1\nfilename=/none").unwrap()).unwrap_err();
     assert!(error.to_string().starts_with("job:3: "), "{error}");
     assert_eq!(command("--parse-only").unwrap().jobs, []);
+}
+
+#[test]
+fn what_fio_accepts_with_less_effect_gets_a_note() {
+    let of = |keys: &str| {
+        let spec = job(&format!("[a]\n{keys}\n")).unwrap();
+        (spec.jobs[0].clone(), spec.notes)
+    };
+    let (timed, notes) = of("time_based");
+    assert!(
+        !timed.schedule.time_based && notes[0].contains("ignored without runtime"),
+        "{notes:?}"
+    );
+    let (split, notes) = of("bssplit=4k/50:8k/50\nbs=64k\nbsrange=1k-2k");
+    assert_eq!(split.work.sizes.read, BlockSizes::Split(vec![(4096, 50), (8192, 50)]));
+    let overrides = ["bsrange overrides bs", "bssplit overrides bs", "bssplit overrides bsrange"];
+    assert_eq!(notes, overrides.map(|note| format!("{note}, as in fio")));
+    // A job's own key overrides one of [global] on purpose.
+    let spec = job("[global]\nbssplit=4k/50:8k/50\n[a]\nbs=64k\n").unwrap();
+    assert_eq!(
+        (spec.jobs[0].work.sizes.read.clone(), spec.notes),
+        (BlockSizes::Fixed(65536), vec![])
+    );
+    let (_, notes) = of("userspace_reap\nmem_align=4k\nhugepage-size=2m");
+    assert!(notes[0].starts_with("no effect: userspace_reap; "), "{notes:?}");
+}
+
+#[test]
+fn priorities_of_single_ios() {
+    let of = |keys: &str| {
+        let plan = planned(&format!("--rw=randrw --ioengine=libaio --filename=/data/own {keys}"));
+        let rules = plan.jobs[0].priorities.clone();
+        rules
+            .map(|_, rules| rules.iter().map(|r| (r.block, r.percent, r.value)).collect::<Vec<_>>())
+    };
+    let half = of("--cmdprio_percentage=20,0 --cmdprio=3");
+    assert_eq!((half.read, half.write), (vec![(None, 20, 1 << 13 | 3)], vec![]));
+    let split = of("--cmdprio_bssplit=64k/25/1/1:64k/75/3/2/5:1m/0,4k/100 --cmdprio_class=2");
+    let (k64, k4) = (Some(65536), Some(4096));
+    assert_eq!(split.read, [(k64, 25, 1 << 13 | 1), (k64, 75, 3 << 13 | 5 << 3 | 2)]);
+    assert_eq!(split.write, [(k4, 100, 2 << 13)]);
+    let notes = command("--rw=read --cmdprio_class=1 x").unwrap().notes;
+    assert!(notes[0].contains("no effect without cmdprio_percentage"), "{notes:?}");
+    let refused = |keys: &str| {
+        let spec = command(&format!("--rw=read --filename=/data/file {keys}")).unwrap();
+        plan(&spec, &facts(&spec)).unwrap_err().to_string()
+    };
+    let both = refused("--cmdprio_percentage=1 --cmdprio_bssplit=4k/50");
+    assert!(both.contains("conflict"), "{both}");
+    let sum = refused("--cmdprio_bssplit=4k/50/1/0:4k/60/2/0");
+    assert!(sum.contains("add up to 110%"), "{sum}");
+    assert!(refused("--cmdprio_percentage=1 --ioengine=psync").contains("does not support"));
+}
+
+#[test]
+fn engines_that_allocate_and_truncate() {
+    let refused = |keys: &str| {
+        let spec = command(&format!("--filename=/data/own {keys}")).unwrap();
+        plan(&spec, &facts(&spec)).unwrap_err().to_string()
+    };
+    assert!(refused("--rw=randread --ioengine=falloc").contains("falloc does not support read"));
+    assert!(refused("--rw=trim --ioengine=ftruncate").contains("ftruncate does not support trim"));
+    let plan = planned("--rw=randtrim --ioengine=falloc --filename=/data/own");
+    assert_eq!(plan.jobs[0].engine, Engine::Psync(Psync::Allocate));
+    assert!(plan.targets[0].trimmed);
+    let plan = planned("--rw=write --ioengine=ftruncate --filename=/data/own");
+    assert!(plan.targets[0].written && plan.jobs[0].engine == Engine::Psync(Psync::Truncate));
+    let several = planned("--rw=read --filename=/data/file --file_service_type=random:16");
+    assert_eq!(several.jobs[0].file_service_ios, 16);
+}
+
+#[test]
+fn duplicates_among_buffers() {
+    let keys = "--rw=write --bs=8k --filename=/data/own --dedupe_percentage=50";
+    let plan = planned(keys);
+    let dedupe = plan.jobs[0].buffers.dedupe.clone().unwrap();
+    assert!(plan.jobs[0].buffers.refill);
+    assert_eq!((dedupe.percent, dedupe.unit_bytes, dedupe.working_set), (50, 8192, None));
+    let plan = planned(&format!("{keys} --dedupe_mode=working_set --dedupe_global"));
+    let dedupe = plan.jobs[0].buffers.dedupe.clone().unwrap();
+    // 5% of 128 blocks.
+    assert_eq!((dedupe.working_set, dedupe.global), (Some(6), true));
+    assert_eq!(
+        planned("--rw=read --filename=/data/file --dedupe_percentage=9").jobs[0].buffers.dedupe,
+        None
+    );
 }
 
 #[test]

@@ -48,10 +48,10 @@ fn refused_keys_name_the_reason() {
     refuses_file("[a]\nverify=crc32c", &["verify", "not supported yet"]);
     refuses_file("[a]\nerase=/dev/disk", &["command line", "--erase="]);
     refuses_file("[a]\noverwrite=/data/file", &["overwrite", "command line"]);
-    refuses_file("[a]\nhugepage-size=2m", &["hugepage-size", "iomem=mmaphuge"]);
+    refuses_file("[a]\nhugepage-size=1g", &["hugepage-size", "use 2m"]);
+    refuses_file("[a]\nmem_align=8k", &["mem_align", "4096 or less"]);
     refuses_command("--client=host x", &["--client", "remote jobs"]);
     refuses_command("--server", &["--server", "remote jobs"]);
-    refuses_command("--idle-prof=system x", &["--idle-prof"]);
     refuses_command("--rw=trimwrite x", &["trimwrite", "one trim and one write job"]);
     refuses_command("--rw=read --ioengine=windowsaio x", &["windowsaio", "libaio"]);
     refuses_command("--rw=read --ioengine=iouring x", &["use io_uring"]);
@@ -77,7 +77,6 @@ fn values_out_of_range() {
 
 #[test]
 fn conflicting_keys() {
-    refuses_command("--bs=4k --bssplit=4k/50:8k/50 x", &["bs and bssplit"]);
     refuses_command("--record=a --no-record --rw=read x", &["conflict"]);
     refuses_command("--output-format=json,json+ --rw=read x", &["use json+"]);
     refuses_plan("--rw=read --rate=1m --rate_iops=100 /data/file", &["rate and rate_iops"]);
@@ -89,7 +88,6 @@ fn conflicting_keys() {
     }
     refuses_plan("--rw=randtrim --direct=1 --hipri /data/file", &["hipri", "trim"]);
     refuses_plan("--rw=read --sqthread_poll_cpu=1 /data/file", &["without sqthread_poll"]);
-    refuses_plan("--rw=read --time_based /data/file", &["time_based needs a runtime"]);
 }
 
 #[test]
