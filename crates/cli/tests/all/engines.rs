@@ -122,7 +122,7 @@ fn statuses_can_be_read_repeatedly() {
 fn requests_that_names_cannot_honor() {
     let place = Place::new();
     let refuses =
-        |keys: &[&str], parts: &[&str]| place.refuses(&[keys, &NAMES[..]].concat(), parts);
+        |keys: &[&str], parts: &[&str]| place.refuses(&[&NAMES[..], keys].concat(), parts);
     refuses(
         &["--ioengine=filecreate", "--loops=2"],
         &["filecreate uses each name once", "nrfiles"],
