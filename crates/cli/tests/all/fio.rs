@@ -129,7 +129,7 @@ fn interim_results_are_json_documents() {
     place.ask(&[&all[..], &["--output=file"]].concat()).done();
     for text in [printed.stdout, place.read("file")] {
         let documents = documents(&text);
-        assert!((3..=7).contains(&documents.len()), "{}", documents.len());
+        assert!((3..=20).contains(&documents.len()), "{}", documents.len());
         let ios = |json: &Value| json["jobs"][0]["read"]["total_ios"].as_u64().unwrap();
         assert!(documents.windows(2).all(|pair| ios(&pair[0]) < ios(&pair[1])), "they grow");
         assert!(ios(&documents[0]) > 50, "a third of a second");
