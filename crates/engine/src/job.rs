@@ -27,7 +27,7 @@ use crate::usage;
 use crate::vsync::Vsync;
 use crate::wake::Wake;
 use crate::worker::{End, Worker};
-use fathom_model::plan::{Engine, JobPlan, Memory};
+use fathom_model::plan::{self, Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
 use fathom_model::record::{DirRecord, FlushRecord, JobError, JobRecord, Usage};
 use fathom_model::{Dir, PerDir};
@@ -126,56 +126,18 @@ fn dispatch(
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
+    each_region_has_a_file(task)?;
     let (job, files) = (task.job, task.files);
     let depth = slab.slots();
-    let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_));
-    if !needs_none && (files.is_empty() || files.len() != job.regions.len()) {
-        return Err(format!(
-            "{} regions but {} open files: each region needs one",
-            job.regions.len(),
-            files.len()
-        )
-        .into());
-    }
-    let parts = |plan| uring::Parts {
-        plan,
-        depth,
-        files,
-        slab: &slab,
-        wake: task.wake,
-        wait_max: job.batch.complete_min,
-    };
     match &job.engine {
-        Engine::IoUring(plan) if job.flags.any() || !job.priorities.is_empty() => {
-            let mode = match plan.vectored {
-                true => uring::AnyPlain::Vectored(uring::Vectored::new(depth)),
-                false => uring::AnyPlain::Plain(uring::Plain::<true>),
-            };
-            let mode = uring::Flagged::new(mode, job);
-            let mode = uring::Offloaded::new(mode, plan.force_async);
-            work(task, Uring::new(&parts(plan), mode)?, slab, ready)
-        }
-        Engine::IoUring(plan) if plan.vectored => {
-            let mode = uring::Offloaded::new(uring::Vectored::new(depth), plan.force_async);
-            work(task, Uring::new(&parts(plan), mode)?, slab, ready)
-        }
-        Engine::IoUring(plan) if plan.force_async > 0 => {
-            let mode = uring::Offloaded::new(uring::Plain::<true>, plan.force_async);
-            work(task, Uring::new(&parts(plan), mode)?, slab, ready)
-        }
-        Engine::IoUring(plan) if uring::needs_many(&slab) => {
-            work(task, Uring::new(&parts(plan), uring::Plain::<true>)?, slab, ready)
-        }
-        Engine::IoUring(plan) => {
-            work(task, Uring::new(&parts(plan), uring::Plain::<false>)?, slab, ready)
-        }
+        Engine::IoUring(plan) => dispatch_uring(task, plan, slab, ready),
         Engine::IoUringCmd(plan) => {
             let mode = uring::Passthrough::new(depth);
-            let queue = Uring::new(&parts(plan), mode)?;
+            let queue = Uring::new(&parts(task, plan, &slab), mode)?;
             work(task, queue, slab, ready)
         }
         Engine::Nop(plan) => {
-            let queue = Uring::new(&parts(plan), uring::Nop::new(depth))?;
+            let queue = Uring::new(&parts(task, plan, &slab), uring::Nop::new(depth))?;
             work(task, queue, slab, ready)
         }
         // Anything but a read would be submitted as a write.
@@ -218,6 +180,69 @@ fn dispatch(
         }
         Engine::Null => work(task, Null::new(depth), slab, ready),
     }
+}
+
+fn each_region_has_a_file(task: &Task<'_>) -> Result<(), Refusal> {
+    let (job, files) = (task.job, task.files);
+    let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_));
+    if needs_none || !files.is_empty() && files.len() == job.regions.len() {
+        return Ok(());
+    }
+    Err(format!(
+        "{} regions but {} open files: each region needs one",
+        job.regions.len(),
+        files.len()
+    )
+    .into())
+}
+
+/// What a ring is made of.
+fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::Parts<'a> {
+    uring::Parts {
+        plan,
+        depth: slab.slots(),
+        files: task.files,
+        slab,
+        wake: task.wake,
+        wait_max: task.job.batch.complete_min,
+    }
+}
+
+/// Picks the mode with the fewest branches per I/O.
+fn dispatch_uring(
+    task: &Task<'_>,
+    plan: &plan::Uring,
+    slab: Slab,
+    ready: &mut Option<Ready<'_>>,
+) -> Result<JobRecord, Refusal> {
+    let (job, depth) = (task.job, slab.slots());
+    let parts = parts(task, plan, &slab);
+    if job.flags.any() || !job.priorities.is_empty() {
+        let mode = match plan.vectored {
+            true => uring::AnyPlain::Vectored(uring::Vectored::new(depth)),
+            false => uring::AnyPlain::Plain(uring::Plain::<true>),
+        };
+        let mode = uring::Flagged::new(mode, job);
+        let mode = uring::Offloaded::new(mode, plan.force_async);
+        let queue = Uring::new(&parts, mode)?;
+        return work(task, queue, slab, ready);
+    }
+    if plan.vectored {
+        let mode = uring::Offloaded::new(uring::Vectored::new(depth), plan.force_async);
+        let queue = Uring::new(&parts, mode)?;
+        return work(task, queue, slab, ready);
+    }
+    if plan.force_async > 0 {
+        let mode = uring::Offloaded::new(uring::Plain::<true>, plan.force_async);
+        let queue = Uring::new(&parts, mode)?;
+        return work(task, queue, slab, ready);
+    }
+    if uring::needs_many(&slab) {
+        let queue = Uring::new(&parts, uring::Plain::<true>)?;
+        return work(task, queue, slab, ready);
+    }
+    let queue = Uring::new(&parts, uring::Plain::<false>)?;
+    work(task, queue, slab, ready)
 }
 
 /// Picks the cheapest source, so that the loop has no branches for features that the job does not use.

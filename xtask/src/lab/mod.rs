@@ -89,7 +89,7 @@ pub fn run(options: &Options) -> Result<()> {
     let places = Places { logs: lab.join("logs"), records: lab.join("records") };
     let Counts { passed, again, failed } = run_all(boots, &images, &places, &lab)?;
     let again =
-        if again > 0 { format!(" ({again} of them in a second guest)") } else { String::new() };
+        if again > 0 { format!(" ({again} of them in another guest)") } else { String::new() };
     println!("{passed} passed{again}, {failed} failed, in {:.0} s", start.elapsed().as_secs_f64());
     if failed > 0 { Err(format!("{failed} cases failed").into()) } else { Ok(()) }
 }
@@ -187,7 +187,7 @@ fn print(outcome: &Outcome) {
         seconds => format!(" after {seconds:.1} s of booting"),
     };
     println!("{word:<4} {case:<24} {kernel:<4} {:>6.1} s{boot}", time.as_secs_f64());
-    first.iter().for_each(|fault| explain("run twice: its first guest was lost", fault));
+    first.iter().for_each(|fault| explain("run again: its first guest was lost", fault));
     fault.iter().for_each(|fault| explain("failed", fault));
 }
 

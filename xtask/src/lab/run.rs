@@ -58,7 +58,10 @@ pub fn last_lines(path: &Path, count: usize, from: usize) -> Vec<String> {
     lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
 }
 
-/// Runs all cases of a boot, and repeats a case in a new guest if the first one crashed or hung: emulated kernels
+/// Guests that a case gets: emulated kernels crash now and then, also twice in a row.
+const GUESTS_MAX: u32 = 3;
+
+/// Runs all cases of a boot, and repeats a case in a new guest if the previous one crashed or hung: emulated kernels
 /// occasionally do so while they patch their own code, as when events are enabled. A failed check is never repeated.
 pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome)) -> Result<()> {
     let logs = places.logs.join(boot.kernel.name());
@@ -71,9 +74,12 @@ pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome
         let (again, mut first) = (format!("{}.again", case.name), None);
         guests.forget(&again);
         let mut fault = guests.attempt(case, &case.name, &boot_time)?;
-        if fault.as_ref().is_some_and(|fault| fault.lost) {
+        for _ in 1..GUESTS_MAX {
+            if !fault.as_ref().is_some_and(|fault| fault.lost) {
+                break;
+            }
             guests.give_up()?;
-            first = fault;
+            first = first.or(fault);
             fault = guests.attempt(case, &again, &boot_time)?;
         }
         if fault.as_ref().is_some_and(|fault| fault.lost) {

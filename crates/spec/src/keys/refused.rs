@@ -174,6 +174,7 @@ const REFUSED: &[Refused] = &[
             "apptag",
             "apptag_mask",
             "md_per_io_size",
+            "num_range",
             "write_mode",
             "read_mode",
             "readfua",
@@ -198,7 +199,6 @@ const REFUSED: &[Refused] = &[
             "blocksize_unaligned",
             "bs_is_seq_rand",
             "random_sequence_stride",
-            "num_range",
             "sprandom",
             "spr_num_regions",
             "spr_op",
@@ -259,8 +259,7 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "Options of other fio engines",
-        why: "the engine is not supported; use io_uring, io_uring_cmd, libaio, psync, sync, pvsync, \
-              pvsync2 or null",
+        why: "the engine is not supported; mount the storage, or attach it as a block device, and use io_uring on that",
         names: OTHER_ENGINES,
     },
 ];
