@@ -127,7 +127,7 @@ fn images(
     kernels.into_iter().map(build).collect()
 }
 
-/// Number of cases that passed, of those in a second guest, and of failed ones.
+/// Number of cases that passed, of those in another guest, and of failed ones.
 #[derive(Default)]
 struct Counts {
     passed: usize,
