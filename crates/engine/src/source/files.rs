@@ -9,7 +9,7 @@ pub(super) enum Service {
     RoundRobin,
     Random,
     Sequential,
-    /// Of a few at once, or each for several I/Os, in turn or at random.
+    /// Of a few at once, or each for several I/Os, round-robin or at random.
     Window(Box<Window>),
 }
 

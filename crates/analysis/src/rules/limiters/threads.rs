@@ -25,7 +25,7 @@ const KERNEL_LOCK_SHARE_MIN: f64 = 0.3;
 const WORKERS_MIN: f64 = 0.3;
 const WORKERS_SHARE_MIN: f64 = 0.2;
 /// Share of the time for which one I/O must have been in progress, and I/Os in flight at most.
-const ONE_SHARE_MIN: f64 = 0.4;
+const ONE_SHARE_MIN: f64 = 0.3;
 const ONE_IN_FLIGHT: f64 = 1.3;
 /// Mean number of I/Os that the device must have had in flight: below, reads hit the page cache.
 const QUEUE_MIN: f64 = 0.3;
