@@ -7,6 +7,7 @@ mod files;
 mod helpers;
 mod members;
 mod names;
+mod off_cpu;
 mod parse;
 mod running;
 mod sleep;
@@ -308,43 +309,31 @@ impl ThreadSampler {
             process.about = None;
         }
         let Some(task) = process.tasks.get_mut(index) else { return };
-        let slept = task.slept;
         let is_asleep = reading.state != b'R' && !reading.torn;
         self.torn += u64::from(reading.torn);
-        let StateTimes { run_ns, wait_ns, off_ns } = reading.spent;
+        let StateTimes { run_ns, wait_ns, .. } = reading.spent;
+        let attributed = task.off_cpu.add(reading.spent, reading.cause);
+        let asleep = attributed.and_then(|(cause, ns)| task.place(cause, ns));
         self.spend(ThreadState::OnCpu, run_ns);
         self.spend(ThreadState::Runnable, wait_ns);
-        let cause = match slept {
-            Some(sleep) if sleep.cause() == ThreadState::Futex && run_ns > 0 => {
-                ThreadState::FutexBrief
-            }
-            Some(sleep) => sleep.cause(),
-            None if reading.state == b'D' => ThreadState::Disk,
-            None => ThreadState::Unknown,
-        };
-        self.spend(cause, off_ns);
-        task.unplaced_ns += off_ns;
+        match attributed {
+            Some((ThreadState::Futex, ns)) if run_ns > 0 => self.spend(ThreadState::FutexBrief, ns),
+            Some((cause, ns)) => self.spend(cause, ns),
+            None => {}
+        }
 
         let awake = SleepPlace::default();
         let is_running = reading.state == b'R';
+        let is_on_cpu = is_running && run_ns >= wait_ns;
+        let is_runnable = is_running && run_ns < wait_ns;
         let mut parts = [
-            (
-                ON_CPU,
-                awake,
-                Tally { count: u32::from(is_running && run_ns >= wait_ns), ns: run_ns },
-            ),
-            (
-                RUNNABLE,
-                awake,
-                Tally { count: u32::from(is_running && run_ns < wait_ns), ns: wait_ns },
-            ),
+            (ON_CPU, awake, Tally { count: u32::from(is_on_cpu), ns: run_ns }),
+            (RUNNABLE, awake, Tally { count: u32::from(is_runnable), ns: wait_ns }),
             (0, awake, Tally::default()),
         ];
-        if let Some(sleep) = slept.filter(|s| s.is_active() || self.context.all_states) {
-            let ns = std::mem::take(&mut task.unplaced_ns);
+        if let Some((sleep, ns)) = asleep.filter(|(s, _)| s.is_active() || self.context.all_states)
+        {
             parts[2] = (sleep.state, sleep, Tally { count: u32::from(is_asleep), ns });
-        } else if slept.is_some() {
-            task.unplaced_ns = 0;
         }
         for (part, (state, sleep, tally)) in parts.into_iter().enumerate() {
             if (tally.count, tally.ns) != (0, 0) {
@@ -466,6 +455,9 @@ impl Sampler for ThreadSampler {
             .map(|(activity, tally)| activity.text(*tally, &self.context.names))
             .collect();
         self.forget_counts();
+        let tasks = self.members.processes.iter_mut().flat_map(|process| &mut process.tasks);
+        let pending = tasks.map(|task| task.off_cpu.take_pending()).sum();
+        self.spend(ThreadState::Unknown, pending);
         let times = std::mem::replace(&mut self.times, [0; ThreadState::ALL.len()]);
         let times = ThreadState::ALL.into_iter().zip(times).filter(|(_, ns)| *ns > 0);
         let from_ns = std::mem::replace(&mut self.taken_ns, self.context.now_ns);

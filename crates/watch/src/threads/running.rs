@@ -30,6 +30,8 @@ pub(super) struct StateTimes {
     pub run_ns: u64,
     pub wait_ns: u64,
     pub off_ns: u64,
+    /// Timeslices begun, if known.
+    pub timeslices: Option<u64>,
 }
 
 impl SchedBaseline {
@@ -51,7 +53,8 @@ impl SchedBaseline {
                 // One that is older than a period was only found now.
                 let is_new = now.run_ns + now.wait_ns <= period_ns;
                 let elapsed = if is_new { period_ns } else { 0 };
-                self.since(now, Sched::default(), elapsed, &before)
+                let spent = self.since(now, Sched::default(), elapsed, &before);
+                StateTimes { timeslices: is_new.then_some(now.timeslices), ..spent }
             }
             (_, _, elapsed) if ready => {
                 StateTimes { run_ns: elapsed.unwrap_or(period_ns), ..StateTimes::default() }
@@ -72,15 +75,16 @@ impl SchedBaseline {
         // A wait is only accounted when it ends: its beginning belongs to earlier samples.
         let wait_ns = now.wait_ns.saturating_sub(then.wait_ns).min(rest);
         let off_ns = rest - wait_ns;
+        let timeslices = Some(now.timeslices.saturating_sub(then.timeslices));
         if !(self.ready && before.ready && now.timeslices == then.timeslices) {
-            return StateTimes { run_ns, wait_ns, off_ns };
+            return StateTimes { run_ns, wait_ns, off_ns, timeslices };
         }
         // It was on-CPU all the time, or has waited for a CPU all the time.
         self.ahead_ns = 0;
         if ran == 0 {
-            StateTimes { run_ns, wait_ns: rest, off_ns: 0 }
+            StateTimes { run_ns, wait_ns: rest, off_ns: 0, timeslices }
         } else {
-            StateTimes { run_ns: elapsed, wait_ns: 0, off_ns: 0 }
+            StateTimes { run_ns: elapsed, wait_ns: 0, off_ns: 0, timeslices }
         }
     }
 }
@@ -142,7 +146,7 @@ mod tests {
         let first = |now| SchedBaseline::default().advance(Some(now), 9000 * MS, true, PERIOD);
         assert_eq!(
             first(sched(20, 5, 3)),
-            StateTimes { run_ns: 20 * MS, wait_ns: 5 * MS, off_ns: 25 * MS }
+            StateTimes { run_ns: 20 * MS, wait_ns: 5 * MS, off_ns: 25 * MS, timeslices: Some(3) }
         );
         // One that existed before was only found now.
         assert_eq!(first(sched(2000, 5, 3)), StateTimes::default());

@@ -18,6 +18,8 @@ pub(super) struct SleepPlace {
     pub filename: TextId,
     /// It ran in between.
     pub torn: bool,
+    /// State, system call and wait channel, though read one after the other, all are of waits for a disk.
+    pub all_of_disk: bool,
 }
 
 impl SleepPlace {
@@ -34,6 +36,12 @@ impl SleepPlace {
     /// Whether it is reported even if not all states are.
     pub fn is_active(self) -> bool {
         self.waits_for_io || self.state == b'D'
+    }
+
+    /// What it was found waiting for. The parts of a torn sleep are each true of some sleep.
+    pub fn found(self) -> Option<ThreadState> {
+        let is_known = !self.torn || self.cause != Some(ThreadState::Other);
+        self.cause.filter(|_| is_known)
     }
 
     /// What it waits for.

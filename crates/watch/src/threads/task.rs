@@ -3,6 +3,7 @@
 use super::all::Record;
 use super::files::{File, Proc, ReadError};
 use super::names::{NONE, TextId, TextTable};
+use super::off_cpu::OffCpu;
 use super::parse::{self, Call, Sched, TaskStat, fold_stack};
 use super::running::{SchedBaseline, StateTimes};
 use super::sleep::SleepPlace;
@@ -46,8 +47,9 @@ pub(super) struct SampledThread {
     sleeps_on: bool,
     /// The last sleep that was read without it running meanwhile.
     pub slept: Option<SleepPlace>,
-    /// Time off-CPU before it was first known where it sleeps, in nanoseconds.
-    pub unplaced_ns: u64,
+    pub off_cpu: OffCpu,
+    /// Time off-CPU of known cause before it was known where it sleeps, in nanoseconds.
+    unplaced: Option<(ThreadState, u64)>,
     /// Indices of its last activities among the counts: on-CPU, runnable, asleep.
     pub counted_at: [usize; 3],
     idle_samples: u32,
@@ -71,6 +73,8 @@ pub(super) struct ThreadReading {
     pub spent: StateTimes,
     /// It ran while it was being sampled.
     pub torn: bool,
+    /// What it waits for, if it was found asleep.
+    pub cause: Option<ThreadState>,
     /// CPU on which it last ran, if requested.
     pub cpu: Option<u32>,
     /// Number of threads of its process.
@@ -120,6 +124,16 @@ impl SampledThread {
     /// Whether this process may not read its system call.
     pub fn is_refused(&self) -> bool {
         matches!(self.files.syscall, File::Denied)
+    }
+
+    /// Where it slept for `ns` nanoseconds for this cause, and for how long in all, as soon as a sample has shown
+    /// where.
+    pub fn place(&mut self, cause: ThreadState, ns: u64) -> Option<(SleepPlace, u64)> {
+        let before = self.unplaced.filter(|(before, _)| *before == cause).map_or(0, |(_, ns)| ns);
+        self.unplaced = Some((cause, before + ns));
+        let slept = self.slept.filter(|slept| slept.cause() == cause)?;
+        self.unplaced = None;
+        Some((slept, before + ns))
     }
 
     /// Closes its files.
@@ -172,6 +186,7 @@ impl SampledThread {
             state: record.state(),
             spent: StateTimes::default(),
             torn: false,
+            cause: None,
             cpu: context.parts.cpu.then(|| record.cpu()),
             threads: 0,
             renamed: false,
@@ -203,7 +218,8 @@ impl SampledThread {
         let ReadContext { now_ns, period_ns, .. } = *context;
         reading.spent = self.before.advance(sched, now_ns, ready, period_ns);
         if reading.at_rest() && !context.all_states {
-            self.slept = Some(SleepPlace::at_rest(reading.state));
+            let sleep = SleepPlace::at_rest(reading.state);
+            (self.slept, reading.cause) = (Some(sleep), sleep.cause);
             return Ok(reading);
         }
         if !ready {
@@ -211,7 +227,7 @@ impl SampledThread {
                 b'D' | b'S' => self.sleep(pid, reading, sched, record, context)?,
                 state => SleepPlace::at_rest(state),
             };
-            reading.torn = sleep.torn;
+            (reading.torn, reading.cause) = (sleep.torn, sleep.found());
             if !sleep.torn {
                 self.slept = Some(sleep);
             }
@@ -230,6 +246,7 @@ impl SampledThread {
             state: stat.state,
             spent: StateTimes::default(),
             torn: false,
+            cause: None,
             cpu: if context.parts.cpu { stat.cpu() } else { None },
             threads: stat.threads,
             renamed,
@@ -286,9 +303,11 @@ impl SampledThread {
             }
             None => false,
         };
+        self.sleeps_on = !sleep.torn;
+        // It slept for the same cause again meanwhile.
+        sleep.torn &= !sleep.all_of_disk;
         sleep.timeslices = sched.map_or(0, |sched| sched.timeslices);
         self.sleep = sleep;
-        self.sleeps_on = !sleep.torn;
         Ok(sleep)
     }
 
@@ -329,7 +348,11 @@ impl SampledThread {
             // A thread that has been woken up, but has not run yet, is in state D without a place.
             let known = if reading.in_kernel_only { context.is_root } else { !self.is_refused() };
             sleep.torn |= wchan.is_empty() && known;
-            sleep.cause = Some(syscalls::uninterruptible(wchan));
+            // Calls such as futex(2) have a cause of their own.
+            let is_file_call = sleep.syscall != NONE && sleep.cause.is_none();
+            let cause = syscalls::uninterruptible(wchan);
+            sleep.all_of_disk = is_file_call && !wchan.is_empty() && cause == ThreadState::Disk;
+            sleep.cause = Some(cause);
         } else if sleep.cause.is_none() {
             sleep.cause = Some(syscalls::place(wchan));
         }

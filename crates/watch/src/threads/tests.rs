@@ -168,17 +168,39 @@ fn on_cpu_and_runnable() {
 #[test]
 fn a_brief_sleeper_is_asleep_though_it_is_sampled_running() {
     let tree = Tree::new();
-    let reads = Thread { state: 'D', syscall: READS, wchan: "folio_wait", ..THREAD };
+    let reads =
+        Thread { state: 'D', syscall: READS, wchan: "folio_wait", sched: "1000 1000 40", ..THREAD };
     tree.put(reads);
     let mut sampler = tree.open();
     let runs = Thread { state: 'R', syscall: "running", wchan: "0", ..THREAD };
     // It ran for 7 ns and waited for 2 in 40 timeslices.
-    tree.put(Thread { sched: "1007 1002 41", ..runs });
+    tree.put(Thread { sched: "1007 1002 80", ..runs });
     let sample = sample_once(&mut sampler);
     let by_state = |state| sample.active.iter().find(|t| t.state == state).map_or(0, |t| t.ns);
     assert_eq!((by_state('R'), by_state('Q')), (7, 2));
     assert_eq!(by_state('D'), sample.elapsed_ns - 9);
     assert_eq!(states(&sample), [ThreadState::OnCpu, ThreadState::Runnable, ThreadState::Disk]);
+}
+
+#[test]
+fn brief_sleeps_are_not_attributed_to_a_long_one_before() {
+    let tree = Tree::new();
+    tree.put(THREAD);
+    let mut sampler = tree.open();
+    let runs = Thread { state: 'R', syscall: "running", wchan: "0", ..THREAD };
+    tree.put(Thread { sched: "1007 1002 800", ..runs });
+    sampler.sample();
+    // It ran while it was being sampled.
+    let reads =
+        Thread { state: 'D', syscall: READS, wchan: "0", sched: "1014 1004 1600", ..THREAD };
+    tree.put(reads);
+    let sample = sample_once(&mut sampler);
+    use ThreadState::{Disk, OnCpu, Runnable, Unknown};
+    assert_eq!(states(&sample), [OnCpu, Runnable, Disk]);
+    assert_eq!(sample.times[2].ns, sample.elapsed_ns - 18);
+    // Without a sample asleep, the cause is unknown.
+    tree.put(Thread { sched: "1021 1006 1601", ..runs });
+    assert_eq!(states(&sample_once(&mut sampler)), [OnCpu, Runnable, Unknown]);
 }
 
 #[test]
