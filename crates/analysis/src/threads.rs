@@ -143,6 +143,13 @@ fn state(thread: &ThreadCount) -> ThreadState {
     }
 }
 
+/// Whether a thread of fathom's with this name directs or observes the run, and does no I/O of it.
+fn is_helper(comm: &str) -> bool {
+    let of_fathom = comm.strip_prefix("fathom-");
+    matches!(comm, "fathom" | "conductor")
+        || of_fathom.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// `text` with `*` for each run of digits.
 #[must_use]
 pub fn fold_digits(text: &str) -> Cow<'_, str> {
@@ -252,10 +259,11 @@ impl ThreadGroups {
         }
     }
 
-    /// Adds what the threads of process `pid` did in an interval: those that were active, by state.
-    pub fn add_of(&mut self, sample: &ThreadsSample, pid: i32) {
-        let is_of = |thread: &&ThreadCount| thread.pid == pid;
-        let active: Vec<ThreadCount> = sample.active.iter().filter(is_of).cloned().collect();
+    /// Adds what the threads that did the I/O of `pid`, a process of fathom, did in an interval: those that were
+    /// active, by state.
+    pub fn add_workers(&mut self, sample: &ThreadsSample, pid: i32) {
+        let is_worker = |thread: &&ThreadCount| thread.pid == pid && !is_helper(&thread.comm);
+        let active: Vec<ThreadCount> = sample.active.iter().filter(is_worker).cloned().collect();
         let times = active.iter().map(|thread| ThreadTime { state: state(thread), ns: thread.ns });
         let times = times.collect();
         let (samples, elapsed_ns) = (sample.samples, sample.elapsed_ns);
@@ -323,6 +331,12 @@ mod tests {
         assert_eq!(fold_digits("iou-wrk-4711"), "iou-wrk-*");
         assert_eq!(fold_digits("fio"), "fio");
         assert_eq!(fold_digits(""), "");
+    }
+
+    #[test]
+    fn helpers_do_no_io() {
+        assert!(["fathom", "fathom-names", "conductor"].into_iter().all(is_helper));
+        assert!(!["worker-0", "iou-wrk-7", "fathom-0"].into_iter().any(is_helper));
     }
 
     #[test]

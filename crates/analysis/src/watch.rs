@@ -31,7 +31,7 @@ pub struct ObservedTotals {
     cgroup_first: Option<(u64, CgroupSample)>,
     /// What threads did, by the default columns.
     pub threads: ThreadGroups,
-    /// The same, only for the process that did the run; empty where it is not known.
+    /// The same, only for the threads that did the I/O of a run; empty where its process is not known.
     pub own_threads: ThreadGroups,
     /// What processes used.
     pub processes: ProcessTotals,
@@ -74,7 +74,7 @@ impl ObservedTotals {
         if let Some(threads) = &machine.threads {
             self.threads.add(threads);
             if own > 0 {
-                self.own_threads.add_of(threads, own);
+                self.own_threads.add_workers(threads, own);
             }
         }
         machine.stacks.iter().for_each(|stacks| self.add_stacks(stacks));

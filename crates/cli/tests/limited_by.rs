@@ -1,4 +1,4 @@
-//! "Limited by:" of `fathom watch`, on bottlenecks created on purpose. As root only: most need a cgroup or a
+//! "Limited by:" of `fathom watch -- fio` and `fathom run`, on bottlenecks created on purpose. As root only: most need a cgroup or a
 //! device.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -39,12 +39,40 @@ impl Drop for Cgroup {
     }
 }
 
-/// The last block of the page, for `command` after the shell ran `first`.
-fn limited_by(place: &Place, first: &str, command: &[&str]) -> String {
+/// A workload whose limiter is to be named.
+#[derive(Clone, Copy)]
+enum Load<'a> {
+    /// These options, by fio under `fathom watch`.
+    Fio(&'a [&'a str]),
+    /// The same by `fathom run`, which reports on itself.
+    Run(&'a [&'a str]),
+    /// A program under `fathom watch`.
+    Program(&'a [&'a str]),
+}
+
+/// Two seconds of reads that nothing but a test's own options limits.
+const READS: [&str; 5] = ["--name=a", "--rw=randread", "--bs=4k", "--time_based", "--runtime=2"];
+const WATCH: [&str; 6] = [FATHOM, "watch", "--no-record", "-i", "500ms", "--"];
+
+/// The block of a load, after the shell ran `first`.
+fn limited_by(place: &Place, first: &str, load: Load<'_>) -> String {
     let script = format!("{first}exec \"$@\"");
-    let watch = ["watch", "--no-record", "-i", "500ms", "--", "sh", "-c", &script, "sh"];
-    let answer = place.ask(&[&watch, command].concat());
-    let all = answer.stderr.replace("\n      ", " ");
+    let shell = ["sh", "-c", &script, "sh"];
+    let command: Vec<&str> = match load {
+        Load::Fio(options) => {
+            // fio writes to any device that it is given.
+            let options = options.iter().filter(|option| !option.starts_with("--erase="));
+            let fio = [&WATCH[..], &shell, &["fio", "--output=fio.log"], &READS].concat();
+            fio.into_iter().chain(options.copied()).collect()
+        }
+        Load::Run(options) => {
+            let run = [FATHOM, "run", "--no-record", "--eta=never"];
+            [&shell[..], &run, &READS, options].concat()
+        }
+        Load::Program(program) => [&WATCH[..], &shell, program].concat(),
+    };
+    let answer = Running::start(&mut place.command(command[0], &command[1..])).wait();
+    let all = [answer.stdout, answer.stderr].concat().replace("\n      ", " ");
     let (_, block) = all.split_once("Limited by:").unwrap_or_else(|| panic!("no block: {all}"));
     block.to_string()
 }
@@ -57,10 +85,10 @@ fn tells_nothing(block: &str) -> bool {
 
 /// Checks that one of three blocks names a cause in these words: what else the machine does in these seconds may
 /// weigh more.
-fn names(place: &Place, first: &str, command: &[&str], words: &[&str]) {
+fn names(place: &Place, first: &str, load: Load<'_>, words: &[&str]) {
     let mut block = String::new();
     for _ in 0..3 {
-        block = limited_by(place, first, command);
+        block = limited_by(place, first, load);
         if words.iter().all(|words| block.contains(words)) {
             return;
         }
@@ -73,21 +101,36 @@ fn names(place: &Place, first: &str, command: &[&str], words: &[&str]) {
     says(&block, words);
 }
 
-/// Two seconds of reads that nothing but `args` limits.
-fn reads<'a>(args: &[&'a str]) -> Vec<&'a str> {
-    let load = [
-        FATHOM,
-        "run",
-        "--no-record",
-        "--sampling=off",
-        "--eta=never",
-        "--name=a",
-        "--rw=randread",
-    ];
-    [&load[..], &["--bs=4k", "--time_based", "--runtime=2"], args].concat()
+/// The loads with these options.
+fn loads<'a>(options: &'a [&'a str]) -> Vec<Load<'a>> {
+    let mut loads = vec![Load::Run(options)];
+    if Command::new("fio").arg("--version").output().is_ok() {
+        loads.push(Load::Fio(options));
+    } else {
+        println!("skipped: no fio to watch");
+    }
+    loads
 }
 
-const DIRECT: [&str; 3] = ["--filename=data", "--size=64m", "--direct=1"];
+/// Checks that fio and `run` are limited by what these words say.
+fn both_name(place: &Place, first: &str, options: &[&str], words: &[&str]) {
+    loads(options).into_iter().for_each(|load| names(place, first, load, words));
+}
+
+/// Checks that for neither these words are used.
+fn neither_names(place: &Place, first: &str, options: &[&str], words: &[&str]) {
+    for load in loads(options) {
+        let block = limited_by(place, first, load);
+        assert!(!words.iter().any(|words| block.contains(words)), "{block}");
+    }
+}
+
+/// Direct reads of a file, one at a time and sixteen.
+const ONE: [&str; 4] = ["--filename=data", "--size=64m", "--direct=1", "--ioengine=psync"];
+const SIXTEEN: [&str; 5] =
+    ["--filename=data", "--size=64m", "--direct=1", "--ioengine=io_uring", "--iodepth=16"];
+/// No I/O at all.
+const NONE: [&str; 2] = ["--ioengine=null", "--size=1g"];
 
 /// A file that was written to its end.
 fn place_with_data() -> Place {
@@ -119,14 +162,12 @@ fn an_io_limit_and_one_that_is_not_reached() {
     let Some(_alone) = as_root("cgroups") else { return };
     let place = place_with_data();
     let Some(disk) = disk_of(&place) else { return };
-    let load = reads(&[&DIRECT[..], &["--iodepth=16"]].concat());
     let file = "blkio.throttle.read_iops_device";
     let Some(cgroup) = Cgroup::new("blkio", file, &format!("{disk} 1000")) else { return };
     let words = ["allows 1,000 reads/s on ", "(blkio.throttle.read_iops_device)"];
-    names(&place, &cgroup.enter(), &load, &words);
+    both_name(&place, &cgroup.enter(), &SIXTEEN, &words);
     fs::write(cgroup.0.join(file), format!("{disk} 90000000")).unwrap();
-    let block = limited_by(&place, &cgroup.enter(), &load);
-    assert!(!block.contains("allows"), "{block}");
+    neither_names(&place, &cgroup.enter(), &SIXTEEN, &["allows"]);
 }
 
 #[test]
@@ -134,11 +175,10 @@ fn a_cpu_quota() {
     let Some(_alone) = as_root("cgroups") else { return };
     let place = Place::new();
     let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "20000") else { return };
-    let block = limited_by(&place, &cgroup.enter(), &reads(&["--ioengine=nop", "--size=1g"]));
-    says(&block, &["is limited to 0.20 CPUs; it was throttled for"]);
+    let words = ["is limited to 0.20 CPUs; it was throttled for"];
+    both_name(&place, &cgroup.enter(), &NONE, &words);
     fs::write(cgroup.0.join("cpu.cfs_quota_us"), "400000").unwrap();
-    let block = limited_by(&place, &cgroup.enter(), &reads(&["--ioengine=nop", "--size=1g"]));
-    assert!(!block.contains("throttled"), "{block}");
+    neither_names(&place, &cgroup.enter(), &NONE, &["throttled"]);
 }
 
 #[test]
@@ -149,8 +189,8 @@ fn a_memory_limit() {
     // The pages written here are another cgroup's; those dropped between passes would never be needed again.
     let data = format!("of={}", place.path("data").display());
     tool("dd", &[&data, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
-    let load = reads(&["--filename=data", "--size=64m", "--ioengine=psync", "--invalidate=0"]);
-    names(&place, &cgroup.enter(), &load, &["The cgroup is limited to 24 MiB of memory"]);
+    let load = ["--filename=data", "--size=64m", "--ioengine=psync", "--invalidate=0"];
+    both_name(&place, &cgroup.enter(), &load, &["The cgroup is limited to 24 MiB of memory"]);
 }
 
 #[test]
@@ -161,8 +201,8 @@ fn other_programs_on_all_cpus() {
     let spin = ["-c", "while :; do :; done"];
     let _others: Vec<Running> =
         (0..2 * cpus).map(|_| Running::start(&mut place.command("sh", &spin))).collect();
-    let block = limited_by(&place, "", &reads(&["--ioengine=nop", "--size=1g"]));
-    says(&block, &[&format!("sh ({} processes) used", 2 * cpus), "waited for a CPU"]);
+    let used = format!("sh ({} processes) used", 2 * cpus);
+    both_name(&place, "", &NONE, &[&used, "waited for a CPU"]);
 }
 
 #[test]
@@ -177,8 +217,7 @@ fn other_programs_on_the_disk() {
         ["run", "--no-record", "--name=hog", "--filename=other", "--rw=randread", "--bs=256k"];
     let hog = [&hog[..], &["--direct=1", "--iodepth=8", "--time_based", "--runtime=60"]].concat();
     let _hog = place.start(&hog);
-    let load = reads(&[&DIRECT[..], &["--ioengine=psync"]].concat());
-    names(&place, "", &load, &["% of the bytes on the disks; fathom (pid "]);
+    both_name(&place, "", &ONE, &["% of the bytes on the disks; fathom (pid "]);
 }
 
 /// A device to swap to.
@@ -219,7 +258,7 @@ fn memory_that_is_swapped() {
         pages = os.urandom(96 << 20)\nend = time.time() + 3\n\
         while time.time() < end: pages[::4096]";
     let words = ["Memory ran short", "read from swap on zram"];
-    names(&place, &cgroup.enter(), &["python3", "-c", touch], &words);
+    names(&place, &cgroup.enter(), Load::Program(&["python3", "-c", touch]), &words);
 }
 
 #[test]
@@ -231,8 +270,8 @@ fn syncs_and_their_journal() {
     }
     // Large writes, so that most of the time is the disk's and not the CPU's.
     let load = ["--filename=own", "--size=64m", "--rw=randwrite", "--bs=256k", "--fsync=1"];
-    let load = reads(&[&load[..], &["--ioengine=psync"]].concat());
-    names(&place, "", &load, &["waited for fsync and the journal"]);
+    let load = [&load[..], &["--ioengine=psync"]].concat();
+    both_name(&place, "", &load, &["waited for fsync and the journal"]);
 }
 
 #[test]
@@ -242,10 +281,9 @@ fn one_read_at_a_time_and_sixteen() {
     if disk_of(&place).is_none() {
         return;
     }
-    let one = reads(&[&DIRECT[..], &["--ioengine=psync"]].concat());
-    names(&place, "", &one, &["fathom issued one read at a time", "Latency, not throughput"]);
-    let block = limited_by(&place, "", &reads(&[&DIRECT[..], &["--iodepth=16"]].concat()));
-    assert!(!block.contains("one read at a time"), "{block}");
+    let words = ["issued one read at a time", "Latency, not throughput"];
+    both_name(&place, "", &ONE, &words);
+    neither_names(&place, "", &SIXTEEN, &["one read at a time"]);
 }
 
 #[test]
@@ -260,7 +298,7 @@ fn a_lock_that_threads_share() {
         all = [threading.Thread(target=work, args=(time.time() + 2,)) for _ in range(8)]\n\
         [t.start() for t in all]; [t.join() for t in all]";
     let words = ["Threads of python", "waited for each other", "futex(2)"];
-    names(&Place::new(), "", &["python3", "-c", threads], &words);
+    names(&Place::new(), "", Load::Program(&["python3", "-c", threads]), &words);
 }
 
 #[test]
@@ -271,8 +309,8 @@ fn worker_threads_of_io_uring() {
         return;
     }
     let load = ["--filename=own", "--size=64m", "--rw=write", "--bs=64k", "--iodepth=16"];
-    let load = reads(&load);
-    names(&place, "", &load, &["worker threads (io-wq)"]);
+    let load = [&load[..], &["--ioengine=io_uring"]].concat();
+    both_name(&place, "", &load, &["worker threads (io-wq)"]);
 }
 
 #[test]
@@ -282,20 +320,19 @@ fn few_requests_and_a_scheduler() {
     let device = Loop::on(&place.path("data"));
     let queue = device.queue();
     let filename = format!("--filename={}", device.0);
-    let load = reads(&[&filename, "--direct=1", "--iodepth=64"]);
+    let load = [&filename, "--direct=1", "--iodepth=64", "--ioengine=io_uring"];
     let set = |file: &str, value: &str| fs::write(queue.join(file), value).unwrap();
     set("scheduler", "none");
     let waits = "has 4 requests per hardware queue (nr_requests";
     set("nr_requests", "4");
-    names(&place, "", &load, &[waits]);
+    both_name(&place, "", &load, &[waits]);
     set("nr_requests", "128");
-    let block = limited_by(&place, "", &load);
-    assert!(!block.contains(waits) && !block.contains("I/O scheduler"), "{block}");
+    neither_names(&place, "", &load, &[waits, "I/O scheduler"]);
     let schedulers = fs::read_to_string(queue.join("scheduler")).unwrap();
     if schedulers.contains("bfq") {
         set("scheduler", "bfq");
-        let load = ["--direct=1", "--iodepth=64", "--numjobs=2", "--runtime=4", &filename];
-        names(&place, "", &reads(&load), &["The I/O scheduler bfq of"]);
+        let load = [&load[..], &["--numjobs=2", "--runtime=4"]].concat();
+        both_name(&place, "", &load, &["The I/O scheduler bfq of"]);
     }
 }
 
@@ -322,17 +359,18 @@ fn a_command_is_not_stopped_before_it_begins() {
 fn what_never_reaches_a_disk() {
     let Some(_alone) = as_root("tmpfs") else { return };
     let place = place_with_data();
-    let psync = |file: &str| {
+    let psync = |file: &str, words: &str| {
         let file = format!("--filename={file}");
-        limited_by(&place, "", &reads(&[&file, "--size=64m", "--ioengine=psync", "--invalidate=0"]))
+        let load = [&file, "--size=64m", "--ioengine=psync", "--invalidate=0"];
+        both_name(&place, "", &load, &[words]);
     };
     fs::read(place.path("data")).unwrap();
-    says(&psync("data"), &["from the page cache"]);
+    psync("data", "from the page cache");
     fs::File::create(place.path("sparse")).unwrap().set_len(64 * MIB as u64).unwrap();
-    says(&psync("sparse"), &["sparse is sparse, 0 B of 64 MiB allocated"]);
+    psync("sparse", "sparse is sparse");
     let _tmpfs = Tmpfs::new(&place, "memory", 80);
     place.data("memory/file", 64 * MIB);
-    says(&psync("memory/file"), &["is on a file system in memory (tmpfs)"]);
+    psync("memory/file", "tmpfs");
 }
 
 #[test]
@@ -342,12 +380,11 @@ fn requests_that_are_split() {
     let device = Loop::on(&place.path("data"));
     let queue = device.queue();
     let filename = format!("--filename={}", device.0);
-    let load = reads(&[&filename, "--direct=1", "--bs=1m", "--iodepth=4"]);
+    let load = [&filename, "--direct=1", "--bs=1m", "--iodepth=4", "--ioengine=io_uring"];
     fs::write(queue.join("max_sectors_kb"), "64").unwrap();
-    names(&place, "", &load, &["were split at 64 KiB by max_sectors_kb"]);
+    both_name(&place, "", &load, &["were split at 64 KiB by max_sectors_kb"]);
     fs::write(queue.join("max_sectors_kb"), "1024").unwrap();
-    let block = limited_by(&place, "", &load);
-    assert!(!block.contains("max_sectors_kb"), "{block}");
+    neither_names(&place, "", &load, &["max_sectors_kb"]);
 }
 
 #[test]
@@ -363,10 +400,8 @@ fn writeback_that_is_throttled() {
     // More requests than may be in flight.
     fs::write(queue.join("max_sectors_kb"), "16").unwrap();
     let (filename, erase) = (format!("--filename={}", device.0), format!("--erase={}", device.0));
-    let load =
-        reads(&[&filename, &erase, "--rw=write", "--bs=1m", "--fsync=16", "--ioengine=psync"]);
-    names(&place, "", &load, &["waited for writeback throttling on loop"]);
+    let load = [&filename, &erase, "--rw=write", "--bs=1m", "--fsync=16", "--ioengine=psync"];
+    both_name(&place, "", &load, &["waited for writeback throttling on loop"]);
     fs::write(queue.join("wbt_lat_usec"), "0").unwrap();
-    let block = limited_by(&place, "", &load);
-    assert!(!block.contains("writeback throttling"), "{block}");
+    neither_names(&place, "", &load, &["writeback throttling"]);
 }

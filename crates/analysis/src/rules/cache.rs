@@ -111,7 +111,7 @@ pub(super) static CACHED_READS: Rule = Rule {
 fn cached_reads(record: &RunRecord) -> Option<Claim> {
     let (cached, buffered) = missing(record, Dir::Read)?;
     let summary = format!(
-        "At least {} of the bytes read through the page cache did not come from the disk.",
+        "At least {} of the bytes read by buffered jobs came from the page cache, not from the disk.",
         percent(cached as f64, buffered as f64)
     );
     let (direct, _) = job_bytes(record, Dir::Read);

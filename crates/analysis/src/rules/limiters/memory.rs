@@ -133,7 +133,15 @@ pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
                 s.file(1 << 30, 1 << 30, false);
             },
             near_miss: |s| s.cached_reads(10 << 28),
-            summary: "fio requested 1 GiB/s from the page cache: 1.6% came from a disk.",
+            summary: "fio read 1 GiB/s, 1.6% of it from a disk and the rest from the page cache.",
+        },
+        Case::View {
+            holds: |s| {
+                s.cached_writes(10 << 24);
+                s.file(1 << 30, 1 << 30, false);
+            },
+            near_miss: |s| s.cached_writes(10 << 28),
+            summary: "fio wrote 1 GiB/s; 1.6% of it reached a disk, the rest only the page cache.",
         },
         Case::View {
             holds: |s| {
@@ -172,7 +180,7 @@ pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
                 s.file(1 << 30, 1 << 30, false);
                 s.cpu_samples(&[], 200);
             },
-            summary: "fio requested 1 GiB/s from the page cache: 0.0% came from a disk.",
+            summary: "fio read 1 GiB/s, 0.0% of it from a disk and the rest from the page cache.",
         },
     ],
 };
@@ -198,12 +206,13 @@ fn not_on_disk(view: &View) -> Option<Claim> {
 fn from_memory(view: &View) -> Option<Claim> {
     let processes = &view.seen.processes;
     let used: &ProcessUse = &processes.watched;
-    let (requested, disk) = match used.requested_read >= used.requested_write {
+    let reads = used.requested_read >= used.requested_write;
+    let (requested, disk) = match reads {
         true => (used.requested_read, used.disk_read),
         false => (used.requested_write, used.disk_write),
     };
     let rate = processes.per_second(requested);
-    let from_disk = disk as f64 / requested.max(1) as f64;
+    let on_disk = disk as f64 / requested.max(1) as f64;
     // A program that copies /dev/zero to a disk reads from memory, but its writes do reach the disk.
     let reached = used.disk_bytes() as f64 / requested.max(1) as f64;
     let is_requested = rate >= REQUESTED_MIN && reached <= FROM_DISK_MAX;
@@ -216,11 +225,15 @@ fn from_memory(view: &View) -> Option<Claim> {
     let is_of_files = is_requested && !processes.files.is_empty();
     let summary = file.or_else(|| {
         is_of_files.then(|| {
-            let (rate, from_disk) = (units::bandwidth(rate), from_disk * 100.0);
-            format!(
-                "{} requested {rate} from the page cache: {from_disk:.1}% came from a disk.",
-                view.subject()
-            )
+            let (who, rate, share) = (view.subject(), units::bandwidth(rate), on_disk * 100.0);
+            match reads {
+                true => format!(
+                    "{who} read {rate}, {share:.1}% of it from a disk and the rest from the page cache."
+                ),
+                false => format!(
+                    "{who} wrote {rate}; {share:.1}% of it reached a disk, the rest only the page cache."
+                ),
+            }
         })
     })?;
     let requested = is_requested.then(|| {

@@ -3,7 +3,8 @@
 
 use super::{Limiters, View, limiters};
 use crate::watch::ObservedTotals;
-use fathom_model::RunRecord;
+use fathom_model::record::JobRecord;
+use fathom_model::{Dir, RunRecord};
 use fathom_model::facts::DeviceFacts;
 use fathom_model::finding::Finding;
 use fathom_model::outcome::RecordKind;
@@ -154,6 +155,15 @@ impl Scene {
         self.own().pid = pid;
     }
 
+    /// A run whose job had this many I/Os in flight.
+    pub fn job_of_its_own(&mut self, dir: Dir, in_flight: f64) {
+        self.record.kind = RecordKind::Run;
+        let mut job = JobRecord { runtime_ns: NS, ..JobRecord::default() };
+        job.dirs[dir].counts.ios = 1;
+        job.dirs[dir].clat.record((in_flight * NS as f64) as u64);
+        self.record.jobs = vec![job];
+    }
+
     /// A mean of `mean` threads in a state.
     pub fn state(&mut self, state: ThreadState, mean: f64) {
         let threads = self.threads_sample();
@@ -169,7 +179,7 @@ impl Scene {
         threads.active.push(ThreadCount {
             pid: PID,
             comm: comm.into(),
-            state: 'D',
+            state: if state == ThreadState::OnCpu { 'R' } else { 'D' },
             syscall: call.into(),
             wchan: wchan.into(),
             count: 10,
@@ -279,6 +289,12 @@ impl Scene {
     pub fn cached_reads(&mut self, disk_read: u64) {
         let own = self.own();
         (own.requested_read, own.disk_read) = (SECONDS << 30, disk_read);
+    }
+
+    /// The same for writes.
+    pub fn cached_writes(&mut self, disk_write: u64) {
+        let own = self.own();
+        (own.requested_write, own.disk_write) = (SECONDS << 30, disk_write);
     }
 
     /// The watched program has this file open.

@@ -7,6 +7,7 @@ use crate::derive;
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
 use crate::threads::KERNEL_LOCKS;
+use fathom_model::Dir;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::units;
 use fathom_model::watch::ThreadState;
@@ -314,6 +315,34 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
         },
         Case::View {
             holds: |s| {
+                s.sync_reads(0.8);
+                s.job_of_its_own(Dir::Read, 0.8);
+            },
+            // It writes to memory, while another program reads from the disk.
+            near_miss: |s| {
+                s.sync_reads(0.8);
+                s.job_of_its_own(Dir::Write, 0.8);
+            },
+            summary: "fathom issued one read at a time: 0.8 I/Os were in flight on average, 10k reads/s on vda. Latency, \
+                      not throughput, limits it.",
+        },
+        Case::View {
+            holds: |s| {
+                s.sync_reads(0.8);
+                s.job_of_its_own(Dir::Read, 0.8);
+            },
+            // It copies from memory.
+            near_miss: |s| {
+                s.sync_reads(0.8);
+                s.no_threads();
+                s.threads("worker-0", ThreadState::OnCpu, "", "", 0.9);
+                s.job_of_its_own(Dir::Read, 0.8);
+            },
+            summary: "fathom issued one read at a time: 0.8 I/Os were in flight on average, 10k reads/s on vda. Latency, \
+                      not throughput, limits it.",
+        },
+        Case::View {
+            holds: |s| {
                 s.no_threads();
                 s.threads("fio", ThreadState::Aio, "io_getevents", "read_events", 0.9);
                 s.disk("vda", 5000, 0.9, 95.0);
@@ -334,9 +363,15 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
     let disk = view.disk()?;
     // Other programs' I/Os in the other direction do not count.
     let in_flight = |io: &crate::machine::IoRates| io.ios * io.wait_ms.unwrap_or(0.0) / 1e3;
-    let directions = [("read", &disk.read, READ_CALLS), ("write", &disk.write, WRITE_CALLS)];
-    let (what, io, calls) =
-        directions.into_iter().max_by(|a, b| in_flight(a.1).total_cmp(&in_flight(b.1)))?;
+    let directions = [
+        (Dir::Read, "read", &disk.read, READ_CALLS),
+        (Dir::Write, "write", &disk.write, WRITE_CALLS),
+    ];
+    let did = |dir: Dir| view.record.jobs.iter().any(|job| job.dirs[dir].counts.ios > 0);
+    let (_, what, io, calls) = directions
+        .into_iter()
+        .filter(|(dir, ..)| !view.is_run() || did(*dir))
+        .max_by(|a, b| in_flight(a.2).total_cmp(&in_flight(b.2)))?;
     let waits = |comm: &str, call: &str, _: &str| {
         !comm.starts_with("iou-") && (calls.contains(&call) || ASYNC_WAITS.contains(&call))
     };
@@ -344,7 +379,8 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
     let jobs: f64 = jobs.filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum();
     let waiting = view.threads(waits);
     let (mean, share) = match view.is_run() {
-        true => (jobs, jobs.min(1.0)),
+        // An I/O that is copied from memory is in flight, too.
+        true => (jobs, jobs.min(view.io_wait().unwrap_or(1.0))),
         false => (waiting, view.share(waiting)),
     };
     let is_one = (ONE_SHARE_MIN..=ONE_IN_FLIGHT).contains(&mean) && share >= ONE_SHARE_MIN;

@@ -44,11 +44,12 @@ impl<'a> View<'a> {
     pub fn new(record: &'a RunRecord, seen: &'a ObservedTotals, stacks: &[Stack]) -> Self {
         let is_run = record.kind == RecordKind::Run;
         let whole_machine = record.watch.as_ref().is_none_or(|watch| watch.pids.is_empty());
+        // A run's own threads also observe it.
+        let has_own = is_run && seen.own_threads.samples > 0;
+        let threads = if has_own { &seen.own_threads } else { &seen.threads };
         // With --sampling=full, a run's samples are those of all programs.
-        let (threads, samples) = match is_run && whole_machine {
-            true => (&seen.own_threads, seen.own_stacks()),
-            false => (&seen.threads, seen.stacks()),
-        };
+        let samples =
+            if is_run && whole_machine { seen.own_stacks() } else { seen.stacks() };
         Self {
             record,
             seen,
