@@ -1,5 +1,5 @@
 # /dev/ng* reads and writes whole disks, with blocks of many sizes, up to the last logical block.
-# kernels: all
+# kernels: 6.1 7
 tr '\0' '\245' </dev/zero | head -c 1048576 >wanted
 head -c 1048576 /dev/zero >>wanted
 for number in 0 3; do

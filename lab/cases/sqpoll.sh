@@ -1,5 +1,5 @@
 # With SQPOLL the kernel thread submits: few system calls; its wake-ups and CPU time are recorded.
-# kernels: all
+# kernels: 6.1 7
 set -- --filename="$(disk 0)" --erase="$(disk 0)" --bs=4k --direct=1 --iodepth=32 --iodepth_batch_complete_min=8 \
     --number_ios=6000 --output-format=json
 for rw in randread randwrite; do

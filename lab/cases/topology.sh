@@ -1,5 +1,5 @@
 # `fathom topo` shows each disk at its root complex and port, with the link, payload, interrupts and queues of the kernel.
-# kernels: all
+# kernels: 7
 # modules: dm_mod
 # limit: 300
 # byte DEVICE OFFSET: a byte of its configuration space.

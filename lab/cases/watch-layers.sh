@@ -1,5 +1,5 @@
 # Nearly all kernel samples are assigned to a layer; the I/O scheduler's grows from none to mq-deadline to bfq.
-# kernels: all
+# kernels: 6.1 7
 # modules: bfq
 # limit: 120
 disk=$(disk 0)
