@@ -32,7 +32,7 @@ pub struct Options {
     /// Create no load; compare on the machine as it is.
     #[arg(long)]
     no_load: bool,
-    /// Compare derived figures instead: thread states, driver times, CPU time per I/O.
+    /// Compare derived figures instead: thread states, system calls, driver times, CPU time per I/O.
     #[arg(long)]
     derived: bool,
     /// The fathom whose CPU time per I/O is compared, instead of building it.

@@ -126,17 +126,12 @@ impl Column {
     }
 }
 
-/// Parts of the names of functions in which threads wait for a lock of the kernel.
-pub(crate) const KERNEL_LOCKS: [&str; 4] = ["rwsem_", "mutex_lock", "percpu_rwsem", "down_"];
-
 /// The state of an active thread.
 fn state(thread: &ThreadCount) -> ThreadState {
-    let is_lock = KERNEL_LOCKS.iter().any(|part| thread.wchan.contains(part));
     match (thread.state, thread.syscall.as_str()) {
         ('R', _) => ThreadState::OnCpu,
         ('Q', _) => ThreadState::Runnable,
-        ('D', _) if is_lock => ThreadState::KernelLock,
-        ('D', _) => ThreadState::Disk,
+        ('D', _) => ThreadState::uninterruptible(&thread.wchan),
         (_, "io_uring_enter") => ThreadState::IoUring,
         (_, "io_getevents" | "io_pgetevents") => ThreadState::Aio,
         _ => ThreadState::Other,

@@ -302,6 +302,19 @@ fn a_lock_that_threads_share() {
 }
 
 #[test]
+fn a_lock_of_the_file() {
+    let Some(_alone) = as_root("an idle disk") else { return };
+    let place = Place::new();
+    // In memory, so that the writers wait for nothing else.
+    let _tmpfs = Tmpfs::new(&place, "memory", 80);
+    let load = ["--rw=write", "--bs=1m", "--size=8m", "--ioengine=psync", "--numjobs=8"];
+    let load = [&load[..], &["--directory=memory", "--group_reporting"]].concat();
+    let same = [&load[..], &["--filename=same"]].concat();
+    both_name(&place, "", &same, &["waited for a kernel lock", "Use one file per job"]);
+    neither_names(&place, "", &load, &["kernel lock"]);
+}
+
+#[test]
 fn worker_threads_of_io_uring() {
     let Some(_alone) = as_root("an idle disk") else { return };
     let place = place_with_data();

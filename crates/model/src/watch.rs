@@ -32,7 +32,7 @@ pub use system::{
     CgroupIo, CgroupSample, CpuSample, InterruptSample, MemorySample, PagingSample, Pressure,
     PressureSample, SystemSample,
 };
-pub use threads::{ThreadCount, ThreadState, ThreadTime, ThreadsSample};
+pub use threads::{LOCK_CALLERS, ThreadCount, ThreadState, ThreadTime, ThreadsSample};
 
 use crate::facts::DeviceFacts;
 use schemars::JsonSchema;

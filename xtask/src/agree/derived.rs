@@ -1,50 +1,25 @@
-//! Compares derived figures with a second source over the same seconds: thread states with bpftrace, driver times with
-//! perf, CPU time per I/O with schedstat.
+//! Compares derived figures with a second source over the same seconds: thread states and system calls with bpftrace,
+//! driver times with perf, CPU time per I/O with schedstat.
+
+mod threads;
 
 use super::Row;
 use crate::Result;
 use crate::bench::{aligned, fathom, filled};
-use fathom_analysis::threads::{Column, ThreadGroups};
 use fathom_model::record::RunRecord;
 use fathom_model::watch::{BlockOp, BlocksSample};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
-use fathom_watch::threads::{ThreadOptions, ThreadSampler};
-use fathom_watch::{EachIo, Sampler, Scope, TimedSample, Watcher};
-use serde_json::Value;
+use fathom_watch::{EachIo, Watcher};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 /// Interval of the samplers.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Sleeps of the threads whose states are compared; they compute for a quarter of it in between.
-const SLEEPS: [(&str, Duration); 5] = [
-    ("every-20us", Duration::from_micros(20)),
-    ("every-200us", Duration::from_micros(200)),
-    ("every-2ms", Duration::from_millis(2)),
-    ("every-20ms", Duration::from_millis(20)),
-    ("every-100ms", Duration::from_millis(100)),
-];
-/// Tolerances: five percentage points for shares of a thread's time, a tenth for sampled times and CPU time.
-const POINTS: f64 = 0.05;
+/// Tolerance of sampled times and CPU time: a tenth.
 const TENTH: f64 = 0.1;
-
-/// Sums the time of each thread from being woken to going to sleep, by name: it runs, or waits for a CPU.
-const RAN: &str = r#"
-tracepoint:sched:sched_wakeup {
-    if (strncmp(args->comm, "every-", 6) == 0) { @woken[args->pid] = nsecs; }
-}
-tracepoint:sched:sched_switch {
-    if (strncmp(args->prev_comm, "every-", 6) == 0 && (args->prev_state & 0xff) && @woken[args->prev_pid]) {
-        @ran[args->prev_comm] = sum(nsecs - @woken[args->prev_pid]);
-        delete(@woken[args->prev_pid]);
-    }
-}
-interval:s:SECONDS { print(@ran); clear(@ran); exit(); }"#;
 
 /// Prints the table.
 pub fn run(seconds: u32, dir: &Path, given: Option<&Path>) -> Result<()> {
@@ -56,7 +31,10 @@ pub fn run(seconds: u32, dir: &Path, given: Option<&Path>) -> Result<()> {
         Ok(found) => rows.extend(found.into_iter().map(|row| (tool.to_string(), row))),
         Err(error) => eprintln!("xtask: {tool}: {error}"),
     };
-    add("bpftrace sched_switch", states(seconds));
+    add("bpftrace sched_switch", threads::states(seconds));
+    for (name, arguments) in threads::WAITS {
+        add("bpftrace", threads::waits(seconds, &data, name, arguments));
+    }
     add("perf block_rq", drivers(seconds, &data));
     let fathom = fathom(given)?;
     for (name, arguments) in LOADS {
@@ -69,52 +47,6 @@ pub fn run(seconds: u32, dir: &Path, given: Option<&Path>) -> Result<()> {
     let apart = rows.iter().filter(|(_, row)| !row.agrees()).count();
     println!("\n{seconds} s each; {} figures; {apart} differ by more than allowed.", rows.len());
     Ok(())
-}
-
-/// Shares of time on a CPU, or waiting for one, of threads that sleep for different times.
-fn states(seconds: u32) -> Result<Vec<Row>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let threads: Vec<JoinHandle<()>> =
-        SLEEPS.iter().map(|(name, sleep)| sleeper(name, *sleep, &stop)).collect::<Result<_>>()?;
-    let options = ThreadOptions {
-        scope: Scope::Only(vec![i32::try_from(std::process::id())?]),
-        ..ThreadOptions::default()
-    };
-    let sampled = sample(Box::new(ThreadSampler::open(options)?), RAN, seconds);
-    stop.store(true, Ordering::Relaxed);
-    threads.into_iter().for_each(|thread| drop(thread.join()));
-    let (samples, printed) = sampled?;
-    let mut groups = ThreadGroups::new(&[Column::Comm2, Column::State]);
-    let found = samples.iter().skip(1).filter_map(|sample| sample.machine.threads.as_ref());
-    found.for_each(|threads| groups.add(threads));
-    let groups = groups.largest_first();
-    let running = |name: &str| {
-        let is = |values: &[String]| values == [name, "R"] || values == [name, "Q"];
-        groups.iter().filter(|group| is(&group.values)).map(|group| group.average).sum::<f64>()
-    };
-    let theirs = |name: &str| {
-        let ns = map(&printed, "@ran").get(name).and_then(Value::as_f64).unwrap_or(0.0);
-        ns / 1e9 / f64::from(seconds)
-    };
-    let row = |(name, _): &(&str, Duration)| {
-        Row::new(format!("{name}: on CPU or runnable"), running(name), theirs(name), POINTS)
-    };
-    Ok(SLEEPS.iter().map(row).collect())
-}
-
-/// A thread that alternately sleeps and computes until stopped.
-fn sleeper(name: &str, sleep: Duration, stop: &Arc<AtomicBool>) -> Result<JoinHandle<()>> {
-    let stop = Arc::clone(stop);
-    let work = move || {
-        while !stop.load(Ordering::Relaxed) {
-            let until = Instant::now() + sleep / 4;
-            while Instant::now() < until {
-                std::hint::spin_loop();
-            }
-            thread::sleep(sleep);
-        }
-    };
-    Ok(thread::Builder::new().name(name.into()).spawn(work)?)
 }
 
 /// Mean driver times by operation, of direct reads and of writes with fsync.
@@ -272,52 +204,6 @@ fn schedstat(pid: u32) -> BTreeMap<String, u64> {
     };
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     tasks.flatten().filter_map(ran).collect()
-}
-
-/// Runs a sampler and a script of bpftrace over the same seconds: the samples, the first of them taken when the script
-/// began, and what the script printed.
-fn sample(
-    sampler: Box<dyn Sampler>,
-    script: &str,
-    seconds: u32,
-) -> Result<(Vec<TimedSample>, Vec<Value>)> {
-    let mut bpftrace = bpftrace(&script.replace("SECONDS", &seconds.to_string()))?;
-    // It reports when its probes are attached.
-    let out = bpftrace.stdout.take().ok_or("bpftrace has no output")?;
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(out));
-    let attached = lines.next().transpose()?;
-    if attached.is_none() {
-        return Err(format!("bpftrace: {}", bpftrace.wait()?).into());
-    }
-    let watcher = Watcher::start(vec![sampler], INTERVAL)?;
-    let mut samples = Vec::new();
-    let until = Instant::now() + Duration::from_secs(seconds.into());
-    while let Some(rest) = until.checked_duration_since(Instant::now()) {
-        samples.extend(watcher.samples.recv_timeout(rest));
-    }
-    samples.extend(watcher.stop());
-    let printed = lines.map_while(std::result::Result::ok);
-    let printed = printed.filter_map(|line| serde_json::from_str(&line).ok()).collect();
-    bpftrace.wait()?;
-    Ok((samples, printed))
-}
-
-fn bpftrace(script: &str) -> Result<Child> {
-    let child = Command::new("bpftrace")
-        .args(["-f", "json", "-e", script])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn();
-    child.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => "not here; apt-get install bpftrace".into(),
-        _ => error.into(),
-    })
-}
-
-/// A map as first printed by a script; bpftrace prints all remaining maps again at its end.
-fn map(printed: &[Value], name: &str) -> serde_json::Map<String, Value> {
-    let mut maps = printed.iter().filter_map(|line| line["data"][name].as_object());
-    maps.next().cloned().unwrap_or_default()
 }
 
 #[cfg(test)]

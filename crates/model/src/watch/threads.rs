@@ -101,11 +101,47 @@ pub enum ThreadState {
     Stopped,
     /// Asleep for another reason.
     Other,
-    /// Off-CPU, before it was first sampled asleep.
+    /// Off-CPU, in sleeps of which no sample found one.
     Unknown,
 }
 
+/// Parts of the names of functions in which a thread sleeps for a lock and not for I/O.
+///
+/// The kernel omits the functions of mutexes and semaphores from wait channels and kernel stacks
+/// (`in_sched_functions` in kernel/sched/core.c), so a lock's caller stands for it: those here take the lock of a file,
+/// a directory or an address space, and leave waiting for I/O to functions that they call.
+pub const LOCK_CALLERS: [&str; 17] = [
+    // A file's.
+    "_read_iter",
+    "_write_iter",
+    "inode_lock",
+    "xfs_ilock",
+    "vfs_fallocate",
+    "ext4_fallocate",
+    "do_truncate",
+    "fdget_pos",
+    // A directory's.
+    "open_last_lookups",
+    "filename_create",
+    "do_unlinkat",
+    "lock_rename",
+    "iterate_dir",
+    // An address space's.
+    "lock_mm_and_find_vma",
+    "vm_mmap_pgoff",
+    "vm_munmap",
+    // Shown by its own name.
+    "percpu_rwsem",
+];
+
 impl ThreadState {
+    /// What a thread in uninterruptible sleep waits for, by the kernel function in which it sleeps.
+    #[must_use]
+    pub fn uninterruptible(wchan: &str) -> Self {
+        let is_lock = LOCK_CALLERS.iter().any(|part| wchan.contains(part));
+        if is_lock { Self::KernelLock } else { Self::Disk }
+    }
+
     /// All states.
     pub const ALL: [Self; 18] = [
         Self::OnCpu,

@@ -143,13 +143,6 @@ pub(super) fn place(wchan: &[u8]) -> ThreadState {
     found.map_or(ThreadState::Other, |(_, cause)| *cause)
 }
 
-/// What a thread in state `D` waits for, by the kernel function in which it sleeps.
-pub(super) fn uninterruptible(wchan: &[u8]) -> ThreadState {
-    const LOCKS: [&[u8]; 4] = [b"rwsem_", b"mutex_lock", b"percpu_rwsem", b"down_"];
-    let is_lock = LOCKS.iter().any(|lock| wchan.windows(lock.len()).any(|window| window == *lock));
-    if is_lock { ThreadState::KernelLock } else { ThreadState::Disk }
-}
-
 impl Syscall {
     /// The file descriptor of a call with these arguments.
     pub fn descriptor(&self, args: &[u64; 6]) -> Option<u32> {

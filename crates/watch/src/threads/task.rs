@@ -350,7 +350,7 @@ impl SampledThread {
             sleep.torn |= wchan.is_empty() && known;
             // Calls such as futex(2) have a cause of their own.
             let is_file_call = sleep.syscall != NONE && sleep.cause.is_none();
-            let cause = syscalls::uninterruptible(wchan);
+            let cause = ThreadState::uninterruptible(&String::from_utf8_lossy(wchan));
             sleep.all_of_disk = is_file_call && !wchan.is_empty() && cause == ThreadState::Disk;
             sleep.cause = Some(cause);
         } else if sleep.cause.is_none() {

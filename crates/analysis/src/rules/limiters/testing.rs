@@ -3,18 +3,18 @@
 
 use super::{Limiters, View, limiters};
 use crate::watch::ObservedTotals;
-use fathom_model::record::JobRecord;
-use fathom_model::{Dir, RunRecord};
 use fathom_model::facts::DeviceFacts;
 use fathom_model::finding::Finding;
 use fathom_model::outcome::RecordKind;
 use fathom_model::progress::Sample;
+use fathom_model::record::JobRecord;
 use fathom_model::watch::{
     BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DiskCounters, DiskKind,
     Level, MachineSample, OpenFile, Pressure, PressureSample, ProcessUse, ProcessesSample,
     SplitSamples, Stack, StackCount, StacksSample, SystemSample, ThreadCount, ThreadState,
     ThreadTime, ThreadsSample, WatchRecord,
 };
+use fathom_model::{Dir, RunRecord};
 
 const SECONDS: u64 = 10;
 const NS: u64 = SECONDS * 1_000_000_000;
@@ -270,7 +270,7 @@ impl Scene {
 
     pub fn kernel_lock(&mut self, waiting: f64, running: f64) {
         self.no_threads();
-        let at = "rwsem_down_write_slowpath";
+        let at = "ext4_buffered_write_iter";
         self.threads("fio", ThreadState::KernelLock, "pwrite64", at, waiting);
         self.state(ThreadState::OnCpu, running);
     }

@@ -100,13 +100,7 @@ fn time_refused_by_a_quota_is_not_another_programs() {
 fn a_runs_own_threads_among_those_of_the_machine() {
     let found = causes(|s| {
         s.no_threads();
-        s.threads(
-            "fathom-0",
-            ThreadState::KernelLock,
-            "pwrite64",
-            "rwsem_down_write_slowpath",
-            3.0,
-        );
+        s.threads("fathom-0", ThreadState::KernelLock, "pwrite64", "ext4_buffered_write_iter", 3.0);
         s.run_of_its_own(101);
     });
     assert_eq!(ids(&found), ["kernel-lock"]);

@@ -6,11 +6,10 @@ use crate::derive;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
-use crate::threads::KERNEL_LOCKS;
 use fathom_model::Dir;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::units;
-use fathom_model::watch::ThreadState;
+use fathom_model::watch::{LOCK_CALLERS, ThreadState};
 
 /// Share of their time that threads must have spent in fsync and the like, or for the journal.
 const SYNC_MIN: f64 = 0.3;
@@ -154,10 +153,10 @@ pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
     meaning: "The workload's threads waited for a kernel lock, such as that of a file they write to.",
     threshold: || {
         format!(
-            "{KERNEL_LOCK_THREADS_MIN} threads or more, and {:.0}% of the busy ones, were in uninterruptible sleep in a \
-             function whose name contains {} on average.",
+            "{KERNEL_LOCK_THREADS_MIN} threads or more, and {:.0}% of the busy ones, were on average in uninterruptible sleep in a \
+             function that takes a lock and leaves waiting for I/O to others: its name contains {}.",
             KERNEL_LOCK_SHARE_MIN * 100.0,
-            KERNEL_LOCKS.map(|part| format!("`{part}`")).join(", ")
+            LOCK_CALLERS.map(|part| format!("`{part}`")).join(", ")
         )
     },
     remedy: "Find who holds it: fathom stacks, or perf lock contention",
@@ -168,7 +167,7 @@ pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
         holds: |s| s.kernel_lock(6.5, 1.0),
         near_miss: |s| s.kernel_lock(0.4, 1.0),
         summary: "6.5 of 7.5 busy threads of fio waited for a kernel lock on average, most of them in \
-                  rwsem_down_write_slowpath (pwrite64).",
+                  ext4_buffered_write_iter (pwrite64).",
     }],
 };
 
@@ -178,7 +177,7 @@ fn kernel_lock(view: &View) -> Option<Claim> {
     if waiting < KERNEL_LOCK_THREADS_MIN || share < KERNEL_LOCK_SHARE_MIN {
         return None;
     }
-    let is_lock = |wchan: &str| KERNEL_LOCKS.iter().any(|part| wchan.contains(part));
+    let is_lock = |wchan: &str| ThreadState::uninterruptible(wchan) == ThreadState::KernelLock;
     let most = view.groups(|_, _, wchan| is_lock(wchan)).next()?;
     let [_, _, call, wchan] = most.values.as_slice() else { return None };
     let call_shown = if call.is_empty() { String::new() } else { format!(" ({call})") };

@@ -48,8 +48,7 @@ impl<'a> View<'a> {
         let has_own = is_run && seen.own_threads.samples > 0;
         let threads = if has_own { &seen.own_threads } else { &seen.threads };
         // With --sampling=full, a run's samples are those of all programs.
-        let samples =
-            if is_run && whole_machine { seen.own_stacks() } else { seen.stacks() };
+        let samples = if is_run && whole_machine { seen.own_stacks() } else { seen.stacks() };
         Self {
             record,
             seen,
