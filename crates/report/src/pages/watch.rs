@@ -315,25 +315,26 @@ fn block_layer(page: &mut Document, blocks: &BlocksSample, rates: &MachineRates)
 }
 
 fn latencies(device: &DeviceBlocks) -> Text {
-    let times = |name: String, times: &fathom_model::Histogram| {
+    let times = |name: &str, times: &fathom_model::Histogram| {
         let p50 = named("p50", time(percentile(times, 50.0)?));
         let p99 = percentile(times, 99.0).map(|ns| named(" p99", time(ns)));
         Some(text!(name, " ", p50, Text::from(p99), " (", plural(times.count(), "sample"), ")"))
     };
-    let mut all = vec![times("queue to issue".into(), &device.queue)];
+    let mut all = vec![times("queue to issue", &device.queue)];
     match (device.ends_unseen(), device.ops.as_slice()) {
         (Some(unseen), _) => all.push(Some(text!(
             "issue-to-completion latency not reported: no completion event for ",
             of(events(unseen), "of "),
             of(events(device.queue.count()), "requests")
         ))),
-        (None, []) => all.push(times("issue to completion".into(), &device.driver)),
-        (None, ops) => all.extend(
-            ops.iter()
-                .map(|of| times(format!("issue to completion, {}", of.op.name()), &of.driver)),
-        ),
+        (None, []) => all.push(times("issue to completion", &device.driver)),
+        (None, ops) => {
+            let driver = ops.iter().filter_map(|of| times(of.op.name(), &of.driver));
+            let driver = Text::join(driver, ", ");
+            all.push((!driver.is_empty()).then(|| text!("issue to completion: ", driver)));
+        }
     }
-    Text::join(all.into_iter().flatten(), ", ")
+    Text::join(all.into_iter().flatten(), " · ")
 }
 
 fn rings(page: &mut Document, rings: &RingsSample) {
