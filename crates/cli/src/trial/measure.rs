@@ -2,6 +2,7 @@
 
 use crate::level;
 use crate::limit::size;
+use crate::limits;
 use crate::live;
 use crate::page::{PageArgs, RecordArgs};
 use crate::quantity;
@@ -151,6 +152,7 @@ fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<E
     let options = TryOptions {
         permissions: Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() },
         cancel: signals.cancel_token().clone(),
+        command_limits: limits::raise(),
         ..options
     };
     let mut view = View::new();

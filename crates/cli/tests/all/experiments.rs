@@ -1,8 +1,9 @@
 //! `fathom try` and `fathom sweep` as a user sees them. None of these asserts a speed.
 
-use crate::common::{MIB, Place, assert_one_error, checksum, says, until};
+use crate::common::{FATHOM, MIB, Place, Running, assert_one_error, checksum, says, until};
 use fathom_analysis::experiment::{ExperimentRecord, TrialWindow};
 use rustix::process::Signal;
+use std::fs;
 
 const SHORT: [&str; 3] = ["--duration=2", "--window=50ms", "--sampling=off"];
 const ONE: &str = "rw=randread bs=4k iodepth=1 direct=1";
@@ -44,7 +45,7 @@ fn shipped_experiments_run_in_short_form() {
     place.data("other", 32 * MIB);
     let listed = place.ask(&["try", "--list"]).done().stdout;
     says(&listed, &["async-buffered", "What does each I/O scheduler cost?"]);
-    // Those without settings of a device; the others run in the lab.
+    // Those without settings of a device.
     for name in
         ["one-disk", "all-disks", "clock", "async-buffered", "sqpoll", "block-size", "sampling"]
     {
@@ -110,7 +111,7 @@ fn an_interrupted_experiment_is_resumed() {
         "--sampling=off",
     ];
     let running = place.start(&args);
-    let windows = || std::fs::read_to_string(place.path("kept/windows.ndjson")).unwrap_or_default();
+    let windows = || fs::read_to_string(place.path("kept/windows.ndjson")).unwrap_or_default();
     until("windows", || windows().lines().count() > 5);
     running.signal(Signal::INT);
     let answer = running.wait();
@@ -185,4 +186,18 @@ fn commands_that_generate_the_load_are_compared() {
     let record: ExperimentRecord = serde_json::from_str(&answer.stdout).unwrap();
     let ratio = record.report.conditions[2].effect.as_ref().unwrap().ratio.unwrap();
     assert!(ratio.value > 1.5, "{ratio:?}");
+}
+
+#[test]
+fn commands_start_with_the_limits_of_fathom() {
+    let place = Place::new();
+    place.write(
+        "limits.toml",
+        "question = \"Which limits?\"\nmetric = \"time\"\n[[variant]]\nname = \"a\"\ncommand = \"ulimit -n >a; ulimit -l >>a\"\n\
+         [[variant]]\nname = \"b\"\ncommand = \"ulimit -Hn >b\"\n",
+    );
+    let run = ["--nofile=300:4000", "--memlock=65536:131072", FATHOM, "try", "./limits.toml"];
+    let args = [&run[..], &["--no-record", "--duration=1"]].concat();
+    Running::start(&mut place.command("prlimit", &args)).wait();
+    assert_eq!((place.read("a"), place.read("b")), ("300\n64\n".into(), "4000\n".into()));
 }
