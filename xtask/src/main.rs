@@ -1,5 +1,4 @@
-//! Developer tools: `cargo xtask agree`, `cargo xtask bench`, `cargo xtask beside-fio`, `cargo xtask dist`, `cargo xtask lab`, `cargo xtask steps`
-//! and `cargo xtask threads`.
+//! Developer tools: `cargo xtask agree`, `bench`, `beside-fio`, `dist`, `effects`, `lab`, `steps` and `threads`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -7,6 +6,7 @@ mod agree;
 mod bench;
 mod beside_fio;
 mod dist;
+mod effects;
 mod lab;
 mod threads;
 
@@ -28,6 +28,8 @@ enum Command {
     BesideFio(beside_fio::Options),
     /// Build a stripped release and the file with its debug information.
     Dist(dist::Options),
+    /// Run `fathom try` on delays of known length, and print how often it finds them, and claims some where there is none.
+    Effects(effects::Options),
     /// Run fathom in guests with real NVMe drivers, and print whether each case passes.
     ///
     /// The guests are emulated machines with Debian's kernels. docs/lab.md describes how to write a case.
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::BesideFio(options) => beside_fio::run(&options),
         Command::Dist(options) => dist::run(&options),
+        Command::Effects(options) => effects::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::Steps { command } => steps(&command),
         Command::Threads(options) => threads::run(&options),

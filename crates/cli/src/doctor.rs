@@ -45,7 +45,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let disks = disks(&roots, &args.targets)?;
     let host = fathom_machine::host(&roots);
     let mut diagnosis = diagnose(&host, &inspect::inspect(&roots, &disks));
-    diagnosis.topology = attachment(&roots, &disks);
+    diagnosis.topology = attachment(&roots, (!args.targets.is_empty()).then_some(&disks));
     let json = serde_json::to_string_pretty(&diagnosis).map_err(|e| e.to_string())? + "\n";
     args.page.print(&pages::doctor(&diagnosis, args.page.verbose), Some(json), to.as_ref())?;
     let is_fixed = !args.fix || fix(&diagnosis, args.yes)?;
@@ -73,13 +73,15 @@ fn disks(roots: &Roots, targets: &[String]) -> Result<Vec<DeviceFacts>, String> 
     Ok(inspect::disks_of(roots, &devices))
 }
 
-/// Findings about the links to the disks.
-fn attachment(roots: &Roots, disks: &[DeviceFacts]) -> Vec<Finding> {
+/// Findings about the links to `disks`; to all if none are named.
+fn attachment(roots: &Roots, disks: Option<&Vec<DeviceFacts>>) -> Vec<Finding> {
     let databases: Vec<PathBuf> = PCI_IDS.iter().map(|path| Path::new("/").join(path)).collect();
     let mut report = analyze(topology(roots, &databases));
-    let names: Vec<String> = disks.iter().map(|disk| disk.name.clone()).collect();
-    // Disks that the topology does not know are not attached to a link.
-    report.keep(&names);
+    if let Some(disks) = disks {
+        let names: Vec<String> = disks.iter().map(|disk| disk.name.clone()).collect();
+        // Disks that the topology does not know are not attached to a link.
+        report.keep(&names);
+    }
     topology_findings(&report)
 }
 

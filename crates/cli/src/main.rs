@@ -271,7 +271,12 @@ fn main() -> ExitCode {
     // A command started by fathom must inherit unchanged limits.
     let starts_one = matches!(
         command,
-        Command::Blocks(_) | Command::Stacks(_) | Command::Watch(_) | Command::Held(_)
+        Command::Blocks(_)
+            | Command::Stacks(_)
+            | Command::Sweep(_)
+            | Command::Try(_)
+            | Command::Watch(_)
+            | Command::Held(_)
     );
     if !starts_one {
         limits::raise();

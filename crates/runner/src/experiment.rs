@@ -5,6 +5,8 @@ mod command;
 mod detail;
 mod plans;
 
+pub use command::Limits;
+
 use crate::cancel::CancelToken;
 use crate::observe::new_run_id;
 use crate::recording::{NewRecording, RecordTo, Recording};
@@ -44,6 +46,8 @@ pub struct TryOptions {
     pub resume: Option<PathBuf>,
     /// Ends it early, with a valid result.
     pub cancel: CancelToken,
+    /// Limits of this process under which commands start; none: the current ones.
+    pub command_limits: Limits,
 }
 
 /// The window that begins, for a progress line.

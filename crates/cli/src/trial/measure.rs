@@ -2,6 +2,7 @@
 
 use crate::level;
 use crate::limit::size;
+use crate::limits;
 use crate::live;
 use crate::page::{PageArgs, RecordArgs};
 use crate::quantity;
@@ -27,10 +28,12 @@ use std::time::{Duration, Instant};
 const ROUNDS: u32 = 8;
 const ROUNDS_SWEEP: u32 = 3;
 /// Rounds for which the default time is enough.
-const ROUNDS_PLANNED: f64 = 24.0;
+const ROUNDS_PLANNED: f64 = 60.0;
 const ROUNDS_PLANNED_SWEEP: f64 = 5.0;
-/// Length of a window, in seconds.
-const WINDOW: f64 = 0.5;
+/// Length of a window, in seconds. For a comparison, many short ones: it ends early on an idle machine, and a burst of
+/// other load spoils few rounds on a busy one.
+const WINDOW: f64 = 0.2;
+const WINDOW_SWEEP: f64 = 0.5;
 const WINDOW_MIN: f64 = 0.1;
 const WINDOW_MAX: f64 = 2.0;
 /// The part of a window that is spent under load before it.
@@ -151,6 +154,7 @@ fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<E
     let options = TryOptions {
         permissions: Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() },
         cancel: signals.cancel_token().clone(),
+        command_limits: limits::raise(),
         ..options
     };
     let mut view = View::new();
@@ -175,17 +179,17 @@ fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<E
 impl MeasureArgs {
     fn protocol(&self, plan: &Plan) -> Protocol {
         let conditions = plan.experiment.conditions.len().max(1) as f64;
-        let (rounds, planned) = match plan.is_sweep {
-            true => (ROUNDS_SWEEP, ROUNDS_PLANNED_SWEEP),
-            false => (ROUNDS, ROUNDS_PLANNED),
+        let (rounds, planned, usual) = match plan.is_sweep {
+            true => (ROUNDS_SWEEP, ROUNDS_PLANNED_SWEEP, WINDOW_SWEEP),
+            false => (ROUNDS, ROUNDS_PLANNED, WINDOW),
         };
-        let default = conditions * planned * WINDOW * (1.0 + RAMP_PART);
+        let default = conditions * planned * usual * (1.0 + RAMP_PART);
         let seconds =
             self.duration.map_or(default.clamp(SECONDS_MIN, SECONDS_MAX), |t| t.as_secs_f64());
         let each = seconds / conditions / (f64::from(rounds) + 4.0) / (1.0 + RAMP_PART);
         let window = self
             .window
-            .map_or(each.clamp(WINDOW_MIN, WINDOW_MAX).min(WINDOW.max(each / 4.0)), |t| {
+            .map_or(each.clamp(WINDOW_MIN, WINDOW_MAX).min(usual.max(each / 8.0)), |t| {
                 t.as_secs_f64()
             });
         Protocol {

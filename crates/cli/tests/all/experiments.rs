@@ -1,8 +1,12 @@
 //! `fathom try` and `fathom sweep` as a user sees them. None of these asserts a speed.
 
-use crate::common::{MIB, Place, assert_one_error, checksum, says, until};
-use fathom_analysis::experiment::{ExperimentRecord, TrialWindow};
+use crate::common::{
+    FATHOM, Loop, MIB, Place, Running, as_root, assert_one_error, checksum, says, tool, until,
+};
+use fathom_analysis::experiment::{Claim, ExperimentRecord, TrialWindow};
 use rustix::process::Signal;
+use std::fs;
+use std::process::Command;
 
 const SHORT: [&str; 3] = ["--duration=2", "--window=50ms", "--sampling=off"];
 const ONE: &str = "rw=randread bs=4k iodepth=1 direct=1";
@@ -44,7 +48,7 @@ fn shipped_experiments_run_in_short_form() {
     place.data("other", 32 * MIB);
     let listed = place.ask(&["try", "--list"]).done().stdout;
     says(&listed, &["async-buffered", "What does each I/O scheduler cost?"]);
-    // Those without settings of a device; the others run in the lab.
+    // Those without settings of a device.
     for name in
         ["one-disk", "all-disks", "clock", "async-buffered", "sqpoll", "block-size", "sampling"]
     {
@@ -110,7 +114,7 @@ fn an_interrupted_experiment_is_resumed() {
         "--sampling=off",
     ];
     let running = place.start(&args);
-    let windows = || std::fs::read_to_string(place.path("kept/windows.ndjson")).unwrap_or_default();
+    let windows = || fs::read_to_string(place.path("kept/windows.ndjson")).unwrap_or_default();
     until("windows", || windows().lines().count() > 5);
     running.signal(Signal::INT);
     let answer = running.wait();
@@ -185,4 +189,154 @@ fn commands_that_generate_the_load_are_compared() {
     let record: ExperimentRecord = serde_json::from_str(&answer.stdout).unwrap();
     let ratio = record.report.conditions[2].effect.as_ref().unwrap().ratio.unwrap();
     assert!(ratio.value > 1.5, "{ratio:?}");
+}
+
+#[test]
+fn commands_start_with_the_limits_of_fathom() {
+    let place = Place::new();
+    place.write(
+        "limits.toml",
+        "question = \"Which limits?\"\nmetric = \"time\"\n[[variant]]\nname = \"a\"\ncommand = \"ulimit -n >a; ulimit -l >>a\"\n\
+         [[variant]]\nname = \"b\"\ncommand = \"ulimit -Hn >b\"\n",
+    );
+    let run = ["--nofile=300:4000", "--memlock=65536:131072", FATHOM, "try", "./limits.toml"];
+    let args = [&run[..], &["--no-record", "--duration=1"]].concat();
+    Running::start(&mut place.command("prlimit", &args)).wait();
+    assert_eq!((place.read("a"), place.read("b")), ("300\n64\n".into(), "4000\n".into()));
+}
+
+/// A file system on a loop device.
+struct Mounted {
+    at: String,
+    _device: Loop,
+}
+
+impl Mounted {
+    fn new(place: &Place, kind: &str) -> Self {
+        let image = place.path(&format!("{kind}.image"));
+        // XFS needs 300 MiB; the file is sparse.
+        fs::File::create(&image).unwrap().set_len(320 << 20).unwrap();
+        let device = Loop::on(&image);
+        tool(&format!("mkfs.{kind}"), &["-q", &device.0]);
+        fs::create_dir(place.path(kind)).unwrap();
+        let at = place.path(kind).to_str().unwrap().to_string();
+        tool("mount", &["-t", kind, &device.0, &at]);
+        Self { at, _device: device }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.at).output();
+    }
+}
+
+/// Runs a shipped experiment in short form.
+fn short(place: &Place, name: &str, targets: &[&str]) -> ExperimentRecord {
+    let args = ["try", name, "--no-record", "--json", "--duration=3"];
+    let answer = place.ask(&[&args[..], &SHORT[1..], targets].concat());
+    assert!(matches!(answer.code, Some(0 | 1)), "{name}: {}", answer.stderr);
+    serde_json::from_str(&answer.stdout).unwrap()
+}
+
+#[test]
+fn experiments_on_devices_run_or_say_what_the_device_lacks() {
+    let Some(_guard) = as_root("experiments on a loop device") else { return };
+    let place = Place::new();
+    place.data("image", 16 * MIB);
+    let device = Loop::on(&place.path("image"));
+    let schedulers = || fs::read_to_string(device.queue().join("scheduler")).unwrap();
+    let before = schedulers();
+    for name in ["one-core-peak", "polled", "scheduler"] {
+        let record = short(&place, name, &[&device.0]);
+        let conditions = &record.request.experiment.conditions;
+        for (condition, found) in conditions.iter().zip(&record.report.conditions) {
+            let what = format!("{name}, {}: {found:?}", condition.name);
+            let is_polled = condition.name.ends_with("polled");
+            let scheduler = condition.settings.iter().find_map(|s| s.strip_prefix("scheduler="));
+            let lacks = scheduler.is_some_and(|scheduler| !before.contains(scheduler));
+            match &found.rejected {
+                Some(why) if is_polled => {
+                    says(why, &["no polled queues", "nvme.poll_queues"]);
+                }
+                Some(why) => assert!(lacks && why.contains("scheduler"), "{what}"),
+                // On a slow machine, time may run out before.
+                None if record.report.rounds == 0 => {}
+                None => assert!(!is_polled && !lacks && found.windows > 0, "{what}"),
+            }
+        }
+    }
+    assert_eq!(schedulers(), before);
+}
+
+#[test]
+fn file_systems_are_measured_alone_and_together() {
+    let Some(_guard) = as_root("file systems on loop devices") else { return };
+    let place = Place::new();
+    let _mounted = ["ext4", "xfs"].map(|kind| Mounted::new(&place, kind));
+    place.data("ext4/file", 8 * MIB);
+    place.data("xfs/file", 8 * MIB);
+    let targets = ["ext4/file", "xfs/file"];
+    let record = short(&place, "filesystems", &targets);
+    let kinds = record.facts.targets.iter().map(|target| target.file_system.as_deref());
+    assert_eq!(kinds.collect::<Vec<_>>(), [Some("ext4"), Some("xfs")]);
+    let conditions = &record.request.experiment.conditions;
+    let names = conditions.iter().map(|c| (c.name.as_str(), c.against.as_slice()));
+    let expected: [(&str, &[usize]); 3] =
+        [("target 1 alone", &[]), ("target 2 alone", &[]), ("together", &[0, 1])];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+    for (condition, found) in conditions.iter().zip(&record.report.conditions) {
+        let is_known = found.windows > 0 || record.report.rounds == 0;
+        assert!(is_known && found.rejected.is_none() && found.errors == 0, "{}", condition.name);
+    }
+    assert!(record.report.conditions[2].effect.is_some());
+    let alone = place.ask(&["try", "filesystems", "ext4/file"]);
+    assert_one_error(&alone.stderr, &["needs two targets"]);
+}
+
+/// Stores a run of `kernels` as if measured on `kernel`, with these I/Os per window of the variant "buffered".
+fn stored_on(place: &Place, kernel: &str, buffered: u64) {
+    let args = ["try", "kernels", "data", "--duration=1", "--window=50ms", "--sampling=off"];
+    let dir = format!("--record={kernel}");
+    place.ask(&[&args[..], &[dir.as_str()]].concat());
+    let mut record = record(place, kernel);
+    record.facts.host.kernel = kernel.to_string();
+    place.write(&format!("{kernel}/record.json"), serde_json::to_vec(&record).unwrap());
+    let windows = place.read(&format!("{kernel}/windows.ndjson"));
+    let window: TrialWindow = serde_json::from_str(windows.lines().next().unwrap()).unwrap();
+    let mut all = String::new();
+    for (round, (condition, named)) in (0..9).flat_map(|round| {
+        record.request.experiment.conditions.iter().enumerate().map(move |of| (round, of))
+    }) {
+        let mut sample = window.outcome.clone().unwrap();
+        sample.ios = u64::from(round) + if named.name == "buffered" { buffered } else { 5000 };
+        sample.elapsed_ns = 50_000_000;
+        let window = TrialWindow { condition, round, outcome: Ok(sample), rejects: false };
+        all += &(serde_json::to_string(&window).unwrap() + "\n");
+    }
+    place.write(&format!("{kernel}/windows.ndjson"), all);
+}
+
+#[test]
+fn runs_on_two_kernels_are_compared_variant_by_variant() {
+    let place = Place::new();
+    place.data("data", 4 * MIB);
+    stored_on(&place, "5.8.0", 2000);
+    stored_on(&place, "5.11.0", 3000);
+    let args = ["try", "--runs", "5.8.0", "5.11.0"];
+    let page = place.ask(&args).done().stdout;
+    says(&page, &["5.11.0 relative to 5.8.0", "buffered 5.11.0: IOPS +49.9%"]);
+    let json = place.ask(&[&args[..], &["--json"]].concat()).done().stdout;
+    let compared: ExperimentRecord = serde_json::from_str(&json).unwrap();
+    let conditions = &compared.request.experiment.conditions;
+    let found = conditions.iter().zip(&compared.report.conditions);
+    let changed = found.filter(|(_, found)| {
+        found.effect.as_ref().is_some_and(|effect| effect.claim == Claim::Changed)
+    });
+    let changed: Vec<&str> = changed.map(|(condition, _)| condition.name.as_str()).collect();
+    assert_eq!(changed, ["buffered 5.11.0"]);
+    let other = place.ask(&["try", "polled", "data", "--record=other", "--duration=1"]);
+    assert!(other.code.is_some());
+    let refused = place.ask(&["try", "--runs", "5.8.0", "other"]);
+    assert_one_error(&refused.stderr, &["kernels", "polled", "different experiments"]);
 }

@@ -1,10 +1,11 @@
-//! `fathom topo` on stored trees: the pages that a user reads, and the fields that lspci reads.
+//! `fathom topo` on stored trees: the pages that a user reads, and what lspci and lstopo read.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
 mod common;
 mod lspci;
+mod lstopo;
 mod tree;
 
 use common::Place;
@@ -162,6 +163,38 @@ fn the_running_machine() {
         let lasting = !["loop", "zram", "dm-", "md", "nullb"].iter().any(|of| name.starts_with(of));
         if lasting && read("size").is_ok_and(|size| size != "0\n") {
             assert!(listed(&name) || read("hidden").is_ok_and(|hidden| hidden == "1\n"), "{name}");
+        }
+    }
+}
+
+/// `fathom doctor` on a stored tree: with its /sys in place of the machine's, in a mount namespace of its own.
+fn doctor(tree: &Tree, args: &[&str]) -> common::Answer {
+    let script = "mount --bind \"$0/sys\" /sys && shift && exec \"$@\"";
+    let root = tree.path().to_str().unwrap();
+    let own = ["-m", "sh", "-c", script, root, "", common::FATHOM, "doctor"];
+    common::Running::start(&mut Place::new().command("unshare", &[&own[..], args].concat())).wait()
+}
+
+#[test]
+fn doctor_shows_what_topo_finds_once_and_in_the_same_words() {
+    let Some(_guard) = common::as_root("doctor on stored trees") else { return };
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for name in ["u2-switch", "degraded", "amd-before"] {
+        let tree = stored(name);
+        let topo = ask(&tree, &["--json"]).done().json();
+        let diagnosis = doctor(&tree, &["--json"]).done().json();
+        // Interrupts are in /proc, which is the machine's.
+        let found = |report: &Value, list: &str| -> Vec<Value> {
+            let all = report[list].as_array().unwrap().iter();
+            all.filter(|finding| finding["rule"] != "one-interrupt-cpu").cloned().collect()
+        };
+        let (theirs, ours) = (found(&topo, "findings"), found(&diagnosis, "topology"));
+        assert!(!theirs.is_empty(), "{name}");
+        assert_eq!(theirs, ours, "{name}");
+        let page = words(&doctor(&tree, &[]).done().stdout);
+        for finding in &theirs {
+            let summary = words(finding["summary"].as_str().unwrap());
+            assert_eq!(page.matches(&summary).count(), 1, "{name}: {summary}: {page}");
         }
     }
 }

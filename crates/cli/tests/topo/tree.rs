@@ -21,6 +21,9 @@ pub struct Tree {
     dir: TempDir,
     mounts: String,
     is_privileged: bool,
+    /// CPUs by package and by NUMA node.
+    packages: BTreeMap<u32, Vec<u32>>,
+    nodes: BTreeMap<u32, Vec<u32>>,
 }
 
 /// The words of a line, and its settings.
@@ -52,12 +55,14 @@ impl Tree {
     pub fn expand(description: &str) -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let is_privileged = !description.lines().any(|line| line == "unprivileged");
-        let mut tree = Self { dir, mounts: String::new(), is_privileged };
+        let (packages, nodes) = (BTreeMap::new(), BTreeMap::new());
+        let mut tree = Self { dir, mounts: String::new(), is_privileged, packages, nodes };
         tree.put("sys/block/.stored", "");
         tree.put("sys/devices/.stored", "");
         for line in description.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             tree.line(line);
         }
+        tree.cpu_masks();
         let mounts = std::mem::take(&mut tree.mounts);
         tree.put("proc/self/mountinfo", &mounts);
         tree
@@ -101,7 +106,10 @@ impl Tree {
         fs::write(path, text).unwrap();
     }
 
+    /// Relative, as in sysfs, so that the tree can be mounted elsewhere.
     fn link(&self, path: &str, target: &Path) {
+        let up = "../".repeat(Path::new(path).components().count() - 1);
+        let target = Path::new(&up).join(target.strip_prefix(self.path()).unwrap());
         let path = self.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         symlink(target, path).unwrap();
@@ -111,8 +119,9 @@ impl Tree {
         self.path().join("sys/devices").join(path)
     }
 
-    fn cpus(&self, list: &str, line: &Line) {
+    fn cpus(&mut self, list: &str, line: &Line) {
         let package = line.number("package").unwrap_or(0);
+        self.packages.entry(package).or_default().extend(numbers(list));
         for cpu in numbers(list) {
             let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
             self.put(&file, package.to_string());
@@ -120,6 +129,7 @@ impl Tree {
         if let Some(node) = line.number("node") {
             let dir = format!("sys/devices/system/node/node{node}");
             let memory = u64::from(line.number("memory").unwrap()) << 20;
+            self.nodes.insert(node, numbers(list));
             self.put(&format!("{dir}/cpulist"), list);
             self.put(&format!("{dir}/meminfo"), format!("Node {node} MemTotal: {memory} kB\n"));
         }
@@ -129,6 +139,28 @@ impl Tree {
         self.put("proc/self/status", before + separator + list);
         if let Some(model) = line.get("model") {
             self.put("proc/cpuinfo", format!("model name : {model}\n"));
+        }
+    }
+
+    /// Files from which hwloc reads what `cpus` says.
+    fn cpu_masks(&self) {
+        let system = "sys/devices/system";
+        for cpus in self.packages.values() {
+            for cpu in cpus {
+                let dir = format!("{system}/cpu/cpu{cpu}/topology");
+                self.put(&format!("{dir}/package_cpus"), mask(cpus));
+                self.put(&format!("{dir}/core_cpus"), mask(&[*cpu]));
+            }
+        }
+        let list = |numbers: &mut dyn Iterator<Item = &u32>| {
+            numbers.map(ToString::to_string).collect::<Vec<_>>().join(",") + "\n"
+        };
+        self.put(&format!("{system}/cpu/online"), list(&mut self.packages.values().flatten()));
+        for (node, cpus) in &self.nodes {
+            self.put(&format!("{system}/node/node{node}/cpumap"), mask(cpus));
+        }
+        if !self.nodes.is_empty() {
+            self.put(&format!("{system}/node/online"), list(&mut self.nodes.keys()));
         }
     }
 
@@ -142,11 +174,16 @@ impl Tree {
         put("irq", "0".into());
         put("resource", "0x0 0x0 0x0\n".repeat(7));
         put("numa_node", line.number("node").map_or("-1".into(), |node| node.to_string()));
+        if let Some(cpus) = line.number("node").and_then(|node| self.nodes.get(&node)) {
+            put("local_cpus", mask(cpus));
+        }
         let config = Config { id, class, line }.bytes();
         let readable = if self.is_privileged { config.len() } else { 64 };
         self.put(&format!("sys/devices/{path}/config"), &config[..readable]);
         if let Some(bus) = line.get("bus") {
-            put("secondary_bus_number", u8::from_str_radix(bus, 16).unwrap().to_string());
+            let bus = u8::from_str_radix(bus, 16).unwrap();
+            put("secondary_bus_number", bus.to_string());
+            self.bus_below(path, bus);
         }
         if let Some(label) = line.get("label") {
             put("label", label.into());
@@ -172,6 +209,16 @@ impl Tree {
             }
         }
         self.link(&format!("sys/bus/pci/devices/{address}"), &self.device(path));
+    }
+
+    /// Bus `bus` is below all bridges of `path`.
+    fn bus_below(&self, path: &str, bus: u8) {
+        for bridge in Path::new(path).ancestors().skip(1) {
+            let file = self.path().join("sys/devices").join(bridge).join("config");
+            let Ok(mut config) = fs::read(&file) else { return };
+            config[SUBORDINATE] = config[SUBORDINATE].max(bus);
+            fs::write(file, config).unwrap();
+        }
     }
 
     fn block(&self, path: &str, number: &str, gib: &str) {
@@ -221,6 +268,19 @@ fn numbers(list: &str) -> Vec<u32> {
     list.split(',').flat_map(range).collect()
 }
 
+/// Such as `ff,ffffffff`, for CPUs 0 to 39.
+fn mask(cpus: &[u32]) -> String {
+    let words = cpus.iter().max().unwrap() / 32 + 1;
+    let word = |word: u32| {
+        let bits = cpus.iter().filter(|cpu| **cpu / 32 == word).map(|cpu| 1_u32 << (cpu % 32));
+        format!("{:08x}", bits.sum::<u32>())
+    };
+    (0..words).rev().map(word).collect::<Vec<_>>().join(",") + "\n"
+}
+
+/// Where a bridge's configuration space has the number of the last bus below it.
+const SUBORDINATE: usize = 0x1a;
+
 /// Configuration space of a function.
 struct Config<'a> {
     id: &'a str,
@@ -240,7 +300,8 @@ impl Config<'_> {
         if let Some(bus) = self.line.get("bus") {
             // A bridge.
             set(0x0e, &[1]);
-            set(0x19, &[hex(bus) as u8, hex(bus) as u8]);
+            set(0x19, &[hex(bus) as u8]);
+            set(SUBORDINATE, &[hex(bus) as u8]);
         }
         let Some(link) = self.line.get("link") else { return bytes };
         set(0x06, &[0x10]);

@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Maximum number of attempts to lock a key.
@@ -41,10 +41,24 @@ impl SlotKind {
     }
 }
 
-/// The lock of a key; the kernel releases it when the process ends, however it ends.
+/// The lock of a key; the kernel releases it when the process ends, however it ends. Its file is removed with it.
 pub(super) struct Slot {
     pub key: String,
+    path: PathBuf,
     _lock: File,
+}
+
+/// Whether the open `file` is still the one at `path`.
+fn is_file_at(file: &File, path: &Path) -> bool {
+    let both = file.metadata().and_then(|own| Ok((own, std::fs::symlink_metadata(path)?)));
+    both.is_ok_and(|(own, there)| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // Still locked: whoever has opened this file finds that it is gone, and opens a new one.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 /// Changes under one key, in order.
@@ -235,10 +249,14 @@ impl Effects {
             }
             Err(error) => return Err(self.failed(&path, "lock", error.into())),
         }
+        if !is_file_at(&file, &path) {
+            // Its process ended after this one had opened it.
+            return Err(SettingsError::InUse { key: key.into(), pid: String::new() });
+        }
         let named = file.set_len(0).and_then(|()| file.rewind());
         let named = named.and_then(|()| writeln!(file, "{}", std::process::id()));
         named.map_err(|e| self.failed(&path, "write", e))?;
-        Ok(Slot { key: key.to_string(), _lock: file })
+        Ok(Slot { key: key.to_string(), path, _lock: file })
     }
 
     /// As [`Effects::lock`], but waits for processes that only check whether something has to be restored.
@@ -312,12 +330,7 @@ impl Effects {
         Ok(())
     }
 
-    fn failed(
-        &self,
-        path: &std::path::Path,
-        doing: &'static str,
-        source: io::Error,
-    ) -> SettingsError {
+    fn failed(&self, path: &Path, doing: &'static str, source: io::Error) -> SettingsError {
         SettingsError::Journal { path: path.display().to_string(), doing, source }
     }
 }

@@ -220,7 +220,9 @@ fn a_second_process_is_refused_on_the_same_disk_only() {
     assert!(left[0].is_in_use && left[0].what == "nomerges of sda=2", "{left:?}");
     let in_use = settings(dir.path()).restore();
     assert!(in_use.len() == 1 && in_use[0].is_failure(), "{in_use:?}");
+    assert_eq!(locks(dir.path()), ["sda.lock"], "that of sdb is gone");
     drop(guard);
+    assert_eq!(locks(dir.path()), [""; 0]);
 }
 
 #[test]
@@ -337,6 +339,14 @@ fn a_control_group_has_limits_in_both_versions() {
     std::fs::remove_dir_all(at("cgroup/*")).expect("removed");
     std::fs::remove_dir_all(at("cpu/*")).expect("removed");
     none_failed(&guard.restore());
+    assert_eq!(locks(dir.path()), [""; 0]);
+}
+
+/// The lock files.
+fn locks(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir.join("run")).expect("a directory").flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(".lock")).collect()
 }
 
 /// Where a child is to be killed, and in which tree.

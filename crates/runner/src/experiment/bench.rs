@@ -97,7 +97,8 @@ impl Bench<'_> {
         };
         let sample = match self.plans.works.get(index) {
             Some(Work::Command(text)) => {
-                let sample = command::measure(text, self.paths, &self.machine, self.cancel);
+                let limits = &self.plans.command_limits;
+                let sample = command::measure(text, self.paths, limits, &self.machine, self.cancel);
                 sample.map_err(Failure::once)
             }
             Some(Work::Jobs(plan)) => self.jobs(plan.clone(), index, ramp, window),

@@ -3,7 +3,11 @@
 use crate::cancel::CancelToken;
 use crate::snapshot::MachineSnapshots;
 use fathom_analysis::experiment::{Sample, add_disk};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, setrlimit,
+    waitid,
+};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -16,6 +20,9 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 /// Bytes of a sector in /proc/diskstats.
 const SECTOR_BYTES: u64 = 512;
 
+/// Limits of a process.
+pub type Limits = Vec<(Resource, Rlimit)>;
+
 /// Runs `command` by the shell from its start to its end; I/Os are those of the disks below the targets, CPU time that
 /// of the command and all its children.
 ///
@@ -24,13 +31,14 @@ const SECTOR_BYTES: u64 = 512;
 pub(super) fn measure(
     command: &str,
     targets: &[String],
+    limits: &Limits,
     machine: &MachineSnapshots,
     cancel: &CancelToken,
 ) -> Result<Sample, String> {
     let before = children_ns();
     let from = machine.take();
     let began = Instant::now();
-    let mut child = start(command, targets)?;
+    let mut child = start(command, targets, limits)?;
     let status = loop {
         match child.try_wait().map_err(|e| format!("cannot wait for the command: {e}"))? {
             Some(status) => break status,
@@ -59,15 +67,31 @@ pub(super) fn measure(
     Ok(sample)
 }
 
-fn start(command: &str, targets: &[String]) -> Result<Child, String> {
+fn start(command: &str, targets: &[String], limits: &Limits) -> Result<Child, String> {
+    let fail = |e: std::io::Error| format!("cannot start /bin/sh: {e}");
     let mut shell = Command::new("/bin/sh");
     // In a group of its own, so that all of it can be ended.
     shell.arg("-c").arg(command).process_group(0);
     shell
         .env("TARGET", targets.first().map_or("", String::as_str))
         .env("TARGETS", targets.join(" "));
-    shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    shell.spawn().map_err(|e| format!("cannot start /bin/sh: {e}"))
+    // Opened before the limit of open files is lowered.
+    let null = File::options().read(true).write(true).open("/dev/null").map_err(fail)?;
+    let copy = || null.try_clone().map(Stdio::from).map_err(fail);
+    shell.stdin(copy()?).stdout(copy()?).stderr(copy()?);
+    let raised = limits.iter().map(|(resource, _)| (*resource, getrlimit(*resource)));
+    let raised: Limits = raised.collect();
+    set(limits);
+    let child = shell.spawn();
+    set(&raised);
+    child.map_err(fail)
+}
+
+fn set(limits: &Limits) {
+    for (resource, limit) in limits {
+        // Only soft limits differ, which cannot be refused.
+        let _ = setrlimit(*resource, *limit);
+    }
 }
 
 /// Ends the command and all its children.
@@ -105,7 +129,7 @@ mod tests {
         let file = dir.path().join("pid").display().to_string();
         // The child ignores TERM; the shell does not.
         let text = "sh -c 'trap \"\" TERM; echo $$ >$TARGET; while :; do sleep 0.1; done' & wait";
-        let mut child = start(text, std::slice::from_ref(&file)).unwrap();
+        let mut child = start(text, std::slice::from_ref(&file), &Limits::new()).unwrap();
         let pid = loop {
             let pid = std::fs::read_to_string(&file).unwrap_or_default();
             if pid.ends_with('\n') {

@@ -1,6 +1,6 @@
 //! The conditions of an experiment as plans, all of them on the same open targets.
 
-use super::TryOptions;
+use super::{Limits, TryOptions};
 use crate::sources::System;
 use fathom_analysis::limit::Conditions;
 use fathom_machine::guard::OpenTarget;
@@ -35,6 +35,8 @@ pub(super) struct Plans {
     pub facts: Facts,
     /// Notes for the user.
     pub notes: Vec<String>,
+    /// Limits of this process under which commands start.
+    pub command_limits: Limits,
 }
 
 /// Whether any condition needs targets and none is named.
@@ -76,7 +78,7 @@ pub(super) fn resolve(
         Ok(())
     };
     targets.iter().try_for_each(|target| look(target))?;
-    let mut plans = Plans::default();
+    let mut plans = Plans { command_limits: options.command_limits.clone(), ..Plans::default() };
     let mut specs = Vec::new();
     for condition in &experiment.conditions {
         let named = |why: String| format!("{}: {why}", condition.label(&experiment.axes));

@@ -1,0 +1,162 @@
+//! `cargo xtask effects`: whether `fathom try` finds delays of known length, and none where there is none.
+
+use crate::Result;
+use crate::bench::fathom;
+use fathom_analysis::experiment::{Claim, Effect, ExperimentRecord};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Delay per I/O of the baseline, in microseconds.
+const DELAY_US: f64 = 100.0;
+/// What the variants add to it, in percent.
+const ADDED: [f64; 3] = [5.0, 2.0, 0.0];
+/// Length of the sparse file that the jobs read.
+const FILE_BYTES: u64 = 1 << 30;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Number of experiments.
+    #[arg(long, default_value_t = 100)]
+    repetitions: usize,
+    /// Start no further experiment after this many minutes.
+    #[arg(long, default_value_t = 60.0)]
+    minutes: f64,
+    /// nice(2) value of the workers: below 0, other programs on the machine disturb them less.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    nice: i32,
+    /// fathom's program, instead of building it.
+    #[arg(long)]
+    fathom: Option<PathBuf>,
+    /// Where the jobs' file is created.
+    #[arg(long, default_value = "target")]
+    directory: PathBuf,
+}
+
+/// What was claimed about a delay, over all experiments.
+#[derive(Debug, Default, PartialEq)]
+struct Claims {
+    /// A change in the right direction, or none where there is none.
+    right: usize,
+    /// A change in the wrong direction or where there is none, or "no effect" above less than there is.
+    wrong: usize,
+    inconclusive: usize,
+}
+
+/// Runs the experiments, and prints what was claimed how often.
+///
+/// # Errors
+/// fathom cannot be started, or its record cannot be read.
+pub fn run(options: &Options) -> Result<()> {
+    let program = std::path::absolute(fathom(options.fathom.as_deref())?)?;
+    let place = tempfile::tempdir_in(&options.directory)?;
+    File::create(place.path().join("sparse"))?.set_len(FILE_BYTES)?;
+    std::fs::write(place.path().join("effects.toml"), experiment(options.nice))?;
+    let until = Instant::now() + Duration::from_secs_f64(options.minutes * 60.0);
+    let mut claims: [Claims; ADDED.len()] = Default::default();
+    let mut seconds = Vec::new();
+    while seconds.len() < options.repetitions && Instant::now() < until {
+        let began = Instant::now();
+        let record = measure(&program, place.path())?;
+        seconds.push(began.elapsed().as_secs_f64());
+        // After the baseline and its repetition.
+        let effects = record.report.conditions.iter().skip(2).map(|found| found.effect.as_ref());
+        for ((claims, added), effect) in claims.iter_mut().zip(ADDED).zip(effects) {
+            claims.add(added, effect.ok_or("a condition was not measured")?);
+        }
+        eprintln!(
+            "{} of {}: {:.0} s, {claims:?}",
+            seconds.len(),
+            options.repetitions,
+            began.elapsed().as_secs_f64()
+        );
+    }
+    println!("{}", table(&claims, seconds));
+    Ok(())
+}
+
+/// The experiment. The delays are spent on a CPU, so that they are exact.
+fn experiment(nice: i32) -> String {
+    let mut text = format!(
+        "question = \"Is a delay found?\"\n[job]\nrw = \"randread\"\nbs = \"4k\"\nioengine = \"psync\"\ndirect = 1\n\
+         nice = {nice}\nthinktime_spin = \"1s\"\n[[variant]]\nname = \"baseline\"\njob = {{ thinktime = \"{DELAY_US}us\" }}\n"
+    );
+    for added in ADDED {
+        let delay_us = DELAY_US * (1.0 + added / 100.0);
+        // Differs from the baseline in its keys only, where nothing is added.
+        text += &format!(
+            "[[variant]]\nname = \"{added}%\"\njob = {{ thinktime = \"{delay_us}us\", thinktime_blocks = 1 }}\n"
+        );
+    }
+    text
+}
+
+fn measure(program: &Path, place: &Path) -> Result<ExperimentRecord> {
+    let output = Command::new(program)
+        .args(["try", "./effects.toml", "sparse", "--no-record", "--sampling=off", "--json"])
+        .current_dir(place)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    serde_json::from_slice(&output.stdout)
+        .map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned().into())
+}
+
+impl Claims {
+    fn add(&mut self, added: f64, effect: &Effect) {
+        let truth = 1.0 / (1.0 + added / 100.0);
+        let is_right = match effect.claim {
+            Claim::Changed => added > 0.0 && effect.ratio.is_some_and(|ratio| ratio.value < 1.0),
+            Claim::NoneAbove(least) => least > 1.0 - truth,
+            Claim::Inconclusive(_) => return self.inconclusive += 1,
+        };
+        // True, but not what was sought.
+        let is_missed = added > 0.0 && matches!(effect.claim, Claim::NoneAbove(_));
+        match is_right {
+            true if is_missed => self.inconclusive += 1,
+            true => self.right += 1,
+            false => self.wrong += 1,
+        }
+    }
+}
+
+/// Markdown.
+fn table(claims: &[Claims], mut seconds: Vec<f64>) -> String {
+    seconds.sort_by(f64::total_cmp);
+    let middle = seconds.get(seconds.len() / 2).copied().unwrap_or_default();
+    let mut text = format!(
+        "{} experiments, median time {middle:.0} s\n\n| delay | right | wrong | inconclusive |\n|--:|--:|--:|--:|\n",
+        seconds.len()
+    );
+    for (added, Claims { right, wrong, inconclusive }) in ADDED.iter().zip(claims) {
+        text += &format!("| {added}% | {right} | {wrong} | {inconclusive} |\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_analysis::stats::Ratio;
+
+    #[test]
+    fn claims_are_judged_by_the_delay() {
+        let effect = |value: f64, claim: Claim| {
+            let ratio = Some(Ratio { value, low: value - 0.01, high: value + 0.01 });
+            Effect { ratio, pairs: 10, claim }
+        };
+        let judge = |added: f64, effect: Effect| {
+            let mut claims = Claims::default();
+            claims.add(added, &effect);
+            (claims.right, claims.wrong, claims.inconclusive)
+        };
+        assert_eq!(judge(2.0, effect(0.98, Claim::Changed)), (1, 0, 0));
+        assert_eq!(judge(2.0, effect(1.02, Claim::Changed)), (0, 1, 0));
+        assert_eq!(judge(0.0, effect(0.98, Claim::Changed)), (0, 1, 0));
+        assert_eq!(judge(0.0, effect(1.0, Claim::NoneAbove(0.01))), (1, 0, 0));
+        assert_eq!(judge(2.0, effect(0.995, Claim::NoneAbove(0.01))), (0, 1, 0));
+        assert_eq!(judge(2.0, effect(0.98, Claim::NoneAbove(0.03))), (0, 0, 1));
+        assert_eq!(judge(5.0, effect(0.9, Claim::Inconclusive("wide".into()))), (0, 0, 1));
+    }
+}
