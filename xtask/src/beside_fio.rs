@@ -79,8 +79,8 @@ impl Case {
         };
         let work = match self.same {
             Same::All => fio.dirs == fathom.dirs,
-            Same::Ios => fio.dirs.iter().map(|dir| dir.0).eq(fathom.dirs.iter().map(|dir| dir.0)),
             Same::Bytes => sum(fio).1 == sum(fathom).1 && shares_near(),
+            Same::Total => fio.dirs.iter().map(|dir| dir.1).eq(fathom.dirs.iter().map(|dir| dir.1)),
             Same::Rate => shares_near() && near(fio.runtime_ms, fathom.runtime_ms),
             Same::Runtime => near(fio.runtime_ms, fathom.runtime_ms),
             Same::Exit => true,

@@ -32,6 +32,49 @@ pub(crate) fn apply(job: &JobPlan, files: &[OpenFile]) -> Result<(), Refusal> {
     }
 }
 
+/// Most bytes read at once by [`pre_read`].
+const PRE_READ_BYTES: u64 = 1 << 20;
+
+/// Reads the regions of `job` into the page cache (`pre_read`), until `stop` returns true.
+///
+/// # Errors
+///
+/// A read that failed, or ended early.
+pub(crate) fn pre_read(
+    job: &JobPlan,
+    files: &[OpenFile],
+    stop: impl Fn() -> bool,
+) -> Result<(), Refusal> {
+    if !job.pre_read || !job.access.mix.has(Dir::Read) {
+        return Ok(());
+    }
+    let mut buffer = vec![0_u8; PRE_READ_BYTES as usize];
+    for (file, region) in files.iter().zip(&job.regions) {
+        let (mut at, end) = (region.start, region.start.saturating_add(region.len));
+        while at < end && !stop() {
+            let len = (end - at).min(PRE_READ_BYTES) as usize;
+            // SAFETY: the buffer has room for `len` bytes.
+            let got = unsafe {
+                libc::pread(file.raw(), buffer.as_mut_ptr().cast(), len, at.cast_signed())
+            };
+            match got {
+                1.. => at += got.cast_unsigned() as u64,
+                _ => return Err(pre_read_error(file, at, got)),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pre_read_error(file: &OpenFile, at: u64, got: isize) -> Refusal {
+    let error = match got {
+        0 => io::Error::from_raw_os_error(libc::ENODATA),
+        _ => io::Error::last_os_error(),
+    };
+    let message = format!("cannot pre-read {} at offset {at}: {error}; remove pre_read", file.path);
+    Refusal::by_kernel(&error, message)
+}
+
 fn is_passthrough(file: &OpenFile) -> bool {
     matches!(file.kind, FileKind::NvmeGeneric { .. })
 }
@@ -135,5 +178,10 @@ mod tests {
         let cached = cached_pages(file.raw(), 64);
         let missing: Vec<usize> = (0..64).filter(|page| !cached[*page]).collect();
         assert_eq!(missing, (16..24).collect::<Vec<_>>());
+        (job.invalidate, job.pre_read) = (false, true);
+        pre_read(&job, std::slice::from_ref(&file), || true).unwrap();
+        assert!(!cached_pages(file.raw(), 64)[16], "stopped");
+        pre_read(&job, std::slice::from_ref(&file), || false).unwrap();
+        assert!(cached_pages(file.raw(), 64)[16..24].iter().all(|cached| *cached));
     }
 }

@@ -10,14 +10,14 @@ use crate::mmap::Mmap;
 use crate::names::{EachName, NameOps, NameTable};
 use crate::null::Null;
 use crate::pace::Pace;
-use crate::placement;
+use crate::placement::{self, Locked};
 use crate::posixaio::PosixAio;
 use crate::psync::Calls;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::source::{
-    Ascending, General, Invalidating, Permutation, Serialized, Simple, Source, Uniform,
-    makes_passes,
+    Ascending, General, Invalidating, Permutation, RangeTable, Ranges, Serialized, Simple, Source,
+    TrimWrite, Uniform, makes_passes,
 };
 use crate::splice::Splice;
 use crate::stats::{Shared, Stats};
@@ -27,10 +27,11 @@ use crate::usage;
 use crate::vsync::Vsync;
 use crate::wake::Wake;
 use crate::worker::{End, Worker};
-use fathom_model::plan::{self, Engine, JobPlan, Memory};
+use fathom_model::plan::{self, Engine, JobPlan, Memory, Mix};
 use fathom_model::progress::Phase;
 use fathom_model::record::{DirRecord, FlushRecord, JobError, JobRecord, Usage};
 use fathom_model::{Dir, PerDir};
+use std::rc::Rc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -71,7 +72,8 @@ fn prepare(
     ready: impl FnOnce(Result<(), JobError>) -> bool,
 ) -> Result<JobRecord, JobError> {
     let mut ready: Option<Ready<'_>> = Some(Box::new(ready));
-    let result = prepare_thread(task).and_then(|()| slab(task)).and_then(|slab| {
+    let mut locked = None;
+    let result = prepare_thread(task, &mut locked).and_then(|()| slab(task)).and_then(|slab| {
         match task.shared.is_stopping() {
             true => Ok(never_started(&mut ready)),
             false => dispatch(task, slab, &mut ready),
@@ -85,9 +87,12 @@ fn prepare(
     })
 }
 
-fn prepare_thread(task: &Task<'_>) -> Result<(), Refusal> {
+/// `locked` is the memory that stays locked until the job has ended.
+fn prepare_thread(task: &Task<'_>, locked: &mut Option<Locked>) -> Result<(), Refusal> {
+    *locked = Some(Locked::new(task.job.placement.locked_bytes)?);
     placement::apply(&task.job.placement)?;
-    hints::apply(task.job, task.files)
+    hints::apply(task.job, task.files)?;
+    hints::pre_read(task.job, task.files, || task.shared.is_stopping())
 }
 
 /// The record of a worker that was stopped during set-up.
@@ -132,6 +137,10 @@ fn dispatch(
     match &job.engine {
         Engine::IoUring(plan) => dispatch_uring(task, plan, slab, ready),
         Engine::IoUringCmd(plan) => {
+            let trims = job.access.mix.has(Dir::Trim);
+            if uring::Commands::apply(&plan.nvme, trims) {
+                return dispatch_commands(task, plan, slab, ready);
+            }
             let mode = uring::Passthrough::new(depth);
             let queue = Uring::new(&parts(task, plan, &slab), mode)?;
             work(task, queue, slab, ready)
@@ -208,6 +217,25 @@ fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::P
     }
 }
 
+/// NVMe commands other than plain reads and writes.
+fn dispatch_commands(
+    task: &Task<'_>,
+    plan: &plan::Uring,
+    slab: Slab,
+    ready: &mut Option<Ready<'_>>,
+) -> Result<JobRecord, Refusal> {
+    let (job, depth) = (task.job, slab.slots());
+    let mode = |table| uring::Commands::new(depth, &plan.nvme, table, job.access.seed);
+    if plan.nvme.ranges <= 1 || job.access.mix != Mix::Only(Dir::Trim) {
+        let queue = Uring::new(&parts(task, plan, &slab), mode(None))?;
+        return work_on_any(task, queue, slab, ready);
+    }
+    let table = Rc::new(RangeTable::new(depth, plan.nvme.ranges));
+    let queue = Uring::new(&parts(task, plan, &slab), mode(Some(Rc::clone(&table))))?;
+    let source = Ranges::new(General::new(job), table, plan.nvme.ranges);
+    work_with(task, queue, source, slab, ready)
+}
+
 /// Picks the mode with the fewest branches per I/O.
 fn dispatch_uring(
     task: &Task<'_>,
@@ -254,7 +282,8 @@ fn work<Q: Queue>(
 ) -> Result<JobRecord, Refusal> {
     let job = task.job;
     // A rate limit dominates the cost per I/O.
-    if makes_passes(job) || job.serialize_overlap || job.is_held_back() {
+    let is_plain = job.access.mix != Mix::TrimThenWrite && !job.serialize_overlap;
+    if makes_passes(job) || !is_plain || job.is_held_back() {
         return work_on_any(task, queue, slab, ready);
     }
     if let Some(source) = Simple::<Permutation, false>::new(job) {
@@ -280,6 +309,10 @@ fn work_on_any<Q: Queue>(
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
     let job = task.job;
+    if job.access.mix == Mix::TrimThenWrite {
+        let source = TrimWrite::new(General::new(job));
+        return work_with(task, queue, source, slab, ready);
+    }
     let mappings = queue.mappings();
     match (makes_passes(job), job.serialize_overlap) {
         (true, true) => {
@@ -358,7 +391,9 @@ fn measured<'a, Q: Queue, S: Source>(
     worker.pace = None;
     shared.measured_to_ns.store(worker.now_ns.max(from_ns), Release);
     let usage = usage::difference(&usage::thread(), &before);
+    let finished = worker.queue.finish();
     let mut record = record(task, worker, usage, &unstarted);
+    record.error = record.error.or(finished.err());
     record.started_ns = from_ns.saturating_sub(task.run_start_ns);
     record.started_unix_ns = from_unix_ns;
     record

@@ -5,6 +5,7 @@ use crate::source::{Draw, Source};
 use crate::sync_queue::{Perform, last_error, outcome};
 use fathom_model::Dir;
 use fathom_model::plan::{FileService, JobPlan, NameOp, Names, StatCall};
+use fathom_model::record::JobError;
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -102,6 +103,23 @@ impl<'a> NameOps<'a> {
         result
     }
 
+    /// The error for `count` names that could not be removed, of which this is the first.
+    fn kept(&self, index: u32, errno: i32, count: usize) -> JobError {
+        let path = self.table.names[index as usize].path.to_string_lossy();
+        let others = match count - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let error = std::io::Error::from_raw_os_error(errno);
+        let message = match errno {
+            libc::ESTALE => {
+                format!("cannot remove {path}{others}: it was replaced by another file")
+            }
+            _ => format!("cannot remove {path}{others} (unlink=1): {error}; remove them yourself"),
+        };
+        JobError { errno, message }
+    }
+
     fn stat(&self, index: u32) -> i32 {
         let path = self.table.names[index as usize].path.as_ptr();
         let (at, all) = (libc::AT_FDCWD, libc::STATX_BASIC_STATS | libc::STATX_BTIME);
@@ -176,18 +194,35 @@ impl Perform for NameOps<'_> {
     fn system_calls(&self) -> u64 {
         self.calls
     }
+
+    /// Removes what the worker created, if requested, and nothing that has taken its name since.
+    fn finish(&mut self) -> Result<(), JobError> {
+        self.close();
+        let mut failed: Vec<(u32, i32)> = Vec::new();
+        for (index, made) in std::mem::take(&mut self.made) {
+            let (dir, name) = self.place(index);
+            let result = match identity(dir, name) {
+                Ok(now) if now == made => remove(dir, name, self.plan.op.is_on_dirs()),
+                Ok(_) => -libc::ESTALE,
+                // Gone already.
+                Err(error) if error == -libc::ENOENT => 0,
+                Err(error) => error,
+            };
+            if result < 0 {
+                failed.push((index, -result));
+            }
+        }
+        match failed.first() {
+            Some((index, errno)) => Err(self.kept(*index, *errno, failed.len())),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Drop for NameOps<'_> {
-    /// Removes what the worker created, if requested, and nothing that has taken its name since.
     fn drop(&mut self) {
-        self.close();
-        for (index, made) in std::mem::take(&mut self.made) {
-            let (dir, name) = self.place(index);
-            if identity(dir, name) == Ok(made) {
-                remove(dir, name, self.plan.op.is_on_dirs());
-            }
-        }
+        // Of a job that did not start: `finish` reports errors.
+        let _ = self.finish();
     }
 }
 

@@ -48,6 +48,54 @@ pub(crate) fn apply(plan: &Placement) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Memory that is locked while it lives (`lockmem`).
+pub(crate) struct Locked {
+    address: *mut libc::c_void,
+    bytes: usize,
+}
+
+impl Locked {
+    /// Locks `bytes` of new memory.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused, and which limit to raise.
+    pub fn new(bytes: u64) -> Result<Self, Refusal> {
+        let mut this = Self { address: std::ptr::null_mut(), bytes: 0 };
+        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        if len == 0 {
+            return Ok(this);
+        }
+        // SAFETY: new anonymous memory, which no one else uses; only what was mapped is locked.
+        let locked = unsafe {
+            let address = libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0);
+            if address != libc::MAP_FAILED {
+                (this.address, this.bytes) = (address, len);
+            }
+            address != libc::MAP_FAILED && libc::mlock(address, len) == 0
+        };
+        let error = io::Error::last_os_error();
+        let why = "; raise the limit on locked memory (`ulimit -l`), or lower lockmem";
+        match locked {
+            true => Ok(this),
+            false => {
+                Err(Refusal::by_kernel(&error, format!("cannot lock {bytes} bytes: {error}{why}")))
+            }
+        }
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            // SAFETY: the mapping of `new`, which nothing refers to; unmapping unlocks it.
+            unsafe { libc::munmap(self.address, self.bytes) };
+        }
+    }
+}
+
 /// Sets the NUMA nodes of the memory that the thread allocates from now on.
 fn set_memory_policy(policy: &MemoryPolicy) -> Result<(), Refusal> {
     // MPOL_* of linux/mempolicy.h.

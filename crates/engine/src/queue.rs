@@ -2,7 +2,7 @@
 
 use crate::token::Token;
 use fathom_model::Dir;
-use fathom_model::record::Granted;
+use fathom_model::record::{Granted, JobError};
 use std::io;
 
 /// An operation.
@@ -78,6 +78,11 @@ pub(crate) trait Queue {
 
     /// Settings in effect so far.
     fn granted(&self) -> Granted;
+
+    /// Called after the last I/O: removes what the job created, if that was requested.
+    fn finish(&mut self) -> Result<(), JobError> {
+        Ok(())
+    }
 
     /// The targets' memory mappings, by file, if the queue accesses them through memory.
     fn mappings(&self) -> Vec<Mapping> {

@@ -1,13 +1,31 @@
-//! Detects jobs that fall below the rate they need (`rate_min`, `rate_iops_min`).
+//! Detects jobs that fall below the rate they need (`rate_min`, `rate_iops_min`), or exceed a latency (`max_latency`).
 
 use crate::stats::Shared;
 use fathom_model::plan::RateFloor;
 use fathom_model::progress::Phase;
-use fathom_model::record::JobError;
+use fathom_model::record::{JobError, JobRecord};
 use fathom_model::{Dir, PerDir};
 
 /// As in fio, a job has this long to settle.
 const SETTLE_NS: u64 = 2_000_000_000;
+
+/// Whether an I/O has taken longer than the job allows.
+pub(crate) fn is_too_late(floor: &RateFloor, shared: &Shared) -> bool {
+    let slowest = |dir: Dir| shared.stats.dirs[dir].lat.max_ns();
+    Dir::ALL.into_iter().any(|dir| floor.latency_ns[dir].is_some_and(|most| slowest(dir) > most))
+}
+
+/// The error of a job with an I/O that took longer than it allows.
+pub(crate) fn latency_error(floor: &RateFloor, done: &JobRecord) -> Option<JobError> {
+    Dir::ALL.into_iter().find_map(|dir| {
+        let (most, got) = (floor.latency_ns[dir]?, done.dirs[dir].lat.max_ns());
+        let us = |ns: u64| ns / 1000;
+        (got > most).then(|| JobError {
+            errno: libc::ETIMEDOUT,
+            message: format!("max_latency={}us exceeded: a {dir} took {} µs", us(most), us(got)),
+        })
+    })
+}
 
 /// The progress of one job at the end of the last cycle.
 #[derive(Debug, Default)]
@@ -67,6 +85,26 @@ impl FloorCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_single_late_io_fails() {
+        let mut floor = RateFloor::default();
+        floor.latency_ns.read = Some(2_000_000);
+        let error = |late_ns: u64| {
+            let shared = Shared::default();
+            shared.stats.dirs.read.lat.record_n(1000, 100);
+            shared.stats.dirs.read.lat.record_n(late_ns, 1);
+            shared.stats.dirs.write.lat.record_n(9_000_000, 1);
+            let mut done = JobRecord::default();
+            done.dirs.read.lat = shared.stats.dirs.read.lat.snapshot();
+            let error = latency_error(&floor, &done);
+            assert_eq!(is_too_late(&floor, &shared), error.is_some());
+            error.map(|error| error.message)
+        };
+        assert_eq!(error(2_000_000), None);
+        let late = "max_latency=2000us exceeded: a read took 3000 µs";
+        assert_eq!(error(3_000_000).as_deref(), Some(late));
+    }
 
     #[test]
     fn only_a_slow_cycle_after_settling_fails() {

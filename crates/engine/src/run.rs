@@ -7,7 +7,7 @@ use crate::job::{self, Task};
 use crate::names::NameTable;
 use crate::overdue::Overdue;
 use crate::posixaio;
-use crate::rate_floor::FloorCheck;
+use crate::rate_floor::{self, FloorCheck};
 use crate::stall::{self, StallDetector};
 use crate::stats::Shared;
 use crate::wake::Wake;
@@ -349,7 +349,9 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
             Ok(Event::Ended(index, record)) => {
                 running.retain(|i| *i != index);
                 records[index] = *record;
-                if let Some(error) = too_slow[index].take() {
+                let floor = &state.jobs[index].rate_floor;
+                let late = rate_floor::latency_error(floor, &records[index]);
+                if let Some(error) = too_slow[index].take().or(late) {
                     records[index].error.get_or_insert(error);
                 }
                 let failed = records[index].error.is_some();
@@ -367,6 +369,9 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
                 let floor = &state.jobs[*index].rate_floor;
                 if let Some(error) = floors[*index].check(floor, shared) {
                     too_slow[*index] = Some(error);
+                    state.stop(*index);
+                }
+                if rate_floor::is_too_late(floor, shared) {
                     state.stop(*index);
                 }
                 let on_ring = state.jobs[*index].engine.uring().is_some();

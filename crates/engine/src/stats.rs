@@ -67,6 +67,11 @@ impl LiveHistogram {
         }
     }
 
+    /// The largest value, or 0.
+    pub fn max_ns(&self) -> u64 {
+        self.max_ns.load(Relaxed)
+    }
+
     /// A copy of the current state.
     pub fn snapshot(&self) -> Histogram {
         let (min_ns, max_ns) = (self.min_ns.load(Relaxed), self.max_ns.load(Relaxed));

@@ -4,7 +4,7 @@ use crate::buffers::Slab;
 use crate::files::FileKind;
 use crate::queue::{Mapping, Op, Push, Queue, Request};
 use crate::token::Token;
-use fathom_model::record::Granted;
+use fathom_model::record::{Granted, JobError};
 use std::io;
 
 /// BLKDISCARD of linux/fs.h: `_IO(0x12, 119)`.
@@ -24,6 +24,11 @@ pub(crate) trait Perform {
     /// What the kernel granted.
     fn granted(&self) -> Granted {
         Granted::default()
+    }
+
+    /// Called after the last request: removes what was created, if that was requested.
+    fn finish(&mut self) -> Result<(), JobError> {
+        Ok(())
     }
 
     /// The targets' memory mappings, by file.
@@ -98,6 +103,10 @@ impl<P: Perform> Queue for SyncQueue<P> {
 
     fn granted(&self) -> Granted {
         self.performer.granted()
+    }
+
+    fn finish(&mut self) -> Result<(), JobError> {
+        self.performer.finish()
     }
 
     fn mappings(&self) -> Vec<Mapping> {

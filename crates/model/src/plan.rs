@@ -11,9 +11,9 @@ mod names;
 mod pace;
 mod show;
 
-pub use access::{Access, BlockSizes, Distribution, Mix, Order, Zone};
+pub use access::{AbsoluteZone, Access, BlockSizes, Distribution, Mix, Order, Zone};
 pub use data::{Buffers, Dedupe, Fill, FlushPlan, Memory, OnError, SyncIo};
-pub use engine::{Batch, Engine, Psync, SqPoll, Uring};
+pub use engine::{Batch, Engine, NvmeCommands, Psync, SqPoll, Uring, WriteMode};
 pub use hints::{Advice, CommandPriority, IoFlags, MemoryPolicy, WriteLife};
 pub use logs::{LogKind, Logs};
 pub use memory::{
@@ -139,6 +139,9 @@ pub struct JobPlan {
     /// Drop the page cache of the targets before the job, and before each further pass (`invalidate`).
     #[serde(default)]
     pub invalidate: bool,
+    /// Read the regions into the page cache before the first I/O (`pre_read`).
+    #[serde(default)]
+    pub pre_read: bool,
     /// Flags of each I/O (`atomic`, `uncached`).
     #[serde(default)]
     pub flags: IoFlags,
@@ -156,7 +159,7 @@ pub struct JobPlan {
     pub rate: PerDir<Option<Rate>>,
     /// Distribution of arrival times under a rate limit.
     pub rate_process: RateProcess,
-    /// Rates below which the job fails (`rate_min`, `rate_iops_min`).
+    /// Rates below which, and latencies above which, the job fails (`rate_min`, `rate_iops_min`, `max_latency`).
     #[serde(default)]
     pub rate_floor: RateFloor,
     /// The job's share in the I/Os of several jobs (`flow`).
@@ -213,6 +216,7 @@ impl JobPlan {
             advice: Advice::None,
             write_life: None,
             invalidate: false,
+            pre_read: false,
             flags: IoFlags::default(),
             priorities: PerDir::default(),
             serialize_overlap: false,
@@ -222,6 +226,7 @@ impl JobPlan {
                 block_sizes: PerDir::splat(block),
                 align: PerDir::splat(4096),
                 random_percent: PerDir::splat(100),
+                repeat_offset: false,
                 seed: 1,
             },
             until: Until::default(),
@@ -319,6 +324,9 @@ pub struct Placement {
     pub nice: i32,
     /// I/O priority class and level as in ioprio_set(2) (`prioclass`, `prio`).
     pub io_priority: Option<(u8, u8)>,
+    /// Memory that it locks, besides what it needs, in bytes (`lockmem`).
+    #[serde(default)]
+    pub locked_bytes: u64,
     /// NUMA nodes of its memory (`numa_mem_policy`).
     #[serde(default)]
     pub memory: MemoryPolicy,

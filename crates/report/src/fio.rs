@@ -6,7 +6,7 @@ pub(crate) use shape::{Buckets, LATENCY_MS, LATENCY_NS, LATENCY_US, batch, in_fl
 
 use fathom_analysis::derive::{self, JobGroup, Spread};
 use fathom_model::histogram::Histogram;
-use fathom_model::plan::{JobPlan, Unified};
+use fathom_model::plan::{Engine, JobPlan, Unified};
 use fathom_model::progress::Counts;
 use fathom_model::record::{DirRecord, DiskRecord, RunRecord};
 use fathom_model::{Dir, PerDir};
@@ -131,7 +131,8 @@ struct Total {
 
 /// The entries of fio's `jobs`: one for each job or reporting group.
 pub(crate) fn entries(record: &RunRecord) -> Vec<Entry<'_>> {
-    let groups = derive::groups(record);
+    let mut groups = derive::groups(record);
+    groups.iter_mut().for_each(count_blocks);
     let total = |group: &JobGroup| Total {
         group: group.plan.group,
         bytes: group.record.dirs.map(|_, dir| dir.counts.bytes),
@@ -139,6 +140,20 @@ pub(crate) fn entries(record: &RunRecord) -> Vec<Entry<'_>> {
     };
     let totals: Vec<Total> = groups.iter().map(total).collect();
     groups.into_iter().map(|group| entry(group, &totals)).collect()
+}
+
+/// As in fio, an operation on a name counts as a block, although it transfers nothing.
+fn count_blocks(group: &mut JobGroup) {
+    let Engine::Names(_) = group.plan.engine else { return };
+    for dir in Dir::ALL {
+        let block = group.plan.access.block_sizes[dir].min();
+        let counts = |counts: &mut Counts| counts.bytes = counts.ios.saturating_mul(block);
+        let done = &mut group.record.dirs[dir];
+        counts(&mut done.counts);
+        for (_, ios, bytes) in &mut done.intervals {
+            *bytes = ios.saturating_mul(block);
+        }
+    }
 }
 
 fn entry<'a>(group: JobGroup<'a>, totals: &[Total]) -> Entry<'a> {

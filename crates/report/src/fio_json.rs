@@ -177,6 +177,8 @@ fn direction_name(plan: &JobPlan) -> &'static str {
         (Mix::Only(dir), false) => dir.name(),
         (Mix::ReadWrite { .. }, true) => "randrw",
         (Mix::ReadWrite { .. }, false) => "rw",
+        (Mix::TrimThenWrite, true) => "randtrimwrite",
+        (Mix::TrimThenWrite, false) => "trimwrite",
     }
 }
 

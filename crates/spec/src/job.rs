@@ -114,6 +114,8 @@ pub struct Files {
     pub unlink: bool,
     /// `invalidate`.
     pub invalidate: bool,
+    /// `pre_read`.
+    pub pre_read: bool,
     /// `file_service_type`.
     pub service: FileService,
     /// The number after its colon.
@@ -127,7 +129,7 @@ pub struct Files {
 /// `rw`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rw {
-    /// The pattern without `rand`: `read`, `write`, `trim` or `rw`.
+    /// The pattern without `rand`: `read`, `write`, `trim`, `rw` or `trimwrite`.
     pub kind: RwKind,
     /// Whether offsets are random.
     pub random: bool,
@@ -146,6 +148,8 @@ pub enum RwKind {
     Trim,
     /// Reads and writes.
     Both,
+    /// Trims, each followed by a write.
+    TrimWrite,
 }
 
 /// I/O pattern of a job.
@@ -165,6 +169,10 @@ pub struct Work {
     pub random_percent: PerDir<u32>,
     /// `random_distribution`, other than `random`.
     pub distribution: Option<Distribution>,
+    /// `random_sequence_stride`.
+    pub sequence_stride: bool,
+    /// `rw_sequencer=identical`.
+    pub repeat_offset: bool,
     /// `randrepeat`.
     pub repeat: bool,
     /// `randseed`.
@@ -271,6 +279,7 @@ impl JobSpec {
             RwKind::Read => Mix::Only(Dir::Read),
             RwKind::Write => Mix::Only(Dir::Write),
             RwKind::Trim => Mix::Only(Dir::Trim),
+            RwKind::TrimWrite => Mix::TrimThenWrite,
             RwKind::Both => Mix::ReadWrite { read_percent: self.work.read_percent },
         }
     }
@@ -303,6 +312,12 @@ impl JobSpec {
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.engine.direct || self.engine.flags.atomic
+    }
+
+    /// Whether the page cache is dropped before the job; as in fio, not if it is to be filled.
+    #[must_use]
+    pub fn invalidates(&self) -> bool {
+        self.files.invalidate && !self.files.pre_read
     }
 
     /// Whether the job writes or trims.
@@ -344,6 +359,7 @@ impl Default for Files {
             overwrite: false,
             unlink: false,
             invalidate: true,
+            pre_read: false,
             service: FileService::RoundRobin,
             service_ios: 1,
             advice: None,
@@ -362,6 +378,8 @@ impl Default for Work {
             no_map: false,
             random_percent: PerDir::splat(100),
             distribution: None,
+            sequence_stride: false,
+            repeat_offset: false,
             repeat: true,
             seed: None,
         }

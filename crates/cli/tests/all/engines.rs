@@ -1,7 +1,7 @@
 //! Engines beside io_uring and the plain calls, as a user sees them: which data they touch, and what is reported.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{MIB, Place, checksum, says};
+use crate::common::{FATHOM, MIB, Place, Running, checksum, says};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -65,7 +65,11 @@ fn names_are_operated_on_once_each() {
         let keys = engine(name);
         let args = [&[keys.as_str(), "--rw=write"], &NAMES[..]].concat();
         let write = figures(&place, &args, "write");
-        assert_eq!((&write["total_ios"], &write["io_bytes"]), (&40.into(), &0.into()), "{name}");
+        assert_eq!(
+            (&write["total_ios"], &write["io_bytes"]),
+            (&40.into(), &(40 * 4096).into()),
+            "{name}"
+        );
         assert_eq!(write["clat_ns"]["N"], 40, "{name}");
         assert!(write["iops"].as_f64().unwrap() > 0.0, "{name}: {write}");
         assert_eq!(found(), left, "{name}");
@@ -146,6 +150,27 @@ fn fios_example_of_many_files_runs() {
                filesize=4k\nopenfiles=1\n[t0]\n[t1]\n[t2]\n[t3]\n";
     place.write("job.fio", job);
     let answer = place.run(&["job.fio"]).done();
-    says(&answer.stdout, &["t3  filecreate · 1 job · t3.0.0 and 1999 more"]);
+    says(
+        &answer.stdout,
+        &["t3  filecreate · 1 job · t3.0.0 and 1999 more", "  ops/s  ", "total  "],
+    );
+    assert!(!answer.stdout.contains("bandwidth"), "{}", answer.stdout);
     assert_eq!(fs::read_dir(place.path(".")).unwrap().count(), 8001);
+}
+
+#[test]
+fn what_a_job_cannot_remove_is_reported() {
+    let place = Place::new();
+    let args =
+        ["run", "--eta=never", "--no-record", "--ioengine=dircreate", "--unlink=1", "--rw=write"];
+    let more = ["--name=t", "--nrfiles=100", "--rate_iops=100"];
+    let running = Running::start(&mut place.command(FATHOM, &[&args[..], &more].concat()));
+    while fs::write(place.path("t.0.0/theirs"), "kept").is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let answer = running.wait();
+    assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+    says(&(answer.stdout + &answer.stderr), &["cannot remove t.0.0 (unlink=1)", "not empty"]);
+    assert_eq!(place.read("t.0.0/theirs"), "kept");
+    assert_eq!(fs::read_dir(place.path(".")).unwrap().count(), 1, "the others are removed");
 }

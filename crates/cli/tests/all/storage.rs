@@ -1,7 +1,7 @@
 //! Records on a full or stalling disk.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common::{Loop, MIB, Place, Tmpfs, as_root, says, tool, until};
+use crate::common::{Loop, MIB, Place, Tmpfs, as_root, checksum, says, tool, until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -267,4 +267,46 @@ fn a_record_on_a_disk_that_stalls_holds_up_neither_a_run_nor_a_view() {
 fn now_ns() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap().as_nanos() as u64
+}
+
+#[test]
+fn each_block_is_trimmed_then_written() {
+    let place = Place::new();
+    for rw in ["trimwrite", "randtrimwrite"] {
+        let rw = format!("--rw={rw}");
+        let args =
+            [&*rw, "--bs=4k", "--iodepth=16", "--buffer_pattern=0xa5", "--output-format=json"];
+        let more = ["--name=t", "--filename=new", "--size=1m"];
+        let json = place.run(&[&args[..], &more].concat()).done().json();
+        let job = &json["jobs"][0];
+        assert_eq!(
+            (&job["trim"]["total_ios"], &job["write"]["total_ios"]),
+            (&256.into(), &256.into())
+        );
+        let data = fs::read(place.path("new")).unwrap();
+        assert!(data.len() == MIB && data.iter().all(|byte| *byte == 0xa5), "{rw}");
+    }
+    place.data("data", MIB);
+    let before = checksum(place.path("data"));
+    place.refuses(&["--rw=randtrimwrite", "data"], &["--overwrite=data"]);
+    assert_eq!(checksum(place.path("data")), before);
+}
+
+#[test]
+fn keys_about_memory_and_latency_take_effect() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let read = ["--rw=read", "--bs=1m", "--ioengine=psync"];
+    place
+        .run(
+            &[&read[..], &["--pre_read=1", "--lockmem=64k", "--max_latency=1000s", "data"]]
+                .concat(),
+        )
+        .done();
+    let answer = place.run(&[&read[..], &["--max_latency=1us", "data"]].concat());
+    assert_eq!(answer.code, Some(1));
+    says(&(answer.stdout + &answer.stderr), &["max_latency=1us exceeded: a read took"]);
+    let answer = place.run(&[&read[..], &["--lockmem=1p", "data"]].concat());
+    assert_eq!(answer.code, Some(1), "{}", answer.stdout);
+    says(&answer.stderr, &["1 PiB", "memory"]);
 }

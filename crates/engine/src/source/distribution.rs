@@ -1,7 +1,7 @@
 //! Random block numbers with a given distribution.
 
 use super::permutation::Permutation;
-use fathom_model::plan::{Distribution, Zone};
+use fathom_model::plan::{AbsoluteZone, Distribution, Zone};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -16,15 +16,31 @@ pub(crate) struct Draw {
 enum Kind {
     Once(Permutation),
     Uniform(Uniform),
-    Zipf { ranks: Zipf, places: Permutation },
-    Pareto { exponent: f64, places: Permutation },
-    Normal { deviation: f64 },
-    Zoned(Vec<Zone>),
+    Zipf {
+        ranks: Zipf,
+        places: Permutation,
+    },
+    Pareto {
+        exponent: f64,
+        places: Permutation,
+    },
+    Normal {
+        deviation: f64,
+        center: f64,
+    },
+    /// Percentage of accesses, first block and end of each zone.
+    Zoned(Vec<(f64, u64, u64)>),
+    Sequence {
+        blocks: Vec<u64>,
+        stride: u64,
+        next: usize,
+        base: u64,
+    },
 }
 
 impl Draw {
-    /// Draws numbers below `blocks`, which is at least 1.
-    pub fn new(distribution: &Distribution, blocks: u64, seed: u64) -> Self {
+    /// Draws numbers below `blocks`, which is at least 1, of blocks of `block_bytes`.
+    pub fn new(distribution: &Distribution, blocks: u64, block_bytes: u64, seed: u64) -> Self {
         // Ranks are scattered over the region, so that popular blocks are not adjacent.
         let places = || Permutation::new(blocks, seed ^ 0x9e37_79b9_7f4a_7c15);
         let kind = match distribution {
@@ -37,10 +53,16 @@ impl Draw {
             Distribution::Pareto { h } => {
                 Kind::Pareto { exponent: h.ln() / (1.0 - h).ln(), places: places() }
             }
-            Distribution::Normal { deviation_percent } => {
-                Kind::Normal { deviation: deviation_percent / 100.0 * blocks as f64 }
+            Distribution::Normal { deviation_percent, center_percent } => Kind::Normal {
+                deviation: deviation_percent / 100.0 * blocks as f64,
+                center: center_percent / 100.0 * blocks as f64,
+            },
+            Distribution::Zoned(zones) => Kind::Zoned(relative(zones, blocks)),
+            Distribution::ZonedAbs(zones) => Kind::Zoned(absolute(zones, block_bytes)),
+            Distribution::Sequence { blocks, stride } => {
+                let stride = if *stride { blocks.len() as u64 } else { 0 };
+                Kind::Sequence { blocks: blocks.clone(), stride, next: 0, base: 0 }
             }
-            Distribution::Zoned(zones) => Kind::Zoned(zones.clone()),
         };
         Self { blocks, random: Xoshiro256PlusPlus::seed_from_u64(seed), kind }
     }
@@ -63,8 +85,21 @@ impl Draw {
                 let rank = (unit(random).powf(*exponent) * (self.blocks - 1) as f64) as u64;
                 places.at(rank.min(self.blocks - 1))
             }
-            Kind::Normal { deviation } => normal(random, *deviation, self.blocks),
+            Kind::Normal { deviation, center } => normal(random, *deviation, *center, self.blocks),
             Kind::Zoned(zones) => zoned(random, zones, self.blocks),
+            Kind::Sequence { blocks, stride, next, base } => {
+                if *next == blocks.len() {
+                    (*next, *base) = (0, *base + *stride);
+                }
+                let mut block = *base + blocks[*next];
+                if block >= self.blocks {
+                    // The next repetition would leave the region: begins at its start again.
+                    (*next, *base) = (0, 0);
+                    block = blocks[0];
+                }
+                *next += 1;
+                block.min(self.blocks - 1)
+            }
             Kind::Once(_) | Kind::Uniform(_) => below(random, self.blocks),
         }
     }
@@ -111,12 +146,11 @@ pub(crate) fn unit(random: &mut Xoshiro256PlusPlus) -> f64 {
     ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
-/// Normal around the center (Box and Muller); draws outside the region are repeated.
-fn normal(random: &mut Xoshiro256PlusPlus, deviation: f64, blocks: u64) -> u64 {
-    let middle = blocks as f64 / 2.0;
+/// Normal around `center` (Box and Muller); draws outside the region are repeated.
+fn normal(random: &mut Xoshiro256PlusPlus, deviation: f64, center: f64, blocks: u64) -> u64 {
     for _ in 0..64 {
         let z = (-2.0 * unit(random).ln()).sqrt() * (std::f64::consts::TAU * unit(random)).cos();
-        let x = middle + z * deviation;
+        let x = center + z * deviation;
         if x >= 0.0 && x < blocks as f64 {
             return x as u64;
         }
@@ -125,17 +159,34 @@ fn normal(random: &mut Xoshiro256PlusPlus, deviation: f64, blocks: u64) -> u64 {
     below(random, blocks)
 }
 
-fn zoned(random: &mut Xoshiro256PlusPlus, zones: &[Zone], blocks: u64) -> u64 {
+/// Share, first block and end of zones in percent of `blocks`.
+fn relative(zones: &[Zone], blocks: u64) -> Vec<(f64, u64, u64)> {
+    let block = |percent: f64| (percent / 100.0 * blocks as f64) as u64;
+    let place = |from: &mut f64, zone: &Zone| {
+        let first = block(*from);
+        *from += zone.span_percent;
+        Some((zone.access_percent, first, block(*from)))
+    };
+    zones.iter().scan(0.0, place).collect()
+}
+
+/// Share, first block and end of zones in bytes.
+fn absolute(zones: &[AbsoluteZone], block_bytes: u64) -> Vec<(f64, u64, u64)> {
+    let place = |from: &mut u64, zone: &AbsoluteZone| {
+        let first = *from / block_bytes;
+        *from = from.saturating_add(zone.bytes);
+        Some((zone.access_percent, first, *from / block_bytes))
+    };
+    zones.iter().scan(0, place).collect()
+}
+
+fn zoned(random: &mut Xoshiro256PlusPlus, zones: &[(f64, u64, u64)], blocks: u64) -> u64 {
     let mut pick = unit(random) * 100.0;
-    let mut from = 0.0;
-    for zone in zones {
-        if pick <= zone.access_percent || zone.access_percent >= 100.0 {
-            let first = (from / 100.0 * blocks as f64) as u64;
-            let last = ((from + zone.span_percent) / 100.0 * blocks as f64) as u64;
-            return (first + below(random, last.saturating_sub(first).max(1))).min(blocks - 1);
+    for (access_percent, first, end) in zones {
+        if pick <= *access_percent || *access_percent >= 100.0 {
+            return (first + below(random, end.saturating_sub(*first).max(1))).min(blocks - 1);
         }
-        pick -= zone.access_percent;
-        from += zone.span_percent;
+        pick -= access_percent;
     }
     below(random, blocks)
 }
@@ -194,7 +245,7 @@ mod tests {
     use super::*;
 
     fn counts(distribution: &Distribution, blocks: u64, draws: u64) -> Vec<u64> {
-        let mut draw = Draw::new(distribution, blocks, 7);
+        let mut draw = Draw::new(distribution, blocks, 4096, 7);
         let mut counts = vec![0; blocks as usize];
         (0..draws).for_each(|_| counts[draw.next() as usize] += 1);
         counts
@@ -243,11 +294,42 @@ mod tests {
         }
     }
 
+    fn normal(deviation_percent: f64, center_percent: f64) -> Distribution {
+        Distribution::Normal { deviation_percent, center_percent }
+    }
+
     #[test]
     fn normal_is_centered() {
-        let seen = counts(&Distribution::Normal { deviation_percent: 10.0 }, 1000, 100_000);
+        let seen = counts(&normal(10.0, 50.0), 1000, 100_000);
         let within: u64 = seen[400..600].iter().sum();
         assert!((67_000..70_000).contains(&within), "68.3% lie within one deviation: {within}");
+        let seen = counts(&normal(5.0, 20.0), 1000, 100_000);
+        let within: u64 = seen[150..250].iter().sum();
+        assert!((67_000..70_000).contains(&within), "around a fifth: {within}");
+    }
+
+    #[test]
+    fn zones_in_bytes_get_their_share_and_nothing_lies_beyond() {
+        let zone =
+            |access_percent, blocks: u64| AbsoluteZone { access_percent, bytes: blocks * 4096 };
+        let zones = vec![zone(60.0, 100), zone(0.0, 300), zone(40.0, 200)];
+        let seen = counts(&Distribution::ZonedAbs(zones), 1000, 100_000);
+        let sum = |range: std::ops::Range<usize>| seen[range].iter().sum::<u64>();
+        assert!(sum(0..100).abs_diff(60_000) < 1000, "{}", sum(0..100));
+        assert_eq!((sum(100..400), sum(600..1000)), (0, 0));
+        assert!(seen[400..600].iter().all(|count| *count > 0));
+    }
+
+    #[test]
+    fn a_sequence_repeats_or_moves_on() {
+        let drawn = |stride, blocks| -> Vec<u64> {
+            let sequence = Distribution::Sequence { blocks: vec![2, 0, 1], stride };
+            let mut draw = Draw::new(&sequence, blocks, 4096, 7);
+            (0..9).map(|_| draw.next()).collect()
+        };
+        assert_eq!(drawn(false, 12), [2, 0, 1, 2, 0, 1, 2, 0, 1]);
+        assert_eq!(drawn(true, 12), [2, 0, 1, 5, 3, 4, 8, 6, 7]);
+        assert_eq!(drawn(true, 7), [2, 0, 1, 5, 3, 4, 2, 0, 1], "begins again before it leaves");
     }
 
     #[test]
@@ -282,7 +364,8 @@ mod tests {
             Distribution::Uniform,
             Distribution::Zipf { theta: 1.1 },
             Distribution::Pareto { h: 0.3 },
-            Distribution::Normal { deviation_percent: 5.0 },
+            normal(5.0, 50.0),
+            Distribution::Sequence { blocks: vec![0], stride: true },
         ] {
             assert_eq!(counts(&distribution, 1, 20), [20]);
         }

@@ -1,5 +1,5 @@
-//! Random offsets of which some continue the previous I/O (`percentage_random`), and block sizes that vary while
-//! each block is accessed once.
+//! Random offsets of which some continue the previous I/O (`percentage_random`) or repeat it (`rw_sequencer`), and block
+//! sizes that vary while each block is accessed once.
 
 use super::distribution::{Draw, below};
 use fathom_model::plan::{JobPlan, Order, block_map_levels};
@@ -19,7 +19,9 @@ pub(super) struct Mixed {
     /// Consecutive I/Os per decision.
     run: u32,
     left: u32,
-    /// Where the previous I/O of each direction ended.
+    /// Whether the I/Os of a run have the same offset.
+    repeats: bool,
+    /// Where the next I/O of each direction begins, if it continues the previous one.
     next: PerDir<u64>,
     map: Option<BlockMap>,
 }
@@ -27,7 +29,10 @@ pub(super) struct Mixed {
 impl Mixed {
     /// Whether `job` needs it.
     pub fn applies(job: &JobPlan) -> bool {
-        job.maps_blocks() || job.used_dirs().any(|dir| job.access.random_percent[dir] < 100)
+        let repeats = |run: u32| job.access.repeat_offset && run > 1;
+        matches!(job.access.order, Order::Random { run, .. } if repeats(run))
+            || job.maps_blocks()
+            || job.used_dirs().any(|dir| job.access.random_percent[dir] < 100)
     }
 
     /// For a region at `start` with `places` positions, in the order of `draw`.
@@ -52,6 +57,7 @@ impl Mixed {
             percent: job.access.random_percent,
             run,
             left: 0,
+            repeats: job.access.repeat_offset,
             next: PerDir::splat(start),
             map: job.maps_blocks().then(|| BlockMap::new(places)),
         }
@@ -67,7 +73,8 @@ impl Mixed {
             false => self.drawn(end, least, dir, size),
         };
         self.left = if self.left > 0 { self.left } else { self.run } - 1;
-        self.next[dir] = offset + u64::from(size).min(room);
+        let moved = if self.repeats && self.left > 0 { 0 } else { u64::from(size).min(room) };
+        self.next[dir] = offset + moved;
         (offset, room)
     }
 
@@ -237,6 +244,18 @@ mod tests {
         });
         let mean = counts.sum::<u32>() / 20;
         assert!((190..230).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn a_run_repeats_its_offset() {
+        let mut job = job(BlockSizes::Fixed(4096), 1 << 30);
+        job.access.order = Order::Random { distribution: Distribution::EachOnce, run: 3 };
+        job.access.repeat_offset = true;
+        let mut source = General::new(&job);
+        let offsets: Vec<u64> =
+            (0..300).map(|_| source.batch().next(Dir::Read, u64::MAX).offset).collect();
+        assert!(offsets.chunks(3).all(|run| run.iter().all(|offset| *offset == run[0])));
+        assert!(offsets.chunks(3).map(|run| run[0]).is_sorted_by(|a, b| a != b), "each differs");
     }
 
     #[test]

@@ -5,14 +5,18 @@ mod files;
 mod mixed;
 mod passes;
 mod permutation;
+mod ranges;
 mod region;
 mod serialized;
 mod simple;
+mod trim_write;
 
 pub(crate) use passes::{Invalidating, makes_passes};
 pub(crate) use permutation::Permutation;
+pub(crate) use ranges::{RangeTable, Ranges};
 pub(crate) use serialized::Serialized;
 pub(crate) use simple::{Ascending, Simple, Uniform};
+pub(crate) use trim_write::TrimWrite;
 
 use crate::queue::{Op, Request};
 pub(crate) use distribution::below;
@@ -197,6 +201,8 @@ impl Draw for General {
     fn next_dir(&mut self) -> Dir {
         match self.mix {
             Mix::Only(dir) => dir,
+            // `TrimWrite` adds the writes.
+            Mix::TrimThenWrite => Dir::Trim,
             Mix::ReadWrite { read_percent } => {
                 if unit(&mut self.random) * 100.0 <= f64::from(read_percent) {
                     Dir::Read
@@ -442,7 +448,7 @@ mod tests {
             random(Distribution::EachOnce, 1),
             random(Distribution::Uniform, 3),
             random(Distribution::Zipf { theta: 1.2 }, 1),
-            random(Distribution::Normal { deviation_percent: 30.0 }, 1),
+            random(Distribution::Normal { deviation_percent: 30.0, center_percent: 50.0 }, 1),
             Order::Sequential { skip: 0 },
             Order::Sequential { skip: 12_288 },
             Order::Sequential { skip: 500 },

@@ -61,7 +61,7 @@ impl Region {
                 let least = job.used_dirs().map(|dir| least[dir]).min().unwrap_or(1);
                 // Block sizes that are not a multiple of the alignment must still fit at the last offset.
                 let places = len.saturating_sub(least) / step + 1;
-                let draw = Draw::new(distribution, places, random.next_u64());
+                let draw = Draw::new(distribution, places, step, random.next_u64());
                 match Mixed::applies(job) {
                     true => Places::Mixed(Box::new(Mixed::new(job, start, places, draw, random))),
                     false => Places::Random {

@@ -2,11 +2,13 @@
 
 mod flagged;
 mod mode;
+mod nvme;
 mod ring;
 mod setup;
 
 pub(crate) use flagged::{AnyPlain, Flagged};
 pub(crate) use mode::{Mode, Nop, Offloaded, Passthrough, Plain, Vectored};
+pub(crate) use nvme::Commands;
 
 use crate::buffers::Slab;
 use crate::clock;

@@ -13,7 +13,7 @@ const BLOCK_DISCARD: u64 = 0x1200;
 /// NVME_URING_CMD_IO of linux/nvme_ioctl.h: `_IOWR('N', 0x80, struct nvme_uring_cmd)`, 72 bytes.
 const NVME_IO: u64 = 0xc048_4e80;
 const NVME_FLUSH: u8 = 0;
-const NVME_WRITE: u8 = 1;
+pub(super) const NVME_WRITE: u8 = 1;
 const NVME_READ: u8 = 2;
 
 /// Files and buffers of a ring, and whether they are registered.
@@ -305,14 +305,23 @@ impl Passthrough {
         Self { lengths: vec![0; slots as usize] }
     }
 
+    /// An entry that the kernel rejects (EINVAL).
+    pub const INVALID: [[u64; 8]; 2] =
+        [[Opcode::IORING_OP_LAST as u64, 0, 0, 0, 0, 0, 0, 0], [0; 8]];
+
+    /// What a successful completion of the slot transfers, in bytes.
+    pub fn expect(&mut self, slot: u32, bytes: i32) {
+        self.lengths[slot as usize] = bytes;
+    }
+
     /// Both halves of the entry.
-    fn entry(&mut self, target: &View<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
+    pub fn entry(&mut self, target: &View<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
         let (nsid, lba_bytes) = match target.files[request.file as usize].kind {
             FileKind::NvmeGeneric { nsid, lba_bytes } if is_command(lba_bytes, request) => {
                 (nsid, lba_bytes)
             }
             // Set-up excludes all other requests; should one occur, it must fail (EINVAL).
-            _ => return [[Opcode::IORING_OP_LAST as u64, 0, 0, 0, 0, 0, 0, 0], [0; 8]],
+            _ => return Self::INVALID,
         };
         let moves = matches!(request.op, Op::Io(_));
         self.lengths[slot as usize] = if moves { request.len as i32 } else { 0 };

@@ -19,6 +19,9 @@ pub struct Access {
     /// ended (`percentage_random`).
     #[serde(default = "all_random")]
     pub random_percent: PerDir<u32>,
+    /// Repeat the offset in a run of I/Os instead of continuing from it (`rw_sequencer=identical`).
+    #[serde(default)]
+    pub repeat_offset: bool,
     /// Seed of the random generators of this job, different for each clone.
     pub seed: u64,
 }
@@ -38,6 +41,8 @@ pub enum Mix {
         /// Percentage of reads.
         read_percent: u32,
     },
+    /// Each block is trimmed, then written (`trimwrite`).
+    TrimThenWrite,
 }
 
 impl Mix {
@@ -53,6 +58,7 @@ impl Mix {
         match self {
             Mix::Only(only) => only == dir,
             Mix::ReadWrite { .. } => dir != Dir::Trim,
+            Mix::TrimThenWrite => dir != Dir::Read,
         }
     }
 }
@@ -93,13 +99,38 @@ pub enum Distribution {
         /// The shape.
         h: f64,
     },
-    /// Normal around the center of the region.
+    /// Normal around a point of the region.
     Normal {
         /// Standard deviation in percent of the region.
         deviation_percent: f64,
+        /// That point in percent of the region.
+        #[serde(default = "middle")]
+        center_percent: f64,
     },
     /// Zones with a percentage of accesses each.
     Zoned(Vec<Zone>),
+    /// The same with lengths in bytes; what lies beyond the last is not accessed.
+    ZonedAbs(Vec<AbsoluteZone>),
+    /// These blocks, again and again (`sequence`).
+    Sequence {
+        /// Block numbers, in units of the alignment.
+        blocks: Vec<u64>,
+        /// Whether each repetition begins as many blocks later as the sequence has (`random_sequence_stride`).
+        stride: bool,
+    },
+}
+
+fn middle() -> f64 {
+    50.0
+}
+
+/// A zone of [`Distribution::ZonedAbs`]; zones are consecutive from the start of the region.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AbsoluteZone {
+    /// Percentage of accesses; all zones add up to 100.
+    pub access_percent: f64,
+    /// Length in bytes.
+    pub bytes: u64,
 }
 
 /// A zone of [`Distribution::Zoned`]; zones are consecutive from the start of the region.

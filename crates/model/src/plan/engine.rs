@@ -121,6 +121,38 @@ pub struct Uring {
     pub vectored: bool,
     /// Issue every Nth I/O with IOSQE_ASYNC (`force_async`); 0 for none.
     pub force_async: u32,
+    /// Commands of `io_uring_cmd`.
+    #[serde(default)]
+    pub nvme: NvmeCommands,
+}
+
+/// NVMe commands other than plain reads and writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NvmeCommands {
+    /// What writes are, with percentages that add up to 100 (`write_mode`); empty for plain writes.
+    pub write_modes: Vec<(WriteMode, u32)>,
+    /// Set the Force Unit Access bit of reads (`readfua`).
+    pub read_fua: bool,
+    /// The same for writes (`writefua`).
+    pub write_fua: bool,
+    /// Set the Deallocate bit of Write Zeroes (`deac`).
+    pub deallocate: bool,
+    /// Ranges of one deallocation (`num_range`); 0 and 1 for one.
+    pub ranges: u32,
+}
+
+/// The command that a write is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteMode {
+    /// Write.
+    Write,
+    /// Write Zeroes.
+    Zeroes,
+    /// Write Uncorrectable.
+    Uncorrectable,
+    /// Verify.
+    Verify,
 }
 
 impl Default for Uring {
@@ -133,6 +165,7 @@ impl Default for Uring {
             sqpoll: None,
             vectored: false,
             force_async: 0,
+            nvme: NvmeCommands::default(),
         }
     }
 }

@@ -61,11 +61,12 @@ impl JobPlan {
         if self.access.mix.moves_data() { self.block_max() } else { 1 }
     }
 
-    /// Buffers, ring and tables of the job's worker, in bytes.
+    /// Buffers, ring and tables of the job's worker, and `lockmem`, in bytes.
     fn worker_bytes(&self) -> u64 {
         let buffers = self.buffers.slab_bytes(self.depth, self.buffer_bytes()).unwrap_or(u64::MAX);
         let slots = u64::from(self.depth) * SLOT_BYTES;
-        buffers.saturating_add(slots).saturating_add(self.block_map_bytes())
+        let more = self.block_map_bytes().saturating_add(self.placement.locked_bytes);
+        buffers.saturating_add(slots).saturating_add(more)
     }
 
     /// Maps of the blocks that were accessed, if it has any, in bytes.

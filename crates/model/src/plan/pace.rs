@@ -73,7 +73,7 @@ pub struct Flow {
     pub sleep_ns: u64,
 }
 
-/// Rates below which a job fails.
+/// Rates below which, and latencies above which, a job fails.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RateFloor {
     /// In bytes per second (`rate_min`).
@@ -82,6 +82,9 @@ pub struct RateFloor {
     pub iops: PerDir<Option<u64>>,
     /// Time in nanoseconds over which rates are averaged (`rate_cycle`).
     pub cycle_ns: u64,
+    /// The longest latency of an I/O in nanoseconds (`max_latency`).
+    #[serde(default)]
+    pub latency_ns: PerDir<Option<u64>>,
 }
 
 impl RateFloor {

@@ -79,8 +79,13 @@ fn totals(page: &mut Document, record: &RunRecord, groups: &[JobGroup]) {
         let mut block_sizes = members.iter().map(|group| sizes(&plans(record, group)));
         let first_size = block_sizes.next();
         let are_alike = block_sizes.all(|size| Some(size) == first_size);
-        let iops = are_alike.then(|| text!(count(iops), " IOPS, "));
-        let about = text!(Text::from(iops), rate, " (", names.join(" + "), ")");
+        let on_names = members.iter().filter(|group| figures::is_on_names(group.plan)).count();
+        let figures = match (on_names, are_alike) {
+            (0, true) => text!(count(iops), " IOPS, ", rate),
+            (all, _) if all == members.len() => text!(count(iops), " ops/s"),
+            _ => text!(rate),
+        };
+        let about = text!(figures, " (", names.join(" + "), ")");
         page.section("total", about, Document::default());
     }
 }
@@ -188,6 +193,7 @@ fn work(plan: &JobPlan) -> String {
     match plan.access.mix {
         Mix::Only(dir) => format!("{order} {dir}"),
         Mix::ReadWrite { read_percent } => format!("{order} read/write {read_percent}%"),
+        Mix::TrimThenWrite => format!("{order} trim, then write"),
     }
 }
 

@@ -111,6 +111,8 @@ pub struct PlacementSpec {
     pub nodes: Option<Nodes>,
     /// `numa_mem_policy`.
     pub memory: MemoryPolicy,
+    /// `lockmem`, in bytes.
+    pub locked_bytes: u64,
 }
 
 /// NUMA nodes.

@@ -1,17 +1,18 @@
 //! I/O pattern: direction, block size, offsets.
 
+use super::distribution::distribution;
 use super::{Key, accept_flag};
 use crate::job::{JobSpec, Rw, RwKind};
-use crate::value::{Value, block_split, triple, zones};
-use fathom_model::plan::{BlockSizes, Distribution};
+use crate::value::{Value, block_split, triple};
+use fathom_model::plan::BlockSizes;
 
 /// Largest length of an I/O in bytes.
 const BLOCK_MAX: u64 = u32::MAX as u64;
 
 pub(super) const KEYS: &[Key] = &[
-    Key::value("rw", "KIND[:N]", "I/O pattern: read, write, trim, randread, randwrite, randtrim, rw or randrw", rw)
+    Key::value("rw", "KIND[:N]", "I/O pattern: read, write, trim, randread, randwrite, randtrim, rw, randrw, trimwrite or randtrimwrite", rw)
         .aliases(&["readwrite"])
-        .differs("`trimwrite` and `randtrimwrite` are refused."),
+        .differs("With `trimwrite`, a write waits for the trim of its block."),
     Key::value("rwmixread", "PERCENT", "Percentage of reads in a mixed workload", |job, v| {
         job.work.read_percent = v.count32(0, 100)?;
         Ok(())
@@ -54,8 +55,16 @@ pub(super) const KEYS: &[Key] = &[
         v.choice(&[("tausworthe", ()), ("lfsr", ()), ("tausworthe64", ())])
     })
     .differs("All select fathom's own generator; only `norandommap` determines whether blocks repeat."),
-    Key::value("random_distribution", "KIND[:N]", "Distribution of random offsets: random, zipf:θ, pareto:h, normal:% or zoned:…", distribution)
-        .differs("`zoned_abs`, `sequence`, a center and zones per direction are refused."),
+    Key::value("random_distribution", "KIND[:N]", "Distribution of random offsets: random, zipf:θ, pareto:h, normal:%, zoned:…, zoned_abs:… or sequence:…", distribution)
+        .differs("Zones per direction are refused. A `sequence` is followed in each file, by all directions together, and begins again before it leaves the file."),
+    Key::flag("random_sequence_stride", "Let each repetition of a sequence begin after the blocks of the previous one", |job, v| {
+        job.work.sequence_stride = v.flag()?;
+        Ok(())
+    }),
+    Key::value("rw_sequencer", "KIND", "Offsets of a run of I/Os (rw=randread:8): sequential or identical", |job, v| {
+        job.work.repeat_offset = v.choice(&[("sequential", false), ("identical", true)])?;
+        Ok(())
+    }),
     Key::value("percentage_random", "PERCENT[,PERCENT[,PERCENT]]", "Percentage of random I/Os in a random workload; the others continue at the previous one", |job, v| {
         triple(v, &mut job.work.random_percent, |v| v.count32(0, 100))
     }),
@@ -75,9 +84,6 @@ fn rw(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
         Some((word, postfix)) => (word, Some(postfix.trim())),
         None => (v.text, None),
     };
-    if word.ends_with("trimwrite") {
-        return Err(format!("'{word}' is not supported; use one trim and one write job"));
-    }
     let (kind, random) = v.with(word).choice(&[
         ("read", (RwKind::Read, false)),
         ("write", (RwKind::Write, false)),
@@ -88,6 +94,8 @@ fn rw(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
         ("rw", (RwKind::Both, false)),
         ("readwrite", (RwKind::Both, false)),
         ("randrw", (RwKind::Both, true)),
+        ("trimwrite", (RwKind::TrimWrite, false)),
+        ("randtrimwrite", (RwKind::TrimWrite, true)),
     ])?;
     let postfix = match postfix {
         Some(n) if random => Some(v.with(n).signed(1, i64::from(u32::MAX))?),
@@ -122,58 +130,4 @@ fn range(v: Value<'_>) -> Result<BlockSizes, String> {
         (min, max) if min == max => Ok(BlockSizes::Fixed(min)),
         (min, max) => Ok(BlockSizes::Range { min, max }),
     }
-}
-
-fn distribution(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
-    let (kind, rest) = match v.text.split_once(':') {
-        Some((kind, rest)) => (kind, Some(rest)),
-        None => (v.text, None),
-    };
-    let number = |default: f64, low: f64, high: f64| match rest.map(str::parse::<f64>) {
-        None => Ok(default),
-        Some(Ok(n)) if n > low && n < high => Ok(n),
-        Some(_) => Err(format!(
-            "invalid parameter in '{}'; use a number between {low} and {high}, exclusive",
-            v.text
-        )),
-    };
-    job.work.distribution = match kind {
-        "random" => None,
-        "zipf" => match number(1.1, 0.0, 100.0)? {
-            1.0 => return Err("zipf's theta must not be 1; use 0.99 or 1.01".into()),
-            theta => Some(Distribution::Zipf { theta }),
-        },
-        "pareto" => Some(Distribution::Pareto { h: number(0.2, 0.0, 1.0)? }),
-        "normal" | "gauss" => match rest {
-            None => {
-                return Err(
-                    "normal needs a standard deviation in percent; use normal:10, for example"
-                        .into(),
-                );
-            }
-            Some(_) => Some(Distribution::Normal { deviation_percent: number(0.0, 0.0, 100.0)? }),
-        },
-        "zoned" => match rest {
-            Some(rest) if !rest.contains(',') => Some(Distribution::Zoned(zones(rest)?)),
-            Some(_) => {
-                return Err(
-                    "zones per direction are not supported; use one job per direction".into()
-                );
-            }
-            None => {
-                return Err(
-                    "zoned needs a list of zones; use zoned:60/10:40/90, for example".into()
-                );
-            }
-        },
-        "zoned_abs" => {
-            return Err("zoned_abs is not supported; use zoned, with sizes in percent".into());
-        }
-        "sequence" => return Err("sequence is not supported; use zipf, pareto or zoned".into()),
-        other => {
-            let known = "random, zipf, pareto, normal, zoned";
-            return Err(format!("invalid distribution '{other}'; valid values are {known}"));
-        }
-    };
-    Ok(())
 }

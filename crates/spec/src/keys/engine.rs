@@ -4,7 +4,7 @@ use super::{Key, accept_flag};
 use crate::job::{EngineName, JobSpec};
 use crate::suggest;
 use crate::value::Value;
-use fathom_model::plan::{BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory, NameOp, StatCall};
+use fathom_model::plan::{BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory, NameOp, StatCall, WriteMode};
 
 const ENGINES: &[(&str, EngineName)] = &[
     ("io_uring", EngineName::IoUring),
@@ -161,6 +161,27 @@ pub(super) const KEYS: &[Key] = &[
         other => Err(format!("'{other}' is not supported; use nvme")),
     })
     .differs("Only nvme is supported."),
+    Key::value("write_mode", "MODE|MODE/PERCENT:…", "NVMe command of writes: write, zeroes, uncor or verify, or a mix (io_uring_cmd)", |job, v| {
+        job.engine.uring.nvme.write_modes = write_modes(v)?;
+        Ok(())
+    })
+    .differs("`zone_append` is refused."),
+    Key::flag("readfua", "Set the Force Unit Access bit of reads (io_uring_cmd)", |job, v| {
+        job.engine.uring.nvme.read_fua = v.flag()?;
+        Ok(())
+    }),
+    Key::flag("writefua", "Set the Force Unit Access bit of writes (io_uring_cmd)", |job, v| {
+        job.engine.uring.nvme.write_fua = v.flag()?;
+        Ok(())
+    }),
+    Key::flag("deac", "Set the Deallocate bit of write_mode=zeroes (io_uring_cmd)", |job, v| {
+        job.engine.uring.nvme.deallocate = v.flag()?;
+        Ok(())
+    }),
+    Key::value("num_range", "COUNT", "Ranges of each trim, from 1 to 256 (io_uring_cmd)", |job, v| {
+        job.engine.uring.nvme.ranges = v.count32(1, 256)?;
+        Ok(())
+    }),
     Key::flag("userspace_reap", "No effect: io_getevents reaps the completions of libaio", accept_flag)
         .differs("No effect: io_uring reaps completions from user space, libaio does not."),
     Key::value("mem", "KIND", "Buffer memory: malloc, shm, shmhuge, mmap, mmapshared or mmaphuge", |job, v| {
@@ -261,6 +282,35 @@ const OTHERS: &[(&[&str], &str)] = &[
         "mount the storage, or attach it as a block device, and use io_uring on that",
     ),
 ];
+
+/// A mode, or modes with percentages; as in fio, those without one share the rest.
+fn write_modes(v: Value<'_>) -> Result<Vec<(WriteMode, u32)>, String> {
+    let mode = |text: &str| {
+        v.with(text.trim()).choice(&[
+            ("write", WriteMode::Write),
+            ("zeroes", WriteMode::Zeroes),
+            ("uncor", WriteMode::Uncorrectable),
+            ("verify", WriteMode::Verify),
+        ])
+    };
+    if !v.text.contains('/') {
+        return Ok(vec![(mode(v.text)?, 100)]);
+    }
+    let mut modes = Vec::new();
+    for part in v.text.split(':') {
+        let missing = || format!("'{part}' has no percentage; write it as write/60:zeroes/40");
+        let (word, percent) = part.split_once('/').ok_or_else(missing)?;
+        let given = (!percent.trim().is_empty()).then(|| v.with(percent.trim()).count32(0, 100));
+        modes.push((mode(word)?, given.transpose()?));
+    }
+    let sum: u32 = modes.iter().filter_map(|mode| mode.1).sum();
+    let open = modes.iter().filter(|mode| mode.1.is_none()).count() as u32;
+    if sum > 100 || (open == 0 && sum < 100) {
+        return Err(format!("the percentages add up to {sum}%; change that to 100%"));
+    }
+    let rest = (100 - sum) / open.max(1);
+    Ok(modes.into_iter().map(|(mode, percent)| (mode, percent.unwrap_or(rest))).collect())
+}
 
 /// As in fio, 0 selects the default.
 fn batch(v: Value<'_>) -> Result<Option<u32>, String> {

@@ -3,6 +3,7 @@
 
 mod access;
 mod data;
+mod distribution;
 mod engine;
 mod logs;
 mod off;

@@ -27,6 +27,12 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     })
     .aliases(&["ratecycle"]),
+    Key::value("max_latency", "TIME[,TIME[,TIME]]", "Latency of an I/O above which the job fails, for reads,writes,trims; default unit: µs", |job, v| {
+        triple(v, &mut job.rate.floor.latency_ns, |v| {
+            Ok(Some(v.time_ns(MICROSECOND_NS)?).filter(|ns| *ns > 0))
+        })
+    })
+    .differs("Checked twice a second and at the end, so that the job may end up to half a second later."),
     Key::value("flow", "WEIGHT", "Weight of this job among those with the same flow_id; each gets I/Os in proportion", |job, v| {
         job.rate.flow = v.count32(0, 1000)?;
         Ok(())

@@ -90,13 +90,7 @@ const REFUSED: &[Refused] = &[
         what: "Search for the highest queue depth within a latency target",
         why: "latency targets are not supported yet; fathom limit --target='p99<2ms' finds the \
               highest load within one",
-        names: &[
-            "latency_target",
-            "latency_window",
-            "latency_percentile",
-            "latency_run",
-            "max_latency",
-        ],
+        names: &["latency_target", "latency_window", "latency_percentile", "latency_run"],
     },
     Refused {
         what: "Zoned I/O",
@@ -159,7 +153,7 @@ const REFUSED: &[Refused] = &[
     },
     Refused {
         what: "NVMe data placement, protection information, and command variants",
-        why: "io_uring_cmd sends plain read, write and deallocate commands only; remove the key",
+        why: "io_uring_cmd sends commands without them only; remove the key",
         names: &[
             "fdp",
             "dataplacement",
@@ -174,12 +168,7 @@ const REFUSED: &[Refused] = &[
             "apptag",
             "apptag_mask",
             "md_per_io_size",
-            "num_range",
-            "write_mode",
             "read_mode",
-            "readfua",
-            "writefua",
-            "deac",
             "cdb_len",
             "stream_id",
         ],
@@ -194,11 +183,9 @@ const REFUSED: &[Refused] = &[
         what: "Other offset patterns",
         why: "not supported; use rw=randread, rw=read:SKIP, norandommap or random_distribution",
         names: &[
-            "rw_sequencer",
             "bs_unaligned",
             "blocksize_unaligned",
             "bs_is_seq_rand",
-            "random_sequence_stride",
             "sprandom",
             "spr_num_regions",
             "spr_op",
@@ -210,7 +197,7 @@ const REFUSED: &[Refused] = &[
     Refused {
         what: "Other file handling",
         why: "not supported; use filename, nrfiles, invalidate and unlink",
-        names: &["filetype", "lockfile", "opendir", "file_append", "pre_read", "unlink_each_loop"],
+        names: &["filetype", "lockfile", "opendir", "file_append", "unlink_each_loop"],
     },
     Refused {
         what: "Other flushes",
@@ -227,7 +214,6 @@ const REFUSED: &[Refused] = &[
             "uid",
             "gid",
             "ioscheduler",
-            "lockmem",
             "comm",
             "gpu_dev_id",
         ],

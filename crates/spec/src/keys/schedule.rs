@@ -144,6 +144,15 @@ pub(super) const KEYS: &[Key] = &[
         "NUMA nodes of the job's memory: default, local, prefer:NODE, bind:NODES or interleave:NODES",
         memory_policy,
     ),
+    Key::value(
+        "lockmem",
+        "SIZE",
+        "Memory to lock for each clone, so that others cannot use it",
+        |job, v| {
+            job.placement.locked_bytes = v.bytes()?;
+            Ok(())
+        },
+    ),
     Key::value("nice", "N", "nice(2) value, -20 to 19", |job, v| {
         job.placement.nice = v.signed(-20, 19)? as i32;
         Ok(())

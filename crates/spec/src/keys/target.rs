@@ -99,6 +99,11 @@ pub(super) const KEYS: &[Key] = &[
         job.files.invalidate = v.flag()?;
         Ok(())
     }),
+    Key::flag("pre_read", "Read the files into the page cache before the job starts; implies invalidate=0", |job, v| {
+        job.files.pre_read = v.flag()?;
+        Ok(())
+    })
+    .differs("Only jobs that read do so; an error with direct I/O, which bypasses the page cache."),
     Key::value("fadvise_hint", "KIND", "Access hint for the kernel (fadvise): 0 (none), 1 (from the I/O pattern), random, sequential or noreuse", |job, v| {
         job.files.advice = v.choice(&[
             ("0", Some(Advice::None)),

@@ -1,12 +1,12 @@
 //! Rejects what cannot be done, before anything is.
 
 use super::regions::Part;
-use super::{File, engine};
-use crate::job::{EngineName, JobSpec};
+use super::{File, engine, jobs};
+use crate::job::{EngineName, JobSpec, RwKind};
 use crate::spec::Spec;
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, TargetFacts, TargetKind};
-use fathom_model::plan::{BlockSizes, Plan};
+use fathom_model::plan::{BlockSizes, Distribution, Mix, Plan};
 use fathom_model::units::bytes as show;
 use std::collections::{BTreeMap, HashMap};
 
@@ -38,6 +38,12 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
     if let Some((dir, instead)) = engine::without(job) {
         problems.push(("rw", format!("{name} does not support {dir}; {instead}")));
     }
+    problems.extend(trim_write(job));
+    if job.files.pre_read && job.is_direct() && job.mix().has(Dir::Read) {
+        let why = "pre_read fills the page cache, which direct I/O bypasses; remove one of them";
+        problems.push(("pre_read", why.to_string()));
+    }
+    problems.extend(trim_ranges(job));
     problems.extend(polling(job));
     if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
         let why = "nonvectored=0 has no effect with io_uring_cmd; remove it";
@@ -46,6 +52,39 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
     problems.extend(too_large(job));
     problems.extend(cpus(job, facts));
     problems
+}
+
+/// Checks a job that writes each block after trimming it.
+fn trim_write(job: &JobSpec) -> Option<KeyProblem> {
+    if job.work.rw.kind != RwKind::TrimWrite {
+        return None;
+    }
+    let sizes = &job.work.sizes;
+    let rates = |dir: Dir| job.rate.iops[dir].is_some() || job.rate.bytes[dir].is_some();
+    let limited = job.used_dirs().any(rates) || job.rate.flow > 0;
+    let why = match (sizes.write == sizes.trim, limited) {
+        (true, false) => return None,
+        (false, _) => "trimwrite writes what it trims; use the same block size for both",
+        (_, true) => "the writes of trimwrite follow its trims; remove rate, rate_iops and flow",
+    };
+    Some(("rw", why.to_string()))
+}
+
+/// Checks trims of several ranges.
+fn trim_ranges(job: &JobSpec) -> Option<KeyProblem> {
+    let count = u64::from(job.engine.uring.nvme.ranges);
+    if count <= 1 || !job.mix().has(Dir::Trim) {
+        return None;
+    }
+    let why = match job.mix() {
+        Mix::TrimThenWrite => "a write follows a trim of one range; remove num_range",
+        _ if job.engine.serialize_overlap => "num_range and serialize_overlap conflict; remove one",
+        _ if job.work.sizes.trim.max().saturating_mul(count) > u64::from(u32::MAX) => {
+            "one trim is limited to 4 GiB in all its ranges; lower num_range, or bs"
+        }
+        _ => return None,
+    };
+    Some(("num_range", why.to_string()))
 }
 
 /// Largest block size of reads and writes in bytes: Linux limits them to just below 2 GiB (MAX_RW_COUNT).
@@ -224,6 +263,7 @@ pub(super) fn region(
             ));
         }
     }
+    distribution(job, path, part)?;
     let grows = part.create_size.is_some() && file.facts.kind == TargetKind::File;
     let permitted = [path, &file.facts.resolved]
         .into_iter()
@@ -237,6 +277,31 @@ pub(super) fn region(
         ));
     }
     aligned(job, file, part)
+}
+
+/// Checks that the blocks of a distribution are within the region.
+fn distribution(job: &JobSpec, path: &str, part: &Part) -> Result<(), String> {
+    let beyond = |what: String| {
+        let len = show(part.len);
+        Err(format!("random_distribution: {what} is beyond the {len} of {path} that the job uses"))
+    };
+    match job.work.distribution.as_ref().filter(|_| job.work.rw.random) {
+        Some(Distribution::Sequence { blocks, .. }) => {
+            let bytes = jobs::block_min(job);
+            let count = part.len / bytes;
+            let last = blocks.iter().find(|block| **block >= count);
+            last.map_or(Ok(()), |block| beyond(format!("block {block} of {}", show(bytes))))
+        }
+        Some(Distribution::ZonedAbs(zones)) => {
+            let end = zones.iter().fold(0_u64, |sum, zone| sum.saturating_add(zone.bytes));
+            if end > part.len {
+                beyond(format!("the end of the zones, {}", show(end)))
+            } else {
+                Ok(())
+            }
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks the alignment of direct I/O.

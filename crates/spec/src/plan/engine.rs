@@ -61,9 +61,7 @@ pub(super) fn choose(job: &JobSpec, files: &[File<'_>], host: &Host) -> Choice {
 /// A direction of a job that its engine cannot do, and what to do instead.
 pub(super) fn without(job: &JobSpec) -> Option<(Dir, &'static str)> {
     let (lacks, instead) = match job.engine.name {
-        EngineName::Libaio | EngineName::IoUringCmd => {
-            (&[Dir::Trim][..], "use ioengine=io_uring or psync")
-        }
+        EngineName::Libaio => (&[Dir::Trim][..], "use ioengine=io_uring or psync"),
         EngineName::Falloc => (&[Dir::Read][..], "use rw=write, randwrite, trim or randtrim"),
         EngineName::Ftruncate => (&[Dir::Read, Dir::Trim][..], "use rw=write or randwrite"),
         _ => return None,
@@ -132,6 +130,11 @@ const KEYS: &[(&str, Supports)] = &[
     ("cmdprio_percentage", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
     ("cmdprio_bssplit", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
     ("cmd_type", |name| name == EngineName::IoUringCmd),
+    ("write_mode", |name| name == EngineName::IoUringCmd),
+    ("readfua", |name| name == EngineName::IoUringCmd),
+    ("writefua", |name| name == EngineName::IoUringCmd),
+    ("deac", |name| name == EngineName::IoUringCmd),
+    ("num_range", |name| name == EngineName::IoUringCmd),
     ("stat_type", |name| matches!(name, EngineName::Names(op) if op.is_stat())),
     ("direct", EngineName::moves_data),
     ("fsync", EngineName::moves_data),
@@ -171,5 +174,9 @@ fn foreign(job: &JobSpec) -> impl Iterator<Item = &'static str> {
 /// Whether the value of `key` requests nothing.
 fn is_off(job: &JobSpec, key: &str) -> bool {
     let last = job.given.iter().rev().find(|given| given.key == key);
-    last.is_some_and(|given| given.value == "0")
+    last.is_some_and(|given| match key {
+        "num_range" => given.value == "1",
+        "write_mode" => given.value == "write",
+        _ => given.value == "0",
+    })
 }

@@ -3,7 +3,7 @@
 use super::engine::{self, Choice};
 use super::own_options;
 use super::waves::Start;
-use crate::job::{JobSpec, Size};
+use crate::job::{JobSpec, RwKind, Size};
 use fathom_model::plan::{
     Access, Advice, Dedupe, Distribution, Flow, IoFlags, JobPlan, Logs, Order, Rate, Think, Until,
 };
@@ -44,7 +44,8 @@ pub(super) fn resolve(
         true => Advice::Random,
         false => Advice::Sequential,
     });
-    plan.invalidate = job.files.invalidate;
+    plan.invalidate = job.invalidates();
+    plan.pre_read = job.files.pre_read;
     plan.write_life = job.files.write_life;
     plan.flags = flags(job);
     if engine::supports(job, "cmdprio_percentage") {
@@ -56,6 +57,7 @@ pub(super) fn resolve(
         align: align(job),
         block_sizes: job.work.sizes.clone(),
         random_percent: job.work.random_percent,
+        repeat_offset: job.work.repeat_offset,
         ..plan.access
     };
     plan.rate = rate(job);
@@ -86,7 +88,10 @@ fn order(job: &JobSpec) -> Order {
         return Order::Sequential { skip: postfix.unwrap_or(0) };
     }
     let default = if job.work.no_map { Distribution::Uniform } else { Distribution::EachOnce };
-    let distribution = job.work.distribution.clone().unwrap_or(default);
+    let mut distribution = job.work.distribution.clone().unwrap_or(default);
+    if let Distribution::Sequence { stride, .. } = &mut distribution {
+        *stride = job.work.sequence_stride;
+    }
     let run = postfix.and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
     Order::Random { distribution, run }
 }
@@ -177,7 +182,9 @@ pub(super) fn until(job: &JobSpec, plan: &JobPlan) -> Result<Until, String> {
     };
     // As in fio, the last block is transferred whole.
     let bytes = bytes.checked_next_multiple_of(unit).unwrap_or(bytes - bytes % unit);
-    let loops = u64::from(schedule.loops);
+    // As in fio, the writes of what was trimmed count in addition.
+    let times = if job.work.rw.kind == RwKind::TrimWrite { 2 } else { 1 };
+    let loops = u64::from(schedule.loops) * times;
     let endless = schedule.time_based || (bytes == 0 && !job.uses_files());
     let until = Until {
         bytes: (!endless).then(|| bytes.saturating_mul(loops)),

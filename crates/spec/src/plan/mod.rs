@@ -213,7 +213,7 @@ impl<'a> Planner<'a> {
         // Created before the run if any job needs it then.
         target.create_on_open &= job.files.create_on_open;
         target.unlink |= job.files.unlink;
-        target.invalidate |= job.files.invalidate;
+        target.invalidate |= job.invalidates();
         target.written |= mix.has(fathom_model::Dir::Write);
         target.trimmed |= mix.has(fathom_model::Dir::Trim);
         Ok(index)

@@ -40,7 +40,7 @@ pub(super) fn resolve(job: &JobSpec, op: NameOp, clone: u32, spec: &Spec) -> Res
 pub(super) fn mix(job: &JobSpec) -> Mix {
     match job.mix() {
         Mix::Only(dir) => Mix::Only(dir),
-        Mix::ReadWrite { .. } => Mix::Only(Dir::Read),
+        Mix::ReadWrite { .. } | Mix::TrimThenWrite => Mix::Only(Dir::Read),
     }
 }
 

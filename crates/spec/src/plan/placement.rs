@@ -33,7 +33,8 @@ pub(super) fn placement(job: &JobSpec, clone: u32, host: &Host) -> Result<Placem
         // As in fio, a level without a class means best effort.
         (class, level) => Some((class.unwrap_or(2), level.unwrap_or(0))),
     };
-    Ok(Placement { cpus, nice: spec.nice, io_priority, memory: spec.memory.clone() })
+    let (nice, locked_bytes, memory) = (spec.nice, spec.locked_bytes, spec.memory.clone());
+    Ok(Placement { cpus, nice, io_priority, locked_bytes, memory })
 }
 
 /// The CPUs of `nodes` that this process may use.

@@ -1,7 +1,7 @@
 //! List values: `read,write,trim` triples, paths, CPUs, percentages.
 
 use super::Value;
-use fathom_model::plan::Zone;
+use fathom_model::plan::{AbsoluteZone, Zone};
 use fathom_model::{Dir, PerDir};
 use std::collections::BTreeSet;
 
@@ -186,6 +186,28 @@ pub(crate) fn zones(text: &str) -> Result<Vec<Zone>, String> {
     Ok(parts.into_iter().map(zone).collect())
 }
 
+/// Zones of `random_distribution=zoned_abs:access/size:…`, in percent of accesses and bytes.
+pub(crate) fn absolute_zones(v: Value<'_>) -> Result<Vec<AbsoluteZone>, String> {
+    let mut zones = Vec::new();
+    for entry in entries(v.text, ':') {
+        let bad = || format!("invalid zone '{entry}'; use percent of accesses/size");
+        let (access, bytes) = entry.split_once('/').ok_or_else(bad)?;
+        let access = access.trim().parse::<f64>().ok().filter(|n| (0.0..=100.0).contains(n));
+        let (access_percent, bytes) = (access.ok_or_else(bad)?, v.with(bytes.trim()).size()?);
+        zones.push(AbsoluteZone { access_percent, bytes });
+    }
+    let access: f64 = zones.iter().map(|zone| zone.access_percent).sum();
+    match (access - 100.0).abs() <= 0.01 {
+        true => Ok(zones),
+        false => {
+            let text = v.text;
+            Err(format!(
+                "the zones of '{text}' add up to {access}% of accesses; change that to 100%"
+            ))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,6 +272,9 @@ mod tests {
         assert!(zones("50/50:30/50:20/").is_err());
         assert!(zones("60/10:30/90").unwrap_err().contains("90%"));
         assert!(zones("nan/10:30/90").is_err());
+        let zones = absolute_zones(v("60/1m:0/2m:40/4k")).unwrap();
+        assert_eq!(zones.iter().map(|zone| zone.bytes).sum::<u64>(), (3 << 20) + 4096);
+        assert!(absolute_zones(v("60/1m:30/2m")).unwrap_err().contains("90%"));
     }
 
     proptest! {

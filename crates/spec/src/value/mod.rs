@@ -8,7 +8,9 @@ mod lists;
 pub(crate) use arithmetic::evaluate;
 pub(crate) use buffer::pattern;
 pub(crate) use errnos::errno;
-pub(crate) use lists::{block_split, cpu_list, escape_path, floats, path_list, triple, zones};
+pub(crate) use lists::{
+    absolute_zones, block_split, cpu_list, escape_path, floats, path_list, triple, zones,
+};
 
 use crate::job::Size;
 

@@ -1,7 +1,10 @@
 //! What fio accepts and fathom used to refuse.
 
 use crate::common::{OneFile, command, facts, job};
-use fathom_model::plan::{Advice, BlockSizes, Engine, Flow, MemoryPolicy, Plan, Psync, Region};
+use fathom_model::plan::{
+    Advice, BlockSizes, Distribution, Engine, Flow, MemoryPolicy, Mix, Order, Plan, Psync, Region,
+    WriteMode,
+};
 use fathom_spec::{check, parse, plan};
 
 fn planned(line: &str) -> Plan {
@@ -25,7 +28,7 @@ fn values_that_turn_a_feature_off() {
         let plan = plan(&spec, &facts(&spec)).unwrap();
         assert!(plan.jobs[0].options.get("rw").is_some_and(|rw| rw == "read"), "{key}");
     }
-    for key in ["verify=crc32c", "zonemode=zbd", "pre_read=1", "verify_pattern=0x11", "ss=iops:1%"]
+    for key in ["verify=crc32c", "zonemode=zbd", "sprandom=1", "verify_pattern=0x11", "ss=iops:1%"]
     {
         let error = job(&format!("[a]\nrw=read\n{key}")).unwrap_err().to_string();
         assert!(error.starts_with("job:3: ") && error.contains("is refused"), "{error}");
@@ -297,4 +300,59 @@ fn no_engine_and_a_depth_is_noted_where_fio_would_differ() {
     assert_eq!(notes("--name=a --rw=read --iodepth=8 --ioengine=io_uring"), "");
     assert_eq!(notes("--name=a --rw=read"), "");
     assert_eq!(notes("--rw=read --iodepth=8 x"), "");
+}
+
+#[test]
+fn each_byte_of_trimwrite_counts_twice() {
+    let plan = planned("--rw=randtrimwrite --filename=/data/own --loops=3 --number_ios=100");
+    let job = &plan.jobs[0];
+    assert_eq!((job.access.mix, job.until.bytes), (Mix::TrimThenWrite, Some(6 << 20)));
+    assert_eq!(job.until.ios, Some(600));
+    assert!(plan.targets[0].written && plan.targets[0].trimmed);
+}
+
+#[test]
+fn a_file_that_is_read_first_stays_cached() {
+    let plan = planned("--rw=read --pre_read=1 /data/file");
+    assert!(plan.jobs[0].pre_read && !plan.jobs[0].invalidate && !plan.targets[0].invalidate);
+}
+
+#[test]
+fn orders_of_random_offsets() {
+    let order = |keys: &str| {
+        let access = planned(&format!("--rw=randread:4 /data/file {keys}")).jobs.remove(0).access;
+        let Order::Random { distribution, .. } = access.order else { panic!("{keys}") };
+        (distribution, access.repeat_offset)
+    };
+    let (sequence, repeats) =
+        order("--random_distribution=sequence:2,0,1 --random_sequence_stride=1");
+    let wanted = Distribution::Sequence { blocks: vec![2, 0, 1], stride: true };
+    assert_eq!((sequence, repeats), (wanted, false));
+    let (zones, repeats) =
+        order("--random_distribution=zoned_abs:60/1m:40/2m --rw_sequencer=identical");
+    let Distribution::ZonedAbs(zones) = zones else { panic!("{zones:?}") };
+    assert_eq!((zones[1].bytes, zones[1].access_percent, repeats), (2 << 20, 40.0, true));
+    let (normal, _) = order("--random_distribution=normal:10:0.25");
+    assert_eq!(normal, Distribution::Normal { deviation_percent: 10.0, center_percent: 25.0 });
+    assert_eq!(order("--random_distribution=zipf:1.2:0.5").0, Distribution::Zipf { theta: 1.2 });
+}
+
+#[test]
+fn nvme_commands_of_a_job() {
+    let nvme = |keys: &str| {
+        let line =
+            format!("--ioengine=io_uring_cmd --filename=/dev/ng0n1 --erase=/dev/ng0n1 {keys}");
+        let Engine::IoUringCmd(ring) = planned(&line).jobs.remove(0).engine else { panic!() };
+        ring.nvme
+    };
+    let modes = |text: &str| nvme(&format!("--rw=write --write_mode={text}")).write_modes;
+    let shares = modes("write/40:zeroes/30:uncor/20:verify/10");
+    assert_eq!(shares.iter().map(|share| share.1).collect::<Vec<_>>(), [40, 30, 20, 10]);
+    assert_eq!(
+        modes("write/50:zeroes/:uncor/").iter().map(|m| m.1).collect::<Vec<_>>(),
+        [50, 25, 25]
+    );
+    assert_eq!(modes("verify"), [(WriteMode::Verify, 100)]);
+    let more = nvme("--rw=randtrim --num_range=8 --readfua=1 --writefua=1 --deac=1");
+    assert!(more.ranges == 8 && more.read_fua && more.write_fua && more.deallocate);
 }

@@ -52,7 +52,6 @@ fn refused_keys_name_the_reason() {
     refuses_file("[a]\nmem_align=8k", &["mem_align", "4096 or less"]);
     refuses_command("--client=host x", &["--client", "remote jobs"]);
     refuses_command("--server", &["--server", "remote jobs"]);
-    refuses_command("--rw=trimwrite x", &["trimwrite", "one trim and one write job"]);
     refuses_command("--rw=read --ioengine=windowsaio x", &["windowsaio", "libaio"]);
     refuses_command("--rw=read --ioengine=iouring x", &["use io_uring"]);
 }
@@ -126,14 +125,44 @@ fn invalid_targets() {
     refuses_plan("--rw=read --offset=1g /dev/disk", &["beyond the end"]);
     refuses_plan("--rw=read --size=2g /dev/disk", &["/dev/disk is 1 GiB"]);
     refuses_plan("--rw=trim /dev/disk", &["does not support discard"]);
-    for engine in ["libaio", "io_uring_cmd"] {
-        let line = format!("--rw=trim --ioengine={engine} /data/file");
-        refuses_plan(&line, &[engine, "does not support trim", "ioengine=io_uring"]);
+    for rw in ["trim", "trimwrite"] {
+        let line = format!("--rw={rw} --ioengine=libaio /data/file");
+        refuses_plan(&line, &["libaio", "does not support trim", "ioengine=io_uring"]);
     }
     refuses_plan("--rw=read /dev/ng0n1", &["io_uring_cmd"]);
     refuses_plan("--rw=read --ioengine=io_uring_cmd /dev/disk", &["/dev/ng0n1"]);
     refuses_plan("--rw=read --size=30g /data/new", &["20 GiB are free"]);
     refuses_plan("--rw=read --size=1g /data/file", &["shorter", "--overwrite=/data/file"]);
+}
+
+#[test]
+fn distributions_beyond_the_target() {
+    let random = "--rw=randread --bs=1m /data/file --random_distribution";
+    refuses_plan(
+        &format!("{random}=sequence:1,64"),
+        &["block 64 of 1 MiB", "64 MiB of /data/file"],
+    );
+    refuses_plan(&format!("{random}=zoned_abs:60/1m:40/64m"), &["65 MiB", "64 MiB of /data/file"]);
+    refuses_command(&format!("{random}=sequence:1,-2"), &["invalid block '-2'"]);
+    refuses_command(&format!("{random}=sequence:"), &["sequence:2,0,1"]);
+    refuses_command(&format!("{random}=zoned_abs:60/1m:30/1m"), &["90%"]);
+    refuses_command(&format!("{random}=normal:10:1.5"), &["invalid center", "0 to 1"]);
+    refuses_command(&format!("{random}=zoned:50/50:50/50,100/100"), &["one job per direction"]);
+}
+
+#[test]
+fn trims_that_are_written_or_have_ranges() {
+    let own = "--rw=trimwrite --filename=/data/own";
+    refuses_plan(&format!("{own} --bs=4k,4k,8k"), &["same block size"]);
+    refuses_plan(&format!("{own} --rate_iops=100"), &["remove rate"]);
+    let ranges = "--ioengine=io_uring_cmd --filename=/dev/ng0n1 --num_range=8";
+    refuses_plan(&format!("{ranges} --rw=trimwrite"), &["num_range", "one range"]);
+    refuses_plan(&format!("{ranges} --rw=trim --bs=512m"), &["num_range", "4 GiB"]);
+    refuses_plan(&format!("{ranges} --rw=trim --serialize_overlap=1"), &["conflict"]);
+    refuses_plan("--rw=randread --num_range=8 /data/file", &["io_uring", "num_range"]);
+    refuses_command("--write_mode=write/60:zeroes/30 x", &["90%"]);
+    refuses_command("--write_mode=write/60:zeroes x", &["'zeroes' has no percentage"]);
+    refuses_plan("--rw=read --pre_read=1 --direct=1 /data/file", &["pre_read", "bypasses"]);
 }
 
 #[test]

@@ -6,9 +6,11 @@ use crate::doc::{
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_model::Dir;
 use fathom_model::histogram::Histogram;
-use fathom_model::plan::{JobPlan, Show, Unified};
+use fathom_model::plan::{Engine, JobPlan, Show, Unified};
 use fathom_model::record::{DirRecord, JobRecord, RunRecord};
 
+/// The column of the bandwidth.
+const BANDWIDTH: usize = 2;
 /// Jobs whose IOPS are this far from their mean differ.
 const DIFFERENCE: f64 = 0.1;
 
@@ -16,7 +18,7 @@ const DIFFERENCE: f64 = 0.1;
 pub(super) fn figures(body: &mut Document, group: &JobGroup) {
     let done = &group.record;
     let show = &group.plan.show;
-    let mut columns = columns("");
+    let mut columns = columns("", group.plan);
     let errors: fn(&DirRecord) -> u64 = |dir| dir.counts.errors;
     let mut counted = vec![("errors", errors), ("short", |dir| dir.counts.short_ios)];
     counted.retain(|(_, of)| done.dirs.iter().any(|(_, dir)| of(dir) > 0));
@@ -48,13 +50,33 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
         let rate = derive::per_second(done.flushes.count, done.runtime_ns);
         rows.push(row("flush", count(rate), Text::default(), &done.flushes.lat));
     }
-    body.table(columns, rows);
+    table(body, group.plan, columns, rows);
     behind(body, group);
 }
 
-fn columns(first: &str) -> Vec<DataColumn> {
+/// What the I/Os of a job per second are called: those on names are operations.
+pub(super) fn rate_unit(plan: &JobPlan) -> &'static str {
+    if is_on_names(plan) { "ops/s" } else { "IOPS" }
+}
+
+pub(super) fn is_on_names(plan: &JobPlan) -> bool {
+    matches!(plan.engine, Engine::Names(_))
+}
+
+/// Adds a table, without the bandwidth of jobs that transfer nothing.
+fn table(body: &mut Document, plan: &JobPlan, columns: Vec<DataColumn>, rows: Vec<Vec<Text>>) {
+    let (mut columns, mut rows) = (columns, rows);
+    if is_on_names(plan) {
+        columns.remove(BANDWIDTH);
+        rows.iter_mut().for_each(|row| drop(row.remove(BANDWIDTH)));
+    }
+    body.table(columns, rows);
+}
+
+fn columns(first: &str, plan: &JobPlan) -> Vec<DataColumn> {
     let mut columns = vec![DataColumn::text(first)];
-    let numbers = [("IOPS", 0), ("bandwidth", 1), ("p50", 0), ("p99", 0), ("p99.9", 2), ("max", 0)];
+    let ios = rate_unit(plan);
+    let numbers = [(ios, 0), ("bandwidth", 1), ("p50", 0), ("p99", 0), ("p99.9", 2), ("max", 0)];
     columns.extend(numbers.map(|(name, rank)| DataColumn::number(name).ranked(rank)));
     columns
 }
@@ -118,15 +140,15 @@ pub(super) fn extremes(body: &mut Document, record: &RunRecord, group: &JobGroup
         members(record, group).map(|(plan, done)| (rate(done), name(plan))).collect();
     rates.sort_by(|a, b| a.0.total_cmp(&b.0));
     if let (Some(least), Some(most)) = (rates.first(), rates.last()) {
-        let figure =
-            |job: &(f64, String)| text!(of(count(job.0), "IOPS"), " (", job.1.as_str(), ")");
+        let unit = rate_unit(group.plan);
+        let figure = |job: &(f64, String)| text!(of(count(job.0), unit), " (", job.1.as_str(), ")");
         body.entry("jobs", text!("slowest ", figure(least), ", fastest ", figure(most)));
     }
 }
 
 /// A row for each job of a group.
 pub(super) fn each_job(body: &mut Document, record: &RunRecord, group: &JobGroup) {
-    let mut columns = columns("job");
+    let mut columns = columns("job", group.plan);
     if members(record, group).any(|(_, done)| done.error.is_some()) {
         columns.push(DataColumn::text("error"));
     }
@@ -142,5 +164,5 @@ pub(super) fn each_job(body: &mut Document, record: &RunRecord, group: &JobGroup
     };
     let mut rows: Vec<Vec<Text>> = members(record, group).map(job).collect();
     rows.iter_mut().for_each(|row| row.truncate(columns.len()));
-    body.table(columns, rows);
+    table(body, group.plan, columns, rows);
 }

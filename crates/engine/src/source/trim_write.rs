@@ -1,0 +1,78 @@
+//! A source that trims each block, then writes it (`trimwrite`). The write waits until the trim has ended.
+
+use super::{Draw, General, Source};
+use crate::queue::{Op, Request};
+use fathom_model::Dir;
+
+/// Repeats each trim of another source as a write.
+pub(crate) struct TrimWrite {
+    trims: General,
+    /// The trim that is to be followed by its write.
+    trimmed: Option<Request>,
+}
+
+impl TrimWrite {
+    pub fn new(trims: General) -> Self {
+        Self { trims, trimmed: None }
+    }
+}
+
+impl Source for TrimWrite {
+    const FIXED: bool = false;
+    const SERIALIZES: bool = true;
+    type Batch<'a> = &'a mut Self;
+
+    fn len(&self) -> u32 {
+        self.trims.len()
+    }
+
+    fn batch(&mut self) -> &mut Self {
+        self
+    }
+}
+
+impl Draw for TrimWrite {
+    fn next_dir(&mut self) -> Dir {
+        if self.trimmed.is_some() { Dir::Write } else { Dir::Trim }
+    }
+
+    fn next(&mut self, _dir: Dir, max: u64) -> Request {
+        if let Some(trim) = self.trimmed.take() {
+            let len = u64::from(trim.len).min(max) as u32;
+            return Request { op: Op::Io(Dir::Write), len, ..trim };
+        }
+        let trim = self.trims.next(Dir::Trim, max);
+        self.trimmed = Some(trim);
+        trim
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::PerDir;
+    use fathom_model::plan::{BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region};
+
+    #[test]
+    fn each_trim_is_followed_by_its_write() {
+        let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };
+        let mut job = JobPlan::new("t", Engine::Null, Mix::TrimThenWrite, order);
+        job.access.align = PerDir::splat(4096);
+        let sizes = BlockSizes::Split(vec![(4096, 50), (16384, 50)]);
+        job.access.block_sizes = PerDir::splat(sizes);
+        job.regions = vec![Region { target: 0, start: 0, len: 1 << 20 }];
+        let mut source = TrimWrite::new(General::new(&job));
+        let mut written = 0;
+        while written < 1 << 20 {
+            let mut draw = || {
+                let dir = source.next_dir();
+                source.next(dir, u64::MAX)
+            };
+            let (trim, write) = (draw(), draw());
+            assert_eq!((trim.op, write.op), (Op::Io(Dir::Trim), Op::Io(Dir::Write)));
+            assert_eq!((trim.offset, trim.len), (write.offset, write.len));
+            written += u64::from(write.len);
+        }
+        assert_eq!(written, 1 << 20, "each block once");
+    }
+}

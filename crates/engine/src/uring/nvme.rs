@@ -1,0 +1,253 @@
+//! NVMe commands other than plain reads, writes and flushes: `write_mode`, `readfua`, `writefua`, and deallocation.
+
+use super::mode::{Mode, NVME_WRITE, Passthrough, View};
+use super::ring::Sqe;
+use crate::files::FileKind;
+use crate::queue::{Op, Request};
+use crate::source::{RangeTable, below};
+use fathom_model::Dir;
+use fathom_model::plan::{NvmeCommands, WriteMode};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use std::rc::Rc;
+
+const NVME_WRITE_UNCORRECTABLE: u8 = 4;
+const NVME_WRITE_ZEROES: u8 = 8;
+const NVME_DATASET_MANAGEMENT: u8 = 9;
+const NVME_VERIFY: u8 = 12;
+/// Bits of command dword 12.
+const FORCE_UNIT_ACCESS: u64 = 1 << 30;
+const DEALLOCATE: u64 = 1 << 25;
+/// Attribute of Dataset Management, in command dword 11.
+const ATTRIBUTE_DEALLOCATE: u64 = 4 << 32;
+
+/// Passthrough with these commands.
+pub(crate) struct Commands {
+    inner: Passthrough,
+    plan: NvmeCommands,
+    random: Xoshiro256PlusPlus,
+    /// Where the source puts the ranges of a deallocation that has several.
+    table: Option<Rc<RangeTable>>,
+    /// The ranges of each slot as the command has them, and how many.
+    ranges: Vec<Vec<[u64; 2]>>,
+}
+
+impl Commands {
+    /// Whether a job needs it.
+    pub fn apply(plan: &NvmeCommands, trims: bool) -> bool {
+        trims || *plan != NvmeCommands::default()
+    }
+
+    pub fn new(slots: u32, plan: &NvmeCommands, table: Option<Rc<RangeTable>>, seed: u64) -> Self {
+        let most = plan.ranges.max(1) as usize;
+        Self {
+            inner: Passthrough::new(slots),
+            plan: plan.clone(),
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            table,
+            ranges: (0..slots).map(|_| Vec::with_capacity(most)).collect(),
+        }
+    }
+
+    /// The command of the next write.
+    fn write_mode(&mut self) -> WriteMode {
+        let modes = &self.plan.write_modes;
+        let Some((last, _)) = modes.last() else { return WriteMode::Write };
+        let mut pick = if modes.len() > 1 { below(&mut self.random, 100) as u32 } else { 0 };
+        for (mode, percent) in modes {
+            if pick < *percent {
+                return *mode;
+            }
+            pick -= percent;
+        }
+        *last
+    }
+
+    /// Bits of dword 12 for a write.
+    fn write_bits(&self, mode: WriteMode) -> u64 {
+        // As in fio, in a mix only plain writes have it.
+        let fua =
+            self.plan.write_fua && (mode == WriteMode::Write || self.plan.write_modes.len() == 1);
+        let deallocate = self.plan.deallocate && mode == WriteMode::Zeroes;
+        let bit = |on: bool, bit: u64| if on { bit } else { 0 };
+        bit(fua, FORCE_UNIT_ACCESS) | bit(deallocate, DEALLOCATE)
+    }
+
+    /// Puts the ranges of a deallocation into the slot; `None` if they are not whole blocks.
+    fn fill_ranges(&mut self, slot: u32, lba_bytes: u32, request: &Request) -> Option<()> {
+        let ranges = &mut self.ranges[slot as usize];
+        let whole = |offset: u64, len: u32| {
+            let whole =
+                len.is_multiple_of(lba_bytes) && offset.is_multiple_of(u64::from(lba_bytes));
+            let blocks = u64::from(len / lba_bytes) << 32;
+            (whole && len > 0).then_some([blocks, offset / u64::from(lba_bytes)])
+        };
+        match &self.table {
+            // A request that is repeated has its ranges already.
+            Some(_) if request.buffer_offset == 0 => {}
+            Some(table) => {
+                ranges.clear();
+                for (offset, len) in table.of(request.buffer_offset) {
+                    ranges.push(whole(offset, len)?);
+                }
+            }
+            None => {
+                ranges.clear();
+                ranges.push(whole(request.offset, request.len)?);
+            }
+        }
+        Some(())
+    }
+
+    /// Turns the words of a read on the slot into those of a deallocation.
+    fn deallocate(&mut self, words: [[u64; 8]; 2], slot: u32) -> [[u64; 8]; 2] {
+        let [mut entry, mut rest] = words;
+        let ranges = &self.ranges[slot as usize];
+        (entry[3], entry[5]) = (0, 0);
+        entry[6] = entry[6] & !0xff | u64::from(NVME_DATASET_MANAGEMENT);
+        rest[1] = ranges.as_ptr() as u64;
+        rest[2] = (ranges.len() as u64 * 16) << 32;
+        rest[3] = (ranges.len() as u64).saturating_sub(1) | ATTRIBUTE_DEALLOCATE;
+        rest[4] = 0;
+        self.inner.expect(slot, 0);
+        [entry, rest]
+    }
+
+    fn command(&mut self, target: &View<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
+        if request.op != Op::Io(Dir::Trim) {
+            return self.transfer(target, slot, request);
+        }
+        let FileKind::NvmeGeneric { lba_bytes, .. } = target.files[request.file as usize].kind
+        else {
+            return Passthrough::INVALID;
+        };
+        if lba_bytes == 0 || self.fill_ranges(slot, lba_bytes, request).is_none() {
+            return Passthrough::INVALID;
+        }
+        // Namespace and addressing are those of any command; offset and length are in the ranges.
+        let any = Request { op: Op::Fsync, buffer_offset: 0, ..*request };
+        let words = self.inner.entry(target, slot, &any);
+        self.deallocate(words, slot)
+    }
+
+    fn transfer(&mut self, target: &View<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
+        let [mut entry, mut rest] = self.inner.entry(target, slot, request);
+        match request.op {
+            Op::Io(Dir::Read) if self.plan.read_fua => rest[4] |= FORCE_UNIT_ACCESS,
+            Op::Io(Dir::Write) => {
+                let mode = self.write_mode();
+                rest[4] |= self.write_bits(mode);
+                let opcode = match mode {
+                    WriteMode::Write => return [entry, rest],
+                    WriteMode::Zeroes => NVME_WRITE_ZEROES,
+                    WriteMode::Uncorrectable => NVME_WRITE_UNCORRECTABLE,
+                    WriteMode::Verify => NVME_VERIFY,
+                };
+                if entry[6] as u8 != NVME_WRITE {
+                    return [entry, rest];
+                }
+                // These transfer no data.
+                (entry[3], entry[5]) = (0, 0);
+                entry[6] = entry[6] & !0xff | u64::from(opcode);
+                (rest[1], rest[2]) = (0, 0);
+            }
+            _ => {}
+        }
+        [entry, rest]
+    }
+}
+
+impl Mode for Commands {
+    const WIDE: bool = true;
+
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+        [*sqe.words(), *sqe.extension()] = self.command(target, slot, request);
+    }
+
+    fn result(&self, slot: u32, result: i32) -> i32 {
+        self.inner.result(slot, result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mode::Target;
+    use super::*;
+    use crate::buffers::Slab;
+    use crate::files::OpenFile;
+    use fathom_model::plan::Buffers;
+
+    fn encoded(commands: &mut Commands, request: Request) -> [[u64; 8]; 2] {
+        let slab = Slab::new(1, 4096, &Buffers::default()).unwrap();
+        let kind = FileKind::NvmeGeneric { nsid: 3, lba_bytes: 512 };
+        let fd = tempfile::tempfile().unwrap().into();
+        let files = [OpenFile { fd, kind, path: "ng".into() }];
+        commands.command(&Target::new(&files, &slab).view(), 0, &request)
+    }
+
+    fn request(dir: Dir) -> Request {
+        Request { op: Op::Io(dir), file: 0, offset: 8192, len: 4096, buffer_offset: 0 }
+    }
+
+    #[test]
+    fn a_deallocation_has_a_range_of_whole_blocks() {
+        let mut commands = Commands::new(1, &NvmeCommands::default(), None, 1);
+        let [entry, rest] = encoded(&mut commands, request(Dir::Trim));
+        assert_eq!((entry[6], rest[2], rest[3]), (9 | 3 << 32, 16 << 32, 4 << 32));
+        assert_eq!(
+            (commands.ranges[0][0], rest[1]),
+            ([8 << 32, 16], commands.ranges[0].as_ptr() as u64)
+        );
+        assert_eq!(commands.result(0, 0), 0);
+        let odd = Request { len: 4000, ..request(Dir::Trim) };
+        assert_eq!(encoded(&mut commands, odd), Passthrough::INVALID);
+    }
+
+    #[test]
+    fn a_deallocation_has_the_ranges_of_its_table() {
+        let plan = NvmeCommands { ranges: 2, ..NvmeCommands::default() };
+        let table = Rc::new(RangeTable::new(4, 2));
+        let entry = table.put(&[(0, 512), (1 << 20, 4096)]);
+        let mut commands = Commands::new(1, &plan, Some(Rc::clone(&table)), 1);
+        let trim = Request { buffer_offset: entry, ..request(Dir::Trim) };
+        let [_, rest] = encoded(&mut commands, trim);
+        assert_eq!((rest[2], rest[3]), (32 << 32, 1 | 4 << 32));
+        assert_eq!(commands.ranges[0], [[1 << 32, 0], [8 << 32, 2048]]);
+        for at in 0..8 {
+            table.put(&[(at << 20, 512)]);
+        }
+        encoded(&mut commands, request(Dir::Trim));
+        assert_eq!(commands.ranges[0], [[1 << 32, 0], [8 << 32, 2048]], "the same when repeated");
+    }
+
+    #[test]
+    fn writes_are_the_commands_of_their_modes() {
+        use WriteMode::{Uncorrectable, Verify, Write, Zeroes};
+        let opcode = |mode, plan: NvmeCommands| {
+            let plan = NvmeCommands { write_modes: vec![(mode, 100)], ..plan };
+            let [entry, rest] = encoded(&mut Commands::new(1, &plan, None, 1), request(Dir::Write));
+            assert_eq!(rest[3], 16, "the first block");
+            (entry[6] as u8, rest[2] >> 32, rest[4])
+        };
+        let plain = NvmeCommands::default;
+        let fua = NvmeCommands { write_fua: true, deallocate: true, ..plain() };
+        assert_eq!(opcode(Write, plain()), (1, 4096, 7));
+        assert_eq!(opcode(Write, fua.clone()), (1, 4096, 7 | FORCE_UNIT_ACCESS));
+        assert_eq!(opcode(Zeroes, plain()), (8, 0, 7));
+        assert_eq!(opcode(Zeroes, fua), (8, 0, 7 | FORCE_UNIT_ACCESS | DEALLOCATE));
+        assert_eq!(opcode(Uncorrectable, plain()), (4, 0, 7));
+        assert_eq!(opcode(Verify, plain()), (12, 0, 7));
+        let read = NvmeCommands { read_fua: true, ..plain() };
+        let [entry, rest] = encoded(&mut Commands::new(1, &read, None, 1), request(Dir::Read));
+        assert_eq!((entry[6] as u8, rest[4]), (2, 7 | FORCE_UNIT_ACCESS));
+    }
+
+    #[test]
+    fn a_mix_of_writes_follows_its_percentages() {
+        let write_modes = vec![(WriteMode::Write, 70), (WriteMode::Zeroes, 30)];
+        let plan = NvmeCommands { write_modes, ..NvmeCommands::default() };
+        let mut commands = Commands::new(1, &plan, None, 1);
+        let zeroes = (0..10_000).filter(|_| commands.write_mode() == WriteMode::Zeroes).count();
+        assert!(zeroes.abs_diff(3000) < 200, "{zeroes}");
+    }
+}
