@@ -273,10 +273,12 @@ fn looks_like_job_file(path: &str) -> bool {
 fn apply(job: &mut JobSpec, lines: &[Line], global: bool, problems: &mut Problems) {
     let mut lines: Vec<&Line> = lines.iter().collect();
     lines.sort_by_key(|line| !(line.key == "kb_base" && line.place.is_some()));
-    let rank = |line: &&Line| block_size_rank(&line.key);
-    if lines.iter().map(rank).filter(|rank| *rank > 0).count() > 1 {
-        lines.sort_by_key(rank);
-    }
+    // Others stay where they are: kb_base may stand between two of these.
+    let is_block_size = |line: &Line| block_size_rank(&line.key) > 0;
+    let places: Vec<usize> = (0..lines.len()).filter(|at| is_block_size(lines[*at])).collect();
+    let mut sizes: Vec<&Line> = places.iter().map(|at| lines[*at]).collect();
+    sizes.sort_by_key(|line| block_size_rank(&line.key));
+    places.into_iter().zip(sizes).for_each(|(at, line)| lines[at] = line);
     for line in lines {
         problems.ok(set_key(job, line, global));
     }

@@ -61,6 +61,14 @@ fn bare(jobs: &[JobSpec]) -> Vec<JobSpec> {
         .collect()
 }
 
+#[test]
+fn a_size_keeps_the_base_of_its_section() {
+    let text = "[global]\nbs=4k\n[global]\nbs=,16k\nkb_base=1000\n[a]\nfilename=x\nsize=1m\n";
+    let spec = job(text).unwrap();
+    let again = parse(&spec.show_command(), &OneFile("")).unwrap();
+    assert_eq!(bare(&again.jobs), bare(&spec.jobs));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
