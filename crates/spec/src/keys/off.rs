@@ -39,7 +39,6 @@ const OFF: &[(&[&str], &[&str])] = &[
             "lockmem",
             "log_alternate_epoch_clock_id",
             "log_issue_time",
-            "log_offset",
             "log_store_compressed",
             "max_latency",
             "max_open_zones",
