@@ -141,6 +141,7 @@ pub static RULES: &[&Rule] = &[
     &failures::IO_ERRORS,
     &failures::SHORT_IOS,
     &failures::LOST_WAKEUPS,
+    &failures::LOG_TOO_SLOW,
     &targets::TARGET_CHANGED,
     &rates::COULD_NOT_KEEP_UP,
     &targets::SPARSE_TARGET,

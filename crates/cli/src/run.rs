@@ -11,6 +11,7 @@ use crate::signals::Signals;
 use crate::stdio::{self, Kind, note};
 use clap::CommandFactory;
 use fathom_analysis::watch::ObservedTotals;
+use fathom_engine::EntrySender;
 use fathom_machine::guard::Permissions;
 use fathom_machine::{Lookup, Roots};
 use fathom_model::finding::Severity;
@@ -184,7 +185,10 @@ fn perform(
     view.logs = Logs::create(plan, output.bandwidth_log.as_deref(), used)?;
     // After the targets were opened, so that a refusal is a single line.
     plan.notes.iter().for_each(|note| stdio::remark(&format!("fathom: note: {note}")));
-    let mut record = runner.run(plan, &mut view)?;
+    let ran = runner.run(plan, &mut view);
+    let errors = view.logs.finish();
+    view.complain(&errors);
+    let mut record = ran?;
     view.clear();
     if record.outcome.is_finished() {
         cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
@@ -295,6 +299,11 @@ impl Hooks for RunView<'_> {
         self.seen.add(sample);
         let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
         self.stacks.extend(new.cloned());
+    }
+
+    fn io_log(&mut self, job: usize) -> Option<EntrySender> {
+        let started = self.logs.start_writer(self.plan, job);
+        started.map_err(|error| self.complain(&[error])).ok()
     }
 
     fn totals(&mut self, totals: &[(usize, JobTotals)]) -> Duration {

@@ -2,6 +2,7 @@
 
 use crate::buffers::Slab;
 use crate::clock;
+use crate::entries::EntrySender;
 use crate::files::OpenFile;
 use crate::flow::{FlowGroup, FlowShare};
 use crate::hints;
@@ -9,6 +10,7 @@ use crate::libaio::Libaio;
 use crate::mmap::Mmap;
 use crate::names::{EachName, NameOps, NameTable};
 use crate::null::Null;
+use crate::observer::{IoObserver, Observe};
 use crate::pace::Pace;
 use crate::placement::{self, Locked};
 use crate::posixaio::PosixAio;
@@ -44,6 +46,8 @@ pub(crate) struct Task<'a> {
     pub files: &'a [OpenFile],
     /// What an engine that operates on names uses in place of files.
     pub names: Option<&'a NameTable>,
+    /// What takes the entries of its logs, until the worker has it.
+    pub log: &'a Mutex<Option<EntrySender>>,
     pub shared: &'a Shared,
     pub wake: &'a Wake,
     /// The jobs that this one shares I/Os with.
@@ -185,7 +189,11 @@ fn dispatch(
             let table = task.names.filter(|table| !table.names.is_empty());
             let table = table.ok_or_else(|| "no names: the job needs at least one".to_string())?;
             let queue = SyncQueue::new(NameOps::new(plan, table), &slab);
-            work_with(task, queue, EachName::new(job, table.names.len()), slab, ready)
+            let source = EachName::new(job, table.names.len());
+            match observer(task) {
+                Some(observer) => work_with(task, queue, source, slab, ready, observer),
+                None => work_with(task, queue, source, slab, ready, ()),
+            }
         }
         Engine::Null => work(task, Null::new(depth), slab, ready),
     }
@@ -281,24 +289,38 @@ fn work<Q: Queue>(
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
     let job = task.job;
+    if is_observed(task) {
+        return work_on_any(task, queue, slab, ready);
+    }
     // A rate limit dominates the cost per I/O.
     let is_plain = job.access.mix != Mix::TrimThenWrite && !job.serialize_overlap;
     if makes_passes(job) || !is_plain || job.is_held_back() {
         return work_on_any(task, queue, slab, ready);
     }
     if let Some(source) = Simple::<Permutation, false>::new(job) {
-        return work_with(task, queue, source, slab, ready);
+        return work_with(task, queue, source, slab, ready, ());
     }
     if let Some(source) = Simple::<Uniform, false>::new(job) {
-        return work_with(task, queue, source, slab, ready);
+        return work_with(task, queue, source, slab, ready, ());
     }
     if let Some(source) = Simple::<Ascending, false>::new(job) {
-        return work_with(task, queue, source, slab, ready);
+        return work_with(task, queue, source, slab, ready, ());
     }
     if let Some(source) = Simple::<Permutation, true>::new(job) {
-        return work_with(task, queue, source, slab, ready);
+        return work_with(task, queue, source, slab, ready, ());
     }
     work_on_any(task, queue, slab, ready)
+}
+
+/// Whether single I/Os are observed, for logs or by priority.
+fn is_observed(task: &Task<'_>) -> bool {
+    let log = task.log.lock().unwrap_or_else(PoisonError::into_inner);
+    log.is_some() || !task.job.priorities.is_empty()
+}
+
+fn observer(task: &Task<'_>) -> Option<IoObserver> {
+    let log = task.log.lock().unwrap_or_else(PoisonError::into_inner).take();
+    IoObserver::new(task.job, log)
 }
 
 /// Works with a source for any job, where the system calls or copies of the queue dominate the cost per I/O.
@@ -314,32 +336,36 @@ fn work_on_any<Q: Queue>(
         return work_with(task, queue, source, slab, ready);
     }
     let mappings = queue.mappings();
+    if let Some(observer) = observer(task) {
+        let source = Invalidating::new(Serialized::new(job), job, task.files, &mappings);
+        return work_with(task, queue, source, slab, ready, observer);
+    }
     match (makes_passes(job), job.serialize_overlap) {
         (true, true) => {
-            let inner = Serialized(General::new(job));
-            let source = Invalidating::new(inner, job, task.files, &mappings);
-            work_with(task, queue, source, slab, ready)
+            let source = Invalidating::new(Serialized::new(job), job, task.files, &mappings);
+            work_with(task, queue, source, slab, ready, ())
         }
         (true, false) => {
             let source = Invalidating::new(General::new(job), job, task.files, &mappings);
-            work_with(task, queue, source, slab, ready)
+            work_with(task, queue, source, slab, ready, ())
         }
-        (false, true) => work_with(task, queue, Serialized(General::new(job)), slab, ready),
-        (false, false) => work_with(task, queue, General::new(job), slab, ready),
+        (false, true) => work_with(task, queue, Serialized::new(job), slab, ready, ()),
+        (false, false) => work_with(task, queue, General::new(job), slab, ready, ()),
     }
 }
 
-fn work_with<Q: Queue, S: Source>(
+fn work_with<Q: Queue, S: Source, O: Observe>(
     task: &Task<'_>,
     queue: Q,
     source: S,
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
+    observer: O,
 ) -> Result<JobRecord, Refusal> {
     let named = task.names.into_iter().flat_map(|table| &table.names);
     let named = named.map(|name| name.path.to_string_lossy().into_owned());
     let paths: Vec<String> = task.files.iter().map(|f| f.path.clone()).chain(named).collect();
-    let mut worker = Worker::new(task.job, &paths, task.shared, queue, source, slab);
+    let mut worker = Worker::new(task.job, &paths, task.shared, queue, source, slab, observer);
     let ramp_stats = (task.job.until.ramp_ns > 0).then(Stats::default);
     let go = ready.take().is_none_or(|ready| ready(Ok(())));
     if !go {
@@ -355,9 +381,9 @@ fn work_with<Q: Queue, S: Source>(
 }
 
 /// From the first I/O to the record.
-fn measured<'a, Q: Queue, S: Source>(
+fn measured<'a, Q: Queue, S: Source, O: Observe>(
     task: &Task<'a>,
-    worker: &mut Worker<'a, Q, S>,
+    worker: &mut Worker<'a, Q, S, O>,
     ramp: Option<&'a Stats>,
 ) -> JobRecord {
     let (job, shared) = (task.job, task.shared);
@@ -400,8 +426,8 @@ fn measured<'a, Q: Queue, S: Source>(
 }
 
 /// I/Os scheduled before the job ended or was stopped, but never started.
-fn unstarted<Q: Queue, S: Source>(
-    worker: &Worker<'_, Q, S>,
+fn unstarted<Q: Queue, S: Source, O: Observe>(
+    worker: &Worker<'_, Q, S, O>,
     end: End,
     until_ns: u64,
 ) -> PerDir<u64> {
@@ -419,9 +445,9 @@ fn wait_until(task: &Task<'_>, start_ns: u64) {
     }
 }
 
-fn record<Q: Queue, S: Source>(
+fn record<Q: Queue, S: Source, O: Observe>(
     task: &Task<'_>,
-    worker: &mut Worker<'_, Q, S>,
+    worker: &mut Worker<'_, Q, S, O>,
     usage: Usage,
     unstarted: &PerDir<u64>,
 ) -> JobRecord {
@@ -430,6 +456,8 @@ fn record<Q: Queue, S: Source>(
     // Mappings always are of the page cache.
     granted.direct = task.job.direct && task.job.engine != Engine::Mmap;
     granted.huge_pages = worker.is_huge();
+    worker.observer.pauses();
+    let mut priorities = worker.observer.priorities();
     let dirs = PerDir::from_fn(|dir| {
         let stats = &shared.stats.dirs[dir];
         let mut errnos = std::mem::take(&mut worker.errnos[dir]);
@@ -443,6 +471,7 @@ fn record<Q: Queue, S: Source>(
             late_ios: stats.late_ios.get(),
             unstarted_ios: unstarted[dir],
             errnos,
+            priorities: std::mem::take(&mut priorities[dir]),
             intervals: Vec::new(),
         }
     });
@@ -457,6 +486,7 @@ fn record<Q: Queue, S: Source>(
         usage,
         depth: worker.depth.record(worker.system_calls()),
         granted,
+        log_wait_ns: worker.observer.log_wait_ns(),
         ..JobRecord::default()
     }
 }
@@ -480,6 +510,7 @@ mod tests {
                 job: &job,
                 files: &[],
                 names: None,
+                log: &Mutex::new(None),
                 shared: &shared,
                 wake: &wake,
                 flow: None,

@@ -232,6 +232,10 @@ impl<const FLAGGED: bool> Queue for Libaio<FLAGGED> {
         self.calls
     }
 
+    fn priority(&self, slot: u32) -> u16 {
+        self.requests[slot as usize].priority.cast_unsigned()
+    }
+
     fn granted(&self) -> Granted {
         Granted::default()
     }

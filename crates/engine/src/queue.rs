@@ -76,6 +76,11 @@ pub(crate) trait Queue {
     /// System calls made so far.
     fn system_calls(&self) -> u64;
 
+    /// The priority of the last request of `slot`; 0 is that of the thread.
+    fn priority(&self, _slot: u32) -> u16 {
+        0
+    }
+
     /// Settings in effect so far.
     fn granted(&self) -> Granted;
 

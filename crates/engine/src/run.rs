@@ -1,6 +1,7 @@
 //! A run: starts the workers of a plan wave by wave, supervises and joins them.
 
 use crate::clock;
+use crate::entries::EntrySender;
 use crate::files::OpenFile;
 use crate::flow::{self, FlowGroup};
 use crate::job::{self, Task};
@@ -49,10 +50,20 @@ struct Member {
     wake: Wake,
 }
 
+/// What a job works on.
+#[derive(Default)]
+pub struct JobInput {
+    /// One open file per region.
+    pub files: Vec<OpenFile>,
+    /// What an engine that operates on names uses.
+    pub names: Option<NameTable>,
+    /// What takes the entries of its logs, if each I/O has one.
+    pub log: Mutex<Option<EntrySender>>,
+}
+
 struct State {
     jobs: Vec<JobPlan>,
-    files: Vec<Vec<OpenFile>>,
-    names: Vec<Option<NameTable>>,
+    inputs: Vec<JobInput>,
     members: Vec<Member>,
     flows: BTreeMap<u32, Arc<FlowGroup>>,
     start_ns: u64,
@@ -85,20 +96,16 @@ pub struct Running {
 ///
 /// If threads or descriptors cannot be created. Errors of a job are in its record.
 pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartError> {
-    let names = plan.jobs.iter().map(|_| None).collect();
-    start_with_names(plan, files, names)
+    let input = |files| JobInput { files, ..JobInput::default() };
+    start_with(plan, files.into_iter().map(input).collect())
 }
 
-/// Starts the jobs of `plan`, as [`start`] does; `names` holds, per job, what an engine that operates on names uses.
+/// Starts the jobs of `plan` with an input for each.
 ///
 /// # Errors
 ///
 /// As [`start`].
-pub fn start_with_names(
-    plan: &Plan,
-    files: Vec<Vec<OpenFile>>,
-    names: Vec<Option<NameTable>>,
-) -> Result<Running, StartError> {
+pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, StartError> {
     stall::install_handler()?;
     posixaio::allow_threads(&plan.jobs);
     let members =
@@ -106,8 +113,7 @@ pub fn start_with_names(
     let state = Arc::new(State {
         jobs: plan.jobs.clone(),
         flows: flow::groups(plan.jobs.iter().map(|job| job.flow)),
-        files,
-        names,
+        inputs,
         members: members.collect::<std::io::Result<_>>()?,
         start_ns: clock::now_ns(),
         stopped: AtomicBool::new(false),
@@ -287,8 +293,9 @@ fn spawn(
         let member = &state.members[index];
         let task = Task {
             job: &state.jobs[index],
-            files: &state.files[index],
-            names: state.names[index].as_ref(),
+            files: &state.inputs[index].files,
+            names: state.inputs[index].names.as_ref(),
+            log: &state.inputs[index].log,
             shared: &member.shared,
             wake: &member.wake,
             flow: state.jobs[index].flow.and_then(|flow| state.flows.get(&flow.id)),

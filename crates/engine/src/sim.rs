@@ -1,6 +1,7 @@
 //! A simulated queue with seeded faults, and the worker held against it.
 
 use crate::buffers::Slab;
+use crate::observer::{Observe, ObservedIo};
 use crate::queue::{Op, Push, Queue, Request};
 use crate::source::General;
 use crate::stats::{Shared, Stats};
@@ -189,6 +190,27 @@ struct Outcome {
     /// Batches by their number of I/Os.
     submitted: Vec<(u32, u64)>,
     errnos: PerDir<Vec<(i32, u64)>>,
+    seen: Seen,
+}
+
+/// What an observer is told: submissions, and completions with their completion latency.
+#[derive(Default)]
+struct Seen {
+    submitted: Vec<ObservedIo>,
+    completed: Vec<(ObservedIo, u64)>,
+}
+
+impl Observe for Seen {
+    const ON: bool = true;
+
+    fn submitted(&mut self, _now_ns: u64, io: ObservedIo, _slat_ns: u64) {
+        self.submitted.push(io);
+    }
+
+    fn completed(&mut self, _now_ns: u64, io: ObservedIo, clat_ns: u64, lat_ns: u64) {
+        assert!(lat_ns >= clat_ns);
+        self.completed.push((io, clat_ns));
+    }
 }
 
 impl Outcome {
@@ -211,16 +233,28 @@ fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> Outcome {
     let shared = Shared::default();
     let paths = ["target".to_string()];
     let slab = Slab::new(job.depth, job.block_max(), &job.buffers).unwrap();
-    let mut worker =
-        Worker::new(job, &paths, &shared, Sim::new(faults, seed), General::new(job), slab);
+    let (queue, source) = (Sim::new(faults, seed), General::new(job));
+    let mut worker = Worker::new(job, &paths, &shared, queue, source, slab, Seen::default());
     let end = worker.span(&shared.stats, u64::MAX, Some(ios), None);
     worker.drain();
     let (moved, flushes, in_flight) = (worker.queue.moved, worker.queue.flushes, worker.in_flight);
     let failure = worker.failure.take().map(|f| f.message);
     let errnos = std::mem::take(&mut worker.errnos);
+    let seen = std::mem::take(&mut worker.observer);
     let DepthRecord { in_flight_max, submit: submitted, .. } = worker.depth.record(0);
     drop(worker);
-    Outcome { end, shared, moved, flushes, failure, in_flight, in_flight_max, submitted, errnos }
+    Outcome {
+        end,
+        shared,
+        moved,
+        flushes,
+        failure,
+        in_flight,
+        in_flight_max,
+        submitted,
+        errnos,
+        seen,
+    }
 }
 
 proptest! {
@@ -245,6 +279,22 @@ proptest! {
         prop_assert!(out.in_flight_max <= depth);
         let latencies: u64 = Dir::ALL.iter().map(|d| out.shared.stats.dirs[*d].clat.snapshot().count()).sum();
         prop_assert_eq!(latencies, ios);
+        // Each I/O is observed once, as it was before retries and short transfers.
+        let of = |dir| move |io: &&ObservedIo| io.dir == dir;
+        for dir in Dir::ALL {
+            let latencies = out.shared.stats.dirs[dir].clat.snapshot();
+            let sum: u64 = out.seen.completed.iter().filter(|(io, _)| io.dir == dir).map(|(_, ns)| ns).sum();
+            prop_assert_eq!(latencies.mean_ns(), sum as f64 / latencies.count().max(1) as f64);
+            prop_assert_eq!(out.seen.submitted.iter().filter(of(dir)).count() as u64, latencies.count());
+        }
+        let offsets = |ios: &mut dyn Iterator<Item = &ObservedIo>| {
+            let mut offsets: Vec<(u64, u32)> = ios.map(|io| (io.offset, io.len)).collect();
+            offsets.sort_unstable();
+            offsets
+        };
+        let completed = offsets(&mut out.seen.completed.iter().map(|(io, _)| io));
+        prop_assert_eq!(&completed, &offsets(&mut out.seen.submitted.iter()));
+        prop_assert!(completed.iter().all(|(_, len)| *len == 4096));
     }
 
     #[test]
@@ -365,6 +415,7 @@ fn a_ramp_is_not_measured() {
         Sim::new(Faults::default(), 1),
         General::new(&job),
         slab,
+        (),
     );
     assert_eq!(worker.span(&ramp, u64::MAX, Some(100), None), End::Finished);
     assert_eq!(worker.span(&shared.stats, u64::MAX, Some(10), None), End::Finished);

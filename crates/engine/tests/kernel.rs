@@ -10,6 +10,7 @@ use fathom_model::plan::{
     RateProcess, Region, Until, Uring,
 };
 use fathom_model::progress::Phase;
+use fathom_model::record::PriorityRecord;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::MetadataExt;
@@ -120,6 +121,18 @@ fn single_ios_have_priorities() {
         job.priorities.read = vec![priority(Some(4096), 2 << 13 | 7), priority(Some(512), 7 << 13)];
         let read = run_one(&target.path, job.clone());
         assert_eq!((read.error, read.dirs.read.counts.bytes), (None, BYTES));
+        job.priorities.read =
+            vec![CommandPriority { block: None, percent: 50, value: 2 << 13 | 7 }];
+        let halves = run_one(&target.path, job.clone()).dirs.read;
+        let ios = |one: &PriorityRecord| (one.priority, one.clat.count() + one.lat.count());
+        let [(0, plain), (own, others)] = halves.priorities.iter().map(ios).collect::<Vec<_>>()[..]
+        else {
+            panic!("{:?}", halves.priorities);
+        };
+        assert_eq!((own, plain + others), (2 << 13 | 7, 2 * halves.counts.ios));
+        let mut merged = halves.priorities[0].clat.clone();
+        merged.merge(&halves.priorities[1].clat);
+        assert_eq!(merged, halves.clat);
         job.priorities.read = vec![priority(None, 7 << 13)];
         let refused = run_one(&target.path, job).error.unwrap();
         assert_eq!(refused.errno, libc::EINVAL, "{refused:?}");

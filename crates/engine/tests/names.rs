@@ -1,7 +1,7 @@
 //! Operations on names against the real kernel.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use fathom_engine::{Name, NameTable, start_with_names};
+use fathom_engine::{JobInput, Name, NameTable, start_with};
 use fathom_model::Dir;
 use fathom_model::plan::{Engine, JobPlan, Mix, NameOp, Names, Order, Plan, Until};
 use fathom_model::record::JobRecord;
@@ -28,7 +28,8 @@ fn run(op: NameOp, unlink: bool, table: NameTable) -> JobRecord {
     let mut job = JobPlan::new("t", engine, Mix::Only(Dir::Write), Order::Sequential { skip: 0 });
     job.until = Until { ios: Some(table.names.len() as u64), ..Until::default() };
     let plan = Plan { jobs: vec![job], ..Plan::default() };
-    start_with_names(&plan, vec![vec![]], vec![Some(table)]).unwrap().join().remove(0)
+    let input = JobInput { names: Some(table), ..JobInput::default() };
+    start_with(&plan, vec![input]).unwrap().join().remove(0)
 }
 
 fn count(dir: &Path) -> usize {

@@ -14,6 +14,7 @@ pub mod facts;
 pub mod finding;
 pub mod histogram;
 pub mod inspection;
+pub mod io_entry;
 pub mod outcome;
 pub mod per_dir;
 pub mod plan;

@@ -99,6 +99,9 @@ pub struct JobRecord {
     /// Waits that did not end although enough completions were available.
     #[serde(default, skip_serializing_if = "LostWakeups::is_none")]
     pub lost_wakeups: LostWakeups,
+    /// Time that the worker waited for the writer of its logs instead of doing I/O, in nanoseconds.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub log_wait_ns: u64,
 }
 
 /// Waits of a worker that lasted a second or more and ended only when a signal interrupted them, with as many
@@ -148,8 +151,22 @@ pub struct DirRecord {
     pub unstarted_ios: u64,
     /// errno values with their counts, ascending.
     pub errnos: Vec<(i32, u64)>,
+    /// Latencies by priority, in jobs that give single I/Os priorities of their own (`cmdprio_*`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub priorities: Vec<PriorityRecord>,
     /// Cumulative counts at the end of each interval: (nanoseconds since the start of measurement, I/Os, bytes).
     pub intervals: Vec<(u64, u64, u64)>,
+}
+
+/// Latencies of the I/Os with one priority.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PriorityRecord {
+    /// As in ioprio_set(2): class, hint and level.
+    pub priority: u16,
+    /// Completion latency.
+    pub clat: Histogram,
+    /// Total latency.
+    pub lat: Histogram,
 }
 
 /// Flushes of one job.

@@ -80,7 +80,7 @@ pub struct MachineSample {
     pub intervals_joined: u64,
 }
 
-fn is_zero(number: &u64) -> bool {
+pub(crate) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 

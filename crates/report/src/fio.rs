@@ -214,6 +214,11 @@ fn share_of_group(kib: f64, dir: Option<Dir>, group: u32, totals: &[Total]) -> f
     }
 }
 
+/// Class, level and hint of a priority of ioprio_set(2).
+pub(crate) fn priority_parts(priority: u16) -> [u16; 3] {
+    [priority >> 13, priority & 7, priority >> 3 & 1023]
+}
+
 /// Disk utilization in percent.
 pub(crate) fn utilisation(disk: &DiskRecord) -> f64 {
     match disk.elapsed_ms {

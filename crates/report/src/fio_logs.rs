@@ -1,4 +1,8 @@
-//! fio's logs: averages and histograms of intervals, as lines of text.
+//! fio's logs: averages and histograms of intervals, or entries of single I/Os, as lines of text.
+
+mod entries;
+
+pub use entries::append_entry;
 
 use fathom_model::plan::{BlockSizes, JobPlan, LogKind, Logs};
 use fathom_model::progress::{JobTotals, Phase, Progress};
@@ -42,7 +46,7 @@ impl TotalLog {
         let line = |dir: Dir| {
             let moved = u128::from(bytes[dir].saturating_sub(before[dir]));
             let kib = moved * 1_000_000_000 / u128::from(spent_ns) / 1024;
-            (dir, format!("{}, {kib}, {}, 0, 0", now.elapsed_ns / 1_000_000, dir as u8))
+            (dir, format!("{}, {kib}, {}, 0, 0\n", now.elapsed_ns / 1_000_000, dir as u8))
         };
         Dir::ALL.map(line).to_vec()
     }
@@ -83,7 +87,7 @@ impl JobLog {
         })
     }
 
-    /// The lines due now, by log; `unix_ms` is the time of `now`.
+    /// The lines of averages and histograms due now, by log; `unix_ms` is the time of `now`.
     pub fn lines(&mut self, now: &JobTotals, unix_ms: u64) -> Vec<(LogKind, String)> {
         let time_ms = match self.plan.unix_epoch {
             true => unix_ms,
@@ -102,7 +106,7 @@ impl JobLog {
                 let new = now.clat[dir].since(&before.clat[dir]);
                 if !new.is_empty() {
                     let bins = bins(&new, self.plan.coarseness);
-                    let line = format!("{time_ms}, {}, {}, {bins}", dir as u8, self.block[dir]);
+                    let line = format!("{time_ms}, {}, {}, {bins}\n", dir as u8, self.block[dir]);
                     lines.push((LogKind::Histogram, line));
                 }
             }
@@ -137,15 +141,20 @@ fn averages(
         return;
     }
     let per_second = |n: u64| u128::from(n) * 1_000_000_000 / spent_ns;
-    let mut entry = |kind, value: String| {
-        // Block size and priority are those of single I/Os.
-        lines.push((kind, format!("{time_ms}, {value}, {}, 0, 0", dir as u8)));
+    let both = plan.average && plan.maximum;
+    let mut entry = |kind, value: u64, maximum: u64| {
+        let mut line = String::new();
+        let values = (value, both.then_some(maximum));
+        entries::append(&mut line, plan, &entries::no_io(time_ms, dir), values);
+        lines.push((kind, line));
     };
     if plan.bw.is_some() {
-        entry(LogKind::Bandwidth, (per_second(bytes) / 1024).to_string());
+        let kib = (per_second(bytes) / 1024) as u64;
+        entry(LogKind::Bandwidth, kib, kib);
     }
     if plan.iops.is_some() {
-        entry(LogKind::Iops, per_second(ios).to_string());
+        let iops = per_second(ios) as u64;
+        entry(LogKind::Iops, iops, iops);
     }
     if plan.lat.is_some() {
         let latencies = [
@@ -156,14 +165,7 @@ fn averages(
         for (kind, now, before) in latencies {
             let new = now[dir].since(&before[dir]);
             let (mean, max) = (new.mean_ns() as u64, new.max_ns());
-            entry(
-                kind,
-                match (plan.average, plan.maximum) {
-                    (true, true) => format!("{mean}, {max}"),
-                    (false, true) => max.to_string(),
-                    _ => mean.to_string(),
-                },
-            );
+            entry(kind, if plan.average { mean } else { max }, max);
         }
     }
 }
@@ -227,13 +229,13 @@ mod tests {
         assert_eq!(log.wait_ns(&totals(499, 99, &[])), Some(1_000_000));
         let lines = log.lines(&totals(500, 100, &[]), 7);
         let expected =
-            [(LogKind::Bandwidth, "500, 800, 1, 0, 0"), (LogKind::Iops, "500, 200, 1, 0, 0")];
+            [(LogKind::Bandwidth, "500, 800, 1, 0, 0\n"), (LogKind::Iops, "500, 200, 1, 0, 0\n")];
         assert_eq!(lines, expected.map(|(kind, line)| (kind, line.to_string())));
         assert_eq!(log.lines(&totals(900, 200, &[]), 7), []);
         assert_eq!(log.lines(&totals(1000, 100, &[]), 7), [], "no I/O, no line");
         let mut end = totals(1250, 150, &[]);
         end.phase = Phase::Done;
-        assert_eq!(log.lines(&end, 7)[1].1, "1250, 200, 1, 0, 0");
+        assert_eq!(log.lines(&end, 7)[1].1, "1250, 200, 1, 0, 0\n");
         assert_eq!((log.lines(&end, 7), log.wait_ns(&end)), (vec![], None));
     }
 
@@ -247,10 +249,10 @@ mod tests {
         };
         assert_eq!(log.lines(&progress(499, 1 << 20, Phase::Running)), []);
         let lines = log.lines(&progress(500, 1 << 20, Phase::Running));
-        let expected = ["500, 4096, 0, 0, 0", "500, 0, 1, 0, 0", "500, 0, 2, 0, 0"];
+        let expected = ["500, 4096, 0, 0, 0\n", "500, 0, 1, 0, 0\n", "500, 0, 2, 0, 0\n"];
         assert_eq!(lines.iter().map(|line| &line.1).collect::<Vec<_>>(), expected);
         let last = log.lines(&progress(600, 2 << 20, Phase::Done));
-        assert_eq!(last[0].1, "600, 20480, 0, 0, 0");
+        assert_eq!(last[0].1, "600, 20480, 0, 0, 0\n");
         assert_eq!(log.lines(&progress(601, 2 << 20, Phase::Done)), []);
     }
 
@@ -263,9 +265,9 @@ mod tests {
             });
             log.lines(&totals(600, 2, &[100, 40]), 1234).remove(1).1
         };
-        assert_eq!(clat(true, false), "1234, 70, 1, 0, 0");
-        assert_eq!(clat(false, true), "1234, 100, 1, 0, 0");
-        assert_eq!(clat(true, true), "1234, 70, 100, 1, 0, 0");
+        assert_eq!(clat(true, false), "1234, 70, 1, 0, 0\n");
+        assert_eq!(clat(false, true), "1234, 100, 1, 0, 0\n");
+        assert_eq!(clat(true, true), "1234, 70, 100, 1, 0, 0\n");
     }
 
     #[test]
@@ -277,7 +279,8 @@ mod tests {
         assert_eq!(bin_of(u64::MAX), BINS - 1);
         let mut log = log(|logs| (logs.hist, logs.hist_ns) = (Some("h".into()), 100_000_000));
         let (_, line) = log.lines(&totals(100, 3, &[5, 5, 64]), 0).remove(0);
-        let fields: Vec<u64> = line.split(", ").map(|field| field.parse().unwrap()).collect();
+        let fields: Vec<u64> =
+            line.trim().split(", ").map(|field| field.parse().unwrap()).collect();
         assert_eq!((&fields[..3], fields.len()), (&[100, 1, 4096][..], 3 + BINS));
         assert_eq!((fields[3 + 5], fields[3 + 64]), (2, 1));
         let mut log = self::log(|logs| {

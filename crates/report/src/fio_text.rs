@@ -110,8 +110,17 @@ fn direction(out: &mut String, dir: &Value, name: &str) {
             summary(out, kind, latency);
         }
     }
+    let priorities = dir["prios"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let priorities: Vec<(String, &Value)> = priorities.iter().filter_map(priority).collect();
+    priorities.iter().for_each(|(name, latency)| summary(out, name, latency));
     for kind in ["clat", "lat", "slat"] {
         percentiles(out, kind, dir[format!("{kind}_ns")]["percentile"].as_object());
+    }
+    let total: f64 = priorities.iter().map(|(_, latency)| number(&latency["N"])).sum();
+    for (name, latency) in &priorities {
+        let share = 100.0 * number(&latency["N"]) / total;
+        let name = format!("{name} ({share:.2}% of IOs)");
+        percentiles(out, &name, latency["percentile"].as_object());
     }
     if number(&dir["bw_samples"]) > 0.0 {
         line(
@@ -138,6 +147,13 @@ fn direction(out: &mut String, dir: &Value, name: &str) {
             ),
         );
     }
+}
+
+/// The name of one priority of `prios`, and its latencies.
+fn priority(one: &Value) -> Option<(String, &Value)> {
+    let kinds = ["clat", "lat"].map(|kind| (kind, &one[format!("{kind}_ns")]));
+    let (kind, latency) = kinds.into_iter().find(|(_, latency)| latency.is_object())?;
+    Some((format!("{kind} prio {}/{}/{}", one["prioclass"], one["prio"], one["priohint"]), latency))
 }
 
 /// One kind of latency, in the unit that fio would choose.

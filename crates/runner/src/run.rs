@@ -8,6 +8,7 @@ use crate::ring_threads::RingThreads;
 use crate::targets::OpenTargets;
 use fathom_analysis::derive;
 use fathom_analysis::limit::{Config, Probe};
+use fathom_engine::EntrySender;
 use fathom_machine::guard::Permissions;
 use fathom_model::facts::Facts;
 use fathom_model::outcome::Outcome;
@@ -41,6 +42,10 @@ pub trait Hooks {
     fn trying(&mut self, _progress: &TrialProgress) {}
     /// A sample of the machine, about once a second.
     fn sampled(&mut self, _sample: &Sample) {}
+    /// What takes the entries of the logs of the job with this index, which has one for each I/O.
+    fn io_log(&mut self, _job: usize) -> Option<EntrySender> {
+        None
+    }
     /// Totals of the jobs that have logs, with their indices; returns after which time it wants the next. Without jobs
     /// that have logs it is not called.
     fn totals(&mut self, _totals: &[(usize, JobTotals)]) -> Duration {
@@ -141,7 +146,12 @@ impl Runner {
         let mut shrinking = targets.shrink_detector(plan);
         let mut ring_threads = RingThreads::new(plan, targets.proc());
         let mut samples = Samples::new(self.recording.as_mut(), &self.options, targets);
-        let running = targets.start(plan)?;
+        let of_single_ios = |index: usize| {
+            plan.jobs[index].logs.as_ref().is_some_and(|logs| logs.are_of_single_ios())
+        };
+        let running = targets.start_logged(plan, |index| {
+            of_single_ios(index).then(|| hooks.io_log(index)).flatten()
+        })?;
         let began = Instant::now();
         let mut worked = false;
         let coalesced = CoalescedTimer::new();

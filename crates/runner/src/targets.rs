@@ -3,7 +3,7 @@
 use crate::cancel::CancelToken;
 use crate::observe::new_run_id;
 use crate::shrink::ShrinkDetector;
-use fathom_engine::{FileKind, Name, NameTable, OpenFile, Running};
+use fathom_engine::{EntrySender, FileKind, JobInput, Name, NameTable, OpenFile, Running};
 use fathom_machine::guard::{self, NamedTarget, NamedTargets, OpenTarget, Permissions, WorkerOpen};
 use fathom_machine::{Lookup, Roots, inspect};
 use fathom_model::Dir;
@@ -13,6 +13,7 @@ use fathom_model::plan::{Buffers, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RECORD_VERSION, RunRecord};
 use fathom_watch::disks::NamedDisks;
 use std::ffi::CString;
+use std::sync::Mutex;
 
 /// The open targets of a plan. If dropped before any job did I/O, created files are removed.
 pub struct OpenTargets {
@@ -92,10 +93,24 @@ impl OpenTargets {
     /// # Errors
     /// If a target cannot be opened for a worker, or threads cannot be created.
     pub fn start(&self, plan: &Plan) -> Result<Running, String> {
-        let files = plan.jobs.iter().map(|job| self.files(job)).collect::<Result<_, _>>()?;
-        let names = (0..plan.jobs.len()).map(|index| self.names.get(index)?.as_ref());
-        let names = names.map(|names| names.map(table).transpose()).collect::<Result<_, _>>()?;
-        fathom_engine::start_with_names(plan, files, names).map_err(|e| e.to_string())
+        self.start_logged(plan, |_| None)
+    }
+
+    /// The same; `log` gives what takes the entries of a job's logs, where each I/O has one.
+    ///
+    /// # Errors
+    /// As [`OpenTargets::start`].
+    pub fn start_logged(
+        &self,
+        plan: &Plan,
+        mut log: impl FnMut(usize) -> Option<EntrySender>,
+    ) -> Result<Running, String> {
+        let input = |(index, job)| {
+            let names = self.names.get(index).and_then(Option::as_ref).map(table).transpose()?;
+            Ok(JobInput { files: self.files(job)?, names, log: Mutex::new(log(index)) })
+        };
+        let inputs = plan.jobs.iter().enumerate().map(input).collect::<Result<_, String>>()?;
+        fathom_engine::start_with(plan, inputs).map_err(|e| e.to_string())
     }
 
     fn files(&self, job: &JobPlan) -> Result<Vec<OpenFile>, String> {

@@ -4,7 +4,8 @@ use super::ios;
 use fathom_model::PerDir;
 use fathom_model::histogram::Histogram;
 use fathom_model::record::{
-    CacheCost, Cost, DepthRecord, DirRecord, FlushRecord, Granted, JobRecord, LostWakeups, Usage,
+    CacheCost, Cost, DepthRecord, DirRecord, FlushRecord, Granted, JobRecord, LostWakeups,
+    PriorityRecord, Usage,
 };
 use std::collections::BTreeMap;
 
@@ -46,6 +47,7 @@ pub fn merge_jobs(jobs: &[&JobRecord]) -> JobRecord {
             count: jobs.iter().map(|job| job.lost_wakeups.count).sum(),
             longest_ns: jobs.iter().map(|job| job.lost_wakeups.longest_ns).max().unwrap_or(0),
         },
+        log_wait_ns: jobs.iter().map(|job| job.log_wait_ns).sum(),
     }
 }
 
@@ -66,10 +68,24 @@ pub fn merge_dirs(parts: &[(u64, &DirRecord)]) -> DirRecord {
         all.late_ios += part.late_ios;
         all.unstarted_ios += part.unstarted_ios;
         add_counts(&mut errnos, &part.errnos);
+        merge_priorities(&mut all.priorities, &part.priorities);
     }
     all.errnos = errnos.into_iter().collect();
     all.intervals = merge_intervals(parts);
     all
+}
+
+fn merge_priorities(all: &mut Vec<PriorityRecord>, part: &[PriorityRecord]) {
+    for one in part {
+        match all.iter_mut().find(|known| known.priority == one.priority) {
+            Some(known) => {
+                known.clat.merge(&one.clat);
+                known.lat.merge(&one.lat);
+            }
+            None => all.push(one.clone()),
+        }
+    }
+    all.sort_by_key(|one| one.priority);
 }
 
 /// The sum of several growing curves, at the instants of any of them, thinned to about as many

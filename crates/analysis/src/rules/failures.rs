@@ -257,6 +257,31 @@ fn lost_wakeups(record: &RunRecord) -> Option<Claim> {
     Some(Claim::new(summary, evidence).confidence(Confidence::Medium))
 }
 
+/// A worker waited for its log.
+pub(super) static LOG_TOO_SLOW: Rule = Rule {
+    id: "log-too-slow",
+    class: Class::Validity,
+    severity: Severity::Warning,
+    meaning: "The writer of a job's logs of single I/Os did not keep up, and the job waited for it instead of doing I/O.",
+    threshold: || "Any such wait.".into(),
+    remedy: "Set log_avg_msec, log fewer figures, or write the logs to a faster file system",
+    supersedes: &[],
+    checks: &[Check::Run(log_too_slow)],
+    #[cfg(test)]
+    cases: &[Case::Run { holds: |r| r.jobs[0].log_wait_ns = 1_000_000, near_miss: |_| {} }],
+};
+
+fn log_too_slow(record: &RunRecord) -> Option<Claim> {
+    let waited = jobs_where(record, |job| job.done.log_wait_ns > 0);
+    let longest = waited.iter().map(|job| job.done.log_wait_ns).max()?;
+    let summary = format!(
+        "{} waited for the writer of the logs, which did not keep up; rates and latencies include the waits.",
+        sentence(&named(&waited)),
+    );
+    let evidence = vec![Evidence::number("longest total wait", longest as f64, Unit::Nanoseconds)];
+    Some(Claim::new(summary, evidence))
+}
+
 fn count(job: &Job, field: fn(&Counts) -> u64) -> u64 {
     job.done.dirs.iter().map(|(_, dir)| field(&dir.counts)).sum()
 }

@@ -29,6 +29,8 @@ mod fuzz;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod io_logs;
+#[cfg(test)]
 mod limit;
 #[cfg(test)]
 mod outputs;

@@ -1,13 +1,99 @@
 //! Other programs read what fathom writes. Ignored by default, so that `cargo test` needs nothing but Rust. To run them:
 //!
 //! ```sh
-//! apt-get install fio util-linux-extra
+//! apt-get install fio python3-venv util-linux-extra
 //! cargo test -p fathom --test all -- --ignored readers::
 //! ```
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::Place;
+use crate::common::{Place, Running};
 use crate::fio::{LOGS, script};
+use crate::io_logs::{self, Entry, agrees, entries};
+use std::path::Path;
+
+/// Debian's version expects the four fields that fio's logs had once; fio's newer one takes the first two.
+const PARSER: &str = "gunzip -c /usr/share/doc/fio/fiologparser.py.gz | sed \"s/rsplit(', ')$/&[:4]/\" \
+                      >parser.py && python3 parser.py";
+const FIO_PLOT: &str = "fio-plot==1.1.21";
+
+/// What a job logs of each I/O in fio and in fathom.
+#[test]
+#[ignore = "needs fio: apt-get install fio"]
+fn fio_logs_the_same_ios() {
+    let (ours, fios) = (Place::new(), Place::new());
+    let job =
+        ["--name=a", "--filename=data", "--rw=randread", "--bssplit=4k/50:8k/50", "--size=2m"];
+    let more = ["--ioengine=libaio", "--iodepth=4", "--output-format=json", "--randrepeat=1"];
+    let args = [&job[..], &io_logs::LOGS, &more].concat();
+    let result = ours.run(&args).done().json();
+    let answer = Running::start(&mut fios.command("fio", &args)).wait().done();
+    let covered = |entries: &[Entry]| {
+        assert!(entries.iter().all(|e| e[2] == 0 && [4096, 8192].contains(&e[3]) && e[5] == 0));
+        entries.iter().map(|entry| entry[3]).sum::<u64>()
+    };
+    for kind in ["slat", "clat", "lat", "bw", "iops"] {
+        let (our, fio) = (entries(&ours, kind), entries(&fios, kind));
+        assert_eq!((covered(&our), covered(&fio)), (2 << 20, 2 << 20), "{kind}");
+        if kind.ends_with("lat") {
+            agrees(&result, kind, &our);
+            agrees(&answer.json(), kind, &fio);
+        }
+    }
+    let shape =
+        |line: &str| line.split(", ").map(|field| field.starts_with("0x")).collect::<Vec<_>>();
+    let columns = |place: &Place, kind: &str| {
+        shape(place.read(&format!("x_{kind}.1.log")).lines().next().unwrap())
+    };
+    for kind in ["slat", "clat", "lat", "bw", "iops"] {
+        assert_eq!(columns(&ours, kind), columns(&fios, kind), "{kind}");
+    }
+}
+
+#[test]
+#[ignore = "fetches fio-plot from PyPI: apt-get install python3-venv"]
+fn fio_plot_draws_the_logs() {
+    let place = Place::new();
+    let bin = Path::new(env!("CARGO_TARGET_TMPDIR")).join(FIO_PLOT).join("bin");
+    if !bin.join("fio-plot").exists() {
+        let venv = bin.parent().unwrap().to_str().unwrap();
+        script(
+            &place,
+            &format!("python3 -m venv {venv} && {venv}/bin/pip --quiet install {FIO_PLOT}"),
+        )
+        .done();
+    }
+    // It finds logs by their names.
+    let name = "randread-iodepth-4-numjobs-1";
+    let job = "--name=a --rw=randread --ioengine=null --iodepth=4 --size=1g --time_based --runtime=1 --rate_iops=2000";
+    let plot = bin.join("fio-plot");
+    let text = format!(
+        "fio --eta=never {job} --write_lat_log={name} --write_iops_log={name} --write_bw_log={name} >&2
+         {} -i . -o picture.png -g -r randread -f read -t lat iops bw -d 4 -n 1 -T fathom",
+        plot.display()
+    );
+    script(&place, &text).done();
+    assert!(std::fs::metadata(place.path("picture.png")).unwrap().len() > 10_000);
+}
+
+/// The same programs, and the logs of single I/Os.
+#[test]
+#[ignore = "needs fio: apt-get install fio"]
+fn fio_s_own_tools_read_entries_of_single_ios() {
+    let place = Place::new();
+    let job =
+        "--name=a --rw=read --ioengine=null --size=1g --time_based --runtime=2 --rate_iops=1000";
+    script(&place, &format!("fio --eta=never {job} --write_lat_log=x")).done();
+    let read = |text: &str| script(&place, text).done().stdout;
+    let averages = read(&format!("{PARSER} -i 500 -a x_clat.1.log"));
+    let values =
+        averages.lines().map(|line| line.split_once(", ").unwrap().1.parse::<f64>().unwrap());
+    let text = place.read("x_clat.1.log");
+    let latencies =
+        text.lines().map(|line| line.split(", ").nth(1).unwrap().parse::<f64>().unwrap());
+    let max = latencies.fold(0.0, f64::max);
+    let values: Vec<f64> = values.collect();
+    assert!(values.len() >= 3 && values.iter().all(|value| *value <= max), "{averages}");
+}
 
 /// The programs that Debian's package of fio has for its logs.
 #[test]
@@ -17,12 +103,10 @@ fn fio_s_own_tools_read_the_logs() {
     let more = ["--runtime=2", "--rate_iops=1000", "--numjobs=2"];
     place.run(&[&LOGS[..], &more].concat()).done();
     let read = |text: &str| script(&place, text).done().stdout;
-    // Debian's version expects the four fields that fio's logs had once; fio's newer one takes the first two.
-    let parser = "gunzip -c /usr/share/doc/fio/fiologparser.py.gz | sed \"s/rsplit(', ')$/&[:4]/\" \
-                  >parser.py && python3 parser.py -i 500";
-    for averages in
-        [read(&format!("{parser} -a x_bw.1.log")), read(&format!("{parser} -a x_bw.2.log"))]
-    {
+    for averages in [
+        read(&format!("{PARSER} -i 500 -a x_bw.1.log")),
+        read(&format!("{PARSER} -i 500 -a x_bw.2.log")),
+    ] {
         let lines: Vec<(&str, &str)> =
             averages.lines().map(|line| line.split_once(", ").unwrap()).collect();
         assert!(lines.len() >= 3, "{averages}");

@@ -41,6 +41,11 @@ pub(crate) trait Source {
     type Batch<'a>: Draw
     where
         Self: 'a;
+    /// Whether an I/O does so in this job, if [`Source::SERIALIZES`].
+    #[inline]
+    fn serializes(&self) -> bool {
+        Self::SERIALIZES
+    }
     /// The length of all I/Os if fixed, else the maximum, in bytes. Never 0.
     fn len(&self) -> u32;
     /// How many I/Os can be generated in one batch now, from 1 to `want`.

@@ -38,7 +38,7 @@ pub(crate) fn makes_passes(job: &JobPlan) -> bool {
 }
 
 impl<S> Invalidating<S> {
-    /// `inner` with the files of `job` and, where the queue maps them, their mappings.
+    /// `inner` with the files of `job`, if it makes passes, and, where the queue maps them, their mappings.
     pub fn new(inner: S, job: &JobPlan, files: &[OpenFile], mappings: &[Mapping]) -> Self {
         let unit = job.block_unit();
         let pass = |(index, file): (usize, &OpenFile)| {
@@ -48,6 +48,7 @@ impl<S> Invalidating<S> {
             Pass { fd: file.raw(), region, mapping, bytes, left: PerDir::splat(bytes) }
         };
         let apart = matches!(job.access.order, Order::Sequential { .. });
+        let files = if makes_passes(job) { files } else { &[] };
         Self { inner, files: files.iter().enumerate().map(pass).collect(), apart }
     }
 }
@@ -59,6 +60,10 @@ impl<S: Source> Source for Invalidating<S> {
         = Batch<'a, S::Batch<'a>>
     where
         S: 'a;
+
+    fn serializes(&self) -> bool {
+        self.inner.serializes()
+    }
 
     fn len(&self) -> u32 {
         self.inner.len()
@@ -87,7 +92,7 @@ impl<D: Draw> Draw for Batch<'_, D> {
 
     fn next(&mut self, dir: Dir, max: u64) -> Request {
         let request = self.inner.next(dir, max);
-        let pass = &mut self.files[request.file as usize];
+        let Some(pass) = self.files.get_mut(request.file as usize) else { return request };
         let left = &mut pass.left[if self.apart { dir } else { Dir::Read }];
         if *left < u64::from(request.len) {
             pass.mapping.into_iter().for_each(unmap_pages);

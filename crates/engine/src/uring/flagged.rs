@@ -12,6 +12,8 @@ use fathom_model::plan::JobPlan;
 pub(crate) struct Flagged<M> {
     inner: M,
     priorities: Option<Priorities>,
+    /// Those of the last requests, by slot.
+    chosen: Box<[u16]>,
     /// As part of the fourth word of an entry.
     read: u64,
     write: u64,
@@ -21,7 +23,9 @@ impl<M> Flagged<M> {
     pub fn new(inner: M, job: &JobPlan) -> Self {
         let (read, write) = rw_flags(job.flags);
         let (read, write) = ((read as u64) << 32, (write as u64) << 32);
-        Self { inner, priorities: Priorities::new(job), read, write }
+        let priorities = Priorities::new(job);
+        let slots = if priorities.is_some() { job.depth } else { 0 };
+        Self { inner, priorities, chosen: vec![0; slots as usize].into(), read, write }
     }
 }
 
@@ -34,8 +38,14 @@ impl<M: Mode> Mode for Flagged<M> {
             _ => 0,
         };
         if let Some(priorities) = &mut self.priorities {
-            sqe.words()[0] |= u64::from(priorities.next(request)) << 16;
+            let priority = priorities.next(request);
+            self.chosen[slot as usize] = priority;
+            sqe.words()[0] |= u64::from(priority) << 16;
         }
+    }
+
+    fn priority(&self, slot: u32) -> u16 {
+        self.chosen.get(slot as usize).copied().unwrap_or(0)
     }
 }
 

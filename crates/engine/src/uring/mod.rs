@@ -245,6 +245,10 @@ impl<M: Mode> Queue for Uring<M> {
         self.ring.enters
     }
 
+    fn priority(&self, slot: u32) -> u16 {
+        self.mode.priority(slot)
+    }
+
     fn granted(&self) -> Granted {
         Granted {
             overflows: self.ring.overflows(),

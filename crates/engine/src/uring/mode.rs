@@ -141,6 +141,11 @@ pub(crate) trait Mode {
         self.encode(sqe, target, slot, request);
     }
 
+    /// The priority of the last request of `slot`; 0 is that of the thread.
+    fn priority(&self, _slot: u32) -> u16 {
+        0
+    }
+
     /// Bytes transferred by a completion, or `-errno`.
     #[inline]
     fn result(&self, _slot: u32, result: i32) -> i32 {
@@ -262,6 +267,10 @@ impl<M: Mode> Mode for Offloaded<M> {
             self.count = 0;
             sqe.words()[0] |= 1 << (8 + sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u32);
         }
+    }
+
+    fn priority(&self, slot: u32) -> u16 {
+        self.inner.priority(slot)
     }
 
     fn result(&self, slot: u32, result: i32) -> i32 {

@@ -41,6 +41,11 @@ impl Batches {
         self.entries[index] = Batch { prepared_ns, submitted_ns, left: count };
     }
 
+    /// The times of the batch that last had `index`.
+    pub fn last(&self, index: u32) -> Batch {
+        self.entries[index as usize]
+    }
+
     /// Completes `count` I/Os of a batch; returns its times.
     #[inline]
     pub fn done(&mut self, index: u32, count: u32) -> Batch {

@@ -2,13 +2,14 @@
 
 use super::{Held, IssueState, Slot, Worker};
 use crate::clock;
+use crate::observer::Observe;
 use crate::pace::{Due, LATE_NS, Pace};
 use crate::queue::{Push, Queue, Request};
 use crate::source::{Draw, Source};
 use crate::token::{Tag, Token};
 use fathom_model::Dir;
 
-impl<Q: Queue, S: Source> Worker<'_, Q, S> {
+impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
     /// Issues as many I/Os as limits and free slots allow; returns the time before which none is due, or 0.
     #[inline]
     pub(super) fn refill<const PACED: bool>(&mut self) -> u64 {
@@ -84,6 +85,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             held,
             ..
         } = self;
+        let serializes = S::SERIALIZES && source.serializes();
         let (mut out, mut draw) = (queue.batch(), source.batch());
         for &index in idle[self.idle_len - most..self.idle_len].iter().rev() {
             let waited = if S::SERIALIZES { held.take() } else { None };
@@ -99,7 +101,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 Some(held) if S::SERIALIZES => held.request,
                 _ => draw.next(dir, *left_bytes),
             };
-            if S::SERIALIZES {
+            if S::SERIALIZES && serializes {
                 let taken = pushed.iter().sum::<u64>() as usize;
                 if overlaps(&request, &idle[..self.idle_len - taken], slots, offsets) {
                     *held = Some(Held { dir, due_ns, request });
@@ -136,6 +138,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                     self.stats.dirs[slot.tag.dir()].late_ios.add(1);
                 }
             }
+        }
+        if O::ON {
+            self.observe_submitted(count, now);
         }
         self.idle_len -= count;
         let count = count as u32;

@@ -6,6 +6,7 @@
 mod batch_limit;
 mod batches;
 mod issue;
+mod observed;
 mod outcome;
 mod pauses;
 mod reap;
@@ -14,6 +15,7 @@ mod writes;
 use crate::buffers::Slab;
 use crate::clock;
 use crate::depth::DepthCounts;
+use crate::observer::Observe;
 use crate::pace::Pace;
 use crate::queue::{Op, Queue, Request};
 use crate::source::Source;
@@ -88,13 +90,14 @@ pub(crate) enum End {
 }
 
 /// A worker: a job, its queue and its counters.
-pub(crate) struct Worker<'a, Q, S> {
+pub(crate) struct Worker<'a, Q, S, O = ()> {
     pub job: &'a JobPlan,
     pub paths: &'a [String],
     pub shared: &'a Shared,
     /// Counters of the current span.
     pub stats: &'a Stats,
     pub queue: Q,
+    pub observer: O,
     writes: Writes,
     pub source: S,
     pub pace: Option<Pace>,
@@ -142,7 +145,7 @@ pub(crate) struct Worker<'a, Q, S> {
     pub errnos: PerDir<Vec<(i32, u64)>>,
 }
 
-impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
+impl<'a, Q: Queue, S: Source, O: Observe> Worker<'a, Q, S, O> {
     /// A worker that is ready to start. `slab` has one buffer per I/O in flight.
     pub fn new(
         job: &'a JobPlan,
@@ -151,6 +154,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         queue: Q,
         source: S,
         slab: Slab,
+        observer: O,
     ) -> Self {
         let depth = slab.slots();
         let slot = Slot::fresh(&source);
@@ -160,6 +164,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
             shared,
             stats: &shared.stats,
             queue,
+            observer,
             writes: Writes::new(job, slab, shared),
             source,
             pace: None,
@@ -204,6 +209,7 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
     pub fn begin_measuring(&mut self) {
         self.depth.clear();
         self.calls_before = self.queue.system_calls();
+        self.observer.begin(self.now_ns);
         Dir::ALL.iter().for_each(|dir| self.errnos[*dir].clear());
     }
 
@@ -291,6 +297,9 @@ impl<'a, Q: Queue, S: Source> Worker<'a, Q, S> {
         }
         self.now_ns = clock::now_ns();
         let reaped = self.reap::<PACED>();
+        if O::ON {
+            self.observer.turned(self.now_ns);
+        }
         if self.shared.wait_check.is_requested() {
             self.shared.wait_check.answer(wait_for, reaped);
         }

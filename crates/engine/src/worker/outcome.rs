@@ -1,6 +1,7 @@
 //! Handles completions other than plain successes. Cold.
 
 use super::Worker;
+use crate::observer::Observe;
 use crate::queue::{Op, Queue};
 use crate::source::Source;
 use fathom_model::Dir;
@@ -11,7 +12,7 @@ use std::io;
 /// An I/O fails after this many retries.
 const RETRIES_MAX: u32 = 1_000_000;
 
-impl<Q: Queue, S: Source> Worker<'_, Q, S> {
+impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
     /// Handles the completion of `slot` with `result`: bytes transferred, or `-errno`.
     pub(super) fn unusual_completion(&mut self, slot: u32, result: i32) {
         let request = self.request(slot);
@@ -42,15 +43,21 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     /// A success after retries or in parts.
     fn late_success(&mut self, slot: u32, dir: Dir) {
         let (request, due_ns) = (self.request(slot), self.slots[slot as usize].due_ns);
+        let io = O::ON.then(|| self.observed(slot));
         let batch = self.retire(slot);
         let stats = &self.stats.dirs[dir];
         stats.ios.add(1);
         // `buffer_offset` is the number of bytes transferred before the last part.
         stats.bytes.add(u64::from(request.buffer_offset) + u64::from(request.len));
-        stats.clat.record_n(self.now_ns.saturating_sub(batch.submitted_ns), 1);
-        stats.lat.record_n(self.now_ns.saturating_sub(batch.prepared_ns), 1);
+        let clat_ns = self.now_ns.saturating_sub(batch.submitted_ns);
+        let lat_ns = self.now_ns.saturating_sub(batch.prepared_ns);
+        stats.clat.record_n(clat_ns, 1);
+        stats.lat.record_n(lat_ns, 1);
         if due_ns > 0 {
             stats.response.record_n(self.now_ns.saturating_sub(due_ns), 1);
+        }
+        if let Some(io) = io {
+            self.observer.completed(self.now_ns, io, clat_ns, lat_ns);
         }
     }
 

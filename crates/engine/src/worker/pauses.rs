@@ -3,12 +3,13 @@
 use super::batches::Batch;
 use super::{DRAIN_NS, IssueState, NAP_NS, Slot, Worker};
 use crate::clock;
+use crate::observer::Observe;
 use crate::queue::{Op, Push, Queue, Request};
 use crate::source::Source;
 use crate::token::{Tag, Token};
 use std::sync::atomic::Ordering::Relaxed;
 
-impl<Q: Queue, S: Source> Worker<'_, Q, S> {
+impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
     /// Frees the slot of an I/O that completed or was abandoned; returns its batch.
     pub(super) fn retire(&mut self, slot: u32) -> Batch {
         self.idle[self.idle_len] = slot;
@@ -92,6 +93,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         if self.left_ios == 0 || self.left_bytes == 0 {
             return;
         }
+        self.observer.pauses();
         let start = clock::now_ns();
         let end = (start + think.time_ns).min(self.until_ns);
         let spin_from = (start + think.time_ns.saturating_sub(think.spin_ns)).min(end);
@@ -108,6 +110,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     #[cold]
     pub(super) fn rest(&mut self, not_before: u64, until_ns: u64) {
         if not_before > self.now_ns {
+            self.observer.pauses();
             clock::sleep_until(not_before.min(until_ns).min(self.now_ns + NAP_NS));
         }
         self.now_ns = clock::now_ns();

@@ -2,6 +2,7 @@
 
 use super::Worker;
 use super::batches::Batches;
+use crate::observer::Observe;
 use crate::queue::Queue;
 use crate::source::Source;
 use crate::stats::Stats;
@@ -16,7 +17,7 @@ struct Run {
     bytes: u64,
 }
 
-impl<Q: Queue, S: Source> Worker<'_, Q, S> {
+impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
     /// Reaps available completions; returns how many I/Os they ended.
     #[inline]
     pub(super) fn reap<const PACED: bool>(&mut self) -> u32 {
@@ -71,6 +72,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         end(&run, next);
         let freed = distance(start, next);
         self.idle_len = before + freed;
+        if O::ON {
+            self.observe_completed(before);
+        }
         let reaped = (freed + self.unusual.len()) as u32;
         self.in_flight -= reaped;
         if reaped > 0 {

@@ -14,7 +14,7 @@ pub struct Logs {
     pub lat: Option<String>,
     /// The same for histograms (`write_hist_log`).
     pub hist: Option<String>,
-    /// Time in nanoseconds over which entries are averaged (`log_avg_msec`).
+    /// Time in nanoseconds over which entries are averaged (`log_avg_msec`); 0 for an entry per I/O.
     pub average_ns: u64,
     /// Time in nanoseconds between histograms (`log_hist_msec`); 0 for none.
     pub hist_ns: u64,
@@ -28,6 +28,12 @@ pub struct Logs {
     pub per_job: bool,
     /// Whether times are since 1970, not since the start of the job (`log_unix_epoch`).
     pub unix_epoch: bool,
+    /// Whether entries have the offset (`log_offset`).
+    #[serde(default)]
+    pub offset: bool,
+    /// Whether they have the priority in full (`log_prio`).
+    #[serde(default)]
+    pub priority: bool,
     /// Number of the job in the run, from 1, as in file names.
     pub number: u32,
 }
@@ -50,6 +56,13 @@ pub enum LogKind {
 }
 
 impl Logs {
+    /// Whether there are logs with an entry for each I/O.
+    #[must_use]
+    pub fn are_of_single_ios(&self) -> bool {
+        let any = [&self.bw, &self.iops, &self.lat].into_iter().any(Option::is_some);
+        self.average_ns == 0 && any
+    }
+
     /// The files to write, as fio names them.
     #[must_use]
     pub fn files(&self) -> Vec<(LogKind, String)> {

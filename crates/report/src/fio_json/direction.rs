@@ -1,10 +1,10 @@
 //! One direction of a job, and its latencies.
 
 use super::{Ordered, rounded};
-use crate::fio::DirStats;
+use crate::fio::{DirStats, priority_parts};
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::JobPlan;
-use fathom_model::record::FlushRecord;
+use fathom_model::record::{FlushRecord, PriorityRecord};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -26,6 +26,8 @@ pub(super) struct Direction {
     slat_ns: Latency,
     clat_ns: Latency,
     lat_ns: Latency,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    prios: Vec<Priority>,
     bw_min: u64,
     bw_max: u64,
     bw_agg: f64,
@@ -59,6 +61,7 @@ impl Direction {
             slat_ns: latency(&stats.slat(), show.slat_percentiles),
             clat_ns: latency(&stats.clat(), show.clat_percentiles),
             lat_ns: latency(&stats.lat(), show.lat_percentiles),
+            prios: priorities(stats, plan, plus),
             bw_min: stats.bw.min as u64,
             bw_max: stats.bw.max as u64,
             bw_agg: rounded(stats.bw_agg),
@@ -72,6 +75,37 @@ impl Direction {
             iops_samples: stats.iops.samples,
         }
     }
+}
+
+/// fio's object for the latencies of one priority.
+#[derive(Serialize)]
+struct Priority {
+    prioclass: u16,
+    prio: u16,
+    priohint: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clat_ns: Option<Latency>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lat_ns: Option<Latency>,
+}
+
+/// As in fio, none unless there are several; total latencies with `lat_percentiles`, else completion latencies.
+fn priorities(stats: &DirStats, plan: &JobPlan, plus: bool) -> Vec<Priority> {
+    let (show, all) = (&plan.show, &stats.dir.priorities);
+    let total = show.lat_percentiles;
+    let is_shown = all.len() > 1 && if total { show.lat } else { show.clat };
+    let list = (total || show.clat_percentiles).then_some(&show.percentiles);
+    let of = |one: &PriorityRecord| {
+        let [prioclass, prio, priohint] = priority_parts(one.priority);
+        Priority {
+            prioclass,
+            prio,
+            priohint,
+            clat_ns: (!total).then(|| Latency::of(&one.clat, list, plus)),
+            lat_ns: total.then(|| Latency::of(&one.lat, list, plus)),
+        }
+    };
+    all.iter().filter(|_| is_shown).map(of).collect()
 }
 
 /// fio's object for flushes.

@@ -53,7 +53,7 @@ pub struct LogSpec {
     pub lat: Option<String>,
     /// `write_hist_log`.
     pub hist: Option<String>,
-    /// `log_avg_msec`, in nanoseconds; 0 for the default.
+    /// `log_avg_msec`, in nanoseconds; 0 for an entry per I/O.
     pub average_ns: u64,
     /// `log_hist_msec`, in nanoseconds.
     pub hist_ns: u64,
@@ -67,6 +67,10 @@ pub struct LogSpec {
     pub per_job: bool,
     /// `log_unix_epoch`.
     pub unix_epoch: bool,
+    /// `log_offset`.
+    pub offset: bool,
+    /// `log_prio`.
+    pub priority: bool,
 }
 
 /// Rate limits and think time of a job.

@@ -1,6 +1,6 @@
 //! fio's logs.
 
-use super::{Key, Takes, accept_flag};
+use super::{Key, Takes};
 use crate::job::JobSpec;
 use crate::value::Value;
 
@@ -13,8 +13,7 @@ pub(super) const KEYS: &[Key] = &[
             job.logs.bw = Some(v.text.to_string());
             Ok(())
         },
-    )
-    .differs(AVERAGES),
+    ),
     Key::new(
         "write_iops_log",
         Takes::Optional("PREFIX"),
@@ -23,8 +22,7 @@ pub(super) const KEYS: &[Key] = &[
             job.logs.iops = Some(v.text.to_string());
             Ok(())
         },
-    )
-    .differs(AVERAGES),
+    ),
     Key::new(
         "write_lat_log",
         Takes::Optional("PREFIX"),
@@ -33,8 +31,7 @@ pub(super) const KEYS: &[Key] = &[
             job.logs.lat = Some(v.text.to_string());
             Ok(())
         },
-    )
-    .differs(AVERAGES),
+    ),
     Key::new(
         "write_hist_log",
         Takes::Optional("PREFIX"),
@@ -48,13 +45,12 @@ pub(super) const KEYS: &[Key] = &[
     Key::value(
         "log_avg_msec",
         "MILLISECONDS",
-        "Time over which log entries are averaged",
+        "Time over which log entries are averaged; by default each I/O has one",
         |job, v| {
             job.logs.average_ns = milliseconds(v)?;
             Ok(())
         },
-    )
-    .differs("0 selects 500, not one entry per I/O."),
+    ),
     Key::value("log_hist_msec", "MILLISECONDS", "Time between logged histograms", |job, v| {
         job.logs.hist_ns = milliseconds(v)?;
         Ok(())
@@ -92,8 +88,18 @@ pub(super) const KEYS: &[Key] = &[
         },
     )
     .aliases(&["log_alternate_epoch"]),
-    Key::flag("log_prio", "No effect: entries are averages of I/Os of all priorities", accept_flag)
-        .differs("No effect: log entries are averages of I/Os of all priorities."),
+    Key::flag("log_offset", "Log the offset of each I/O", |job, v| {
+        job.logs.offset = v.flag()?;
+        Ok(())
+    }),
+    Key::flag(
+        "log_prio",
+        "Log the priority of each I/O, not just whether it is real-time",
+        |job, v| {
+            job.logs.priority = v.flag()?;
+            Ok(())
+        },
+    ),
     Key::value("log_entries", "COUNT", "No effect: entries are written as they arise", |_, v| {
         v.bytes().map(|_| ())
     })
@@ -108,9 +114,6 @@ pub(super) const KEYS: &[Key] = &[
     Key::value("log_compression_cpus", "LIST", "No effect: logs are not compressed", |_, _| Ok(()))
         .differs("No effect."),
 ];
-
-const AVERAGES: &str =
-    "Entries are always averages of an interval, without log_avg_msec of 500 ms.";
 
 fn milliseconds(v: Value<'_>) -> Result<u64, String> {
     Ok(v.count(0, 86_400_000)? * 1_000_000)
@@ -131,6 +134,8 @@ impl Default for crate::job::LogSpec {
             maximum: false,
             per_job: true,
             unix_epoch: false,
+            offset: false,
+            priority: false,
         }
     }
 }

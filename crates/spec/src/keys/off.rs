@@ -37,7 +37,6 @@ const OFF: &[(&[&str], &[&str])] = &[
             "libaio_vectored",
             "log_alternate_epoch_clock_id",
             "log_issue_time",
-            "log_offset",
             "log_store_compressed",
             "max_open_zones",
             "md_per_io_size",

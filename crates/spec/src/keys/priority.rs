@@ -6,7 +6,7 @@ use crate::value::{Value, triple};
 use fathom_model::plan::CommandPriority;
 use fathom_model::{Dir, PerDir};
 
-const NOT_APART: &str = "For libaio and io_uring. Latencies are not reported by priority.";
+const ENGINES: &str = "For libaio and io_uring.";
 
 pub(super) const KEYS: &[Key] = &[
     Key::value(
@@ -15,7 +15,7 @@ pub(super) const KEYS: &[Key] = &[
         "Percentage of reads and writes with a priority of their own",
         |job, v| triple(v, &mut job.priorities.percent, |v| v.count32(0, 100)),
     )
-    .differs(NOT_APART),
+    .differs(ENGINES),
     Key::value(
         "cmdprio_class",
         "CLASS[,CLASS]",
@@ -34,7 +34,7 @@ pub(super) const KEYS: &[Key] = &[
         "Percentage of the I/Os of each block size with a priority of their own",
         |job, v| triple(v, &mut job.priorities.split, split),
     )
-    .differs(NOT_APART),
+    .differs(ENGINES),
 ];
 
 fn small(v: Value<'_>, max: u32) -> Result<u16, String> {

@@ -130,10 +130,9 @@ const REFUSED: &[Refused] = &[
         ],
     },
     Refused {
-        what: "Details of single I/Os in logs, and their compression",
-        why: "log entries are averages of an interval, in plain text; remove the key",
+        what: "Compressed logs, times of issue, and averages of single logs",
+        why: "logs are plain text, and log_avg_msec holds for all of a job's; remove the key",
         names: &[
-            "log_offset",
             "log_issue_time",
             "log_store_compressed",
             "log_alternate_epoch_clock_id",

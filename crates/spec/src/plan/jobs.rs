@@ -117,9 +117,6 @@ fn flags(job: &JobSpec) -> IoFlags {
     }
 }
 
-/// Interval of logs in nanoseconds without `log_avg_msec`: fio's `bwavgtime`.
-const AVERAGE_NS: u64 = 500_000_000;
-
 fn logs(job: &JobSpec, number: usize) -> Logs {
     let spec = &job.logs;
     let prefix = |prefix: &Option<String>| match prefix.as_deref() {
@@ -131,13 +128,15 @@ fn logs(job: &JobSpec, number: usize) -> Logs {
         iops: prefix(&spec.iops),
         lat: prefix(&spec.lat),
         hist: prefix(&spec.hist),
-        average_ns: if spec.average_ns > 0 { spec.average_ns } else { AVERAGE_NS },
+        average_ns: spec.average_ns,
         hist_ns: spec.hist_ns,
         coarseness: spec.coarseness,
         average: spec.average,
         maximum: spec.maximum,
         per_job: spec.per_job,
         unix_epoch: spec.unix_epoch,
+        offset: spec.offset,
+        priority: spec.priority,
         number: number as u32 + 1,
     }
 }

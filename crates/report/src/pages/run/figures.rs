@@ -3,6 +3,7 @@
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, count, events, of, text, time,
 };
+use crate::fio::priority_parts;
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_model::Dir;
 use fathom_model::histogram::Histogram;
@@ -34,6 +35,13 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
         if !dir.response.is_empty() {
             let none = Text::default();
             rows.push(self::row(&format!("{name} response"), none.clone(), none, &dir.response));
+        }
+        // As in fio, a single priority is not listed.
+        for one in dir.priorities.iter().filter(|_| dir.priorities.len() > 1) {
+            let [class, level, hint] = priority_parts(one.priority);
+            let name = format!("{name} prio {class}/{level}/{hint}");
+            let ios = derive::per_second(one.lat.count(), done.runtime_ns);
+            rows.push(self::row(&name, count(ios), Text::default(), &one.lat));
         }
     };
     if show.unified != Unified::Mixed {
