@@ -190,10 +190,7 @@ fn dispatch(
             let table = table.ok_or_else(|| "no names: the job needs at least one".to_string())?;
             let queue = SyncQueue::new(NameOps::new(plan, table), &slab);
             let source = EachName::new(job, table.names.len());
-            match observer(task) {
-                Some(observer) => work_with(task, queue, source, slab, ready, observer),
-                None => work_with(task, queue, source, slab, ready, ()),
-            }
+            work_with(task, queue, source, slab, ready, observer(task))
         }
         Engine::Null => work(task, Null::new(depth), slab, ready),
     }
@@ -241,7 +238,7 @@ fn dispatch_commands(
     let table = Rc::new(RangeTable::new(depth, plan.nvme.ranges));
     let queue = Uring::new(&parts(task, plan, &slab), mode(Some(Rc::clone(&table))))?;
     let source = Ranges::new(General::new(job), table, plan.nvme.ranges);
-    work_with(task, queue, source, slab, ready)
+    work_with(task, queue, source, slab, ready, observer(task))
 }
 
 /// Picks the mode with the fewest branches per I/O.
@@ -318,7 +315,7 @@ fn is_observed(task: &Task<'_>) -> bool {
     log.is_some() || !task.job.priorities.is_empty()
 }
 
-fn observer(task: &Task<'_>) -> Option<IoObserver> {
+fn observer(task: &Task<'_>) -> IoObserver {
     let log = task.log.lock().unwrap_or_else(PoisonError::into_inner).take();
     IoObserver::new(task.job, log)
 }
@@ -333,12 +330,12 @@ fn work_on_any<Q: Queue>(
     let job = task.job;
     if job.access.mix == Mix::TrimThenWrite {
         let source = TrimWrite::new(General::new(job));
-        return work_with(task, queue, source, slab, ready);
+        return work_with(task, queue, source, slab, ready, observer(task));
     }
     let mappings = queue.mappings();
-    if let Some(observer) = observer(task) {
+    if is_observed(task) {
         let source = Invalidating::new(Serialized::new(job), job, task.files, &mappings);
-        return work_with(task, queue, source, slab, ready, observer);
+        return work_with(task, queue, source, slab, ready, observer(task));
     }
     match (makes_passes(job), job.serialize_overlap) {
         (true, true) => {

@@ -61,25 +61,21 @@ pub(crate) struct IoObserver {
 }
 
 impl IoObserver {
-    /// That of `job`, if it needs one; `log` takes the entries of its logs.
-    pub fn new(job: &JobPlan, log: Option<EntrySender>) -> Option<Self> {
-        let has_priorities = !job.priorities.is_empty();
-        if log.is_none() && !has_priorities {
-            return None;
-        }
+    /// That of `job`; `log` takes the entries of its logs.
+    pub fn new(job: &JobPlan, log: Option<EntrySender>) -> Self {
         let plan = job.logs.as_ref();
-        Some(Self {
+        Self {
             log,
             unix_epoch: plan.is_some_and(|plan| plan.unix_epoch),
             logs_submissions: plan.is_some_and(|plan| plan.lat.is_some()),
             epoch_ns: None,
-            has_priorities,
+            has_priorities: !job.priorities.is_empty(),
             own: job
                 .placement
                 .io_priority
                 .map_or(0, |(class, level)| u16::from(class) << 13 | u16::from(level)),
             priorities: PerDir::default(),
-        })
+        }
     }
 
     fn log(&mut self, now_ns: u64, io: ObservedIo, event: IoEvent) {
