@@ -1,39 +1,28 @@
 //! One job from set-up to record, on its own thread.
 
+mod dispatch;
+
 use crate::buffers::Slab;
 use crate::clock;
 use crate::entries::EntrySender;
 use crate::files::OpenFile;
 use crate::flow::{FlowGroup, FlowShare};
 use crate::hints;
-use crate::libaio::Libaio;
-use crate::mmap::Mmap;
-use crate::names::{EachName, NameOps, NameTable};
-use crate::null::Null;
-use crate::observer::{IoObserver, Observe};
+use crate::names::NameTable;
+use crate::observer::Observe;
 use crate::pace::Pace;
 use crate::placement::{self, Locked};
-use crate::posixaio::PosixAio;
-use crate::psync::Calls;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
-use crate::source::{
-    Ascending, General, Invalidating, Permutation, RangeTable, Ranges, Serialized, Simple, Source,
-    TrimWrite, Uniform, makes_passes,
-};
-use crate::splice::Splice;
+use crate::source::Source;
 use crate::stats::{Shared, Stats};
-use crate::sync_queue::SyncQueue;
-use crate::uring::{self, Uring};
 use crate::usage;
-use crate::vsync::Vsync;
 use crate::wake::Wake;
 use crate::worker::{End, Worker};
-use fathom_model::plan::{self, Engine, JobPlan, Memory, Mix};
+use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
 use fathom_model::record::{DirRecord, FlushRecord, JobError, JobRecord, Usage};
 use fathom_model::{Dir, PerDir};
-use std::rc::Rc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -80,7 +69,7 @@ fn prepare(
     let result = prepare_thread(task, &mut locked).and_then(|()| slab(task)).and_then(|slab| {
         match task.shared.is_stopping() {
             true => Ok(never_started(&mut ready)),
-            false => dispatch(task, slab, &mut ready),
+            false => dispatch::dispatch(task, slab, &mut ready),
         }
     });
     result.map_err(|Refusal(error)| {
@@ -129,228 +118,7 @@ fn slab(task: &Task<'_>) -> Result<Slab, Refusal> {
     })
 }
 
-/// Creates the plan's queue and runs the job on it.
-fn dispatch(
-    task: &Task<'_>,
-    slab: Slab,
-    ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, Refusal> {
-    each_region_has_a_file(task)?;
-    let (job, files) = (task.job, task.files);
-    let depth = slab.slots();
-    match &job.engine {
-        Engine::IoUring(plan) => dispatch_uring(task, plan, slab, ready),
-        Engine::IoUringCmd(plan) => {
-            let trims = job.access.mix.has(Dir::Trim);
-            if uring::Commands::apply(&plan.nvme, trims) {
-                return dispatch_commands(task, plan, slab, ready);
-            }
-            let mode = uring::Passthrough::new(depth);
-            let queue = Uring::new(&parts(task, plan, &slab), mode)?;
-            work(task, queue, slab, ready)
-        }
-        Engine::Nop(plan) => {
-            let queue = Uring::new(&parts(task, plan, &slab), uring::Nop::new(depth))?;
-            work(task, queue, slab, ready)
-        }
-        // Anything but a read would be submitted as a write.
-        Engine::Libaio if job.access.mix.has(Dir::Trim) => {
-            Err("libaio does not support trim".to_string().into())
-        }
-        Engine::Libaio if job.flags.atomic || !job.priorities.is_empty() => {
-            let queue = Libaio::<true>::new(job, files, &slab)?;
-            work(task, queue, slab, ready)
-        }
-        Engine::Libaio => {
-            let queue = Libaio::<false>::new(job, files, &slab)?;
-            work(task, queue, slab, ready)
-        }
-        Engine::Psync(call) => {
-            let queue = SyncQueue::new(Calls::new(*call, job.flags, files), &slab);
-            work(task, queue, slab, ready)
-        }
-        Engine::Vsync => {
-            let queue = Vsync::new(files, &slab);
-            work_on_any(task, queue, slab, ready)
-        }
-        Engine::Mmap => {
-            let queue = SyncQueue::new(Mmap::new(job, files)?, &slab);
-            work_on_any(task, queue, slab, ready)
-        }
-        Engine::Splice => {
-            let queue = SyncQueue::new(Splice::new(files)?, &slab);
-            work_on_any(task, queue, slab, ready)
-        }
-        Engine::Posixaio => {
-            let queue = PosixAio::new(files, &slab);
-            work_on_any(task, queue, slab, ready)
-        }
-        Engine::Names(plan) => {
-            let table = task.names.filter(|table| !table.names.is_empty());
-            let table = table.ok_or_else(|| "no names: the job needs at least one".to_string())?;
-            let queue = SyncQueue::new(NameOps::new(plan, table), &slab);
-            let source = EachName::new(job, table.names.len());
-            work_with(task, queue, source, slab, ready, observer(task))
-        }
-        Engine::Null => work(task, Null::new(depth), slab, ready),
-    }
-}
-
-fn each_region_has_a_file(task: &Task<'_>) -> Result<(), Refusal> {
-    let (job, files) = (task.job, task.files);
-    let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_));
-    if needs_none || !files.is_empty() && files.len() == job.regions.len() {
-        return Ok(());
-    }
-    Err(format!(
-        "{} regions but {} open files: each region needs one",
-        job.regions.len(),
-        files.len()
-    )
-    .into())
-}
-
-/// What a ring is made of.
-fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::Parts<'a> {
-    uring::Parts {
-        plan,
-        depth: slab.slots(),
-        files: task.files,
-        slab,
-        wake: task.wake,
-        wait_max: task.job.batch.complete_min,
-    }
-}
-
-/// NVMe commands other than plain reads and writes.
-fn dispatch_commands(
-    task: &Task<'_>,
-    plan: &plan::Uring,
-    slab: Slab,
-    ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, Refusal> {
-    let (job, depth) = (task.job, slab.slots());
-    let mode = |table| uring::Commands::new(depth, &plan.nvme, table, job.access.seed);
-    if plan.nvme.ranges <= 1 || job.access.mix != Mix::Only(Dir::Trim) {
-        let queue = Uring::new(&parts(task, plan, &slab), mode(None))?;
-        return work_on_any(task, queue, slab, ready);
-    }
-    let table = Rc::new(RangeTable::new(depth, plan.nvme.ranges));
-    let queue = Uring::new(&parts(task, plan, &slab), mode(Some(Rc::clone(&table))))?;
-    let source = Ranges::new(General::new(job), table, plan.nvme.ranges);
-    work_with(task, queue, source, slab, ready, observer(task))
-}
-
-/// Picks the mode with the fewest branches per I/O.
-fn dispatch_uring(
-    task: &Task<'_>,
-    plan: &plan::Uring,
-    slab: Slab,
-    ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, Refusal> {
-    let (job, depth) = (task.job, slab.slots());
-    let parts = parts(task, plan, &slab);
-    if job.flags.any() || !job.priorities.is_empty() {
-        let mode = match plan.vectored {
-            true => uring::AnyPlain::Vectored(uring::Vectored::new(depth)),
-            false => uring::AnyPlain::Plain(uring::Plain::<true>),
-        };
-        let mode = uring::Flagged::new(mode, job);
-        let mode = uring::Offloaded::new(mode, plan.force_async);
-        let queue = Uring::new(&parts, mode)?;
-        return work(task, queue, slab, ready);
-    }
-    if plan.vectored {
-        let mode = uring::Offloaded::new(uring::Vectored::new(depth), plan.force_async);
-        let queue = Uring::new(&parts, mode)?;
-        return work(task, queue, slab, ready);
-    }
-    if plan.force_async > 0 {
-        let mode = uring::Offloaded::new(uring::Plain::<true>, plan.force_async);
-        let queue = Uring::new(&parts, mode)?;
-        return work(task, queue, slab, ready);
-    }
-    if uring::needs_many(&slab) {
-        let queue = Uring::new(&parts, uring::Plain::<true>)?;
-        return work(task, queue, slab, ready);
-    }
-    let queue = Uring::new(&parts, uring::Plain::<false>)?;
-    work(task, queue, slab, ready)
-}
-
-/// Picks the cheapest source, so that the loop has no branches for features that the job does not use.
-fn work<Q: Queue>(
-    task: &Task<'_>,
-    queue: Q,
-    slab: Slab,
-    ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, Refusal> {
-    let job = task.job;
-    if is_observed(task) {
-        return work_on_any(task, queue, slab, ready);
-    }
-    // A rate limit dominates the cost per I/O.
-    let is_plain = job.access.mix != Mix::TrimThenWrite && !job.serialize_overlap;
-    if makes_passes(job) || !is_plain || job.is_held_back() {
-        return work_on_any(task, queue, slab, ready);
-    }
-    if let Some(source) = Simple::<Permutation, false>::new(job) {
-        return work_with(task, queue, source, slab, ready, ());
-    }
-    if let Some(source) = Simple::<Uniform, false>::new(job) {
-        return work_with(task, queue, source, slab, ready, ());
-    }
-    if let Some(source) = Simple::<Ascending, false>::new(job) {
-        return work_with(task, queue, source, slab, ready, ());
-    }
-    if let Some(source) = Simple::<Permutation, true>::new(job) {
-        return work_with(task, queue, source, slab, ready, ());
-    }
-    work_on_any(task, queue, slab, ready)
-}
-
-/// Whether single I/Os are observed, for logs or by priority.
-fn is_observed(task: &Task<'_>) -> bool {
-    let log = task.log.lock().unwrap_or_else(PoisonError::into_inner);
-    log.is_some() || !task.job.priorities.is_empty()
-}
-
-fn observer(task: &Task<'_>) -> IoObserver {
-    let log = task.log.lock().unwrap_or_else(PoisonError::into_inner).take();
-    IoObserver::new(task.job, log)
-}
-
-/// Works with a source for any job, where the system calls or copies of the queue dominate the cost per I/O.
-fn work_on_any<Q: Queue>(
-    task: &Task<'_>,
-    queue: Q,
-    slab: Slab,
-    ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, Refusal> {
-    let job = task.job;
-    if job.access.mix == Mix::TrimThenWrite {
-        let source = TrimWrite::new(General::new(job));
-        return work_with(task, queue, source, slab, ready, observer(task));
-    }
-    let mappings = queue.mappings();
-    if is_observed(task) {
-        let source = Invalidating::new(Serialized::new(job), job, task.files, &mappings);
-        return work_with(task, queue, source, slab, ready, observer(task));
-    }
-    match (makes_passes(job), job.serialize_overlap) {
-        (true, true) => {
-            let source = Invalidating::new(Serialized::new(job), job, task.files, &mappings);
-            work_with(task, queue, source, slab, ready, ())
-        }
-        (true, false) => {
-            let source = Invalidating::new(General::new(job), job, task.files, &mappings);
-            work_with(task, queue, source, slab, ready, ())
-        }
-        (false, true) => work_with(task, queue, Serialized::new(job), slab, ready, ()),
-        (false, false) => work_with(task, queue, General::new(job), slab, ready, ()),
-    }
-}
-
+/// Sets up the worker, and works.
 fn work_with<Q: Queue, S: Source, O: Observe>(
     task: &Task<'_>,
     queue: Q,

@@ -9,6 +9,7 @@ mod ranges;
 mod region;
 mod serialized;
 mod simple;
+mod sizes;
 mod trim_write;
 
 pub(crate) use passes::{Invalidating, makes_passes};
@@ -21,12 +22,13 @@ pub(crate) use trim_write::TrimWrite;
 use crate::queue::{Op, Request};
 pub(crate) use distribution::below;
 use distribution::unit;
-use fathom_model::plan::{self, BlockSizes, JobPlan, Mix};
+use fathom_model::plan::{self, JobPlan, Mix};
 use fathom_model::{Dir, PerDir};
 use files::Service;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use region::Region;
+use sizes::Sizes;
 
 /// Length in bytes of the virtual region of engines without a target.
 const NOWHERE_BYTES: u64 = 1 << 40;
@@ -96,45 +98,6 @@ pub(crate) struct General {
     len_max: u32,
     /// Lengths are multiples of this.
     unit: u64,
-}
-
-/// Block sizes of one direction.
-enum Sizes {
-    Fixed(u32),
-    Range { min: u64, steps: u64 },
-    Split(Vec<(u32, u32)>),
-}
-
-impl Sizes {
-    fn new(plan: &BlockSizes) -> Self {
-        match plan {
-            BlockSizes::Fixed(size) => Self::Fixed(*size as u32),
-            BlockSizes::Range { min, max } => {
-                Self::Range { min: *min, steps: (max - min) / (*min).max(1) + 1 }
-            }
-            BlockSizes::Split(parts) => {
-                Self::Split(parts.iter().map(|p| (p.0 as u32, p.1)).collect())
-            }
-        }
-    }
-
-    #[inline]
-    fn next(&self, random: &mut Xoshiro256PlusPlus) -> u32 {
-        match self {
-            Self::Fixed(size) => *size,
-            Self::Range { min, steps } => (min + below(random, *steps) * min) as u32,
-            Self::Split(parts) => {
-                let mut pick = below(random, 100) as u32;
-                for (size, percent) in parts {
-                    if pick < *percent {
-                        return *size;
-                    }
-                    pick -= percent;
-                }
-                parts.last().map_or(0, |p| p.0)
-            }
-        }
-    }
 }
 
 impl General {
@@ -247,7 +210,7 @@ fn shortened(room: u64, max: u64, unit: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::plan::{Distribution, Engine, FileService, Order};
+    use fathom_model::plan::{BlockSizes, Distribution, Engine, FileService, Order};
     use proptest::prelude::*;
 
     fn job(order: Order, mix: Mix, sizes: BlockSizes, lens: &[u64]) -> JobPlan {
