@@ -193,7 +193,7 @@ struct Outcome {
     seen: Seen,
 }
 
-/// What an observer is told: submissions, and completions with their completion latency.
+/// What an observer receives: submissions, and completions with their completion latency.
 #[derive(Default)]
 struct Seen {
     submitted: Vec<ObservedIo>,

@@ -6,6 +6,7 @@ mod threads;
 use super::Row;
 use crate::Result;
 use crate::bench::{aligned, fathom, filled};
+use fathom_model::Histogram;
 use fathom_model::record::RunRecord;
 use fathom_model::watch::{BlockOp, BlocksSample};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
@@ -49,7 +50,7 @@ pub fn run(seconds: u32, dir: &Path, given: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Mean driver times by operation, of direct reads and of writes with fsync.
+/// Driver times by operation, of direct reads and of writes with fsync.
 fn drivers(seconds: u32, data: &Path) -> Result<Vec<Row>> {
     let written = data.with_file_name("written");
     let mut load = Command::new("fio")
@@ -68,24 +69,28 @@ fn drivers(seconds: u32, data: &Path) -> Result<Vec<Row>> {
     }
     let ours = sampled?;
     let theirs = issue_to_completion(&recorded)?;
-    let row = |(name, op, letter): (&str, BlockOp, char)| {
-        let (mut ns, mut count) = (0.0, 0_u64);
+    let rows = |(name, op, letter): (&str, BlockOp, char)| {
+        let mut driver = Histogram::default();
         let times = ours.devices.iter().flat_map(|device| &device.ops).filter(|of| of.op == op);
-        for times in times {
-            ns += times.driver.sum_ns() as f64;
-            count += times.driver.count();
-        }
-        let mean = |all: &Vec<f64>| all.iter().sum::<f64>() / all.len() as f64 * 1e6;
-        let theirs = theirs.get(&letter).map_or(0.0, mean);
-        let ours = ns / count.max(1) as f64 / 1e3;
-        Row::new(format!("{name}, mean µs of {count} sampled"), ours, theirs, TENTH * theirs)
+        times.for_each(|of| driver.merge(&of.driver));
+        let mut theirs = theirs.get(&letter).cloned().unwrap_or_default();
+        theirs.sort_by(f64::total_cmp);
+        let count = driver.count();
+        let median = theirs.get(theirs.len() / 2).map_or(0.0, |seconds| seconds * 1e6);
+        let mean = theirs.iter().sum::<f64>() / theirs.len().max(1) as f64 * 1e6;
+        let row = |what, ours: f64, theirs: f64| {
+            let figure = format!("{name}, {what} µs of {count} sampled");
+            Row::new(figure, ours / 1e3, theirs, TENTH * theirs)
+        };
+        let p50 = driver.percentile(50.0).unwrap_or(0) as f64;
+        [row("p50", p50, median), row("mean", driver.sum_ns() as f64 / count.max(1) as f64, mean)]
     };
     let ops = [
         ("reads", BlockOp::Read, 'R'),
         ("writes", BlockOp::Write, 'W'),
         ("flushes", BlockOp::Flush, 'F'),
     ];
-    Ok(ops.into_iter().map(row).collect())
+    Ok(ops.into_iter().flat_map(rows).collect())
 }
 
 /// Seconds from issue to completion of each request that perf recorded, by operation.
