@@ -1,5 +1,4 @@
 # Experiments on real drivers: settings are applied to each variant and restored, and conditions have results or a reason.
-# limit: 120
 node=$(null_blk 2 queue_mode=2 submit_queues=1)
 name=${node#/dev/}
 

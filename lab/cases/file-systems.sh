@@ -1,6 +1,5 @@
 # Files on ext4, xfs and btrfs are laid out, written and read, direct and buffered; the record names the file system.
 # modules: ext4 xfs btrfs
-# limit: 120
 disk=$(disk 2)
 for fs in ext4 xfs btrfs; do
     case $fs in ext4) force=-F ;; *) force=-f ;; esac

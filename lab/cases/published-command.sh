@@ -1,6 +1,5 @@
 # A command from a published report on millions of IOPS runs unchanged: three jobs poll one disk.
 # kernels: 7
-# limit: 120
 reload nvme poll_queues=1
 fathom run --readonly --name=onessd --filename="$(disk 0)" --filesize=100% --bs=4k --direct=1 --overwrite=0 \
     --rw=randread --random_generator=lfsr --numjobs=3 --time_based=1 --runtime=5 --ioengine=io_uring --iodepth=32 \

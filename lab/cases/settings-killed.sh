@@ -1,7 +1,6 @@
 # Settings are restored even if fathom is killed at any moment while it changes them.
 # kernels: 6.1 7
 # modules: null_blk
-# limit: 120
 node=$(null_blk one)
 queue=/sys/block/${node#/dev/}/queue
 echo mq-deadline >"$queue/scheduler"

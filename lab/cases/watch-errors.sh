@@ -1,7 +1,6 @@
 # I/O errors are counted per device, request-based and bio-based.
 # kernels: all
 # modules: dm_mod
-# limit: 120
 bad_disk
 set -- --name=bad --rw=read --bs=64k --size=16m --direct=1 --iodepth=8 --continue_on_error=all \
     --no-record --sampling=off --output-format=json

@@ -131,7 +131,7 @@ impl Case {
             kernels: vec![Kernel::V6_1],
             any_kernel: true,
             own_boot: false,
-            limit_s: 60,
+            limit_s: 120,
         };
         let mut head = text.lines().map_while(|line| line.strip_prefix('#'));
         let title = head.next().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! Host requirements of the lab: QEMU, and programs that unpack kernels.
+//! What the lab needs of its host: QEMU, programs that unpack kernels, and the libraries of fathom.
 
 use crate::Result;
 use std::path::Path;
@@ -53,4 +53,21 @@ pub fn unpacked(program: &str, file: &Path) -> Result<Vec<u8>> {
         return Err(format!("{program} -dc <{}: {}", file.display(), said.trim()).into());
     }
     Ok(output.stdout)
+}
+
+/// The shared libraries of a program, and its loader, as the program has them.
+pub fn libraries(program: &Path) -> Result<Vec<String>> {
+    let output = Command::new("ldd").arg(program).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.split_whitespace().filter(|word| word.starts_with('/')).map(String::from).collect())
+}
+
+/// Copies a program without its symbols and debug information, which guests have no use for.
+pub fn strip(program: &Path, copy: &Path) -> Result<()> {
+    let output = Command::new("strip").arg("-o").args([copy, program]).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("strip {}: {}", program.display(), said.trim()).into())
 }

@@ -4,11 +4,10 @@ use super::case::Kernel;
 use super::cpio::Cpio;
 use super::{debian, host, modules};
 use crate::Result;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// The files passed to QEMU.
 pub struct Image {
@@ -16,26 +15,30 @@ pub struct Image {
     pub initrd: PathBuf,
 }
 
-/// Programs of this workspace that the guest needs, each with its package.
-const PROGRAMS: [(&str, &str); 2] = [("fathom", "fathom"), ("xtask", "deny-io-uring")];
+/// Programs of this workspace that the guest needs.
+const PROGRAMS: [&str; 2] = ["fathom", "deny-io-uring"];
 
-/// The directory of the workspace's programs, statically linked because the guest may have another C library.
-pub fn programs(root: &Path, lab: &Path) -> Result<PathBuf> {
-    let build = lab.join("build");
-    // Speed does not matter here, so it is not a release build.
-    let status = Command::new("cargo")
-        .args(["build", "--quiet", "--release", "--locked", "--target", TARGET])
-        .args(PROGRAMS.iter().flat_map(|(package, name)| ["--package", package, "--bin", name]))
-        .current_dir(root)
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        .env("CARGO_TARGET_DIR", &build)
-        .envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")])
-        .envs([("CARGO_PROFILE_RELEASE_DEBUG", "0"), ("CARGO_PROFILE_RELEASE_STRIP", "symbols")])
-        .status()?;
-    if !status.success() {
-        return Err("fathom did not build statically; libc.a is in Debian's libc6-dev".into());
+/// Programs of this workspace, and the shared libraries that they need, as (path in the guest, content).
+pub type Programs = Vec<(String, Vec<u8>)>;
+
+/// Builds the programs the way the tests do, so that nothing is built twice. Optimised ones would take minutes to build,
+/// and save less in the guests.
+pub fn programs(root: &Path, dir: &Path) -> Result<Programs> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--locked", "--workspace", "--bins", "--target-dir"]);
+    if !cargo.arg(root.join("target")).current_dir(root).status()?.success() {
+        return Err("fathom did not build".into());
     }
-    Ok(build.join(TARGET).join("release"))
+    let mut files = BTreeMap::new();
+    for name in PROGRAMS {
+        let (built, stripped) = (root.join("target/debug").join(name), dir.join(name));
+        host::strip(&built, &stripped)?;
+        files.insert(format!("lab/bin/{name}"), fs::read(&stripped)?);
+        for library in host::libraries(&built)? {
+            files.insert(library.trim_start_matches('/').into(), fs::read(&library)?);
+        }
+    }
+    Ok(files.into_iter().collect())
 }
 
 /// Builds the files of a guest with this kernel; `dir` is private to this run.
@@ -44,7 +47,7 @@ pub fn build(
     lab: &Path,
     dir: &Path,
     kernel: Kernel,
-    programs: &Path,
+    programs: &[(String, Vec<u8>)],
 ) -> Result<Image> {
     let package = debian::kernel(lab, kernel)?;
     let mut initrd =
@@ -90,7 +93,7 @@ fn in_guest(name: &str) -> bool {
 }
 
 /// Files of the workspace: the guest's init, its library, the cases and programs.
-fn own(root: &Path, programs: &Path) -> Result<Vec<u8>> {
+fn own(root: &Path, programs: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
     let mut cpio = Cpio::default();
     for dir in
         ["dev", "proc", "sys", "run", "tmp", "mnt", "root", "etc", "lab", "lab/bin", "lab/cases"]
@@ -106,8 +109,9 @@ fn own(root: &Path, programs: &Path) -> Result<Vec<u8>> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         cpio.file(&format!("lab/cases/{name}"), &fs::read(&path)?);
     }
-    for (_, name) in PROGRAMS {
-        cpio.program(&format!("lab/bin/{name}"), &fs::read(programs.join(name))?);
+    // The libraries replace Debian's, which may be older than those that the programs were linked with.
+    for (name, bytes) in programs {
+        cpio.program(name, bytes);
     }
     Ok(cpio.finish())
 }

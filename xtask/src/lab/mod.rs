@@ -122,7 +122,7 @@ fn images(
     lock.lock()?;
     kernels.sort();
     kernels.dedup();
-    let programs = image::programs(root, lab)?;
+    let programs = image::programs(root, dir)?;
     let build = |kernel| Ok((kernel, image::build(root, lab, dir, kernel, &programs)?));
     kernels.into_iter().map(build).collect()
 }
