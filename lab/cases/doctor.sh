@@ -1,5 +1,5 @@
 # doctor and records contain what an NVMe controller reports, as sysfs does; --fix changes settings and restore undoes it.
-# kernels: all
+# kernels: 6.1 7
 disk=$(disk 0)
 name=${disk#/dev/}
 ctrl=$(controller 0)

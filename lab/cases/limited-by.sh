@@ -1,5 +1,5 @@
 # Where the kernel holds I/Os back is named: in a layer of device mapper, or for a cgroup's share (io.cost).
-# kernels: 6.12 7
+# kernels: 7
 # modules: dm_mod
 # limit: 180
 node=$(disk 2) number=$(cat "/sys/block/${node#/dev/}/dev")

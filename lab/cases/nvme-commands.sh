@@ -1,5 +1,5 @@
 # NVMe commands other than reads and writes: deallocations with one range and several, Write Zeroes, Verify, FUA.
-# kernels: all
+# kernels: 6.1 7
 disk=$(disk 0)
 ng=$(passthrough 0)
 cmd="--filename=$ng --ioengine=io_uring_cmd --cmd_type=nvme --output-format=json"

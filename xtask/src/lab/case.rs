@@ -104,10 +104,8 @@ pub struct Case {
     pub cmdline: String,
     /// Loaded before the script starts.
     pub modules: Vec<String>,
-    /// The kernels that it is for; the first of them all where the case does not say.
+    /// The kernels that it is for; none if any will do.
     pub kernels: Vec<Kernel>,
-    /// Whether the case does not name kernels, and may therefore run on any selected one.
-    pub any_kernel: bool,
     /// Whether the case changes the machine, so that no other case may share its boot.
     pub own_boot: bool,
     pub limit_s: u64,
@@ -128,8 +126,7 @@ impl Case {
             machine: Machine::parse("")?,
             cmdline: String::new(),
             modules: Vec::new(),
-            kernels: vec![Kernel::V6_1],
-            any_kernel: true,
+            kernels: Vec::new(),
             own_boot: false,
             limit_s: 120,
         };
@@ -147,7 +144,6 @@ impl Case {
             }
             seen.push(key);
             case.set(key, value)?;
-            case.any_kernel &= key != "kernels";
         }
         Ok(case)
     }
@@ -210,7 +206,7 @@ mod tests {
     fn without_keys_there_are_defaults() {
         let case = Case::parse("plain", "# Something holds.\ntrue\n").unwrap();
         assert_eq!(case.machine.lba_bytes, [512, 512, 512, 4096]);
-        assert_eq!(case.kernels, [Kernel::V6_1]);
+        assert!(case.kernels.is_empty());
         assert!(!case.own_boot);
     }
 

@@ -27,7 +27,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 /// Number of concurrent guests, including those of other labs in the same tree.
-const GUESTS: usize = 2;
+const GUESTS: usize = 3;
 /// Maximum number of lines printed of a failed case's log.
 const TAIL: usize = 15;
 

@@ -1,4 +1,4 @@
-//! Groups cases into boots, and orders the boots, which run two at a time.
+//! Groups cases into boots, and orders the boots, of which several run at a time.
 
 use super::case::{Case, Kernel, Machine};
 
@@ -15,29 +15,46 @@ pub struct Boot {
 /// first, so that none of them runs alone at the end.
 pub fn boots(cases: &[Case], only: Option<Kernel>) -> Vec<Boot> {
     let mut boots: Vec<Boot> = Vec::new();
-    for kernel in Kernel::ALL.into_iter().filter(|kernel| only.is_none_or(|only| only == *kernel)) {
-        let here =
-            |case: &&Case| case.kernels.contains(&kernel) || (case.any_kernel && only.is_some());
-        for case in cases.iter().filter(here) {
-            let shared = boots.iter_mut().find(|boot| {
-                boot.kernel == kernel
-                    && boot.machine == case.machine
-                    && boot.cmdline == case.cmdline
-                    && !boot.cases[0].own_boot
-            });
-            match shared {
-                Some(boot) if !case.own_boot => boot.cases.push(case.clone()),
-                _ => boots.push(Boot {
-                    kernel,
-                    machine: case.machine.clone(),
-                    cmdline: case.cmdline.clone(),
-                    cases: vec![case.clone()],
-                }),
-            }
+    for (kernel, case) in placed(cases, only) {
+        let shared = boots.iter_mut().find(|boot| {
+            boot.kernel == kernel
+                && boot.machine == case.machine
+                && boot.cmdline == case.cmdline
+                && !boot.cases[0].own_boot
+        });
+        match shared {
+            Some(boot) if !case.own_boot => boot.cases.push(case.clone()),
+            _ => boots.push(Boot {
+                kernel,
+                machine: case.machine.clone(),
+                cmdline: case.cmdline.clone(),
+                cases: vec![case.clone()],
+            }),
         }
     }
     boots.sort_by_key(|boot| std::cmp::Reverse(boot.cases.len()));
     boots
+}
+
+/// Each case with its kernels. One that any kernel will do for goes to the kernel with the fewest cases, so that their
+/// guests end at about the same time.
+fn placed(cases: &[Case], only: Option<Kernel>) -> Vec<(Kernel, &Case)> {
+    let kernels =
+        || Kernel::ALL.into_iter().filter(move |kernel| only.is_none_or(|only| only == *kernel));
+    let (free, bound): (Vec<&Case>, Vec<&Case>) =
+        cases.iter().partition(|case| case.kernels.is_empty());
+    let on = |kernel| {
+        bound
+            .iter()
+            .filter(move |case| case.kernels.contains(&kernel))
+            .map(move |case| (kernel, *case))
+    };
+    let mut placed: Vec<(Kernel, &Case)> = kernels().flat_map(on).collect();
+    for case in free {
+        let count = |kernel: &Kernel| placed.iter().filter(|(placed, _)| placed == kernel).count();
+        placed.extend(kernels().min_by_key(count).map(|kernel| (kernel, case)));
+    }
+    placed
 }
 
 #[cfg(test)]
@@ -61,11 +78,11 @@ mod tests {
     #[test]
     fn cases_that_need_the_same_share_a_boot() {
         let cases = [
-            case("a", ""),
-            case("b", "# machine: nvme=1\n"),
-            case("c", "# boot: own\n"),
-            case("d", "# kernels: 6.1 7\n"),
-            case("e", "# cmdline: nvme.poll_queues=1\n"),
+            case("a", "# kernels: 6.1 7\n"),
+            case("b", "# kernels: 6.1\n# machine: nvme=1\n"),
+            case("c", "# kernels: 6.1\n# boot: own\n"),
+            case("d", "# kernels: 6.1\n"),
+            case("e", "# kernels: 6.1\n# cmdline: nvme.poll_queues=1\n"),
         ];
         let boots = boots(&cases, None);
         assert_eq!(
@@ -75,15 +92,24 @@ mod tests {
                 ("6.1", vec!["b"]),
                 ("6.1", vec!["c"]),
                 ("6.1", vec!["e"]),
-                ("7", vec!["d"]),
+                ("7", vec!["a"]),
             ]
+        );
+    }
+
+    #[test]
+    fn cases_for_any_kernel_go_to_the_one_with_the_fewest() {
+        let cases = [case("a", ""), case("b", "# kernels: 6.1 7\n"), case("c", ""), case("d", "")];
+        assert_eq!(
+            names(&boots(&cases, None)),
+            [("6.1", vec!["b", "c"]), ("6.12", vec!["a", "d"]), ("7", vec!["b"])]
         );
     }
 
     #[test]
     fn one_kernel_can_be_picked() {
         let cases = [case("a", ""), case("b", "# kernels: all\n"), case("c", "# kernels: 6.1\n")];
-        assert_eq!(names(&boots(&cases, Some(Kernel::V7))), [("7", vec!["a", "b"])]);
+        assert_eq!(names(&boots(&cases, Some(Kernel::V7))), [("7", vec!["b", "a"])]);
     }
 
     #[test]
