@@ -22,7 +22,7 @@ at_work() {
 }
 at_work loaded "$@" --iodepth=4
 loaded=$(cat share)
-at_work idle "$@" --rate_iops=20
+at_work idle "$@" --rate_iops=2
 idle=$(cat share)
 # It was 20 to 90 on emulated machines, depending on the load of their host, and 0 to 10 without load.
 check "it is at work under load ($loaded of 1000)" [ "$loaded" -ge 10 ]
