@@ -14,4 +14,21 @@ check "2000 polled reads bring no interrupts but for those few ($polled)" [ "$po
 check "others bring them ($plain)" [ "$plain" -ge 100 ]
 is polled.json '.jobs[0].read.total_ios' 2000
 is polled.json '.jobs[0].error' 0
+
+# Since Linux 6.13, a ring can sleep before it polls.
+hybrid() { fathom run --name=hybrid "$@" --hipri=1 --hybrid_iopoll=1 --record=hybrid; }
+case $(uname -r) in
+6.1.* | 6.12.*)
+    expect 1 hybrid "$@"
+    says err HYBRID_IOPOLL
+    ;;
+*)
+    before=$(interrupts_of "$ctrl")
+    hybrid "$@" >hybrid.json
+    hybrid=$(($(interrupts_of "$ctrl") - before))
+    check "nor does a sleep before polling ($hybrid)" [ "$hybrid" -le 4 ]
+    is hybrid.json '.jobs[0].read.total_ios' 2000
+    is hybrid/record.json '[.. | strings | select(. == "HYBRID_IOPOLL")] | length > 0' true
+    ;;
+esac
 keep polled plain

@@ -252,7 +252,7 @@ fn experiments_on_devices_run_or_say_what_the_device_lacks() {
         let conditions = &record.request.experiment.conditions;
         for (condition, found) in conditions.iter().zip(&record.report.conditions) {
             let what = format!("{name}, {}: {found:?}", condition.name);
-            let is_polled = condition.name.ends_with("polled");
+            let is_polled = ["polled", "hybrid"].iter().any(|end| condition.name.ends_with(end));
             let scheduler = condition.settings.iter().find_map(|s| s.strip_prefix("scheduler="));
             let lacks = scheduler.is_some_and(|scheduler| !before.contains(scheduler));
             match &found.rejected {

@@ -265,6 +265,9 @@ fn wanted(parts: &Parts<'_>, wide: bool) -> setup::Wanted {
     if plan.iopoll {
         required |= sys::IORING_SETUP_IOPOLL;
     }
+    if plan.hybrid_iopoll {
+        required |= sys::IORING_SETUP_HYBRID_IOPOLL;
+    }
     if let Some(sqpoll) = plan.sqpoll {
         required |= sys::IORING_SETUP_SQPOLL;
         // The SQPOLL thread runs completions too, so there is no task work to defer.

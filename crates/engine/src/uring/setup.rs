@@ -32,8 +32,9 @@ const OPTIONAL: [(u32, &str, u32); 5] = [
     (sys::IORING_SETUP_NO_SQARRAY, "NO_SQARRAY", 0),
 ];
 
-const REQUIRED: [(u32, &str); 5] = [
+const REQUIRED: [(u32, &str); 6] = [
     (sys::IORING_SETUP_IOPOLL, "IOPOLL"),
+    (sys::IORING_SETUP_HYBRID_IOPOLL, "HYBRID_IOPOLL"),
     (sys::IORING_SETUP_SQPOLL, "SQPOLL"),
     (sys::IORING_SETUP_SQ_AFF, "SQ_AFF"),
     (sys::IORING_SETUP_SQE128, "SQE128"),

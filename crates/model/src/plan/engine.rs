@@ -115,6 +115,9 @@ pub struct Uring {
     pub registered_files: bool,
     /// Poll for completions instead of taking interrupts (`hipri`; IORING_SETUP_IOPOLL).
     pub iopoll: bool,
+    /// Sleep for half of the mean latency before polling (`hybrid_iopoll`; IORING_SETUP_HYBRID_IOPOLL).
+    #[serde(default)]
+    pub hybrid_iopoll: bool,
     /// Let a kernel thread submit I/O (`sqthread_poll`; IORING_SETUP_SQPOLL).
     pub sqpoll: Option<SqPoll>,
     /// Use the vectored operations READV and WRITEV (`nonvectored=0`).
@@ -162,6 +165,7 @@ impl Default for Uring {
             fixed_buffers: true,
             registered_files: true,
             iopoll: false,
+            hybrid_iopoll: false,
             sqpoll: None,
             vectored: false,
             force_async: 0,

@@ -102,6 +102,15 @@ pub(super) const KEYS: &[Key] = &[
         job.engine.uring.iopoll = v.flag()?;
         Ok(())
     }),
+    Key::flag(
+        "hybrid_iopoll",
+        "With hipri, sleep before polling (IORING_SETUP_HYBRID_IOPOLL, Linux 6.13; io_uring, io_uring_cmd)",
+        |job, v| {
+            job.engine.uring.hybrid_iopoll = v.flag()?;
+            Ok(())
+        },
+    )
+    .differs("fathom's own."),
     Key::flag("fixedbufs", "Register the I/O buffers with the ring", |job, v| {
         job.engine.uring.fixed_buffers = v.flag()?;
         Ok(())

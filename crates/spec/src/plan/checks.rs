@@ -136,7 +136,11 @@ fn cpus(job: &JobSpec, facts: &Facts) -> Option<KeyProblem> {
 
 /// Checks for requests that the kernel rejects on a polled ring.
 fn polling(job: &JobSpec) -> Option<KeyProblem> {
-    if job.engine.name != EngineName::IoUring || !job.engine.uring.iopoll {
+    let ring = &job.engine.uring;
+    if ring.hybrid_iopoll && !ring.iopoll && job.engine.name.is_ring() {
+        return Some(("hybrid_iopoll", "it changes how hipri polls; set hipri=1".to_string()));
+    }
+    if job.engine.name != EngineName::IoUring || !ring.iopoll {
         return None;
     }
     if !job.is_direct() {

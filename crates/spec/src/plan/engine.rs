@@ -122,6 +122,7 @@ const KEYS: &[(&str, Supports)] = &[
     ("nonvectored", EngineName::is_ring),
     ("force_async", EngineName::is_ring),
     ("hipri", |name| name == EngineName::Pvsync2 || (name.is_ring() && name != EngineName::Nop)),
+    ("hybrid_iopoll", |name| name.is_ring() && name != EngineName::Nop),
     ("atomic", |name| {
         matches!(name, EngineName::IoUring | EngineName::Libaio | EngineName::Pvsync2)
     }),

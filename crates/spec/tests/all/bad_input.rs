@@ -81,6 +81,7 @@ fn conflicting_keys() {
     refuses_plan("--rw=read --rate=1m --rate_iops=100 /data/file", &["rate and rate_iops"]);
     refuses_plan("--rw=read --ioengine=psync --fixedbufs /data/file", &["fixedbufs", "psync"]);
     refuses_plan("--rw=read --hipri /data/file", &["hipri", "direct=1"]);
+    refuses_plan("--rw=read --direct=1 --hybrid_iopoll /data/file", &["hipri=1"]);
     for flush in ["fsync=8", "fdatasync=1", "end_fsync", "fsync_on_close"] {
         let line = format!("--rw=randrw --direct=1 --hipri --{flush} /data/file");
         refuses_plan(&line, &["hipri", "flush", flush.split('=').next().unwrap(), "pvsync2"]);

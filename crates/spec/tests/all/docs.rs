@@ -52,7 +52,7 @@ const USED: &str = "rw readwrite ioengine bs blocksize size iodepth filename dir
     fsync_on_close create_on_open create_only filename_format write_bw_log write_lat_log \
     write_iops_log log_avg_msec percentile_list lat_percentiles clat_percentiles gtod_reduce \
     description new_group exitall unlink fallocate overwrite rate rate_iops cpus_allowed \
-    cpus_allowed_policy fixedbufs registerfiles hipri sqthread_poll sqthread_poll_cpu nonvectored \
+    cpus_allowed_policy fixedbufs registerfiles hipri hybrid_iopoll sqthread_poll sqthread_poll_cpu nonvectored \
     force_async iodepth_batch iodepth_batch_submit iodepth_batch_complete_min \
     iodepth_batch_complete_max iodepth_low random_distribution random_generator zero_buffers \
     buffer_pattern buffer_compress_percentage dedupe_percentage do_verify verify_fatal \
