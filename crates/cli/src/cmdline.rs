@@ -51,6 +51,11 @@ pub fn parse(mut cli: Command, args: &[OsString]) -> Result<ArgMatches, Refusal>
                 return Err(Refusal::Answer(error));
             }
             _ if !error.use_stderr() => break,
+            // Its own message lists the hidden command, too.
+            ErrorKind::MissingSubcommand => {
+                wrong.push("no command given".to_string());
+                break;
+            }
             _ => {
                 wrong.push(other(&error));
                 break;

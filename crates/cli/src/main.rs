@@ -252,7 +252,7 @@ fn main() -> ExitCode {
         settings::recover();
         return run::as_fio(&args).unwrap_or_else(failed);
     }
-    let args = trial::without_dashes(std::env::args_os().collect());
+    let args = trial::without_dashes(asked_for_help(std::env::args_os().collect()));
     let cli = manual::prepared(Cli::command());
     let parsed = cmdline::parse(cli.clone(), &args)
         .and_then(|found| Cli::from_arg_matches(&found).map_err(Refusal::Answer));
@@ -314,6 +314,15 @@ fn arguments_of_fio() -> Option<Vec<String>> {
     let name = args.next()?;
     let is_fio = Path::new(&name).file_name().is_some_and(|name| name == "fio");
     is_fio.then(|| args.map(|arg| arg.to_string_lossy().into_owned()).collect())
+}
+
+/// `help COMMAND` is `COMMAND --help`, `help` alone `-h`.
+fn asked_for_help(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_some_and(|first| first == "help") {
+        args.remove(1);
+        args.push(if args.len() > 1 { "--help" } else { "-h" }.into());
+    }
+    args
 }
 
 /// Prints what is wrong with the command line, and where to find help.

@@ -229,6 +229,12 @@ fn is_for_people(output: &Output) -> bool {
     output.formats.is_empty() || output.formats.iter().any(text)
 }
 
+/// Whether no progress is shown. fio writes its own to a terminal only; programs take other lines for errors.
+fn is_quiet(output: &Output) -> bool {
+    let auto_off = output.as_fio && !std::io::stderr().is_terminal();
+    output.eta == Eta::Never || output.eta == Eta::Auto && auto_off
+}
+
 /// The progress of a run on the terminal, and its samples.
 struct RunView<'a> {
     plan: &'a Plan,
@@ -247,7 +253,7 @@ impl<'a> RunView<'a> {
         let interim = Interim::new(output, to);
         let interval = output.status_interval_ns.filter(|_| interim.is_none());
         let interval = interval.map(Duration::from_nanos);
-        let quiet = output.eta == Eta::Never;
+        let quiet = is_quiet(output);
         let live = (!quiet || interval.is_some()).then(|| Live::new(interval));
         let layout = LayoutProgress::new(quiet);
         let (seen, stacks) = (ObservedTotals::default(), Vec::new());

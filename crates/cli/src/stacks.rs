@@ -108,19 +108,20 @@ fn show(args: &Args, sampled: &Sampled, to: Option<&Destination>) -> Result<(), 
         Path::new(file).extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
     };
     let kind = if ends_in("json") { Kind::Json } else { Kind::Lines };
-    let text = if ends_in("svg") {
+    let (text, form) = if ends_in("svg") {
         let seconds = sampled.intervals.last().map_or(0.0, |(end, _)| *end as f64 / 1e9);
-        stacks::flame_graph(sampled, &format!("CPU time over {seconds:.1} s"))
+        let title = format!("CPU time over {seconds:.1} s");
+        (stacks::flame_graph(sampled, &title), "a flame graph")
     } else if ends_in("json") {
-        stacks::firefox(sampled)
+        (stacks::firefox(sampled), "a Firefox profile")
     } else {
-        stacks::folded(sampled)
+        (stacks::folded(sampled), "folded stacks")
     };
     output::emit(&text, kind, to)?;
     if !matches!(to, Some(Destination::Stdout)) {
         let counts = sampled.intervals.iter().flat_map(|(_, sample)| &sample.counts);
         let samples: u64 = counts.map(|count| u64::from(count.count)).sum();
-        note!("{samples} samples on busy CPUs written to {file}");
+        note!("{samples} samples on busy CPUs written to {file} as {form}");
     }
     Ok(())
 }

@@ -45,6 +45,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let mut report = analyze(topology(&roots, &databases.collect::<Vec<_>>()));
     report.findings = topology_findings(&report);
     let all_found = keep(&mut report, args, &roots);
+    if !all_found && report.topology.volumes.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
     let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())? + "\n";
     args.page.print(&pages::topo(&report, args.page.verbose), Some(json), to.as_ref())?;
     if let Some(picture) = picture {

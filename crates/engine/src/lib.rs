@@ -17,6 +17,7 @@ mod fault;
 mod files;
 mod flow;
 mod hints;
+mod inline_trims;
 mod job;
 mod layout;
 mod libaio;

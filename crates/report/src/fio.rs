@@ -183,7 +183,7 @@ fn stats<'a>(
 ) -> DirStats<'a> {
     let occurs =
         counts.counts != Counts::default() || dir.is_none_or(|dir| group.plan.access.mix.has(dir));
-    let rates = if group.plan.show.bw { derive::interval_rates(&counts) } else { Vec::new() };
+    let rates = derive::interval_rates(&counts);
     let kib: Vec<f64> = rates.iter().map(|rate| rate.bytes_per_second / 1024.0).collect();
     let iops: Vec<f64> = rates.iter().map(|rate| rate.iops).collect();
     let bw = Spread::of(&kib);

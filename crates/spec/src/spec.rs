@@ -406,10 +406,9 @@ fn without_runtime(job: &mut JobSpec) -> Option<String> {
 
 /// A note that fio would run a job without `ioengine` otherwise.
 fn default_engine(job: &JobSpec) -> Option<String> {
-    let depth = job.engine.depth;
-    (depth > 1 && !job.has("ioengine")).then(|| {
+    (job.engine.depth > 1 && !job.has("ioengine")).then(|| {
         format!(
-            "job '{}': no ioengine is set: fathom uses io_uring at queue depth {depth}, where fio would use psync at \
+            "job '{}': no ioengine is set: fathom uses io_uring at the requested queue depth, fio would use psync at \
              queue depth 1; set ioengine for the same behavior in both",
             shorten(&job.name)
         )

@@ -13,6 +13,8 @@ mod common;
 #[cfg(test)]
 mod data;
 #[cfg(test)]
+mod decoders;
+#[cfg(test)]
 mod doctor;
 #[cfg(test)]
 mod engines;

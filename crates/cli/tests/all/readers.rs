@@ -49,27 +49,51 @@ fn fio_logs_the_same_ios() {
     }
 }
 
-#[test]
-#[ignore = "fetches fio-plot from PyPI: apt-get install python3-venv"]
-fn fio_plot_draws_the_logs() {
-    let place = Place::new();
+/// The directory of fio-plot's programs.
+fn fio_plot(place: &Place) -> String {
     let bin = Path::new(env!("CARGO_TARGET_TMPDIR")).join(FIO_PLOT).join("bin");
     if !bin.join("fio-plot").exists() {
         let venv = bin.parent().unwrap().to_str().unwrap();
         script(
-            &place,
+            place,
             &format!("python3 -m venv {venv} && {venv}/bin/pip --quiet install {FIO_PLOT}"),
         )
         .done();
     }
+    bin.to_str().unwrap().to_string()
+}
+
+/// bench-fio takes a line on standard error for a failure.
+#[test]
+#[ignore = "fetches fio-plot from PyPI: apt-get install python3-venv"]
+fn bench_fio_runs_its_jobs_and_fio_plot_draws_the_results() {
+    let place = Place::new();
+    let bin = fio_plot(&place);
+    let text = format!(
+        "mkdir target
+         export PYTHONIOENCODING=utf-8
+         {bin}/bench-fio --target target --type directory --size 2M --runtime 1 --destructive --quiet \
+             --mode randread randwrite --iodepth 1 8 --numjobs 1 2 --output results >&2
+         {bin}/fio-plot -i results/target/4k -o picture.png -l -r randread -f read -d 1 8 -n 1 -T fathom"
+    );
+    script(&place, &text).done();
+    let results = std::fs::read_dir(place.path("results/target/4k")).unwrap();
+    let names = results.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.ends_with(".json")).count(), 8);
+    assert!(std::fs::metadata(place.path("picture.png")).unwrap().len() > 10_000);
+}
+
+#[test]
+#[ignore = "fetches fio-plot from PyPI: apt-get install python3-venv"]
+fn fio_plot_draws_the_logs() {
+    let place = Place::new();
+    let bin = fio_plot(&place);
     // It finds logs by their names.
     let name = "randread-iodepth-4-numjobs-1";
     let job = "--name=a --rw=randread --ioengine=null --iodepth=4 --size=1g --time_based --runtime=1 --rate_iops=2000";
-    let plot = bin.join("fio-plot");
     let text = format!(
         "fio --eta=never {job} --write_lat_log={name} --write_iops_log={name} --write_bw_log={name} >&2
-         {} -i . -o picture.png -g -r randread -f read -t lat iops bw -d 4 -n 1 -T fathom",
-        plot.display()
+         {bin}/fio-plot -i . -o picture.png -g -r randread -f read -t lat iops bw -d 4 -n 1 -T fathom"
     );
     script(&place, &text).done();
     assert!(std::fs::metadata(place.path("picture.png")).unwrap().len() > 10_000);

@@ -272,11 +272,12 @@ fn now_ns() -> u64 {
 #[test]
 fn each_block_is_trimmed_then_written() {
     let place = Place::new();
-    for rw in ["trimwrite", "randtrimwrite"] {
-        let rw = format!("--rw={rw}");
+    let jobs = ["trimwrite", "randtrimwrite"].into_iter();
+    for (rw, engine) in jobs.flat_map(|rw| [(rw, "io_uring"), (rw, "libaio")]) {
+        let (rw, engine) = (format!("--rw={rw}"), format!("--ioengine={engine}"));
         let args =
             [&*rw, "--bs=4k", "--iodepth=16", "--buffer_pattern=0xa5", "--output-format=json"];
-        let more = ["--name=t", "--filename=new", "--size=1m"];
+        let more = ["--name=t", "--filename=new", "--size=1m", &*engine];
         let json = place.run(&[&args[..], &more].concat()).done().json();
         let job = &json["jobs"][0];
         assert_eq!(
@@ -284,7 +285,7 @@ fn each_block_is_trimmed_then_written() {
             (&256.into(), &256.into())
         );
         let data = fs::read(place.path("new")).unwrap();
-        assert!(data.len() == MIB && data.iter().all(|byte| *byte == 0xa5), "{rw}");
+        assert!(data.len() == MIB && data.iter().all(|byte| *byte == 0xa5), "{rw} {engine}");
     }
     place.data("data", MIB);
     let before = checksum(place.path("data"));

@@ -2,6 +2,7 @@
 
 use super::{Ready, Task, work_with};
 use crate::buffers::Slab;
+use crate::inline_trims::InlineTrims;
 use crate::libaio::Libaio;
 use crate::mmap::Mmap;
 use crate::names::{EachName, NameOps};
@@ -49,9 +50,9 @@ pub(super) fn dispatch(
             let queue = Uring::new(&parts(task, plan, &slab), uring::Nop::new(depth))?;
             work(task, queue, slab, ready)
         }
-        // Anything but a read would be submitted as a write.
         Engine::Libaio if job.access.mix.has(Dir::Trim) => {
-            Err("libaio does not support trim".to_string().into())
+            let queue = Libaio::<true>::new(job, files, &slab)?;
+            work_on_any(task, InlineTrims::new(queue, files, depth), slab, ready)
         }
         Engine::Libaio if job.flags.atomic || !job.priorities.is_empty() => {
             let queue = Libaio::<true>::new(job, files, &slab)?;

@@ -20,8 +20,6 @@ pub struct Show {
     pub clat: bool,
     /// Report total latency.
     pub lat: bool,
-    /// Report bandwidth statistics over samples.
-    pub bw: bool,
     /// How to combine directions (`unified_rw_reporting`).
     pub unified: Unified,
     /// Bytes per kilobyte in text output, 1000 or 1024 (`kb_base`).
@@ -40,7 +38,6 @@ impl Default for Show {
             slat: true,
             clat: true,
             lat: true,
-            bw: true,
             unified: Unified::Separate,
             kb_base: 1024,
             unit_base: 0,

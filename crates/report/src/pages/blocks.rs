@@ -193,30 +193,40 @@ pub(super) fn gaps(
 fn sentence(gap: &AwaitGap) -> Text {
     let figures = text!(
         gap.op.name(),
-        ": sampled ",
+        ": ",
         named("p50", time(gap.p50_ns)),
-        ", ",
+        " of the samples, ",
         named("await", time(gap.await_ns)),
-        " of all: "
+        " of all requests: "
     );
     let mean = || time(gap.mean_ns);
     match gap.reason {
         GapReason::Spread if gap.p50_ns < gap.await_ns => {
-            text!(figures, "a few slow requests raise the mean (sampled: ", mean(), "); trust both")
+            text!(
+                figures,
+                "a few slow requests raise the mean (of the samples: ",
+                mean(),
+                "); both are correct"
+            )
         }
         GapReason::Spread => {
-            text!(figures, "many fast requests lower the mean (sampled: ", mean(), "); trust both")
+            text!(
+                figures,
+                "many fast requests lower the mean (of the samples: ",
+                mean(),
+                "); both are correct"
+            )
         }
         GapReason::Queue => text!(
             figures,
-            "await includes the time before issue, on average ",
+            "await includes the time before issue, ",
             time(gap.queue_ns),
-            "; trust both"
+            " on average; both are correct"
         ),
         GapReason::Samples => text!(
             figures,
             plural(gap.samples, "sample"),
-            " not representative of all requests; trust await"
+            " do not represent all requests; trust await"
         ),
     }
 }

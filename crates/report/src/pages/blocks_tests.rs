@@ -171,8 +171,8 @@ fn a_median_far_from_await_says_which_to_trust() {
         )
     };
     let text = page(&[disk.clone()]).replace('\u{a0}', " ");
-    let wanted = "flush: sampled p50 33 µs, await 190 µs of all: 40 samples not representative of all requests; \
-                  trust await";
+    let wanted = "flush: p50 33 µs of the samples, await 190 µs of all requests: 40 samples do not represent all \
+                  requests; trust await";
     assert!(text.contains(wanted), "{text}");
     disk.flush.wait_ms = Some(0.04);
     assert!(!page(&[disk]).contains("trust"), "{text}");

@@ -6,8 +6,8 @@ mod sweep;
 
 use super::parts;
 use crate::doc::{
-    DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, number, of, percent,
-    plural, text, time,
+    DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, number, percent, plural,
+    text, time,
 };
 use fathom_analysis::experiment::{Claim, Effect, ExperimentRecord, MeasuredCondition};
 use fathom_analysis::stats::Ratio;
@@ -258,11 +258,6 @@ fn not_measured(body: &mut Document, record: &ExperimentRecord) {
             text!(condition.label(&experiment.axes), ": ", Text::from(errors), why.as_str()),
         );
     }
-}
-
-/// Several named values of one line.
-fn values(parts: impl IntoIterator<Item = (Text, &'static str)>) -> Text {
-    Text::join(parts.into_iter().map(|(value, name)| of(value, name)), ", ")
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn header(page: &mut Document, sampled: &Sampled, busy: u64) {
     let (event, hz) = sample.map_or(("", 0), |sample| (sample.event.as_str(), sample.hz));
     let all = (busy + idle + own).max(1);
     let part = |n: u64, name: &str| text!(of(whole(n), name), " (", share(n, all), ")");
-    let of_cpus = [part(busy, "on busy CPUs"), part(idle, "idle"), part(own, "fathom itself")];
+    let of_cpus = [part(busy, "on busy CPUs"), part(idle, "on idle"), part(own, "of fathom")];
     let about = text!(event, " at ", of(whole(hz), "Hz"), " for ", time(ns));
     page.paragraph(text!(about, ": samples ", Text::join(of_cpus, ", ")));
     let notes = [

@@ -36,6 +36,7 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
                     let value = words(value, Place::Sentence);
                     out.push_str(&match key.as_str() {
                         "" => format!("  {value}\n"),
+                        rank if is_rank(rank) => format!("{rank} {value}\n"),
                         key => format!("- **{}**: {value}\n", safe(key)),
                     });
                 }
@@ -55,6 +56,11 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
             }
         }
     }
+}
+
+/// Whether a key numbers its entry, as in `1.`.
+fn is_rank(key: &str) -> bool {
+    key.strip_suffix('.').is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 fn grid(table: &DataTable) -> String {

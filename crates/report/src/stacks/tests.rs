@@ -52,7 +52,7 @@ fn the_page_says_what_how_much_and_of_whom() {
     sampled.intervals[1].1.lost = 7;
     let text = render::text(&pages::stacks(&sampled, 20), Style::default());
     let expected = "\
-cpu-clock at 99 Hz for 1 s: samples 100 on busy CPUs (62.5%), 60 idle (37.5%), 0 fathom itself (0%)
+cpu-clock at 99 Hz for 1 s: samples 100 on busy CPUs (62.5%), 60 on idle (37.5%), 0 of fathom (0%)
 
 7 records lost: buffers were full
 

@@ -181,13 +181,13 @@ fn directions_together() {
 fn latencies_that_are_switched_off_are_zero() {
     let mut record = two_groups();
     for job in &mut record.plan.jobs {
-        (job.show.slat, job.show.clat, job.show.bw) = (false, false, false);
+        (job.show.slat, job.show.clat) = (false, false);
     }
     let value: serde_json::Value = serde_json::from_str(&fio_json::render(&record, true)).unwrap();
     let read = &value["jobs"][0]["read"];
     assert_eq!((&read["slat_ns"]["N"], &read["clat_ns"]["N"]), (&0.into(), &0.into()));
     assert!(read["clat_ns"].get("percentile").is_none());
-    assert_eq!(read["bw_samples"], 0);
+    assert!(read["bw_samples"].as_u64() > Some(0), "fio, too, reports them then");
     assert_eq!(read["lat_ns"]["N"], 300_000);
 }
 

@@ -36,16 +36,16 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     })
     .differs("Affects the report only; still measured and recorded."),
-    Key::flag("disable_bw_measurement", "Do not report bandwidth samples", |job, v| {
-        job.show.bw = !v.flag()?;
+    Key::flag("disable_bw_measurement", "No effect: bandwidth samples are always reported", |_, v| {
+        v.flag()?;
         Ok(())
     })
     .aliases(&["disable_bw"])
-    .differs("Affects the report only; still measured and recorded."),
-    Key::flag("gtod_reduce", "Set disable_lat, disable_clat, disable_slat and disable_bw_measurement", |job, v| {
+    .differs("fio reports them, too, contrary to its manual."),
+    Key::flag("gtod_reduce", "Set disable_lat, disable_clat and disable_slat", |job, v| {
         if v.flag()? {
             let show = &mut job.show;
-            (show.lat, show.clat, show.slat, show.bw) = (false, false, false, false);
+            (show.lat, show.clat, show.slat) = (false, false, false);
             show.lat_percentiles = false;
             show.clat_percentiles = false;
             show.slat_percentiles = false;

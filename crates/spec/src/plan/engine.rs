@@ -61,7 +61,6 @@ pub(super) fn choose(job: &JobSpec, files: &[File<'_>], host: &Host) -> Choice {
 /// A direction of a job that its engine cannot do, and what to do instead.
 pub(super) fn without(job: &JobSpec) -> Option<(Dir, &'static str)> {
     let (lacks, instead) = match job.engine.name {
-        EngineName::Libaio => (&[Dir::Trim][..], "use ioengine=io_uring or psync"),
         EngineName::Falloc => (&[Dir::Read][..], "use rw=write, randwrite, trim or randtrim"),
         EngineName::Ftruncate => (&[Dir::Read, Dir::Trim][..], "use rw=write or randwrite"),
         _ => return None,

@@ -73,11 +73,15 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A size in bytes or a percentage from 0 to 100.
+    /// A size in bytes or a percentage from 0 to 100. `%%` is `%`, as Python's configparser writes it.
     pub(crate) fn size_or_percent(self) -> Result<Size, String> {
-        match self.text.strip_suffix('%') {
-            Some(number) => Ok(Size::Percent(self.with(number.trim_end()).count32(0, 100)?)),
-            None => Ok(Size::Bytes(self.bytes()?)),
+        let Some(number) = self.text.strip_suffix('%') else {
+            return Ok(Size::Bytes(self.bytes()?));
+        };
+        let number = self.with(number.trim_end_matches('%').trim_end());
+        match number.count32(0, u32::MAX)? {
+            percent @ 0..=100 => Ok(Size::Percent(percent)),
+            more => Err(format!("{more}% is out of range; use 0% to 100%")),
         }
     }
 
@@ -180,7 +184,10 @@ fn split_number(text: &str) -> Result<(u64, &str), String> {
 }
 
 fn bad_suffix(text: &str, suffix: &str, known: &str) -> String {
-    format!("unknown unit '{suffix}' in '{text}'; use {known}")
+    match suffix.starts_with(['+', '*', '/', '^']) {
+        true => format!("'{text}' is an expression; put it in parentheses, ({text})"),
+        false => format!("unknown unit '{suffix}' in '{text}'; use {known}"),
+    }
 }
 
 fn no_zones(text: &str) -> String {
@@ -239,6 +246,7 @@ mod tests {
             ("-1", "not a non-negative number"),
             ("4q", "unknown unit 'q'"),
             ("4kk", "unknown unit 'kk'"),
+            ("128*2", "in parentheses, (128*2)"),
             ("1.5g", "not an integer"),
             ("99999999999999999999", "2^64"),
             ("99999999999p", "2^64"),
@@ -268,7 +276,8 @@ mod tests {
     #[test]
     fn percentages_have_bounds() {
         assert_eq!(v("50%").size_or_percent(), Ok(Size::Percent(50)));
-        assert!(v("101%").size_or_percent().is_err());
+        assert_eq!(v("100%%").size_or_percent(), Ok(Size::Percent(100)));
+        assert!(v("101%").size_or_percent().unwrap_err().contains("use 0% to 100%"));
         assert!(v("%").size_or_percent().is_err());
     }
 

@@ -126,10 +126,6 @@ fn invalid_targets() {
     refuses_plan("--rw=read --offset=1g /dev/disk", &["beyond the end"]);
     refuses_plan("--rw=read --size=2g /dev/disk", &["/dev/disk is 1 GiB"]);
     refuses_plan("--rw=trim /dev/disk", &["does not support discard"]);
-    for rw in ["trim", "trimwrite"] {
-        let line = format!("--rw={rw} --ioengine=libaio /data/file");
-        refuses_plan(&line, &["libaio", "does not support trim", "ioengine=io_uring"]);
-    }
     refuses_plan("--rw=read /dev/ng0n1", &["io_uring_cmd"]);
     refuses_plan("--rw=read --ioengine=io_uring_cmd /dev/disk", &["/dev/ng0n1"]);
     refuses_plan("--rw=read --size=30g /data/new", &["20 GiB are free"]);

@@ -40,15 +40,15 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
         Case::View {
             holds: |s| s.hog(1.63, 0.4, 0.3),
             near_miss: |s| s.hog(1.63, 0.4, 0.03),
-            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; its threads waited for a CPU 43% of \
-                      the time they could have run.",
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio waited for a CPU \
+                      43% of the time they could have run.",
         },
         Case::View {
             holds: |s| s.hog(1.63, 0.4, 0.3),
             // The threads wait for the disk; the moments before they run again are not a cause.
             near_miss: |s| s.hog(1.63, 0.05, 0.05),
-            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; its threads waited for a CPU 43% of \
-                      the time they could have run.",
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio waited for a CPU \
+                      43% of the time they could have run.",
         },
     ],
 };
@@ -62,13 +62,13 @@ fn other_programs(view: &View) -> Option<Claim> {
     if !view.is_own || processes.elapsed_ns == 0 || share < WAIT_MIN || all < OTHERS_MIN {
         return None;
     }
-    let most = others.first()?;
+    let (most, who) = (others.first()?, &view.who);
     let summary = format!(
-        "{} used {:.2} of {} CPUs, {} itself {:.2}; its threads waited for a CPU {:.0}% of the time they could have run.",
+        "{} used {:.2} of {} CPUs, {who} itself {:.2}; the threads of {who} waited for a CPU {:.0}% of the time they \
+         could have run.",
         most.named(),
         processes.cpus(most),
         view.cpus(),
-        view.who,
         processes.cpus(&processes.watched),
         waited / (ran + waited).max(1e-9) * 100.0
     );

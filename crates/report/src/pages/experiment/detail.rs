@@ -1,7 +1,7 @@
 //! Where the CPU time of each condition goes, and how the block layer and io_uring process its I/Os.
 
-use super::{all, values};
-use crate::doc::{DataColumn, Document, Text, count, number, percent, time, whole};
+use super::all;
+use crate::doc::{DataColumn, Document, Text, count, number, percent, text, time, whole};
 use crate::pages::layers::SAMPLES_MIN;
 use fathom_analysis::experiment::{ExperimentRecord, MeasuredCondition};
 use fathom_model::experiment::Condition;
@@ -42,7 +42,7 @@ fn mechanics(body: &mut Document, record: &ExperimentRecord) {
     body.table(head, all(record).filter_map(row).collect());
     let machine = all(record).filter_map(|(_, found)| found.machine_busy).fold(0.0, f64::max);
     if machine > 0.0 {
-        body.entry("CPU usage", values([(percent(machine * 100.0).into(), "at most")]));
+        body.entry("CPU usage", text!("up to ", percent(machine * 100.0)));
     }
 }
 
@@ -81,8 +81,6 @@ fn layers(body: &mut Document, record: &ExperimentRecord, columns_max: usize) {
     rows.push(all);
     body.table(columns, rows);
     let samples = sampled.iter().map(|(_, _, detail)| detail.samples).min().unwrap_or(0);
-    body.entry(
-        "layers",
-        values([(count(samples as f64).into(), "or more CPU samples, from separate windows")]),
-    );
+    let samples = text!(count(samples as f64), " CPU samples or more each, from separate windows");
+    body.entry("layers", samples);
 }
