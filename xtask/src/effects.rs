@@ -34,12 +34,20 @@ pub struct Options {
     directory: PathBuf,
 }
 
-/// What was claimed about a delay, over all experiments.
-#[derive(Debug, Default, PartialEq)]
-struct Claims {
+/// How a claim relates to the delay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Judged {
     /// A change in the right direction, or none where there is none.
-    right: usize,
+    Right,
     /// A change in the wrong direction or where there is none, or "no effect" above less than there is.
+    Wrong,
+    Inconclusive,
+}
+
+/// What was claimed about a delay, over all experiments.
+#[derive(Default)]
+struct Claims {
+    right: usize,
     wrong: usize,
     inconclusive: usize,
 }
@@ -62,15 +70,19 @@ pub fn run(options: &Options) -> Result<()> {
         seconds.push(began.elapsed().as_secs_f64());
         // After the baseline and its repetition.
         let effects = record.report.conditions.iter().skip(2).map(|found| found.effect.as_ref());
-        for ((claims, added), effect) in claims.iter_mut().zip(ADDED).zip(effects) {
-            claims.add(added, effect.ok_or("a condition was not measured")?);
-        }
-        eprintln!(
-            "{} of {}: {:.0} s, {claims:?}",
+        let mut line = format!(
+            "{} of {}: {:.0} s",
             seconds.len(),
             options.repetitions,
             began.elapsed().as_secs_f64()
         );
+        for ((claims, added), effect) in claims.iter_mut().zip(ADDED).zip(effects) {
+            let effect = effect.ok_or("a condition was not measured")?;
+            let judged = judge(added, effect);
+            claims.add(judged);
+            line += &format!("; delay {added}%: {judged:?}, {}", claimed(effect));
+        }
+        eprintln!("{line}");
     }
     println!("{}", table(&claims, seconds));
     Ok(())
@@ -104,21 +116,41 @@ fn measure(program: &Path, place: &Path) -> Result<ExperimentRecord> {
 }
 
 impl Claims {
-    fn add(&mut self, added: f64, effect: &Effect) {
-        let truth = 1.0 / (1.0 + added / 100.0);
-        let is_right = match effect.claim {
-            Claim::Changed => added > 0.0 && effect.ratio.is_some_and(|ratio| ratio.value < 1.0),
-            Claim::NoneAbove(least) => least > 1.0 - truth,
-            Claim::Inconclusive(_) => return self.inconclusive += 1,
-        };
-        // True, but not what was sought.
-        let is_missed = added > 0.0 && matches!(effect.claim, Claim::NoneAbove(_));
-        match is_right {
-            true if is_missed => self.inconclusive += 1,
-            true => self.right += 1,
-            false => self.wrong += 1,
+    fn add(&mut self, judged: Judged) {
+        match judged {
+            Judged::Right => self.right += 1,
+            Judged::Wrong => self.wrong += 1,
+            Judged::Inconclusive => self.inconclusive += 1,
         }
     }
+}
+
+fn judge(added: f64, effect: &Effect) -> Judged {
+    let truth = 1.0 / (1.0 + added / 100.0);
+    let is_right = match effect.claim {
+        Claim::Changed => added > 0.0 && effect.ratio.is_some_and(|ratio| ratio.value < 1.0),
+        // True, but not what was sought.
+        Claim::NoneAbove(least) if added > 0.0 && least > 1.0 - truth => {
+            return Judged::Inconclusive;
+        }
+        Claim::NoneAbove(least) => least > 1.0 - truth,
+        Claim::Inconclusive(_) => return Judged::Inconclusive,
+    };
+    if is_right { Judged::Right } else { Judged::Wrong }
+}
+
+/// The claim, and the change with its 95% interval in percent.
+fn claimed(effect: &Effect) -> String {
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let change = effect.ratio.map_or_else(String::new, |ratio| {
+        format!(
+            " ({:+.2}, {:+.2} to {:+.2})",
+            percent(ratio.value),
+            percent(ratio.low),
+            percent(ratio.high)
+        )
+    });
+    format!("{:?}{change}", effect.claim)
 }
 
 /// Markdown.
@@ -146,17 +178,16 @@ mod tests {
             let ratio = Some(Ratio { value, low: value - 0.01, high: value + 0.01 });
             Effect { ratio, pairs: 10, claim }
         };
-        let judge = |added: f64, effect: Effect| {
-            let mut claims = Claims::default();
-            claims.add(added, &effect);
-            (claims.right, claims.wrong, claims.inconclusive)
-        };
-        assert_eq!(judge(2.0, effect(0.98, Claim::Changed)), (1, 0, 0));
-        assert_eq!(judge(2.0, effect(1.02, Claim::Changed)), (0, 1, 0));
-        assert_eq!(judge(0.0, effect(0.98, Claim::Changed)), (0, 1, 0));
-        assert_eq!(judge(0.0, effect(1.0, Claim::NoneAbove(0.01))), (1, 0, 0));
-        assert_eq!(judge(2.0, effect(0.995, Claim::NoneAbove(0.01))), (0, 1, 0));
-        assert_eq!(judge(2.0, effect(0.98, Claim::NoneAbove(0.03))), (0, 0, 1));
-        assert_eq!(judge(5.0, effect(0.9, Claim::Inconclusive("wide".into()))), (0, 0, 1));
+        let judge = |added: f64, effect: Effect| judge(added, &effect);
+        assert_eq!(judge(2.0, effect(0.98, Claim::Changed)), Judged::Right);
+        assert_eq!(judge(2.0, effect(1.02, Claim::Changed)), Judged::Wrong);
+        assert_eq!(judge(0.0, effect(0.98, Claim::Changed)), Judged::Wrong);
+        assert_eq!(judge(0.0, effect(1.0, Claim::NoneAbove(0.01))), Judged::Right);
+        assert_eq!(judge(2.0, effect(0.995, Claim::NoneAbove(0.01))), Judged::Wrong);
+        assert_eq!(judge(2.0, effect(0.98, Claim::NoneAbove(0.03))), Judged::Inconclusive);
+        assert_eq!(
+            judge(5.0, effect(0.9, Claim::Inconclusive("wide".into()))),
+            Judged::Inconclusive
+        );
     }
 }

@@ -31,5 +31,5 @@ pub use schedule::{Budget, Planned, Schedule};
 pub use series::{Condition, Repetitions, Series};
 pub use stored::compare_stored;
 pub use tally::{Sample, Tally, add_disk};
-pub use trial::{Trial, Turn, higher_is_better};
+pub use trial::{RUN_DELAY_MIN, Trial, Turn, higher_is_better};
 pub use verdict::{Claim, Effect};

@@ -19,7 +19,14 @@ pub(crate) fn thread() -> Usage {
         involuntary_switches: usage.ru_nivcsw as u64,
         major_faults: usage.ru_majflt as u64,
         minor_faults: usage.ru_minflt as u64,
+        run_delay_ns: run_delay_ns(),
     }
+}
+
+/// Time for which the calling thread was runnable but waited for a CPU (`sched_info.run_delay`).
+fn run_delay_ns() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// The usage between `before` and `after`.
@@ -32,6 +39,10 @@ pub(crate) fn difference(after: &Usage, before: &Usage) -> Usage {
         involuntary_switches: after.involuntary_switches - before.involuntary_switches,
         major_faults: after.major_faults - before.major_faults,
         minor_faults: after.minor_faults - before.minor_faults,
+        run_delay_ns: after
+            .run_delay_ns
+            .zip(before.run_delay_ns)
+            .map(|(after, before)| after.saturating_sub(before)),
     }
 }
 

@@ -195,6 +195,9 @@ pub struct Usage {
     pub major_faults: u64,
     /// Minor page faults.
     pub minor_faults: u64,
+    /// Time runnable but waiting for a CPU, in nanoseconds; none where the kernel does not account for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_delay_ns: Option<u64>,
 }
 
 /// Queue depth and batch sizes.

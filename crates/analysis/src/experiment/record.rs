@@ -116,6 +116,9 @@ pub struct MeasuredCondition {
     pub windows: u32,
     /// The experiment's metric, in its unit.
     pub metric: Estimate,
+    /// The metric corrected for waiting for a CPU, where effects rest on that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected: Option<Estimate>,
     /// I/Os per second.
     pub iops: f64,
     /// Bytes per second.
@@ -136,6 +139,9 @@ pub struct MeasuredCondition {
     pub cpu_ns_per_io: Option<[f64; 3]>,
     /// Share of the allowed CPUs that was busy, over all programs.
     pub machine_busy: Option<f64>,
+    /// Share of the time for which workers were runnable but waited for a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_delay: Option<f64>,
     /// Context switches per I/O.
     pub switches_per_io: Option<f64>,
     /// I/Os per system call.
@@ -230,6 +236,7 @@ fn measured(trial: &Trial, index: usize) -> MeasuredCondition {
     MeasuredCondition {
         windows: tally.windows,
         metric: trial.estimate(index),
+        corrected: trial.corrected(index),
         iops: tally.iops(),
         bytes_per_second: tally.bytes_per_second(),
         clat_mean_ns: sum.clat.mean_ns(),
@@ -242,6 +249,7 @@ fn measured(trial: &Trial, index: usize) -> MeasuredCondition {
             .cpu_ns_per_io()
             .map(|_| [per_io(sum.user_ns), per_io(sum.system_ns), per_io(sum.helper_ns)]),
         machine_busy: tally.cpu().map(|cpu| cpu.busy),
+        run_delay: tally.run_delay(),
         switches_per_io: tally.switches_per_io(),
         ios_per_call: tally.ios_per_call(),
         disk_requests_per_io: tally.disk_requests_per_io(),

@@ -44,6 +44,7 @@ pub fn compare_stored(
         experiment.conditions.push(Condition { published, ..named(second.0, vec![base]) });
         let found = |record: &ExperimentRecord, at: usize| MeasuredCondition {
             effect: None,
+            corrected: None,
             ..record.report.conditions.get(at).cloned().unwrap_or_default()
         };
         let values =

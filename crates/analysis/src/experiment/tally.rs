@@ -42,6 +42,12 @@ pub struct Sample {
     /// System calls of the workers to submit, wait and reap.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub system_calls: u64,
+    /// Mean time for which a worker was runnable but waited for a CPU, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_delay_ns: Option<u64>,
+    /// `elapsed_ns` without `run_delay_ns`, where only other programs can have caused it and no I/O was in flight meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undelayed_ns: Option<u64>,
     /// I/Os that were due but not started, where a rate is given.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unstarted: u64,
@@ -50,6 +56,10 @@ pub struct Sample {
     /// Counters of the block devices below the targets, added up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskRecord>,
+}
+
+fn per_second(n: u64, ns: u64) -> f64 {
+    n as f64 * 1e9 / ns.max(1) as f64
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -61,16 +71,26 @@ impl Sample {
     /// The figure of this window; `None` where nothing was done.
     #[must_use]
     pub fn metric(&self, metric: Metric) -> Option<f64> {
-        let per_second = |n: u64| n as f64 * 1e9 / self.elapsed_ns.max(1) as f64;
         let value = match metric {
-            Metric::Iops => per_second(self.ios),
-            Metric::Bandwidth => per_second(self.bytes),
+            Metric::Iops => per_second(self.ios, self.elapsed_ns),
+            Metric::Bandwidth => per_second(self.bytes, self.elapsed_ns),
             Metric::Latency => self.clat.mean_ns(),
             Metric::Cpu if self.ios == 0 => return None,
             Metric::Cpu => self.cpu_ns() as f64 / self.ios as f64,
             Metric::Time => self.elapsed_ns as f64,
         };
         Some(value).filter(|value| *value > 0.0)
+    }
+
+    /// The figure of this window, corrected for waiting for a CPU; `None` where that is not valid.
+    #[must_use]
+    pub fn corrected(&self, metric: Metric) -> Option<f64> {
+        let n = match metric {
+            Metric::Iops => self.ios,
+            Metric::Bandwidth => self.bytes,
+            Metric::Latency | Metric::Cpu | Metric::Time => return None,
+        };
+        Some(per_second(n, self.undelayed_ns?)).filter(|value| *value > 0.0)
     }
 
     fn cpu_ns(&self) -> u64 {
@@ -106,6 +126,9 @@ impl Tally {
         sum.switches += window.switches;
         sum.system_calls += window.system_calls;
         sum.unstarted += window.unstarted;
+        if let Some(delay_ns) = window.run_delay_ns {
+            *sum.run_delay_ns.get_or_insert_default() += delay_ns;
+        }
         if let Some(cpu) = window.cpu {
             let all = sum.cpu.get_or_insert_default();
             all.busy_ns += cpu.busy_ns;
@@ -152,6 +175,13 @@ impl Tally {
     #[must_use]
     pub fn ios_per_call(&self) -> Option<f64> {
         (self.sum.system_calls > 0).then(|| self.sum.ios as f64 / self.sum.system_calls as f64)
+    }
+
+    /// Share of the time for which workers were runnable but waited for a CPU.
+    #[must_use]
+    pub fn run_delay(&self) -> Option<f64> {
+        let delay_ns = self.sum.run_delay_ns? as f64;
+        (self.sum.elapsed_ns > 0).then(|| delay_ns / self.sum.elapsed_ns as f64)
     }
 
     /// CPU usage of the allowed CPUs.
@@ -210,6 +240,16 @@ mod tests {
         assert_eq!((tally.windows, tally.iops(), tally.cores()), (2, 2000.0, 0.5));
         assert_eq!(tally.cpu_ns_per_io(), Some(250_000.0));
         assert_eq!((tally.switches_per_io(), tally.ios_per_call()), (Some(0.5), None));
+    }
+
+    #[test]
+    fn rates_are_corrected_for_waiting_where_that_is_valid() {
+        let half = Sample { undelayed_ns: Some(500_000_000), ..window(1000) };
+        assert_eq!(half.metric(Metric::Iops), Some(1000.0));
+        assert_eq!(half.corrected(Metric::Iops), Some(2000.0));
+        assert_eq!(half.corrected(Metric::Bandwidth), Some(2000.0 * 4096.0));
+        assert_eq!(half.corrected(Metric::Cpu), None);
+        assert_eq!(window(1000).corrected(Metric::Iops), None);
     }
 
     #[test]

@@ -20,6 +20,9 @@ const CLAIM_PART: f64 = 1.314;
 /// After so many rounds, intervals are compared with the precision once in as many rounds as this.
 const FREQUENT_ROUNDS: u32 = 20;
 const LATER_EVERY: u32 = 4;
+/// Rates are corrected for waiting for a CPU from this share of the time on. With less, it does not decide how precise
+/// they are: windows deviate by some percent for other reasons as well.
+pub const RUN_DELAY_MIN: f64 = 0.05;
 /// A condition that failed this often is not measured again.
 const FAILURES_MAX: u32 = 2;
 
@@ -40,10 +43,18 @@ pub struct Trial {
 #[derive(Debug, Default)]
 struct State {
     tally: Tally,
-    /// The metric by round; `None` where the window failed.
-    by_round: Vec<Option<f64>>,
+    /// By round; `None` where the window failed.
+    by_round: Vec<Option<Figure>>,
     failures: u32,
     rejected: Option<String>,
+}
+
+/// The metric in a window.
+#[derive(Debug, Clone, Copy)]
+struct Figure {
+    measured: f64,
+    /// Corrected for waiting for a CPU, where that is valid.
+    corrected: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -139,8 +150,11 @@ impl Trial {
         let round = (turn.round - self.protocol.rounds_warm) as usize;
         state.by_round.resize(round, None);
         let metric = self.experiment.metric;
-        let value = outcome.ok().and_then(|sample| sample.metric(metric));
-        state.by_round.push(value);
+        let figure = |sample: &Sample| {
+            let corrected = sample.corrected(metric);
+            Some(Figure { measured: sample.metric(metric)?, corrected })
+        };
+        state.by_round.push(outcome.ok().and_then(figure));
         if let Ok(sample) = outcome {
             state.tally.add(sample);
         }
@@ -167,8 +181,32 @@ impl Trial {
     /// The metric of condition `index`.
     #[must_use]
     pub fn estimate(&self, index: usize) -> Estimate {
-        let values = self.conditions.get(index).map(|state| state.by_round.iter().flatten());
-        Estimate::of(&values.into_iter().flatten().copied().collect::<Vec<f64>>())
+        Estimate::of(&self.figures(index).map(|figure| figure.measured).collect::<Vec<f64>>())
+    }
+
+    /// The metric of condition `index`, corrected for waiting for a CPU; `None` where its effects do not rest on that.
+    #[must_use]
+    pub fn corrected(&self, index: usize) -> Option<Estimate> {
+        let values = || self.figures(index).filter_map(|figure| figure.corrected);
+        self.is_corrected(index).then(|| Estimate::of(&values().collect::<Vec<f64>>()))
+    }
+
+    fn figures(&self, index: usize) -> impl Iterator<Item = &Figure> {
+        self.conditions.get(index).into_iter().flat_map(|state| state.by_round.iter().flatten())
+    }
+
+    /// Whether comparisons of condition `index` are corrected for waiting for a CPU: valid in every window of all
+    /// conditions that are compared with each other, and they waited for much of the time.
+    fn is_corrected(&self, index: usize) -> bool {
+        let group = self.groups.iter().find(|group| group.members.contains(&index));
+        let members = group.map_or(&[][..], |group| &group.members);
+        let tallies = || members.iter().filter_map(|member| self.tally(*member));
+        let delay_ns: u64 = tallies().filter_map(|tally| tally.sum.run_delay_ns).sum();
+        let elapsed_ns: u64 = tallies().map(|tally| tally.sum.elapsed_ns).sum();
+        let mut figures = members.iter().flat_map(|member| self.figures(*member));
+        members.len() > 1
+            && delay_ns as f64 > RUN_DELAY_MIN * elapsed_ns as f64
+            && figures.all(|figure| figure.corrected.is_some())
     }
 
     /// The effect of condition `index` relative to what it is compared with; `None` for a baseline.
@@ -200,9 +238,13 @@ impl Trial {
     }
 
     /// The metric of `index` and the sum over `against`, in each round that has all; with `mean`, that of a baseline is
-    /// its mean with its repetition.
+    /// its mean with its repetition. Corrected for waiting for a CPU where [`Trial::is_corrected`].
     fn pairs(&self, index: usize, against: &[usize], mean: bool) -> Vec<(f64, f64)> {
-        let at = |index: usize, round: usize| *self.conditions.get(index)?.by_round.get(round)?;
+        let is_corrected = self.is_corrected(index);
+        let at = |index: usize, round: usize| {
+            let figure = (*self.conditions.get(index)?.by_round.get(round)?)?;
+            if is_corrected { figure.corrected } else { Some(figure.measured) }
+        };
         let reference = |base: usize, round: usize| {
             let value = at(base, round)?;
             let twin = self.twin(base).filter(|_| mean).and_then(|(_, twin)| at(twin, round));

@@ -1,9 +1,10 @@
-//! `fathom topo` on stored trees: the pages that a user reads, and what lspci and lstopo read.
+//! `fathom topo` on stored trees: the pages that a user reads, and what lspci, lstopo and lsblk read.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
 mod common;
+mod lsblk;
 mod lspci;
 mod lstopo;
 mod tree;

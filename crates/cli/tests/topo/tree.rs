@@ -5,7 +5,8 @@
 //! * `cpus LIST package=N node=N memory=GIB model=TEXT`: CPUs of a package and NUMA node.
 //! * `pci PATH VENDOR:DEVICE CLASS port=KIND link=SPEEDxLANES best=SPEEDxLANES bus=HEX payload=BYTES node=N irqs=FIRST+COUNT
 //!   on=CPU,… name=TEXT label=TEXT`: a PCI function; interrupt i is delivered to CPU i of `on`, wrapping around.
-//! * `disk PATH NUMBER GIB model=TEXT queues=N`: a disk and the device that it belongs to, its parent directory.
+//! * `disk PATH NUMBER GIB model=TEXT queues=N`: a disk and the device that it belongs to, its parent directory. Its limits
+//!   are those that the driver of its kind sets; `file` replaces single ones.
 //! * `part PATH NUMBER GIB`, `stack NAME NUMBER GIB on=NAME,… dm=NAME level=NAME file=PATH`: what is on it.
 //! * `mount NUMBER POINT source=PATH`, `slot NAME ADDRESS`, `file PATH TEXT`, `link PATH TARGET`: below the root.
 //! * `unprivileged`: configuration space ends after 64 bytes.
@@ -225,7 +226,10 @@ impl Tree {
         let dir = format!("sys/devices/{path}");
         self.put(&format!("{dir}/dev"), number);
         self.put(&format!("{dir}/size"), (gib.parse::<f64>().unwrap() * 2_097_152.0).to_string());
-        self.link(&format!("sys/dev/block/{number}"), &self.device(path));
+        let name = path.rsplit('/').next().unwrap();
+        for link in [format!("sys/dev/block/{number}"), format!("sys/class/block/{name}")] {
+            self.link(&link, &self.device(path));
+        }
     }
 
     fn disk(&self, path: &str, number: &str, gib: &str, line: &Line) {
@@ -239,16 +243,49 @@ impl Tree {
         for queue in 0..line.number("queues").unwrap_or(0) {
             self.put(&format!("sys/devices/{path}/mq/{queue}/cpu_list"), queue.to_string());
         }
+        self.limits(path, name);
         self.link(&format!("sys/devices/{path}/device"), &self.device(parent));
         self.link(&format!("sys/block/{name}"), &self.device(path));
+    }
+
+    fn limits(&self, path: &str, name: &str) {
+        let kind = name.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+        // Scheduler, requests, rotational, logical and physical block.
+        let (scheduler, requests, rotational, logical, physical) = match kind {
+            kind if kind.starts_with("nvme") => ("[none] mq-deadline kyber", 1023, 0, 512, 512),
+            kind if kind.starts_with("sd") => ("none [mq-deadline]", 64, 1, 512, 4096),
+            kind if kind.starts_with("mmcblk") => ("none mq-deadline [bfq]", 64, 0, 512, 512),
+            kind if kind.starts_with("vd") => ("none [mq-deadline]", 256, 1, 512, 4096),
+            // Built on others: the kernel shows no scheduler and no requests.
+            _ => ("", 0, 0, 512, 512),
+        };
+        let put = |file: &str, text: String| self.put(&format!("sys/devices/{path}/{file}"), text);
+        put("alignment_offset", "0\n".into());
+        if !scheduler.is_empty() {
+            put("queue/scheduler", format!("{scheduler}\n"));
+            put("queue/nr_requests", format!("{requests}\n"));
+        }
+        for (file, value) in [
+            ("rotational", rotational),
+            ("logical_block_size", logical),
+            ("physical_block_size", physical),
+            ("minimum_io_size", physical),
+            ("optimal_io_size", 0),
+            ("read_ahead_kb", 128),
+            ("write_same_max_bytes", 0),
+        ] {
+            put(&format!("queue/{file}"), format!("{value}\n"));
+        }
     }
 
     fn stacked(&self, name: &str, number: &str, gib: &str, line: &Line) {
         let path = format!("virtual/block/{name}");
         self.block(&path, number, gib);
+        self.limits(&path, name);
         self.link(&format!("sys/block/{name}"), &self.device(&path));
         for below in line.get("on").into_iter().flat_map(|on| on.split(',')) {
             self.put(&format!("sys/devices/{path}/slaves/{below}/x"), "");
+            self.put(&format!("sys/class/block/{below}/holders/{name}/x"), "");
         }
         for (key, file) in [("dm", "dm/name"), ("level", "md/level"), ("file", "loop/backing_file")]
         {

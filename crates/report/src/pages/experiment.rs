@@ -9,8 +9,10 @@ use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, number, percent, plural,
     text, time,
 };
-use fathom_analysis::experiment::{Claim, Effect, ExperimentRecord, MeasuredCondition};
-use fathom_analysis::stats::Ratio;
+use fathom_analysis::experiment::{
+    Claim, Effect, ExperimentRecord, MeasuredCondition, RUN_DELAY_MIN,
+};
+use fathom_analysis::stats::{Estimate, Ratio};
 use fathom_model::experiment::{Condition, Direction, Metric};
 
 /// More effects than this are in the table only.
@@ -28,6 +30,7 @@ pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
         sweep::sweep(&mut body, record);
     } else {
         effects(&mut body, record);
+        waiting(&mut body, record);
         conditions(&mut body, record);
         controls(&mut body, record);
         published(&mut body, record);
@@ -79,13 +82,17 @@ fn metric(metric: Metric, found: &MeasuredCondition) -> Text {
     if found.windows == 0 {
         return "not measured".into();
     }
+    estimate(metric, &found.metric)
+}
+
+fn estimate(metric: Metric, found: &Estimate) -> Text {
     let unit = match metric {
         Metric::Iops => QuantityUnit::Count,
         Metric::Bandwidth => QuantityUnit::BytesPerSecond,
         Metric::Latency | Metric::Cpu | Metric::Time => QuantityUnit::Nanoseconds,
     };
-    let value = Quantity::new(found.metric.mean, unit);
-    match found.metric.low.zip(found.metric.high) {
+    let value = Quantity::new(found.mean, unit);
+    match found.low.zip(found.high) {
         Some((low, high)) => value.within(low.max(0.0), high).into(),
         None => value.into(),
     }
@@ -116,9 +123,10 @@ fn effects(body: &mut Document, record: &ExperimentRecord) {
     if with_effect().count() > SENTENCES_MAX {
         return;
     }
-    let metric = experiment.metric.title();
     for (condition, found) in with_effect() {
         let Some(effect) = &found.effect else { continue };
+        let corrected = if found.corrected.is_some() { "corrected " } else { "" };
+        let metric = format!("{corrected}{}", experiment.metric.title());
         let names = condition.against.iter().filter_map(|base| experiment.conditions.get(*base));
         let names: Vec<String> = names.map(|base| base.name.clone()).collect();
         let base = match names.as_slice() {
@@ -142,12 +150,46 @@ fn effects(body: &mut Document, record: &ExperimentRecord) {
     }
 }
 
+/// For how long workers waited for a CPU, where that matters, and what follows from it.
+fn waiting(body: &mut Document, record: &ExperimentRecord) {
+    let of = |found: &MeasuredCondition| found.run_delay.filter(|share| *share > RUN_DELAY_MIN);
+    let Some(worst) = all(record).filter_map(|(_, found)| of(found)).reduce(f64::max) else {
+        return;
+    };
+    let share = percent(worst * 100.0);
+    let inconclusive = |found: &MeasuredCondition| {
+        found.effect.as_ref().is_some_and(|e| matches!(e.claim, Claim::Inconclusive(_)))
+    };
+    if all(record).any(|(_, found)| found.corrected.is_some()) {
+        body.paragraph(text!(
+            "Other programs kept workers waiting for a CPU for up to ",
+            share,
+            " of the time. Effects therefore compare corrected ",
+            record.request.experiment.metric.title(),
+            ", which leaves that time out."
+        ));
+    }
+    if all(record).any(|(_, found)| inconclusive(found)) {
+        body.paragraph(text!(
+            "Workers waited for a CPU for up to ",
+            share,
+            " of the time. If other programs use the CPUs, rerun on an idle machine, or give all variants nice=-20 (as \
+             root)."
+        ));
+    }
+}
+
 /// All conditions with their figures.
 fn conditions(body: &mut Document, record: &ExperimentRecord) {
     let experiment = &record.request.experiment;
     let mut columns = vec![DataColumn::text("variant")];
     columns.extend(experiment.axes.iter().map(|axis| DataColumn::number(axis)));
     columns.push(DataColumn::number(&format!("{} (95% CI)", experiment.metric.title())));
+    let is_corrected = all(record).any(|(_, found)| found.corrected.is_some());
+    if is_corrected {
+        let title = format!("corrected {}", experiment.metric.title());
+        columns.push(DataColumn::number(&title));
+    }
     columns.push(DataColumn::text("effect"));
     let rest = [
         ("IOPS", 3),
@@ -165,6 +207,10 @@ fn conditions(body: &mut Document, record: &ExperimentRecord) {
         let mut row: Vec<Text> = vec![condition.name.as_str().into()];
         row.extend(condition.cell.iter().map(|value| Text::from(value.as_str())));
         row.push(metric(experiment.metric, found));
+        if is_corrected {
+            let corrected = found.corrected.as_ref().filter(|_| found.windows > 0);
+            row.push(corrected.map(|found| estimate(experiment.metric, found)).into());
+        }
         row.push(found.effect.as_ref().or(found.control.as_ref()).map(verdict).into());
         row.extend((!hides_iops).then(|| figure(found, count(found.iops))));
         row.push(figure(found, bandwidth(found.bytes_per_second)));

@@ -134,6 +134,7 @@ impl Bench<'_> {
             self.targets.drop_caches().map_err(Failure::rejected)?;
         }
         let is_paced = condition.rate_share.is_some();
+        let corrects = self.plans.waits_for_others(&self.request.experiment);
         let measured = match self.request.experiment.metric {
             Metric::Time => self.to_its_end(&plan),
             _ => {
@@ -148,7 +149,8 @@ impl Bench<'_> {
         if let Some(why) = not_in_effect(&plan, &measured.jobs) {
             return Err(Failure::rejected(why));
         }
-        Ok(sample(&measured, is_paced))
+        let undelayed_ns = undelayed_ns(&measured.jobs).filter(|_| corrects);
+        Ok(Sample { undelayed_ns, ..sample(&measured, is_paced) })
     }
 
     /// Runs `plan` until its work is done.
@@ -218,6 +220,9 @@ fn sample(window: &window::Window<Snapshot>, is_paced: bool) -> Sample {
         sum.system_ns += job.usage.system_ns;
         sum.switches += job.usage.voluntary_switches + job.usage.involuntary_switches;
         sum.system_calls += job.depth.system_calls;
+        if let Some(delay_ns) = job.usage.run_delay_ns {
+            *sum.run_delay_ns.get_or_insert_default() += delay_ns / jobs.len() as u64;
+        }
         let error = job.error.as_ref().map(|error| error.message.clone());
         sum.errors += u64::from(error.is_some() && sum.errors == 0);
         sum.first_error = sum.first_error.take().or(error);
@@ -231,6 +236,17 @@ fn sample(window: &window::Window<Snapshot>, is_paced: bool) -> Sample {
     sum
 }
 
+/// The time in which the workers would have done as much if none had waited for a CPU.
+fn undelayed_ns(jobs: &[JobRecord]) -> Option<u64> {
+    let ios = |job: &JobRecord| job.dirs.iter().map(|(_, dir)| dir.counts.ios).sum::<u64>() as f64;
+    let rate = |job: &JobRecord| {
+        let ns = job.runtime_ns.checked_sub(job.usage.run_delay_ns?).filter(|ns| *ns > 0)?;
+        Some(ios(job) / ns as f64)
+    };
+    let rates = jobs.iter().map(rate).sum::<Option<f64>>().filter(|sum| *sum > 0.0)?;
+    Some((jobs.iter().map(ios).sum::<f64>() / rates) as u64)
+}
+
 /// A seed for each worker of each window (SplitMix64's increment, Steele et al. 2014).
 fn seed(number: u64, worker: u64) -> u64 {
     (number << 20 | worker).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !1
@@ -239,6 +255,21 @@ fn seed(number: u64, worker: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_add_up_without_the_time_that_each_waited_for_a_cpu() {
+        let worker = |ios: u64, run_delay_ns: Option<u64>| {
+            let mut job = JobRecord { runtime_ns: 1_000_000_000, ..JobRecord::default() };
+            job.dirs.read.counts.ios = ios;
+            job.usage.run_delay_ns = run_delay_ns;
+            job
+        };
+        // 1000 I/Os per second each.
+        let jobs = [worker(500, Some(500_000_000)), worker(1000, Some(0))];
+        assert_eq!(undelayed_ns(&jobs), Some(750_000_000));
+        assert_eq!(undelayed_ns(&[worker(500, Some(500_000_000)), worker(1000, None)]), None);
+        assert_eq!(undelayed_ns(&[worker(0, Some(1_000_000_000))]), None);
+    }
 
     #[test]
     fn a_setting_that_is_not_restored_ends_the_experiment() {

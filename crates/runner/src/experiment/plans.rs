@@ -5,10 +5,11 @@ use crate::sources::System;
 use fathom_analysis::limit::Conditions;
 use fathom_machine::guard::OpenTarget;
 use fathom_machine::{Lookup, Roots, scratch};
-use fathom_model::experiment::{Condition, Load, Metric};
+use fathom_model::experiment::{Condition, Experiment, Load, Metric};
 use fathom_model::facts::{Facts, TargetFacts};
-use fathom_model::plan::{Engine, Mix, Plan, Rate, RateProcess, Target};
+use fathom_model::plan::{Engine, JobPlan, Mix, Plan, Psync, Rate, RateProcess, Target};
 use fathom_model::setting::SettingChange;
+use fathom_model::watch::Level;
 use fathom_model::{Dir, units};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,6 +39,9 @@ pub(super) struct Plans {
     /// Limits of this process under which commands start.
     pub command_limits: Limits,
 }
+
+/// A longer busy loop may go on while its worker waits for a CPU: time slices last milliseconds.
+const SPIN_MAX_NS: u64 = 1_000_000;
 
 /// Whether any condition needs targets and none is named.
 pub(super) fn needs_scratch(options: &TryOptions) -> bool {
@@ -176,6 +180,26 @@ impl Plans {
         Ok(Work::Jobs(Box::new(plan)))
     }
 
+    /// Whether workers wait for CPUs only because of other programs, in all conditions alike, and do nothing meanwhile: a
+    /// CPU for each, no settings and no sampling, equal priorities, and one I/O at a time that the kernel does not buffer.
+    pub fn waits_for_others(&self, experiment: &Experiment) -> bool {
+        let cpus = self.facts.host.cpus_allowed.len();
+        let has_settings = self.settings.iter().any(|changes| !changes.is_empty());
+        let is_sampled = experiment.conditions.iter().any(|c| c.sampling != Level::Off);
+        let mut nice: Vec<i32> = Vec::new();
+        let is_alone = |work: &Work| match work {
+            Work::Jobs(plan) => {
+                nice.extend(plan.jobs.iter().map(|job| job.placement.nice));
+                plan.jobs.len() <= cpus && plan.jobs.iter().all(is_serial)
+            }
+            Work::Command(_) => false,
+        };
+        !has_settings
+            && !is_sampled
+            && self.works.iter().all(is_alone)
+            && nice.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
     fn place(&mut self, wanted: &Target) -> Result<usize, String> {
         let Some(at) = self.targets.iter().position(|known| known.path == wanted.path) else {
             self.targets.push(wanted.clone());
@@ -211,6 +235,15 @@ impl Plans {
             .map(|at| Conditions { direct: direct(at), scratch: is_scratch })
             .collect()
     }
+}
+
+/// Whether a worker that waits for a CPU has no I/O in flight, no time running for it, and any CPU to choose.
+fn is_serial(job: &JobPlan) -> bool {
+    matches!(job.engine, Engine::Psync(Psync::Plain | Psync::Seek | Psync::Vectored))
+        && job.direct
+        && !job.is_held_back()
+        && job.placement.cpus.is_empty()
+        && job.think.is_none_or(|think| think.spin_ns.min(think.time_ns) <= SPIN_MAX_NS)
 }
 
 /// Gives the jobs of `plan` `iops` to do, which arrive as a Poisson process, whether or not earlier ones have completed.

@@ -107,3 +107,37 @@ fn what_a_machine_lacks_is_refused_or_left_out() {
     let refused = TryRunner::open(request, &mut ()).err().unwrap();
     assert!(refused.contains("bs=8m") || refused.contains("smaller"), "{refused}");
 }
+
+#[test]
+fn waiting_for_a_cpu_is_left_out_only_where_it_cannot_be_the_effect() {
+    use fathom_model::Dir;
+    use fathom_model::plan::{Engine, JobPlan, Mix, Order, Psync, Rate, Think};
+    use plans::Work;
+
+    let corrects = |change: &dyn Fn(&mut Plan)| {
+        let order = Order::Sequential { skip: 0 };
+        let mut job = JobPlan::new("a", Engine::Psync(Psync::Plain), Mix::Only(Dir::Read), order);
+        job.direct = true;
+        let base = Plan { jobs: vec![job], ..Plan::default() };
+        let mut variant = base.clone();
+        change(&mut variant);
+        let works = [base, variant].map(|plan| Work::Jobs(Box::new(plan))).to_vec();
+        let mut plans = Plans { works, ..Plans::default() };
+        plans.facts.host.cpus_allowed = vec![0, 1];
+        plans.waits_for_others(&Experiment::default())
+    };
+    let think = |spin_ns| Some(Think { time_ns: 1 << 30, spin_ns, blocks: 1 });
+    assert!(corrects(&|_| {}));
+    assert!(corrects(&|plan| plan.jobs = vec![plan.jobs[0].clone(); 2]));
+    assert!(corrects(&|plan| plan.jobs[0].think = think(100_000)));
+    // More workers than CPUs wait for each other.
+    assert!(!corrects(&|plan| plan.jobs = vec![plan.jobs[0].clone(); 3]));
+    assert!(!corrects(&|plan| plan.jobs[0].placement.cpus = vec![0]));
+    assert!(!corrects(&|plan| plan.jobs[0].placement.nice = 5));
+    // Work goes on meanwhile.
+    assert!(!corrects(&|plan| plan.jobs[0].engine = Engine::Libaio));
+    assert!(!corrects(&|plan| plan.jobs[0].direct = false));
+    assert!(!corrects(&|plan| plan.jobs[0].think = think(1 << 25)));
+    // The rate is given.
+    assert!(!corrects(&|plan| plan.jobs[0].rate.read = Some(Rate::Iops(100))));
+}

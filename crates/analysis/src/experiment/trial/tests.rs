@@ -216,3 +216,70 @@ fn a_rejected_baseline_ends_its_group() {
     }
     assert!(turns <= 3, "{turns}");
 }
+
+/// A worker of a busy machine, which waits for a CPU for 0 to 60% of each window; corrected, windows deviate by 1%.
+fn delayed(machine: &mut Noisy, factor: f64) -> Sample {
+    let elapsed_ns = 1_000_000_000;
+    let run_delay_ns = (elapsed_ns as f64 * 0.6 * machine.uniform()) as u64;
+    let undelayed_ns = elapsed_ns - run_delay_ns;
+    let noise = (0.01 * machine.normal()).exp();
+    Sample {
+        elapsed_ns,
+        took_ns: elapsed_ns,
+        ios: (undelayed_ns as f64 / 1e4 * factor * noise) as u64,
+        run_delay_ns: Some(run_delay_ns),
+        undelayed_ns: Some(undelayed_ns),
+        ..Sample::default()
+    }
+}
+
+/// A trial of at most 60 windows, whose samples `change` changes.
+fn busy(factors: [f64; 3], change: impl Fn(usize, &mut Sample)) -> Trial {
+    let mut machine = Noisy::new(11);
+    let mut trial = Trial::new(pair(), Protocol { seconds: 66.0, ..protocol(11) });
+    while let Some(turn) = trial.next_turn() {
+        let mut sample = delayed(&mut machine, factors[turn.condition]);
+        change(turn.condition, &mut sample);
+        trial.observe(turn, Ok(&sample), false);
+    }
+    trial
+}
+
+#[test]
+fn waiting_for_a_cpu_does_not_hide_an_effect() {
+    let corrected = busy([1.0, 1.0, 0.95], |_, _| {});
+    let effect = corrected.effect(2).unwrap();
+    assert_eq!(effect.claim, Claim::Changed);
+    assert!((0.94..0.96).contains(&effect.ratio.unwrap().value), "{effect:?}");
+    assert!(corrected.corrected(2).unwrap().mean > corrected.estimate(2).mean);
+    // Without the correction, windows deviate too much.
+    let measured = busy([1.0, 1.0, 0.95], |_, sample| sample.undelayed_ns = None);
+    assert!(matches!(measured.effect(2).unwrap().claim, Claim::Inconclusive(_)));
+    assert_eq!(measured.corrected(2), None);
+}
+
+#[test]
+fn waiting_that_is_the_effect_is_not_corrected() {
+    // The variant has more workers than CPUs: they wait for each other, and the correction is not valid for it.
+    let trial = busy([1.0, 1.0, 1.0], |condition, sample| {
+        let (run_delay_ns, undelayed_ns) = match condition {
+            2 => (600_000_000, None),
+            _ => (0, Some(sample.elapsed_ns)),
+        };
+        sample.ios = 100_000 - run_delay_ns / 10_000;
+        (sample.run_delay_ns, sample.undelayed_ns) = (Some(run_delay_ns), undelayed_ns);
+    });
+    let effect = trial.effect(2).unwrap();
+    assert_eq!((&effect.claim, trial.corrected(2)), (&Claim::Changed, None));
+    assert!((0.39..0.41).contains(&effect.ratio.unwrap().value), "{effect:?}");
+}
+
+#[test]
+fn hardly_any_waiting_is_not_corrected() {
+    let trial = busy([1.0, 1.0, 0.95], |_, sample| {
+        let delay_ns = sample.elapsed_ns / 25;
+        sample.run_delay_ns = Some(delay_ns);
+        sample.undelayed_ns = Some(sample.elapsed_ns - delay_ns);
+    });
+    assert_eq!(trial.corrected(2), None);
+}

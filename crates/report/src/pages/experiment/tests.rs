@@ -232,3 +232,32 @@ fn html_is_one_page_that_loads_nothing_and_escapes_everything() {
         assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
     }
 }
+
+#[test]
+fn a_busy_machine_is_named_with_what_follows() {
+    let mut record = schedulers();
+    assert!(!unwrapped(&experiment(&record, false)).contains("waited for a CPU"));
+    let found = &mut record.report.conditions;
+    found[0].run_delay = Some(0.31);
+    found[3].effect = effect(0.9, Claim::Inconclusive("the interval is too wide".into()));
+    let shown = unwrapped(&experiment(&record, false));
+    assert!(
+        shown.contains(
+            "Workers waited for a CPU for up to 31.0% of the time. If other programs use the CPUs, rerun on an idle \
+             machine, or give all variants nice=-20 (as root)."
+        ),
+        "{shown}"
+    );
+    assert!(!shown.contains("corrected"), "{shown}");
+    let found = &mut record.report.conditions;
+    found[2].corrected = Some(Estimate { mean: 61.2e3, ..Estimate::default() });
+    let shown = unwrapped(&experiment(&record, false));
+    for part in [
+        "mq-deadline: corrected IOPS −54.3% (95% CI −55.3 to −53.3) relative to none.",
+        "Other programs kept workers waiting for a CPU for up to 31.0% of the time. Effects therefore \
+         compare corrected IOPS, which leaves that time out.",
+        "61.2k",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+}
