@@ -13,7 +13,9 @@ mod show;
 
 pub use access::{AbsoluteZone, Access, BlockSizes, Distribution, Mix, Order, Zone};
 pub use data::{Buffers, Dedupe, Fill, FlushPlan, Memory, OnError, SyncIo};
-pub use engine::{Batch, Engine, NvmeCommands, Psync, SqPoll, Uring, WriteMode};
+pub use engine::{
+    Batch, Engine, NvmeCommands, Psync, ScsiCommands, ScsiWrite, SqPoll, Uring, WriteMode,
+};
 pub use hints::{Advice, CommandPriority, IoFlags, MemoryPolicy, WriteLife};
 pub use logs::{LogKind, Logs};
 pub use memory::{

@@ -8,7 +8,8 @@ pub use parts::{DedupeSpec, LogSpec, Nodes, PlacementSpec, PriorityShare, Priori
 use crate::error::Place;
 use fathom_model::plan::{
     Advice, Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, FlushPlan,
-    IoFlags, Mix, OnError, RateFloor, Show, StatCall, SyncIo, Uring, WriteLife,
+    IoFlags, Mix, OnError, RateFloor, ScsiCommands, Show, StatCall, SyncIo, Uring,
+    WriteLife,
 };
 use fathom_model::{Dir, PerDir};
 
@@ -206,6 +207,8 @@ pub struct EngineSpec {
     pub serialize_overlap: bool,
     /// `stat_type`.
     pub stat: StatCall,
+    /// `sg_write_mode` and `stream_id`; what sg has in common with io_uring is in `uring`.
+    pub scsi: ScsiCommands,
 }
 
 /// Start and end conditions of a job.
@@ -401,6 +404,7 @@ impl Default for EngineSpec {
             flags: IoFlags::default(),
             serialize_overlap: false,
             stat: StatCall::Stat,
+            scsi: ScsiCommands::default(),
         }
     }
 }

@@ -47,7 +47,6 @@ const OFF: &[(&[&str], &[&str])] = &[
             "recover_zbd_write_error",
             "sprandom",
             "thp",
-            "stream_id",
             "sync_file_range",
             "thinkcycles",
             "thinktime_iotime",

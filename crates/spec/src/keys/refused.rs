@@ -169,7 +169,6 @@ const REFUSED: &[Refused] = &[
             "md_per_io_size",
             "read_mode",
             "cdb_len",
-            "stream_id",
         ],
     },
     Refused {
@@ -243,6 +242,11 @@ const REFUSED: &[Refused] = &[
         names: &["thp"],
     },
     Refused {
+        what: "Extents moved between files (e4defrag)",
+        why: "fathom does not measure this operation; use fio",
+        names: &["donorname", "inplace"],
+    },
+    Refused {
         what: "Options of other fio engines",
         why: "the engine is not supported; mount the storage, or attach it as a block device, and use io_uring on that",
         names: OTHER_ENGINES,
@@ -264,7 +268,6 @@ const OTHER_ENGINES: &[&str] = &[
     "cpuload",
     "cpumode",
     "cuda_io",
-    "donorname",
     "exit_on_io_done",
     "gpu_dev_ids",
     "grace_time",
@@ -288,7 +291,6 @@ const OTHER_ENGINES: &[&str] = &[
     "http_verbose",
     "https",
     "initiator",
-    "inplace",
     "interface",
     "libaio_vectored",
     "libblkio_driver",
@@ -318,7 +320,6 @@ const OTHER_ENGINES: &[&str] = &[
     "rbd_encryption_passphrase",
     "rbdname",
     "rocm_io",
-    "sg_write_mode",
     "single-instance",
     "single_instance",
     "skip_bad",

@@ -6,7 +6,7 @@ use crate::job::{EngineName, JobSpec, RwKind};
 use crate::spec::Spec;
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, TargetFacts, TargetKind};
-use fathom_model::plan::{BlockSizes, Distribution, Mix, Plan};
+use fathom_model::plan::{BlockSizes, Distribution, Mix, Plan, ScsiWrite};
 use fathom_model::units::bytes as show;
 use std::collections::{BTreeMap, HashMap};
 
@@ -44,6 +44,7 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
         problems.push(("pre_read", why.to_string()));
     }
     problems.extend(trim_ranges(job));
+    problems.extend(scsi(job));
     problems.extend(polling(job));
     if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
         let why = "nonvectored=0 has no effect with io_uring_cmd; remove it";
@@ -85,6 +86,25 @@ fn trim_ranges(job: &JobSpec) -> Option<KeyProblem> {
         _ => return None,
     };
     Some(("num_range", why.to_string()))
+}
+
+/// Checks keys of SCSI commands against the command that writes are.
+fn scsi(job: &JobSpec) -> Option<KeyProblem> {
+    if job.engine.name != EngineName::Sg || !job.mix().has(Dir::Write) {
+        return None;
+    }
+    match job.engine.scsi.write {
+        ScsiWrite::WriteStream if job.engine.scsi.stream == 0 => {
+            let why = "write_stream needs an open stream; set stream_id";
+            Some(("sg_write_mode", why.to_string()))
+        }
+        ScsiWrite::Write | ScsiWrite::WriteStream => None,
+        _ if job.engine.uring.nvme.write_fua => {
+            let why = "writefua is a bit of sg_write_mode=write and write_stream only; remove one of them";
+            Some(("writefua", why.to_string()))
+        }
+        _ => None,
+    }
 }
 
 /// Largest block size of reads and writes in bytes: Linux limits them to just below 2 GiB (MAX_RW_COUNT).
@@ -203,13 +223,24 @@ pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), 
         }
         _ => {}
     }
-    let is_generic = file.facts.kind == TargetKind::NvmeGeneric;
-    match (job.engine.name == EngineName::IoUringCmd, is_generic) {
-        (true, false) => Err(format!(
+    let is_scsi_disk = file.facts.device.as_ref().is_some_and(|device| device.scsi_disk);
+    match (job.engine.name, file.facts.kind) {
+        (EngineName::IoUringCmd, TargetKind::NvmeGeneric) => Ok(()),
+        (EngineName::IoUringCmd, _) => Err(format!(
             "ioengine=io_uring_cmd needs an NVMe generic device such as /dev/ng0n1, which {path} is not"
         )),
-        (false, true) => Err(format!(
+        (EngineName::Sg, TargetKind::BlockDevice | TargetKind::ScsiGeneric) if is_scsi_disk => {
+            Ok(())
+        }
+        (EngineName::Sg, _) => Err(format!(
+            "ioengine=sg needs a SCSI disk, whole, such as /dev/sda or /dev/sg0, which {path} is not; use \
+             ioengine=io_uring"
+        )),
+        (_, TargetKind::NvmeGeneric) => Err(format!(
             "{path} is an NVMe generic device; use ioengine=io_uring_cmd, or name the block device"
+        )),
+        (_, TargetKind::ScsiGeneric) => Err(format!(
+            "{path} is a SCSI generic device; use ioengine=sg, or name the block device"
         )),
         _ => discard(job, file),
     }
@@ -307,7 +338,7 @@ fn distribution(job: &JobSpec, path: &str, part: &Part) -> Result<(), String> {
 /// Checks the alignment of direct I/O.
 fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
     let path = &file.path;
-    let passthrough = file.facts.kind == TargetKind::NvmeGeneric;
+    let passthrough = job.engine.name.is_passthrough();
     if !job.is_direct() && !passthrough {
         return Ok(());
     }

@@ -131,6 +131,16 @@ fn invalid_targets() {
     }
     refuses_plan("--rw=read /dev/ng0n1", &["io_uring_cmd"]);
     refuses_plan("--rw=read --ioengine=io_uring_cmd /dev/disk", &["/dev/ng0n1"]);
+    refuses_plan("--rw=read /dev/sg0", &["SCSI generic device", "ioengine=sg"]);
+    for path in ["/dev/disk", "/dev/ng0n1", "/data/file"] {
+        refuses_plan(&format!("--rw=read --ioengine=sg {path}"), &["/dev/sda", path, "whole"]);
+    }
+    let sg = "--ioengine=sg --filename=/dev/sda --rw=write";
+    refuses_plan(&format!("{sg} --bs=100"), &["passthrough", "512"]);
+    refuses_plan(&format!("{sg} --sg_write_mode=write_stream"), &["stream_id"]);
+    refuses_plan(&format!("{sg} --sg_write_mode=same --writefua=1"), &["writefua", "remove one"]);
+    refuses_plan("--ioengine=sg --filename=/dev/sda --pre_read=1", &["does not support pre_read"]);
+    refuses_plan("--rw=write --sg_write_mode=same /data/own", &["does not support sg_write_mode"]);
     refuses_plan("--rw=read --size=30g /data/new", &["20 GiB are free"]);
     refuses_plan("--rw=read --size=1g /data/file", &["shorter", "--overwrite=/data/file"]);
 }
