@@ -8,7 +8,7 @@ pub use parts::{DedupeSpec, LogSpec, Nodes, PlacementSpec, PriorityShare, Priori
 use crate::error::Place;
 use fathom_model::plan::{
     Advice, Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, FlushPlan,
-    IoFlags, Mix, OnError, RateFloor, ScsiCommands, Show, StatCall, SyncIo, Uring,
+    IoFlags, Mix, OnError, RateFloor, ScsiCommands, Show, StatCall, SteadyState, SyncIo, Uring,
     WriteLife,
 };
 use fathom_model::{Dir, PerDir};
@@ -172,6 +172,10 @@ pub struct Work {
     pub distribution: Option<Distribution>,
     /// `random_sequence_stride`.
     pub sequence_stride: bool,
+    /// `sprandom`.
+    pub to_steady_state: bool,
+    /// `spr_num_regions`, `spr_op` and `spr_cs`.
+    pub steady_state: SteadyState,
     /// `rw_sequencer=identical`.
     pub repeat_offset: bool,
     /// `randrepeat`.
@@ -382,6 +386,8 @@ impl Default for Work {
             random_percent: PerDir::splat(100),
             distribution: None,
             sequence_stride: false,
+            to_steady_state: false,
+            steady_state: SteadyState::default(),
             repeat_offset: false,
             repeat: true,
             seed: None,

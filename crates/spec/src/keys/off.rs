@@ -45,7 +45,6 @@ const OFF: &[(&[&str], &[&str])] = &[
             "rate_ignore_thinktime",
             "read_beyond_wp",
             "recover_zbd_write_error",
-            "sprandom",
             "thp",
             "sync_file_range",
             "thinkcycles",

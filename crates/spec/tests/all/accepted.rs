@@ -2,8 +2,8 @@
 
 use crate::common::{OneFile, command, facts, job};
 use fathom_model::plan::{
-    Advice, BlockSizes, Distribution, Engine, Flow, MemoryPolicy, Mix, Order, Plan, Psync,
-    Region, ScsiCommands, ScsiWrite, WriteMode,
+    Advice, BlockSizes, Distribution, Engine, Flow, JobPlan, MemoryPolicy, Mix, Order, Plan, Psync,
+    Region, ScsiCommands, ScsiWrite, SteadyState, WriteMode,
 };
 use fathom_spec::{check, parse, plan};
 
@@ -21,7 +21,7 @@ fn values_that_turn_a_feature_off() {
     let keys = "verify=0 verify=none do_verify=0 verify_fatal=0 verify_state_save=0 zonemode=none \
                 pre_read=0 fadvise_hint=0 fdp=0 atomic=0 uncached=0 serialize_overlap=0 flow=0 \
                 latency_target=0 max_latency=0 fill_device=0 allow_mounted_write=0 lockfile=none \
-                unlink_each_loop=0 cmdprio_percentage=0 trim_percentage=0 sprandom=0 ss_dur=0";
+                unlink_each_loop=0 cmdprio_percentage=0 trim_percentage=0 stats=1 ss_dur=0";
     for key in keys.split_whitespace() {
         let text = format!("[global]\n{key}\n[a]\nrw=read\nfilename=/data/file");
         let spec = job(&text).unwrap_or_else(|error| panic!("{key}: {error}"));
@@ -29,7 +29,7 @@ fn values_that_turn_a_feature_off() {
         assert!(plan.jobs[0].options.get("rw").is_some_and(|rw| rw == "read"), "{key}");
     }
     for key in
-        ["verify=crc32c", "zonemode=zbd", "sprandom=1", "verify_pattern=0x11", "ss=iops:1%"]
+        ["verify=crc32c", "zonemode=zbd", "file_append=1", "verify_pattern=0x11", "ss=iops:1%"]
     {
         let error = job(&format!("[a]\nrw=read\n{key}")).unwrap_err().to_string();
         assert!(error.starts_with("job:3: ") && error.contains("is refused"), "{error}");
@@ -372,6 +372,30 @@ fn scsi_commands_of_a_job() {
         stream: 7,
     };
     assert_eq!(all, wanted);
+}
+
+#[test]
+fn an_ssd_is_written_to_its_steady_state() {
+    let job = |keys: &str| {
+        let line = format!("--rw=randwrite --bs=4k --filename=/data/own --sprandom=1 {keys}");
+        planned(&line).jobs.remove(0)
+    };
+    let steady = |job: &JobPlan| {
+        let Order::Random { distribution: Distribution::SteadyState(plan), run: 1 } =
+            job.access.order
+        else {
+            panic!("{:?}", job.access.order)
+        };
+        plan
+    };
+    let plain = job("");
+    assert_eq!(steady(&plain), SteadyState::default());
+    // 1 MiB and 15% more, in whole blocks; io_size has no effect.
+    assert_eq!(plain.until.bytes, Some(((1 << 20) * 115 / 100) / 4096 * 4096));
+    let all = job("--spr_op=0.21 --spr_num_regions=10 --spr_cs=64k --norandommap=1 --io_size=4k");
+    let wanted = SteadyState { regions: 10, over_provisioning: 0.21, cache_bytes: 64 << 10 };
+    assert_eq!(steady(&all), wanted);
+    assert_eq!(all.until.bytes, Some(((1_u64 << 20) * 121 / 100) / 4096 * 4096));
 }
 
 #[test]

@@ -213,6 +213,31 @@ fn address_space_is_limited() {
 }
 
 #[test]
+fn memory_that_lockmem_needs_is_named() {
+    let spec = command("--rw=read --lockmem=9g /data/file").unwrap();
+    let error = plan(&spec, &facts(&spec)).unwrap_err().to_string();
+    contains(&error, &["1 worker needs 9", "9 GiB of it for lockmem", "8 GiB", "lower lockmem"]);
+    let spec = command("--rw=read --iodepth=4096 --bs=4m /data/file").unwrap();
+    let error = plan(&spec, &facts(&spec)).unwrap_err().to_string();
+    contains(&error, &["16", "8 GiB", "lower iodepth"]);
+    assert!(!error.contains("lockmem"), "{error}");
+}
+
+#[test]
+fn steady_state_needs_whole_random_writes() {
+    let job = "--sprandom=1 --bs=4k --filename=/data/own";
+    refuses_plan(&format!("{job} --rw=randread"), &["rw=randwrite"]);
+    refuses_plan(&format!("{job} --rw=write"), &["rw=randwrite"]);
+    refuses_plan(&format!("{job} --rw=randwrite --bsrange=4k-8k"), &["one size"]);
+    refuses_plan(&format!("{job} --rw=randwrite --ba=8k"), &["blockalign"]);
+    refuses_plan(&format!("{job} --rw=randwrite:8"), &["follows randwrite"]);
+    refuses_plan(&format!("{job} --rw=randwrite --numjobs=2"), &["remove numjobs"]);
+    refuses_plan(&format!("{job} --rw=randwrite --spr_num_regions=1000"), &["use fewer"]);
+    refuses_plan(&format!("{job} --rw=randwrite --spr_cs=64k"), &["spr_cs", "use fewer"]);
+    refuses_command("--spr_op=1.5 x", &["spr_op", "between 0 and 1"]);
+}
+
+#[test]
 fn readonly_refuses_writers() {
     for rw in ["write", "randrw", "trim"] {
         let text = format!("[a]\nrw={rw}\nfilename=/data/file");
