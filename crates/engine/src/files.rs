@@ -27,6 +27,11 @@ pub enum FileKind {
         /// Logical block size in bytes, a power of two.
         lba_bytes: u32,
     },
+    /// A SCSI disk, or its generic character device, for commands.
+    Scsi {
+        /// Logical block size in bytes.
+        lba_bytes: u32,
+    },
 }
 
 impl OpenFile {

@@ -76,7 +76,7 @@ fn pre_read_error(file: &OpenFile, at: u64, got: isize) -> Refusal {
 }
 
 fn is_passthrough(file: &OpenFile) -> bool {
-    matches!(file.kind, FileKind::NvmeGeneric { .. })
+    matches!(file.kind, FileKind::NvmeGeneric { .. } | FileKind::Scsi { .. })
 }
 
 /// Drops the pages of a job's region from the page cache, and all of a block device; as in fio, dirty pages of regular

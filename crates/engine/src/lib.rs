@@ -35,6 +35,7 @@ mod queue;
 mod rate_floor;
 mod refusal;
 mod run;
+mod sg;
 #[cfg(test)]
 mod sim;
 mod source;

@@ -89,6 +89,11 @@ pub(crate) trait Queue {
         Ok(())
     }
 
+    /// What is known about the failure of the last request, beyond its errno, if requests run one at a time.
+    fn last_failure(&self) -> Option<String> {
+        None
+    }
+
     /// The targets' memory mappings, by file, if the queue accesses them through memory.
     fn mappings(&self) -> Vec<Mapping> {
         Vec::new()

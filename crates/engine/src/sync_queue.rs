@@ -31,6 +31,11 @@ pub(crate) trait Perform {
         Ok(())
     }
 
+    /// What is known about the failure of the last request, beyond its errno.
+    fn last_failure(&self) -> Option<String> {
+        None
+    }
+
     /// The targets' memory mappings, by file.
     fn mappings(&self) -> Vec<Mapping> {
         Vec::new()
@@ -107,6 +112,10 @@ impl<P: Perform> Queue for SyncQueue<P> {
 
     fn finish(&mut self) -> Result<(), JobError> {
         self.performer.finish()
+    }
+
+    fn last_failure(&self) -> Option<String> {
+        self.performer.last_failure()
     }
 
     fn mappings(&self) -> Vec<Mapping> {

@@ -29,6 +29,15 @@ pub(crate) fn parse_number(text: &str) -> Option<Number> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
+/// How a generic character device takes commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Generic {
+    /// NVMe commands, for a namespace; `None` if unknown.
+    Nvme(Option<u32>),
+    /// SCSI commands.
+    Scsi,
+}
+
 /// A block device's directory in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
@@ -50,11 +59,32 @@ impl Node {
         Some(Self { dir: dir.canonicalize().ok()?, number })
     }
 
-    /// The block device of the same namespace as the NVMe generic character device with this
-    /// number, and its namespace ID. Both are below the same controller or subsystem in sysfs.
-    pub fn of_generic(roots: &Roots, number: Number) -> Option<(Self, Option<u32>)> {
+    /// The block device of the same disk as the generic character device with this number, and how it takes commands.
+    pub fn of_generic(roots: &Roots, number: Number) -> Option<(Self, Generic)> {
         let link = roots.sys.join(format!("dev/char/{}:{}", number.0, number.1));
         let dir = link.canonicalize().ok()?;
+        let nvme = || Self::of_nvme_generic(&dir).map(|(node, nsid)| (node, Generic::Nvme(nsid)));
+        nvme().or_else(|| Some((Self::of_scsi_generic(&dir)?, Generic::Scsi)))
+    }
+
+    /// The disk of a SCSI generic device: `block/sdX`, next to `scsi_generic/sgN`.
+    fn of_scsi_generic(dir: &Path) -> Option<Self> {
+        let class = dir.parent().filter(|class| class.ends_with("scsi_generic"))?;
+        let disks = class.parent()?.join("block");
+        let name = entries(&disks).into_iter().next()?;
+        Self::by_dir(&disks.join(name)).filter(Self::is_scsi_disk)
+    }
+
+    /// Whether SCSI commands address its blocks.
+    fn is_scsi_disk(&self) -> bool {
+        let bus = self.dir.join("device/subsystem").canonicalize();
+        self.name().starts_with("sd")
+            && !self.is_partition()
+            && bus.is_ok_and(|bus| bus.ends_with("scsi"))
+    }
+
+    /// The block device of the same namespace, and its namespace ID. Both are below the same controller or subsystem.
+    fn of_nvme_generic(dir: &Path) -> Option<(Self, Option<u32>)> {
         let rest = dir.file_name()?.to_str()?.strip_prefix("ng")?;
         let node = Self::by_dir(&dir.parent()?.join(format!("nvme{rest}")))
             .or_else(|| Self::by_dir(&dir.parent()?.join(format!("block/nvme{rest}"))))?;
@@ -184,6 +214,7 @@ impl Node {
             write_cache: of_queue("write_cache"),
             discard_max_bytes: number(queue.join("discard_max_bytes")),
             nvme_nsid: self.nsid(),
+            scsi_disk: self.is_scsi_disk(),
         }
     }
 }

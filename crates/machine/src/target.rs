@@ -1,6 +1,6 @@
 //! Facts about targets.
 
-use crate::device::{Node, Number};
+use crate::device::{Generic, Node, Number};
 use crate::mark;
 use crate::mounts::{self, Mount};
 use crate::roots::Roots;
@@ -64,11 +64,12 @@ impl Lookup {
                 device(&mut facts, TargetKind::BlockDevice, rdev, self.device(rdev));
             }
             FileType::CharacterDevice => match Node::of_generic(&self.roots, rdev) {
-                Some((node, nsid)) => {
-                    device(&mut facts, TargetKind::NvmeGeneric, rdev, Some(node.facts()));
-                    if let Some(below) = &mut facts.device {
-                        below.nvme_nsid = nsid;
-                    }
+                Some((node, Generic::Nvme(nsid))) => {
+                    let below = DeviceFacts { nvme_nsid: nsid, ..node.facts() };
+                    device(&mut facts, TargetKind::NvmeGeneric, rdev, Some(below));
+                }
+                Some((node, Generic::Scsi)) => {
+                    device(&mut facts, TargetKind::ScsiGeneric, rdev, Some(node.facts()));
                 }
                 None => facts.kind = TargetKind::Other,
             },
@@ -145,8 +146,8 @@ pub(crate) fn open_path(path: &str) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The number of the block device that is at `path`, or holds its file system; of an NVMe generic character device, that
-/// of the same namespace.
+/// The number of the block device that is at `path`, or holds its file system; of a generic character device, that of
+/// the same disk.
 pub(crate) fn block_of(roots: &Roots, path: &Path) -> Option<Number> {
     let stat = rustix::fs::stat(path).ok()?;
     if let Some(number) = stack::block_number(&stat) {

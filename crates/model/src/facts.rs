@@ -121,10 +121,20 @@ pub enum TargetKind {
     BlockDevice,
     /// NVMe generic character device (`/dev/ngXnY`).
     NvmeGeneric,
+    /// SCSI generic character device of a disk (`/dev/sgN`).
+    ScsiGeneric,
     /// Directory.
     Directory,
     /// Anything else: a pipe, a socket, another character device.
     Other,
+}
+
+impl TargetKind {
+    /// Whether it is a character device that takes commands for a disk.
+    #[must_use]
+    pub fn is_generic(self) -> bool {
+        matches!(self, Self::NvmeGeneric | Self::ScsiGeneric)
+    }
 }
 
 /// A block device.
@@ -176,4 +186,7 @@ pub struct DeviceFacts {
     pub discard_max_bytes: Option<u64>,
     /// NVMe namespace ID, for passthrough.
     pub nvme_nsid: Option<u32>,
+    /// Whether it is a SCSI disk, not a partition of one: its block addresses are those of SCSI commands.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub scsi_disk: bool,
 }

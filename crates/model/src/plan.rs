@@ -10,10 +10,13 @@ mod memory;
 mod names;
 mod pace;
 mod show;
+mod steady_state;
 
 pub use access::{AbsoluteZone, Access, BlockSizes, Distribution, Mix, Order, Zone};
 pub use data::{Buffers, Dedupe, Fill, FlushPlan, Memory, OnError, SyncIo};
-pub use engine::{Batch, Engine, NvmeCommands, Psync, SqPoll, Uring, WriteMode};
+pub use engine::{
+    Batch, Engine, NvmeCommands, Psync, ScsiCommands, ScsiWrite, SqPoll, Uring, WriteMode,
+};
 pub use hints::{Advice, CommandPriority, IoFlags, MemoryPolicy, WriteLife};
 pub use logs::{LogKind, Logs};
 pub use memory::{
@@ -22,6 +25,7 @@ pub use memory::{
 pub use names::{NameOp, Names, Paths, StatCall};
 pub use pace::{ExitWhat, Flow, Rate, RateFloor, RateProcess, Think, Until};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
+pub use steady_state::SteadyState;
 
 use crate::per_dir::{Dir, PerDir};
 use schemars::JsonSchema;

@@ -88,7 +88,9 @@ fn reason(missing: Missing) -> String {
 
 /// Whether a job uses the page cache.
 fn is_cached(job: &JobPlan) -> bool {
-    !job.direct && !matches!(job.engine, Engine::Nop(_) | Engine::Null | Engine::IoUringCmd(_))
+    !job.direct
+        && !job.engine.is_passthrough()
+        && !matches!(job.engine, Engine::Nop(_) | Engine::Null)
 }
 
 /// The same job for a short time, without pauses, and with at most the requested I/O.

@@ -9,7 +9,7 @@ use fathom_machine::{Lookup, Roots, inspect};
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, Host, TargetFacts, TargetKind};
 use fathom_model::inspection::Inspection;
-use fathom_model::plan::{Buffers, JobPlan, Plan, SyncIo};
+use fathom_model::plan::{Buffers, Engine, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RECORD_VERSION, RunRecord};
 use fathom_watch::disks::NamedDisks;
 use std::ffi::CString;
@@ -119,6 +119,7 @@ impl OpenTargets {
         let regions = job.regions.iter().map(|region| {
             let target = &self.targets[region.target];
             let kind = match target.facts.kind {
+                _ if matches!(job.engine, Engine::Sg(_)) => scsi(&target.facts)?,
                 TargetKind::BlockDevice => FileKind::Block,
                 TargetKind::NvmeGeneric => passthrough(&target.facts)?,
                 _ => FileKind::Regular,
@@ -270,10 +271,31 @@ fn passthrough(target: &TargetFacts) -> Result<FileKind, String> {
     Ok(FileKind::NvmeGeneric { nsid, lba_bytes })
 }
 
+/// SCSI commands count logical blocks of the whole disk, even if sent to a partition.
+fn scsi(target: &TargetFacts) -> Result<FileKind, String> {
+    match target.device.as_ref().filter(|device| device.scsi_disk && device.logical_block > 0) {
+        Some(disk) => Ok(FileKind::Scsi { lba_bytes: disk.logical_block }),
+        None => Err(format!(
+            "{}: ioengine=sg needs a SCSI disk, whole, such as /dev/sda or /dev/sg0; use ioengine=io_uring",
+            target.path
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use fathom_model::facts::DeviceFacts;
+
+    #[test]
+    fn scsi_commands_need_a_whole_scsi_disk() {
+        let kind = |scsi_disk| {
+            let device = DeviceFacts { scsi_disk, logical_block: 4096, ..DeviceFacts::default() };
+            scsi(&TargetFacts { device: Some(device), ..TargetFacts::default() })
+        };
+        assert!(matches!(kind(true), Ok(FileKind::Scsi { lba_bytes: 4096 })));
+        assert!(kind(false).is_err_and(|e| e.contains("needs a SCSI disk")));
+    }
 
     #[test]
     fn passthrough_needs_the_namespace_and_its_block_size() {

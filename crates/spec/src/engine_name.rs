@@ -27,6 +27,8 @@ pub enum EngineName {
     Splice,
     /// aio_read, aio_write.
     Posixaio,
+    /// SCSI commands through SG_IO.
+    Sg,
     /// fallocate.
     Falloc,
     /// ftruncate.
@@ -55,6 +57,7 @@ impl EngineName {
             Self::Mmap => "mmap",
             Self::Splice => "splice",
             Self::Posixaio => "posixaio",
+            Self::Sg => "sg",
             Self::Falloc => "falloc",
             Self::Ftruncate => "ftruncate",
             Self::Names(op) => op.name(),
@@ -67,6 +70,12 @@ impl EngineName {
     #[must_use]
     pub const fn moves_data(self) -> bool {
         !matches!(self, Self::Names(_))
+    }
+
+    /// Whether the engine sends commands to the device, past the block layer and the page cache.
+    #[must_use]
+    pub const fn is_passthrough(self) -> bool {
+        matches!(self, Self::IoUringCmd | Self::Sg)
     }
 
     /// Whether the engine uses io_uring.

@@ -8,7 +8,8 @@ pub use parts::{DedupeSpec, LogSpec, Nodes, PlacementSpec, PriorityShare, Priori
 use crate::error::Place;
 use fathom_model::plan::{
     Advice, Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, FlushPlan,
-    IoFlags, Mix, OnError, RateFloor, Show, StatCall, SyncIo, Uring, WriteLife,
+    IoFlags, Mix, OnError, RateFloor, ScsiCommands, Show, StatCall, SteadyState, SyncIo, Uring,
+    WriteLife,
 };
 use fathom_model::{Dir, PerDir};
 
@@ -171,6 +172,10 @@ pub struct Work {
     pub distribution: Option<Distribution>,
     /// `random_sequence_stride`.
     pub sequence_stride: bool,
+    /// `sprandom`.
+    pub to_steady_state: bool,
+    /// `spr_num_regions`, `spr_op` and `spr_cs`.
+    pub steady_state: SteadyState,
     /// `rw_sequencer=identical`.
     pub repeat_offset: bool,
     /// `randrepeat`.
@@ -206,6 +211,8 @@ pub struct EngineSpec {
     pub serialize_overlap: bool,
     /// `stat_type`.
     pub stat: StatCall,
+    /// `sg_write_mode` and `stream_id`; what sg has in common with io_uring is in `uring`.
+    pub scsi: ScsiCommands,
 }
 
 /// Start and end conditions of a job.
@@ -379,6 +386,8 @@ impl Default for Work {
             random_percent: PerDir::splat(100),
             distribution: None,
             sequence_stride: false,
+            to_steady_state: false,
+            steady_state: SteadyState::default(),
             repeat_offset: false,
             repeat: true,
             seed: None,
@@ -401,6 +410,7 @@ impl Default for EngineSpec {
             flags: IoFlags::default(),
             serialize_overlap: false,
             stat: StatCall::Stat,
+            scsi: ScsiCommands::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Modules that cases may load. Some kernels lack some of them or have them built in.
-const MODULES: [&str; 33] = [
+const MODULES: [&str; 34] = [
     "bfq",
     "brd",
     "btrfs",
@@ -38,6 +38,7 @@ const MODULES: [&str; 33] = [
     "raid1",
     "scsi_debug",
     "sd_mod",
+    "sg",
     "vfat",
     "virtio_console",
     "virtio_pci",

@@ -36,7 +36,7 @@ fn disk_bytes(record: &RunRecord, dir: Dir) -> u64 {
 /// Bytes that jobs moved in one direction, with and without O_DIRECT.
 fn job_bytes(record: &RunRecord, dir: Dir) -> (u64, u64) {
     let sum = |direct: bool| {
-        jobs_where(record, |job| job.is_real() && job.done.granted.direct == direct)
+        jobs_where(record, |job| job.is_of_blocks() && job.done.granted.direct == direct)
             .iter()
             .map(|job| job.done.dirs[dir].counts.bytes)
             .sum()
@@ -236,7 +236,7 @@ fn unflushed_writes(record: &RunRecord) -> Option<Claim> {
 }
 
 fn is_buffered(job: &Job) -> bool {
-    job.is_real() && !job.plan.direct && job.bytes_read() + job.bytes_written() > 0
+    job.is_of_blocks() && !job.plan.direct && job.bytes_read() + job.bytes_written() > 0
 }
 
 /// The page cache was used without having been requested.
@@ -346,6 +346,7 @@ fn smaller_than_memory(record: &RunRecord) -> Option<Claim> {
 mod tests {
     use super::super::testing::{fires, limit_rules, phrases, silent};
     use super::*;
+    use fathom_model::plan::{Engine, ScsiCommands};
 
     #[test]
     fn reads_from_the_cache() {
@@ -375,6 +376,23 @@ mod tests {
         let f = fires(&DIRECT_READS_MISSING, |r| r.disks[0].sectors.read = 0);
         assert!(f.summary.starts_with("At most 0% of the bytes"), "{}", f.summary);
         silent(&DIRECT_READS_MISSING, |r| r.disks.clear());
+    }
+
+    #[test]
+    fn commands_pass_neither_page_cache_nor_the_counters_of_disks() {
+        let commands = |r: &mut RunRecord| {
+            make_buffered(r);
+            r.plan.jobs[0].options.clear();
+            r.plan.jobs[0].engine = Engine::Sg(ScsiCommands::default());
+            r.disks[0].sectors.read = 0;
+        };
+        for rule in [&BUFFERED, &CACHED_READS, &SMALLER_THAN_MEMORY] {
+            silent(rule, commands);
+        }
+        silent(&DIRECT_READS_MISSING, |r| {
+            commands(r);
+            r.jobs[0].granted.direct = true;
+        });
     }
 
     #[test]

@@ -18,6 +18,11 @@ impl Job<'_> {
         !matches!(self.plan.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_))
     }
 
+    /// Whether the page cache may serve its I/Os, and disks count them; not so for commands to the device.
+    pub fn is_of_blocks(&self) -> bool {
+        self.is_real() && !self.plan.engine.is_passthrough()
+    }
+
     /// Whether it started; otherwise no setup flag can be in effect.
     pub fn ran(&self) -> bool {
         self.done.runtime_ns > 0

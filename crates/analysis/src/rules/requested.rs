@@ -57,7 +57,10 @@ fn not_polled(record: &RunRecord) -> Option<Claim> {
     let mut evidence: Vec<Evidence> = names.into_iter().map(none).collect();
     let by_call =
         jobs.iter().any(|job| job.plan.engine.is_synchronous() && !job.done.granted.polled);
-    if by_call {
+    if jobs.iter().all(|job| matches!(job.plan.engine, Engine::Sg(_))) {
+        evidence
+            .push(Evidence::text("ioengine=sg", "the kernel's SCSI drivers ignore the request"));
+    } else if by_call {
         let name = format!("kernel {}", record.facts.host.kernel);
         evidence.push(Evidence::text(name, "synchronous calls do not poll since Linux 5.19"));
     } else if evidence.is_empty() {
@@ -77,7 +80,8 @@ fn requests_polling(job: &Job) -> bool {
     let ring = job.plan.engine.uring().is_some_and(|ring| ring.iopoll);
     let call = Engine::Psync(Psync::VectoredFlags { hipri: true, nowait: false });
     let call_nowait = Engine::Psync(Psync::VectoredFlags { hipri: true, nowait: true });
-    job.is_real() && (ring || job.plan.engine == call || job.plan.engine == call_nowait)
+    let scsi = matches!(job.plan.engine, Engine::Sg(commands) if commands.hipri);
+    job.is_real() && (ring || scsi || job.plan.engine == call || job.plan.engine == call_nowait)
 }
 
 /// O_DIRECT was requested and is not in effect.
@@ -102,7 +106,7 @@ pub(super) static DIRECT_REFUSED: Rule = Rule {
 
 fn direct_refused(record: &RunRecord) -> Option<Claim> {
     let jobs = jobs_where(record, |job| {
-        let passthrough = matches!(job.plan.engine, Engine::IoUringCmd(_));
+        let passthrough = job.plan.engine.is_passthrough();
         job.ran() && job.is_real() && !passthrough && job.plan.direct && !job.done.granted.direct
     });
     if jobs.is_empty() {
@@ -316,6 +320,7 @@ fn lock(record: &mut RunRecord, limit: u64) {
 mod tests {
     use super::super::testing::{fires, phrases};
     use super::*;
+    use fathom_model::plan::ScsiCommands;
 
     #[test]
     fn polling_without_polled_queues() {
@@ -327,6 +332,11 @@ mod tests {
                 Engine::Psync(Psync::VectoredFlags { hipri: true, nowait: false });
         });
         assert_eq!(phrases(&f), ["kernel 6.1: synchronous calls do not poll since Linux 5.19"]);
+        let f = fires(&NOT_POLLED, |r| {
+            let commands = ScsiCommands { hipri: true, ..ScsiCommands::default() };
+            r.plan.jobs[0].engine = Engine::Sg(commands);
+        });
+        assert_eq!(phrases(&f), ["ioengine=sg: the kernel's SCSI drivers ignore the request"]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::posixaio::PosixAio;
 use crate::psync::Calls;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
+use crate::sg::Sg;
 use crate::source::{
     Ascending, General, Invalidating, Permutation, RangeTable, Ranges, Serialized, Simple,
     TrimWrite, Uniform, makes_passes,
@@ -76,6 +77,10 @@ pub(super) fn dispatch(
         }
         Engine::Splice => {
             let queue = SyncQueue::new(Splice::new(files)?, &slab);
+            work_on_any(task, queue, slab, ready)
+        }
+        Engine::Sg(plan) => {
+            let queue = SyncQueue::new(Sg::new(*plan, files), &slab);
             work_on_any(task, queue, slab, ready)
         }
         Engine::Posixaio => {

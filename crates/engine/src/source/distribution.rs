@@ -1,6 +1,7 @@
 //! Random block numbers with a given distribution.
 
 use super::permutation::Permutation;
+use super::steady_state::SteadyState;
 use fathom_model::plan::{AbsoluteZone, Distribution, Zone};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -36,6 +37,7 @@ enum Kind {
         next: usize,
         base: u64,
     },
+    SteadyState(SteadyState),
 }
 
 impl Draw {
@@ -59,6 +61,9 @@ impl Draw {
             },
             Distribution::Zoned(zones) => Kind::Zoned(relative(zones, blocks)),
             Distribution::ZonedAbs(zones) => Kind::Zoned(absolute(zones, block_bytes)),
+            Distribution::SteadyState(plan) => {
+                Kind::SteadyState(SteadyState::new(plan, blocks, block_bytes, seed))
+            }
             Distribution::Sequence { blocks, stride } => {
                 let stride = if *stride { blocks.len() as u64 } else { 0 };
                 Kind::Sequence { blocks: blocks.clone(), stride, next: 0, base: 0 }
@@ -100,6 +105,7 @@ impl Draw {
                 *next += 1;
                 block.min(self.blocks - 1)
             }
+            Kind::SteadyState(order) => order.next(random),
             Kind::Once(_) | Kind::Uniform(_) => below(random, self.blocks),
         }
     }

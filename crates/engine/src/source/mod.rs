@@ -10,6 +10,7 @@ mod region;
 mod serialized;
 mod simple;
 mod sizes;
+mod steady_state;
 mod trim_write;
 
 pub(crate) use passes::{Invalidating, makes_passes};

@@ -164,7 +164,9 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         let path = self.paths.get(file as usize).map_or("the target", String::as_str);
         let error = io::Error::from_raw_os_error(errno);
         let polled = self.job.engine.uring().is_some_and(|u| u.iopoll);
+        let known = self.queue.last_failure();
         let advice = match errno {
+            _ if known.is_some() => "",
             libc::EOPNOTSUPP if polled => {
                 "; the device has no polled queues: for NVMe, load the driver with nvme.poll_queues=N, or omit hipri"
             }
@@ -192,6 +194,10 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
             libc::EBADF => "; the target is not open for this operation",
             _ => "",
         };
-        JobError { errno, message: format!("{what} of {path} failed: {error}{more}{advice}") }
+        let known = known.map_or_else(String::new, |known| format!("; {known}"));
+        JobError {
+            errno,
+            message: format!("{what} of {path} failed: {error}{more}{known}{advice}"),
+        }
     }
 }

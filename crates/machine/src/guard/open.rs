@@ -262,7 +262,7 @@ impl OpenTarget {
         }
         let mut flags = if how.write { OFlags::RDWR } else { OFlags::RDONLY } | OFlags::CLOEXEC;
         // Passthrough always bypasses the page cache, and its device does not support O_DIRECT.
-        let direct = how.direct && self.entry.kind != TargetKind::NvmeGeneric;
+        let direct = how.direct && !self.entry.kind.is_generic();
         flags.set(OFlags::DIRECT, direct);
         match how.sync_io {
             SyncIo::None => {}
@@ -335,7 +335,7 @@ impl OpenTarget {
 
     /// The same for the `len` bytes from `start`; 0 bytes are all up to the end.
     pub(crate) fn invalidate_part(&self, start: u64, len: u64) -> io::Result<()> {
-        if self.entry.kind == TargetKind::NvmeGeneric || lock(&self.entry.late).is_some() {
+        if self.entry.kind.is_generic() || lock(&self.entry.late).is_some() {
             return Ok(());
         }
         let how = WorkerOpen { direct: false, write: false, sync_io: SyncIo::None };

@@ -28,7 +28,7 @@ pub(crate) enum Identity {
 pub(crate) enum TargetKindKey {
     /// `/dev/nvme0n1`.
     Block,
-    /// `/dev/ng0n1`.
+    /// `/dev/ng0n1`, `/dev/sg0`.
     Generic,
 }
 
@@ -155,7 +155,9 @@ fn existing(
     let identity = match facts.kind {
         TargetKind::File => file_identity(&stat(&path, &fd)?),
         TargetKind::BlockDevice => Identity::Device(TargetKindKey::Block, facts.device_number),
-        TargetKind::NvmeGeneric => Identity::Device(TargetKindKey::Generic, facts.device_number),
+        TargetKind::NvmeGeneric | TargetKind::ScsiGeneric => {
+            Identity::Device(TargetKindKey::Generic, facts.device_number)
+        }
         TargetKind::Directory => return Err(GuardError::IsDirectory { path }),
         TargetKind::Missing | TargetKind::Other => return Err(GuardError::NotUsable { path }),
     };

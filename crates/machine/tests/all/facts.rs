@@ -193,10 +193,45 @@ fn the_serial_number_of_a_scsi_disk() {
     assert_eq!(device(&roots(dir.path()), (8, 0)).expect("there").serial, None);
 }
 
-mod generic {
-    //! NVMe generic devices: the number of /dev/null stands for one in the made-up tree.
+/// A SCSI disk with one partition and its generic device, which has the number of /dev/null.
+fn scsi() -> TempDir {
+    let dir = tree(&[
+        ("sys/bus/scsi/uevent", ""),
+        ("sys/dev/block/x", ""),
+        ("sys/dev/char/x", ""),
+        ("sys/devices/0:0:0:0/block/sdzz/dev", "8:987\n"),
+        ("sys/devices/0:0:0:0/block/sdzz/size", "2048\n"),
+        ("sys/devices/0:0:0:0/block/sdzz/queue/logical_block_size", "4096\n"),
+        ("sys/devices/0:0:0:0/block/sdzz/sdzz1/dev", "8:988\n"),
+        ("sys/devices/0:0:0:0/block/sdzz/sdzz1/partition", "1\n"),
+        ("sys/devices/0:0:0:0/block/sdzz/sdzz1/device/x", ""),
+        ("sys/devices/0:0:0:0/scsi_generic/sg987/dev", "1:3\n"),
+    ]);
+    let sys = dir.path().join("sys");
+    let disk = sys.join("devices/0:0:0:0");
+    let link = |to: std::path::PathBuf, from: &str| symlink(to, sys.join(from)).expect("link");
+    link(sys.join("bus/scsi"), "devices/0:0:0:0/subsystem");
+    link(disk.clone(), "devices/0:0:0:0/block/sdzz/device");
+    link(disk.join("block/sdzz"), "dev/block/8:987");
+    link(disk.join("block/sdzz/sdzz1"), "dev/block/8:988");
+    link(disk.join("scsi_generic/sg987"), "dev/char/1:3");
+    dir
+}
 
-    use super::{nvme, roots};
+#[test]
+fn commands_address_a_scsi_disk_but_not_its_partition() {
+    let dir = scsi();
+    let is_disk = |number| device(&roots(dir.path()), number).expect("there").scsi_disk;
+    assert!(is_disk((8, 987)));
+    assert!(!is_disk((8, 988)));
+    let nvme = nvme();
+    assert!(!device(&roots(nvme.path()), (259, 0)).expect("there").scsi_disk);
+}
+
+mod generic {
+    //! Generic devices: the number of /dev/null stands for one in the made-up tree.
+
+    use super::{nvme, roots, scsi};
     use fathom_machine::Lookup;
     use fathom_machine::guard::{self, Permissions};
     use fathom_model::Plan;
@@ -230,6 +265,35 @@ mod generic {
         let opened =
             guard::open_all(&roots(dir.path()), &plan(false), &Permissions::default(), &|| false);
         assert_eq!(opened.expect("reading is free")[0].facts.size_bytes, 1 << 20);
+    }
+
+    #[test]
+    fn scsi_generic_device_resolves_to_its_disk() {
+        let dir = scsi();
+        let facts = Lookup::new(&roots(dir.path())).target("/dev/null").expect("there");
+        assert_eq!((facts.kind, facts.size_bytes), (TargetKind::ScsiGeneric, 1 << 20));
+        let disk = facts.device.expect("its disk");
+        assert_eq!((disk.name.as_str(), disk.logical_block, disk.scsi_disk), ("sdzz", 4096, true));
+        // That of a tape drive or an enclosure.
+        std::fs::remove_dir_all(dir.path().join("sys/devices/0:0:0:0/block"))
+            .expect("made-up tree");
+        let facts = Lookup::new(&roots(dir.path())).target("/dev/null").expect("there");
+        assert_eq!(facts.kind, TargetKind::Other);
+    }
+
+    #[test]
+    fn writing_a_scsi_generic_device_holds_the_disk() {
+        let dir = scsi();
+        let erase = vec!["/dev/null".to_string()];
+        let all = Permissions { erase, ..Permissions::default() };
+        let refusal = || {
+            let result = guard::open_all(&roots(dir.path()), &plan(true), &all, &|| false);
+            result.err().expect("refused").to_string()
+        };
+        assert!(refusal().contains("/dev/sdzz"), "{}", refusal());
+        let disk = dir.path().join("sys/devices/0:0:0:0/block/sdzz");
+        std::fs::create_dir_all(disk.join("sdzz1/holders/md0")).expect("made-up tree");
+        assert!(refusal().contains("md0 is stacked on /dev/sdzz1"), "{}", refusal());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! I/O pattern: direction, offsets, block size.
 
+use super::SteadyState;
 use crate::per_dir::{Dir, PerDir};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -118,6 +119,8 @@ pub enum Distribution {
         /// Whether each repetition begins as many blocks later as the sequence has (`random_sequence_stride`).
         stride: bool,
     },
+    /// Every block, and some of them again, as at the steady state of an SSD (`sprandom`).
+    SteadyState(SteadyState),
 }
 
 fn middle() -> f64 {

@@ -24,6 +24,8 @@ pub enum Engine {
     Splice,
     /// POSIX asynchronous I/O: aio_read(3), aio_write(3).
     Posixaio,
+    /// SCSI commands through SG_IO, on SCSI disks and their generic devices (`/dev/sgN`).
+    Sg(ScsiCommands),
     /// Operations on the names of files and directories.
     Names(Names),
     /// io_uring no-ops: measures the overhead of the ring.
@@ -52,6 +54,7 @@ impl Engine {
             Engine::Mmap => "mmap",
             Engine::Splice => "splice",
             Engine::Posixaio => "posixaio",
+            Engine::Sg(_) => "sg",
             Engine::Names(names) => names.op.name(),
             Engine::Nop(_) => "nop",
             Engine::Null => "null",
@@ -61,7 +64,16 @@ impl Engine {
     /// Whether each call does one I/O and waits for it, regardless of the queue depth requested.
     #[must_use]
     pub fn is_synchronous(&self) -> bool {
-        matches!(self, Engine::Psync(_) | Engine::Mmap | Engine::Splice | Engine::Names(_))
+        matches!(
+            self,
+            Engine::Psync(_) | Engine::Mmap | Engine::Splice | Engine::Sg(_) | Engine::Names(_)
+        )
+    }
+
+    /// Whether the engine sends commands to the device, past the block layer and the page cache.
+    #[must_use]
+    pub fn is_passthrough(&self) -> bool {
+        matches!(self, Engine::IoUringCmd(_) | Engine::Sg(_))
     }
 
     /// The names that the job operates on, if it transfers no data.
@@ -156,6 +168,44 @@ pub enum WriteMode {
     Uncorrectable,
     /// Verify.
     Verify,
+}
+
+/// SCSI commands (`sg`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScsiCommands {
+    /// What writes are (`sg_write_mode`).
+    pub write: ScsiWrite,
+    /// Set the Force Unit Access bit of reads (`readfua`).
+    pub read_fua: bool,
+    /// The same for writes (`writefua`).
+    pub write_fua: bool,
+    /// Request polling (`hipri`), which drivers from outside the kernel offer.
+    pub hipri: bool,
+    /// Stream of WRITE STREAM (`stream_id`).
+    pub stream: u16,
+}
+
+/// The SCSI command that a write is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ScsiWrite {
+    /// WRITE.
+    #[default]
+    Write,
+    /// WRITE AND VERIFY.
+    WriteAndVerify,
+    /// WRITE SAME: sends one block.
+    WriteSame,
+    /// WRITE SAME without data: writes zeroes.
+    WriteSameNdob,
+    /// WRITE STREAM.
+    WriteStream,
+    /// VERIFY of the medium alone (BYTCHK 00).
+    VerifyMedium,
+    /// VERIFY against as much data (BYTCHK 01).
+    VerifyData,
+    /// VERIFY of each block against one (BYTCHK 11).
+    VerifyBlock,
 }
 
 impl Default for Uring {

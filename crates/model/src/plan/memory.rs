@@ -1,6 +1,6 @@
 //! Memory that the workers of a plan need: the only formula for it.
 
-use super::{Buffers, JobPlan, Memory, Plan, Region};
+use super::{Buffers, Distribution, JobPlan, Memory, Order, Plan, Region};
 use crate::histogram::BUCKETS;
 use std::collections::BTreeMap;
 
@@ -66,7 +66,20 @@ impl JobPlan {
         let buffers = self.buffers.slab_bytes(self.depth, self.buffer_bytes()).unwrap_or(u64::MAX);
         let slots = u64::from(self.depth) * SLOT_BYTES;
         let more = self.block_map_bytes().saturating_add(self.placement.locked_bytes);
+        let more = more.saturating_add(self.remembered_bytes());
         buffers.saturating_add(slots).saturating_add(more)
+    }
+
+    /// Blocks that are remembered to be written again (`sprandom`), in bytes.
+    fn remembered_bytes(&self) -> u64 {
+        let Order::Random { distribution: Distribution::SteadyState(plan), .. } =
+            &self.access.order
+        else {
+            return 0;
+        };
+        let blocks = |region: &Region| plan.remembered_max(region.len, self.access.align.write);
+        let all = self.regions.iter().map(blocks).fold(0, u64::saturating_add);
+        all.saturating_mul(size_of::<u64>() as u64)
     }
 
     /// Maps of the blocks that were accessed, if it has any, in bytes.
@@ -103,7 +116,7 @@ impl Buffers {
 mod tests {
     use super::*;
     use crate::per_dir::Dir;
-    use crate::plan::{Distribution, Engine, Mix, Order, Uring};
+    use crate::plan::{Engine, Mix, Uring};
 
     fn job(wave: u32, dir: Dir) -> JobPlan {
         let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };

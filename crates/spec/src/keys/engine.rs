@@ -4,7 +4,9 @@ use super::{Key, accept_flag};
 use crate::job::{EngineName, JobSpec};
 use crate::suggest;
 use crate::value::Value;
-use fathom_model::plan::{BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory, NameOp, StatCall, WriteMode};
+use fathom_model::plan::{
+    BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory, NameOp, ScsiWrite, StatCall, WriteMode,
+};
 
 const ENGINES: &[(&str, EngineName)] = &[
     ("io_uring", EngineName::IoUring),
@@ -22,6 +24,7 @@ const ENGINES: &[(&str, EngineName)] = &[
     ("mmap", EngineName::Mmap),
     ("splice", EngineName::Splice),
     ("posixaio", EngineName::Posixaio),
+    ("sg", EngineName::Sg),
     ("filecreate", EngineName::Names(NameOp::CreateFile)),
     ("filestat", EngineName::Names(NameOp::StatFile)),
     ("filedelete", EngineName::Names(NameOp::DeleteFile)),
@@ -40,8 +43,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::value(
         "ioengine",
         "NAME",
-        "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, pvsync2, mmap, splice, falloc, \
-         ftruncate, null, nop, or operations on names: filecreate, filestat, filedelete, dircreate, dirstat, dirdelete",
+        "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, pvsync2, mmap, splice, sg, \
+         falloc, ftruncate, null, nop, or operations on names: filecreate, filestat, filedelete, dircreate, dirstat, dirdelete",
         engine,
     )
     .differs("The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own."),
@@ -98,10 +101,11 @@ pub(super) const KEYS: &[Key] = &[
         job.engine.serialize_overlap = v.flag()?;
         Ok(())
     }),
-    Key::flag("hipri", "Poll for completions (io_uring, io_uring_cmd, pvsync2)", |job, v| {
+    Key::flag("hipri", "Poll for completions (io_uring, io_uring_cmd, pvsync2, sg)", |job, v| {
         job.engine.uring.iopoll = v.flag()?;
         Ok(())
-    }),
+    })
+    .differs("With sg, the kernel's own drivers ignore it, which the results state."),
     Key::flag(
         "hybrid_iopoll",
         "With hipri, sleep before polling (IORING_SETUP_HYBRID_IOPOLL, Linux 6.13; io_uring, io_uring_cmd)",
@@ -167,6 +171,9 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::value("cmd_type", "nvme", "Type of passthrough commands", |_, v| match v.text {
         "nvme" => Ok(()),
+        "bsg" => Err("SCSI commands on a ring, which need Linux 7.1, are not supported yet; use ioengine=sg on the \
+             disk, such as /dev/sda, with one I/O in flight per job"
+            .into()),
         other => Err(format!("'{other}' is not supported; use nvme")),
     })
     .differs("Only nvme is supported."),
@@ -175,11 +182,11 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     })
     .differs("`zone_append` is refused."),
-    Key::flag("readfua", "Set the Force Unit Access bit of reads (io_uring_cmd)", |job, v| {
+    Key::flag("readfua", "Set the Force Unit Access bit of reads (io_uring_cmd, sg)", |job, v| {
         job.engine.uring.nvme.read_fua = v.flag()?;
         Ok(())
     }),
-    Key::flag("writefua", "Set the Force Unit Access bit of writes (io_uring_cmd)", |job, v| {
+    Key::flag("writefua", "Set the Force Unit Access bit of writes (io_uring_cmd, sg)", |job, v| {
         job.engine.uring.nvme.write_fua = v.flag()?;
         Ok(())
     }),
@@ -191,6 +198,27 @@ pub(super) const KEYS: &[Key] = &[
         job.engine.uring.nvme.ranges = v.count32(1, 256)?;
         Ok(())
     }),
+    Key::value("sg_write_mode", "MODE", "SCSI command of writes: write, write_and_verify, write_same, write_same_ndob, \
+         write_stream, verify_bytchk_00, verify_bytchk_01 or verify_bytchk_11 (sg)", |job, v| {
+        job.engine.scsi.write = v.choice(&[
+            ("write", ScsiWrite::Write),
+            ("write_and_verify", ScsiWrite::WriteAndVerify),
+            ("verify", ScsiWrite::WriteAndVerify),
+            ("write_same", ScsiWrite::WriteSame),
+            ("same", ScsiWrite::WriteSame),
+            ("write_same_ndob", ScsiWrite::WriteSameNdob),
+            ("write_stream", ScsiWrite::WriteStream),
+            ("verify_bytchk_00", ScsiWrite::VerifyMedium),
+            ("verify_bytchk_01", ScsiWrite::VerifyData),
+            ("verify_bytchk_11", ScsiWrite::VerifyBlock),
+        ])?;
+        Ok(())
+    }),
+    Key::value("stream_id", "NUMBER", "Open stream of sg_write_mode=write_stream", |job, v| {
+        job.engine.scsi.stream = v.count32(0, u32::from(u16::MAX))? as u16;
+        Ok(())
+    })
+    .differs("fathom opens no stream, so write_stream needs one."),
     Key::flag("userspace_reap", "No effect: io_getevents reaps the completions of libaio", accept_flag)
         .differs("No effect: io_uring reaps completions from user space, libaio does not."),
     Key::value("mem", "KIND", "Buffer memory: malloc, shm, shmhuge, mmap, mmapshared or mmaphuge", |job, v| {
@@ -260,10 +288,10 @@ const OTHERS: &[(&[&str], &str)] = &[
     (&["solarisaio", "windowsaio"], "use io_uring or libaio"),
     (&["pmem", "libpmem", "dev-dax", "dev_dax"], "use mmap on a file"),
     (
-        &["sg", "nvme", "spdk", "xnvme", "libblkio", "libnvme"],
+        &["nvme", "spdk", "xnvme", "libblkio", "libnvme"],
         "use io_uring, or io_uring_cmd on /dev/ngXnY",
     ),
-    (&["e4defrag"], "fathom does not measure this operation; use fio"),
+    (&["e4defrag"], "it moves extents of files, which fathom does not measure; use fio"),
     (&["cpuio", "exec", "page_fault"], "it does no storage I/O; run such a load alongside fathom"),
     (&["ftp", "http", "net", "netsplice", "rdma"], "fathom does storage I/O only; use fio"),
     (

@@ -5,10 +5,9 @@ use super::{File, engine, jobs};
 use crate::job::{EngineName, JobSpec, RwKind};
 use crate::spec::Spec;
 use fathom_model::Dir;
-use fathom_model::facts::{Facts, TargetFacts, TargetKind};
-use fathom_model::plan::{BlockSizes, Distribution, Mix, Plan};
+use fathom_model::facts::{Facts, TargetKind};
+use fathom_model::plan::{BlockSizes, Distribution, Mix, ScsiWrite};
 use fathom_model::units::bytes as show;
-use std::collections::{BTreeMap, HashMap};
 
 /// What is wrong with a key of a job; the key is empty if it is not about one.
 pub(super) type KeyProblem = (&'static str, String);
@@ -44,6 +43,8 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
         problems.push(("pre_read", why.to_string()));
     }
     problems.extend(trim_ranges(job));
+    problems.extend(scsi(job));
+    problems.extend(steady_state(job));
     problems.extend(polling(job));
     if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
         let why = "nonvectored=0 has no effect with io_uring_cmd; remove it";
@@ -85,6 +86,52 @@ fn trim_ranges(job: &JobSpec) -> Option<KeyProblem> {
         _ => return None,
     };
     Some(("num_range", why.to_string()))
+}
+
+/// Checks keys of SCSI commands against the command that writes are.
+fn scsi(job: &JobSpec) -> Option<KeyProblem> {
+    if job.engine.name != EngineName::Sg || !job.mix().has(Dir::Write) {
+        return None;
+    }
+    match job.engine.scsi.write {
+        ScsiWrite::WriteStream if job.engine.scsi.stream == 0 => {
+            let why = "write_stream needs an open stream; set stream_id";
+            Some(("sg_write_mode", why.to_string()))
+        }
+        ScsiWrite::Write | ScsiWrite::WriteStream => None,
+        _ if job.engine.uring.nvme.write_fua => {
+            let why = "writefua is a bit of sg_write_mode=write and write_stream only; remove one of them";
+            Some(("writefua", why.to_string()))
+        }
+        _ => None,
+    }
+}
+
+/// Checks a job that writes an SSD to its steady state.
+fn steady_state(job: &JobSpec) -> Option<KeyProblem> {
+    let work = &job.work;
+    if !work.to_steady_state {
+        return None;
+    }
+    let is_write = work.rw.random && job.mix() == Mix::Only(Dir::Write);
+    let size = work.sizes.write.min();
+    let why = if !is_write {
+        "sprandom writes at random; use rw=randwrite"
+    } else if work.sizes.write != BlockSizes::Fixed(size) {
+        "sprandom writes blocks of one size; use bs"
+    } else if work.align.write.is_some_and(|align| align != size) {
+        "sprandom writes every block; use blockalign=bs, or remove it"
+    } else if work.distribution.is_some()
+        || work.rw.postfix.is_some()
+        || work.random_percent.write != 100
+    {
+        "sprandom chooses all offsets; remove random_distribution, percentage_random and what follows randwrite"
+    } else if job.numjobs > 1 {
+        "sprandom writes all of a target in one job; remove numjobs"
+    } else {
+        return None;
+    };
+    Some(("sprandom", why.to_string()))
 }
 
 /// Largest block size of reads and writes in bytes: Linux limits them to just below 2 GiB (MAX_RW_COUNT).
@@ -207,13 +254,24 @@ pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), 
         }
         _ => {}
     }
-    let is_generic = file.facts.kind == TargetKind::NvmeGeneric;
-    match (job.engine.name == EngineName::IoUringCmd, is_generic) {
-        (true, false) => Err(format!(
+    let is_scsi_disk = file.facts.device.as_ref().is_some_and(|device| device.scsi_disk);
+    match (job.engine.name, file.facts.kind) {
+        (EngineName::IoUringCmd, TargetKind::NvmeGeneric) => Ok(()),
+        (EngineName::IoUringCmd, _) => Err(format!(
             "ioengine=io_uring_cmd needs an NVMe generic device such as /dev/ng0n1, which {path} is not"
         )),
-        (false, true) => Err(format!(
+        (EngineName::Sg, TargetKind::BlockDevice | TargetKind::ScsiGeneric) if is_scsi_disk => {
+            Ok(())
+        }
+        (EngineName::Sg, _) => Err(format!(
+            "ioengine=sg needs a SCSI disk, whole, such as /dev/sda or /dev/sg0, which {path} is not; use \
+             ioengine=io_uring"
+        )),
+        (_, TargetKind::NvmeGeneric) => Err(format!(
             "{path} is an NVMe generic device; use ioengine=io_uring_cmd, or name the block device"
+        )),
+        (_, TargetKind::ScsiGeneric) => Err(format!(
+            "{path} is a SCSI generic device; use ioengine=sg, or name the block device"
         )),
         _ => discard(job, file),
     }
@@ -268,6 +326,7 @@ pub(super) fn region(
         }
     }
     distribution(job, path, part)?;
+    regions_of_flash(job, path, part)?;
     let grows = part.create_size.is_some() && file.facts.kind == TargetKind::File;
     let permitted = [path, &file.facts.resolved]
         .into_iter()
@@ -308,10 +367,28 @@ fn distribution(job: &JobSpec, path: &str, part: &Part) -> Result<(), String> {
     }
 }
 
+/// Checks that the regions of `sprandom` hold a block, and more than the device's cache.
+fn regions_of_flash(job: &JobSpec, path: &str, part: &Part) -> Result<(), String> {
+    if !job.work.to_steady_state {
+        return Ok(());
+    }
+    let (plan, block) = (&job.work.steady_state, job.work.sizes.write.min());
+    let bytes = plan.region_writes(part.len, block) * block;
+    if bytes == 0 || bytes < plan.cache_bytes {
+        return Err(format!(
+            "spr_num_regions={}: regions of {path} of {} are too short; each must hold a block, and be larger than \
+             spr_cs: use fewer",
+            plan.regions,
+            show(bytes)
+        ));
+    }
+    Ok(())
+}
+
 /// Checks the alignment of direct I/O.
 fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
     let path = &file.path;
-    let passthrough = file.facts.kind == TargetKind::NvmeGeneric;
+    let passthrough = job.engine.name.is_passthrough();
     if !job.is_direct() && !passthrough {
         return Ok(());
     }
@@ -348,75 +425,5 @@ fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
         (0, 0) => Ok(()),
         (0, _) => bad("a skip", skip),
         _ => bad("offset", part.start),
-    }
-}
-
-/// Checks the memory that the workers need.
-pub(super) fn memory(plan: &Plan, facts: &Facts) -> Result<(), String> {
-    let host = &facts.host;
-    let need = plan.memory_need(host.cpus_online);
-    let available = Some(host.memory_available_bytes).filter(|bytes| *bytes > 0);
-    let (resident, mapped) = (need.resident_bytes, need.address_space_bytes);
-    let raise = "raise it (`ulimit -v unlimited`), or ";
-    let limits = [
-        ("memory", resident, available, "available memory is", ""),
-        ("memory", resident, host.cgroup_memory_max_bytes, "the limit of this cgroup is", ""),
-        (
-            "address space",
-            mapped,
-            host.address_space_available_bytes,
-            "RLIMIT_AS leaves this process",
-            raise,
-        ),
-    ];
-    for (what, need, limit, source, advice) in limits {
-        if let Some(limit) = limit.filter(|limit| need > *limit) {
-            let workers = match plan.jobs.len() {
-                1 => "1 worker needs".to_string(),
-                n => format!("{n} workers need"),
-            };
-            return Err(format!(
-                "{workers} {} of {what}, but {source} {}; {advice}lower iodepth, bs or numjobs",
-                show(need),
-                show(limit)
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Checks the number of descriptors against RLIMIT_NOFILE.
-pub(super) fn open_files(plan: &Plan, facts: &Facts) -> Result<(), String> {
-    // One per ring, and some for standard streams, samplers and the record.
-    let needed = plan.jobs.iter().map(|job| job.regions.len() as u64 + 1).sum::<u64>() + 32;
-    match facts.host.open_files_limit {
-        limit if limit > 0 && needed > limit => Err(format!(
-            "the jobs need {needed} open files, and RLIMIT_NOFILE is {limit}; raise it \
-             (ulimit -n {needed}), or lower numjobs or nrfiles"
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Checks new and extended files against the free space of their file systems.
-pub(super) fn space(plan: &Plan, facts: &Facts) -> Result<(), String> {
-    let known: HashMap<&str, &TargetFacts> =
-        facts.targets.iter().map(|target| (target.path.as_str(), target)).collect();
-    let mut systems: BTreeMap<(u32, u32), (u64, u64, &str)> = BTreeMap::new();
-    for target in &plan.targets {
-        let known = known.get(target.path.as_str());
-        let (Some(size), Some(known)) = (target.create_size, known) else { continue };
-        let Some(free) = known.free_bytes else { continue };
-        let system = systems.entry(known.device_number).or_insert((0, free, &target.path));
-        system.0 = system.0.saturating_add(size.saturating_sub(known.allocated_bytes));
-    }
-    match systems.into_values().find(|(needed, free, _)| needed > free) {
-        Some((needed, free, path)) => Err(format!(
-            "{path} and the other new files on its file system need {}, but only {} are free; \
-             use a smaller size",
-            show(needed),
-            show(free)
-        )),
-        None => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use super::File;
 use crate::job::{EngineName, EngineSpec, JobSpec};
 use fathom_model::Dir;
 use fathom_model::facts::{Host, TargetKind};
-use fathom_model::plan::{Batch, Engine, Names, Psync, SqPoll, Uring};
+use fathom_model::plan::{Batch, Engine, Names, Psync, ScsiCommands, SqPoll, Uring};
 
 /// First kernel with io_uring discards of block devices (BLOCK_URING_CMD_DISCARD).
 const RING_DISCARDS: (u32, u32) = (6, 12);
@@ -45,7 +45,7 @@ pub(super) fn choose(job: &JobSpec, files: &[File<'_>], host: &Host) -> Choice {
         return Choice { engine, depth, note };
     }
     let instead = match engine {
-        Engine::Names(_) => "",
+        Engine::Names(_) | Engine::Sg(_) => "",
         _ => "ioengine=io_uring, or ",
     };
     let note = (depth > 1).then(|| {
@@ -91,6 +91,12 @@ fn resolve(spec: &EngineSpec) -> Engine {
         EngineName::Mmap => Engine::Mmap,
         EngineName::Splice => Engine::Splice,
         EngineName::Posixaio => Engine::Posixaio,
+        EngineName::Sg => Engine::Sg(ScsiCommands {
+            read_fua: spec.uring.nvme.read_fua,
+            write_fua: spec.uring.nvme.write_fua,
+            hipri: spec.uring.iopoll,
+            ..spec.scsi
+        }),
         EngineName::Names(op) => Engine::Names(Names::new(op)),
         EngineName::Null => Engine::Null,
     }
@@ -120,7 +126,10 @@ const KEYS: &[(&str, Supports)] = &[
     ("sqthread_poll_idle", EngineName::is_ring),
     ("nonvectored", EngineName::is_ring),
     ("force_async", EngineName::is_ring),
-    ("hipri", |name| name == EngineName::Pvsync2 || (name.is_ring() && name != EngineName::Nop)),
+    ("hipri", |name| {
+        matches!(name, EngineName::Pvsync2 | EngineName::Sg)
+            || (name.is_ring() && name != EngineName::Nop)
+    }),
     ("hybrid_iopoll", |name| name.is_ring() && name != EngineName::Nop),
     ("atomic", |name| {
         matches!(name, EngineName::IoUring | EngineName::Libaio | EngineName::Pvsync2)
@@ -131,8 +140,11 @@ const KEYS: &[(&str, Supports)] = &[
     ("cmdprio_bssplit", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
     ("cmd_type", |name| name == EngineName::IoUringCmd),
     ("write_mode", |name| name == EngineName::IoUringCmd),
-    ("readfua", |name| name == EngineName::IoUringCmd),
-    ("writefua", |name| name == EngineName::IoUringCmd),
+    ("readfua", EngineName::is_passthrough),
+    ("writefua", EngineName::is_passthrough),
+    ("sg_write_mode", |name| name == EngineName::Sg),
+    ("stream_id", |name| name == EngineName::Sg),
+    ("pre_read", |name| !name.is_passthrough()),
     ("deac", |name| name == EngineName::IoUringCmd),
     ("num_range", |name| name == EngineName::IoUringCmd),
     ("stat_type", |name| matches!(name, EngineName::Names(op) if op.is_stat())),
@@ -176,7 +188,7 @@ fn is_off(job: &JobSpec, key: &str) -> bool {
     let last = job.given.iter().rev().find(|given| given.key == key);
     last.is_some_and(|given| match key {
         "num_range" => given.value == "1",
-        "write_mode" => given.value == "write",
+        "write_mode" | "sg_write_mode" => given.value == "write",
         _ => given.value == "0",
     })
 }

@@ -87,7 +87,11 @@ fn order(job: &JobSpec) -> Order {
     if !job.work.rw.random {
         return Order::Sequential { skip: postfix.unwrap_or(0) };
     }
-    let default = if job.work.no_map { Distribution::Uniform } else { Distribution::EachOnce };
+    let default = match (job.work.to_steady_state, job.work.no_map) {
+        (true, _) => Distribution::SteadyState(job.work.steady_state),
+        (false, true) => Distribution::Uniform,
+        (false, false) => Distribution::EachOnce,
+    };
     let mut distribution = job.work.distribution.clone().unwrap_or(default);
     if let Distribution::Sequence { stride, .. } = &mut distribution {
         *stride = job.work.sequence_stride;
@@ -178,6 +182,11 @@ pub(super) fn until(job: &JobSpec, plan: &JobPlan) -> Result<Until, String> {
         Some(Size::Bytes(bytes)) if bytes > 0 => bytes,
         Some(Size::Percent(percent)) => (u128::from(size) * u128::from(percent) / 100) as u64,
         _ => size,
+    };
+    let bytes = match job.work.to_steady_state {
+        // As in fio, io_size has no effect then.
+        true => job.work.steady_state.physical_bytes(all, unit),
+        false => bytes,
     };
     // As in fio, the last block is transferred whole.
     let bytes = bytes.checked_next_multiple_of(unit).unwrap_or(bytes - bytes % unit);

@@ -3,6 +3,7 @@
 mod checks;
 mod engine;
 mod jobs;
+mod limits;
 mod names;
 mod placement;
 mod regions;
@@ -41,8 +42,8 @@ pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Problems> {
     let Planner { mut plan, .. } = planner;
     if problems.errors.is_empty() {
         problems.ok(check_memory(&plan, facts));
-        problems.ok(checks::open_files(&plan, facts).map_err(SpecError::new));
-        problems.ok(checks::space(&plan, facts).map_err(SpecError::new));
+        problems.ok(limits::open_files(&plan, facts).map_err(SpecError::new));
+        problems.ok(limits::space(&plan, facts).map_err(SpecError::new));
     }
     plan.notes.dedup();
     problems.or(plan)
@@ -93,7 +94,7 @@ fn key_error(job: &JobSpec, key: &str, why: &str) -> SpecError {
 /// # Errors
 /// Which limit the plan exceeds, and how to lower its need.
 pub fn check_memory(plan: &Plan, facts: &Facts) -> Result<(), SpecError> {
-    checks::memory(plan, facts).map_err(SpecError::new)
+    limits::memory(plan, facts).map_err(SpecError::new)
 }
 
 struct Planner<'a> {

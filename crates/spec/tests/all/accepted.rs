@@ -2,8 +2,8 @@
 
 use crate::common::{OneFile, command, facts, job};
 use fathom_model::plan::{
-    Advice, BlockSizes, Distribution, Engine, Flow, MemoryPolicy, Mix, Order, Plan, Psync, Region,
-    WriteMode,
+    Advice, BlockSizes, Distribution, Engine, Flow, JobPlan, MemoryPolicy, Mix, Order, Plan, Psync,
+    Region, ScsiCommands, ScsiWrite, SteadyState, WriteMode,
 };
 use fathom_spec::{check, parse, plan};
 
@@ -21,14 +21,15 @@ fn values_that_turn_a_feature_off() {
     let keys = "verify=0 verify=none do_verify=0 verify_fatal=0 verify_state_save=0 zonemode=none \
                 pre_read=0 fadvise_hint=0 fdp=0 atomic=0 uncached=0 serialize_overlap=0 flow=0 \
                 latency_target=0 max_latency=0 fill_device=0 allow_mounted_write=0 lockfile=none \
-                unlink_each_loop=0 cmdprio_percentage=0 trim_percentage=0 sprandom=0 ss_dur=0";
+                unlink_each_loop=0 cmdprio_percentage=0 trim_percentage=0 stats=1 ss_dur=0";
     for key in keys.split_whitespace() {
         let text = format!("[global]\n{key}\n[a]\nrw=read\nfilename=/data/file");
         let spec = job(&text).unwrap_or_else(|error| panic!("{key}: {error}"));
         let plan = plan(&spec, &facts(&spec)).unwrap();
         assert!(plan.jobs[0].options.get("rw").is_some_and(|rw| rw == "read"), "{key}");
     }
-    for key in ["verify=crc32c", "zonemode=zbd", "sprandom=1", "verify_pattern=0x11", "ss=iops:1%"]
+    for key in
+        ["verify=crc32c", "zonemode=zbd", "file_append=1", "verify_pattern=0x11", "ss=iops:1%"]
     {
         let error = job(&format!("[a]\nrw=read\n{key}")).unwrap_err().to_string();
         assert!(error.starts_with("job:3: ") && error.contains("is refused"), "{error}");
@@ -222,7 +223,7 @@ fn forms_of_values() {
 #[test]
 fn other_engines_are_known() {
     for (name, instead) in
-        [("rbd", "block device"), ("sg", "io_uring_cmd"), ("net", "storage I/O only")]
+        [("rbd", "block device"), ("spdk", "io_uring_cmd"), ("net", "storage I/O only")]
     {
         let error = command(&format!("--rw=read --ioengine={name} x")).unwrap_err().to_string();
         assert!(
@@ -230,6 +231,8 @@ fn other_engines_are_known() {
             "{error}"
         );
     }
+    let error = command("--rw=read --ioengine=io_uring_cmd --cmd_type=bsg x").unwrap_err();
+    assert!(error.to_string().contains("Linux 7.1") && error.to_string().contains("ioengine=sg"));
     assert!(
         command("--rw=read --ioengine=libaoi x").unwrap_err().to_string().contains("use libaio")
     );
@@ -335,6 +338,64 @@ fn orders_of_random_offsets() {
     let (normal, _) = order("--random_distribution=normal:10:0.25");
     assert_eq!(normal, Distribution::Normal { deviation_percent: 10.0, center_percent: 25.0 });
     assert_eq!(order("--random_distribution=zipf:1.2:0.5").0, Distribution::Zipf { theta: 1.2 });
+}
+
+#[test]
+fn scsi_commands_of_a_job() {
+    let scsi = |path: &str, keys: &str| {
+        let line = format!("--ioengine=sg --filename={path} --erase={path} {keys}");
+        let job = planned(&line).jobs.remove(0);
+        assert_eq!(job.depth, 1);
+        let Engine::Sg(commands) = job.engine else { panic!() };
+        commands
+    };
+    assert_eq!(scsi("/dev/sda", "--rw=read"), ScsiCommands::default());
+    for (name, write) in [
+        ("write", ScsiWrite::Write),
+        ("verify", ScsiWrite::WriteAndVerify),
+        ("same", ScsiWrite::WriteSame),
+        ("write_same_ndob", ScsiWrite::WriteSameNdob),
+        ("verify_bytchk_00", ScsiWrite::VerifyMedium),
+        ("verify_bytchk_01", ScsiWrite::VerifyData),
+        ("verify_bytchk_11", ScsiWrite::VerifyBlock),
+    ] {
+        let keys = format!("--rw=write --bs=512 --sg_write_mode={name}");
+        assert_eq!(scsi("/dev/sg0", &keys).write, write, "{name}");
+    }
+    let keys = "--rw=randwrite --sg_write_mode=write_stream --stream_id=7 --writefua=1 --readfua=1 --hipri=1";
+    let all = scsi("/dev/sda", keys);
+    let wanted = ScsiCommands {
+        write: ScsiWrite::WriteStream,
+        read_fua: true,
+        write_fua: true,
+        hipri: true,
+        stream: 7,
+    };
+    assert_eq!(all, wanted);
+}
+
+#[test]
+fn an_ssd_is_written_to_its_steady_state() {
+    let job = |keys: &str| {
+        let line = format!("--rw=randwrite --bs=4k --filename=/data/own --sprandom=1 {keys}");
+        planned(&line).jobs.remove(0)
+    };
+    let steady = |job: &JobPlan| {
+        let Order::Random { distribution: Distribution::SteadyState(plan), run: 1 } =
+            job.access.order
+        else {
+            panic!("{:?}", job.access.order)
+        };
+        plan
+    };
+    let plain = job("");
+    assert_eq!(steady(&plain), SteadyState::default());
+    // 1 MiB and 15% more, in whole blocks; io_size has no effect.
+    assert_eq!(plain.until.bytes, Some(((1 << 20) * 115 / 100) / 4096 * 4096));
+    let all = job("--spr_op=0.21 --spr_num_regions=10 --spr_cs=64k --norandommap=1 --io_size=4k");
+    let wanted = SteadyState { regions: 10, over_provisioning: 0.21, cache_bytes: 64 << 10 };
+    assert_eq!(steady(&all), wanted);
+    assert_eq!(all.until.bytes, Some(((1_u64 << 20) * 121 / 100) / 4096 * 4096));
 }
 
 #[test]

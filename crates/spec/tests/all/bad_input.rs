@@ -128,6 +128,16 @@ fn invalid_targets() {
     refuses_plan("--rw=trim /dev/disk", &["does not support discard"]);
     refuses_plan("--rw=read /dev/ng0n1", &["io_uring_cmd"]);
     refuses_plan("--rw=read --ioengine=io_uring_cmd /dev/disk", &["/dev/ng0n1"]);
+    refuses_plan("--rw=read /dev/sg0", &["SCSI generic device", "ioengine=sg"]);
+    for path in ["/dev/disk", "/dev/ng0n1", "/data/file"] {
+        refuses_plan(&format!("--rw=read --ioengine=sg {path}"), &["/dev/sda", path, "whole"]);
+    }
+    let sg = "--ioengine=sg --filename=/dev/sda --rw=write";
+    refuses_plan(&format!("{sg} --bs=100"), &["passthrough", "512"]);
+    refuses_plan(&format!("{sg} --sg_write_mode=write_stream"), &["stream_id"]);
+    refuses_plan(&format!("{sg} --sg_write_mode=same --writefua=1"), &["writefua", "remove one"]);
+    refuses_plan("--ioengine=sg --filename=/dev/sda --pre_read=1", &["does not support pre_read"]);
+    refuses_plan("--rw=write --sg_write_mode=same /data/own", &["does not support sg_write_mode"]);
     refuses_plan("--rw=read --size=30g /data/new", &["20 GiB are free"]);
     refuses_plan("--rw=read --size=1g /data/file", &["shorter", "--overwrite=/data/file"]);
 }
@@ -197,6 +207,31 @@ fn address_space_is_limited() {
     contains(&error, &["200 workers need", "address space", "RLIMIT_AS", "1 GiB", "ulimit -v"]);
     facts.host.address_space_available_bytes = Some(1 << 40);
     assert!(plan(&spec, &facts).is_ok());
+}
+
+#[test]
+fn memory_that_lockmem_needs_is_named() {
+    let spec = command("--rw=read --lockmem=9g /data/file").unwrap();
+    let error = plan(&spec, &facts(&spec)).unwrap_err().to_string();
+    contains(&error, &["1 worker needs 9", "9 GiB of it for lockmem", "8 GiB", "lower lockmem"]);
+    let spec = command("--rw=read --iodepth=4096 --bs=4m /data/file").unwrap();
+    let error = plan(&spec, &facts(&spec)).unwrap_err().to_string();
+    contains(&error, &["16", "8 GiB", "lower iodepth"]);
+    assert!(!error.contains("lockmem"), "{error}");
+}
+
+#[test]
+fn steady_state_needs_whole_random_writes() {
+    let job = "--sprandom=1 --bs=4k --filename=/data/own";
+    refuses_plan(&format!("{job} --rw=randread"), &["rw=randwrite"]);
+    refuses_plan(&format!("{job} --rw=write"), &["rw=randwrite"]);
+    refuses_plan(&format!("{job} --rw=randwrite --bsrange=4k-8k"), &["one size"]);
+    refuses_plan(&format!("{job} --rw=randwrite --ba=8k"), &["blockalign"]);
+    refuses_plan(&format!("{job} --rw=randwrite:8"), &["follows randwrite"]);
+    refuses_plan(&format!("{job} --rw=randwrite --numjobs=2"), &["remove numjobs"]);
+    refuses_plan(&format!("{job} --rw=randwrite --spr_num_regions=1000"), &["use fewer"]);
+    refuses_plan(&format!("{job} --rw=randwrite --spr_cs=64k"), &["spr_cs", "use fewer"]);
+    refuses_command("--spr_op=1.5 x", &["spr_op", "between 0 and 1"]);
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub fn command(line: &str) -> Result<Spec, Problems> {
     parse(&args, &OneFile(""))
 }
 
-/// Facts about the targets of `spec`: `/dev/disk` (1 GiB), `/dev/ng0n1`, `/data/file` (64 MiB), `/data/own` (1 MiB,
+/// Facts about the targets of `spec`: `/dev/disk` (1 GiB), `/dev/ng0n1`, `/dev/sda` and `/dev/sg0`, `/data/file` (64 MiB), `/data/own` (1 MiB,
 /// made by fathom), `/data/empty`, `/data`, `/tmpfs/file`; everything else is missing
 /// and would be on a device with blocks of 512 bytes.
 pub fn facts(spec: &Spec) -> Facts {
@@ -73,6 +73,20 @@ fn target(path: &str) -> TargetFacts {
     let known = match path {
         "/dev/disk" => device(TargetKind::BlockDevice, Some(4096)),
         "/dev/ng0n1" => device(TargetKind::NvmeGeneric, None),
+        "/dev/sda" | "/dev/sg0" => {
+            let kind = match path {
+                "/dev/sda" => TargetKind::BlockDevice,
+                _ => TargetKind::ScsiGeneric,
+            };
+            let device =
+                DeviceFacts { scsi_disk: true, logical_block: 512, ..DeviceFacts::default() };
+            TargetFacts {
+                kind,
+                size_bytes: 1 << 30,
+                device: Some(device),
+                ..TargetFacts::default()
+            }
+        }
         "/dev/null" => TargetFacts { kind: TargetKind::Other, ..TargetFacts::default() },
         "/data/file" => file(64 << 20, 512),
         "/data/own" => TargetFacts { made_by_fathom: true, ..file(1 << 20, 512) },
