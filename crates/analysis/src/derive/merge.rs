@@ -146,7 +146,11 @@ fn merge_usage(jobs: &[&JobRecord]) -> Usage {
         involuntary_switches: sum(|u| u.involuntary_switches),
         major_faults: sum(|u| u.major_faults),
         minor_faults: sum(|u| u.minor_faults),
-        run_delay_ns: jobs.iter().map(|job| job.usage.run_delay_ns).sum(),
+        run_delay_ns: jobs
+            .iter()
+            .map(|job| job.usage.run_delay_ns)
+            .sum::<Option<u64>>()
+            .filter(|_| !jobs.is_empty()),
     }
 }
 
