@@ -389,8 +389,9 @@ fn check(report: &LimitReport) {
             "the verdict is on the peak: {block:?}"
         );
         assert!(knee.point.workers > 1 || block.one_worker.is_none(), "{block:?}");
-        // On one plateau chance may put the knee above the peak.
-        assert!(knee.of_peak.is_none_or(|r| r.value >= KNEE_SHARE * 0.999), "{knee:?}");
+        // On one plateau chance may put the knee above the peak; where windows are noisy, later ones may move it below
+        // its share, but not beyond the interval.
+        assert!(knee.of_peak.is_none_or(|r| r.high >= KNEE_SHARE), "{knee:?}");
         assert!(knee.depths.is_none_or(|(low, high)| 0 < low && low <= high), "{knee:?}");
         assert!(knee.point.setting().in_flight() <= peak.setting().in_flight(), "{block:?}");
     }
