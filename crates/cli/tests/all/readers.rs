@@ -10,6 +10,7 @@ use crate::common::{Place, Running};
 use crate::fio::{LOGS, script};
 use crate::io_logs::{self, Entry, agrees, entries};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// Debian's version expects the four fields that fio's logs had once; fio's newer one takes the first two.
 const PARSER: &str = "gunzip -c /usr/share/doc/fio/fiologparser.py.gz | sed \"s/rsplit(', ')$/&[:4]/\" \
@@ -49,8 +50,10 @@ fn fio_logs_the_same_ios() {
     }
 }
 
-/// The directory of fio-plot's programs.
+/// The directory of fio-plot's programs, which several tests use: the first installs them.
 fn fio_plot(place: &Place) -> String {
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let bin = Path::new(env!("CARGO_TARGET_TMPDIR")).join(FIO_PLOT).join("bin");
     if !bin.join("fio-plot").exists() {
         let venv = bin.parent().unwrap().to_str().unwrap();
