@@ -28,7 +28,7 @@ for scheduler in none mq-deadline bfq; do
 done
 none=$(scheduler_of none) deadline=$(scheduler_of mq-deadline) bfq=$(scheduler_of bfq)
 check "without a scheduler there is none ($none ‰)" [ "$none" -le 15 ]
-check "mq-deadline is seen ($deadline ‰)" [ "$deadline" -ge $((2 * none)) -a "$deadline" -ge 15 ]
+check "mq-deadline is seen ($deadline ‰)" [ "$deadline" -gt $((2 * none)) -a "$deadline" -ge 5 ]
 check "bfq takes more ($bfq ‰)" [ "$bfq" -gt "$deadline" ]
 
 echo none >"$queue"
