@@ -99,19 +99,15 @@ fn kubestr_decodes_the_result() {
     }
 }
 
-/// The directory in a variable; without it, reports that the test is skipped.
-fn checkout(variable: &str) -> Option<String> {
-    let found = std::env::var(variable).ok();
-    if found.is_none() {
-        eprintln!("skipped: {variable} does not name a checkout");
-    }
-    found
+/// The directory in a variable.
+fn checkout(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| panic!("{variable} must name a checkout"))
 }
 
 #[test]
 #[ignore = "needs Go, and a checkout of kastenhq/kubestr named by KUBESTR"]
 fn kubestr_s_own_types_decode_it() {
-    let Some(source) = checkout("KUBESTR") else { return };
+    let source = checkout("KUBESTR");
     let place = Place::new();
     let result = kubestr_runs(&place);
     place.write("result.json", result.to_string());
@@ -190,7 +186,7 @@ for sample in fio.ParseResults(open(sys.argv[2]).read(), json.load(open(sys.argv
 #[test]
 #[ignore = "needs python3-venv, and a checkout of PerfKitBenchmarker named by PERFKITBENCHMARKER"]
 fn perfkitbenchmarker_s_own_parser_reads_it() {
-    let Some(source) = checkout("PERFKITBENCHMARKER") else { return };
+    let source = checkout("PERFKITBENCHMARKER");
     let place = Place::new();
     place.write("result.json", perfkit_runs(&place).to_string());
     place.write("parse.py", PERFKIT);

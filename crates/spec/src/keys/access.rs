@@ -61,22 +61,22 @@ pub(super) const KEYS: &[Key] = &[
         job.work.sequence_stride = v.flag()?;
         Ok(())
     }),
-    Key::flag("sprandom", "Write an SSD such that it is as after random writes at steady state", |job, v| {
+    Key::flag("sprandom", "Bring an SSD to the steady state of random writes, writing each region once", |job, v| {
         job.work.to_steady_state = v.flag()?;
         Ok(())
     })
-    .differs("Writes as many bytes as the flash memory has, also if all blocks were written before."),
-    Key::value("spr_num_regions", "COUNT", "Regions that sprandom writes one after the other", |job, v| {
+    .differs("Always writes as many bytes as the flash memory has."),
+    Key::value("spr_num_regions", "COUNT", "Number of regions, which are written one after the other (sprandom)", |job, v| {
         job.work.steady_state.regions = v.count32(1, 1_000_000)?;
         Ok(())
     }),
-    Key::value("spr_op", "FRACTION", "Flash memory that sprandom assumes beyond the logical size, as a fraction of that", |job, v| {
+    Key::value("spr_op", "FRACTION", "Over-provisioning of the flash memory, as a fraction of the logical size (sprandom)", |job, v| {
         let fraction = v.text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n < 1.0);
         let invalid = || format!("invalid fraction '{}'; use a number between 0 and 1, exclusive", v.text);
         job.work.steady_state.over_provisioning = fraction.ok_or_else(invalid)?;
         Ok(())
     }),
-    Key::value("spr_cs", "SIZE", "Cache of the device, for sprandom", |job, v| {
+    Key::value("spr_cs", "SIZE", "Size of the device's write cache (sprandom)", |job, v| {
         job.work.steady_state.cache_bytes = v.bytes()?;
         Ok(())
     }),

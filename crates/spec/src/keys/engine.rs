@@ -105,7 +105,7 @@ pub(super) const KEYS: &[Key] = &[
         job.engine.uring.iopoll = v.flag()?;
         Ok(())
     })
-    .differs("With sg, the kernel's own drivers ignore it, which the results state."),
+    .differs("The kernel's SCSI drivers ignore it (sg); the results say so."),
     Key::flag(
         "hybrid_iopoll",
         "With hipri, sleep before polling (IORING_SETUP_HYBRID_IOPOLL, Linux 6.13; io_uring, io_uring_cmd)",
@@ -171,7 +171,7 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::value("cmd_type", "nvme", "Type of passthrough commands", |_, v| match v.text {
         "nvme" => Ok(()),
-        "bsg" => Err("SCSI commands on a ring, which need Linux 7.1, are not supported yet; use ioengine=sg on the \
+        "bsg" => Err("SCSI commands on a ring (cmd_type=bsg) are not supported yet; use ioengine=sg on the \
              disk, such as /dev/sda, with one I/O in flight per job"
             .into()),
         other => Err(format!("'{other}' is not supported; use nvme")),
@@ -214,7 +214,7 @@ pub(super) const KEYS: &[Key] = &[
         ])?;
         Ok(())
     }),
-    Key::value("stream_id", "NUMBER", "Open stream of sg_write_mode=write_stream", |job, v| {
+    Key::value("stream_id", "NUMBER", "Stream that sg_write_mode=write_stream writes to (sg)", |job, v| {
         job.engine.scsi.stream = v.count32(0, u32::from(u16::MAX))? as u16;
         Ok(())
     })
