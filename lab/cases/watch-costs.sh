@@ -1,6 +1,6 @@
 # Sampling a run adds few instructions per I/O.
 # kernels: 7
-# limit: 240
+# limit: 180
 # machine: nvme=1 disk=64 roots=1 clock=instructions
 # modules: zram
 modprobe zram num_devices=1
@@ -12,7 +12,7 @@ ulimit -l unlimited
 # cost LEVEL FOLDER: instructions of an I/O.
 cost() {
     fathom run --name=job --filename=/dev/zram0 --rw=randread --norandommap --bs=4k --direct=1 --iodepth=32 \
-        --iodepth_batch_submit=4 --iodepth_batch_complete_min=4 --time_based --runtime=5 \
+        --iodepth_batch_submit=4 --iodepth_batch_complete_min=4 --time_based --runtime=3 \
         --sampling="$1" --record="$2" --output-format=json >out.json
     value out.json '1e9 / .jobs[0].read.iops | floor'
 }
