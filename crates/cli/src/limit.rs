@@ -49,10 +49,10 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["rw", "bs"])]
     suite: bool,
     /// Permit writing to this existing file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "targets")]
     overwrite: Vec<String>,
     /// Permit writing to this block device
-    #[arg(long, value_name = "DEVICE[@SERIAL]")]
+    #[arg(long, value_name = "DEVICE[@SERIAL]", requires = "targets")]
     erase: Vec<String>,
     /// Size of the scratch file, such as 4g
     ///

@@ -161,7 +161,7 @@ pub struct PageArgs {
     /// Write the result to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
-    /// Also print how figures were measured, and why others are unavailable
+    /// Also print how figures were measured, or why they are missing
     #[arg(short, long)]
     pub verbose: bool,
 }

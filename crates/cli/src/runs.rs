@@ -5,16 +5,13 @@ use crate::quantity;
 use crate::stdio::note;
 use fathom_model::RunRecord;
 use fathom_model::outcome::RecordKind;
-use fathom_model::{escape, units};
+use fathom_model::units;
 use fathom_report::calendar;
 use fathom_report::doc::Text;
 use fathom_report::pages::{self, RunRow};
 use fathom_store::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, StoredRecord};
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// Maximum number of characters of a command line in the list.
-const COMMAND_MAX: usize = 36;
 
 /// What `fathom runs` takes.
 #[derive(clap::Args)]
@@ -92,18 +89,9 @@ fn row(entry: RunEntry) -> RunRow {
     RunRow {
         started: calendar::date_and_time(entry.started_unix_ns, page::zone()),
         name: entry.name,
-        command: shortened(&command),
+        command,
         result: if entry.is_active { "in progress".into() } else { result },
         size_bytes: entry.size_bytes,
-    }
-}
-
-/// The beginning of a command line.
-fn shortened(command: &str) -> String {
-    let text = escape::text(command);
-    match text.char_indices().nth(COMMAND_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.into_owned(),
     }
 }
 

@@ -109,17 +109,25 @@ pub struct DataColumn {
     /// Where space is short, columns with the highest rank are left out first; those of rank 0 never.
     #[serde(skip)]
     pub rank: u8,
+    /// On a terminal, text is cut to what fits instead of wrapped.
+    #[serde(skip)]
+    pub is_cut: bool,
 }
 
 impl DataColumn {
     /// A column of names or words.
     pub fn text(name: &str) -> Self {
-        Self { name: name.into(), is_text: true, rank: 0 }
+        Self { name: name.into(), is_text: true, rank: 0, is_cut: false }
     }
 
     /// A column of numbers.
     pub fn number(name: &str) -> Self {
-        Self { name: name.into(), is_text: false, rank: 0 }
+        Self { is_text: false, ..Self::text(name) }
+    }
+
+    /// A column of text that is cut where it does not fit.
+    pub fn cut(name: &str) -> Self {
+        Self { is_cut: true, ..Self::text(name) }
     }
 
     /// The same with a rank.

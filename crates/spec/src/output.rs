@@ -232,8 +232,7 @@ const OPTIONS: &[RunOption] = &[
     option(
         "status-interval",
         Some("TIME"),
-        "Print interim results at this interval: in machine-readable formats in the output, otherwise a line on \
-         standard error; default unit: s",
+        "Print interim results at this interval; default unit: s",
         |o, _, v| match value(v).time_ns(1_000_000_000)? {
             0 => Err("invalid value 0; use a time above 0".to_string()),
             ns => {
@@ -245,7 +244,7 @@ const OPTIONS: &[RunOption] = &[
     option(
         "bandwidth-log",
         Some("PREFIX"),
-        "Log the bandwidth of all jobs together to PREFIX-read_bw.log and so on; default prefix: agg",
+        "Log the bandwidth of all jobs together; default prefix: agg",
         |o, _, v| once(&mut o.bandwidth_log, v),
     ),
     option(

@@ -26,7 +26,7 @@ pub fn rings(rates: &RingsRates) -> Document {
         named(&format!("{}:", range(runs, index)), text!(count(*rate), "/s"))
     }));
     if !runs.is_empty() {
-        page.entry("task work", text!("runs by number of requests: ", runs));
+        page.entry("task work", text!("requests per run ", runs));
     }
     page
 }

@@ -35,7 +35,7 @@ pub fn runs(rows: &[RunRow]) -> Document {
         DataColumn::text("started").ranked(3),
         DataColumn::text("result"),
         DataColumn::number("size").ranked(2),
-        DataColumn::text("command").ranked(1),
+        DataColumn::cut("command").ranked(1),
     ];
     let cells = |row: &RunRow| {
         let size = bytes(row.size_bytes);

@@ -290,7 +290,7 @@ fn block_layer(page: &mut Document, blocks: &BlocksSample, rates: &MachineRates)
     let unplugs: u64 = blocks.unplugs.iter().map(|(_, unplugs)| unplugs).sum();
     if unplugs > 0 {
         let sizes = sizes(&blocks.unplugs);
-        page.entry("unplugs", text!(events(unplugs), ", by number of requests: ", sizes));
+        page.entry("unplugs", text!(events(unplugs), "; requests per unplug: ", sizes));
     }
     for device in &blocks.devices {
         let counts = [
@@ -359,19 +359,19 @@ fn rings(page: &mut Document, rings: &RingsSample) {
     let counts =
         counts.iter().filter_map(|(name, n)| Some(of(events((*n).filter(|n| *n > 0)?), name)));
     let runs = all.task_work.iter().any(|(_, runs)| *runs > 0);
-    let runs = runs.then(|| text!("task work runs by number of requests: ", sizes(&all.task_work)));
+    let runs = runs.then(|| text!("requests per task work run: ", sizes(&all.task_work)));
     let all = parts(counts.chain(runs));
     if !all.is_empty() {
         page.entry("io_uring", text!(all, " (all programs)"));
     }
 }
 
-/// Shares by size, as `1: 40.0%, 3–4: 60.0%`.
+/// Shares by size, as `1 (40.0%), 3–4 (60.0%)`.
 fn sizes(counts: &[(u32, u64)]) -> Text {
     let all: u64 = counts.iter().map(|(_, count)| count).sum();
     let part = |(index, (_, count)): (usize, &(u32, u64))| {
         let is_shown = *count as f64 * 100.0 / all.max(1) as f64 >= 0.5;
-        is_shown.then(|| named(&format!("{}:", range(counts, index)), share(*count, all)))
+        is_shown.then(|| text!(range(counts, index), " (", share(*count, all), ")"))
     };
     Text::join(counts.iter().enumerate().filter_map(part), ", ")
 }

@@ -88,7 +88,7 @@ fn everything_observed_is_shown() {
         "threads  0.50 active on average",
         "  0.50  db-*  D      pread64",
         "CPU time by layer\n  100 samples (200 needed)",
-        "unplugs            4, by number of requests: 1–31: 25.0%, 32+: 75.0%",
+        "unplugs            4; requests per unplug: 1–31 (25.0%), 32+ (75.0%)",
         "io_uring           7 punted to io-wq (all programs)\n",
         "sampling overhead  1.00% of one CPU: threads 1.00%",
         "not measured       x: y",

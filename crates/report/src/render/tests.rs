@@ -203,3 +203,17 @@ root                 1  some words
         (&"first of two".into(), &"warning".into())
     );
 }
+
+#[test]
+fn a_cut_column_takes_what_is_left_and_stays_on_one_line() {
+    let mut page = Document::default();
+    let columns = vec![DataColumn::text("result"), DataColumn::cut("command").ranked(1)];
+    let row = vec!["4 KiB peak".into(), "run --name=first --rw=randread".into()];
+    page.table(columns, vec![row]);
+    let at = |width| text(&page, Style { color: false, width });
+    assert_eq!(at(60), "result      command\n4 KiB peak  run --name=first --rw=randread\n");
+    assert_eq!(at(30), "result      command\n4 KiB peak  run --name=first …\n");
+    assert_eq!(at(28), "result      command\n4 KiB peak  run --name=firs…\n");
+    assert_eq!(at(27), "result\n4 KiB peak\n");
+    assert!(markdown(&page).contains("--rw=randread"));
+}

@@ -8,12 +8,14 @@ use crate::doc::{Block, Chart, DataColumn, DataTable, Document, Extent, Section,
 use fathom_model::escape;
 use fathom_model::finding::{Evidence, Finding, Severity};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns between two others.
 const GAP: usize = 2;
 /// Columns before a finding's text.
 const LABEL: usize = 8;
+/// For this much of a column that is cut, others are left out; the least it can have.
+const CUT: (usize, usize) = (36, 16);
 /// The least width of a column whose table grows.
 const GROWING: usize = 8;
 /// Evidence up to this width is kept on one line.
@@ -156,7 +158,10 @@ impl Page {
             for (column, width) in columns {
                 let (first, rest) = if *column == 0 { cells.branches(at) } else { ("", "") };
                 let cell = &mut wrapped[*column];
-                *cell = wrap(&cell.concat(), *width, first, rest);
+                *cell = match table.columns[*column].is_cut {
+                    true => vec![cut(&cell.concat(), *width)],
+                    false => wrap(&cell.concat(), *width, first, rest),
+                };
             }
             let mut lines = self.aligned(table, &wrapped, columns, indent);
             if let Some(severity) = cells.severities.get(at).copied().flatten() {
@@ -267,9 +272,10 @@ impl Cells {
             cells.max().unwrap_or(0).max(self.names[column].width())
         };
         let least = if table.extent == Extent::Whole { 1 } else { GROWING };
-        let mut columns: Vec<(usize, usize)> = (0..table.columns.len())
-            .map(|column| (column, widest(column, &|cell| cell.width()).max(least)))
-            .collect();
+        let width = |column: usize| widest(column, &|cell| cell.width()).max(least);
+        let most = |column: usize| if table.columns[column].is_cut { CUT.0 } else { usize::MAX };
+        let mut columns: Vec<(usize, usize)> =
+            (0..table.columns.len()).map(|at| (at, width(at).min(most(at)))).collect();
         let excess = |columns: &[(usize, usize)]| {
             let all: usize = columns.iter().map(|(_, width)| width + GAP).sum();
             all.saturating_sub(room + GAP)
@@ -280,7 +286,17 @@ impl Cells {
             if rank(&columns[last]) == 0 {
                 break;
             }
-            columns.remove(last);
+            let cut = columns[last].1.saturating_sub(excess(&columns));
+            match table.columns[columns[last].0].is_cut && cut >= CUT.1 {
+                true => columns[last].1 = cut,
+                false => drop(columns.remove(last)),
+            }
+        }
+        let mut free = room + GAP - (room + GAP).min(columns.iter().map(|(_, w)| w + GAP).sum());
+        for (column, shown) in columns.iter_mut().filter(|(at, _)| table.columns[*at].is_cut) {
+            let more = free.min(width(*column) - *shown);
+            *shown += more;
+            free -= more;
         }
         let mut texts: Vec<usize> = (0..columns.len()).collect();
         texts.retain(|at| table.columns[columns[*at].0].is_text);
@@ -313,6 +329,19 @@ pub(super) fn sentence(finding: &Finding) -> String {
         text.push_str(&format!(" → {next}"));
     }
     text
+}
+
+/// The beginning of `text` in at most `width` columns.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_string();
+    }
+    let mut end = 0;
+    let fits = |c: &char| {
+        end += c.width().unwrap_or(0);
+        end < width
+    };
+    text.chars().take_while(fits).chain(std::iter::once('…')).collect()
 }
 
 /// `text` in lines of at most `width` columns, broken between words only; a longer word has a line of its own.

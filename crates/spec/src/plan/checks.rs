@@ -315,6 +315,12 @@ pub(super) fn region(
     spec: &Spec,
 ) -> Result<(), String> {
     let path = &file.path;
+    if part.len == 0 && job.used_dirs().next().is_some() {
+        let (offset, size) = (show(part.start), show(file.facts.size_bytes));
+        return Err(format!(
+            "the job uses no bytes of {path} (offset {offset}, size {size}); lower offset, or raise size"
+        ));
+    }
     for dir in job.used_dirs() {
         let largest = job.work.sizes[dir].max();
         if largest > part.len {

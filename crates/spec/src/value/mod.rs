@@ -173,7 +173,7 @@ fn split_number(text: &str) -> Result<(u64, &str), String> {
         }
     };
     if digits.is_empty() {
-        return Err(format!("'{text}' is not a non-negative number; use one"));
+        return Err(format!("'{text}' is not a number of 0 or more"));
     }
     if rest.starts_with('.') {
         return Err(format!("'{text}' is not an integer; use a smaller unit"));
@@ -242,8 +242,8 @@ mod tests {
     fn errors_of_sizes() {
         for (text, part) in [
             ("", "missing"),
-            ("k", "not a non-negative number"),
-            ("-1", "not a non-negative number"),
+            ("k", "not a number of 0 or more"),
+            ("-1", "not a number of 0 or more"),
             ("4q", "unknown unit 'q'"),
             ("4kk", "unknown unit 'kk'"),
             ("128*2", "in parentheses, (128*2)"),
