@@ -110,12 +110,12 @@ impl ProcessSampler {
             ..ProcessesSample::default()
         };
         let mut others: BTreeMap<String, ProcessUse> = BTreeMap::new();
-        for (pid, known) in &now {
-            let used = self.growth(*pid, known, &now);
-            let one = used.of(*pid, &known.stat.comm);
+        for (pid, used) in self.growth(&now) {
+            let known = &now[&pid];
+            let one = used.of(pid, &known.stat.comm);
             if known.watched {
                 sample.watched.add(&one);
-            } else if *pid != own_pid() {
+            } else if pid != own_pid() {
                 others.entry(one.comm.clone()).or_default().add(&one);
             }
         }
@@ -126,17 +126,37 @@ impl ProcessSampler {
         Some(sample)
     }
 
-    /// What a process used since it was last read. The counters of a child that it waited for have become its own:
-    /// what was known of the child is not counted again.
-    fn growth(&self, pid: i32, known: &Known, now: &HashMap<i32, Known>) -> Counters {
-        let same = |before: &&Known| before.stat.start == known.stat.start;
-        let before = self.known.get(&pid).filter(same);
-        let gone = |(child, before): &(&i32, &Known)| {
-            let is_same = |now: &Known| now.stat.start == before.stat.start;
-            before.stat.parent == pid && !now.get(child).is_some_and(is_same)
+    /// What each process used since the last read. When a process is waited for, its counters, with those of the
+    /// children that it waited for, become its parent's, or those of whoever adopted it: what was known of a process
+    /// that ended is taken from its nearest ancestor that grew by as much.
+    fn growth(&self, now: &HashMap<i32, Known>) -> HashMap<i32, Counters> {
+        let same = |pid: &i32, one: &Known, all: &HashMap<i32, Known>| {
+            all.get(pid).is_some_and(|other| other.stat.start == one.stat.start)
         };
-        let children = self.known.iter().filter(gone).map(|(_, child)| &child.used);
-        before.map(|known| &known.used).into_iter().chain(children).fold(known.used, Counters::less)
+        let since = |(pid, known): (&i32, &Known)| {
+            let before = self.known.get(pid).filter(|_| same(pid, known, &self.known));
+            (*pid, before.map_or(known.used, |before| known.used.less(&before.used)))
+        };
+        let mut growth: HashMap<i32, Counters> = now.iter().map(since).collect();
+        let mut ended: Vec<&Known> = self
+            .known
+            .iter()
+            .filter(|(pid, one)| !same(pid, one, now))
+            .map(|(_, one)| one)
+            .collect();
+        // Where not all had one heir, the largest fits one only.
+        ended.sort_by_key(|one| std::cmp::Reverse(one.used.cpu_ns));
+        for ended in ended {
+            let parent = |pid: &i32| self.known.get(pid).map(|known| known.stat.parent);
+            let heir = std::iter::successors(Some(ended.stat.parent), parent)
+                .take(ANCESTORS_MAX)
+                .filter(|pid| self.known.get(pid).is_some_and(|known| same(pid, known, now)))
+                .find(|pid| growth[pid].cpu_ns >= ended.used.cpu_ns);
+            if let Some(grown) = heir.and_then(|pid| growth.get_mut(&pid)) {
+                *grown = grown.less(&ended.used);
+            }
+        }
+        growth
     }
 }
 

@@ -73,6 +73,28 @@ fn children_that_ended_count_once() {
 }
 
 #[test]
+fn whole_trees_that_ended_count_once() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    process(root, (1, 0, "init"), 5, 0);
+    process(root, (90, 1, "sh"), 10, 0);
+    process(root, (91, 90, "make"), 20, 100);
+    process(root, (92, 91, "cc1"), 5000, 8000);
+    process(root, (93, 91, "ld"), 700, 50);
+    let mut sampler = ProcessSampler::open(root, Scope::Trees(vec![90])).unwrap();
+    for ended in ["91", "92", "93"] {
+        fs::remove_dir_all(root.join(ended)).unwrap();
+    }
+    // cc1 used 7 more ticks, and make waited for it, but not for ld, for which init waited.
+    process(root, (90, 1, "sh"), 10 + 20 + 5000 + 7, 8100);
+    process(root, (1, 0, "init"), 5 + 700 + 2, 50);
+    let sample = take(&mut sampler);
+    assert_eq!(sample.watched.cpu_ns, 7 * sampler.tick_ns);
+    assert_eq!((sample.watched.disk_read, sample.others[0].disk_read), (0, 0));
+    assert_eq!(sample.others[0].cpu_ns, 2 * sampler.tick_ns);
+}
+
+#[test]
 fn this_process_and_its_open_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sparse");
