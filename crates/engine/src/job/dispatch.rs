@@ -14,8 +14,8 @@ use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::sg::Sg;
 use crate::source::{
-    Ascending, General, Invalidating, Permutation, RangeTable, Ranges, Serialized, Simple,
-    TrimWrite, Uniform, makes_passes,
+    Ascending, General, Invalidating, Permutation, RangeTable, Ranges, Simple, Uniform,
+    makes_passes,
 };
 use crate::splice::Splice;
 use crate::sync_queue::SyncQueue;
@@ -57,7 +57,7 @@ pub(super) fn dispatch(
         }
         Engine::Libaio if job.flags.atomic || !job.priorities.is_empty() => {
             let queue = Libaio::<true>::new(job, files, &slab)?;
-            work(task, queue, slab, ready)
+            work_on_any(task, queue, slab, ready)
         }
         Engine::Libaio => {
             let queue = Libaio::<false>::new(job, files, &slab)?;
@@ -170,7 +170,7 @@ fn dispatch_uring(
     if plan.force_async > 0 {
         let mode = uring::Offloaded::new(uring::Plain::<true>, plan.force_async);
         let queue = Uring::new(&parts, mode)?;
-        return work(task, queue, slab, ready);
+        return work_on_any(task, queue, slab, ready);
     }
     if uring::needs_many(&slab) {
         let queue = Uring::new(&parts, uring::Plain::<true>)?;
@@ -230,25 +230,14 @@ fn work_on_any<Q: Queue>(
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
     let job = task.job;
-    if job.access.mix == Mix::TrimThenWrite {
-        let source = TrimWrite::new(General::new(job));
-        return work_with(task, queue, source, slab, ready, observer(task));
-    }
-    let mappings = queue.mappings();
+    let special = |queue: &Q| Invalidating::new(job, task.files, &queue.mappings());
     if is_observed(task) {
-        let source = Invalidating::new(Serialized::new(job), job, task.files, &mappings);
+        let source = special(&queue);
         return work_with(task, queue, source, slab, ready, observer(task));
     }
-    match (makes_passes(job), job.serialize_overlap) {
-        (true, true) => {
-            let source = Invalidating::new(Serialized::new(job), job, task.files, &mappings);
-            work_with(task, queue, source, slab, ready, ())
-        }
-        (true, false) => {
-            let source = Invalidating::new(General::new(job), job, task.files, &mappings);
-            work_with(task, queue, source, slab, ready, ())
-        }
-        (false, true) => work_with(task, queue, Serialized::new(job), slab, ready, ()),
-        (false, false) => work_with(task, queue, General::new(job), slab, ready, ()),
+    if makes_passes(job) || job.serialize_overlap || job.access.mix == Mix::TrimThenWrite {
+        let source = special(&queue);
+        return work_with(task, queue, source, slab, ready, ());
     }
+    work_with(task, queue, General::new(job), slab, ready, ())
 }

@@ -1,6 +1,7 @@
 //! Drops the page cache of a file before each further pass over it, as fio does for buffered I/O.
 
-use super::{Draw, Source};
+use super::serialized::Blocks;
+use super::{Draw, Serialized, Source};
 use crate::files::OpenFile;
 use crate::hints::{drop_pages, unmap_pages};
 use crate::queue::{Mapping, Request};
@@ -8,9 +9,9 @@ use fathom_model::plan::{Distribution, JobPlan, Order, Region};
 use fathom_model::{Dir, PerDir};
 use std::os::fd::RawFd;
 
-/// A source that counts the bytes of each pass.
-pub(crate) struct Invalidating<S> {
-    inner: S,
+/// A source for any job that counts the bytes of each pass.
+pub(crate) struct Invalidating {
+    inner: Serialized,
     files: Vec<Pass>,
     /// Whether each direction makes passes of its own.
     apart: bool,
@@ -37,9 +38,9 @@ pub(crate) fn makes_passes(job: &JobPlan) -> bool {
     passes && again && job.invalidate && !job.direct && !job.regions.is_empty()
 }
 
-impl<S> Invalidating<S> {
-    /// `inner` with the files of `job`, if it makes passes, and, where the queue maps them, their mappings.
-    pub fn new(inner: S, job: &JobPlan, files: &[OpenFile], mappings: &[Mapping]) -> Self {
+impl Invalidating {
+    /// The I/Os of `job` on `files`, and where the queue maps these, their mappings.
+    pub fn new(job: &JobPlan, files: &[OpenFile], mappings: &[Mapping]) -> Self {
         let unit = job.block_unit();
         let pass = |(index, file): (usize, &OpenFile)| {
             let region = job.regions[index];
@@ -49,17 +50,15 @@ impl<S> Invalidating<S> {
         };
         let apart = matches!(job.access.order, Order::Sequential { .. });
         let files = if makes_passes(job) { files } else { &[] };
+        let inner = Serialized::new(job);
         Self { inner, files: files.iter().enumerate().map(pass).collect(), apart }
     }
 }
 
-impl<S: Source> Source for Invalidating<S> {
-    const FIXED: bool = S::FIXED;
-    const SERIALIZES: bool = S::SERIALIZES;
-    type Batch<'a>
-        = Batch<'a, S::Batch<'a>>
-    where
-        S: 'a;
+impl Source for Invalidating {
+    const FIXED: bool = Serialized::FIXED;
+    const SERIALIZES: bool = Serialized::SERIALIZES;
+    type Batch<'a> = Batch<'a>;
 
     fn serializes(&self) -> bool {
         self.inner.serializes()
@@ -73,19 +72,19 @@ impl<S: Source> Source for Invalidating<S> {
         self.inner.ready(want)
     }
 
-    fn batch(&mut self) -> Batch<'_, S::Batch<'_>> {
+    fn batch(&mut self) -> Batch<'_> {
         Batch { inner: self.inner.batch(), files: &mut self.files, apart: self.apart }
     }
 }
 
 /// Generates the I/Os of one batch.
-pub(crate) struct Batch<'a, D> {
-    inner: D,
+pub(crate) struct Batch<'a> {
+    inner: &'a mut Blocks,
     files: &'a mut [Pass],
     apart: bool,
 }
 
-impl<D: Draw> Draw for Batch<'_, D> {
+impl Draw for Batch<'_> {
     fn next_dir(&mut self) -> Dir {
         self.inner.next_dir()
     }
@@ -101,21 +100,5 @@ impl<D: Draw> Draw for Batch<'_, D> {
         }
         *left = left.saturating_sub(u64::from(request.len));
         request
-    }
-
-    fn end(self, count: usize) {
-        self.inner.end(count);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{General, Serialized};
-    use super::*;
-
-    #[test]
-    fn overlapping_ios_wait_in_jobs_that_make_passes_too() {
-        const { assert!(<Invalidating<Serialized> as Source>::SERIALIZES) };
-        const { assert!(!<Invalidating<General> as Source>::SERIALIZES) };
     }
 }

@@ -1,35 +1,69 @@
-//! A source whose I/Os wait for those in flight that overlap them (`serialize_overlap`). The worker does the waiting.
+//! A source whose I/Os wait for those in flight that overlap them (`serialize_overlap`, `trimwrite`). The worker does
+//! the waiting.
 
-use super::{General, Source};
-use fathom_model::plan::JobPlan;
+use super::{Draw, General, Source, TrimWrite};
+use crate::queue::Request;
+use fathom_model::Dir;
+use fathom_model::plan::{JobPlan, Mix};
 
 /// Marks the jobs of which the worker compares I/Os with those in flight.
 pub(crate) struct Serialized {
-    source: General,
+    blocks: Blocks,
     /// Whether the job has such I/Os.
     on: bool,
 }
 
+/// What generates the I/Os of one batch.
+pub(crate) enum Blocks {
+    General(General),
+    TrimWrite(TrimWrite),
+}
+
 impl Serialized {
     pub fn new(job: &JobPlan) -> Self {
-        Self { source: General::new(job), on: job.serialize_overlap }
+        let general = General::new(job);
+        match job.access.mix {
+            Mix::TrimThenWrite => {
+                Self { blocks: Blocks::TrimWrite(TrimWrite::new(general)), on: true }
+            }
+            _ => Self { blocks: Blocks::General(general), on: job.serialize_overlap },
+        }
     }
 }
 
 impl Source for Serialized {
     const FIXED: bool = false;
     const SERIALIZES: bool = true;
-    type Batch<'a> = &'a mut General;
+    type Batch<'a> = &'a mut Blocks;
 
     fn serializes(&self) -> bool {
         self.on
     }
 
     fn len(&self) -> u32 {
-        self.source.len()
+        match &self.blocks {
+            Blocks::General(general) => general.len(),
+            Blocks::TrimWrite(pairs) => pairs.len(),
+        }
     }
 
-    fn batch(&mut self) -> &mut General {
-        self.source.batch()
+    fn batch(&mut self) -> &mut Blocks {
+        &mut self.blocks
+    }
+}
+
+impl Draw for Blocks {
+    fn next_dir(&mut self) -> Dir {
+        match self {
+            Self::General(general) => general.next_dir(),
+            Self::TrimWrite(pairs) => pairs.next_dir(),
+        }
+    }
+
+    fn next(&mut self, dir: Dir, max: u64) -> Request {
+        match self {
+            Self::General(general) => general.next(dir, max),
+            Self::TrimWrite(pairs) => pairs.next(dir, max),
+        }
     }
 }

@@ -15,19 +15,9 @@ impl TrimWrite {
     pub fn new(trims: General) -> Self {
         Self { trims, trimmed: None }
     }
-}
 
-impl Source for TrimWrite {
-    const FIXED: bool = false;
-    const SERIALIZES: bool = true;
-    type Batch<'a> = &'a mut Self;
-
-    fn len(&self) -> u32 {
+    pub fn len(&self) -> u32 {
         self.trims.len()
-    }
-
-    fn batch(&mut self) -> &mut Self {
-        self
     }
 }
 
