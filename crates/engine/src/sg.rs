@@ -17,7 +17,7 @@ const INFO_CHECK: u32 = 1;
 /// SGV4_FLAG_HIPRI of drivers that poll; the kernel's own ignores it.
 const FLAG_HIPRI: u32 = 0x800;
 /// As in fio.
-const TIMEOUT_MS: u32 = 30_000;
+pub(crate) const TIMEOUT_MS: u32 = 30_000;
 
 /// Operation codes with 10 and with 16 bytes (SBC-4).
 const READ: (u8, u8) = (0x28, 0x88);
@@ -35,7 +35,7 @@ const BYTCHK_01: u8 = 0x02;
 const BYTCHK_11: u8 = 0x06;
 
 /// Parameter list of UNMAP with one descriptor.
-const UNMAP_BYTES: usize = 24;
+pub(crate) const UNMAP_BYTES: usize = 24;
 
 /// `struct sg_io_hdr` (scsi/sg.h).
 #[repr(C)]
@@ -64,9 +64,20 @@ struct Header {
     info: u32,
 }
 
+impl Header {
+    /// Whether the command failed, and why.
+    fn failure(&self, sense: &[u8; 64]) -> Option<Failure> {
+        if self.info & INFO_CHECK == 0 && self.status == 0 {
+            return None;
+        }
+        let known = usize::from(self.sense_bytes).min(sense.len());
+        failure_of((self.status, self.host_status), &sense[..known])
+    }
+}
+
 /// What a command transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Data {
+pub(crate) enum Data {
     None,
     In(u32),
     Out(u32),
@@ -76,15 +87,15 @@ enum Data {
 
 /// A command descriptor block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Command {
-    block: [u8; 16],
-    bytes: u8,
-    data: Data,
+pub(crate) struct Command {
+    pub block: [u8; 16],
+    pub bytes: u8,
+    pub data: Data,
 }
 
 /// Why a command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
+pub(crate) enum Failure {
     /// The request has no command.
     NoCommand,
     /// The kernel did not send it.
@@ -157,7 +168,7 @@ impl Sg {
         if unsafe { libc::ioctl(fd, SG_IO, &raw mut header) } < 0 {
             return Err(Failure::NotSent(-last_error()));
         }
-        match failure_of(&header, &sense) {
+        match header.failure(&sense) {
             Some(failure) => Err(failure),
             None => Ok(data_bytes.saturating_sub(header.residual.max(0) as u32)),
         }
@@ -171,12 +182,7 @@ impl Perform for Sg {
         match command.and_then(|command| Ok((command, self.send(fd, buffer, &command)?))) {
             Ok((command, moved)) => {
                 self.failure = None;
-                match command.data {
-                    Data::In(len) | Data::Out(len) if len == request.len => moved as i32,
-                    Data::Ranges(_) => 0,
-                    // Commands on blocks whose data they do not transfer, or once for all.
-                    _ => request.len as i32,
-                }
+                command.done(request.len, moved)
             }
             Err(failure) => {
                 self.failure = Some(failure);
@@ -195,7 +201,7 @@ impl Perform for Sg {
 }
 
 /// The command of a request; `None` if it is not of whole blocks, or of too many.
-fn command(plan: &ScsiCommands, lba_bytes: u32, request: &Request) -> Option<Command> {
+pub(crate) fn command(plan: &ScsiCommands, lba_bytes: u32, request: &Request) -> Option<Command> {
     let Op::Io(dir) = request.op else {
         // All blocks.
         return Some(Command::short(SYNCHRONIZE_CACHE_10, Data::None));
@@ -246,6 +252,16 @@ fn unmap(lba: u64, blocks: u32) -> Command {
 }
 
 impl Command {
+    /// What the queue reports of a request of `len` bytes whose command moved `moved`.
+    pub fn done(&self, len: u32, moved: u32) -> i32 {
+        match self.data {
+            Data::In(all) | Data::Out(all) if all == len => moved as i32,
+            Data::Ranges(_) => 0,
+            // Commands on blocks whose data they do not transfer, or once for all.
+            _ => len as i32,
+        }
+    }
+
     /// A command of 10 bytes without an address.
     fn short(opcode: u8, data: Data) -> Self {
         let mut block = [0; 16];
@@ -275,18 +291,16 @@ impl Command {
     }
 }
 
-/// Whether a command that was sent failed, and why.
-fn failure_of(header: &Header, sense: &[u8; 64]) -> Option<Failure> {
-    if header.info & INFO_CHECK == 0 && header.status == 0 {
-        return None;
-    }
-    let (key, code, qualifier) = match sense[0] & 0x7f {
-        0x70 | 0x71 if header.sense_bytes > 0 => (sense[2] & 0xf, sense[12], sense[13]),
-        0x72 | 0x73 if header.sense_bytes > 0 => (sense[1] & 0xf, sense[2], sense[3]),
-        _ => return Some(Failure::Status { device: header.status, host: header.host_status }),
+/// Why a command that was sent failed, by the status of device and host, and the sense data.
+pub(crate) fn failure_of((device, host): (u8, u16), sense: &[u8]) -> Option<Failure> {
+    let at = |index: usize| sense.get(index).copied().unwrap_or(0);
+    let (key, code, qualifier) = match at(0) & 0x7f {
+        0x70 | 0x71 => (at(2) & 0xf, at(12), at(13)),
+        0x72 | 0x73 => (at(1) & 0xf, at(2), at(3)),
+        _ => return Some(Failure::Status { device, host }),
     };
     // A recovered error is a success.
-    (key > 1 || header.host_status != 0).then_some(Failure::Sense(key, code, qualifier))
+    (key > 1 || host != 0).then_some(Failure::Sense(key, code, qualifier))
 }
 
 /// Sense keys by their number (SPC-5).
@@ -311,7 +325,7 @@ const SENSE_KEYS: [&str; 16] = [
 
 impl Failure {
     /// As in fio, all that the device reports is an I/O error.
-    fn errno(self) -> i32 {
+    pub fn errno(self) -> i32 {
         match self {
             Self::NoCommand => libc::EINVAL,
             Self::NotSent(errno) => errno,
@@ -325,6 +339,9 @@ impl fmt::Display for Failure {
         match self {
             Self::NoCommand => f.write_str(
                 "SCSI commands are on whole logical blocks, and WRITE STREAM on at most 65535; check bs and offset",
+            ),
+            Self::NotSent(libc::EOPNOTSUPP) => f.write_str(
+                "this kernel takes no SCSI commands from rings; use ioengine=sg on the disk, such as /dev/sda",
             ),
             Self::NotSent(libc::EPERM | libc::EACCES) => {
                 f.write_str("the kernel lets only root send this SCSI command")
@@ -446,10 +463,10 @@ mod tests {
         // SAFETY: all fields are numbers or pointers, for which zero is valid.
         let mut header: Header = unsafe { std::mem::zeroed() };
         let mut sense = [0; 64];
-        assert_eq!(failure_of(&header, &sense), None);
+        assert_eq!(header.failure(&sense), None);
         (header.info, header.status, header.sense_bytes) = (INFO_CHECK, 2, 18);
         (sense[0], sense[2], sense[12]) = (0x70, 0xe, 0x1d);
-        let failure = failure_of(&header, &sense).unwrap();
+        let failure = header.failure(&sense).unwrap();
         assert_eq!(failure, Failure::Sense(0xe, 0x1d, 0));
         assert_eq!(failure.errno(), libc::EIO);
         let text = failure.to_string();
@@ -459,11 +476,11 @@ mod tests {
         );
         sense = [0; 64];
         (sense[0], sense[1], sense[2]) = (0x72, 5, 0x21);
-        assert_eq!(failure_of(&header, &sense), Some(Failure::Sense(5, 0x21, 0)));
+        assert_eq!(header.failure(&sense), Some(Failure::Sense(5, 0x21, 0)));
         sense[1] = 1;
-        assert_eq!(failure_of(&header, &sense), None, "recovered");
+        assert_eq!(header.failure(&sense), None, "recovered");
         (header.sense_bytes, header.status, header.host_status) = (0, 0, 3);
-        assert_eq!(failure_of(&header, &sense), Some(Failure::Status { device: 0, host: 3 }));
+        assert_eq!(header.failure(&sense), Some(Failure::Status { device: 0, host: 3 }));
     }
 
     #[test]
