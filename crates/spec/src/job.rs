@@ -101,6 +101,8 @@ pub struct Files {
     pub offset_increment: Size,
     /// `offset_align`, in bytes.
     pub offset_align: Option<u64>,
+    /// `file_append`.
+    pub append: bool,
     /// `fallocate`.
     pub fallocate: Fallocate,
     /// `create_on_open`.
@@ -359,6 +361,7 @@ impl Default for Files {
             offset: Size::Bytes(0),
             offset_increment: Size::Bytes(0),
             offset_align: None,
+            append: false,
             fallocate: Fallocate::Native,
             create_on_open: false,
             create_only: false,

@@ -47,6 +47,21 @@ fn what_fathom_made_it_writes_again_and_removes_if_asked() {
 }
 
 #[test]
+fn what_is_appended_leaves_the_file_before_it_alone() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let before = fs::read(place.path("data")).unwrap();
+    for rw in ["write", "randrw"] {
+        let append = format!("--rw={rw}");
+        let append = [append.as_str(), "--file_append=1", "--size=1m", "data"];
+        place.refuses(&append, &["--overwrite=data"]);
+        place.run(&[&append[..], &["--overwrite=data"]].concat()).done();
+        assert_eq!(fs::read(place.path("data")).unwrap()[..MIB], before);
+    }
+    assert_eq!(fs::metadata(place.path("data")).unwrap().len(), 3 * MIB as u64);
+}
+
+#[test]
 fn files_stay_within_their_directory() {
     let place = Place::new();
     place.data("data", MIB);

@@ -28,7 +28,6 @@ const OFF: &[(&[&str], &[&str])] = &[
             "end_syncfs",
             "experimental_verify",
             "fdp",
-            "file_append",
             "fill_device",
             "fill_fs",
             "ignore_zone_limits",

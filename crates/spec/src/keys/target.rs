@@ -53,6 +53,11 @@ pub(super) const KEYS: &[Key] = &[
         job.files.offset_align = Some(v.size()?);
         Ok(())
     }),
+    Key::flag("file_append", "Start at the end of each existing file; devices are not affected", |job, v| {
+        job.files.append = v.flag()?;
+        Ok(())
+    })
+    .differs("The file is extended before the job starts, and keeps its data also if the job reads; `--overwrite=` permits it."),
     Key::value("fallocate", "KIND", "How to preallocate new files: none, native, posix, keep or truncate", |job, v| {
         job.files.fallocate = v.choice(&[
             ("none", Fallocate::None),

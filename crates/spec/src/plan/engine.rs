@@ -135,6 +135,7 @@ const KEYS: &[(&str, Supports)] = &[
         matches!(name, EngineName::IoUring | EngineName::Libaio | EngineName::Pvsync2)
     }),
     ("uncached", |name| matches!(name, EngineName::IoUring | EngineName::Pvsync2)),
+    ("file_append", |name| name != EngineName::Mmap),
     ("nowait", |name| name == EngineName::Pvsync2),
     ("cmdprio_percentage", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
     ("cmdprio_bssplit", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),

@@ -16,7 +16,7 @@ use crate::job::JobSpec;
 use crate::names as paths;
 use crate::spec::{JOBS_MAX, Spec, job_error};
 use fathom_model::facts::{Facts, Host, TargetFacts};
-use fathom_model::plan::{Engine, Plan, Target};
+use fathom_model::plan::{Engine, Fallocate, Plan, Target};
 use std::collections::{BTreeMap, HashMap};
 
 /// Resolves `spec` on the machine that `facts` describe; `facts.targets` holds what is known of
@@ -112,6 +112,8 @@ struct File<'a> {
     /// The directory that it must not leave.
     within: Option<String>,
     facts: &'a TargetFacts,
+    /// Its size when the clone is set up: with what earlier ones add, in bytes.
+    end: u64,
 }
 
 impl<'a> Planner<'a> {
@@ -175,13 +177,27 @@ impl<'a> Planner<'a> {
         paths::paths(job, clone)?
             .into_iter()
             .map(|path| match self.by_path.get(path.as_str()) {
-                Some(facts) => Ok(File { facts, path, within: within.clone() }),
+                Some(facts) => {
+                    let end = self.end(&path).max(facts.size_bytes);
+                    Ok(File { facts, path, within: within.clone(), end })
+                }
                 None => Err(job_error(
                     job,
                     &format!("no facts about {path}; this is a bug in fathom, please report it"),
                 )),
             })
             .collect()
+    }
+
+    /// The size that the plan gives a file before its jobs start, where fio's layout does so, too.
+    fn end(&self, path: &str) -> u64 {
+        let target = self.index.get(path).map(|index| &self.plan.targets[*index]);
+        let sized = |target: &&Target| match target.fallocate {
+            _ if target.create_on_open => false,
+            Fallocate::None | Fallocate::Keep => target.fill,
+            Fallocate::Native | Fallocate::Posix | Fallocate::Truncate => true,
+        };
+        target.filter(sized).and_then(|target| target.create_size).unwrap_or(0)
     }
 
     /// The plan's target for `file`, with this job's requirements merged in.

@@ -52,7 +52,8 @@ fn part(
 ) -> Result<Part, String> {
     let path = &file.path;
     let is_file = matches!(file.facts.kind, TargetKind::File | TargetKind::Missing);
-    let real = file.facts.size_bytes;
+    let append = job.files.append && is_file;
+    let real = if append { file.end } else { file.facts.size_bytes };
     let wanted = match job.files.file_size {
         Some((low, high)) if is_file && !(low..=high).contains(&real) => {
             let seed = jobs::mixed(jobs::base_seed(job, 0), u64::from(clone) << 32 | index);
@@ -62,7 +63,7 @@ fn part(
     };
     // The base of percentages.
     let whole = wanted.unwrap_or(if real > 0 { real } else { share });
-    let start = start(job, clone, whole)?;
+    let start = if append { real } else { start(job, clone, whole)? };
     let len = match wanted {
         Some(length) => length.checked_sub(start).filter(|len| *len > 0).ok_or_else(|| {
             format!(
@@ -71,6 +72,11 @@ fn part(
             )
         })?,
         None if share > 0 => share,
+        None if append && real > 0 => {
+            return Err(format!(
+                "file_append has nothing to add to {path}; set size, for example size=1g"
+            ));
+        }
         None => rest_of(path, start, real, file.facts.kind)?,
     };
     let len = match job.files.size {

@@ -29,7 +29,7 @@ fn values_that_turn_a_feature_off() {
         assert!(plan.jobs[0].options.get("rw").is_some_and(|rw| rw == "read"), "{key}");
     }
     for key in
-        ["verify=crc32c", "zonemode=zbd", "file_append=1", "verify_pattern=0x11", "ss=iops:1%"]
+        ["verify=crc32c", "zonemode=zbd", "lockfile=exclusive", "verify_pattern=0x11", "ss=iops:1%"]
     {
         let error = job(&format!("[a]\nrw=read\n{key}")).unwrap_err().to_string();
         assert!(error.starts_with("job:3: ") && error.contains("is refused"), "{error}");

@@ -122,6 +122,12 @@ fn invalid_targets() {
     refuses_plan("--rw=read --size=1m --readonly n", &["--readonly"]);
     refuses_plan("--rw=read /data", &["is a directory", "directory=/data"]);
     refuses_plan("--rw=read /data/empty", &["is empty"]);
+    refuses_plan("--rw=write --file_append=1 /data/own", &["/data/own", "set size"]);
+    refuses_plan("--rw=write --file_append=1 --size=1m /data/file", &["--overwrite=/data/file"]);
+    refuses_plan(
+        "--rw=write --file_append=1 --size=1m --ioengine=mmap a",
+        &["does not support file_append"],
+    );
     refuses_plan("--rw=read /dev/null", &["neither a file nor a block device"]);
     refuses_plan("--rw=read --offset=1g /dev/disk", &["beyond the end"]);
     refuses_plan("--rw=read --size=2g /dev/disk", &["/dev/disk is 1 GiB"]);
