@@ -115,6 +115,8 @@ pub struct Files {
     pub overwrite: bool,
     /// `unlink`.
     pub unlink: bool,
+    /// `unlink_each_loop`.
+    pub unlink_each_loop: bool,
     /// `invalidate`.
     pub invalidate: bool,
     /// `pre_read`.
@@ -329,6 +331,13 @@ impl JobSpec {
         self.files.invalidate && !self.files.pre_read
     }
 
+    /// The number of passes that are to find their files without blocks; as in fio, `time_based` makes one.
+    #[must_use]
+    pub fn fresh_passes(&self) -> u32 {
+        let fresh = self.files.unlink_each_loop && !self.schedule.time_based;
+        if fresh { self.schedule.loops } else { 1 }
+    }
+
     /// Whether the job writes or trims.
     #[must_use]
     pub fn modifies(&self) -> bool {
@@ -368,6 +377,7 @@ impl Default for Files {
             allow_create: true,
             overwrite: false,
             unlink: false,
+            unlink_each_loop: false,
             invalidate: true,
             pre_read: false,
             service: FileService::RoundRobin,

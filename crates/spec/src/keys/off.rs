@@ -52,7 +52,6 @@ const OFF: &[(&[&str], &[&str])] = &[
             "trim_backlog_batch",
             "trim_percentage",
             "trim_verify_zero",
-            "unlink_each_loop",
             "verify_only",
             "verify_state_load",
             "verify_write_sequence",

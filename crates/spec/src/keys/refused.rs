@@ -191,7 +191,7 @@ const REFUSED: &[Refused] = &[
     Refused {
         what: "Other file handling",
         why: "not supported; use filename, nrfiles, invalidate and unlink",
-        names: &["filetype", "lockfile", "opendir", "unlink_each_loop"],
+        names: &["filetype", "lockfile", "opendir"],
     },
     Refused {
         what: "Other flushes",

@@ -100,6 +100,11 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     })
     .differs("Removes only files that this run created."),
+    Key::flag("unlink_each_loop", "Remove files between the passes of `loops`; has no effect on those of `time_based`", |job, v| {
+        job.files.unlink_each_loop = v.flag()?;
+        Ok(())
+    })
+    .differs("In files that this run created, frees the blocks that the job uses, and keeps the files; others keep their data. An error for jobs that read."),
     Key::flag("invalidate", "Invalidate the page cache of the files before the job starts", |job, v| {
         job.files.invalidate = v.flag()?;
         Ok(())

@@ -42,6 +42,11 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
         let why = "pre_read fills the page cache, which direct I/O bypasses; remove one of them";
         problems.push(("pre_read", why.to_string()));
     }
+    if job.fresh_passes() > 1 && job.mix().has(Dir::Read) {
+        let why =
+            "unlink_each_loop leaves nothing to read for the second pass; remove it, or loops";
+        problems.push(("unlink_each_loop", why.to_string()));
+    }
     problems.extend(trim_ranges(job));
     problems.extend(scsi(job));
     problems.extend(steady_state(job));

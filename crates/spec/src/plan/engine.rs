@@ -136,6 +136,7 @@ const KEYS: &[(&str, Supports)] = &[
     }),
     ("uncached", |name| matches!(name, EngineName::IoUring | EngineName::Pvsync2)),
     ("file_append", |name| name != EngineName::Mmap),
+    ("unlink_each_loop", EngineName::moves_data),
     ("nowait", |name| name == EngineName::Pvsync2),
     ("cmdprio_percentage", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
     ("cmdprio_bssplit", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),

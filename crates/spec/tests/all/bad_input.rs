@@ -128,6 +128,10 @@ fn invalid_targets() {
         "--rw=write --file_append=1 --size=1m --ioengine=mmap a",
         &["does not support file_append"],
     );
+    refuses_plan(
+        "--rw=randrw --unlink_each_loop=1 --loops=2 /data/own",
+        &["unlink_each_loop leaves nothing"],
+    );
     refuses_plan("--rw=read /dev/null", &["neither a file nor a block device"]);
     refuses_plan("--rw=read --offset=1g /dev/disk", &["beyond the end"]);
     refuses_plan("--rw=read --size=2g /dev/disk", &["/dev/disk is 1 GiB"]);

@@ -131,6 +131,18 @@ fn appended_parts_begin_at_the_end_of_the_file() {
 }
 
 #[test]
+fn passes_of_loops_are_apart_where_files_are_removed_between_them() {
+    let passes = |rw: &str, line: &str| {
+        let line = format!("--rw={rw} --unlink_each_loop=1 --loops=3 {line} /data/own");
+        of_command(&line).jobs[0].fresh_passes
+    };
+    assert_eq!(passes("write", ""), 3);
+    // As in fio, the passes of time_based are one.
+    assert_eq!(passes("read", "--time_based --runtime=1"), 1);
+    assert_eq!(of_command("--rw=write --loops=3 /data/own").jobs[0].fresh_passes, 1);
+}
+
+#[test]
 fn files_of_others_grow_only_with_permission() {
     let plan = of_command("--rw=write --size=4m /data/own");
     assert_eq!(plan.targets[0].create_size, Some(4 << 20));
