@@ -24,6 +24,8 @@ pub struct Given {
     pub global: bool,
     /// The line of the job file that it is from.
     pub place: Option<Place>,
+    /// Whether the end of its value was ignored, as fio ignores it.
+    pub cut: bool,
 }
 
 /// A length or offset, absolute or relative to the target.
@@ -31,7 +33,7 @@ pub struct Given {
 pub enum Size {
     /// In bytes.
     Bytes(u64),
-    /// In percent, from 0 to 100.
+    /// In percent, from 0 to 100; of a whole device also more, which is all of it.
     Percent(u32),
 }
 

@@ -35,7 +35,7 @@ pub(super) const KEYS: &[Key] = &[
     })
     .differs("Limits the files in use at once, but all of them stay open."),
     Key::value("size", "SIZE|N%", "Total size of all files of a clone", |job, v| {
-        job.files.size = Some(v.size_or_percent()?);
+        job.files.size = Some(v.size_or_any_percent()?);
         Ok(())
     })
     .differs("An error if it exceeds the end of a device."),

@@ -81,6 +81,7 @@ fn part(
     };
     let len = match job.files.size {
         Some(Size::Percent(percent)) => {
+            more_than_all(job, path, percent, is_file)?;
             let part = (u128::from(whole) * u128::from(percent) / 100) as u64;
             part.min(len) - part.min(len) % jobs::block_min(job)
         }
@@ -98,6 +99,19 @@ fn part(
     }
     let create_size = (is_file && end > real).then_some(end);
     Ok(Part { start, len, create_size })
+}
+
+/// Above 100%, fio reads a size of nearly 2^64 bytes: the end of a device ends a pass, but not where blocks are drawn
+/// without a map of them, nor is there a file of that size.
+fn more_than_all(job: &JobSpec, path: &str, percent: u32, is_file: bool) -> Result<(), String> {
+    let work = &job.work;
+    let mapped = !work.no_map && work.distribution.is_none() && !work.to_steady_state;
+    let whole = mapped && work.random_percent.iter().all(|(_, percent)| *percent == 100);
+    let ends = !work.rw.random || whole || job.schedule.time_based;
+    match percent > 100 && (is_file || !ends) {
+        true => Err(format!("size={percent}% is more than {path} has; use size=100%")),
+        false => Ok(()),
+    }
 }
 
 /// Bytes from `start` to the end of the target.
