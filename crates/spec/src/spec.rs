@@ -221,10 +221,13 @@ impl Builder {
         // What could not be understood may have been the jobs.
         let excused = !self.problems.errors.is_empty() || self.spec.output.parse_only;
         if self.spec.jobs.is_empty() && !excused {
-            self.problems.add(SpecError::new(
-                "no jobs; name a job file, or keys and targets, for example: \
-                 fathom run --rw=randread --bs=4k --iodepth=32 --direct=1 TARGET",
-            ));
+            let message = match job_files {
+                [] => "no jobs; name a job file, or keys and targets, for example: fathom run --rw=randread --bs=4k \
+                       --iodepth=32 --direct=1 TARGET"
+                    .to_string(),
+                files => format!("no jobs in {}; begin each with a line of its [name]", files.join(", ")),
+            };
+            self.problems.add(SpecError::new(message));
         }
         self.spec.notes.append(&mut self.problems.notes);
         self.spec.global = std::mem::take(&mut self.defaults.given);

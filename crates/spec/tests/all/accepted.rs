@@ -75,6 +75,16 @@ fn more_than_all_of_a_device_is_all_of_it() {
 }
 
 #[test]
+fn a_file_without_jobs_may_stand_beside_others_and_be_parsed() {
+    for text in ["", "# nothing", "[global]\nrw=read"] {
+        assert!(parse(&args("--parse-only job"), &OneFile(text)).is_ok());
+        let spec =
+            parse(&args("--name=a --rw=read --filename=/data/file job"), &OneFile(text)).unwrap();
+        assert_eq!(spec.jobs.len(), 1);
+    }
+}
+
+#[test]
 fn keys_without_the_one_they_need() {
     let spec = job("[a]\nrw=write\nverify=0\ndo_verify=1\nverify_fatal=0\nss_dur=60").unwrap();
     assert_eq!(

@@ -108,7 +108,10 @@ fn ambiguous_command_lines() {
     refuses_command("--name=a --rw=read /dev/disk", &["is a device, not a job file"]);
     refuses_command("nothing", &["cannot read job file nothing"]);
     refuses_command("", &["no jobs"]);
-    refuses_command("--section=c job", &["no [section]", "unknown section 'c'"]);
+    for text in ["", "# nothing", "[global]\nrw=read"] {
+        refuses_file(text, &["no jobs in job"]);
+    }
+    refuses_command("--section=c job", &["unknown section 'c'"]);
     refuses_command("- -", &["is given twice"]);
 }
 
