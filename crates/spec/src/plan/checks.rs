@@ -321,11 +321,11 @@ pub(super) fn region(
 ) -> Result<(), String> {
     let path = &file.path;
     for dir in job.used_dirs() {
-        let largest = job.work.sizes[dir].max();
-        if largest > part.len {
+        let smallest = job.work.sizes[dir].min();
+        if smallest > part.len {
             return Err(format!(
                 "bs={} is larger than the {} of {path} that the job uses; lower bs, or raise size",
-                show(largest),
+                show(smallest),
                 show(part.len)
             ));
         }

@@ -85,6 +85,14 @@ fn a_file_without_jobs_may_stand_beside_others_and_be_parsed() {
 }
 
 #[test]
+fn block_sizes_beyond_the_region_are_never_drawn() {
+    let plan = planned("--rw=randread --size=25% --bssplit=4k/50:16m/20:32m/30 /data/file");
+    let sizes = BlockSizes::Split(vec![(16 << 20, 20), (4096, 80)]);
+    assert_eq!(plan.jobs[0].access.block_sizes.read, sizes);
+    assert!(plan.notes.iter().any(|note| note.contains("above the 16 MiB")), "{:?}", plan.notes);
+}
+
+#[test]
 fn keys_without_the_one_they_need() {
     let spec = job("[a]\nrw=write\nverify=0\ndo_verify=1\nverify_fatal=0\nss_dur=60").unwrap();
     assert_eq!(
