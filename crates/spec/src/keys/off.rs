@@ -64,7 +64,6 @@ const OFF: &[(&[&str], &[&str])] = &[
             "zoneskip",
         ],
     ),
-    (&["4"], &["significant_figures"]),
     (&["500"], &["bwavgtime", "iopsavgtime"]),
     (&["read"], &["read_mode", "verify_mode"]),
 ];

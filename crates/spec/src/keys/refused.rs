@@ -220,7 +220,7 @@ const REFUSED: &[Refused] = &[
     Refused {
         what: "Other statistics",
         why: "record.json holds all statistics; use output-format and percentile_list",
-        names: &["significant_figures", "block_error_percentiles"],
+        names: &["block_error_percentiles"],
     },
     Refused {
         what: "Other end conditions",
