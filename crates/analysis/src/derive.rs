@@ -28,11 +28,11 @@ pub struct JobGroup<'a> {
 /// The record's jobs as reported, in the order of the plan.
 ///
 /// As in fio, adjacent jobs of one group are merged where they set `group_reporting`; every other job is
-/// reported separately.
+/// reported separately. Jobs with `stats=0` are not.
 #[must_use]
 pub fn groups(record: &RunRecord) -> Vec<JobGroup<'_>> {
     let mut sets: Vec<(&JobPlan, Vec<usize>)> = Vec::new();
-    for (index, (plan, _)) in jobs(record).enumerate() {
+    for (index, (plan, _)) in jobs(record).enumerate().filter(|(_, (plan, _))| plan.show.stats) {
         match sets.last_mut() {
             Some((first, members)) if plan.group_reporting && first.group == plan.group => {
                 members.push(index);
@@ -238,6 +238,18 @@ mod tests {
         let members: Vec<_> = groups(&record).into_iter().map(|g| g.jobs).collect();
         // d sets group_reporting and merges with the adjacent job, as in fio.
         assert_eq!(members, [vec![0, 1], vec![2], vec![3, 4]]);
+    }
+
+    #[test]
+    fn jobs_without_stats_are_in_no_group() {
+        let mut plans = vec![plan("a", 0, true, 0), plan("b", 0, true, 0), plan("c", 0, true, 0)];
+        plans[1].show.stats = false;
+        let members = |record: &RunRecord| groups(record).into_iter().map(|g| g.jobs).collect();
+        let shown: Vec<Vec<usize>> = members(&record(plans.clone()));
+        assert_eq!(shown, [vec![0, 2]]);
+        plans[0].show.stats = false;
+        let shown: Vec<Vec<usize>> = members(&record(plans));
+        assert_eq!(shown, [vec![2]]);
     }
 
     #[test]

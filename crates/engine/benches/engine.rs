@@ -64,8 +64,12 @@ fn rate(path: &Path, engine: Engine, order: Order, batch: Option<u32>, seconds: 
         .custom_flags(libc::O_DIRECT)
         .open(path)
         .expect("the sparse file");
-    let open =
-        OpenFile { fd: file.into(), kind: FileKind::Regular, path: path.display().to_string() };
+    let open = OpenFile {
+        fd: file.into(),
+        kind: FileKind::Regular,
+        path: path.display().to_string(),
+        created: false,
+    };
     let plan = Plan { jobs: vec![job], ..Plan::default() };
     let record = start(&plan, vec![vec![open]]).expect("a run").join().remove(0);
     assert_eq!(record.error, None);

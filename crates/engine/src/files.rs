@@ -11,6 +11,8 @@ pub struct OpenFile {
     pub kind: FileKind,
     /// The path, for messages.
     pub path: String,
+    /// Whether this run created it.
+    pub created: bool,
 }
 
 /// The type of an open target.

@@ -5,6 +5,7 @@ use crate::queue::Mapping;
 use crate::refusal::Refusal;
 use fathom_model::Dir;
 use fathom_model::plan::{Advice, JobPlan, Region, WriteLife};
+use fathom_model::record::JobError;
 use std::io;
 
 /// F_SET_RW_HINT of linux/fcntl.h.
@@ -102,6 +103,28 @@ pub(crate) fn unmap_pages(mapping: Mapping) {
     unsafe { libc::madvise(mapping.address as *mut _, mapping.bytes, libc::MADV_DONTNEED) };
 }
 
+/// Frees the blocks of `regions` in the files that this run created, which keep their size (`unlink_each_loop`).
+///
+/// # Errors
+///
+/// The file whose blocks cannot be freed.
+pub(crate) fn free_blocks(files: &[OpenFile], regions: &[Region]) -> Result<(), JobError> {
+    for (file, region) in files.iter().zip(regions).filter(|(file, _)| file.created) {
+        let (start, len) = (region.start.cast_signed(), region.len.cast_signed());
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: takes no pointers.
+        if unsafe { libc::fallocate(file.raw(), mode, start, len) } != 0 {
+            let error = io::Error::last_os_error();
+            let message = format!(
+                "cannot free the blocks of {} between passes: {error}; remove unlink_each_loop",
+                file.path
+            );
+            return Err(JobError { errno: error.raw_os_error().unwrap_or(0), message });
+        }
+    }
+    Ok(())
+}
+
 fn advise(file: &OpenFile, advice: Advice) -> Result<(), Refusal> {
     let value = match advice {
         Advice::None => return Ok(()),
@@ -168,7 +191,12 @@ mod tests {
         // Page by page: the cache has no larger units then, which are dropped as a whole or not at all.
         (0..64).for_each(|_| file.write_all(&[7; PAGE]).unwrap());
         file.sync_all().unwrap();
-        let file = OpenFile { fd: file.into(), kind: FileKind::Regular, path: "file".into() };
+        let file = OpenFile {
+            fd: file.into(),
+            kind: FileKind::Regular,
+            path: "file".into(),
+            created: false,
+        };
         assert!(cached_pages(file.raw(), 64).iter().all(|cached| *cached));
         let order = Order::Sequential { skip: 0 };
         let mut job = JobPlan::new("t", Engine::Psync(Psync::Plain), Mix::Only(Dir::Read), order);

@@ -170,7 +170,7 @@ fn measured<'a, Q: Queue, S: Source, O: Observe>(
         shared.measured_from_ns.store(from_ns, Release);
         shared.set_phase(Phase::Running);
         worker.begin_measuring();
-        end = worker.span(&shared.stats, until_ns, job.until.ios, job.until.bytes);
+        end = passes(task, worker, until_ns);
     }
     shared.set_phase(Phase::Finishing);
     let unstarted = unstarted(worker, end, until_ns);
@@ -188,6 +188,29 @@ fn measured<'a, Q: Queue, S: Source, O: Observe>(
     record.started_ns = from_ns.saturating_sub(task.run_start_ns);
     record.started_unix_ns = from_unix_ns;
     record
+}
+
+/// The measured I/Os, pass by pass where each is to find its files without blocks (`unlink_each_loop`).
+fn passes<'a, Q: Queue, S: Source, O: Observe>(
+    task: &Task<'a>,
+    worker: &mut Worker<'a, Q, S, O>,
+    until_ns: u64,
+) -> End {
+    let until = &task.job.until;
+    let count = u64::from(task.job.fresh_passes.max(1));
+    let each = |all: Option<u64>| all.map(|all| all / count);
+    for pass in 1..=count {
+        let end = worker.span(&task.shared.stats, until_ns, each(until.ios), each(until.bytes));
+        if end != End::Finished || pass == count {
+            return end;
+        }
+        if let Err(error) = hints::free_blocks(task.files, &task.job.regions) {
+            worker.failure.get_or_insert(error);
+            return End::Failed;
+        }
+        worker.now_ns = clock::now_ns();
+    }
+    End::Finished
 }
 
 /// I/Os scheduled before the job ended or was stopped, but never started.

@@ -421,6 +421,7 @@ fn a_hung_target_does_not_block_the_end_of_the_run() {
         fd: reader.try_clone().unwrap().into(),
         kind: FileKind::Regular,
         path: "the pipe".into(),
+        created: false,
     };
     for job in [&mut silent, &mut ramp] {
         job.access.order = Order::Sequential { skip: 0 };
@@ -448,7 +449,12 @@ fn reads_of_a_pipe(depth: u32) -> (fathom_engine::Running, std::io::PipeWriter) 
     job.batch.complete_min = depth;
     job.regions = vec![Region { target: 0, start: 0, len: u64::from(depth) * 4096 }];
     job.until = Until { ios: Some(depth.into()), ..Until::default() };
-    let pipe = OpenFile { fd: reader.into(), kind: FileKind::Regular, path: "the pipe".into() };
+    let pipe = OpenFile {
+        fd: reader.into(),
+        kind: FileKind::Regular,
+        path: "the pipe".into(),
+        created: false,
+    };
     (start(&plan(vec![job]), vec![vec![pipe]]).unwrap(), writer)
 }
 

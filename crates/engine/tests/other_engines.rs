@@ -74,7 +74,12 @@ fn a_target_that_cannot_be_spliced_is_reported() {
     job.direct = false;
     // splice(2) refuses O_APPEND.
     let file = OpenOptions::new().append(true).open(&target.path).unwrap();
-    let file = OpenFile { fd: file.into(), kind: FileKind::Regular, path: "the file".into() };
+    let file = OpenFile {
+        fd: file.into(),
+        kind: FileKind::Regular,
+        path: "the file".into(),
+        created: false,
+    };
     let record = start(&plan(vec![job]), vec![vec![file]]).unwrap().join().remove(0);
     let error = record.error.expect("a failure");
     assert_eq!((error.errno, record.dirs.write.counts.ios), (libc::EINVAL, 0));

@@ -143,6 +143,10 @@ pub struct JobPlan {
     /// Drop the page cache of the targets before the job, and before each further pass (`invalidate`).
     #[serde(default)]
     pub invalidate: bool,
+    /// Passes, each of which but the first begins without the blocks of files that this run created, if the job writes
+    /// (`unlink_each_loop`); 1 for all I/Os at once.
+    #[serde(default = "one")]
+    pub fresh_passes: u32,
     /// Read the regions into the page cache before the first I/O (`pre_read`).
     #[serde(default)]
     pub pre_read: bool,
@@ -220,6 +224,7 @@ impl JobPlan {
             advice: Advice::None,
             write_life: None,
             invalidate: false,
+            fresh_passes: 1,
             pre_read: false,
             flags: IoFlags::default(),
             priorities: PerDir::default(),

@@ -13,13 +13,20 @@ const DIRS: [(&str, &str); 3] = [("read", "read"), ("write", "write"), ("trim", 
 pub fn render(json: &Value) -> String {
     let jobs = json["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut text = format!("{FIO_VERSION}\n");
-    jobs.iter().for_each(|job| job_text(&mut text, job));
-    groups(&mut text, jobs);
+    let globals = &json["global options"];
+    jobs.iter().for_each(|job| job_text(&mut text, job, figures(job, globals)));
+    groups(&mut text, jobs, globals);
     disks(&mut text, json["disk_util"].as_array());
     text
 }
 
-fn job_text(out: &mut String, job: &Value) {
+/// How many figures rates and sizes have (`significant_figures`).
+fn figures(job: &Value, globals: &Value) -> usize {
+    let given = |options: &Value| options["significant_figures"].as_str()?.parse().ok();
+    given(&job["job options"]).or_else(|| given(globals)).unwrap_or(4)
+}
+
+fn job_text(out: &mut String, job: &Value, digits: usize) {
     let options = &job["job options"];
     let clones = match options["group_reporting"].is_null() {
         true => "1",
@@ -37,7 +44,7 @@ fn job_text(out: &mut String, job: &Value) {
     for (key, name) in DIRS {
         let dir = &job[key];
         if number(&dir["total_ios"]) > 0.0 {
-            direction(out, dir, name);
+            direction(out, dir, name, digits);
         }
     }
     for (unit, key) in [("nsec", "latency_ns"), ("usec", "latency_us"), ("msec", "latency_ms")] {
@@ -90,17 +97,17 @@ fn job_text(out: &mut String, job: &Value) {
     );
 }
 
-fn direction(out: &mut String, dir: &Value, name: &str) {
+fn direction(out: &mut String, dir: &Value, name: &str, digits: usize) {
     let bytes = number(&dir["bw_bytes"]) as u64;
     let zones = if name == "write" { "; 0 zone resets" } else { "" };
     line(
         out,
         &format!(
             "  {name}: IOPS={}, BW={} ({})({}/{}msec){zones}",
-            short(number(&dir["iops"]) as u64, 4, 1000, ""),
-            short(bytes, 4, 1024, "B/s"),
-            short(bytes, 4, 1000, "B/s"),
-            short(number(&dir["io_bytes"]) as u64, 4, 1024, "B"),
+            short(number(&dir["iops"]) as u64, digits, 1000, ""),
+            short(bytes, digits, 1024, "B/s"),
+            short(bytes, digits, 1000, "B/s"),
+            short(number(&dir["io_bytes"]) as u64, digits, 1024, "B"),
             dir["runtime"]
         ),
     );
@@ -221,12 +228,14 @@ fn distribution(out: &mut String, unit: &str, buckets: Option<&Map<String, Value
 }
 
 /// Sums of the jobs of each group.
-fn groups(out: &mut String, jobs: &[Value]) {
+fn groups(out: &mut String, jobs: &[Value], globals: &Value) {
     let mut numbers: Vec<u64> = jobs.iter().filter_map(|job| job["groupid"].as_u64()).collect();
     numbers.dedup();
     for group in numbers {
         line(out, &format!("\nRun status group {group} (all jobs):"));
         let members = || jobs.iter().filter(|job| job["groupid"] == group);
+        // As in fio, those of the group's last job.
+        let digits = members().next_back().map_or(4, |job| figures(job, globals));
         for (key, name) in [("read", "READ"), ("write", "WRITE"), ("trim", "TRIM")] {
             let dirs: Vec<&Value> = members()
                 .map(|job| &job[key])
@@ -239,7 +248,7 @@ fn groups(out: &mut String, jobs: &[Value]) {
             let (shortest, longest) =
                 (runtimes().min().unwrap_or(0), runtimes().max().unwrap_or(0));
             let total = bytes * 1000 / longest.max(1);
-            let both = |n: u64| (short(n, 4, 1024, "B/s"), short(n, 4, 1000, "B/s"));
+            let both = |n: u64| (short(n, digits, 1024, "B/s"), short(n, digits, 1000, "B/s"));
             let (total, least, most) = (both(total), both(least), both(most));
             line(
                 out,
@@ -251,8 +260,8 @@ fn groups(out: &mut String, jobs: &[Value]) {
                     most.0,
                     least.1,
                     most.1,
-                    short(bytes, 4, 1024, "B"),
-                    short(bytes, 4, 1000, "B")
+                    short(bytes, digits, 1024, "B"),
+                    short(bytes, digits, 1000, "B")
                 ),
             );
         }
@@ -351,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_result_as_fio_prints_it() {
-        let json = json!({
+        let mut json = json!({
             "jobs": [{
                 "jobname": "a", "groupid": 0, "error": 0, "job options": {},
                 "read": {
@@ -386,6 +395,12 @@ mod tests {
             "io=3928KiB (4022kB), run=68-68msec\n",
             "  vda: ios=1/2, merge=0/0, ticks=3/4, in_queue=5, util=6.00%\n",
         ] {
+            assert!(text.contains(expected), "{expected}\nis not in\n{text}");
+        }
+        json["global options"] = json!({ "significant_figures": "6" });
+        let text = render(&json);
+        for expected in ["IOPS=14441, BW=57765KiB/s (59151kB/s)(3928.0KiB/68msec)", "bw=57765KiB/s"]
+        {
             assert!(text.contains(expected), "{expected}\nis not in\n{text}");
         }
     }

@@ -126,7 +126,8 @@ impl OpenTargets {
                 _ => FileKind::Regular,
             };
             let fd = target.open_worker(how).map_err(|e| e.to_string())?;
-            Ok(OpenFile { fd, kind, path: target.facts.path.clone() })
+            let created = target.is_created();
+            Ok(OpenFile { fd, kind, path: target.facts.path.clone(), created })
         });
         regions.collect()
     }

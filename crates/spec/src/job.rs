@@ -24,6 +24,8 @@ pub struct Given {
     pub global: bool,
     /// The line of the job file that it is from.
     pub place: Option<Place>,
+    /// Whether the end of its value was ignored, as fio ignores it.
+    pub cut: bool,
 }
 
 /// A length or offset, absolute or relative to the target.
@@ -31,7 +33,7 @@ pub struct Given {
 pub enum Size {
     /// In bytes.
     Bytes(u64),
-    /// In percent, from 0 to 100.
+    /// In percent, from 0 to 100; of a whole device also more, which is all of it.
     Percent(u32),
 }
 
@@ -101,6 +103,8 @@ pub struct Files {
     pub offset_increment: Size,
     /// `offset_align`, in bytes.
     pub offset_align: Option<u64>,
+    /// `file_append`.
+    pub append: bool,
     /// `fallocate`.
     pub fallocate: Fallocate,
     /// `create_on_open`.
@@ -113,6 +117,8 @@ pub struct Files {
     pub overwrite: bool,
     /// `unlink`.
     pub unlink: bool,
+    /// `unlink_each_loop`.
+    pub unlink_each_loop: bool,
     /// `invalidate`.
     pub invalidate: bool,
     /// `pre_read`.
@@ -327,6 +333,13 @@ impl JobSpec {
         self.files.invalidate && !self.files.pre_read
     }
 
+    /// The number of passes that are to find their files without blocks; as in fio, `time_based` makes one.
+    #[must_use]
+    pub fn fresh_passes(&self) -> u32 {
+        let fresh = self.files.unlink_each_loop && !self.schedule.time_based;
+        if fresh { self.schedule.loops } else { 1 }
+    }
+
     /// Whether the job writes or trims.
     #[must_use]
     pub fn modifies(&self) -> bool {
@@ -359,12 +372,14 @@ impl Default for Files {
             offset: Size::Bytes(0),
             offset_increment: Size::Bytes(0),
             offset_align: None,
+            append: false,
             fallocate: Fallocate::Native,
             create_on_open: false,
             create_only: false,
             allow_create: true,
             overwrite: false,
             unlink: false,
+            unlink_each_loop: false,
             invalidate: true,
             pre_read: false,
             service: FileService::RoundRobin,

@@ -358,7 +358,7 @@ const OPTIONS: &[RunOption] = &[
 ];
 
 fn value(text: &str) -> Value<'_> {
-    Value { text, kb_base: 1024 }
+    Value::strict(text, 1024)
 }
 
 fn once(slot: &mut Option<String>, value: &str) -> Result<(), String> {

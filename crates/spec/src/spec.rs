@@ -3,7 +3,7 @@
 use crate::args;
 use crate::error::{Place, Problems, SpecError};
 use crate::ini::{self, Line, Section, shorten};
-use crate::job::{EngineName, Given, JobSpec};
+use crate::job::{EngineName, Given, JobSpec, Size};
 use crate::keys::{self, Action, Takes};
 use crate::output::{Output, Permissions};
 use crate::sources::Sources;
@@ -221,10 +221,13 @@ impl Builder {
         // What could not be understood may have been the jobs.
         let excused = !self.problems.errors.is_empty() || self.spec.output.parse_only;
         if self.spec.jobs.is_empty() && !excused {
-            self.problems.add(SpecError::new(
-                "no jobs; name a job file, or keys and targets, for example: \
-                 fathom run --rw=randread --bs=4k --iodepth=32 --direct=1 TARGET",
-            ));
+            let message = match job_files {
+                [] => "no jobs; name a job file, or keys and targets, for example: fathom run --rw=randread --bs=4k \
+                       --iodepth=32 --direct=1 TARGET"
+                    .to_string(),
+                files => format!("no jobs in {}; begin each with a line of its [name]", files.join(", ")),
+            };
+            self.problems.add(SpecError::new(message));
         }
         self.spec.notes.append(&mut self.problems.notes);
         self.spec.global = std::mem::take(&mut self.defaults.given);
@@ -314,18 +317,22 @@ pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<()
             line.key
         )));
     }
+    let mut cut = false;
     match key.action {
         _ if key.off.contains(&text) => {}
         Action::Set(set) => {
-            let value = Value { text, kb_base: u64::from(job.show.kb_base) };
-            set.0(job, value).map_err(|why| fail(format!("{}: {why}", line.key)))?;
+            let value = Value::strict(text, u64::from(job.show.kb_base));
+            if let Err(why) = set.0(job, value) {
+                cut = set.0(job, Value { lax: true, ..value }).is_ok();
+                cut.then_some(()).ok_or_else(|| fail(format!("{}: {why}", line.key)))?;
+            }
         }
         // Without the key that it needs, which is refused itself, it requests nothing.
         Action::Refuse(_) if key.needs.is_some() => {}
         Action::Refuse(why) => return Err(fail(format!("'{}' is refused: {why}", line.key))),
     }
     let (value, place) = (text.to_string(), line.place.clone());
-    job.given.push(Given { key: key.name, value, global, place });
+    job.given.push(Given { key: key.name, value, global, place, cut });
     Ok(())
 }
 
@@ -370,9 +377,24 @@ fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
         Some(format!("{}={} has no effect without {needs}", given.key, given.value))
     });
     let without_effect: Vec<String> = without_effect.collect();
-    let others = [opposite_units(job), other_clock(job), idle_priority(job)];
-    let others = contradictions.into_iter().chain(others).flatten();
+    let others = [opposite_units(job), other_clock(job), idle_priority(job), more_than_all(job)];
+    let cut = job.given.iter().filter(|given| given.cut).map(|given| {
+        format!(
+            "{}={}: as in fio, a number ends before an operator, and the rest is ignored; put an expression in \
+             parentheses",
+            given.key, given.value
+        )
+    });
+    let others = contradictions.into_iter().chain(others).flatten().chain(cut);
     others.chain(overridden_sizes(job)).chain(without_effect)
+}
+
+/// A note that a device has no more than 100% of its bytes.
+fn more_than_all(job: &JobSpec) -> Option<String> {
+    let Some(Size::Percent(percent @ 101..)) = job.files.size else { return None };
+    Some(format!(
+        "size={percent}%: as in fio, a pass ends at the end of the device; use size=100% and loops for several passes"
+    ))
 }
 
 /// A note on two keys of one section that contradict each other: as in fio, the last one applies.

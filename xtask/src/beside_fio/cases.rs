@@ -123,6 +123,12 @@ pub const CASES: &[Case] = &[
     case("name=a size=1m rw=write bs=4k create_on_open=1 fallocate=none", Same::All),
     case("name=a size=1m rw=write bs=4k sync=dsync refill_buffers=1", Same::All),
     case("name=a size=2m rw=write bs=4k create_only=1", Same::All),
+    case("name=a filename=data rw=write bs=4k size=1m file_append=1 numjobs=2", Same::All),
+    case("name=a size=1m rw=write bs=4k unlink_each_loop=1 loops=3 unlink=1", Same::All),
+    case("name=a size=1m rw=write bs=4k ioengine=falloc unlink_each_loop=1 loops=3", Same::All),
+    case("name=a size=1m rw=write bs=4k stats=0 name=b size=1m rw=write bs=8k", Same::All),
+    case("name=a filename=data rw=read bs=4k*2 size=1m+1m", Same::All),
+    case("name=a filename=data rw=randread size=1m bssplit=4k/60:2m/10:8k/30", Same::Total),
     case(
         "name=a filename=data rw=read bs=4k name=b filename=data stonewall rw=randread bs=16k",
         Same::All,

@@ -47,6 +47,40 @@ fn what_fathom_made_it_writes_again_and_removes_if_asked() {
 }
 
 #[test]
+fn only_files_of_the_run_lose_their_blocks_between_passes() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::new();
+    // Each pass writes the same half of the blocks; what the layout allocated is gone after the first.
+    let job = ["--rw=write:4k", "--bs=4k", "--io_size=512k", "--loops=3", "--unlink_each_loop=1"];
+    let result = place.run(&[&job[..], &["--size=1m", "--output-format=json", "new"]].concat());
+    assert!(result.stdout.contains("\"total_ios\": 384"), "{}", result.stdout);
+    let new = fs::metadata(place.path("new")).unwrap();
+    assert_eq!(new.len(), MIB as u64);
+    assert!(new.blocks() * 512 < MIB as u64 * 3 / 4, "{} blocks", new.blocks());
+    // An existing file keeps its data.
+    place.data("data", MIB);
+    let before = fs::read(place.path("data")).unwrap();
+    place.run(&[&job[..], &["--overwrite=data", "data"]].concat()).done();
+    let after = fs::read(place.path("data")).unwrap();
+    assert_eq!(before[4096..8192], after[4096..8192]);
+}
+
+#[test]
+fn what_is_appended_leaves_the_file_before_it_alone() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let before = fs::read(place.path("data")).unwrap();
+    for rw in ["write", "randrw"] {
+        let append = format!("--rw={rw}");
+        let append = [append.as_str(), "--file_append=1", "--size=1m", "data"];
+        place.refuses(&append, &["--overwrite=data"]);
+        place.run(&[&append[..], &["--overwrite=data"]].concat()).done();
+        assert_eq!(fs::read(place.path("data")).unwrap()[..MIB], before);
+    }
+    assert_eq!(fs::metadata(place.path("data")).unwrap().len(), 3 * MIB as u64);
+}
+
+#[test]
 fn files_stay_within_their_directory() {
     let place = Place::new();
     place.data("data", MIB);

@@ -66,6 +66,27 @@ fn scripts_find_iops_bandwidth_and_latency_with_grep() {
     assert!(found[4].parse::<f64>().unwrap() > 0.0, "{found:?}");
 }
 
+/// A job beside those that are measured, in all formats.
+#[test]
+fn jobs_without_stats_are_not_reported() {
+    let place = Place::new();
+    let jobs = "--size=1m --rw=write --name=beside --stats=0 --name=measured --stats=1";
+    let json = script(&place, &format!("fio --output-format=json {jobs}")).done().json();
+    assert_eq!(json["jobs"].as_array().unwrap().len(), 1);
+    assert_eq!(json["jobs"][0]["jobname"], "measured");
+    for format in ["normal", "terse", "text"] {
+        let text = script(&place, &format!("fio --output-format={format} {jobs}")).done().stdout;
+        assert!(!text.contains("beside") && text.contains("measured"), "{text}");
+        if format == "normal" {
+            says(&text, &["WRITE: bw=", "io=1024KiB (1049kB)"]);
+        }
+    }
+    for format in ["normal", "terse", "text", "json"] {
+        script(&place, &format!("fio --output-format={format} --name=a --size=1m --stats=0"))
+            .done();
+    }
+}
+
 /// KDiskMark's commands: a file is prepared, and read and written by others.
 #[test]
 fn programs_prepare_a_file_and_read_json() {

@@ -390,7 +390,12 @@ mod tests {
         file.as_file().set_len(8192).unwrap();
         let fd = file.reopen().unwrap();
         fd.try_lock().unwrap();
-        let files = [OpenFile { fd: fd.into(), kind: FileKind::Regular, path: "file".to_string() }];
+        let files = [OpenFile {
+            fd: fd.into(),
+            kind: FileKind::Regular,
+            path: "file".to_string(),
+            created: false,
+        }];
         let slab = Slab::new(2, 4096, &plan::Buffers::default()).unwrap();
         let wake = Wake::new().unwrap();
         let plan =

@@ -56,7 +56,7 @@ pub fn open(path: &Path, job: &JobPlan) -> OpenFile {
     let block =
         std::os::unix::fs::FileTypeExt::is_block_device(&file.metadata().unwrap().file_type());
     let kind = if block { FileKind::Block } else { FileKind::Regular };
-    OpenFile { fd: file.into(), kind, path: path.display().to_string() }
+    OpenFile { fd: file.into(), kind, path: path.display().to_string(), created: false }
 }
 
 pub fn plan(jobs: Vec<JobPlan>) -> Plan {

@@ -345,6 +345,12 @@ impl OpenTarget {
         Ok(rustix::fs::fadvise(&fd, start, NonZeroU64::new(len), Advice::DontNeed)?)
     }
 
+    /// Whether this run created the file.
+    #[must_use]
+    pub fn is_created(&self) -> bool {
+        self.entry.made.get().is_some()
+    }
+
     /// Whether the plan requires invalidating the page cache, and this is possible now.
     pub(crate) fn is_to_invalidate(&self) -> bool {
         self.entry.want.invalidate && self.fill_range().is_none()

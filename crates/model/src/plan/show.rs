@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 /// What is reported of a job. Everything is always recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Show {
+    /// Report the job at all, and count it in its group (`stats`).
+    #[serde(default = "yes")]
+    pub stats: bool,
     /// Percentiles to report (`percentile_list`).
     pub percentiles: Vec<f64>,
     /// Report percentiles of submission latency.
@@ -31,6 +34,7 @@ pub struct Show {
 impl Default for Show {
     fn default() -> Self {
         Self {
+            stats: true,
             percentiles: DEFAULT_PERCENTILES.to_vec(),
             slat_percentiles: false,
             clat_percentiles: true,
@@ -43,6 +47,10 @@ impl Default for Show {
             unit_base: 0,
         }
     }
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How to combine directions (`unified_rw_reporting`).

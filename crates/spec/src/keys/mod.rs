@@ -264,7 +264,7 @@ mod tests {
         for key in keys() {
             let Action::Set(set) = key.action else { continue };
             for text in ["", "0", "1", "-1", ":", ",", "%", "4k,8k", "x/y:z", "\u{e9}", "1-2"] {
-                let _ = (set.0)(&mut JobSpec::new(), Value { text, kb_base: 1024 });
+                let _ = (set.0)(&mut JobSpec::new(), Value::strict(text, 1024));
             }
         }
     }

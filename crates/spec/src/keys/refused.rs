@@ -191,7 +191,7 @@ const REFUSED: &[Refused] = &[
     Refused {
         what: "Other file handling",
         why: "not supported; use filename, nrfiles, invalidate and unlink",
-        names: &["filetype", "lockfile", "opendir", "file_append", "unlink_each_loop"],
+        names: &["filetype", "lockfile", "opendir"],
     },
     Refused {
         what: "Other flushes",
@@ -220,7 +220,7 @@ const REFUSED: &[Refused] = &[
     Refused {
         what: "Other statistics",
         why: "record.json holds all statistics; use output-format and percentile_list",
-        names: &["stats", "significant_figures", "block_error_percentiles"],
+        names: &["block_error_percentiles"],
     },
     Refused {
         what: "Other end conditions",

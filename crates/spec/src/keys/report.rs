@@ -5,6 +5,14 @@ use crate::value::floats;
 use fathom_model::plan::Unified;
 
 pub(super) const KEYS: &[Key] = &[
+    Key::flag("stats", "Report the job, and count it in its group", |job, v| {
+        job.show.stats = v.flag()?;
+        Ok(())
+    })
+    .differs("Affects the report only; still recorded, and the job's problems are printed. fio's JSON has empty entries without a name instead."),
+    Key::value("significant_figures", "COUNT", "Figures of rates and sizes in fio's normal output", |_, v| {
+        v.count(1, 10).map(|_| ())
+    }),
     Key::value("percentile_list", "N:N…", "Percentiles to report", |job, v| {
         job.show.percentiles = floats(v.text)?;
         Ok(())

@@ -35,7 +35,7 @@ pub(super) const KEYS: &[Key] = &[
     })
     .differs("Limits the files in use at once, but all of them stay open."),
     Key::value("size", "SIZE|N%", "Total size of all files of a clone", |job, v| {
-        job.files.size = Some(v.size_or_percent()?);
+        job.files.size = Some(v.size_or_any_percent()?);
         Ok(())
     })
     .differs("An error if it exceeds the end of a device."),
@@ -53,6 +53,11 @@ pub(super) const KEYS: &[Key] = &[
         job.files.offset_align = Some(v.size()?);
         Ok(())
     }),
+    Key::flag("file_append", "Start at the end of each existing file; devices are not affected", |job, v| {
+        job.files.append = v.flag()?;
+        Ok(())
+    })
+    .differs("The file is extended before the job starts, and keeps its data also if the job reads; `--overwrite=` permits it."),
     Key::value("fallocate", "KIND", "How to preallocate new files: none, native, posix, keep or truncate", |job, v| {
         job.files.fallocate = v.choice(&[
             ("none", Fallocate::None),
@@ -95,6 +100,11 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     })
     .differs("Removes only files that this run created."),
+    Key::flag("unlink_each_loop", "Remove files between the passes of `loops`; has no effect on those of `time_based`", |job, v| {
+        job.files.unlink_each_loop = v.flag()?;
+        Ok(())
+    })
+    .differs("In files that this run created, frees the blocks that the job uses, and keeps the files; others keep their data. An error for jobs that read."),
     Key::flag("invalidate", "Invalidate the page cache of the files before the job starts", |job, v| {
         job.files.invalidate = v.flag()?;
         Ok(())

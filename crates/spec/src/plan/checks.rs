@@ -42,6 +42,11 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
         let why = "pre_read fills the page cache, which direct I/O bypasses; remove one of them";
         problems.push(("pre_read", why.to_string()));
     }
+    if job.fresh_passes() > 1 && job.mix().has(Dir::Read) {
+        let why =
+            "unlink_each_loop leaves nothing to read for the second pass; remove it, or loops";
+        problems.push(("unlink_each_loop", why.to_string()));
+    }
     problems.extend(trim_ranges(job));
     problems.extend(scsi(job));
     problems.extend(steady_state(job));
@@ -338,11 +343,11 @@ pub(super) fn region(
         ));
     }
     for dir in job.used_dirs() {
-        let largest = job.work.sizes[dir].max();
-        if largest > part.len {
+        let smallest = job.work.sizes[dir].min();
+        if smallest > part.len {
             return Err(format!(
                 "bs={} is larger than the {} of {path} that the job uses; lower bs, or raise size",
-                show(largest),
+                show(smallest),
                 show(part.len)
             ));
         }

@@ -147,6 +147,8 @@ const KEYS: &[(&str, Supports)] = &[
         matches!(name, EngineName::IoUring | EngineName::Libaio | EngineName::Pvsync2)
     }),
     ("uncached", |name| matches!(name, EngineName::IoUring | EngineName::Pvsync2)),
+    ("file_append", |name| name != EngineName::Mmap),
+    ("unlink_each_loop", EngineName::moves_data),
     ("nowait", |name| name == EngineName::Pvsync2),
     ("cmdprio_percentage", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),
     ("cmdprio_bssplit", |name| matches!(name, EngineName::IoUring | EngineName::Libaio)),

@@ -45,6 +45,7 @@ pub(super) fn resolve(
         false => Advice::Sequential,
     });
     plan.invalidate = job.invalidates();
+    plan.fresh_passes = job.fresh_passes();
     plan.pre_read = job.files.pre_read;
     plan.write_life = job.files.write_life;
     plan.flags = flags(job);

@@ -16,7 +16,7 @@ use crate::job::JobSpec;
 use crate::names as paths;
 use crate::spec::{JOBS_MAX, Spec, job_error};
 use fathom_model::facts::{Facts, Host, TargetFacts};
-use fathom_model::plan::{Engine, Plan, Target};
+use fathom_model::plan::{Engine, Fallocate, Plan, Target};
 use std::collections::{BTreeMap, HashMap};
 
 /// Resolves `spec` on the machine that `facts` describe; `facts.targets` holds what is known of
@@ -112,6 +112,8 @@ struct File<'a> {
     /// The directory that it must not leave.
     within: Option<String>,
     facts: &'a TargetFacts,
+    /// Its size when the clone is set up: with what earlier ones add, in bytes.
+    end: u64,
 }
 
 impl<'a> Planner<'a> {
@@ -144,6 +146,15 @@ impl<'a> Planner<'a> {
         let number = self.plan.jobs.len();
         let choice = engine::choose(job, files, self.host);
         let mut plan = jobs::resolve(job, clone, number, start, &choice, self.spec.entropy);
+        if let Some(room) = parts.iter().map(|part| part.len).min() {
+            plan.access.block_sizes = job.work.sizes.map(|_, sizes| regions::fitting(sizes, room));
+            if clone == 0 && plan.access.block_sizes != job.work.sizes {
+                let (name, room) = (&job.name, fathom_model::units::bytes(room));
+                self.plan.notes.push(format!(
+                    "job '{name}': as in fio, block sizes above the {room} that it uses are never drawn"
+                ));
+            }
+        }
         for (file, part) in files.iter().zip(&parts) {
             checks::region(job, file, part, self.spec)?;
             let target = self.target(job, file, part)?;
@@ -175,13 +186,27 @@ impl<'a> Planner<'a> {
         paths::paths(job, clone)?
             .into_iter()
             .map(|path| match self.by_path.get(path.as_str()) {
-                Some(facts) => Ok(File { facts, path, within: within.clone() }),
+                Some(facts) => {
+                    let end = self.end(&path).max(facts.size_bytes);
+                    Ok(File { facts, path, within: within.clone(), end })
+                }
                 None => Err(job_error(
                     job,
                     &format!("no facts about {path}; this is a bug in fathom, please report it"),
                 )),
             })
             .collect()
+    }
+
+    /// The size that the plan gives a file before its jobs start, where fio's layout does so, too.
+    fn end(&self, path: &str) -> u64 {
+        let target = self.index.get(path).map(|index| &self.plan.targets[*index]);
+        let sized = |target: &&Target| match target.fallocate {
+            _ if target.create_on_open => false,
+            Fallocate::None | Fallocate::Keep => target.fill,
+            Fallocate::Native | Fallocate::Posix | Fallocate::Truncate => true,
+        };
+        target.filter(sized).and_then(|target| target.create_size).unwrap_or(0)
     }
 
     /// The plan's target for `file`, with this job's requirements merged in.

@@ -4,7 +4,7 @@ use super::File;
 use crate::job::{JobSpec, Size};
 use crate::plan::jobs;
 use fathom_model::facts::TargetKind;
-use fathom_model::plan::Region;
+use fathom_model::plan::{BlockSizes, Region};
 use fathom_model::units::bytes as show;
 
 /// The part of one file.
@@ -52,7 +52,8 @@ fn part(
 ) -> Result<Part, String> {
     let path = &file.path;
     let is_file = matches!(file.facts.kind, TargetKind::File | TargetKind::Missing);
-    let real = file.facts.size_bytes;
+    let append = job.files.append && is_file;
+    let real = if append { file.end } else { file.facts.size_bytes };
     let wanted = match job.files.file_size {
         Some((low, high)) if is_file && !(low..=high).contains(&real) => {
             let seed = jobs::mixed(jobs::base_seed(job, 0), u64::from(clone) << 32 | index);
@@ -62,7 +63,7 @@ fn part(
     };
     // The base of percentages.
     let whole = wanted.unwrap_or(if real > 0 { real } else { share });
-    let start = start(job, clone, whole)?;
+    let start = if append { real } else { start(job, clone, whole)? };
     let len = match wanted {
         Some(length) => length.checked_sub(start).filter(|len| *len > 0).ok_or_else(|| {
             format!(
@@ -71,10 +72,16 @@ fn part(
             )
         })?,
         None if share > 0 => share,
+        None if append && real > 0 => {
+            return Err(format!(
+                "file_append has nothing to add to {path}; set size, for example size=1g"
+            ));
+        }
         None => rest_of(path, start, real, file.facts.kind)?,
     };
     let len = match job.files.size {
         Some(Size::Percent(percent)) => {
+            more_than_all(job, path, percent, is_file)?;
             let part = (u128::from(whole) * u128::from(percent) / 100) as u64;
             part.min(len) - part.min(len) % jobs::block_min(job)
         }
@@ -92,6 +99,19 @@ fn part(
     }
     let create_size = (is_file && end > real).then_some(end);
     Ok(Part { start, len, create_size })
+}
+
+/// Above 100%, fio reads a size of nearly 2^64 bytes: the end of a device ends a pass, but not where blocks are drawn
+/// without a map of them, nor is there a file of that size.
+fn more_than_all(job: &JobSpec, path: &str, percent: u32, is_file: bool) -> Result<(), String> {
+    let work = &job.work;
+    let mapped = !work.no_map && work.distribution.is_none() && !work.to_steady_state;
+    let whole = mapped && work.random_percent.iter().all(|(_, percent)| *percent == 100);
+    let ends = !work.rw.random || whole || job.schedule.time_based;
+    match percent > 100 && (is_file || !ends) {
+        true => Err(format!("size={percent}% is more than {path} has; use size=100%")),
+        false => Ok(()),
+    }
 }
 
 /// Bytes from `start` to the end of the target.
@@ -112,6 +132,34 @@ fn rest_of(path: &str, start: u64, real: u64, kind: TargetKind) -> Result<u64, S
     }
 }
 
+/// Those of `sizes` that fit in `room` bytes, if any. As in fio, the next size in the order of percentages takes the
+/// share of one that does not fit, and where there is none, a size is drawn again.
+pub(super) fn fitting(sizes: &BlockSizes, room: u64) -> BlockSizes {
+    if sizes.min() > room || sizes.max() <= room {
+        return sizes.clone();
+    }
+    match sizes {
+        BlockSizes::Fixed(size) => BlockSizes::Fixed(*size),
+        BlockSizes::Range { min, .. } => BlockSizes::Range { min: *min, max: room },
+        BlockSizes::Split(parts) => {
+            let mut parts = parts.clone();
+            parts.sort_by_key(|(_, percent)| *percent);
+            let (mut fitting, mut left) = (Vec::new(), 0);
+            for (size, percent) in parts {
+                left += percent;
+                if size <= room {
+                    fitting.push((size, std::mem::take(&mut left)));
+                }
+            }
+            let drawn = 100_u32.saturating_sub(left).max(1);
+            fitting.iter_mut().for_each(|(_, percent)| *percent += *percent * left / drawn);
+            let sum: u32 = fitting.iter().map(|(_, percent)| percent).sum();
+            fitting.last_mut().into_iter().for_each(|(_, percent)| *percent += 100 - sum.min(100));
+            BlockSizes::Split(fitting)
+        }
+    }
+}
+
 fn start(job: &JobSpec, clone: u32, whole: u64) -> Result<u64, String> {
     let of = |percent: u32| (u128::from(whole) * u128::from(percent) / 100) as u64;
     let mut align = None;
@@ -128,4 +176,24 @@ fn start(job: &JobSpec, clone: u32, whole: u64) -> Result<u64, String> {
         .and_then(|more| offset.checked_add(more))
         .and_then(|start| start.checked_next_multiple_of(align.unwrap_or(1)))
         .ok_or_else(|| format!("the offset of clone {clone} exceeds 2^64; lower offset_increment"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_do_not_fit_leave_their_share_to_others() {
+        let split = |parts: &[(u64, u32)]| BlockSizes::Split(parts.to_vec());
+        let sizes = split(&[(4, 50), (8, 30), (64, 20)]);
+        assert_eq!(fitting(&sizes, 64), sizes);
+        assert_eq!(fitting(&sizes, 63), split(&[(8, 50), (4, 50)]));
+        assert_eq!(fitting(&sizes, 4), split(&[(4, 100)]));
+        assert_eq!(fitting(&sizes, 3), sizes);
+        // Nothing takes the share of the last: it is drawn again.
+        let last = split(&[(4, 30), (8, 10), (64, 60)]);
+        assert_eq!(fitting(&last, 8), split(&[(8, 25), (4, 75)]));
+        let range = BlockSizes::Range { min: 4, max: 64 };
+        assert_eq!(fitting(&range, 32), BlockSizes::Range { min: 4, max: 32 });
+    }
 }

@@ -129,7 +129,10 @@ pub(crate) fn block_split(value: Value<'_>) -> Result<Vec<(u64, u32)>, String> {
     for entry in entries(value.text, ':') {
         let (size, share) = match entry.split_once('/') {
             Some((size, "")) => (size, 0),
-            Some((size, share)) => (size, value.with(share).count32(0, 100)?),
+            Some((size, share)) => {
+                let whole = share.strip_suffix('.').unwrap_or(share);
+                (size, value.with(whole).count32(0, 100)?)
+            }
             None => (entry, 0),
         };
         let size = size.split('-').next().unwrap_or(size);
@@ -214,7 +217,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn v(text: &str) -> Value<'_> {
-        Value { text, kb_base: 1024 }
+        Value::strict(text, 1024)
     }
 
     fn sizes(text: &str) -> (u64, u64, u64) {

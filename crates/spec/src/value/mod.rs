@@ -21,9 +21,19 @@ pub struct Value<'a> {
     pub text: &'a str,
     /// The value of the `k` prefix: 1024 (the default) or 1000 (`kb_base`).
     pub kb_base: u64,
+    /// Whether a number ends before an operator, as in fio, and the rest is ignored.
+    pub lax: bool,
 }
 
+/// The operators at which fio stops reading a number that is not in parentheses.
+const OPERATORS: [char; 4] = ['+', '*', '/', '^'];
+
 impl<'a> Value<'a> {
+    /// A text of which every part must be understood.
+    pub(crate) fn strict(text: &'a str, kb_base: u64) -> Self {
+        Self { text, kb_base, lax: false }
+    }
+
     /// Another text, such as an entry of a list, with the same base.
     pub(crate) fn with(self, text: &'a str) -> Self {
         Self { text, ..self }
@@ -73,16 +83,21 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A size in bytes or a percentage from 0 to 100. `%%` is `%`, as Python's configparser writes it.
+    /// A size in bytes or a percentage from 0 to 100.
     pub(crate) fn size_or_percent(self) -> Result<Size, String> {
+        match self.size_or_any_percent()? {
+            Size::Percent(more @ 101..) => Err(format!("{more}% is out of range; use 0% to 100%")),
+            size => Ok(size),
+        }
+    }
+
+    /// A size in bytes or a percentage. `%%` is `%`, as Python's configparser writes it.
+    pub(crate) fn size_or_any_percent(self) -> Result<Size, String> {
         let Some(number) = self.text.strip_suffix('%') else {
             return Ok(Size::Bytes(self.bytes()?));
         };
         let number = self.with(number.trim_end_matches('%').trim_end());
-        match number.count32(0, u32::MAX)? {
-            percent @ 0..=100 => Ok(Size::Percent(percent)),
-            more => Err(format!("{more}% is out of range; use 0% to 100%")),
-        }
+        Ok(Size::Percent(number.count32(0, u32::MAX)?))
     }
 
     /// An integer with an optional size suffix.
@@ -90,7 +105,7 @@ impl<'a> Value<'a> {
         if self.text.starts_with('(') {
             return unsigned(self.text, evaluate(self.text, &|number| self.with(number).bytes())?);
         }
-        let (number, suffix) = split_number(self.text)?;
+        let (number, suffix) = self.split_number()?;
         let (power, opposite) = match suffix.to_ascii_lowercase().as_str() {
             "" | "b" => (0, false),
             "k" | "kb" | "ki" => (1, false),
@@ -122,7 +137,7 @@ impl<'a> Value<'a> {
             let has_unit = self.text.contains(|c: char| c.is_ascii_alphabetic());
             return Ok(if has_unit { value } else { value.saturating_mul(bare_ns) });
         }
-        let (number, suffix) = split_number(self.text)?;
+        let (number, suffix) = self.split_number()?;
         let unit = match suffix.to_ascii_lowercase().as_str() {
             "" => bare_ns,
             "us" | "usec" => 1_000,
@@ -136,6 +151,13 @@ impl<'a> Value<'a> {
         number
             .checked_mul(unit)
             .ok_or_else(|| format!("'{}' exceeds 500 years; use a shorter time", self.text))
+    }
+
+    /// The number and its unit.
+    fn split_number(self) -> Result<(u64, &'a str), String> {
+        let (number, rest) = split_number(self.text)?;
+        let end = rest.find(OPERATORS).filter(|_| self.lax).unwrap_or(rest.len());
+        Ok((number, rest[..end].trim_end()))
     }
 
     /// One of a set of words.
@@ -184,7 +206,7 @@ fn split_number(text: &str) -> Result<(u64, &str), String> {
 }
 
 fn bad_suffix(text: &str, suffix: &str, known: &str) -> String {
-    match suffix.starts_with(['+', '*', '/', '^']) {
+    match suffix.starts_with(OPERATORS) {
         true => format!("'{text}' is an expression; put it in parentheses, ({text})"),
         false => format!("unknown unit '{suffix}' in '{text}'; use {known}"),
     }
@@ -200,7 +222,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn v(text: &str) -> Value<'_> {
-        Value { text, kb_base: 1024 }
+        Value::strict(text, 1024)
     }
 
     /// A size as [`Value::bytes`] reads it back, with the largest unit that divides it.
@@ -233,9 +255,21 @@ mod tests {
         ] {
             assert_eq!(v(text).bytes(), Ok(bytes), "{text}");
         }
-        let si = Value { text: "4k", kb_base: 1000 };
+        let si = Value::strict("4k", 1000);
         assert_eq!(si.bytes(), Ok(4000));
         assert_eq!(si.with("4kib").bytes(), Ok(4096));
+    }
+
+    #[test]
+    fn numbers_end_before_an_operator_where_that_is_allowed() {
+        let lax = |text| Value { lax: true, ..v(text) };
+        for (text, bytes) in [("128*2", 128), ("4k/15:1024k:85", 4096), ("1m + 1m", 1 << 20)] {
+            assert_eq!(lax(text).bytes(), Ok(bytes), "{text}");
+            assert!(v(text).bytes().is_err(), "{text}");
+        }
+        assert_eq!(lax("40+30").time_ns(1), Ok(40));
+        assert_eq!(lax("(40+30)").time_ns(1), Ok(70));
+        assert!(lax("4q*2").bytes().is_err() && lax("*2").bytes().is_err());
     }
 
     #[test]

@@ -29,11 +29,67 @@ fn values_that_turn_a_feature_off() {
         assert!(plan.jobs[0].options.get("rw").is_some_and(|rw| rw == "read"), "{key}");
     }
     for key in
-        ["verify=crc32c", "zonemode=zbd", "file_append=1", "verify_pattern=0x11", "ss=iops:1%"]
+        ["verify=crc32c", "zonemode=zbd", "lockfile=exclusive", "verify_pattern=0x11", "ss=iops:1%"]
     {
         let error = job(&format!("[a]\nrw=read\n{key}")).unwrap_err().to_string();
         assert!(error.starts_with("job:3: ") && error.contains("is refused"), "{error}");
     }
+}
+
+#[test]
+fn numbers_end_where_fio_stops_reading_them() {
+    let text = "[a]\nfilename=/data/own\nrw=write\niodepth=128*1\nblocksize=,4k/15:64k:85,\ntime_based\nruntime=40+30";
+    let spec = job(text).unwrap();
+    let said: Vec<&str> =
+        spec.notes.iter().filter_map(|note| note.split(": as in fio").next()).collect();
+    assert_eq!(
+        said[..3],
+        ["iodepth=128*1", "bs=,4k/15:64k:85,", "runtime=40+30"],
+        "{:?}",
+        spec.notes
+    );
+    let plan = plan(&spec, &facts(&spec)).unwrap();
+    let job = &plan.jobs[0];
+    assert_eq!((job.depth, job.until.runtime_ns), (128, Some(40_000_000_000)));
+    assert_eq!(job.access.block_sizes.write, BlockSizes::Fixed(4096));
+    let split = planned("--rw=randwrite --bssplit=4k/95:8k/5. /data/own");
+    let split = &split.jobs[0].access.block_sizes.write;
+    assert_eq!(*split, BlockSizes::Split(vec![(4096, 95), (8192, 5)]));
+}
+
+#[test]
+fn more_than_all_of_a_device_is_all_of_it() {
+    let spec = command("--rw=write --size=200% /dev/disk").unwrap();
+    assert!(spec.notes[0].contains("size=200%: as in fio, a pass ends"), "{:?}", spec.notes);
+    let region = Region { target: 0, start: 1 << 20, len: (1 << 30) - (1 << 20) };
+    let whole = planned("--rw=write --size=200% --offset=1m /dev/disk");
+    assert_eq!(whole.jobs[0].regions, [region]);
+    // A file of nearly 2^64 bytes, or random blocks without an end.
+    for line in
+        ["--rw=read --size=200% /data/file", "--rw=randread --norandommap --size=200% /dev/disk"]
+    {
+        let spec = command(line).unwrap();
+        let error = plan(&spec, &facts(&spec)).unwrap_err().to_string();
+        assert!(error.contains("use size=100%"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_without_jobs_may_stand_beside_others_and_be_parsed() {
+    for text in ["", "# nothing", "[global]\nrw=read"] {
+        assert!(parse(&args("--parse-only job"), &OneFile(text)).is_ok());
+        let spec =
+            parse(&args("--name=a --rw=read --filename=/data/file job"), &OneFile(text)).unwrap();
+        assert_eq!(spec.jobs.len(), 1);
+    }
+}
+
+#[test]
+fn block_sizes_beyond_the_region_are_never_drawn() {
+    let plan = planned("--rw=randread --size=25% --bssplit=4k/50:16m/20:32m/30 /data/file");
+    let sizes = BlockSizes::Split(vec![(16 << 20, 20), (4096, 80)]);
+    assert_eq!(plan.jobs[0].access.block_sizes.read, sizes);
+    assert!(plan.notes.iter().any(|note| note.contains("above the 16 MiB")), "{:?}", plan.notes);
 }
 
 #[test]

@@ -108,7 +108,10 @@ fn ambiguous_command_lines() {
     refuses_command("--name=a --rw=read /dev/disk", &["is a device, not a job file"]);
     refuses_command("nothing", &["cannot read job file nothing"]);
     refuses_command("", &["no jobs"]);
-    refuses_command("--section=c job", &["no [section]", "unknown section 'c'"]);
+    for text in ["", "# nothing", "[global]\nrw=read"] {
+        refuses_file(text, &["no jobs in job"]);
+    }
+    refuses_command("--section=c job", &["unknown section 'c'"]);
     refuses_command("- -", &["is given twice"]);
 }
 
@@ -122,6 +125,16 @@ fn invalid_targets() {
     refuses_plan("--rw=read --size=1m --readonly n", &["--readonly"]);
     refuses_plan("--rw=read /data", &["is a directory", "directory=/data"]);
     refuses_plan("--rw=read /data/empty", &["is empty"]);
+    refuses_plan("--rw=write --file_append=1 /data/own", &["/data/own", "set size"]);
+    refuses_plan("--rw=write --file_append=1 --size=1m /data/file", &["--overwrite=/data/file"]);
+    refuses_plan(
+        "--rw=write --file_append=1 --size=1m --ioengine=mmap a",
+        &["does not support file_append"],
+    );
+    refuses_plan(
+        "--rw=randrw --unlink_each_loop=1 --loops=2 /data/own",
+        &["unlink_each_loop leaves nothing"],
+    );
     refuses_plan("--rw=read /dev/null", &["neither a file nor a block device"]);
     refuses_plan("--rw=read --offset=1g /dev/disk", &["beyond the end"]);
     refuses_plan("--rw=read --size=2g /dev/disk", &["/dev/disk is 1 GiB"]);

@@ -110,6 +110,39 @@ fn sizes_of_files() {
 }
 
 #[test]
+fn appended_parts_begin_at_the_end_of_the_file() {
+    let append = "--rw=write --file_append=1 --overwrite=/data/file --size=1m";
+    let parts = |line: &str| {
+        let plan = of_command(&format!("{append} {line} /data/file"));
+        let starts = plan.jobs.iter().map(|job| job.regions[0].start >> 20);
+        (starts.collect::<Vec<_>>(), plan.targets[0].create_size.map(|size| size >> 20))
+    };
+    assert_eq!(parts("--offset=1m"), (vec![64], Some(65)));
+    assert_eq!(parts("--filesize=70m"), (vec![64], Some(70)));
+    // As in fio, a clone sees what the layout for the one before it added.
+    assert_eq!(parts("--numjobs=2"), (vec![64, 65], Some(66)));
+    assert_eq!(parts("--numjobs=2 --fallocate=none"), (vec![64, 64], Some(65)));
+    assert_eq!(parts("--numjobs=2 --create_on_open=1"), (vec![64, 64], Some(65)));
+    assert_eq!(parts("--numjobs=2 --fallocate=none --overwrite=1"), (vec![64, 65], Some(66)));
+    let plan = of_command("--rw=write --file_append=1 --size=1m new");
+    assert_eq!(plan.jobs[0].regions[0], Region { target: 0, start: 0, len: 1 << 20 });
+    let plan = of_command("--rw=read --file_append=1 --size=1m /dev/disk");
+    assert_eq!(plan.jobs[0].regions[0], Region { target: 0, start: 0, len: 1 << 20 });
+}
+
+#[test]
+fn passes_of_loops_are_apart_where_files_are_removed_between_them() {
+    let passes = |rw: &str, line: &str| {
+        let line = format!("--rw={rw} --unlink_each_loop=1 --loops=3 {line} /data/own");
+        of_command(&line).jobs[0].fresh_passes
+    };
+    assert_eq!(passes("write", ""), 3);
+    // As in fio, the passes of time_based are one.
+    assert_eq!(passes("read", "--time_based --runtime=1"), 1);
+    assert_eq!(of_command("--rw=write --loops=3 /data/own").jobs[0].fresh_passes, 1);
+}
+
+#[test]
 fn files_of_others_grow_only_with_permission() {
     let plan = of_command("--rw=write --size=4m /data/own");
     assert_eq!(plan.targets[0].create_size, Some(4 << 20));
