@@ -89,7 +89,7 @@ pub(crate) trait Queue {
         Ok(())
     }
 
-    /// What is known about the last request that failed, beyond its errno.
+    /// What is known about the failure of the last request, beyond its errno, if requests run one at a time.
     fn last_failure(&self) -> Option<String> {
         None
     }

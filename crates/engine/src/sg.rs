@@ -17,7 +17,7 @@ const INFO_CHECK: u32 = 1;
 /// SGV4_FLAG_HIPRI of drivers that poll; the kernel's own ignores it.
 const FLAG_HIPRI: u32 = 0x800;
 /// As in fio.
-pub(crate) const TIMEOUT_MS: u32 = 30_000;
+const TIMEOUT_MS: u32 = 30_000;
 
 /// Operation codes with 10 and with 16 bytes (SBC-4).
 const READ: (u8, u8) = (0x28, 0x88);
@@ -35,7 +35,7 @@ const BYTCHK_01: u8 = 0x02;
 const BYTCHK_11: u8 = 0x06;
 
 /// Parameter list of UNMAP with one descriptor.
-pub(crate) const UNMAP_BYTES: usize = 24;
+const UNMAP_BYTES: usize = 24;
 
 /// `struct sg_io_hdr` (scsi/sg.h).
 #[repr(C)]
@@ -64,20 +64,9 @@ struct Header {
     info: u32,
 }
 
-impl Header {
-    /// Whether the command failed, and why.
-    fn failure(&self, sense: &[u8; 64]) -> Option<Failure> {
-        if self.info & INFO_CHECK == 0 && self.status == 0 {
-            return None;
-        }
-        let known = usize::from(self.sense_bytes).min(sense.len());
-        failure_of((self.status, self.host_status), &sense[..known])
-    }
-}
-
 /// What a command transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Data {
+enum Data {
     None,
     In(u32),
     Out(u32),
@@ -87,15 +76,15 @@ pub(crate) enum Data {
 
 /// A command descriptor block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Command {
-    pub block: [u8; 16],
-    pub bytes: u8,
-    pub data: Data,
+struct Command {
+    block: [u8; 16],
+    bytes: u8,
+    data: Data,
 }
 
 /// Why a command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+enum Failure {
     /// The request has no command.
     NoCommand,
     /// The kernel did not send it.
@@ -168,7 +157,7 @@ impl Sg {
         if unsafe { libc::ioctl(fd, SG_IO, &raw mut header) } < 0 {
             return Err(Failure::NotSent(-last_error()));
         }
-        match header.failure(&sense) {
+        match failure_of(&header, &sense) {
             Some(failure) => Err(failure),
             None => Ok(data_bytes.saturating_sub(header.residual.max(0) as u32)),
         }
@@ -182,7 +171,12 @@ impl Perform for Sg {
         match command.and_then(|command| Ok((command, self.send(fd, buffer, &command)?))) {
             Ok((command, moved)) => {
                 self.failure = None;
-                command.done(request.len, moved)
+                match command.data {
+                    Data::In(len) | Data::Out(len) if len == request.len => moved as i32,
+                    Data::Ranges(_) => 0,
+                    // Commands on blocks whose data they do not transfer, or once for all.
+                    _ => request.len as i32,
+                }
             }
             Err(failure) => {
                 self.failure = Some(failure);
@@ -201,7 +195,7 @@ impl Perform for Sg {
 }
 
 /// The command of a request; `None` if it is not of whole blocks, or of too many.
-pub(crate) fn command(plan: &ScsiCommands, lba_bytes: u32, request: &Request) -> Option<Command> {
+fn command(plan: &ScsiCommands, lba_bytes: u32, request: &Request) -> Option<Command> {
     let Op::Io(dir) = request.op else {
         // All blocks.
         return Some(Command::short(SYNCHRONIZE_CACHE_10, Data::None));
@@ -252,16 +246,6 @@ fn unmap(lba: u64, blocks: u32) -> Command {
 }
 
 impl Command {
-    /// What the queue reports of a request of `len` bytes whose command moved `moved`.
-    pub fn done(&self, len: u32, moved: u32) -> i32 {
-        match self.data {
-            Data::In(all) | Data::Out(all) if all == len => moved as i32,
-            Data::Ranges(_) => 0,
-            // Commands on blocks whose data they do not transfer, or once for all.
-            _ => len as i32,
-        }
-    }
-
     /// A command of 10 bytes without an address.
     fn short(opcode: u8, data: Data) -> Self {
         let mut block = [0; 16];
@@ -291,16 +275,18 @@ impl Command {
     }
 }
 
-/// Why a command that was sent failed, by the status of device and host, and the sense data.
-pub(crate) fn failure_of((device, host): (u8, u16), sense: &[u8]) -> Option<Failure> {
-    let at = |index: usize| sense.get(index).copied().unwrap_or(0);
-    let (key, code, qualifier) = match at(0) & 0x7f {
-        0x70 | 0x71 => (at(2) & 0xf, at(12), at(13)),
-        0x72 | 0x73 => (at(1) & 0xf, at(2), at(3)),
-        _ => return Some(Failure::Status { device, host }),
+/// Whether a command that was sent failed, and why.
+fn failure_of(header: &Header, sense: &[u8; 64]) -> Option<Failure> {
+    if header.info & INFO_CHECK == 0 && header.status == 0 {
+        return None;
+    }
+    let (key, code, qualifier) = match sense[0] & 0x7f {
+        0x70 | 0x71 if header.sense_bytes > 0 => (sense[2] & 0xf, sense[12], sense[13]),
+        0x72 | 0x73 if header.sense_bytes > 0 => (sense[1] & 0xf, sense[2], sense[3]),
+        _ => return Some(Failure::Status { device: header.status, host: header.host_status }),
     };
     // A recovered error is a success.
-    (key > 1 || host != 0).then_some(Failure::Sense(key, code, qualifier))
+    (key > 1 || header.host_status != 0).then_some(Failure::Sense(key, code, qualifier))
 }
 
 /// Sense keys by their number (SPC-5).
@@ -325,7 +311,7 @@ const SENSE_KEYS: [&str; 16] = [
 
 impl Failure {
     /// As in fio, all that the device reports is an I/O error.
-    pub fn errno(self) -> i32 {
+    fn errno(self) -> i32 {
         match self {
             Self::NoCommand => libc::EINVAL,
             Self::NotSent(errno) => errno,
@@ -339,9 +325,6 @@ impl fmt::Display for Failure {
         match self {
             Self::NoCommand => f.write_str(
                 "SCSI commands are on whole logical blocks, and WRITE STREAM on at most 65535; check bs and offset",
-            ),
-            Self::NotSent(libc::EOPNOTSUPP) => f.write_str(
-                "this kernel takes no SCSI commands from rings; use ioengine=sg on the disk, such as /dev/sda",
             ),
             Self::NotSent(libc::EPERM | libc::EACCES) => {
                 f.write_str("the kernel lets only root send this SCSI command")
@@ -463,10 +446,10 @@ mod tests {
         // SAFETY: all fields are numbers or pointers, for which zero is valid.
         let mut header: Header = unsafe { std::mem::zeroed() };
         let mut sense = [0; 64];
-        assert_eq!(header.failure(&sense), None);
+        assert_eq!(failure_of(&header, &sense), None);
         (header.info, header.status, header.sense_bytes) = (INFO_CHECK, 2, 18);
         (sense[0], sense[2], sense[12]) = (0x70, 0xe, 0x1d);
-        let failure = header.failure(&sense).unwrap();
+        let failure = failure_of(&header, &sense).unwrap();
         assert_eq!(failure, Failure::Sense(0xe, 0x1d, 0));
         assert_eq!(failure.errno(), libc::EIO);
         let text = failure.to_string();
@@ -476,11 +459,11 @@ mod tests {
         );
         sense = [0; 64];
         (sense[0], sense[1], sense[2]) = (0x72, 5, 0x21);
-        assert_eq!(header.failure(&sense), Some(Failure::Sense(5, 0x21, 0)));
+        assert_eq!(failure_of(&header, &sense), Some(Failure::Sense(5, 0x21, 0)));
         sense[1] = 1;
-        assert_eq!(header.failure(&sense), None, "recovered");
+        assert_eq!(failure_of(&header, &sense), None, "recovered");
         (header.sense_bytes, header.status, header.host_status) = (0, 0, 3);
-        assert_eq!(header.failure(&sense), Some(Failure::Status { device: 0, host: 3 }));
+        assert_eq!(failure_of(&header, &sense), Some(Failure::Status { device: 0, host: 3 }));
     }
 
     #[test]

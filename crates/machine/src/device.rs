@@ -34,10 +34,8 @@ pub(crate) fn parse_number(text: &str) -> Option<Number> {
 pub(crate) enum Generic {
     /// NVMe commands, for a namespace; `None` if unknown.
     Nvme(Option<u32>),
-    /// SCSI commands, through ioctl(2).
+    /// SCSI commands.
     Scsi,
-    /// SCSI commands, through rings.
-    ScsiRing,
 }
 
 /// A block device's directory in sysfs.
@@ -66,21 +64,15 @@ impl Node {
         let link = roots.sys.join(format!("dev/char/{}:{}", number.0, number.1));
         let dir = link.canonicalize().ok()?;
         let nvme = || Self::of_nvme_generic(&dir).map(|(node, nsid)| (node, Generic::Nvme(nsid)));
-        nvme().or_else(|| Self::of_scsi_generic(&dir))
+        nvme().or_else(|| Some((Self::of_scsi_generic(&dir)?, Generic::Scsi)))
     }
 
-    /// The disk of a SCSI generic device: `block/sdX`, next to `scsi_generic/sgN` and `bsg/H:C:T:L`.
-    fn of_scsi_generic(dir: &Path) -> Option<(Self, Generic)> {
-        let class = dir.parent()?;
-        let generic = match class.file_name()?.to_str()? {
-            "scsi_generic" => Generic::Scsi,
-            "bsg" => Generic::ScsiRing,
-            _ => return None,
-        };
+    /// The disk of a SCSI generic device: `block/sdX`, next to `scsi_generic/sgN`.
+    fn of_scsi_generic(dir: &Path) -> Option<Self> {
+        let class = dir.parent().filter(|class| class.ends_with("scsi_generic"))?;
         let disks = class.parent()?.join("block");
         let name = entries(&disks).into_iter().next()?;
-        let disk = Self::by_dir(&disks.join(name)).filter(Self::is_scsi_disk)?;
-        Some((disk, generic))
+        Self::by_dir(&disks.join(name)).filter(Self::is_scsi_disk)
     }
 
     /// Whether SCSI commands address its blocks.

@@ -71,9 +71,6 @@ impl Lookup {
                 Some((node, Generic::Scsi)) => {
                     device(&mut facts, TargetKind::ScsiGeneric, rdev, Some(node.facts()));
                 }
-                Some((node, Generic::ScsiRing)) => {
-                    device(&mut facts, TargetKind::ScsiBsg, rdev, Some(node.facts()));
-                }
                 None => facts.kind = TargetKind::Other,
             },
             _ => facts.kind = TargetKind::Other,

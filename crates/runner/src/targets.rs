@@ -120,7 +120,6 @@ impl OpenTargets {
             let target = &self.targets[region.target];
             let kind = match target.facts.kind {
                 _ if matches!(job.engine, Engine::Sg(_)) => scsi(&target.facts)?,
-                TargetKind::ScsiBsg => scsi(&target.facts)?,
                 TargetKind::BlockDevice => FileKind::Block,
                 TargetKind::NvmeGeneric => passthrough(&target.facts)?,
                 _ => FileKind::Regular,
@@ -278,8 +277,7 @@ fn scsi(target: &TargetFacts) -> Result<FileKind, String> {
     match target.device.as_ref().filter(|device| device.scsi_disk && device.logical_block > 0) {
         Some(disk) => Ok(FileKind::Scsi { lba_bytes: disk.logical_block }),
         None => Err(format!(
-            "{}: SCSI commands need a SCSI disk, whole, such as /dev/sda, /dev/sg0 or /dev/bsg/0:0:0:0; use \
-             ioengine=io_uring on the block device",
+            "{}: ioengine=sg needs a SCSI disk, whole, such as /dev/sda or /dev/sg0; use ioengine=io_uring",
             target.path
         )),
     }
@@ -297,7 +295,7 @@ mod tests {
             scsi(&TargetFacts { device: Some(device), ..TargetFacts::default() })
         };
         assert!(matches!(kind(true), Ok(FileKind::Scsi { lba_bytes: 4096 })));
-        assert!(kind(false).is_err_and(|e| e.contains("need a SCSI disk")));
+        assert!(kind(false).is_err_and(|e| e.contains("needs a SCSI disk")));
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! The io_uring engine.
 
-mod bsg;
 mod flagged;
 mod mode;
 mod nvme;
 mod ring;
 mod setup;
 
-pub(crate) use bsg::Bsg;
 pub(crate) use flagged::{AnyPlain, Flagged};
 pub(crate) use mode::{Mode, Nop, Offloaded, Passthrough, Plain, Vectored};
 pub(crate) use nvme::Commands;
@@ -232,10 +230,10 @@ impl<M: Mode> Queue for Uring<M> {
 
     #[inline]
     fn reap(&mut self, max: u32, mut each: impl FnMut(Token, i32)) {
-        let mode = &mut self.mode;
-        self.ring.reap(M::WIDE, max, |user_data, result, more| {
+        let mode = &self.mode;
+        self.ring.reap(M::WIDE, max, |user_data, result| {
             let token = Token(user_data);
-            each(token, mode.wide_result(token.slot(), result, more));
+            each(token, mode.result(token.slot(), result));
         });
     }
 
@@ -249,10 +247,6 @@ impl<M: Mode> Queue for Uring<M> {
 
     fn priority(&self, slot: u32) -> u16 {
         self.mode.priority(slot)
-    }
-
-    fn last_failure(&self) -> Option<String> {
-        self.mode.last_failure()
     }
 
     fn granted(&self) -> Granted {

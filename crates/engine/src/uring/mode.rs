@@ -107,14 +107,14 @@ impl View<'_> {
         if dir == Dir::Read { handle.read } else { handle.write }
     }
 
-    pub fn head(&self, opcode: Opcode, request: &Request) -> u64 {
+    fn head(&self, opcode: Opcode, request: &Request) -> u64 {
         self.files[request.file as usize].head(opcode)
     }
 }
 
 impl Buffers {
     #[inline]
-    pub fn address(&self, slot: u32, request: &Request) -> u64 {
+    fn address(&self, slot: u32, request: &Request) -> u64 {
         self.base + u64::from(slot) * self.slot_bytes + u64::from(request.buffer_offset)
     }
 
@@ -150,17 +150,6 @@ pub(crate) trait Mode {
     #[inline]
     fn result(&self, _slot: u32, result: i32) -> i32 {
         result
-    }
-
-    /// The same, with the word that follows in double-sized completions.
-    #[inline]
-    fn wide_result(&mut self, slot: u32, result: i32, _more: u64) -> i32 {
-        self.result(slot, result)
-    }
-
-    /// What is known about the last request that failed, beyond its errno.
-    fn last_failure(&self) -> Option<String> {
-        None
     }
 }
 

@@ -363,10 +363,9 @@ impl Ring {
         self.tail().wrapping_sub(unsafe { &*self.cq_tail }.load(Acquire))
     }
 
-    /// Reaps at most `max` completions; `each` gets user data, result, and with `wide` (CQE32) the first word that
-    /// follows, else 0.
+    /// Reaps at most `max` completions (`wide` with CQE32); `each` gets user data and result.
     #[inline]
-    pub fn reap(&mut self, wide: bool, max: u32, mut each: impl FnMut(u64, i32, u64)) {
+    pub fn reap(&mut self, wide: bool, max: u32, mut each: impl FnMut(u64, i32)) {
         let count = self.ready().min(max);
         // SAFETY: points into the mapped ring; the head is ours alone.
         let head_cell = unsafe { &*self.cq_head };
@@ -380,9 +379,7 @@ impl Ring {
             let completion: *const [u64; 2] = unsafe { first.add((at & mask) as usize).cast() };
             // SAFETY: as above.
             let [user_data, result] = unsafe { *completion };
-            // SAFETY: entries of a wide ring are twice as long.
-            let more = if wide { unsafe { *completion.add(1).cast() } } else { 0 };
-            each(user_data, result as u32 as i32, more);
+            each(user_data, result as u32 as i32);
             at += 1 << shift;
         }
         head_cell.store(head.wrapping_add(count), Release);
@@ -442,7 +439,7 @@ mod tests {
             ring.turn(1, Some(&limit)).unwrap();
         }
         let mut results = Vec::new();
-        ring.reap(false, 4, |_, result, _| results.push(result));
+        ring.reap(false, 4, |_, result| results.push(result));
         assert_eq!(results, [-libc::ETIME]);
         // Returns at once for available completions.
         push(&mut ring, Opcode::IORING_OP_NOP, [(4, 1), (5, 0)]);

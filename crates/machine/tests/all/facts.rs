@@ -206,7 +206,6 @@ fn scsi() -> TempDir {
         ("sys/devices/0:0:0:0/block/sdzz/sdzz1/partition", "1\n"),
         ("sys/devices/0:0:0:0/block/sdzz/sdzz1/device/x", ""),
         ("sys/devices/0:0:0:0/scsi_generic/sg987/dev", "1:3\n"),
-        ("sys/devices/0:0:0:0/bsg/0:0:0:0/dev", "1:5\n"),
     ]);
     let sys = dir.path().join("sys");
     let disk = sys.join("devices/0:0:0:0");
@@ -216,7 +215,6 @@ fn scsi() -> TempDir {
     link(disk.join("block/sdzz"), "dev/block/8:987");
     link(disk.join("block/sdzz/sdzz1"), "dev/block/8:988");
     link(disk.join("scsi_generic/sg987"), "dev/char/1:3");
-    link(disk.join("bsg/0:0:0:0"), "dev/char/1:5");
     dir
 }
 
@@ -276,9 +274,6 @@ mod generic {
         assert_eq!((facts.kind, facts.size_bytes), (TargetKind::ScsiGeneric, 1 << 20));
         let disk = facts.device.expect("its disk");
         assert_eq!((disk.name.as_str(), disk.logical_block, disk.scsi_disk), ("sdzz", 4096, true));
-        // So does the device for commands from rings, for which /dev/zero stands.
-        let ring = Lookup::new(&roots(dir.path())).target("/dev/zero").expect("there");
-        assert_eq!((ring.kind, ring.device), (TargetKind::ScsiBsg, Some(disk)));
         // That of a tape drive or an enclosure.
         std::fs::remove_dir_all(dir.path().join("sys/devices/0:0:0:0/block"))
             .expect("made-up tree");

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Engine {
     /// io_uring on a file or block device.
     IoUring(Uring),
-    /// io_uring passthrough commands on an NVMe generic device (`/dev/ngXnY`) or a SCSI one (`/dev/bsg/H:C:T:L`).
+    /// io_uring passthrough commands on an NVMe generic device (`/dev/ngXnY`).
     IoUringCmd(Uring),
     /// Linux native AIO: io_submit(2), io_getevents(2).
     Libaio,
@@ -139,9 +139,6 @@ pub struct Uring {
     /// Commands of `io_uring_cmd`.
     #[serde(default)]
     pub nvme: NvmeCommands,
-    /// SCSI commands of `io_uring_cmd` instead (`cmd_type=bsg`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scsi: Option<ScsiCommands>,
 }
 
 /// NVMe commands other than plain reads and writes.
@@ -173,7 +170,7 @@ pub enum WriteMode {
     Verify,
 }
 
-/// SCSI commands (`sg`, and `io_uring_cmd` with `cmd_type=bsg`).
+/// SCSI commands (`sg`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ScsiCommands {
     /// What writes are (`sg_write_mode`).
@@ -223,7 +220,6 @@ impl Default for Uring {
             vectored: false,
             force_async: 0,
             nvme: NvmeCommands::default(),
-            scsi: None,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::job::{EngineName, JobSpec};
 use crate::suggest;
 use crate::value::Value;
 use fathom_model::plan::{
-    BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory, NameOp, ScsiCommands, ScsiWrite, StatCall, WriteMode,
+    BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory, NameOp, ScsiWrite, StatCall, WriteMode,
 };
 
 const ENGINES: &[(&str, EngineName)] = &[
@@ -169,16 +169,19 @@ pub(super) const KEYS: &[Key] = &[
         job.engine.nowait = v.flag()?;
         Ok(())
     }),
-    Key::value("cmd_type", "TYPE", "Commands of io_uring_cmd: nvme on /dev/ngXnY, or bsg, which is SCSI, on /dev/bsg/H:C:T:L", |job, v| {
-        let is_scsi = v.choice(&[("nvme", false), ("bsg", true)])?;
-        job.engine.uring.scsi = is_scsi.then(ScsiCommands::default);
-        Ok(())
-    }),
-    Key::value("write_mode", "MODE|MODE/PERCENT:…", "Command of writes: write, zeroes, uncor or verify, or a mix (io_uring_cmd)", |job, v| {
+    Key::value("cmd_type", "nvme", "Type of passthrough commands", |_, v| match v.text {
+        "nvme" => Ok(()),
+        "bsg" => Err("SCSI commands on a ring (cmd_type=bsg) are not supported yet; use ioengine=sg on the \
+             disk, such as /dev/sda, with one I/O in flight per job"
+            .into()),
+        other => Err(format!("'{other}' is not supported; use nvme")),
+    })
+    .differs("Only nvme is supported."),
+    Key::value("write_mode", "MODE|MODE/PERCENT:…", "NVMe command of writes: write, zeroes, uncor or verify, or a mix (io_uring_cmd)", |job, v| {
         job.engine.uring.nvme.write_modes = write_modes(v)?;
         Ok(())
     })
-    .differs("`zone_append` is refused, as is all but write and verify with cmd_type=bsg."),
+    .differs("`zone_append` is refused."),
     Key::flag("readfua", "Set the Force Unit Access bit of reads (io_uring_cmd, sg)", |job, v| {
         job.engine.uring.nvme.read_fua = v.flag()?;
         Ok(())

@@ -6,7 +6,7 @@ use crate::job::{EngineName, JobSpec, RwKind};
 use crate::spec::Spec;
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, TargetKind};
-use fathom_model::plan::{BlockSizes, Distribution, Mix, ScsiWrite, WriteMode};
+use fathom_model::plan::{BlockSizes, Distribution, Mix, ScsiWrite};
 use fathom_model::units::bytes as show;
 
 /// What is wrong with a key of a job; the key is empty if it is not about one.
@@ -95,14 +95,6 @@ fn trim_ranges(job: &JobSpec) -> Option<KeyProblem> {
 
 /// Checks keys of SCSI commands against the command that writes are.
 fn scsi(job: &JobSpec) -> Option<KeyProblem> {
-    let uring = &job.engine.uring;
-    if job.engine.name == EngineName::IoUringCmd && uring.scsi.is_some() {
-        let is_scsi = |mode| matches!(mode, WriteMode::Write | WriteMode::Verify);
-        let modes = &uring.nvme.write_modes;
-        let why = "with cmd_type=bsg, writes are write_mode=write or verify; use one of them";
-        let fits = modes.len() <= 1 && modes.iter().all(|(mode, _)| is_scsi(*mode));
-        return (!fits).then(|| ("write_mode", why.to_string()));
-    }
     if job.engine.name != EngineName::Sg || !job.mix().has(Dir::Write) {
         return None;
     }
@@ -268,13 +260,8 @@ pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), 
         _ => {}
     }
     let is_scsi_disk = file.facts.device.as_ref().is_some_and(|device| device.scsi_disk);
-    let sends_scsi = job.engine.uring.scsi.is_some();
     match (job.engine.name, file.facts.kind) {
-        (EngineName::IoUringCmd, TargetKind::NvmeGeneric) if !sends_scsi => Ok(()),
-        (EngineName::IoUringCmd, TargetKind::ScsiBsg) if sends_scsi => Ok(()),
-        (EngineName::IoUringCmd, _) if sends_scsi => Err(format!(
-            "cmd_type=bsg needs the character device of a SCSI disk, such as /dev/bsg/0:0:0:0, which {path} is not"
-        )),
+        (EngineName::IoUringCmd, TargetKind::NvmeGeneric) => Ok(()),
         (EngineName::IoUringCmd, _) => Err(format!(
             "ioengine=io_uring_cmd needs an NVMe generic device such as /dev/ng0n1, which {path} is not"
         )),
@@ -290,9 +277,6 @@ pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), 
         )),
         (_, TargetKind::ScsiGeneric) => Err(format!(
             "{path} is a SCSI generic device; use ioengine=sg, or name the block device"
-        )),
-        (_, TargetKind::ScsiBsg) => Err(format!(
-            "{path} takes SCSI commands from rings; use ioengine=io_uring_cmd and cmd_type=bsg, or name the block device"
         )),
         _ => discard(job, file),
     }

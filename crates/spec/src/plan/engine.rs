@@ -4,9 +4,7 @@ use super::File;
 use crate::job::{EngineName, EngineSpec, JobSpec};
 use fathom_model::Dir;
 use fathom_model::facts::{Host, TargetKind};
-use fathom_model::plan::{
-    Batch, Engine, Names, NvmeCommands, Psync, ScsiCommands, ScsiWrite, SqPoll, Uring, WriteMode,
-};
+use fathom_model::plan::{Batch, Engine, Names, Psync, ScsiCommands, SqPoll, Uring};
 
 /// First kernel with io_uring discards of block devices (BLOCK_URING_CMD_DISCARD).
 const RING_DISCARDS: (u32, u32) = (6, 12);
@@ -75,18 +73,9 @@ pub(super) fn without(job: &JobSpec) -> Option<(Dir, &'static str)> {
 fn resolve(spec: &EngineSpec) -> Engine {
     let sqpoll =
         spec.sqpoll.then_some(SqPoll { cpu: spec.sqpoll_cpu, idle_ms: spec.sqpoll_idle_ms });
-    let ring = || Uring { sqpoll, scsi: None, ..spec.uring.clone() };
+    let ring = || Uring { sqpoll, ..spec.uring.clone() };
     match spec.name {
         EngineName::IoUring => Engine::IoUring(ring()),
-        EngineName::IoUringCmd if spec.uring.scsi.is_some() => {
-            let modes = &spec.uring.nvme.write_modes;
-            let verifies = modes.iter().any(|(mode, _)| *mode == WriteMode::Verify);
-            let write = if verifies { ScsiWrite::VerifyMedium } else { ScsiWrite::Write };
-            let scsi = Some(ScsiCommands { write, ..scsi(spec) });
-            // The kernel's handler copies or maps buffers itself.
-            let nvme = NvmeCommands::default();
-            Engine::IoUringCmd(Uring { scsi, nvme, fixed_buffers: false, ..ring() })
-        }
         EngineName::IoUringCmd => Engine::IoUringCmd(ring()),
         EngineName::Nop => Engine::Nop(ring()),
         EngineName::Libaio => Engine::Libaio,
@@ -102,16 +91,15 @@ fn resolve(spec: &EngineSpec) -> Engine {
         EngineName::Mmap => Engine::Mmap,
         EngineName::Splice => Engine::Splice,
         EngineName::Posixaio => Engine::Posixaio,
-        EngineName::Sg => Engine::Sg(ScsiCommands { hipri: spec.uring.iopoll, ..scsi(spec) }),
+        EngineName::Sg => Engine::Sg(ScsiCommands {
+            read_fua: spec.uring.nvme.read_fua,
+            write_fua: spec.uring.nvme.write_fua,
+            hipri: spec.uring.iopoll,
+            ..spec.scsi
+        }),
         EngineName::Names(op) => Engine::Names(Names::new(op)),
         EngineName::Null => Engine::Null,
     }
-}
-
-/// Without polling, which is the ring's own.
-fn scsi(spec: &EngineSpec) -> ScsiCommands {
-    let NvmeCommands { read_fua, write_fua, .. } = spec.uring.nvme;
-    ScsiCommands { read_fua, write_fua, ..spec.scsi }
 }
 
 /// Batches limited to the queue depth, as in fio.

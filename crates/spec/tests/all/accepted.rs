@@ -287,6 +287,8 @@ fn other_engines_are_known() {
             "{error}"
         );
     }
+    let error = command("--rw=read --ioengine=io_uring_cmd --cmd_type=bsg x").unwrap_err();
+    assert!(error.to_string().contains("bsg") && error.to_string().contains("ioengine=sg"));
     assert!(
         command("--rw=read --ioengine=libaoi x").unwrap_err().to_string().contains("use libaio")
     );
@@ -426,25 +428,6 @@ fn scsi_commands_of_a_job() {
         stream: 7,
     };
     assert_eq!(all, wanted);
-}
-
-#[test]
-fn scsi_commands_on_a_ring() {
-    let ring = |keys: &str| {
-        let path = r"/dev/bsg/0\:0\:0\:0";
-        let line = format!(
-            "--ioengine=io_uring_cmd --cmd_type=bsg --filename={path} --erase=/dev/bsg/0:0:0:0 --iodepth=32 {keys}"
-        );
-        let job = planned(&line).jobs.remove(0);
-        assert_eq!(job.depth, 32);
-        let Engine::IoUringCmd(ring) = job.engine else { panic!() };
-        assert!(!ring.fixed_buffers);
-        ring.scsi.unwrap()
-    };
-    assert_eq!(ring("--rw=trimwrite --bs=4k"), ScsiCommands::default());
-    let fua = ScsiCommands { read_fua: true, write_fua: true, ..ScsiCommands::default() };
-    assert_eq!(ring("--rw=randrw --writefua=1 --readfua=1"), fua);
-    assert_eq!(ring("--rw=write --write_mode=verify").write, ScsiWrite::VerifyMedium);
 }
 
 #[test]

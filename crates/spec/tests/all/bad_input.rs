@@ -141,11 +141,6 @@ fn invalid_targets() {
     refuses_plan("--rw=trim /dev/disk", &["does not support discard"]);
     refuses_plan("--rw=read /dev/ng0n1", &["io_uring_cmd"]);
     refuses_plan("--rw=read --ioengine=io_uring_cmd /dev/disk", &["/dev/ng0n1"]);
-    let bsg = "--rw=write --ioengine=io_uring_cmd --cmd_type=bsg";
-    refuses_plan(&format!("{bsg} /dev/sg0"), &["/dev/bsg/0:0:0:0"]);
-    refuses_plan(&format!("{bsg} --write_mode=zeroes /dev/sda"), &["write_mode=write or verify"]);
-    refuses_plan("--rw=read --ioengine=sg /dev/bsg/0:0:0:0", &["/dev/sda", "whole"]);
-    refuses_plan("--rw=read /dev/bsg/0:0:0:0", &["cmd_type=bsg"]);
     refuses_plan("--rw=read /dev/sg0", &["SCSI generic device", "ioengine=sg"]);
     for path in ["/dev/disk", "/dev/ng0n1", "/data/file"] {
         refuses_plan(&format!("--rw=read --ioengine=sg {path}"), &["/dev/sda", path, "whole"]);

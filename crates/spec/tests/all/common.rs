@@ -36,8 +36,8 @@ pub fn command(line: &str) -> Result<Spec, Problems> {
     parse(&args, &OneFile(""))
 }
 
-/// Facts about the targets of `spec`: `/dev/disk` (1 GiB), `/dev/ng0n1`, `/dev/sda`, `/dev/sg0` and
-/// `/dev/bsg/0:0:0:0`, `/data/file` (64 MiB), `/data/own` (1 MiB, made by fathom), `/data/empty`, `/data`, `/tmpfs/file`; everything else is missing
+/// Facts about the targets of `spec`: `/dev/disk` (1 GiB), `/dev/ng0n1`, `/dev/sda` and `/dev/sg0`, `/data/file` (64 MiB), `/data/own` (1 MiB,
+/// made by fathom), `/data/empty`, `/data`, `/tmpfs/file`; everything else is missing
 /// and would be on a device with blocks of 512 bytes.
 pub fn facts(spec: &Spec) -> Facts {
     let mut facts = Facts::default();
@@ -73,11 +73,10 @@ fn target(path: &str) -> TargetFacts {
     let known = match path {
         "/dev/disk" => device(TargetKind::BlockDevice, Some(4096)),
         "/dev/ng0n1" => device(TargetKind::NvmeGeneric, None),
-        "/dev/sda" | "/dev/sg0" | "/dev/bsg/0:0:0:0" => {
+        "/dev/sda" | "/dev/sg0" => {
             let kind = match path {
                 "/dev/sda" => TargetKind::BlockDevice,
-                "/dev/sg0" => TargetKind::ScsiGeneric,
-                _ => TargetKind::ScsiBsg,
+                _ => TargetKind::ScsiGeneric,
             };
             let device =
                 DeviceFacts { scsi_disk: true, logical_block: 512, ..DeviceFacts::default() };
