@@ -89,7 +89,7 @@ pub(crate) trait Queue {
         Ok(())
     }
 
-    /// What is known about the failure of the last request, beyond its errno, if requests run one at a time.
+    /// What is known about the failure of the last request, beyond its errno: the first, if several are in flight.
     fn last_failure(&self) -> Option<String> {
         None
     }

@@ -17,7 +17,7 @@ const INFO_CHECK: u32 = 1;
 /// SGV4_FLAG_HIPRI of drivers that poll; the kernel's own ignores it.
 const FLAG_HIPRI: u32 = 0x800;
 /// As in fio.
-const TIMEOUT_MS: u32 = 30_000;
+pub(crate) const TIMEOUT_MS: u32 = 30_000;
 
 /// Operation codes with 10 and with 16 bytes (SBC-4).
 const READ: (u8, u8) = (0x28, 0x88);
@@ -35,7 +35,7 @@ const BYTCHK_01: u8 = 0x02;
 const BYTCHK_11: u8 = 0x06;
 
 /// Parameter list of UNMAP with one descriptor.
-const UNMAP_BYTES: usize = 24;
+pub(crate) const UNMAP_BYTES: usize = 24;
 
 /// `struct sg_io_hdr` (scsi/sg.h).
 #[repr(C)]
@@ -66,7 +66,7 @@ struct Header {
 
 /// What a command transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Data {
+pub(crate) enum Data {
     None,
     In(u32),
     Out(u32),
@@ -76,15 +76,15 @@ enum Data {
 
 /// A command descriptor block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Command {
-    block: [u8; 16],
-    bytes: u8,
-    data: Data,
+pub(crate) struct Command {
+    pub block: [u8; 16],
+    pub bytes: u8,
+    pub data: Data,
 }
 
 /// Why a command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
+pub(crate) enum Failure {
     /// The request has no command.
     NoCommand,
     /// The kernel did not send it.
@@ -195,7 +195,7 @@ impl Perform for Sg {
 }
 
 /// The command of a request; `None` if it is not of whole blocks, or of too many.
-fn command(plan: &ScsiCommands, lba_bytes: u32, request: &Request) -> Option<Command> {
+pub(crate) fn command(plan: &ScsiCommands, lba_bytes: u32, request: &Request) -> Option<Command> {
     let Op::Io(dir) = request.op else {
         // All blocks.
         return Some(Command::short(SYNCHRONIZE_CACHE_10, Data::None));
@@ -280,13 +280,7 @@ fn failure_of(header: &Header, sense: &[u8; 64]) -> Option<Failure> {
     if header.info & INFO_CHECK == 0 && header.status == 0 {
         return None;
     }
-    let (key, code, qualifier) = match sense[0] & 0x7f {
-        0x70 | 0x71 if header.sense_bytes > 0 => (sense[2] & 0xf, sense[12], sense[13]),
-        0x72 | 0x73 if header.sense_bytes > 0 => (sense[1] & 0xf, sense[2], sense[3]),
-        _ => return Some(Failure::Status { device: header.status, host: header.host_status }),
-    };
-    // A recovered error is a success.
-    (key > 1 || header.host_status != 0).then_some(Failure::Sense(key, code, qualifier))
+    Failure::reported(header.status, header.host_status, header.sense_bytes > 0, sense)
 }
 
 /// Sense keys by their number (SPC-5).
@@ -310,8 +304,19 @@ const SENSE_KEYS: [&str; 16] = [
 ];
 
 impl Failure {
+    /// What the device reports with its status; `None` if it recovered.
+    pub fn reported(device: u8, host: u16, has_sense: bool, sense: &[u8; 64]) -> Option<Self> {
+        let (key, code, qualifier) = match sense[0] & 0x7f {
+            0x70 | 0x71 if has_sense => (sense[2] & 0xf, sense[12], sense[13]),
+            0x72 | 0x73 if has_sense => (sense[1] & 0xf, sense[2], sense[3]),
+            _ => return Some(Self::Status { device, host }),
+        };
+        // A recovered error is a success.
+        (key > 1 || host != 0).then_some(Self::Sense(key, code, qualifier))
+    }
+
     /// As in fio, all that the device reports is an I/O error.
-    fn errno(self) -> i32 {
+    pub fn errno(self) -> i32 {
         match self {
             Self::NoCommand => libc::EINVAL,
             Self::NotSent(errno) => errno,
@@ -329,6 +334,9 @@ impl fmt::Display for Failure {
             Self::NotSent(libc::EPERM | libc::EACCES) => {
                 f.write_str("the kernel lets only root send this SCSI command")
             }
+            Self::NotSent(libc::EOPNOTSUPP) => f.write_str(
+                "this kernel takes no SCSI commands on a ring (cmd_type=bsg needs Linux 7.1); use ioengine=sg on the disk",
+            ),
             Self::NotSent(_) => f.write_str(
                 "the kernel did not send the SCSI command; check bs against queue/max_hw_sectors_kb",
             ),

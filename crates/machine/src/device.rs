@@ -36,6 +36,8 @@ pub(crate) enum Generic {
     Nvme(Option<u32>),
     /// SCSI commands.
     Scsi,
+    /// The same, also on a ring.
+    Bsg,
 }
 
 /// A block device's directory in sysfs.
@@ -64,12 +66,13 @@ impl Node {
         let link = roots.sys.join(format!("dev/char/{}:{}", number.0, number.1));
         let dir = link.canonicalize().ok()?;
         let nvme = || Self::of_nvme_generic(&dir).map(|(node, nsid)| (node, Generic::Nvme(nsid)));
-        nvme().or_else(|| Some((Self::of_scsi_generic(&dir)?, Generic::Scsi)))
+        let scsi = |class, generic| Some((Self::of_scsi_generic(&dir, class)?, generic));
+        nvme().or_else(|| scsi("scsi_generic", Generic::Scsi)).or_else(|| scsi("bsg", Generic::Bsg))
     }
 
-    /// The disk of a SCSI generic device: `block/sdX`, next to `scsi_generic/sgN`.
-    fn of_scsi_generic(dir: &Path) -> Option<Self> {
-        let class = dir.parent().filter(|class| class.ends_with("scsi_generic"))?;
+    /// The disk of a SCSI generic device: `block/sdX`, next to `scsi_generic/sgN` or `bsg/H:C:T:L`.
+    fn of_scsi_generic(dir: &Path, class: &str) -> Option<Self> {
+        let class = dir.parent().filter(|parent| parent.ends_with(class))?;
         let disks = class.parent()?.join("block");
         let name = entries(&disks).into_iter().next()?;
         Self::by_dir(&disks.join(name)).filter(Self::is_scsi_disk)

@@ -71,6 +71,9 @@ impl Lookup {
                 Some((node, Generic::Scsi)) => {
                     device(&mut facts, TargetKind::ScsiGeneric, rdev, Some(node.facts()));
                 }
+                Some((node, Generic::Bsg)) => {
+                    device(&mut facts, TargetKind::ScsiBsg, rdev, Some(node.facts()));
+                }
                 None => facts.kind = TargetKind::Other,
             },
             _ => facts.kind = TargetKind::Other,

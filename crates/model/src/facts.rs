@@ -123,6 +123,8 @@ pub enum TargetKind {
     NvmeGeneric,
     /// SCSI generic character device of a disk (`/dev/sgN`).
     ScsiGeneric,
+    /// Its bsg character device (`/dev/bsg/H:C:T:L`).
+    ScsiBsg,
     /// Directory.
     Directory,
     /// Anything else: a pipe, a socket, another character device.
@@ -133,7 +135,7 @@ impl TargetKind {
     /// Whether it is a character device that takes commands for a disk.
     #[must_use]
     pub fn is_generic(self) -> bool {
-        matches!(self, Self::NvmeGeneric | Self::ScsiGeneric)
+        matches!(self, Self::NvmeGeneric | Self::ScsiGeneric | Self::ScsiBsg)
     }
 }
 

@@ -121,6 +121,7 @@ impl OpenTargets {
             let kind = match target.facts.kind {
                 _ if matches!(job.engine, Engine::Sg(_)) => scsi(&target.facts)?,
                 TargetKind::BlockDevice => FileKind::Block,
+                TargetKind::ScsiBsg => scsi(&target.facts)?,
                 TargetKind::NvmeGeneric => passthrough(&target.facts)?,
                 _ => FileKind::Regular,
             };

@@ -219,6 +219,8 @@ pub struct EngineSpec {
     pub stat: StatCall,
     /// `sg_write_mode` and `stream_id`; what sg has in common with io_uring is in `uring`.
     pub scsi: ScsiCommands,
+    /// `cmd_type=bsg`.
+    pub bsg: bool,
 }
 
 /// Start and end conditions of a job.
@@ -426,6 +428,7 @@ impl Default for EngineSpec {
             serialize_overlap: false,
             stat: StatCall::Stat,
             scsi: ScsiCommands::default(),
+            bsg: false,
         }
     }
 }

@@ -39,6 +39,10 @@ pub(super) fn dispatch(
     match &job.engine {
         Engine::IoUring(plan) => dispatch_uring(task, plan, slab, ready),
         Engine::IoUringCmd(plan) => {
+            if let Some(scsi) = plan.scsi {
+                let queue = Uring::new(&parts(task, plan, &slab), uring::Bsg::new(depth, scsi))?;
+                return work_on_any(task, queue, slab, ready);
+            }
             let trims = job.access.mix.has(Dir::Trim);
             if uring::Commands::apply(&plan.nvme, trims) {
                 return dispatch_commands(task, plan, slab, ready);

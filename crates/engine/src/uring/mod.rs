@@ -1,11 +1,13 @@
 //! The io_uring engine.
 
+mod bsg;
 mod flagged;
 mod mode;
 mod nvme;
 mod ring;
 mod setup;
 
+pub(crate) use bsg::Bsg;
 pub(crate) use flagged::{AnyPlain, Flagged};
 pub(crate) use mode::{Mode, Nop, Offloaded, Passthrough, Plain, Vectored};
 pub(crate) use nvme::Commands;
@@ -231,9 +233,9 @@ impl<M: Mode> Queue for Uring<M> {
     #[inline]
     fn reap(&mut self, max: u32, mut each: impl FnMut(Token, i32)) {
         let mode = &self.mode;
-        self.ring.reap(M::WIDE, max, |user_data, result| {
+        self.ring.reap(M::WIDE, max, |user_data, result, second| {
             let token = Token(user_data);
-            each(token, mode.result(token.slot(), result));
+            each(token, mode.result_of_two(token.slot(), result, second));
         });
     }
 
@@ -247,6 +249,10 @@ impl<M: Mode> Queue for Uring<M> {
 
     fn priority(&self, slot: u32) -> u16 {
         self.mode.priority(slot)
+    }
+
+    fn last_failure(&self) -> Option<String> {
+        self.mode.failure()
     }
 
     fn granted(&self) -> Granted {

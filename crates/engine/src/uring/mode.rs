@@ -1,6 +1,6 @@
 //! Encodes requests as SQ entries, for each kind of request.
 
-use super::ring::Sqe;
+use super::ring::{Second, Sqe};
 use crate::buffers::Slab;
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
@@ -107,19 +107,19 @@ impl View<'_> {
         if dir == Dir::Read { handle.read } else { handle.write }
     }
 
-    fn head(&self, opcode: Opcode, request: &Request) -> u64 {
+    pub fn head(&self, opcode: Opcode, request: &Request) -> u64 {
         self.files[request.file as usize].head(opcode)
     }
 }
 
 impl Buffers {
     #[inline]
-    fn address(&self, slot: u32, request: &Request) -> u64 {
+    pub fn address(&self, slot: u32, request: &Request) -> u64 {
         self.base + u64::from(slot) * self.slot_bytes + u64::from(request.buffer_offset)
     }
 
     #[inline]
-    fn registration(&self, slot: u32) -> u64 {
+    pub fn registration(&self, slot: u32) -> u64 {
         u64::from(slot >> self.registration_shift)
     }
 }
@@ -150,6 +150,17 @@ pub(crate) trait Mode {
     #[inline]
     fn result(&self, _slot: u32, result: i32) -> i32 {
         result
+    }
+
+    /// The same, if it takes `second`, the second result of a double-sized completion.
+    #[inline]
+    fn result_of_two(&self, slot: u32, result: i32, _second: Second<'_>) -> i32 {
+        self.result(slot, result)
+    }
+
+    /// What is known about the first failure, beyond its errno.
+    fn failure(&self) -> Option<String> {
+        None
     }
 }
 

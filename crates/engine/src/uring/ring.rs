@@ -61,6 +61,22 @@ impl Drop for Entries<'_> {
     }
 }
 
+/// The second result of a completion, read only by those who need it.
+pub(crate) struct Second<'a> {
+    completion: *const [u64; 2],
+    wide: bool,
+    ring: std::marker::PhantomData<&'a Ring>,
+}
+
+impl Second<'_> {
+    /// Its value.
+    pub fn get(&self) -> u64 {
+        assert!(self.wide, "only completions of rings with CQE32 have a second result");
+        // SAFETY: with CQE32 each completion has two elements of the array, both filled in before the tail moved.
+        unsafe { (*self.completion.add(1))[0] }
+    }
+}
+
 /// Binary logarithm of an entry's 64 bytes.
 const SHIFT: u32 = 6;
 
@@ -363,9 +379,9 @@ impl Ring {
         self.tail().wrapping_sub(unsafe { &*self.cq_tail }.load(Acquire))
     }
 
-    /// Reaps at most `max` completions (`wide` with CQE32); `each` gets user data and result.
+    /// Reaps at most `max` completions (`wide` with CQE32); `each` gets user data and both results.
     #[inline]
-    pub fn reap(&mut self, wide: bool, max: u32, mut each: impl FnMut(u64, i32)) {
+    pub fn reap(&mut self, wide: bool, max: u32, mut each: impl FnMut(u64, i32, Second<'_>)) {
         let count = self.ready().min(max);
         // SAFETY: points into the mapped ring; the head is ours alone.
         let head_cell = unsafe { &*self.cq_head };
@@ -379,7 +395,8 @@ impl Ring {
             let completion: *const [u64; 2] = unsafe { first.add((at & mask) as usize).cast() };
             // SAFETY: as above.
             let [user_data, result] = unsafe { *completion };
-            each(user_data, result as u32 as i32);
+            let second = Second { completion, wide, ring: std::marker::PhantomData };
+            each(user_data, result as u32 as i32, second);
             at += 1 << shift;
         }
         head_cell.store(head.wrapping_add(count), Release);
@@ -439,7 +456,7 @@ mod tests {
             ring.turn(1, Some(&limit)).unwrap();
         }
         let mut results = Vec::new();
-        ring.reap(false, 4, |_, result| results.push(result));
+        ring.reap(false, 4, |_, result, _| results.push(result));
         assert_eq!(results, [-libc::ETIME]);
         // Returns at once for available completions.
         push(&mut ring, Opcode::IORING_OP_NOP, [(4, 1), (5, 0)]);

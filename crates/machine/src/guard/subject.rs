@@ -155,7 +155,7 @@ fn existing(
     let identity = match facts.kind {
         TargetKind::File => file_identity(&stat(&path, &fd)?),
         TargetKind::BlockDevice => Identity::Device(TargetKindKey::Block, facts.device_number),
-        TargetKind::NvmeGeneric | TargetKind::ScsiGeneric => {
+        TargetKind::NvmeGeneric | TargetKind::ScsiGeneric | TargetKind::ScsiBsg => {
             Identity::Device(TargetKindKey::Generic, facts.device_number)
         }
         TargetKind::Directory => return Err(GuardError::IsDirectory { path }),

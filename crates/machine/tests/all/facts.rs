@@ -281,9 +281,31 @@ mod generic {
         assert_eq!(facts.kind, TargetKind::Other);
     }
 
+    /// The same disk with the number of /dev/null for its bsg device.
+    fn bsg() -> tempfile::TempDir {
+        let dir = scsi();
+        let sys = dir.path().join("sys");
+        let node = sys.join("devices/0:0:0:0/bsg/0:0:0:0");
+        std::fs::create_dir_all(&node).expect("made-up tree");
+        std::fs::remove_file(sys.join("dev/char/1:3")).expect("made-up tree");
+        std::os::unix::fs::symlink(node, sys.join("dev/char/1:3")).expect("link");
+        dir
+    }
+
+    #[test]
+    fn bsg_device_resolves_to_its_disk() {
+        let dir = bsg();
+        let facts = Lookup::new(&roots(dir.path())).target("/dev/null").expect("there");
+        assert_eq!((facts.kind, facts.size_bytes), (TargetKind::ScsiBsg, 1 << 20));
+        assert_eq!(facts.device.expect("its disk").name, "sdzz");
+    }
+
     #[test]
     fn writing_a_scsi_generic_device_holds_the_disk() {
-        let dir = scsi();
+        [scsi(), bsg()].iter().for_each(holds_the_disk);
+    }
+
+    fn holds_the_disk(dir: &tempfile::TempDir) {
         let erase = vec!["/dev/null".to_string()];
         let all = Permissions { erase, ..Permissions::default() };
         let refusal = || {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Engine {
     /// io_uring on a file or block device.
     IoUring(Uring),
-    /// io_uring passthrough commands on an NVMe generic device (`/dev/ngXnY`).
+    /// io_uring passthrough commands on an NVMe generic device (`/dev/ngXnY`) or a SCSI disk's bsg device.
     IoUringCmd(Uring),
     /// Linux native AIO: io_submit(2), io_getevents(2).
     Libaio,
@@ -139,6 +139,9 @@ pub struct Uring {
     /// Commands of `io_uring_cmd`.
     #[serde(default)]
     pub nvme: NvmeCommands,
+    /// SCSI commands instead (`cmd_type=bsg`).
+    #[serde(default)]
+    pub scsi: Option<ScsiCommands>,
 }
 
 /// NVMe commands other than plain reads and writes.
@@ -170,7 +173,7 @@ pub enum WriteMode {
     Verify,
 }
 
-/// SCSI commands (`sg`).
+/// SCSI commands (`sg`, and `io_uring_cmd` with `cmd_type=bsg`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ScsiCommands {
     /// What writes are (`sg_write_mode`).
@@ -220,6 +223,7 @@ impl Default for Uring {
             vectored: false,
             force_async: 0,
             nvme: NvmeCommands::default(),
+            scsi: None,
         }
     }
 }

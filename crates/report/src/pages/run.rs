@@ -156,10 +156,19 @@ fn heading(record: &RunRecord, group: &JobGroup, plans: &[&JobPlan]) -> Text {
         engines.into(),
         depths.into(),
         jobs,
-        each(|plan| if plan.direct { "direct" } else { "buffered" }.to_string()).into(),
+        each(|plan| path_to_device(plan).to_string()).into(),
         targets(record, plans).into(),
         time,
     ])
+}
+
+/// Whether I/Os pass through the page cache, the block layer alone, or neither.
+fn path_to_device(plan: &JobPlan) -> &'static str {
+    match (plan.engine.is_passthrough(), plan.direct) {
+        (true, _) => "passthrough",
+        (false, true) => "direct",
+        (false, false) => "buffered",
+    }
 }
 
 /// Each of `all` once, in their order.

@@ -145,7 +145,10 @@ fn check(facts: &TargetFacts, block_bytes_min: u64) -> Result<(), String> {
             ))
         }
         TargetKind::File | TargetKind::BlockDevice => Ok(()),
-        TargetKind::NvmeGeneric | TargetKind::ScsiGeneric | TargetKind::Other => {
+        TargetKind::NvmeGeneric
+        | TargetKind::ScsiGeneric
+        | TargetKind::ScsiBsg
+        | TargetKind::Other => {
             Err(format!("{path} is neither a regular file nor a block device; name one of those"))
         }
     }

@@ -169,15 +169,12 @@ pub(super) const KEYS: &[Key] = &[
         job.engine.nowait = v.flag()?;
         Ok(())
     }),
-    Key::value("cmd_type", "nvme", "Type of passthrough commands", |_, v| match v.text {
-        "nvme" => Ok(()),
-        "bsg" => Err("SCSI commands on a ring (cmd_type=bsg) are not supported yet; use ioengine=sg on the \
-             disk, such as /dev/sda, with one I/O in flight per job"
-            .into()),
-        other => Err(format!("'{other}' is not supported; use nvme")),
-    })
-    .differs("Only nvme is supported."),
-    Key::value("write_mode", "MODE|MODE/PERCENT:…", "NVMe command of writes: write, zeroes, uncor or verify, or a mix (io_uring_cmd)", |job, v| {
+    Key::value("cmd_type", "nvme|bsg", "Type of passthrough commands: nvme, or SCSI on /dev/bsg/H:C:T:L (io_uring_cmd)", |job, v| {
+        job.engine.bsg = v.choice(&[("nvme", false), ("bsg", true)])?;
+        Ok(())
+    }),
+    Key::value("write_mode", "MODE|MODE/PERCENT:…", "NVMe command of writes: write, zeroes, uncor or verify, or a mix; SCSI command with cmd_type=bsg: write or \
+         verify (io_uring_cmd)", |job, v| {
         job.engine.uring.nvme.write_modes = write_modes(v)?;
         Ok(())
     })

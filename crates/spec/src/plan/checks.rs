@@ -6,7 +6,7 @@ use crate::job::{EngineName, JobSpec, RwKind};
 use crate::spec::Spec;
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, TargetKind};
-use fathom_model::plan::{BlockSizes, Distribution, Mix, ScsiWrite};
+use fathom_model::plan::{BlockSizes, Distribution, Mix, ScsiWrite, WriteMode};
 use fathom_model::units::bytes as show;
 
 /// What is wrong with a key of a job; the key is empty if it is not about one.
@@ -49,6 +49,7 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
     }
     problems.extend(trim_ranges(job));
     problems.extend(scsi(job));
+    problems.extend(bsg(job));
     problems.extend(steady_state(job));
     problems.extend(polling(job));
     if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
@@ -110,6 +111,34 @@ fn scsi(job: &JobSpec) -> Option<KeyProblem> {
         }
         _ => None,
     }
+}
+
+/// Checks keys of NVMe commands in a job of SCSI commands on a ring.
+fn bsg(job: &JobSpec) -> Option<KeyProblem> {
+    if job.engine.name != EngineName::IoUringCmd || !job.engine.bsg {
+        return None;
+    }
+    let nvme = &job.engine.uring.nvme;
+    let is_one = |mode| matches!(nvme.write_modes[..], [(only, _)] if only == mode);
+    let known = nvme.write_modes.is_empty() || is_one(WriteMode::Write);
+    let (key, why) = match () {
+        () if nvme.deallocate => {
+            ("deac", "deac is a bit of NVMe commands; remove it, or cmd_type=bsg")
+        }
+        () if nvme.ranges > 1 => {
+            ("num_range", "cmd_type=bsg trims one range at a time; remove num_range")
+        }
+        () if !known && !is_one(WriteMode::Verify) => (
+            "write_mode",
+            "with cmd_type=bsg, writes are write_mode=write or verify, without a mix",
+        ),
+        () if !known && nvme.write_fua => (
+            "writefua",
+            "VERIFY has no Force Unit Access bit; remove writefua or write_mode=verify",
+        ),
+        () => return None,
+    };
+    Some((key, why.to_string()))
 }
 
 /// Checks a job that writes an SSD to its steady state.
@@ -261,6 +290,10 @@ pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), 
     }
     let is_scsi_disk = file.facts.device.as_ref().is_some_and(|device| device.scsi_disk);
     match (job.engine.name, file.facts.kind) {
+        (EngineName::IoUringCmd, TargetKind::ScsiBsg) if job.engine.bsg => Ok(()),
+        (EngineName::IoUringCmd, _) if job.engine.bsg => Err(format!(
+            "cmd_type=bsg needs the bsg device of a SCSI disk, such as /dev/bsg/0:0:0:0, which {path} is not"
+        )),
         (EngineName::IoUringCmd, TargetKind::NvmeGeneric) => Ok(()),
         (EngineName::IoUringCmd, _) => Err(format!(
             "ioengine=io_uring_cmd needs an NVMe generic device such as /dev/ng0n1, which {path} is not"
@@ -277,6 +310,9 @@ pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), 
         )),
         (_, TargetKind::ScsiGeneric) => Err(format!(
             "{path} is a SCSI generic device; use ioengine=sg, or name the block device"
+        )),
+        (_, TargetKind::ScsiBsg) => Err(format!(
+            "{path} is a bsg device; use ioengine=io_uring_cmd with cmd_type=bsg, or name the block device"
         )),
         _ => discard(job, file),
     }

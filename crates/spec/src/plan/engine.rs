@@ -4,7 +4,9 @@ use super::File;
 use crate::job::{EngineName, EngineSpec, JobSpec};
 use fathom_model::Dir;
 use fathom_model::facts::{Host, TargetKind};
-use fathom_model::plan::{Batch, Engine, Names, Psync, ScsiCommands, SqPoll, Uring};
+use fathom_model::plan::{
+    Batch, Engine, Names, Psync, ScsiCommands, ScsiWrite, SqPoll, Uring, WriteMode,
+};
 
 /// First kernel with io_uring discards of block devices (BLOCK_URING_CMD_DISCARD).
 const RING_DISCARDS: (u32, u32) = (6, 12);
@@ -76,7 +78,9 @@ fn resolve(spec: &EngineSpec) -> Engine {
     let ring = || Uring { sqpoll, ..spec.uring.clone() };
     match spec.name {
         EngineName::IoUring => Engine::IoUring(ring()),
-        EngineName::IoUringCmd => Engine::IoUringCmd(ring()),
+        EngineName::IoUringCmd => {
+            Engine::IoUringCmd(Uring { scsi: spec.bsg.then(|| bsg(spec)), ..ring() })
+        }
         EngineName::Nop => Engine::Nop(ring()),
         EngineName::Libaio => Engine::Libaio,
         EngineName::Psync => Engine::Psync(Psync::Plain),
@@ -99,6 +103,18 @@ fn resolve(spec: &EngineSpec) -> Engine {
         }),
         EngineName::Names(op) => Engine::Names(Names::new(op)),
         EngineName::Null => Engine::Null,
+    }
+}
+
+/// The SCSI commands of a ring.
+fn bsg(spec: &EngineSpec) -> ScsiCommands {
+    let nvme = &spec.uring.nvme;
+    let verifies = nvme.write_modes.iter().any(|(mode, _)| *mode == WriteMode::Verify);
+    ScsiCommands {
+        write: if verifies { ScsiWrite::VerifyMedium } else { ScsiWrite::Write },
+        read_fua: nvme.read_fua,
+        write_fua: nvme.write_fua,
+        ..ScsiCommands::default()
     }
 }
 

@@ -287,8 +287,6 @@ fn other_engines_are_known() {
             "{error}"
         );
     }
-    let error = command("--rw=read --ioengine=io_uring_cmd --cmd_type=bsg x").unwrap_err();
-    assert!(error.to_string().contains("bsg") && error.to_string().contains("ioengine=sg"));
     assert!(
         command("--rw=read --ioengine=libaoi x").unwrap_err().to_string().contains("use libaio")
     );
@@ -394,6 +392,21 @@ fn orders_of_random_offsets() {
     let (normal, _) = order("--random_distribution=normal:10:0.25");
     assert_eq!(normal, Distribution::Normal { deviation_percent: 10.0, center_percent: 25.0 });
     assert_eq!(order("--random_distribution=zipf:1.2:0.5").0, Distribution::Zipf { theta: 1.2 });
+}
+
+#[test]
+fn scsi_commands_on_a_ring() {
+    let scsi = |keys: &str| {
+        let path = "/dev/bsg/0:0:0:0";
+        let line = format!("--ioengine=io_uring_cmd --cmd_type=bsg --erase={path} {keys}");
+        let line = format!("{line} --filename=/dev/bsg/0\\:0\\:0\\:0");
+        let Engine::IoUringCmd(ring) = planned(&line).jobs.remove(0).engine else { panic!() };
+        ring.scsi.expect("SCSI commands")
+    };
+    assert_eq!(scsi("--rw=read"), ScsiCommands::default());
+    let fua = ScsiCommands { read_fua: true, write_fua: true, ..ScsiCommands::default() };
+    assert_eq!(scsi("--rw=randrw --readfua=1 --writefua=1"), fua);
+    assert_eq!(scsi("--rw=write --write_mode=verify").write, ScsiWrite::VerifyMedium);
 }
 
 #[test]

@@ -141,6 +141,12 @@ fn invalid_targets() {
     refuses_plan("--rw=trim /dev/disk", &["does not support discard"]);
     refuses_plan("--rw=read /dev/ng0n1", &["io_uring_cmd"]);
     refuses_plan("--rw=read --ioengine=io_uring_cmd /dev/disk", &["/dev/ng0n1"]);
+    let bsg = r"--ioengine=io_uring_cmd --cmd_type=bsg --filename=/dev/bsg/0\:0\:0\:0 --erase=/dev/bsg/0:0:0:0";
+    refuses_plan("--rw=read --ioengine=io_uring_cmd --cmd_type=bsg /dev/sg0", &["bsg device"]);
+    refuses_plan(r"--rw=read --filename=/dev/bsg/0\:0\:0\:0", &["cmd_type=bsg"]);
+    refuses_plan(&format!("{bsg} --rw=write --write_mode=zeroes"), &["write or verify"]);
+    refuses_plan(&format!("{bsg} --rw=trim --num_range=2"), &["one range at a time"]);
+    refuses_plan(&format!("{bsg} --rw=write --write_mode=verify --writefua=1"), &["VERIFY has no"]);
     refuses_plan("--rw=read /dev/sg0", &["SCSI generic device", "ioengine=sg"]);
     for path in ["/dev/disk", "/dev/ng0n1", "/data/file"] {
         refuses_plan(&format!("--rw=read --ioengine=sg {path}"), &["/dev/sda", path, "whole"]);

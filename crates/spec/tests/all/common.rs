@@ -73,9 +73,10 @@ fn target(path: &str) -> TargetFacts {
     let known = match path {
         "/dev/disk" => device(TargetKind::BlockDevice, Some(4096)),
         "/dev/ng0n1" => device(TargetKind::NvmeGeneric, None),
-        "/dev/sda" | "/dev/sg0" => {
+        "/dev/sda" | "/dev/sg0" | "/dev/bsg/0:0:0:0" => {
             let kind = match path {
                 "/dev/sda" => TargetKind::BlockDevice,
+                "/dev/bsg/0:0:0:0" => TargetKind::ScsiBsg,
                 _ => TargetKind::ScsiGeneric,
             };
             let device =
