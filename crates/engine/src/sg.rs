@@ -335,7 +335,7 @@ impl fmt::Display for Failure {
                 f.write_str("the kernel lets only root send this SCSI command")
             }
             Self::NotSent(libc::EOPNOTSUPP) => f.write_str(
-                "this kernel takes no SCSI commands on a ring (cmd_type=bsg needs Linux 7.1); use ioengine=sg on the disk",
+                "this kernel takes no SCSI commands on a ring (cmd_type=bsg needs Linux 7); use ioengine=sg on the disk",
             ),
             Self::NotSent(_) => f.write_str(
                 "the kernel did not send the SCSI command; check bs against queue/max_hw_sectors_kb",

@@ -3,13 +3,13 @@
 mod parts;
 
 pub use crate::engine_name::EngineName;
-pub use parts::{DedupeSpec, LogSpec, Nodes, PlacementSpec, PriorityShare, PrioritySpec, RateSpec};
+pub use parts::{DedupeSpec, Nodes, PlacementSpec, PriorityShare, PrioritySpec, RateSpec};
 
 use crate::error::Place;
 use fathom_model::plan::{
     Advice, Batch, BlockSizes, Buffers, Distribution, ExitWhat, Fallocate, FileService, FlushPlan,
-    IoFlags, Mix, OnError, RateFloor, ScsiCommands, Show, StatCall, SteadyState, SyncIo, Uring,
-    WriteLife,
+    IoFlags, Logs, Mix, OnError, RateFloor, ScsiCommands, Show, StatCall, SteadyState, SyncIo,
+    Uring, WriteLife,
 };
 use fathom_model::{Dir, PerDir};
 
@@ -76,8 +76,8 @@ pub struct JobSpec {
     pub dedupe: DedupeSpec,
     /// What is reported.
     pub show: Show,
-    /// fio's logs.
-    pub logs: LogSpec,
+    /// fio's logs; prefixes of file names are empty for the job's name.
+    pub logs: Logs,
 }
 
 /// Files and devices of a job.
@@ -283,7 +283,7 @@ impl JobSpec {
             priorities: PrioritySpec::default(),
             dedupe: DedupeSpec { percent: 0, from_set: false, set_percent: 5, global: false },
             show: Show::default(),
-            logs: LogSpec::default(),
+            logs: Logs { average: true, per_job: true, ..Logs::default() },
         }
     }
 

@@ -30,8 +30,8 @@ mod value;
 pub use error::{Place, Problems, SpecError};
 pub use help::{RUN_USAGE, compat_table, engine_help, key_help, run_help_short, run_manual};
 pub use job::{
-    EngineName, EngineSpec, Files, Given, JobSpec, LogSpec, Nodes, PlacementSpec, RateSpec, Rw,
-    RwKind, Schedule, Size, Work,
+    EngineName, EngineSpec, Files, Given, JobSpec, Nodes, PlacementSpec, RateSpec, Rw, RwKind,
+    Schedule, Size, Work,
 };
 pub use keys::{Action, Group, Key, Takes, find as find_key, keys};
 pub use names::TargetQuery;

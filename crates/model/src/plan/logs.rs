@@ -56,6 +56,12 @@ pub enum LogKind {
 }
 
 impl Logs {
+    /// Whether there are any.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        [&self.bw, &self.iops, &self.lat, &self.hist].into_iter().any(Option::is_some)
+    }
+
     /// Whether there are logs with an entry for each I/O.
     #[must_use]
     pub fn are_of_single_ios(&self) -> bool {

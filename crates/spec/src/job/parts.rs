@@ -42,37 +42,6 @@ pub struct DedupeSpec {
     pub global: bool,
 }
 
-/// fio's logs of a job. Prefixes of file names are empty for the job's name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogSpec {
-    /// `write_bw_log`.
-    pub bw: Option<String>,
-    /// `write_iops_log`.
-    pub iops: Option<String>,
-    /// `write_lat_log`.
-    pub lat: Option<String>,
-    /// `write_hist_log`.
-    pub hist: Option<String>,
-    /// `log_avg_msec`, in nanoseconds; 0 for an entry per I/O.
-    pub average_ns: u64,
-    /// `log_hist_msec`, in nanoseconds.
-    pub hist_ns: u64,
-    /// `log_hist_coarseness`.
-    pub coarseness: u32,
-    /// `log_window_value`: the average.
-    pub average: bool,
-    /// `log_window_value`: the maximum.
-    pub maximum: bool,
-    /// `per_job_logs`.
-    pub per_job: bool,
-    /// `log_unix_epoch`.
-    pub unix_epoch: bool,
-    /// `log_offset`.
-    pub offset: bool,
-    /// `log_prio`.
-    pub priority: bool,
-}
-
 /// Rate limits and think time of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RateSpec {

@@ -1,7 +1,6 @@
 //! fio's logs.
 
 use super::{Key, Takes};
-use crate::job::JobSpec;
 use crate::value::Value;
 
 pub(super) const KEYS: &[Key] = &[
@@ -117,34 +116,4 @@ pub(super) const KEYS: &[Key] = &[
 
 fn milliseconds(v: Value<'_>) -> Result<u64, String> {
     Ok(v.count(0, 86_400_000)? * 1_000_000)
-}
-
-/// The defaults.
-impl Default for crate::job::LogSpec {
-    fn default() -> Self {
-        Self {
-            bw: None,
-            iops: None,
-            lat: None,
-            hist: None,
-            average_ns: 0,
-            hist_ns: 0,
-            coarseness: 0,
-            average: true,
-            maximum: false,
-            per_job: true,
-            unix_epoch: false,
-            offset: false,
-            priority: false,
-        }
-    }
-}
-
-impl JobSpec {
-    /// Whether the job has any log.
-    pub(crate) fn has_logs(&self) -> bool {
-        [&self.logs.bw, &self.logs.iops, &self.logs.lat, &self.logs.hist]
-            .iter()
-            .any(|log| log.is_some())
-    }
 }

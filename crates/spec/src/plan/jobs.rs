@@ -78,7 +78,7 @@ pub(super) fn resolve(
     plan.buffers = job.buffers.clone();
     plan.on_error = job.on_error.clone();
     plan.show = job.show.clone();
-    plan.logs = job.has_logs().then(|| logs(job, number));
+    plan.logs = job.logs.any().then(|| logs(job, number));
     plan.options = own_options(job);
     plan
 }
@@ -123,27 +123,12 @@ fn flags(job: &JobSpec) -> IoFlags {
 }
 
 fn logs(job: &JobSpec, number: usize) -> Logs {
-    let spec = &job.logs;
-    let prefix = |prefix: &Option<String>| match prefix.as_deref() {
-        Some("") => Some(job.name.clone()),
-        other => other.map(str::to_string),
-    };
-    Logs {
-        bw: prefix(&spec.bw),
-        iops: prefix(&spec.iops),
-        lat: prefix(&spec.lat),
-        hist: prefix(&spec.hist),
-        average_ns: spec.average_ns,
-        hist_ns: spec.hist_ns,
-        coarseness: spec.coarseness,
-        average: spec.average,
-        maximum: spec.maximum,
-        per_job: spec.per_job,
-        unix_epoch: spec.unix_epoch,
-        offset: spec.offset,
-        priority: spec.priority,
-        number: number as u32 + 1,
+    let mut logs = Logs { number: number as u32 + 1, ..job.logs.clone() };
+    let prefixes = [&mut logs.bw, &mut logs.iops, &mut logs.lat, &mut logs.hist];
+    for prefix in prefixes.into_iter().flatten().filter(|prefix| prefix.is_empty()) {
+        prefix.clone_from(&job.name);
     }
+    logs
 }
 
 /// Duplicates among the buffers of `plan`, whose regions must be resolved.
