@@ -50,9 +50,8 @@ enum Load<'a> {
     Program(&'a [&'a str]),
 }
 
-/// Reads for a short time that nothing but a test's own options limits.
-const READS: [&str; 5] =
-    ["--name=a", "--rw=randread", "--bs=4k", "--time_based", "--runtime=1500ms"];
+/// Two seconds of reads that nothing but a test's own options limits.
+const READS: [&str; 5] = ["--name=a", "--rw=randread", "--bs=4k", "--time_based", "--runtime=2"];
 const WATCH: [&str; 6] = [FATHOM, "watch", "--no-record", "-i", "500ms", "--"];
 
 /// The block of a load, after the shell ran `first`.
