@@ -1,21 +1,8 @@
 # SCSI commands on a ring reach a disk by its bsg device, and no disk in use; kernels without them say so.
-# modules: sd_mod sg
+# modules: sd_mod
 # kernels: 6.1 7
-modprobe scsi_debug dev_size_mb=16 lbpu=1 delay=0
-for try in $(seq 200); do
-    model=$(grep -l scsi_debug /sys/block/sd*/device/model 2>/dev/null || true)
-    [ -n "$model" ] && [ -d "${model%model}bsg" ] && break
-    usleep 20000
-done
-disk=$(echo "$model" | cut -d/ -f4)
-address=$(ls "/sys/block/$disk/device/bsg")
-disk=/dev/$disk
-bsg=/dev/bsg/$address
-if [ ! -c "$bsg" ]; then
-    mkdir -p /dev/bsg
-    mknod "$bsg" c $(tr : ' ' <"/sys/class/bsg/$address/dev")
-fi
-for try in $(seq 200); do [ -b "$disk" ] && break; usleep 20000; done
+scsi_disk bsg
+bsg=/dev/bsg/$generic
 # As in fio, colons of a file name are escaped.
 name=$(echo "$bsg" | sed 's/:/\\:/g')
 

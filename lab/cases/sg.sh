@@ -1,16 +1,8 @@
 # SCSI commands reach a SCSI disk, by its block device and its generic device, and no disk in use.
 # modules: sd_mod sg
 # kernels: 6.12
-modprobe scsi_debug dev_size_mb=16 lbpu=1 delay=0
-for try in $(seq 200); do
-    model=$(grep -l scsi_debug /sys/block/sd*/device/model 2>/dev/null || true)
-    [ -n "$model" ] && [ -d "${model%model}scsi_generic" ] && break
-    usleep 20000
-done
-disk=$(echo "$model" | cut -d/ -f4)
-generic=/dev/$(ls "/sys/block/$disk/device/scsi_generic")
-disk=/dev/$disk
-for try in $(seq 200); do [ -b "$disk" ] && [ -c "$generic" ] && break; usleep 20000; done
+scsi_disk scsi_generic
+generic=/dev/$generic
 
 # run PATH KEY…: a job of SCSI commands, without errors.
 run() {

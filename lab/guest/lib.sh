@@ -72,6 +72,20 @@ null_blk() {
     echo "$node"
 }
 
+# scsi_disk CLASS: makes a SCSI disk of 16 MiB, and sets `disk` to its node and `generic` to the name of its device in
+# that class: scsi_generic or bsg.
+scsi_disk() {
+    modprobe scsi_debug dev_size_mb=16 lbpu=1 delay=0
+    for try in $(seq 200); do
+        model=$(grep -l scsi_debug /sys/block/sd*/device/model 2>/dev/null || true)
+        generic=$([ -z "$model" ] || ls "${model%model}$1" 2>/dev/null || true)
+        disk=/dev/$(echo "$model" | cut -d/ -f4)
+        [ -n "$generic" ] && [ -b "$disk" ] && { [ -c "/dev/$generic" ] || [ -c "/dev/bsg/$generic" ]; } && return
+        usleep 20000
+    done
+    return 1
+}
+
 # bad_disk: maps 16 MiB of disk 0 as /dev/mapper/labbad; the fifth MiB of it is bad: 16 blocks of 64 KiB.
 bad_disk() {
     dmsetup create labbad <<END
