@@ -38,19 +38,7 @@ pub(super) fn dispatch(
     let depth = slab.slots();
     match &job.engine {
         Engine::IoUring(plan) => dispatch_uring(task, plan, slab, ready),
-        Engine::IoUringCmd(plan) => {
-            if let Some(scsi) = plan.scsi {
-                let queue = Uring::new(&parts(task, plan, &slab), uring::Bsg::new(depth, scsi))?;
-                return work_on_any(task, queue, slab, ready);
-            }
-            let trims = job.access.mix.has(Dir::Trim);
-            if uring::Commands::apply(&plan.nvme, trims) {
-                return dispatch_commands(task, plan, slab, ready);
-            }
-            let mode = uring::Passthrough::new(depth);
-            let queue = Uring::new(&parts(task, plan, &slab), mode)?;
-            work(task, queue, slab, ready)
-        }
+        Engine::IoUringCmd(plan) => dispatch_commands(task, plan, slab, ready),
         Engine::Nop(plan) => {
             let queue = Uring::new(&parts(task, plan, &slab), uring::Nop::new(depth))?;
             work(task, queue, slab, ready)
@@ -128,7 +116,7 @@ fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::P
     }
 }
 
-/// NVMe commands other than plain reads and writes.
+/// SCSI commands, or NVMe's: plain reads and writes, or others.
 fn dispatch_commands(
     task: &Task<'_>,
     plan: &plan::Uring,
@@ -136,6 +124,14 @@ fn dispatch_commands(
     ready: &mut Option<Ready<'_>>,
 ) -> Result<JobRecord, Refusal> {
     let (job, depth) = (task.job, slab.slots());
+    if let Some(scsi) = plan.scsi {
+        let queue = Uring::new(&parts(task, plan, &slab), uring::Bsg::new(depth, scsi))?;
+        return work_on_any(task, queue, slab, ready);
+    }
+    if !uring::Commands::apply(&plan.nvme, job.access.mix.has(Dir::Trim)) {
+        let queue = Uring::new(&parts(task, plan, &slab), uring::Passthrough::new(depth))?;
+        return work(task, queue, slab, ready);
+    }
     let mode = |table| uring::Commands::new(depth, &plan.nvme, table, job.access.seed);
     if plan.nvme.ranges <= 1 || job.access.mix != Mix::Only(Dir::Trim) {
         let queue = Uring::new(&parts(task, plan, &slab), mode(None))?;
