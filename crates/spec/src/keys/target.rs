@@ -57,7 +57,7 @@ pub(super) const KEYS: &[Key] = &[
         job.files.append = v.flag()?;
         Ok(())
     })
-    .differs("The file is extended before the job starts, and keeps its data also if the job reads; `--overwrite=` permits it."),
+    .differs("The file is extended before the job starts, which needs `--overwrite=`, and keeps its data even if the job reads."),
     Key::value("fallocate", "KIND", "How to preallocate new files: none, native, posix, keep or truncate", |job, v| {
         job.files.fallocate = v.choice(&[
             ("none", Fallocate::None),
@@ -104,7 +104,7 @@ pub(super) const KEYS: &[Key] = &[
         job.files.unlink_each_loop = v.flag()?;
         Ok(())
     })
-    .differs("In files that this run created, frees the blocks that the job uses, and keeps the files; others keep their data. An error for jobs that read."),
+    .differs("Frees the blocks that the job uses in files that this run created; the files remain, and other files keep their data. An error for jobs that read."),
     Key::flag("invalidate", "Invalidate the page cache of the files before the job starts", |job, v| {
         job.files.invalidate = v.flag()?;
         Ok(())
