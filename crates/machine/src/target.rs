@@ -125,14 +125,27 @@ impl Lookup {
     }
 
     fn missing(&self, path: &str) -> TargetFacts {
-        let mut facts = TargetFacts { path: path.to_string(), ..TargetFacts::default() };
-        let Some((dir, name)) = split(path) else { return facts };
-        let Ok(fd) = open_path(dir) else { return facts };
-        let Ok(stat) = stat(&fd) else { return facts };
-        facts.resolved = Path::new(&resolved(&fd)).join(name).to_string_lossy().into_owned();
-        facts.device_number = (stat.stx_dev_major, stat.stx_dev_minor);
-        self.place(&mut facts, &fd, &stat);
-        facts
+        let in_dir = split(path)
+            .and_then(|(dir, name)| self.missing_in(path, &open_path(dir).ok()?, name).ok());
+        in_dir.unwrap_or_else(|| TargetFacts { path: path.to_string(), ..TargetFacts::default() })
+    }
+
+    /// Facts about a name that does not exist in an open directory; `asked` is the path as given.
+    pub(crate) fn missing_in(
+        &self,
+        asked: &str,
+        dir: &OwnedFd,
+        name: &str,
+    ) -> io::Result<TargetFacts> {
+        let stat = stat(dir)?;
+        let mut facts = TargetFacts {
+            path: asked.to_string(),
+            resolved: Path::new(&resolved(dir)).join(name).to_string_lossy().into_owned(),
+            device_number: (stat.stx_dev_major, stat.stx_dev_minor),
+            ..TargetFacts::default()
+        };
+        self.place(&mut facts, dir, &stat);
+        Ok(facts)
     }
 }
 

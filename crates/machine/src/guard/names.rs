@@ -15,7 +15,6 @@ use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Device and inode.
@@ -157,15 +156,7 @@ fn directory(
     name: &str,
 ) -> Result<OwnedFd, GuardError> {
     let Spot { dir, .. } = subject::spot(lookup, path, dir_path, name)?;
-    if let Some(within) = &plan.within {
-        let outer =
-            target::open_path(within).map_err(|error| GuardError::io(within, "open", error))?;
-        let resolved = target::resolved(&dir);
-        if !Path::new(&resolved).starts_with(target::resolved(&outer)) {
-            let (path, directory) = (path.to_string(), within.clone());
-            return Err(GuardError::Outside { path, resolved, directory });
-        }
-    }
+    subject::stay_within(path, plan.within.as_deref(), &target::resolved(&dir))?;
     Ok(dir)
 }
 

@@ -151,7 +151,7 @@ fn existing(
     let facts = lookup
         .open_target(&path, &fd)
         .map_err(|error| GuardError::io(&path, "read the status of", error))?;
-    stay_within(target, &facts.resolved)?;
+    stay_within(&path, target.within.as_deref(), &facts.resolved)?;
     let identity = match facts.kind {
         TargetKind::File => file_identity(&stat(&path, &fd)?),
         TargetKind::BlockDevice => Identity::Device(TargetKindKey::Block, facts.device_number),
@@ -178,8 +178,6 @@ fn new(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity
     let Some((dir_path, name)) = target::split(&path) else {
         return Err(GuardError::IsDirectory { path });
     };
-    let facts =
-        lookup.target(&path).map_err(|error| GuardError::io(&path, "read the status of", error))?;
     if Path::new(&path).starts_with("/dev") {
         return Err(GuardError::UnderDev { path });
     }
@@ -187,7 +185,11 @@ fn new(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity
     if target.create_size.is_none() {
         return Err(GuardError::Missing { path });
     }
-    stay_within(target, &facts.resolved)?;
+    let facts = lookup
+        .missing_in(&path, &spot.dir, name)
+        .map_err(|error| GuardError::io(&path, "read the status of", error))?;
+    // Of the directory that is used: its path may lead elsewhere by now.
+    stay_within(&path, target.within.as_deref(), &facts.resolved)?;
     let dir = stat(&path, &spot.dir)?;
     let identity = Identity::New(dir.st_dev, dir.st_ino, name.to_string());
     Ok((Place::New(spot), facts, identity))
@@ -217,15 +219,18 @@ pub(crate) fn spot(
     Ok(Spot { dir, name: name.to_string() })
 }
 
-/// Verifies that the target is within the job's directory after resolving symbolic links.
-fn stay_within(target: &Target, resolved: &str) -> Result<(), GuardError> {
-    let Some(directory) = &target.within else { return Ok(()) };
-    let path = target.path.clone();
+/// Verifies that `resolved`, the current path of a descriptor that will be used, is within the job's directory.
+pub(crate) fn stay_within(
+    path: &str,
+    within: Option<&str>,
+    resolved: &str,
+) -> Result<(), GuardError> {
+    let Some(directory) = within else { return Ok(()) };
     let dir =
         target::open_path(directory).map_err(|error| GuardError::io(directory, "open", error))?;
     if Path::new(resolved).starts_with(target::resolved(&dir)) {
         return Ok(());
     }
-    let (resolved, directory) = (resolved.to_string(), directory.clone());
-    Err(GuardError::Outside { path, resolved, directory })
+    let (path, resolved) = (path.to_string(), resolved.to_string());
+    Err(GuardError::Outside { path, resolved, directory: directory.to_string() })
 }

@@ -13,6 +13,8 @@ mod making;
 #[cfg(test)]
 mod names;
 #[cfg(test)]
+mod races;
+#[cfg(test)]
 mod scratch;
 #[cfg(test)]
 mod settings;
