@@ -8,7 +8,9 @@ use crate::{limits, output, page, quantity};
 use fathom_analysis::machine;
 use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
+use fathom_model::facts::DeviceFacts;
 use fathom_model::watch::{BlocksSample, MachineSample, Missing};
+use fathom_report::doc::Heading;
 use fathom_report::pages;
 use fathom_report::render::{self, Style};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
@@ -104,6 +106,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
 /// The samples so far, and what was printed of them.
 struct BlocksView<'a> {
     args: &'a Args,
+    heading: Option<Heading>,
     to: Option<Destination>,
     /// What goes to a file, which is written at the end.
     written: String,
@@ -116,7 +119,8 @@ struct BlocksView<'a> {
 impl<'a> BlocksView<'a> {
     fn new(args: &'a Args, to: Option<Destination>, missing: Vec<Missing>) -> Self {
         let written = String::new();
-        Self { args, to, written, missing, first: None, last: None, lines: 0 }
+        let heading = page::heading("blocks", None);
+        Self { args, heading, to, written, missing, first: None, last: None, lines: 0 }
     }
 
     /// Prints the interval since the previous sample. The last one is usually shorter and is not printed.
@@ -176,7 +180,12 @@ impl<'a> BlocksView<'a> {
         let elapsed = to.saturating_duration_since(*from);
         let elapsed_ns = elapsed.as_nanos() as u64;
         let disks = machine::rates(first, last, elapsed_ns).disks;
-        let page = pages::blocks(&came, &disks, elapsed_ns, &self.missing, self.args.page.verbose);
+        let named = |disk: &DeviceFacts| came.devices.iter().any(|one| one.name == disk.name);
+        let facts = fathom_machine::device::disks(&Roots::default());
+        let devices = pages::device_list(facts.iter().filter(|disk| named(disk)));
+        let mut page =
+            pages::blocks(&came, &disks, elapsed_ns, &self.missing, self.args.page.verbose);
+        page.heading = self.heading.clone().map(|heading| Heading { devices, ..heading });
         let json = json(&came, elapsed, true)?;
         let (text, kind) = self.args.page.format.render(&page, Some(json), self.to.is_some())?;
         match self.lines {

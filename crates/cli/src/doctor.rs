@@ -1,6 +1,6 @@
 //! `fathom doctor`: checks of the machine and its disks, and the safe changes.
 
-use crate::page::PageArgs;
+use crate::page::{self, PageArgs};
 use crate::stdio::{self, note};
 use fathom_analysis::rules::{Diagnosis, diagnose, topology_findings};
 use fathom_analysis::topology::analyze;
@@ -47,7 +47,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let mut diagnosis = diagnose(&host, &inspect::inspect(&roots, &disks));
     diagnosis.topology = attachment(&roots, (!args.targets.is_empty()).then_some(&disks));
     let json = serde_json::to_string_pretty(&diagnosis).map_err(|e| e.to_string())? + "\n";
-    args.page.print(&pages::doctor(&diagnosis, args.page.verbose), Some(json), to.as_ref())?;
+    let mut page = pages::doctor(&diagnosis, args.page.verbose);
+    page.heading = page::heading("doctor", &disks);
+    args.page.print(&page, Some(json), to.as_ref())?;
     let is_fixed = !args.fix || fix(&diagnosis, args.yes)?;
     let has_problems = args.strict && diagnosis.has_problems();
     Ok(if is_fixed && !has_problems { ExitCode::SUCCESS } else { ExitCode::FAILURE })

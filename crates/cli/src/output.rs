@@ -32,7 +32,10 @@ pub fn write(
 ) -> Result<(), String> {
     let style = page::style(output.file.is_some());
     let lines = if style.color { Kind::ColoredLines } else { Kind::Lines };
-    let page = || pages::run(record, Some(&Observed { seen, stacks }), output.verbose);
+    let page = || {
+        let observed = Observed { seen, stacks };
+        pages::run(record, Some(&observed), output.verbose).in_zone(page::zone())
+    };
     let mut text = before.to_string();
     for format in formats(output) {
         text.push_str(&match format {

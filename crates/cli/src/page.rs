@@ -3,8 +3,11 @@
 use crate::output::{self, Destination};
 use crate::stdio::Kind;
 use clap::ValueEnum;
+use fathom_machine::Roots;
+use fathom_model::facts::DeviceFacts;
 use fathom_report::calendar::{self, TimeZone};
-use fathom_report::doc::Document;
+use fathom_report::doc::{Document, Heading};
+use fathom_report::pages::{Origin, device_list};
 use fathom_report::render::{self, Style};
 use fathom_runner::RecordTo;
 use std::io::IsTerminal;
@@ -40,6 +43,25 @@ pub fn zone() -> &'static TimeZone {
 pub fn use_utc() {
     // Setting it again has no effect.
     let _ = ZONE.set(TimeZone::UTC);
+}
+
+/// How a page about the machine as it is begins: what `fathom NAME` reads now, on which `devices`.
+pub fn heading<'a>(
+    name: &str,
+    devices: impl IntoIterator<Item = &'a DeviceFacts>,
+) -> Option<Heading> {
+    let args = std::env::args_os();
+    let command: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let origin = Origin {
+        name,
+        version: env!("CARGO_PKG_VERSION"),
+        command: &command,
+        started_unix_ns: fathom_engine::clock::unix_ns(),
+        host: &fathom_machine::host(&Roots::default()),
+        targets: &[],
+    };
+    let devices = device_list(devices);
+    origin.heading().map(|heading| Heading { devices, ..heading })
 }
 
 /// The style of text on standard output, or in a file.
@@ -90,6 +112,12 @@ impl FormatArgs {
         if self.json { PageFormat::Json } else { self.format.unwrap_or_default() }
     }
 
+    /// The same, with this format where the command line names none.
+    #[must_use]
+    pub fn or(&self, format: PageFormat) -> Self {
+        if self.is_given() { self.clone() } else { Self { format: Some(format), json: false } }
+    }
+
     /// Whether the command line names a format.
     #[must_use]
     pub fn is_given(&self) -> bool {
@@ -112,6 +140,7 @@ impl FormatArgs {
         json: Option<String>,
         to_file: bool,
     ) -> Result<(String, Kind), String> {
+        let page = &page.clone().in_zone(zone());
         Ok(match self.get() {
             PageFormat::Json => {
                 let page = || render::json(page).map_err(|e| e.to_string());

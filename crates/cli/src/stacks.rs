@@ -2,11 +2,12 @@
 
 use crate::limits;
 use crate::output::{self, Destination};
-use crate::page::PageArgs;
+use crate::page::{self, PageArgs, PageFormat};
 use crate::quantity;
-use crate::stdio::{Kind, note, report_missing};
+use crate::stdio::{self, Kind, report_missing};
 use crate::watch::End;
 use fathom_model::advice::thread_not_created;
+use fathom_report::doc::Heading;
 use fathom_report::pages;
 use fathom_report::stacks::{self, Sampled};
 use fathom_watch::{Clock, StackSampler, StackSettings, TimedSample, Watcher};
@@ -55,6 +56,7 @@ pub struct Args {
 /// # Errors
 /// Why nothing can be sampled, or the result cannot be written.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let profile = Profile::of(&args.page)?;
     let to = match args.page.output.as_deref() {
         Some("-") => Some(Destination::Stdout),
         _ => args.page.destination(None)?,
@@ -71,8 +73,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         clock: if args.by_clock { Clock::Timer } else { Clock::Cycles },
         ..StackSettings::default()
     };
+    let heading = page::heading("stacks", None);
     let sampled = sample(&settings, args.page.verbose, &mut end)?;
-    Ok(end.code_if(show(args, &sampled, to.as_ref())))
+    Ok(end.code_if(show(args, profile, heading, &sampled, to.as_ref())))
 }
 
 /// Samples until the end.
@@ -99,29 +102,64 @@ fn add(sampled: &mut Sampled, began: Instant, watched: TimedSample) {
     sampled.intervals.push((u64::try_from(end).unwrap_or(u64::MAX), sample));
 }
 
-fn show(args: &Args, sampled: &Sampled, to: Option<&Destination>) -> Result<(), String> {
-    // Without a format, the name of the file selects the kind of profile.
-    let Some(file) = args.page.output.as_deref().filter(|_| !args.page.format.is_given()) else {
-        return args.page.print(&pages::stacks(sampled, args.rows), None, to);
-    };
-    let ends_in = |ending: &str| {
-        Path::new(file).extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
-    };
-    let kind = if ends_in("json") { Kind::Json } else { Kind::Lines };
-    let (text, form) = if ends_in("svg") {
-        let seconds = sampled.intervals.last().map_or(0.0, |(end, _)| *end as f64 / 1e9);
-        let title = format!("CPU time over {seconds:.1} s");
-        (stacks::flame_graph(sampled, &title), "a flame graph")
-    } else if ends_in("json") {
-        (stacks::firefox(sampled), "a Firefox profile")
-    } else {
-        (stacks::folded(sampled), "folded stacks")
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Profile {
+    /// The page, in the format of the options or else in this one.
+    Page(PageFormat),
+    Flame,
+    Firefox,
+    Folded,
+}
+
+impl Profile {
+    /// As the options say; without a format, as the ending of the file's name says.
+    fn of(page: &PageArgs) -> Result<Self, String> {
+        let Some(file) = page.output.as_deref().filter(|_| !page.format.is_given()) else {
+            return Ok(Self::Page(PageFormat::Text));
+        };
+        let ending = Path::new(file).extension().map(|ending| ending.to_ascii_lowercase());
+        Ok(match ending.as_ref().map(|ending| ending.to_string_lossy()).as_deref() {
+            Some("svg") => Self::Flame,
+            Some("json") => Self::Firefox,
+            Some("html" | "htm") => Self::Page(PageFormat::Html),
+            Some("md") => Self::Page(PageFormat::Markdown),
+            None | Some("folded" | "collapsed" | "txt") => Self::Folded,
+            Some(other) => {
+                return Err(format!(
+                    "--output={file}: unknown kind of profile .{other}; use .svg (flame graph), .json (Firefox \
+                     profile), .folded, .html or .md, or --format"
+                ));
+            }
+        })
+    }
+}
+
+fn show(
+    args: &Args,
+    profile: Profile,
+    heading: Option<Heading>,
+    sampled: &Sampled,
+    to: Option<&Destination>,
+) -> Result<(), String> {
+    let title = heading.as_ref().map_or_else(String::new, Heading::line);
+    let (text, kind, form) = match profile {
+        Profile::Page(format) => {
+            let mut page = pages::stacks(sampled, args.rows);
+            page.heading = heading;
+            let options = PageArgs { format: args.page.format.or(format), ..args.page.clone() };
+            return options.print(&page, None, to);
+        }
+        Profile::Flame => (stacks::flame_graph(sampled, &title), Kind::Lines, "flame graph"),
+        Profile::Firefox => (stacks::firefox(sampled), Kind::Json, "Firefox profile"),
+        Profile::Folded => (stacks::folded(sampled), Kind::Lines, "folded stacks"),
     };
     output::emit(&text, kind, to)?;
-    if !matches!(to, Some(Destination::Stdout)) {
+    if let (Some(file), false) = (&args.page.output, matches!(to, Some(Destination::Stdout))) {
         let counts = sampled.intervals.iter().flat_map(|(_, sample)| &sample.counts);
         let samples: u64 = counts.map(|count| u64::from(count.count)).sum();
-        note!("{samples} samples on busy CPUs written to {file} as {form}");
+        let s = if samples == 1 { "" } else { "s" };
+        stdio::remark(&format!("Wrote {file} ({form}, {samples} sample{s})"));
     }
     Ok(())
 }

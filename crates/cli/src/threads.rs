@@ -1,13 +1,14 @@
 //! `fathom threads`: samples what threads do: state, system call, wait channel.
 
 use crate::output::Destination;
-use crate::page::PageArgs;
+use crate::page::{self, PageArgs};
 use crate::stdio::Kind;
 use crate::watch::{End, TICK};
 use crate::{output, quantity};
 use fathom_analysis::threads::{Column, DEFAULT, ThreadGroups};
 use fathom_model::advice::thread_not_created;
 use fathom_model::watch::{Missing, SamplerCost, ThreadsSample};
+use fathom_report::doc::Heading;
 use fathom_report::pages;
 use fathom_report::threads::Report;
 use fathom_watch::threads::{HZ_MAX, Parts, ThreadOptions, ThreadSampler};
@@ -116,7 +117,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let every = args.interval.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
     let watcher = Watcher::start(vec![Box::new(sampler)], every)
         .map_err(|error| thread_not_created(&error))?;
-    let mut view = ThreadsView::new(args, to, &columns, missing);
+    let heading = page::heading("threads", None);
+    let mut view = ThreadsView::new(args, heading, to, &columns, missing);
     let shown = end.follow(watcher, |sample| view.add(&sample).map(|()| true));
     Ok(end.code_if(shown.and_then(|()| view.finish())))
 }
@@ -127,6 +129,7 @@ struct ThreadsView<'a> {
     to: Option<Destination>,
     /// What goes to a file, which is written at the end.
     written: String,
+    heading: Option<Heading>,
     missing: Vec<Missing>,
     all: Tally,
     /// Since the last table.
@@ -143,12 +146,13 @@ struct Tally {
 impl<'a> ThreadsView<'a> {
     fn new(
         args: &'a Args,
+        heading: Option<Heading>,
         to: Option<Destination>,
         columns: &[Column],
         missing: Vec<Missing>,
     ) -> Self {
         let (all, part) = (Tally::new(columns, None), Tally::new(columns, None));
-        Self { args, to, written: String::new(), missing, all, part }
+        Self { args, to, written: String::new(), heading, missing, all, part }
     }
 
     fn add(&mut self, watched: &TimedSample) -> Result<(), String> {
@@ -184,7 +188,8 @@ impl<'a> ThreadsView<'a> {
 
     /// In JSON, a table is a line.
     fn render(&self, report: &Report) -> Result<(String, Kind), String> {
-        let page = pages::threads(report);
+        let mut page = pages::threads(report);
+        page.heading = self.heading.clone().filter(|_| report.total);
         let (text, kind) =
             self.args.page.format.render(&page, Some(report.json()), self.to.is_some())?;
         Ok((if kind == Kind::Json { text } else { text + "\n" }, kind))

@@ -1,13 +1,15 @@
 //! `fathom topo`: where storage is attached, and what the links on the way carry.
 
 use crate::output::{self, Destination};
-use crate::page::PageArgs;
+use crate::page::{self, PageArgs};
 use crate::stdio::{Kind, note};
 use fathom_analysis::rules::topology_findings;
 use fathom_analysis::topology::{TopologyReport, analyze};
 use fathom_machine::Roots;
 use fathom_machine::topology::{PCI_IDS, topology, volume_of};
-use fathom_report::{pages, topo_svg};
+use fathom_report::doc::Heading;
+use fathom_report::pages::{self, Origin};
+use fathom_report::topo_svg;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -49,11 +51,23 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         return Ok(ExitCode::FAILURE);
     }
     let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())? + "\n";
-    args.page.print(&pages::topo(&report, args.page.verbose), Some(json), to.as_ref())?;
+    let mut page = pages::topo(&report, args.page.verbose);
+    page.heading = heading(args, &roots);
+    args.page.print(&page, Some(json), to.as_ref())?;
     if let Some(picture) = picture {
         output::emit(&topo_svg::picture(&report), Kind::Lines, Some(&picture))?;
     }
     Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Of this machine; of another only what its copy says, which is not when and how it was made.
+fn heading(args: &Args, roots: &Roots) -> Option<Heading> {
+    if args.root == Path::new("/") {
+        return page::heading("topo", None);
+    }
+    let host = &fathom_machine::host(roots);
+    Origin { name: "topo", version: "", command: &[], started_unix_ns: 0, host, targets: &[] }
+        .heading()
 }
 
 /// Leaves only the targets in the report. Returns whether all of them are known.

@@ -3,9 +3,12 @@
 //! column; renderers never know what a run is.
 
 mod chart;
+mod heading;
 
 pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries};
+pub use heading::Heading;
 
+use crate::calendar::TimeZone;
 use fathom_model::Finding;
 use fathom_model::finding::Severity;
 use serde::{Serialize, Serializer};
@@ -18,6 +21,9 @@ const NOUN_WHOLE: usize = 20;
 /// A page, or the body of a section.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Document {
+    /// Of a page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heading: Option<Heading>,
     /// In the order in which they are read.
     pub blocks: Vec<Block>,
 }
@@ -371,6 +377,13 @@ impl Serialize for Span {
 }
 
 impl Document {
+    /// The same with the date of its heading in `zone`.
+    #[must_use]
+    pub fn in_zone(mut self, zone: &TimeZone) -> Self {
+        self.heading.iter_mut().for_each(|heading| heading.zone = zone.clone());
+        self
+    }
+
     /// Appends a paragraph.
     pub fn paragraph(&mut self, text: impl Into<Text>) {
         self.blocks.push(Block::Paragraph(text.into()));

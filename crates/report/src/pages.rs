@@ -27,6 +27,7 @@ use calls::calls;
 pub use doctor::doctor;
 use doctor::doctor_line;
 pub use experiment::experiment;
+pub use header::{Origin, device_list};
 pub use layers::{IoCost, layers};
 pub use leftovers::{LeftoverRow, leftovers};
 pub use limit::{LimitPageOptions, limit};

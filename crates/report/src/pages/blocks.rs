@@ -27,7 +27,8 @@ pub fn block_rates(growth: &BlocksSample, elapsed_ns: u64, is_first: bool) -> Do
     columns.push(DataColumn::text("unplugs").ranked(2));
     let rows = growth.devices.iter().map(|device| rates_of(device, growth, elapsed_ns)).collect();
     let extent = if is_first { Extent::First } else { Extent::Further };
-    Document { blocks: vec![Block::Table(DataTable { columns, rows, extent })] }
+    let blocks = vec![Block::Table(DataTable { columns, rows, extent })];
+    Document { blocks, ..Document::default() }
 }
 
 fn rates_of(device: &DeviceBlocks, growth: &BlocksSample, elapsed_ns: u64) -> Vec<Text> {

@@ -4,7 +4,7 @@ mod charts;
 mod detail;
 mod sweep;
 
-use super::parts;
+use super::header::Origin;
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, number, percent, plural,
     text, time,
@@ -22,6 +22,7 @@ const SENTENCES_MAX: usize = 8;
 #[must_use]
 pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
     let mut page = Document::default();
+    page.heading = Origin::from(record).heading();
     header(&mut page, record);
     page.findings(&record.findings);
     let experiment = &record.request.experiment;
@@ -46,17 +47,17 @@ fn header(page: &mut Document, record: &ExperimentRecord) {
     if !record.outcome.is_finished() {
         page.paragraph(format!("INCOMPLETE: {}; results so far:", record.outcome));
     }
-    let (host, report) = (&record.facts.host, &record.report);
-    let model = (!host.cpu_model.is_empty()).then(|| format!(" ({})", host.cpu_model));
-    let cpus = text!(plural(host.cpus_allowed.len() as u64, "CPU"), model);
+    let report = &record.report;
     let rounds = plural(report.rounds.into(), "round");
     let windows = plural(report.windows.into(), "window");
-    page.paragraph(parts([
-        format!("fathom {}", record.fathom_version).into(),
-        format!("Linux {}", host.kernel).into(),
-        cpus,
-        text!(time(report.seconds_used * 1e9), ", ", rounds, ", ", windows),
-    ]));
+    page.paragraph(text!(
+        "measured for ",
+        time(report.seconds_used * 1e9),
+        " in ",
+        rounds,
+        ", ",
+        windows
+    ));
     for (at, target) in record.facts.targets.iter().enumerate() {
         let condition = record.conditions.get(at);
         let name = match condition.is_some_and(|c| c.scratch) {

@@ -1,22 +1,151 @@
-//! The first line of a page: which program measured which machine.
+//! How every page begins: who measured what, where and when.
 
 use super::parts;
-use crate::doc::{Document, Text, plural, text};
-use fathom_model::RunRecord;
-use fathom_model::facts::Host;
+use crate::calendar::TimeZone;
+use crate::doc::{Heading, Text, bytes, plural, text, whole};
+use fathom_analysis::experiment::ExperimentRecord;
+use fathom_analysis::limit::LimitRecord;
+use fathom_model::facts::{DeviceFacts, Facts, Host, TargetFacts};
+use fathom_model::outcome::RecordKind;
+use fathom_model::{RunRecord, shell};
+use std::path::Path;
 
-/// `fathom 0.1.0 · Linux 6.12.30 · 16 CPUs (AMD EPYC 9354P)`, and `more`.
-pub(super) fn header(version: &str, host: &Host, cpus: u32, more: Text) -> Text {
-    let kernel = (!host.kernel.is_empty()).then(|| format!("Linux\u{a0}{}", host.kernel));
-    let model = (!host.cpu_model.is_empty()).then(|| format!(" ({})", host.cpu_model));
-    let cpus = (cpus > 0).then(|| text!(plural(cpus.into(), "CPU"), model));
-    parts([format!("fathom\u{a0}{version}").into(), kernel.into(), cpus.into(), more])
+/// Devices up to this many are described; the others are counted.
+const DEVICES_SHOWN: usize = 3;
+
+/// Where a page comes from: a record, or the machine as it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// The command: `run`, `limit`.
+    pub name: &'a str,
+    /// Version of fathom.
+    pub version: &'a str,
+    /// The command line; the first word is the program.
+    pub command: &'a [String],
+    /// When the command started, in nanoseconds since 1970 (UTC); 0 if unknown.
+    pub started_unix_ns: u64,
+    /// The machine.
+    pub host: &'a Host,
+    /// The targets.
+    pub targets: &'a [TargetFacts],
 }
 
-/// Begins the page of a run.
-pub(super) fn run_header(page: &mut Document, record: &RunRecord) {
-    let host = &record.facts.host;
-    if !record.fathom_version.is_empty() {
-        page.paragraph(header(&record.fathom_version, host, host.cpus_online, Text::default()));
+impl Origin<'_> {
+    /// The heading, with the devices of the targets; none of an empty record.
+    #[must_use]
+    pub fn heading(&self) -> Option<Heading> {
+        let kernel = &self.host.kernel;
+        let kernel = (!kernel.is_empty()).then(|| format!("Linux\u{a0}{kernel}"));
+        let version = (!self.version.is_empty()).then(|| format!("fathom\u{a0}{}", self.version));
+        let heading = Heading {
+            title: format!("fathom {}", self.name),
+            host: self.host.hostname.clone(),
+            started_unix_ns: self.started_unix_ns,
+            machine: parts([kernel.into(), cpus(self.host), version.into()]),
+            devices: listed(self.targets.iter().map(storage)),
+            command: command_line(self.command),
+            zone: TimeZone::UTC,
+        };
+        (!heading.machine.is_empty()).then_some(heading)
     }
+}
+
+impl<'a> From<&'a RunRecord> for Origin<'a> {
+    fn from(record: &'a RunRecord) -> Self {
+        let name = if record.kind == RecordKind::Watch { "watch" } else { "run" };
+        let RunRecord { fathom_version, command, started_unix_ns, facts, .. } = record;
+        Self::of(name, fathom_version, command, *started_unix_ns, facts)
+    }
+}
+
+impl<'a> From<&'a LimitRecord> for Origin<'a> {
+    fn from(record: &'a LimitRecord) -> Self {
+        let LimitRecord { fathom_version, command, started_unix_ns, facts, .. } = record;
+        Self::of("limit", fathom_version, command, *started_unix_ns, facts)
+    }
+}
+
+impl<'a> From<&'a ExperimentRecord> for Origin<'a> {
+    fn from(record: &'a ExperimentRecord) -> Self {
+        let name = if record.request.is_sweep { "sweep" } else { "try" };
+        let ExperimentRecord { fathom_version, command, started_unix_ns, facts, .. } = record;
+        Self::of(name, fathom_version, command, *started_unix_ns, facts)
+    }
+}
+
+impl<'a> Origin<'a> {
+    fn of(
+        name: &'a str,
+        version: &'a str,
+        command: &'a [String],
+        started_unix_ns: u64,
+        facts: &'a Facts,
+    ) -> Self {
+        let (host, targets) = (&facts.host, facts.targets.as_slice());
+        Self { name, version, command, started_unix_ns, host, targets }
+    }
+}
+
+/// `16 CPUs (AMD EPYC 9354P)`; where affinity leaves only some of them, `2 of 16 CPUs`.
+fn cpus(host: &Host) -> Text {
+    if host.cpus_online == 0 {
+        return Text::default();
+    }
+    let allowed = host.cpus_allowed.len() as u64;
+    let some = (0 < allowed && allowed < host.cpus_online.into())
+        .then(|| text!(whole(allowed), "\u{a0}of\u{a0}"));
+    let model = (!host.cpu_model.is_empty()).then(|| format!(" ({})", host.cpu_model));
+    text!(some, plural(host.cpus_online.into(), "CPU"), model)
+}
+
+/// `ext4 on nvme0n1 (SAMSUNG MZQL23T8HCLS, 3.49 TiB)`, without a file system for a device.
+fn storage(target: &TargetFacts) -> Text {
+    let device = target.device.as_ref().map(device);
+    match (target.file_system.as_deref(), device) {
+        (Some(file_system), Some(device)) => text!(file_system, "\u{a0}on ", device),
+        (file_system, device) => text!(file_system, device),
+    }
+}
+
+/// `nvme0n1 (SAMSUNG MZQL23T8HCLS, 3.49 TiB)`
+fn device(device: &DeviceFacts) -> Text {
+    let model = device.model.as_deref().map(str::trim).filter(|model| !model.is_empty());
+    let size = (device.size_bytes > 0).then(|| bytes(device.size_bytes));
+    let known = Text::join([model.into(), size.into()], ", ");
+    let known = (!known.is_empty()).then(|| text!(" (", known, ")"));
+    let on = match device.members.is_empty() {
+        true => String::new(),
+        false => format!(" on {}", device.members.join(", ")),
+    };
+    text!(device.name.as_str(), known, on)
+}
+
+/// The devices that are observed.
+#[must_use]
+pub fn device_list<'a>(all: impl IntoIterator<Item = &'a DeviceFacts>) -> Text {
+    listed(all.into_iter().map(device))
+}
+
+/// Each of `all` once, up to the number that is shown.
+fn listed(all: impl IntoIterator<Item = Text>) -> Text {
+    let mut known: Vec<Text> = Vec::new();
+    for one in all.into_iter().filter(|one| !one.is_empty()) {
+        if !known.contains(&one) {
+            known.push(one);
+        }
+    }
+    let others = known.len().saturating_sub(DEVICES_SHOWN);
+    known.truncate(DEVICES_SHOWN);
+    let others = (others > 0).then(|| text!("and ", plural(others as u64, "other")));
+    parts(known.into_iter().chain([others.into()]))
+}
+
+/// The command line as one would type it: the program by its name, words quoted where a shell needs that.
+fn command_line(words: &[String]) -> String {
+    let Some((program, args)) = words.split_first() else { return String::new() };
+    let program = Path::new(program)
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let args = args.iter().map(|arg| shell::quoted(arg).into_owned());
+    std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ")
 }

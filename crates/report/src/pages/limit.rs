@@ -3,7 +3,8 @@
 
 mod paragraph;
 
-use super::{counters, doctor_line, header, not_measured};
+use super::header::Origin;
+use super::{counters, doctor_line, not_measured};
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, named, of,
     percent, plural, text, time,
@@ -30,6 +31,7 @@ pub struct LimitPageOptions {
 #[must_use]
 pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
     let mut page = Document::default();
+    page.heading = Origin::from(record).heading();
     head(&mut page, record);
     page.findings(&record.findings);
     for (index, target) in record.report.targets.iter().enumerate() {
@@ -72,10 +74,13 @@ fn head(page: &mut Document, record: &LimitRecord) {
         page.paragraph(format!("INCOMPLETE: {}; results so far:", record.outcome));
     }
     let report = &record.report;
-    let spent =
-        text!(time(report.seconds_used * 1e9), ", ", plural(report.windows.into(), "window"));
-    let host = &record.facts.host;
-    page.paragraph(header::header(&record.fathom_version, host, report.cores, spent));
+    let spent = text!(
+        "measured for ",
+        time(report.seconds_used * 1e9),
+        " in ",
+        plural(report.windows.into(), "window")
+    );
+    page.paragraph(spent);
 }
 
 /// What a target is: size, file system, device.

@@ -3,7 +3,7 @@
 mod cost;
 mod figures;
 
-use super::header::run_header;
+use super::header::Origin;
 use super::watch::{Observed, machine};
 use super::{doctor_line, limited_by};
 use crate::doc::{Document, Text, count, text, time};
@@ -23,13 +23,14 @@ const SETTINGS_SHOWN: usize = 3;
 #[must_use]
 pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Document {
     let mut page = Document::default();
-    run_header(&mut page, record);
+    page.heading = Origin::from(record).heading();
     page.findings(&record.findings);
     let groups = shown_groups(record);
     for group in &groups {
         section(&mut page, record, group);
     }
     totals(&mut page, record, &groups);
+    observed.iter().for_each(|observed| limited_by(&mut page, record, observed));
     let mut rest = Document::default();
     cost::disks(&mut rest, record);
     machine(&mut rest, observed, record, &missing(record), verbose);
@@ -37,7 +38,6 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
     if !rest.blocks.is_empty() {
         page.section("machine", Text::default(), rest);
     }
-    observed.iter().for_each(|observed| limited_by(&mut page, record, observed));
     page
 }
 

@@ -1,13 +1,13 @@
 //! Sampled figures: the summary of `fathom watch`, and the machine section of a run.
 
-use super::header::run_header;
+use super::header::{Origin, device_list};
 use super::{
     IoCost, calls, counters, gaps, layers, limited_by, not_measured, parts, percentile, programs,
     range, thread_states,
 };
 use crate::doc::{
-    DataColumn, Document, Quantity, Text, bandwidth, bytes, count, events, named, number, of,
-    percent, plural, share, text, time, whole,
+    DataColumn, Document, Heading, Quantity, Text, bandwidth, bytes, count, events, named, number,
+    of, percent, plural, share, text, time, whole,
 };
 use fathom_analysis::derive;
 use fathom_analysis::layers::LayerTimes;
@@ -46,7 +46,7 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     let watch = record.watch.as_ref().unwrap_or(&none);
     let rates = seen.rates();
     let mut page = Document::default();
-    run_header(&mut page, record);
+    page.heading = heading(record, &rates);
     head(&mut page, seen, record, watch);
     if let Some(system) = &rates.system {
         cpus(&mut page, system, seen);
@@ -63,6 +63,17 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     threads(&mut page, seen);
     limited_by(&mut page, record, observed);
     page
+}
+
+/// With the devices that did I/O.
+fn heading(record: &RunRecord, rates: &MachineRates) -> Option<Heading> {
+    let is_active = |name: &str| {
+        let disk = rates.disks.iter().find(|disk| disk.name == name);
+        disk.is_some_and(|disk| disk.read.ios + disk.write.ios + disk.discard.ios > 0.0)
+    };
+    let all = record.watch.iter().flat_map(|watch| &watch.devices);
+    let devices = device_list(all.filter(|device| is_active(&device.name)));
+    Origin::from(record).heading().map(|heading| Heading { devices, ..heading })
 }
 
 /// The machine during a run of fathom, and what was not measured.

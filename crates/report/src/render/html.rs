@@ -4,29 +4,38 @@ use super::figure::{Place, loose, shown};
 use super::svg;
 use super::text::sentence;
 use super::tree::TreeRows;
-use crate::doc::{Block, DataTable, Document, QuantityUnit, Section, Span, Text};
+use crate::doc::{Block, DataTable, Document, Heading, QuantityUnit, Section, Span, Text};
 use fathom_model::escape;
 use fathom_model::finding::{Finding, Severity};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("html.css");
 
-/// The document as a page, named by its first section.
+/// The document as a page, named by its heading.
 #[must_use]
 pub fn html(document: &Document) -> String {
-    let first = document.blocks.iter().find_map(|block| match block {
-        Block::Section(section) => Some(section.title.as_str()),
-        _ => None,
-    });
-    let title = escaped(first.map_or("fathom".into(), |first| format!("fathom: {first}")).as_str());
+    let title = document.heading.as_ref().map_or_else(|| "fathom".into(), Heading::line);
+    let title = escaped(&title);
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
     );
+    document.heading.iter().for_each(|heading| begin(&mut out, heading));
     blocks(&mut out, document, 2);
     out + "</main>\n</body>\n</html>\n"
+}
+
+/// Who measured what, below the title.
+fn begin(out: &mut String, heading: &Heading) {
+    for text in [&heading.machine, &heading.devices].into_iter().filter(|text| !text.is_empty()) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "<p class=\"about\">{}</p>", words(text, Place::Sentence));
+    }
+    if !heading.command.is_empty() {
+        let _ = writeln!(out, "<p><code>{}</code></p>", escaped(&heading.command));
+    }
 }
 
 /// Text from anywhere as text of a page: without markup, and without what a terminal takes for commands.

@@ -3,7 +3,7 @@
 use super::Style;
 use super::figure::{Place, loose, plain};
 use super::text::{sentence, text};
-use crate::doc::{Block, DataTable, Document};
+use crate::doc::{Block, DataTable, Document, Heading};
 use fathom_model::escape;
 use fathom_model::finding::Severity;
 
@@ -11,8 +11,29 @@ use fathom_model::finding::Severity;
 #[must_use]
 pub fn markdown(document: &Document) -> String {
     let mut out = String::new();
+    document.heading.iter().for_each(|heading| begin(&mut out, heading));
     blocks(&mut out, document, 2);
     out
+}
+
+/// The title, and who measured what.
+fn begin(out: &mut String, heading: &Heading) {
+    out.push_str(&format!("# {}\n\n", safe(&loose(&heading.line()))));
+    for text in [&heading.machine, &heading.devices].into_iter().filter(|text| !text.is_empty()) {
+        out.push_str(&format!("- {}\n", words(text, Place::Sentence)));
+    }
+    if !heading.command.is_empty() {
+        out.push_str(&format!("- {}\n", code(&heading.command)));
+    }
+}
+
+/// A code span, in more backticks than `text` has in a row.
+fn code(text: &str) -> String {
+    let text = loose(&escape::text(text));
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let pad = if longest > 0 { " " } else { "" };
+    format!("{fence}{pad}{text}{pad}{fence}")
 }
 
 fn blocks(out: &mut String, document: &Document, level: usize) {
@@ -43,7 +64,7 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
             }
             Block::Table(table) => out.push_str(&grid(table)),
             Block::Tree(_) | Block::Chart(_) => {
-                let tree = Document { blocks: vec![block.clone()] };
+                let tree = Document { blocks: vec![block.clone()], ..Document::default() };
                 out.push_str(&format!("```text\n{}```\n", text(&tree, Style::default())));
             }
             Block::Finding(finding) => {

@@ -26,6 +26,7 @@ const WIDTH_MIN: usize = 20;
 #[must_use]
 pub fn text(document: &Document, style: Style) -> String {
     let mut page = Page { out: String::new(), style, width: style.width.max(WIDTH_MIN) };
+    page.heading(document);
     page.blocks(&document.blocks, 0);
     page.out
 }
@@ -37,6 +38,27 @@ struct Page {
 }
 
 impl Page {
+    /// Who measured what, where and when.
+    fn heading(&mut self, document: &Document) {
+        let Some(heading) = &document.heading else { return };
+        let title = loose(&escape::text(&heading.line())).len();
+        self.lines(&escape::text(&heading.line()), 0, GAP);
+        if self.out.len() == title + 1 {
+            self.out = format!("{}\n", self.painted("1", self.out.trim_end()));
+        }
+        for text in [&heading.machine, &heading.devices] {
+            if !text.is_empty() {
+                self.lines(&glued(text, Place::Sentence), 0, GAP);
+            }
+        }
+        if !heading.command.is_empty() {
+            self.wrapped(&escape::text(&heading.command), "$ ", "    ");
+        }
+        if !document.blocks.is_empty() {
+            self.out.push('\n');
+        }
+    }
+
     fn blocks(&mut self, blocks: &[Block], indent: usize) {
         let mut before: Option<&Block> = None;
         for block in blocks {

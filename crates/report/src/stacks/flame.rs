@@ -98,11 +98,12 @@ impl Drawing {
         let y = TOP + (self.depth - level - 1) * HEIGHT;
         let percent = count as f64 / self.all as f64 * 100.0;
         let (name, fill) = (escape(name), color(name, kind));
+        let s = if count == 1 { "" } else { "s" };
         // Writing to a string cannot fail.
         let _ = writeln!(
             self.text,
             "<g class=\"f\" data-x=\"{start}\" data-w=\"{count}\" data-d=\"{level}\">\
-<title>{name} ({count} samples, {percent:.2}%)</title>\
+<title>{name} ({count} sample{s}, {percent:.2}%)</title>\
 <rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{}\" fill=\"{fill}\" rx=\"1\"/>\
 <text x=\"{:.1}\" y=\"{}\"></text></g>",
             HEIGHT - 1,

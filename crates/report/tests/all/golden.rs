@@ -6,6 +6,7 @@ use crate::support::{golden, json::Json, troubled, two_groups, uneven};
 use fathom_model::plan::{BlockSizes, Engine, Unified, Uring};
 use fathom_model::record::RunRecord;
 use fathom_model::watch::{Missing, WatchRecord};
+use fathom_report::calendar::TimeZone;
 use fathom_report::pages;
 use fathom_report::render::{self, Style};
 use fathom_report::{fio_json, terse};
@@ -29,6 +30,48 @@ fn markdown_and_json() {
     let page = pages::run(&two_groups(), None, false);
     golden("two_groups.md", &render::markdown(&page));
     golden("two_groups.page.json", &render::json(&page).unwrap());
+}
+
+#[test]
+fn every_page_begins_with_who_measured_what_where_and_when() {
+    let mut record = two_groups();
+    record.command = ["/usr/bin/fathom", "run", "--name=a b", "job.fio"].map(str::to_string).into();
+    let zone = TimeZone::fixed(jiff::tz::offset(1));
+    let page = pages::run(&record, None, false).in_zone(&zone);
+    let wanted = "\
+fathom run · build-7 · 2026-11-21 20:53:12 +01:00
+Linux 6.12.30 · 2 of 16 CPUs (AMD EPYC 9354P) · fathom 0.0.0-test
+xfs on nvme0n1 (SAMSUNG MZQL23T8HCLS, 3.49 TiB)
+$ fathom run '--name=a b' job.fio
+
+mixed ";
+    let text = render::text(&page, Style::default());
+    assert!(text.starts_with(wanted), "{text}");
+    let markdown = render::markdown(&page);
+    let title = "# fathom run · build-7 · 2026-11-21 20:53:12 +01:00\n\n- Linux 6.12.30 · ";
+    assert!(markdown.starts_with(title), "{markdown}");
+    assert!(markdown.contains("\n- `fathom run '--name=a b' job.fio`\n\n## mixed\n"), "{markdown}");
+    let html = render::html(&page);
+    for tag in ["title", "h1"] {
+        let whole = format!("<{tag}>fathom run · build-7 · 2026-11-21 20:53:12 +01:00</{tag}>");
+        assert!(html.contains(&whole), "{html}");
+    }
+    assert!(html.contains("<code>fathom run '--name=a b' job.fio</code>"), "{html}");
+    let json: serde_json::Value = serde_json::from_str(&render::json(&page).unwrap()).unwrap();
+    assert_eq!(json["heading"]["host"], "build-7");
+    assert_eq!(json["heading"]["started_unix_ns"], record.started_unix_ns);
+}
+
+#[test]
+fn what_an_old_record_lacks_is_left_out_of_its_heading() {
+    let mut record = two_groups();
+    record.facts.host.hostname.clear();
+    (record.started_unix_ns, record.command) = (0, Vec::new());
+    record.facts.targets.clear();
+    let text = summary(&record, Style::default());
+    let wanted =
+        "fathom run\nLinux 6.12.30 · 2 of 16 CPUs (AMD EPYC 9354P) · fathom 0.0.0-test\n\nmixed";
+    assert!(text.starts_with(wanted), "{text}");
 }
 
 #[test]

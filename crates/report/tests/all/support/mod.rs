@@ -90,13 +90,28 @@ fn base() -> RunRecord {
         started_unix_ns: 1_795_290_792_943_000_000,
         elapsed_ns: 2_001_000_000,
         facts: fathom_model::Facts {
-            host: Host { memory_bytes: 8 << 30, clocksource: "tsc".into(), ..Host::default() },
+            host: Host {
+                hostname: "build-7".into(),
+                kernel: "6.12.30".into(),
+                cpu_model: "AMD EPYC 9354P".into(),
+                cpus_online: 16,
+                cpus_allowed: vec![2, 3],
+                memory_bytes: 8 << 30,
+                clocksource: "tsc".into(),
+                ..Host::default()
+            },
             targets: vec![TargetFacts {
                 path: "/data/file".into(),
                 kind: TargetKind::File,
                 size_bytes: 64 << 30,
                 allocated_bytes: 64 << 30,
-                device: Some(DeviceFacts { name: "nvme0n1".into(), ..DeviceFacts::default() }),
+                file_system: Some("xfs".into()),
+                device: Some(DeviceFacts {
+                    name: "nvme0n1".into(),
+                    model: Some("SAMSUNG MZQL23T8HCLS ".into()),
+                    size_bytes: 3_840_755_982_336,
+                    ..DeviceFacts::default()
+                }),
                 ..TargetFacts::default()
             }],
             inspection: None,
