@@ -377,6 +377,12 @@ impl Serialize for Span {
 }
 
 impl Document {
+    /// A page without contents yet.
+    #[must_use]
+    pub fn headed(heading: Option<Heading>) -> Self {
+        Self { heading, ..Self::default() }
+    }
+
     /// The same with the date of its heading in `zone`.
     #[must_use]
     pub fn in_zone(mut self, zone: &TimeZone) -> Self {

@@ -21,8 +21,7 @@ const SENTENCES_MAX: usize = 8;
 /// The whole result.
 #[must_use]
 pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
-    let mut page = Document::default();
-    page.heading = Origin::from(record).heading();
+    let mut page = Document::headed(Origin::from(record).heading());
     header(&mut page, record);
     page.findings(&record.findings);
     let experiment = &record.request.experiment;

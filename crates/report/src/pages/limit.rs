@@ -30,8 +30,7 @@ pub struct LimitPageOptions {
 /// The whole result.
 #[must_use]
 pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
-    let mut page = Document::default();
-    page.heading = Origin::from(record).heading();
+    let mut page = Document::headed(Origin::from(record).heading());
     head(&mut page, record);
     page.findings(&record.findings);
     for (index, target) in record.report.targets.iter().enumerate() {

@@ -22,8 +22,7 @@ const SETTINGS_SHOWN: usize = 3;
 /// measured are given only if `verbose`.
 #[must_use]
 pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Document {
-    let mut page = Document::default();
-    page.heading = Origin::from(record).heading();
+    let mut page = Document::headed(Origin::from(record).heading());
     page.findings(&record.findings);
     let groups = shown_groups(record);
     for group in &groups {

@@ -45,8 +45,7 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     let none = WatchRecord::default();
     let watch = record.watch.as_ref().unwrap_or(&none);
     let rates = seen.rates();
-    let mut page = Document::default();
-    page.heading = heading(record, &rates);
+    let mut page = Document::headed(heading(record, &rates));
     head(&mut page, seen, record, watch);
     if let Some(system) = &rates.system {
         cpus(&mut page, system, seen);
