@@ -10,8 +10,9 @@ name=$(echo "$bsg" | sed 's/:/\\:/g')
 run() {
     code=$1
     shift
+    erase=$(confirmed "$bsg" --ioengine=io_uring_cmd --cmd_type=bsg)
     expect "$code" fathom run --name=job --ioengine=io_uring_cmd --cmd_type=bsg --iodepth=8 --bs=4k --size=1m \
-        --filename="$name" --erase="$bsg" --output-format=json "$@"
+        --filename="$name" --erase="$erase" --output-format=json "$@"
     blockdev --flushbufs "$disk"
 }
 # ones FROM BYTES: bytes that are not zero.

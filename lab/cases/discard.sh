@@ -10,8 +10,8 @@ for node in "$(disk 0)" "$null"; do
     for rw in trim randtrim; do
         tr '\0' Z </dev/zero | dd of="$node" bs=64k count=17 iflag=fullblock conv=fsync 2>/dev/null
         before=$(discards "$node")
-        fathom run --name=$rw --filename="$node" --erase="$node" --rw=$rw --bs=16k --size=1m --direct=1 --iodepth=8 \
-            --output-format=json --record=$name-$rw >out.json
+        fathom run --name=$rw --filename="$node" --rw=$rw --bs=16k --size=1m --direct=1 --iodepth=8 \
+            --erase="$(confirmed "$node")" --output-format=json --record=$name-$rw >out.json
         record=$name-$rw/record.json
         is $record '.jobs[0].dirs.trim.counts | "\(.ios) \(.bytes) \(.errors)"' '64 1048576 0'
         is $record '.disks[0] | "\(.ios.trim + .merges.trim) \(.sectors.trim)"' '64 2048'

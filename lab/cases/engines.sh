@@ -1,7 +1,7 @@
 # libaio, psync, sync, pvsync and pvsync2 write and read the same data as io_uring; hipri is reported only where in effect.
 reload nvme poll_queues=1
 disk=$(disk 0)
-set -- --filename="$disk" --erase="$disk" --bs=16k --direct=1 --size=1m --output-format=json
+set -- --filename="$disk" --erase="$disk@LAB0" --bs=16k --direct=1 --size=1m --output-format=json
 number=0
 for engine in io_uring libaio psync sync pvsync pvsync2; do
     number=$((number + 1))

@@ -93,7 +93,8 @@ done
 dmsetup mknodes
 mkswap /dev/mapper/labone
 swapon /dev/mapper/labone
-fathom run --name=free --rw=write --bs=64k --size=1m --filename=/dev/mapper/labtwo --erase=/dev/mapper/labtwo
+fathom run --name=free --rw=write --bs=64k --size=1m --filename=/dev/mapper/labtwo \
+    --erase=/dev/mapper/labtwo@16777216
 swapoff /dev/mapper/labone
 dmsetup remove labtwo
 # The same, but nobody says that their bytes differ.

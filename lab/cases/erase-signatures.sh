@@ -1,4 +1,4 @@
-# A disk with a file system, a partition table, swap or an array's member is not erased by name alone.
+# A disk with a file system, a partition table, swap, an array's member or unknown data is not erased by name alone.
 disk=$(disk 0) big=$(disk 2) ng=$(passthrough 0)
 pass="--ioengine=io_uring_cmd --cmd_type=nvme"
 
@@ -33,6 +33,14 @@ mdadm --create /dev/md/lab --run --level=1 --raid-devices=2 --metadata=1.0 "$dis
 mdadm --stop /dev/md/lab
 holds 0 "$disk" RAID
 blkdiscard -f "$disk"
+for at in 0 $(($(blockdev --getsize64 "$disk") - 512)); do
+    printf 'x' | dd of="$disk" bs=1 seek="$at" conv=notrunc,fsync
+    holds 0 "$disk" "data that fathom did not write, at byte $at"
+    blkdiscard -f "$disk"
+done
+for bs in 512 4k 64k; do
+    fathom run --name=again --rw=randwrite --bs=$bs --filename="$disk" --erase="$disk"
+done
 mkfs.xfs -q "$big"
 holds 2 "$big" XFS
 erased "$big"

@@ -38,7 +38,7 @@ mdadm --create /dev/md/lab --run --level=0 --raid-devices=2 "$first" "$second"
 md=$(readlink -f /dev/md/lab)
 in_use "${md#/dev/} is stacked on $first"
 refused write "$second" "is stacked on $second" --erase="$second@LAB1"
-fathom run --name=array --rw=write --bs=64k --size=1m --filename="$md" --erase="$md"
+fathom run --name=array --rw=write --bs=64k --size=1m --filename="$md" --erase="$(confirmed "$md")"
 before=$(sums)
 mkfs.ext4 -q -O ^has_journal -E lazy_itable_init=0 "$md"
 mount -t ext4 "$md" /mnt

@@ -4,7 +4,7 @@ disk=$(disk 0)
 ng=$(passthrough 0)
 cmd="--filename=$ng --ioengine=io_uring_cmd --cmd_type=nvme --output-format=json"
 run() {
-    fathom run --name=job $cmd --erase="$ng" "$@" >run.json
+    fathom run --name=job $cmd --erase="$ng@LAB0" "$@" >run.json
     is run.json '.jobs[0].error' 0
     blockdev --flushbufs "$disk"
 }

@@ -9,7 +9,7 @@ for number in 0 3; do
     lba=$(blockdev --getss "$disk")
 
     for bs in "$lba" 16384 131072; do
-        fathom run --name=write --filename="$ng" --erase="$ng" --ioengine=io_uring_cmd --cmd_type=nvme --rw=write \
+        fathom run --name=write --filename="$ng" --erase="$ng@LAB$number" --ioengine=io_uring_cmd --cmd_type=nvme --rw=write \
             --bs="$bs" --size=1m --buffer_pattern=0xa5 --output-format=json >write.json
         is write.json '.jobs[0].write.io_bytes' 1048576
         is write.json '.jobs[0].error' 0
@@ -19,7 +19,7 @@ for number in 0 3; do
     done
 
     # The last logical block, and not one more.
-    fathom run --name=last --filename="$ng" --erase="$ng" --ioengine=io_uring_cmd --cmd_type=nvme --rw=write \
+    fathom run --name=last --filename="$ng" --erase="$ng@LAB$number" --ioengine=io_uring_cmd --cmd_type=nvme --rw=write \
         --bs="$lba" --offset=$((bytes - lba)) --size="$lba" --buffer_pattern=0x5a --output-format=json >last.json
     is last.json '.jobs[0].write.total_ios' 1
     is last.json '.jobs[0].error' 0
@@ -40,7 +40,7 @@ for number in 0 3; do
     is read.json '.jobs[0].error' 0
 done
 before=$(disk_sum 3)
-expect 1 fathom run --name=small --filename="$ng" --erase="$ng" --ioengine=io_uring_cmd --cmd_type=nvme --rw=write \
+expect 1 fathom run --name=small --filename="$ng" --erase="$ng@LAB$number" --ioengine=io_uring_cmd --cmd_type=nvme --rw=write \
     --bs=512 --number_ios=1
 says err 4096
 check "nothing was written with blocks smaller than the disk's" [ "$(disk_sum 3)" = "$before" ]

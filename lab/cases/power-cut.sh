@@ -19,7 +19,7 @@ if [ "$LAB_STAGE" = 0 ]; then
         --direct=1 --buffer_pattern=0x33
     # The power goes in the middle of these two.
     set -- --rw=write --bs=64k --ioengine=psync --rate_iops=100
-    fathom run --name=disk "$@" --record=disk --filename="$disk" --erase="$disk" --offset=8m --direct=1 \
+    fathom run --name=disk "$@" --record=disk --filename="$disk" --erase="$disk@LAB0" --offset=8m --direct=1 \
         --fsync=16 --buffer_pattern=0x22 >/dev/null 2>&1 &
     fathom run --name=file "$@" --record=file --filename=/mnt/file --size=200m --fallocate=none \
         --fdatasync=16 --buffer_pattern=0x44 >/dev/null 2>&1 &

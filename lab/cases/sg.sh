@@ -8,7 +8,8 @@ generic=/dev/$generic
 run() {
     path=$1
     shift
-    fathom run --name=job --ioengine=sg --output-format=json --filename="$path" --erase="$path" "$@" >run.json
+    fathom run --name=job --ioengine=sg --output-format=json --filename="$path" \
+        --erase="$(confirmed "$path" --ioengine=sg)" "$@" >run.json
     is run.json '.jobs[0].error' 0
     blockdev --flushbufs "$disk"
 }
@@ -36,8 +37,8 @@ for mode in verify_bytchk_00 verify_bytchk_01 verify_bytchk_11; do
 done
 check "VERIFY changes nothing" [ "$(ones 0 65536)" = 65536 ]
 for mode in verify_bytchk_01 verify_bytchk_11; do
-    expect 1 fathom run --name=job --ioengine=sg --filename="$generic" --erase="$generic" --rw=write --bs=1k \
-        --offset=65024 --size=1k --buffer_pattern=0x01 --sg_write_mode=$mode --output-format=json
+    expect 1 fathom run --name=job --ioengine=sg --filename="$generic" --rw=write --bs=1k \
+        --erase="$(confirmed "$generic" --ioengine=sg)" --offset=65024 --size=1k --buffer_pattern=0x01 --sg_write_mode=$mode --output-format=json
     is out '.jobs[0].error' 5
     says err "sense key MISCOMPARE (Eh)"
 done

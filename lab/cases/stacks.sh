@@ -8,10 +8,11 @@ counts() { cat "/sys/block/${one#/dev/}/stat" "/sys/block/${two#/dev/}/stat" | a
 
 # load NODE NAME: writes and reads 16 MiB of it and compares with what both members counted.
 load() {
+    erase=$(confirmed "$1")
     for rw in randread randwrite; do
         [ $rw = randread ] && column=1 || column=5
         ios=$(counts $column) sectors=$(counts $((column + 2)))
-        fathom run --name=$rw --filename="$1" --erase="$1" --rw=$rw --bs=16k --size=16m --direct=1 --iodepth=16 \
+        fathom run --name=$rw --filename="$1" --erase="$erase" --rw=$rw --bs=16k --size=16m --direct=1 --iodepth=16 \
             --buffer_pattern=0xa5 --output-format=json --record=$2-$rw >out.json
         ios=$(($(counts $column) - ios)) sectors=$(($(counts $((column + 2))) - sectors))
         is $2-$rw/record.json '.jobs[0] | [.dirs.read.counts.ios + .dirs.write.counts.ios, .error] | tojson' '[1024,null]'

@@ -34,7 +34,7 @@ fathom run --name=read --rw=read --bs=64k --number_ios=20 --filename="$ng" $pass
 check "the first goes on" kill -0 $first
 ended
 
-writes --filename="$ng" --erase="$ng" $pass
+writes --filename="$ng" --erase="$ng@LAB0" $pass
 refused write "$disk" "in use" --erase="$disk"
 refused write "$ng" "in use" --erase="$ng" $pass
 check "nobody mounts or formats it meanwhile" [ "$(mkfs.ext4 -q "$disk" 2>&1 | grep -c 'in use')" = 1 ]

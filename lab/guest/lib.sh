@@ -154,6 +154,15 @@ refused() {
     check "no disk has changed" unchanged
 }
 
+# confirmed DEVICE KEY…: DEVICE as --erase takes it if it holds something, with its serial number or size, from the
+# message of a run with those keys.
+confirmed() {
+    device=$1 escaped=$(echo "$1" | sed 's/:/\\:/g')
+    shift
+    fathom run --name=ask --rw=write --bs=64k --filename="$escaped" --erase="$device@?" "$@" 2>&1 |
+        sed -n 's/.*, which is --erase=\(.*\); check.*/\1/p'
+}
+
 # host ACTION…: requests an action that a guest cannot do itself; docs/lab.md lists them.
 host() {
     echo "host $*" >&3

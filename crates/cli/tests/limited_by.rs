@@ -412,7 +412,8 @@ fn writeback_that_is_throttled() {
     }
     // More requests than may be in flight.
     fs::write(queue.join("max_sectors_kb"), "16").unwrap();
-    let (filename, erase) = (format!("--filename={}", device.0), format!("--erase={}", device.0));
+    let (filename, erase) =
+        (format!("--filename={}", device.0), format!("--erase={}@{}", device.0, 64 * MIB));
     let load = [&filename, &erase, "--rw=write", "--bs=1m", "--fsync=16", "--ioengine=psync"];
     both_name(&place, "", &load, &["waited for writeback throttling on loop"]);
     fs::write(queue.join("wbt_lat_usec"), "0").unwrap();

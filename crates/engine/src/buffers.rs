@@ -2,6 +2,7 @@
 
 use crate::duplicates::Duplicates;
 use fathom_model::plan::{BUFFER_ALIGN, Buffers, Fill, HUGE_PAGE_BYTES, Memory};
+use fathom_model::write_pattern::{self, SECTOR_BYTES};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -110,7 +111,7 @@ impl Drop for Slab {
     }
 }
 
-/// Generates the contents of write buffers.
+/// Generates the contents of write buffers, in which fathom recognizes its own writes ([`write_pattern`]).
 pub(crate) struct Filler {
     plan: Buffers,
     random: Xoshiro256PlusPlus,
@@ -181,7 +182,9 @@ impl Filler {
             }
             for page in step.chunks_mut(chunk) {
                 let (random, rest) = page.split_at_mut(page.len() * percent / 100);
-                self.random.fill_bytes(random);
+                for sector in random.chunks_mut(SECTOR_BYTES) {
+                    write_pattern::fill(sector, self.random.next_u64());
+                }
                 match pattern {
                     [byte] => rest.fill(*byte),
                     _ => rest.iter_mut().zip(&mut bytes).for_each(|(to, from)| *to = *from),
@@ -198,8 +201,7 @@ impl Filler {
         }
         for page in buffer.chunks_exact_mut(ALIGN) {
             self.stamp += 1;
-            page[..8].copy_from_slice(&offset.to_le_bytes());
-            page[8..16].copy_from_slice(&self.stamp.to_le_bytes());
+            write_pattern::stamp(page, offset, self.stamp);
         }
     }
 }

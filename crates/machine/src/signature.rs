@@ -1,11 +1,13 @@
-//! Signatures on a device: file systems, partition tables, and members of volumes and arrays, by
-//! their magic numbers (as defined by libblkid and the formats themselves).
+//! Proves that a device is blank: both ends are zero, or hold only what fathom itself wrote there.
 //!
-//! Prefers false positives: a signature only makes fathom require confirmation.
+//! Whatever else a device holds is named by its signature, where that is known: file systems, partition tables, and
+//! members of volumes and arrays, by their magic numbers (as defined by libblkid and the formats themselves).
 
 mod table;
 
+use fathom_model::write_pattern::{self, SECTOR_BYTES};
 use rustix::fd::AsFd;
+use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, pread};
 use table::{AT_END, AT_START, Magic};
 
@@ -16,36 +18,55 @@ const TAIL: u64 = 1 << 20;
 /// Offsets of btrfs superblock copies, for devices whose start was wiped.
 const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
 
-/// Names of the signatures on a readable device of `size` bytes with logical blocks of `block`
-/// bytes, without duplicates. An unreadable part is reported, too, since it may contain anything.
+/// What a readable device of `size` bytes with logical blocks of `block` bytes holds, without duplicates; nothing if it
+/// is proven blank. An unreadable part is reported, too, since it may contain anything.
 pub fn find(fd: impl AsFd, size: u64, block: u32) -> Vec<String> {
+    // The page cache may be older than the device: commands and other hosts write past it. Only advice, as is the cache.
+    let _ = fadvise(&fd, 0, None, Advice::DontNeed);
     let mut found = Vec::new();
     let head = part(&fd, 0, HEAD.min(size), &mut found);
     let tail_start = size.saturating_sub(TAIL);
     let tail = part(&fd, tail_start, size - tail_start, &mut found);
-    let at = |offset: u64, len: usize| slice(&head, 0, offset, len);
-    let from_end = |offset: u64, len: usize| slice(&tail, tail_start, offset, len);
-
-    found.extend(AT_START.iter().filter(|magic| is_at(magic, magic.offset, at)).map(name));
-    let end = |magic: &Magic| size.checked_sub(magic.offset);
-    found.extend(
-        AT_END
-            .iter()
-            .filter(|magic| end(magic).is_some_and(|offset| is_at(magic, offset, from_end)))
-            .map(name),
-    );
-    found.extend(boot_sector(&head).map(str::to_string));
-    found.extend(gpt(block, size, at, from_end).map(str::to_string));
-    found.extend(md_at_end(size, from_end).map(str::to_string));
-    found.extend(zfs(at).or_else(|| zfs_at_end(size, from_end)).map(str::to_string));
+    let strange = unknown(&head, 0).or_else(|| unknown(&tail, tail_start));
+    if strange.is_some() {
+        found.extend(names(size, block, &head, &tail));
+    }
     for offset in BTRFS_COPIES.into_iter().filter(|offset| offset + 4096 <= size) {
         let copy = part(&fd, offset, 4096, &mut found);
         if slice(&copy, 0, 0x40, 8) == Some(b"_BHRfS_M") {
             found.push("btrfs".to_string());
         }
     }
+    if let (true, Some(at)) = (found.is_empty(), strange) {
+        found.push(format!("data that fathom did not write, at byte {at}"));
+    }
     let mut seen = std::collections::HashSet::new();
     found.retain(|name| seen.insert(name.clone()));
+    found
+}
+
+/// The first byte of `bytes`, which were read from `start`, that is neither zero nor in a sector that fathom wrote.
+fn unknown(bytes: &[u8], start: u64) -> Option<u64> {
+    let sectors = bytes.chunks(SECTOR_BYTES).zip((start..).step_by(SECTOR_BYTES));
+    let mut unknown = sectors.filter(|(sector, at)| !write_pattern::is_blank(sector, *at));
+    let (sector, at) = unknown.next()?;
+    Some(at + sector.iter().position(|byte| *byte != 0)? as u64)
+}
+
+/// Names of the signatures in the first and last bytes of a device.
+fn names(size: u64, block: u32, head: &[u8], tail: &[u8]) -> Vec<String> {
+    let tail_start = size - tail.len() as u64;
+    let at = |offset: u64, len: usize| slice(head, 0, offset, len);
+    let from_end = |offset: u64, len: usize| slice(tail, tail_start, offset, len);
+    let end = |magic: &Magic| size.checked_sub(magic.offset);
+    let is_at_end = |magic: &Magic| end(magic).is_some_and(|offset| is_at(magic, offset, from_end));
+    let at_start = AT_START.iter().filter(|magic| is_at(magic, magic.offset, at)).map(name);
+    let mut found: Vec<String> = at_start.collect();
+    found.extend(AT_END.iter().filter(|magic| is_at_end(magic)).map(name));
+    found.extend(boot_sector(head).map(str::to_string));
+    found.extend(gpt(block, size, at, from_end).map(str::to_string));
+    found.extend(md_at_end(size, from_end).map(str::to_string));
+    found.extend(zfs(at).or_else(|| zfs_at_end(size, from_end)).map(str::to_string));
     found
 }
 
@@ -69,7 +90,10 @@ fn part(fd: impl AsFd, start: u64, len: u64, found: &mut Vec<String>) -> Vec<u8>
     let mut done = 0;
     while done < bytes.len() {
         match pread(&fd, &mut bytes[done..], start + done as u64) {
-            Ok(0) => break,
+            Ok(0) => {
+                found.push(format!("an end at byte {}, before its size", start + done as u64));
+                break;
+            }
             Ok(count) => done += count,
             Err(Errno::INTR) => {}
             Err(error) => {

@@ -25,6 +25,7 @@ pub mod shell;
 pub mod topology;
 pub mod units;
 pub mod watch;
+pub mod write_pattern;
 
 pub use facts::Facts;
 pub use finding::{Evidence, Finding};

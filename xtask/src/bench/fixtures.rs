@@ -6,7 +6,7 @@ use crate::Result;
 use fathom_watch::counters::Counters;
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,8 +60,13 @@ impl Fixture {
 
     /// fathom's option that permits writing to it.
     pub fn permission(&self) -> Option<String> {
-        let option = if matches!(self, Self::File(_)) { "overwrite" } else { "erase" };
-        Some(format!("--{option}={}", self.path().display()))
+        let path = self.path().display();
+        if matches!(self, Self::File(_)) {
+            return Some(format!("--overwrite={path}"));
+        }
+        // Loop devices and zram have no serial number; what other tools wrote is not blank.
+        let size = File::open(self.path()).and_then(|mut device| device.seek(SeekFrom::End(0)));
+        Some(format!("--erase={path}@{}", size.ok()?))
     }
 
     /// Reads the file into the page cache, before each run.

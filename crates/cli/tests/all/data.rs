@@ -4,6 +4,7 @@
 use crate::common::{Loop, MIB, Place, as_root, assert_one_error, checksum, tool, until};
 use rustix::process::Signal;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const WRITE: [&str; 2] = ["--rw=write", "--bs=64k"];
@@ -117,7 +118,7 @@ fn a_device_is_written_only_when_it_is_given_up_by_name() {
         return;
     };
     let place = Place::new();
-    place.data("image", 4 * MIB);
+    place.write("image", vec![0; 4 * MIB]);
     let device = Loop::on(&place.path("image"));
     let device = device.0.as_str();
     std::os::unix::fs::symlink(device, place.path("link")).unwrap();
@@ -140,6 +141,45 @@ fn a_device_is_written_only_when_it_is_given_up_by_name() {
     assert_one_error(&second.stderr, &[device]);
     first.signal(Signal::INT);
     assert_eq!(first.wait().code, Some(1));
+    place.run(&write(&[&erase, device])).done();
+}
+
+#[test]
+fn a_device_that_only_fathom_wrote_counts_as_blank() {
+    let name = "a_device_that_only_fathom_wrote_counts_as_blank";
+    let Some(_alone) = as_root(name) else { return };
+    let place = Place::new();
+    place.write("image", vec![0; 4 * MIB]);
+    let device = Loop::on(&place.path("image"));
+    let device = device.0.as_str();
+    let erase = format!("--erase={device}");
+    let own = [
+        "--bs=4k",
+        "--bs=512",
+        "--bs=64k --refill_buffers",
+        "--bs=3k --size=1m",
+        "--bs=1m --scramble_buffers=0",
+        "--bs=16k --buffer_compress_percentage=50 --dedupe_percentage=30",
+        "--bs=8k --zero_buffers",
+        "--bs=128k --ioengine=psync --end_fsync=1",
+    ];
+    for keys in own {
+        let keys = keys.split(' ').chain(["--rw=randwrite", &erase, device]).collect::<Vec<_>>();
+        place.run(&keys).done();
+        place.run(&write(&[&erase, device])).done();
+    }
+    let confirmed = format!("{erase}@{}", 4 * MIB);
+    for (at, byte) in [(0, b'i'), (MIB - 1, 1), (3 * MIB, 1), (4 * MIB - 1, 0x53)] {
+        tool("blkdiscard", &[device]);
+        let file = fs::File::options().write(true).open(device).unwrap();
+        file.write_all_at(&[byte], at as u64).unwrap();
+        file.sync_all().unwrap();
+        let said = [&format!("data that fathom did not write, at byte {at}"), &confirmed[..]];
+        place.refuses(&write(&[&erase, device]), &said);
+    }
+    place.run(&write(&[&confirmed, "--buffer_pattern=0x5a", device])).done();
+    place.refuses(&write(&[&erase, device]), &["at byte 0", &confirmed]);
+    place.run(&write(&[&confirmed, device])).done();
     place.run(&write(&[&erase, device])).done();
 }
 

@@ -53,7 +53,8 @@ fn a_device_is_trimmed_through_the_ring_and_by_ioctl() {
         let place = Place::new();
         place.data("image", 4 * MIB);
         let device = Loop::on(&place.path("image"));
-        let (ioengine, erase) = (format!("--ioengine={engine}"), format!("--erase={}", device.0));
+        let (ioengine, erase) =
+            (format!("--ioengine={engine}"), format!("--erase={}@{}", device.0, 4 * MIB));
         let args = ["--rw=trim", "--bs=64k", "--size=1m", &ioengine, &erase, &device.0];
         place.run(&args).done();
         let image = std::fs::read(place.path("image")).unwrap();

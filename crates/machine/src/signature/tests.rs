@@ -23,6 +23,34 @@ fn blank_devices_have_no_signature() {
 }
 
 #[test]
+fn what_fathom_wrote_is_blank_and_anything_else_is_not() {
+    for size in [512, MIB, 2 * MIB - 512, 4 * MIB] {
+        let mut own = vec![0; size as usize];
+        for (number, sector) in own.chunks_mut(512).enumerate().step_by(3) {
+            fathom_model::write_pattern::fill(sector, number as u64);
+        }
+        assert_eq!(found(size, &[(0, &own)]), Vec::<String>::new(), "{size}");
+        // Formats that no table of this kind is complete without, and nothing known at all.
+        let ends = [0, size / 2 - 8, size - 1].map(|at| at.min(size - 8));
+        for (at, bytes) in ends.iter().zip([b"integrt\0", b"verity\0\0", b"\0\0\0\0SnAp"]) {
+            let is_near_end = *at < MIB || *at >= size - MIB;
+            let names = found(size, &[(0, &own), (*at, bytes)]);
+            assert_eq!(!names.is_empty(), is_near_end, "{size} {at}: {names:?}");
+        }
+    }
+    assert_eq!(found(3 * MIB, &[(4100, b"x")]), ["data that fathom did not write, at byte 4100"]);
+    let erased = vec![0xff; MIB as usize];
+    assert_eq!(found(MIB, &[(0, &erased)]), ["data that fathom did not write, at byte 0"]);
+}
+
+#[test]
+fn a_device_that_ends_early_is_reported() {
+    let file = tempfile::tempfile().expect("file");
+    file.set_len(MIB).expect("size");
+    assert!(find(&file, 4 * MIB, 512)[0].contains("an end at byte 1048576"));
+}
+
+#[test]
 fn magic_numbers_are_found_at_their_offsets() {
     for magic in AT_START {
         let names = found(4 * MIB, &[(magic.offset, magic.bytes)]);
