@@ -2,15 +2,17 @@
 
 use crate::output::Destination;
 use fathom_engine::{EntryReceiver, EntrySender, entries};
+use fathom_machine::guard;
 use fathom_model::plan::{LogKind, Plan};
 use fathom_model::progress::{JobTotals, Progress};
 use fathom_model::{Dir, PerDir};
 use fathom_report::fio_logs::{JobLog, TotalLog, append_entry};
+use fathom_store::Readers;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,7 +24,7 @@ pub struct Logs {
     total: Option<(TotalLog, PerDir<usize>)>,
     /// Indices into `files`.
     index: BTreeMap<(usize, LogKind), usize>,
-    files: Vec<LogFile>,
+    files: Vec<Arc<Mutex<LogFile>>>,
     writers: Vec<JoinHandle<()>>,
     status: Arc<WriterStatus>,
 }
@@ -43,7 +45,7 @@ struct LogFile {
 
 impl Logs {
     /// Creates the logs of `plan`, and of all jobs together at `total`, empty; none may be a file or device `used` by
-    /// the run.
+    /// the run. Existing files are replaced if the command line names them, or if they are fathom's own logs.
     ///
     /// # Errors
     /// The log that cannot be written.
@@ -54,12 +56,10 @@ impl Logs {
     ) -> Result<Self, String> {
         let mut logs = Self::default();
         // Nothing is emptied before all can be written.
-        let mut places: Vec<(String, Destination)> = Vec::new();
+        let mut places: Vec<Place> = Vec::new();
         if let Some(prefix) = total {
             for dir in Dir::ALL {
-                let path = format!("{prefix}-{dir}_bw.log");
-                let place = place(&path, used.clone())?;
-                places.push((path, place));
+                places.push(Place::open(format!("{prefix}-{dir}_bw.log"), true, used.clone())?);
             }
             logs.total = Some((TotalLog::default(), PerDir::from_fn(|dir| dir as usize)));
         }
@@ -67,15 +67,16 @@ impl Logs {
             let Some(log) = JobLog::new(job) else { continue };
             logs.jobs.insert(number, log);
             for (kind, path) in job.logs.iter().flat_map(fathom_model::plan::Logs::files) {
-                let at = places.iter().position(|(known, _)| *known == path);
+                let is_named = job.logs.as_ref().is_some_and(|logs| logs.is_named(kind));
+                let at = places.iter().position(|place| place.path == path);
                 logs.index.insert((number, kind), at.unwrap_or(places.len()));
                 if at.is_none() {
-                    let place = place(&path, used.clone())?;
-                    places.push((path, place));
+                    places.push(Place::open(path, is_named, used.clone())?);
                 }
             }
         }
-        logs.files = places.into_iter().map(LogFile::create).collect::<Result<_, _>>()?;
+        let create = |place| LogFile::create(place).map(|file| Arc::new(Mutex::new(file)));
+        logs.files = places.into_iter().map(create).collect::<Result<_, _>>()?;
         Ok(logs)
     }
 
@@ -88,15 +89,13 @@ impl Logs {
             .index
             .iter()
             .filter(|((job, kind), _)| *job == number && *kind != LogKind::Histogram);
-        let files = of_job.map(|((_, kind), at)| Ok((*kind, self.files[*at].try_clone()?)));
+        let files = of_job.map(|((_, kind), at)| (*kind, Arc::clone(&self.files[*at])));
+        let files: Vec<_> = files.collect();
         let (sender, receiver) = entries();
         let (status, plan) = (Arc::clone(&self.status), plan.jobs[number].logs.clone());
-        let start = |files: Vec<(LogKind, LogFile)>| {
-            let plan = plan.unwrap_or_default();
-            let write = move || write_entries(&plan, files, &receiver, &status);
-            std::thread::Builder::new().name("log-writer".into()).spawn(write)
-        };
-        let writer = files.collect::<io::Result<Vec<_>>>().and_then(start);
+        let plan = plan.unwrap_or_default();
+        let write = move || write_entries(&plan, &files, &receiver, &status);
+        let writer = std::thread::Builder::new().name("log-writer".into()).spawn(write);
         self.writers.push(writer.map_err(|error| {
             format!("cannot start the writer of a log: {error}; set log_avg_msec, or lower numjobs")
         })?);
@@ -111,8 +110,8 @@ impl Logs {
         for (number, totals) in totals {
             let Some(log) = self.jobs.get_mut(number) else { continue };
             for (kind, line) in log.lines(totals, unix_ms) {
-                let file = self.index.get(&(*number, kind)).map(|at| &mut self.files[*at]);
-                errors.extend(file.and_then(|file| file.append(&line)));
+                let file = self.index.get(&(*number, kind)).map(|at| &self.files[*at]);
+                errors.extend(file.and_then(|file| locked(file).append(&line)));
             }
             wait_ns = wait_ns.min(log.wait_ns(totals).unwrap_or(u64::MAX));
         }
@@ -123,10 +122,11 @@ impl Logs {
     pub fn take_total(&mut self, progress: &Progress) -> Vec<String> {
         let Some((log, index)) = &mut self.total else { return Vec::new() };
         let lines = log.lines(progress).into_iter();
-        lines.filter_map(|(dir, line)| self.files[index[dir]].append(&line)).collect()
+        lines.filter_map(|(dir, line)| locked(&self.files[index[dir]]).append(&line)).collect()
     }
 
-    /// Waits until all entries of the workers that ended are written; returns the errors that are new.
+    /// Waits until all entries of the workers that ended are written, and marks the logs as fathom's own; returns the
+    /// errors that are new.
     pub fn finish(&mut self) -> Vec<String> {
         self.status.is_over.store(true, Ordering::Release);
         for writer in self.writers.drain(..) {
@@ -134,6 +134,8 @@ impl Logs {
                 self.status.add_error("a log is incomplete: its writer failed".to_string());
             }
         }
+        // Without a mark, the next run asks before it replaces the log, which is safe.
+        let _ = self.files.iter().try_for_each(|file| guard::mark_log(&locked(file).file));
         self.status.take_errors()
     }
 }
@@ -151,38 +153,85 @@ impl WriterStatus {
 /// Writes the entries of one job to its files until none follow.
 fn write_entries(
     plan: &fathom_model::plan::Logs,
-    mut files: Vec<(LogKind, LogFile)>,
+    files: &[(LogKind, Arc<Mutex<LogFile>>)],
     receiver: &EntryReceiver,
     status: &WriterStatus,
 ) {
     let mut text = String::new();
     while let Some(entries) = receiver.next(|| status.is_over.load(Ordering::Acquire)) {
-        for (kind, file) in &mut files {
+        for (kind, file) in files {
             text.clear();
             entries.iter().for_each(|entry| append_entry(&mut text, plan, *kind, entry));
-            file.append(&text).into_iter().for_each(|error| status.add_error(error));
+            let error = locked(file).append(&text);
+            error.into_iter().for_each(|error| status.add_error(error));
         }
         receiver.give_back(entries);
     }
 }
 
-/// Where the log `path` goes.
-fn place<'a>(path: &str, used: impl Iterator<Item = &'a str>) -> Result<Destination, String> {
-    Destination::open(path, used).map_err(|why| {
-        let why = why.strip_prefix(&format!("--output={path}: ")).unwrap_or(&why);
-        format!("cannot write the log {path}: {why}")
-    })
+/// Where a log goes.
+struct Place {
+    path: String,
+    to: Destination,
+    /// Whether an existing file may be replaced, whatever it is.
+    is_named: bool,
+}
+
+impl Place {
+    /// The place of the log `path`, which the command line names or a job file. Nothing is changed yet.
+    fn open<'a>(
+        path: String,
+        is_named: bool,
+        used: impl Iterator<Item = &'a str>,
+    ) -> Result<Self, String> {
+        let to = Destination::open(&path, used).map_err(|why| {
+            let why = why.strip_prefix(&format!("--output={path}: ")).unwrap_or(&why);
+            format!("cannot write the log {path}: {why}")
+        })?;
+        let place = Self { path, to, is_named };
+        match place.to.file_name().and_then(|(dir, name)| dir.regular(name)) {
+            Ok(Some(_)) if !is_named => place.append().map(|_| place),
+            _ => Ok(place),
+        }
+    }
+
+    /// The file to append to. An existing one that may not be replaced is an error.
+    fn append(&self) -> Result<File, String> {
+        let fail = |error: io::Error| format!("cannot write the log {}: {error}", self.path);
+        let (dir, name) = self.to.file_name().map_err(fail)?;
+        let (file, is_new) = dir.create_or_append(name).map_err(fail)?;
+        if is_new || guard::is_own_log(&file) {
+            return Ok(file);
+        }
+        Err(format!(
+            "the log {} exists and was not written by fathom, or was changed since, and only the command line may name \
+             a file to be replaced; remove it, or use another prefix",
+            self.path
+        ))
+    }
+
+    /// The empty log.
+    fn create(&self) -> Result<File, String> {
+        let fail = |error: io::Error| format!("cannot write the log {}: {error}", self.path);
+        if self.is_named {
+            let (dir, name) = self.to.file_name().map_err(fail)?;
+            dir.replace(name, b"", Readers::Umask).map_err(fail)?;
+            return dir.append(name).map_err(fail);
+        }
+        let file = self.append()?;
+        file.set_len(0).map_err(fail)?;
+        Ok(file)
+    }
+}
+
+fn locked(file: &Mutex<LogFile>) -> MutexGuard<'_, LogFile> {
+    file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LogFile {
-    fn create((path, place): (String, Destination)) -> Result<Self, String> {
-        let file =
-            place.emptied().map_err(|error| format!("cannot write the log {path}: {error}"))?;
-        Ok(Self { path, file, failed: false })
-    }
-
-    fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { path: self.path.clone(), file: self.file.try_clone()?, failed: false })
+    fn create(place: Place) -> Result<Self, String> {
+        let file = place.create()?;
+        Ok(Self { path: place.path, file, failed: false })
     }
 
     /// Appends lines at once, so that a killed run keeps them; returns the first error.

@@ -12,7 +12,7 @@ use fathom_spec::{Format, Output};
 use fathom_store::{Dir, Readers};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -144,15 +144,13 @@ impl Destination {
             let real = real.display();
             return Err(format!("this is a symbolic link to {real}; name that file itself"));
         }
-        // The message starts with the path already.
-        let named = format!("{}: ", path.display());
-        let bare = |error: io::Error| error.to_string().replacen(&named, "", 1);
-        dir.regular(name).map_err(|error| another(bare(error)))?;
-        if place(path).is_some_and(|place| place.starts_with("/dev")) {
-            return Err(another("fathom creates no files under /dev"));
-        }
+        dir.regular(name).map_err(|error| another(bare(path, &error)))?;
+        let dir = dir.to_write().map_err(|error| match error.to_string().split_once(": ") {
+            Some((_, why)) => another(why),
+            None => another(error),
+        })?;
         dir.try_replace(Path::new(name))
-            .map_err(|error| another(format!("it cannot be written: {}", bare(error))))?;
+            .map_err(|error| another(format!("it cannot be written: {}", bare(path, &error))))?;
         Ok(Self::File(dir, name.to_os_string()))
     }
 
@@ -168,16 +166,15 @@ impl Destination {
         }))
     }
 
-    /// The file, empty, to append to.
+    /// The directory and name of a file.
     ///
     /// # Errors
-    /// Those of the kernel, and any other place than a file.
-    pub fn emptied(&self) -> io::Result<File> {
-        let Self::File(dir, name) = self else {
-            return Err(io::Error::other("this is not a file; name one"));
-        };
-        dir.replace(name, b"", Readers::Umask)?;
-        dir.append(name)
+    /// If this is another place.
+    pub fn file_name(&self) -> io::Result<(&Dir, &OsStr)> {
+        match self {
+            Self::File(dir, name) => Ok((dir, name)),
+            _ => Err(io::Error::other("this is not a file; name one")),
+        }
     }
 
     /// Whether what is written replaces what was written before.
@@ -208,8 +205,16 @@ fn another(why: impl std::fmt::Display) -> String {
     format!("{why}; name another file")
 }
 
+/// An error without the path that it begins with, where the message has it already.
+fn bare(path: &Path, error: &io::Error) -> String {
+    error.to_string().replacen(&format!("{}: ", path.display()), "", 1)
+}
+
 /// Reopens a descriptor of this process for appending.
 fn open_stream(number: u32) -> io::Result<File> {
+    if !is_writable(number)? {
+        return Err(io::Error::other("this descriptor is not open for writing"));
+    }
     // A pipe without a reader is an error now; later, a write waits for readers.
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open(format!("/proc/self/fd/{number}"), flags, Mode::empty())?;
@@ -219,6 +224,15 @@ fn open_stream(number: u32) -> io::Result<File> {
     }
     rustix::fs::fcntl_setfl(&fd, OFlags::APPEND)?;
     Ok(File::from(fd))
+}
+
+/// Whether a descriptor of this process is open for writing; reopening it must not give more than that.
+fn is_writable(number: u32) -> io::Result<bool> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}"))?;
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    let mode = flags.map(OFlags::from_bits_retain).unwrap_or(OFlags::PATH);
+    Ok(!mode.contains(OFlags::PATH) && mode.intersects(OFlags::WRONLY | OFlags::RDWR))
 }
 
 /// Whether both paths lead to the same file, existing or not.

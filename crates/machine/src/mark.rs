@@ -21,6 +21,8 @@ pub(crate) enum Mark {
     Scratch,
     /// A target created by a run that is writing it, or was killed.
     Unfinished,
+    /// A log written by a run that ended, and not changed by others since.
+    Log,
 }
 
 /// The mark of an open file, including one opened with O_PATH. `None` if the file system has no
@@ -63,6 +65,7 @@ fn format(mark: Mark, stat: &Stat) -> String {
     let version = env!("CARGO_PKG_VERSION");
     match mark {
         Mark::Target => format!("{version} target {}", state(stat)),
+        Mark::Log => format!("{version} log {}", state(stat)),
         // Size and mtime change until it is complete.
         Mark::Scratch => format!("{version} scratch inode={}", stat.st_ino),
         Mark::Unfinished => format!("{version} unfinished inode={}", stat.st_ino),
@@ -79,6 +82,7 @@ fn parse(value: &str, stat: &Stat) -> Option<Mark> {
     let (kind, recorded) = rest.split_once(' ')?;
     match kind {
         "target" if recorded == state(stat) => Some(Mark::Target),
+        "log" if recorded == state(stat) => Some(Mark::Log),
         "scratch" if recorded == format!("inode={}", stat.st_ino) => Some(Mark::Scratch),
         "unfinished" if recorded == format!("inode={}", stat.st_ino) => Some(Mark::Unfinished),
         _ => None,

@@ -3,7 +3,7 @@
 
 use rustix::fs::{
     Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, accessat, fchmod, fchown, fstat,
-    fsync, mkdirat, openat, renameat, statat, unlinkat,
+    fsync, mkdirat, openat, renameat, stat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -21,6 +21,8 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 /// O_NONBLOCK, in case the file was replaced by a FIFO.
 const FILE: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+/// Why nothing is created below /dev, where names belong to devices.
+const UNDER_DEV: &str = "fathom creates no files under /dev";
 /// Prefix and suffix of temporary names, with 16 hexadecimal digits in between.
 const TEMPORARY: (&str, &str) = (".fathom-", ".part");
 
@@ -70,22 +72,39 @@ impl Dir {
         Ok(Self { fd, path: path.to_path_buf() })
     }
 
+    /// This directory, to create files in it.
+    ///
+    /// # Errors
+    /// If it is /dev or below it, or a system call fails.
+    pub fn to_write(self) -> io::Result<Self> {
+        refuse_dev(&self.fd).map_err(|e| with_path(&self.path, e))?;
+        Ok(self)
+    }
+
+    /// Checks that [`Dir::make_all`] may create `path`.
+    ///
+    /// # Errors
+    /// If it is below /dev, or a system call fails.
+    pub fn check_new(path: &Path) -> io::Result<()> {
+        Self::open(existing(path))?.to_write().map(drop)
+    }
+
     /// Opens the directory `path`, creating it and its missing parents with mode 0700.
     ///
     /// # Errors
-    /// If a system call fails; directories created until then are removed.
+    /// If it is below /dev, or a system call fails; directories created until then are removed.
     pub fn make_all(path: &Path) -> io::Result<(Self, NewDirs)> {
         let mut made = NewDirs::default();
-        let there = path.ancestors().find(|dir| dir.as_os_str().is_empty() || dir.exists());
-        let there = there.unwrap_or(Path::new(""));
+        let there = existing(path);
         let missing = path.strip_prefix(there).unwrap_or(path);
         if missing.as_os_str().is_empty() {
-            return Ok((Self::open(path)?, made));
+            return Ok((Self::open(path)?.to_write()?, made));
         }
         let at = if there.as_os_str().is_empty() { Path::new(".") } else { there };
         // Parent directories need not be readable.
         let way = DIRECTORY | OFlags::PATH;
         let mut fd = openat(CWD, at, way, Mode::empty()).map_err(|e| with_path(path, e))?;
+        refuse_dev(&fd).map_err(|e| with_path(path, e))?;
         for component in missing.components() {
             let name = match component {
                 Component::CurDir => continue,
@@ -229,6 +248,20 @@ impl Dir {
         Ok(File::from(fd))
     }
 
+    /// Creates the file `name`, or opens an existing one, to append to it; whether it is new.
+    ///
+    /// # Errors
+    /// If `name` is not a regular file, or a system call fails.
+    pub fn create_or_append(&self, name: impl AsRef<Path>) -> io::Result<(File, bool)> {
+        let name = name.as_ref();
+        let flags = FILE | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
+        match openat(&self.fd, name, flags, Mode::from_raw_mode(0o666)) {
+            Ok(fd) => Ok((File::from(fd), true)),
+            Err(Errno::EXIST) => Ok((self.append(name)?, false)),
+            Err(error) => Err(self.error(name, error)),
+        }
+    }
+
     /// Opens the existing file `name` to append to it.
     ///
     /// # Errors
@@ -295,6 +328,39 @@ impl Dir {
 
     fn error(&self, name: impl AsRef<Path>, error: impl Into<io::Error>) -> io::Error {
         with_path(&self.path.join(name), error)
+    }
+}
+
+/// The longest part of `path` that exists.
+fn existing(path: &Path) -> &Path {
+    let there = path.ancestors().find(|dir| dir.as_os_str().is_empty() || dir.exists());
+    there.unwrap_or(Path::new(""))
+}
+
+/// Refuses a directory that is /dev or below it, which includes /dev/shm: decided by the directories above the one that
+/// is open, not by names.
+fn refuse_dev(dir: &OwnedFd) -> io::Result<()> {
+    let id = |stat: Stat| (stat.st_dev, stat.st_ino);
+    let dev = match stat("/dev") {
+        Ok(found) => id(found),
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let way = DIRECTORY | OFlags::PATH;
+    let mut at = openat(dir, ".", way, Mode::empty())?;
+    loop {
+        let here = id(fstat(&at)?);
+        if here == dev {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, UNDER_DEV));
+        }
+        at = match openat(&at, "..", way, Mode::empty()) {
+            // Everybody may search /dev, so it is not below a directory that this user may not.
+            Err(Errno::ACCESS) => return Ok(()),
+            above => above?,
+        };
+        if id(fstat(&at)?) == here {
+            return Ok(());
+        }
     }
 }
 

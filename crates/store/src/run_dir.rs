@@ -54,6 +54,8 @@ impl RunDir {
             format!("{path} is not a directory")
         } else if let Some(file) = in_the_way(dir) {
             format!("{} already exists", file.display())
+        } else if let Err(error) = Dir::check_new(dir) {
+            error.to_string()
         } else {
             return Ok(());
         };

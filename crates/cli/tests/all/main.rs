@@ -58,3 +58,5 @@ mod terminal;
 mod top;
 #[cfg(test)]
 mod watch;
+#[cfg(test)]
+mod written;

@@ -5,6 +5,7 @@
 
 mod claim;
 mod error;
+mod log;
 pub(crate) mod make;
 mod names;
 mod open;
@@ -17,6 +18,7 @@ pub(crate) use make::Made;
 pub(crate) use open::{Entry, Held};
 
 pub use error::GuardError;
+pub use log::{is_own_log, mark_log};
 pub use names::{NamedTarget, NamedTargets, open_names};
 pub use open::{Extent, OpenTarget, WorkerOpen};
 pub use permission::Permissions;

@@ -36,6 +36,9 @@ pub struct Logs {
     pub priority: bool,
     /// Number of the job in the run, from 1, as in file names.
     pub number: u32,
+    /// Those of the prefixes that the command line names, so that existing files may be replaced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<String>,
 }
 
 /// A kind of log.
@@ -60,6 +63,18 @@ impl Logs {
     #[must_use]
     pub fn any(&self) -> bool {
         [&self.bw, &self.iops, &self.lat, &self.hist].into_iter().any(Option::is_some)
+    }
+
+    /// Whether the command line names the files of this kind.
+    #[must_use]
+    pub fn is_named(&self, kind: LogKind) -> bool {
+        let prefix = match kind {
+            LogKind::Bandwidth => &self.bw,
+            LogKind::Iops => &self.iops,
+            LogKind::Slat | LogKind::Clat | LogKind::Lat => &self.lat,
+            LogKind::Histogram => &self.hist,
+        };
+        prefix.as_ref().is_some_and(|prefix| self.named.contains(prefix))
     }
 
     /// Whether there are logs with an entry for each I/O.

@@ -124,6 +124,17 @@ fn flags(job: &JobSpec) -> IoFlags {
 
 fn logs(job: &JobSpec, number: usize) -> Logs {
     let mut logs = Logs { number: number as u32 + 1, ..job.logs.clone() };
+    let keys = ["write_bw_log", "write_iops_log", "write_lat_log", "write_hist_log"];
+    let last = keys.iter().filter_map(|key| job.given.iter().rfind(|given| given.key == *key));
+    let named = last.filter(|given| {
+        let by_name = given.value.is_empty();
+        given.place.is_none() && !(by_name && job.place.is_some())
+    });
+    let named = named.map(|given| match given.value.as_str() {
+        "" => job.name.clone(),
+        prefix => prefix.to_string(),
+    });
+    logs.named = named.collect();
     let prefixes = [&mut logs.bw, &mut logs.iops, &mut logs.lat, &mut logs.hist];
     for prefix in prefixes.into_iter().flatten().filter(|prefix| prefix.is_empty()) {
         prefix.clone_from(&job.name);
