@@ -57,11 +57,14 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             args.page.print(&pages::runs(&rows), None, to.as_ref())?;
         }
         (Some(Action::Remove { names }), Some(runs)) => {
+            let mut all_gone = true;
             for name in names {
                 if !runs.remove(name)? {
-                    note!("{name} was kept: it contains files that fathom did not create");
+                    note!("{}", kept(name));
+                    all_gone = false;
                 }
             }
+            return Ok(if all_gone { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         (Some(Action::Remove { names }), None) => {
             return Err(format!("no such run: {}; no runs are recorded", names[0]));
@@ -71,13 +74,19 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
                 (None, None) => (DEFAULT_KEEP, DEFAULT_BYTES_MAX),
                 _ => (keep.unwrap_or(Duration::MAX), max_size.unwrap_or(u64::MAX)),
             };
-            let removed = runs.prune(keep, bytes_max, fathom_engine::clock::unix_ns())?;
+            let pruned = runs.prune(keep, bytes_max, fathom_engine::clock::unix_ns())?;
+            pruned.kept.iter().for_each(|run| note!("{}", kept(&run.name)));
+            let removed = pruned.removed;
             let bytes: u64 = removed.iter().map(|run| run.size_bytes).sum();
             note!("removed {} of {}", plural(removed.len()), units::bytes(bytes));
         }
         (Some(Action::Prune { .. }), None) => note!("no runs are recorded"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn kept(name: &str) -> String {
+    format!("{name} was not removed: it contains what fathom did not create; remove that yourself")
 }
 
 fn plural(runs: usize) -> String {

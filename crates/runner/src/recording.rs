@@ -96,7 +96,8 @@ impl NewRecording {
 fn prune(now_unix_ns: u64, notice: &mut dyn FnMut(&str)) {
     // What cannot be read or removed now is reported by `fathom runs`.
     let Ok(Some(runs)) = Runs::open() else { return };
-    let removed = runs.prune(DEFAULT_KEEP, DEFAULT_BYTES_MAX, now_unix_ns).unwrap_or_default();
+    let pruned = runs.prune(DEFAULT_KEEP, DEFAULT_BYTES_MAX, now_unix_ns);
+    let removed = pruned.unwrap_or_default().removed;
     if !removed.is_empty() {
         let days = DEFAULT_KEEP.as_secs() / 86_400;
         let size = units::bytes(DEFAULT_BYTES_MAX);

@@ -13,6 +13,15 @@ pub const DEFAULT_KEEP: Duration = Duration::from_secs(90 * 86_400);
 /// Default limit on their total size in bytes.
 pub const DEFAULT_BYTES_MAX: u64 = 4 << 30;
 
+/// What [`Runs::prune`] did.
+#[derive(Debug, Default)]
+pub struct Pruned {
+    /// The runs that are gone.
+    pub removed: Vec<RunEntry>,
+    /// Those of which something remains that fathom did not create.
+    pub kept: Vec<RunEntry>,
+}
+
 /// The user's runs.
 pub struct Runs {
     dir: Dir,
@@ -103,24 +112,24 @@ impl Runs {
         keep: Duration,
         bytes_max: u64,
         now_unix_ns: u64,
-    ) -> Result<Vec<RunEntry>, String> {
+    ) -> Result<Pruned, String> {
         let entries = self.list()?;
         let mut bytes: u64 = entries.iter().map(|entry| entry.size_bytes).sum();
         let oldest = now_unix_ns.saturating_sub(keep.as_nanos() as u64);
-        let (mut removed, mut failure) = (Vec::new(), None);
+        let (mut pruned, mut failure) = (Pruned::default(), None);
         for entry in entries.into_iter().filter(|entry| !entry.is_active) {
             if entry.started_unix_ns >= oldest && bytes <= bytes_max {
                 continue;
             }
             match self.remove(&entry.name) {
-                Ok(_) => {
+                Ok(is_gone) => {
                     bytes = bytes.saturating_sub(entry.size_bytes);
-                    removed.push(entry);
+                    if is_gone { &mut pruned.removed } else { &mut pruned.kept }.push(entry);
                 }
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        failure.map_or(Ok(removed), Err)
+        failure.map_or(Ok(pruned), Err)
     }
 }
 
@@ -201,8 +210,15 @@ mod tests {
         assert!(all[0].is_active && !all[1].is_active);
         let now = all[1].started_unix_ns + 10 * DAY;
         let keep = Duration::from_secs(9 * 86_400);
-        assert_eq!(names(&runs.prune(keep, u64::MAX, now).unwrap()), [first]);
-        assert_eq!(names(&runs.prune(keep, 0, now).unwrap()), [second, third]);
+        // A directory of that name, with nothing of fathom's in it.
+        let strange = "20261010-120000-7";
+        fs::create_dir_all(dir.path().join(strange).join("record.json")).unwrap();
+        let pruned = runs.prune(keep, u64::MAX, now).unwrap();
+        assert_eq!((names(&pruned.removed), names(&pruned.kept)), (vec![first], vec![strange]));
+        let pruned = runs.prune(keep, 0, now).unwrap();
+        assert_eq!(names(&pruned.removed), [third]);
+        assert_eq!(names(&pruned.kept), [strange, second]);
+        assert!(!runs.remove(strange).unwrap());
         assert!(dir.path().join(second).join("notes.txt").exists(), "not fathom's");
         assert!(!dir.path().join(third).exists() && dir.path().join("20261122-holiday").exists());
         assert!(runs.remove(active).unwrap_err().contains("still being recorded"));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::common::{MIB, Place, says};
+use std::fs;
 
 fn fixture(name: &str) -> String {
     format!("{}/../store/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
@@ -81,4 +82,14 @@ fn runs_are_listed_removed_and_pruned() {
     says(&pruned.stderr, &["removed 2 runs"]);
     says(&place.ask(&["runs"]).done().stdout, &["no runs are recorded"]);
     assert_eq!(place.ask(&["runs", "remove", name]).code, Some(1));
+    // What fathom did not create stays, and is not reported as removed.
+    let strange = "20261125-150000-4";
+    let runs = place.home().join(".local/state/fathom/runs");
+    fs::create_dir_all(runs.join(strange).join("record.json")).unwrap();
+    let pruned = place.ask(&["runs", "prune", "--keep=0"]).done().stderr;
+    says(&pruned, &[&format!("{strange} was not removed"), "removed 0 runs of 0 B"]);
+    let removed = place.ask(&["runs", "remove", strange]);
+    assert_eq!(removed.code, Some(1));
+    says(&removed.stderr, &[&format!("{strange} was not removed")]);
+    assert!(runs.join(strange).join("record.json").exists());
 }
