@@ -261,6 +261,18 @@ fn ranges(cpus: &[u32]) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
+/// `why` a file cannot be used; one that is missing may be part of a name with a colon.
+pub(super) fn with_colon_hint(job: &JobSpec, file: &File<'_>, why: String) -> String {
+    match (file.facts.kind, job.files.filename.len()) {
+        (TargetKind::Missing, 2..) => {
+            format!(
+                "{why}; filename was split at ':': for a colon that is part of a name, write '\\:'"
+            )
+        }
+        _ => why,
+    }
+}
+
 /// Checks the type of a target against what the job requests.
 pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), String> {
     let path = &file.path;
@@ -448,20 +460,23 @@ fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
     };
     let bad = |what: &str, bytes: u64| {
         let why = if passthrough { "passthrough" } else { "direct I/O" };
+        let fitting = bytes.next_multiple_of(unit);
+        let advice = match what {
+            "bssplit" => format!("use {fitting} instead (sizes are in bytes; 2k is 2048)"),
+            what => format!("use {what}={fitting}"),
+        };
         Err(format!(
-            "{what} of {bytes} bytes: {why} on {path} needs multiples of {unit} bytes; \
-             use {what}={}",
-            bytes.next_multiple_of(unit)
+            "{what} of {bytes} bytes: {why} on {path} needs multiples of {unit} bytes; {advice}"
         ))
     };
     for dir in job.used_dirs() {
-        let sizes = match &job.work.sizes[dir] {
-            BlockSizes::Fixed(size) => vec![*size],
-            BlockSizes::Range { min, .. } => vec![*min],
-            BlockSizes::Split(parts) => parts.iter().map(|part| part.0).collect(),
+        let (key, sizes) = match &job.work.sizes[dir] {
+            BlockSizes::Fixed(size) => ("bs", vec![*size]),
+            BlockSizes::Range { min, .. } => ("bsrange", vec![*min]),
+            BlockSizes::Split(parts) => ("bssplit", parts.iter().map(|part| part.0).collect()),
         };
         if let Some(size) = sizes.into_iter().find(|size| size % unit != 0) {
-            return bad("bs", size);
+            return bad(key, size);
         }
         if let Some(align) = job.work.align[dir].filter(|align| align % unit != 0) {
             return bad("blockalign", align);

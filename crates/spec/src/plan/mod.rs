@@ -126,7 +126,9 @@ impl<'a> Planner<'a> {
     ) -> Result<(), Vec<SpecError>> {
         let fail = |why: String| job_error(job, &why);
         let files = self.files(job, clone).map_err(|error| vec![error])?;
-        let checked = files.iter().filter_map(|file| checks::target(job, file, self.spec).err());
+        let check = |file| checks::target(job, file, self.spec);
+        let checked = files.iter().filter_map(|file| Some((file, check(file).err()?)));
+        let checked = checked.map(|(file, why)| checks::with_colon_hint(job, file, why));
         let problems: Vec<SpecError> = checked.map(fail).collect();
         if !problems.is_empty() {
             return Err(problems);

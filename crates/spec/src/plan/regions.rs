@@ -1,6 +1,6 @@
 //! The region of each file that a clone uses, and the size that the file must have, as in fio.
 
-use super::File;
+use super::{File, checks};
 use crate::job::{JobSpec, Size};
 use crate::plan::jobs;
 use fathom_model::facts::TargetKind;
@@ -77,7 +77,8 @@ fn part(
                 "file_append has nothing to add to {path}; set size, for example size=1g"
             ));
         }
-        None => rest_of(path, start, real, file.facts.kind)?,
+        None => rest_of(path, start, real, file.facts.kind)
+            .map_err(|why| checks::with_colon_hint(job, file, why))?,
     };
     let len = match job.files.size {
         Some(Size::Percent(percent)) => {

@@ -121,6 +121,11 @@ fn invalid_targets() {
     refuses_plan("--rw=read --size=1m /dev/none", &["/dev/none", "no files under /dev"]);
     refuses_plan("--rw=read --size=1m /x/../dev/none", &["no files under /dev"]);
     refuses_plan("--rw=read --size=1m /dev/shm/new", &["no files under /dev"]);
+    refuses_plan(
+        "--name=a --rw=read --size=1m --filename=/dev/disk/by-path/pci-0000:06:00.0",
+        &["/dev/disk/by-path/pci-0000 does not exist", "split at ':'", "write '\\:'"],
+    );
+    refuses_plan("--name=a --rw=read --filename=/data/none:/data/file", &["split at ':'"]);
     refuses_plan("--rw=read --size=1m --allow_file_create=0 n", &["allow_file_create=0"]);
     refuses_plan("--rw=read --size=1m --readonly n", &["--readonly"]);
     refuses_plan("--rw=read /data", &["is a directory", "directory=/data"]);
@@ -198,8 +203,13 @@ fn block_sizes_and_alignment() {
     refuses_plan("--rw=read --direct=1 --bs=1000 /data/file", &["bs=1024"]);
     refuses_plan(
         "--rw=randread --direct=1 --bssplit=4k/50:4608/50 /dev/disk",
-        &["4608", "bs=8192"],
+        &["bssplit of 4608 bytes", "use 8192"],
     );
+    refuses_plan(
+        "--rw=randread --direct=1 --bssplit=2/50:44k/50 /dev/disk",
+        &["bssplit of 2 bytes", "2k is 2048"],
+    );
+    refuses_plan("--rw=read --direct=1 --bsrange=512-4k /dev/disk", &["bsrange of 512", "4096"]);
     refuses_plan("--rw=read --direct=1 --offset=512 /dev/disk", &["offset=4096"]);
     refuses_plan("--rw=randread --direct=1 --ba=512 /dev/disk", &["blockalign=4096"]);
     refuses_plan("--rw=read --direct=1 --size=1m --bs=1k --offset=100 new", &["offset=512"]);
