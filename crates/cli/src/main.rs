@@ -38,7 +38,9 @@ use crate::cmdline::Refusal;
 use crate::page::Color;
 use crate::stdio::{Kind, note};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use fathom_model::escape;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -90,7 +92,7 @@ Examples:
     Run {
         /// Job files, or --key=value and targets; `fathom run --help` lists all keys
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
+        args: Vec<OsString>,
     },
     /// Measure a grid of block sizes, queue depths, workers or loads, with curves
     ///
@@ -250,7 +252,7 @@ fn main() -> ExitCode {
     if let Some(args) = arguments_of_fio() {
         limits::raise();
         settings::recover();
-        return run::as_fio(&args).unwrap_or_else(failed);
+        return utf8(args).and_then(|args| run::as_fio(&args)).unwrap_or_else(failed);
     }
     let args = trial::without_dashes(asked_for_help(std::env::args_os().collect()));
     let cli = manual::prepared(Cli::command());
@@ -291,7 +293,7 @@ fn main() -> ExitCode {
         Command::Limit(args) => limit::command(&args),
         Command::Man(args) => manual::man(&args, &cli),
         Command::Record(args) => record::command(&args),
-        Command::Run { args } => run::command(&args),
+        Command::Run { args } => utf8(args).and_then(|args| run::command(&args)),
         Command::Runs(args) => runs::command(&args),
         Command::Show(args) => show::command(&args),
         Command::Stacks(args) => stacks::command(&args),
@@ -309,11 +311,22 @@ fn main() -> ExitCode {
 }
 
 /// The arguments, if the program was started as `fio`, through a link.
-fn arguments_of_fio() -> Option<Vec<String>> {
+fn arguments_of_fio() -> Option<Vec<OsString>> {
     let mut args = std::env::args_os();
     let name = args.next()?;
     let is_fio = Path::new(&name).file_name().is_some_and(|name| name == "fio");
-    is_fio.then(|| args.map(|arg| arg.to_string_lossy().into_owned()).collect())
+    is_fio.then(|| args.collect())
+}
+
+/// The arguments of `run` as text: a name that is read as another one could be another file's.
+fn utf8(args: Vec<OsString>) -> Result<Vec<String>, String> {
+    let text = |arg: OsString| {
+        arg.into_string().map_err(|arg| {
+            let arg = escape::bytes(arg.as_bytes());
+            format!("the argument '{arg}' is not valid UTF-8; use names that are")
+        })
+    };
+    args.into_iter().map(text).collect()
 }
 
 /// `help COMMAND` is `COMMAND --help`, `help` alone `-h`.

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{Answer, FATHOM, MIB, Place, Running, as_root, assert_one_error, tool};
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -142,4 +144,13 @@ fn a_stream_that_is_not_open_for_writing_is_refused_before_the_run() {
     drop(File::create(Path::new(&place.path("other"))).unwrap());
     shell("7>>other").done();
     assert!(place.read("other").contains("IOPS"));
+}
+
+#[test]
+fn a_name_that_is_not_utf8_is_not_taken_for_another() {
+    let place = Place::new();
+    let mut command = place.command(FATHOM, &["run", "--rw=read", "--size=1m"]);
+    let answer = Running::start(command.arg(OsStr::from_bytes(b"--filename=\xff"))).wait();
+    assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""));
+    assert_one_error(&answer.stderr, &["'--filename=\\xff' is not valid UTF-8"]);
 }
