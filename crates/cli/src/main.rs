@@ -251,8 +251,8 @@ fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
     if let Some(args) = arguments_of_fio() {
         limits::raise();
-        settings::recover();
-        return utf8(args).and_then(|args| run::as_fio(&args)).unwrap_or_else(failed);
+        let is_restored = settings::recover();
+        return status(utf8(args).and_then(|args| run::as_fio(&args)), is_restored);
     }
     let args = trial::without_dashes(asked_for_help(std::env::args_os().collect()));
     let cli = manual::prepared(Cli::command());
@@ -283,9 +283,9 @@ fn main() -> ExitCode {
     if !starts_one {
         limits::raise();
     }
-    if command.measures() {
-        settings::recover();
-    }
+    let is_restored = !command.measures() || settings::recover();
+    // That of `watch` is the command's.
+    let is_of_command = matches!(command, Command::Watch(_) | Command::Held(_));
     let result = match command {
         Command::Blocks(args) => blocks::command(&args),
         Command::Clean(args) => clean::command(&args),
@@ -307,7 +307,16 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::command(&args),
         Command::Restore(args) => settings::command(&args),
     };
-    result.unwrap_or_else(failed)
+    status(result, is_restored || is_of_command)
+}
+
+/// The exit status: not success while settings that a killed fathom changed cannot be restored, and affect what is measured.
+fn status(result: Result<ExitCode, String>, is_restored: bool) -> ExitCode {
+    match result {
+        Ok(status) if is_restored => status,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => failed(error),
+    }
 }
 
 /// The arguments, if the program was started as `fio`, through a link.

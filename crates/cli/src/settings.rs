@@ -24,7 +24,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let to = args.page.destination(None)?;
     let settings = Settings::system();
     if args.list {
-        let rows: Vec<SettingRow> = settings.left().into_iter().map(row).collect();
+        let rows: Vec<SettingRow> =
+            settings.left().map_err(|e| e.to_string())?.into_iter().map(row).collect();
         args.page.print(&pages::settings(&rows), None, to.as_ref())?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -44,11 +45,11 @@ fn row(left: Left) -> SettingRow {
     SettingRow { what: left.what, old: left.old, now: left.now, state }
 }
 
-/// Restores settings that killed processes left changed, and reports it.
-pub fn recover() {
-    for one in Settings::system().recover() {
-        if one.how != RestoredHow::Unchanged {
-            note!("settings left by a killed fathom: {one}");
-        }
+/// Restores settings that killed processes left changed, and reports it. Returns whether none is left changed.
+pub fn recover() -> bool {
+    let restored = Settings::system().recover();
+    for one in restored.iter().filter(|one| one.how != RestoredHow::Unchanged) {
+        note!("settings left by a killed fathom: {one}");
     }
+    !restored.iter().any(Restored::is_failure)
 }

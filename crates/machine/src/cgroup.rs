@@ -1,7 +1,7 @@
 //! cgroups of this process, v1 and v2.
 
 use crate::mounts::{self, Mount};
-use crate::roots::{Roots, text};
+use crate::roots::{self, Roots, Unread, text};
 use std::path::{Component, Path, PathBuf};
 
 /// cgroup v1 has no keyword for "unlimited"; it reports the largest page-aligned number.
@@ -39,7 +39,8 @@ impl Hierarchy {
 
 /// The lowest limit in bytes of this process's cgroup and its ancestors.
 pub(crate) fn memory_max(roots: &Roots) -> Option<u64> {
-    let all = hierarchies(roots);
+    // A fact: unknown is not limited.
+    let all = hierarchies(roots).unwrap_or_default();
     let of_memory = all.iter().filter(|hierarchy| hierarchy.is_v2 || hierarchy.has("memory"));
     let limits = of_memory.flat_map(|hierarchy| {
         let file = if hierarchy.is_v2 { "memory.max" } else { "memory.limit_in_bytes" };
@@ -49,13 +50,17 @@ pub(crate) fn memory_max(roots: &Roots) -> Option<u64> {
 }
 
 /// The mounted hierarchies, version 2 first.
-pub(crate) fn hierarchies(roots: &Roots) -> Vec<Hierarchy> {
-    let groups = text(roots.proc.join("self/cgroup")).unwrap_or_default();
+///
+/// # Errors
+/// This process's groups cannot be read.
+pub(crate) fn hierarchies(roots: &Roots) -> Result<Vec<Hierarchy>, Unread> {
+    // A kernel without cgroups has no such file.
+    let groups: String = roots::value(&roots.proc.join("self/cgroup"))?.unwrap_or_default();
     let mounts = mounts::own(roots);
     let mut all: Vec<Hierarchy> =
         groups.lines().filter_map(|line| hierarchy(roots, &mounts, line)).collect();
     all.sort_by_key(|hierarchy| !hierarchy.is_v2);
-    all
+    Ok(all)
 }
 
 /// The hierarchy in one line of /proc/self/cgroup: `4:memory:/a/b` or `0::/a/b`.

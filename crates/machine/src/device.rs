@@ -1,6 +1,6 @@
 //! Block devices in sysfs.
 
-use crate::roots::{Roots, entries, number, text};
+use crate::roots::{self, Roots, Unread, entries, number, text};
 use fathom_model::facts::DeviceFacts;
 use std::path::{Path, PathBuf};
 
@@ -55,10 +55,45 @@ impl Node {
         Some(Self { dir: link.canonicalize().ok()?, number })
     }
 
-    /// The device with this directory in sysfs.
+    /// The device with this directory in sysfs; `None` if it is gone.
+    ///
+    /// # Errors
+    /// There is a directory, and no device in it that can be read.
+    pub fn read(dir: &Path) -> Result<Option<Self>, Unread> {
+        let file = dir.join("dev");
+        let Some(text) = roots::value::<String>(&file)? else {
+            // A device that is being removed takes its directory with it.
+            return if roots::exists(dir)? { Err(Unread::missing(&file)) } else { Ok(None) };
+        };
+        let number = parse_number(&text).ok_or_else(|| Unread::malformed(&file))?;
+        let dir = dir.canonicalize().map_err(|error| Unread::failed(dir, error))?;
+        Ok(Some(Self { dir, number }))
+    }
+
+    /// The same for facts: `None` also if it cannot be read.
     pub fn by_dir(dir: &Path) -> Option<Self> {
-        let number = parse_number(&text(dir.join("dev"))?)?;
-        Some(Self { dir: dir.canonicalize().ok()?, number })
+        Self::read(dir).ok().flatten()
+    }
+
+    /// The devices listed in a directory of sysfs whose names have this prefix.
+    ///
+    /// # Errors
+    /// The directory, which every kernel has, or one of the devices cannot be read.
+    pub fn listed(dir: &Path, prefix: &str) -> Result<Vec<Self>, Unread> {
+        let names = roots::list(dir)?.ok_or_else(|| Unread::missing(dir))?;
+        let names = names.into_iter().filter(|name| name.starts_with(prefix));
+        names.filter_map(|name| Self::read(&dir.join(name)).transpose()).collect()
+    }
+
+    /// Verifies that its directory is sysfs's own, which makes its partitions and its disk known.
+    ///
+    /// # Errors
+    /// It is not, or belongs to another device by now.
+    pub fn verify(&self) -> Result<(), Unread> {
+        match Self::read(&self.dir)? {
+            Some(node) if node.number == self.number => Ok(()),
+            _ => Err(Unread::missing(&self.dir)),
+        }
     }
 
     /// The block device of the same disk as the generic character device with this number, and how it takes commands.
@@ -119,25 +154,45 @@ impl Node {
     }
 
     /// Its partitions.
-    pub fn partitions(&self) -> Vec<Self> {
-        let below = entries(&self.dir).into_iter().filter_map(|name| {
-            Self::by_dir(&self.dir.join(name)).filter(|node| node.is_partition())
-        });
-        below.collect()
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn partitions(&self) -> Result<Vec<Self>, Unread> {
+        let names = roots::list(&self.dir)?.unwrap_or_default();
+        let dirs = names.into_iter().map(|name| self.dir.join(name));
+        let is_partition = |dir: &PathBuf| roots::exists(&dir.join("partition"));
+        let mut found = Vec::new();
+        // Of a disk's attributes, only directories can be partitions.
+        for dir in dirs.filter(|dir| dir.is_dir()) {
+            if is_partition(&dir)? {
+                found.extend(Self::read(&dir)?);
+            }
+        }
+        Ok(found)
     }
 
     /// Whether two partitions of a disk share sectors, which the kernel does not prevent.
-    pub fn overlaps(&self, other: &Self) -> bool {
+    ///
+    /// # Errors
+    /// Where one begins or ends cannot be read.
+    pub fn overlaps(&self, other: &Self) -> Result<bool, Unread> {
         let sectors = |node: &Self| {
-            let of = |name: &str| number::<u64>(node.dir.join(name)).unwrap_or(0);
-            (of("start"), of("start").saturating_add(of("size")))
+            let of = |name: &str| {
+                let file = node.dir.join(name);
+                roots::value::<u64>(&file)?.ok_or_else(|| Unread::missing(&file))
+            };
+            let start = of("start")?;
+            Ok((start, start.saturating_add(of("size")?)))
         };
-        let ((start, end), (other_start, other_end)) = (sectors(self), sectors(other));
-        start < other_end && other_start < end
+        let ((start, end), (other_start, other_end)) = (sectors(self)?, sectors(other)?);
+        Ok(start < other_end && other_start < end)
     }
 
     /// Devices stacked on it, such as device mapper and md.
-    pub fn holders(&self) -> Vec<Holder> {
+    ///
+    /// # Errors
+    /// They cannot be listed. What cannot be read about one of them only makes it count as a user of more.
+    pub fn holders(&self) -> Result<Vec<Holder>, Unread> {
         let holders = self.dir.join("holders");
         let of = |name: String| {
             let dir = holders.join(&name);
@@ -150,17 +205,17 @@ impl Node {
                 },
             }
         };
-        entries(&holders).into_iter().map(of).collect()
+        Ok(roots::list(&holders)?.unwrap_or_default().into_iter().map(of).collect())
     }
 
     /// The devices it is stacked on.
     ///
     /// # Errors
-    /// The name of a device that is not in sysfs.
-    pub fn members(&self) -> Result<Vec<Self>, String> {
+    /// They cannot be read, or one is not in sysfs.
+    pub fn members(&self) -> Result<Vec<Self>, Unread> {
         let members = self.dir.join("slaves");
-        let of = |name: String| Self::by_dir(&members.join(&name)).ok_or(name);
-        entries(&members).into_iter().map(of).collect()
+        let names = roots::list(&members)?.unwrap_or_default();
+        names.iter().filter_map(|name| Self::read(&members.join(name)).transpose()).collect()
     }
 
     /// The device-mapper UUID, which begins with the name of the subsystem that created it.

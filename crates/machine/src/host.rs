@@ -1,7 +1,7 @@
 //! Facts about the host.
 
 use crate::cgroup;
-use crate::roots::{Roots, number, text};
+use crate::roots::{self, Roots, Unread, number, text};
 use fathom_model::facts::Host;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -10,10 +10,13 @@ use std::path::Path;
 /// Bit of CAP_SYS_ADMIN in a capability set (capabilities(7)).
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Identifies the current boot; empty if it cannot be read.
-#[must_use]
-pub fn boot_id(roots: &Roots) -> String {
-    text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
+/// Identifies the current boot.
+///
+/// # Errors
+/// It cannot be read.
+pub fn boot_id(roots: &Roots) -> Result<String, Unread> {
+    let file = roots.proc.join("sys/kernel/random/boot_id");
+    roots::value(&file)?.ok_or_else(|| Unread::missing(&file))
 }
 
 /// Reads the facts about the host. Facts that cannot be read are left empty.
@@ -30,7 +33,7 @@ pub fn host(roots: &Roots) -> Host {
     Host {
         hostname: text(kernel.join("hostname")).unwrap_or_default(),
         host_id: host_id(text(Path::new("/etc/machine-id"))),
-        boot_id: boot_id(roots),
+        boot_id: boot_id(roots).unwrap_or_default(),
         kernel: text(kernel.join("osrelease")).unwrap_or_default(),
         // Since Linux 6.1.
         arch: text(kernel.join("arch")).unwrap_or_else(|| std::env::consts::ARCH.to_string()),
@@ -69,7 +72,8 @@ pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     })
 }
 
-fn kibibytes(meminfo: &str, key: &str) -> u64 {
+/// The bytes of `key: n kB`; 0 without that line.
+pub(crate) fn kibibytes(meminfo: &str, key: &str) -> u64 {
     let value =
         field(meminfo, key).and_then(|value| value.strip_suffix(" kB")?.parse::<u64>().ok());
     value.unwrap_or(0).saturating_mul(1024)

@@ -27,5 +27,5 @@ mod target;
 pub mod topology;
 
 pub use host::{boot_id, host};
-pub use roots::Roots;
+pub use roots::{Roots, Unread};
 pub use target::Lookup;

@@ -1,9 +1,10 @@
 //! Mounts from `/proc/<pid>/mountinfo` (proc_pid_mountinfo(5)).
 
 use crate::device::Number;
-use crate::roots::{Roots, entries};
+use crate::roots::{self, Roots, Unread};
+use rustix::io::Errno;
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,39 +27,75 @@ pub(crate) struct Mount {
     pub super_options: String,
 }
 
-/// A mount namespace, identified by one of its processes.
+/// A mount namespace, or what a process with a root of its own sees of it.
 pub(crate) struct Namespace {
-    /// The process's directory in `/proc`.
+    /// The directory in `/proc` of one of its processes.
     pub process: PathBuf,
     /// Its mounts.
     pub mounts: Vec<Mount>,
 }
 
-/// The mounts of this process's namespace.
+/// The mounts of this process's namespace, for facts: none if they cannot be read.
 pub(crate) fn own(roots: &Roots) -> Vec<Mount> {
-    read(&roots.proc.join("self"))
+    read(&roots.proc.join("self")).ok().flatten().unwrap_or_default()
 }
 
 /// All mount namespaces of visible processes, this process's own first.
-pub(crate) fn namespaces(roots: &Roots) -> Vec<Namespace> {
-    let pids = entries(&roots.proc).into_iter().filter(|name| name.parse::<u32>().is_ok());
-    let mut seen = HashSet::new();
-    let mut found = Vec::new();
-    for name in std::iter::once("self".to_string()).chain(pids) {
+///
+/// # Errors
+/// The mounts of this process, or of another that this user may see, cannot be read.
+pub(crate) fn namespaces(roots: &Roots) -> Result<Vec<Namespace>, Unread> {
+    let process = roots.proc.join("self");
+    let mounts = read(&process)?.ok_or_else(|| Unread::missing(&process.join("mountinfo")))?;
+    let mut seen: HashSet<_> = identity(&process).into_iter().collect();
+    let mut found = vec![Namespace { process, mounts }];
+    let names = roots::list(&roots.proc)?.ok_or_else(|| Unread::missing(&roots.proc))?;
+    for name in names.into_iter().filter(|name| name.parse::<u32>().is_ok()) {
         let process = roots.proc.join(name);
-        // Without permission to read another process's namespace, its mounts are unknown; O_EXCL
-        // still detects them.
-        let Ok(id) = std::fs::read_link(process.join("ns/mnt")) else { continue };
-        if seen.insert(id) {
-            found.push(Namespace { mounts: read(&process), process });
+        let identity = identity(&process);
+        if identity.as_ref().is_some_and(|identity| seen.contains(identity)) {
+            continue;
         }
+        match read(&process) {
+            // Mounts have numbers of their own in each namespace.
+            Ok(Some(mounts)) if found.iter().all(|other| other.mounts != mounts) => {
+                found.push(Namespace { process, mounts });
+            }
+            Ok(_) => {}
+            // Mounted with hidepid=1, /proc shows a user no other's processes, as with hidepid=2.
+            Err(error) if error.is(&[Errno::ACCESS, Errno::PERM]) && !is_root() => {}
+            Err(error) => return Err(error),
+        }
+        seen.extend(identity);
     }
-    found
+    Ok(found)
 }
 
-fn read(process: &std::path::Path) -> Vec<Mount> {
-    let bytes = std::fs::read(process.join("mountinfo")).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).lines().filter_map(parse).collect()
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The namespace of a process, and its root directory in it; `None` without permission, where the list of mounts
+/// distinguishes namespaces, and for a process that has ended.
+fn identity(process: &Path) -> Option<(PathBuf, u64, u64)> {
+    let namespace = std::fs::read_link(process.join("ns/mnt")).ok()?;
+    let root = rustix::fs::stat(process.join("root")).ok()?;
+    Some((namespace, root.st_dev, root.st_ino))
+}
+
+/// The mounts that a process sees; `None` if it has ended.
+fn read(process: &Path) -> Result<Option<Vec<Mount>>, Unread> {
+    let file = process.join("mountinfo");
+    let bytes = match roots::bytes(&file) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(None),
+        // Of a process that is ending or a zombie.
+        Err(error) if error.is(&[Errno::INVAL, Errno::SRCH]) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let mounts: Option<Vec<Mount>> = text.lines().map(parse).collect();
+    mounts.map(Some).ok_or_else(|| Unread::malformed(&file))
 }
 
 fn parse(line: &str) -> Option<Mount> {
@@ -127,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_lines_are_skipped() {
+    fn malformed_lines_are_no_mounts() {
         for line in ["", " - ", "1 2 3 4 - ext4", "x 0 0:1 / / rw - a b c", "1 0 8 / / rw - a b c"]
         {
             assert_eq!(parse(line), None, "{line:?}");

@@ -29,6 +29,7 @@ pub fn create(
     wanted_bytes: u64,
     stop: &dyn Fn() -> bool,
 ) -> Result<OpenTarget, GuardError> {
+    GuardError::needs_proc()?;
     let lookup = Lookup::new(roots);
     let name = name();
     let dir = dir.to_string_lossy();

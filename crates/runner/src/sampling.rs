@@ -188,7 +188,7 @@ fn open(options: &SamplingOptions) -> Opened {
     if options.level == Level::Off {
         return opened;
     }
-    let stored = load_probes(&fathom_machine::boot_id(&roots));
+    let stored = load_probes(&fathom_machine::boot_id(&roots).unwrap_or_default());
     let mut probes = stored.clone();
     let (proc, sys) = (&roots.proc, &roots.sys);
     let full = options.level == Level::Full;

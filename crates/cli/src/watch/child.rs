@@ -40,7 +40,13 @@ impl WatchedCommand {
         let fail = |error: io::Error| format!("cannot start {}: {error}", escape::path(&argv[0]));
         let mut command = Command::new("/proc/self/exe");
         command.arg(HELD).arg(std::process::id().to_string()).arg("--").args(argv);
-        let child = command.spawn().map_err(fail)?;
+        let child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "cannot start {}: fathom needs /proc for that; mount it: mount -t proc proc /proc",
+                escape::path(&argv[0])
+            ),
+            _ => fail(error),
+        })?;
         let this = Self { child, signals: None, ended_at: Arc::default(), ended: None };
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(this.id()), stopped).map_err(|e| fail(e.into()))?;

@@ -71,8 +71,9 @@ fn exclusively(
             other => return other,
         }
     }
-    // List current users; there may be new ones since the first check.
-    let mut users = StorageStack::read(roots).sharing(node).uses;
+    // List current users; there may be new ones since the first check. It is refused in any case.
+    let sharing = StorageStack::read(roots).and_then(|stack| stack.sharing(node));
+    let mut users = sharing.map_or_else(|error| vec![error.to_string()], |sharing| sharing.uses);
     if users.is_empty() {
         users.push(format!(
             "{}, or a part of it, is open exclusively (O_EXCL): by a multi-device file system, by \

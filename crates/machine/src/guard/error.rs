@@ -1,5 +1,6 @@
 //! Why a target may not be used.
 
+use crate::roots::{Unread, verify_descriptors};
 use fathom_model::shell;
 use fathom_model::units::bytes;
 use std::io;
@@ -146,6 +147,22 @@ pub enum GuardError {
         /// The path as given.
         path: String,
     },
+    /// What uses it is unknown, because the kernel's list cannot be read.
+    #[error(
+        "cannot check what uses {path}: {source}; fathom only writes to what it knows to be unused"
+    )]
+    Unread {
+        /// The path as given.
+        path: String,
+        /// What cannot be read.
+        source: Unread,
+    },
+    /// Descriptors cannot be reopened.
+    #[error("fathom needs /proc to open its targets: {source}")]
+    NeedsProc {
+        /// What is wrong with it.
+        source: Unread,
+    },
     /// A file would be created or extended under /dev.
     #[error(
         "{path} does not exist, and fathom creates no files under /dev; check the device's name, \
@@ -264,6 +281,11 @@ pub enum GuardError {
 }
 
 impl GuardError {
+    /// Verifies what all targets need: that their descriptors can be reopened.
+    pub(crate) fn needs_proc() -> Result<(), Self> {
+        verify_descriptors().map_err(|source| Self::NeedsProc { source })
+    }
+
     /// The error for a failed system call.
     pub(crate) fn io(path: &str, doing: &'static str, source: impl Into<io::Error>) -> Self {
         let (path, source) = (path.to_string(), source.into());

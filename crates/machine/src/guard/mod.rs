@@ -46,6 +46,7 @@ pub fn open_all(
     permissions: &Permissions,
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<OpenTarget>, GuardError> {
+    GuardError::needs_proc()?;
     let lookup = Lookup::new(roots);
     let mut subjects = subject::gather(&lookup, plan)?;
     let mut prover =

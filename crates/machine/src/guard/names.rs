@@ -72,6 +72,7 @@ pub fn open_names(
     if plans().all(|names| names.is_none()) {
         return Ok(plans().map(|_| None).collect());
     }
+    GuardError::needs_proc()?;
     let lookup = Lookup::new(roots);
     let mut taken = Taken::default();
     let checked = plans().map(|names| names.map(|names| check(&lookup, names, &mut taken, stop)));

@@ -6,7 +6,7 @@ use super::permission::{self, Erase, Permissions};
 use super::subject::{self, Place, Subject};
 use crate::device::{Node, Number};
 use crate::mark::{self, descriptor_path};
-use crate::roots::Roots;
+use crate::roots::{Roots, Unread};
 use crate::signature;
 use crate::stack::{FileIdentity, StorageStack};
 use fathom_model::facts::TargetKind;
@@ -26,14 +26,20 @@ pub(crate) struct Prover<'a> {
 }
 
 impl Prover<'_> {
-    fn stack(&self) -> &StorageStack {
-        self.stack.get_or_init(|| StorageStack::read(self.roots))
+    fn stack(&self) -> Result<&StorageStack, Unread> {
+        if self.stack.get().is_none() {
+            let _ = self.stack.set(StorageStack::read(self.roots)?);
+        }
+        self.stack.get().ok_or_else(|| Unread::missing(&self.roots.sys))
     }
 
     /// The backing files of the device with this number, with the paths known to the kernel.
-    pub fn files_below(&self, number: Number) -> Vec<(FileIdentity, PathBuf)> {
-        let node = Node::by_number(self.roots, number);
-        node.map_or_else(Vec::new, |node| self.stack().sharing(&node).files)
+    pub fn files_below(&self, number: Number) -> Result<Vec<(FileIdentity, PathBuf)>, Unread> {
+        match Node::by_number(self.roots, number) {
+            Some(node) => Ok(self.stack()?.sharing(&node)?.files),
+            // A file system without a block device of its own.
+            None => Ok(Vec::new()),
+        }
     }
 }
 
@@ -68,6 +74,8 @@ impl Prover<'_> {
     fn written_device(&mut self, subject: &mut Subject) -> Result<Proof, GuardError> {
         let path = subject.path().to_string();
         let Place::Existing(named) = &subject.place else { return Ok(Proof::default()) };
+        let unread = |source| GuardError::Unread { path: path.clone(), source };
+        let stack = self.stack().map_err(unread)?;
         let number = subject.facts.device_number;
         let is_block = subject.facts.kind == TargetKind::BlockDevice;
         let node = if is_block {
@@ -76,7 +84,7 @@ impl Prover<'_> {
             Node::of_generic(self.roots, number).map(|(node, _)| node)
         };
         let node = node.ok_or_else(|| GuardError::Unknown { path: path.clone() })?;
-        let sharing = self.stack().sharing(&node);
+        let sharing = stack.sharing(&node).map_err(unread)?;
         if !sharing.uses.is_empty() {
             return Err(GuardError::InUse { path, users: sharing.uses });
         }
@@ -113,7 +121,9 @@ impl Prover<'_> {
         if !subject.want.written && grow_to.is_none() {
             return Ok(Proof::default());
         }
-        let users = self.stack().uses_of_file(&readable, &stat);
+        let users = self.stack().and_then(|stack| stack.uses_of_file(&readable, &stat));
+        let users =
+            users.map_err(|source| GuardError::Unread { path: path.to_string(), source })?;
         if !users.is_empty() {
             return Err(GuardError::InUse { path: path.to_string(), users });
         }
@@ -155,7 +165,8 @@ fn read_device(subject: &mut Subject) -> Result<Proof, GuardError> {
 fn blank(subject: &Subject, node: &Node, device: &OwnedFd) -> Result<(), GuardError> {
     let block = subject.facts.device.as_ref().map_or(512, |device| device.logical_block);
     let mut found = signature::find(device, subject.facts.size_bytes, block);
-    let partitions = node.partitions();
+    let unread = |source| GuardError::Unread { path: subject.path().to_string(), source };
+    let partitions = node.partitions().map_err(unread)?;
     if !partitions.is_empty() {
         let names: Vec<String> = partitions.iter().map(Node::name).collect();
         found.push(format!("partitions ({})", names.join(" ")));

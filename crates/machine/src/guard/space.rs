@@ -78,6 +78,7 @@ fn all_needs(
     let device = subject.facts.device.as_ref().map_or("", |device| &device.name);
     if bytes > 0 && ["loop", "dm-", "md"].iter().any(|kind| device.starts_with(kind)) {
         let files = prover.files_below(subject.facts.device_number);
+        let files = files.map_err(|source| GuardError::Unread { path: path.into(), source })?;
         let below = files.iter().filter_map(|(file, path)| below_device(lookup, file, path));
         needs.extend(below.map(|(fs, need)| (fs, Need { bytes: need.bytes.min(bytes), ..need })));
     }

@@ -111,7 +111,8 @@ fn host(roots: &Roots) -> Readings {
     } else {
         host.set("/sys/kernel/tracing/events", "readable");
     }
-    cgroup::hierarchies(roots).iter().for_each(|hierarchy| limits(&mut host, hierarchy));
+    let hierarchies = cgroup::hierarchies(roots).unwrap_or_default();
+    hierarchies.iter().for_each(|hierarchy| limits(&mut host, hierarchy));
     host
 }
 
@@ -210,15 +211,16 @@ fn partitions(node: &Node) -> Vec<Partition> {
         name: part.name(),
         start_bytes: number::<u64>(part.attribute("start")).unwrap_or(0).saturating_mul(512),
     };
-    node.partitions().iter().map(of).collect()
+    node.partitions().unwrap_or_default().iter().map(of).collect()
 }
 
 /// File systems on a disk, its partitions and what is stacked on them.
 fn mounted(mounts: &[Mount], node: &Node) -> Vec<MountedFileSystem> {
     let mut devices = vec![node.clone()];
-    devices.extend(node.partitions());
+    devices.extend(node.partitions().unwrap_or_default());
     let mut numbers: Vec<device::Number> = devices.iter().map(|node| node.number).collect();
-    let holders = devices.iter().flat_map(Node::holders).filter_map(|holder| holder.number);
+    let holders = devices.iter().filter_map(|node| node.holders().ok()).flatten();
+    let holders = holders.filter_map(|holder| holder.number);
     numbers.extend(holders);
     let paths: Vec<String> = devices.iter().map(Node::path).collect();
     let mut found: Vec<MountedFileSystem> = Vec::new();

@@ -6,7 +6,10 @@ use super::error::SettingsError;
 use super::journal::{Group, SlotKind};
 use super::restore::Restored;
 use crate::cgroup::{Hierarchy, hierarchies};
+use crate::host::kibibytes;
+use crate::roots::{self, Roots, Unread, is_cgroup};
 use fathom_model::setting::{CgroupLimits, Setting, SettingChange};
+use fathom_model::units::bytes;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +19,9 @@ const PERIOD_US: u64 = 100_000;
 /// Maximum number of attempts to remove a group, whose last process may be exiting.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Memory in bytes that fathom needs besides what it uses before a run: rings, threads, samples.
+const HEADROOM_BYTES: u64 = 16 << 20;
 
 /// A file of a group and its value.
 type Limit = (&'static str, String);
@@ -27,7 +33,8 @@ pub(super) fn enter(
     limits: CgroupLimits,
 ) -> Result<(), SettingsError> {
     let name = format!("fathom-{}", std::process::id());
-    let all = hierarchies(&effects.roots);
+    let all = hierarchies(&effects.roots)?;
+    enough_memory(&effects.roots, limits)?;
     let fail = |file: &Path, hint: &str, source: io::Error| SettingsError::Refused {
         change: change(),
         file: file.display().to_string(),
@@ -87,6 +94,24 @@ pub(super) fn enter(
     Ok(())
 }
 
+/// Refuses a limit that would have the kernel kill fathom itself. What a process uses already stays accounted to its old
+/// group, so that the limit is for what it may use again, and for what it needs besides.
+fn enough_memory(roots: &Roots, limits: CgroupLimits) -> Result<(), SettingsError> {
+    let Some(limit) = limits.memory_bytes else { return Ok(()) };
+    let file = roots.proc.join("self/status");
+    let status = roots::value::<String>(&file)?.ok_or_else(|| Unread::missing(&file))?;
+    let needed = kibibytes(&status, "RssAnon").saturating_add(HEADROOM_BYTES);
+    if limit >= needed {
+        return Ok(());
+    }
+    let reason = format!(
+        "{} is too little for fathom itself, which the kernel would kill; set at least {}m",
+        bytes(limit),
+        needed.div_ceil(1 << 20)
+    );
+    Err(SettingsError::NoSuchTarget { change: change(), reason })
+}
+
 fn change() -> SettingChange {
     SettingChange { setting: Setting::Cgroup, target: String::new(), value: "limits".into() }
 }
@@ -117,7 +142,14 @@ fn wanted(limits: CgroupLimits) -> Vec<(&'static str, Vec<Limit>, Vec<Limit>)> {
 pub(super) fn leave(effects: &Effects, group: &Group, pid: u32) -> Option<Restored> {
     let mut failed = None;
     for (dir, back) in group.dirs.iter().zip(&group.back) {
-        if !is_own_name(dir, pid) || !dir.is_dir() {
+        if !is_own_name(dir, pid) {
+            continue;
+        }
+        if !dir.is_dir() {
+            // It is gone only where its hierarchy is to be seen.
+            let is_seen = dir.parent().is_some_and(|top| is_cgroup(&effects.roots, top));
+            let hidden = || io::Error::other("its cgroup hierarchy is not mounted; mount it");
+            failed = (!is_seen).then(hidden).or(failed);
             continue;
         }
         if pid == std::process::id() {
@@ -164,7 +196,6 @@ fn is_own_name(dir: &Path, pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roots::Roots;
 
     #[test]
     fn a_process_returns_to_the_nearest_group_that_exists() {

@@ -4,7 +4,7 @@ use super::error::SettingsError;
 use super::journal::Entry;
 use super::place::{self, Place};
 use super::{StepHook, below};
-use crate::roots::Roots;
+use crate::roots::{self, Roots};
 use fathom_model::setting::Setting;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -35,15 +35,21 @@ impl Effects {
         Ok(place::value(entry.setting, &self.read_file(&entry.file)?))
     }
 
-    /// The contents of a file, without white space around them.
+    /// The contents of a file, without white space around them. The error is `NotFound` only if the file is known not to
+    /// exist.
     pub fn read_file(&self, file: &str) -> io::Result<String> {
-        Ok(std::fs::read_to_string(self.resolve(file)?)?.trim().to_string())
+        let bytes = roots::bytes(&self.resolve(file)?).map_err(io::Error::other)?;
+        let bytes = bytes.ok_or(io::ErrorKind::NotFound)?;
+        Ok(String::from_utf8(bytes).map_err(io::Error::other)?.trim().to_string())
     }
 
     /// Writes a value.
     pub fn write(&self, file: &str, value: &str) -> io::Result<()> {
         let path = self.resolve(file)?;
-        self.write_path(&path, value)
+        match roots::exists(&path).map_err(io::Error::other)? {
+            true => self.write_path(&path, value),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 
     /// Writes an existing file.

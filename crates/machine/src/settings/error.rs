@@ -1,5 +1,6 @@
 //! Why a setting was not changed.
 
+use crate::roots::Unread;
 use fathom_model::setting::SettingChange;
 use std::io;
 
@@ -65,6 +66,13 @@ pub enum SettingsError {
         "cannot change settings: no directory to record them in; set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME"
     )]
     NoStateDir,
+    /// The kernel's settings are out of reach.
+    #[error("cannot change settings: {source}")]
+    Unread {
+        /// What cannot be read.
+        #[from]
+        source: Unread,
+    },
     /// The journal cannot be kept, so nothing is changed.
     #[error("cannot {doing} {path}, which records the settings to restore: {source}")]
     Journal {

@@ -5,9 +5,9 @@ use super::effects::Effects;
 use super::error::SettingsError;
 use super::place::{self, Place};
 use crate::host::boot_id;
-use crate::roots::{Roots, entries};
+use crate::roots::{self, Roots, Unread};
 use fathom_model::setting::{Setting, setting_of};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -20,8 +20,8 @@ use std::time::Duration;
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Links in the directory are not followed.
-const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+/// Links in the directory are not followed, and no other process is waited for.
+const PLAIN: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
 /// Which journal of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +48,23 @@ pub(super) struct Slot {
     _lock: File,
 }
 
+/// Opens one of fathom's own files. Anything but a regular file is refused: opening a device can have side effects, and
+/// that of a FIFO, or reading it, waits for another process.
+fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let plain = |kind: std::fs::FileType| match kind.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is not a regular file; remove it")),
+    };
+    match std::fs::symlink_metadata(path) {
+        Ok(found) => plain(found.file_type())?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let file = options.custom_flags(PLAIN).open(path)?;
+    plain(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
 /// Whether the open `file` is still the one at `path`.
 fn is_file_at(file: &File, path: &Path) -> bool {
     let both = file.metadata().and_then(|own| Ok((own, std::fs::symlink_metadata(path)?)));
@@ -57,6 +74,8 @@ fn is_file_at(file: &File, path: &Path) -> bool {
 impl Drop for Slot {
     fn drop(&mut self) {
         // Still locked: whoever has opened this file finds that it is gone, and opens a new one.
+        // A killed process may have left a journal that it had not finished.
+        let _ = std::fs::remove_file(self.path.with_extension("new"));
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -160,14 +179,14 @@ impl Entry {
 }
 
 impl Journal {
-    pub fn new(roots: &Roots) -> Self {
-        Self {
-            boot_id: boot_id(roots),
+    pub fn new(roots: &Roots) -> Result<Self, Unread> {
+        Ok(Self {
+            boot_id: boot_id(roots)?,
             pid: std::process::id(),
             restoring: false,
             entries: Vec::new(),
             group: None,
-        }
+        })
     }
 
     /// Adds an entry, or the value to the entry of the same file.
@@ -216,14 +235,36 @@ impl Effects {
     }
 
     /// The keys that have journals.
-    pub fn keys(&self) -> Vec<String> {
-        let mut keys: Vec<String> = Vec::new();
-        for name in entries(&self.state) {
-            let key = name.strip_suffix(".json").or_else(|| name.strip_suffix(".kept"));
-            keys.extend(key.map(ToString::to_string));
+    pub fn keys(&self) -> Result<Vec<String>, SettingsError> {
+        self.names(&[SlotKind::Transient.suffix(), SlotKind::Kept.suffix()])
+    }
+
+    /// Removes the lock files of killed processes that have no journal. Those of running processes stay.
+    pub fn remove_locks(&self) -> Result<(), SettingsError> {
+        let keys = self.keys()?;
+        for key in self.names(&[".lock"])?.into_iter().filter(|key| !keys.contains(key)) {
+            match self.lock(&key) {
+                // Removed with the slot.
+                Ok(_) | Err(SettingsError::InUse { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
+    }
+
+    /// The keys with files of these suffixes, sorted.
+    fn names(&self, suffixes: &[&str]) -> Result<Vec<String>, SettingsError> {
+        if self.state.as_os_str().is_empty() {
+            return Ok(Vec::new());
+        }
+        // There is no directory before the first change.
+        let names = roots::list(&self.state)?.unwrap_or_default();
+        let key = |name: &String| {
+            suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).map(ToString::to_string)
+        };
+        let mut keys: Vec<String> = names.iter().filter_map(key).collect();
         keys.dedup();
-        keys
+        Ok(keys)
     }
 
     /// Locks a key.
@@ -237,8 +278,7 @@ impl Effects {
         let path = self.state.join(format!("{key}.lock"));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o644);
-        options.custom_flags(NOFOLLOW);
-        let mut file = options.open(&path).map_err(|e| self.failed(&path, "open", e))?;
+        let mut file = open_own(&mut options, &path).map_err(|e| self.failed(&path, "open", e))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -274,7 +314,7 @@ impl Effects {
     pub fn load(&self, key: &str, kind: SlotKind) -> Result<Option<Journal>, SettingsError> {
         let path = self.path(key, kind);
         let mut bytes = Vec::new();
-        let opened = OpenOptions::new().read(true).custom_flags(NOFOLLOW).open(&path);
+        let opened = open_own(OpenOptions::new().read(true), &path);
         match opened.and_then(|mut file| file.read_to_end(&mut bytes)) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -282,7 +322,7 @@ impl Effects {
         }
         let journal: Journal = serde_json::from_slice(&bytes)
             .map_err(|error| self.failed(&path, "read", io::Error::other(error)))?;
-        if journal.boot_id == boot_id(&self.roots) {
+        if journal.boot_id == boot_id(&self.roots)? {
             return Ok(Some(journal));
         }
         std::fs::remove_file(&path).map_err(|e| self.failed(&path, "remove", e))?;
@@ -302,8 +342,8 @@ impl Effects {
         let bytes = serde_json::to_vec(journal).map_err(|e| fail("write", io::Error::other(e)))?;
         self.step();
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).custom_flags(NOFOLLOW);
-        let mut file = options.open(&new).map_err(|e| fail("write", e))?;
+        options.write(true).create(true).truncate(true);
+        let mut file = open_own(&mut options, &new).map_err(|e| fail("write", e))?;
         file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(|e| fail("write", e))?;
         self.step();
         std::fs::rename(&new, &path).map_err(|e| fail("replace", e))?;

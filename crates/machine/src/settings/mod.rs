@@ -86,6 +86,7 @@ impl Settings {
     /// # Errors
     /// The first change that is not possible. All others are restored; if one of them cannot be, that is the error.
     pub fn apply(&self, changes: &[SettingChange]) -> Result<Guard, SettingsError> {
+        self.effects.roots.verify()?;
         let mut wanted = Vec::new();
         for change in changes {
             wanted.extend(place::resolve(&self.effects.roots, change)?);
@@ -115,7 +116,10 @@ impl Settings {
     #[must_use]
     pub fn recover(&self) -> Vec<Restored> {
         // A running process restores its own.
-        self.restore_kinds(&[SlotKind::Transient], |key| self.effects.lock(key).ok().map(Ok))
+        self.restore_kinds(&[SlotKind::Transient], |key| match self.effects.lock(key) {
+            Err(SettingsError::InUse { .. }) => None,
+            other => Some(other),
+        })
     }
 
     /// Restores settings left changed by processes that have ended, and those to keep. Settings still in use count as
@@ -127,13 +131,15 @@ impl Settings {
     }
 
     /// The settings currently changed: by running processes, by killed processes, and those to keep.
-    #[must_use]
-    pub fn left(&self) -> Vec<Left> {
+    ///
+    /// # Errors
+    /// A journal cannot be read.
+    pub fn left(&self) -> Result<Vec<Left>, SettingsError> {
         let mut all = Vec::new();
-        for key in self.effects.keys() {
+        for key in self.effects.keys()? {
             let held = self.effects.lock(&key);
             for kind in [SlotKind::Transient, SlotKind::Kept] {
-                let Ok(Some(journal)) = self.effects.load(&key, kind) else { continue };
+                let Some(journal) = self.effects.load(&key, kind)? else { continue };
                 let is_in_use = held.is_err() && kind == SlotKind::Transient;
                 all.extend(journal.settings().map(|entry| Left {
                     what: entry.changed(),
@@ -145,7 +151,7 @@ impl Settings {
                 }));
             }
         }
-        all
+        Ok(all)
     }
 
     /// `lock` returns `None` for a key to be skipped.
@@ -154,25 +160,38 @@ impl Settings {
         kinds: &[SlotKind],
         lock: impl Fn(&str) -> Option<Result<Slot, SettingsError>>,
     ) -> Vec<Restored> {
+        let failed = |what: String, error: &SettingsError| vec![Restored::failed(what, error)];
+        let keys = match self.effects.keys() {
+            Ok(keys) => keys,
+            Err(error) => return failed("settings".into(), &error),
+        };
         let mut all = Vec::new();
-        for key in self.effects.keys() {
-            let slot = match lock(&key) {
-                Some(Ok(slot)) => slot,
-                Some(Err(error)) => {
-                    all.push(Restored::failed(format!("settings of {key}"), &error));
-                    continue;
-                }
-                None => continue,
-            };
-            for kind in kinds {
-                match self.effects.load(&key, *kind) {
-                    Ok(Some(journal)) => all.extend(self.effects.restore(&slot, *kind, journal)),
-                    Ok(None) => {}
-                    Err(error) => all.push(Restored::failed(format!("settings of {key}"), &error)),
-                }
-            }
+        for key in keys {
+            let fail = |error: SettingsError| failed(format!("settings of {key}"), &error);
+            let Some(slot) = lock(&key) else { continue };
+            all.extend(match slot {
+                Ok(slot) => kinds.iter().flat_map(|kind| self.restore_slot(&slot, *kind)).collect(),
+                Err(error) => fail(error),
+            });
+        }
+        if let Err(error) = self.effects.remove_locks() {
+            all.extend(failed("lock files of settings".into(), &error));
         }
         all
+    }
+
+    fn restore_slot(&self, slot: &Slot, kind: SlotKind) -> Vec<Restored> {
+        let effects = &self.effects;
+        let journal = effects.load(&slot.key, kind).and_then(|journal| {
+            // Without /sys, no setting can be told from one that is gone.
+            journal.iter().try_for_each(|_| effects.roots.verify())?;
+            Ok(journal)
+        });
+        match journal {
+            Ok(Some(journal)) => effects.restore(slot, kind, journal),
+            Ok(None) => Vec::new(),
+            Err(error) => vec![Restored::failed(format!("settings of {}", slot.key), &error)],
+        }
     }
 }
 
@@ -215,7 +234,7 @@ impl Guard {
                     return Err(SettingsError::NotRestored { what: failed.to_string() });
                 }
             }
-            guard.held.push(Held { slot, journal: Journal::new(&effects.roots) });
+            guard.held.push(Held { slot, journal: Journal::new(&effects.roots)? });
         }
         Ok(guard)
     }
@@ -244,7 +263,7 @@ impl Guard {
     fn keep(mut self) -> Result<Vec<Applied>, SettingsError> {
         for held in &self.held {
             let old = self.effects.load(&held.slot.key, SlotKind::Kept)?;
-            let kept = old.unwrap_or_else(|| Journal::new(&self.effects.roots));
+            let kept = old.map_or_else(|| Journal::new(&self.effects.roots), Ok)?;
             self.effects.save(&held.slot, SlotKind::Kept, &kept.merged(&held.journal))?;
             self.effects.remove(&held.slot, SlotKind::Transient)?;
         }
@@ -269,7 +288,8 @@ impl Guard {
         }
         let old = self.effects.read_place(place)?;
         held.journal.note(Entry::of(place, &old));
-        for (entry, consequence) in place::consequences(&self.effects.roots, place) {
+        for (entry, consequence) in place::consequences(&self.effects.roots, place)? {
+            // Some, such as the latency of a queue without throttling, have no value.
             if let Ok(old) = self.effects.read_file(&consequence) {
                 held.journal.note(Entry { old, ..entry });
             }

@@ -4,7 +4,7 @@ use super::error::SettingsError;
 use super::journal::Entry;
 use super::{Applied, below};
 use crate::device::{self, Node};
-use crate::roots::{Roots, entries, text};
+use crate::roots::{self, Roots, Unread, entries, text};
 use crate::target::Lookup;
 use fathom_model::setting::{Setting, SettingChange};
 use std::collections::BTreeSet;
@@ -228,8 +228,8 @@ pub(crate) fn irqs_above(disk: &Path) -> Vec<String> {
 }
 
 /// Other settings that a change resets, with their files.
-pub(super) fn consequences(roots: &Roots, place: &Place) -> Vec<(Entry, String)> {
-    let Some((queue, _)) = place.file.rsplit_once('/') else { return Vec::new() };
+pub(super) fn consequences(roots: &Roots, place: &Place) -> Result<Vec<(Entry, String)>, Unread> {
+    let Some((queue, _)) = place.file.rsplit_once('/') else { return Ok(Vec::new()) };
     let entry = |setting: Option<Setting>, file: String| {
         let entry = Entry {
             setting,
@@ -246,15 +246,18 @@ pub(super) fn consequences(roots: &Roots, place: &Place) -> Vec<(Entry, String)>
     let reset: &[Setting] = match place.setting {
         Setting::Scheduler => &RESET_BY_SCHEDULER,
         changed if RAISES_READ_AHEAD.contains(&changed) => &[Setting::ReadAheadKb],
-        _ => return Vec::new(),
+        _ => return Ok(Vec::new()),
     };
     let settings = reset.iter();
     let settings = settings.map(|setting| entry(Some(*setting), format!("{queue}/{setting}")));
     if place.setting != Setting::Scheduler {
-        return settings.collect();
+        return Ok(settings.collect());
     }
-    // A scheduler's own settings vanish with it.
-    let own = below(roots, &format!("{queue}/iosched")).map(entries).unwrap_or_default();
+    // A scheduler's own settings vanish with it; `none` has none.
+    let own = match below(roots, &format!("{queue}/iosched")) {
+        Some(dir) => roots::list(&dir)?.unwrap_or_default(),
+        None => Vec::new(),
+    };
     let own = own.into_iter().map(|name| entry(None, format!("{queue}/iosched/{name}")));
-    settings.chain(own).collect()
+    Ok(settings.chain(own).collect())
 }

@@ -1,11 +1,11 @@
 //! Backing stores of loop and zram devices.
 
-use super::paths::{self, path_in};
+use super::paths;
 use super::{FileIdentity, Object};
 use crate::device::{Node, Number};
 use crate::ioctl::{LoopBacking, loop_backing};
 use crate::mounts::Namespace;
-use crate::roots::{Roots, entries, number, text};
+use crate::roots::{self, Roots, Unread, number, text};
 use rustix::fs::{MemfdFlags, Mode, OFlags, major, minor};
 use rustix::io::Errno;
 use std::ops::RangeInclusive;
@@ -25,26 +25,37 @@ pub(super) struct Layer {
 }
 
 /// All loop devices that are set up.
-pub(super) fn loops(roots: &Roots, namespaces: &[Namespace]) -> Vec<Layer> {
-    let block = roots.sys.join("block");
-    let names = entries(&block).into_iter().filter(|name| name.starts_with("loop"));
-    let nodes = names.filter_map(|name| Node::by_dir(&block.join(name)));
-    nodes.filter_map(|node| loop_layer(roots, namespaces, node)).collect()
+pub(super) fn loops(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<Layer>, Unread> {
+    let nodes = Node::listed(&roots.sys.join("block"), "loop")?.into_iter();
+    nodes.filter_map(|node| loop_layer(roots, namespaces, node).transpose()).collect()
 }
 
-fn loop_layer(roots: &Roots, namespaces: &[Namespace], device: Node) -> Option<Layer> {
-    let path = path_in(device.attribute("loop/backing_file"))?;
-    let sizes = file_sizes(&device);
-    let (objects, guess) = match ask(&device) {
+fn loop_layer(
+    roots: &Roots,
+    namespaces: &[Namespace],
+    device: Node,
+) -> Result<Option<Layer>, Unread> {
+    let backing = ask(&device);
+    if backing == Err(Errno::NXIO) {
+        return Ok(None);
+    }
+    let path = match paths::path_in(&device.attribute("loop/backing_file")) {
+        Ok(Some(path)) => path,
+        Ok(None) => return Ok(None),
+        // The kernel shows no path longer than a page, and needs none to say which file it is.
+        Err(_) if backing.is_ok() => PathBuf::from("a path that cannot be read"),
+        Err(error) => return Err(error),
+    };
+    let Some(sizes) = file_sizes(&device)? else { return Ok(None) };
+    let (objects, guess) = match backing {
         Ok(LoopBacking::Device(number)) => (vec![Object::Device(number)], None),
         Ok(LoopBacking::File(on, inode)) => {
             (vec![Object::File(file(roots, namespaces, &path, (on, inode), sizes))], None)
         }
-        // Detached in the meantime.
-        Err(Errno::NXIO) => return None,
+        // Without permission to open the device, or without its node.
         Err(_) => (paths::objects(roots, namespaces, &path), Some(sizes)),
     };
-    Some(Layer { device, objects, path, guess })
+    Ok(Some(Layer { device, objects, path, guess }))
 }
 
 /// Reads the backing store of a loop device from the kernel. Needs an accessible device node.
@@ -57,11 +68,17 @@ fn ask(device: &Node) -> rustix::io::Result<LoopBacking> {
     }
 }
 
-/// Possible sizes of the backing file of a loop device, which omits a partial last sector.
-fn file_sizes(device: &Node) -> RangeInclusive<u64> {
-    let of = |name: &str| number::<u64>(device.attribute(name)).unwrap_or(0);
-    let end = of("loop/offset").saturating_add(device.size_bytes());
-    end..=if of("loop/sizelimit") == 0 { end.saturating_add(511) } else { u64::MAX }
+/// Possible sizes of the backing file of a loop device, which omits a partial last sector; `None` if it is not set up.
+fn file_sizes(device: &Node) -> Result<Option<RangeInclusive<u64>>, Unread> {
+    let of = |name: &str| roots::value::<u64>(&device.attribute(name));
+    let (Some(offset), Some(limit), Some(sectors)) =
+        (of("loop/offset")?, of("loop/sizelimit")?, of("size")?)
+    else {
+        return Ok(None);
+    };
+    // sysfs reports 512-byte sectors on all devices.
+    let end = offset.saturating_add(sectors.saturating_mul(512));
+    Ok(Some(end..=if limit == 0 { end.saturating_add(511) } else { u64::MAX }))
 }
 
 /// A file of known identity; its path may give its exact size and whether it is on an overlay.
@@ -101,7 +118,7 @@ fn shared_memory() -> Option<Number> {
     Some((major(stat.st_dev), minor(stat.st_dev)))
 }
 
-/// Whether the kernel has any overlay, in whatever namespace; in doubt, it has. A mounted overlay, or one with
+/// Whether the kernel has any overlay, in whatever namespace; in doubt, and if this cannot be read, it has. A mounted overlay, or one with
 /// an open file, counts as a user of its module.
 pub(super) fn overlays_exist(roots: &Roots) -> bool {
     let known = text(roots.proc.join("filesystems"));
@@ -109,15 +126,16 @@ pub(super) fn overlays_exist(roots: &Roots) -> bool {
     supported && number::<u64>(roots.sys.join("module/overlay/refcnt")) != Some(0)
 }
 
-/// zram devices with a backing device.
-pub(super) fn zrams(roots: &Roots, namespaces: &[Namespace]) -> Vec<Layer> {
-    let block = roots.sys.join("block");
-    let names = entries(&block).into_iter().filter(|name| name.starts_with("zram"));
-    let nodes = names.filter_map(|name| Node::by_dir(&block.join(name)));
-    let layer = |device: Node| {
-        let path = path_in(device.attribute("backing_dev")).filter(|p| p != Path::new("none"))?;
-        let objects = paths::objects(roots, namespaces, &path);
-        Some(Layer { device, objects, path, guess: None })
-    };
-    nodes.filter_map(layer).collect()
+/// zram devices with a backing device. zram holds that exclusively, even where its path cannot be resolved.
+pub(super) fn zrams(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<Layer>, Unread> {
+    let mut layers = Vec::new();
+    for device in Node::listed(&roots.sys.join("block"), "zram")? {
+        // Without a backing device it says so, and a kernel that supports none has no such file.
+        let path = paths::path_in(&device.attribute("backing_dev"))?;
+        if let Some(path) = path.filter(|path| path != Path::new("none")) {
+            let objects = paths::objects(roots, namespaces, &path);
+            layers.push(Layer { device, objects, path, guess: None });
+        }
+    }
+    Ok(layers)
 }

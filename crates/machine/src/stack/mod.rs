@@ -9,13 +9,15 @@ mod backing;
 mod paths;
 mod servers;
 mod sharing;
+mod sources;
 
 use crate::device::{Node, Number};
 use crate::mounts::{self, Namespace};
-use crate::roots::{Roots, entries};
+use crate::roots::{self, Roots, Unread};
 use backing::Layer;
 use paths::Swap;
 pub(crate) use paths::block_number;
+use sources::Sources;
 use std::ops::RangeInclusive;
 
 /// Identity of a file.
@@ -32,11 +34,11 @@ pub(crate) struct FileIdentity {
 }
 
 /// Result of comparing two identities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Likeness {
-    Same,
-    Possible,
     Different,
+    Possible,
+    Same,
 }
 
 impl FileIdentity {
@@ -67,44 +69,54 @@ pub(crate) struct StorageStack {
     /// Devices with a backing store: loop, zram, nbd and ublk devices.
     layers: Vec<Layer>,
     swaps: Vec<Swap>,
+    /// What mounts without a block device's number are mounted from.
+    sources: Sources,
     /// Members of mounted multi-device file systems, with the name of the file system.
     members: Vec<(Number, String)>,
 }
 
 impl StorageStack {
     /// Takes a snapshot.
-    pub fn read(roots: &Roots) -> Self {
-        let namespaces = mounts::namespaces(roots);
-        let mut layers = backing::loops(roots, &namespaces);
-        layers.extend(backing::zrams(roots, &namespaces));
-        layers.extend(servers::layers(roots));
-        Self {
-            swaps: paths::swaps(roots, &namespaces),
-            members: members(roots),
+    ///
+    /// # Errors
+    /// A part of it cannot be read, so that any file or device may be in use.
+    pub fn read(roots: &Roots) -> Result<Self, Unread> {
+        let namespaces = mounts::namespaces(roots)?;
+        let mut layers = backing::loops(roots, &namespaces)?;
+        layers.extend(backing::zrams(roots, &namespaces)?);
+        layers.extend(servers::layers(roots)?);
+        Ok(Self {
+            swaps: paths::swaps(roots, &namespaces)?,
+            sources: Sources::read(roots, &namespaces),
+            members: members(roots)?,
             roots: roots.clone(),
             namespaces,
             layers,
-        }
+        })
     }
 }
 
 /// Devices of mounted btrfs and bcachefs file systems, of which mountinfo lists at most one.
-fn members(roots: &Roots) -> Vec<(Number, String)> {
-    let below = roots.sys.join("fs");
+fn members(roots: &Roots) -> Result<Vec<(Number, String)>, Unread> {
     let mut found = Vec::new();
-    for uuid in entries(below.join("btrfs")) {
-        let devices = below.join("btrfs").join(&uuid).join("devices");
-        let nodes =
-            entries(&devices).into_iter().filter_map(|name| Node::by_dir(&devices.join(name)));
-        found.extend(nodes.map(|node| (node.number, format!("btrfs {uuid}"))));
+    for system in ["btrfs", "bcachefs"] {
+        let dir = roots.sys.join("fs").join(system);
+        // Without that file system in the kernel, there is none.
+        for uuid in roots::list(&dir)?.unwrap_or_default() {
+            let (dir, name) = (dir.join(&uuid), format!("{system} {uuid}"));
+            let (devices, prefix, below) = match system {
+                "btrfs" => (dir.join("devices"), "", ""),
+                _ => (dir, "dev-", "block"),
+            };
+            // Other directories, such as `features`, hold no devices.
+            let names = roots::list(&devices)?.unwrap_or_default().into_iter();
+            for device in names.filter(|name| name.starts_with(prefix)) {
+                let node = Node::read(&devices.join(device).join(below))?;
+                found.extend(node.map(|node| (node.number, name.clone())));
+            }
+        }
     }
-    for uuid in entries(below.join("bcachefs")) {
-        let dir = below.join("bcachefs").join(&uuid);
-        let blocks = entries(&dir).into_iter().map(|name| dir.join(name).join("block"));
-        let nodes = blocks.filter_map(|block| Node::by_dir(&block));
-        found.extend(nodes.map(|node| (node.number, format!("bcachefs {uuid}"))));
-    }
-    found
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use super::{FileIdentity, Object};
 use crate::device::{Node, Number};
 use crate::mounts::{Namespace, unescape};
-use crate::roots::Roots;
-use rustix::fs::{FileType, Stat, major, minor};
+use crate::roots::{self, Roots, Unread};
+use rustix::fs::{FileType, Stat, StatFs, major, minor};
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -18,13 +18,22 @@ pub(super) struct Swap {
 }
 
 /// All of /proc/swaps. A swap file whose path cannot be resolved is still protected: the kernel
-/// refuses writes to it and truncation (ETXTBSY) under any name.
-pub(super) fn swaps(roots: &Roots, namespaces: &[Namespace]) -> Vec<Swap> {
-    let listing = std::fs::read(roots.proc.join("swaps")).unwrap_or_default();
+/// refuses writes to it and truncation (ETXTBSY) under any name, and holds a device exclusively.
+pub(super) fn swaps(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<Swap>, Unread> {
+    let file = roots.proc.join("swaps");
+    // Of fuse in a container of LXC; a kernel without swap has no such file.
+    let listing = match std::fs::read(&file) {
+        Ok(listing) => listing,
+        Err(_) if !roots::exists(&file)? => return Ok(Vec::new()),
+        Err(error) => return Err(Unread::failed(&file, error)),
+    };
+    if !listing.starts_with(b"Filename") {
+        return Err(Unread::malformed(&file));
+    }
     let lines = listing.split(|byte| *byte == b'\n').skip(1);
     let paths = lines.filter_map(|line| line.split(|byte| *byte == b' ').next());
     let paths = paths.filter(|path| !path.is_empty()).map(|path| bytes_path(unescape(path)));
-    paths.map(|path| Swap { objects: objects(roots, namespaces, &path) }).collect()
+    Ok(paths.map(|path| Swap { objects: objects(roots, namespaces, &path) }).collect())
 }
 
 /// A path from raw bytes.
@@ -56,7 +65,8 @@ fn device_named(roots: &Roots, path: &Path) -> Option<Number> {
     Node::by_dir(&roots.sys.join("class/block").join(name)).map(|node| node.number)
 }
 
-/// Status of a path in each namespace, this process's own first, and whether it is on an overlay.
+/// Status of a path in each namespace, this process's own first, and whether it is on an overlay. Where it cannot be
+/// resolved, it is no evidence, and callers must not take it for the only one.
 pub(super) fn everywhere<'a>(
     namespaces: &'a [Namespace],
     path: &Path,
@@ -66,14 +76,15 @@ pub(super) fn everywhere<'a>(
     let others = namespaces.iter().map(move |other| other.process.join("root").join(&relative));
     std::iter::once(own).chain(others).filter_map(|path| {
         let stat = rustix::fs::stat(&path).ok()?;
-        let is_overlay = rustix::fs::statfs(&path).is_ok_and(|fs| fs.f_type == OVERLAY);
+        // In doubt, it is: then files of the same size may be the same.
+        let is_overlay = rustix::fs::statfs(&path).map_or(true, |fs| is_overlay(&fs));
         Some((stat, is_overlay))
     })
 }
 
-/// Whether an open file is on an overlay.
-pub(crate) fn is_overlaid(fd: impl std::os::fd::AsFd) -> bool {
-    rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type == OVERLAY)
+/// Whether a file system is an overlay.
+pub(super) fn is_overlay(fs: &StatFs) -> bool {
+    fs.f_type == OVERLAY
 }
 
 /// The identity of the file with this status.
@@ -89,9 +100,9 @@ pub(crate) fn block_number(stat: &Stat) -> Option<Number> {
     is_block.then(|| (major(stat.st_rdev), minor(stat.st_rdev)))
 }
 
-/// The path in a sysfs file, without the trailing newline.
-pub(super) fn path_in(file: impl AsRef<Path>) -> Option<PathBuf> {
-    let bytes = std::fs::read(file).ok()?;
+/// The path in a sysfs file, without the trailing newline; `None` if there is no file.
+pub(super) fn path_in(file: &Path) -> Result<Option<PathBuf>, Unread> {
+    let Some(bytes) = roots::bytes(file)? else { return Ok(None) };
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    (!bytes.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(bytes)))
+    Ok((!bytes.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(bytes))))
 }

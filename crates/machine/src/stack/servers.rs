@@ -3,61 +3,94 @@
 use super::backing::Layer;
 use super::{Object, paths};
 use crate::device::Node;
-use crate::roots::{Roots, entries, number, text};
+use crate::roots::{self, Roots, Unread, text};
 use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
+
+/// A process has ended, or closed a descriptor.
+const ENDED: [Errno; 2] = [Errno::NOENT, Errno::SRCH];
 
 /// nbd devices, whose process is in sysfs, and ublk devices, whose server has `/dev/ublkcN` open. The
 /// backing store of a remote server is unknown.
-pub(super) fn layers(roots: &Roots) -> Vec<Layer> {
+pub(super) fn layers(roots: &Roots) -> Result<Vec<Layer>, Unread> {
     let block = roots.sys.join("block");
-    let nodes = entries(&block).into_iter().filter_map(|name| Node::by_dir(&block.join(name)));
-    nodes.filter_map(|node| served(roots, node)).collect()
+    let mut layers = Vec::new();
+    for prefix in ["nbd", "ublkb"] {
+        for node in Node::listed(&block, prefix)? {
+            layers.extend(served(roots, node)?);
+        }
+    }
+    Ok(layers)
 }
 
-fn served(roots: &Roots, device: Node) -> Option<Layer> {
+fn served(roots: &Roots, device: Node) -> Result<Option<Layer>, Unread> {
     let name = device.name();
-    let process = if name.starts_with("nbd") {
-        roots.proc.join(number::<u32>(device.attribute("pid"))?.to_string())
-    } else {
-        let node = format!("/dev/ublkc{}", name.strip_prefix("ublkb")?);
-        let pids = entries(&roots.proc).into_iter().filter(|name| name.parse::<u32>().is_ok());
-        pids.map(|pid| roots.proc.join(pid)).find(|process| has_open(process, &node))?
+    let process = match name.strip_prefix("ublkb") {
+        Some(number) => server(roots, Path::new(&format!("/dev/ublkc{number}")))?,
+        None => {
+            let pid = roots::value::<u32>(&device.attribute("pid"))?;
+            pid.map(|pid| roots.proc.join(pid.to_string()))
+        }
     };
-    let objects = written(&process);
+    let Some(process) = process else { return Ok(None) };
+    let objects = written(&process)?;
+    // Only for messages.
     let path = PathBuf::from(text(process.join("comm")).unwrap_or_default());
-    Some(Layer { device, objects, path, guess: None })
+    Ok(Some(Layer { device, objects, path, guess: None }))
 }
 
-fn has_open(process: &Path, path: &str) -> bool {
-    let fds = process.join("fd");
-    entries(&fds)
-        .into_iter()
-        .any(|fd| std::fs::read_link(fds.join(fd)).is_ok_and(|link| link == Path::new(path)))
+/// The process that has `node` open.
+fn server(roots: &Roots, node: &Path) -> Result<Option<PathBuf>, Unread> {
+    let names = roots::list(&roots.proc)?.ok_or_else(|| Unread::missing(&roots.proc))?;
+    for pid in names.into_iter().filter(|name| name.parse::<u32>().is_ok()) {
+        let process = roots.proc.join(pid);
+        for link in descriptors(&process)? {
+            // A descriptor that has been closed.
+            if std::fs::read_link(&link).is_ok_and(|to| to == node) {
+                return Ok(Some(process));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The links of a process's descriptors; none if it has ended.
+fn descriptors(process: &Path) -> Result<Vec<PathBuf>, Unread> {
+    let dir = process.join("fd");
+    match roots::list(&dir) {
+        Ok(names) => Ok(names.unwrap_or_default().iter().map(|name| dir.join(name)).collect()),
+        Err(error) if error.is(&ENDED) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Files and block devices that a process has open for writing.
-fn written(process: &Path) -> Vec<Object> {
-    let fds = process.join("fd");
-    let names = entries(&fds).into_iter().filter(|fd| is_writable(process, fd));
-    names.filter_map(|fd| object(&fds.join(fd))).collect()
+fn written(process: &Path) -> Result<Vec<Object>, Unread> {
+    let links = descriptors(process)?.into_iter().filter(|link| is_writable(process, link));
+    links.filter_map(|link| object(&link).transpose()).collect()
 }
 
-fn is_writable(process: &Path, fd: &str) -> bool {
-    let info = text(process.join("fdinfo").join(fd)).unwrap_or_default();
+fn is_writable(process: &Path, link: &Path) -> bool {
+    let info = text(process.join("fdinfo").join(link.file_name().unwrap_or_default()));
+    let info = info.unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
     // O_WRONLY or O_RDWR; in doubt, writable.
     flags.is_none_or(|flags| flags & 3 != 0)
 }
 
-fn object(link: &Path) -> Option<Object> {
-    let stat: Stat = rustix::fs::stat(link).ok()?;
+fn object(link: &Path) -> Result<Option<Object>, Unread> {
+    let stat: Stat = match rustix::fs::stat(link) {
+        Ok(stat) => stat,
+        Err(error) if ENDED.contains(&error) => return Ok(None),
+        Err(error) => return Err(Unread::failed(link, error)),
+    };
     if let Some(number) = paths::block_number(&stat) {
-        return Some(Object::Device(number));
+        return Ok(Some(Object::Device(number)));
     }
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    let fd = rustix::fs::open(link, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).ok();
-    let overlaid = fd.is_some_and(paths::is_overlaid);
-    is_file.then(|| Object::File(paths::identity(&stat, overlaid)))
+    // In doubt, on an overlay, where a file is known by its size.
+    let overlaid = rustix::fs::statfs(link).map_or(true, |fs| paths::is_overlay(&fs));
+    Ok(is_file.then(|| Object::File(paths::identity(&stat, overlaid))))
 }

@@ -1,14 +1,15 @@
 //! Users of a device or file, and of everything above and below it that shares its bytes.
 
 use super::backing::Layer;
-use super::{FileIdentity, Likeness, Object, StorageStack, paths};
+use super::{FileIdentity, Likeness, Object, StorageStack, paths, sources};
 use crate::device::{Holder, Node, Number};
 use crate::mounts::{Mount, Namespace};
-use rustix::fs::Stat;
+use crate::roots::Unread;
+use rustix::fs::{Mode, OFlags, Stat};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
-use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
 /// How a device was reached while walking down the stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,9 @@ enum Way {
     /// As the backing store of a loop device or similar.
     Layer,
 }
+
+/// A device below, the device from which it was reached, and how.
+type Step = (Node, Option<Node>, Way);
 
 /// Users of the bytes of a device.
 #[derive(Default)]
@@ -37,7 +41,10 @@ pub(crate) struct Sharing {
 impl StorageStack {
     /// Users of the bytes of a device. Anything stacked on it, or on devices below it, counts as a user,
     /// mounted or not, unless it is on other bytes.
-    pub fn sharing(&self, node: &Node) -> Sharing {
+    ///
+    /// # Errors
+    /// A part of the stack cannot be read.
+    pub fn sharing(&self, node: &Node) -> Result<Sharing, Unread> {
         let mut found = Sharing::default();
         let mut seen: Vec<(Number, bool)> = Vec::new();
         let mut next = vec![(node.clone(), None::<Node>, Way::Target)];
@@ -47,68 +54,81 @@ impl StorageStack {
                 continue;
             }
             seen.push(visit);
-            self.device_uses(&node, above.as_ref(), &mut found.uses);
+            node.verify()?;
+            self.device_uses(&node, above.as_ref(), &mut found.uses)?;
             if way != Way::Partition {
-                let partitions = node.partitions();
-                partitions.iter().for_each(|part| self.device_uses(part, None, &mut found.uses));
+                for part in node.partitions()? {
+                    self.device_uses(&part, None, &mut found.uses)?;
+                }
             }
             if way == Way::Layer {
                 found.unheld.push(node.clone());
             }
             let disk = node.disk();
             if disk != node {
-                let beside = disk.partitions().into_iter().filter(|part| *part != node);
-                let overlapping = beside.filter(|part| part.overlaps(&node));
-                overlapping.for_each(|part| self.device_uses(&part, None, &mut found.uses));
+                disk.verify()?;
+                for part in disk.partitions()?.iter().filter(|part| **part != node) {
+                    if part.overlaps(&node)? {
+                        self.device_uses(part, None, &mut found.uses)?;
+                    }
+                }
                 next.push((disk, Some(node.clone()), Way::Partition));
             }
-            match node.members() {
-                Ok(members) => {
-                    next.extend(members.into_iter().map(|m| (m, Some(node.clone()), Way::Member)));
-                }
-                Err(name) => found.uses.push(unknown(&node, &name)),
-            }
+            let members = node.members()?.into_iter();
+            next.extend(members.map(|member| (member, Some(node.clone()), Way::Member)));
             for layer in self.layers.iter().filter(|layer| layer.device.number == node.number) {
-                next.extend(self.below(layer, &mut found));
+                next.extend(self.below(layer, &mut found)?);
             }
         }
         let mut seen: HashSet<String> = HashSet::new();
         found.uses.retain(|line| seen.insert(line.clone()));
-        found
+        Ok(found)
     }
 
     /// Devices below a loop device or similar. Backing files are checked here.
-    fn below(&self, layer: &Layer, found: &mut Sharing) -> Vec<(Node, Option<Node>, Way)> {
+    fn below(&self, layer: &Layer, found: &mut Sharing) -> Result<Vec<Step>, Unread> {
         let mut next = Vec::new();
         for object in &layer.objects {
             match object {
                 Object::File(file) => {
                     let name = layer.path.display().to_string();
-                    self.file_uses(&name, file, Some(&layer.device), &mut found.uses);
+                    let contents = opened(&layer.path, file);
+                    let above = Some(&layer.device);
+                    self.file_uses(&name, file, contents.as_ref(), above, &mut found.uses)?;
                     found.files.push((file.clone(), layer.path.clone()));
                 }
                 Object::Device(number) => match Node::by_number(&self.roots, *number) {
                     Some(node) => next.push((node, Some(layer.device.clone()), Way::Layer)),
-                    None => {
-                        let name = format!("device {}:{}", number.0, number.1);
-                        found.uses.push(unknown(&layer.device, &name));
-                    }
+                    None => found.uses.push(format!(
+                        "{} is stacked on device {}:{}, which is missing from /sys, so its users are unknown",
+                        layer.device.path(), number.0, number.1
+                    )),
                 },
             }
         }
-        next
+        Ok(next)
     }
 
-    /// Users of an open file: swap, loop devices and similar.
-    pub fn uses_of_file(&self, fd: impl AsFd, stat: &Stat) -> Vec<String> {
+    /// Users of a file that is open for reading: swap, loop devices and similar, mounts of it.
+    ///
+    /// # Errors
+    /// A part of the stack cannot be read.
+    pub fn uses_of_file(&self, fd: &OwnedFd, stat: &Stat) -> Result<Vec<String>, Unread> {
         let mut found = Vec::new();
-        let file = paths::identity(stat, paths::is_overlaid(fd));
-        self.file_uses("the file", &file, None, &mut found);
-        found
+        // In doubt, on an overlay, where a file is known by its size.
+        let overlaid = rustix::fs::fstatfs(fd).map_or(true, |fs| paths::is_overlay(&fs));
+        let file = paths::identity(stat, overlaid);
+        self.file_uses("the file", &file, Some(fd), None, &mut found)?;
+        Ok(found)
     }
 
     /// Users of the device itself, except the device `above` from which it was reached.
-    fn device_uses(&self, node: &Node, above: Option<&Node>, uses: &mut Vec<String>) {
+    fn device_uses(
+        &self,
+        node: &Node,
+        above: Option<&Node>,
+        uses: &mut Vec<String>,
+    ) -> Result<(), Unread> {
         let path = node.path();
         self.mounted(node, uses);
         let members = self.members.iter().filter(|(number, _)| *number == node.number);
@@ -119,23 +139,25 @@ impl StorageStack {
         let other = |holder: &Holder| {
             above.is_none_or(|above| holder.number != Some(above.number) && !apart(above, holder))
         };
-        let holders = node.holders().into_iter().filter(other);
+        let holders = node.holders()?.into_iter().filter(other);
         uses.extend(holders.map(|holder| format!("{} is stacked on {path}", holder.name)));
         for layer in self.layers_but(above) {
             if layer.objects.contains(&Object::Device(node.number)) {
                 uses.push(format!("{} is backed by {path}", layer.device.path()));
             }
         }
+        Ok(())
     }
 
-    /// Users of a file, called `name` in messages, except the device `above`.
+    /// Users of a file, called `name` in messages, except the device `above`. `contents` is the file, if it can be read.
     fn file_uses(
         &self,
         name: &str,
         file: &FileIdentity,
+        contents: Option<&OwnedFd>,
         above: Option<&Node>,
         uses: &mut Vec<String>,
-    ) {
+    ) -> Result<(), Unread> {
         let is_it = |object: &Object| match object {
             Object::File(other) => file.likeness(other),
             Object::Device(_) => Likeness::Different,
@@ -143,6 +165,17 @@ impl StorageStack {
         if self.swaps.iter().flat_map(|swap| &swap.objects).any(|o| is_it(o) == Likeness::Same) {
             uses.push(format!("{name} is swap space"));
         }
+        self.add_mounts(uses, |mount| {
+            let paths = self.sources.of(mount).iter().map(is_it);
+            match paths.chain([sources::image_likeness(mount, contents)]).max() {
+                Some(Likeness::Same) => Some(format!("{name} is mounted")),
+                Some(Likeness::Possible) => Some(format!(
+                    "{name} may be {}, which is mounted as {}",
+                    mount.source, mount.file_system
+                )),
+                _ => None,
+            }
+        });
         for layer in self.layers_but(above) {
             let device = layer.device.path();
             let fits = |sizes: &RangeInclusive<u64>| sizes.contains(file.sizes.start());
@@ -150,8 +183,9 @@ impl StorageStack {
             if likeness.contains(&Likeness::Same) {
                 uses.push(format!("{name} is the backing file of {device}"));
                 self.mounted(&layer.device, uses);
-                let partitions = layer.device.partitions();
-                partitions.iter().for_each(|part| self.mounted(part, uses));
+                for part in layer.device.partitions()? {
+                    self.mounted(&part, uses);
+                }
             } else if likeness.contains(&Likeness::Possible)
                 || layer.guess.as_ref().is_some_and(fits)
             {
@@ -161,6 +195,7 @@ impl StorageStack {
                 ));
             }
         }
+        Ok(())
     }
 
     fn layers_but(&self, above: Option<&Node>) -> impl Iterator<Item = &Layer> {
@@ -168,10 +203,22 @@ impl StorageStack {
         self.layers.iter().filter(move |layer| Some(layer.device.number) != above)
     }
 
+    /// Mounts of file systems on this device. btrfs and bcachefs use their own device numbers, and list (one of) their
+    /// devices only by path.
     fn mounted(&self, node: &Node, uses: &mut Vec<String>) {
+        let device = Object::Device(node.number);
+        self.add_mounts(uses, |mount| {
+            let is_on = mount.device == node.number || self.sources.of(mount).contains(&device);
+            is_on.then(|| format!("{} is mounted", node.path()))
+        });
+    }
+
+    /// Adds the mounts for which `of` returns what is mounted, with the mount point, once each.
+    fn add_mounts(&self, uses: &mut Vec<String>, of: impl Fn(&Mount) -> Option<String>) {
         for (index, namespace) in self.namespaces.iter().enumerate() {
-            for mount in namespace.mounts.iter().filter(|mount| self.is_on(mount, node)) {
-                let mut line = format!("{} is mounted at {}", node.path(), mount.point);
+            for mount in &namespace.mounts {
+                let Some(mut line) = of(mount) else { continue };
+                line.push_str(&format!(" at {}", mount.point));
                 if index > 0 {
                     line.push_str(&elsewhere(namespace));
                 }
@@ -181,29 +228,21 @@ impl StorageStack {
             }
         }
     }
+}
 
-    /// Whether a mount is of a file system on this device. btrfs and bcachefs use their own device
-    /// numbers, and list (one of) their devices only by path.
-    fn is_on(&self, mount: &Mount, node: &Node) -> bool {
-        mount.device == node.number
-            || (matches!(mount.file_system.as_str(), "btrfs" | "bcachefs")
-                && mount.source.split(':').any(|source| {
-                    paths::objects(&self.roots, &self.namespaces, source.as_ref())
-                        .contains(&Object::Device(node.number))
-                }))
-    }
+/// The backing file, if its path still leads to it.
+fn opened(path: &Path, file: &FileIdentity) -> Option<OwnedFd> {
+    let is_it = |stat: &Stat| file.likeness(&paths::identity(stat, false)) == Likeness::Same;
+    // Opening something else could have side effects.
+    rustix::fs::stat(path).ok().filter(is_it)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    rustix::fs::fstat(&fd).ok().filter(is_it).map(|_| fd)
 }
 
 fn elsewhere(namespace: &Namespace) -> String {
     let pid = namespace.process.file_name().unwrap_or_default().to_string_lossy();
     format!(" in another mount namespace (of PID {pid})")
-}
-
-fn unknown(node: &Node, name: &str) -> String {
-    format!(
-        "{} is stacked on {name}, which is missing from /sys, so its users are unknown",
-        node.path()
-    )
 }
 
 /// Whether two device-mapper devices on one member are known not to overlap: LVM logical volumes, and

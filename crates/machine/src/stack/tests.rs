@@ -35,6 +35,8 @@ impl Tree {
     fn new() -> Self {
         let tree = Self(tempfile::tempdir().expect("directory"));
         tree.write("proc/swaps", "Filename Type Size Used Priority\n");
+        tree.write("proc/self/mountinfo", "");
+        fs::create_dir_all(tree.path("sys/block")).expect("directory");
         tree
     }
 
@@ -83,20 +85,26 @@ impl Tree {
         self.link(&format!("proc/{pid}/fd/3"), open);
     }
 
-    fn stack(&self) -> StorageStack {
+    fn read(&self) -> Result<StorageStack, Unread> {
         StorageStack::read(&Roots { proc: self.path("proc"), sys: self.path("sys") })
+    }
+
+    fn stack(&self) -> StorageStack {
+        self.read().expect("all sources")
     }
 
     fn uses(&self, number: Number) -> Vec<String> {
         let stack = self.stack();
-        stack.sharing(&Node::by_number(&stack.roots, number).expect("device")).uses
+        let node = Node::by_number(&stack.roots, number).expect("device");
+        stack.sharing(&node).expect("all sources").uses
     }
 }
 
 /// Users of a real file, on the synthetic machine.
 fn uses_of(tree: &Tree, path: &Path) -> Vec<String> {
-    let file = fs::File::open(path).expect("file");
-    tree.stack().uses_of_file(&file, &rustix::fs::fstat(&file).expect("status"))
+    let file = fs::File::open(path).expect("file").into();
+    let stat = rustix::fs::fstat(&file).expect("status");
+    tree.stack().uses_of_file(&file, &stat).expect("all sources")
 }
 
 #[test]
@@ -146,6 +154,8 @@ fn without_an_identity_path_and_size_are_compared() {
     // Without a device node, the ioctl is not available.
     tree.device("loop4095", "7:4095");
     tree.write("sys/block/loop4095/size", "2");
+    tree.write("sys/block/loop4095/loop/offset", "0\n");
+    tree.write("sys/block/loop4095/loop/sizelimit", "0\n");
     let lead = |to: &str| {
         let path = tree.path(to).display().to_string();
         tree.write("sys/block/loop4095/loop/backing_file", &format!("{path}\n"));
@@ -229,13 +239,63 @@ fn lvm_volumes_and_kpartx_partitions_do_not_overlap() {
     assert_eq!(tree.uses((253, 3)), ["dm-5 is stacked on /dev/sdb"]);
 }
 
+/// Why the users of /dev/sda are unknown.
+fn unknown(tree: &Tree) -> String {
+    let uses = tree.read().and_then(|stack| {
+        let node = Node::by_number(&stack.roots, (8, 0)).expect("device");
+        stack.sharing(&node)
+    });
+    uses.err().expect("refused").to_string()
+}
+
+#[test]
+fn what_cannot_be_read_is_not_absent() {
+    // A directory cannot be read as a file, nor a file as a directory, not even by root.
+    for (source, is_dir) in [
+        ("proc/swaps", false),
+        ("proc/self/mountinfo", false),
+        ("sys/block/loop4097/loop/backing_file", false),
+        ("sys/block/zram7/backing_dev", false),
+        ("sys/block/nbd7/pid", false),
+        ("sys/block", true),
+        ("sys/fs/btrfs", true),
+        ("sys/block/sda/holders", true),
+        ("sys/block/sda/slaves", true),
+    ] {
+        let tree = Tree::new();
+        tree.device("sda", "8:0");
+        if let Some(device) = source.split('/').nth(2).filter(|name| name.ends_with('7')) {
+            tree.device(device, "7:4097");
+        }
+        let _ = fs::remove_file(tree.path(source));
+        if is_dir {
+            let _ = fs::rename(tree.path(source), tree.path("moved"));
+            tree.write(source, "");
+        } else {
+            fs::create_dir_all(tree.path(source)).expect("directory");
+        }
+        let error = unknown(&tree);
+        assert!(error.contains(source) && error.contains("cannot be read"), "{source}: {error}");
+    }
+    let tree = Tree::new();
+    tree.device("sda", "8:0");
+    assert_eq!(tree.uses((8, 0)), [""; 0]);
+    tree.write("proc/swaps", "");
+    assert!(unknown(&tree).ends_with("proc/swaps does not have the kernel's format"));
+    tree.write("proc/swaps", "Filename\n");
+    fs::remove_file(tree.path("sys/block/sda/dev")).expect("removed");
+    assert!(unknown(&tree).ends_with("sys/block/sda/dev is missing"));
+    fs::remove_dir_all(tree.path("sys/block")).expect("removed");
+    assert!(tree.read().is_err());
+}
+
 #[test]
 fn a_member_missing_from_sysfs_is_refused() {
     let tree = Tree::new();
     tree.device("md0", "9:0");
     fs::create_dir_all(tree.path("sys/block/md0/slaves/sdx1")).expect("directory");
-    assert_eq!(
-        tree.uses((9, 0)),
-        ["/dev/md0 is stacked on sdx1, which is missing from /sys, so its users are unknown"]
-    );
+    let stack = tree.stack();
+    let node = Node::by_number(&stack.roots, (9, 0)).expect("device");
+    let error = stack.sharing(&node).err().expect("unknown").to_string();
+    assert!(error.ends_with("sys/block/md0/slaves/sdx1/dev is missing"), "{error}");
 }

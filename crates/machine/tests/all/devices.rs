@@ -328,7 +328,8 @@ fn a_device_missing_from_sysfs_is_refused() {
     let plan = Plan { targets: vec![written(&disk.path)], ..Plan::default() };
     let error =
         guard::open_all(&roots, &plan, &erase(&[&disk.path]), &|| false).err().expect("refused");
-    assert!(matches!(error, GuardError::Unknown { .. }), "{error}");
+    assert!(matches!(error, GuardError::Unread { .. }), "{error}");
+    says(&error.to_string(), &["cannot check what uses", "block is missing"]);
 }
 
 #[test]

@@ -17,6 +17,9 @@ fn tree(files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
+/// What every machine has, and who writes must read.
+const LISTS: [(&str, &str); 2] = [("proc/self/mountinfo", ""), ("sys/block/x", "")];
+
 fn roots(dir: &Path) -> Roots {
     Roots { proc: dir.join("proc"), sys: dir.join("sys") }
 }
@@ -145,7 +148,10 @@ fn nvme() -> TempDir {
     .map(|(path, content)| (format!("{at}/{path}"), content))
     .into();
     let files: Vec<(&str, &str)> = files.iter().map(|(p, c)| (p.as_str(), *c)).collect();
-    let dir = tree(&[&files[..], &[("sys/dev/block/x", ""), ("sys/dev/char/x", "")]].concat());
+    let dir = tree(
+        &[&files[..], &[("sys/dev/block/x", ""), ("sys/dev/char/x", ""), LISTS[0], LISTS[1]]]
+            .concat(),
+    );
     let sys = dir.path().join("sys");
     let link = |to: &str, from: &str| {
         symlink(sys.join("devices/pci0/nvme987").join(to), sys.join(from)).expect("link");
@@ -196,6 +202,8 @@ fn the_serial_number_of_a_scsi_disk() {
 /// A SCSI disk with one partition and its generic device, which has the number of /dev/null.
 fn scsi() -> TempDir {
     let dir = tree(&[
+        LISTS[0],
+        LISTS[1],
         ("sys/bus/scsi/uevent", ""),
         ("sys/dev/block/x", ""),
         ("sys/dev/char/x", ""),

@@ -35,6 +35,7 @@ const TREE: &[(&str, &str)] = &[
         "proc/self/mountinfo",
         "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n31 20 0:27 / /sys/fs/cpu rw - cgroup cgroup rw,cpu\n",
     ),
+    ("proc/self/status", "RssAnon:\t1024 kB\n"),
     ("proc/self/cgroup", "0::/user\n3:cpu:/user\n"),
     ("sys/fs/cgroup/cgroup.subtree_control", "memory\n"),
     ("sys/fs/cgroup/user/cgroup.procs", ""),
@@ -136,7 +137,7 @@ fn changes_last_as_long_as_their_guard() {
         (first.change.to_string().as_str(), first.old.as_str()),
         ("scheduler of sda=none", "mq-deadline")
     );
-    assert_eq!(settings(dir.path()).left().len(), 9);
+    assert_eq!(settings(dir.path()).left().expect("readable").len(), 9);
     let restored = guard.restore();
     none_failed(&restored);
     assert!(
@@ -145,7 +146,7 @@ fn changes_last_as_long_as_their_guard() {
             .any(|one| one.to_string() == "scheduler of sda restored: none → mq-deadline")
     );
     assert_eq!(values(dir.path()), before);
-    assert_eq!(settings(dir.path()).left(), []);
+    assert_eq!(settings(dir.path()).left().expect("readable"), []);
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn a_value_that_the_kernel_normalises_is_restored() {
     let error = settings.apply(&changes(&["nomerges=2"])).err();
     assert!(matches!(error, Some(SettingsError::NotInEffect { .. })), "{error:?}");
     assert_eq!(value(dir.path(), file), "0");
-    assert_eq!(settings.left(), []);
+    assert_eq!(settings.left().expect("readable"), []);
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn a_second_process_is_refused_on_the_same_disk_only() {
     let other = SettingChange::parse("nomerges=1", "/dev/sdb").expect("a change");
     drop(settings(dir.path()).apply(&[other]).expect("another disk"));
     assert_eq!(settings(dir.path()).recover(), [], "a running process restores its own");
-    let left = settings(dir.path()).left();
+    let left = settings(dir.path()).left().expect("readable");
     assert!(left[0].is_in_use && left[0].what == "nomerges of sda=2", "{left:?}");
     let in_use = settings(dir.path()).restore();
     assert!(in_use.len() == 1 && in_use[0].is_failure(), "{in_use:?}");
@@ -272,10 +273,16 @@ fn kept_changes_last_until_they_are_restored() {
     assert_eq!(settings(dir.path()).recover(), []);
     drop(settings(dir.path()).apply(&changes(&["nomerges=1"])).expect("applied"));
     assert_eq!(value(dir.path(), "sys/block/sda/queue/nomerges"), "2");
-    assert!(settings(dir.path()).left().iter().all(|left| left.is_kept && !left.is_in_use));
+    assert!(
+        settings(dir.path())
+            .left()
+            .expect("readable")
+            .iter()
+            .all(|left| left.is_kept && !left.is_in_use)
+    );
     none_failed(&settings(dir.path()).restore());
     assert_eq!(values(dir.path()), before);
-    assert_eq!(settings(dir.path()).left(), []);
+    assert_eq!(settings(dir.path()).left().expect("readable"), []);
 }
 
 #[test]
@@ -285,7 +292,7 @@ fn a_reboot_voids_the_journal() {
     put(dir.path(), "proc/sys/kernel/random/boot_id", "second-boot\n");
     assert_eq!(settings(dir.path()).restore(), []);
     assert_eq!(value(dir.path(), "sys/block/sda/queue/nomerges"), "2");
-    assert_eq!(settings(dir.path()).left(), []);
+    assert_eq!(settings(dir.path()).left().expect("readable"), []);
 }
 
 #[test]
@@ -294,7 +301,79 @@ fn a_disk_that_is_gone_needs_no_restoring() {
     let guard = settings(dir.path()).apply(&changes(&["nomerges=2"])).expect("applied");
     std::fs::remove_dir_all(dir.path().join("sys/block/sda")).expect("removed");
     assert_eq!(guard.restore()[0].how, RestoredHow::Gone);
-    assert_eq!(settings(dir.path()).left(), []);
+    assert_eq!(settings(dir.path()).left().expect("readable"), []);
+}
+
+#[test]
+fn what_is_out_of_sight_stays_in_the_journal() {
+    let dir = tree();
+    settings(dir.path()).keep(&changes(&["nomerges=2"])).expect("kept");
+    let journal = dir.path().join("run/sda.kept");
+    for (away, said) in [
+        ("sys", "sys is missing"),
+        ("sys/block", "not restored: "),
+        ("proc/sys/kernel/random", "boot_id is missing"),
+    ] {
+        let (there, hidden) = (dir.path().join(away), dir.path().join("hidden"));
+        std::fs::rename(&there, &hidden).expect("moved");
+        if away == "sys/block" {
+            // Its disks lead nowhere.
+            std::fs::create_dir(&there).expect("directory");
+            std::os::unix::fs::symlink(hidden.join("none"), there.join("sda")).expect("link");
+        }
+        let restored = settings(dir.path()).restore();
+        assert!(restored.len() == 1 && restored[0].is_failure(), "{away}: {restored:?}");
+        assert!(restored[0].to_string().contains(said), "{restored:?}");
+        assert!(journal.exists(), "{away}");
+        if away != "sys/block" {
+            let error = settings(dir.path()).apply(&changes(&["nomerges=1"])).err();
+            assert!(matches!(error, Some(SettingsError::Unread { .. })), "{error:?}");
+        }
+        let _ = std::fs::remove_dir_all(&there);
+        std::fs::rename(&hidden, &there).expect("moved back");
+    }
+    none_failed(&settings(dir.path()).restore());
+    assert_eq!(value(dir.path(), "sys/block/sda/queue/nomerges"), "0");
+    assert!(!journal.exists());
+}
+
+#[test]
+fn files_of_other_kinds_in_the_journals_place_hang_nothing() {
+    let kinds: [(&str, fn(&Path)); 4] = [
+        ("fifo", |at| assert!(Command::new("mkfifo").arg(at).status().expect("runs").success())),
+        ("directory", |at| std::fs::create_dir(at).expect("directory")),
+        ("device", |at| std::os::unix::fs::symlink("/dev/tty", at).expect("link")),
+        ("link", |at| std::os::unix::fs::symlink("sdb.kept", at).expect("link")),
+    ];
+    for (kind, make) in kinds {
+        for name in ["sda.json", "sda.kept", "sda.lock", "sda.new"] {
+            let dir = tree();
+            settings(dir.path()).keep(&changes(&["iostats=0"])).expect("kept");
+            let at = dir.path().join("run").join(name);
+            let _ = std::fs::remove_file(&at);
+            make(&at);
+            let restored = settings(dir.path()).restore();
+            let said: Vec<String> = restored.iter().map(ToString::to_string).collect();
+            let is_reported = said.iter().any(|text| text.contains("it is not a regular file"));
+            assert!(is_reported, "{kind} as {name}: {said:?}");
+            // What is another disk's is restored all the same.
+            let other = SettingChange::parse("nomerges=1", "sdb").expect("a change");
+            drop(settings(dir.path()).apply(&[other]).expect("another disk"));
+        }
+    }
+}
+
+#[test]
+fn lock_files_of_killed_processes_are_removed() {
+    let dir = tree();
+    let guard = settings(dir.path()).apply(&changes(&["nomerges=2"])).expect("applied");
+    put(dir.path(), "run/cgroup-4194304.lock", "4194304\n");
+    put(dir.path(), "run/sdb.lock", "");
+    put(dir.path(), "run/sdb.new", "{");
+    assert_eq!(settings(dir.path()).recover(), []);
+    assert_eq!(locks(dir.path()), ["sda.lock"], "that of a running process stays");
+    assert!(!dir.path().join("run/sdb.new").exists());
+    drop(guard);
 }
 
 #[test]
@@ -326,6 +405,9 @@ fn a_control_group_has_limits_in_both_versions() {
     };
     let roots = Roots { proc: dir.path().join("proc"), sys: dir.path().join("sys") };
     let settings = Settings::new(roots, dir.path().join("run")).with_steps(Arc::new(hook));
+    let error = settings.apply(&changes(&["cgroup=memory.max=16m"])).err().expect("too little");
+    assert!(error.to_string().contains("set at least 17m"), "{error}");
+    assert!(!dir.path().join("sys/fs/cgroup").join(&name).exists());
     let guard = settings.apply(&changes(&["cgroup=memory.max=64m,cpu.max=0.5"])).expect("applied");
     let at = |file: &str| dir.path().join("sys/fs").join(file.replace('*', &name));
     let read = |file: &str| std::fs::read_to_string(at(file)).expect("readable");
@@ -400,7 +482,7 @@ fn killed_at_every_step_nothing_stays_changed() {
         is_killed(dir.path(), steps * 7 % 23, true);
         none_failed(&settings(dir.path()).recover());
         assert_eq!(values(dir.path()), before, "killed at step {steps}");
-        assert_eq!(settings(dir.path()).left(), [], "killed at step {steps}");
+        assert_eq!(settings(dir.path()).left().expect("readable"), [], "killed at step {steps}");
         if !was_killed {
             break;
         }
