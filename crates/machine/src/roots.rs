@@ -51,7 +51,7 @@ pub enum Unread {
         source: io::Error,
     },
     /// What is at its place is not the kernel's.
-    #[error("{path} is not {kind}; {}", remedy(path, kind))]
+    #[error("{path} is not {kind}; {}", remedy(path))]
     Foreign {
         /// The nearest file or directory that exists.
         path: String,
@@ -72,9 +72,10 @@ pub enum Unread {
     },
 }
 
-fn remedy(path: &str, kind: &str) -> String {
+fn remedy(path: &str) -> String {
     match path {
-        "/proc" | "/sys" => format!("mount it: mount -t {kind} {kind} {path}"),
+        "/proc" => "mount it: mount -t proc proc /proc".to_string(),
+        "/sys" => "mount it: mount -t sysfs sysfs /sys".to_string(),
         _ => format!("something covers it: unmount that (umount {path})"),
     }
 }
@@ -105,7 +106,7 @@ fn verify(path: &Path) -> Result<(), Unread> {
     let (kind, magic) = if path.starts_with("/sys") {
         ("sysfs", SYSFS)
     } else if path.starts_with("/proc") {
-        ("proc", PROC)
+        ("procfs", PROC)
     } else {
         return Ok(());
     };

@@ -165,9 +165,10 @@ impl StorageStack {
         if self.swaps.iter().flat_map(|swap| &swap.objects).any(|o| is_it(o) == Likeness::Same) {
             uses.push(format!("{name} is swap space"));
         }
-        self.add_mounts(uses, |mount| {
-            let paths = self.sources.of(mount).iter().map(is_it);
-            match paths.chain([sources::image_likeness(mount, contents)]).max() {
+        self.add_mounts(uses, |namespace, mount| {
+            let by_path = self.sources.of(mount).iter().map(is_it);
+            let by_contents = || sources::image_likeness(namespace, mount, contents);
+            match by_path.chain(std::iter::once_with(by_contents)).max() {
                 Some(Likeness::Same) => Some(format!("{name} is mounted")),
                 Some(Likeness::Possible) => Some(format!(
                     "{name} may be {}, which is mounted as {}",
@@ -207,23 +208,31 @@ impl StorageStack {
     /// devices only by path.
     fn mounted(&self, node: &Node, uses: &mut Vec<String>) {
         let device = Object::Device(node.number);
-        self.add_mounts(uses, |mount| {
+        self.add_mounts(uses, |_, mount| {
             let is_on = mount.device == node.number || self.sources.of(mount).contains(&device);
             is_on.then(|| format!("{} is mounted", node.path()))
         });
     }
 
-    /// Adds the mounts for which `of` returns what is mounted, with the mount point, once each.
-    fn add_mounts(&self, uses: &mut Vec<String>, of: impl Fn(&Mount) -> Option<String>) {
+    /// Adds the mounts for which `of` returns what is mounted, with the mount point: once each, although most namespaces
+    /// have copies of the same mounts.
+    fn add_mounts(
+        &self,
+        uses: &mut Vec<String>,
+        of: impl Fn(&Namespace, &Mount) -> Option<String>,
+    ) {
         for (index, namespace) in self.namespaces.iter().enumerate() {
             for mount in &namespace.mounts {
-                let Some(mut line) = of(mount) else { continue };
-                line.push_str(&format!(" at {}", mount.point));
-                if index > 0 {
-                    line.push_str(&elsewhere(namespace));
-                }
-                if !uses.contains(&line) {
-                    uses.push(line);
+                let Some(what) = of(namespace, mount) else { continue };
+                let line = format!("{what} at {}", mount.point);
+                let elsewhere = if index == 0 { String::new() } else { elsewhere(namespace) };
+                let is_known = |known: &String| {
+                    known
+                        .strip_prefix(&line)
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with(ELSEWHERE))
+                };
+                if !uses.iter().any(is_known) {
+                    uses.push(line + &elsewhere);
                 }
             }
         }
@@ -240,9 +249,11 @@ fn opened(path: &Path, file: &FileIdentity) -> Option<OwnedFd> {
     rustix::fs::fstat(&fd).ok().filter(is_it).map(|_| fd)
 }
 
+const ELSEWHERE: &str = " in another mount namespace";
+
 fn elsewhere(namespace: &Namespace) -> String {
     let pid = namespace.process.file_name().unwrap_or_default().to_string_lossy();
-    format!(" in another mount namespace (of PID {pid})")
+    format!("{ELSEWHERE} (of PID {pid})")
 }
 
 /// Whether two device-mapper devices on one member are known not to overlap: LVM logical volumes, and

@@ -4,12 +4,15 @@
 use super::{Likeness, Object, paths};
 use crate::mounts::{Mount, Namespace};
 use crate::roots::Roots;
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-/// Where the superblock of erofs is in an image, and the bytes that it begins with (fs/erofs/erofs_fs.h).
+/// Where the superblock of erofs is in an image, what it begins with, and where in it the UUID is (fs/erofs/erofs_fs.h).
 const EROFS_AT: u64 = 1024;
 const EROFS_MAGIC: [u8; 4] = 0xe0f5_e1e2_u32.to_le_bytes();
+const UUID_AT: usize = 48;
 
 /// The files and devices that the sources of mounts refer to in any mount namespace, by source.
 pub(super) struct Sources(HashMap<String, Vec<Object>>);
@@ -45,19 +48,49 @@ fn parts(mount: &Mount) -> impl Iterator<Item = &str> {
 
 /// Whether a file may be the image of this mount although no path leads to it: the source is the path at the time of
 /// mounting, and may be relative. In the kernel, only erofs mounts files itself, since Linux 6.12; servers of other file
-/// systems hold theirs open. An image begins like one; without its contents, it may be one.
-pub(super) fn image_likeness(mount: &Mount, contents: Option<&OwnedFd>) -> Likeness {
+/// systems hold theirs open. An image has the superblock that is mounted; without its contents, it may be any.
+pub(super) fn image_likeness(
+    namespace: &Namespace,
+    mount: &Mount,
+    contents: Option<&OwnedFd>,
+) -> Likeness {
     if mount.file_system != "erofs" || mount.device.0 != 0 {
         return Likeness::Different;
     }
-    let Some(file) = contents else { return Likeness::Possible };
-    let offset = mount.super_options.split(',').find_map(|option| option.strip_prefix("fsoffset="));
-    // An offset that cannot be read is not in the file.
-    let offset = offset.map_or(Some(0), |digits| digits.parse::<u64>().ok());
-    let mut magic = [0; 4];
-    let read = offset.map(|offset| rustix::io::pread(file, &mut magic, offset + EROFS_AT));
-    match read {
-        Some(Ok(_)) if magic != EROFS_MAGIC => Likeness::Different,
+    let Some(superblock) = contents.map(|file| superblock(mount, file)) else {
+        return Likeness::Possible;
+    };
+    match (superblock, identifier(namespace, mount)) {
+        (Ok(None), _) => Likeness::Different,
+        // Without a UUID, the identifier is another number.
+        (Ok(Some(own)), Some(mounted)) if own != 0 && mounted != 0 && own != mounted => {
+            Likeness::Different
+        }
         _ => Likeness::Possible,
     }
+}
+
+/// The identifier in the superblock of an image: of the UUID, both halves combined, as in statfs(2). `None` if there is
+/// no superblock at the mount's offset.
+fn superblock(mount: &Mount, image: &OwnedFd) -> rustix::io::Result<Option<u64>> {
+    let offset = mount.super_options.split(',').find_map(|option| option.strip_prefix("fsoffset="));
+    let offset = offset.map_or(Ok(0), str::parse::<u64>).map_err(|_| Errno::INVAL)?;
+    let mut bytes = [0; 64];
+    let read = rustix::io::pread(image, &mut bytes, offset.saturating_add(EROFS_AT))?;
+    if read < bytes.len() || bytes[..4] != EROFS_MAGIC {
+        return Ok(None);
+    }
+    let half =
+        |at: usize| bytes[at..at + 8].iter().rev().fold(0, |sum, b| sum << 8 | u64::from(*b));
+    Ok(Some(half(UUID_AT) ^ half(UUID_AT + 8)))
+}
+
+/// The identifier of a mounted file system; `None` if its mount point cannot be reached, or is covered.
+fn identifier(namespace: &Namespace, mount: &Mount) -> Option<u64> {
+    let point = namespace.process.join("root").join(mount.point.trim_start_matches('/'));
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(point, flags, Mode::empty()).ok()?;
+    let stat = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    let is_it = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 && stat.stx_mnt_id == mount.id;
+    is_it.then(|| rustix::fs::fstatvfs(&fd).ok()).flatten().map(|fs| fs.f_fsid)
 }
