@@ -165,9 +165,9 @@ impl StorageStack {
         if self.swaps.iter().flat_map(|swap| &swap.objects).any(|o| is_it(o) == Likeness::Same) {
             uses.push(format!("{name} is swap space"));
         }
-        self.add_mounts(uses, |namespace, mount| {
+        self.add_mounts(uses, |mount| {
             let by_path = self.sources.of(mount).iter().map(is_it);
-            let by_contents = || sources::image_likeness(namespace, mount, contents);
+            let by_contents = || sources::image_likeness(&self.namespaces, mount, contents);
             match by_path.chain(std::iter::once_with(by_contents)).max() {
                 Some(Likeness::Same) => Some(format!("{name} is mounted")),
                 Some(Likeness::Possible) => Some(format!(
@@ -208,7 +208,7 @@ impl StorageStack {
     /// devices only by path.
     fn mounted(&self, node: &Node, uses: &mut Vec<String>) {
         let device = Object::Device(node.number);
-        self.add_mounts(uses, |_, mount| {
+        self.add_mounts(uses, |mount| {
             let is_on = mount.device == node.number || self.sources.of(mount).contains(&device);
             is_on.then(|| format!("{} is mounted", node.path()))
         });
@@ -216,14 +216,10 @@ impl StorageStack {
 
     /// Adds the mounts for which `of` returns what is mounted, with the mount point: once each, although most namespaces
     /// have copies of the same mounts.
-    fn add_mounts(
-        &self,
-        uses: &mut Vec<String>,
-        of: impl Fn(&Namespace, &Mount) -> Option<String>,
-    ) {
+    fn add_mounts(&self, uses: &mut Vec<String>, of: impl Fn(&Mount) -> Option<String>) {
         for (index, namespace) in self.namespaces.iter().enumerate() {
             for mount in &namespace.mounts {
-                let Some(what) = of(namespace, mount) else { continue };
+                let Some(what) = of(mount) else { continue };
                 let line = format!("{what} at {}", mount.point);
                 let elsewhere = if index == 0 { String::new() } else { elsewhere(namespace) };
                 let is_known = |known: &String| {

@@ -50,7 +50,7 @@ fn parts(mount: &Mount) -> impl Iterator<Item = &str> {
 /// mounting, and may be relative. In the kernel, only erofs mounts files itself, since Linux 6.12; servers of other file
 /// systems hold theirs open. An image has the superblock that is mounted; without its contents, it may be any.
 pub(super) fn image_likeness(
-    namespace: &Namespace,
+    namespaces: &[Namespace],
     mount: &Mount,
     contents: Option<&OwnedFd>,
 ) -> Likeness {
@@ -60,7 +60,7 @@ pub(super) fn image_likeness(
     let Some(superblock) = contents.map(|file| superblock(mount, file)) else {
         return Likeness::Possible;
     };
-    match (superblock, identifier(namespace, mount)) {
+    match (superblock, identifier(namespaces, mount)) {
         (Ok(None), _) => Likeness::Different,
         // Without a UUID, the identifier is another number.
         (Ok(Some(own)), Some(mounted)) if own != 0 && mounted != 0 && own != mounted => {
@@ -85,8 +85,17 @@ fn superblock(mount: &Mount, image: &OwnedFd) -> rustix::io::Result<Option<u64>>
     Ok(Some(half(UUID_AT) ^ half(UUID_AT + 8)))
 }
 
-/// The identifier of a mounted file system; `None` if its mount point cannot be reached, or is covered.
-fn identifier(namespace: &Namespace, mount: &Mount) -> Option<u64> {
+/// The identifier of a mounted file system; `None` if it can be reached at none of its mount points.
+fn identifier(namespaces: &[Namespace], mount: &Mount) -> Option<u64> {
+    let all = namespaces.iter().flat_map(|namespace| {
+        let mounts = namespace.mounts.iter().filter(|other| other.device == mount.device);
+        mounts.map(move |mount| (namespace, mount))
+    });
+    all.filter_map(|(namespace, mount)| identifier_at(namespace, mount)).next()
+}
+
+/// The same at one mount point; `None` also if that is covered.
+fn identifier_at(namespace: &Namespace, mount: &Mount) -> Option<u64> {
     let point = namespace.process.join("root").join(mount.point.trim_start_matches('/'));
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let fd = rustix::fs::open(point, flags, Mode::empty()).ok()?;

@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -84,6 +85,16 @@ impl Loop {
         args.push(image.as_os_str());
         let path = run("losetup", &args);
         Self { path, image: image.into(), partitions: 0, _dir: None }
+    }
+
+    /// A device on a file in an open directory, by its path below that.
+    pub fn within(dir: &OwnedFd, name: &str, options: &[&str]) -> Self {
+        let here = format!("/proc/{}/fd/{}", std::process::id(), dir.as_raw_fd());
+        let mut losetup = Command::new("losetup");
+        losetup.args(["-f", "--show", "-P"]).args(options).arg(name).current_dir(here);
+        let output = losetup.output().expect("losetup");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Self::adopt(String::from_utf8_lossy(&output.stdout).trim())
     }
 
     /// A device that was set up otherwise, to be released.
@@ -168,7 +179,7 @@ pub struct Mounted {
 }
 
 /// Something mounted on a directory that is there.
-pub struct Cover(PathBuf);
+pub struct Cover(pub PathBuf);
 
 impl Drop for Cover {
     fn drop(&mut self) {
