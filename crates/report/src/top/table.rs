@@ -31,7 +31,7 @@ pub struct Column {
     pub width: u16,
     /// Maximum width.
     pub wide: u16,
-    /// Columns with the highest rank are dropped first.
+    /// Columns with the highest rank are dropped first, those of rank 0 never.
     pub rank: u8,
     /// Holds numbers, which are right-aligned.
     pub number: bool,
@@ -157,6 +157,9 @@ impl Table {
         while needed(&shown) > area.width && shown.len() > 1 {
             let rank = |index: &usize| (self.columns[*index].rank, *index);
             let Some(least) = shown.iter().copied().max_by_key(rank) else { break };
+            if self.columns[least].rank == 0 {
+                break;
+            }
             shown.retain(|index| *index != least);
         }
         let mut left = area.width.saturating_sub(needed(&shown));
