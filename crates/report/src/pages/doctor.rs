@@ -177,8 +177,8 @@ mod tests {
             render::text(&page, Style::default())
         };
         let text = line(&facts(&["nvme0n1"]));
-        assert!(text.contains("scheduler, load; see `fathom doctor nvme0n1`"), "{text}");
-        assert!(line(&facts(&["a", "b", "c", "d", "e"])).contains("see `fathom doctor`"));
+        assert!(text.contains("scheduler, load; see fathom doctor nvme0n1"), "{text}");
+        assert!(line(&facts(&["a", "b", "c", "d", "e"])).contains("see fathom doctor\n"));
         assert_eq!(line(&Facts::default()), "");
     }
 }

@@ -62,6 +62,35 @@ pub(super) fn glue(words: &str) -> String {
     out
 }
 
+/// `text` in parts, each with whether it is code: what is in backticks that stand at the edges of words. Other backticks
+/// are text: they are part of a name.
+pub(super) fn code_spans(text: &str) -> Vec<(bool, &str)> {
+    let mut parts = Vec::new();
+    let (mut rest, mut from) = (text, 0);
+    while let Some(open) = rest.get(from..).and_then(|text| text.find('`')).map(|at| at + from) {
+        let after = &rest[open + 1..];
+        let begins = rest[..open].ends_with(|c: char| " \u{a0}(".contains(c)) || open == 0;
+        let code = after.find('`').map(|end| after.split_at(end)).filter(|(code, end)| {
+            let ends = |c: char| " \u{a0},.;:)?".contains(c);
+            begins && !code.is_empty() && (end.len() == 1 || end[1..].starts_with(ends))
+        });
+        let Some((code, end)) = code else {
+            from = open + 1;
+            continue;
+        };
+        parts.extend([(false, &rest[..open]), (true, code)]);
+        (rest, from) = (&end[1..], 0);
+    }
+    parts.push((false, rest));
+    parts.retain(|(_, part)| !part.is_empty());
+    parts
+}
+
+/// `text` without the backticks around code.
+pub(super) fn without_ticks(text: &str) -> String {
+    code_spans(text).into_iter().map(|(_, part)| part).collect()
+}
+
 fn starts_number(word: &str) -> bool {
     word.trim_start_matches(['<', '~']).starts_with(|c: char| c.is_ascii_digit())
 }

@@ -1,6 +1,6 @@
 //! Documents as self-contained HTML pages, which load nothing, for light and dark screens of any width.
 
-use super::figure::{Place, loose, shown};
+use super::figure::{Place, code_spans, loose, shown};
 use super::svg;
 use super::text::sentence;
 use super::tree::TreeRows;
@@ -129,13 +129,22 @@ fn finding(out: &mut String, finding: &Finding) {
         Severity::Warning => ("warning", "Warning"),
         Severity::Info => ("note", "Note"),
     };
-    let text = escaped(&sentence(finding));
+    let text = code(&sentence(finding));
     let _ = writeln!(out, "<p class=\"finding {class}\"><b>{label}</b> {text}</p>");
+}
+
+/// `text` with code in backticks marked as such.
+fn code(text: &str) -> String {
+    let part = |(is_code, part)| match is_code {
+        true => format!("<code>{}</code>", escaped(part)),
+        false => escaped(part),
+    };
+    code_spans(text).into_iter().map(part).collect()
 }
 
 fn words(text: &Text, place: Place) -> String {
     let span = |span: &Span| match span {
-        Span::Words(words) => escaped(words),
+        Span::Words(words) => code(words),
         Span::Quantity(quantity) if quantity.unit == QuantityUnit::PercentBar => {
             let width = quantity.value.clamp(0.0, 100.0);
             format!("<span class=\"meter\"><span style=\"width:{width:.0}%\"></span></span>")

@@ -1,7 +1,7 @@
 //! Documents as Markdown (CommonMark with GitHub's tables), for issues and mail.
 
 use super::Style;
-use super::figure::{Place, loose, plain};
+use super::figure::{Place, code_spans, loose, plain};
 use super::text::{sentence, text};
 use crate::doc::{Block, DataTable, Document, Heading};
 use fathom_model::escape;
@@ -47,15 +47,18 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
             Block::Section(section) => {
                 out.push_str(&format!("{} {}\n", "#".repeat(level), safe(&section.title)));
                 if !section.about.is_empty() {
-                    out.push_str(&format!("\n{}\n", words(&section.about, Place::Sentence)));
+                    out.push_str(&format!("\n{}\n", line(&section.about)));
                 }
                 blocks(out, &section.body, level + 1);
             }
-            Block::Paragraph(text) => out.push_str(&format!("{}\n", words(text, Place::Sentence))),
+            Block::Paragraph(text) => out.push_str(&format!("{}\n", line(text))),
             Block::KeyValues(entries) => {
-                for (key, value) in entries {
-                    let value = words(value, Place::Sentence);
+                for (at, (key, value)) in entries.iter().enumerate() {
+                    // Two spaces keep the break between an entry and what continues it.
+                    let goes_on = entries.get(at + 1).is_some_and(|(next, _)| next.is_empty());
+                    let value = line(value) + if goes_on { "  " } else { "" };
                     out.push_str(&match key.as_str() {
+                        "" if at == 0 => format!("- {value}\n"),
                         "" => format!("  {value}\n"),
                         rank if is_rank(rank) => format!("{rank} {value}\n"),
                         key => format!("- **{}**: {value}\n", safe(key)),
@@ -102,8 +105,23 @@ fn words(text: &crate::doc::Text, place: Place) -> String {
     safe(&plain(text, place))
 }
 
-/// Text of which nothing is taken for a mark: escaped for terminals, too.
+/// Text of which nothing but code in backticks is taken for a mark: escaped for terminals, too.
 fn safe(text: &str) -> String {
+    let part = |(is_code, part)| match is_code {
+        true => format!("`{}`", escape::text(part).replace('|', "\\|")),
+        false => plain_text(part),
+    };
+    code_spans(text).into_iter().map(part).collect()
+}
+
+/// The first line of a block, which begins neither a heading nor a list.
+fn line(text: &crate::doc::Text) -> String {
+    let out = words(text, Place::Sentence);
+    let mark = if out.starts_with(['#', '+', '-', '=', '~']) { "\\" } else { "" };
+    format!("{mark}{out}")
+}
+
+fn plain_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = ' ';
     let mut letters = escape::text(text).chars().collect::<Vec<_>>().into_iter().peekable();

@@ -111,6 +111,23 @@ fn markdown_escapes_marks_and_terminals() {
 }
 
 #[test]
+fn backticks_mark_code_and_other_backticks_are_text() {
+    let mut page = Document::default();
+    page.paragraph("Run `fathom top --replay=<DIR>`; the file a`b`c and `this.");
+    page.paragraph("# not a title");
+    page.paragraph("- not a list");
+    let wanted = "Run fathom top --replay=<DIR>; the file a`b`c and `this.\n\n# not a title\n\n- not a list\n";
+    assert_eq!(text(&page, Style::default()), wanted);
+    let wanted = "Run `fathom top --replay=<DIR>`; the file a\\`b\\`c and \\`this.\n\n\\# not a title\n\n\\- not a list\n";
+    assert_eq!(markdown(&page), wanted);
+    let page = html(&page);
+    assert!(
+        page.contains("Run <code>fathom top --replay=&lt;DIR&gt;</code>; the file a`b`c"),
+        "{page}"
+    );
+}
+
+#[test]
 fn json_keeps_numbers_with_their_units() {
     let value: serde_json::Value = serde_json::from_str(&json(&figures()).unwrap()).unwrap();
     assert_eq!(value["blocks"][0]["finding"]["severity"], "warning");

@@ -2,7 +2,7 @@
 
 use super::Style;
 use super::chart;
-use super::figure::{Place, glue, glued, loose};
+use super::figure::{Place, glue, loose, without_ticks};
 use super::tree::TreeRows;
 use crate::doc::{Block, Chart, DataColumn, DataTable, Document, Extent, Section, Text, Tree};
 use fathom_model::escape;
@@ -123,7 +123,7 @@ impl Page {
         };
         let label = self.painted(color(finding.severity), &format!("{label:<LABEL$}"));
         let first = format!("{}{label}", " ".repeat(indent));
-        let text = glue(&escape::text(&sentence(finding)));
+        let text = without_ticks(&glue(&escape::text(&sentence(finding))));
         self.wrapped(&text, &first, &" ".repeat(indent + LABEL));
     }
 
@@ -241,6 +241,11 @@ impl Page {
             self.wrapped(&text, &format!("{pad}{first}"), &format!("{pad}{rest}"));
         }
     }
+}
+
+/// `text`, escaped, with unbreakable spaces, and without marks.
+fn glued(text: &Text, place: Place) -> String {
+    without_ticks(&super::figure::glued(text, place))
 }
 
 /// The color of labels, as the parameter of an escape sequence.
