@@ -142,7 +142,9 @@ fn show(
     sampled: &Sampled,
     to: Option<&Destination>,
 ) -> Result<(), String> {
-    let title = heading.as_ref().map_or_else(String::new, Heading::line);
+    let seconds = sampled.intervals.last().map_or(0.0, |(end, _)| *end as f64 / 1e9);
+    let whose = heading.as_ref().map_or_else(String::new, Heading::line);
+    let title = format!("CPU time over {seconds:.1} s · {whose}");
     let (text, kind, form) = match profile {
         Profile::Page(format) => {
             let mut page = pages::stacks(sampled, args.rows);

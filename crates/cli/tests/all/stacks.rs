@@ -33,7 +33,7 @@ fn a_command_is_sampled_and_its_status_kept() {
         assert!(count.parse::<u64>().unwrap() > 0, "{line}");
     }
     let page = stacks(&place, &["--", "sh", "-c", WORK]).unwrap().done().stdout;
-    for part in [" Hz for ", "innermost function", "process", "layer"] {
+    for part in [" Hz for ", "function (self)", "process", "layer"] {
         assert!(page.contains(part), "{part}: {page}");
     }
 }
@@ -41,7 +41,7 @@ fn a_command_is_sampled_and_its_status_kept() {
 #[test]
 fn files_have_the_form_of_their_name() {
     let place = Place::new();
-    for name in ["flame.svg", "profile.json"] {
+    for name in ["flame.svg", "profile.json", "page.html", "page.md"] {
         let arguments = ["-u", "-o", name, "--", "sh", "-c", WORK];
         let Some(answer) = stacks(&place, &arguments) else { return };
         answer.done();
@@ -51,14 +51,17 @@ fn files_have_the_form_of_their_name() {
     let profile = fs::read_to_string(place.path("profile.json")).unwrap();
     let profile: Value = serde_json::from_str(&profile).unwrap();
     assert!(!profile["threads"].as_array().unwrap().is_empty());
+    assert!(place.read("page.html").starts_with("<!DOCTYPE html>"));
+    assert!(place.read("page.md").starts_with("# fathom stacks · "));
 }
 
 #[test]
 fn what_cannot_be_done_is_said_before_sampling() {
     let place = Place::new();
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 6] = [
         (&["--pid", "2147483647"], "no such process"),
         (&["-o", "."], "this is a directory"),
+        (&["-o", "profile.pb.gz"], "unknown kind of profile .gz; use .svg"),
         (&["-o", "nowhere/flame.svg"], "its directory does not exist"),
         (&["--duration", "never"], "expected a time"),
         (&["--", "./no-such-program"], "command not found: ./no-such-program"),

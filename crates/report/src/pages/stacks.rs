@@ -1,7 +1,7 @@
 //! Where CPUs spent their time: functions, processes, layers.
 
 use super::layers;
-use crate::doc::{DataColumn, Document, Text, of, share, text, time, whole};
+use crate::doc::{DataColumn, Document, Text, of, plural, share, text, time, whole};
 use crate::stacks::{Sampled, comm};
 use fathom_analysis::layers::LayerTimes;
 use std::collections::BTreeMap;
@@ -41,22 +41,31 @@ fn header(page: &mut Document, sampled: &Sampled, busy: u64) {
     let ns = sampled.intervals.last().map_or(0.0, |(end, _)| *end as f64);
     let sample = sampled.intervals.last().map(|(_, sample)| sample);
     let (event, hz) = sample.map_or(("", 0), |sample| (sample.event.as_str(), sample.hz));
-    let all = (busy + idle + own).max(1);
-    let part = |n: u64, name: &str| text!(of(whole(n), name), " (", share(n, all), ")");
-    let of_cpus = [part(busy, "on busy CPUs"), part(idle, "on idle"), part(own, "of fathom")];
+    let all = busy + idle + own;
+    let parts = [(busy, "on busy CPUs"), (idle, "on idle CPUs"), (own, "of fathom")];
+    let part = |(n, name): (u64, &str)| text!(of(whole(n), name), " (", share(n, all), ")");
+    let parts = match parts.iter().find(|(n, _)| *n == all) {
+        _ if all == 0 => Text::default(),
+        Some((_, name)) => format!(", all {name}").into(),
+        None => text!(": ", Text::join(parts.into_iter().filter(|(n, _)| *n > 0).map(part), ", ")),
+    };
+    let samples = plural(all, "sample");
     let about = text!(event, " at ", of(whole(hz), "Hz"), " for ", time(ns));
-    page.paragraph(text!(about, ": samples ", Text::join(of_cpus, ", ")));
+    page.paragraph(text!(samples, parts, " · ", about));
     let notes = [
         (sum(|s| s.lost), "records lost: buffers were full"),
         (sum(|s| s.throttled), "times the kernel throttled sampling"),
-        (sum(|s| s.cut), "samples reduced to their innermost function: too many distinct stacks"),
+        (
+            sum(|s| s.cut),
+            "samples reduced to the function that was running: too many distinct stacks",
+        ),
     ];
     for (count, what) in notes.iter().filter(|(count, _)| *count > 0) {
         page.paragraph(of(whole(*count), what));
     }
 }
 
-/// Innermost functions, most samples first; those in user mode by thread name.
+/// Functions that were running, most samples first; those in user mode by thread name.
 fn functions(page: &mut Document, sampled: &Sampled, busy: u64, rows: usize) {
     let mut sums: BTreeMap<(String, &str), u64> = BTreeMap::new();
     for count in sampled.counts() {
@@ -73,7 +82,7 @@ fn functions(page: &mut Document, sampled: &Sampled, busy: u64, rows: usize) {
         vec![name.as_str().into(), share(*count, busy).into(), whole(*count).into(), (*mode).into()]
     };
     let columns = vec![
-        DataColumn::text("innermost function"),
+        DataColumn::text("function (self)"),
         DataColumn::number("share"),
         DataColumn::number("samples"),
         DataColumn::text("mode"),

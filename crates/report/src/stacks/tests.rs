@@ -52,11 +52,11 @@ fn the_page_says_what_how_much_and_of_whom() {
     sampled.intervals[1].1.lost = 7;
     let text = render::text(&pages::stacks(&sampled, 20), Style::default());
     let expected = "\
-cpu-clock at 99 Hz for 1 s: samples 100 on busy CPUs (62.5%), 60 on idle (37.5%), 0 of fathom (0%)
+160 samples: 100 on busy CPUs (62.5%), 60 on idle CPUs (37.5%) · cpu-clock at 99 Hz for 1 s
 
 7 records lost: buffers were full
 
-innermost function  share  samples  mode
+function (self)     share  samples  mode
 vfs_read            60.0%       60  kernel
 do_syscall_64       25.0%       25  kernel
 a;b<c> [user mode]  10.0%       10  user
