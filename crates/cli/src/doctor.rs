@@ -91,7 +91,7 @@ fn attachment(roots: &Roots, disks: Option<&Vec<DeviceFacts>>) -> Vec<Finding> {
 fn fix(diagnosis: &Diagnosis, is_confirmed: bool) -> Result<bool, String> {
     let changes = diagnosis.changes();
     if changes.is_empty() {
-        note!("there are no safe changes to make");
+        stdio::remark("fathom: there are no safe changes to make");
         return Ok(true);
     }
     changes.iter().for_each(|change| stdio::say(&format!("change: {change}")));
@@ -104,7 +104,7 @@ fn fix(diagnosis: &Diagnosis, is_confirmed: bool) -> Result<bool, String> {
     for change in &changes {
         is_done &= made(&settings, change);
     }
-    stdio::say("The changes last until the next boot; `fathom restore` undoes them.");
+    stdio::remark("The changes last until the next boot; `fathom restore` undoes them.");
     Ok(is_done)
 }
 

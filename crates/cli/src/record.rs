@@ -2,7 +2,7 @@
 
 use crate::quantity;
 use crate::signals::Signals;
-use crate::stdio::note;
+use crate::stdio::{self, note};
 use crate::{level, limits};
 use fathom_model::units;
 use fathom_model::watch::Level;
@@ -59,12 +59,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     };
     let retention = Retention { keep: args.keep, bytes_max: args.max_size };
     let ring = Ring::open(&path, retention)?;
-    note!(
-        "recording the last {} (at most {}) in {}",
-        long(args.keep),
-        units::bytes(args.max_size),
-        path.display()
-    );
+    let (keep, size) = (long(args.keep), units::bytes(args.max_size));
+    let path = path.display();
+    stdio::remark(&format!("fathom: recording the last {keep} (at most {size}) in {path}"));
     let mut notice = |text: &str| note!("{text}");
     let how = (args.sampling, args.interval);
     RingRecorder::new(ring, retention, how, &mut notice).run(signals.cancel_token())?;

@@ -2,7 +2,7 @@
 
 use crate::page::{self, PageArgs};
 use crate::quantity;
-use crate::stdio::note;
+use crate::stdio::{self, note};
 use fathom_model::RunRecord;
 use fathom_model::outcome::RecordKind;
 use fathom_model::units;
@@ -78,9 +78,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             pruned.kept.iter().for_each(|run| note!("{}", kept(&run.name)));
             let removed = pruned.removed;
             let bytes: u64 = removed.iter().map(|run| run.size_bytes).sum();
-            note!("removed {} of {}", plural(removed.len()), units::bytes(bytes));
+            let runs = plural(removed.len());
+            stdio::remark(&format!("fathom: removed {runs} of {}", units::bytes(bytes)));
         }
-        (Some(Action::Prune { .. }), None) => note!("no runs are recorded"),
+        (Some(Action::Prune { .. }), None) => stdio::remark("fathom: no runs are recorded"),
     }
     Ok(ExitCode::SUCCESS)
 }

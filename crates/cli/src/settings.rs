@@ -1,7 +1,7 @@
 //! `fathom restore`, and settings left changed by killed processes.
 
 use crate::page::PageArgs;
-use crate::stdio::note;
+use crate::stdio;
 use fathom_machine::settings::{Left, Restored, RestoredHow, Settings};
 use fathom_report::pages::{self, SettingRow};
 use std::process::ExitCode;
@@ -48,8 +48,13 @@ fn row(left: Left) -> SettingRow {
 /// Restores settings that killed processes left changed, and reports it. Returns whether none is left changed.
 pub fn recover() -> bool {
     let restored = Settings::system().recover();
-    for one in restored.iter().filter(|one| one.how != RestoredHow::Unchanged) {
-        note!("settings left by a killed fathom: {one}");
+    for one in &restored {
+        let text = format!("fathom: settings left by a killed fathom: {one}");
+        match one.how {
+            RestoredHow::Unchanged => {}
+            _ if one.is_failure() => stdio::say(&text),
+            _ => stdio::remark(&text),
+        }
     }
     !restored.iter().any(Restored::is_failure)
 }

@@ -91,11 +91,11 @@ pub(crate) use note;
 /// Reports sources that are not available: their names on one line or, if `verbose`, each with its reason.
 pub fn report_missing(missing: &[Missing], verbose: bool) {
     if verbose {
-        missing.iter().for_each(|missing| note!("not measured: {missing}"));
+        missing.iter().for_each(|missing| remark(&format!("fathom: not measured: {missing}")));
     } else if !missing.is_empty() {
         let mut names: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
         names.dedup();
-        note!("not measured: {}; see --verbose", names.join(", "));
+        remark(&format!("fathom: not measured: {}; see --verbose", names.join(", ")));
     }
 }
 

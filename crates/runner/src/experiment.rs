@@ -96,7 +96,7 @@ impl TryRunner {
             true => on_scratch(&options, hooks)?,
             false => on_named(&options)?,
         };
-        plans.notes.iter().for_each(|note| hooks.notice(&format!("note: {note}")));
+        plans.notes.iter().for_each(|note| hooks.remark(&format!("note: {note}")));
         let conditions = plans.conditions(needs_scratch);
         let new_recording = Some(new);
         Ok(Self {
@@ -281,7 +281,7 @@ fn on_scratch(options: &TryOptions, hooks: &mut dyn Hooks) -> Result<Opened, Str
         "." => "the current directory",
         dir => dir,
     };
-    hooks.notice(&format!(
+    hooks.remark(&format!(
         "no target given; creating a scratch file of {} in {dir}; it is removed afterwards",
         units::bytes(scratch.facts.size_bytes)
     ));

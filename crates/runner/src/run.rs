@@ -55,6 +55,8 @@ pub trait Hooks {
     fn interim(&mut self, _make: &dyn Fn() -> RunRecord) {}
     /// Something that the user should know now, such as that the record's disk is full.
     fn notice(&mut self, _text: &str) {}
+    /// What the user may want to know: neither a result nor a problem.
+    fn remark(&mut self, _text: &str) {}
 }
 
 impl Hooks for () {}

@@ -46,6 +46,10 @@ impl Hooks for LimitView {
         note!("{text}");
     }
 
+    fn remark(&mut self, text: &str) {
+        stdio::remark(&format!("fathom: {text}"));
+    }
+
     fn probing(&mut self, config: &Config, probe: &Probe, done: f64) {
         let interval = if self.terminal { REDRAW } else { PLAIN };
         let same = |p: Phase| self.terminal || p == probe.phase;

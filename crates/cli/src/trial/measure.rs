@@ -234,6 +234,10 @@ impl Hooks for View {
         note!("{text}");
     }
 
+    fn remark(&mut self, text: &str) {
+        stdio::remark(&format!("fathom: {text}"));
+    }
+
     fn trying(&mut self, progress: &TrialProgress) {
         let interval = if self.terminal { REDRAW } else { PLAIN };
         if self.shown.is_some_and(|at| at.elapsed() < interval) {

@@ -38,7 +38,7 @@ fn scratch_file(
     let target = scratch::create(&roots, Path::new(dir), options.scratch_bytes, &stop)
         .map_err(|e| e.to_string())?;
     let place = if dir == "." { "the current directory" } else { dir };
-    hooks.notice(&format!(
+    hooks.remark(&format!(
         "no target given; creating a scratch file of {} in {place}; it is removed afterwards",
         units::bytes(target.facts.size_bytes)
     ));
