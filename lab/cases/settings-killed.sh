@@ -22,7 +22,7 @@ says out "scheduler of ${node#/dev/}=none"
 expect 0 fathom restore
 check "everything is as before" [ "$(state)" = "$before" ]
 expect 0 fathom restore
-says out "no settings to restore"
+says out "no settings are changed"
 
 for round in $(seq 24); do
     fathom doctor --fix --yes "$node" >fixed 2>&1 &

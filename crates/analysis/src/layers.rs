@@ -94,7 +94,7 @@ impl Layer {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Program => "program",
+            Self::Program => "user space",
             Self::Syscall => "system call entry",
             Self::Uring => "io_uring",
             Self::IoWq => "io-wq",

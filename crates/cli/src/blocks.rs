@@ -48,7 +48,7 @@ pub struct Args {
     /// A PATTERN is part of a process's name. The I/Os of all programs on the devices are counted.
     #[arg(short, long, value_name = "PID|PATTERN", conflicts_with = "command")]
     pid: Vec<String>,
-    /// Sample one event in N; 0 only counts
+    /// Sample one event in N; 0: count only, no sampling
     ///
     /// Sizes, tasks, splits and latencies come from sampled events.
     #[arg(long, value_name = "N", default_value_t = ONE_IN)]

@@ -65,10 +65,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Find the limits of a disk or file on this machine, and what sets them
+    /// Find how fast a disk or file is, and what limits it
     ///
     /// For small and large blocks, `fathom limit` finds the peak, the knee (the lowest load that reaches 95% of the peak)
-    /// and the bottleneck, confirmed by counter-experiments. Without a target it measures a scratch file in the
+    /// and the bottleneck, confirmed by tests that change one thing at a time. Without a target it measures a scratch file in the
     /// current directory, which it removes afterwards.
     ///
     /// Files and devices that you name are only read, unless --rw includes writes and --overwrite or --erase permits
@@ -94,11 +94,11 @@ Examples:
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Measure a grid of block sizes, queue depths, workers or loads, with curves
+    /// Measure a grid of block sizes, queue depths, workers or loads, and plot the curves
     ///
     /// Every key takes a list (4k,64k) or a range (1..128, which doubles). Cells are measured in random order, round after
-    /// round, until each is known to within 3%. The table marks the knee of each curve and the cells that do not differ
-    /// from its best.
+    /// round, until each is known to within 3%. The table marks the knee of each curve and the points that are
+    /// statistically tied with its best.
     #[command(after_help = "\
 Examples:
   fathom sweep --bs=4k,64k,1m --iodepth=1..128 /dev/nvme0n1
@@ -139,13 +139,13 @@ Examples:
   fathom threads -a -t 10            all threads, for 10 seconds
   fathom threads -p postgres -g comm,state,kstack")]
     Threads(threads::Args),
-    /// Show where CPU time goes, by function, as a page or a flame graph
+    /// Show where CPU time goes, by function, as text or a flame graph
     ///
     /// Samples the call chains of busy CPUs, as `perf record -g` does.
     ///
-    /// With -o, the name of the file selects the kind of profile: a flame graph (FILE.svg), a profile for
-    /// profiler.firefox.com (FILE.json) or folded stacks (any other name; `-` is standard output). If --format is given
-    /// as well, the page is written to FILE.
+    /// With -o, the extension of the file selects what is written: a flame graph (.svg), a profile for
+    /// profiler.firefox.com (.json), the page (.html or .md) or folded stacks (.folded, .txt or none; `-` is standard
+    /// output). With --format, the page is written to any FILE.
     #[command(after_help = "\
 Examples:
   fathom stacks -t 30 -o flame.svg   a flame graph of the whole machine
@@ -159,7 +159,7 @@ Examples:
   fathom blocks nvme0n1 -t 10        one disk, for 10 seconds
   fathom blocks -- ./benchmark       the busiest disks while a command runs")]
     Blocks(blocks::Args),
-    /// Record the machine continuously into a ring of bounded size
+    /// Record the machine continuously into a fixed-size ring buffer
     ///
     /// Runs until Ctrl-C or SIGTERM. The oldest data is deleted as the ring reaches --keep or --max-size; --max-size
     /// takes precedence. `fathom top --replay` shows any part of the ring.
@@ -168,7 +168,7 @@ Examples:
   fathom record --keep 7d --max-size 8g
   fathom top --replay ~/.local/state/fathom/ring --from 14:03")]
     Record(record::Args),
-    /// Show where disks are attached, what the links carry, and which CPUs serve them
+    /// Show PCIe topology and link bandwidth of each disk, and the CPUs that serve it
     #[command(after_help = "\
 Examples:
   fathom topo                        all disks, from CPU package to mount point
@@ -176,7 +176,7 @@ Examples:
     Topo(topo::Args),
     /// Check the settings and health of the machine and its disks
     ///
-    /// Checks settings, health, attachment and limits, and lists findings, worst first, each with the current value, the
+    /// Checks settings, health, topology and limits, and lists findings, worst first, each with the current value, the
     /// recommended value, and the command that sets it. Run it as root: otherwise it cannot query NVMe drives.
     /// docs/doctor.md describes each check.
     #[command(after_help = "\
@@ -184,7 +184,7 @@ Examples:
   fathom doctor /dev/nvme0n1         one disk and the machine
   fathom doctor --fix /dev/nvme0n1   make the safe changes, after confirmation")]
     Doctor(doctor::Args),
-    /// Restore settings that killed runs or `doctor --fix` left changed
+    /// Undo settings left behind by a killed fathom, or made by `doctor --fix`
     ///
     /// Settings that another program has changed since are left unchanged and reported. A reboot also restores all
     /// settings.

@@ -19,7 +19,7 @@ pub struct Args {
     /// Run directory, or name of a recorded run; by default the latest run
     #[arg(value_name = "DIR|NAME")]
     run: Option<PathBuf>,
-    /// For `fathom limit`: also print the verdict as a paragraph to forward
+    /// For `fathom limit`: also print a plain-English summary for e-mail
     #[arg(long)]
     paragraph: bool,
     #[command(flatten)]

@@ -52,7 +52,7 @@ pub struct Args {
     /// How much of the machine to sample
     #[arg(long, value_parser = level::parser(), default_value = "full")]
     sampling: Level,
-    /// Trace every I/O, not only during a sixteenth of the time
+    /// Trace every I/O (default: 1/16 of the time)
     ///
     /// Latencies and io_uring task work are then exact, but a fast device slows down by up to a quarter.
     #[arg(long)]

@@ -44,7 +44,7 @@ impl Process {
         let stat = proc_root.join(pid.to_string()).join("stat");
         let text = std::fs::read_to_string(&stat).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
-                format!("--pid {pid}: no such process; name a running one")
+                format!("--pid {pid}: no such process")
             }
             _ => format!("--pid {pid}: {}: {error}", stat.display()),
         })?;

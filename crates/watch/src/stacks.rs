@@ -437,7 +437,7 @@ fn fastest(proc_root: &Path) -> u32 {
 
 fn no_cycles() -> Missing {
     Missing {
-        what: "samples by CPU cycles".into(),
+        what: "CPU cycles (sampling on cpu-clock)".into(),
         why:
             "hardware counters are not available; the timer used instead attributes code that runs \
               with interrupts disabled to the point where they are enabled"

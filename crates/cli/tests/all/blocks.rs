@@ -47,7 +47,7 @@ fn every_request_of_a_loop_device_is_counted() {
     assert!(total["elapsed_ns"].as_u64().unwrap() > 0);
     // The same as a page, by the device's name.
     let text = writes(&[], &device.0, 16 << 10, 400).unwrap().stderr;
-    says(&text, &["400 queued", "400 completed · 0 errors", "queue to issue", "unplug"]);
+    says(&text, &["400 queued", "400 completed · 0 errors", "queue to issue", "plug flushes"]);
 }
 
 #[test]

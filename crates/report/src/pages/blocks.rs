@@ -24,7 +24,7 @@ pub fn block_rates(growth: &BlocksSample, elapsed_ns: u64, is_first: bool) -> Do
     columns.extend(["done/s", "errors"].map(DataColumn::number));
     let times = ["queue p50", "p99", "driver p50", "p99"].map(DataColumn::number);
     columns.extend(times.into_iter().zip([1, 3, 1, 3]).map(|(column, rank)| column.ranked(rank)));
-    columns.push(DataColumn::text("unplugs").ranked(2));
+    columns.push(DataColumn::text("plug flushes").ranked(2));
     let rows = growth.devices.iter().map(|device| rates_of(device, growth, elapsed_ns)).collect();
     let extent = if is_first { Extent::First } else { Extent::Further };
     let blocks = vec![Block::Table(DataTable { columns, rows, extent })];
@@ -139,7 +139,7 @@ fn of_device(device: &DeviceBlocks, one_in: u32) -> Document {
     let sizes = device.sizes.iter().map(|size| (kind(size), size.samples)).collect();
     body.entry(&format!("sizes (1 in {one_in})"), ranked(sizes));
     let splits = device.splits.iter().map(|split| (limit(split), split.samples)).collect();
-    body.entry("split by", ranked(splits));
+    body.entry("splits", ranked(splits));
     times(&mut body, device);
     body
 }
@@ -242,7 +242,7 @@ fn kind(size: &SizeSamples) -> Text {
 
 fn limit(split: &SplitSamples) -> Text {
     let limit = if split.limit.is_empty() { "driver's own limit" } else { &split.limit };
-    text!(limit, " after ", bytes(split.bytes))
+    text!("at ", bytes(split.bytes), " (", limit, ")")
 }
 
 /// The most frequent of `all` with their shares, and the rest.
@@ -264,10 +264,10 @@ fn unplugs(page: &mut Document, growth: &BlocksSample) {
         vec![range(&growth.unplugs, index).into(), events(*n).into(), share(*n, all).into()]
     };
     let mut body = Document::default();
-    let columns = ["requests", "unplugs", "share"].map(DataColumn::number);
+    let columns = ["requests", "plug flushes", "share"].map(DataColumn::number);
     body.table(columns.into(), used.map(row).collect());
-    let about = if all > 0 { "all devices, as the kernel reports them" } else { "none" };
-    page.section("unplugs", about, body);
+    let about = if all > 0 { "all devices" } else { "none" };
+    page.section("plug flushes", about, body);
 }
 
 #[cfg(test)]

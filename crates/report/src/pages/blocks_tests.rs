@@ -62,7 +62,7 @@ fn a_line_for_each_device() {
     assert_eq!(lines[1].join(" "), "zram0 1.5 0 - - - 1.5 0 - - - - 5–8: 90.0%");
     let first = render::text(&block_rates(&growth(), 1, true), Style { color: false, width: 140 });
     let begins = |line: &str, word: &str| line.find(word).map(|at| line[..at].chars().count());
-    let head = begins(first.lines().next().unwrap(), "unplugs");
+    let head = begins(first.lines().next().unwrap(), "plug flushes");
     assert!(text.lines().all(|line| begins(line, "5–8: ") == head), "{first}{text}");
 }
 
@@ -107,7 +107,7 @@ fn the_summary_names_limits_sizes_and_tasks() {
         "vda  2 s\n  I/Os             1k queued · 500 split · 100 merged\n  requests         1.6k issued · 200 requeued · 1.4k completed · 1 error\n",
         "  errors           errno 5: 1\n",
         "  sizes (1 in 61)  read 4 KiB 75.0%, flush 25.0%\n",
-        "  split by         max_segments after 1016 KiB 99.0%, driver's own limit after 512 B 1.00%\n",
+        "  splits           at 1016 KiB (max_segments) 99.0%, at 512 B (driver's own limit) 1.00%\n",
         "zram0  2 s\n  I/Os  3 queued · 0 split · 3 completed · 0 errors\n",
         "I/Os by task (1 in 61)  fio 100%\n",
         "not measured            a: b\n",
@@ -124,11 +124,11 @@ fn the_summary_names_limits_sizes_and_tasks() {
 #[test]
 fn unplugs_by_size() {
     let text = summary(&growth(), 1, &[]);
-    let rows = text.lines().skip_while(|line| !line.starts_with("unplugs")).skip(1);
+    let rows = text.lines().skip_while(|line| !line.starts_with("plug flushes")).skip(1);
     let rows: Vec<Vec<&str>> = rows.map(|l| l.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["requests", "unplugs", "share"]);
+    assert_eq!(rows[0], ["requests", "plug", "flushes", "share"]);
     assert_eq!((&*rows[1], &*rows[2]), (&["1", "10", "10.0%"][..], &["5–8", "90", "90.0%"][..]));
-    assert!(summary(&BlocksSample::default(), 1, &[]).contains("unplugs  none\n"));
+    assert!(summary(&BlocksSample::default(), 1, &[]).contains("plug flushes  none\n"));
     assert_eq!(range(&growth().unplugs, 5), "64+");
     assert_eq!(most_unplugs(&BlocksSample::default()), "-".into());
 }

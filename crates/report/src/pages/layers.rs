@@ -63,7 +63,7 @@ fn coverage(times: &LayerTimes, per_io: IoCost) -> Option<Text> {
         ratio if ratio > 1.0 => {
             "the samples include fathom's other threads and interrupts that arrived meanwhile"
         }
-        _ => "the samples miss what ran before sampling began and with interrupts disabled",
+        _ => "code that ran before sampling began, or with interrupts off, is not sampled",
     };
     Some(text!(
         "The samples sum to ",

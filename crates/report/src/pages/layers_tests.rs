@@ -38,7 +38,7 @@ fn shares_and_time_of_an_io() {
     let text = rendered(&times("cpu-clock"), cost(None));
     let expected = "\
 layer        CPU time      95% CI  per I/O  locks  top functions
-program         50.0%  45.1–54.9%     1 µs
+user space      50.0%  45.1–54.9%     1 µs
 block layer     40.0%  35.3–44.9%   800 ns  10.0%  blk_mq_submit_bio, _raw_spin_lock
 other           10.0%   7.4–13.3%   200 ns         frobnicate (40)
 all              100%                 2 µs
@@ -71,7 +71,7 @@ fn the_sum_of_the_samples_is_compared_with_the_cpu_time_of_an_io() {
     for (sampled_ns, why) in [
         (2100.0, "The samples sum to 2.1 µs per I/O (±9.80%), CPU per I/O is 2 µs: equal within"),
         (2500.0, "include fathom's other threads and interrupts"),
-        (1500.0, "miss what ran before sampling began"),
+        (1500.0, "code that ran before sampling began"),
     ] {
         let text = rendered(&times("cpu-clock"), cost(Some(sampled_ns)));
         let text = text.replace(['\u{a0}', '\n'], " ");

@@ -47,7 +47,7 @@ pub fn settings(rows: &[SettingRow]) -> Document {
 pub fn restored(sentences: &[String]) -> Document {
     let mut page = Document::default();
     if sentences.is_empty() {
-        page.paragraph("no settings to restore");
+        page.paragraph("no settings are changed");
     }
     sentences.iter().for_each(|sentence| page.paragraph(sentence.as_str()));
     page
@@ -69,6 +69,6 @@ mod tests {
         let text = render::text(&settings(&[row]), Style::default());
         assert!(text.contains("mq-deadline") && text.contains("unknown"), "{text}");
         assert_eq!(render::text(&settings(&[]), Style::default()), "no settings are changed\n");
-        assert_eq!(render::text(&restored(&[]), Style::default()), "no settings to restore\n");
+        assert_eq!(render::text(&restored(&[]), Style::default()), "no settings are changed\n");
     }
 }

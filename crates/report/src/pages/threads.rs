@@ -21,7 +21,7 @@ pub fn threads(report: &Report) -> Document {
             time(report.seconds * 1e9).into(),
             of(whole(groups.samples), "samples"),
             plural(groups.threads().round() as u64, "thread"),
-            of(number(groups.active()), &format!("{shown} on average")),
+            named(&format!("mean {shown} threads"), number(groups.active())),
         ],
         ", ",
     ));
@@ -51,7 +51,7 @@ pub(super) fn thread_states(page: &mut Document, groups: &ThreadGroups) {
         return;
     }
     let part = |(state, mean): (ThreadState, f64)| of(number(mean), state.name());
-    page.entry("all threads", Text::join(states.into_iter().map(part), ", "));
+    page.entry("mean threads by state", Text::join(states.into_iter().map(part), ", "));
 }
 
 /// Sampling overhead, and what was not sampled well.
@@ -67,8 +67,10 @@ fn footer(page: &mut Document, report: &Report) {
     }
     if groups.torn > 0 {
         let torn = share(groups.torn, groups.seen);
-        let why = " of samples (the thread ran while it was being sampled)";
-        page.entry("torn", text!(torn, why));
+        page.entry(
+            "inconsistent samples",
+            text!(torn, " (the thread ran while it was being sampled)"),
+        );
     }
     not_measured(page, report.missing, report.verbose);
 }

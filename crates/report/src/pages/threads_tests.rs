@@ -48,7 +48,7 @@ fn groups_and_footer() {
     let missing = [Missing { what: "a".into(), why: "b".into(), allow: "c".into() }];
     let report = report(&groups, &cost, &missing);
     let want = "\
-5 s, 100 samples, 100 threads, 2.00 active on average
+5 s, 100 samples, 100 threads, mean active threads 2.00
 
 active  share                   comm           state              syscall
   1.50  75.0%  ███████████████  fio            S waiting for I/O  io_uring_enter
@@ -73,7 +73,7 @@ fn late_and_torn_samples_are_reported() {
     let cost = SamplerCost { missed: 3, samples: 97, ..Default::default() };
     let page = unwrapped(&threads(&report(&groups, &cost, &[])));
     assert!(page.contains("3 of 100 samples were late"), "{page}");
-    assert!(page.contains("1.00% of samples"), "{page}");
+    assert!(page.contains("inconsistent samples  1.00% (the thread"), "{page}");
 }
 
 #[test]
@@ -93,6 +93,6 @@ fn no_samples_make_a_page_without_a_table() {
     let groups = ThreadGroups::new(&[Column::Comm]);
     let cost = SamplerCost::default();
     let page = unwrapped(&threads(&report(&groups, &cost, &[])));
-    assert!(page.starts_with("5 s, 0 samples, 0 threads, 0.00 active on average\n"), "{page}");
+    assert!(page.starts_with("5 s, 0 samples, 0 threads, mean active threads 0.00\n"), "{page}");
     assert!(page.contains("sampling overhead  0 ns") && !page.contains("comm"), "{page}");
 }

@@ -24,7 +24,7 @@ pub fn topo(report: &TopologyReport, verbose: bool) -> Document {
     let mut tree = Document::default();
     tree.tree(hops::columns(), roots(report, verbose));
     if !tree.blocks.is_empty() {
-        page.section("attachment", about_links(report), tree);
+        page.section("storage topology", about_links(report), tree);
     }
     let mut interrupts = Document::default();
     wiring::tables(&mut interrupts, &report.topology, verbose);

@@ -82,7 +82,7 @@ fn sizes(then: &[SizeSamples], now: &[SizeSamples]) -> Option<(Tone, String)> {
         format!("{op} {bytes} {:.0}%", *samples as f64 * 100.0 / all as f64)
     };
     let parts: Vec<String> = grown.iter().map(part).collect();
-    (all > 0).then(|| (Tone::Plain, format!("  request size, at least: {}", parts.join(", "))))
+    (all > 0).then(|| (Tone::Plain, format!("  request size ≥: {}", parts.join(", "))))
 }
 
 /// The limits that caused splits.

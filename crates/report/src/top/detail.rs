@@ -129,7 +129,7 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
             notes += &format!("  for thread {owner}");
         }
         if count.torn {
-            notes += "  torn: ran while being sampled";
+            notes += "  inconsistent: ran while being sampled";
         }
         let dash = |text: &str| if text.is_empty() { "-".to_string() } else { text.to_string() };
         let ThreadCount { pid, tid, comm, state, .. } = count;

@@ -105,7 +105,7 @@ fn settings_of_all_jobs_in_a_group_are_shown() {
     let wanted =
         "mixed  random read/write 70% 4 KiB, 64 KiB · io_uring · QD 1, 16 · 2 jobs · direct";
     assert!(text.contains(wanted), "{text}");
-    assert!(text.contains("queue depth  1, 16 requested, "), "{text}");
+    assert!(text.contains("queue depth     1, 16 requested, "), "{text}");
     for extra in 0..4 {
         let plan = fathom_model::JobPlan { depth: 64 << extra, ..record.plan.jobs[1].clone() };
         record.plan.jobs.insert(2, plan);

@@ -23,7 +23,7 @@ pub(super) fn cost(body: &mut Document, record: &RunRecord, group: &JobGroup) {
     body.entry("workers", workers(record, group));
     if group.plan.engine.uring().is_some() {
         let (on, off) = in_effect(record, group);
-        body.entry("in effect", parts(on.into_iter().map(Text::from)));
+        body.entry("io_uring flags", parts(on.into_iter().map(Text::from)));
         body.entry("not in effect", parts(off.into_iter().map(Text::from)));
     }
 }

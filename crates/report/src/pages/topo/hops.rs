@@ -14,9 +14,9 @@ pub(super) fn columns() -> Vec<DataColumn> {
     vec![
         DataColumn::text(""),
         DataColumn::text("link"),
-        DataColumn::number("carries"),
-        DataColumn::number("below"),
-        DataColumn::text("path").ranked(1),
+        DataColumn::number("usable"),
+        DataColumn::number("total below"),
+        DataColumn::text("PCI path").ranked(1),
     ]
 }
 
