@@ -32,8 +32,8 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
     observed.iter().for_each(|observed| limited_by(&mut page, record, observed));
     let mut rest = Document::default();
     cost::disks(&mut rest, record);
-    machine(&mut rest, observed, record, &missing(record), verbose);
     doctor_line(&mut rest, &record.facts);
+    machine(&mut rest, observed, record, &missing(record), verbose);
     if !rest.blocks.is_empty() {
         page.section("machine", Text::default(), rest);
     }

@@ -307,6 +307,10 @@ impl Cells {
             let all: usize = columns.iter().map(|(_, width)| width + GAP).sum();
             all.saturating_sub(room + GAP)
         };
+        if excess(&columns) > 0 && table.extent == Extent::Whole {
+            let is_used = |at: usize| self.rows.iter().any(|row| !row[at].is_empty());
+            columns.retain(|(at, _)| *at == 0 || is_used(*at));
+        }
         while excess(&columns) > 0 {
             let rank = |(column, _): &(usize, usize)| table.columns[*column].rank;
             let last = (0..columns.len()).max_by_key(|at| rank(&columns[*at]))?;

@@ -105,7 +105,7 @@ impl<'a> Value<'a> {
         if self.text.starts_with('(') {
             return unsigned(self.text, evaluate(self.text, &|number| self.with(number).bytes())?);
         }
-        let (number, suffix) = self.split_number()?;
+        let (number, suffix) = self.split_number("number or size (16, 4k, 1m)")?;
         let (power, opposite) = match suffix.to_ascii_lowercase().as_str() {
             "" | "b" => (0, false),
             "k" | "kb" | "ki" => (1, false),
@@ -137,7 +137,7 @@ impl<'a> Value<'a> {
             let has_unit = self.text.contains(|c: char| c.is_ascii_alphabetic());
             return Ok(if has_unit { value } else { value.saturating_mul(bare_ns) });
         }
-        let (number, suffix) = self.split_number()?;
+        let (number, suffix) = self.split_number("time (30, 10s, 5m)")?;
         let unit = match suffix.to_ascii_lowercase().as_str() {
             "" => bare_ns,
             "us" | "usec" => 1_000,
@@ -154,8 +154,8 @@ impl<'a> Value<'a> {
     }
 
     /// The number and its unit.
-    fn split_number(self) -> Result<(u64, &'a str), String> {
-        let (number, rest) = split_number(self.text)?;
+    fn split_number(self, what: &str) -> Result<(u64, &'a str), String> {
+        let (number, rest) = split_number(self.text, what)?;
         let end = rest.find(OPERATORS).filter(|_| self.lax).unwrap_or(rest.len());
         Ok((number, rest[..end].trim_end()))
     }
@@ -179,8 +179,8 @@ fn to_i64(n: u64) -> Result<i64, String> {
     i64::try_from(n).map_err(|_| format!("{n} exceeds 2^63; use a smaller value"))
 }
 
-/// The digits (decimal, or hexadecimal after 0x) and what follows them.
-fn split_number(text: &str) -> Result<(u64, &str), String> {
+/// The digits (decimal, or hexadecimal after 0x) and what follows them; `what` is expected.
+fn split_number<'a>(text: &'a str, what: &str) -> Result<(u64, &'a str), String> {
     if text.is_empty() {
         return Err("missing number; add one".to_string());
     }
@@ -195,7 +195,10 @@ fn split_number(text: &str) -> Result<(u64, &str), String> {
         }
     };
     if digits.is_empty() {
-        return Err(format!("'{text}' is not a number of 0 or more"));
+        return Err(match text.starts_with('-') {
+            true => format!("'{text}' is negative; use 0 or more"),
+            false => format!("'{text}' is not a {what}"),
+        });
     }
     if rest.starts_with('.') {
         return Err(format!("'{text}' is not an integer; use a smaller unit"));
@@ -276,8 +279,8 @@ mod tests {
     fn errors_of_sizes() {
         for (text, part) in [
             ("", "missing"),
-            ("k", "not a number of 0 or more"),
-            ("-1", "not a number of 0 or more"),
+            ("k", "not a number or size (16, 4k, 1m)"),
+            ("-1", "negative; use 0 or more"),
             ("4q", "unknown unit 'q'"),
             ("4kk", "unknown unit 'kk'"),
             ("128*2", "in parentheses, (128*2)"),
