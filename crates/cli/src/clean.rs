@@ -13,7 +13,7 @@ pub struct Args {
     /// Directories to search, without their subdirectories
     #[arg(value_name = "DIR", default_value = ".")]
     directories: Vec<PathBuf>,
-    /// Remove the files found that carry fathom's mark
+    /// Remove what carries fathom's mark and has not changed since the run was killed
     #[arg(long)]
     remove: bool,
     #[command(flatten)]
@@ -35,6 +35,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     for left in found.into_iter().flatten().flatten() {
         let what = match left.kind {
             LeftoverKind::Scratch => "scratch file",
+            LeftoverKind::Unused => "created by a killed run, unchanged since",
             LeftoverKind::Unmarked => "named like a scratch file, but without fathom's mark",
             LeftoverKind::Target => "target created by a killed run",
         };

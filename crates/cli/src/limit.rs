@@ -85,10 +85,11 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let mut limit = Limit::open(args.options(&signals), &mut view)?;
     let record = limit.run(&mut view)?;
     view.clear();
+    let closed = limit.close_targets();
     let shown = show(args, &record, to.as_ref());
     // After the result is printed: the record's disk may be full, or stall.
     let finished = limit.finish(&record, &mut view);
-    shown.and(finished)?;
+    shown.and(closed).and(finished)?;
     Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -194,6 +194,7 @@ fn perform(
         cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
     }
     record.findings = fathom_analysis::rules::run_findings(&record);
+    let closed = runner.close_targets();
     // Printed before the record is completed, because its disk may be full or stall.
     let shown = output::write(&record, view.sampled(), output, to, view.interim_results());
     complain(&record, output);
@@ -207,10 +208,15 @@ fn perform(
         _ => {}
     }
     let lost = record.samples_lost.is_some() && output.record.is_some();
-    if let Err(error) = &shown {
+    for error in [&shown, &closed].into_iter().filter_map(|result| result.as_ref().err()) {
         note!("{error}");
     }
-    Ok(shown.is_ok() && finished.is_ok() && !lost && !view.has_failed && record.is_complete())
+    Ok(shown.is_ok()
+        && closed.is_ok()
+        && finished.is_ok()
+        && !lost
+        && !view.has_failed
+        && record.is_complete())
 }
 
 /// Prints errors on standard error unless the results, which include them, are on a terminal.

@@ -69,6 +69,7 @@ fn rate(path: &Path, engine: Engine, order: Order, batch: Option<u32>, seconds: 
         kind: FileKind::Regular,
         path: path.display().to_string(),
         created: false,
+        trims: None,
     };
     let plan = Plan { jobs: vec![job], ..Plan::default() };
     let record = start(&plan, vec![vec![open]]).expect("a run").join().remove(0);

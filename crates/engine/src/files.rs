@@ -13,6 +13,9 @@ pub struct OpenFile {
     pub path: String,
     /// Whether this run created it.
     pub created: bool,
+    /// A descriptor of the open file description that holds the block device exclusively: through any other, the kernel does
+    /// not trim pages that are dirty.
+    pub trims: Option<OwnedFd>,
 }
 
 /// The type of an open target.
@@ -21,7 +24,10 @@ pub enum FileKind {
     /// A regular file.
     Regular,
     /// A block device.
-    Block,
+    Block {
+        /// What trims go through, if not the file itself; open as long as [`OpenFile::trims`].
+        trims: Option<RawFd>,
+    },
     /// An NVMe generic character device.
     NvmeGeneric {
         /// Namespace identifier.

@@ -83,7 +83,7 @@ fn is_passthrough(file: &OpenFile) -> bool {
 /// Drops the pages of a job's region from the page cache, and all of a block device; as in fio, dirty pages of regular
 /// files stay.
 fn invalidate(file: &OpenFile, region: &Region) {
-    if file.kind == FileKind::Block {
+    if matches!(file.kind, FileKind::Block { .. }) {
         // SAFETY: BLKFLSBUF takes no argument. Without privilege it fails, and the advice below remains.
         unsafe { libc::ioctl(file.raw(), BLKFLSBUF, 0) };
     }
@@ -196,6 +196,7 @@ mod tests {
             kind: FileKind::Regular,
             path: "file".into(),
             created: false,
+            trims: None,
         };
         assert!(cached_pages(file.raw(), 64).iter().all(|cached| *cached));
         let order = Order::Sequential { skip: 0 };

@@ -10,18 +10,20 @@ use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Device and inode of a file or directory.
 pub type Identity = (u64, u64);
 
 /// The names that a worker operates on, which were checked.
-#[derive(Debug)]
 pub struct NameTable {
     /// The open directories that hold them.
     pub dirs: Vec<OwnedFd>,
     /// The names, in order.
     pub names: Vec<Name>,
+    /// Removes a name of a file or (true) a directory if it refers to what was created, and nothing that took the name.
+    pub remove: fn(BorrowedFd<'_>, &CStr, Identity, bool) -> io::Result<()>,
 }
 
 /// A name in a directory.
@@ -104,18 +106,18 @@ impl<'a> NameOps<'a> {
     }
 
     /// The error for `count` names that could not be removed, of which this is the first.
-    fn kept(&self, index: u32, errno: i32, count: usize) -> JobError {
+    fn kept(&self, index: u32, error: &io::Error, count: usize) -> JobError {
         let path = self.table.names[index as usize].path.to_string_lossy();
         let others = match count - 1 {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let error = std::io::Error::from_raw_os_error(errno);
-        let message = match errno {
-            libc::ESTALE => {
-                format!("cannot remove {path}{others}: it was replaced by another file")
-            }
-            _ => format!("cannot remove {path}{others} (unlink=1): {error}; remove them yourself"),
+        let (errno, message) = match error.raw_os_error() {
+            None => (libc::ESTALE, format!("cannot remove {path}{others}: {error}")),
+            Some(errno) => (
+                errno,
+                format!("cannot remove {path}{others} (unlink=1): {error}; remove them yourself"),
+            ),
         };
         JobError { errno, message }
     }
@@ -138,9 +140,12 @@ impl<'a> NameOps<'a> {
         outcome(result as isize)
     }
 
+    /// One system call, as it is measured: no other program uses the name, which is a temporary one.
     fn delete(&mut self, index: u32) -> i32 {
         let (dir, name) = self.place(index);
-        remove(dir, name, self.plan.op.is_on_dirs())
+        let flags = if self.plan.op.is_on_dirs() { libc::AT_REMOVEDIR } else { 0 };
+        // SAFETY: `name` ends with a zero byte.
+        outcome(unsafe { libc::unlinkat(dir, name.as_ptr(), flags) as isize })
     }
 }
 
@@ -155,12 +160,6 @@ fn identity(dir: i32, name: &CStr) -> Result<Identity, i32> {
             _ => Err(last_error()),
         }
     }
-}
-
-fn remove(dir: i32, name: &CStr, is_dir: bool) -> i32 {
-    let flags = if is_dir { libc::AT_REMOVEDIR } else { 0 };
-    // SAFETY: `name` ends with a zero byte.
-    outcome(unsafe { libc::unlinkat(dir, name.as_ptr(), flags) as isize })
 }
 
 impl Perform for NameOps<'_> {
@@ -198,22 +197,15 @@ impl Perform for NameOps<'_> {
     /// Removes what the worker created, if requested, and nothing that has taken its name since.
     fn finish(&mut self) -> Result<(), JobError> {
         self.close();
-        let mut failed: Vec<(u32, i32)> = Vec::new();
+        let mut failed: Vec<(u32, io::Error)> = Vec::new();
         for (index, made) in std::mem::take(&mut self.made) {
-            let (dir, name) = self.place(index);
-            let result = match identity(dir, name) {
-                Ok(now) if now == made => remove(dir, name, self.plan.op.is_on_dirs()),
-                Ok(_) => -libc::ESTALE,
-                // Gone already.
-                Err(error) if error == -libc::ENOENT => 0,
-                Err(error) => error,
-            };
-            if result < 0 {
-                failed.push((index, -result));
-            }
+            let name = &self.table.names[index as usize];
+            let dir = self.table.dirs[name.dir].as_fd();
+            let removed = (self.table.remove)(dir, name.name(), made, self.plan.op.is_on_dirs());
+            failed.extend(removed.err().map(|error| (index, error)));
         }
         match failed.first() {
-            Some((index, errno)) => Err(self.kept(*index, *errno, failed.len())),
+            Some((index, error)) => Err(self.kept(*index, error, failed.len())),
             None => Ok(()),
         }
     }

@@ -16,6 +16,7 @@ use fathom_model::plan::{ExitWhat, JobPlan, Plan, STACK_BYTES};
 use fathom_model::progress::{JobProgress, JobTotals, Phase, Progress};
 use fathom_model::record::{JobError, JobRecord};
 use fathom_model::{Dir, PerDir};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
@@ -59,6 +60,8 @@ pub struct JobInput {
     pub names: Option<NameTable>,
     /// What takes the entries of its logs, if each I/O has one.
     pub log: Mutex<Option<EntrySender>>,
+    /// Called by the worker with true before its first I/O, and with false after its last.
+    pub on_work: Option<Box<dyn Fn(bool) + Send + Sync>>,
 }
 
 struct State {
@@ -301,8 +304,11 @@ fn spawn(
             flow: state.jobs[index].flow.and_then(|flow| state.flows.get(&flow.id)),
             run_start_ns: state.start_ns,
         };
+        let (works, on_work) = (Cell::new(false), state.inputs[index].on_work.as_ref());
         let perform = || {
             job::perform(&task, |ready| {
+                works.set(true);
+                on_work.iter().for_each(|call| call(true));
                 // A conductor that has ended no longer needs the work.
                 events.send(Event::Ready(index, ready)).is_ok() && barrier.wait()
             })
@@ -313,6 +319,7 @@ fn spawn(
             let _ = events.send(Event::Ready(index, Err(record.error.clone().unwrap_or_default())));
             record
         });
+        on_work.filter(|_| works.get()).iter().for_each(|call| call(false));
         member.shared.set_phase(Phase::Done);
         // Without a receiver, the record is no longer needed.
         let _ = events.send(Event::Ended(index, Box::new(record)));

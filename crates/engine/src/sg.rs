@@ -478,7 +478,7 @@ mod tests {
     fn a_target_that_takes_no_commands_fails_with_the_reason() {
         let fd = tempfile::tempfile().unwrap().into();
         let kind = FileKind::Scsi { lba_bytes: 512 };
-        let files = [OpenFile { fd, kind, path: "file".into(), created: false }];
+        let files = [OpenFile { fd, kind, path: "file".into(), created: false, trims: None }];
         let mut sg = Sg::new(ScsiCommands::default(), &files);
         let mut buffer = [0_u8; 512];
         let done = sg.perform(buffer.as_mut_ptr().cast(), &request(Dir::Read, 0, 512));

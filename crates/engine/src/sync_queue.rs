@@ -138,8 +138,8 @@ fn discard(fd: i32, kind: FileKind, request: &Request) -> isize {
     let range = [request.offset, u64::from(request.len)];
     // SAFETY: BLKDISCARD reads two numbers; fallocate takes no pointers.
     unsafe {
-        if kind == FileKind::Block {
-            libc::ioctl(fd, BLKDISCARD, range.as_ptr()) as isize
+        if let FileKind::Block { trims } = kind {
+            libc::ioctl(trims.unwrap_or(fd), BLKDISCARD, range.as_ptr()) as isize
         } else {
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             libc::fallocate(fd, mode, request.offset as i64, i64::from(request.len)) as isize

@@ -422,6 +422,7 @@ fn a_hung_target_does_not_block_the_end_of_the_run() {
         kind: FileKind::Regular,
         path: "the pipe".into(),
         created: false,
+        trims: None,
     };
     for job in [&mut silent, &mut ramp] {
         job.access.order = Order::Sequential { skip: 0 };
@@ -454,6 +455,7 @@ fn reads_of_a_pipe(depth: u32) -> (fathom_engine::Running, std::io::PipeWriter) 
         kind: FileKind::Regular,
         path: "the pipe".into(),
         created: false,
+        trims: None,
     };
     (start(&plan(vec![job]), vec![vec![pipe]]).unwrap(), writer)
 }

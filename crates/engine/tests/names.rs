@@ -5,8 +5,9 @@ use fathom_engine::{JobInput, Name, NameTable, start_with};
 use fathom_model::Dir;
 use fathom_model::plan::{Engine, JobPlan, Mix, NameOp, Names, Order, Plan, Until};
 use fathom_model::record::JobRecord;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -20,7 +21,16 @@ fn table(dir: &Path, count: u64) -> NameTable {
         Name { dir: 0, path: CString::new(path).unwrap(), name_at, made }
     };
     let dirs = vec![fs::File::open(dir).unwrap().into()];
-    NameTable { dirs, names: (0..count).map(name).collect() }
+    // The removal itself is the caller's.
+    let remove = |dir: BorrowedFd<'_>, name: &CStr, _, is_dir| {
+        let flags = if is_dir { libc::AT_REMOVEDIR } else { 0 };
+        // SAFETY: the name ends with a zero byte.
+        match unsafe { libc::unlinkat(dir.as_raw_fd(), name.as_ptr(), flags) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    NameTable { dirs, names: (0..count).map(name).collect(), remove }
 }
 
 fn run(op: NameOp, unlink: bool, table: NameTable) -> JobRecord {

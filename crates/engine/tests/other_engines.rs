@@ -79,6 +79,7 @@ fn a_target_that_cannot_be_spliced_is_reported() {
         kind: FileKind::Regular,
         path: "the file".into(),
         created: false,
+        trims: None,
     };
     let record = start(&plan(vec![job]), vec![vec![file]]).unwrap().join().remove(0);
     let error = record.error.expect("a failure");

@@ -1,25 +1,26 @@
 //! Files left by killed runs.
 
-use crate::guard::GuardError;
+use crate::guard::{self, GuardError, Identity};
 use crate::mark::{self, Mark};
 use crate::scratch;
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, openat, statat};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, openat, statat};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A file left by a killed run.
+/// A file or directory left by a killed run.
 #[derive(Debug)]
 pub struct Leftover {
-    /// Path of the file.
+    /// Its path.
     pub path: PathBuf,
     /// Allocated bytes.
     pub bytes: u64,
     /// What it is.
     pub kind: LeftoverKind,
-    dir: PathBuf,
     name: String,
-    identity: (u64, u64),
+    identity: Identity,
+    is_dir: bool,
+    dir: Arc<OwnedFd>,
     /// Locked, so that no run uses it.
     _lock: OwnedFd,
 }
@@ -27,68 +28,87 @@ pub struct Leftover {
 /// What a file left by a killed run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftoverKind {
-    /// A scratch file with fathom's mark.
+    /// A scratch file with fathom's mark, or a directory with the name of one.
     Scratch,
     /// A file with the name of a scratch file, but without fathom's mark.
     Unmarked,
+    /// A target that has not changed since the run created it.
+    Unused,
     /// A target that the run created to write to. It may have been changed since.
     Target,
 }
 
-/// The files that killed runs left in `dir`, not including subdirectories, sorted by name. Files of
+/// The files and directories that killed runs left in `dir`, not including subdirectories, sorted by name. Files of
 /// active runs are locked and not listed, nor are files without read permission.
 ///
 /// # Errors
 /// When the directory cannot be read.
 pub fn find(dir: &Path) -> Result<Vec<Leftover>, GuardError> {
     let shown = dir.to_string_lossy();
-    let fail =
-        |source| GuardError::Io { path: shown.to_string(), doing: "read the directory", source };
+    let fail = |source| GuardError::Io {
+        path: shown.to_string(),
+        doing: "read the directory",
+        source: std::io::Error::from(source),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = Arc::new(rustix::fs::open(dir, flags, Mode::empty()).map_err(fail)?);
+    // Jobs that operate on names lock the directory, and not each of their files.
+    let is_free = flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok();
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(fail)? {
+    for entry in Dir::read_from(&opened).map_err(fail)? {
         let entry = entry.map_err(fail)?;
-        // Opening a device or FIFO can have side effects.
-        if entry.file_type().is_ok_and(|kind| kind.is_file())
-            && let Some(name) = entry.file_name().to_str()
+        if let Some(name) =
+            entry.file_name().to_str().ok().filter(|name| !matches!(*name, "." | ".."))
         {
-            found.extend(check(dir, name));
+            found.extend(check(dir, &opened, name, is_free));
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 
-fn check(dir: &Path, name: &str) -> Option<Leftover> {
-    let path = dir.join(name);
+fn check(path: &Path, dir: &Arc<OwnedFd>, name: &str, is_free: bool) -> Option<Leftover> {
+    // Opening a device or FIFO can have side effects.
+    let kind = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let kind = FileType::from_raw_mode(kind.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+        return None;
+    }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
+    let fd = openat(dir, name, flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
+    let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     let kind = match (mark::read(&fd), name.starts_with(scratch::PREFIX)) {
-        (Some(Mark::Unfinished), _) => LeftoverKind::Target,
         (Some(Mark::Scratch), true) => LeftoverKind::Scratch,
+        (Some(Mark::Unused), _) => LeftoverKind::Unused,
+        (Some(Mark::Unfinished), _) => LeftoverKind::Target,
+        // Only an empty one is ever removed.
+        (_, true) if is_dir => LeftoverKind::Scratch,
         (_, true) => LeftoverKind::Unmarked,
         (_, false) => return None,
     };
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    let is_free = || flock(&fd, FlockOperation::NonBlockingLockExclusive).is_ok();
-    (is_file && is_free()).then(|| Leftover {
-        path,
+    let is_locked_itself = kind == LeftoverKind::Scratch && !is_dir;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile && !is_dir
+        || !is_free && !is_locked_itself
+        || flock(&fd, FlockOperation::NonBlockingLockExclusive).is_err()
+    {
+        return None;
+    }
+    Some(Leftover {
+        path: path.join(name),
         bytes: u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
         kind,
-        dir: dir.to_path_buf(),
         name: name.to_string(),
-        identity: identity(&stat),
+        identity: (stat.st_dev, stat.st_ino),
+        is_dir,
+        dir: Arc::clone(dir),
         _lock: fd,
     })
 }
 
-fn identity(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
-}
-
 impl Leftover {
-    /// Removes a scratch file that carries fathom's mark, if its name still refers to it. Never removes
-    /// a target: the time of the killed run's last write is unknown, so later changes are not detected.
+    /// Removes a file that carries fathom's mark and cannot hold anything of others, if its name still refers to it. Never
+    /// removes a target that may have been changed: the time of the killed run's last write is unknown.
     ///
     /// # Errors
     /// Why the file was not removed.
@@ -96,21 +116,17 @@ impl Leftover {
         let path = self.path.to_string_lossy();
         match self.kind {
             LeftoverKind::Scratch => {}
+            // Locked by now: no run changes it, but another program may have done so.
+            LeftoverKind::Unused if mark::read(&self._lock) == Some(Mark::Unused) => {}
             LeftoverKind::Unmarked => {
                 return Err(GuardError::Unmarked { path: path.into_owned() });
             }
-            LeftoverKind::Target => {
+            LeftoverKind::Target | LeftoverKind::Unused => {
                 return Err(GuardError::Unfinished { path: path.into_owned() });
             }
         }
-        let fail = |error: Errno| GuardError::io(&path, "remove", error);
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(rustix::fs::CWD, &self.dir, flags, Mode::empty()).map_err(fail)?;
-        let now = statat(&dir, &self.name, AtFlags::SYMLINK_NOFOLLOW).map_err(fail)?;
-        if identity(&now) != self.identity {
-            return Err(GuardError::Changed { path: path.into_owned() });
-        }
-        rustix::fs::unlinkat(&dir, &self.name, AtFlags::empty()).map_err(fail)
+        guard::remove(&self.dir, self.name.as_bytes(), self.identity, self.is_dir)
+            .map_err(|source| GuardError::io(&path, "remove", source))
     }
 }
 
@@ -142,9 +158,9 @@ mod tests {
         fs::write(at("someone's"), "x").expect("file");
         std::os::unix::fs::symlink(at("target"), at(".fathom-scratch-2-0")).expect("link");
         fs::create_dir(at(".fathom-scratch-3-0")).expect("directory");
-        assert_eq!(names(dir.path()), [".fathom-scratch-1-0"]);
+        assert_eq!(names(dir.path()), [".fathom-scratch-1-0", ".fathom-scratch-3-0"]);
         drop(held);
-        assert_eq!(names(dir.path()).len(), 2);
+        assert_eq!(names(dir.path()).len(), 3);
     }
 
     #[test]
@@ -170,6 +186,37 @@ mod tests {
         fs::rename(&path, dir.path().join("other")).expect("moved");
         fs::write(&path, "someone's").expect("file");
         let error = left.remove().expect_err("kept");
-        assert!(matches!(error, GuardError::Changed { .. }) && path.exists());
+        assert!(error.to_string().contains("replaced by another file") && path.exists());
+    }
+
+    #[test]
+    fn a_target_is_removed_only_if_unchanged_since_it_was_created() {
+        let dir = tempfile::tempdir().expect("directory");
+        let at = |name: &str| dir.path().join(name);
+        for name in ["changed", "unchanged"] {
+            made(&at(name), Mark::Unused);
+        }
+        fs::write(at("changed"), "x").expect("changed");
+        let found = find(dir.path()).expect("read");
+        let kinds: Vec<LeftoverKind> = found.iter().map(|left| left.kind).collect();
+        assert_eq!(kinds, [LeftoverKind::Target, LeftoverKind::Unused]);
+        let kept: Vec<bool> = found.into_iter().map(|left| left.remove().is_err()).collect();
+        assert_eq!(kept, [true, false]);
+        // Changed after it was found.
+        made(&at("unchanged"), Mark::Unused);
+        let left = find(dir.path()).expect("read").pop().expect("found");
+        fs::write(at("unchanged"), "x").expect("changed");
+        assert!(left.remove().is_err() && at("unchanged").exists());
+    }
+
+    #[test]
+    fn files_in_the_directory_of_a_running_job_on_names_are_not_listed() {
+        let dir = tempfile::tempdir().expect("directory");
+        made(&dir.path().join("laid out"), Mark::Unused);
+        let used = File::open(dir.path()).expect("directory");
+        flock(&used, FlockOperation::LockShared).expect("lock");
+        assert!(names(dir.path()).is_empty());
+        drop(used);
+        assert_eq!(names(dir.path()), ["laid out"]);
     }
 }

@@ -67,6 +67,11 @@ pub(crate) fn name() -> String {
     format!("{PREFIX}{}-{number}", std::process::id())
 }
 
+/// Whether [`name`] made this name, so that no other program uses it.
+pub(crate) fn is_of_this_process(name: &[u8]) -> bool {
+    name.starts_with(format!("{PREFIX}{}-", std::process::id()).as_bytes())
+}
+
 /// An unnamed file if possible, else a marked file that is removed on drop.
 fn open(
     path: &str,

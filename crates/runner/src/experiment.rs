@@ -174,11 +174,23 @@ impl TryRunner {
         Ok(record)
     }
 
+    /// Closes the targets, which is done before a result is printed: its reader may be slow.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub fn close_targets(&mut self) -> Result<(), String> {
+        self.targets.close()
+    }
+
     /// Writes the final `record`, and closes the targets.
     ///
     /// # Errors
     /// What could not be written or removed.
-    pub fn finish(self, record: &ExperimentRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
+    pub fn finish(
+        mut self,
+        record: &ExperimentRecord,
+        hooks: &mut dyn Hooks,
+    ) -> Result<(), String> {
         let closed = self.targets.close();
         let finish =
             |recording: Recording| recording.finish(record, &mut |text| hooks.notice(text));

@@ -106,11 +106,19 @@ impl Limit {
         Ok(record.judged())
     }
 
+    /// Closes the targets, which is done before a result is printed: its reader may be slow.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub fn close_targets(&mut self) -> Result<(), String> {
+        self.targets.close()
+    }
+
     /// Writes the rest of the samples and the final `record`, and closes the targets.
     ///
     /// # Errors
     /// What could not be written or removed.
-    pub fn finish(self, record: &LimitRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
+    pub fn finish(mut self, record: &LimitRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
         let closed = self.targets.close();
         let finish =
             |recording: Recording| recording.finish(record, &mut |text| hooks.notice(text));

@@ -208,11 +208,19 @@ impl Runner {
         Ok(record)
     }
 
-    /// Closes the targets, and writes the remaining samples and the final `record`, with the reason for lost samples.
+    /// Closes the targets, which is done before a result is printed: its reader may be slow.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub fn close_targets(&mut self) -> Result<(), String> {
+        self.targets.close()
+    }
+
+    /// Closes the targets that are still open, and writes the remaining samples and the final `record`, with the reason for lost samples.
     ///
     /// # Errors
     /// What could not be removed or written.
-    pub fn finish(self, record: &mut RunRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
+    pub fn finish(mut self, record: &mut RunRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
         let closed = self.targets.close();
         let Some(mut recording) = self.recording else { return closed };
         let notice = &mut |text: &str| hooks.notice(text);

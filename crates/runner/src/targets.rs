@@ -4,7 +4,9 @@ use crate::cancel::CancelToken;
 use crate::observe::new_run_id;
 use crate::shrink::ShrinkDetector;
 use fathom_engine::{EntrySender, FileKind, JobInput, Name, NameTable, OpenFile, Running};
-use fathom_machine::guard::{self, NamedTarget, NamedTargets, OpenTarget, Permissions, WorkerOpen};
+use fathom_machine::guard::{
+    self, NamedTarget, NamedTargets, OpenTarget, Permissions, WorkerOpen, Writing,
+};
 use fathom_machine::{Lookup, Roots, inspect};
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, Host, TargetFacts, TargetKind};
@@ -12,7 +14,8 @@ use fathom_model::inspection::Inspection;
 use fathom_model::plan::{Buffers, Engine, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RECORD_VERSION, RunRecord};
 use fathom_watch::disks::NamedDisks;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Mutex;
 
 /// The open targets of a plan. If dropped before any job did I/O, created files are removed.
@@ -38,9 +41,12 @@ impl OpenTargets {
     ) -> Result<Self, String> {
         let roots = Roots::default();
         let stop = || cancel.reason().is_some();
+        let mut names = guard::check_names(&roots, plan, &stop).map_err(|e| e.to_string())?;
         let targets =
             guard::open_all(&roots, plan, permissions, &stop).map_err(|e| e.to_string())?;
-        let names = guard::open_names(&roots, plan, &stop).map_err(|e| e.to_string())?;
+        for names in names.iter_mut().flatten() {
+            names.lay_out(&stop).map_err(|e| e.to_string())?;
+        }
         facts.targets = targets.iter().map(|t| t.facts.clone()).collect();
         facts.targets.extend(directories(&roots, &names));
         facts.inspection = Some(inspected(&roots, &facts.targets));
@@ -107,10 +113,23 @@ impl OpenTargets {
     ) -> Result<Running, String> {
         let input = |(index, job)| {
             let names = self.names.get(index).and_then(Option::as_ref).map(table).transpose()?;
-            Ok(JobInput { files: self.files(job)?, names, log: Mutex::new(log(index)) })
+            let files = self.files(job)?;
+            Ok(JobInput { files, names, log: Mutex::new(log(index)), on_work: self.on_work(job) })
         };
         let inputs = plan.jobs.iter().enumerate().map(input).collect::<Result<_, String>>()?;
         fathom_engine::start_with(plan, inputs).map_err(|e| e.to_string())
+    }
+
+    /// What notes which version of its files a job leaves, if it writes.
+    fn on_work(&self, job: &JobPlan) -> Option<Box<dyn Fn(bool) + Send + Sync>> {
+        if !job.used_dirs().any(Dir::modifies) {
+            return None;
+        }
+        let writing = job.regions.iter().map(|region| self.targets[region.target].writing());
+        let writing: Vec<Writing> = writing.collect();
+        Some(Box::new(move |begins| {
+            writing.iter().for_each(if begins { Writing::begin } else { Writing::end });
+        }))
     }
 
     fn files(&self, job: &JobPlan) -> Result<Vec<OpenFile>, String> {
@@ -118,16 +137,19 @@ impl OpenTargets {
         let how = WorkerOpen { direct: job.direct, write, sync_io: job.sync_io };
         let regions = job.regions.iter().map(|region| {
             let target = &self.targets[region.target];
+            let trims = target.open_for_trims().map_err(|e| e.to_string())?;
             let kind = match target.facts.kind {
                 _ if matches!(job.engine, Engine::Sg(_)) => scsi(&target.facts)?,
-                TargetKind::BlockDevice => FileKind::Block,
+                TargetKind::BlockDevice => {
+                    FileKind::Block { trims: trims.as_ref().map(AsRawFd::as_raw_fd) }
+                }
                 TargetKind::ScsiBsg => scsi(&target.facts)?,
                 TargetKind::NvmeGeneric => passthrough(&target.facts)?,
                 _ => FileKind::Regular,
             };
             let fd = target.open_worker(how).map_err(|e| e.to_string())?;
             let created = target.is_created();
-            Ok(OpenFile { fd, kind, path: target.facts.path.clone(), created })
+            Ok(OpenFile { fd, kind, path: target.facts.path.clone(), created, trims })
         });
         regions.collect()
     }
@@ -211,13 +233,14 @@ impl OpenTargets {
         }
     }
 
-    /// Closes all targets and removes those that were created to be removed afterwards.
+    /// Closes all targets and removes those that were created to be removed afterwards. There are none from then on.
     ///
     /// # Errors
     /// What could not be removed.
-    pub fn close(self) -> Result<(), String> {
-        let names = self.names.into_iter().flatten().map(NamedTargets::finish);
-        let targets = self.targets.into_iter().map(OpenTarget::finish);
+    pub fn close(&mut self) -> Result<(), String> {
+        let names = std::mem::take(&mut self.names).into_iter().flatten();
+        let names = names.map(NamedTargets::finish);
+        let targets = std::mem::take(&mut self.targets).into_iter().map(OpenTarget::finish);
         // All of them, also after an error.
         let closed: Vec<_> = names.chain(targets).collect();
         closed.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())
@@ -250,7 +273,10 @@ fn table(names: &NamedTargets) -> Result<NameTable, String> {
         Ok(Name { dir: target.dir, path, name_at: target.name_at(), made: target.made })
     };
     let names = names.names.iter().map(name).collect::<Result<_, String>>()?;
-    Ok(NameTable { dirs: dirs.collect::<Result<_, _>>()?, names })
+    let remove = |dir: BorrowedFd<'_>, name: &CStr, made, is_dir| {
+        guard::remove(dir, name.to_bytes(), made, is_dir)
+    };
+    Ok(NameTable { dirs: dirs.collect::<Result<_, _>>()?, names, remove })
 }
 
 /// What is known of the machine and of the disks below the targets.

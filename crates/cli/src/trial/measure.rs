@@ -163,12 +163,13 @@ fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<E
     let to = page.destination(targets.chain(&used).map(String::as_str))?;
     let record = runner.run(&mut view)?;
     view.clear();
+    let closed = runner.close_targets();
     let text = json(&record).map_err(|e| e.to_string())?;
     let shown = page.print(&pages::experiment(&record, page.verbose), Some(text), to.as_ref());
     let dir = runner.record_dir().map(Path::to_path_buf);
     // After the result is printed: the record's disk may be full, or stall.
     let finished = runner.finish(&record, &mut view);
-    shown.and(finished)?;
+    shown.and(closed).and(finished)?;
     if let Some(dir) = dir.filter(|_| !record.outcome.is_finished()) {
         let path = fathom_model::shell::quoted(&dir.display().to_string()).into_owned();
         stdio::remark(&format!("fathom: continue with `fathom try --resume {path}`"));

@@ -158,7 +158,7 @@ mod tests {
         let slab = Slab::new(1, 4096, &Buffers::default()).unwrap();
         let fd = tempfile::tempfile().unwrap().into();
         let kind = FileKind::Scsi { lba_bytes: 512 };
-        let files = [OpenFile { fd, kind, path: "bsg".into(), created: false }];
+        let files = [OpenFile { fd, kind, path: "bsg".into(), created: false, trims: None }];
         let request = Request { op: Op::Io(dir), file: 0, offset: 8192, len, buffer_offset: 0 };
         (bsg.entry(&Target::new(&files, &slab).view(), 0, &request), slab.address(0))
     }

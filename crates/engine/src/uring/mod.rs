@@ -395,6 +395,7 @@ mod tests {
             kind: FileKind::Regular,
             path: "file".to_string(),
             created: false,
+            trims: None,
         }];
         let slab = Slab::new(2, 4096, &plan::Buffers::default()).unwrap();
         let wake = Wake::new().unwrap();

@@ -205,7 +205,7 @@ fn encode_rare(entry: &mut [u64; 8], target: &View<'_>, op: Op, request: &Reques
             let datasync = if op == Op::Fdatasync { sys::IORING_FSYNC_DATASYNC } else { 0 };
             entry[3] = u64::from(datasync) << 32;
         }
-        (Op::Io(_), FileKind::Block) => {
+        (Op::Io(_), FileKind::Block { .. }) => {
             entry[0] = target.head(Opcode::IORING_OP_URING_CMD, request);
             entry[1] = BLOCK_DISCARD;
             entry[2] = request.offset;

@@ -181,7 +181,7 @@ mod tests {
         let slab = Slab::new(1, 4096, &Buffers::default()).unwrap();
         let kind = FileKind::NvmeGeneric { nsid: 3, lba_bytes: 512 };
         let fd = tempfile::tempfile().unwrap().into();
-        let files = [OpenFile { fd, kind, path: "ng".into(), created: false }];
+        let files = [OpenFile { fd, kind, path: "ng".into(), created: false, trims: None }];
         commands.command(&Target::new(&files, &slab).view(), 0, &request)
     }
 

@@ -55,8 +55,14 @@ pub fn open(path: &Path, job: &JobPlan) -> OpenFile {
     let file = OpenOptions::new().read(true).write(writes).custom_flags(flags).open(path).unwrap();
     let block =
         std::os::unix::fs::FileTypeExt::is_block_device(&file.metadata().unwrap().file_type());
-    let kind = if block { FileKind::Block } else { FileKind::Regular };
-    OpenFile { fd: file.into(), kind, path: path.display().to_string(), created: false }
+    let kind = if block { FileKind::Block { trims: None } } else { FileKind::Regular };
+    OpenFile {
+        fd: file.into(),
+        kind,
+        path: path.display().to_string(),
+        created: false,
+        trims: None,
+    }
 }
 
 pub fn plan(jobs: Vec<JobPlan>) -> Plan {

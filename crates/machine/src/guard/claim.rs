@@ -10,7 +10,7 @@ use crate::target;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,33 +21,38 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The devices and disks that this run holds, shared among its targets.
 #[derive(Default)]
 pub(crate) struct Claims {
-    devices: HashMap<Number, Arc<OwnedFd>>,
+    /// Each with whether trims can go through it.
+    devices: HashMap<Number, (Arc<OwnedFd>, bool)>,
     disks: HashMap<Number, Arc<OwnedFd>>,
 }
 
 /// A device held for the run.
 pub(crate) struct Claim {
-    /// Open read-only with O_EXCL.
+    /// Open with O_EXCL.
     pub device: Arc<OwnedFd>,
+    /// Whether it is open for writing, too.
+    pub for_trims: bool,
     /// The whole disk, locked with flock.
     pub disk: Arc<OwnedFd>,
 }
 
 impl Claims {
     /// Opens a device exclusively and locks its disk as systemd specifies ("Locking Block Device
-    /// Access"). `at` is an O_PATH descriptor of the device; without it, uses the kernel's node.
+    /// Access"). `at` is an O_PATH descriptor of the device; without it, uses the kernel's node. `for_trims`: open it for
+    /// writing, too, unless this run holds it already.
     pub fn device(
         &mut self,
         roots: &Roots,
         path: &str,
         node: &Node,
         at: Option<&OwnedFd>,
+        for_trims: bool,
     ) -> Result<Claim, GuardError> {
-        let device = match self.devices.get(&node.number) {
-            Some(device) => Arc::clone(device),
-            None => Arc::new(exclusively(roots, path, node, at)?),
+        let (device, for_trims) = match self.devices.get(&node.number) {
+            Some((device, for_trims)) => (Arc::clone(device), *for_trims),
+            None => (Arc::new(exclusively(roots, path, node, at, for_trims)?), for_trims),
         };
-        self.devices.insert(node.number, Arc::clone(&device));
+        self.devices.insert(node.number, (Arc::clone(&device), for_trims));
         let disk = node.disk();
         let locked = match self.disks.get(&disk.number) {
             Some(locked) => Arc::clone(locked),
@@ -55,7 +60,7 @@ impl Claims {
             None => locked(path, Arc::new(open_node(path, &disk, None, OFlags::empty())?))?,
         };
         self.disks.insert(disk.number, Arc::clone(&locked));
-        Ok(Claim { device, disk: locked })
+        Ok(Claim { device, for_trims, disk: locked })
     }
 }
 
@@ -64,9 +69,11 @@ fn exclusively(
     path: &str,
     node: &Node,
     at: Option<&OwnedFd>,
+    for_trims: bool,
 ) -> Result<OwnedFd, GuardError> {
+    let access = if for_trims { OFlags::RDWR } else { OFlags::RDONLY };
     for _ in 0..TRIES {
-        match open_node(path, node, at, OFlags::EXCL) {
+        match open_node(path, node, at, OFlags::EXCL | access) {
             Err(GuardError::Io { source, .. }) if is_busy(&source) => std::thread::sleep(PAUSE),
             other => return other,
         }
@@ -88,12 +95,12 @@ fn is_busy(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(Errno::BUSY.raw_os_error())
 }
 
-/// Opens a block device for reading and verifies its number.
+/// Opens a block device, for reading unless `flags` say otherwise, and verifies its number.
 fn open_node(
     path: &str,
     node: &Node,
     at: Option<&OwnedFd>,
-    extra: OFlags,
+    flags: OFlags,
 ) -> Result<OwnedFd, GuardError> {
     let own = match at {
         Some(_) => None,
@@ -104,8 +111,7 @@ fn open_node(
         })?),
     };
     let Some(named) = at.or(own.as_ref()) else { return Err(changed(path)) };
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | extra;
-    let fd = rustix::fs::open(descriptor_path(named), flags, Mode::empty())
+    let fd = rustix::fs::open(descriptor_path(named), flags | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| GuardError::io(path, "open", error))?;
     let stat = rustix::fs::fstat(&fd)
         .map_err(|error| GuardError::io(path, "read the status of", error))?;
@@ -122,8 +128,17 @@ fn changed(path: &str) -> GuardError {
 /// Locks an open file or device against other writers. Readers take no lock and can run alongside a
 /// writer.
 pub(crate) fn locked(path: &str, fd: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, GuardError> {
+    locked_with(path, fd, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Locks an open file, device or directory, by an operation that does not block.
+pub(crate) fn locked_with<F: AsFd>(
+    path: &str,
+    fd: F,
+    operation: FlockOperation,
+) -> Result<F, GuardError> {
     for _ in 0..TRIES {
-        match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        match flock(&fd, operation) {
             Ok(()) => return Ok(fd),
             Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
             Err(Errno::INTR) => {}

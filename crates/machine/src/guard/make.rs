@@ -2,13 +2,14 @@
 
 use super::claim::locked;
 use super::error::GuardError;
+use super::remove::{Identity, remove};
 use super::subject::{Spot, Want};
 use crate::mark::{self, Mark, descriptor_path};
 use crate::scratch;
 use fathom_model::plan::Fallocate;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, fallocate, ftruncate, linkat, openat,
-    renameat_with, statat, unlinkat,
+    renameat_with,
 };
 use rustix::io::Errno;
 use std::io;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A file created by this run. Removed on drop unless kept.
 pub(crate) struct Made {
     spot: Spot,
-    identity: (u64, u64),
+    identity: Identity,
     keep: AtomicBool,
     removed: AtomicBool,
 }
@@ -47,16 +48,8 @@ impl Made {
             return Ok(());
         }
         let Spot { dir, name } = &self.spot;
-        match statat(dir, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if (stat.st_dev, stat.st_ino) == self.identity => {
-                Ok(unlinkat(dir, name.as_str(), AtFlags::empty())?)
-            }
-            Ok(_) => Err(io::Error::other(format!(
-                "did not remove {name}: it was replaced by another file"
-            ))),
-            Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        remove(dir, name.as_bytes(), self.identity, false)
+            .map_err(|error| io::Error::other(format!("did not remove {name}: {error}")))
     }
 }
 
@@ -78,9 +71,8 @@ pub(crate) fn create(
 ) -> Result<(Arc<OwnedFd>, Made), GuardError> {
     let (fd, made) = named(path, spot, Mark::Unfinished)?;
     reserve(path, &fd, 0, want.create_size.unwrap_or(0), want.fallocate, stop)?;
-    if !want.written {
-        mark(path, &fd, Mark::Target)?;
-    }
+    let temporary = want.written || want.unlink;
+    mark(path, &fd, if temporary { Mark::Unused } else { Mark::Target })?;
     Ok((fd, made))
 }
 
@@ -155,10 +147,10 @@ impl Draft {
         Ok((fd, draft))
     }
 
-    /// Links the complete file to its name, unless that now exists. `written`: the run will write to it.
-    pub fn publish(self, written: bool) -> Result<Made, GuardError> {
+    /// Links the complete file to its name, unless that now exists. `stays`: the run will neither write to it nor remove it.
+    pub fn publish(self, stays: bool) -> Result<Made, GuardError> {
         let Self { path, spot, fd, temporary } = self;
-        mark(&path, &fd, if written { Mark::Unfinished } else { Mark::Target })?;
+        mark(&path, &fd, Mark::Unfinished)?;
         let Spot { dir, name } = &spot;
         let linked = match &temporary {
             None => linkat(CWD, descriptor_path(&fd), dir, name, AtFlags::SYMLINK_FOLLOW),
@@ -177,7 +169,11 @@ impl Draft {
             Errno::EXIST => GuardError::Appeared { path: path.clone() },
             _ => GuardError::io(&path, "name", error),
         })?;
-        Made::new(&path, spot, &fd)
+        let made = Made::new(&path, spot, &fd)?;
+        // Linking changes ctime.
+        drop(temporary);
+        mark(&path, &fd, if stays { Mark::Target } else { Mark::Unused })?;
+        Ok(made)
     }
 }
 
@@ -227,6 +223,11 @@ impl Grown {
             how => reserve(path, file, from, to, how, stop)?,
         }
         Ok(grown)
+    }
+
+    /// Leaves the file without a mark on drop.
+    pub fn disown(&mut self) {
+        self.own = false;
     }
 
     /// Keeps the new size on drop.

@@ -5,12 +5,14 @@
 
 mod claim;
 mod error;
+mod history;
 mod log;
 pub(crate) mod make;
 mod names;
 mod open;
 mod permission;
 mod prove;
+mod remove;
 pub(crate) mod space;
 pub(crate) mod subject;
 
@@ -19,18 +21,20 @@ pub(crate) use open::{Entry, Held};
 
 pub use error::GuardError;
 pub use log::{is_own_log, mark_log};
-pub use names::{NamedTarget, NamedTargets, open_names};
-pub use open::{Extent, OpenTarget, WorkerOpen};
+pub use names::{NamedTarget, NamedTargets, check_names};
+pub use open::{Extent, OpenTarget, WorkerOpen, Writing};
 pub use permission::Permissions;
+pub use remove::{Identity, remove};
 
 use crate::roots::Roots;
 use crate::target::Lookup;
 use claim::Claims;
 use fathom_model::plan::Plan;
-use prove::Prover;
+use prove::{Proof, Prover};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use subject::{Place, Subject};
 
 /// Opens all targets of a plan, verifies that each may be used as the plan requires, locks those that
 /// are written, and creates or extends files. Returns one entry per target of [`Plan::targets`], in
@@ -59,7 +63,10 @@ pub fn open_all(
     space::check(&lookup, &prover, subjects.iter().zip(&proofs))?;
 
     let mut entries = Vec::with_capacity(subjects.len());
-    for (subject, proof) in subjects.into_iter().zip(proofs) {
+    let mut proven: Vec<(Subject, Proof)> = subjects.into_iter().zip(proofs).collect();
+    // New files first: those can be removed again, while a file that was copied up in an overlay stays.
+    proven.sort_by_key(|(subject, _)| matches!(subject.place, Place::Existing(_)));
+    for (subject, proof) in proven {
         check_stop(subject.path(), stop)?;
         let members = subject.members.clone();
         let (entry, facts) = Entry::new(subject, proof, stop)?;

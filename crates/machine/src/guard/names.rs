@@ -3,22 +3,23 @@
 //! What exists is never removed: a name may be removed only if this run created what it refers to.
 
 use super::check_stop;
+use super::claim::locked_with;
 use super::error::GuardError;
 use super::make;
+use super::remove::{Identity, remove};
 use super::subject::{self, Spot};
-use crate::mark::{self, Mark};
+use crate::mark::{self, Mark, descriptor_path};
 use crate::roots::Roots;
+use crate::scratch;
 use crate::target::{self, Lookup};
 use fathom_model::plan::{Engine, Fallocate, NameOp, Names, Plan};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, mkdirat, openat, statat};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Device and inode.
-type Identity = (u64, u64);
 
 /// The names of one job, which passed all checks. What was created for it is removed on drop, unless kept.
 pub struct NamedTargets {
@@ -28,17 +29,21 @@ pub struct NamedTargets {
     pub names: Vec<NamedTarget>,
     op: NameOp,
     unlink: bool,
+    size_bytes: u64,
     kept: AtomicBool,
+    /// Held open for their locks: by these, others know that the files are in use.
+    _locks: Vec<OwnedFd>,
 }
 
 /// A name in a directory.
 pub struct NamedTarget {
-    /// Its path in the plan.
+    /// Its path: of a job that removes names, a temporary one in the same directory, so that no other program can give it to
+    /// a file of its own between a check and the removal that is measured.
     pub path: String,
     /// Index of its directory in [`NamedTargets::dirs`].
     pub dir: usize,
     /// What was created under it for the job: device and inode.
-    pub made: Option<(u64, u64)>,
+    pub made: Option<Identity>,
 }
 
 impl NamedTarget {
@@ -53,12 +58,12 @@ impl NamedTarget {
     }
 }
 
-/// Checks the names of all jobs of `plan` that operate on names, then creates what those jobs need. Returns one entry for
-/// each job.
+/// Checks the names of all jobs of `plan` that operate on names, without changing anything. Returns one entry for each
+/// job; [`NamedTargets::lay_out`] creates what the jobs need.
 ///
 /// # Errors
-/// A name may not be used, or `stop` returned true. Everything created is removed again.
-pub fn open_names(
+/// A name may not be used, or `stop` returned true.
+pub fn check_names(
     roots: &Roots,
     plan: &Plan,
     stop: &dyn Fn() -> bool,
@@ -76,14 +81,7 @@ pub fn open_names(
     let lookup = Lookup::new(roots);
     let mut taken = Taken::default();
     let checked = plans().map(|names| names.map(|names| check(&lookup, names, &mut taken, stop)));
-    let mut targets: Vec<Option<NamedTargets>> =
-        checked.map(Option::transpose).collect::<Result<_, _>>()?;
-    for (targets, names) in targets.iter_mut().zip(plans()) {
-        if let (Some(targets), Some(names)) = (targets, names) {
-            targets.lay_out(names, stop)?;
-        }
-    }
-    Ok(targets)
+    checked.map(Option::transpose).collect()
 }
 
 /// Names that one job changes, which no other may use.
@@ -120,7 +118,9 @@ fn check(
         names: Vec::with_capacity(plan.paths.count()),
         op: plan.op,
         unlink: plan.unlink,
+        size_bytes: plan.size_bytes,
         kept: AtomicBool::new(false),
+        _locks: Vec::new(),
     };
     let mut known: HashMap<String, (usize, Identity)> = HashMap::new();
     for path in plan.paths.iter() {
@@ -134,6 +134,7 @@ fn check(
                 let dir = directory(lookup, plan, &path, dir_path, name)?;
                 let stat = subject::stat(&path, &dir)?;
                 let found = (targets.dirs.len(), (stat.st_dev, stat.st_ino));
+                targets._locks.extend(shared_lock(&path, &dir)?);
                 targets.dirs.push(dir);
                 known.insert(dir_path.to_string(), found);
                 found
@@ -143,6 +144,10 @@ fn check(
             return Err(GuardError::SharedName { path, engine: plan.op.name() });
         }
         may_use(plan, &path, &targets.dirs[dir], name)?;
+        let path = match plan.op.deletes() {
+            true => Path::new(dir_path).join(scratch::name()).to_string_lossy().into_owned(),
+            false => path,
+        };
         targets.names.push(NamedTarget { path, dir, made: None });
     }
     Ok(targets)
@@ -159,6 +164,16 @@ fn directory(
     let Spot { dir, .. } = subject::spot(lookup, path, dir_path, name)?;
     subject::stay_within(path, plan.within.as_deref(), &target::resolved(&dir))?;
     Ok(dir)
+}
+
+/// Locks a directory together with other runs, so that none of their files there counts as left over. `None` without
+/// permission to read it.
+fn shared_lock(path: &str, dir: &OwnedFd) -> Result<Option<OwnedFd>, GuardError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(dir) = rustix::fs::open(descriptor_path(dir), flags, Mode::empty()) else {
+        return Ok(None);
+    };
+    locked_with(path, dir, FlockOperation::NonBlockingLockShared).map(Some)
 }
 
 /// Checks that what a name refers to, or that it refers to nothing, suits the operation.
@@ -196,17 +211,20 @@ fn status(dir: &OwnedFd, name: &str, flags: AtFlags) -> Result<Option<Stat>, Err
 
 impl NamedTargets {
     /// Creates what the job needs and does not create itself.
-    fn lay_out(&mut self, plan: &Names, stop: &dyn Fn() -> bool) -> Result<(), GuardError> {
-        if !plan.op.is_stat() && !plan.op.deletes() {
+    ///
+    /// # Errors
+    /// A name was taken, or cannot be created, or `stop` returned true.
+    pub fn lay_out(&mut self, stop: &dyn Fn() -> bool) -> Result<(), GuardError> {
+        if !self.op.is_stat() && !self.op.deletes() {
             return Ok(());
         }
         for index in 0..self.names.len() {
             let target = &self.names[index];
             check_stop(&target.path, stop)?;
             let dir = &self.dirs[target.dir];
-            let made = match plan.op.is_on_dirs() {
-                true => make_dir(target, dir, plan.op.is_stat())?,
-                false => make_file(target, dir, plan, stop)?,
+            let made = match self.op.is_on_dirs() {
+                true => self.make_dir(target, dir)?,
+                false => self.make_file(target, dir, stop)?,
             };
             self.names[index].made = made;
         }
@@ -227,11 +245,12 @@ impl NamedTargets {
     }
 
     fn remove(&mut self) -> io::Result<()> {
-        let stays = *self.kept.get_mut() && !self.unlink && self.op.is_stat();
+        let stays = *self.kept.get_mut() && !self.is_temporary() && self.op.is_stat();
         let mut first = Ok(());
         for target in self.names.iter_mut().filter(|_| !stays) {
             let Some(made) = target.made.take() else { continue };
-            let removed = remove(&self.dirs[target.dir], target.name(), made, self.op.is_on_dirs());
+            let (dir, name) = (&self.dirs[target.dir], target.name().as_bytes());
+            let removed = remove(dir, name, made, self.op.is_on_dirs());
             first = first.and(removed.map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot remove {}: {error}", target.path))
             }));
@@ -247,56 +266,60 @@ impl Drop for NamedTargets {
     }
 }
 
-/// Creates a directory; `None` if it exists and `may_exist`.
-fn make_dir(
-    target: &NamedTarget,
-    dir: &OwnedFd,
-    may_exist: bool,
-) -> Result<Option<Identity>, GuardError> {
-    let path = &target.path;
-    match mkdirat(dir, target.name(), Mode::from_raw_mode(0o700)) {
-        Ok(()) => {
-            let stat = statat(dir, target.name(), AtFlags::SYMLINK_NOFOLLOW)
-                .map_err(|error| GuardError::io(path, "read the status of", error))?;
-            Ok(Some((stat.st_dev, stat.st_ino)))
+impl NamedTargets {
+    /// Creates a directory; `None` if it exists and may do so.
+    fn make_dir(
+        &self,
+        target: &NamedTarget,
+        dir: &OwnedFd,
+    ) -> Result<Option<Identity>, GuardError> {
+        let path = &target.path;
+        match mkdirat(dir, target.name(), Mode::from_raw_mode(0o700)) {
+            Ok(()) => {}
+            Err(Errno::EXIST) if self.op.is_stat() => return Ok(None),
+            Err(Errno::EXIST) => return Err(GuardError::Changed { path: path.clone() }),
+            Err(error) => return Err(GuardError::io(path, "create", error)),
         }
-        Err(Errno::EXIST) if may_exist => Ok(None),
-        Err(Errno::EXIST) => Err(GuardError::Changed { path: path.clone() }),
-        Err(error) => Err(GuardError::io(path, "create", error)),
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = openat(dir, target.name(), flags, Mode::empty())
+            .map_err(|error| GuardError::io(path, "open", error))?;
+        let stat = subject::stat(path, &made)?;
+        if self.is_temporary() {
+            mark::write(&made, Mark::Unused)
+                .map_err(|error| GuardError::io(path, "mark", error))?;
+        }
+        Ok(Some((stat.st_dev, stat.st_ino)))
     }
-}
 
-/// Creates a file of the plan's size; `None` if it exists and may do so.
-fn make_file(
-    target: &NamedTarget,
-    dir: &OwnedFd,
-    plan: &Names,
-    stop: &dyn Fn() -> bool,
-) -> Result<Option<Identity>, GuardError> {
-    let path = &target.path;
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = match openat(dir, target.name(), flags, Mode::from_raw_mode(0o644)) {
-        Ok(fd) => fd,
-        Err(Errno::EXIST) if plan.op.is_stat() => return Ok(None),
-        Err(Errno::EXIST) => return Err(GuardError::Changed { path: path.clone() }),
-        Err(error) => return Err(GuardError::io(path, "create", error)),
-    };
-    let stat = subject::stat(path, &fd)?;
-    let made = (stat.st_dev, stat.st_ino);
-    let filled = make::reserve(path, &fd, 0, plan.size_bytes, Fallocate::Native, stop)
-        .and_then(|()| mark::write(&fd, Mark::Target).map_err(|e| GuardError::io(path, "mark", e)));
-    if filled.is_err() {
-        let _ = remove(dir, target.name(), made, false);
+    /// Creates a file of the plan's size; `None` if it exists and may do so.
+    fn make_file(
+        &self,
+        target: &NamedTarget,
+        dir: &OwnedFd,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Identity>, GuardError> {
+        let path = &target.path;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = match openat(dir, target.name(), flags, Mode::from_raw_mode(0o644)) {
+            Ok(fd) => fd,
+            Err(Errno::EXIST) if self.op.is_stat() => return Ok(None),
+            Err(Errno::EXIST) => return Err(GuardError::Changed { path: path.clone() }),
+            Err(error) => return Err(GuardError::io(path, "create", error)),
+        };
+        let stat = subject::stat(path, &fd)?;
+        let made = (stat.st_dev, stat.st_ino);
+        let mark = if self.is_temporary() { Mark::Unused } else { Mark::Target };
+        let filled = make::reserve(path, &fd, 0, self.size_bytes, Fallocate::Native, stop)
+            .and_then(|()| mark::write(&fd, mark).map_err(|e| GuardError::io(path, "mark", e)));
+        if filled.is_err() {
+            let _ = remove(dir, target.name().as_bytes(), made, false);
+        }
+        filled.map(|()| Some(made))
     }
-    filled.map(|()| Some(made))
-}
 
-/// Removes a name if it still refers to `made`; a name that is gone is no error.
-fn remove(dir: &OwnedFd, name: &str, made: Identity, is_dir: bool) -> io::Result<()> {
-    let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-    match status(dir, name, AtFlags::SYMLINK_NOFOLLOW)? {
-        None => Ok(()),
-        Some(stat) if (stat.st_dev, stat.st_ino) == made => Ok(unlinkat(dir, name, flags)?),
-        Some(_) => Err(io::Error::other("it was replaced by another file")),
+    /// Whether what is laid out is removed after the run.
+    fn is_temporary(&self) -> bool {
+        self.unlink || self.op.deletes()
     }
 }

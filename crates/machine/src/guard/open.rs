@@ -1,8 +1,9 @@
 //! Open targets that passed all checks.
 
 use super::error::GuardError;
+use super::history::History;
 use super::make::{self, Draft, Grown, Made};
-use super::prove::Proof;
+use super::prove::{self, Proof};
 use super::subject::{self, Place, Spot, Subject, Want};
 use crate::mark::{self, Mark, descriptor_path};
 use crate::target::Lookup;
@@ -14,7 +15,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// How a worker opens a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +65,10 @@ pub(crate) struct Entry {
     size_bytes: u64,
     /// Whether to keep created files unless the plan removes them.
     kept: AtomicBool,
-    /// Whether another program has changed it during the run.
-    disowned: AtomicBool,
+    /// Which version of it fathom left.
+    history: History,
+    /// What trims of a block device go through: only the descriptor that holds it may drop its dirty pages.
+    trims: Option<Arc<OwnedFd>>,
     /// Held open for their locks.
     _claims: Vec<Arc<OwnedFd>>,
 }
@@ -114,18 +117,20 @@ impl Entry {
             own: proof.own,
             size_bytes: facts.size_bytes,
             kept: AtomicBool::new(false),
-            disowned: AtomicBool::new(false),
+            history: History::default(),
+            trims: proof.trims,
             _claims: proof.claims,
         };
-        match (place, proof.file) {
-            (Place::New(spot), _) => entry.new_file(spot, &mut facts, stop)?,
-            (Place::Existing(_), Some(file)) => {
+        match place {
+            Place::New(spot) => entry.new_file(spot, &mut facts, stop)?,
+            Place::Existing(fd) if proof.opens_for_writing => {
+                let file = Arc::new(prove::open_for_writing(&entry.path, &fd, entry.own)?);
                 if let Some(to) = proof.grow_to {
                     entry.grow(&file, to, stop)?;
                 }
                 entry.hold(Held::new(&entry.path, file)?);
             }
-            (Place::Existing(fd), None) => entry.hold(Held::new(&entry.path, Arc::new(fd))?),
+            Place::Existing(fd) => entry.hold(Held::new(&entry.path, Arc::new(fd))?),
         }
         Ok((entry, facts))
     }
@@ -145,7 +150,8 @@ impl Entry {
             own: false,
             size_bytes: size,
             kept: AtomicBool::new(false),
-            disowned: AtomicBool::new(false),
+            history: History::default(),
+            trims: None,
             _claims: vec![Arc::clone(&held.fd)],
         };
         entry.hold(held);
@@ -153,6 +159,7 @@ impl Entry {
     }
 
     fn hold(&self, held: Held) {
+        self.history.left(&held.fd);
         // Never set twice: callers have just created the entry, or hold its lock.
         let _ = self.held.set(held);
     }
@@ -235,15 +242,40 @@ impl Drop for Entry {
             self.grown.iter().for_each(Grown::keep);
             self.made.get().filter(|_| !self.want.unlink).into_iter().for_each(Made::keep);
         }
-        let renew = self.own && self.may_write;
+        let renew = self.own && (self.may_write || self.grown.is_some());
         let Some(held) = self.held.get().filter(|_| renew) else { return };
-        let size = rustix::fs::fstat(&held.fd).map(|stat| stat.st_size);
-        let same_size = size.is_ok_and(|size| u64::try_from(size) == Ok(self.size_bytes));
-        // A different size means that another program changed it.
-        if same_size && !*self.disowned.get_mut() {
-            let _ = mark::write(&held.fd, Mark::Target);
-        } else {
-            mark::clear(&held.fd);
+        let left = self.history.current(&held.fd);
+        // A different size means that another program changed it while fathom wrote.
+        match left.filter(|left| left.size() == self.size_bytes) {
+            Some(left) => drop(mark::write_version(&held.fd, Mark::Target, &left)),
+            None => {
+                self.grown.iter_mut().for_each(Grown::disown);
+                mark::clear(&held.fd);
+            }
+        }
+    }
+}
+
+/// A worker's writes to a file, for the file's mark.
+#[derive(Clone)]
+pub struct Writing(Weak<Entry>);
+
+impl Writing {
+    /// Called before the worker's first write.
+    pub fn begin(&self) {
+        self.with(|entry, fd| entry.history.begin(fd));
+    }
+
+    /// Called after its last.
+    pub fn end(&self) {
+        self.with(|entry, fd| entry.history.end(fd));
+    }
+
+    fn with(&self, act: impl FnOnce(&Entry, &OwnedFd)) {
+        let entry = self.0.upgrade();
+        let entry = entry.as_ref().filter(|entry| entry.kind == TargetKind::File);
+        if let Some((entry, held)) = entry.and_then(|entry| Some((entry, entry.held.get()?))) {
+            act(entry, &held.fd);
         }
     }
 }
@@ -289,6 +321,21 @@ impl OpenTarget {
         })
     }
 
+    /// What trims of a block device must go through, if this run holds it for them: a descriptor of the open file
+    /// description that claims the device. Through any other, the kernel refuses to trim dirty pages (EBUSY).
+    ///
+    /// # Errors
+    /// The descriptor cannot be duplicated.
+    pub fn open_for_trims(&self) -> io::Result<Option<OwnedFd>> {
+        self.entry.trims.as_ref().map(|fd| fd.try_clone()).transpose()
+    }
+
+    /// A worker's writes to the target. Without it, the mark of a file that was written is void.
+    #[must_use]
+    pub fn writing(&self) -> Writing {
+        Writing(Arc::downgrade(&self.entry))
+    }
+
     /// Offset and length in bytes of the new part that must be filled through
     /// [`OpenTarget::open_worker`] before it is read. `None` after [`OpenTarget::filled`], on this or
     /// another target of the same file.
@@ -306,17 +353,19 @@ impl OpenTarget {
         let entry = &self.entry;
         let Some(fill) = lock(&entry.fill).take() else { return Ok(()) };
         if let Some(draft) = fill.draft {
-            let made = draft.publish(entry.may_write).map_err(io::Error::other)?;
+            let stays = !entry.may_write && !entry.want.unlink;
+            let made = draft.publish(stays).map_err(io::Error::other)?;
             let _ = entry.made.set(made);
         } else if entry.own {
             mark::write(&entry.held()?.fd, Mark::Target)?;
         }
+        entry.history.left(&entry.held()?.fd);
         if entry.want.invalidate { self.invalidate() } else { Ok(()) }
     }
 
     /// Records that another program changed the file, which is no longer treated as created by fathom.
     pub fn disown(&self) {
-        self.entry.disowned.store(true, Ordering::Relaxed);
+        self.entry.history.disown();
     }
 
     /// Keeps created and extended files on drop, unless the plan removes them. Called once nothing can

@@ -10,7 +10,7 @@ use crate::roots::{Roots, Unread};
 use crate::signature;
 use crate::stack::{FileIdentity, StorageStack};
 use fathom_model::facts::TargetKind;
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, SeekFrom, accessat};
 use std::cell::OnceCell;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -48,8 +48,10 @@ impl Prover<'_> {
 pub(crate) struct Proof {
     /// Descriptors that hold the target while open.
     pub claims: Vec<Arc<OwnedFd>>,
-    /// A file to be written or extended, open read-write.
-    pub file: Option<Arc<OwnedFd>>,
+    /// Whether it is a file to be written or extended, to be opened by [`open_for_writing`].
+    pub opens_for_writing: bool,
+    /// What trims of a block device go through.
+    pub trims: Option<Arc<OwnedFd>>,
     /// Whether workers may write.
     pub may_write: bool,
     /// The new size of an existing file that will be extended.
@@ -91,21 +93,25 @@ impl Prover<'_> {
         if node.is_read_only() {
             return Err(GuardError::ReadOnly { path });
         }
-        let claim = self.claims.device(self.roots, &path, &node, is_block.then_some(named))?;
+        let erase = permission::erase(self.permissions, subject, &node)?;
+        let at = is_block.then_some(named);
+        let for_trims = is_block && subject.want.trimmed;
+        let claim = self.claims.device(self.roots, &path, &node, at, for_trims)?;
         let mut claims = vec![Arc::clone(&claim.device), claim.disk];
         for below in &sharing.unheld {
             // Not all users are listed anywhere: the devices below must be free for O_EXCL, too.
-            let claim = self.claims.device(self.roots, &path, below, None)?;
+            let claim = self.claims.device(self.roots, &path, below, None, false)?;
             claims.extend([claim.device, claim.disk]);
         }
+        may_write(&path, named)?;
         subject.facts.size_bytes = size(&path, &claim.device)?;
         not_empty(subject)?;
-        if permission::erase(self.permissions, subject, &node)? != Erase::Confirmed {
+        if erase != Erase::Confirmed {
             blank(subject, &node, &claim.device)?;
         }
-        let Place::Existing(named) = &subject.place else { return Ok(Proof::default()) };
-        drop(reopen(&path, named, OFlags::RDWR, "write to")?);
-        Ok(Proof { claims, may_write: true, files_below: sharing.files, ..Proof::default() })
+        let trims = claim.for_trims.then_some(claim.device);
+        let files_below = sharing.files;
+        Ok(Proof { claims, trims, may_write: true, files_below, ..Proof::default() })
     }
 
     fn file(&self, subject: &Subject) -> Result<Proof, GuardError> {
@@ -140,16 +146,35 @@ impl Prover<'_> {
         if grow_to.is_some() && subject.facts.resolved.starts_with("/dev/") {
             return Err(GuardError::UnderDev { path: path.to_string() });
         }
-        let file = Arc::new(reopen(path, named, OFlags::RDWR, "write to")?);
+        may_write(path, named)?;
         Ok(Proof {
             claims: vec![readable],
-            file: Some(file),
+            opens_for_writing: true,
             may_write: subject.want.written,
             grow_to,
             own,
             ..Proof::default()
         })
     }
+}
+
+/// Whether this user may write, found out without opening: that copies a file up from a lower layer of an overlay.
+fn may_write(path: &str, named: &OwnedFd) -> Result<(), GuardError> {
+    accessat(CWD, descriptor_path(named), Access::WRITE_OK, AtFlags::empty())
+        .map_err(|error| GuardError::io(path, "write to", error))
+}
+
+/// Opens a file that was proven to be writable, once all targets are proven; `own` if because of its mark.
+pub(crate) fn open_for_writing(
+    path: &str,
+    named: &OwnedFd,
+    own: bool,
+) -> Result<OwnedFd, GuardError> {
+    let file = reopen(path, named, OFlags::RDWR, "write to")?;
+    if own && !mark::is_own(&file) {
+        return Err(GuardError::Changed { path: path.to_string() });
+    }
+    Ok(file)
 }
 
 fn read_device(subject: &mut Subject) -> Result<Proof, GuardError> {

@@ -44,21 +44,14 @@ pub fn remove(dir: impl AsFd, name: &[u8], made: Identity, is_dir: bool) -> io::
 }
 
 /// The same where a file system cannot move without replacing (NFS): into a new directory, where nothing can be replaced.
-fn remove_in_directory(
-    aside: At<'_>,
-    at: At<'_>,
-    made: Identity,
-    is_dir: bool,
-) -> io::Result<()> {
+fn remove_in_directory(aside: At<'_>, at: At<'_>, made: Identity, is_dir: bool) -> io::Result<()> {
     mkdirat(aside.0, aside.1, Mode::from_raw_mode(0o700))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let inner: io::Result<OwnedFd> = Ok(openat(aside.0, aside.1, flags, Mode::empty())?);
-    let removed = inner.and_then(|inner| {
-        match renameat(at.0, at.1, &inner, at.1) {
-            Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error.into()),
-            Ok(()) => remove_moved((inner.as_fd(), at.1), at, made, is_dir),
-        }
+    let removed = inner.and_then(|inner| match renameat(at.0, at.1, &inner, at.1) {
+        Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(()) => remove_moved((inner.as_fd(), at.1), at, made, is_dir),
     });
     // Not empty if what was moved could not be moved back.
     let _ = unlinkat(aside.0, aside.1, AtFlags::REMOVEDIR);

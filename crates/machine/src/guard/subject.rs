@@ -53,6 +53,8 @@ pub(crate) struct Spot {
 pub(crate) struct Want {
     /// Written or trimmed.
     pub written: bool,
+    /// Trimmed.
+    pub trimmed: bool,
     /// The largest size required, in bytes.
     pub create_size: Option<u64>,
     /// How space is preallocated.
@@ -114,6 +116,7 @@ pub(crate) fn gather(lookup: &Lookup, plan: &Plan) -> Result<Vec<Subject>, Guard
 fn want(target: &Target) -> Want {
     Want {
         written: target.written || target.trimmed,
+        trimmed: target.trimmed,
         create_size: target.create_size,
         fallocate: target.fallocate,
         fill: target.fill,
@@ -126,6 +129,7 @@ fn want(target: &Target) -> Want {
 
 fn join(want: &mut Want, target: &Target) {
     want.written |= target.written || target.trimmed;
+    want.trimmed |= target.trimmed;
     want.create_size = want.create_size.max(target.create_size);
     want.fill |= target.fill;
     want.late &= target.create_on_open && !target.fill;

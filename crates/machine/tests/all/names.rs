@@ -25,8 +25,10 @@ fn open(all: &[Names]) -> Result<Vec<NamedTargets>, GuardError> {
         JobPlan::new("t", Engine::Names(names.clone()), Mix::Only(Dir::Read), order)
     };
     let plan = Plan { jobs: all.iter().map(job).collect(), ..Plan::default() };
-    let opened = guard::open_names(&Roots::default(), &plan, &|| false)?;
-    Ok(opened.into_iter().flatten().collect())
+    let checked = guard::check_names(&Roots::default(), &plan, &|| false)?;
+    let mut opened: Vec<NamedTargets> = checked.into_iter().flatten().collect();
+    opened.iter_mut().try_for_each(|targets| targets.lay_out(&|| false))?;
+    Ok(opened)
 }
 
 fn refusal(all: &[Names]) -> String {
@@ -49,8 +51,13 @@ fn only_what_a_job_does_not_create_itself_is_laid_out() {
         let mut targets = open(&[names(dir.path(), op)]).expect("opened");
         let made: Vec<_> = targets[0].names.iter().map(|target| target.made).collect();
         let creates = matches!(op, NameOp::CreateFile | NameOp::CreateDir);
-        for (name, made) in ["a", "b"].into_iter().zip(made) {
-            let found = fs::symlink_metadata(dir.path().join(name)).ok();
+        let paths: Vec<String> =
+            targets[0].names.iter().map(|target| target.path.clone()).collect();
+        for (path, made) in paths.iter().zip(made) {
+            // What is going to be removed has a name that no other program gives to its files.
+            let is_private = path.contains("/.fathom-scratch-");
+            assert_eq!(is_private, matches!(op, NameOp::DeleteFile | NameOp::DeleteDir), "{op:?}");
+            let found = fs::symlink_metadata(path).ok();
             assert_eq!(found.is_none(), creates, "{op:?}");
             assert_eq!(made, found.as_ref().map(|m| (m.dev(), m.ino())), "{op:?}");
             if let Some(found) = found {
@@ -87,7 +94,9 @@ fn a_job_that_did_not_start_leaves_nothing() {
 #[test]
 fn a_name_that_was_replaced_is_not_removed() {
     let dir = crate::support::dir();
-    let mut targets = open(&[names(dir.path(), NameOp::DeleteFile)]).expect("opened");
+    let mut job = names(dir.path(), NameOp::StatFile);
+    job.unlink = true;
+    let mut targets = open(&[job]).expect("opened");
     fs::remove_file(dir.path().join("a")).expect("removed");
     fs::rename(dir.path().join("b"), dir.path().join("moved")).expect("renamed");
     fs::write(dir.path().join("b"), "theirs").expect("file");

@@ -391,6 +391,15 @@ pub fn refused(
     write.to_string()
 }
 
+/// Writes as a worker does.
+pub fn work(target: &OpenTarget) {
+    let writing = target.writing();
+    writing.begin();
+    let fd = target.open_worker(WRITE).expect("to write");
+    rustix::io::pwrite(&fd, &[1; 4096], 0).expect("written");
+    writing.end();
+}
+
 pub const READ: WorkerOpen = WorkerOpen { direct: false, write: false, sync_io: SyncIo::None };
 pub const WRITE: WorkerOpen = WorkerOpen { direct: false, write: true, sync_io: SyncIo::None };
 

@@ -1,0 +1,63 @@
+//! Which version of a file fathom left, so that its mark never covers a change by others.
+
+use crate::mark::Version;
+use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
+
+/// Follows a file from one of this run's writers to the next.
+#[derive(Default)]
+pub(crate) struct History(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Workers that may be writing.
+    writers: u32,
+    /// What fathom left when none was.
+    left: Option<Version>,
+    /// Whether another program has changed it.
+    is_foreign: bool,
+}
+
+impl History {
+    fn update<T>(&self, update: impl FnOnce(&mut State) -> T) -> T {
+        // No panic under this lock leaves a value half changed.
+        update(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Fathom has created, extended or filled the file.
+    pub fn left(&self, fd: impl AsFd) {
+        self.update(|state| state.left = Version::of(fd).ok());
+    }
+
+    /// A worker is about to write.
+    pub fn begin(&self, fd: impl AsFd) {
+        self.update(|state| {
+            let changed = || Version::of(fd).ok() != state.left;
+            state.is_foreign |= state.writers == 0 && changed();
+            state.writers += 1;
+        });
+    }
+
+    /// A worker has written for the last time.
+    pub fn end(&self, fd: impl AsFd) {
+        self.update(|state| {
+            state.writers = state.writers.saturating_sub(1);
+            if state.writers == 0 {
+                state.left = Version::of(fd).ok();
+            }
+        });
+    }
+
+    /// Another program has changed the file.
+    pub fn disown(&self) {
+        self.update(|state| state.is_foreign = true);
+    }
+
+    /// The version that fathom left, if the file still has it.
+    pub fn current(&self, fd: impl AsFd) -> Option<Version> {
+        self.update(|state| {
+            let left = state.left.filter(|_| state.writers == 0 && !state.is_foreign);
+            left.filter(|left| Version::of(fd).ok() == Some(*left))
+        })
+    }
+}
