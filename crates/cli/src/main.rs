@@ -209,7 +209,8 @@ Examples:
     Show(show::Args),
     /// List files left by killed runs, and remove them with --remove
     ///
-    /// Only files that carry fathom's mark are removed. Targets of killed runs are listed but never removed.
+    /// Only files that carry fathom's mark are removed. A target of a killed run that may have been changed since it was created is
+    /// listed but never removed.
     #[command(after_help = "\
 Examples:
   fathom clean                       in this directory

@@ -1,7 +1,7 @@
-//! Facts available only by ioctl: loop devices and NVMe controllers. The only `unsafe` code of this crate.
+//! Facts available only by ioctl: loop devices, shared extents and NVMe controllers. The only `unsafe` code of this crate.
 
 use rustix::fs::{major, minor};
-use rustix::ioctl::{Getter, Opcode, ioctl};
+use rustix::ioctl::{Getter, Opcode, Updater, ioctl};
 use std::os::fd::AsFd;
 
 /// LOOP_GET_STATUS64 (linux/loop.h).
@@ -49,6 +49,68 @@ pub(crate) fn loop_backing(fd: impl AsFd) -> rustix::io::Result<LoopBacking> {
         0 => LoopBacking::File(number(info.device), info.inode),
         device => LoopBacking::Device(number(device)),
     })
+}
+
+/// FS_IOC_FIEMAP (linux/fs.h): `_IOWR('f', 11, struct fiemap)`.
+const FIEMAP: Opcode = 0xC020_660B;
+/// FIEMAP_EXTENT_LAST and FIEMAP_EXTENT_SHARED (linux/fiemap.h).
+const EXTENT_LAST: u32 = 1;
+const EXTENT_SHARED: u32 = 0x2000;
+/// Extents read by one call.
+const EXTENTS: usize = 128;
+
+/// `struct fiemap_extent` (linux/fiemap.h).
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved_1: [u64; 2],
+    flags: u32,
+    reserved_2: [u32; 3],
+}
+
+/// `struct fiemap` (linux/fiemap.h).
+#[repr(C)]
+struct ExtentMap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+    extents: [Extent; EXTENTS],
+}
+
+/// Bytes of an open file in extents that other files use as well (reflinks, snapshots).
+///
+/// # Errors
+/// The kernel's: EOPNOTSUPP if the file system has no list of extents.
+pub(crate) fn shared_bytes(fd: impl AsFd) -> rustix::io::Result<u64> {
+    let (mut start, mut shared) = (0, 0_u64);
+    loop {
+        let mut map = ExtentMap {
+            start,
+            length: u64::MAX - start,
+            flags: 0,
+            mapped: 0,
+            count: EXTENTS as u32,
+            reserved: 0,
+            extents: [Extent::default(); EXTENTS],
+        };
+        // SAFETY: the request reads the header of `ExtentMap`, which has its layout, and writes it and at most `count` extents.
+        unsafe { ioctl(fd.as_fd(), Updater::<FIEMAP, ExtentMap>::new(&mut map))? };
+        let found = &map.extents[..EXTENTS.min(map.mapped as usize)];
+        let of_others = found.iter().filter(|extent| extent.flags & EXTENT_SHARED != 0);
+        shared = of_others.fold(shared, |sum, extent| sum.saturating_add(extent.length));
+        match found.last().filter(|last| last.flags & EXTENT_LAST == 0) {
+            Some(last) if last.logical.saturating_add(last.length) > start => {
+                start = last.logical.saturating_add(last.length);
+            }
+            _ => return Ok(shared),
+        }
+    }
 }
 
 /// NVME_IOCTL_ADMIN_CMD (linux/nvme_ioctl.h).

@@ -1,7 +1,7 @@
 //! The scratch file that `fathom limit` uses if no target is given.
 
 use crate::guard::subject::{self, Spot};
-use crate::guard::{Entry, GuardError, Held, Made, OpenTarget, make, space};
+use crate::guard::{Entry, GuardError, Held, Made, OpenTarget, Promises, make, space};
 use crate::roots::Roots;
 use crate::target::Lookup;
 use fathom_model::facts::TargetFacts;
@@ -40,7 +40,7 @@ pub fn create(
     let entry = std::sync::Arc::new(Entry::scratch(path.clone(), held, made, size));
     let made_facts = TargetFacts { size_bytes: size, ..TargetFacts::default() };
     let facts = entry.facts(&lookup, &path, &made_facts);
-    Ok(OpenTarget { facts, entry })
+    Ok(OpenTarget { facts, entry, promises: Promises::default() })
 }
 
 fn size(path: &str, spot: &Spot, wanted: u64) -> Result<u64, GuardError> {
@@ -48,13 +48,14 @@ fn size(path: &str, spot: &Spot, wanted: u64) -> Result<u64, GuardError> {
         .map_err(|error| GuardError::io(path, "read the file system status of", error))?;
     let free = fs.f_bavail.saturating_mul(fs.f_frsize);
     let size = wanted.min(free / PART) / UNIT * UNIT;
-    space::fits(path, size.max(UNIT), &fs)?;
+    space::fits(path, size.max(UNIT), 0, &fs)?;
     if size == 0 {
         return Err(GuardError::NoSpace {
             path: path.to_string(),
             need: UNIT,
             free,
             reserve: free - free / PART,
+            promised: 0,
         });
     }
     Ok(size)
@@ -62,9 +63,14 @@ fn size(path: &str, spot: &Spot, wanted: u64) -> Result<u64, GuardError> {
 
 /// A unique temporary file name.
 pub(crate) fn name() -> String {
+    format!("{PREFIX}{}", unique())
+}
+
+/// What no other name of a running process contains.
+pub(crate) fn unique() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("{PREFIX}{}-{number}", std::process::id())
+    format!("{}-{number}", std::process::id())
 }
 
 /// Whether [`name`] made this name, so that no other program uses it.

@@ -91,6 +91,7 @@ impl OpenTargets {
             let facts = self.facts.targets.iter_mut().filter(|facts| facts.path == path);
             facts.for_each(|facts| facts.allocated_bytes += len);
         }
+        guard::note_allocated(&self.targets);
         Ok(())
     }
 

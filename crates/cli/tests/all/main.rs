@@ -37,6 +37,8 @@ mod limit;
 #[cfg(test)]
 mod outputs;
 #[cfg(test)]
+mod ownership;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod readers;

@@ -127,7 +127,8 @@ pub enum GuardError {
     /// Not enough free space.
     #[error(
         "not enough space on the file system of {path}: the run writes {}, but {} are free, of which \
-         {} are reserved; use a smaller size, or another file system", bytes(*need), bytes(*free), bytes(*reserve)
+         {} are reserved{}; use a smaller size, or another file system", bytes(*need), bytes(*free), bytes(*reserve),
+        promised_note(*promised)
     )]
     NoSpace {
         /// A path on that file system.
@@ -138,6 +139,8 @@ pub enum GuardError {
         free: u64,
         /// Bytes that fathom leaves free.
         reserve: u64,
+        /// Bytes that other runs of fathom are going to use.
+        promised: u64,
     },
     /// Its users cannot be determined.
     #[error(
@@ -295,6 +298,13 @@ impl GuardError {
             io::ErrorKind::NotFound => Self::Missing { path },
             _ => Self::Io { path, doing, source },
         }
+    }
+}
+
+fn promised_note(promised: u64) -> String {
+    match promised {
+        0 => String::new(),
+        _ => format!(", and other runs of fathom are going to use {}", bytes(promised)),
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod make;
 mod names;
 mod open;
 mod permission;
+mod promise;
 mod prove;
 mod remove;
 pub(crate) mod space;
@@ -18,6 +19,7 @@ pub(crate) mod subject;
 
 pub(crate) use make::Made;
 pub(crate) use open::{Entry, Held};
+pub(crate) use promise::Promises;
 
 pub use error::GuardError;
 pub use log::{is_own_log, mark_log};
@@ -32,7 +34,7 @@ use claim::Claims;
 use fathom_model::plan::Plan;
 use prove::{Proof, Prover};
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use subject::{Place, Subject};
 
@@ -60,7 +62,7 @@ pub fn open_all(
         check_stop(subject.path(), stop)?;
         proofs.push(prover.prove(subject)?);
     }
-    space::check(&lookup, &prover, subjects.iter().zip(&proofs))?;
+    let promises = space::check(&lookup, &prover, subjects.iter().zip(&proofs))?;
 
     let mut entries = Vec::with_capacity(subjects.len());
     let mut proven: Vec<(Subject, Proof)> = subjects.into_iter().zip(proofs).collect();
@@ -76,13 +78,29 @@ pub fn open_all(
     for (entry, facts, members) in &entries {
         for index in members {
             let facts = entry.facts(&lookup, &plan.targets[*index].path, facts);
-            targets.push((*index, OpenTarget { facts, entry: Arc::clone(entry) }));
+            let (entry, promises) = (Arc::clone(entry), promises.clone());
+            targets.push((*index, OpenTarget { facts, entry, promises }));
         }
     }
     targets.sort_by_key(|(index, _)| *index);
     let targets: Vec<OpenTarget> = targets.into_iter().map(|(_, target)| target).collect();
+    note_allocated(&targets);
     invalidate(plan, &targets)?;
     Ok(targets)
+}
+
+/// Reduces the space that other runs leave to this one by what its new files have allocated by now.
+pub fn note_allocated(targets: &[OpenTarget]) {
+    let Some(first) = targets.first() else { return };
+    let mut allocated = HashMap::new();
+    let mut seen = HashSet::new();
+    for target in targets.iter().filter(|target| seen.insert(Arc::as_ptr(&target.entry))) {
+        if let Some((device, bytes)) = target.entry.newly_allocated() {
+            let sum: &mut u64 = allocated.entry(device).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+    first.promises.allocated(&allocated);
 }
 
 /// Invalidates the page cache of the parts of `targets` that the jobs of `plan` use, as in fio; of all that no job of

@@ -3,6 +3,7 @@
 use super::error::GuardError;
 use super::history::History;
 use super::make::{self, Draft, Grown, Made};
+use super::promise::Promises;
 use super::prove::{self, Proof};
 use super::subject::{self, Place, Spot, Subject, Want};
 use crate::mark::{self, Mark, descriptor_path};
@@ -43,6 +44,8 @@ pub struct OpenTarget {
     /// Facts, after creating or extending it.
     pub facts: TargetFacts,
     pub(crate) entry: Arc<Entry>,
+    /// Space that the run is going to use.
+    pub(crate) promises: Promises,
 }
 
 /// An open file or device, independent of its paths.
@@ -56,6 +59,8 @@ pub(crate) struct Entry {
     late: Mutex<Option<Spot>>,
     /// The part to be filled.
     fill: Mutex<Option<Fill>>,
+    /// Whether the file did not exist before.
+    is_new: bool,
     /// The file created by this run, to be removed or kept.
     made: OnceLock<Made>,
     grown: Option<Grown>,
@@ -112,6 +117,7 @@ impl Entry {
             held: OnceLock::new(),
             late: Mutex::new(None),
             fill: Mutex::new(None),
+            is_new: matches!(place, Place::New(_)),
             made: OnceLock::new(),
             grown: None,
             own: proof.own,
@@ -145,6 +151,7 @@ impl Entry {
             held: OnceLock::new(),
             late: Mutex::new(None),
             fill: Mutex::new(Some(Fill { from: 0, len: size, draft: None })),
+            is_new: true,
             made: made.map_or_else(OnceLock::new, OnceLock::from),
             grown: None,
             own: false,
@@ -220,6 +227,13 @@ impl Entry {
         // The mark of a new file is valid only after the run.
         facts.made_by_fathom |= self.own && self.held.get().is_some();
         facts
+    }
+
+    /// The file system of a new file, by device number, and what it has allocated there, in bytes.
+    pub fn newly_allocated(&self) -> Option<(u64, u64)> {
+        let held = self.held.get().filter(|_| self.is_new)?;
+        let stat = rustix::fs::fstat(&held.fd).ok()?;
+        Some((stat.st_dev, u64::try_from(stat.st_blocks).ok()?.saturating_mul(512)))
     }
 
     fn held(&self) -> io::Result<&Held> {

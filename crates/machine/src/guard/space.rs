@@ -1,14 +1,20 @@
 //! Free space on the file systems that are written.
 
 use super::error::GuardError;
+use super::promise::{Ledger, Promises};
 use super::prove::{Proof, Prover};
 use super::subject::{Place, Subject};
+use crate::ioctl;
+use crate::mark::descriptor_path;
+use crate::settings::state_dir;
 use crate::stack::FileIdentity;
-use crate::target::Lookup;
+use crate::target::{self, Lookup};
 use fathom_model::facts::TargetKind;
 use fathom_model::plan::Fallocate;
-use rustix::fs::{StatVfs, fstatvfs};
+use rustix::fs::{Mode, OFlags, StatVfs, fstatvfs};
+use rustix::io::Errno;
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Maximum space to leave free, in bytes.
@@ -21,13 +27,15 @@ struct Need {
     fs: StatVfs,
 }
 
-/// Refuses a plan whose writes would not leave 5% or 1 GiB of each file system free, whichever is
-/// less.
+/// Refuses a plan whose writes, and those of other runs, would not leave 5% or 1 GiB of each file system free, whichever is
+/// less. Other runs count those of this one as long as the result exists.
 pub(crate) fn check<'a>(
     lookup: &Lookup,
     prover: &Prover,
     all: impl Iterator<Item = (&'a Subject, &'a Proof)>,
-) -> Result<(), GuardError> {
+) -> Result<Promises, GuardError> {
+    // Before free space is read, which other runs then reduce only by what they promised.
+    let ledger = Ledger::open(&state_dir().join("space"));
     let mut needs: HashMap<u64, Need> = HashMap::new();
     for (subject, proof) in all {
         for (device, need) in all_needs(lookup, prover, subject, proof)? {
@@ -39,17 +47,23 @@ pub(crate) fn check<'a>(
             }
         }
     }
-    needs.values().try_for_each(|need| fits(&need.path, need.bytes, &need.fs))
+    for (device, need) in &needs {
+        let promised = ledger.as_ref().map_or(0, |ledger| ledger.by_others(*device));
+        fits(&need.path, need.bytes, promised, &need.fs)?;
+    }
+    let promised = needs.iter().map(|(device, need)| (*device, need.bytes));
+    // Without a place to record them, runs do not know of each other.
+    Ok(ledger.and_then(|ledger| ledger.promise(promised)).unwrap_or_default())
 }
 
-/// Whether `need` more bytes leave the reserve.
-pub(crate) fn fits(path: &str, need: u64, fs: &StatVfs) -> Result<(), GuardError> {
+/// Whether `need` more bytes leave the reserve, if other runs use the `promised` bytes.
+pub(crate) fn fits(path: &str, need: u64, promised: u64, fs: &StatVfs) -> Result<(), GuardError> {
     let free = fs.f_bavail.saturating_mul(fs.f_frsize);
     let reserve = RESERVE_MAX.min(fs.f_blocks.saturating_mul(fs.f_frsize) / 20);
-    if need == 0 || need.saturating_add(reserve) <= free {
+    if need == 0 || need.saturating_add(promised).saturating_add(reserve) <= free {
         return Ok(());
     }
-    Err(GuardError::NoSpace { path: path.to_string(), need, free, reserve })
+    Err(GuardError::NoSpace { path: path.to_string(), need, free, reserve, promised })
 }
 
 /// The file systems, by device number, on which a target needs space.
@@ -64,7 +78,7 @@ fn all_needs(
     let (fd, bytes) = match &subject.place {
         Place::New(spot) => (&spot.dir, new_bytes(subject, 0)),
         Place::Existing(fd) if subject.facts.kind == TargetKind::File => {
-            (fd, existing_bytes(subject, proof))
+            (fd, existing_bytes(lookup, subject, proof, fd))
         }
         Place::Existing(_) => {
             let below = proof.files_below.iter();
@@ -95,27 +109,67 @@ fn new_bytes(subject: &Subject, from: u64) -> u64 {
     want.create_size.unwrap_or(0).saturating_sub(from)
 }
 
-/// Space for writing all of an existing file, which fills its holes.
-fn existing_bytes(subject: &Subject, proof: &Proof) -> u64 {
+/// Space for writing all of an existing file, which fills its holes, and copies what it shares with others: extents, or, on
+/// an overlay, all of a lower file.
+fn existing_bytes(lookup: &Lookup, subject: &Subject, proof: &Proof, fd: &OwnedFd) -> u64 {
     let facts = &subject.facts;
-    if proof.may_write || subject.want.fill && proof.grow_to.is_some() {
-        let size = proof.grow_to.unwrap_or(facts.size_bytes);
-        return size.saturating_sub(facts.allocated_bytes);
+    let writes = proof.may_write || subject.want.fill && proof.grow_to.is_some();
+    let size = proof.grow_to.unwrap_or(facts.size_bytes);
+    // What fathom created through the overlay is in the upper layer.
+    if proof.opens_for_writing && !proof.own && is_below_overlay(lookup, subject, fd) {
+        return size;
+    }
+    if writes {
+        let shared =
+            proof.claims.first().map_or(0, |file| shared_bytes(file, facts.allocated_bytes));
+        return size.saturating_sub(facts.allocated_bytes).saturating_add(shared);
     }
     proof.grow_to.map_or(0, |_| new_bytes(subject, facts.size_bytes))
 }
 
-/// Space for writing a device, which fills the holes of its backing file. A backing file that cannot
-/// be found by path counts as entirely unallocated.
+/// Whether opening a file for writing copies it to the upper layer of an overlay.
+fn is_below_overlay(lookup: &Lookup, subject: &Subject, fd: &OwnedFd) -> bool {
+    let Ok(stat) = target::stat(fd) else { return true };
+    let Some(mount) = lookup.mount_of(&stat).filter(|mount| mount.file_system == "overlay") else {
+        return false;
+    };
+    let upper = mount.super_options.split(',').find_map(|option| option.strip_prefix("upperdir="));
+    let within = Path::new(&subject.facts.resolved).strip_prefix(&mount.point);
+    let (Some(upper), Ok(within)) = (upper, within) else { return true };
+    let path = Path::new(upper).join(mount.root.trim_start_matches('/')).join(within);
+    let found = rustix::fs::lstat(&path);
+    !found.is_ok_and(|found| {
+        u64::try_from(found.st_size) == Ok(stat.stx_size)
+            && (found.st_mtime, found.st_mtime_nsec as u32)
+                == (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec)
+    })
+}
+
+/// Bytes of an open file that it shares with other files, such as snapshots; all `allocated` ones if that cannot be read.
+fn shared_bytes(file: &OwnedFd, allocated: u64) -> u64 {
+    match ioctl::shared_bytes(file) {
+        Ok(shared) => shared,
+        // File systems that have no list of extents, such as tmpfs.
+        Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS) => 0,
+        Err(_) => allocated,
+    }
+}
+
+/// Space for writing a device, which fills the holes of its backing file and copies what that shares. A backing file that
+/// cannot be found by path counts as entirely unallocated.
 fn below_device(lookup: &Lookup, file: &FileIdentity, path: &Path) -> Option<(u64, Need)> {
     let number = |device| (rustix::fs::major(device), rustix::fs::minor(device));
-    let found = rustix::fs::stat(path).ok();
-    let found = found.filter(|s| (number(s.st_dev), s.st_ino) == (file.device, file.inode));
-    let (fs, bytes) = match found {
-        Some(stat) => {
+    let named = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
+    let named = named.and_then(|fd| Some((rustix::fs::fstat(&fd).ok()?, fd)));
+    let named = named.filter(|(s, _)| (number(s.st_dev), s.st_ino) == (file.device, file.inode));
+    let (fs, bytes) = match named {
+        Some((stat, fd)) => {
             let allocated = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
             let size = u64::try_from(stat.st_size).unwrap_or(0);
-            (rustix::fs::statvfs(path).ok()?, size.saturating_sub(allocated))
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let shared = rustix::fs::open(descriptor_path(&fd), flags, Mode::empty())
+                .map_or(allocated, |file| shared_bytes(&file, allocated));
+            (fstatvfs(&fd).ok()?, size.saturating_sub(allocated).saturating_add(shared))
         }
         None => (rustix::fs::statvfs(lookup.mount_point(file.device)?).ok()?, *file.sizes.start()),
     };

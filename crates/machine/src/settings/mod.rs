@@ -195,8 +195,9 @@ impl Settings {
     }
 }
 
-/// Directory of the journal; empty if there is none. Root trusts only its own.
-fn state_dir() -> PathBuf {
+/// Directory of the journal, and of what else running processes tell each other; empty if there is none. Root trusts only
+/// its own.
+pub(crate) fn state_dir() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return "/run/fathom".into();
     }

@@ -19,6 +19,8 @@ mod scratch;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]
+mod space;
+#[cfg(test)]
 mod stacks;
 #[cfg(test)]
 mod support;

@@ -54,6 +54,7 @@ pub fn run<A: AsRef<OsStr> + std::fmt::Debug>(program: &str, args: &[A]) -> Stri
 fn package(program: &str) -> &'static str {
     match program {
         "mkfs.ext4" | "chattr" => "e2fsprogs",
+        "mkfs.xfs" => "xfsprogs",
         "mount" | "umount" | "losetup" | "swapon" | "swapoff" => "mount",
         _ => "util-linux",
     }
