@@ -2,6 +2,7 @@
 
 mod files;
 mod parse;
+mod peers;
 #[cfg(test)]
 mod tests;
 
@@ -9,6 +10,7 @@ use crate::{Sampler, Scope, own_pid};
 use fathom_model::watch::{MachineSample, ProcessUse, ProcessesSample};
 use files::open_files;
 use parse::{Counters, ProcessStat};
+use peers::Peers;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,7 @@ pub struct ProcessSampler {
     known: HashMap<i32, Known>,
     read_at: Instant,
     next_at: Instant,
+    peers: Peers,
 }
 
 /// A process as it was last read.
@@ -54,6 +57,7 @@ impl ProcessSampler {
             known: HashMap::new(),
             read_at: Instant::now(),
             next_at: Instant::now(),
+            peers: Peers::default(),
         };
         sampler.known = sampler.read()?;
         Ok(sampler)
@@ -78,7 +82,7 @@ impl ProcessSampler {
             };
             // Another user's are hidden: then only CPU time is known.
             let io = std::fs::read(dir.join("io")).unwrap_or_default();
-            let used = Counters::parse(stat.ticks * self.tick_ns, &io);
+            let used = Counters::parse(&stat, self.tick_ns, &io);
             found.insert(pid, Known { stat, used, watched: false });
         }
         let watched: Vec<i32> =
@@ -109,19 +113,30 @@ impl ProcessSampler {
             elapsed_ns: self.read_at.duration_since(from).as_nanos() as u64,
             ..ProcessesSample::default()
         };
+        let growth = self.growth(&now);
+        let watched: Vec<i32> =
+            now.iter().filter(|(_, known)| known.watched).map(|(pid, _)| *pid).collect();
+        let mut active: Vec<(u64, i32, u64)> = growth
+            .iter()
+            .filter(|(pid, used)| !now[pid].watched && **used != Counters::default())
+            .map(|(pid, used)| (used.cpu_ns, *pid, now[pid].stat.start))
+            .collect();
+        active.sort_unstable_by(|a, b| b.cmp(a));
+        let active = active.into_iter().map(|(_, pid, start)| (pid, start));
+        self.peers.refresh(&self.proc_root, &watched, active);
         let mut others: BTreeMap<String, ProcessUse> = BTreeMap::new();
-        for (pid, used) in self.growth(&now) {
+        for (pid, used) in growth {
             let known = &now[&pid];
-            let one = used.of(pid, &known.stat.comm);
+            let mut one = used.of(pid, &known.stat.comm);
             if known.watched {
                 sample.watched.add(&one);
             } else if pid != own_pid() {
+                one.peer = self.peers.contains(pid, known.stat.start);
                 others.entry(one.comm.clone()).or_default().add(&one);
             }
         }
         sample.others = largest(others.into_values().collect());
-        let watched = now.iter().filter(|(_, known)| known.watched).map(|(pid, _)| *pid);
-        sample.files = open_files(&self.proc_root, watched);
+        sample.files = open_files(&self.proc_root, watched.into_iter());
         self.known = now;
         Some(sample)
     }

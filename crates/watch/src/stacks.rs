@@ -82,11 +82,14 @@ pub struct StackSampler {
     kernel: KernelNames,
     user: Option<UserNames>,
     tasks: TaskTable,
-    /// Samples and periods by process, thread, name and stack.
-    counts: HashMap<(i32, i32, u32, u32), (u32, u64)>,
+    /// Samples and periods.
+    counts: HashMap<StackKey, (u32, u64)>,
     sample: StacksSample,
     missing: Vec<Missing>,
 }
+
+/// Process, thread, their names, stack.
+type StackKey = (i32, i32, [u32; 2], u32);
 
 /// Contents of the ring buffers, before sorting by time.
 #[derive(Debug, Default)]
@@ -254,8 +257,9 @@ impl StackSampler {
         };
         let (stack, cut) = self.stacks.id(kernel.ids, &user, &self.names);
         self.sample.cut += u64::from(cut);
-        let comm = self.tasks.comm(pid, tid, &mut self.names);
-        let (count, periods) = self.counts.entry((pid, tid, comm, stack)).or_default();
+        // The process's first: its main thread may never run.
+        let names = [pid, tid].map(|task| self.tasks.comm(pid, task, &mut self.names));
+        let (count, periods) = self.counts.entry((pid, tid, names, stack)).or_default();
         *count += 1;
         *periods = periods.saturating_add(period);
     }
@@ -286,11 +290,12 @@ impl Sampler for StackSampler {
         self.drain();
         self.missing.extend(self.per_cpu.follow());
         let names = &self.names;
-        let row =
-            |((pid, tid, comm, stack), (count, period)): ((i32, i32, u32, u32), (u32, u64))| {
-                StackCount { pid, tid, comm: names.name(comm).into(), stack, count, period }
-            };
-        let mut counts: Vec<StackCount> = self.counts.drain().map(row).collect();
+        let rows = self.counts.drain().map(|((pid, tid, [process, comm], stack), sum)| {
+            let process = if process == comm { "" } else { names.name(process) };
+            let (comm, process) = (names.name(comm).into(), process.into());
+            StackCount { pid, tid, comm, process, stack, count: sum.0, period: sum.1 }
+        });
+        let mut counts: Vec<StackCount> = rows.collect();
         counts.sort_unstable_by_key(|c| (c.pid, c.tid, c.stack));
         let source = self.per_cpu.source;
         sample.stacks = Some(StacksSample {

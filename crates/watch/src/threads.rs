@@ -358,11 +358,13 @@ impl ThreadSampler {
     ) {
         let about = self.about(process);
         let owner = process.owner(index);
+        let name = process.name();
         let Some(task) = process.tasks.get_mut(index) else { return };
         let activity = Activity {
             pid: process.pid,
             tid: task.tid,
             comm: task.comm,
+            process: name,
             state,
             syscall: sleep.syscall,
             wchan: sleep.wchan,

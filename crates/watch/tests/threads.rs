@@ -130,6 +130,8 @@ fn threads_in_known_calls() {
     assert!(reader.filename.starts_with("pipe:"), "{reader:?}");
     let spins = wait_for(&mut all, "t-spin", |thread| thread.state == 'R' || thread.state == 'Q');
     assert_eq!((spins.syscall.as_str(), spins.wchan.as_str()), ("", ""));
+    let process = std::fs::read_to_string("/proc/self/comm").unwrap();
+    assert_eq!(spins.process, process.trim_end());
 
     let mut active = sampler(false, Parts::default());
     if has_ring {
@@ -174,6 +176,8 @@ fn at_once_is_as_one_by_one(has_ring: bool, one_by_one: &mut ThreadSampler) {
     assert_eq!((thread.pid, thread.wchan.as_str()), (2, "kthreadd"));
     let spins = wait_for(&mut at_once, "t-spin", |thread| matches!(thread.state, 'R' | 'Q'));
     assert_eq!((spins.syscall.as_str(), spins.wchan.as_str()), ("", ""));
+    let process = std::fs::read_to_string("/proc/self/comm").unwrap();
+    assert_eq!(spins.process, process.trim_end());
 }
 
 fn nothing_is_allocated(sampler: &mut ThreadSampler) {

@@ -50,6 +50,12 @@ pub struct ProcessUse {
     pub disk_read: u64,
     /// Bytes written to block devices, or made dirty in the page cache (`write_bytes`).
     pub disk_write: u64,
+    /// Page faults that needed I/O, such as those of pages that had been swapped out (`majflt`).
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub major_faults: u64,
+    /// Whether one of these processes holds the other end of a pipe or socket of the watched ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub peer: bool,
 }
 
 impl ProcessUse {
@@ -65,6 +71,8 @@ impl ProcessUse {
         self.requested_write += other.requested_write;
         self.disk_read += other.disk_read;
         self.disk_write += other.disk_write;
+        self.major_faults += other.major_faults;
+        self.peer |= other.peer;
     }
 
     /// `name (pid 812)` or `name (3 processes)`.

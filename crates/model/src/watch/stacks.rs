@@ -37,7 +37,7 @@ impl StacksSample {
     pub(super) fn memory_bytes(&self) -> usize {
         let names = self.new.iter().flat_map(|stack| stack.kernel.iter().chain(&stack.user));
         let names: usize = names.map(|name| size_of_val(name) + name.len()).sum();
-        let comms: usize = self.counts.iter().map(|count| count.comm.len()).sum();
+        let comms: usize = self.counts.iter().map(|c| c.comm.len() + c.process.len()).sum();
         size_of_val(&*self.counts) + comms + names
     }
 }
@@ -51,6 +51,9 @@ pub struct StackCount {
     pub tid: i32,
     /// Name of the thread.
     pub comm: String,
+    /// Name of its process; empty if it is the thread's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub process: String,
     /// Zero-based line number in the record's `stacks.ndjson`, which holds a [`Stack`].
     pub stack: u32,
     /// Number of samples.

@@ -44,7 +44,8 @@ impl ThreadsSample {
 
     pub(super) fn memory_bytes(&self) -> usize {
         let texts = |count: &ThreadCount| {
-            count.kstack.len() + count.filename.len() + count.cmdline.len() + count.comm.len()
+            let names = count.comm.len() + count.process.len();
+            count.kstack.len() + count.filename.len() + count.cmdline.len() + names
         };
         size_of_val(&*self.active)
             + size_of_val(&*self.times)
@@ -202,6 +203,9 @@ pub struct ThreadCount {
     pub tid: i32,
     /// Name of the thread.
     pub comm: String,
+    /// Name of its process; empty if it is the thread's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub process: String,
     /// State as in /proc/PID/stat, with `R` split: `R` on-CPU, `Q` runnable; `D` uninterruptible
     /// sleep; `S` sleeping, only included for threads that wait for I/O unless all states were
     /// requested.
@@ -240,4 +244,12 @@ pub struct ThreadCount {
     /// Time spent, in nanoseconds: on-CPU and runnable as the scheduler accounts it, the rest divided by samples.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub ns: u64,
+}
+
+impl ThreadCount {
+    /// Name of its process.
+    #[must_use]
+    pub fn process_name(&self) -> &str {
+        if self.process.is_empty() { &self.comm } else { &self.process }
+    }
 }

@@ -13,6 +13,8 @@ pub(super) struct ProcessStat {
     pub is_kernel: bool,
     /// CPU time in ticks, with that of children waited for.
     pub ticks: u64,
+    /// Page faults that needed I/O, with those of children waited for.
+    pub major_faults: u64,
     /// When it started, in ticks since boot: an ID with another start is another process.
     pub start: u64,
 }
@@ -31,6 +33,7 @@ impl ProcessStat {
             comm,
             parent: i32::try_from(field(4)?).ok()?,
             is_kernel: field(9)? & KERNEL_THREAD != 0,
+            major_faults: field(12)? + field(13)?,
             ticks: field(14)? + field(15)? + field(16)? + field(17)?,
             start: field(22)?,
         })
@@ -45,18 +48,20 @@ pub(super) struct Counters {
     pub requested_write: u64,
     pub disk_read: u64,
     pub disk_write: u64,
+    pub major_faults: u64,
 }
 
 impl Counters {
-    /// From its CPU time and its /proc/PID/io, which may be empty.
-    pub fn parse(cpu_ns: u64, io: &[u8]) -> Self {
+    /// From /proc/PID/stat, with the length of a tick, and /proc/PID/io, which may be empty.
+    pub fn parse(stat: &ProcessStat, tick_ns: u64, io: &[u8]) -> Self {
         let io = String::from_utf8_lossy(io);
         let value = |key: &str| {
             let line = io.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
             line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
         };
         Self {
-            cpu_ns,
+            cpu_ns: stat.ticks * tick_ns,
+            major_faults: stat.major_faults,
             requested_read: value("rchar"),
             requested_write: value("wchar"),
             disk_read: value("read_bytes"),
@@ -72,6 +77,7 @@ impl Counters {
             requested_write: self.requested_write.saturating_sub(part.requested_write),
             disk_read: self.disk_read.saturating_sub(part.disk_read),
             disk_write: self.disk_write.saturating_sub(part.disk_write),
+            major_faults: self.major_faults.saturating_sub(part.major_faults),
         }
     }
 
@@ -86,6 +92,8 @@ impl Counters {
             requested_write: self.requested_write,
             disk_read: self.disk_read,
             disk_write: self.disk_write,
+            major_faults: self.major_faults,
+            peer: false,
         }
     }
 }

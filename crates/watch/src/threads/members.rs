@@ -231,6 +231,12 @@ impl SampledProcess {
         });
     }
 
+    /// Its name, which is its main thread's.
+    pub fn name(&self) -> TextId {
+        let main = self.tasks.binary_search_by_key(&self.pid, |task| task.tid);
+        main.map_or(NONE, |at| self.tasks[at].comm)
+    }
+
     /// The program's thread for which the io_uring thread at index `place` works.
     pub fn owner(&self, index: usize) -> Option<i32> {
         let works_for = self.tasks.get(index)?.works_for?;
