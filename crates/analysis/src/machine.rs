@@ -23,7 +23,7 @@ pub use memory::{CgroupRates, MemoryUse, PagingRates, PressureRates, StallShares
 pub use placement::{CpuCount, Placement, placement};
 pub use rings::{RingEventRates, RingRates, RingsRates, ring_rates, setup_flag_names};
 
-use fathom_model::watch::{MachineSample, SystemSample};
+use fathom_model::watch::{DiskKind, MachineSample, SystemSample};
 use serde::Serialize;
 
 /// The machine between two samples.
@@ -72,6 +72,15 @@ pub struct SystemRates {
     pub pressure: Option<PressureRates>,
     /// How often the control group's limits were hit.
     pub cgroup: Option<CgroupRates>,
+}
+
+impl MachineRates {
+    /// Bytes per second written to all devices; those on devices that are built on others count for both.
+    #[must_use]
+    pub fn written(&self) -> f64 {
+        let is_whole = |disk: &&DiskRates| disk.kind != DiskKind::Partition;
+        self.disks.iter().filter(is_whole).map(|disk| disk.write.bytes).sum()
+    }
 }
 
 /// What happened from `earlier` to `later`, `elapsed_ns` nanoseconds after it; all rates are 0 where

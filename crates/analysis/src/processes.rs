@@ -40,6 +40,12 @@ impl ProcessTotals {
         crate::derive::per_second(bytes, self.elapsed_ns)
     }
 
+    /// The bytes that this many per second were in the time covered.
+    #[must_use]
+    pub fn bytes_in(&self, per_second: f64) -> u64 {
+        (per_second * self.elapsed_ns as f64 / 1e9) as u64
+    }
+
     /// Other programs, by CPU time, most first.
     #[must_use]
     pub fn by_cpu(&self) -> Vec<&ProcessUse> {

@@ -42,6 +42,9 @@ pub const DEFAULT: [Column; 4] = [Column::Comm, Column::State, Column::Syscall, 
 /// Maximum number of distinct threads counted per group.
 const TIDS_MAX: usize = 10_000;
 
+/// Share of the active threads below which a group is small.
+pub const SMALL: f64 = 0.01;
+
 /// Shown for a field of a thread that ran while it was being sampled.
 pub const TORN: &str = "(torn)";
 
@@ -183,6 +186,17 @@ struct Members {
     count: u64,
     time: u64,
     tids: BTreeSet<i32>,
+    /// Name of their process, or of one of them.
+    process: String,
+}
+
+impl Members {
+    fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.time += other.time;
+        self.tids.extend(other.tids.iter().take(TIDS_MAX.saturating_sub(self.tids.len())));
+        self.process.clone_from(&other.process);
+    }
 }
 
 /// Threads that have all columns in common.
@@ -248,6 +262,9 @@ impl ThreadGroups {
             let members = self.groups.entry(key).or_default();
             members.count += count;
             members.time += time;
+            if members.process.is_empty() {
+                members.process = thread.process_name().to_string();
+            }
             if members.tids.len() < TIDS_MAX {
                 members.tids.insert(thread.tid);
             }
@@ -268,16 +285,42 @@ impl ThreadGroups {
     /// The groups, the largest first.
     #[must_use]
     pub fn largest_first(&self) -> Vec<ThreadGroup> {
+        self.sorted(&self.groups)
+    }
+
+    /// The same to be read: small groups of threads whose names are not their process's are one for each process, as in
+    /// `rustc/*`.
+    #[must_use]
+    pub fn shown(&self) -> Vec<ThreadGroup> {
+        let Some(comm) = self.columns.iter().position(|column| *column == Column::Comm) else {
+            return self.largest_first();
+        };
+        let mut groups: BTreeMap<Vec<String>, Members> = BTreeMap::new();
+        for (values, members) in &self.groups {
+            let (mut values, process) = (values.clone(), fold_digits(&members.process));
+            if self.share(members) < SMALL && process != values[comm] {
+                values[comm] = format!("{process}/*");
+            }
+            groups.entry(values).or_default().merge(members);
+        }
+        self.sorted(&groups)
+    }
+
+    fn sorted(&self, groups: &BTreeMap<Vec<String>, Members>) -> Vec<ThreadGroup> {
         let group = |(values, members): (&Vec<String>, &Members)| ThreadGroup {
             values: values.clone(),
             count: members.count,
             average: self.mean(members.time),
-            share: members.time as f64 / self.active.max(1) as f64,
+            share: self.share(members),
             threads: members.tids.len(),
         };
-        let mut groups: Vec<ThreadGroup> = self.groups.iter().map(group).collect();
+        let mut groups: Vec<ThreadGroup> = groups.iter().map(group).collect();
         groups.sort_by(|a, b| b.average.total_cmp(&a.average));
         groups
+    }
+
+    fn share(&self, members: &Members) -> f64 {
+        members.time as f64 / self.active.max(1) as f64
     }
 
     /// Mean number of threads.
@@ -343,6 +386,24 @@ mod tests {
         for column in Column::ALL {
             assert_eq!(Column::parse_list(column.name()).unwrap(), [column]);
         }
+    }
+
+    #[test]
+    fn names_that_cannot_be_folded_are_grouped_by_process() {
+        let mut groups = ThreadGroups::new(&[Column::Comm, Column::State]);
+        let one =
+            |tid, comm: &str| ThreadCount { process: "rustc".into(), ..thread(tid, comm, 'R', 1) };
+        let letters = 'a'..='j';
+        let mut active: Vec<_> =
+            letters.enumerate().map(|(i, c)| one(i as i32, &format!("lto {c}"))).collect();
+        active.extend([one(20, "coordinator"), thread(21, "db", 'R', 2000)]);
+        active[10].count = 300;
+        groups.add(&ThreadsSample { samples: 100, active, ..ThreadsSample::default() });
+        assert_eq!(groups.largest_first().len(), 12);
+        let shown = groups.shown();
+        let names: Vec<_> =
+            shown.iter().map(|g| (g.values[0].as_str(), g.count, g.threads)).collect();
+        assert_eq!(names, [("db", 2000, 1), ("coordinator", 300, 1), ("rustc/*", 10, 10)]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub enum Limiters {
 pub fn limiters(record: &RunRecord, seen: &ObservedTotals, stacks: &[Stack]) -> Limiters {
     let view = View::new(record, seen, stacks);
     let settle = view.what_would_settle_it();
-    if seen.samples < SAMPLES_MIN {
+    if seen.samples < SAMPLES_MIN || view.life_ns() < view::LIFE_MIN_NS {
         return Limiters::Inconclusive(settle);
     }
     let input = Input::View(&view);

@@ -1,15 +1,21 @@
 //! CPU time: that of other programs, and the workload's own.
 
 use super::View;
-use super::view::{CPU_SAMPLES_MIN, CPUS_BUSY_MIN};
+#[cfg(test)]
+use super::testing::Scene;
+use super::view::{CPU_SAMPLES_MIN, CPUS_BUSY_MIN, PEER_CPUS_MIN};
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
-use fathom_model::watch::{ProcessUse, ThreadState};
+use fathom_model::watch::ThreadState;
 
 /// Share of their time that threads must have waited for a CPU.
 const WAIT_MIN: f64 = 0.1;
+/// Mean number of threads that must have waited for a CPU.
+const WAITING_MIN: f64 = 0.2;
+/// Mean number of busy threads below which a program mostly waits for something else.
+const BUSY_MIN: f64 = 0.5;
 /// CPUs that other programs must have used.
 const OTHERS_MIN: f64 = 0.25;
 /// Share of their time that threads must have been on a CPU to be limited by it.
@@ -27,8 +33,10 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     meaning: "Other programs used the CPUs that the workload's threads waited for.",
     threshold: || {
         format!(
-            "Its busy threads waited for a CPU {:.0}% of the time or more, and other programs used {OTHERS_MIN} CPUs or \
-             more.",
+            "CPUs were neither idle nor waiting for I/O {CPUS_BUSY_MIN:.0}% of the time or more. Other programs used {OTHERS_MIN} \
+             CPUs or more; processes at the other end of its pipes and sockets do not count. On average {BUSY_MIN} threads or \
+             more were busy, and {WAITING_MIN} or more, and {:.0}% of the busy ones, waited for a CPU that they would have \
+             had without the other programs. Not where more threads waited for each other (brief futex waits).",
             WAIT_MIN * 100.0
         )
     },
@@ -39,44 +47,111 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     cases: &[
         Case::View {
             holds: |s| s.hog(1.63, 0.4, 0.3),
-            near_miss: |s| s.hog(1.63, 0.4, 0.03),
-            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio waited for a CPU \
-                      43% of the time they could have run.",
+            near_miss: |s| s.hog(1.63, 0.4, 0.15),
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
+                      off-CPU 43% of their runnable time.",
         },
         Case::View {
             holds: |s| s.hog(1.63, 0.4, 0.3),
             // The threads wait for the disk; the moments before they run again are not a cause.
             near_miss: |s| s.hog(1.63, 0.05, 0.05),
-            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio waited for a CPU \
-                      43% of the time they could have run.",
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
+                      off-CPU 43% of their runnable time.",
+        },
+        Case::View {
+            holds: |s| s.hog(1.63, 0.4, 0.3),
+            // There were idle CPUs.
+            near_miss: |s| {
+                s.hog(1.63, 0.4, 0.3);
+                s.busy(80);
+            },
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
+                      off-CPU 43% of their runnable time.",
+        },
+        Case::View {
+            holds: |s| s.hog(1.63, 0.4, 0.3),
+            // It sleeps for 20 ms, and each time waits for a CPU.
+            near_miss: |s| {
+                s.no_threads();
+                s.hog(1.63, 0.02, 0.25);
+                s.state(ThreadState::Timer, 0.73);
+            },
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
+                      off-CPU 43% of their runnable time.",
+        },
+        Case::View {
+            holds: |s| s.hog(1.63, 0.4, 0.3),
+            // Its threads share a mutex, whose holder competes for a CPU.
+            near_miss: |s| {
+                s.hog(1.63, 0.4, 0.3);
+                s.state(ThreadState::FutexBrief, 1.2);
+            },
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
+                      off-CPU 43% of their runnable time.",
+        },
+        Case::View {
+            holds: |s| s.hog(1.63, 0.4, 0.3),
+            // A server that works for it.
+            near_miss: |s| {
+                s.hog(1.63, 0.4, 0.3);
+                s.others()[0].peer = true;
+            },
+            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
+                      off-CPU 43% of their runnable time.",
+        },
+        Case::View {
+            holds: |s| s.hog(0.6, 1.4, 0.6),
+            // Its own threads compete for the CPUs.
+            near_miss: |s| s.hog(0.1, 1.9, 2.1),
+            summary: "stress-ng (pid 812) used 0.60 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
+                      off-CPU 30% of their runnable time.",
+        },
+        Case::View {
+            holds: |s| s.hog(0.6, 1.4, 0.6),
+            // The same, with a server that works for it.
+            near_miss: |s| {
+                s.hog(0.6, 1.4, 0.6);
+                s.other("postgres", 0.5, 0);
+                s.others()[1].peer = true;
+            },
+            summary: "stress-ng (pid 812) used 0.60 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
+                      off-CPU 30% of their runnable time.",
         },
     ],
 };
 
 fn other_programs(view: &View) -> Option<Claim> {
     let processes = &view.seen.processes;
-    let others: Vec<&ProcessUse> = processes.by_cpu();
-    let all: f64 = others.iter().map(|uses| processes.cpus(uses)).sum();
+    let by_cpu = processes.by_cpu();
+    let used = |is_peer: bool| -> f64 {
+        by_cpu.iter().filter(|uses| uses.peer == is_peer).map(|uses| processes.cpus(uses)).sum()
+    };
+    let (others, peers) = (used(false), used(true));
     let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
-    let share = view.share(waited);
-    if !view.is_own || processes.elapsed_ns == 0 || share < WAIT_MIN || all < OTHERS_MIN {
+    // More threads than CPUs would wait without other programs, too.
+    let without = (ran + waited + peers - view.cpus()).max(0.0);
+    let caused = (waited - without).min(others);
+    let share = view.share(caused);
+    let busy = view.cpus_busy().filter(|busy| *busy >= CPUS_BUSY_MIN)?;
+    let is_busy = view.is_own && processes.elapsed_ns > 0 && view.busy_threads() >= BUSY_MIN;
+    let waits = caused >= WAITING_MIN && share >= WAIT_MIN && others >= OTHERS_MIN;
+    if !is_busy || !waits || view.state(ThreadState::FutexBrief) > caused {
         return None;
     }
-    let (most, who) = (others.first()?, &view.who);
+    let (most, who) = (by_cpu.iter().find(|uses| !uses.peer)?, &view.who);
     let summary = format!(
-        "{} used {:.2} of {} CPUs, {who} itself {:.2}; the threads of {who} waited for a CPU {:.0}% of the time they \
-         could have run.",
+        "{} used {:.2} of {} CPUs, {who} itself {:.2}; the threads of {who} were runnable but off-CPU {:.0}% of their \
+         runnable time.",
         most.named(),
         processes.cpus(most),
         view.cpus(),
         processes.cpus(&processes.watched),
         waited / (ran + waited).max(1e-9) * 100.0
     );
-    let others = Evidence::number("CPUs used by other programs", all, Unit::Count);
-    let busy = view.cpus_busy().unwrap_or(0.0) / 100.0;
+    let others = Evidence::number("CPUs used by other programs", others, Unit::Count);
     let evidence = vec![
         others.with_source("/proc/PID/stat"),
-        Evidence::number("all CPUs busy", busy, Unit::Share).with_source("/proc/stat"),
+        Evidence::number("all CPUs busy", busy / 100.0, Unit::Share).with_source("/proc/stat"),
     ];
     Some(Claim::new(summary, evidence).weight(share).confidence(Confidence::High))
 }
@@ -89,9 +164,10 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
     meaning: "All CPUs were in use.",
     threshold: || {
         format!(
-            "CPUs were neither idle nor waiting for I/O {CPUS_BUSY_MIN:.0}% of the time or more. For a program: it spent \
-             {:.0}% of its time or more running, runnable or waiting for another program, and neither `other-programs-cpu` nor \
-             `own-cpu-time` holds.",
+            "CPUs were neither idle nor waiting for I/O {CPUS_BUSY_MIN:.0}% of the time or more, and on average {WAITING_MIN} \
+             threads or more were runnable. For a program: {BUSY_MIN} threads or more were busy, it spent {:.0}% of its time or more running, runnable or waiting \
+             for a process that used {PEER_CPUS_MIN} CPUs or more at the other end of its pipes and sockets, and neither \
+             `other-programs-cpu` nor `own-cpu-time` holds. Not where more threads waited for each other.",
             NEEDED_MIN * 100.0
         )
     },
@@ -100,6 +176,16 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
     checks: &[Check::View(busy_cpus)],
     #[cfg(test)]
     cases: &[
+        Case::View {
+            holds: client,
+            // It sleeps for 20 ms, and each time waits for a CPU.
+            near_miss: |s| {
+                s.no_threads();
+                s.hog(1.5, 0.02, 0.3);
+                s.state(ThreadState::Timer, 0.68);
+            },
+            summary: "The 2 CPUs were 95% busy; stress-ng (pid 812) used 1.50 of them, fio itself 0.10.",
+        },
         Case::View {
             holds: |s| {
                 s.whole_machine();
@@ -115,28 +201,54 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
         },
         Case::View {
             // A client of a program that does the work.
-            holds: |s| {
-                s.no_threads();
-                s.hog(1.5, 0.4, 0.0);
-                s.state(ThreadState::Poll, 3.0);
+            holds: client,
+            // Nobody waits for a CPU.
+            near_miss: |s| {
+                client(s);
+                s.state(ThreadState::Runnable, 0.1);
             },
-            // It waits for the disk.
-            near_miss: |s| s.hog(1.5, 0.1, 0.0),
+            summary: "The 2 CPUs were 95% busy; stress-ng (pid 812) used 1.50 of them, fio itself 0.10.",
+        },
+        Case::View {
+            holds: client,
+            // It waits for something else, such as another machine.
+            near_miss: |s| {
+                client(s);
+                s.others()[0].peer = false;
+            },
             summary: "The 2 CPUs were 95% busy; stress-ng (pid 812) used 1.50 of them, fio itself 0.10.",
         },
     ],
 };
 
+/// A client of a program that does the work.
+#[cfg(test)]
+fn client(scene: &mut Scene) {
+    scene.no_threads();
+    scene.hog(1.5, 0.4, 0.3);
+    scene.others()[0].peer = true;
+    scene.state(ThreadState::Poll, 3.0);
+}
+
 fn busy_cpus(view: &View) -> Option<Claim> {
     use ThreadState as S;
     let busy = view.cpus_busy().filter(|busy| *busy >= CPUS_BUSY_MIN)?;
     let others = view.states(&[S::Socket, S::Poll, S::Pipe]);
-    let wanted = view.states(&[S::OnCpu, S::Runnable]) + others;
+    let worked_for = if view.peer().is_some() { others } else { 0.0 };
+    let wanted = view.states(&[S::OnCpu, S::Runnable]) + worked_for;
     let needed = match view.is_own {
         true => wanted / (view.busy_threads() + others).max(1e-9),
         false => 1.0,
     };
-    if needed < NEEDED_MIN || other_programs(view).is_some() || own_time(view).is_some() {
+    let runnable = view.state(S::Runnable);
+    let is_short = runnable >= WAITING_MIN.max(view.state(S::FutexBrief));
+    let is_idle = view.is_own && view.busy_threads() + worked_for < BUSY_MIN;
+    if !is_short
+        || is_idle
+        || needed < NEEDED_MIN
+        || other_programs(view).is_some()
+        || own_time(view).is_some()
+    {
         return None;
     }
     let processes = &view.seen.processes;

@@ -12,6 +12,8 @@ use fathom_model::watch::{OpenFile, ProcessUse, ThreadState};
 
 /// Pages per second that must have been swapped in.
 const SWAPPED_MIN: f64 = 100.0;
+/// Major page faults per second that the program itself must have had; each reads up to 8 pages (vm.page-cluster).
+const OWN_FAULTS_MIN: f64 = SWAPPED_MIN / 8.0;
 /// Share of the time for which tasks must have been stalled for memory, where that is known.
 const STALLED_MIN: f64 = 0.05;
 /// The part of the time that swapping takes where that is not known.
@@ -40,7 +42,8 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
     threshold: || {
         format!(
             "{SWAPPED_MIN:.0} pages/s or more were swapped in and, where pressure stall information is available, tasks \
-             were stalled for memory {:.0}% of the time or more.",
+             were stalled for memory {:.0}% of the time or more. For a program: it had {OWN_FAULTS_MIN:.0} major page faults \
+             per second or more.",
             STALLED_MIN * 100.0
         )
     },
@@ -66,6 +69,15 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
             },
             summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
         },
+        Case::View {
+            holds: |s| s.swaps(5000),
+            // Another program's pages.
+            near_miss: |s| {
+                s.swaps(5000);
+                s.own().major_faults = 10;
+            },
+            summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
+        },
     ],
 };
 
@@ -73,6 +85,11 @@ fn swapping(view: &View) -> Option<Claim> {
     let system = view.rates.system.as_ref()?;
     let stalled = system.pressure.as_ref().map(|pressure| pressure.memory.some / 100.0);
     if system.paging.swap_in < SWAPPED_MIN || stalled.is_some_and(|share| share < STALLED_MIN) {
+        return None;
+    }
+    let processes = &view.seen.processes;
+    let own = processes.per_second(processes.watched.major_faults);
+    if view.is_own && own < OWN_FAULTS_MIN {
         return None;
     }
     let zram = view.disks().into_iter().find(|disk| disk.name.starts_with("zram"));
@@ -89,7 +106,12 @@ fn swapping(view: &View) -> Option<Claim> {
         Evidence::number("time stalled for memory", share, Unit::Share)
             .with_source("/proc/pressure/memory, some")
     });
-    let evidence = [swapped.with_source("pswpin of /proc/vmstat")].into_iter().chain(stall);
+    let own = view.is_own.then(|| {
+        let name = format!("major page faults of {} per second", view.who);
+        Evidence::number(name, own, Unit::Count).with_source("/proc/PID/stat")
+    });
+    let evidence = [swapped.with_source("pswpin of /proc/vmstat")].into_iter().chain(own);
+    let evidence = evidence.chain(stall);
     let claim = Claim::new(summary, evidence.collect());
     Some(claim.weight(stalled.unwrap_or(STALLED_UNKNOWN)).confidence(Confidence::High))
 }
@@ -207,17 +229,19 @@ fn from_memory(view: &View) -> Option<Claim> {
     let processes = &view.seen.processes;
     let used: &ProcessUse = &processes.watched;
     let reads = used.requested_read >= used.requested_write;
+    // Bytes made dirty in the page cache count as written to a disk before they are.
+    let written = used.disk_write.min(processes.bytes_in(view.rates.written()));
     let (requested, disk) = match reads {
         true => (used.requested_read, used.disk_read),
-        false => (used.requested_write, used.disk_write),
+        false => (used.requested_write, written),
     };
     let rate = processes.per_second(requested);
     let on_disk = disk as f64 / requested.max(1) as f64;
     // A program that copies /dev/zero to a disk reads from memory, but its writes do reach the disk.
-    let reached = used.disk_bytes() as f64 / requested.max(1) as f64;
+    let reached = (used.disk_read + written) as f64 / requested.max(1) as f64;
     let is_requested = rate >= REQUESTED_MIN && reached <= FROM_DISK_MAX;
     // I/O through io_uring and aio does not count as requested: only the files show it.
-    let is_busy = processes.per_second(used.disk_bytes()) < SILENT_MAX
+    let is_busy = processes.per_second(used.disk_read + written) < SILENT_MAX
         && view.state(ThreadState::OnCpu) >= ON_CPU_MIN;
     let tells = |file: &&OpenFile| is_requested || is_busy && (file.direct || file.in_memory);
     let file = processes.files.values().filter(tells).max_by_key(|file| file.size).and_then(about);

@@ -6,12 +6,14 @@ use super::device::DEVICE;
 #[cfg(test)]
 use super::testing::held;
 use super::view::{CPU_SAMPLES_MIN, UTIL_MIN};
+use crate::blocks::{GapReason, await_gaps};
 use crate::derive;
 use crate::layers::Layer;
 use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
+use fathom_model::Histogram;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::watch::{SplitSamples, ThreadState};
@@ -32,6 +34,8 @@ const HELD_SAMPLES_MIN: u64 = 100;
 const PIECES_MIN: f64 = 2.0;
 /// Splits per second from which they matter.
 const SPLITS_MIN: f64 = 10.0;
+/// Share of a device's bytes that must be the program's.
+const OWN_SHARE_MIN: f64 = 0.5;
 
 /// All requests of a device's queue are in use.
 pub(in crate::rules) static REQUESTS: Rule = Rule {
@@ -79,15 +83,9 @@ fn queues(device: &DeviceFacts) -> f64 {
     f64::from(device.hardware_queues.unwrap_or(1).max(1))
 }
 
-/// I/Os that the jobs of a run kept in flight.
-fn in_flight(view: &View) -> f64 {
-    let jobs = view.record.jobs.iter();
-    jobs.filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum()
-}
-
 fn requests(view: &View) -> Option<Claim> {
     let waiting = view.threads(|_, _, wchan| wchan.contains("blk_mq_get_tag"));
-    let asked = in_flight(view);
+    let asked = view.own_in_flight().filter(|_| view.is_run()).unwrap_or(0.0);
     let (disk, device) = view.disks().into_iter().find_map(|disk| {
         let device = view.device(&disk.name).filter(|_| disk.util >= UTIL_MIN)?;
         let requests = f64::from(device.nr_requests?.max(1));
@@ -130,8 +128,8 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
     meaning: "The I/O scheduler held I/Os back although the device could have accepted more, or it used a lot of CPU time.",
     threshold: || {
         format!(
-            "A device with a scheduler was busy {UTIL_MIN:.0}% of the time or more; I/Os spent {:.0}% or more of their time \
-             between insertion and issue, while fewer than {:.0}% of the requests that the driver accepts were in use and \
+            "A device with a scheduler was busy {UTIL_MIN:.0}% of the time or more; the median time of sampled I/Os between \
+             insertion and issue was {:.0}% or more of the sum of that and their median time from issue to completion, while fewer than {:.0}% of the requests that the driver accepts were in use and \
              threads waited for I/O; or {:.0}% of the CPU time went to it.",
             HELD_MIN * 100.0,
             REQUESTS_USED_MIN * 100.0,
@@ -234,7 +232,7 @@ fn scheduler(view: &View) -> Option<Claim> {
 }
 
 /// The part of the time of I/Os that passed before they were issued to the driver, where the driver could have taken
-/// more: the mean of sampled requests over await. Completions would do as well, but idle CPUs do not record all of them.
+/// more.
 pub(super) fn held_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
     let held = time_in_scheduler(view, disk).filter(|held| *held >= HELD_MIN)?;
     let device = view.device(&disk.name)?;
@@ -244,16 +242,20 @@ pub(super) fn held_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
     (!taken.is_some_and(|taken| at_driver >= taken * REQUESTS_USED_MIN)).then_some(held)
 }
 
-/// The part of the time of I/Os that passed before they were issued to the driver.
+/// The part of the time of I/Os that passed before they were issued to the driver, by the medians of the same sampled
+/// requests; `None` where these do not represent all requests.
 pub(super) fn time_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
     let blocks = view.blocks(&disk.name)?;
-    let samples = blocks.queue.count();
-    let held_ns = blocks.queue.sum_ns() as f64 / samples.max(1) as f64;
-    let kinds = [&disk.read, &disk.write, &disk.discard];
-    let ios: f64 = kinds.iter().map(|kind| kind.ios).sum();
-    let await_ms: f64 = kinds.iter().map(|kind| kind.ios * kind.wait_ms.unwrap_or(0.0)).sum();
-    let enough = samples >= HELD_SAMPLES_MIN && await_ms > 0.0;
-    enough.then(|| (held_ns / (await_ms / ios * 1e6)).min(1.0))
+    let gaps = await_gaps(blocks, disk, view.seen.elapsed_ns);
+    let is_biased = gaps.iter().any(|gap| gap.reason == GapReason::Samples);
+    if is_biased || blocks.ends_unseen().is_some() {
+        return None;
+    }
+    let median = |times: &Histogram| {
+        Some(times.percentile(50.0)? as f64).filter(|_| times.count() >= HELD_SAMPLES_MIN)
+    };
+    let (held, served) = (median(&blocks.queue)?, median(&blocks.driver)?);
+    Some(held / (held + served).max(1.0))
 }
 
 /// The kernel limits buffered writes in flight, so that reads do not wait behind them.
@@ -346,7 +348,9 @@ pub(in crate::rules) static SPLITS: Rule = Rule {
     threshold: || {
         format!(
             "Each I/O became {PIECES_MIN:.0} requests or more on average, {SPLITS_MIN:.0} or more were split per second, \
-             the device was busy {UTIL_MIN:.0}% of the time or more, and threads waited for I/O."
+             the device was busy {UTIL_MIN:.0}% of the time or more, and threads waited for I/O. For a program: it moved \
+             {:.0}% or more of the device's bytes.",
+            OWN_SHARE_MIN * 100.0
         )
     },
     remedy: "Raise the limit, or use I/Os that fit in it",
@@ -367,6 +371,15 @@ pub(in crate::rules) static SPLITS: Rule = Rule {
             },
             summary: "I/Os on vda were split at 128 KiB by max_segments: each became 8.0 requests.",
         },
+        Case::View {
+            holds: |s| s.splits("max_segments", 8750),
+            // Another program's.
+            near_miss: |s| {
+                s.splits("max_segments", 8750);
+                s.own().disk_read /= 3;
+            },
+            summary: "I/Os on vda were split at 128 KiB by max_segments: each became 8.0 requests.",
+        },
     ],
 };
 
@@ -376,6 +389,10 @@ fn splits(view: &View) -> Option<Claim> {
     let splits = derive::per_second(blocks.split, view.seen.elapsed_ns);
     let requests = disk.read.ios + disk.write.ios + disk.discard.ios;
     let pieces = requests / (requests - splits).max(1.0);
+    let own = view.seen.processes.per_second(view.seen.processes.watched.disk_bytes());
+    if view.is_own && own < (disk.read.bytes + disk.write.bytes) * OWN_SHARE_MIN {
+        return None;
+    }
     if splits < SPLITS_MIN || splits >= requests || pieces < PIECES_MIN {
         return None;
     }

@@ -23,8 +23,8 @@ pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
     threshold: || {
         format!(
             "A stacked device was busy {UTIL_MIN:.0}% of the time or more, {:.0}% or more of the I/Os in flight there were \
-             in flight neither at the devices below it, where merged ones count one by one, nor in its I/O scheduler, and \
-             threads waited for I/O.",
+             in flight neither at the devices below it, where merged ones count one by one, nor in its I/O scheduler \
+             (`io-scheduler`), and threads waited for I/O.",
             IN_LAYER_MIN * 100.0
         )
     },
@@ -36,7 +36,7 @@ pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
         Case::View {
             holds: |s| s.stacked("dm-0", 16.0, 4.0),
             near_miss: |s| s.stacked("dm-0", 16.0, 12.0),
-            summary: "dm-0 (vg-data) itself took 75% of the time: 16.0 I/Os were in flight there on average, 4.0 of them \
+            summary: "dm-0 (vg-data) itself took 75% of the time: on average 16.0 I/Os were in flight on it, 4.0 of them \
                       at vda below it.",
         },
         Case::View {
@@ -46,7 +46,7 @@ pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
                 s.stacked("dm-0", 16.0, 4.0);
                 s.merges("vda", 3);
             },
-            summary: "dm-0 (vg-data) itself took 75% of the time: 16.0 I/Os were in flight there on average, 4.0 of them \
+            summary: "dm-0 (vg-data) itself took 75% of the time: on average 16.0 I/Os were in flight on it, 4.0 of them \
                       at vda below it.",
         },
         Case::View {
@@ -54,9 +54,10 @@ pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
             // Its scheduler holds them back.
             near_miss: |s| {
                 s.stacked("loop0", 16.0, 4.0);
-                s.held_requests("loop0", 1200);
+                s.scheduled("loop0", "bfq");
+                s.held_requests("loop0", 750);
             },
-            summary: "loop0 (vg-data) itself took 100% of the time: 16.0 I/Os were in flight there on average, 0.0 of them \
+            summary: "loop0 (vg-data) itself took 100% of the time: on average 16.0 I/Os were in flight on it, 0.0 of them \
                       at vda below it.",
         },
     ],
@@ -70,7 +71,11 @@ fn stacked_device(view: &View) -> Option<Claim> {
     let disks = view.disks();
     let disk = disks.iter().find(is_stacked)?;
     let below = view.queue_below(disk);
-    let held = time_in_scheduler(view, disk).unwrap_or(0.0);
+    let scheduler = view.device(&disk.name).and_then(|device| device.scheduler.as_deref());
+    let held = match scheduler {
+        None | Some("none") => 0.0,
+        Some(_) => time_in_scheduler(view, disk)?,
+    };
     let in_layer = 1.0 - below / disk.queue - held;
     if in_layer < IN_LAYER_MIN {
         return None;
@@ -80,8 +85,8 @@ fn stacked_device(view: &View) -> Option<Claim> {
         alias => format!("{} ({alias})", disk.name),
     };
     let summary = format!(
-        "{name} itself took {:.0}% of the time: {:.1} I/Os were in flight there on average, {below:.1} of them at {} \
-         below it.",
+        "{name} itself took {:.0}% of the time: on average {:.1} I/Os were in flight on it, {below:.1} of them at {} below \
+         it.",
         in_layer * 100.0,
         disk.queue,
         disk.below.join(", ")

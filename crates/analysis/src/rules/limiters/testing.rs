@@ -9,10 +9,10 @@ use fathom_model::outcome::RecordKind;
 use fathom_model::progress::Sample;
 use fathom_model::record::JobRecord;
 use fathom_model::watch::{
-    BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DiskCounters, DiskKind,
-    Level, MachineSample, OpenFile, Pressure, PressureSample, ProcessUse, ProcessesSample,
-    SplitSamples, Stack, StackCount, StacksSample, SystemSample, ThreadCount, ThreadState,
-    ThreadTime, ThreadsSample, WatchRecord,
+    BlockOp, BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DiskCounters,
+    DiskKind, Level, MachineSample, OpTimes, OpenFile, Pressure, PressureSample, ProcessUse,
+    ProcessesSample, SplitSamples, Stack, StackCount, StacksSample, SystemSample, ThreadCount,
+    ThreadState, ThreadTime, ThreadsSample, WatchRecord,
 };
 use fathom_model::{Dir, RunRecord};
 
@@ -130,6 +130,10 @@ impl Scene {
         &mut self.last.processes.as_mut().unwrap().watched
     }
 
+    pub fn others(&mut self) -> &mut Vec<ProcessUse> {
+        &mut self.last.processes.as_mut().unwrap().others
+    }
+
     fn threads_sample(&mut self) -> &mut ThreadsSample {
         self.last.threads.as_mut().unwrap()
     }
@@ -196,7 +200,7 @@ impl Scene {
 
     /// Another program that used `cpus` CPUs and read `bytes` a second.
     pub fn other(&mut self, comm: &str, cpus: f64, bytes: u64) {
-        self.last.processes.as_mut().unwrap().others.push(ProcessUse {
+        self.others().push(ProcessUse {
             comm: comm.into(),
             pid: 812,
             processes: 1,
@@ -242,6 +246,7 @@ impl Scene {
 
     pub fn swaps(&mut self, pages: u64) {
         self.system().paging.swap_in = pages * SECONDS;
+        self.own().major_faults = pages * SECONDS;
         self.disk("zram0", pages, 0.1, 10.0);
     }
 
@@ -295,6 +300,7 @@ impl Scene {
     pub fn cached_writes(&mut self, disk_write: u64) {
         let own = self.own();
         (own.requested_write, own.disk_write) = (SECONDS << 30, disk_write);
+        self.writes("vdb", disk_write / SECONDS / 4096 + 1, 0.1, 1.0);
     }
 
     /// The watched program has this file open.
@@ -317,9 +323,29 @@ impl Scene {
         blocks.devices.last_mut().unwrap()
     }
 
-    /// I/Os wait so long before they are issued.
+    /// A further device with this scheduler.
+    pub fn scheduled(&mut self, name: &str, scheduler: &str) {
+        let (name, scheduler) = (name.into(), Some(scheduler.into()));
+        let device = DeviceFacts { name, scheduler, ..DeviceFacts::default() };
+        self.record.watch.as_mut().unwrap().devices.push(device);
+    }
+
+    /// I/Os wait so long before they are issued, of a millisecond in all; a few far longer.
     pub fn held_requests(&mut self, name: &str, held_us: u64) {
-        self.blocks(name).queue.record_n(held_us * 1000, 1000);
+        let blocks = self.blocks(name);
+        blocks.queue.record_n(held_us * 1000, 1000);
+        blocks.queue.record_n(20_000_000, 5);
+        blocks.driver.record_n((1000 - held_us) * 1000, 1005);
+        blocks.ops = vec![OpTimes { op: BlockOp::Read, driver: blocks.driver.clone() }];
+    }
+
+    /// The same, and most completions were not recorded.
+    pub fn held_requests_unended(&mut self, name: &str, held_us: u64) {
+        self.last.blocks = None;
+        self.held_requests(name, held_us);
+        let blocks = self.last.blocks.as_mut().unwrap();
+        blocks.devices[0].driver = fathom_model::Histogram::default();
+        blocks.devices[0].driver.record_n((1000 - held_us) * 1000, 300);
     }
 
     /// The scheduler `name`, in which I/Os spend this part of the millisecond that they take.

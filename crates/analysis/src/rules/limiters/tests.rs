@@ -1,6 +1,7 @@
 use super::testing::Scene;
 use super::*;
 use crate::rules::testing::Case;
+use fathom_model::Dir;
 use fathom_model::watch::ThreadState;
 
 fn ids(causes: &[Finding]) -> Vec<&str> {
@@ -75,15 +76,93 @@ fn a_cpu_bound_machine_is_limited_by_its_cpus() {
     assert_eq!(ids(&found), ["busy-cpus"]);
 }
 
-#[test]
-fn an_idle_program_on_a_busy_machine() {
+/// What is said of a program that does next to nothing, on a busy machine, after `change`.
+fn settle(change: impl FnOnce(&mut Scene)) -> String {
     let mut scene = Scene::reads();
     scene.no_threads();
     scene.hog(1.9, 0.0, 0.0);
-    scene.state(ThreadState::Timer, 1.0);
     scene.disk("vda", 10, 0.1, 5.0);
-    let Limiters::Inconclusive(settle) = scene.limiters() else { panic!("a cause of nothing") };
-    assert!(settle.starts_with("the CPUs were 95% busy, but fio did not"), "{settle}");
+    change(&mut scene);
+    match scene.limiters() {
+        Limiters::Inconclusive(settle) => settle,
+        Limiters::Found(causes) => panic!("{:?}", ids(&causes)),
+    }
+}
+
+#[test]
+fn an_idle_program_on_a_busy_machine() {
+    let settled = settle(|_| ());
+    assert!(settled.starts_with("the CPUs were 95% busy, but fio did not"), "{settled}");
+}
+
+#[test]
+fn a_program_that_sleeps_gets_no_advice_for_its_ios() {
+    let said = |state| settle(|s| s.state(state, 1.0));
+    assert_eq!(
+        said(ThreadState::Timer),
+        "fio slept in a timer (1.00 threads), not waiting for a CPU or a disk"
+    );
+    assert_eq!(
+        said(ThreadState::Pipe),
+        "fio waited for input or another program (1.00 threads: pipe), not for a CPU or a disk"
+    );
+    assert_eq!(
+        said(ThreadState::Stopped),
+        "fio was stopped (1.00 threads), by a signal or a debugger"
+    );
+    // A timer beside as many busy threads is no reason.
+    let settled = settle(|s| {
+        s.state(ThreadState::Timer, 1.0);
+        s.state(ThreadState::Disk, 1.0);
+    });
+    assert!(settled.starts_with("the CPUs were"), "{settled}");
+    // It waits for a program that is known.
+    let settled = settle(|s| {
+        s.state(ThreadState::Socket, 1.0);
+        s.others()[0].peer = true;
+    });
+    let peer = "fio waited for stress-ng (pid 812) (1.00 threads: socket). Watch that instead: fathom watch -p stress-ng";
+    assert_eq!(settled, peer);
+}
+
+#[test]
+fn a_program_that_ran_for_less_than_a_second_is_not_judged() {
+    let mut scene = Scene::reads();
+    let lived = |scene: &mut Scene, ns| {
+        scene.record.watch.as_mut().unwrap().command.as_mut().unwrap().elapsed_ns = ns;
+        scene.limiters()
+    };
+    let settle = "fio ran for only 900 ms. Run for at least several seconds";
+    assert_eq!(lived(&mut scene, 900_000_000), Limiters::Inconclusive(settle.into()));
+    assert!(matches!(lived(&mut scene, 1_100_000_000), Limiters::Found(_)));
+    scene.job_of_its_own(Dir::Read, 16.0);
+    scene.record.jobs[0].runtime_ns = 900_000_000;
+    assert!(matches!(scene.limiters(), Limiters::Inconclusive(_)));
+}
+
+#[test]
+fn a_program_behind_its_own_lock_is_not_held_up_by_others() {
+    let found = causes(|s| {
+        s.lock(6.5, 0.3);
+        s.hog(1.63, 0.3, 0.7);
+    });
+    assert_eq!(ids(&found), ["lock"]);
+}
+
+#[test]
+fn medians_of_the_same_requests_show_what_the_scheduler_holds_back() {
+    let held = |change: fn(&mut Scene)| {
+        let found = causes(|s| {
+            s.scheduler("bfq", 600);
+            change(s);
+        });
+        ids(&found).contains(&"io-scheduler")
+    };
+    assert!(held(|_| ()));
+    // The end of most requests was not seen.
+    assert!(!held(|s| s.held_requests_unended("vda", 600)));
+    // await is far from what was sampled.
+    assert!(!held(|s| s.disk("vda", 10_000, 150.0, 99.0)));
 }
 
 #[test]

@@ -2,14 +2,16 @@
 
 use super::View;
 use super::device::DEVICE;
-use crate::derive;
+#[cfg(test)]
+use super::testing::Scene;
+use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
 use fathom_model::Dir;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::units;
-use fathom_model::watch::{LOCK_CALLERS, ThreadState};
+use fathom_model::watch::{DiskKind, LOCK_CALLERS, ThreadState};
 
 /// Share of their time that threads must have spent in fsync and the like, or for the journal.
 const SYNC_MIN: f64 = 0.3;
@@ -58,6 +60,34 @@ pub(in crate::rules) static FSYNC: Rule = Rule {
     }],
 };
 
+#[cfg(test)]
+#[test]
+fn who_does_direct_io_is_not_advised_to() {
+    let mut scene = Scene::reads();
+    scene.workers(4.0);
+    let step = |scene: &Scene| {
+        let causes = scene.causes();
+        let cause = causes.iter().find(|cause| cause.rule == IO_WORKERS.id).unwrap();
+        cause.next_step.clone().unwrap()
+    };
+    assert!(step(&scene).contains("direct=1"));
+    scene.file(1 << 30, 1 << 30, false);
+    scene.last.processes.as_mut().unwrap().files[0].direct = true;
+    assert!(step(&scene).contains("ioengine=libaio"));
+}
+
+#[cfg(test)]
+#[test]
+fn the_device_that_was_flushed_is_cited() {
+    let mut scene = Scene::reads();
+    scene.syncs(0.7);
+    // Another program reads from a busier disk, which is flushed now and then.
+    scene.disk("vdb", 10_000, 16.0, 99.0);
+    scene.last.disks.iter_mut().for_each(|disk| disk.flush.ios = disk.flush.ios.max(5));
+    let cause = scene.causes().into_iter().find(|cause| cause.rule == FSYNC.id).unwrap();
+    assert!(cause.evidence.iter().any(|evidence| evidence.name == "flushes/s on vda"), "{cause:?}");
+}
+
 fn fsync(view: &View) -> Option<Claim> {
     let of_journal = |wchan: &str| JOURNAL.iter().any(|part| wchan.contains(part));
     let jobs = view.record.jobs.iter();
@@ -73,7 +103,7 @@ fn fsync(view: &View) -> Option<Claim> {
     }
     let spent = Evidence::number("time in syncs", share, Unit::Share);
     let source = if view.is_run() { "" } else { "system call and wchan of the threads" };
-    let disk = view.disks().into_iter().find(|disk| disk.flush.ios > 0.0);
+    let disk = flushed(view);
     let flushes = disk.map(|disk| {
         let name = format!("flushes/s on {}", disk.name);
         Evidence::number(name, disk.flush.ios, Unit::Count).with_source("/proc/diskstats")
@@ -96,6 +126,18 @@ fn fsync(view: &View) -> Option<Claim> {
     Some(Claim::new(summary, evidence.collect()).weight(share).confidence(Confidence::High))
 }
 
+/// The device that was flushed: one that holds a run's files, or the one with most flushes.
+fn flushed<'a>(view: &'a View) -> Option<&'a DiskRates> {
+    let mut disks = view.rates.disks.iter().filter(|disk| disk.flush.ios > 0.0).collect::<Vec<_>>();
+    disks.retain(|disk| disk.kind != DiskKind::Partition);
+    let targets = view.record.facts.targets.iter().filter_map(|target| target.device.as_ref());
+    let targets: Vec<&str> = targets.map(|device| device.name.as_str()).collect();
+    let is_target = |disk: &&&DiskRates| targets.contains(&disk.name.as_str());
+    let most = |a: &&DiskRates, b: &&DiskRates| a.flush.ios.total_cmp(&b.flush.ios);
+    let of_targets = disks.iter().filter(is_target).copied().max_by(most);
+    of_targets.or_else(|| disks.into_iter().max_by(most))
+}
+
 /// A lock that the program's threads share.
 pub(in crate::rules) static LOCK: Rule = Rule {
     id: "lock",
@@ -110,7 +152,7 @@ pub(in crate::rules) static LOCK: Rule = Rule {
         )
     },
     remedy: "Find the lock: fathom stacks, or perf trace -s -e futex",
-    supersedes: &[&super::cpu::OWN_TIME],
+    supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
     checks: &[Check::View(lock)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -249,7 +291,18 @@ fn io_workers(view: &View) -> Option<Claim> {
     );
     let workers = Evidence::number("active iou-wrk threads", workers, Unit::Count);
     let claim = Claim::new(summary, vec![workers.with_source("/proc/PID/task")]);
-    Some(claim.weight(share.min(0.75)).confidence(Confidence::Medium))
+    let claim = claim.weight(share.min(0.75)).confidence(Confidence::Medium);
+    let (jobs, files) = (&view.record.plan.jobs, &view.seen.processes.files);
+    let is_direct = match view.is_run() {
+        true => !jobs.is_empty() && jobs.iter().all(|job| job.direct),
+        false => !files.is_empty() && files.values().all(|file| file.direct),
+    };
+    Some(match is_direct {
+        true => claim.remedy(
+            "Compare with ioengine=libaio, or with more jobs: the device or file system does not support nowait",
+        ),
+        false => claim,
+    })
 }
 
 /// One I/O in flight at any time.
@@ -374,13 +427,11 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
     let waits = |comm: &str, call: &str, _: &str| {
         !comm.starts_with("iou-") && (calls.contains(&call) || ASYNC_WAITS.contains(&call))
     };
-    let jobs = view.record.jobs.iter();
-    let jobs: f64 = jobs.filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum();
     let waiting = view.threads(waits);
-    let (mean, share) = match view.is_run() {
+    let (mean, share) = match view.own_in_flight().filter(|_| view.is_run()) {
         // An I/O that is copied from memory is in flight, too.
-        true => (jobs, jobs.min(view.io_wait().unwrap_or(1.0))),
-        false => (waiting, view.share(waiting)),
+        Some(jobs) => (jobs, jobs.min(view.io_wait().unwrap_or(1.0))),
+        None => (waiting, view.share(waiting)),
     };
     let is_one = (ONE_SHARE_MIN..=ONE_IN_FLIGHT).contains(&mean) && share >= ONE_SHARE_MIN;
     if !view.is_own || !is_one || !(QUEUE_MIN..=ONE_IN_FLIGHT).contains(&in_flight(io)) {

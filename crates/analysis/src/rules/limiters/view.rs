@@ -1,6 +1,7 @@
 //! What causes are found in.
 
 use super::SAMPLES_MIN;
+use crate::derive;
 use crate::layers::LayerTimes;
 use crate::machine::{CpuShares, DiskRates, MachineRates};
 use crate::threads::ThreadGroup;
@@ -8,7 +9,10 @@ use crate::watch::ObservedTotals;
 use fathom_model::RunRecord;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::outcome::RecordKind;
-use fathom_model::watch::{CgroupSample, DeviceBlocks, DiskKind, Level, Stack, ThreadState};
+use fathom_model::units;
+use fathom_model::watch::{
+    CgroupSample, DeviceBlocks, DiskKind, Level, ProcessUse, Stack, ThreadState,
+};
 
 /// Busy time of a device, in percent, from which it can hold up anyone.
 pub(super) const UTIL_MIN: f64 = 50.0;
@@ -18,8 +22,17 @@ pub(super) const WAIT_MIN: f64 = 0.3;
 pub(super) const CPU_SAMPLES_MIN: u64 = 200;
 /// CPU usage, in percent, from which the machine's CPUs are all in use.
 pub(super) const CPUS_BUSY_MIN: f64 = 90.0;
+/// CPUs that a process at the other end of a program's pipes and sockets must use for the program to wait for its work.
+pub(super) const PEER_CPUS_MIN: f64 = 0.25;
+/// A program that ran for less time than this is not judged.
+pub(super) const LIFE_MIN_NS: u64 = 1_000_000_000;
+/// Threads that must have been asleep on average, and how many times the busy ones, for a program to be asleep.
+const ASLEEP_MIN: f64 = 0.5;
+const ASLEEP_TIMES: f64 = 2.0;
 /// A device passes I/Os on if this part of those in flight is in flight below it.
 const PASSED_ON_MIN: f64 = 0.7;
+/// Mean number of threads in asynchronous waits up to which a program's I/Os are those of its threads.
+const ASYNC_MAX: f64 = 0.05;
 /// Who is watched where no program is.
 const THE_MACHINE: &str = "this machine";
 
@@ -65,9 +78,37 @@ impl<'a> View<'a> {
         self.record.kind == RecordKind::Run
     }
 
-    /// What is watched, at the beginning of a sentence; names of programs stay as they are.
+    /// Whose time it is, at the beginning of a sentence; names of programs stay as they are.
     pub fn subject(&self) -> &str {
-        if self.who == THE_MACHINE { "This machine" } else { &self.who }
+        if self.is_own { &self.who } else { "Tasks" }
+    }
+
+    /// For how long the workload ran while it was sampled, in nanoseconds.
+    pub fn life_ns(&self) -> u64 {
+        let watch = self.record.watch.as_ref();
+        let lived = match self.is_run() {
+            true => self.record.jobs.iter().map(|job| job.runtime_ns).max(),
+            false => watch.and_then(|watch| Some(watch.command.as_ref()?.elapsed_ns)),
+        };
+        // The record of a killed run does not say.
+        lived.filter(|ns| *ns > 0).map_or(self.seen.elapsed_ns, |ns| ns.min(self.seen.elapsed_ns))
+    }
+
+    /// Mean number of the workload's own I/Os in flight; `None` where one thread may have any number of them.
+    pub fn own_in_flight(&self) -> Option<f64> {
+        if self.is_run() {
+            let jobs = self.record.jobs.iter();
+            return Some(jobs.filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum());
+        }
+        let is_async = self.states(&[ThreadState::IoUring, ThreadState::Aio]) > ASYNC_MAX;
+        (!is_async && !self.states.is_empty()).then(|| self.state(ThreadState::Disk))
+    }
+
+    /// The process at the other end of the program's pipes and sockets that used most CPU time, if it used much.
+    pub fn peer(&self) -> Option<&ProcessUse> {
+        let processes = &self.seen.processes;
+        let peer = processes.by_cpu().into_iter().find(|uses| uses.peer)?;
+        (processes.cpus(peer) >= PEER_CPUS_MIN).then_some(peer)
     }
 
     /// Mean number of its threads in `state`.
@@ -161,12 +202,17 @@ impl<'a> View<'a> {
         self.seen.last().system.as_ref()?.cgroup.as_ref()
     }
 
-    /// The share of all bytes read and written that is other programs'; `None` if that is not known.
-    pub fn others_share(&self) -> Option<f64> {
+    /// Bytes that all programs read from and wrote to disks.
+    pub fn disk_traffic(&self) -> u64 {
         let processes = &self.seen.processes;
-        let bytes: u64 = processes.by_disk_bytes().iter().map(|uses| uses.disk_bytes()).sum();
-        let all = bytes + processes.watched.disk_bytes();
-        (processes.elapsed_ns > 0 && all > 0).then(|| bytes as f64 / all as f64)
+        let others: u64 = processes.by_disk_bytes().iter().map(|uses| uses.disk_bytes()).sum();
+        others + processes.watched.disk_bytes()
+    }
+
+    /// The share of these bytes that is other programs'; `None` if that is not known.
+    pub fn others_share(&self) -> Option<f64> {
+        let (own, all) = (self.seen.processes.watched.disk_bytes(), self.disk_traffic());
+        (self.seen.processes.elapsed_ns > 0 && all > 0).then(|| (all - own) as f64 / all as f64)
     }
 
     /// CPUs online.
@@ -180,35 +226,76 @@ impl<'a> View<'a> {
         (*cpu != CpuShares::default()).then_some(100.0 - cpu.idle - cpu.iowait)
     }
 
+    /// The state in which the program spent its time, and the mean number of threads in it, if it was asleep and neither
+    /// a CPU nor I/O would have woken it.
+    fn asleep(&self) -> Option<(ThreadState, f64)> {
+        use ThreadState as S;
+        let states = [S::Timer, S::Pipe, S::Poll, S::Socket, S::Stopped];
+        let states = states.into_iter().map(|state| (state, self.state(state)));
+        let (state, mean) = states.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let enough = ASLEEP_MIN.max(self.busy_threads() * ASLEEP_TIMES);
+        (self.is_own && mean >= enough).then_some((state, mean))
+    }
+
     /// What would settle it where no cause is found.
     pub fn what_would_settle_it(&self) -> String {
         let level = self.record.watch.as_ref().map(|watch| watch.level);
         let busy = self.cpus_busy().filter(|busy| *busy >= CPUS_BUSY_MIN);
-        match (level, busy) {
+        let who = &self.who;
+        match (level, busy, self.asleep()) {
             _ if self.seen.samples < SAMPLES_MIN => {
                 "fewer than two samples of the machine were taken. Run for at least several seconds".into()
             }
-            (None | Some(Level::Off), _) => {
+            _ if self.life_ns() < LIFE_MIN_NS => format!(
+                "{} ran for only {}. Run for at least several seconds",
+                self.subject(),
+                units::time(self.life_ns() as f64)
+            ),
+            (None | Some(Level::Off), ..) => {
                 "nothing was sampled. Use --sampling=default or full".into()
             }
-            (_, Some(busy)) => format!(
-                "the CPUs were {busy:.0}% busy, but {} did not spend its time waiting for one. Rerun when other programs \
-                 are idle",
-                self.who
+            (_, _, Some((state, mean))) => self.why_asleep(state, mean),
+            (_, Some(busy), None) => format!(
+                "the CPUs were {busy:.0}% busy, but {who} did not spend its time waiting for one. Rerun when other programs \
+                 are idle"
             ),
             _ if !self.is_own => {
                 "no machine-wide bottleneck was found. Watch one program: fathom watch -p PID".into()
             }
-            (Some(Level::Default), _) => {
+            (Some(Level::Default), ..) => {
                 "nothing that was sampled was saturated. --sampling=full also samples the block layer; or change \
                  one setting, such as iodepth or numjobs, and compare"
                     .into()
             }
-            (Some(Level::Full), _) => {
+            (Some(Level::Full), ..) => {
                 "nothing that was sampled was saturated. Change one setting, such as the queue depth or the number \
                  of threads, and compare"
                     .into()
             }
+        }
+    }
+
+    fn why_asleep(&self, state: ThreadState, mean: f64) -> String {
+        let who = &self.who;
+        match (state, self.peer()) {
+            (ThreadState::Timer, _) => {
+                format!(
+                    "{who} slept in a timer ({mean:.2} threads), not waiting for a CPU or a disk"
+                )
+            }
+            (ThreadState::Stopped, _) => {
+                format!("{who} was stopped ({mean:.2} threads), by a signal or a debugger")
+            }
+            (state, Some(peer)) => format!(
+                "{who} waited for {} ({mean:.2} threads: {}). Watch that instead: fathom watch -p {}",
+                peer.named(),
+                state.name(),
+                peer.comm
+            ),
+            (state, None) => format!(
+                "{who} waited for input or another program ({mean:.2} threads: {}), not for a CPU or a disk",
+                state.name()
+            ),
         }
     }
 }
