@@ -22,7 +22,7 @@ mod topo;
 mod watch;
 
 pub use blocks::{block_rates, blocks};
-use blocks::{gaps, range};
+use blocks::{gaps, is_biased, range, sentence};
 use calls::calls;
 pub use doctor::doctor;
 use doctor::doctor_line;

@@ -61,6 +61,10 @@ pub(crate) fn comm(count: &StackCount) -> &str {
     if count.comm.is_empty() { "[ended]" } else { &count.comm }
 }
 
+pub(crate) fn process_name(count: &StackCount) -> &str {
+    if count.process.is_empty() { comm(count) } else { &count.process }
+}
+
 /// Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line for each thread's name and
 /// stack, `fio;entry_SYSCALL_64;do_syscall_64 17`, sorted.
 #[must_use]

@@ -8,7 +8,9 @@ use crate::doc::{
 use fathom_analysis::blocks::{AwaitGap, GapReason, await_gaps};
 use fathom_analysis::machine::DiskRates;
 use fathom_model::Histogram;
-use fathom_model::watch::{BlocksSample, DeviceBlocks, Missing, SizeSamples, SplitSamples};
+use fathom_model::watch::{
+    BlockOp, BlocksSample, DeviceBlocks, Missing, SizeSamples, SplitSamples,
+};
 
 /// Kinds of request, causes of splits and tasks that are named; the rest is added up.
 const NAMED: usize = 5;
@@ -103,8 +105,9 @@ pub fn blocks(
     for device in &growth.devices {
         let removed = if device.removed { ", removed" } else { "" };
         let about = text!(time(elapsed_ns as f64), removed);
-        let mut body = of_device(device, growth.one_in);
-        gaps(device, disks, elapsed_ns).for_each(|gap| body.paragraph(gap));
+        let gaps = gaps(device, disks, elapsed_ns);
+        let mut body = of_device(device, growth.one_in, &gaps);
+        gaps.iter().for_each(|gap| body.paragraph(sentence(gap)));
         page.section(&device.name, about, body);
     }
     unplugs(&mut page, growth);
@@ -119,7 +122,7 @@ pub fn blocks(
     page
 }
 
-fn of_device(device: &DeviceBlocks, one_in: u32) -> Document {
+fn of_device(device: &DeviceBlocks, one_in: u32, gaps: &[AwaitGap]) -> Document {
     let n = |n: u64, name: &str| of(events(n), name);
     let mut body = Document::default();
     let ios = [n(device.queued, "queued"), n(device.split, "split"), n(device.merged, "merged")];
@@ -140,11 +143,12 @@ fn of_device(device: &DeviceBlocks, one_in: u32) -> Document {
     body.entry(&format!("sizes (1 in {one_in})"), ranked(sizes));
     let splits = device.splits.iter().map(|split| (limit(split), split.samples)).collect();
     body.entry("splits", ranked(splits));
-    times(&mut body, device);
+    times(&mut body, device, gaps);
     body
 }
 
-fn times(body: &mut Document, device: &DeviceBlocks) {
+/// Latencies of sampled requests that represent all of them.
+fn times(body: &mut Document, device: &DeviceBlocks, gaps: &[AwaitGap]) {
     let row = |name: &str, histogram: &Histogram| -> Vec<Text> {
         let percentiles = [50.0, 90.0, 99.0, 99.9].map(|percent| percentile(histogram, percent));
         let all = [Some(histogram.mean_ns())].into_iter().chain(percentiles);
@@ -156,9 +160,13 @@ fn times(body: &mut Document, device: &DeviceBlocks) {
     let driver = if device.bio_based { "queue to completion" } else { "issue to completion" };
     let mut all = vec![("queue to issue".to_string(), &device.queue)];
     match device.ops.as_slice() {
+        _ if device.ends_unseen().is_some() => {}
         // Older records.
         [] => all.push((driver.to_string(), &device.driver)),
-        ops => all.extend(ops.iter().map(|of| (format!("{driver}, {}", of.op.name()), &of.driver))),
+        ops => {
+            let ops = ops.iter().filter(|of| !is_biased(gaps, of.op));
+            all.extend(ops.map(|of| (format!("{driver}, {}", of.op.name()), &of.driver)));
+        }
     }
     let rows = all.into_iter().filter(|(_, times)| !times.is_empty());
     let names = ["mean", "p50", "p90", "p99", "p99.9", "max", "samples"];
@@ -169,65 +177,54 @@ fn times(body: &mut Document, device: &DeviceBlocks) {
     body.table(columns, rows.map(|(name, times)| row(&name, times)).collect());
     if let Some(unseen) = device.ends_unseen() {
         body.paragraph(text!(
-            "No completion event for ",
+            "issue-to-completion latency omitted: no completion event for ",
             of(events(unseen), "of "),
             of(events(device.queue.count()), "requests"),
-            " (as happens on idle CPUs): issue-to-completion latency covers only the others and may be far off. \
-             `await` in `fathom top` is the mean of all."
+            ", as happens on idle CPUs. `await` in `fathom top` is the mean of all."
         ));
     }
 }
 
-/// A sentence for each operation whose sampled median is far from await: why, and which to trust.
-pub(super) fn gaps(
-    device: &DeviceBlocks,
-    disks: &[DiskRates],
-    elapsed_ns: u64,
-) -> impl Iterator<Item = Text> {
+/// Operations whose sampled median is far from await.
+pub(super) fn gaps(device: &DeviceBlocks, disks: &[DiskRates], elapsed_ns: u64) -> Vec<AwaitGap> {
     let disk = disks.iter().find(|disk| disk.name == device.name);
     // Without the completions, latencies are not printed.
     let disk = disk.filter(|_| device.ends_unseen().is_none());
-    let gaps = disk.map_or_else(Vec::new, |disk| await_gaps(device, disk, elapsed_ns));
-    gaps.into_iter().map(|gap| sentence(&gap))
+    disk.map_or_else(Vec::new, |disk| await_gaps(device, disk, elapsed_ns))
 }
 
-fn sentence(gap: &AwaitGap) -> Text {
-    let figures = text!(
-        gap.op.name(),
-        ": ",
-        named("p50", time(gap.p50_ns)),
-        " of the samples, ",
-        named("await", time(gap.await_ns)),
-        " of all requests: "
-    );
-    let mean = || time(gap.mean_ns);
+/// Whether the samples of an operation are known not to represent all requests.
+pub(super) fn is_biased(gaps: &[AwaitGap], op: BlockOp) -> bool {
+    gaps.iter().any(|gap| gap.op == op && gap.reason == GapReason::Samples)
+}
+
+/// Why a sampled median is far from await.
+pub(super) fn sentence(gap: &AwaitGap) -> Text {
+    let op = gap.op.name();
+    let both = || {
+        let (p50, mean) = (named("p50", time(gap.p50_ns)), named("await", time(gap.await_ns)));
+        text!(op, ": sampled ", p50, ", ", mean, " of all requests: ")
+    };
     match gap.reason {
         GapReason::Spread if gap.p50_ns < gap.await_ns => {
+            text!(both(), "the mean is pulled up by a few slow requests")
+        }
+        GapReason::Spread => text!(both(), "the mean is pulled down by many fast requests"),
+        GapReason::Queue => {
             text!(
-                figures,
-                "a few slow requests raise the mean (of the samples: ",
-                mean(),
-                "); both are correct"
+                both(),
+                "await includes the time before issue, ",
+                time(gap.queue_ns),
+                " on average"
             )
         }
-        GapReason::Spread => {
-            text!(
-                figures,
-                "many fast requests lower the mean (of the samples: ",
-                mean(),
-                "); both are correct"
-            )
-        }
-        GapReason::Queue => text!(
-            figures,
-            "await includes the time before issue, ",
-            time(gap.queue_ns),
-            " on average; both are correct"
-        ),
         GapReason::Samples => text!(
-            figures,
-            plural(gap.samples, "sample"),
-            " do not represent all requests; trust await"
+            op,
+            ": sample of ",
+            plural(gap.samples, "request"),
+            " is biased; percentiles omitted (",
+            named("await", time(gap.await_ns)),
+            ")"
         ),
     }
 }

@@ -25,7 +25,10 @@ pub(super) fn calls(page: &mut Document, sample: &CallsSample, elapsed_ns: u64) 
             percentile(call.latency, percent).map_or_else(|| "-".into(), |ns| time(ns).into())
         };
         let mut row: Vec<Text> = vec![call.call.into(), count(call.rate).into()];
-        row.push(number(call.threads).into());
+        row.push(match call.threads {
+            ..0.005 => "<0.01".into(),
+            threads => number(threads).into(),
+        });
         row.extend([at(50.0), at(99.0), time(call.latency.max_ns() as f64).into()]);
         row.extend(any_failed.then(|| percent(call.failed * 100.0).into()));
         row.push(events(call.latency.count()).into());
@@ -36,7 +39,7 @@ pub(super) fn calls(page: &mut Document, sample: &CallsSample, elapsed_ns: u64) 
     let part = sample.seen_ns as f64 / elapsed_ns.max(1) as f64;
     if part < PART_MIN {
         let part = percent(part * 100.0);
-        body.paragraph(text!("Recorded in windows, for ", part, " of the time."));
+        body.paragraph(text!("Sampled for ", part, " of the run."));
     }
     if sample.lost > 0 {
         let lost = of(events(sample.lost), "records lost");
@@ -81,7 +84,7 @@ mod tests {
             rows[2].join(" ").replace('\u{a0}', " "),
             "fsync 200 0.41 2 ms 2 ms 9 ms 0.50% 200"
         );
-        assert_eq!(rows[3].join(" ").replace('\u{a0}', " "), "pread64 3 0.00 90 µs - 90 µs 0% 3");
+        assert_eq!(rows[3].join(" ").replace('\u{a0}', " "), "pread64 3 <0.01 90 µs - 90 µs 0% 3");
         assert_eq!(rows.len(), 4, "{text}");
     }
 
@@ -89,7 +92,7 @@ mod tests {
     fn windows_and_losses_are_reported() {
         let lossy = CallsSample { lost: 7, unfinished: 2, ..sample() };
         let text = rendered(&lossy, 16_000_000_000);
-        assert!(text.contains("Recorded in windows, for 6.25% of the time."), "{text}");
+        assert!(text.contains("Sampled for 6.25% of the run."), "{text}");
         assert!(text.contains("7 records lost"), "{text}");
         assert!(text.contains("2 calls had not returned after 1 s"), "{text}");
         assert_eq!(rendered(&CallsSample::default(), 1), "");

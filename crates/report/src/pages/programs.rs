@@ -4,7 +4,7 @@ use super::parts;
 use crate::doc::{
     Document, Text, bandwidth, bytes, count, named, number, of, percent, text, whole,
 };
-use fathom_analysis::machine::SystemRates;
+use fathom_analysis::machine::{MachineRates, SystemRates};
 use fathom_analysis::processes::ProcessTotals;
 use fathom_analysis::watch::ObservedTotals;
 use fathom_model::watch::ProcessUse;
@@ -14,18 +14,21 @@ const PROGRAMS_MAX: usize = 3;
 /// Programs that used fewer CPUs and fewer bytes per second are left out.
 const CPUS_MIN: f64 = 0.01;
 const BYTES_MIN: f64 = 1e5;
-/// The least factor printed between requested and written bytes.
-const FACTOR_MIN: f64 = 1.05;
 
-/// The watched program's CPU time, its reads and writes and what of them reached a disk; then other programs.
-pub(super) fn programs(page: &mut Document, processes: &ProcessTotals, is_own: bool) {
+/// The watched program's CPU time, its reads and writes and what of them came from a disk; then other programs.
+pub(super) fn programs(
+    page: &mut Document,
+    processes: &ProcessTotals,
+    rates: &MachineRates,
+    is_own: bool,
+) {
     if processes.elapsed_ns == 0 {
         return;
     }
     if is_own {
         let uses = &processes.watched;
         let cpus = of(number(processes.cpus(uses)), "CPUs");
-        page.entry("program", parts([cpus, reads(processes), writes(processes)]));
+        page.entry("program", parts([cpus, reads(processes), writes(processes, rates.written())]));
     }
     let is_shown = |uses: &&&ProcessUse| {
         processes.cpus(uses) >= CPUS_MIN || processes.per_second(uses.disk_bytes()) >= BYTES_MIN
@@ -62,18 +65,20 @@ fn reads(processes: &ProcessTotals) -> Text {
     text!(named("read", rate(requested_read)), ", ", from_disks, Text::from(hits))
 }
 
-/// Bytes requested, and bytes that were written to a disk or made dirty in the page cache.
-fn writes(processes: &ProcessTotals) -> Text {
+/// Bytes requested, and bytes that were written to a disk or made dirty in the page cache; where these are more than all
+/// disks wrote, that, too: the same page may be made dirty many times before it is written.
+fn writes(processes: &ProcessTotals, disks_written: f64) -> Text {
     let ProcessUse { requested_write, disk_write, .. } = processes.watched;
-    let rate = |bytes| bandwidth(processes.per_second(bytes));
     if requested_write.max(disk_write) == 0 {
         return Text::default();
     }
-    let times = (requested_write > 0 && disk_write as f64 > requested_write as f64 * FACTOR_MIN)
-        .then(|| disk_write as f64 / requested_write as f64)
-        .map(|times| text!(" (", number(times), "×)"));
-    let to_disks = of(rate(disk_write), "to disks");
-    text!(named("wrote", rate(requested_write)), ", ", to_disks, Text::from(times))
+    let rate = |bytes| processes.per_second(bytes);
+    let dirtied = rate(disk_write);
+    let disks = (dirtied > disks_written)
+        .then(|| text!(" (write_bytes; all disks wrote ", bandwidth(disks_written), ")"));
+    let disks = disks.unwrap_or_else(|| " (write_bytes)".into());
+    let requested = named("wrote", bandwidth(rate(requested_write)));
+    text!(requested, ", ", named("dirtied or written", bandwidth(dirtied)), disks)
 }
 
 /// The limits of the cgroup, how much was used, and how often they were hit.

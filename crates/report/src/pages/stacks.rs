@@ -2,7 +2,7 @@
 
 use super::layers;
 use crate::doc::{DataColumn, Document, Text, of, plural, share, text, time, whole};
-use crate::stacks::{Sampled, comm};
+use crate::stacks::{Sampled, comm, process_name};
 use fathom_analysis::layers::LayerTimes;
 use std::collections::BTreeMap;
 
@@ -94,9 +94,10 @@ fn processes(page: &mut Document, sampled: &Sampled, busy: u64) {
     let mut sums: BTreeMap<i32, Process<'_>> = BTreeMap::new();
     for count in sampled.counts() {
         let process = sums.entry(count.pid).or_default();
-        // The main thread's name is the process's.
-        if process.comm.is_empty() || count.pid == count.tid {
-            process.comm = comm(count);
+        // Older records have only threads' names: the main thread's is the process's.
+        let is_known = count.pid == count.tid || !count.process.is_empty();
+        if process.comm.is_empty() || is_known {
+            process.comm = process_name(count);
         }
         let in_kernel = sampled.frames(count.stack).last().is_some_and(|leaf| leaf.kernel);
         let part = if in_kernel { &mut process.kernel } else { &mut process.user };

@@ -6,8 +6,11 @@ use crate::doc::{
     text, time, whole,
 };
 use crate::threads::Report;
-use fathom_analysis::threads::{Column, ThreadGroup, ThreadGroups};
+use fathom_analysis::threads::{Column, SMALL, ThreadGroup, ThreadGroups};
 use fathom_model::watch::ThreadState;
+
+/// States with a smaller mean number of threads are omitted.
+const STATE_MIN: f64 = 0.005;
 
 /// The groups, the largest first, with the average number of threads in each; in the report of a whole run also the
 /// sampling overhead and what could not be measured.
@@ -25,8 +28,9 @@ pub fn threads(report: &Report) -> Document {
         ],
         ", ",
     ));
-    let all = groups.largest_first();
-    let (first, rest) = all.split_at(all.len().min(report.rows));
+    let all = groups.shown();
+    let large = all.iter().take_while(|group| group.share >= SMALL).count();
+    let (first, rest) = all.split_at(large.min(report.rows));
     let mut rows: Vec<Vec<Text>> = first.iter().map(|group| row(report, group)).collect();
     if !rest.is_empty() {
         let average: f64 = rest.iter().map(|group| group.average).sum();
@@ -51,7 +55,8 @@ pub(super) fn thread_states(page: &mut Document, groups: &ThreadGroups) {
         return;
     }
     let part = |(state, mean): (ThreadState, f64)| of(number(mean), state.name());
-    page.entry("mean threads by state", Text::join(states.into_iter().map(part), ", "));
+    let shown = states.into_iter().filter(|(_, mean)| *mean >= STATE_MIN).map(part);
+    page.entry("mean threads by state", Text::join(shown, ", "));
 }
 
 /// Sampling overhead, and what was not sampled well.

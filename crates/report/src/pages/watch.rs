@@ -2,16 +2,18 @@
 
 use super::header::{Origin, device_list};
 use super::{
-    IoCost, calls, counters, gaps, layers, limited_by, not_measured, parts, percentile, programs,
-    range, thread_states,
+    IoCost, calls, counters, gaps, is_biased, layers, limited_by, not_measured, parts, percentile,
+    programs, range, sentence, thread_states,
 };
 use crate::doc::{
     DataColumn, Document, Heading, Quantity, Text, bandwidth, bytes, count, events, named, number,
     of, percent, plural, share, text, time, whole,
 };
+use fathom_analysis::blocks::AwaitGap;
 use fathom_analysis::derive;
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{DiskRates, IoRates, MachineRates, SystemRates};
+use fathom_analysis::threads::SMALL;
 use fathom_analysis::watch::ObservedTotals;
 use fathom_model::RunRecord;
 use fathom_model::advice::intervals_joined;
@@ -52,15 +54,19 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
         memory(&mut page, system);
         programs::cgroup(&mut page, system, seen);
     }
-    programs::programs(&mut page, &seen.processes, !watch.pids.is_empty());
+    programs::programs(&mut page, &seen.processes, &rates, !watch.pids.is_empty());
     disks(&mut page, &rates, seen);
-    details(&mut page, &rates, seen);
-    overhead(&mut page, seen, watch);
-    not_measured(&mut page, &watch.missing, verbose);
+    limited_by(&mut page, record, observed);
     layer_table(&mut page, observed, None);
     system_calls(&mut page, seen);
     threads(&mut page, seen);
-    limited_by(&mut page, record, observed);
+    let mut rest = Document::default();
+    details(&mut rest, &rates, seen);
+    overhead(&mut rest, seen, watch);
+    not_measured(&mut rest, &watch.missing, verbose);
+    if !rest.blocks.is_empty() {
+        page.section("details", Text::default(), rest);
+    }
     page
 }
 
@@ -254,13 +260,14 @@ fn wait(ms: f64, ios: f64) -> Quantity {
 }
 
 fn threads(page: &mut Document, seen: &ObservedTotals) {
-    let groups = seen.threads.largest_first();
+    let groups = seen.threads.shown();
     if groups.is_empty() {
         return;
     }
     let names = seen.threads.columns().iter().map(|column| DataColumn::text(column.name()));
     let columns = [DataColumn::number("active")].into_iter().chain(names).collect();
-    let (first, rest) = groups.split_at(groups.len().min(GROUPS_MAX));
+    let large = groups.iter().take_while(|group| group.share >= SMALL).count();
+    let (first, rest) = groups.split_at(large.min(GROUPS_MAX));
     let rows = first.iter().map(|group| {
         let values = group.values.iter().map(|value| Text::from(value.as_str()));
         [number(group.average).into()].into_iter().chain(values).collect()
@@ -273,7 +280,7 @@ fn threads(page: &mut Document, seen: &ObservedTotals) {
     let mut body = Document::default();
     body.table(columns, rows);
     thread_states(&mut body, &seen.threads);
-    let title = text!(number(seen.threads.active()), " active on average");
+    let title = named("mean active threads", number(seen.threads.active()));
     page.section("threads", title, body);
 }
 
@@ -300,7 +307,7 @@ fn block_layer(page: &mut Document, blocks: &BlocksSample, rates: &MachineRates)
     let unplugs: u64 = blocks.unplugs.iter().map(|(_, unplugs)| unplugs).sum();
     if unplugs > 0 {
         let sizes = sizes(&blocks.unplugs);
-        page.entry("unplugs", text!(events(unplugs), "; requests per unplug: ", sizes));
+        page.entry("plug flushes", text!(events(unplugs), "; requests per plug flush: ", sizes));
     }
     for device in &blocks.devices {
         let counts = [
@@ -315,16 +322,16 @@ fn block_layer(page: &mut Document, blocks: &BlocksSample, rates: &MachineRates)
         let counts = counts.iter().filter(|(_, count)| *count > 0);
         let counts = Text::join(counts.map(|(name, n)| named(name, events(*n))), ", ");
         if !counts.is_empty() || !device.queue.is_empty() || !device.driver.is_empty() {
-            let times = latencies(device);
+            let gaps = gaps(device, &rates.disks, rates.elapsed_ns);
+            let times = latencies(device, &gaps);
             page.entry("blocks", text!(device.name.as_str(), ": ", parts([counts, times])));
-        }
-        for gap in gaps(device, &rates.disks, rates.elapsed_ns) {
-            page.entry("", gap);
+            gaps.iter().for_each(|gap| page.entry("", sentence(gap)));
         }
     }
 }
 
-fn latencies(device: &DeviceBlocks) -> Text {
+/// Latencies of sampled requests, without those of operations whose samples are known not to represent all.
+fn latencies(device: &DeviceBlocks, gaps: &[AwaitGap]) -> Text {
     let times = |name: &str, times: &fathom_model::Histogram| {
         let p50 = named("p50", time(percentile(times, 50.0)?));
         let p99 = percentile(times, 99.0).map(|ns| named(" p99", time(ns)));
@@ -339,7 +346,8 @@ fn latencies(device: &DeviceBlocks) -> Text {
         ))),
         (None, []) => all.push(times("issue to completion", &device.driver)),
         (None, ops) => {
-            let driver = ops.iter().filter_map(|of| times(of.op.name(), &of.driver));
+            let ops = ops.iter().filter(|of| !is_biased(gaps, of.op));
+            let driver = ops.filter_map(|of| times(of.op.name(), &of.driver));
             let driver = Text::join(driver, ", ");
             all.push((!driver.is_empty()).then(|| text!("issue to completion: ", driver)));
         }
@@ -369,7 +377,7 @@ fn rings(page: &mut Document, rings: &RingsSample) {
     let counts =
         counts.iter().filter_map(|(name, n)| Some(of(events((*n).filter(|n| *n > 0)?), name)));
     let runs = all.task_work.iter().any(|(_, runs)| *runs > 0);
-    let runs = runs.then(|| text!("requests per task work run: ", sizes(&all.task_work)));
+    let runs = runs.then(|| text!("completions per task_work run: ", sizes(&all.task_work)));
     let all = parts(counts.chain(runs));
     if !all.is_empty() {
         page.entry("io_uring", text!(all, " (all programs)"));

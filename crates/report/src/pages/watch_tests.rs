@@ -82,13 +82,13 @@ fn everything_observed_is_shown() {
     let text = rendered(&seen, &record);
     let wanted = [
         "7 intervals merged with the next",
-        "command            db '-c x y' · 2 s · ended by signal 9",
+        "command  db '-c x y' · 2 s · ended by signal 9",
         "1 CPU · 50.0% busy (max 50.0%) · system 50.0%, idle 50.0%",
-        "sda                read 100 IOPS, 400 KiB/s, await 1 ms · aqu-sz 0.10 (max 0.10) · util 10.0%",
-        "threads  0.50 active on average",
+        "sda      read 100 IOPS, 400 KiB/s, await 1 ms · aqu-sz 0.10 (max 0.10) · util 10.0%",
+        "threads  mean active threads 0.50",
         "  0.50  db-*  D      pread64",
         "CPU time by layer\n  100 samples (200 needed)",
-        "unplugs            4; requests per unplug: 1–31 (25.0%), 32+ (75.0%)",
+        "plug flushes       4; requests per plug flush: 1–31 (25.0%), 32+ (75.0%)",
         "io_uring           7 punted to io-wq (all programs)\n",
         "sampling overhead  1.00% of one CPU: threads 1.00%",
         "not measured       x: y",
@@ -177,8 +177,8 @@ fn the_watched_program_is_told_from_others_and_shows_its_own_limits() {
     let watch = WatchRecord { pids: vec![7], ..WatchRecord::default() };
     let text = rendered(&seen, &RunRecord { watch: Some(watch), ..RunRecord::default() });
     let wanted = [
-        "program 0.35 CPUs · read 100 MiB/s, 25 MiB/s from disks (75.0% from memory) · wrote 1 MiB/s, 4 MiB/s to disks \
-         (4.00×)",
+        "program 0.35 CPUs · read 100 MiB/s, 25 MiB/s from disks (75.0% from memory) · wrote 1 MiB/s, \
+         dirtied or written 4 MiB/s (write_bytes; all disks wrote 0 B/s)",
         "others tar (pid 9) 1.60 CPUs, 10 MiB/s of I/O ",
         "cgroup 0.50 CPUs · memory 32 MiB of 64 MiB ",
         " · flush 50/s, await 2 ms · aqu-sz",

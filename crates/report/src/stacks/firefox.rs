@@ -1,7 +1,7 @@
 //! The Firefox profiler's processed profile
 //! (github.com/firefox-devtools/profiler, docs-developer/processed-profile-format.md, version 48).
 
-use super::{Frame, Sampled, comm};
+use super::{Frame, Sampled, comm, process_name};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,12 +18,13 @@ pub fn firefox(sampled: &Sampled) -> String {
         for count in &sample.counts {
             let thread = threads.entry((count.pid, count.tid)).or_default();
             thread.comm = comm(count).into();
+            thread.process = process_name(count).into();
             let stack = thread.stack(sampled.frames(count.stack));
             thread.rows.push((stack, *end_ns as f64 / 1e6, count.count));
         }
     }
     let names: HashMap<i32, String> =
-        threads.iter().rev().map(|((pid, _), thread)| (*pid, thread.comm.clone())).collect();
+        threads.iter().rev().map(|((pid, _), thread)| (*pid, thread.process.clone())).collect();
     let shown: Vec<Value> = threads
         .iter()
         .map(|((pid, tid), thread)| {
@@ -67,6 +68,7 @@ pub fn firefox(sampled: &Sampled) -> String {
 #[derive(Debug, Default)]
 struct Tables {
     comm: String,
+    process: String,
     strings: Vec<String>,
     /// Functions, which are frames as well: name and category.
     functions: Vec<(usize, usize)>,

@@ -10,7 +10,7 @@ fn stack(kernel: &[&str], user: &[&str]) -> Stack {
 
 fn count(comm: &str, pid: i32, tid: i32, stack: u32, count: u32) -> StackCount {
     let period = u64::from(count) * 10_101_010;
-    StackCount { pid, tid, comm: comm.into(), stack, count, period }
+    StackCount { pid, tid, comm: comm.into(), stack, count, period, ..StackCount::default() }
 }
 
 fn sampled() -> Sampled {
@@ -70,6 +70,13 @@ a;b<c>    20  10.0%  10.0%      0%
     assert!(text.starts_with(expected), "{text}");
     assert!(text.contains("100 samples (200 needed): too few"), "{text}");
     assert_fits(&pages::stacks(&sampled, 20));
+    // Only a thread with another name ran.
+    sampled.intervals[1]
+        .1
+        .counts
+        .push(StackCount { process: "rustc".into(), ..count("lto a.1", 30, 33, 0, 100) });
+    let text = render::text(&pages::stacks(&sampled, 20), Style::default());
+    assert!(text.contains("\nrustc     30  50.0%"), "{text}");
     let empty = render::text(&pages::stacks(&Sampled::default(), 20), Style::default());
     assert_eq!(empty.lines().count(), 1, "{empty}");
 }

@@ -227,7 +227,8 @@ fn stacks() -> Vec<Stack> {
 
 fn stack_count(stack: u32) -> StackCount {
     let (comm, count) = ("fathom-w0".into(), 10 * (stack + 1));
-    StackCount { pid: 4711, tid: 4712, comm, stack, count, period: u64::from(count) * 1000 }
+    let period = u64::from(count) * 1000;
+    StackCount { pid: 4711, tid: 4712, comm, stack, count, period, ..StackCount::default() }
 }
 
 fn blocks() -> BlocksSample {
