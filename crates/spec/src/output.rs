@@ -274,7 +274,7 @@ const OPTIONS: &[RunOption] = &[
     option(
         "verbose",
         None,
-        "Also print how figures were measured, and why others are unavailable",
+        "Also print how figures were measured, or why they are missing",
         |o, _, _| {
             o.verbose = true;
             Ok(())

@@ -66,7 +66,8 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
 
 fn part(out: &mut String, section: &Section, level: usize) {
     let level = level.min(6);
-    let _ = writeln!(out, "<section>\n<h{level}>{}</h{level}>", escaped(&section.title));
+    let title = escaped(section.title.trim_end_matches(':'));
+    let _ = writeln!(out, "<section>\n<h{level}>{title}</h{level}>");
     if !section.about.is_empty() {
         let _ = writeln!(out, "<p class=\"about\">{}</p>", words(&section.about, Place::Sentence));
     }

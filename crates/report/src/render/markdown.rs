@@ -45,7 +45,8 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
         }
         match block {
             Block::Section(section) => {
-                out.push_str(&format!("{} {}\n", "#".repeat(level), safe(&section.title)));
+                let title = safe(section.title.trim_end_matches(':'));
+                out.push_str(&format!("{} {title}\n", "#".repeat(level)));
                 if !section.about.is_empty() {
                     out.push_str(&format!("\n{}\n", line(&section.about)));
                 }

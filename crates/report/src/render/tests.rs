@@ -114,11 +114,12 @@ fn markdown_escapes_marks_and_terminals() {
 fn backticks_mark_code_and_other_backticks_are_text() {
     let mut page = Document::default();
     page.paragraph("Run `fathom top --replay=<DIR>`; the file a`b`c and `this.");
+    page.section("Limited by:", Text::default(), Document::default());
     page.paragraph("# not a title");
     page.paragraph("- not a list");
-    let wanted = "Run fathom top --replay=<DIR>; the file a`b`c and `this.\n\n# not a title\n\n- not a list\n";
+    let wanted = "Run fathom top --replay=<DIR>; the file a`b`c and `this.\n\nLimited by:\n\n# not a title\n\n- not a list\n";
     assert_eq!(text(&page, Style::default()), wanted);
-    let wanted = "Run `fathom top --replay=<DIR>`; the file a\\`b\\`c and \\`this.\n\n\\# not a title\n\n\\- not a list\n";
+    let wanted = "Run `fathom top --replay=<DIR>`; the file a\\`b\\`c and \\`this.\n\n## Limited by\n\n\\# not a title\n\n\\- not a list\n";
     assert_eq!(markdown(&page), wanted);
     let page = html(&page);
     assert!(
@@ -166,10 +167,11 @@ fn figures_have_three_significant_digits() {
 #[test]
 fn rows_name_their_cells() {
     let mut inner = Document::default();
-    let columns =
-        vec![DataColumn::number("active"), DataColumn::text(""), DataColumn::text("comm")];
+    let mut columns = vec![DataColumn::number("active")];
+    columns.extend(["", "comm", "syscall"].map(DataColumn::text));
     let bar = Quantity::new(100.0, QuantityUnit::PercentBar);
-    inner.table(columns, vec![vec![number(1.0).into(), bar.into(), "a_name_that_is_long".into()]]);
+    let row = vec![number(1.0).into(), bar.into(), "a_name_that_is_long".into(), "-".into()];
+    inner.table(columns, vec![row]);
     let mut outer = Document::default();
     outer.section("", Text::default(), inner);
     let mut page = Document::default();

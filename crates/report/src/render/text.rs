@@ -227,7 +227,7 @@ impl Page {
                 usize,
                 ((&String, &String), &DataColumn),
             )| match (at, column.is_text) {
-                _ if cell.is_empty() => None,
+                _ if cell.is_empty() || cell == "-" => None,
                 (0, true) => Some(cell.clone()),
                 (_, true) if name.is_empty() => None,
                 (_, true) => Some(format!("{name}:\u{a0}{cell}")),
