@@ -52,6 +52,7 @@ mod run;
 mod show;
 #[cfg(test)]
 mod signals;
+mod sources;
 #[cfg(test)]
 mod stacks;
 #[cfg(test)]

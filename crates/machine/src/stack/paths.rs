@@ -21,10 +21,14 @@ pub(super) struct Swap {
 /// refuses writes to it and truncation (ETXTBSY) under any name, and holds a device exclusively.
 pub(super) fn swaps(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<Swap>, Unread> {
     let file = roots.proc.join("swaps");
-    // Of fuse in a container of LXC; a kernel without swap has no such file.
+    // In a container of LXC, the file is of fuse.
     let listing = match std::fs::read(&file) {
         Ok(listing) => listing,
-        Err(_) if !roots::exists(&file)? => return Ok(Vec::new()),
+        Err(_) if !roots::exists(&file)? => {
+            // A kernel without swap has no such file; mounted with subset=pid, /proc has no files of this kind.
+            let is_whole = roots::exists(&roots.proc.join("filesystems"))?;
+            return if is_whole { Ok(Vec::new()) } else { Err(Unread::missing(&file)) };
+        }
         Err(error) => return Err(Unread::failed(&file, error)),
     };
     if !listing.starts_with(b"Filename") {

@@ -287,6 +287,12 @@ fn what_cannot_be_read_is_not_absent() {
     assert!(unknown(&tree).ends_with("sys/block/sda/dev is missing"));
     fs::remove_dir_all(tree.path("sys/block")).expect("removed");
     assert!(tree.read().is_err());
+    // A kernel without swap, and a /proc without files of this kind.
+    fs::create_dir_all(tree.path("sys/block")).expect("directory");
+    fs::remove_file(tree.path("proc/swaps")).expect("removed");
+    assert!(tree.read().is_err());
+    tree.write("proc/filesystems", "\text4\n");
+    assert!(tree.read().is_ok());
 }
 
 #[test]

@@ -290,6 +290,7 @@ fn a_mounted_btrfs_is_found_by_its_device() {
     let proc = crate::support::dir();
     std::fs::create_dir_all(proc.path().join("self/ns")).expect("made-up tree");
     symlink("mnt:[1]", proc.path().join("self/ns/mnt")).expect("made-up tree");
+    std::fs::write(proc.path().join("swaps"), "Filename\n").expect("made-up tree");
     let mounts = format!("9 1 0:44 / /pool rw - btrfs {} rw,space_cache\n", disk.path);
     std::fs::write(proc.path().join("self/mountinfo"), mounts).expect("made-up tree");
     let roots = Roots { proc: proc.path().into(), ..Roots::default() };

@@ -18,7 +18,8 @@ fn tree(files: &[(&str, &str)]) -> TempDir {
 }
 
 /// What every machine has, and who writes must read.
-const LISTS: [(&str, &str); 2] = [("proc/self/mountinfo", ""), ("sys/block/x", "")];
+const LISTS: [(&str, &str); 3] =
+    [("proc/self/mountinfo", ""), ("proc/filesystems", "\text4\n"), ("sys/block/x", "")];
 
 fn roots(dir: &Path) -> Roots {
     Roots { proc: dir.join("proc"), sys: dir.join("sys") }
@@ -149,8 +150,11 @@ fn nvme() -> TempDir {
     .into();
     let files: Vec<(&str, &str)> = files.iter().map(|(p, c)| (p.as_str(), *c)).collect();
     let dir = tree(
-        &[&files[..], &[("sys/dev/block/x", ""), ("sys/dev/char/x", ""), LISTS[0], LISTS[1]]]
-            .concat(),
+        &[
+            &files[..],
+            &[("sys/dev/block/x", ""), ("sys/dev/char/x", ""), LISTS[0], LISTS[1], LISTS[2]],
+        ]
+        .concat(),
     );
     let sys = dir.path().join("sys");
     let link = |to: &str, from: &str| {
@@ -204,6 +208,7 @@ fn scsi() -> TempDir {
     let dir = tree(&[
         LISTS[0],
         LISTS[1],
+        LISTS[2],
         ("sys/bus/scsi/uevent", ""),
         ("sys/dev/block/x", ""),
         ("sys/dev/char/x", ""),

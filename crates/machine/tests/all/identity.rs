@@ -2,9 +2,10 @@
 //! destroyed a mounted file system before the guard knew identities.
 #![allow(clippy::expect_used, clippy::panic)]
 
+use crate::support::images::{make_image, mount_image, mounts_images};
 use crate::support::{
-    Loop, MIB, Mounted, Swap, checksum, devices, erase, mkfs, none, open, overwrite, refused, run,
-    says, target, text, written,
+    Loop, MIB, Mounted, Swap, checksum, deep_directory, devices, erase, mkfs, none, open,
+    overwrite, refused, run, says, target, text, written,
 };
 use std::ffi::OsStr;
 use std::os::fd::AsRawFd;
@@ -177,6 +178,73 @@ fn a_loop_device_on_a_mounted_device_is_refused() {
         let third = Loop::on(Path::new(&upper.path), &[]);
         says(&refused(&third.path, &all(&third.path), &disk.image), &["is mounted at"]);
     }
+}
+
+#[test]
+fn a_backing_file_whose_path_the_kernel_cannot_show_is_refused() {
+    let Some(_alone) = devices("long path") else { return };
+    let dir = crate::support::dir();
+    let image = dir.path().join("img");
+    std::fs::write(&image, vec![0; 8 << 20]).expect("image");
+    let below = deep_directory(dir.path());
+    let (here, none) = (rustix::fs::CWD, rustix::fs::AtFlags::empty());
+    rustix::fs::linkat(here, &image, &below, "img", none).expect("link");
+    let disk = Loop::within(&below, "img", &[]);
+    let shown = std::fs::read(format!("/sys/block/{}/loop/backing_file", disk.name()));
+    assert!(shown.is_err(), "the path is to be too long: {shown:?}");
+    mkfs(&disk.path);
+    let mounted = Mounted::new(&[&disk.path]);
+    let said = refused(&image, &overwrite(&[text(&image)]), &image);
+    says(&said, &["the file is the backing file of", &disk.path, "is mounted at"]);
+    drop((mounted, disk));
+
+    // A device by a node in such a directory.
+    let lower = Loop::on(&image, &[]);
+    let number = rustix::fs::stat(&*lower.path).expect("device").st_rdev;
+    let kind = rustix::fs::FileType::BlockDevice;
+    rustix::fs::mknodat(&below, "node", kind, 0o600.into(), number).expect("node");
+    let upper = Loop::within(&below, "node", &["-o", "1048576"]);
+    mkfs(&upper.path);
+    let _mounted = Mounted::new(&[&upper.path]);
+    says(&refused(&lower.path, &all(&lower.path), &image), &["is backed by", &lower.path]);
+}
+
+#[test]
+fn an_image_that_is_mounted_without_a_loop_device_is_refused() {
+    let Some(_alone) = devices("mounted image") else { return };
+    if !mounts_images() {
+        return;
+    }
+    let dir = crate::support::dir();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["image", "other"] {
+        let sub = at(&format!("made-{name}"));
+        std::fs::create_dir(&sub).expect("directory");
+        assert!(make_image(&at(name), &sub), "mkfs.erofs");
+    }
+    let image = at("image");
+    let mounted = mount_image(&image, dir.path()).expect("mounted");
+    let by_path = ["the file is mounted at", text(&mounted.0)];
+    says(&refused(&image, &overwrite(&[text(&image)]), &image), &by_path);
+    let link = at("link");
+    std::fs::hard_link(&image, &link).expect("link");
+    says(&refused(&link, &overwrite(&[text(&link)]), &link), &by_path);
+    // Behind a loop device, too.
+    let disk = Loop::on(&image, &[]);
+    says(&refused(&disk.path, &all(&disk.path), &image), &["is mounted at", text(&mounted.0)]);
+    drop(disk);
+    // Its name is another image's now.
+    std::fs::rename(at("other"), &image).expect("renamed");
+    let by_contents = ["may be", text(&image), "which is mounted as erofs at"];
+    says(&refused(&link, &overwrite(&[text(&link)]), &link), &by_contents);
+    let other = at("other");
+    std::fs::copy(&image, &other).expect("copy");
+    open(vec![written(&other)], &overwrite(&[text(&other)])).expect("another image");
+    let file = at("file");
+    std::fs::write(&file, [0; 8192]).expect("file");
+    open(vec![written(&file)], &overwrite(&[text(&file)])).expect("an ordinary file");
+    drop(mounted);
+    open(vec![written(&link)], &overwrite(&[text(&link)])).expect("no longer mounted");
 }
 
 #[test]

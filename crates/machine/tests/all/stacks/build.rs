@@ -1,15 +1,13 @@
 //! Builds the stacks.
 
 use super::sight::Sight;
-use crate::support::{Cover, Elsewhere, Loop, MIB, Mounted, Swap, mkfs, run, text};
-use rustix::fs::{Mode, OFlags};
-use rustix::mount::MountFlags;
+use crate::support::images::{make_image, mount_image, mounts_images};
+use crate::support::{Cover, Elsewhere, Loop, MIB, Mounted, Swap, deep_directory, mkfs, run, text};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use tempfile::TempDir;
 
 pub const IMAGE: u64 = 2 * MIB;
@@ -224,42 +222,10 @@ const DEEP_NAME: &str = "deep";
 
 /// Links a file into a directory whose path is longer than a page, and returns that directory.
 fn deep_link(image: &Path, top: &Path) -> OwnedFd {
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut dir = rustix::fs::open(top, flags, Mode::empty()).expect("directory");
-    let name = "d".repeat(200);
-    for _ in 0..22 {
-        rustix::fs::mkdirat(&dir, &name, Mode::RWXU).expect("directory");
-        dir = rustix::fs::openat(&dir, &name, flags, Mode::empty()).expect("directory");
-    }
+    let dir = deep_directory(top);
     let (here, none) = (rustix::fs::CWD, rustix::fs::AtFlags::empty());
     rustix::fs::linkat(here, image, &dir, DEEP_NAME, none).expect("link");
     dir
-}
-
-/// Whether this kernel mounts image files without a loop device, as erofs does since Linux 6.12.
-fn mounts_images() -> bool {
-    static KNOWN: OnceLock<bool> = OnceLock::new();
-    *KNOWN.get_or_init(|| {
-        let dir = crate::support::dir();
-        let image = dir.path().join("image");
-        make_image(&image, dir.path()) && mount_image(&image, dir.path()).is_some()
-    })
-}
-
-/// Makes an erofs; false without a program for it.
-fn make_image(image: &Path, dir: &Path) -> bool {
-    let content = dir.join("content");
-    std::fs::create_dir(&content).expect("directory");
-    std::fs::write(content.join("file"), vec![5; 1 << 20]).expect("file");
-    let made = std::process::Command::new("mkfs.erofs").arg(image).arg(content).output();
-    made.is_ok_and(|made| made.status.success())
-}
-
-fn mount_image(image: &Path, dir: &Path) -> Option<Cover> {
-    let at = dir.join("mounted");
-    std::fs::create_dir(&at).expect("directory");
-    rustix::mount::mount(image, &at, "erofs", MountFlags::RDONLY, None).ok()?;
-    Some(Cover(at))
 }
 
 /// Makes an erofs in an existing file of the usual size, and mounts that.

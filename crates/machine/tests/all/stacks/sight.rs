@@ -20,7 +20,7 @@ const fn sight(command: &'static str, is_blind: bool) -> Sight {
     Sight { command, is_blind }
 }
 
-pub const SIGHTS: [Sight; 10] = [
+pub const SIGHTS: [Sight; 11] = [
     sight("umount -l /sys", true),
     sight("mount -t tmpfs none /sys", true),
     sight("mount -t tmpfs none /sys/block", true),
@@ -28,6 +28,7 @@ pub const SIGHTS: [Sight; 10] = [
     sight("mount -t tmpfs none /sys/dev/block", false),
     sight("mount -t tmpfs none /proc", true),
     sight("mount --bind /dev/null /proc/swaps", true),
+    sight("mount -t proc -o subset=pid none /proc", true),
     sight("mount --bind /dev/null /proc/$$/mountinfo", true),
     sight("mount --rbind / $1 && umount -l $1/sys && run=\"chroot $1\"", true),
     // Nothing.

@@ -1,11 +1,14 @@
 //! Devices and mounts that tests make, and release themselves also when they fail.
 #![allow(dead_code, missing_docs)]
 
+pub mod images;
+
 use fathom_machine::guard::{self, GuardError, OpenTarget, Permissions};
 use fathom_machine::{Roots, guard::WorkerOpen};
 use fathom_model::Plan;
 pub use fathom_model::plan::Target;
 use fathom_model::plan::{Fallocate, SyncIo};
+use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
@@ -141,6 +144,18 @@ impl Drop for Loop {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// A directory below `top` whose path is longer than a page, so that the kernel cannot show it.
+pub fn deep_directory(top: &Path) -> OwnedFd {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut dir = rustix::fs::open(top, flags, Mode::empty()).expect("directory");
+    let name = "d".repeat(200);
+    for _ in 0..22 {
+        rustix::fs::mkdirat(&dir, &name, Mode::RWXU).expect("directory");
+        dir = rustix::fs::openat(&dir, &name, flags, Mode::empty()).expect("directory");
+    }
+    dir
 }
 
 /// A zram device.

@@ -1,0 +1,140 @@
+//! What fathom does where it cannot see what the kernel knows: without /sys or /proc, or with a part of them covered.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common::{
+    Answer, FATHOM, Loop, MIB, Place, Running, as_root, checksum, says, tool, until,
+};
+use rustix::process::Signal;
+use std::fs;
+use std::process::Command;
+
+const NO_SYS: &str = "umount -l /sys";
+const NO_PROC: &str = "mount -t tmpfs none /proc";
+
+/// Starts fathom after `script` in a mount namespace of its own, with a journal of settings in `state`.
+fn start(place: &Place, script: &str, args: &[&str]) -> Running {
+    let journal = "mkdir -p state /run/fathom && mount --bind state /run/fathom";
+    let script = format!("{journal} && {script} && exec $run \"$0\" \"$@\"");
+    let own = ["--mount", "--propagation", "private", "sh", "-c", &script, FATHOM];
+    Running::start(&mut place.command("unshare", &[&own[..], args].concat()))
+}
+
+fn ask(place: &Place, script: &str, args: &[&str]) -> Answer {
+    start(place, script, args).wait()
+}
+
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_file_behind_a_mounted_loop_device_is_refused_without_sys() {
+    let Some(_guard) = as_root("mount namespaces without /sys") else { return };
+    let place = Place::new();
+    place.data("image", 16 * MIB);
+    let device = Loop::on(&place.path("image"));
+    tool("mkfs.ext4", &["-q", "-F", &device.0]);
+    let at = place.path("at");
+    fs::create_dir(&at).unwrap();
+    tool("mount", &[&device.0, at.to_str().unwrap()]);
+    let mounted = Mounted(at);
+    tool("sync", &["-f", mounted.0.to_str().unwrap()]);
+    let before = checksum(place.path("image"));
+    let image = place.path("image");
+    let image = image.to_str().unwrap();
+    let permitted = format!("--overwrite={image}");
+    fs::create_dir(place.path("root")).unwrap();
+    let root = place.path("root").display().to_string();
+    let chroot = format!("mount --rbind / {root} && umount -l {root}/sys && run='chroot {root}'");
+    for sight in [NO_SYS, "mount -t tmpfs none /sys", &chroot] {
+        let run = ["run", "--no-record", "--bs=4k", "--number_ios=20", &permitted, image];
+        for rw in ["--rw=randwrite", "--rw=randtrim"] {
+            let answer = ask(&place, sight, &[&run[..], &[rw]].concat());
+            assert_eq!(answer.code, Some(1), "{sight}: {}", answer.stderr);
+            says(
+                &answer.stderr,
+                &["cannot check what uses", "/sys is not sysfs", "mount -t sysfs"],
+            );
+        }
+        let variants = ["rw=randwrite bs=4k", "rw=randwrite bs=8k"];
+        let options = ["--no-record", "--duration=1", &permitted, image];
+        let answer = ask(&place, sight, &[&["try"], &variants[..], &options[..]].concat());
+        assert!(answer.code.is_some_and(|code| code != 0), "{sight}: {}", answer.stderr);
+        says(&answer.stderr, &["cannot check what uses"]);
+    }
+    assert_eq!(checksum(image), before);
+}
+
+#[test]
+fn reading_needs_no_sys_and_says_that_it_needs_proc() {
+    let Some(_guard) = as_root("mount namespaces without /proc") else { return };
+    let place = Place::new();
+    place.data("data", MIB);
+    let read = ["run", "--no-record", "--rw=read", "--bs=64k", "--size=1m", "data"];
+    ask(&place, NO_SYS, &read).done();
+    let limit = ["limit", "--no-record", "--quick", "data"];
+    let scratch = ["limit", "--no-record", "--quick"];
+    for args in [&read[..], &limit, &scratch, &["watch", "--", "true"]] {
+        let answer = ask(&place, NO_PROC, args);
+        assert!(answer.code.is_some_and(|code| code != 0), "{args:?}");
+        says(&answer.stderr, &["needs /proc", "mount -t proc proc /proc"]);
+        assert!(!answer.stderr.contains("does not exist"), "{}", answer.stderr);
+    }
+}
+
+#[test]
+fn settings_of_a_killed_run_stay_in_the_journal_until_they_are_seen() {
+    let Some(_guard) = as_root("settings of a loop device") else { return };
+    let place = Place::new();
+    place.data("image", 16 * MIB);
+    place.data("data", MIB);
+    let device = Loop::on(&place.path("image"));
+    let file = device.queue().join("nomerges");
+    let value = || fs::read_to_string(&file).unwrap().trim().to_string();
+    let before = value();
+    let other = if before == "2" { 1 } else { 2 };
+    let variant =
+        |name| format!("[[variant]]\nname = \"{name}\"\nsettings = {{ nomerges = \"{other}\" }}\n");
+    let job = "name = \"x\"\n[job]\nrw = \"randread\"\nbs = \"4k\"\n";
+    place.write("x.toml", format!("{job}{}{}", variant("a"), variant("b")));
+    let args = ["try", "x.toml", &device.0, "--no-record", "--duration=60", "--sampling=off"];
+    let trial = start(&place, "true", &args);
+    until("a changed setting", || value() != before);
+    trial.signal(Signal::KILL);
+    trial.wait();
+    let read = ["run", "--no-record", "--rw=read", "--bs=4k", "--number_ios=1", "data"];
+    let restore = ["restore"];
+    for args in [&read[..], &restore] {
+        let answer = ask(&place, NO_SYS, args);
+        assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+        let said = answer.stdout + &answer.stderr;
+        says(&said, &["not restored", "/sys is not sysfs"]);
+        assert!(!said.contains("no longer exists"), "{said}");
+    }
+    assert_eq!(value(), other.to_string());
+    let restored = ask(&place, "true", &restore).done();
+    says(&restored.stdout, &["nomerges of", "restored"]);
+    assert_eq!(value(), before);
+    let left: Vec<_> = fs::read_dir(place.path("state")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_cgroup_too_small_for_fathom_itself_is_refused() {
+    let Some(_guard) = as_root("a cgroup") else { return };
+    let place = Place::new();
+    place.data("data", MIB);
+    let variant = |name| {
+        format!("[[variant]]\nname = \"{name}\"\nsettings = {{ cgroup = \"memory.max=1\" }}\n")
+    };
+    let job = "name = \"x\"\n[job]\nrw = \"randread\"\nbs = \"4k\"\n";
+    place.write("x.toml", format!("{job}{}{}", variant("a"), variant("b")));
+    let args = ["try", "x.toml", "data", "--no-record", "--duration=1", "--sampling=off"];
+    let answer = ask(&place, "true", &args);
+    assert!(answer.signal.is_none() && answer.code != Some(0), "{}", answer.stderr);
+    says(&(answer.stdout + &answer.stderr), &["too little for fathom itself"]);
+}
