@@ -107,7 +107,7 @@ fn settings_of_a_killed_run_stay_in_the_journal_until_they_are_seen() {
     let other = if before == "2" { 1 } else { 2 };
     let changed = variant(&format!("settings = {{ nomerges = \"{other}\" }}"));
     place.write("x.toml", EXPERIMENT.to_string() + &changed);
-    let args = ["try", "x.toml", &device.0, "--no-record", "--duration=60", "--sampling=off"];
+    let args = ["try", "x.toml", &device.0, "--no-record", "--duration=60", "--window=2s"];
     let trial = start(&place, "true", &args);
     until("a changed setting", || value() != before);
     trial.signal(Signal::KILL);
