@@ -2,28 +2,13 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 use crate::support::{
-    Loop, MIB, Mounted, Target, WRITE, checksum, devices, error, made, none, open, overwrite,
-    prepare, refused, run, says, target, text, work, written,
+    Loop, MIB, Mounted, Target, WRITE, checksum, devices, error, made, meanwhile, none, open,
+    overwrite, prepare, refused, run, says, target, text, work, written,
 };
 use fathom_machine::guard::OpenTarget;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// Repeats `act` in another thread while `body` runs.
-fn meanwhile(act: impl Fn() + Sync, body: impl FnOnce()) {
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                act();
-            }
-        });
-        body();
-        done.store(true, Ordering::Relaxed);
-    });
-}
 
 fn exchange(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("exchanged");

@@ -3,10 +3,12 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod build;
+mod change;
 mod sight;
 
 use crate::support::{MIB, Target, WRITE, devices, open, target, text, written};
 use build::{Built, IMAGE, Layer, NAMES, Place, Stack, Usage};
+use change::{Coarse, changes};
 use fathom_machine::guard::Permissions;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -135,7 +137,8 @@ fn nothing_in_use_changes_under_any_name() {
     let cases = std::env::var("FATHOM_STACKS").ok().and_then(|n| n.parse().ok()).unwrap_or(STACKS);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let (built, names) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
-    let result = TestRunner::new(config).run(&stacks(), |stack| {
+    let coarse = Coarse::new();
+    let result = TestRunner::new(config).run(&(stacks(), changes()), |(stack, change)| {
         let here = stack.build();
         let all = here.names();
         let broken = here.attack(&all);
@@ -147,8 +150,10 @@ fn nothing_in_use_changes_under_any_name() {
         let before = here.content();
         stack.sight.attack(&all, &own, here.dir.path());
         prop_assert!(here.content() == before, "changed from where a part is missing");
+        change.attack(here.dir.path(), &coarse);
         // The guard does not simply refuse everything.
-        prop_assert!(open(vec![written(&own)], &everything(&own)).is_ok());
+        let refusal = open(vec![written(&own)], &everything(&own)).err();
+        prop_assert!(refusal.is_none(), "{refusal:?}");
         Ok(())
     });
     let word = format!("stacks: {} built, {} names tried\n", built.get(), names.get());

@@ -116,7 +116,8 @@ impl Stack {
             None => Some(mounted_image(&image, dir.path())),
             Some(device) => self.usage(&device.path),
         };
-        if !matches!(self.usage, Usage::SetUp) {
+        // Without file systems that mount images, the uppermost device is nobody's.
+        if !matches!(self.usage, Usage::SetUp | Usage::Image) {
             paths.extend(loops.last().map(|top| PathBuf::from(&top.path)));
         }
         let bytes = std::fs::read(&image).expect("image");
@@ -178,7 +179,6 @@ impl Stack {
 
     fn usage(&self, device: &str) -> Option<Box<dyn std::any::Any>> {
         match self.usage {
-            // Without file systems that mount images, the loop devices are only set up.
             Usage::SetUp | Usage::Image => None,
             Usage::Mounted => {
                 mkfs(device);

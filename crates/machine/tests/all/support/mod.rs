@@ -17,6 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -405,6 +406,20 @@ pub fn refused(
         content.as_ref().display()
     );
     write.to_string()
+}
+
+/// Repeats `act` in another thread while `body` runs.
+pub fn meanwhile(act: impl Fn() + Sync, body: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                act();
+            }
+        });
+        body();
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 /// Writes as a worker does.
