@@ -35,6 +35,8 @@ mod io_logs;
 #[cfg(test)]
 mod limit;
 #[cfg(test)]
+mod limiters;
+#[cfg(test)]
 mod outputs;
 #[cfg(test)]
 mod ownership;

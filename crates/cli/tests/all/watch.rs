@@ -218,3 +218,9 @@ fn what_cannot_be_is_refused() {
         assert!(answer.stderr.contains(part), "{args:?}: {}", answer.stderr);
     }
 }
+
+#[test]
+fn a_command_is_not_stopped_before_it_begins() {
+    let answer = Place::new().ask(&["watch", "--no-record", "-i", "500ms", "--", "sleep", "1"]);
+    assert!(!answer.stderr.contains(" stopped"), "{}", answer.stderr);
+}

@@ -213,6 +213,15 @@ pub fn says(text: &str, parts: &[&str]) {
     }
 }
 
+/// The lines below "Limited by:", each as one.
+#[track_caller]
+pub fn block(page: &str) -> String {
+    let (_, rest) =
+        page.split_once("Limited by:\n").unwrap_or_else(|| panic!("no block in: {page}"));
+    let block = rest.split("\n\n").next().unwrap_or_default();
+    format!("\n{block}\n").replace("\n      ", " ")
+}
+
 pub fn checksum(path: impl AsRef<Path>) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(&fs::read(path).unwrap());
