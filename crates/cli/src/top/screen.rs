@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use signal_hook::consts::{SIGCONT, SIGTSTP};
 use std::io::{self, Stdout};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,14 +29,18 @@ pub fn show(feed: &mut dyn Feed, count: Option<u64>, signals: &Signals) -> Resul
     let shown = screen.run(feed, count, signals);
     // The screen is restored before messages are printed.
     drop(screen);
-    shown.map(|shown| is_all(signals, count, shown))
+    match shown {
+        // Nobody is left to read about it.
+        Err(_) if has_hung_up(Duration::ZERO) => Ok(is_all(signals, count, 0)),
+        shown => shown.map(|shown| is_all(signals, count, shown)),
+    }
 }
 
 /// Waits for input; whether the terminal hung up, which crossterm would not notice.
-fn has_hung_up() -> bool {
+fn has_hung_up(patience: Duration) -> bool {
     let stdin = rustix::stdio::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-    let tick = Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
+    let tick = Timespec { tv_sec: 0, tv_nsec: patience.as_nanos() as i64 };
     // A signal interrupts the wait; the next one detects a hangup.
     let _ = poll(&mut fds, Some(&tick));
     fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
@@ -43,7 +48,8 @@ fn has_hung_up() -> bool {
 
 /// The terminal in raw mode, on its alternate screen.
 struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Never dropped: that would print, and panic, where the terminal is gone. [`leave`] shows the cursor.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     paint: Paint,
     stop: Arc<AtomicBool>,
     woken: Arc<AtomicBool>,
@@ -61,7 +67,7 @@ impl Screen {
         }));
         enter()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
-        let terminal = terminal.inspect_err(|_| leave())?;
+        let terminal = ManuallyDrop::new(terminal.inspect_err(|_| leave())?);
         // https://no-color.org: any value but an empty one.
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -101,7 +107,7 @@ impl Screen {
                 self.draw(feed, &ui)?;
                 changed = false;
             }
-            if has_hung_up() {
+            if has_hung_up(TICK) {
                 break;
             }
             if event::poll(Duration::ZERO).map_err(broken)? {
@@ -154,7 +160,7 @@ impl Screen {
     /// answer.
     fn anew(&mut self) -> io::Result<()> {
         execute!(io::stdout(), Clear(ClearType::All))?;
-        self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        self.terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(io::stdout()))?);
         Ok(())
     }
 }

@@ -465,22 +465,30 @@ fn it_ends_when_its_terminal_is_gone() {
     let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
     let theirs = File::options().read(true).write(true).open(name).unwrap();
     let mut command = place.command(FATHOM, &["top", "-i", "50ms"]);
-    command.stdin(theirs.try_clone().unwrap()).stdout(theirs).stderr(std::process::Stdio::null());
+    // Its messages, too, go to the terminal: they must not make it panic.
+    command.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
     // Its own copies of the terminal.
     drop(command);
+    let mut ours = File::from(ours);
+    let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&seen).contains("1049h") {
+        let n = ours.read(&mut buffer).unwrap();
+        seen.extend_from_slice(&buffer[..n]);
+    }
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(child.try_wait().unwrap().is_none(), "it shows the machine");
     drop(ours);
-    let mut ended = false;
+    let mut ended = None;
     for _ in 0..600 {
-        ended = child.try_wait().unwrap().is_some();
-        if ended {
+        ended = child.try_wait().unwrap();
+        if ended.is_some() {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     let _ = child.kill();
     let _ = child.wait();
-    assert!(ended, "it goes on without a terminal");
+    let ended = ended.expect("it goes on without a terminal");
+    assert!(ended.success(), "{ended}");
 }
