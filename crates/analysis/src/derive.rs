@@ -3,10 +3,12 @@
 mod counted;
 mod growth;
 mod merge;
+mod partial;
 
 pub use counted::{Ipc, cost, estimated, ipc};
 pub use growth::{DiskGrowth, IoGrowth, add_ticks, cpu_ticks, cpu_time, disk_records};
 pub use merge::{merge_costs, merge_dirs, merge_jobs};
+pub use partial::PartialRun;
 
 use fathom_model::plan::JobPlan;
 use fathom_model::record::{DirRecord, JobRecord, RunRecord};

@@ -1,15 +1,16 @@
 //! `fathom show`: reprints a recorded run as it was printed.
 
 use crate::page::PageArgs;
+use fathom_analysis::derive::PartialRun;
 use fathom_analysis::experiment::ExperimentRecord;
 use fathom_analysis::limit::LimitRecord;
 use fathom_analysis::watch::ObservedTotals;
 use fathom_model::RunRecord;
-use fathom_model::outcome::RecordKind;
+use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::watch::{MachineSample, Stack};
 use fathom_report::pages::{self, LimitPageOptions, Observed};
 use fathom_report::{fio_json, limit};
-use fathom_store::{Reader, Runs, StoredRecord};
+use fathom_store::{Reader, Runs, StoredRecord, is_active};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -46,8 +47,11 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             (pages::experiment(&record, verbose), Some(json))
         }
         kind => {
-            let record: RunRecord = stored.parse()?;
+            let mut record: RunRecord = stored.parse()?;
             let (seen, stacks) = observation(&dir)?;
+            if kind == RecordKind::Run {
+                complete(&mut record, &dir)?;
+            }
             let observed = Observed { seen: &seen, stacks: &stacks };
             match kind {
                 RecordKind::Watch => (pages::watch(&observed, &record, verbose), None),
@@ -80,10 +84,7 @@ fn find(named: Option<&Path>) -> Result<PathBuf, String> {
 }
 
 /// All samples of the machine in a run directory, and the stacks that they refer to.
-///
-/// # Errors
-/// If they cannot be read.
-pub fn observation(dir: &Path) -> Result<(ObservedTotals, Vec<Stack>), String> {
+fn observation(dir: &Path) -> Result<(ObservedTotals, Vec<Stack>), String> {
     let mut reader = Reader::open(dir)?;
     let mut seen = ObservedTotals::default();
     while let Some(timed) = reader.forward()? {
@@ -94,4 +95,17 @@ pub fn observation(dir: &Path) -> Result<(ObservedTotals, Vec<Stack>), String> {
     }
     let stacks = reader.stacks()?.to_vec();
     Ok((seen, stacks))
+}
+
+/// Completes the record of a run that is running or was killed from its samples.
+fn complete(record: &mut RunRecord, dir: &Path) -> Result<(), String> {
+    if record.outcome != Outcome::unfinished() {
+        return Ok(());
+    }
+    let (mut reader, mut so_far) = (Reader::open(dir)?, PartialRun::default());
+    while let Some((elapsed_ns, jobs)) = reader.forward_jobs()? {
+        so_far.add(elapsed_ns, &jobs);
+    }
+    so_far.complete(record, is_active(dir));
+    Ok(())
 }

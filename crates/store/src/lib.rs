@@ -41,6 +41,6 @@ pub use probes::{load_probes, save_probes};
 pub use read::{Reader, StoredSample};
 pub use ring::{Retention, Ring};
 pub use run_dir::{EncodedSample, RunDir, read_windows, state_dir};
-pub use runs::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, Pruned, RunEntry, Runs};
+pub use runs::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, Pruned, RunEntry, Runs, is_active};
 pub use stored::StoredRecord;
 pub use writer::{Writer, Written};

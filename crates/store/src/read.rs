@@ -7,7 +7,7 @@ use crate::dir::{Dir, with_path};
 use crate::ring::find::{self, Segment};
 use crate::stored::RECORD_MAX;
 use bounds::Damage;
-use fathom_model::progress::Sample;
+use fathom_model::progress::{JobSample, Sample};
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::{MachineSample, Stack, WatchRecord};
 use lines::Lines;
@@ -46,6 +46,13 @@ struct Line {
     unix_ns: u64,
     #[serde(default)]
     machine: MachineSample,
+}
+
+/// The other part, of the samples of a run.
+#[derive(Deserialize)]
+struct JobLine {
+    elapsed_ns: u64,
+    jobs: bounds::FewJobs,
 }
 
 /// A sample and its position in time.
@@ -168,6 +175,16 @@ impl Reader {
         }
     }
 
+    /// The time since the start of a run and the state of its jobs in the next sample; `None` if none has been written
+    /// yet. Samples with more than 1024 jobs are skipped.
+    ///
+    /// # Errors
+    /// Names the file that cannot be read.
+    pub fn forward_jobs(&mut self) -> Result<Option<(u64, Vec<JobSample>)>, String> {
+        let line = self.open.next_line::<JobLine>()?;
+        Ok(line.map(|(line, _)| (line.elapsed_ns, line.jobs.0)))
+    }
+
     /// The previous sample; `None` if this is the first one.
     ///
     /// # Errors
@@ -217,14 +234,20 @@ impl OpenSegment {
     }
 
     fn forward(&mut self) -> Result<Option<StoredSample>, String> {
+        let line = self.next_line::<Line>()?;
+        line.map(|(line, from)| self.moment(line, from)).transpose()
+    }
+
+    /// The next intact line, and its offset.
+    fn next_line<T: DeserializeOwned>(&mut self) -> Result<Option<(T, u64)>, String> {
         // A crash of the machine leaves damaged lines, which are skipped.
         let mut damage = Damage::default();
         loop {
             let from = self.at;
-            let Some((line, next)) = self.line::<Line>(from)? else { return Ok(None) };
+            let Some((line, next)) = self.line::<T>(from)? else { return Ok(None) };
             self.at = next;
             if let Some(line) = line {
-                return self.moment(line, from).map(Some);
+                return Ok(Some((line, from)));
             }
             damage.add(next - from).map_err(|e| self.bad(&e))?;
         }

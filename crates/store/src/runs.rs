@@ -5,7 +5,7 @@ use crate::run_dir::{RunDir, state_dir};
 use crate::time::instant;
 use rustix::fs::{FlockOperation, flock};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Default limit on the age of runs in the default directory. Each new run removes what exceeds the limits.
@@ -169,6 +169,12 @@ fn remove_empty(parent: &Dir, name: &str) -> io::Result<bool> {
     }
 }
 
+/// Whether the run in this directory is still being recorded.
+#[must_use]
+pub fn is_active(run: &Path) -> bool {
+    Dir::open(run).is_ok_and(|dir| is_locked(&dir))
+}
+
 /// Whether a [`RunDir`] holds the lock of its samples.
 fn is_locked(dir: &Dir) -> bool {
     let samples = dir.open_file("samples.ndjson");
@@ -180,7 +186,6 @@ mod tests {
     use super::*;
     use fathom_model::RunRecord;
     use std::fs;
-    use std::path::Path;
 
     const DAY: u64 = 86_400_000_000_000;
 

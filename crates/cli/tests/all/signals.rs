@@ -114,6 +114,12 @@ fn a_killed_run_keeps_its_samples() {
     place.data("data", MIB);
     let running = long(&place, &["--record=kept", "data"]);
     until("two samples", || place.read("kept/samples.ndjson").lines().count() >= 2);
+    let show = |state: &str| {
+        let page = place.ask(&["show", "kept"]).done().stdout;
+        says(&page, &["INCOMPLETE: ", state, "results so far", "\n  read "]);
+        assert!(!page.contains("did not start") && !page.contains("no results"), "{page}");
+    };
+    show("still running");
     running.signal(Signal::KILL);
     let answer = running.wait();
     assert_eq!((answer.code, answer.signal, answer.stdout.as_str()), (None, Some(9), ""));
@@ -123,6 +129,7 @@ fn a_killed_run_keeps_its_samples() {
     let record: RunRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
     assert_eq!(record.outcome, Outcome::unfinished());
     assert_eq!(record.plan.jobs.len(), 1);
+    show("killed after ");
 }
 
 #[test]

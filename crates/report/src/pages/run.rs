@@ -8,6 +8,8 @@ use super::watch::{Observed, machine};
 use super::{doctor_line, limited_by};
 use crate::doc::{Document, Text, count, text, time};
 use fathom_analysis::derive::{self, JobGroup};
+use fathom_model::facts::TargetFacts;
+use fathom_model::outcome::Outcome;
 use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order, Paths};
 use fathom_model::record::RunRecord;
 use fathom_model::watch::Missing;
@@ -23,6 +25,9 @@ const SETTINGS_SHOWN: usize = 3;
 #[must_use]
 pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Document {
     let mut page = Document::headed(Origin::from(record).heading());
+    if let Outcome::Failed { because } = &record.outcome {
+        page.paragraph(text!("INCOMPLETE: ", because.as_str(), "; results so far:"));
+    }
     page.findings(&record.findings);
     let groups = shown_groups(record);
     for group in &groups {
@@ -52,6 +57,7 @@ fn missing(record: &RunRecord) -> Vec<Missing> {
         all.extend(counters.chain(job.cost_lacks.iter().cloned()));
     }
     all.extend(record.watch.iter().flat_map(|watch| watch.missing.iter().cloned()));
+    all.extend(record.facts.targets.iter().filter_map(TargetFacts::hidden_disk));
     let mut known = Vec::new();
     all.retain(|missing| {
         let text = missing.to_string();
@@ -126,7 +132,10 @@ fn section(page: &mut Document, record: &RunRecord, group: &JobGroup) {
                 _ => figures::extremes(&mut body, record, group),
             }
         }
-        cost::cost(&mut body, record, group);
+        // Samples lack what only a worker's final result holds.
+        if !matches!(record.outcome, Outcome::Failed { .. }) {
+            cost::cost(&mut body, record, group);
+        }
     }
     let names = distinct(plans.iter().map(|plan| plan.name.clone()));
     page.section(&names.join(" + "), heading(record, group, &plans), body);
@@ -142,6 +151,7 @@ fn heading(record: &RunRecord, group: &JobGroup, plans: &[&JobPlan]) -> Text {
     };
     let time = match group.record.runtime_ns {
         _ if group.plan.until.ios == Some(0) => "files laid out, no I/O requested".into(),
+        0 if matches!(record.outcome, Outcome::Failed { .. }) => "no results".into(),
         0 => "did not start".into(),
         ns => Text::from(time(ns as f64)),
     };

@@ -1,5 +1,6 @@
 //! Limits on the resources needed to read a record from an untrusted source.
 
+use fathom_model::progress::JobSample;
 use fathom_model::watch::Stack;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -14,6 +15,8 @@ const LINE_LEAST: u64 = 16 << 10;
 /// Histograms of the block layer and of calls in a line, or what could be one: a list of pairs. Each takes 37 KiB of memory however
 /// short it is; a sample has two for each device, and a list for each of the busiest tasks.
 const HISTOGRAMS_MAX: u64 = 4096;
+/// Jobs of a sample whose latencies are read: three histograms each.
+const JOBS_MAX: usize = 1024;
 /// Lengths of a line's lists, each squared, added up: comparing two samples takes that many steps. 8192 CPUs
 /// and 8192 interrupts come to a sixteenth of it.
 const STEPS_MAX: u64 = 1 << 31;
@@ -63,6 +66,34 @@ pub fn parse<T: DeserializeOwned>(line: &[u8]) -> io::Result<Option<T>> {
         }
     }
     Ok(serde_json::from_slice(line).ok())
+}
+
+/// The jobs of a sample, unless they are many.
+pub struct FewJobs(pub Vec<JobSample>);
+
+impl<'de> Deserialize<'de> for FewJobs {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Few;
+        impl<'de> Visitor<'de> for Few {
+            type Value = FewJobs;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                write!(f, "up to {JOBS_MAX} jobs")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<FewJobs, A::Error> {
+                let mut jobs = Vec::new();
+                while let Some(job) = all.next_element()? {
+                    if jobs.len() == JOBS_MAX {
+                        return Err(serde::de::Error::invalid_length(JOBS_MAX + 1, &self));
+                    }
+                    jobs.push(job);
+                }
+                Ok(FewJobs(jobs))
+            }
+        }
+        from.deserialize_seq(Few)
+    }
 }
 
 /// Memory of a stack, in bytes.
