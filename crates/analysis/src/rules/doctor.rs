@@ -18,6 +18,7 @@ pub(super) mod testing;
 #[cfg(test)]
 mod tests;
 
+use super::jobs::sentence;
 use super::{Check, Rule};
 use fathom_model::facts::{Facts, Host};
 use fathom_model::finding::{Evidence, Finding, Severity};
@@ -27,6 +28,8 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+/// Where the kernel lists disks.
+const DISKS: &str = "/sys/block";
 /// No machine has more CPUs.
 const CPUS_MAX: u32 = 1 << 16;
 
@@ -37,6 +40,8 @@ pub(super) struct Inspected {
     pub title: &'static str,
     /// Where it is read.
     pub reads: &'static str,
+    /// What is found, as a clause, with `FOUND` and `WANTED` for the values.
+    pub says: &'static str,
     /// The mechanism, with its source.
     pub why: &'static str,
     /// The setting through which fathom may change it.
@@ -110,7 +115,31 @@ fn judged(is_bad: bool, found: impl Into<String>, wanted: &str) -> Answer {
     if is_bad { bad(found, wanted) } else { good(found) }
 }
 
+impl Machine<'_> {
+    /// That a source of values was read, even if it held none.
+    ///
+    /// # Errors
+    /// Why not.
+    fn read(&self, source: &str) -> Result<(), String> {
+        match self.files.missing.get(source) {
+            Some(reason) => Err(format!("{source}: {reason}")),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Disk<'_> {
+    /// Whether it has a request queue, to which most settings in `queue/` apply; not so for zram, md, most dm and heads of
+    /// NVMe multipath, which pass I/Os on as they are.
+    fn has_requests(&self) -> bool {
+        self.seen.device.hardware_queues.is_some() || self.files.text("mq/0/nr_tags").is_ok()
+    }
+
+    /// Whether it has zones, in which writes must be in order.
+    fn is_zoned(&self) -> bool {
+        self.files.text("queue/zoned").is_ok_and(|kind| kind != "none")
+    }
+
     fn is_nvme(&self) -> bool {
         self.seen.device.name.starts_with("nvme")
     }
@@ -124,7 +153,8 @@ impl Disk<'_> {
 /// A check, as a static [`Rule`].
 macro_rules! check {
     ($name:ident: $on:ident, $severity:ident {
-        id: $id:literal, title: $title:literal, reads: $reads:literal, good: $good:literal, cost: $cost:literal,
+        id: $id:literal, title: $title:literal, reads: $reads:literal, says: $says:literal, good: $good:literal,
+        cost: $cost:literal,
         why: $why:literal, change: $change:literal, fix: $fix:expr, judge: $judge:expr,
         case: $case:expr, near_miss: $near_miss:expr $(,)?
     }) => {
@@ -139,6 +169,7 @@ macro_rules! check {
             checks: &[$crate::rules::Check::Inspection($crate::rules::doctor::Inspected {
                 title: $title,
                 reads: $reads,
+                says: $says,
                 why: $why,
                 fix: $fix,
                 judge: $crate::rules::doctor::On::$on($judge),
@@ -200,11 +231,9 @@ pub(super) static CHECKS: &[&Rule] = &[
     &queue::WRITEBACK_THROTTLING,
     &queue::MAX_SEGMENTS,
     &queue::ADD_RANDOM,
-    &device::WRITE_CACHE,
     &device::DISCARD,
     &device::READ_ONLY,
     &device::QUEUE_DEPTH,
-    &device::HARDWARE_QUEUES,
     &device::CHUNKS,
     &mounts::DISCARD,
     &mounts::ATIME,
@@ -219,7 +248,6 @@ pub(super) static CHECKS: &[&Rule] = &[
     &cpu::IDLE_STATES,
     &cpu::OFFLINE,
     &cpu::AFFINITY,
-    &cpu::MITIGATIONS,
     &cpu::DAEMONS,
     &cpu::NUMA_BALANCING,
     &kernel::WATCHDOG,
@@ -227,7 +255,6 @@ pub(super) static CHECKS: &[&Rule] = &[
     &limits::LOCKED_MEMORY,
     &limits::AVAILABLE_MEMORY,
     &kernel::TRANSPARENT_HUGEPAGE,
-    &kernel::HUGE_PAGES,
     &kernel::PERF,
     &kernel::SYMBOLS,
     &kernel::TRACEPOINTS,
@@ -260,6 +287,12 @@ pub struct Diagnosed {
     pub found: String,
     /// The recommended value.
     pub wanted: String,
+    /// What is found, as a clause that begins with the disk.
+    #[serde(skip)]
+    pub clause: String,
+    /// The effect, as a sentence.
+    #[serde(skip)]
+    pub effect: &'static str,
     /// The mechanism, with its source.
     pub why: String,
     /// The change that fathom may make.
@@ -329,7 +362,8 @@ impl Diagnosis {
             }
             Ok(Some(Judged { found, wanted: Some(wanted), severity })) => {
                 let severity = severity.unwrap_or(rule.severity);
-                let finding = finding(rule, check, disk, &found, &wanted);
+                let clause = check.says.replace("FOUND", &found).replace("WANTED", &wanted);
+                let finding = finding(rule, check, disk, &clause, [&found, &wanted]);
                 let finding = Finding { severity, ..finding };
                 let change = check.fix.map(|setting| change(setting, &subject, &wanted));
                 let (title, why) = (title.to_string(), check.why.to_string());
@@ -338,6 +372,8 @@ impl Diagnosis {
                     subject,
                     found,
                     wanted,
+                    clause,
+                    effect: rule.meaning,
                     why,
                     change,
                     finding,
@@ -354,6 +390,14 @@ pub fn diagnose(host: &Host, inspection: &Inspection) -> Diagnosis {
     let files = &inspection.host;
     let machine = Machine { host, files, daemons: &inspection.daemons };
     let mut diagnosis = Diagnosis::default();
+    if let Some(reason) = files.missing.get(DISKS) {
+        diagnosis.not_checked.push(NotChecked {
+            check: "disks",
+            title: "disks",
+            subject: String::new(),
+            reason: format!("{DISKS}: {reason}"),
+        });
+    }
     for rule in CHECKS {
         for check in rule.checks {
             let Check::Inspection(check) = check else { continue };
@@ -395,8 +439,8 @@ fn finding(
     rule: &Rule,
     check: &Inspected,
     disk: Option<&DiskInspection>,
-    found: &str,
-    wanted: &str,
+    clause: &str,
+    [found, wanted]: [&str; 2],
 ) -> Finding {
     let name = disk.map_or("", |disk| disk.device.name.as_str());
     let path = match check.reads.strip_prefix("queue/") {
@@ -405,14 +449,14 @@ fn finding(
     };
     let controller = disk.and_then(|disk| disk.nvme.as_ref()).map_or("", |nvme| &nvme.controller);
     let command = rule.remedy.replace("DISK", name).replace("CONTROLLER", controller);
-    let command = command.replace("WANTED", wanted);
-    let of = if name.is_empty() { String::new() } else { format!("{name}: ") };
+    let command = command.replace("WANTED", wanted).replace("FOUND", found);
+    let clause = if name.is_empty() { sentence(clause) } else { format!("{name}: {clause}") };
     Finding {
         rule: rule.id.to_string(),
         class: rule.class,
         severity: rule.severity,
         confidence: None,
-        summary: format!("{of}{} is {found}; recommended: {wanted}. {}", check.title, rule.meaning),
+        summary: format!("{clause}. {}", rule.meaning),
         evidence: vec![
             Evidence::text("found", found).with_source(&path),
             Evidence::text("wanted", wanted),

@@ -28,7 +28,7 @@ fn safe_changes_are_made_on_request_and_restored() {
     assert_eq!((&found[0]["found"], &found[0]["wanted"]), (&"0".into(), &"128".into()));
     assert_eq!(place.ask(&["doctor", "--strict", &device]).code, Some(1));
     let text = place.ask(&["doctor", &name]).done().stdout;
-    says(&text, &["read-ahead, KiB: 0; recommended: 128", &format!("echo 128 >{file}")]);
+    says(&text, &["read-ahead is disabled", &format!("echo 128 >{file}")]);
 
     let refused = place.ask(&["doctor", "--fix", &device]);
     assert_eq!(refused.code, Some(1));

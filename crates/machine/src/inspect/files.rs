@@ -5,7 +5,6 @@ pub(super) const HOST: &[&str] = &[
     "/proc/sys/kernel/kptr_restrict",
     "/proc/sys/kernel/nmi_watchdog",
     "/proc/sys/kernel/numa_balancing",
-    "/proc/sys/vm/nr_hugepages",
     "/proc/sys/vm/zone_reclaim_mode",
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/sys/kernel/security/lockdown",
@@ -22,7 +21,6 @@ pub(super) const HOST: &[&str] = &[
 
 /// Files that are recorded individually.
 pub(super) const HOST_EACH: &[&str] = &[
-    "/sys/devices/system/cpu/vulnerabilities/*",
     "/sys/devices/system/cpu/cpu0/cpuidle/state*/latency",
     "/sys/devices/system/cpu/cpu0/cpuidle/state*/disable",
 ];

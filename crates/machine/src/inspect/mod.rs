@@ -37,16 +37,14 @@ pub fn inspect(roots: &Roots, disks: &[DeviceFacts]) -> Inspection {
     }
 }
 
-/// The whole disks that hold `devices`: themselves, the disks of partitions, and what stacked devices are built on.
+/// The whole disks that hold the devices with these kernel names: themselves, the disks of partitions, and what stacked
+/// devices are built on.
 #[must_use]
-pub fn disks_of<'a>(
-    roots: &Roots,
-    devices: impl IntoIterator<Item = &'a DeviceFacts>,
-) -> Vec<DeviceFacts> {
+pub fn disks_of<'a>(roots: &Roots, devices: impl IntoIterator<Item = &'a str>) -> Vec<DeviceFacts> {
     let mut found: Vec<Node> = Vec::new();
     let mut open: Vec<Node> = Vec::new();
     for device in devices {
-        open.extend(node(roots, &device.name));
+        open.extend(node(roots, device));
         // What a device is built on follows it.
         while let Some(node) = open.pop() {
             let disk = node.disk();
@@ -95,25 +93,52 @@ fn host(roots: &Roots) -> Readings {
             host.set(pattern, &texts.join(", "));
         }
     }
-    let is_guest =
-        text(roots.proc.join("cpuinfo")).is_some_and(|text| text.contains(" hypervisor"));
-    host.set("/proc/cpuinfo", if is_guest { "hypervisor" } else { "no hypervisor" });
+    // Other architectures do not show whether they are emulated.
+    match text(roots.proc.join("cpuinfo")).filter(|text| text.contains("flags")) {
+        Some(text) if text.contains(" hypervisor") => host.set("/proc/cpuinfo", "hypervisor"),
+        Some(_) => host.set("/proc/cpuinfo", "no hypervisor"),
+        None => lacks(&mut host, "/proc/cpuinfo", "no CPU flags"),
+    }
     // Large, and only its presence matters.
     if roots.proc.join("lockdep_stats").exists() {
         host.set("/proc/lockdep_stats", "present");
     }
-    let swaps = text(roots.proc.join("swaps")).unwrap_or_default();
-    let swaps: Vec<&str> =
-        swaps.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
-    host.set("/proc/swaps", &swaps.join(", "));
-    if let Err(error) = std::fs::read_dir(roots.sys.join("kernel/tracing/events")) {
-        host.missing.insert("/sys/kernel/tracing/events".into(), reason(&error));
-    } else {
-        host.set("/sys/kernel/tracing/events", "readable");
+    if let Some(swaps) = text(roots.proc.join("swaps")) {
+        let swaps = swaps.lines().skip(1).filter_map(|line| line.split(' ').next());
+        host.set("/proc/swaps", &swaps.collect::<Vec<_>>().join(", "));
     }
-    let hierarchies = cgroup::hierarchies(roots).unwrap_or_default();
+    let known = text(roots.proc.join("filesystems"));
+    if known.is_some_and(|known| known.lines().any(|line| line.ends_with("tracefs"))) {
+        host.set("/proc/filesystems", "tracefs");
+    }
+    listed(&mut host, "/sys/kernel/tracing/events", &roots.sys.join("kernel/tracing/events"));
+    listed(&mut host, "/sys/block", &roots.sys.join("block"));
+    // Hidden or unmounted, /proc and the control groups look as if there were no programs and no limits.
+    if !roots.proc.join("self/mountinfo").exists() {
+        lacks(&mut host, "/proc", "not mounted");
+        lacks(&mut host, "/proc/self/mountinfo", "not mounted");
+    }
+    let hierarchies = cgroup::hierarchies(roots).unwrap_or_else(|error| {
+        lacks(&mut host, "cgroup", &error.to_string());
+        Vec::new()
+    });
+    if hierarchies.is_empty() && !host.missing.contains_key("cgroup") {
+        lacks(&mut host, "cgroup", "no hierarchy is mounted");
+    }
     hierarchies.iter().for_each(|hierarchy| limits(&mut host, hierarchy));
     host
+}
+
+fn lacks(host: &mut Readings, path: &str, why: &str) {
+    host.missing.insert(path.into(), why.into());
+}
+
+/// Whether a directory can be listed.
+fn listed(host: &mut Readings, path: &str, dir: &Path) {
+    match std::fs::read_dir(dir) {
+        Ok(_) => host.set(path, "readable"),
+        Err(error) => lacks(host, path, &reason(&error)),
+    }
 }
 
 /// Limits of this process's cgroups.

@@ -2,10 +2,10 @@
 
 use crate::doc::{DataColumn, Document, Text, of, plural, text, whole};
 use fathom_analysis::rules::{Diagnosed, Diagnosis, NotChecked, that_matter};
-use fathom_model::Facts;
 use fathom_model::finding::Severity;
+use fathom_model::{Facts, list};
 
-/// Disks up to this many are named in a command.
+/// Disks up to this many are named.
 const DISKS_NAMED: usize = 4;
 
 /// Findings, worst first, each with its value, the recommended value and the command that sets it; then checks that
@@ -16,7 +16,7 @@ pub fn doctor(diagnosis: &Diagnosis, verbose: bool) -> Document {
     let levels = [
         (Severity::Error, "errors", "data is at risk, or the device is not working"),
         (Severity::Warning, "warnings", "reduce performance or make figures misleading"),
-        (Severity::Info, "hints", "relevant only to the workloads named"),
+        (Severity::Info, "hints", "depend on your workload"),
     ];
     for (severity, title, about) in levels {
         let mut body = Document::default();
@@ -54,14 +54,14 @@ fn alike<'a>(findings: impl Iterator<Item = &'a Diagnosed>) -> Vec<Vec<&'a Diagn
 fn entry(body: &mut Document, group: &[&Diagnosed], verbose: bool) {
     let Some(first) = group.first() else { return };
     let disks: Vec<&str> = group.iter().map(|one| one.subject.as_str()).collect();
-    let of =
-        if first.subject.is_empty() { String::new() } else { format!("{}: ", disks.join(", ")) };
-    let Diagnosed { title, found, wanted, finding, .. } = first;
-    body.entry(&finding.rule, format!("{of}{title}: {found}; recommended: {wanted}"));
+    let of = match first.subject.as_str() {
+        "" => String::new(),
+        _ => format!("{}: ", list::few(&disks, DISKS_NAMED)),
+    };
+    let Diagnosed { clause, effect, finding, .. } = first;
+    body.entry(&finding.rule, format!("{of}{clause}"));
     if verbose || finding.severity > Severity::Info {
-        // The summary ends with what it costs.
-        let cost = finding.summary.split_once(&format!("recommended: {wanted}. "));
-        body.entry("", cost.map_or("", |(_, cost)| cost));
+        body.entry("", *effect);
     }
     if let Some(command) = &finding.next_step {
         let likewise = if group.len() > 1 { " (likewise for the other disks)" } else { "" };
@@ -102,9 +102,12 @@ fn passed(page: &mut Document, diagnosis: &Diagnosis, verbose: bool) {
     }
     let findings = diagnosis.findings.len() + diagnosis.topology.len();
     let findings = plural(findings as u64, "finding");
-    let good = of(whole(diagnosis.good.len() as u64), "passed");
-    let missing = of(whole(diagnosis.not_checked.len() as u64), "not checked");
-    page.paragraph(Text::join([findings, good, missing], ", "));
+    let checks = plural(diagnosis.good.len() as u64, "check");
+    let mut parts = vec![findings, text!(checks, " passed")];
+    if !diagnosis.not_checked.is_empty() {
+        parts.push(of(whole(diagnosis.not_checked.len() as u64), "not checked"));
+    }
+    page.paragraph(Text::join(parts, ", "));
 }
 
 /// The checks with warnings or errors that matter to a run with these facts.
@@ -115,6 +118,7 @@ pub(super) fn doctor_line(page: &mut Document, facts: &Facts) {
     }
     let disks = facts.inspection.iter().flat_map(|inspection| &inspection.disks);
     let names: Vec<&str> = disks.map(|disk| disk.device.name.as_str()).collect();
+    // A command names all disks or none.
     let names =
         if names.len() > DISKS_NAMED { String::new() } else { format!(" {}", names.join(" ")) };
     page.entry(
@@ -134,7 +138,8 @@ mod tests {
     /// Disks with a scheduler, on a busy machine.
     fn facts(disks: &[&str]) -> Facts {
         let disk = |name: &&str| {
-            let device = DeviceFacts { name: (*name).into(), ..DeviceFacts::default() };
+            let (name, hardware_queues) = ((*name).into(), Some(1));
+            let device = DeviceFacts { name, hardware_queues, ..DeviceFacts::default() };
             let mut disk = DiskInspection { device, ..DiskInspection::default() };
             disk.files.set("queue/scheduler", "none [bfq]");
             disk.files.set("queue/rotational", "0");
@@ -157,9 +162,12 @@ mod tests {
     #[test]
     fn findings_have_value_wanted_and_command() {
         let text = page(&facts(&["nvme0n1", "nvme1n1"]), false);
-        assert!(text.contains("nvme0n1, nvme1n1: I/O scheduler: bfq; recommended: none"), "{text}");
+        assert!(
+            text.contains("nvme0n1, nvme1n1: the I/O scheduler is bfq; none has less overhead"),
+            "{text}"
+        );
         assert!(text.contains("echo none >/sys/block/nvme0n1/queue/scheduler (likewise"), "{text}");
-        assert!(text.contains("other programs: load average 3.0 on 2 CPUs"), "{text}");
+        assert!(text.contains("load average 3.0 on 2 CPUs: other programs are running"), "{text}");
         assert!(
             text.contains("/dev/nvme0: needs root (nvme-critical-warning, nvme-spare"),
             "{text}"

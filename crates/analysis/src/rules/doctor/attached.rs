@@ -4,6 +4,8 @@
 #[cfg(test)]
 use super::testing::{attribute, first_disk};
 use super::{Disk, bad, check, cpus, good, judged};
+use crate::derive::percent;
+use fathom_model::units;
 use std::collections::BTreeSet;
 
 /// Minimum number of interrupts since boot for their distribution to be meaningful.
@@ -19,17 +21,20 @@ fn is_numa(disk: &Disk) -> bool {
         .is_ok_and(|nodes| cpus(nodes).len() > 1)
 }
 
-check! { IRQ_SPREAD: Disk, Warning {
+check! { IRQ_SPREAD: Disk, Info {
     id: "interrupt-spread",
     title: "CPUs that handle the interrupts",
     reads: "/proc/irq/N/effective_affinity_list, /proc/interrupts",
+    says: "FOUND",
     good: "spread over all CPUs that submit I/O, for workloads with more than about 200k IOPS",
-    cost: "One CPU handles all completions and becomes the bottleneck.",
+    cost: "The CPU that handles all completions can become the bottleneck above about 200k IOPS.",
     why: "kernel Documentation/core-api/irq/irq-affinity.rst; current drivers spread one interrupt per queue themselves",
-    change: "echo CPUS >/proc/irq/N/smp_affinity_list for each interrupt, or give the virtual disk more queues",
+    change: "echo CPUS >/proc/irq/N/smp_affinity_list for each interrupt, where the driver permits it",
     fix: None,
     judge: |disk| {
-        if disk.machine.host.cpus_online < 2 || disk.seen.interrupts.is_empty() {
+        // The interrupt of a single queue cannot be spread.
+        let queues = disk.seen.device.hardware_queues.unwrap_or(1);
+        if disk.machine.host.cpus_online < 2 || queues < 2 || disk.seen.interrupts.len() < 2 {
             return Ok(None);
         }
         let mut by_cpu = std::collections::BTreeMap::<u32, u64>::new();
@@ -41,9 +46,11 @@ check! { IRQ_SPREAD: Disk, Warning {
         let serving: BTreeSet<u32> = disk.seen.interrupts.iter().flat_map(|one| cpus(&one.cpus)).collect();
         match most {
             Some((cpu, count)) if all >= INTERRUPTS_MIN && *count as f64 >= ALL_SHARE * all as f64 => {
-                bad(format!("CPU {cpu} handled {count} of {all}"), "spread over several CPUs")
+                let share = if *count == all { "all".into() } else { percent(*count as f64, all as f64) + " of" };
+                let all = units::count(all as f64);
+                bad(format!("CPU {cpu} handled {share} {all} interrupts"), "spread over several CPUs")
             }
-            _ if serving.len() == 1 => bad("one CPU", "spread over several CPUs"),
+            _ if serving.len() == 1 => bad("one CPU handles all interrupts", "spread over several CPUs"),
             _ => good(format!("{} CPUs", serving.len())),
         }
     },
@@ -55,6 +62,7 @@ check! { NUMA_UNKNOWN: Disk, Warning {
     id: "numa-node",
     title: "NUMA node",
     reads: "pci/numa_node",
+    says: "the firmware does not tell the disk's NUMA node",
     good: "known, on machines with several nodes",
     cost: "The kernel and fathom cannot place interrupts and buffers near the disk.",
     why: "The firmware's ACPI tables lack _PXM for the slot (kernel Documentation/ABI/testing/sysfs-bus-pci, numa_node)",
@@ -78,6 +86,7 @@ check! { NUMA_REMOTE: Disk, Warning {
     id: "numa-local",
     title: "CPUs local to the disk",
     reads: "pci/local_cpulist, fathom's allowed CPUs",
+    says: "fathom may run on no CPU of the disk's NUMA node",
     good: "workers can run on all CPUs of the disk's node",
     cost: "Completions and buffers cross the interconnect between packages.",
     why: "kernel Documentation/admin-guide/mm/numaperf.rst",
@@ -106,6 +115,7 @@ check! { IOMMU: Disk, Info {
     id: "iommu",
     title: "IOMMU mode",
     reads: "pci/iommu_group/type",
+    says: "the IOMMU is in strict mode (FOUND); lazy mode is WANTED",
     good: "identity, or DMA-FQ (lazy), for workloads with many I/Os",
     cost: "In strict mode, each I/O waits for an IOTLB invalidation.",
     why: "kernel Documentation/ABI/testing/sysfs-kernel-iommu_groups, type (commit 8cc633190b52)",
@@ -123,6 +133,7 @@ check! { ASPM: Disk, Info {
     id: "link-power",
     title: "power saving of the PCIe link (ASPM L1)",
     reads: "pci/link/l1_aspm",
+    says: "power saving of the PCIe link (ASPM L1) is enabled",
     good: "0, for latency at low load",
     cost: "The first I/O after an idle period waits some µs for the link to wake up.",
     why: "kernel Documentation/ABI/testing/sysfs-bus-pci, link/l1_aspm",
@@ -140,6 +151,7 @@ check! { RUNTIME_POWER: Disk, Info {
     id: "runtime-power",
     title: "runtime power management",
     reads: "pci/power/control, pci/power/runtime_status",
+    says: "the PCI device is FOUND",
     good: "not suspended",
     cost: "The first I/O waits for the device to power up, which takes milliseconds.",
     why: "kernel Documentation/power/runtime_pm.rst",

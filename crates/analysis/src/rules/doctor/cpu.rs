@@ -12,6 +12,7 @@ check! { GOVERNOR: Machine, Warning {
     id: "governor",
     title: "cpufreq governor",
     reads: "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+    says: "the cpufreq governor is FOUND; for measurements, use WANTED",
     good: "performance, for all measurements",
     cost: "CPUs start at a low clock and change it during the measurement: IOPS are lower and vary.",
     why: "kernel Documentation/admin-guide/pm/cpufreq.rst",
@@ -29,6 +30,7 @@ check! { FREQUENCY_CAP: Machine, Warning {
     id: "frequency-cap",
     title: "maximum allowed clock, kHz",
     reads: "/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq",
+    says: "CPU clocks are capped at FOUND kHz of WANTED kHz",
     good: "the CPU's maximum (cpuinfo_max_freq)",
     cost: "CPU-bound workloads lose IOPS in proportion.",
     why: "kernel Documentation/admin-guide/pm/cpufreq.rst, scaling_max_freq",
@@ -47,6 +49,7 @@ check! { TURBO: Machine, Warning {
     id: "turbo",
     title: "boost clocks",
     reads: "/sys/devices/system/cpu/intel_pstate/no_turbo, cpufreq/boost",
+    says: "boost clocks are disabled",
     good: "enabled, for the highest IOPS; disabled, for the most repeatable",
     cost: "Busy CPUs stay at the base clock, often a third below their boost clock.",
     why: "kernel Documentation/admin-guide/pm/intel_pstate.rst, no_turbo",
@@ -68,6 +71,7 @@ check! { ENERGY: Machine, Info {
     id: "energy-preference",
     title: "energy preference",
     reads: "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
+    says: "the CPU's energy preference is FOUND; for measurements, use WANTED",
     good: "performance, for measurements",
     cost: "The CPU itself chooses lower clocks under partial load.",
     why: "kernel Documentation/admin-guide/pm/intel_pstate.rst and amd-pstate.rst",
@@ -86,6 +90,7 @@ check! { IDLE_STATES: Machine, Info {
     id: "idle-states",
     title: "deepest idle state of the CPUs",
     reads: "/sys/devices/system/cpu/cpu0/cpuidle/state*/latency",
+    says: "leaving the deepest idle state takes a CPU FOUND",
     good: "exit latency of at most 50 µs, for latency at low queue depth; deep states leave more boost to busy CPUs",
     cost: "A CPU that idles while it waits for an I/O takes this long to wake up, which adds to latency.",
     why: "kernel Documentation/admin-guide/pm/cpuidle.rst",
@@ -100,7 +105,7 @@ check! { IDLE_STATES: Machine, Info {
         let Some(us) = enabled.filter_map(|(_, text)| text.parse::<u64>().ok()).max() else {
             return Ok(None);
         };
-        judged(us > EXIT_US, format!("exit latency {us} µs"), "at most 50 µs, for latency")
+        judged(us > EXIT_US, format!("{us} µs"), "at most 50 µs")
     },
     case: |i| i.host.set("/sys/devices/system/cpu/cpu0/cpuidle/state3/latency", "170"),
     near_miss: |i| {
@@ -113,6 +118,7 @@ check! { OFFLINE: Machine, Info {
     id: "cpus-offline",
     title: "CPUs online",
     reads: "/sys/devices/system/cpu/online, present",
+    says: "CPUs FOUND are online, of WANTED",
     good: "all CPUs present",
     cost: "Fewer CPUs submit and complete I/O; the queues of offline CPUs are idle.",
     why: "kernel Documentation/core-api/cpu_hotplug.rst",
@@ -131,6 +137,7 @@ check! { AFFINITY: Machine, Info {
     id: "cpus-allowed",
     title: "CPUs that fathom may use",
     reads: "/proc/self/status, Cpus_allowed_list",
+    says: "fathom may run on FOUND CPUs",
     good: "all CPUs online",
     cost: "Peaks are those of only part of the machine.",
     why: "sched_setaffinity(2), cpuset(7)",
@@ -145,37 +152,18 @@ check! { AFFINITY: Machine, Info {
     near_miss: |i| i.host.set("/sys/devices/system/cpu/online", "0-6"),
 } }
 
-check! { MITIGATIONS: Machine, Info {
-    id: "mitigations",
-    title: "mitigations of CPU vulnerabilities",
-    reads: "/sys/devices/system/cpu/vulnerabilities/*",
-    good: "only those that the machine needs",
-    cost: "Each system call, interrupt and context switch costs more; submitting I/Os in batches reduces this overhead.",
-    why: "kernel Documentation/admin-guide/hw-vuln/index.rst",
-    change: "to measure their cost on a machine that runs no untrusted code, boot with mitigations=off",
-    fix: None,
-    judge: |machine| {
-        let dir = "/sys/devices/system/cpu/vulnerabilities/";
-        let all = machine.files.texts.iter().filter_map(|(path, text)| Some((path.strip_prefix(dir)?, text)));
-        let active: Vec<&str> =
-            all.filter(|(_, text)| text.starts_with("Mitigation")).map(|(name, _)| name).collect();
-        if active.is_empty() { good("none") } else { bad(active.join(", "), "none, for the lowest cost per I/O") }
-    },
-    case: |i| i.host.set("/sys/devices/system/cpu/vulnerabilities/retbleed", "Mitigation: untrained return thunk"),
-    near_miss: |i| i.host.set("/sys/devices/system/cpu/vulnerabilities/retbleed", "Not affected"),
-} }
-
 check! { DAEMONS: Machine, Info {
     id: "daemons",
     title: "programs that change settings",
     reads: "/proc/PID/comm",
+    says: "programs that change settings are running: FOUND",
     good: "none during a measurement",
     cost: "They move interrupts, or change governors and queues, during a measurement.",
     why: "irqbalance(1), tuned(8), power-profiles-daemon",
     change: "systemctl stop irqbalance tuned power-profiles-daemon thermald",
     fix: None,
     judge: |machine| match machine.daemons {
-        [] => good("none"),
+        [] => machine.read("/proc").and_then(|()| good("none")),
         all => bad(all.join(", "), "none"),
     },
     case: |i| i.daemons.push("irqbalance".into()),
@@ -186,6 +174,7 @@ check! { NUMA_BALANCING: Machine, Info {
     id: "numa-balancing",
     title: "automatic NUMA balancing",
     reads: "/proc/sys/kernel/numa_balancing",
+    says: "automatic NUMA balancing is enabled",
     good: "0, for repeatable measurements on machines with several nodes",
     cost: "The kernel unmaps pages to detect who uses them, and moves threads: latencies vary.",
     why: "kernel Documentation/admin-guide/sysctl/kernel.rst, numa_balancing",

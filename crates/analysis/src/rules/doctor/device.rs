@@ -16,6 +16,7 @@ check! { CACHE_MISMATCH: Disk, Error {
     id: "write-cache-mismatch",
     title: "flushes to a volatile cache",
     reads: "queue/write_cache",
+    says: "the kernel assumes FOUND, but the drive's volatile cache is enabled",
     good: "write back if the drive's volatile cache is enabled, for all workloads whose data must survive a power loss",
     cost: "The kernel sends no flushes although the drive caches writes: a power loss destroys data that programs \
            consider durable, and flushes appear to be free.",
@@ -39,6 +40,7 @@ check! { STATE: Disk, Error {
     id: "device-state",
     title: "state of the device",
     reads: "device/state",
+    says: "the device is FOUND, not WANTED",
     good: "live (NVMe) or running (SCSI)",
     cost: "The device is resetting, blocked or offline: I/O waits or fails.",
     why: "kernel drivers/nvme/host/core.c, nvme_ctrl_state; drivers/scsi/scsi_sysfs.c, sdev_states",
@@ -57,6 +59,7 @@ check! { IN_FLIGHT: Disk, Warning {
     id: "disk-in-use",
     title: "I/O of other programs",
     reads: "inflight",
+    says: "FOUND I/Os of other programs are in flight",
     good: "0 reads and writes in flight before a measurement",
     cost: "Other programs share the disk; their I/O is part of every figure.",
     why: "requests in the driver at this moment (kernel Documentation/ABI/stable/sysfs-block, inflight)",
@@ -65,7 +68,7 @@ check! { IN_FLIGHT: Disk, Warning {
     judge: |disk| {
         let text = disk.files.text("inflight")?;
         let count: u64 = text.split_whitespace().filter_map(|n| n.parse::<u64>().ok()).sum();
-        judged(count > 0, format!("{count} in flight"), "none")
+        judged(count > 0, count.to_string(), "0")
     },
     case: |i| attribute(i, "inflight", "       3        1"),
     near_miss: |i| attribute(i, "inflight", "       0        0"),
@@ -75,6 +78,7 @@ check! { RESYNC: Disk, Warning {
     id: "md-sync",
     title: "RAID synchronization",
     reads: "md/sync_action",
+    says: "RAID synchronization is running: FOUND",
     good: "idle before a measurement",
     cost: "A resync, check or rebuild uses bandwidth of all members.",
     why: "kernel Documentation/admin-guide/md.rst, sync_action",
@@ -92,6 +96,7 @@ check! { SWAP: Disk, Warning {
     id: "swap",
     title: "swap space on the disk",
     reads: "/proc/swaps",
+    says: "the disk holds swap space: FOUND",
     good: "no swap on the measured disk",
     cost: "Under memory pressure, the kernel swaps to and from the measured disk.",
     why: "swapon(8)",
@@ -103,7 +108,7 @@ check! { SWAP: Disk, Warning {
         let mut names = parts.chain([disk.seen.device.name.as_str()]);
         let is_swap = |name: &str| swaps.split(", ").any(|swap| swap.strip_prefix("/dev/") == Some(name));
         match names.find(|name| is_swap(name)) {
-            Some(name) => bad(format!("swap on {name}"), "none"),
+            Some(name) => bad(name, "none"),
             None => good("none"),
         }
     },
@@ -115,6 +120,7 @@ check! { ALIGNMENT: Disk, Warning {
     id: "alignment",
     title: "alignment of the device",
     reads: "alignment_offset",
+    says: "the device is not aligned to its physical blocks (offset FOUND)",
     good: "0, for all workloads",
     cost: "File system blocks straddle physical blocks: each small write becomes a read-modify-write.",
     why: "kernel Documentation/ABI/stable/sysfs-block, alignment_offset",
@@ -122,7 +128,7 @@ check! { ALIGNMENT: Disk, Warning {
     fix: None,
     judge: |disk| {
         let offset = disk.files.text("alignment_offset")?;
-        judged(offset != "0", format!("offset {offset}"), "0")
+        judged(offset != "0", offset, "0")
     },
     case: |i| attribute(i, "alignment_offset", "3584"),
     near_miss: |i| attribute(i, "alignment_offset", "0"),
@@ -132,6 +138,7 @@ check! { PARTITIONS: Disk, Warning {
     id: "partition-alignment",
     title: "alignment of partitions",
     reads: "start of each partition",
+    says: "FOUND, which is not WANTED",
     good: "multiples of 1 MiB, for all workloads",
     cost: "File system blocks straddle physical blocks or optimal I/O boundaries: small writes cost more, and large ones are split.",
     why: "physical_block_size and optimal_io_size divide 1 MiB on practically all devices (libblkid's topology, fdisk(8))",
@@ -155,6 +162,7 @@ check! { LOOP_BUFFERED: Disk, Warning {
     id: "loop-buffered",
     title: "direct I/O of the loop device",
     reads: "loop/dio",
+    says: "the loop device reads and writes its file through the page cache",
     good: "1, for all measurements of the storage below the file",
     cost: "The page cache serves reads and delays writes, even with O_DIRECT on the loop device.",
     why: "losetup(8), --direct-io",
@@ -168,27 +176,11 @@ check! { LOOP_BUFFERED: Disk, Warning {
     near_miss: |i| attribute(i, "loop/dio", "1"),
 } }
 
-check! { WRITE_CACHE: Disk, Info {
-    id: "write-cache",
-    title: "volatile write cache",
-    reads: "queue/write_cache",
-    good: "write through for workloads with many flushes (databases); otherwise irrelevant. fathom never changes it",
-    cost: "Flushes and FUA writes wait for the drive to write its cache to the media.",
-    why: "Drives with power-loss protection report no volatile cache (kernel Documentation/block/writeback_cache_control.rst)",
-    change: "",
-    fix: None,
-    judge: |disk| {
-        let now = disk.files.text("queue/write_cache")?;
-        judged(now == "write back", now, "a drive with power-loss protection, for many flushes")
-    },
-    case: |i| queue(i, "write_cache", "write back"),
-    near_miss: |i| queue(i, "write_cache", "write through"),
-} }
-
 check! { DISCARD: Disk, Info {
     id: "discard",
     title: "discard (TRIM)",
     reads: "queue/discard_max_bytes",
+    says: "the device does not support discard (TRIM)",
     good: "above 0 on solid-state disks, for repeatable write measurements",
     cost: "Free space cannot be discarded, so the disk cannot be returned to a known state before write tests.",
     why: "kernel Documentation/ABI/stable/sysfs-block, discard_max_bytes",
@@ -206,6 +198,7 @@ check! { READ_ONLY: Disk, Info {
     id: "read-only",
     title: "write access",
     reads: "ro",
+    says: "the disk is read-only",
     good: "0, for workloads that write",
     cost: "Writes are refused.",
     why: "blockdev(8), --setro",
@@ -223,6 +216,7 @@ check! { QUEUE_DEPTH: Disk, Info {
     id: "device-queue-depth",
     title: "queue depth of the SCSI device",
     reads: "device/queue_depth",
+    says: "the SCSI queue depth is FOUND; random I/O needs WANTED",
     good: "31 or more (SATA allows 32), for random I/O",
     cost: "The device cannot reorder or overlap more commands than this.",
     why: "kernel Documentation/scsi/scsi_mid_low_api.rst, scsi_change_queue_depth",
@@ -236,36 +230,20 @@ check! { QUEUE_DEPTH: Disk, Info {
     near_miss: |i| attribute(i, "device/queue_depth", "32"),
 } }
 
-check! { HARDWARE_QUEUES: Disk, Info {
-    id: "hardware-queues",
-    title: "hardware queues",
-    reads: "number of entries in mq/",
-    good: "one per CPU on NVMe, for workloads on many CPUs",
-    cost: "CPUs that share a queue contend for its lock, and completions move between CPUs.",
-    why: "blk_mq_map_queues() (kernel Documentation/block/blk-mq.rst)",
-    change: "limited by the drive, or by the number of interrupt vectors: see dmesg for `default/read/poll queues`",
-    fix: None,
-    judge: |disk| {
-        let queues = disk.seen.device.hardware_queues;
-        let Some(queues) = queues.filter(|_| disk.is_nvme()) else { return Ok(None) };
-        let cpus = disk.machine.host.cpus_online;
-        judged(queues < cpus, format!("{queues} for {cpus} CPUs"), "one per CPU")
-    },
-    case: |i| first_disk(i).device.hardware_queues = Some(7),
-    near_miss: |i| first_disk(i).device.hardware_queues = Some(9),
-} }
-
 check! { CHUNKS: Disk, Info {
     id: "boundaries",
     title: "boundaries that split I/Os",
     reads: "queue/chunk_sectors",
+    says: "I/Os across multiples of FOUND are split",
     good: "0, or I/Os aligned to the boundary",
     cost: "An I/O across a boundary is split in two.",
     why: "the stripe unit of RAID 0, or NVMe's optimal I/O boundary (kernel Documentation/ABI/stable/sysfs-block, chunk_sectors)",
-    change: "",
+    change: "align I/Os, partitions and stripes to FOUND",
     fix: None,
     judge: |disk| {
+        // Zones are none: no I/O may cross them anyway.
         let sectors = disk.files.number("queue/chunk_sectors")?;
+        let sectors = if disk.is_zoned() { 0 } else { sectors };
         judged(sectors > 0, units::bytes(sectors * 512), "I/Os that do not cross it")
     },
     case: |i| queue(i, "chunk_sectors", "256"),

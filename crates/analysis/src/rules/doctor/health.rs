@@ -32,6 +32,7 @@ check! { CRITICAL_WARNING: Disk, Error {
     id: "nvme-critical-warning",
     title: "critical warnings",
     reads: "SMART / health log, byte 0",
+    says: "the drive reports: FOUND",
     good: "none",
     cost: "The drive reports that it is failing or being throttled.",
     why: "NVM Express Base Specification, SMART / Health Information",
@@ -50,6 +51,7 @@ check! { SPARE: Disk, Error {
     id: "nvme-spare",
     title: "spare capacity",
     reads: "SMART / health log, bytes 3 and 4",
+    says: "spare capacity is FOUND; the drive's threshold is WANTED",
     good: "above the drive's threshold",
     cost: "The drive has almost no spare blocks left to replace failing ones.",
     why: "NVM Express Base Specification, Available Spare",
@@ -67,6 +69,7 @@ check! { MEDIA_ERRORS: Disk, Warning {
     id: "nvme-media-errors",
     title: "unrecovered media errors",
     reads: "SMART / health log, bytes 160 to 175",
+    says: "FOUND unrecovered media errors since the drive was made",
     good: "0",
     cost: "Data was lost, and retries on failing media make some I/Os slow.",
     why: "NVM Express Base Specification, Media and Data Integrity Errors",
@@ -81,6 +84,7 @@ check! { WEAR: Disk, Warning {
     id: "nvme-wear",
     title: "endurance used",
     reads: "SMART / health log, byte 5",
+    says: "FOUND of the drive's rated endurance is used",
     good: "below 80%",
     cost: "Worn flash needs more retries and refreshes; above 100%, the drive is beyond its rated endurance.",
     why: "NVM Express Base Specification, Percentage Used",
@@ -102,6 +106,7 @@ check! { TEMPERATURE: Disk, Warning {
     id: "nvme-temperature",
     title: "temperature",
     reads: "SMART / health log, bytes 1 and 2",
+    says: "the drive is at FOUND; before a load it should be WANTED",
     good: "more than 5 °C below the drive's warning temperature before a load",
     cost: "The drive is about to throttle itself, and throughput drops during the measurement.",
     why: "NVM Express Base Specification, Composite Temperature and WCTEMP",
@@ -125,6 +130,7 @@ check! { THROTTLING: Disk, Info {
     id: "nvme-throttling",
     title: "thermal throttling so far",
     reads: "SMART / health log, bytes 192 to 231",
+    says: "the drive was FOUND",
     good: "never",
     cost: "The drive has overheated under load before; long measurements are likely to be throttled again.",
     why: "NVM Express Base Specification, Warning Composite Temperature Time and Thermal Management",
@@ -133,7 +139,7 @@ check! { THROTTLING: Disk, Info {
     judge: |disk| with_log(disk, |_, log| {
         let times = log.throttle_counts.0.saturating_add(log.throttle_counts.1);
         let minutes = log.warning_minutes.saturating_add(log.critical_minutes);
-        let found = format!("throttled {times} times, {minutes} min above the warning temperature");
+        let found = format!("throttled {times} times and {minutes} min above its warning temperature");
         if times > 0 || minutes > 0 { bad(found, "never") } else { good("never") }
     }),
     case: |i| smart(i).throttle_counts = (1, 0),

@@ -5,18 +5,21 @@ use super::testing::{first_disk, mounted};
 use super::{Answer, Disk, bad, check, good};
 use fathom_model::inspection::MountedFileSystem;
 
+/// Where mounts are read.
+const MOUNTS: &str = "/proc/self/mountinfo";
 /// A file system with less free space than this part slows down.
 const FREE_PART: u64 = 10;
 
 /// Judges the options of all mounts of a disk.
 fn options(disk: &Disk, option: &str, wanted: &str) -> Answer {
     let mounts = &disk.seen.mounts;
+    disk.machine.read(MOUNTS)?;
     if mounts.is_empty() {
         return Ok(None);
     }
     let has = |mount: &&MountedFileSystem| mount.options.split(',').any(|have| have == option);
     match mounts.iter().find(has) {
-        Some(mount) => bad(format!("{option} on {}", mount.point), wanted),
+        Some(mount) => bad(&*mount.point, wanted),
         None => good(wanted),
     }
 }
@@ -25,6 +28,7 @@ check! { SYNC: Disk, Warning {
     id: "mount-sync",
     title: "synchronous mount",
     reads: "/proc/self/mountinfo",
+    says: "FOUND is mounted with sync",
     good: "without sync, for all workloads",
     cost: "Each write and each metadata change waits for the disk.",
     why: "mount(8), option sync",
@@ -39,6 +43,7 @@ check! { FULL: Disk, Warning {
     id: "file-system-full",
     title: "free space",
     reads: "statvfs(3) of each mount point",
+    says: "FOUND is free",
     good: "at least 10% free, for workloads that write",
     cost: "Allocation takes longer and fragments files; the drive has less spare space for garbage collection.",
     why: "ext4 and XFS search more allocation groups; btrfs also needs free chunks (their manual pages)",
@@ -70,6 +75,7 @@ check! { DISCARD: Disk, Info {
     id: "mount-discard",
     title: "online discard",
     reads: "/proc/self/mountinfo",
+    says: "FOUND is mounted with discard; prefer fstrim.timer",
     good: "periodic fstrim instead, for workloads that delete files; discard=async on btrfs is fine",
     cost: "Deletions send discards, which many drives execute slowly and ahead of other I/O.",
     why: "mount(8), option discard; fstrim(8)",
@@ -84,6 +90,7 @@ check! { ATIME: Disk, Info {
     id: "mount-atime",
     title: "access times",
     reads: "/proc/self/mountinfo",
+    says: "FOUND is mounted with strictatime",
     good: "relatime (the default) or noatime, for workloads that read",
     cost: "With strictatime, each read of a file writes its inode.",
     why: "mount(8), options strictatime and relatime",
@@ -96,7 +103,7 @@ check! { ATIME: Disk, Info {
         };
         match disk.seen.mounts.iter().find(|mount| !relaxed(mount)) {
             _ if disk.seen.mounts.is_empty() => Ok(None),
-            Some(mount) => bad(format!("strict on {}", mount.point), "relatime or noatime"),
+            Some(mount) => bad(&*mount.point, "relatime or noatime"),
             None => good("relatime or noatime"),
         }
     },

@@ -29,6 +29,7 @@ check! { POWER_STATE: Disk, Warning {
     id: "nvme-power-state",
     title: "NVMe power state",
     reads: "feature 02h (power management)",
+    says: "the drive is limited to power state FOUND",
     good: "0, for all measurements, unless a power limit is intended",
     cost: "The drive limits its power and therefore its throughput.",
     why: "NVM Express Base Specification, Power Management",
@@ -49,6 +50,7 @@ check! { WRITE_PROTECTED: Disk, Warning {
     id: "nvme-write-protected",
     title: "write protection of the namespace",
     reads: "Identify Namespace, NSATTR",
+    says: "the namespace is write-protected",
     good: "none, for workloads that write",
     cost: "The drive rejects writes.",
     why: "NVM Command Set Specification, Namespace Attributes",
@@ -65,11 +67,12 @@ check! { UNWRITTEN: Disk, Warning {
     id: "nvme-unwritten",
     title: "written part of the namespace",
     reads: "Identify Namespace, NUSE of NSZE",
+    says: "only FOUND of the namespace is written",
     good: "all of it, before measuring reads",
     cost: "Reads of blocks never written do not access the flash, so they are faster than reads of data.",
     why: "Reads of deallocated blocks are served from the mapping table (NVM Command Set Specification, Namespace Utilization); \
           drives without thin provisioning report all blocks as used",
-    change: "write the whole disk once, which destroys its data: fathom run --name=fill --rw=write --bs=1m --filename=/dev/DISK --erase=/dev/DISK",
+    change: "write the whole disk once, which destroys its data: fathom run --name=fill --rw=write --bs=1m --filename=/dev/DISK --erase=/dev/DISK@SERIAL",
     fix: None,
     judge: |disk| with_namespace(disk, |space| {
         let percent = space.used_blocks.saturating_mul(100) / space.size_blocks.max(1);
@@ -83,6 +86,7 @@ check! { FORMAT: Disk, Info {
     id: "nvme-format",
     title: "LBA format",
     reads: "Identify Namespace, FLBAS and LBAF",
+    says: "the LBA format has blocks of FOUND; the drive rates WANTED as faster",
     good: "the one with the best relative performance, for all workloads that can use its block size",
     cost: "The drive reports better relative performance with another block size.",
     why: "NVM Command Set Specification, LBA Format, Relative Performance",
@@ -107,6 +111,7 @@ check! { MULTIPATH: Disk, Info {
     id: "nvme-multipath",
     title: "path selection",
     reads: "device/iopolicy",
+    says: "the multipath policy is FOUND",
     good: "round-robin or queue-depth if several paths are equally fast; numa if they are not",
     cost: "With numa, each CPU uses only one path, so others may stay idle.",
     why: "kernel Documentation/admin-guide/nvme-multipath.rst",
@@ -128,6 +133,7 @@ check! { FIRMWARE: Disk, Info {
     id: "nvme-firmware",
     title: "firmware",
     reads: "firmware slot log",
+    says: "the firmware changes at the next reset: FOUND",
     good: "the active slot is also the one for the next reset",
     cost: "The next reset activates different firmware, so results before and after it may differ.",
     why: "NVM Express Base Specification, Firmware Slot Information",
@@ -153,6 +159,7 @@ check! { AUTONOMOUS_POWER: Disk, Info {
     id: "nvme-autonomous-power",
     title: "autonomous power saving (APST)",
     reads: "feature 0Ch",
+    says: "autonomous power saving is FOUND",
     good: "disabled, for latency at low load; irrelevant under load",
     cost: "The first I/O after an idle period waits for the drive to leave its power-saving state, which can take milliseconds.",
     why: "kernel drivers/nvme/host/core.c, nvme_configure_apst (commit c5552fde102f)",
@@ -164,7 +171,7 @@ check! { AUTONOMOUS_POWER: Disk, Info {
         let idle = report.power_states.iter().filter(|state| !state.is_operational);
         let wake_us = idle.map(|state| state.exit_us).max().unwrap_or(0);
         if enabled && wake_us > 0 {
-            return bad(format!("enabled, up to {wake_us} µs to wake up"), "disabled, for latency at low load");
+            return bad(format!("enabled: waking up takes up to {wake_us} µs"), "disabled, for latency at low load");
         }
         good(if enabled { "enabled, no states with long exit latency" } else { "disabled" })
     },
@@ -176,6 +183,7 @@ check! { LATENCY_TOLERANCE: Disk, Info {
     id: "nvme-latency-tolerance",
     title: "latency that power saving may add, µs",
     reads: "nvme/power/pm_qos_latency_tolerance_us",
+    says: "power saving of the drive may add FOUND µs",
     good: "0, for latency at low load",
     cost: "The kernel lets the drive use power-saving states with exit latencies up to this value.",
     why: "kernel drivers/nvme/host/core.c, default_ps_max_latency_us (commit 9947d6a09cd7)",
@@ -197,10 +205,11 @@ check! { TRANSFER_MAX: Disk, Info {
     id: "nvme-transfer-max",
     title: "maximum transfer size",
     reads: "Identify Controller, MDTS",
+    says: "one command transfers at most FOUND",
     good: "1 MiB or more, for workloads with large I/Os",
     cost: "Larger I/Os are split into commands of this size.",
     why: "NVM Express Base Specification, Maximum Data Transfer Size",
-    change: "",
+    change: "use block sizes of up to FOUND",
     fix: None,
     judge: |disk| {
         let Some(report) = report(disk)? else { return Ok(None) };
@@ -215,6 +224,7 @@ check! { PROTECTION: Disk, Info {
     id: "nvme-protection",
     title: "end-to-end protection",
     reads: "Identify Namespace, DPS",
+    says: "end-to-end protection is enabled",
     good: "none, unless required",
     cost: "Each block carries checksums that the CPU and the drive compute; passthrough I/O without them fails.",
     why: "NVM Command Set Specification, End-to-end Data Protection; kernel Documentation/block/data-integrity.rst",

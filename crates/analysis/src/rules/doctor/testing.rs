@@ -149,6 +149,13 @@ pub(super) fn first_disk(patient: &mut Patient) -> &mut DiskInspection {
     &mut patient.disks[0]
 }
 
+/// Makes it a device that passes I/Os on as they are.
+pub(super) fn without_requests(patient: &mut Patient) {
+    let disk = first_disk(patient);
+    disk.device.hardware_queues = None;
+    disk.files.texts.remove("mq/0/nr_tags");
+}
+
 pub(super) fn attribute(patient: &mut Patient, path: &str, text: &str) {
     first_disk(patient).files.set(path, text);
 }
