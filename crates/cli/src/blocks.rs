@@ -4,7 +4,7 @@ use crate::output::Destination;
 use crate::page::{PageArgs, PageFormat};
 use crate::stdio::{Kind, note};
 use crate::watch::{End, TICK};
-use crate::{limits, output, page, quantity};
+use crate::{limits, output, page, quantity, targets};
 use fathom_analysis::machine;
 use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
@@ -74,7 +74,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     limits::raise();
     let devices = match args.devices.as_slice() {
         [] => Devices::Busiest { first: Vec::new() },
-        names => Devices::Named(names.to_vec()),
+        names => Devices::Named(targets::with_devices_of_files(&Roots::default(), names)?),
     };
     let options = BlocksOptions { devices, one_in: args.one_in, each_io: EachIo::Always };
     let Roots { proc, sys, .. } = Roots::default();

@@ -2,13 +2,13 @@
 
 use crate::page::{self, PageArgs};
 use crate::stdio::{self, note};
+use crate::targets;
 use fathom_analysis::rules::{Diagnosis, diagnose, topology_findings};
 use fathom_analysis::topology::analyze;
 use fathom_machine::settings::Settings;
 use fathom_machine::topology::{PCI_IDS, topology};
-use fathom_machine::{Lookup, Roots, inspect};
+use fathom_machine::{Roots, inspect};
 use fathom_model::Finding;
-use fathom_model::escape;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::setting::SettingChange;
 use fathom_report::pages;
@@ -60,19 +60,8 @@ fn disks(roots: &Roots, targets: &[String]) -> Result<Vec<DeviceFacts>, String> 
     if targets.is_empty() {
         return Ok(inspect::all_disks(roots));
     }
-    let lookup = Lookup::new(roots);
-    let device = |target: &String| -> Result<DeviceFacts, String> {
-        // Kernel names are accepted wherever no file has that name.
-        let is_name = !target.contains('/') && !std::path::Path::new(target).exists();
-        let path = if is_name { format!("/dev/{target}") } else { target.clone() };
-        let shown = escape::text(target);
-        let facts = lookup.target(&path).map_err(|e| format!("cannot read {shown}: {e}"))?;
-        facts.device.ok_or_else(|| {
-            format!("{shown} is not on a block device; name a disk or a file on one")
-        })
-    };
-    let devices: Vec<DeviceFacts> = targets.iter().map(device).collect::<Result<_, _>>()?;
-    Ok(inspect::disks_of(roots, &devices))
+    let names = targets::devices(roots, targets)?;
+    Ok(inspect::disks_of(roots, names.iter().map(String::as_str)))
 }
 
 /// Findings about the links to `disks`; to all if none are named.

@@ -28,6 +28,7 @@ mod signals;
 mod stacks;
 mod stdio;
 mod sweep;
+mod targets;
 mod threads;
 mod top;
 mod topo;

@@ -2,14 +2,17 @@
 //!
 //! Text from outside (names, paths, errors) is escaped, so that it cannot control the terminal.
 
-use fathom_model::escape;
 use fathom_model::watch::Missing;
+use fathom_model::{escape, list};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::borrow::Cow;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Up to this many names of what is not available are printed.
+const MISSING_NAMED: usize = 6;
 
 /// Whether only results and errors are printed.
 static QUIET: AtomicBool = AtomicBool::new(false);
@@ -95,7 +98,10 @@ pub fn report_missing(missing: &[Missing], verbose: bool) {
     } else if !missing.is_empty() {
         let mut names: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
         names.dedup();
-        remark(&format!("fathom: not measured: {}; see --verbose", names.join(", ")));
+        remark(&format!(
+            "fathom: not measured: {}; see --verbose",
+            list::few(&names, MISSING_NAMED)
+        ));
     }
 }
 

@@ -11,6 +11,7 @@
 mod cgroup;
 pub mod device;
 pub mod guard;
+mod holders;
 mod host;
 pub mod inspect;
 #[allow(unsafe_code)]

@@ -2,6 +2,7 @@
 
 use crate::device::Number;
 use crate::roots::{self, Roots, Unread};
+use rustix::fs::{Statx, StatxFlags};
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,15 @@ pub(crate) struct Namespace {
 /// The mounts of this process's namespace, for facts: none if they cannot be read.
 pub(crate) fn own(roots: &Roots) -> Vec<Mount> {
     read(&roots.proc.join("self")).ok().flatten().unwrap_or_default()
+}
+
+/// The one of `mounts` that a file is on.
+pub(crate) fn of<'a>(mounts: &'a [Mount], stat: &Statx) -> Option<&'a Mount> {
+    let has_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    let number = (stat.stx_dev_major, stat.stx_dev_minor);
+    let by_id = || mounts.iter().find(|mount| mount.id == stat.stx_mnt_id);
+    let by_number = || mounts.iter().find(|mount| mount.device == number);
+    has_id.then(by_id).flatten().or_else(by_number)
 }
 
 /// All mount namespaces of visible processes, this process's own first.
@@ -143,7 +153,7 @@ pub(crate) fn unescape(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn unescaped(text: &str) -> String {
+pub(crate) fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&unescape(text.as_bytes())).into_owned()
 }
 

@@ -1,11 +1,12 @@
 //! Facts about targets.
 
 use crate::device::{Generic, Node, Number};
+use crate::holders::{Held, Holders};
 use crate::mark;
 use crate::mounts::{self, Mount};
 use crate::roots::Roots;
 use crate::stack;
-use fathom_model::facts::{DeviceFacts, TargetFacts, TargetKind};
+use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts, TargetKind};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,7 +18,6 @@ use std::path::Path;
 pub struct Lookup {
     roots: Roots,
     mounts: Vec<Mount>,
-    mount_ids: HashMap<u64, usize>,
     devices: RefCell<HashMap<Number, Option<DeviceFacts>>>,
 }
 
@@ -26,8 +26,7 @@ impl Lookup {
     #[must_use]
     pub fn new(roots: &Roots) -> Self {
         let mounts = mounts::own(roots);
-        let mount_ids = mounts.iter().enumerate().map(|(index, mount)| (mount.id, index)).collect();
-        Self { roots: roots.clone(), mounts, mount_ids, devices: RefCell::default() }
+        Self { roots: roots.clone(), mounts, devices: RefCell::default() }
     }
 
     /// Facts about `path`, without opening it for reading or writing. A missing path is not an error:
@@ -96,21 +95,30 @@ impl Lookup {
         facts.free_bytes =
             rustix::fs::fstatvfs(fd).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
         let mount = self.mount_of(stat);
-        facts.device = self.device(facts.device_number).or_else(|| {
-            // On btrfs and others, st_dev is not the number of a block device.
-            let source = rustix::fs::stat(mount?.source.as_str()).ok()?;
-            self.device(stack::block_number(&source)?)
-        });
         facts.file_system = mount.map(|mount| mount.file_system.clone());
+        let holders = Holders { roots: &self.roots, mounts: &self.mounts };
+        facts.held_by = match holders.of(stat, Path::new(&resolved(fd))) {
+            Held::By(numbers) => {
+                let mut known = numbers.into_iter().filter_map(|number| self.device(number));
+                match (known.next(), known.next()) {
+                    (Some(first), Some(second)) => {
+                        let all = [first, second].into_iter().chain(known);
+                        HeldBy::Devices(all.map(|device| device.name).collect())
+                    }
+                    (only, _) => {
+                        facts.device = only;
+                        HeldBy::Device
+                    }
+                }
+            }
+            Held::AnyDisk => HeldBy::AnyDisk,
+            Held::Hidden => HeldBy::Hidden,
+        };
     }
 
     /// The mount that a file is on.
     pub(crate) fn mount_of(&self, stat: &Statx) -> Option<&Mount> {
-        let has_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-        let number = (stat.stx_dev_major, stat.stx_dev_minor);
-        let by_id = self.mount_ids.get(&stat.stx_mnt_id).filter(|_| has_id);
-        let by_number = || self.mounts.iter().position(|mount| mount.device == number);
-        by_id.copied().or_else(by_number).map(|index| &self.mounts[index])
+        mounts::of(&self.mounts, stat)
     }
 
     /// The mount point of the file system with this device number.
@@ -173,13 +181,13 @@ pub(crate) fn block_of(roots: &Roots, path: &Path) -> Option<Number> {
     if FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice {
         return Node::of_generic(roots, split(stat.st_rdev)).map(|(node, _)| node.number);
     }
-    let own = split(stat.st_dev);
-    if Node::by_number(roots, own).is_some() {
-        return Some(own);
+    let fd = open_path(path.to_str()?).ok()?;
+    let mounts = mounts::own(roots);
+    let holders = Holders { roots, mounts: &mounts };
+    match holders.of(&self::stat(&fd).ok()?, Path::new(&resolved(&fd))) {
+        Held::By(numbers) => numbers.first().copied(),
+        Held::AnyDisk | Held::Hidden => None,
     }
-    // On btrfs and others, st_dev is not the number of a block device.
-    let mount = mounts::own(roots).into_iter().find(|mount| mount.device == own)?;
-    stack::block_number(&rustix::fs::stat(mount.source.as_str()).ok()?)
 }
 
 /// The current path of an open file.

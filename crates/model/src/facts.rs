@@ -1,6 +1,7 @@
 //! Facts about the machine on which plans and findings depend.
 
 use crate::inspection::Inspection;
+use crate::watch::Missing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -106,6 +107,71 @@ pub struct TargetFacts {
     pub made_by_fathom: bool,
     /// The target's block device, or the one that holds its file system, if there is one.
     pub device: Option<DeviceFacts>,
+    /// Which devices hold the data, where that is not `device` alone.
+    #[serde(default, skip_serializing_if = "HeldBy::is_device")]
+    pub held_by: HeldBy,
+}
+
+impl TargetFacts {
+    /// Kernel names of the devices known to hold its data.
+    pub fn device_names(&self) -> impl Iterator<Item = &str> {
+        let together: &[String] = match &self.held_by {
+            HeldBy::Devices(names) => names,
+            _ => &[],
+        };
+        let device = self.device.iter().map(|device| device.name.as_str());
+        device.chain(together.iter().map(String::as_str))
+    }
+
+    /// Whether the device with this kernel name may hold some of its data.
+    #[must_use]
+    pub fn may_be_on(&self, device: &str) -> bool {
+        self.held_by == HeldBy::AnyDisk || self.device_names().any(|name| name == device)
+    }
+
+    /// Why the devices that hold its data are not known, for "not measured".
+    #[must_use]
+    pub fn hidden_disk(&self) -> Option<Missing> {
+        let file_system = self.file_system.as_deref().unwrap_or("unknown file system");
+        let (why, allow) = match self.held_by {
+            HeldBy::Device | HeldBy::Devices(_) => return None,
+            HeldBy::AnyDisk => (
+                "the file system does not show which disks hold the file; the I/O of all disks together is taken as \
+                 an upper bound",
+                "use a path below which the file system of a disk is mounted, or run outside of the container",
+            ),
+            HeldBy::Hidden => (
+                "it is on another machine, or served by a program, so that figures may be those of a cache",
+                "run on the machine that has the disk, on a file of the file system below",
+            ),
+        };
+        Some(Missing {
+            what: format!("disk of {} ({file_system})", self.path),
+            why: why.into(),
+            allow: allow.into(),
+        })
+    }
+}
+
+/// What is known of the devices that hold a file's data.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldBy {
+    /// The one in `device`; without one, no device does, as for files in memory.
+    #[default]
+    Device,
+    /// These together, by kernel name: a file system on several devices, or layers on different ones.
+    Devices(Vec<String>),
+    /// Some disks of this machine; which, is not visible. All together have read at least what it was read from disk.
+    AnyDisk,
+    /// Not visible: another machine's, or those of a program that serves the file system.
+    Hidden,
+}
+
+impl HeldBy {
+    fn is_device(&self) -> bool {
+        *self == Self::Device
+    }
 }
 
 /// Kind of target.

@@ -15,6 +15,7 @@ pub mod finding;
 pub mod histogram;
 pub mod inspection;
 pub mod io_entry;
+pub mod list;
 pub mod outcome;
 pub mod per_dir;
 pub mod plan;

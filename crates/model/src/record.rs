@@ -4,7 +4,7 @@ use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 use crate::histogram::Histogram;
 use crate::outcome::{self, Outcome, RecordKind};
-use crate::per_dir::PerDir;
+use crate::per_dir::{Dir, PerDir};
 use crate::plan::Plan;
 use crate::progress::Counts;
 use crate::watch::{CacheEvent, Missing, WatchRecord};
@@ -319,5 +319,19 @@ impl DiskRecord {
     pub fn util(&self) -> f64 {
         // Busy time and elapsed time are not read at the same instant, so their ratio can exceed 100%.
         (self.busy_ms as f64 * 100.0 / self.elapsed_ms.max(1) as f64).min(100.0)
+    }
+
+    /// This disk and another, at the same time, as one.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        for dir in Dir::ALL {
+            self.ios[dir] += other.ios[dir];
+            self.merges[dir] += other.merges[dir];
+            self.sectors[dir] += other.sectors[dir];
+            self.ticks_ms[dir] += other.ticks_ms[dir];
+        }
+        self.busy_ms = self.busy_ms.max(other.busy_ms);
+        self.weighted_ms += other.weighted_ms;
+        self
     }
 }

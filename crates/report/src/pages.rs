@@ -44,8 +44,11 @@ pub(crate) use topo::topo_tree;
 pub use watch::{Observed, watch};
 
 use crate::doc::{Document, Text, text};
-use fathom_model::Histogram;
 use fathom_model::watch::Missing;
+use fathom_model::{Histogram, list};
+
+/// Up to this many names of what could not be measured are printed.
+const MISSING_NAMED: usize = 6;
 
 /// Entries for what could not be measured: the names on one line, or with `verbose` each with its reason.
 fn not_measured(page: &mut Document, missing: &[Missing], verbose: bool) {
@@ -61,7 +64,7 @@ fn not_measured(page: &mut Document, missing: &[Missing], verbose: bool) {
                 names.push(&missing.what);
             }
         }
-        page.entry("not measured", text!(names.join(", "), "; see\u{a0}--verbose"));
+        page.entry("not measured", text!(list::few(&names, MISSING_NAMED), "; see\u{a0}--verbose"));
     }
 }
 

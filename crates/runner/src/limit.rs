@@ -183,10 +183,14 @@ fn queues(targets: &OpenTargets) -> Vec<QueueFacts> {
     let limits =
         cgroup.and_then(|mut cgroup| cgroup.snapshot()).map_or_else(Vec::new, |now| now.io_limits);
     let of = |target: &TargetFacts| {
-        let Some(device) = &target.device else { return QueueFacts::default() };
+        let Some(device) = &target.device else {
+            let hidden = target.hidden_disk().is_some();
+            return QueueFacts { hidden, ..QueueFacts::default() };
+        };
         let is_of = |entry: &&String| IoLimit::parse(entry).iter().any(|l| l.device == device.name);
         QueueFacts {
             device: device.name.clone(),
+            hidden: false,
             nr_requests: device.nr_requests,
             scheduler: device.scheduler.clone(),
             driver_tags: driver_tags(Path::new("/sys"), &device.name),

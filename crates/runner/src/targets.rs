@@ -9,7 +9,7 @@ use fathom_machine::guard::{
 };
 use fathom_machine::{Lookup, Roots, inspect};
 use fathom_model::Dir;
-use fathom_model::facts::{Facts, Host, TargetFacts, TargetKind};
+use fathom_model::facts::{Facts, HeldBy, Host, TargetFacts, TargetKind};
 use fathom_model::inspection::Inspection;
 use fathom_model::plan::{Buffers, Engine, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RECORD_VERSION, RunRecord};
@@ -174,17 +174,24 @@ impl OpenTargets {
     /// Kernel names of the block devices of all targets, each once.
     #[must_use]
     pub fn devices(&self) -> Vec<String> {
-        let devices = self.facts.targets.iter().filter_map(|t| t.device.as_ref());
-        let mut names: Vec<String> = devices.map(|d| d.name.clone()).collect();
+        let names = self.facts.targets.iter().flat_map(TargetFacts::device_names);
+        let mut names: Vec<String> = names.map(ToString::to_string).collect();
         names.sort_unstable();
         names.dedup();
         names
     }
 
-    /// A sampler of the block devices of all targets.
+    /// A sampler of the block devices of all targets; where one may be on any disk, of all disks.
     #[must_use]
     pub fn disk_sampler(&self) -> NamedDisks {
-        NamedDisks::new(&self.roots.proc, &self.devices())
+        let mut names = self.devices();
+        if self.facts.targets.iter().any(|target| target.held_by == HeldBy::AnyDisk) {
+            // The I/O of a stacked device is also that of its members.
+            let disks = fathom_machine::device::disks(&self.roots).into_iter();
+            let disks = disks.filter(|disk| disk.members.is_empty()).map(|disk| disk.name);
+            names.extend(disks);
+        }
+        NamedDisks::new(&self.roots.proc, &names)
     }
 
     pub(crate) fn proc(&self) -> &std::path::Path {
@@ -282,8 +289,8 @@ fn table(names: &NamedTargets) -> Result<NameTable, String> {
 
 /// What is known of the machine and of the disks below the targets.
 fn inspected(roots: &Roots, targets: &[TargetFacts]) -> Inspection {
-    let devices = targets.iter().filter_map(|target| target.device.as_ref());
-    inspect::inspect(roots, &inspect::disks_of(roots, devices))
+    let names = targets.iter().flat_map(TargetFacts::device_names);
+    inspect::inspect(roots, &inspect::disks_of(roots, names))
 }
 
 /// Passthrough commands contain the namespace and count logical blocks, so a guess could reach other data.

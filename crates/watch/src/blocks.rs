@@ -19,6 +19,7 @@ use crate::{EachIo, Sampler};
 pub use error::BlocksError;
 
 use device::BlockDevice;
+use fathom_model::list;
 use fathom_model::watch::{BlocksSample, DeviceBlocks, MachineSample, Missing};
 use sizes::UNPLUGS;
 use std::io;
@@ -221,10 +222,10 @@ fn chosen(
     let (mut devices, first) = device::with_first(sys_root, first)?;
     let most = first.clamp(DEVICES_MAX, FIRST_MAX);
     if devices.len() > most {
-        let rest = devices.split_off(most);
+        let mut rest = devices.split_off(most);
         let own = if first > 0 { "the devices of the run first, then " } else { "" };
         missing.push(Missing {
-            what: format!("block layer events of {}", names(&rest)),
+            what: format!("block layer events of {}", named(&mut rest)),
             why: format!("limited to {most} devices, {own}those with the most I/Os"),
             allow: "name the devices to `fathom blocks`".into(),
         });
@@ -287,8 +288,16 @@ fn no_counts(error: io::Error) -> BlocksError {
     BlocksError::Missing(refused("block layer events", &error))
 }
 
-fn names(devices: &[BlockDevice]) -> String {
-    devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")
+/// The devices that are not traced: a few by name, many by number.
+fn named(devices: &mut [BlockDevice]) -> String {
+    devices.sort_by(|a, b| list::natural(&a.name, &b.name));
+    match devices {
+        few @ ([] | [_] | [_, _] | [_, _, _]) => {
+            let names: Vec<&str> = few.iter().map(|device| device.name.as_str()).collect();
+            list::few(&names, names.len())
+        }
+        many => format!("{} other devices", many.len()),
+    }
 }
 
 #[cfg(test)]

@@ -45,6 +45,9 @@ pub struct SuiteTest {
 pub struct QueueFacts {
     /// Kernel name of the device.
     pub device: String,
+    /// Whether it is not visible which device holds the target.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
     /// queue/nr_requests.
     pub nr_requests: Option<u32>,
     /// queue/scheduler: the active one.

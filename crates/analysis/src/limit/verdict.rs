@@ -203,6 +203,10 @@ impl Evidence<'_> {
         if base.worker_share >= WORKER_FULL && base.workers == 1 {
             text += ". The worker is CPU-bound too, but a second one does not help";
         }
+        if self.queue.is_some_and(|queue| queue.hidden) {
+            text += ". Which device holds the target is not visible here, so that no device can be named";
+            return (Cause::Inconclusive, text);
+        }
         (Cause::Device, text)
     }
 

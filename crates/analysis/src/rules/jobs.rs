@@ -1,7 +1,8 @@
 //! Jobs, targets and disks of a run, as rules select and name them.
 
 use crate::derive;
-use fathom_model::facts::TargetFacts;
+use fathom_model::facts::{HeldBy, TargetFacts};
+use fathom_model::list;
 use fathom_model::plan::{Engine, JobPlan};
 use fathom_model::record::{DiskRecord, JobRecord, RunRecord};
 
@@ -56,13 +57,8 @@ pub(super) fn named(jobs: &[Job]) -> String {
 /// A few of `items` after the noun, in the plural where there are several.
 pub(super) fn listed(noun: &str, items: &[&str]) -> String {
     const SHOWN: usize = 3;
-    match items {
-        [only] => format!("{noun} {only}"),
-        _ if items.len() > SHOWN => {
-            format!("{noun}s {} and {} more", items[..SHOWN].join(", "), items.len() - SHOWN)
-        }
-        _ => format!("{noun}s {}", items.join(", ")),
-    }
+    let plural = if items.len() == 1 { "" } else { "s" };
+    format!("{noun}{plural} {}", list::few(items, SHOWN))
 }
 
 /// Facts about target `index` at the start of the run.
@@ -71,10 +67,12 @@ pub(super) fn facts_of(record: &RunRecord, index: usize) -> Option<&TargetFacts>
     record.facts.targets.iter().find(|facts| facts.path == *path || facts.resolved == *path)
 }
 
-/// Whether a target is on `disk`, or on a partition of it.
+/// Whether a target is on `disk` or on a partition of it, as far as is known.
 pub(super) fn is_on(record: &RunRecord, target: usize, disk: &DiskRecord) -> bool {
-    let device = facts_of(record, target).and_then(|facts| facts.device.as_ref());
-    device.is_some_and(|device| is_same_or_partition(&device.name, &disk.name))
+    facts_of(record, target).is_some_and(|facts| {
+        facts.held_by == HeldBy::AnyDisk
+            || facts.device_names().any(|name| is_same_or_partition(name, &disk.name))
+    })
 }
 
 /// Whether `name` is `disk` or a partition of it: `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`.

@@ -33,6 +33,8 @@ mod hostile;
 #[cfg(test)]
 mod io_logs;
 #[cfg(test)]
+mod layers;
+#[cfg(test)]
 mod limit;
 #[cfg(test)]
 mod limiters;

@@ -5,9 +5,9 @@ use crate::calendar::TimeZone;
 use crate::doc::{Heading, Text, bytes, plural, text, whole};
 use fathom_analysis::experiment::ExperimentRecord;
 use fathom_analysis::limit::LimitRecord;
-use fathom_model::facts::{DeviceFacts, Facts, Host, TargetFacts};
+use fathom_model::facts::{DeviceFacts, Facts, HeldBy, Host, TargetFacts};
 use fathom_model::outcome::RecordKind;
-use fathom_model::{RunRecord, shell};
+use fathom_model::{RunRecord, list, shell};
 use std::path::Path;
 
 /// Devices up to this many are described; the others are counted.
@@ -100,7 +100,12 @@ fn cpus(host: &Host) -> Text {
 
 /// `ext4 on nvme0n1 (SAMSUNG MZQL23T8HCLS, 3.49 TiB)`, without a file system for a device.
 fn storage(target: &TargetFacts) -> Text {
-    let device = target.device.as_ref().map(device);
+    let several = || match &target.held_by {
+        HeldBy::Devices(names) => Some(list::few(names, DEVICES_SHOWN).into()),
+        HeldBy::AnyDisk | HeldBy::Hidden => Some("a disk that is not visible".into()),
+        HeldBy::Device => None,
+    };
+    let device = target.device.as_ref().map(device).or_else(several);
     match (target.file_system.as_deref(), device) {
         (Some(file_system), Some(device)) => text!(file_system, "\u{a0}on ", device),
         (file_system, device) => text!(file_system, device),

@@ -65,7 +65,9 @@ fn missing(record: &LimitRecord) -> Vec<Missing> {
         why: why.clone(),
         allow: String::new(),
     });
-    counters.chain(record.costs.iter().flat_map(|peak| peak.lacks.iter().cloned())).collect()
+    let hidden = record.facts.targets.iter().filter_map(TargetFacts::hidden_disk);
+    let lacks = record.costs.iter().flat_map(|peak| peak.lacks.iter().cloned());
+    hidden.chain(counters).chain(lacks).collect()
 }
 
 fn head(page: &mut Document, record: &LimitRecord) {

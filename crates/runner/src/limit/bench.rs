@@ -40,10 +40,11 @@ impl<'a> EngineBench<'a> {
         Self { targets, conditions, machine, drivers, number: 0 }
     }
 
-    /// The disk below a load's target, between two snapshots.
+    /// The disks that hold a load's target, between two snapshots, as one.
     fn disk(&self, load: &Load, from: &Snapshot, to: &Snapshot) -> Option<DiskRecord> {
-        let device = self.targets.facts.targets.get(load.target?)?.device.as_ref()?;
-        to.disks_since(from).into_iter().find(|disk| disk.name == device.name)
+        let target = self.targets.facts.targets.get(load.target?)?;
+        let holds = |disk: &DiskRecord| target.may_be_on(&disk.name);
+        to.disks_since(from).into_iter().filter(holds).reduce(DiskRecord::with)
     }
 
     fn idle(&self, probe: &Probe) -> Measurement {

@@ -2,17 +2,21 @@
 
 use super::{listed, plans};
 use crate::doc::{
-    Document, Text, bytes, count, events, named, number, of, percent, text, time, whole,
+    Document, Text, bytes, count, events, named, number, of, percent, plural, text, time, whole,
 };
 use crate::pages::{counters, parts};
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_analysis::rules;
+use fathom_model::facts::TargetFacts;
+use fathom_model::list;
 use fathom_model::plan::{Engine, JobPlan};
-use fathom_model::record::{Cost, Granted, JobRecord, RunRecord};
+use fathom_model::record::{Cost, DiskRecord, Granted, JobRecord, RunRecord};
 
 /// The kernel divides CPU time into user and kernel time by timer ticks (1 to 10 ms): below this there are too
 /// few of them.
 const SPLIT_MIN_NS: u64 = 1_000_000_000;
+/// Up to this many disks have a line each.
+const DISKS_SHOWN: usize = 8;
 
 /// The entries below a group's table.
 pub(super) fn cost(body: &mut Document, record: &RunRecord, group: &JobGroup) {
@@ -121,17 +125,59 @@ fn registered_parts(granted: &Granted) -> [(bool, &'static str); 3] {
     ]
 }
 
-/// The disks below the targets, as iostat shows them.
+/// The disks below the targets, as iostat shows them; of many, their total and the busiest. Where it is not known which
+/// disks hold a target, those that did any I/O.
 pub(super) fn disks(body: &mut Document, record: &RunRecord) {
-    for disk in &record.disks {
-        let ios: u64 = disk.ios.iter().map(|(_, n)| n).sum();
-        let sectors: u64 = disk.sectors.iter().map(|(_, n)| n).sum();
-        let all = [
-            of(events(ios), "I/Os"),
-            bytes(sectors.saturating_mul(512)).into(),
-            named("aqu-sz", number(disk.queue_mean())),
-            named("util", percent(disk.util())),
-        ];
-        body.entry(&disk.name, text!(Text::join(all, ", "), " (all programs)"));
+    let known: Vec<&str> =
+        record.facts.targets.iter().flat_map(TargetFacts::device_names).collect();
+    let is_shown = |disk: &&DiskRecord| disk.busy_ms > 0 || known.contains(&disk.name.as_str());
+    let mut disks: Vec<&DiskRecord> = record.disks.iter().filter(is_shown).collect();
+    if disks.len() > DISKS_SHOWN {
+        let all = disks.iter().map(|disk| (*disk).clone()).reduce(DiskRecord::with);
+        let count = plural(disks.len() as u64, "disk");
+        body.entry("all disks", all.map(|all| text!(count, ": ", disk(&all))));
+        disks.sort_by(|a, b| b.util().total_cmp(&a.util()).then(list::natural(&a.name, &b.name)));
+        disks.truncate(DISKS_SHOWN / 2);
+    }
+    for one in disks {
+        body.entry(&one.name, disk(one));
+    }
+}
+
+fn disk(disk: &DiskRecord) -> Text {
+    let ios: u64 = disk.ios.iter().map(|(_, n)| n).sum();
+    let sectors: u64 = disk.sectors.iter().map(|(_, n)| n).sum();
+    let all = [
+        of(events(ios), "I/Os"),
+        bytes(sectors.saturating_mul(512)).into(),
+        named("aqu-sz", number(disk.queue_mean())),
+        named("util", percent(disk.util())),
+    ];
+    text!(Text::join(all, ", "), " (all programs)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::{self, Style};
+
+    #[test]
+    fn of_many_disks_the_total_and_the_busiest() {
+        let disk = |n: u64| DiskRecord {
+            name: format!("loop{n}"),
+            busy_ms: n,
+            elapsed_ms: 100,
+            ..DiskRecord::default()
+        };
+        let lines = |count: u64| {
+            let disks = (1..=count).map(disk).collect();
+            let mut page = Document::default();
+            super::disks(&mut page, &RunRecord { disks, ..RunRecord::default() });
+            render::text(&page, Style::default())
+        };
+        assert_eq!(lines(8).lines().count(), 8);
+        let many = lines(40);
+        assert_eq!(many.lines().count(), 1 + DISKS_SHOWN / 2, "{many}");
+        assert!(many.contains("40 disks: ") && many.contains("loop40 "), "{many}");
     }
 }
