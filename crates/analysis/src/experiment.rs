@@ -28,7 +28,7 @@ pub use record::{
 };
 pub use rw::Rw;
 pub use schedule::{Budget, Planned, Schedule};
-pub use series::{Condition, Repetitions, Series};
+pub use series::{Condition, Rate, Repetitions, Series, per_second};
 pub use stored::compare_stored;
 pub use tally::{Sample, Tally, add_disk};
 pub use trial::{RUN_DELAY_MIN, Trial, Turn, higher_is_better};

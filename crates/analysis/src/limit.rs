@@ -7,7 +7,7 @@
 //!
 //! Stages read the state and return events; the search applies them. Modules use only those before
 //! them in this order: `config`, `thresholds`, `outcome`; `curve`, `peak`, `held`, `verdict`; `state`; `request`;
-//! the stages (`climb`, `counter`, `saturation`, `ladder`, `knee`, `rated`, `combined`, and `stage` over them); `protocol`, `report`;
+//! the stages (`climb`, `confirm`, `counter`, `saturation`, `ladder`, `knee`, `rated`, `combined`, and `stage` over them); `protocol`, `report`;
 //! `search`. `record` uses only `outcome` and `config`.
 //!
 //! `docs/limit.md` describes the method, the terms and the sources.
@@ -15,6 +15,7 @@
 mod climb;
 mod combined;
 mod config;
+mod confirm;
 mod counter;
 mod curve;
 mod held;

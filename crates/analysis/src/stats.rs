@@ -5,7 +5,8 @@
 //! Welch–Satterthwaite degrees of freedom, the same 7.3.1.3; the interval of a ratio is taken on the logarithm (delta
 //! method: var(ln x̄) ≈ s²/(n·x̄²)), so that it is never negative and a:b is the inverse of b:a; the estimate of Hodges and
 //! Lehmann and the interval that goes with it (Tukey), Hollander and Wolfe, Nonparametric Statistical Methods, 3.2 and 3.3;
-//! Wilson's interval of a share, NIST/SEMATECH e-Handbook 7.2.4.1.
+//! Wilson's interval of a share, NIST/SEMATECH e-Handbook 7.2.4.1; the ratio estimator, W. G. Cochran, Sampling
+//! Techniques, 3rd edition, 6.4.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,28 @@ impl Estimate {
             low: half.map(|h| m.mean - h),
             high: half.map(|h| m.mean + h),
             windows: m.n as u32,
+        }
+    }
+
+    /// The rate over all windows, each given as an amount and what it is per, such as I/Os and seconds: the sum of the
+    /// amounts over the sum of the others, with the interval of a ratio estimator. For windows of equal length, it is
+    /// that of [`Self::of`].
+    #[must_use]
+    pub fn of_rates(windows: &[(f64, f64)]) -> Self {
+        let usable = |(amount, per): &&(f64, f64)| amount.is_finite() && per.is_finite();
+        let windows: Vec<(f64, f64)> = windows.iter().filter(usable).copied().collect();
+        let (n, per) = (windows.len() as f64, windows.iter().map(|(_, per)| per).sum::<f64>());
+        if per <= 0.0 {
+            return Self { windows: windows.len() as u32, ..Self::default() };
+        }
+        let mean = windows.iter().map(|(amount, _)| amount).sum::<f64>() / per;
+        let squares: f64 = windows.iter().map(|(amount, p)| (amount - mean * p).powi(2)).sum();
+        let half = (n > 1.0).then(|| t_975(n - 1.0) * (n * squares / (n - 1.0)).sqrt() / per);
+        Self {
+            mean,
+            low: half.map(|half| mean - half),
+            high: half.map(|half| mean + half),
+            windows: windows.len() as u32,
         }
     }
 
@@ -291,6 +314,23 @@ mod tests {
         near(share_interval(0.4, 20), (0.2188, 0.6134));
         near(share_interval(0.0, 10), (0.0, 0.2775));
         near(share_interval(0.5, 1000), (0.4691, 0.5309));
+    }
+
+    #[test]
+    fn a_rate_is_amount_over_time_however_long_each_window_was() {
+        let e = Estimate::of_rates(&[(9.0, 1.0), (10.0, 1.0), (11.0, 1.0)]);
+        assert_eq!(e, Estimate::of(&[9.0, 10.0, 11.0]));
+        // A stalled window of 4 s counts four times as much as one of 1 s: 34 in 6 s. Residuals 4.333, 3.333, -7.667.
+        let e = Estimate::of_rates(&[(10.0, 1.0), (9.0, 1.0), (15.0, 4.0)]);
+        assert!((e.mean - 34.0 / 6.0).abs() < 1e-12 && e.windows == 3);
+        assert!(
+            (e.high.unwrap() - e.mean - 4.303 * (3.0 * 88.667_f64 / 2.0).sqrt() / 6.0).abs() < 1e-3
+        );
+        assert_eq!(
+            Estimate::of_rates(&[(0.0, 0.0)]),
+            Estimate { windows: 1, ..Estimate::default() }
+        );
+        assert_eq!(Estimate::of_rates(&[]), Estimate::default());
     }
 
     #[test]

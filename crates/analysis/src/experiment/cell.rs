@@ -2,14 +2,12 @@
 
 use super::probe::{CpuShares, CpuTime, LoadMeasure, Measurement, Setting};
 use super::rw::Rw;
+use super::tally::SECTOR_BYTES;
 use crate::stats::Estimate;
 use fathom_model::Histogram;
 use fathom_model::record::DiskRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// Bytes of a sector in /proc/diskstats, on every device.
-const SECTOR_BYTES: f64 = 512.0;
 
 /// The results at one setting.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,7 +16,7 @@ pub struct Point {
     pub workers: u32,
     /// Requested queue depth of each worker.
     pub depth: u32,
-    /// I/Os per second.
+    /// I/Os per second: all I/Os over the time of all windows, as [`Self::bytes_per_second`] is all bytes.
     pub iops: Estimate,
     /// Bytes per second.
     pub bytes_per_second: f64,
@@ -49,6 +47,9 @@ pub struct Point {
     pub worker_share: f64,
     /// CPU usage of the allowed CPUs.
     pub cpu: Option<CpuShares>,
+    /// The windows disagree, or too few of them contradict a lower load: not a figure to rely on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub noisy: bool,
 }
 
 impl Point {
@@ -76,7 +77,8 @@ impl Point {
 #[derive(Debug, Clone)]
 pub struct Cell {
     rw: Rw,
-    iops: Vec<f64>,
+    /// I/Os and seconds of each window.
+    rates: Vec<(f64, f64)>,
     clat: Histogram,
     ios: u64,
     bytes: u64,
@@ -95,7 +97,14 @@ impl LoadMeasure {
     /// I/Os per second in a window of this length; 0 in one without length.
     #[must_use]
     pub fn iops(&self, elapsed_ns: u64) -> f64 {
-        if elapsed_ns == 0 { 0.0 } else { self.ios as f64 * 1e9 / elapsed_ns as f64 }
+        let (ios, seconds) = self.rate(elapsed_ns);
+        if seconds > 0.0 { ios / seconds } else { 0.0 }
+    }
+
+    /// I/Os and seconds of a window of this length.
+    #[must_use]
+    pub fn rate(&self, elapsed_ns: u64) -> (f64, f64) {
+        (self.ios as f64, elapsed_ns as f64 / 1e9)
     }
 }
 
@@ -105,7 +114,7 @@ impl Cell {
     pub fn new(rw: Rw) -> Self {
         Self {
             rw,
-            iops: Vec::new(),
+            rates: Vec::new(),
             clat: Histogram::default(),
             ios: 0,
             bytes: 0,
@@ -121,7 +130,7 @@ impl Cell {
 
     /// Adds one load of a window.
     pub fn add(&mut self, window: &Measurement, load: &LoadMeasure) {
-        self.iops.push(load.iops(window.elapsed_ns));
+        self.rates.push(load.rate(window.elapsed_ns));
         self.clat.merge(&load.clat);
         self.ios = self.ios.saturating_add(load.ios);
         self.bytes = self.bytes.saturating_add(load.bytes);
@@ -154,20 +163,28 @@ impl Cell {
 
     /// I/Os per second of each window.
     #[must_use]
-    pub fn iops(&self) -> &[f64] {
-        &self.iops
+    pub fn iops(&self) -> Vec<f64> {
+        let rate = |(ios, seconds): &(f64, f64)| if *seconds > 0.0 { ios / seconds } else { 0.0 };
+        self.rates.iter().map(rate).collect()
+    }
+
+    /// I/Os per second over all windows, with the interval.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        Estimate::of_rates(&self.rates)
     }
 
     /// Number of windows.
     #[must_use]
     pub fn windows(&self) -> usize {
-        self.iops.len()
+        self.rates.len()
     }
 
-    /// Mean I/Os per second; 0 without windows.
+    /// I/Os per second over all windows; 0 without windows.
     #[must_use]
     pub fn mean(&self) -> f64 {
-        self.iops.iter().sum::<f64>() / self.windows().max(1) as f64
+        let (ios, seconds) = self.rates.iter().fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));
+        if seconds > 0.0 { ios / seconds } else { 0.0 }
     }
 
     /// Mean completion latency in nanoseconds; 0 without I/Os.
@@ -191,7 +208,7 @@ impl Cell {
         Point {
             workers: setting.workers,
             depth: setting.depth,
-            iops: Estimate::of(&self.iops),
+            iops: self.estimate(),
             bytes_per_second: rate(self.bytes),
             clat_mean_ns: self.clat.mean_ns(),
             clat_p50_ns: self.clat.percentile(50.0).unwrap_or(0),
@@ -211,6 +228,7 @@ impl Cell {
                 .map(|c| per_io(c.busy * f64::from(cores) * self.elapsed_ns as f64)),
             worker_share: self.worker_share / self.windows().max(1) as f64,
             cpu: self.cpu(),
+            noisy: false,
         }
     }
 }

@@ -30,6 +30,13 @@ impl Setting {
         }
     }
 
+    /// The same in a sentence: `1 worker at QD128`, `2 workers at QD32`.
+    #[must_use]
+    pub fn in_words(self) -> String {
+        let noun = if self.workers == 1 { "worker" } else { "workers" };
+        format!("{} {noun} at QD{}", self.workers, self.depth)
+    }
+
     /// I/Os in flight over all workers.
     #[must_use]
     pub fn in_flight(self) -> u64 {

@@ -45,6 +45,19 @@ impl Rw {
         }
     }
 
+    /// In words, of many I/Os.
+    #[must_use]
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Read => "sequential reads",
+            Self::Write => "sequential writes",
+            Self::Randread => "random reads",
+            Self::Randwrite => "random writes",
+            Self::Rw => "sequential reads and writes (70:30)",
+            Self::Randrw => "random reads and writes (70:30)",
+        }
+    }
+
     /// Directions and their percentage of the I/Os.
     #[must_use]
     pub const fn dirs(self) -> &'static [(Dir, u32)] {

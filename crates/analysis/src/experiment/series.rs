@@ -3,7 +3,7 @@
 use super::cell::Cell;
 use super::probe::Measurement;
 use super::rw::Rw;
-use crate::stats::Ratio;
+use crate::stats::{Estimate, Ratio};
 
 /// With fewer pairs the robust interval is too wide.
 const ROBUST_MIN: usize = 10;
@@ -19,13 +19,22 @@ pub struct Repetitions {
     pub precision: f64,
 }
 
+/// I/Os and the seconds that they took.
+pub type Rate = (f64, f64);
+
+/// I/Os per second.
+#[must_use]
+pub fn per_second((ios, seconds): Rate) -> f64 {
+    if seconds > 0.0 { ios / seconds } else { 0.0 }
+}
+
 /// Interleaved conditions. The first is the baseline; each round measures it first.
 #[derive(Debug)]
 pub struct Series<C> {
     rw: Rw,
     conditions: Vec<Condition<C>>,
-    /// I/Os per second of each load, by round and condition; empty where no window counts.
-    rounds: Vec<Vec<Vec<f64>>>,
+    /// I/Os and seconds of each load, by round and condition; empty where no window counts.
+    rounds: Vec<Vec<Vec<Rate>>>,
     /// Index of the condition to measure next.
     turn: usize,
 }
@@ -99,7 +108,7 @@ impl<C> Series<C> {
         let mut rates = Vec::new();
         if let Some(window) = window.filter(|_| has_baseline) {
             window.loads.first().into_iter().for_each(|load| condition.cell.add(window, load));
-            rates.extend(window.loads.iter().map(|load| load.iops(window.elapsed_ns)));
+            rates.extend(window.loads.iter().map(|load| load.rate(window.elapsed_ns)));
         }
         round.resize(self.turn, Vec::new());
         round.push(rates);
@@ -122,9 +131,9 @@ impl<C> Series<C> {
         self.turn = 0;
     }
 
-    /// Rounds in which every condition counts: I/Os per second by condition and load.
-    pub fn complete_rounds(&self) -> impl Iterator<Item = &[Vec<f64>]> {
-        let is_complete = |round: &&Vec<Vec<f64>>| {
+    /// Rounds in which every condition counts: I/Os and seconds by condition and load.
+    pub fn complete_rounds(&self) -> impl Iterator<Item = &[Vec<Rate>]> {
+        let is_complete = |round: &&Vec<Vec<Rate>>| {
             round.len() == self.conditions.len() && round.iter().all(|rates| !rates.is_empty())
         };
         self.rounds.iter().filter(is_complete).map(Vec::as_slice)
@@ -133,9 +142,25 @@ impl<C> Series<C> {
     /// I/Os per second of condition `index` and of the baseline, for each round that has both.
     #[must_use]
     pub fn pairs(&self, index: usize) -> Vec<(f64, f64)> {
-        let sum = |rates: &Vec<f64>| (!rates.is_empty()).then(|| rates.iter().sum::<f64>());
-        let pair = |round: &Vec<Vec<f64>>| Some((sum(round.get(index)?)?, sum(round.first()?)?));
-        self.rounds.iter().filter_map(pair).collect()
+        let sum = |rates: &[Rate]| rates.iter().map(|rate| per_second(*rate)).sum::<f64>();
+        self.rounds_of(index).map(|(changed, base)| (sum(changed), sum(base))).collect()
+    }
+
+    /// I/Os per second of the baseline, in each round that has it and condition `index`.
+    #[must_use]
+    pub fn base_estimate(&self, index: usize) -> Estimate {
+        let rates: Vec<Rate> =
+            self.rounds_of(index).filter_map(|(_, base)| base.first().copied()).collect();
+        Estimate::of_rates(&rates)
+    }
+
+    /// The loads of condition `index` and of the baseline, for each round that has both.
+    fn rounds_of(&self, index: usize) -> impl Iterator<Item = (&[Rate], &[Rate])> {
+        let of = |round: &'_ [Vec<Rate>], at: usize| {
+            round.get(at).is_some_and(|rates| !rates.is_empty())
+        };
+        let both = move |round: &&Vec<Vec<Rate>>| of(round, index) && of(round, 0);
+        self.rounds.iter().filter(both).map(move |round| (&round[index][..], &round[0][..]))
     }
 
     /// Condition `index` over the baseline; absent with fewer than two pairs. With enough of them, one that is far off,

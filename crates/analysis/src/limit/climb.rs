@@ -75,9 +75,7 @@ impl Climb {
     /// The best setting so far, preferably of those measured more than once.
     pub fn close(&self, state: &SearchState) -> Option<Event> {
         let curve = &state.block(self.at).curve;
-        // Counter-experiments go beyond it.
-        let depth_max = state.spec(self.at.block).depth_max;
-        let in_reach = |s: Setting| s.depth <= depth_max && s.workers <= state.config.cores;
+        let in_reach = |s: Setting| state.is_in_range(self.at.block, s);
         let any = curve.cheapest_best(|s, _| in_reach(s))?;
         // A single window that is far better is the better guess.
         let setting = curve

@@ -5,7 +5,9 @@ use super::request::WindowRequest;
 use super::state::{At, Event, SearchState};
 use super::thresholds::{CORES_FULL, CORES_SUSPECT, NOT_SLOWER, SAME, SLOWER};
 use super::verdict::{percent, times};
-use crate::experiment::{CpuShares, Load, Measurement, Repetitions, Rw, Series, Setting};
+use crate::experiment::{
+    CpuShares, Load, Measurement, Rate, Repetitions, Rw, Series, Setting, per_second,
+};
 use crate::stats::{Estimate, Ratio};
 
 const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 8, precision: 0.03 };
@@ -88,25 +90,31 @@ impl CombinedStage {
 
     fn target(&self, index: usize) -> Option<CombinedTarget> {
         let load = self.loads().get(index)?;
-        let pair = |round: &[Vec<f64>]| {
+        let pair = |round: &[Vec<Rate>]| {
             Some((*round.first()?.get(index)?, *round.get(index + 1)?.first()?))
         };
-        let pairs: Vec<(f64, f64)> = self.series.complete_rounds().filter_map(pair).collect();
-        let (combined, alone): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        let pairs: Vec<(Rate, Rate)> = self.series.complete_rounds().filter_map(pair).collect();
+        let (combined, alone): (Vec<Rate>, Vec<Rate>) = pairs.iter().copied().unzip();
+        let pairs: Vec<(f64, f64)> =
+            pairs.iter().map(|(a, b)| (per_second(*a), per_second(*b))).collect();
         Some(CombinedTarget {
             target: load.target?,
             workers: load.setting.workers,
             depth: load.setting.depth,
-            alone_iops: Estimate::of(&alone),
-            combined_iops: Estimate::of(&combined),
+            alone_iops: Estimate::of_rates(&alone),
+            combined_iops: Estimate::of_rates(&combined),
             ratio: Ratio::paired(&pairs),
         })
     }
 
     /// IOPS of all targets concurrently, and the sum of each individually, by round.
     fn sums(&self) -> Vec<(f64, f64)> {
-        let alone = |round: &[Vec<f64>]| round[1..].iter().flatten().sum();
-        self.series.complete_rounds().map(|r| (r[0].iter().sum(), alone(r))).collect()
+        let sum =
+            |rates: &mut dyn Iterator<Item = &Rate>| rates.map(|rate| per_second(*rate)).sum();
+        let both = |round: &[Vec<Rate>]| {
+            (sum(&mut round[0].iter()), sum(&mut round[1..].iter().flatten()))
+        };
+        self.series.complete_rounds().map(both).collect()
     }
 
     fn ratio(&self) -> Option<Ratio> {
@@ -140,7 +148,7 @@ fn decide(
     cpu: Option<CpuShares>,
 ) -> (CombinedCause, String) {
     let (Some(sum), Some(worst)) = (ratio, worst) else {
-        let text = "Time ran out before two rounds were complete";
+        let text = "Not enough time for two rounds";
         return (CombinedCause::Inconclusive, text.into());
     };
     let yields = format!(

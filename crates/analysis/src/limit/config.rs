@@ -78,7 +78,7 @@ pub struct BlockSpec {
     /// Kind of access.
     #[serde(default)]
     pub rw: Rw,
-    /// Maximum queue depth of a worker. A counter-experiment doubles it.
+    /// Maximum queue depth of a worker. A confirmation test doubles it.
     pub depth_max: u32,
 }
 
@@ -103,6 +103,12 @@ impl BlockSpec {
         let writes = Self::defaults().into_iter();
         let writes = writes.map(|spec| Self { rw: Rw::Randwrite, ..spec });
         Self::defaults().into_iter().chain(writes).collect()
+    }
+
+    /// Whether the search may end at `setting` on a machine with so many CPUs; confirmation tests exceed that.
+    #[must_use]
+    pub fn is_in_range(&self, setting: Setting, cores: u32) -> bool {
+        setting.depth <= self.depth_max && setting.workers <= cores.max(1)
     }
 
     /// Such as `4 KiB randread`.

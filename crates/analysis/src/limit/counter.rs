@@ -1,4 +1,4 @@
-//! Counter-experiments: the setting in question, interleaved with variants that change one thing.
+//! Confirmation tests: the setting in question, interleaved with variants that change one thing.
 
 use super::outcome::{Experiment, ExperimentKind, Phase};
 use super::peak::CounterResults;
@@ -6,7 +6,7 @@ use super::request::{Step, WindowRequest};
 use super::state::{At, Event, SearchState};
 use super::thresholds::{CORES_SUSPECT, KNEE_SHARE, helps, surely_helps};
 use crate::experiment::{Condition, Measurement, Repetitions, Rw, Series, Setting};
-use crate::stats::{Estimate, Ratio};
+use crate::stats::Ratio;
 
 /// Rounds until the baseline and every ratio are precise; `rounds_max` holds for each turn of the stage.
 const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 12, precision: 0.03 };
@@ -20,7 +20,7 @@ struct Variant {
     cores: Option<u32>,
 }
 
-/// The counter-experiments at the peak, or at the best setting with one worker.
+/// The confirmation tests at the peak, or at the best setting with one worker.
 #[derive(Debug)]
 pub(super) struct Counter {
     at: At,
@@ -152,7 +152,7 @@ impl Counter {
 
     fn is_settled(&self) -> bool {
         let Some(baseline) = self.series.baseline() else { return true };
-        let precision = Estimate::of(baseline.cell.iops()).relative();
+        let precision = baseline.cell.estimate().relative();
         let is_precise = precision.is_some_and(|p| p <= REPETITIONS.precision);
         let mut variants = self.series.conditions().iter().enumerate().skip(1);
         self.rounds >= REPETITIONS.rounds_max
@@ -169,10 +169,10 @@ impl Counter {
     /// A variant with a gain, and within reach of the climb, becomes the peak, and the experiments restart there.
     fn move_up(&mut self, state: &SearchState, is_gain: fn(&Ratio) -> bool) -> Option<Event> {
         let base = self.base.filter(|_| self.phase == Phase::Counter)?;
-        let (cores, depth_max) = (state.config.cores, state.spec(self.at.block).depth_max);
+        let cores = state.config.cores;
         let is_within_reach = |c: &Condition<Variant>| {
             let Variant { setting, cores: fewer, .. } = c.value;
-            fewer.is_none() && setting.workers <= cores && setting.depth <= depth_max
+            fewer.is_none() && state.is_in_range(self.at.block, setting)
         };
         let variants = self.series.conditions().iter().enumerate().skip(1);
         let (gain, condition) = variants
@@ -191,13 +191,12 @@ impl Counter {
         let conditions = self.series.conditions();
         let (changed, base) = (conditions.get(index)?, conditions.first()?);
         let (changed_ns, base_ns) = (changed.cell.clat_mean_ns(), base.cell.clat_mean_ns());
-        let base_iops: Vec<f64> = self.series.pairs(index).iter().map(|(_, base)| *base).collect();
         Some(Experiment {
             kind: changed.value.kind?,
             setting: changed.value.setting,
             cores: changed.value.cores.unwrap_or(all_cores),
-            base_iops: Estimate::of(&base_iops),
-            changed_iops: Estimate::of(changed.cell.iops()),
+            base_iops: self.series.base_estimate(index),
+            changed_iops: changed.cell.estimate(),
             gain: self.series.ratio(index),
             latency_ratio: (changed_ns > 0.0 && base_ns > 0.0).then(|| changed_ns / base_ns),
             refused: changed.rejected.clone(),

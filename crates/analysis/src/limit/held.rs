@@ -1,4 +1,4 @@
-//! What holds I/Os back above the device, by evidence of its own: where both are found, no counter-experiment can tell
+//! What holds I/Os back above the device, by evidence of its own: where both are found, no confirmation test can tell
 //! a limit from a device that does no more.
 
 use super::config::QueueFacts;
@@ -11,7 +11,7 @@ use crate::watch::{IoLimit, REACHED};
 use fathom_model::{Dir, units};
 use std::ops::RangeInclusive;
 
-/// Share of the CPUs' time for which the quota must have kept threads from running.
+/// Share of one CPU's time for which the quota must have kept threads from running.
 const THROTTLED_MIN: f64 = 0.05;
 /// Part of a queue's requests that must have been in use on average: those that complete are not counted.
 const REQUESTS_USED_MIN: f64 = 0.6;
@@ -33,10 +33,11 @@ pub(super) fn cause(
     rw: Rw,
     queue: Option<&QueueFacts>,
     curve: &Curve,
+    cores: u32,
 ) -> Option<(Cause, String)> {
     queue
         .and_then(|queue| io_limit(point, rw, queue))
-        .or_else(|| cpu_quota(point))
+        .or_else(|| cpu_quota(point, cores))
         .or_else(|| scheduler(point, queue?, curve))
         .or_else(|| requests(point, queue?, curve))
 }
@@ -69,11 +70,12 @@ fn io_limit(point: &Point, rw: Rw, queue: &QueueFacts) -> Option<(Cause, String)
     Some((Cause::CgroupIoLimit, text))
 }
 
-fn cpu_quota(point: &Point) -> Option<(Cause, String)> {
-    let throttled = point.cpu?.throttled;
+fn cpu_quota(point: &Point, cores: u32) -> Option<(Cause, String)> {
+    // A single worker is throttled on one of the CPUs only, however many there are.
+    let throttled = point.cpu?.throttled * f64::from(cores);
     (throttled >= THROTTLED_MIN).then(|| {
         let text = format!(
-            "The CPU quota of the cgroup kept fathom's threads from running for {} of the CPUs' time",
+            "The CPU quota of the cgroup kept fathom's threads from running: throttled time is {} of one CPU's time",
             percent(throttled)
         );
         (Cause::CpuQuota, text)

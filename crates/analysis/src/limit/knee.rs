@@ -31,6 +31,16 @@ pub(super) struct KneeFound {
     pub refined: bool,
 }
 
+impl KneeFound {
+    /// The same, or `peak` where the knee would be beyond it.
+    pub fn up_to(self, peak: Setting) -> Self {
+        if self.setting.in_flight() <= peak.in_flight() {
+            return self;
+        }
+        Self { setting: peak, of_peak: None, depths: None, ..self }
+    }
+}
+
 /// The search for one target's knee.
 #[derive(Debug)]
 pub(super) struct Knee {
@@ -101,7 +111,7 @@ fn by_means(curve: &Curve, peak: Setting) -> Option<KneeFound> {
     let (setting, cell) = curve
         .iter()
         .find(|(s, c)| s.in_flight() <= peak.in_flight() && c.mean() >= least && c.mean() > 0.0)?;
-    let of_peak = Ratio::welch(cell.iops(), curve.get(peak)?.iops());
+    let of_peak = Ratio::welch(&cell.iops(), &curve.get(peak)?.iops());
     Some(KneeFound { setting, of_peak, depths: None, refined: false })
 }
 
@@ -146,7 +156,7 @@ fn is_decided(curve: &Curve, setting: Setting, peak: Setting) -> bool {
     let (Some(cell), Some(top)) = (curve.get(setting), curve.get(peak)) else { return false };
     let share = cell.mean() / top.mean();
     let sure = || {
-        Ratio::welch(cell.iops(), top.iops())
+        Ratio::welch(&cell.iops(), &top.iops())
             .is_some_and(|r| r.low >= KNEE_SHARE || r.high < KNEE_SHARE)
     };
     cell.windows() >= WINDOWS_MAX || (share - KNEE_SHARE).abs() > FAR || sure()

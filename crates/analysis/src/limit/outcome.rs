@@ -24,12 +24,14 @@ pub enum Phase {
     Latency,
     /// Search for the peak.
     Climb,
-    /// Counter-experiments at the peak.
+    /// Confirmation tests at the peak.
     Counter,
-    /// Counter-experiments at the best setting with one worker.
+    /// Confirmation tests at the best setting with one worker.
     CounterOne,
     /// Search for the knee.
     Knee,
+    /// The highest setting, and those that looked like a stall, again.
+    Confirm,
     /// Search for the highest load that meets the latency target.
     Rated,
     /// A row of the suite.
@@ -93,12 +95,14 @@ pub struct BlockLimit {
     pub points: Vec<Point>,
     /// One worker with one I/O in flight.
     pub latency: Option<Point>,
-    /// The setting with the most I/Os per second; of those within 1% of it the one with the fewest
-    /// in flight.
+    /// Within the search's range, the setting with the most I/Os per second of those that are not noisy; of the settings
+    /// within 3% of it, the one with the fewest in flight, and of those the one with the fewest workers.
     pub peak: Option<Point>,
-    /// The fewest workers, and with those the lowest queue depth, that reach 95% of the peak.
+    /// The fewest workers, and with those the lowest queue depth, that reach 95% of the peak by a fit to all queue
+    /// depths: the figures there may be some percent below or above.
     pub knee: Option<KneePoint>,
-    /// The limit at the peak.
+    /// The limit at the peak. Its confirmation tests were made at [`Verdict::at`], which differs from the peak where
+    /// later windows moved that on the same plateau.
     pub verdict: Option<Verdict>,
     /// The limit of a single worker, if it does not reach 95% of the peak.
     pub one_worker: Option<Verdict>,
@@ -202,11 +206,11 @@ pub struct Verdict {
     pub cause: Cause,
     /// The evidence, or why it is inconclusive; the last sentence lacks its full stop.
     pub reason: String,
-    /// The counter-experiments.
+    /// The confirmation tests.
     pub experiments: Vec<Experiment>,
 }
 
-/// What a counter-experiment changes.
+/// What a confirmation test changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExperimentKind {
@@ -218,7 +222,7 @@ pub enum ExperimentKind {
     FewerCores,
 }
 
-/// A counter-experiment: windows with one change, interleaved with windows without.
+/// A confirmation test: windows with one change, interleaved with windows without.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
     /// The change.

@@ -1,4 +1,4 @@
-//! The peak of one target and kind of I/O, and the counter-experiments made there. Every rule by
+//! The peak of one target and kind of I/O, and the confirmation tests made there. Every rule by
 //! which the peak moves is here.
 
 use super::curve::Curve;
@@ -8,7 +8,7 @@ use super::thresholds::{GAIN_MIN, KNEE_SHARE};
 use crate::experiment::{Point, Setting};
 use crate::stats::Ratio;
 
-/// The results of the counter-experiments at one setting.
+/// The results of the confirmation tests at one setting.
 #[derive(Debug)]
 pub(super) struct CounterResults {
     pub base: Point,
@@ -18,7 +18,7 @@ pub(super) struct CounterResults {
 }
 
 impl CounterResults {
-    /// Whether any counter-experiment was made or rejected.
+    /// Whether any confirmation test was made or rejected.
     pub fn is_examined(&self) -> bool {
         self.experiments.iter().any(|e| e.gain.is_some() || e.refused.is_some())
     }
@@ -37,12 +37,12 @@ impl Peak {
         self.setting
     }
 
-    /// The counter-experiments at the peak.
+    /// The confirmation tests at the peak.
     pub fn results(&self) -> Option<&CounterResults> {
         self.results.as_ref()
     }
 
-    /// The counter-experiments at the best setting with one worker.
+    /// The confirmation tests at the best setting with one worker.
     pub fn one_worker(&self) -> Option<&CounterResults> {
         self.one_worker.as_ref()
     }
@@ -55,7 +55,7 @@ impl Peak {
     }
 
     /// A knee with more I/Os per second becomes the peak. Where both are one plateau, and the knee is higher by
-    /// chance, the peak stays where its counter-experiments were made.
+    /// chance, the peak stays where its confirmation tests were made.
     pub fn offer_knee(&mut self, knee: Option<KneeFound>, curve: &Curve, cores: u32) {
         let Some(KneeFound { setting: knee, of_peak, .. }) = knee else { return };
         let is_examined = self.results().is_some_and(CounterResults::is_examined);
@@ -69,13 +69,13 @@ impl Peak {
         }
     }
 
-    /// The setting of a counter-experiment with a gain becomes the peak.
+    /// The setting of a confirmation test with a gain becomes the peak.
     pub fn advance(&mut self, results: CounterResults) {
         self.setting = Some(results.base.setting());
         self.results = Some(results);
     }
 
-    /// Takes the results of counter-experiments, at the peak or with one worker.
+    /// Takes the results of confirmation tests, at the peak or with one worker.
     pub fn examine(&mut self, results: CounterResults, is_one_worker: bool) {
         let of = if is_one_worker { &mut self.one_worker } else { &mut self.results };
         *of = Some(results);

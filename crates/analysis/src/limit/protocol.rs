@@ -4,6 +4,7 @@
 use super::climb::Climb;
 use super::combined::CombinedStage;
 use super::config::Config;
+use super::confirm::Confirm;
 use super::counter::Counter;
 use super::knee::Knee;
 use super::outcome::{Phase, Probe};
@@ -69,6 +70,7 @@ pub(super) fn schedule(config: &Config) -> Schedule<Stage> {
             first.extend([
                 reserved(Stage::Latency { at, done: 0 }, WINDOWS),
                 planned(Stage::Climb(Climb::new(at)), 20.0),
+                reopening(Stage::Confirm(Confirm::new(at)), 3.0),
                 reopening(counter(Phase::Counter), 15.0),
                 reopening(counter(Phase::CounterOne), 9.0),
                 reopening(Stage::Knee(Knee::new(at, spec.rw)), 20.0),

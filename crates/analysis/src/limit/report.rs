@@ -6,12 +6,12 @@ use super::outcome::{BlockLimit, KneePoint, LimitReport, OwnCeiling, TargetLimit
 use super::peak::CounterResults;
 use super::state::{BlockState, SearchState};
 use super::verdict::{self, Evidence};
-use crate::experiment::Setting;
+use crate::experiment::{Point, Rate, Setting};
 use crate::stats::Estimate;
 
 /// Everything but the use of time.
 pub(super) fn report(state: &SearchState) -> LimitReport {
-    let own = |rates: &[f64]| (!rates.is_empty()).then(|| Estimate::of(rates));
+    let own = |rates: &[Rate]| (!rates.is_empty()).then(|| Estimate::of_rates(rates));
     let blocks = |queue: Option<&QueueFacts>, blocks: &[BlockState]| {
         (0..).zip(blocks).map(|(index, block)| block_limit(state, queue, index, block)).collect()
     };
@@ -42,29 +42,34 @@ fn block_limit(
     block: &BlockState,
 ) -> BlockLimit {
     let (cores, spec) = (state.config.cores, state.spec(index));
-    let (curve, peak) = (&block.curve, &block.peak);
-    let point = |s: Setting| curve.get(s).map(|cell| cell.point(s, cores));
-    let verdict = |results: Option<&CounterResults>| -> Option<Verdict> {
-        let (results, idle) = (results?, state.idle);
-        let evidence = Evidence { results, idle, cores, spec, queue, curve };
+    let curve = &block.curve;
+    let point = |s: Setting| {
+        let cell = curve.get(s)?;
+        Some(Point { noisy: curve.is_noisy(s, cell), ..cell.point(s, cores) })
+    };
+    let suite = state.config.suite.get(index).map(|test| test.setting);
+    let peak = suite.or_else(|| curve.peak(|setting| spec.is_in_range(setting, cores)));
+    let knee = block.knee.zip(peak).map(|(knee, peak)| knee.up_to(peak));
+    let verdict = |results: Option<&CounterResults>, peak: Option<Setting>| -> Option<Verdict> {
+        let (results, idle, seconds) = (results?, state.idle, state.config.seconds);
+        let evidence = Evidence { results, idle, cores, spec, queue, curve, peak, seconds };
         Some(verdict::decide(&evidence))
     };
+    // One worker that reaches the knee is not the limit.
+    let needs_workers = knee.map(|knee| knee.setting).or(peak).is_some_and(|s| s.workers > 1);
     BlockLimit {
         block_bytes: spec.block_bytes,
         rw: spec.rw,
-        points: curve.iter().map(|(s, cell)| cell.point(s, cores)).collect(),
+        points: curve.iter().filter_map(|(s, _)| point(s)).collect(),
         latency: point(Setting::ONE),
-        peak: peak
-            .setting()
-            .or_else(|| Some(state.config.suite.get(index)?.setting))
-            .and_then(point),
+        peak: peak.and_then(point),
         target: block.target.clone(),
-        knee: block.knee.and_then(|found| {
+        knee: knee.and_then(|found| {
             let KneeFound { setting, of_peak, depths, refined } = found;
             Some(KneePoint { point: point(setting)?, of_peak, depths, refined })
         }),
-        verdict: verdict(peak.results()),
-        one_worker: verdict(peak.one_worker()),
+        verdict: verdict(block.peak.results(), peak),
+        one_worker: verdict(block.peak.one_worker().filter(|_| needs_workers), None),
         problems: block.problems.clone(),
     }
 }

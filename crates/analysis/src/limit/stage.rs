@@ -2,6 +2,7 @@
 
 use super::climb::Climb;
 use super::combined::CombinedStage;
+use super::confirm::Confirm;
 use super::counter::Counter;
 use super::knee::Knee;
 use super::outcome::Phase;
@@ -33,6 +34,7 @@ pub(super) enum Stage {
     Climb(Climb),
     Counter(Counter),
     Knee(Knee),
+    Confirm(Confirm),
     Rated(Rated),
     /// The rows of the suite, alternating, until time is up.
     Suite {
@@ -58,6 +60,7 @@ impl Stage {
             Stage::Climb(climb) => climb.next(state).into(),
             Stage::Counter(counter) => counter.next(state),
             Stage::Knee(knee) => knee.next(state).into(),
+            Stage::Confirm(confirm) => confirm.next(state).into(),
             Stage::Rated(rated) => rated.next(state).into(),
             Stage::Suite { target, turn } => suite(*target, *turn, state).into(),
             Stage::Combined(combined) => combined.next(state).into(),
@@ -74,14 +77,15 @@ impl Stage {
             Stage::Own { done } => {
                 *done += 1;
                 let all_cores = done.is_multiple_of(2);
-                let ops =
-                    |w: &Measurement| w.loads.iter().map(|load| load.iops(w.elapsed_ns)).sum();
-                return outcome.ok().map(|w| Event::OwnCeiling { all_cores, ops: ops(w) });
+                let rate = |w: &Measurement| Some(w.loads.first()?.rate(w.elapsed_ns));
+                let rate = outcome.ok().and_then(rate);
+                return rate.map(|rate| Event::OwnCeiling { all_cores, rate });
             }
             Stage::Latency { done, .. } => *done += 1,
             Stage::Climb(climb) => climb.observe(outcome.is_err()),
             Stage::Counter(counter) => counter.observe(outcome),
             Stage::Knee(knee) => knee.observe(outcome),
+            Stage::Confirm(confirm) => confirm.observe(outcome.is_err()),
             Stage::Rated(rated) => rated.observe(outcome),
             Stage::Suite { turn, .. } => *turn += 1,
             Stage::Combined(combined) => combined.observe(outcome),
@@ -99,6 +103,7 @@ impl Stage {
             Stage::Climb(climb) => climb.close(state),
             Stage::Counter(counter) => counter.close(state),
             Stage::Knee(knee) => knee.close(state),
+            Stage::Confirm(confirm) => confirm.close(state),
             Stage::Rated(rated) => rated.close(),
             Stage::Combined(combined) => combined.close(state),
         }

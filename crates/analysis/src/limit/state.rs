@@ -5,7 +5,7 @@ use super::curve::Curve;
 use super::knee::KneeFound;
 use super::outcome::{Combined, Problem, TargetResult};
 use super::peak::{CounterResults, Peak};
-use crate::experiment::{CpuShares, LoadMeasure, Measurement, Setting};
+use crate::experiment::{CpuShares, LoadMeasure, Measurement, Rate, Setting};
 
 /// After this many windows with errors a target is no longer measured.
 const BAD_WINDOWS_MAX: u32 = 3;
@@ -22,13 +22,13 @@ pub(super) struct At {
 pub(super) enum Event {
     /// CPU usage of the idle machine.
     Idle(Option<CpuShares>),
-    /// Operations per second of the NOP ring, with one worker or with one per CPU.
-    OwnCeiling { all_cores: bool, ops: f64 },
+    /// Operations of the NOP ring and their seconds, with one worker or with one per CPU.
+    OwnCeiling { all_cores: bool, rate: Rate },
     /// The best setting of the climb.
     Best { at: At, setting: Setting },
-    /// A counter-experiment yielded a gain.
+    /// A confirmation test yielded a gain.
     PeakMoved { at: At, results: CounterResults },
-    /// Counter-experiments at the peak, or at the best setting with one worker.
+    /// Confirmation tests at the peak, or at the best setting with one worker.
     Examined { at: At, is_one_worker: bool, results: CounterResults },
     /// The knee, if any.
     Knee { at: At, knee: Option<KneeFound> },
@@ -43,10 +43,10 @@ pub(super) enum Event {
 pub(super) struct SearchState {
     pub config: Config,
     pub idle: Option<CpuShares>,
-    /// Operations per second of the NOP ring with one worker.
-    pub own_one_worker: Vec<f64>,
-    /// Operations per second of the NOP ring with one worker per CPU.
-    pub own_all_cores: Vec<f64>,
+    /// Windows of the NOP ring with one worker.
+    pub own_one_worker: Vec<Rate>,
+    /// Windows of the NOP ring with one worker per CPU.
+    pub own_all_cores: Vec<Rate>,
     /// By target, then by index into [`Config::blocks`].
     targets: Vec<Vec<BlockState>>,
     /// By index into [`Config::blocks`], the most recent last.
@@ -102,10 +102,20 @@ impl SearchState {
         self.block(at).refused_in_flight.map_or(memory, |r| memory.min(r.saturating_sub(1)).max(1))
     }
 
-    /// Whether `setting` may be measured: a counter-experiment may double the climb's maximum queue depth.
+    /// Whether `setting` may be measured: a confirmation test may double the climb's maximum queue depth.
     pub fn allows(&self, at: At, setting: Setting) -> bool {
         setting.depth <= self.spec(at.block).depth_max.saturating_mul(2)
             && setting.in_flight() <= self.in_flight_max(at)
+    }
+
+    /// Whether `setting` may be the peak.
+    pub fn is_in_range(&self, block: usize, setting: Setting) -> bool {
+        self.spec(block).is_in_range(setting, self.config.cores)
+    }
+
+    /// The peak, by the windows so far.
+    pub fn peak(&self, at: At) -> Option<Setting> {
+        self.block(at).curve.peak(|setting| self.is_in_range(at.block, setting))
     }
 
     /// Applies what a stage found.
@@ -113,8 +123,8 @@ impl SearchState {
         let cores = self.config.cores;
         match event {
             Event::Idle(cpu) => self.idle = cpu,
-            Event::OwnCeiling { all_cores: false, ops } => self.own_one_worker.push(ops),
-            Event::OwnCeiling { all_cores: true, ops } => self.own_all_cores.push(ops),
+            Event::OwnCeiling { all_cores: false, rate } => self.own_one_worker.push(rate),
+            Event::OwnCeiling { all_cores: true, rate } => self.own_all_cores.push(rate),
             Event::Best { at, setting } => {
                 let BlockState { peak, curve, .. } = self.block_mut(at);
                 peak.offer_best(setting, curve, cores);

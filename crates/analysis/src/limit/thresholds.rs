@@ -17,6 +17,15 @@ pub(super) const QUEUEING_MIN: f64 = 1.6;
 /// Of settings within this share of the best, the one with the fewest I/Os in flight is preferred.
 pub(super) const AS_GOOD: f64 = 0.97;
 
+/// With so many windows, a setting's figures are as sure as most.
+pub(super) const WINDOWS_SURE: usize = 3;
+/// A setting whose interval is this wide, as a part of its mean to either side, is noisy.
+pub(super) const WIDE: f64 = 0.5;
+/// So is one that has this part of the IOPS of a lower load, or less, until enough windows agree.
+pub(super) const DROPPED: f64 = 0.5;
+/// It is measured again until it has so many windows.
+pub(super) const WINDOWS_NOISY_MAX: usize = 6;
+
 /// A worker with this CPU usage is CPU-bound; the rest is context switches and noise.
 pub(super) const WORKER_FULL: f64 = 0.90;
 /// All CPUs are fully used at this CPU usage.

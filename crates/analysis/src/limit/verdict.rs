@@ -1,4 +1,4 @@
-//! What limits a setting: rules over its counter-experiments. A cause is named only if an
+//! What limits a setting: rules over its confirmation tests. A cause is named only if an
 //! experiment shows it; everything else is inconclusive, with the reason.
 
 use super::config::{BlockSpec, QueueFacts};
@@ -10,7 +10,7 @@ use super::thresholds::{
     CORES_FULL, CORES_SUSPECT, DEPTH_GAIN_MIN, FEWER_CORES_MAX, FOREIGN, GAIN_MIN, NO_GAIN_MAX,
     QUEUEING_MIN, WORKER_FULL, helps,
 };
-use crate::experiment::CpuShares;
+use crate::experiment::{CpuShares, Setting};
 use crate::stats::Ratio;
 
 /// What a verdict rests on.
@@ -21,6 +21,10 @@ pub(super) struct Evidence<'a> {
     pub spec: BlockSpec,
     pub queue: Option<&'a QueueFacts>,
     pub curve: &'a Curve,
+    /// The peak, where that is in question.
+    pub peak: Option<Setting>,
+    /// Planned time of the search, in seconds.
+    pub seconds: f64,
 }
 
 /// The effect of a change.
@@ -72,11 +76,11 @@ impl Evidence<'_> {
         let deeper = self.effect(ExperimentKind::Deeper);
         let workers = self.effect(ExperimentKind::MoreWorkers);
         if deeper != Effect::Gain
-            && let Some(found) = held::cause(base, self.spec.rw, self.queue, self.curve)
+            && let Some(found) = held::cause(base, self.spec.rw, self.queue, self.curve, self.cores)
         {
             return found;
         }
-        if let Some(text) = self.just_moved() {
+        if let Some(text) = self.untested() {
             return (Cause::Inconclusive, text);
         }
         match (deeper, workers) {
@@ -103,17 +107,37 @@ impl Evidence<'_> {
             && Ratio::pooled(&[deeper, more]).is_some_and(|all| all.high < NO_GAIN_MAX)
     }
 
-    /// The peak has just moved here, without counter-experiments yet.
-    fn just_moved(&self) -> Option<String> {
-        let (from, gain) = self.results.moved?;
-        (!self.results.is_examined()).then(|| {
-            format!(
-                "This setting yields {} of {}. Time ran out before counter-experiments at it; a longer run \
-                 continues from here",
-                iops(&gain),
-                from.describe()
-            )
-        })
+    /// The peak is a setting without confirmation tests, and surely higher than what was tested.
+    fn untested(&self) -> Option<String> {
+        let base = self.results.base.setting();
+        let moved = self.results.moved.filter(|_| !self.results.is_examined());
+        let moved = moved.map(|(from, gain)| (base, from, gain));
+        let (peak, from, gain) = moved.or_else(|| {
+            let is_other = |peak: &Setting| {
+                *peak != base && !self.results.experiments.iter().any(|e| e.setting == *peak)
+            };
+            let peak = self.peak.filter(is_other)?;
+            let (best, tested) = (self.curve.get(peak)?, self.curve.get(base)?);
+            let gain = Ratio::welch(&best.iops(), &tested.iops()).filter(helps)?;
+            Some((peak, base, gain))
+        })?;
+        Some(format!(
+            "{} delivers {} of {}. Not enough time to test this point; rerun with --duration {}",
+            capitalized(&peak.in_words()),
+            iops(&gain),
+            from.in_words(),
+            self.longer()
+        ))
+    }
+
+    /// Twice the time of this search, as `--duration` takes it.
+    fn longer(&self) -> String {
+        let seconds = (2.0 * self.seconds).ceil() as u64;
+        if seconds.is_multiple_of(60) {
+            format!("{}m", seconds / 60)
+        } else {
+            format!("{seconds}s")
+        }
     }
 
     fn depth(&self) -> (Cause, String) {
@@ -131,7 +155,7 @@ impl Evidence<'_> {
         let end = if depth >= self.spec.depth_max {
             format!("The search does not exceed QD{} per worker", self.spec.depth_max)
         } else {
-            "A longer run can search deeper".to_string()
+            format!("To search deeper, rerun with --duration {}", self.longer())
         };
         let latency = self
             .latency_of_deeper()
@@ -173,14 +197,14 @@ impl Evidence<'_> {
             let why = self.why_missing(ExperimentKind::FewerCores);
             return (Cause::Inconclusive, format!("{usage}. {why}"));
         };
-        let yields = iops(&gain);
+        let yields = times(&gain);
         if gain.high < FEWER_CORES_MAX {
-            (Cause::AllCores, format!("{usage}. Half of the CPUs yield {yields}"))
+            (Cause::AllCores, format!("{usage}. With half the CPUs, IOPS are {yields}"))
         } else if gain.low > FEWER_CORES_MAX {
-            (Cause::Inconclusive, format!("{usage}. Yet half of the CPUs yield {yields}"))
+            (Cause::Inconclusive, format!("{usage}. Yet with half the CPUs, IOPS are {yields}"))
         } else {
-            let text = "an interval too wide to confirm the CPUs as the limit";
-            (Cause::Inconclusive, format!("{usage}. Half of the CPUs yield {yields}, {text}"))
+            let text = "too noisy to tell whether the CPUs are the limit";
+            (Cause::Inconclusive, format!("{usage}. With half the CPUs, IOPS are {yields}: {text}"))
         }
     }
 
@@ -225,7 +249,7 @@ impl Evidence<'_> {
             None => "does not add".to_string(),
         };
         format!(
-            "Doubling the queue depth {deeper} throughput{}; {} adds none either{}",
+            "Doubling the queue depth {deeper} throughput{}; {} adds nothing either{}",
             gain(ExperimentKind::Deeper),
             self.more_workers(),
             gain(ExperimentKind::MoreWorkers)
@@ -237,6 +261,7 @@ impl Evidence<'_> {
         let more = self.experiment(ExperimentKind::MoreWorkers).map_or(base, |e| e.setting.workers);
         match (base, more) {
             (1, 2) => "a second worker".to_string(),
+            (2, 3) => "a third worker".to_string(),
             _ => format!("raising the worker count from {base} to {more}"),
         }
     }
@@ -253,14 +278,17 @@ impl Evidence<'_> {
         let change = self.change(kind);
         match self.experiment(kind).and_then(|e| e.refused.as_ref()) {
             Some(why) => format!("{} was not possible: {why}", capitalized(&change)),
-            None => format!("Time ran out before {change} was measured twice"),
+            None => format!(
+                "Not enough time to measure {change} twice; rerun with --duration {}",
+                self.longer()
+            ),
         }
     }
 
     fn unclear(&self, kind: ExperimentKind) -> (Cause, String) {
         let Some(gain) = self.gain(kind) else { return self.unknown(kind) };
         let text = format!(
-            "{} yields {}, an interval too wide for a conclusion{}",
+            "{} yields {}: too noisy for a conclusion{}",
             capitalized(&self.change(kind)),
             iops(&gain),
             self.foreign()
@@ -284,7 +312,7 @@ impl Evidence<'_> {
         }
         if let Some(idle) = self.idle.filter(|idle| idle.busy >= FOREIGN) {
             text += &format!(
-                ". Other programs used {} of the CPUs before the search",
+                ". Other programs used {} of the CPUs before the test started",
                 percent(idle.busy)
             );
         }

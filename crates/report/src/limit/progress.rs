@@ -11,12 +11,13 @@ const BAR: usize = 24;
 pub fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Idle => "measuring the idle machine",
-        Phase::Own => "fathom's own ceiling",
+        Phase::Own => "load-generator overhead",
         Phase::Latency => "latency at QD1",
         Phase::Climb => "searching for the peak",
         Phase::Counter => "what limits the peak",
         Phase::CounterOne => "what limits one worker",
         Phase::Knee => "searching for the knee",
+        Phase::Confirm => "confirming the peak",
         Phase::Rated => "searching for the highest load within the target",
         Phase::Suite => "measuring the suite",
         Phase::Combined => "targets alone and combined",

@@ -1,13 +1,14 @@
-//! The result of `fathom limit`: what limits each target, the curve of IOPS over queue depth, and the figures of the
-//! points that matter.
+//! The result of `fathom limit`: the answer, the evidence for what limits each target, and the figures of the points that
+//! matter.
 
+mod answer;
 mod paragraph;
 
 use super::header::Origin;
 use super::{counters, doctor_line, not_measured};
 use crate::doc::{
-    DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, named, of,
-    percent, plural, text, time,
+    DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, of, percent,
+    plural, text, time,
 };
 use fathom_analysis::limit::{
     BlockLimit, Cause, Combined, CombinedCause, Experiment, ExperimentKind, LimitRecord, Point,
@@ -18,12 +19,15 @@ use fathom_model::facts::TargetFacts;
 use fathom_model::units;
 use fathom_model::watch::Missing;
 
+/// A load generator that does so many times the peak does not limit it.
+const OVERHEAD_SHOWN: f64 = 10.0;
+
 /// What the page holds beyond verdict, curve and figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LimitPageOptions {
     /// A paragraph for each target that can be forwarded by itself.
     pub paragraph: bool,
-    /// The counter-experiments, and why something was not measured.
+    /// All settings, the confirmation tests, and why something was not measured.
     pub verbose: bool,
 }
 
@@ -32,6 +36,7 @@ pub struct LimitPageOptions {
 pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
     let mut page = Document::headed(Origin::from(record).heading());
     head(&mut page, record);
+    answer::answers(&mut page, record);
     page.findings(&record.findings);
     for (index, target) in record.report.targets.iter().enumerate() {
         let about = record.facts.targets.get(index).map(description);
@@ -43,11 +48,7 @@ pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
         several(&mut page, record, combined);
     }
     let mut rest = Document::default();
-    let own = &record.report.own;
-    let own = [("one worker", own.one_worker), ("all cores", own.all_cores)];
-    let own = own.iter().filter_map(|(name, e)| Some(named(name, estimate(&(*e)?))));
-    let own = Text::join(own, ", ");
-    rest.entry("fathom's own ceiling", (!own.is_empty()).then(|| text!(own, " no-ops/s")));
+    overhead(&mut rest, record, options.verbose);
     doctor_line(&mut rest, &record.facts);
     not_measured(&mut rest, &missing(record), options.verbose);
     page.blocks.append(&mut rest.blocks);
@@ -57,6 +58,25 @@ pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
         }
     }
     page
+}
+
+/// How much more than the highest peak the load generator does without a device; only where that is in question.
+fn overhead(page: &mut Document, record: &LimitRecord, verbose: bool) {
+    let own = &record.report.own;
+    let all = own.one_worker.iter().chain(&own.all_cores);
+    let Some(own) = all.max_by(|a, b| a.mean.total_cmp(&b.mean)) else { return };
+    let blocks = record.report.targets.iter().flat_map(|target| &target.blocks);
+    let peaks = blocks.filter_map(|block| block.peak.as_ref()).map(|peak| peak.iops.mean);
+    let peak = peaks.fold(0.0, f64::max);
+    let ratio = (peak > 0.0).then(|| own.mean / peak);
+    let share = ratio.map(|ratio| text!(" (", times(ratio), " the highest peak)"));
+    let noisy =
+        own.relative().is_some_and(|part| part > 0.5).then(|| text!(", noisy: ", estimate(own)));
+    if verbose || ratio.is_none_or(|ratio| ratio < OVERHEAD_SHOWN) {
+        let rate =
+            text!("up to ", count(own.mean), " no-ops/s", Text::from(share), Text::from(noisy));
+        page.entry("load-generator overhead", rate);
+    }
 }
 
 fn missing(record: &LimitRecord) -> Vec<Missing> {
@@ -127,7 +147,10 @@ fn of_target(
     let mut body = Document::default();
     if record.config.suite.is_empty() {
         target.blocks.iter().for_each(|block| verdicts(&mut body, block));
-        target.blocks.iter().for_each(|block| curve(&mut body, block));
+        for (spec, block) in record.config.blocks.iter().zip(&target.blocks) {
+            let in_range = |setting| spec.is_in_range(setting, record.report.cores);
+            curve(&mut body, block, in_range, options.verbose);
+        }
         target.blocks.iter().for_each(|block| at_peak(&mut body, block));
         target.blocks.iter().for_each(|block| rated(&mut body, block));
     } else {
@@ -156,7 +179,12 @@ fn setting(setting: Setting) -> Text {
 }
 
 /// What was measured with a kind of I/O: a row for each setting, and the settings that matter.
-fn curve(body: &mut Document, block: &BlockLimit) {
+fn curve(
+    body: &mut Document,
+    block: &BlockLimit,
+    in_range: impl Fn(Setting) -> bool,
+    verbose: bool,
+) {
     let columns = vec![
         DataColumn::number(&format!("{}, workers × QD", block.name())),
         DataColumn::number("IOPS (95% CI)"),
@@ -175,14 +203,35 @@ fn curve(body: &mut Document, block: &BlockLimit) {
             time(p.clat_p50_ns as f64).into(),
             time(p.clat_p99_ns as f64).into(),
             time(p.cpu_ns_per_io()).into(),
-            marks(block, p.setting()),
+            marks(block, p, in_range(p.setting())),
         ]
     };
-    body.table(columns, block.points.iter().map(row).collect());
+    let shown: Vec<&Point> =
+        block.points.iter().filter(|p| verbose || is_shown(block, p)).collect();
+    let (count, all) = (shown.len(), block.points.len());
+    body.table(columns, shown.into_iter().map(row).collect());
+    if count < all {
+        let rows = format!("{count} of {all} settings; all with --verbose");
+        body.entry(&format!("{} table", block.name()), rows);
+    }
 }
 
-/// Which of the points that matter `setting` is.
-fn marks(block: &BlockLimit, setting: Setting) -> Text {
+/// Whether a row belongs to the short table: what the answer and the verdict rest on, the shape of the curve below the
+/// peak with one worker, and the next setting beyond it.
+fn is_shown(block: &BlockLimit, point: &Point) -> bool {
+    let (setting, peak) = (point.setting(), block.peak.as_ref().map(Point::setting));
+    let top = peak.map_or(u64::MAX, Setting::in_flight);
+    let of_curve = setting.workers == 1
+        && setting.in_flight() < top
+        && setting.depth.is_power_of_two()
+        && setting.depth.ilog2().is_multiple_of(2);
+    let is_next = peak.is_some_and(|peak| setting == Setting { depth: 2 * peak.depth, ..peak });
+    of_curve || is_next || !marks(block, point, true).is_empty()
+}
+
+/// Which of the points that matter `point` is, and what to know of its figures.
+fn marks(block: &BlockLimit, point: &Point, in_range: bool) -> Text {
+    let setting = point.setting();
     let is = |point: Option<&Point>| point.is_some_and(|point| point.setting() == setting);
     let knee = block.knee.as_ref().filter(|knee| is(Some(&knee.point))).map(|knee| {
         match knee.depths.filter(|(low, high)| low != high) {
@@ -191,7 +240,12 @@ fn marks(block: &BlockLimit, setting: Setting) -> Text {
         }
     });
     let peak = is(block.peak.as_ref()).then(|| "peak".to_string());
-    Text::join(knee.into_iter().chain(peak).map(Text::from), ", ")
+    let tested = block.verdict.as_ref().is_some_and(|verdict| verdict.at == setting);
+    let tested = (tested && peak.is_none()).then(|| "tested".to_string());
+    let noisy = point.noisy.then(|| "noisy".to_string());
+    let beyond = (!in_range).then(|| "beyond the search".to_string());
+    let all = [knee, peak, tested, noisy, beyond];
+    Text::join(all.into_iter().flatten().map(Text::from), ", ")
 }
 
 /// Bandwidth and CPU time at the peak.
@@ -215,6 +269,10 @@ fn rated(body: &mut Document, block: &BlockLimit) {
                 .then(|| text!(", ", percent(best.iops * 100.0 / peak), " of the peak"));
             let latency = text!(percentile.as_str(), " ", time(best.latency_ns as f64));
             text!("up to ", count(best.iops), " IOPS (", latency, Text::from(share), ")")
+        }
+        None if tried.iter().any(|t| t.meets) => {
+            let met = tried.iter().filter(|t| t.meets).map(|t| t.iops).fold(0.0, f64::max);
+            text!("met only at ", count(met), " IOPS (unconfirmed)")
         }
         None => {
             let least = tried.iter().min_by(|a, b| a.iops.total_cmp(&b.iops));
@@ -270,23 +328,21 @@ fn suite(body: &mut Document, tests: &[SuiteTest], blocks: &[BlockLimit]) {
     body.table(columns, tests.iter().zip(blocks).map(row).collect());
 }
 
+/// What the confirmation tests showed; the cause at the peak is in the answer.
 fn verdicts(body: &mut Document, block: &BlockLimit) {
     let size = block.name();
+    let shown = |verdict: &Verdict, limit: Option<&str>| {
+        let at = verdict.at.in_words();
+        let limit = limit.map(|limit| format!("limited by {limit}. "));
+        text!(size.as_str(), ", ", at, ": ", Text::from(limit), verdict.reason.as_str(), ".")
+    };
     if let Some(verdict) = &block.one_worker {
-        body.paragraph(text!(size.as_str(), " with one worker ", limited(verdict)));
+        let limit = cause(verdict.cause).unwrap_or("something that the tests do not show");
+        body.paragraph(shown(verdict, Some(limit)));
     }
     match &block.verdict {
-        Some(verdict) => body.paragraph(text!(size.as_str(), " peak ", limited(verdict))),
-        None => body.paragraph(text!(size, ": no verdict, no counter-experiment was run")),
-    }
-}
-
-/// `(1 worker, QD128) is limited by the device: why.`
-fn limited(verdict: &Verdict) -> Text {
-    let at = text!("(", setting(verdict.at), ")");
-    match cause(verdict.cause) {
-        Some(cause) => text!(at, " is limited by ", cause, ". ", verdict.reason.as_str(), "."),
-        None => text!(at, ": inconclusive. ", verdict.reason.as_str(), "."),
+        Some(verdict) => body.paragraph(shown(verdict, None)),
+        None => body.paragraph(text!(size, ": no verdict, no confirmation test was run")),
     }
 }
 
@@ -306,7 +362,7 @@ fn cause(cause: Cause) -> Option<&'static str> {
 }
 
 fn experiments(body: &mut Document, blocks: &[BlockLimit]) {
-    let names = ["block", "experiment"].map(DataColumn::text);
+    let names = ["block", "confirmation test"].map(DataColumn::text);
     let numbers = ["IOPS before", "after", "ratio (95% CI)", "latency", "pairs"];
     let numbers = numbers.into_iter().zip([2, 2, 0, 1, 3]);
     let numbers = numbers.map(|(name, rank)| DataColumn::number(name).ranked(rank));
@@ -338,7 +394,7 @@ fn experiment(e: &Experiment) -> Text {
     let outcome = match (&e.gain, &e.refused) {
         (Some(_), _) => String::new(),
         (None, Some(why)) => format!(": not possible, {why}"),
-        (None, None) => ": not run, time ran out".into(),
+        (None, None) => ": not run, not enough time".into(),
     };
     text!(what, " (", setting(e.setting), ")", outcome)
 }

@@ -3,8 +3,7 @@
 use super::{cause, description, estimate, how, setting};
 use crate::doc::{Text, bandwidth, count, number, percent, text, time};
 use fathom_analysis::limit::{
-    BlockLimit, Cause, Combined, CombinedCause, KNEE_SHARE, LimitRecord, Point, TargetLimit,
-    Verdict,
+    BlockLimit, Cause, Combined, CombinedCause, LimitRecord, Point, TargetLimit, Verdict,
 };
 
 /// The paragraph about target `index`; empty where there is none.
@@ -65,8 +64,7 @@ fn about_block(block: &BlockLimit, is_first: bool) -> Vec<Text> {
         let against =
             (knee.setting() != one.setting()).then(|| text!(", against ", latency(one), " at QD1"));
         sentences.push(text!(
-            "At least ",
-            percent(KNEE_SHARE * 100.0),
+            percent(100.0 * knee.iops.mean / peak.iops.mean.max(1.0)),
             " of that is reached with ",
             setting(knee.setting()),
             ", at a median latency of ",
@@ -95,7 +93,7 @@ fn limited(what: &str, verdict: &Verdict) -> Text {
         Some(cause) => format!("{what} is limited by {cause}: {}.", verdict.reason),
         None => {
             let what = what.to_lowercase();
-            format!("What limits {what} is inconclusive. {}.", verdict.reason)
+            format!("It is inconclusive what limits {what}. {}.", verdict.reason)
         }
     }
     .into()

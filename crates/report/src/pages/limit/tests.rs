@@ -116,16 +116,19 @@ fn the_text_names_the_device_the_figures_and_the_cause() {
     let text = render(&record(1, usize::MAX));
     for part in [
         "/dev/nvme0n1  1 TiB, nvme0n1 (Example 9000, S123), O_DIRECT",
-        "fathom's own ceiling  one worker 10M",
+        "load-generator overhead  up to 40M no-ops/s (400× the highest peak)",
         "4 KiB randread, workers × QD  ",
         "1 MiB randread, workers × QD  ",
-        "2 µs  knee",
-        "4 KiB randread peak (1 worker, QD16) is limited by the device or its backing storage. ",
+        "2 µs  knee, peak",
+        "2 µs  tested",
+        "4 KiB random reads: 100k IOPS (391 MiB/s), p99 100 µs at QD10; limited by the device.",
+        "1 MiB random reads: 1.86 GiB/s (1.91k IOPS), ",
+        "4 KiB randread, 1 worker at QD16: Doubling the queue depth doubles latency (2.00×)",
         "twice the queue depth (1 worker, QD32)",
         "1.00× (1.00–1.00)    2.00×",
         "1 × 2               20k  ████ ",
         "4 KiB randread peak  391 MiB/s, CPU per I/O 2 µs (max 500k IOPS per core)",
-        "95.0% of that is reached with 1 worker, QD10",
+        "100% of that is reached with 1 worker, QD10",
         "Next: compare with the device's data sheet",
     ] {
         let joined = text.replace('\n', " ");
@@ -164,7 +167,7 @@ fn what_an_io_costs_at_a_peak() {
 fn each_thing_is_said_once() {
     let record = record(1, usize::MAX);
     let text = unwrapped(&limit(&record, LimitPageOptions::default()));
-    for (what, times) in [("is limited by the device", 2), ("workers × QD", 2), ("O_DIRECT", 1)] {
+    for (what, times) in [("limited by the device", 2), ("workers × QD", 2), ("O_DIRECT", 1)] {
         assert_eq!(text.matches(what).count(), times, "{what:?} in\n{text}");
     }
     assert!(!text.contains("Next:") && !text.contains("pairs"), "{text}");
@@ -183,17 +186,17 @@ fn an_interval_wider_than_the_figure_ends_at_zero() {
 fn markdown_and_json_hold_the_same_figures() {
     let page = limit(&record(1, usize::MAX), LimitPageOptions::default());
     let markdown = render::markdown(&page);
-    let row =
-        "| 1 × 16 | 100k (100k–100k) | ████████████████████ | 160 µs | 160 µs | 2 µs | peak |\n";
+    let row = "| 1 × 10 | 100k (100k–100k) | ████████████████████ | 100 µs | 100 µs | 2 µs | knee, peak |\n";
     assert!(markdown.contains("## /dev/nvme0n1\n") && markdown.contains(row), "{markdown}");
     let value: serde_json::Value = serde_json::from_str(&render::json(&page).unwrap()).unwrap();
-    let target = &value["blocks"][1]["section"];
+    let blocks = value["blocks"].as_array().unwrap();
+    let target = blocks.iter().find_map(|block| block.get("section")).unwrap();
     assert_eq!(target["title"], "/dev/nvme0n1");
     let blocks = target["body"]["blocks"].as_array().unwrap();
     let table = blocks.iter().find_map(|block| block.get("table")).unwrap();
     let rows = table["rows"].as_array().unwrap();
-    let peak = rows.iter().find(|row| row[6] == "peak").unwrap();
-    assert_eq!((&peak[0], &peak[3]["value"]), (&"1 × 16".into(), &160e3.into()));
+    let peak = rows.iter().find(|row| row[6] == "knee, peak").unwrap();
+    assert_eq!((&peak[0], &peak[3]["value"]), (&"1 × 10".into(), &100e3.into()));
 }
 
 #[test]
@@ -243,6 +246,51 @@ fn json_is_the_record() {
     let again: LimitRecord = serde_json::from_str(&text).unwrap();
     assert_eq!(again.report.windows, 30);
     assert_eq!(render(&again), render(&record));
+}
+
+#[test]
+fn the_answer_comes_first_and_a_result_fits_a_screen() {
+    let record = record(1, usize::MAX);
+    let text = unwrapped(&limit(&record, LimitPageOptions::default()));
+    let answer = text.find("4 KiB random reads: ").unwrap();
+    assert!(text.find('\n').unwrap() < answer && answer < text.find("/dev/nvme0n1").unwrap());
+    let style = render::Style { color: false, width: 80 };
+    let page = render::text(&limit(&record, LimitPageOptions::default()), style);
+    assert!(page.lines().count() <= 40, "{page}");
+    assert!(text.contains(" settings; all with --verbose"), "{text}");
+}
+
+#[test]
+fn a_target_that_was_met_is_not_reported_as_not_met() {
+    use fathom_analysis::limit::RatedPoint;
+    let rated = |iops, latency_ns, meets| RatedPoint {
+        iops,
+        completed_iops: iops,
+        latency_ns,
+        p50_ns: latency_ns,
+        windows: 1,
+        meets,
+    };
+    let mut record = record(1, usize::MAX);
+    let tried = vec![rated(200.0, 9_000_000, false), rated(329.0, 1_810_000, true)];
+    let target = "p99<2ms".parse().unwrap();
+    record.report.targets[0].blocks[0].target = Some(TargetResult { target, best: None, tried });
+    let text = unwrapped(&limit(&record, LimitPageOptions::default()));
+    assert!(text.contains("p99 < 2 ms  met only at 329 IOPS (unconfirmed)"), "{text}");
+    assert!(!text.contains("not met"), "{text}");
+}
+
+#[test]
+fn figures_that_cannot_be_relied_on_are_marked() {
+    let mut record = record(1, usize::MAX);
+    let block = &mut record.report.targets[0].blocks[0];
+    let stalled = block.points.iter_mut().find(|point| point.depth == 8).unwrap();
+    (stalled.iops.mean, stalled.clat_p99_ns, stalled.noisy) = (15.0, 200_000_000, true);
+    block.peak.as_mut().unwrap().iops.windows = 1;
+    let text = unwrapped(&limit(&record, LimitPageOptions::default()));
+    let row = text.lines().find(|line| line.contains("1 × 8")).unwrap();
+    assert!(row.ends_with("noisy"), "{row}");
+    assert!(text.contains("p99 100 µs at QD10 (unconfirmed)"), "{text}");
 }
 
 #[test]
