@@ -106,10 +106,52 @@ impl Axis {
         if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// The value in the middle of `range`.
+    /// Round values within `range`, at most `most` of them and at least one, in ascending order: on a linear axis
+    /// multiples of 1, 2 or 5 times a power of ten, on a logarithmic one powers of two between powers of two, else of
+    /// ten, or 1, 2 and 5 times these.
     #[must_use]
-    pub fn middle(&self, (low, high): (f64, f64)) -> f64 {
-        if self.log { (low * high).sqrt() } else { f64::midpoint(low, high) }
+    pub fn ticks(&self, (low, high): (f64, f64), most: usize) -> Vec<f64> {
+        let within = |values: Vec<f64>| -> Vec<f64> {
+            let slack = 1e-9 * (high - low);
+            values.into_iter().filter(|v| *v >= low - slack && *v <= high + slack).collect()
+        };
+        let fits = |values: &Vec<f64>| (2..=most.max(2)).contains(&values.len());
+        if self.log {
+            let is_binary = |value: f64| value >= 1.0 && value.log2().fract() == 0.0;
+            let powers = |base: f64, stride: i32| -> Vec<f64> {
+                let first = (low.ln() / base.ln()).floor() as i32;
+                (0..64).map(|n| base.powi(first + n * stride)).collect()
+            };
+            let sets: Vec<Vec<f64>> = match is_binary(low) && is_binary(high) {
+                true => (1..8).map(|stride| powers(2.0, stride)).collect(),
+                false => {
+                    let tens = || powers(10.0, 1);
+                    let each = |factors: &[f64]| -> Vec<f64> {
+                        tens().iter().flat_map(|ten| factors.iter().map(move |f| ten * f)).collect()
+                    };
+                    vec![each(&[1.0, 2.0, 5.0]), tens(), powers(10.0, 2), powers(10.0, 3)]
+                }
+            };
+            if let Some(found) = sets.into_iter().map(within).find(fits) {
+                return found;
+            }
+        }
+        let scale = match self.unit {
+            QuantityUnit::Bytes | QuantityUnit::BytesPerSecond | QuantityUnit::BitsPerSecond => {
+                1024_f64.powf((high.max(1.0).ln() / 1024_f64.ln()).floor())
+            }
+            _ => 1.0,
+        };
+        let span = ((high - low) / scale).max(f64::MIN_POSITIVE);
+        let power = 10_f64.powf((span / most.max(2) as f64).log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0, 20.0].map(|factor| factor * power * scale);
+        let multiples = |step: f64| {
+            let first = (low / step).ceil();
+            let count = ((high - low) / step).floor().min(1e3) as i32;
+            (0..=count).map(|n| (first + f64::from(n)) * step).collect::<Vec<f64>>()
+        };
+        let found = steps.into_iter().map(multiples).map(within).find(fits);
+        found.unwrap_or_else(|| vec![high])
     }
 }
 
@@ -117,5 +159,38 @@ impl Chart {
     /// All points of all series.
     pub fn points(&self) -> impl Iterator<Item = &ChartPoint> {
         self.series.iter().flat_map(|series| &series.points)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_numbers() {
+        let depths = Axis::log("iodepth", QuantityUnit::Count);
+        assert_eq!(depths.ticks((1.0, 32.0), 6), [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]);
+        assert_eq!(depths.ticks((1.0, 128.0), 5), [1.0, 4.0, 16.0, 64.0]);
+        let latency = Axis::log("latency", QuantityUnit::Nanoseconds);
+        let ticks = latency.ticks((60_312.0, 5_637_000.0), 5);
+        assert_eq!(ticks, [1e5, 1e6]);
+        assert_eq!(latency.ticks((60_312.0, 563_700.0), 5), [1e5, 2e5, 5e5]);
+        let iops = Axis::linear("IOPS", QuantityUnit::Count);
+        assert_eq!(iops.ticks((0.0, 96_431.0), 5), [0.0, 20e3, 40e3, 60e3, 80e3]);
+        let rate = Axis::linear("bandwidth", QuantityUnit::BytesPerSecond);
+        let mib = f64::from(1 << 20);
+        assert_eq!(rate.ticks((0.0, 370.0 * mib), 5), [0.0, 100.0 * mib, 200.0 * mib, 300.0 * mib]);
+    }
+
+    #[test]
+    fn every_range_has_a_few_ticks_within_it() {
+        for axis in [Axis::log("", QuantityUnit::Count), Axis::linear("", QuantityUnit::Bytes)] {
+            for (low, high) in [(1.0, 1.1), (0.003, 4e12), (7.0, 7.000_1), (1.0, 2.0), (3.0, 17.0)]
+            {
+                let ticks = axis.ticks((low, high), 5);
+                assert!((1..=5).contains(&ticks.len()), "{low} {high} {ticks:?}");
+                assert!(ticks.iter().all(|t| *t >= low * 0.999 && *t <= high * 1.001), "{ticks:?}");
+            }
+        }
     }
 }

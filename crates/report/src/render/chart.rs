@@ -1,7 +1,7 @@
 //! Charts in block characters.
 
 use super::figure::scalar;
-use crate::doc::{Chart, ChartKind, ChartPoint};
+use crate::doc::{Axis, Chart, ChartKind, ChartPoint};
 use fathom_model::escape;
 use unicode_width::UnicodeWidthStr;
 
@@ -10,6 +10,8 @@ const ROWS: usize = 10;
 /// Most columns of bars and of the area of lines.
 const BARS_MAX: usize = 40;
 const AREA_MAX: usize = 64;
+/// Columns for each label below the area.
+const TICK_WIDTH: usize = 9;
 /// Fewest columns of the same; a narrower terminal shows values without bars.
 const WIDTH_MIN: usize = 8;
 /// Points of different series; a place of several series shows the last one.
@@ -70,9 +72,13 @@ fn bar(share: f64, room: usize) -> String {
 fn area(chart: &Chart, width: usize) -> Vec<String> {
     let (xs, ys) =
         (chart.x.range(chart.points().map(|p| p.x)), chart.y.range(chart.points().map(|p| p.y)));
-    let tick = |value: f64| scalar(value, chart.y.unit);
-    let ticks = [tick(ys.1), tick(chart.y.middle(ys)), tick(ys.0)];
-    let margin = ticks.iter().map(|tick| tick.width()).max().unwrap_or(0);
+    let ticks = |axis: &Axis, range, most| -> Vec<(f64, String)> {
+        let ticks = axis.ticks(range, most).into_iter();
+        ticks.map(|tick| (axis.place(tick, range), scalar(tick, axis.unit))).collect()
+    };
+    let row_of = |place: f64| ((1.0 - place) * (ROWS - 1) as f64).round() as usize;
+    let left = ticks(&chart.y, ys, ROWS / 2);
+    let margin = left.iter().map(|(_, tick)| tick.width()).max().unwrap_or(0);
     let columns = width.saturating_sub(margin + 2).min(AREA_MAX);
     if columns < WIDTH_MIN {
         return Vec::new();
@@ -81,34 +87,34 @@ fn area(chart: &Chart, width: usize) -> Vec<String> {
     for (at, series) in chart.series.iter().enumerate() {
         for point in &series.points {
             let column = (chart.x.place(point.x, xs) * (columns - 1) as f64).round() as usize;
-            let row = ((1.0 - chart.y.place(point.y, ys)) * (ROWS - 1) as f64).round() as usize;
+            let row = row_of(chart.y.place(point.y, ys));
             cells[row][column] =
                 if point.mark.is_some() { '◎' } else { GLYPHS[at % GLYPHS.len()] };
         }
     }
     let mut out = vec![format!("{:margin$} {}", "", escape::text(&chart.y.name))];
     for (row, cells) in cells.iter().enumerate() {
-        let tick = match row {
-            0 => &ticks[0],
-            row if row == ROWS / 2 => &ticks[1],
-            row if row == ROWS - 1 => &ticks[2],
-            _ => "",
-        };
+        let tick = left.iter().find(|(place, _)| row_of(*place) == row);
+        let tick = tick.map_or("", |(_, tick)| tick.as_str());
         let pad = " ".repeat(margin - tick.width());
         let line: String = cells.iter().collect();
         out.push(format!("{pad}{tick} │{line}").trim_end().to_string());
     }
     out.push(format!("{:margin$} └{}", "", "─".repeat(columns)));
-    let (first, last) = (scalar(xs.0, chart.x.unit), scalar(xs.1, chart.x.unit));
+    let mut labels = String::new();
+    for (place, tick) in ticks(&chart.x, xs, columns / TICK_WIDTH) {
+        let middle = (place * (columns - 1) as f64).round() as usize;
+        let start =
+            middle.saturating_sub(tick.width() / 2).min(columns.saturating_sub(tick.width()));
+        if labels.is_empty() || start > labels.width() {
+            labels += &" ".repeat(start - labels.width());
+            labels += &tick;
+        }
+    }
+    out.push(format!("{:margin$}  {labels}", ""));
     let name = escape::text(&chart.x.name);
-    let gaps = columns.saturating_sub(first.width() + name.width() + last.width());
-    let (left, right) = (gaps / 2, gaps - gaps / 2);
-    out.push(format!(
-        "{:margin$}  {first}{}{name}{}{last}",
-        "",
-        " ".repeat(left),
-        " ".repeat(right)
-    ));
+    let indent = columns.saturating_sub(name.width()) / 2;
+    out.push(format!("{:margin$}  {:indent$}{name}", "", ""));
     out.extend(legend(chart));
     out
 }

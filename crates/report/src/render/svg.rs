@@ -18,8 +18,8 @@ const LABEL: f64 = 200.0;
 const VALUE: f64 = 90.0;
 /// Classes of color; further series repeat them.
 const COLORS: usize = 6;
-/// Lines across the area.
-const GRID: u32 = 4;
+/// Lines across the area at most, and labels below it.
+const GRID: usize = 6;
 
 /// The chart as a figure with its title and legend.
 pub(super) fn figure(chart: &Chart) -> String {
@@ -50,22 +50,13 @@ fn lines(chart: &Chart) -> String {
     let x = |value: f64| LEFT + chart.x.place(value, xs) * (WIDTH - LEFT - RIGHT);
     let y = |value: f64| HEIGHT - BOTTOM - chart.y.place(value, ys) * (HEIGHT - TOP - BOTTOM);
     let mut out = open(&chart.title, WIDTH, HEIGHT);
-    for step in 0..=GRID {
-        let share = f64::from(step) / f64::from(GRID);
-        let value = if chart.y.log {
-            ys.0 * (ys.1 / ys.0).powf(share)
-        } else {
-            ys.0 + share * (ys.1 - ys.0)
-        };
-        let at = y(value);
+    for tick in chart.y.ticks(ys, GRID) {
+        let at = y(tick);
         line(&mut out, "grid", (LEFT, at), (WIDTH - RIGHT, at));
-        text(&mut out, "end", LEFT - 8.0, at + 4.0, &scalar(value, chart.y.unit));
-        let value = if chart.x.log {
-            xs.0 * (xs.1 / xs.0).powf(share)
-        } else {
-            xs.0 + share * (xs.1 - xs.0)
-        };
-        text(&mut out, "middle", x(value), HEIGHT - BOTTOM + 18.0, &scalar(value, chart.x.unit));
+        text(&mut out, "end", LEFT - 8.0, at + 4.0, &scalar(tick, chart.y.unit));
+    }
+    for tick in chart.x.ticks(xs, GRID) {
+        text(&mut out, "middle", x(tick), HEIGHT - BOTTOM + 18.0, &scalar(tick, chart.x.unit));
     }
     text(&mut out, "middle", f64::midpoint(LEFT, WIDTH - RIGHT), HEIGHT - 6.0, &chart.x.name);
     text(&mut out, "start", 4.0, 11.0, &chart.y.name);
