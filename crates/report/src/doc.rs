@@ -143,7 +143,7 @@ impl DataColumn {
     }
 }
 
-/// A number with its unit, and the interval that it lies in with 95% confidence where that is known.
+/// A number with its unit, and the interval that it lies in where that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quantity {
     /// In `unit`.
@@ -153,6 +153,17 @@ pub struct Quantity {
     /// Lower and upper end, in `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
+    /// Confidence of the interval, in percent.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub confidence: u8,
+}
+
+/// The confidence of most intervals, in percent.
+pub const CONFIDENCE: u8 = 95;
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_usual(confidence: &u8) -> bool {
+    *confidence == CONFIDENCE
 }
 
 /// What a number is of.
@@ -191,7 +202,7 @@ impl Quantity {
     /// A number of `unit`, whose interval is not known.
     #[must_use]
     pub fn new(value: f64, unit: QuantityUnit) -> Self {
-        Self { value, unit, interval: None }
+        Self { value, unit, interval: None, confidence: CONFIDENCE }
     }
 
     /// The same with its interval.

@@ -164,7 +164,7 @@ pub struct MeasuredCondition {
     pub to_best: Option<Ratio>,
     /// In a sweep: the cell of its curve with the most I/Os per second.
     pub is_best: bool,
-    /// In a sweep: the knee of its curve.
+    /// In a sweep: the knee of its curve; none where that still rises at its end.
     pub is_knee: bool,
     /// From a window in which everything was sampled.
     pub detail: Option<Detail>,
@@ -308,7 +308,9 @@ fn judge(curve: &[usize], trial: &Trial, conditions: &mut [MeasuredCondition]) {
         }
         false => curve.iter().copied().find(|index| iops(*index, conditions) >= KNEE_SHARE * peak),
     };
-    if let Some(knee) = knee.filter(|_| curve.len() > 2) {
+    // At the end of a curve that still rises, there is no knee yet.
+    let is_reached = |knee: &usize| curve.len() > 2 && Some(knee) != curve.last();
+    if let Some(knee) = knee.filter(is_reached) {
         conditions[knee].is_knee = true;
     }
 }

@@ -7,6 +7,9 @@ use fathom_model::record::DiskRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Bytes of a sector in /proc/diskstats, on every device.
+pub(super) const SECTOR_BYTES: f64 = 512.0;
+
 /// A window of a condition. Everything except `took_ns` covers the measured time only.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
@@ -58,8 +61,9 @@ pub struct Sample {
     pub disk: Option<DiskRecord>,
 }
 
-fn per_second(n: u64, ns: u64) -> f64 {
-    n as f64 * 1e9 / ns.max(1) as f64
+/// An amount over what it is per; `None` unless above 0.
+pub(super) fn quotient((amount, per): (f64, f64)) -> Option<f64> {
+    Some(amount / per).filter(|value| *value > 0.0 && value.is_finite())
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -71,26 +75,33 @@ impl Sample {
     /// The figure of this window; `None` where nothing was done.
     #[must_use]
     pub fn metric(&self, metric: Metric) -> Option<f64> {
-        let value = match metric {
-            Metric::Iops => per_second(self.ios, self.elapsed_ns),
-            Metric::Bandwidth => per_second(self.bytes, self.elapsed_ns),
-            Metric::Latency => self.clat.mean_ns(),
-            Metric::Cpu if self.ios == 0 => return None,
-            Metric::Cpu => self.cpu_ns() as f64 / self.ios as f64,
-            Metric::Time => self.elapsed_ns as f64,
-        };
-        Some(value).filter(|value| *value > 0.0)
+        quotient(self.rate(metric))
     }
 
-    /// The figure of this window, corrected for waiting for a CPU; `None` where that is not valid.
+    /// The figure of this window as an amount and what it is per: I/Os and seconds, latencies and their number.
     #[must_use]
-    pub fn corrected(&self, metric: Metric) -> Option<f64> {
-        let n = match metric {
-            Metric::Iops => self.ios,
-            Metric::Bandwidth => self.bytes,
-            Metric::Latency | Metric::Cpu | Metric::Time => return None,
-        };
-        Some(per_second(n, self.undelayed_ns?)).filter(|value| *value > 0.0)
+    pub fn rate(&self, metric: Metric) -> (f64, f64) {
+        let seconds = self.elapsed_ns as f64 / 1e9;
+        match metric {
+            Metric::Iops => (self.ios as f64, seconds),
+            Metric::Bandwidth => (self.bytes as f64, seconds),
+            Metric::Latency => {
+                let count = self.clat.count() as f64;
+                (self.clat.mean_ns() * count, count)
+            }
+            Metric::Cpu => (self.cpu_ns() as f64, self.ios as f64),
+            Metric::Time => (self.elapsed_ns as f64, 1.0),
+        }
+    }
+
+    /// The same, corrected for waiting for a CPU; `None` where that is not valid.
+    #[must_use]
+    pub fn corrected(&self, metric: Metric) -> Option<(f64, f64)> {
+        let undelayed = self.undelayed_ns? as f64 / 1e9;
+        match metric {
+            Metric::Iops | Metric::Bandwidth => Some((self.rate(metric).0, undelayed)),
+            Metric::Latency | Metric::Cpu | Metric::Time => None,
+        }
     }
 
     fn cpu_ns(&self) -> u64 {
@@ -246,8 +257,8 @@ mod tests {
     fn rates_are_corrected_for_waiting_where_that_is_valid() {
         let half = Sample { undelayed_ns: Some(500_000_000), ..window(1000) };
         assert_eq!(half.metric(Metric::Iops), Some(1000.0));
-        assert_eq!(half.corrected(Metric::Iops), Some(2000.0));
-        assert_eq!(half.corrected(Metric::Bandwidth), Some(2000.0 * 4096.0));
+        assert_eq!(half.corrected(Metric::Iops).and_then(quotient), Some(2000.0));
+        assert_eq!(half.corrected(Metric::Bandwidth).and_then(quotient), Some(2000.0 * 4096.0));
         assert_eq!(half.corrected(Metric::Cpu), None);
         assert_eq!(window(1000).corrected(Metric::Iops), None);
     }

@@ -6,7 +6,7 @@
 //! intervals are narrow enough.
 
 use super::Budget;
-use super::tally::{Sample, Tally};
+use super::tally::{Sample, Tally, quotient};
 use super::verdict::{self, Effect};
 use crate::stats::{Estimate, Ratio};
 use fathom_model::experiment::{Condition, Experiment, Metric, Protocol};
@@ -49,12 +49,12 @@ struct State {
     rejected: Option<String>,
 }
 
-/// The metric in a window.
+/// The metric in a window, as an amount and what it is per.
 #[derive(Debug, Clone, Copy)]
 struct Figure {
-    measured: f64,
+    measured: (f64, f64),
     /// Corrected for waiting for a CPU, where that is valid.
-    corrected: Option<f64>,
+    corrected: Option<(f64, f64)>,
 }
 
 #[derive(Debug)]
@@ -150,11 +150,11 @@ impl Trial {
         let round = (turn.round - self.protocol.rounds_warm) as usize;
         state.by_round.resize(round, None);
         let metric = self.experiment.metric;
-        let figure = |sample: &Sample| {
-            let corrected = sample.corrected(metric);
-            Some(Figure { measured: sample.metric(metric)?, corrected })
+        let figure = |sample: &Sample| Figure {
+            measured: sample.rate(metric),
+            corrected: sample.corrected(metric),
         };
-        state.by_round.push(outcome.ok().and_then(figure));
+        state.by_round.push(outcome.ok().map(figure));
         if let Ok(sample) = outcome {
             state.tally.add(sample);
         }
@@ -181,14 +181,14 @@ impl Trial {
     /// The metric of condition `index`.
     #[must_use]
     pub fn estimate(&self, index: usize) -> Estimate {
-        Estimate::of(&self.figures(index).map(|figure| figure.measured).collect::<Vec<f64>>())
+        Estimate::of_rates(&self.figures(index).map(|figure| figure.measured).collect::<Vec<_>>())
     }
 
     /// The metric of condition `index`, corrected for waiting for a CPU; `None` where its effects do not rest on that.
     #[must_use]
     pub fn corrected(&self, index: usize) -> Option<Estimate> {
         let values = || self.figures(index).filter_map(|figure| figure.corrected);
-        self.is_corrected(index).then(|| Estimate::of(&values().collect::<Vec<f64>>()))
+        self.is_corrected(index).then(|| Estimate::of_rates(&values().collect::<Vec<_>>()))
     }
 
     fn figures(&self, index: usize) -> impl Iterator<Item = &Figure> {
@@ -219,8 +219,19 @@ impl Trial {
         let control = condition.against.iter().filter_map(|base| self.twin(*base)).next();
         let control = control.map(|(base, twin)| self.pairs(twin, &[base], false));
         let pairs = self.pairs(index, &condition.against, true);
-        let precision = self.protocol.precision;
-        Some(verdict::effect(&pairs, control.as_deref(), self.protocol.rounds_min, precision))
+        let needs = self.needs(condition.against.iter().copied().chain([index]));
+        Some(verdict::effect(&pairs, control.as_deref(), needs))
+    }
+
+    /// What a claim about `conditions` needs.
+    fn needs(&self, conditions: impl Iterator<Item = usize>) -> verdict::Needs {
+        let measured_ns =
+            conditions.filter_map(|index| self.tally(index)).map(|t| t.sum.elapsed_ns);
+        verdict::Needs {
+            rounds: self.protocol.rounds_min,
+            precision: self.protocol.precision,
+            measured_ns: measured_ns.min().unwrap_or(0),
+        }
     }
 
     /// The repetition of condition `index` relative to itself (A/A); `None` for other conditions.
@@ -228,7 +239,7 @@ impl Trial {
     pub fn control(&self, index: usize) -> Option<Effect> {
         let base = self.experiment.conditions.get(index)?.repeats?;
         let pairs = self.pairs(index, &[base], false);
-        Some(verdict::effect(&pairs, None, self.protocol.rounds_min, self.protocol.precision))
+        Some(verdict::effect(&pairs, None, self.needs([base, index].into_iter())))
     }
 
     /// Condition `index` and condition `other` in each round that has both.
@@ -243,7 +254,7 @@ impl Trial {
         let is_corrected = self.is_corrected(index);
         let at = |index: usize, round: usize| {
             let figure = (*self.conditions.get(index)?.by_round.get(round)?)?;
-            if is_corrected { figure.corrected } else { Some(figure.measured) }
+            quotient(if is_corrected { figure.corrected? } else { figure.measured })
         };
         let reference = |base: usize, round: usize| {
             let value = at(base, round)?;
@@ -295,6 +306,10 @@ impl Trial {
     fn is_known(&self, index: usize) -> bool {
         if self.rejected(index).is_some() {
             return true;
+        }
+        // No claim is made with less, however narrow the interval.
+        if self.tally(index).is_none_or(|tally| tally.sum.elapsed_ns < verdict::MEASURED_MIN_NS) {
+            return false;
         }
         let wide = |spread: f64, effect: f64| {
             CLAIM_PART * spread > self.protocol.precision.max(EFFECT_PART * effect.abs())

@@ -1,11 +1,15 @@
 //! What the pairs of a comparison allow to claim.
 
 use crate::stats::Ratio;
+use fathom_model::units;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Pairs at least for any claim: with fewer, no 99% interval of signed ranks exists.
 const PAIRS_MIN: usize = 8;
+/// Measured time of each variant at least for any claim, in nanoseconds: windows within a fraction of a second agree with
+/// each other more than with what follows.
+pub(super) const MEASURED_MIN_NS: u64 = 1_000_000_000;
 /// "No effect" is claimed only where the interval excludes larger effects than this, or than this many times the
 /// precision that was requested.
 const NO_EFFECT_MAX: f64 = 0.05;
@@ -18,6 +22,9 @@ pub(super) const CONTROL_PART: f64 = 0.5;
 pub struct Effect {
     /// The metric relative to what it is compared with, and its 95% interval.
     pub ratio: Option<Ratio>,
+    /// Its 99% interval, which decides whether the metric differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_99: Option<Ratio>,
     /// Rounds in which both were measured.
     pub pairs: u32,
     /// The claim.
@@ -34,37 +41,47 @@ pub enum Claim {
     NoneAbove(f64),
     /// Neither can be claimed, for this reason.
     Inconclusive(String),
+    /// Of two stored runs: something else differs between them, too.
+    NotComparable(String),
+}
+
+/// What a claim needs, and has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Needs {
+    /// Rounds at least.
+    pub rounds: u32,
+    /// The precision that was requested.
+    pub precision: f64,
+    /// Measured time of the variant that was measured least, in nanoseconds.
+    pub measured_ns: u64,
 }
 
 /// The effect that `pairs` of (changed, baseline) show, `control` being those of the baseline's repetition with itself.
 #[must_use]
-pub(super) fn effect(
-    pairs: &[(f64, f64)],
-    control: Option<&[(f64, f64)]>,
-    rounds_min: u32,
-    precision: f64,
-) -> Effect {
+pub(super) fn effect(pairs: &[(f64, f64)], control: Option<&[(f64, f64)]>, needs: Needs) -> Effect {
     let ratio = Ratio::paired_robust(pairs).or_else(|| Ratio::paired(pairs));
-    let claim = claim(pairs, ratio, control, rounds_min, precision);
-    Effect { ratio, pairs: pairs.len() as u32, claim }
+    let ratio_99 = Ratio::paired_robust_99(pairs);
+    let claim = claim(pairs, ratio.zip(ratio_99), control, needs);
+    Effect { ratio, ratio_99, pairs: pairs.len() as u32, claim }
 }
 
 fn claim(
     pairs: &[(f64, f64)],
-    ratio: Option<Ratio>,
+    ratios: Option<(Ratio, Ratio)>,
     control: Option<&[(f64, f64)]>,
-    rounds_min: u32,
-    precision: f64,
+    needs: Needs,
 ) -> Claim {
     let inconclusive = |why: &str| Claim::Inconclusive(why.to_string());
-    let needed = PAIRS_MIN.max(rounds_min as usize);
-    let sure = Ratio::paired_robust_99(pairs).filter(|_| pairs.len() >= needed);
-    let (Some(ratio), Some(sure)) = (ratio, sure) else {
+    let needed = PAIRS_MIN.max(needs.rounds as usize);
+    let Some((ratio, sure)) = ratios.filter(|_| pairs.len() >= needed) else {
         return Claim::Inconclusive(format!("{} of {needed} rounds needed", pairs.len()));
     };
+    if needs.measured_ns < MEASURED_MIN_NS {
+        return short(needs.measured_ns);
+    }
     let size = ratio.value.ln().abs();
+    let same = control.and_then(Ratio::paired_robust);
     if is_outside(&sure) {
-        let same = control.and_then(Ratio::paired_robust);
         let sure_same = control.and_then(Ratio::paired_robust_99);
         let differs = same.map_or(0.0, |same| same.value.ln().abs());
         let is_real = sure_same.is_some_and(|same| is_outside(&same));
@@ -74,13 +91,27 @@ fn claim(
             false => Claim::Changed,
         };
     }
-    no_change(&ratio, precision)
+    // What two measurements of the baseline may differ by cannot be ruled out for a variant.
+    no_change(&ratio, same.map_or(0.0, |same| extent(&same)), needs.precision)
 }
 
-/// What a 95% interval allows to claim where the 99% interval includes no difference.
-pub(super) fn no_change(ratio: &Ratio, precision: f64) -> Claim {
+/// What can be said after a variant was measured for this time only, in nanoseconds.
+pub(super) fn short(measured_ns: u64) -> Claim {
+    let [has, needed] = [measured_ns, MEASURED_MIN_NS].map(|ns| units::time(ns as f64));
+    let text = format!("measured for {has}, {needed} needed; rerun with a longer --duration");
+    Claim::Inconclusive(text)
+}
+
+/// How far from no difference an interval reaches.
+pub(super) fn extent(ratio: &Ratio) -> f64 {
+    (ratio.high - 1.0).abs().max((1.0 - ratio.low).abs())
+}
+
+/// What a 95% interval allows to claim where the 99% interval includes no difference, and what is the same differs by
+/// `same`, as a share.
+pub(super) fn no_change(ratio: &Ratio, same: f64, precision: f64) -> Claim {
     let inconclusive = |why: &str| Claim::Inconclusive(why.to_string());
-    let above = (ratio.high - 1.0).abs().max((1.0 - ratio.low).abs());
+    let above = extent(ratio).max(same);
     match above <= NO_EFFECT_MAX.max(NO_EFFECT_PRECISIONS * precision) {
         true => Claim::NoneAbove(above),
         false if is_outside(ratio) => {
@@ -98,6 +129,8 @@ pub(super) fn is_outside(ratio: &Ratio) -> bool {
 mod tests {
     use super::*;
 
+    const NEEDS: Needs = Needs { rounds: 8, precision: 0.01, measured_ns: 2_000_000_000 };
+
     fn pairs(ratio: f64, noise: f64, n: usize) -> Vec<(f64, f64)> {
         // Deviations that are symmetric and all different.
         let deviation = |i: usize| (i as f64 - (n as f64 - 1.0) / 2.0) / n as f64 * 2.0;
@@ -106,7 +139,7 @@ mod tests {
 
     #[test]
     fn claims_need_evidence_of_their_own() {
-        let of = |pairs: &[(f64, f64)]| effect(pairs, None, 8, 0.01).claim;
+        let of = |pairs: &[(f64, f64)]| effect(pairs, None, NEEDS).claim;
         assert_eq!(of(&pairs(0.95, 0.01, 12)), Claim::Changed);
         assert!(matches!(of(&pairs(1.0, 0.02, 12)), Claim::NoneAbove(above) if above < 0.02));
         assert!(matches!(of(&pairs(1.0, 0.5, 12)), Claim::Inconclusive(_)));
@@ -114,11 +147,30 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_claimed_within_a_fraction_of_a_second() {
+        let needs = Needs { measured_ns: 188_000_000, ..NEEDS };
+        for ratio in [1.0, 0.9] {
+            let claim = effect(&pairs(ratio, 0.01, 12), None, needs).claim;
+            let is_short = |why: &str| why.starts_with("measured for 188 ms, 1 s needed");
+            assert!(matches!(&claim, Claim::Inconclusive(why) if is_short(why)), "{claim:?}");
+        }
+    }
+
+    #[test]
+    fn no_effect_is_claimed_below_what_the_baseline_differs_by() {
+        let (changed, same) = (pairs(1.0, 0.005, 12), pairs(1.0, 0.04, 12));
+        let of = |control: Option<&[(f64, f64)]>| effect(&changed, control, NEEDS).claim;
+        assert!(matches!(of(None), Claim::NoneAbove(above) if above < 0.01));
+        assert!(matches!(of(Some(&same)), Claim::NoneAbove(above) if above > 0.01));
+        assert!(matches!(of(Some(&pairs(1.0, 0.5, 12))), Claim::Inconclusive(_)));
+    }
+
+    #[test]
     fn a_control_that_differs_as_much_makes_an_effect_inconclusive() {
         let (changed, same) = (pairs(1.05, 0.01, 12), pairs(1.06, 0.01, 12));
-        let claim = effect(&changed, Some(&same), 8, 0.01).claim;
+        let claim = effect(&changed, Some(&same), NEEDS).claim;
         assert!(matches!(&claim, Claim::Inconclusive(why) if why.contains("A/A")), "{claim:?}");
-        let claim = effect(&changed, Some(&pairs(1.001, 0.01, 12)), 8, 0.01).claim;
+        let claim = effect(&changed, Some(&pairs(1.001, 0.01, 12)), NEEDS).claim;
         assert_eq!(claim, Claim::Changed);
     }
 }

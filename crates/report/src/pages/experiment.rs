@@ -105,12 +105,19 @@ fn change(ratio: &Ratio) -> Quantity {
     value.within(percent(ratio.low), percent(ratio.high))
 }
 
+/// The change with the interval that decided, which is the one at 99% where it is known.
+fn decisive(effect: &Effect, ratio: &Ratio) -> Quantity {
+    let Some(sure) = &effect.ratio_99 else { return change(ratio) };
+    Quantity { confidence: 99, ..change(&Ratio { value: ratio.value, ..*sure }) }
+}
+
 /// What a comparison allows to claim, in a cell.
 fn verdict(effect: &Effect) -> Text {
     match (&effect.claim, &effect.ratio) {
         (Claim::Changed, Some(ratio)) => change(ratio).into(),
         (Claim::NoneAbove(share), _) => text!("no effect above ", percent(share * 100.0)),
-        (_, Some(ratio)) => text!("inconclusive, ", change(ratio)),
+        (Claim::NotComparable(_), _) => "not comparable".into(),
+        (_, Some(ratio)) => text!("inconclusive, ", decisive(effect, ratio)),
         (_, None) => "inconclusive".into(),
     }
 }
@@ -142,9 +149,10 @@ fn effects(body: &mut Document, record: &ExperimentRecord) {
                 text!(label, ": no effect on ", metric, " above ", percent(share * 100.0), ".")
             }
             (Claim::Inconclusive(why), ratio) => {
-                let ratio = ratio.as_ref().map(|ratio| text!(" ", change(ratio), ";"));
+                let ratio = ratio.as_ref().map(|ratio| text!(" ", decisive(effect, ratio), ";"));
                 text!(label, ": inconclusive:", Text::from(ratio), " ", why.as_str(), ".")
             }
+            (Claim::NotComparable(why), _) => text!(label, ": not comparable: ", why.as_str(), "."),
             (Claim::Changed, None) => text!(label, ": inconclusive."),
         });
     }
@@ -192,10 +200,10 @@ fn conditions(body: &mut Document, record: &ExperimentRecord) {
     }
     columns.push(DataColumn::text("effect"));
     let rest = [
-        ("IOPS", 3),
+        ("IOPS", 2),
         ("bandwidth", 3),
         ("p50", 4),
-        ("p99", 2),
+        ("p99", 0),
         ("CPUs", 5),
         ("CPU per I/O", 1),
         ("switches per I/O", 6),
@@ -284,7 +292,7 @@ fn agreement(there: Direction, found: &MeasuredCondition) -> &'static str {
         (Claim::Changed, Some(here), Direction::Higher) if here.value > 1.0 => "agrees",
         (Claim::Changed, Some(here), Direction::Lower) if here.value < 1.0 => "agrees",
         (Claim::NoneAbove(_), _, Direction::Same) => "agrees",
-        (Claim::Inconclusive(_), ..) => "inconclusive",
+        (Claim::Inconclusive(_) | Claim::NotComparable(_), ..) => "inconclusive",
         _ => "differs",
     }
 }

@@ -1,6 +1,6 @@
 //! Numbers and text as strings: three significant digits, a space before the unit.
 
-use crate::doc::{Quantity, QuantityUnit, Span, Text};
+use crate::doc::{CONFIDENCE, Quantity, QuantityUnit, Span, Text};
 use fathom_model::{escape, units};
 
 /// Characters of the longest bar.
@@ -104,21 +104,20 @@ pub(super) fn shown(quantity: &Quantity, place: Place) -> String {
     let of = |value| scalar(value, quantity.unit);
     let bound = |value| of(value).trim_end_matches('×').to_string();
     let text = of(quantity.value);
-    match (quantity.interval, place) {
-        (None, _) => text,
-        (Some((low, high)), _) if quantity.value == 0.0 && low <= 0.0 && high > 0.0 => {
+    // The title of a column says 95%.
+    let is_labeled = place == Place::Sentence || quantity.confidence != CONFIDENCE;
+    let label = if is_labeled { format!("{}% CI ", quantity.confidence) } else { String::new() };
+    match quantity.interval {
+        None => text,
+        Some((low, high)) if quantity.value == 0.0 && low <= 0.0 && high > 0.0 => {
             format!("<{}", of(high))
         }
-        (Some((low, high)), place) if quantity.unit == QuantityUnit::Change => {
+        Some((low, high)) if quantity.unit == QuantityUnit::Change => {
             let ends =
                 format!("{} to {}", of(low).trim_end_matches('%'), of(high).trim_end_matches('%'));
-            let label = if place == Place::Sentence { "95% CI " } else { "" };
             format!("{text} ({label}{ends})")
         }
-        (Some((low, high)), Place::Sentence) => {
-            format!("{text} (95% CI {}–{})", bound(low), bound(high))
-        }
-        (Some((low, high)), Place::Cell) => format!("{text} ({}–{})", bound(low), bound(high)),
+        Some((low, high)) => format!("{text} ({label}{}–{})", bound(low), bound(high)),
     }
 }
 

@@ -101,7 +101,8 @@ fn rounds_are_in_random_order_and_each_has_every_condition_once() {
         for _ in 0..3 {
             let turn = trial.next_turn().unwrap();
             order.push(turn.condition);
-            let window = Sample { ios: 10, elapsed_ns: 10, took_ns: 10, ..Sample::default() };
+            let window =
+                Sample { ios: 10, elapsed_ns: 500_000_000, took_ns: 10, ..Sample::default() };
             trial.observe(turn, Ok(&window), false);
         }
         let mut all = order.clone();
@@ -139,7 +140,7 @@ fn a_condition_that_cannot_be_measured_is_left_out() {
     let mut turns = 0;
     while let Some(turn) = trial.next_turn() {
         turns += 1;
-        let window = Sample { ios: 10, elapsed_ns: 10, took_ns: 10, ..Sample::default() };
+        let window = Sample { ios: 10, elapsed_ns: 500_000_000, took_ns: 10, ..Sample::default() };
         match turn.condition {
             2 => trial.observe(turn, Err("no such scheduler"), true),
             _ => trial.observe(turn, Ok(&window), false),
@@ -179,7 +180,7 @@ fn groups_end_when_they_are_known_and_time_ends_all() {
     while let Some(turn) = trial.next_turn() {
         counts[turn.condition] += 1;
         // The first pair is free of noise.
-        let exact = Sample { ios: 100, elapsed_ns: 10, took_ns: 10, ..Sample::default() };
+        let exact = Sample { ios: 100, elapsed_ns: 500_000_000, took_ns: 10, ..Sample::default() };
         let window = if turn.condition < 2 { exact } else { machine.window(1.0) };
         trial.observe(turn, Ok(&window), false);
     }
@@ -196,7 +197,7 @@ fn the_mean_of_the_repetition_does_not_hold_up_the_end() {
         turns += 1;
         // All drift alike, so that ratios are exact.
         let ios = 1000 + 100 * u64::from(turn.round % 5);
-        let exact = Sample { ios, elapsed_ns: 10, took_ns: 10, ..Sample::default() };
+        let exact = Sample { ios, elapsed_ns: 500_000_000, took_ns: 10, ..Sample::default() };
         trial.observe(turn, Ok(&exact), false);
     }
     assert_eq!(turns, 33);
@@ -208,7 +209,7 @@ fn a_rejected_baseline_ends_its_group() {
     let mut turns = 0;
     while let Some(turn) = trial.next_turn() {
         turns += 1;
-        let window = Sample { ios: 10, elapsed_ns: 10, took_ns: 10, ..Sample::default() };
+        let window = Sample { ios: 10, elapsed_ns: 500_000_000, took_ns: 10, ..Sample::default() };
         match turn.condition {
             0 => trial.observe(turn, Err("no such scheduler"), true),
             _ => trial.observe(turn, Ok(&window), false),

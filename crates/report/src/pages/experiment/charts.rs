@@ -20,7 +20,10 @@ pub(super) fn metric(body: &mut Document, record: &ExperimentRecord) {
         body.chart(Chart {
             title: format!("{title} by {axis}"),
             kind: ChartKind::Lines,
-            x: Axis::log(axis, QuantityUnit::Count),
+            x: Axis::log(
+                axis,
+                if has_sizes(record) { QuantityUnit::Bytes } else { QuantityUnit::Count },
+            ),
             y: Axis::linear(title, unit),
             series,
         });
@@ -58,7 +61,7 @@ pub(super) fn latency(body: &mut Document, record: &ExperimentRecord) {
     // Curves of large and small blocks are far apart.
     let is_wide = xs.iter().any(|x| *x > 8.0 * least);
     body.chart(Chart {
-        title: "mean latency by throughput".into(),
+        title: "latency vs. throughput".into(),
         kind: ChartKind::Lines,
         x: if is_wide {
             Axis::log("IOPS", QuantityUnit::Count)
@@ -121,6 +124,12 @@ fn is_numeric(record: &ExperimentRecord) -> bool {
     values.sort();
     values.dedup();
     values.len() > 1 && values.iter().all(|value| numeric(value).is_some_and(|n| n > 0.0))
+}
+
+/// Whether values of the last axis are sizes, such as `4k`.
+fn has_sizes(record: &ExperimentRecord) -> bool {
+    let ends = |value: &String| value.ends_with(['k', 'm', 'g', 'K', 'M', 'G']);
+    record.request.experiment.conditions.iter().filter_map(|c| c.cell.last()).any(ends)
 }
 
 /// A number, a size or a percentage.

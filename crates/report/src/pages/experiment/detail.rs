@@ -22,8 +22,13 @@ fn mechanics(body: &mut Document, record: &ExperimentRecord) {
         return;
     }
     let axes = &record.request.experiment.axes;
-    let columns =
-        ["per unplug", "io-wq workers", "I/Os per call", "disk I/Os per I/O", "submission"];
+    let columns = [
+        "requests per plug flush",
+        "io-wq workers",
+        "I/Os per syscall",
+        "device I/Os per I/O",
+        "submit latency",
+    ];
     let mut head = vec![DataColumn::text("I/O processing")];
     head.extend(columns.into_iter().map(DataColumn::number));
     let row = |(condition, found): (&Condition, &MeasuredCondition)| {

@@ -39,7 +39,8 @@ fn found(iops: f64) -> MeasuredCondition {
 
 fn effect(value: f64, claim: Claim) -> Option<Effect> {
     let ratio = Ratio { value, low: value - 0.01, high: value + 0.01 };
-    Some(Effect { ratio: Some(ratio), pairs: 10, claim })
+    let ratio_99 = Some(Ratio { low: value - 0.013, high: value + 0.013, ..ratio });
+    Some(Effect { ratio: Some(ratio), ratio_99, pairs: 10, claim })
 }
 
 fn record(
@@ -115,6 +116,7 @@ fn schedulers() -> ExperimentRecord {
             rejected: Some("no such scheduler".into()),
             effect: Some(Effect {
                 ratio: None,
+                ratio_99: None,
                 pairs: 0,
                 claim: Claim::Inconclusive("0 of 8".into()),
             }),
@@ -172,13 +174,57 @@ fn effects_come_first_then_figures_and_what_others_found() {
 #[test]
 fn a_sweep_has_its_knee_and_what_is_within_noise() {
     let shown = unwrapped(&experiment(&grid(), false));
-    assert!(shown.contains("knee, within noise") && shown.contains("best"), "{shown}");
+    assert!(shown.contains("knee, tied with the best") && shown.contains("best"), "{shown}");
     assert!(
-        shown.contains("1 of 5 cells do not differ from the best cell of their curve"),
+        shown.contains("1 of 5 points are statistically tied with the best of their curve"),
         "{shown}"
     );
     assert!(shown.contains("◎ knee: iodepth=8 (bs=4k)") && shown.contains("● bs=4k"), "{shown}");
     assert!(!shown.contains("relative to"), "{shown}");
+}
+
+#[test]
+fn a_curve_that_still_rises_has_no_knee() {
+    let mut record = grid();
+    record.report.conditions[1].is_knee = false;
+    let noisy = Estimate { mean: 97e3, low: Some(0.0), high: Some(11e6), windows: 3 };
+    record.report.conditions[0].metric = noisy;
+    let shown = unwrapped(&experiment(&record, false));
+    assert!(shown.contains("best, knee not reached") && shown.contains("noisy"), "{shown}");
+    assert!(!shown.contains("◎"), "{shown}");
+}
+
+#[test]
+fn the_interval_beside_inconclusive_is_the_one_that_decided() {
+    let mut record = schedulers();
+    record.report.conditions[3].effect = effect(0.98, Claim::Inconclusive("why".into()));
+    let shown = unwrapped(&experiment(&record, false));
+    assert!(shown.contains("kyber: inconclusive: −2.0% (99% CI −3.3 to −0.7); why."), "{shown}");
+    assert!(shown.contains("inconclusive, −2.0% (99% CI −3.3 to −0.7)"), "{shown}");
+}
+
+#[test]
+fn two_runs_that_are_not_comparable_have_no_figure() {
+    let mut record = schedulers();
+    let claim = Claim::NotComparable("other programs used 0.05 CPUs in a, 1.60 CPUs in b".into());
+    record.report.conditions[3].effect =
+        Some(Effect { ratio: None, ratio_99: None, pairs: 9, claim });
+    let shown = unwrapped(&experiment(&record, false));
+    let line = "kyber: not comparable: other programs used 0.05 CPUs in a, 1.60 CPUs in b.";
+    assert!(shown.contains(line), "{shown}");
+}
+
+#[test]
+fn latency_stays_at_80_and_at_60_columns() {
+    let mut record = schedulers();
+    record.report.conditions[3].effect = effect(0.98, Claim::Inconclusive("why".into()));
+    for width in [60, 80] {
+        let style = crate::render::Style { color: false, width };
+        let text = crate::render::text(&experiment(&record, false), style);
+        let rows: Vec<&str> = text.lines().filter(|line| line.contains("p99")).collect();
+        assert!(!rows.is_empty() && text.matches("150 µs").count() >= 3, "{text}");
+        assert!(width < 80 || rows[0].contains("variant"), "{text}");
+    }
 }
 
 #[test]
