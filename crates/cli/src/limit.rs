@@ -7,12 +7,13 @@ use crate::level;
 use crate::output::Destination;
 use crate::page::{PageArgs, RecordArgs};
 use crate::signals::Signals;
+use crate::stdio::note;
 use fathom_analysis::limit::{BlockSpec, LatencyTarget, LimitRecord, Rw, SuiteTest};
 use fathom_machine::guard::Permissions;
 use fathom_model::watch::Level;
 use fathom_report::pages::LimitPageOptions;
 use fathom_runner::RecordTo;
-use fathom_runner::limit::{Limit, LimitOptions};
+use fathom_runner::limit::{Limit, LimitOptions, OpenError};
 use std::process::ExitCode;
 use std::time::Duration;
 use view::LimitView;
@@ -62,7 +63,7 @@ pub struct Args {
     /// Directory of the scratch file
     #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "targets")]
     scratch_dir: String,
-    /// Also print the verdict as a paragraph to forward
+    /// Also print a plain-English summary for e-mail
     #[arg(long)]
     paragraph: bool,
     #[command(flatten)]
@@ -82,7 +83,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
     let to = check_outputs(args)?;
     let mut view = LimitView::new();
-    let mut limit = Limit::open(args.options(&signals), &mut view)?;
+    let mut limit = match Limit::open(args.options(&signals), &mut view) {
+        Err(OpenError::Options(why)) => {
+            note!("{why}");
+            return Ok(ExitCode::from(2));
+        }
+        opened => opened.map_err(|e| e.to_string())?,
+    };
     let record = limit.run(&mut view)?;
     view.clear();
     let closed = limit.close_targets();

@@ -67,8 +67,11 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An existing path, or one of the user's runs.
-fn find(named: Option<&Path>) -> Result<PathBuf, String> {
+/// An existing path, or one of the user's runs, by default the latest.
+///
+/// # Errors
+/// If there is none.
+pub fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = named.filter(|path| path.exists()) {
         return Ok(path.to_path_buf());
     }

@@ -1,4 +1,4 @@
-//! `fathom try`: conditions compared with each other, one thing changed at a time.
+//! `fathom try`: variants compared with each other, one thing changed at a time.
 
 mod measure;
 
@@ -6,6 +6,7 @@ pub use measure::{MeasureArgs, Plan, measure};
 
 use crate::experiments;
 use crate::page::PageArgs;
+use crate::show;
 use fathom_analysis::experiment::{ExperimentRecord, TrialWindow, compare_stored};
 use fathom_model::experiment::{Experiment, Metric};
 use fathom_report::doc::{DataColumn, Document};
@@ -35,10 +36,10 @@ pub struct Args {
     #[arg(long, value_name = "METRIC", value_parser = metric, default_value = "iops")]
     metric: Metric,
     /// Compare two recorded runs of the experiment, for example on two kernels, instead of measuring
-    #[arg(long, value_name = "DIR", num_args = 2)]
+    #[arg(long, value_name = "DIR|NAME", num_args = 2)]
     runs: Option<Vec<PathBuf>>,
     /// Continue an interrupted experiment in its run directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["words", "runs", "record", "no_record"])]
+    #[arg(long, value_name = "DIR|NAME", conflicts_with_all = ["words", "runs", "record", "no_record"])]
     resume: Option<PathBuf>,
     #[command(flatten)]
     measure: MeasureArgs,
@@ -77,11 +78,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(dirs) = &args.runs {
-        return compare(args, dirs);
+        let found = dirs.iter().map(|named| show::find(Some(named)));
+        return compare(args, &found.collect::<Result<Vec<PathBuf>, String>>()?);
     }
-    if let Some(dir) = &args.resume {
-        let record: ExperimentRecord = stored(dir)?;
-        return measure::resume(&args.measure, &args.page, dir, record);
+    if let Some(named) = &args.resume {
+        let dir = show::find(Some(named))?;
+        let record: ExperimentRecord = stored(&dir)?;
+        return measure::resume(&args.measure, &args.page, &dir, record);
     }
     let (experiment, targets) = args.experiment()?;
     measure(&args.measure, &args.page, Plan { experiment, targets, is_sweep: false })

@@ -60,6 +60,28 @@ pub struct LimitOptions {
     pub cancel: CancelToken,
 }
 
+/// Why a search cannot begin.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The options do not suit the targets.
+    Options(String),
+    /// Something else.
+    Other(String),
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Options(why) | Self::Other(why)) = self;
+        f.write_str(why)
+    }
+}
+
+impl From<String> for OpenError {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
 /// A search whose targets are open, with a place for its record.
 pub struct Limit {
     targets: OpenTargets,
@@ -73,8 +95,8 @@ impl Limit {
     /// Creates the run directory, then opens the targets, or creates and fills a scratch file.
     ///
     /// # Errors
-    /// Why a target is refused. Nothing has been changed.
-    pub fn open(options: LimitOptions, hooks: &mut dyn Hooks) -> Result<Self, String> {
+    /// Why a target or an option is refused. Nothing has been changed.
+    pub fn open(options: LimitOptions, hooks: &mut dyn Hooks) -> Result<Self, OpenError> {
         let new = NewRecording::create(&options.record, &mut |text: &str| hooks.notice(text))?;
         let (targets, conditions) = targets::open(&options, hooks)?;
         Ok(Self { targets, conditions, options, new_recording: Some(new), recording: None })

@@ -2,7 +2,7 @@
 
 use crate::live;
 use crate::run::LayoutProgress;
-use crate::stdio::{self, note};
+use crate::stdio;
 use fathom_analysis::limit::{Config, Phase, Probe};
 use fathom_model::escape;
 use fathom_report::limit::line;
@@ -43,7 +43,7 @@ impl Hooks for LimitView {
     }
 
     fn notice(&mut self, text: &str) {
-        note!("{text}");
+        stdio::remark(&format!("fathom: {text}"));
     }
 
     fn remark(&mut self, text: &str) {

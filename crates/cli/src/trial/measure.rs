@@ -8,7 +8,7 @@ use crate::page::{PageArgs, RecordArgs};
 use crate::quantity;
 use crate::run::LayoutProgress;
 use crate::signals::Signals;
-use crate::stdio::{self, note};
+use crate::stdio;
 use fathom_analysis::experiment::{ExperimentRecord, Request};
 use fathom_machine::guard::Permissions;
 use fathom_model::escape;
@@ -52,13 +52,13 @@ const PLAIN: Duration = Duration::from_secs(10);
 /// Options of commands that measure conditions.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct MeasureArgs {
-    /// Maximum measuring time, such as 30 (seconds) or 5m; by default set by the number of conditions
+    /// Maximum measuring time, such as 30 (seconds) or 5m; by default depends on the number of variants
     #[arg(short = 't', long, value_name = "TIME", value_parser = quantity::time)]
     duration: Option<Duration>,
     /// Length of each window; by default 100ms to 2s, to fit the duration
     #[arg(long, value_name = "TIME", value_parser = quantity::interval)]
     window: Option<Duration>,
-    /// Measure until effects are known to within this many percent; by default 1 (try) or 3 (sweep)
+    /// Stop once intervals are narrower than ± this percent; by default 1 (try) or 3 (sweep)
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     precision: Option<f64>,
     /// Permit writing to this existing file
@@ -75,7 +75,7 @@ pub struct MeasureArgs {
     scratch_dir: String,
     #[command(flatten)]
     record: RecordArgs,
-    /// How much of the machine to sample: by default each condition once, after the rounds
+    /// How much of the machine to sample: by default each variant once, after the rounds
     #[arg(long, value_parser = level::parser(), default_value = "default")]
     sampling: Level,
 }
@@ -232,7 +232,7 @@ impl Hooks for View {
     }
 
     fn notice(&mut self, text: &str) {
-        note!("{text}");
+        stdio::remark(&format!("fathom: {text}"));
     }
 
     fn remark(&mut self, text: &str) {

@@ -3,7 +3,7 @@
 use crate::common::{
     FATHOM, Loop, MIB, Place, Running, as_root, assert_one_error, checksum, says, tool, until,
 };
-use fathom_analysis::experiment::{Claim, ExperimentRecord, TrialWindow};
+use fathom_analysis::experiment::{Claim, CpuTime, ExperimentRecord, TrialWindow};
 use rustix::process::Signal;
 use std::fs;
 use std::process::Command;
@@ -295,7 +295,7 @@ fn file_systems_are_measured_alone_and_together() {
 }
 
 /// Stores a run of `kernels` as if measured on `kernel`, with these I/Os per window of the variant "buffered".
-fn stored_on(place: &Place, kernel: &str, buffered: u64) {
+fn stored_on(place: &Place, kernel: &str, buffered: u64, others: Option<CpuTime>) {
     let args = ["try", "kernels", "data", "--duration=1", "--window=50ms", "--sampling=off"];
     let dir = format!("--record={kernel}");
     place.ask(&[&args[..], &[dir.as_str()]].concat());
@@ -310,7 +310,9 @@ fn stored_on(place: &Place, kernel: &str, buffered: u64) {
     }) {
         let mut sample = window.outcome.clone().unwrap();
         sample.ios = u64::from(round) + if named.name == "buffered" { buffered } else { 5000 };
-        sample.elapsed_ns = 50_000_000;
+        sample.elapsed_ns = 250_000_000;
+        // What else ran on this machine is no part of the test.
+        (sample.cpu, sample.disk) = (others, None);
         let window = TrialWindow { condition, round, outcome: Ok(sample), rejects: false };
         all += &(serde_json::to_string(&window).unwrap() + "\n");
     }
@@ -321,8 +323,8 @@ fn stored_on(place: &Place, kernel: &str, buffered: u64) {
 fn runs_on_two_kernels_are_compared_variant_by_variant() {
     let place = Place::new();
     place.data("data", 4 * MIB);
-    stored_on(&place, "5.8.0", 2000);
-    stored_on(&place, "5.11.0", 3000);
+    stored_on(&place, "5.8.0", 2000, None);
+    stored_on(&place, "5.11.0", 3000, None);
     let args = ["try", "--runs", "5.8.0", "5.11.0"];
     let page = place.ask(&args).done().stdout;
     says(&page, &["5.11.0 relative to 5.8.0", "buffered 5.11.0: IOPS +49.9%"]);
@@ -335,6 +337,14 @@ fn runs_on_two_kernels_are_compared_variant_by_variant() {
     });
     let changed: Vec<&str> = changed.map(|(condition, _)| condition.name.as_str()).collect();
     assert_eq!(changed, ["buffered 5.11.0"]);
+    // Beside a busy neighbour, nothing is claimed.
+    let idle = CpuTime { idle_ns: 1_000_000_000, ..CpuTime::default() };
+    let busy = CpuTime { busy_ns: 900_000_000, idle_ns: 100_000_000, ..CpuTime::default() };
+    stored_on(&place, "alone", 2000, Some(idle));
+    stored_on(&place, "beside", 3000, Some(busy));
+    let page = place.ask(&["try", "--runs", "alone", "beside"]).done().stdout;
+    says(&page, &["buffered beside: not comparable: other programs used 0.", " CPUs in alone, "]);
+    assert!(!page.contains("IOPS +"), "{page}");
     let other = place.ask(&["try", "polled", "data", "--record=other", "--duration=1"]);
     assert!(other.code.is_some());
     let refused = place.ask(&["try", "--runs", "5.8.0", "other"]);

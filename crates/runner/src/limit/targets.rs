@@ -1,12 +1,14 @@
 //! The targets of a search: those named by the user, or a scratch file.
 
-use super::LimitOptions;
 use super::bench::{Bench, EngineBench};
+use super::{LimitOptions, OpenError};
 use crate::run::Hooks;
+use crate::sources::System;
 use crate::targets::OpenTargets;
 use fathom_analysis::limit::{Conditions, Load, Phase, Probe, Rw, Setting};
 use fathom_machine::guard::{self, OpenTarget, WorkerOpen};
 use fathom_machine::{Lookup, Roots, scratch};
+use fathom_model::experiment::{Condition, Load as Job};
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{Fallocate, Plan, SyncIo, Target};
 use fathom_model::units;
@@ -20,7 +22,7 @@ use std::path::Path;
 pub(super) fn open(
     options: &LimitOptions,
     hooks: &mut dyn Hooks,
-) -> Result<(OpenTargets, Vec<Conditions>), String> {
+) -> Result<(OpenTargets, Vec<Conditions>), OpenError> {
     match options.targets.is_empty() {
         true => scratch_file(options, hooks),
         false => named(options, hooks),
@@ -30,7 +32,7 @@ pub(super) fn open(
 fn scratch_file(
     options: &LimitOptions,
     hooks: &mut dyn Hooks,
-) -> Result<(OpenTargets, Vec<Conditions>), String> {
+) -> Result<(OpenTargets, Vec<Conditions>), OpenError> {
     let roots = Roots::default();
     let (dir, cancel) = (&options.scratch_dir, &options.cancel);
     let stop = || cancel.reason().is_some();
@@ -44,6 +46,7 @@ fn scratch_file(
     ));
     let conditions = vec![Conditions { direct: is_direct(&target, hooks), scratch: true }];
     let mut targets = OpenTargets::with(fathom_machine::host(&roots), vec![target]);
+    suits(options, &targets, &conditions)?;
     try_ring(&targets, &conditions)?;
     let filled = targets.lay_out(cancel, |path, done, total| hooks.laying_out(path, done, total));
     // If cancelled, nothing is read, and the result reports it.
@@ -54,14 +57,14 @@ fn scratch_file(
 fn named(
     options: &LimitOptions,
     hooks: &mut dyn Hooks,
-) -> Result<(OpenTargets, Vec<Conditions>), String> {
+) -> Result<(OpenTargets, Vec<Conditions>), OpenError> {
     let roots = Roots::default();
     let lookup = Lookup::new(&roots);
     let stop = || options.cancel.reason().is_some();
     let block_bytes_min = options.blocks.iter().map(|spec| spec.block_bytes).min().unwrap_or(1);
     for path in &options.targets {
         if path.is_empty() {
-            return Err(EMPTY_NAME.to_string());
+            return Err(EMPTY_NAME.to_string().into());
         }
         let facts = lookup.target(path);
         check(&facts.map_err(|e| format!("cannot read {path}: {e}"))?, block_bytes_min)?;
@@ -75,8 +78,38 @@ fn named(
     let condition = |t| Conditions { direct: is_direct(t, hooks), scratch: false };
     let conditions: Vec<_> = opened.iter().map(condition).collect();
     let targets = OpenTargets::with(fathom_machine::host(&roots), opened);
+    suits(options, &targets, &conditions)?;
     try_ring(&targets, &conditions)?;
     Ok((targets, conditions))
+}
+
+/// Checks each kind of I/O on each target as `fathom run` checks a job: block sizes, alignment, sizes.
+fn suits(
+    options: &LimitOptions,
+    targets: &OpenTargets,
+    conditions: &[Conditions],
+) -> Result<(), OpenError> {
+    for (target, condition) in targets.facts.targets.iter().zip(conditions) {
+        for spec in &options.blocks {
+            let keys = [
+                format!("rw={}", spec.rw),
+                format!("bs={}", spec.block_bytes),
+                format!("direct={}", u8::from(condition.direct)),
+                "ioengine=io_uring".to_string(),
+                "runtime=1s".to_string(),
+                "time_based=1".to_string(),
+            ];
+            let job = Condition { load: Job::Job(keys.to_vec()), ..Condition::default() };
+            let path = [target.path.clone()];
+            let args = fathom_spec::experiment::condition_args(&job, &path);
+            let parsed = fathom_spec::parse(&args, &System::default());
+            let planned = parsed.map_err(|e| e.to_string()).and_then(|parsed| {
+                fathom_spec::plan(&parsed, &targets.facts).map_err(|e| e.to_string())
+            });
+            planned.map_err(OpenError::Options)?;
+        }
+    }
+    Ok(())
 }
 
 const EMPTY_NAME: &str = "a target's name is empty (''); name a file or block device, or omit the target to use a scratch file";
