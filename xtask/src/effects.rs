@@ -134,7 +134,7 @@ fn judge(added: f64, effect: &Effect) -> Judged {
             return Judged::Inconclusive;
         }
         Claim::NoneAbove(least) => least > 1.0 - truth,
-        Claim::Inconclusive(_) => return Judged::Inconclusive,
+        Claim::Inconclusive(_) | Claim::NotComparable(_) => return Judged::Inconclusive,
     };
     if is_right { Judged::Right } else { Judged::Wrong }
 }
@@ -176,7 +176,7 @@ mod tests {
     fn claims_are_judged_by_the_delay() {
         let effect = |value: f64, claim: Claim| {
             let ratio = Some(Ratio { value, low: value - 0.01, high: value + 0.01 });
-            Effect { ratio, pairs: 10, claim }
+            Effect { ratio, ratio_99: None, pairs: 10, claim }
         };
         let judge = |added: f64, effect: Effect| judge(added, &effect);
         assert_eq!(judge(2.0, effect(0.98, Claim::Changed)), Judged::Right);

@@ -8,40 +8,11 @@
 
 mod common;
 
-use common::{FATHOM, Loop, MIB, Place, Running, Tmpfs, Zram, as_root, block, says, tool};
+use common::{Cgroup, FATHOM, Loop, MIB, Place, Running, Tmpfs, Zram, as_root, block, says, tool};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-/// A cgroup of version 1 with one limit.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    /// `None` where there is no such hierarchy.
-    fn new(controller: &str, file: &str, limit: &str) -> Option<Self> {
-        let name = format!("fathom-test-{}", std::process::id());
-        let dir = Path::new("/sys/fs/cgroup").join(controller).join(name);
-        if let Err(error) = fs::create_dir(&dir) {
-            println!("skipped: {}: {error}", dir.display());
-            return None;
-        }
-        let this = Self(dir);
-        fs::write(this.0.join(file), limit).unwrap();
-        Some(this)
-    }
-
-    /// What a shell does first to be in it.
-    fn enter(&self) -> String {
-        format!("echo $$ >{}/cgroup.procs; ", self.0.display())
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
 
 /// A workload whose limiter is to be named.
 #[derive(Clone, Copy)]
@@ -191,7 +162,7 @@ fn an_io_limit_and_one_that_is_not_reached() {
     let Some(cgroup) = Cgroup::new("blkio", file, &format!("{disk} 1000")) else { return };
     let words = ["allows 1,000 reads/s on ", "(blkio.throttle.read_iops_device)"];
     both_name(&place, &cgroup.enter(), &SIXTEEN, &words);
-    fs::write(cgroup.0.join(file), format!("{disk} 90000000")).unwrap();
+    fs::write(cgroup.path().join(file), format!("{disk} 90000000")).unwrap();
     neither_names(&place, &cgroup.enter(), &SIXTEEN, &["allows"]);
 }
 
@@ -203,7 +174,7 @@ fn a_cpu_quota() {
     let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "20000") else { return };
     let words = ["is limited to 0.20 CPUs; it was throttled for"];
     both_name(&place, &cgroup.enter(), &NONE, &words);
-    fs::write(cgroup.0.join("cpu.cfs_quota_us"), "400000").unwrap();
+    fs::write(cgroup.path().join("cpu.cfs_quota_us"), "400000").unwrap();
     neither_names(&place, &cgroup.enter(), &NONE, &["throttled"]);
 }
 

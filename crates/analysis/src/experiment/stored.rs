@@ -34,7 +34,8 @@ pub fn compare_stored(
         ));
     }
     let mut experiment = Experiment { conditions: Vec::new(), ..a.clone() };
-    experiment.question = format!("{} relative to {}", second.0, first.0);
+    experiment.question =
+        format!("{} relative to {}; the runs were not interleaved", second.0, first.0);
     let precision = |run: &ExperimentRecord| run.request.protocol.precision;
     let precision = precision(first.1).max(precision(second.1));
     let mut report = TrialReport::default();

@@ -51,8 +51,8 @@ fn block_limit(
     let peak = suite.or_else(|| curve.peak(|setting| spec.is_in_range(setting, cores)));
     let knee = block.knee.zip(peak).map(|(knee, peak)| knee.up_to(peak));
     let verdict = |results: Option<&CounterResults>, peak: Option<Setting>| -> Option<Verdict> {
-        let (results, idle, seconds) = (results?, state.idle, state.config.seconds);
-        let evidence = Evidence { results, idle, cores, spec, queue, curve, peak, seconds };
+        let (results, seconds) = (results?, state.config.seconds);
+        let evidence = Evidence { results, cores, spec, queue, curve, peak, seconds };
         Some(verdict::decide(&evidence))
     };
     // One worker that reaches the knee is not the limit.

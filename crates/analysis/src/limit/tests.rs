@@ -133,20 +133,6 @@ fn with_noise_no_wrong_cause_is_claimed() {
 }
 
 #[test]
-fn cpu_usage_of_other_programs_is_reported() {
-    let mut sim = Sim {
-        cores: 2,
-        device_iops: 1e7,
-        device_bandwidth: 1e11,
-        background: 0.5,
-        ..Sim::default()
-    };
-    let (report, _) = sim.run(1, 60.0);
-    let verdict = small(&report).verdict.as_ref().unwrap();
-    assert!(verdict.reason.contains("Other programs used"), "{verdict:?}");
-}
-
-#[test]
 fn targets_behind_one_link_slow_each_other_down() {
     let mut sim = Sim { link_iops: 120_000.0, ..Sim::default() };
     let (report, _) = sim.run(2, 60.0);

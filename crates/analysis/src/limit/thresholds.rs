@@ -32,7 +32,7 @@ pub(super) const WORKER_FULL: f64 = 0.90;
 pub(super) const CORES_FULL: f64 = 0.95;
 /// Below this CPU usage the CPUs are not the limit.
 pub(super) const CORES_SUSPECT: f64 = 0.85;
-/// CPU usage of other programs, or steal time, worth reporting.
+/// Steal time worth reporting.
 pub(super) const FOREIGN: f64 = 0.10;
 
 /// Combined targets below this share of their individual rates slow each other down.

@@ -10,13 +10,12 @@ use super::thresholds::{
     CORES_FULL, CORES_SUSPECT, DEPTH_GAIN_MIN, FEWER_CORES_MAX, FOREIGN, GAIN_MIN, NO_GAIN_MAX,
     QUEUEING_MIN, WORKER_FULL, helps,
 };
-use crate::experiment::{CpuShares, Setting};
+use crate::experiment::Setting;
 use crate::stats::Ratio;
 
 /// What a verdict rests on.
 pub(super) struct Evidence<'a> {
     pub results: &'a CounterResults,
-    pub idle: Option<CpuShares>,
     pub cores: u32,
     pub spec: BlockSpec,
     pub queue: Option<&'a QueueFacts>,
@@ -304,19 +303,10 @@ impl Evidence<'_> {
         }
     }
 
-    /// CPU time taken by others, each in a sentence led by a full stop.
+    /// CPU time that the hypervisor withheld, in a sentence led by a full stop; a finding names other programs.
     fn foreign(&self) -> String {
-        let mut text = String::new();
-        if let Some(cpu) = self.results.base.cpu.filter(|cpu| cpu.steal >= FOREIGN) {
-            text += &format!(". Steal time is {}", percent(cpu.steal));
-        }
-        if let Some(idle) = self.idle.filter(|idle| idle.busy >= FOREIGN) {
-            text += &format!(
-                ". Other programs used {} of the CPUs before the test started",
-                percent(idle.busy)
-            );
-        }
-        text
+        let cpu = self.results.base.cpu.filter(|cpu| cpu.steal >= FOREIGN);
+        cpu.map_or_else(String::new, |cpu| format!(". Steal time is {}", percent(cpu.steal)))
     }
 }
 

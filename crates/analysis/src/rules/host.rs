@@ -43,7 +43,7 @@ pub(super) static BUSY_MACHINE: Rule = Rule {
     threshold: || {
         format!(
             "run: the 1-minute load average is {LOAD_SHARE} per CPU or more; info below 1 per CPU, as it may come from \
-             an earlier run. limit: CPU usage in the idle window before the search is {:.0}% or more.",
+             an earlier run. limit: CPU usage in the idle window before the test is {:.0}% or more.",
             FOREIGN_SHARE * 100.0
         )
     },
@@ -77,9 +77,9 @@ fn busy_machine(record: &RunRecord) -> Option<Claim> {
 
 fn busy_before_search(record: &LimitRecord) -> Option<Claim> {
     let busy = record.report.idle.map(|idle| idle.busy).filter(|busy| *busy >= FOREIGN_SHARE)?;
-    let evidence = Evidence::number("CPU usage before the search", busy, Unit::Share);
-    let summary =
-        "The machine was busy before the search; other programs may be sharing it.".to_string();
+    let evidence = Evidence::number("CPU usage before the test", busy, Unit::Share);
+    let summary = "The machine was busy before the test started; other programs may be sharing it."
+        .to_string();
     Some(Claim::new(summary, vec![evidence.with_source("/proc/stat")]))
 }
 
@@ -173,7 +173,7 @@ pub(super) static OWN_CEILING: Rule = Rule {
     id: "own-ceiling",
     class: Class::Limiter,
     severity: Severity::Warning,
-    meaning: "The peak is close to fathom's own ceiling on this machine: the load generator is part of the limit.",
+    meaning: "The peak is close to what the load generator does without a device: it is part of the limit.",
     threshold: || {
         format!(
             "The highest peak is {:.0}% or more of the IOPS of NOP rings on all CPUs.",
@@ -195,8 +195,9 @@ fn own_ceiling(record: &LimitRecord) -> Option<Claim> {
     let peaks = report.targets.iter().flat_map(|t| &t.blocks).filter_map(|b| b.peak.as_ref());
     let best = peaks.map(|p| p.iops.mean).fold(0.0, f64::max);
     let own = report.own.all_cores.filter(|own| own.mean > 0.0 && best >= OWN_SHARE * own.mean)?;
-    let summary = "The peak is close to fathom's own ceiling on this machine: the load generator is part of the limit."
-        .to_string();
+    let summary =
+        "The peak is close to what the load generator does without a device: it is part of the limit."
+            .to_string();
     let evidence = vec![
         Evidence::number("peak IOPS", best, Unit::Iops),
         Evidence::number("IOPS of NOP rings on all CPUs", own.mean, Unit::Iops),

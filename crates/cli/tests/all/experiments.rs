@@ -84,7 +84,7 @@ fn a_sweep_is_a_page_with_curves() {
     ];
     place.ask(&[&grid, &SHORT[..]].concat()).done();
     let page = place.read("page.html");
-    says(&page, &["<svg viewBox", "mean latency by throughput", "bs=16k", "</html>"]);
+    says(&page, &["<svg viewBox", "latency vs. throughput", "bs=16k", "</html>"]);
     assert!(!page.contains("http") && !page.contains("<script"));
     let shown = place.ask(&["show", "kept", "--format=html"]).done().stdout;
     assert_eq!(shown, page);
@@ -345,6 +345,14 @@ fn runs_on_two_kernels_are_compared_variant_by_variant() {
     let page = place.ask(&["try", "--runs", "alone", "beside"]).done().stdout;
     says(&page, &["buffered beside: not comparable: other programs used 0.", " CPUs in alone, "]);
     assert!(!page.contains("IOPS +"), "{page}");
+    // Runs may be named as for `show`.
+    let runs = place.home().join(".local/state/fathom/runs");
+    fs::create_dir_all(&runs).unwrap();
+    let names = ["20260101-000000-1", "20260101-000000-2"];
+    for (kept, name) in ["alone", "beside"].iter().zip(names) {
+        fs::rename(place.path(kept), runs.join(name)).unwrap();
+    }
+    place.ask(&["try", "--runs", names[0], names[1]]).done();
     let other = place.ask(&["try", "polled", "data", "--record=other", "--duration=1"]);
     assert!(other.code.is_some());
     let refused = place.ask(&["try", "--runs", "5.8.0", "other"]);

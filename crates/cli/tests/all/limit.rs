@@ -1,11 +1,14 @@
 //! `fathom limit` as a user sees it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{MIB, Place, assert_one_error, checksum, says, until};
-use fathom_analysis::limit::LimitRecord;
+use crate::common::{
+    Cgroup, FATHOM, Loop, MIB, Place, Running, as_root, assert_one_error, checksum, says, until,
+};
+use fathom_analysis::limit::{Cause, LimitRecord};
 use rustix::process::Signal;
 use std::fs;
 use std::os::fd::AsRawFd;
+use std::process::Command;
 
 #[test]
 fn a_file_is_searched_and_not_changed() {
@@ -84,4 +87,47 @@ fn a_deleted_directory_is_said_to_be_one() {
         &format!("--scratch-dir=/proc/{}/fd/{}", std::process::id(), open.as_raw_fd()),
     ]);
     assert_one_error(&answer.stderr, &["the directory was deleted", "--scratch-dir"]);
+}
+
+#[test]
+fn a_block_that_the_device_does_not_take_is_refused_before_anything_is_measured() {
+    let Some(_alone) = as_root("loop devices") else { return };
+    let place = Place::new();
+    place.data("image", 64 * MIB);
+    let device = Loop::with_blocks(&place.path("image"), 4096);
+    for rw in ["randread", "read"] {
+        let rw = format!("--rw={rw}");
+        let answer = place.ask(&["limit", "--quick", &rw, "--bs=4k,512", &device.0]);
+        assert_eq!((answer.code, answer.stdout.as_str()), (Some(2), ""), "{}", answer.stderr);
+        assert_one_error(&answer.stderr, &["bs of 512 bytes", "multiples of 4096", "use bs=4096"]);
+    }
+}
+
+#[test]
+fn a_cpu_quota_is_not_taken_for_the_device() {
+    let Some(_alone) = as_root("cgroups") else { return };
+    let place = Place::new();
+    place.data("data", 16 * MIB);
+    let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "5000") else { return };
+    let script = format!(
+        "{}exec {FATHOM} limit --duration=5 --no-record --json --rw=randread --bs=4k data",
+        cgroup.enter()
+    );
+    let running =
+        Running::start(Command::new("sh").args(["-c", &script]).current_dir(place.path(".")));
+    let record: LimitRecord = serde_json::from_str(&running.wait().stdout).unwrap();
+    let block = &record.report.targets[0].blocks[0];
+    let (peak, verdict) = (block.peak.as_ref().unwrap(), block.verdict.as_ref());
+    let throttled = peak.cpu.unwrap().throttled * f64::from(record.report.cores);
+    println!("throttled for {throttled:.2} of a CPU: {verdict:?}");
+    // On a slow disk, the quota may not be in the way.
+    let is_device = verdict.is_some_and(|verdict| verdict.cause == Cause::Device);
+    assert!(throttled < 0.05 || !is_device, "throttled for {throttled} of a CPU: {verdict:?}");
+}
+
+#[test]
+fn only_the_result_is_printed_with_quiet() {
+    let place = Place::new();
+    let answer = place.ask(&["limit", "--duration=5", "-q", "--no-record", "--size=4m", "--bs=4k"]);
+    assert_eq!(answer.done().stderr, "");
 }

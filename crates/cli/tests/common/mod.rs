@@ -274,12 +274,51 @@ impl Drop for Tmpfs {
     }
 }
 
+/// A cgroup of version 1 with one limit.
+pub struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// `None` where there is no such hierarchy.
+    pub fn new(controller: &str, file: &str, limit: &str) -> Option<Self> {
+        let name = format!("fathom-test-{}", std::process::id());
+        let dir = Path::new("/sys/fs/cgroup").join(controller).join(name);
+        if let Err(error) = fs::create_dir(&dir) {
+            println!("skipped: {}: {error}", dir.display());
+            return None;
+        }
+        let this = Self(dir);
+        fs::write(this.0.join(file), limit).unwrap();
+        Some(this)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// What a shell does first to be in it.
+    pub fn enter(&self) -> String {
+        format!("echo $$ >{}/cgroup.procs; ", self.0.display())
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
 /// A loop device on a file.
 pub struct Loop(pub String, Vec<(PathBuf, String)>);
 
 impl Loop {
     pub fn on(file: &Path) -> Self {
-        let name = tool("losetup", &["-f", "--show", file.to_str().unwrap()]);
+        Self::with_blocks(file, 512)
+    }
+
+    /// One whose logical blocks have so many bytes.
+    pub fn with_blocks(file: &Path, bytes: u32) -> Self {
+        let name =
+            tool("losetup", &["-b", &bytes.to_string(), "-f", "--show", file.to_str().unwrap()]);
         let mut new = Self(name, Vec::new());
         let files = ["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"];
         for path in files.map(|file| new.queue().join(file)) {
