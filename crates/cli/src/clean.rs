@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// What `fathom clean` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directories to search, without their subdirectories
+    /// Directories to search, and in them those that killed runs created
     #[arg(value_name = "DIR", default_value = ".")]
     directories: Vec<PathBuf>,
     /// Remove what carries fathom's mark and has not changed since the run was killed
@@ -35,6 +35,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     for left in found.into_iter().flatten().flatten() {
         let what = match left.kind {
             LeftoverKind::Scratch => "scratch file",
+            LeftoverKind::Directory => "directory created by a killed run",
             LeftoverKind::Unused => "created by a killed run, unchanged since",
             LeftoverKind::Unmarked => "named like a scratch file, but without fathom's mark",
             LeftoverKind::Target => "target created by a killed run",

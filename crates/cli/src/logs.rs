@@ -2,7 +2,7 @@
 
 use crate::output::Destination;
 use fathom_engine::{EntryReceiver, EntrySender, entries};
-use fathom_machine::guard;
+use fathom_machine::guard::{self, LogVersion};
 use fathom_model::plan::{LogKind, Plan};
 use fathom_model::progress::{JobTotals, Progress};
 use fathom_model::{Dir, PerDir};
@@ -39,6 +39,8 @@ struct WriterStatus {
 struct LogFile {
     path: String,
     file: File,
+    /// After the last write.
+    version: Option<LogVersion>,
     /// A file that cannot be written is complained about once.
     failed: bool,
 }
@@ -135,7 +137,10 @@ impl Logs {
             }
         }
         // Without a mark, the next run asks before it replaces the log, which is safe.
-        let _ = self.files.iter().try_for_each(|file| guard::mark_log(&locked(file).file));
+        for file in &self.files {
+            let file = locked(file);
+            let _ = file.version.map(|version| version.mark(&file.file));
+        }
         self.status.take_errors()
     }
 }
@@ -231,12 +236,15 @@ fn locked(file: &Mutex<LogFile>) -> MutexGuard<'_, LogFile> {
 impl LogFile {
     fn create(place: Place) -> Result<Self, String> {
         let file = place.create()?;
-        Ok(Self { path: place.path, file, failed: false })
+        let version = LogVersion::of(&file).ok();
+        Ok(Self { path: place.path, file, version, failed: false })
     }
 
     /// Appends lines at once, so that a killed run keeps them; returns the first error.
     fn append(&mut self, lines: &str) -> Option<String> {
-        let error = self.file.write_all(lines.as_bytes()).err()?;
+        let written = self.file.write_all(lines.as_bytes());
+        self.version = LogVersion::of(&self.file).ok();
+        let error = written.err()?;
         let is_first = !std::mem::replace(&mut self.failed, true);
         is_first.then(|| format!("the log {} is incomplete: {error}", self.path))
     }

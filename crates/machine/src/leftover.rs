@@ -4,6 +4,7 @@ use crate::guard::{self, GuardError, Identity};
 use crate::mark::{self, Mark};
 use crate::scratch;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, openat, statat};
+use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub struct Leftover {
     is_dir: bool,
     dir: Arc<OwnedFd>,
     /// Locked, so that no run uses it.
-    _lock: OwnedFd,
+    lock: Arc<OwnedFd>,
 }
 
 /// What a file left by a killed run is.
@@ -30,6 +31,8 @@ pub struct Leftover {
 pub enum LeftoverKind {
     /// A scratch file with fathom's mark, or a directory with the name of one.
     Scratch,
+    /// A directory that the run created for its files.
+    Directory,
     /// A file with the name of a scratch file, but without fathom's mark.
     Unmarked,
     /// A target that has not changed since the run created it.
@@ -38,49 +41,59 @@ pub enum LeftoverKind {
     Target,
 }
 
-/// The files and directories that killed runs left in `dir`, not including subdirectories, sorted by name. Files of
-/// active runs are locked and not listed, nor are files without read permission.
+/// The files and directories that killed runs left in `dir`, sorted by name; of subdirectories, only in those that killed
+/// runs created, whose contents come before them. Files of active runs are locked and not listed, nor are files without
+/// read permission.
 ///
 /// # Errors
 /// When the directory cannot be read.
 pub fn find(dir: &Path) -> Result<Vec<Leftover>, GuardError> {
-    let shown = dir.to_string_lossy();
-    let fail = |source| GuardError::Io {
-        path: shown.to_string(),
-        doing: "read the directory",
-        source: std::io::Error::from(source),
-    };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = Arc::new(rustix::fs::open(dir, flags, Mode::empty()).map_err(fail)?);
+    let opened = rustix::fs::open(dir, flags, Mode::empty());
+    opened.and_then(|opened| find_in(dir, &Arc::new(opened))).map_err(|error| GuardError::Io {
+        path: dir.to_string_lossy().into_owned(),
+        doing: "read the directory",
+        source: error.into(),
+    })
+}
+
+/// The same in an open directory.
+fn find_in(path: &Path, dir: &Arc<OwnedFd>) -> Result<Vec<Leftover>, Errno> {
     // Jobs that operate on names lock the directory, and not each of their files.
-    let is_free = flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok();
-    let mut found = Vec::new();
-    for entry in Dir::read_from(&opened).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        if let Some(name) =
-            entry.file_name().to_str().ok().filter(|name| !matches!(*name, "." | ".."))
-        {
-            found.extend(check(dir, &opened, name, is_free));
-        }
+    let is_free = flock(dir, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_str().ok();
+        names.extend(name.filter(|name| !matches!(*name, "." | "..")).map(str::to_string));
     }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
+    names.sort();
+    let mut found = Vec::new();
+    for name in names {
+        let Some(left) = check(path, dir, name, is_free) else { continue };
+        if left.kind == LeftoverKind::Directory {
+            found.extend(find_in(&left.path, &left.lock).unwrap_or_default());
+        }
+        found.push(left);
+    }
     Ok(found)
 }
 
-fn check(path: &Path, dir: &Arc<OwnedFd>, name: &str, is_free: bool) -> Option<Leftover> {
+fn check(path: &Path, dir: &Arc<OwnedFd>, name: String, is_free: bool) -> Option<Leftover> {
     // Opening a device or FIFO can have side effects.
-    let kind = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let kind = statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let kind = FileType::from_raw_mode(kind.st_mode);
     if !matches!(kind, FileType::RegularFile | FileType::Directory) {
         return None;
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = openat(dir, name, flags, Mode::empty()).ok()?;
+    let fd = openat(dir, &name, flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
     let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     let kind = match (mark::read(&fd), name.starts_with(scratch::PREFIX)) {
         (Some(Mark::Scratch), true) => LeftoverKind::Scratch,
         (Some(Mark::Unused), _) => LeftoverKind::Unused,
+        (Some(Mark::Unfinished), _) if is_dir => LeftoverKind::Directory,
         (Some(Mark::Unfinished), _) => LeftoverKind::Target,
         // Only an empty one is ever removed.
         (_, true) if is_dir => LeftoverKind::Scratch,
@@ -95,14 +108,14 @@ fn check(path: &Path, dir: &Arc<OwnedFd>, name: &str, is_free: bool) -> Option<L
         return None;
     }
     Some(Leftover {
-        path: path.join(name),
+        path: path.join(&name),
         bytes: u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
         kind,
-        name: name.to_string(),
+        name,
         identity: (stat.st_dev, stat.st_ino),
         is_dir,
         dir: Arc::clone(dir),
-        _lock: fd,
+        lock: Arc::new(fd),
     })
 }
 
@@ -115,9 +128,9 @@ impl Leftover {
     pub fn remove(self) -> Result<(), GuardError> {
         let path = self.path.to_string_lossy();
         match self.kind {
-            LeftoverKind::Scratch => {}
+            LeftoverKind::Scratch | LeftoverKind::Directory => {}
             // Locked by now: no run changes it, but another program may have done so.
-            LeftoverKind::Unused if mark::read(&self._lock) == Some(Mark::Unused) => {}
+            LeftoverKind::Unused if mark::read(&self.lock) == Some(Mark::Unused) => {}
             LeftoverKind::Unmarked => {
                 return Err(GuardError::Unmarked { path: path.into_owned() });
             }
@@ -187,6 +200,31 @@ mod tests {
         fs::write(&path, "someone's").expect("file");
         let error = left.remove().expect_err("kept");
         assert!(error.to_string().contains("replaced by another file") && path.exists());
+    }
+
+    #[test]
+    fn directories_that_runs_created_are_searched_and_removed_once_empty() {
+        let dir = tempfile::tempdir().expect("directory");
+        let at = |name: &str| dir.path().join(name);
+        for name in ["made", "made/inner", "theirs", "theirs/made"] {
+            fs::create_dir(at(name)).expect("directory");
+        }
+        for name in ["made", "made/inner", "theirs/made"] {
+            mark::write(File::open(at(name)).expect("directory"), Mark::Unfinished).expect("mark");
+        }
+        made(&at("made/inner/0"), Mark::Unused);
+        fs::write(at("made/mine"), "mine").expect("file");
+        let found = find(dir.path()).expect("read");
+        let paths: Vec<_> = found.iter().map(|left| left.path.clone()).collect();
+        assert_eq!(paths, ["made/inner/0", "made/inner", "made"].map(at));
+        let kept: Vec<bool> = found.into_iter().map(|left| left.remove().is_err()).collect();
+        assert_eq!(kept, [false, false, true]);
+        assert!(at("made/mine").exists() && !at("made/inner").exists());
+        fs::remove_file(at("made/mine")).expect("removed");
+        for left in find(dir.path()).expect("read") {
+            left.remove().expect("empty");
+        }
+        assert!(!at("made").exists() && at("theirs/made").exists());
     }
 
     #[test]

@@ -133,8 +133,10 @@ impl Lookup {
     }
 
     fn missing(&self, path: &str) -> TargetFacts {
-        let in_dir = split(path)
-            .and_then(|(dir, name)| self.missing_in(path, &open_path(dir).ok()?, name).ok());
+        let in_dir = split(path).and_then(|(dir, name)| {
+            let (dir, missing) = nearest(dir).ok()?;
+            self.missing_in(path, &dir, &joined(&missing, name)).ok()
+        });
         in_dir.unwrap_or_else(|| TargetFacts { path: path.to_string(), ..TargetFacts::default() })
     }
 
@@ -168,6 +170,27 @@ fn device(facts: &mut TargetFacts, kind: TargetKind, rdev: Number, device: Optio
 /// Opens with O_PATH, since opening a device or FIFO otherwise can have side effects.
 pub(crate) fn open_path(path: &str) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Opens the longest part of a directory's path that exists, and returns the names that are missing in it.
+pub(crate) fn nearest(path: &str) -> io::Result<(OwnedFd, Vec<String>)> {
+    let mut at = Path::new(path);
+    let mut missing = Vec::new();
+    loop {
+        let shown = if at.as_os_str().is_empty() { Path::new(".") } else { at };
+        match (open_path(&shown.to_string_lossy()), at.file_name()) {
+            (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+                missing.insert(0, name.to_string_lossy().into_owned());
+                at = at.parent().unwrap_or(Path::new(""));
+            }
+            (opened, _) => return opened.map(|dir| (dir, missing)),
+        }
+    }
+}
+
+/// The relative path of a name in directories.
+pub(crate) fn joined(dirs: &[String], name: &str) -> String {
+    dirs.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join("/")
 }
 
 /// The number of the block device that is at `path`, or holds its file system; of a generic character device, that of

@@ -47,7 +47,7 @@ impl Made {
         if self.removed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let Spot { dir, name } = &self.spot;
+        let Spot { dir, name, .. } = &self.spot;
         remove(dir, name.as_bytes(), self.identity, false)
             .map_err(|error| io::Error::other(format!("did not remove {name}: {error}")))
     }
@@ -138,7 +138,7 @@ impl Draft {
             None => {
                 let dir = rustix::io::fcntl_dupfd_cloexec(&spot.dir, 0)
                     .map_err(|error| GuardError::io(path, "create", error))?;
-                let (fd, made) = scratch(path, Spot { dir, name: scratch::name() })?;
+                let (fd, made) = scratch(path, Spot { dir, missing: Vec::new(), name: scratch::name() })?;
                 (fd, Some(made))
             }
         };
@@ -151,7 +151,7 @@ impl Draft {
     pub fn publish(self, stays: bool) -> Result<Made, GuardError> {
         let Self { path, spot, fd, temporary } = self;
         mark(&path, &fd, Mark::Unfinished)?;
-        let Spot { dir, name } = &spot;
+        let Spot { dir, name, .. } = &spot;
         let linked = match &temporary {
             None => linkat(CWD, descriptor_path(&fd), dir, name, AtFlags::SYMLINK_FOLLOW),
             Some(made) => {

@@ -4,6 +4,7 @@
 //! file systems, and only then creates files. If any target is refused, nothing was changed.
 
 mod claim;
+mod dirs;
 mod error;
 mod history;
 mod log;
@@ -22,7 +23,7 @@ pub(crate) use open::{Entry, Held};
 pub(crate) use promise::Promises;
 
 pub use error::GuardError;
-pub use log::{is_own_log, mark_log};
+pub use log::{LogVersion, is_own_log};
 pub use names::{NamedTarget, NamedTargets, check_names};
 pub use open::{Extent, OpenTarget, WorkerOpen, Writing};
 pub use permission::Permissions;
@@ -31,6 +32,7 @@ pub use remove::{Identity, remove};
 use crate::roots::Roots;
 use crate::target::Lookup;
 use claim::Claims;
+use dirs::NewDirs;
 use fathom_model::plan::Plan;
 use prove::{Proof, Prover};
 use std::cell::OnceCell;
@@ -64,6 +66,7 @@ pub fn open_all(
     }
     let promises = space::check(&lookup, &prover, subjects.iter().zip(&proofs))?;
 
+    let dirs = Arc::new(NewDirs::default());
     let mut entries = Vec::with_capacity(subjects.len());
     let mut proven: Vec<(Subject, Proof)> = subjects.into_iter().zip(proofs).collect();
     // New files first: those can be removed again, while a file that was copied up in an overlay stays.
@@ -71,7 +74,7 @@ pub fn open_all(
     for (subject, proof) in proven {
         check_stop(subject.path(), stop)?;
         let members = subject.members.clone();
-        let (entry, facts) = Entry::new(subject, proof, stop)?;
+        let (entry, facts) = Entry::new(subject, proof, &dirs, stop)?;
         entries.push((Arc::new(entry), facts, members));
     }
     let mut targets: Vec<(usize, OpenTarget)> = Vec::with_capacity(plan.targets.len());

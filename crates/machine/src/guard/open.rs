@@ -1,5 +1,6 @@
 //! Open targets that passed all checks.
 
+use super::dirs::NewDirs;
 use super::error::GuardError;
 use super::history::History;
 use super::make::{self, Draft, Grown, Made};
@@ -76,6 +77,8 @@ pub(crate) struct Entry {
     trims: Option<Arc<OwnedFd>>,
     /// Held open for their locks.
     _claims: Vec<Arc<OwnedFd>>,
+    /// The directories that the run creates; dropped last, when they are empty.
+    dirs: Arc<NewDirs>,
 }
 
 /// A part of a file to be filled.
@@ -105,6 +108,7 @@ impl Entry {
     pub fn new(
         subject: Subject,
         proof: Proof,
+        dirs: &Arc<NewDirs>,
         stop: &dyn Fn() -> bool,
     ) -> Result<(Self, TargetFacts), GuardError> {
         let Subject { want, mut facts, place, .. } = subject;
@@ -126,6 +130,7 @@ impl Entry {
             history: History::default(),
             trims: proof.trims,
             _claims: proof.claims,
+            dirs: Arc::clone(dirs),
         };
         match place {
             Place::New(spot) => entry.new_file(spot, &mut facts, stop)?,
@@ -160,6 +165,7 @@ impl Entry {
             history: History::default(),
             trims: None,
             _claims: vec![Arc::clone(&held.fd)],
+            dirs: Arc::default(),
         };
         entry.hold(held);
         entry
@@ -184,6 +190,7 @@ impl Entry {
             *lock(&self.late) = Some(spot);
             return Ok(());
         }
+        let spot = self.dirs.make(&self.path, spot)?;
         if self.want.fill {
             let (fd, draft) = Draft::new(&self.path, spot, &self.want, stop)?;
             self.fill = Mutex::new(Some(Fill { from: 0, len: size, draft: Some(draft) }));
@@ -239,8 +246,9 @@ impl Entry {
     fn held(&self) -> io::Result<&Held> {
         let mut late = lock(&self.late);
         if let Some(spot) = late.take() {
-            let (fd, made) =
-                make::create(&self.path, spot, &self.want, &|| false).map_err(io::Error::other)?;
+            let create = |spot| make::create(&self.path, spot, &self.want, &|| false);
+            let spot = self.dirs.make(&self.path, spot);
+            let (fd, made) = spot.and_then(create).map_err(io::Error::other)?;
             let _ = self.made.set(made);
             self.hold(Held::new(&self.path, fd).map_err(io::Error::other)?);
         }
@@ -386,6 +394,7 @@ impl OpenTarget {
     /// refuse the run any more.
     pub fn keep(&self) {
         self.entry.kept.store(true, Ordering::Relaxed);
+        self.entry.dirs.keep();
     }
 
     /// Invalidates the target's page cache, after writing back dirty pages.

@@ -44,7 +44,9 @@ pub(crate) enum Place {
 pub(crate) struct Spot {
     /// The directory.
     pub dir: OwnedFd,
-    /// The name in it.
+    /// Directories to be created in it, each within the one before; see [`super::dirs`].
+    pub missing: Vec<String>,
+    /// The name in it, or in the last of these.
     pub name: String,
 }
 
@@ -185,17 +187,25 @@ fn new(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity
     if Path::new(&path).starts_with("/dev") {
         return Err(GuardError::UnderDev { path });
     }
-    let spot = spot(lookup, &path, dir_path, name)?;
+    let (dir, missing) = target::nearest(dir_path).map_err(|error| no_directory(&path, error))?;
+    let spot = Spot { dir, missing, name: name.to_string() };
+    may_create(lookup, &path, &spot)?;
     if target.create_size.is_none() {
         return Err(GuardError::Missing { path });
     }
+    let name = target::joined(&spot.missing, name);
     let facts = lookup
-        .missing_in(&path, &spot.dir, name)
+        .missing_in(&path, &spot.dir, &name)
         .map_err(|error| GuardError::io(&path, "read the status of", error))?;
     // Of the directory that is used: its path may lead elsewhere by now.
     stay_within(&path, target.within.as_deref(), &facts.resolved)?;
+    if !spot.missing.is_empty() && target.within.is_none() {
+        // A missing directory elsewhere is rather one of a file system that is not mounted.
+        stay_within(&path, Some("."), &facts.resolved)
+            .map_err(|_| GuardError::NoDirectory { path: path.clone() })?;
+    }
     let dir = stat(&path, &spot.dir)?;
-    let identity = Identity::New(dir.st_dev, dir.st_ino, name.to_string());
+    let identity = Identity::New(dir.st_dev, dir.st_ino, name);
     Ok((Place::New(spot), facts, identity))
 }
 
@@ -206,21 +216,33 @@ pub(crate) fn spot(
     dir_path: &str,
     name: &str,
 ) -> Result<Spot, GuardError> {
-    let dir = target::open_path(dir_path).map_err(|error| match error.kind() {
+    let dir = target::open_path(dir_path).map_err(|error| no_directory(path, error))?;
+    let spot = Spot { dir, missing: Vec::new(), name: name.to_string() };
+    may_create(lookup, path, &spot)?;
+    Ok(spot)
+}
+
+fn no_directory(path: &str, error: io::Error) -> GuardError {
+    match error.kind() {
         io::ErrorKind::NotFound => GuardError::NoDirectory { path: path.to_string() },
         _ => GuardError::io(path, "open the directory of", error),
-    })?;
+    }
+}
+
+/// Verifies that something may be created in an open directory.
+fn may_create(lookup: &Lookup, path: &str, spot: &Spot) -> Result<(), GuardError> {
+    let Spot { dir, missing, name } = spot;
     let stat =
-        target::stat(&dir).map_err(|error| GuardError::io(path, "read the status of", error))?;
+        target::stat(dir).map_err(|error| GuardError::io(path, "read the status of", error))?;
     let on_devtmpfs = lookup.mount_of(&stat).is_some_and(|m| m.file_system == "devtmpfs");
-    if on_devtmpfs || Path::new(&target::resolved(&dir)).starts_with("/dev") {
+    if on_devtmpfs || Path::new(&target::resolved(dir)).starts_with("/dev") {
         return Err(GuardError::UnderDev { path: path.to_string() });
     }
-    let link = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW);
+    let link = statat(dir, missing.first().unwrap_or(name), AtFlags::SYMLINK_NOFOLLOW);
     if link.is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Symlink) {
         return Err(GuardError::DanglingLink { path: path.to_string() });
     }
-    Ok(Spot { dir, name: name.to_string() })
+    Ok(())
 }
 
 /// Verifies that `resolved`, the current path of a descriptor that will be used, is within the job's directory.
@@ -230,8 +252,7 @@ pub(crate) fn stay_within(
     resolved: &str,
 ) -> Result<(), GuardError> {
     let Some(directory) = within else { return Ok(()) };
-    let dir =
-        target::open_path(directory).map_err(|error| GuardError::io(directory, "open", error))?;
+    let dir = target::open_path(directory).map_err(|error| no_directory(path, error))?;
     if Path::new(resolved).starts_with(target::resolved(&dir)) {
         return Ok(());
     }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod devices;
 #[cfg(test)]
+mod dirs;
+#[cfg(test)]
 mod facts;
 #[cfg(test)]
 mod files;
