@@ -15,6 +15,8 @@ mod data;
 #[cfg(test)]
 mod decoders;
 #[cfg(test)]
+mod directories;
+#[cfg(test)]
 mod doctor;
 #[cfg(test)]
 mod engines;

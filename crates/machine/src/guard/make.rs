@@ -138,7 +138,8 @@ impl Draft {
             None => {
                 let dir = rustix::io::fcntl_dupfd_cloexec(&spot.dir, 0)
                     .map_err(|error| GuardError::io(path, "create", error))?;
-                let (fd, made) = scratch(path, Spot { dir, missing: Vec::new(), name: scratch::name() })?;
+                let (fd, made) =
+                    scratch(path, Spot { dir, missing: Vec::new(), name: scratch::name() })?;
                 (fd, Some(made))
             }
         };

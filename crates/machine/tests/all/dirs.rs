@@ -118,7 +118,8 @@ fn a_directory_swapped_for_a_link_while_it_is_created_leads_nowhere() {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let swapped = (at("sub"), at("link"));
-                renameat_with(CWD, &swapped.0, CWD, &swapped.1, RenameFlags::EXCHANGE).expect("swap");
+                renameat_with(CWD, &swapped.0, CWD, &swapped.1, RenameFlags::EXCHANGE)
+                    .expect("swap");
             }
         });
         for number in 0..300 {
