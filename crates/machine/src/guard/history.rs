@@ -1,8 +1,24 @@
 //! Which version of a file fathom left, so that its mark never covers a change by others.
 
+use super::error::GuardError;
 use crate::mark::Version;
-use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
+use rustix::fs::Stat;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// An open descriptor, with the status at that time.
+pub(crate) struct Held {
+    pub fd: Arc<OwnedFd>,
+    pub stat: Stat,
+}
+
+impl Held {
+    pub fn new(path: &str, fd: Arc<OwnedFd>) -> Result<Self, GuardError> {
+        let stat = rustix::fs::fstat(&fd)
+            .map_err(|error| GuardError::io(path, "read the status of", error))?;
+        Ok(Self { fd, stat })
+    }
+}
 
 /// Follows a file from one of this run's writers to the next.
 #[derive(Default)]

@@ -18,8 +18,9 @@ mod remove;
 pub(crate) mod space;
 pub(crate) mod subject;
 
+pub(crate) use history::Held;
 pub(crate) use make::Made;
-pub(crate) use open::{Entry, Held};
+pub(crate) use open::Entry;
 pub(crate) use promise::Promises;
 
 pub use error::GuardError;

@@ -2,7 +2,7 @@
 
 use super::dirs::NewDirs;
 use super::error::GuardError;
-use super::history::History;
+use super::history::{Held, History};
 use super::make::{self, Draft, Grown, Made};
 use super::promise::Promises;
 use super::prove::{self, Proof};
@@ -11,7 +11,7 @@ use crate::mark::{self, Mark, descriptor_path};
 use crate::target::Lookup;
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::SyncIo;
-use rustix::fs::{Advice, Mode, OFlags, SeekFrom, Stat};
+use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::io;
 use std::num::NonZeroU64;
@@ -87,20 +87,6 @@ struct Fill {
     len: u64,
     /// A new file, which gets its name when filled.
     draft: Option<Draft>,
-}
-
-/// An open descriptor, with the status at that time.
-pub(crate) struct Held {
-    fd: Arc<OwnedFd>,
-    stat: Stat,
-}
-
-impl Held {
-    pub(crate) fn new(path: &str, fd: Arc<OwnedFd>) -> Result<Self, GuardError> {
-        let stat = rustix::fs::fstat(&fd)
-            .map_err(|error| GuardError::io(path, "read the status of", error))?;
-        Ok(Self { fd, stat })
-    }
 }
 
 impl Entry {
