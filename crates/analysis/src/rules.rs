@@ -161,7 +161,6 @@ pub static RULES: &[&Rule] = &[
     &depth::DEVICE_DEPTH,
     &requested::NOT_POLLED,
     &requested::MEMORY_LOCK,
-    &requested::HUGE_PAGES,
     &requested::FALLBACKS,
     &requested::OVERFLOW,
     &rates::NOISY,

@@ -118,6 +118,9 @@ pub struct JobPlan {
     pub engine: Engine,
     /// Queue depth (`iodepth`).
     pub depth: u32,
+    /// The `iodepth` of the job file, where the engine cannot do it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_depth: Option<u32>,
     /// Sizes of submission and completion batches.
     pub batch: Batch,
     /// O_DIRECT; otherwise buffered I/O.
@@ -126,6 +129,10 @@ pub struct JobPlan {
     pub sync_io: SyncIo,
     /// Regions, in order; never empty, except for engines without a target.
     pub regions: Vec<Region>,
+    /// What an engine without a target takes offsets from in place of regions, one for each file that another engine
+    /// would use; empty if the job has no size. Their targets are not among those of the plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub virtual_regions: Vec<Region>,
     /// How to select the next region.
     pub file_service: FileService,
     /// I/Os to a region before the next is selected (`file_service_type=random:N`).
@@ -214,10 +221,12 @@ impl JobPlan {
             start_delay_ns: 0,
             engine,
             depth: 1,
+            requested_depth: None,
             batch: Batch::default(),
             direct: false,
             sync_io: SyncIo::None,
             regions: Vec::new(),
+            virtual_regions: Vec::new(),
             file_service: FileService::RoundRobin,
             file_service_ios: 1,
             open_files: None,
@@ -252,6 +261,12 @@ impl JobPlan {
             logs: None,
             options: BTreeMap::new(),
         }
+    }
+
+    /// The regions that offsets are taken from; empty for an engine without a target if the job has no size.
+    #[must_use]
+    pub fn offset_regions(&self) -> &[Region] {
+        if self.regions.is_empty() { &self.virtual_regions } else { &self.regions }
     }
 
     /// The largest block size of the directions in use, in bytes.

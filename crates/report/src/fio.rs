@@ -32,12 +32,15 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// errno of the job's failure; 0 where there is none.
+    /// errno of the job's failure; as in fio, otherwise the first of the errors that it tolerated, or 0.
     pub fn error(&self) -> i32 {
-        self.group.record.error.as_ref().map_or(0, |e| match e.errno {
+        let failure = self.group.record.error.as_ref().map(|e| match e.errno {
             0 => ERRNO_UNKNOWN,
             errno => errno,
-        })
+        });
+        let mut dirs = self.group.record.dirs.iter();
+        let tolerated = || dirs.find_map(|(_, dir)| dir.errnos.first()).map_or(0, |first| first.0);
+        failure.unwrap_or_else(tolerated)
     }
 
     /// User and system time in percent of the measured time of its workers.
@@ -58,13 +61,8 @@ impl Entry<'_> {
 
     /// Where errors do not end the job: their number and the first errno.
     pub fn counted_errors(&self) -> Option<(u64, i32)> {
-        let keeps_going = self.group.plan.on_error.keep_going.iter().any(|(_, on)| *on);
-        let dirs = &self.group.record.dirs;
-        let first = match self.error() {
-            0 => dirs.iter().find_map(|(_, d)| d.errnos.first()).map_or(0, |e| e.0),
-            errno => errno,
-        };
-        keeps_going.then(|| (dirs.iter().map(|(_, d)| d.counts.errors).sum(), first))
+        let errors = self.group.record.dirs.iter().map(|(_, dir)| dir.counts.errors).sum();
+        self.group.plan.on_error.tolerates().then(|| (errors, self.error()))
     }
 
     /// Completion latencies of all directions, unless they are switched off.

@@ -6,7 +6,9 @@ use std::fmt::Write;
 /// fio's version whose output this is.
 pub const FIO_VERSION: &str = "fio-3.42";
 
-const DIRS: [(&str, &str); 3] = [("read", "read"), ("write", "write"), ("trim", "trim")];
+const DIRS: [&str; 3] = ["read", "write", "trim"];
+/// All directions combined (`unified_rw_reporting`).
+const MIXED: &str = "mixed";
 
 /// The text that fio would print for `json`, its own result or fathom's.
 #[must_use]
@@ -14,7 +16,10 @@ pub fn render(json: &Value) -> String {
     let jobs = json["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut text = format!("{FIO_VERSION}\n");
     let globals = &json["global options"];
-    jobs.iter().for_each(|job| job_text(&mut text, job, figures(job, globals)));
+    for (index, job) in jobs.iter().enumerate() {
+        let workers = json["fathom"]["jobs"][index]["workers"].as_u64();
+        job_text(&mut text, job, workers, figures(job, globals));
+    }
     groups(&mut text, jobs, globals);
     disks(&mut text, json["disk_util"].as_array());
     text
@@ -26,12 +31,9 @@ fn figures(job: &Value, globals: &Value) -> usize {
     given(&job["job options"]).or_else(|| given(globals)).unwrap_or(4)
 }
 
-fn job_text(out: &mut String, job: &Value, digits: usize) {
-    let options = &job["job options"];
-    let clones = match options["group_reporting"].is_null() {
-        true => "1",
-        false => options["numjobs"].as_str().unwrap_or("1"),
-    };
+/// `workers` is the number of jobs that the entry covers, if known.
+fn job_text(out: &mut String, job: &Value, workers: Option<u64>, digits: usize) {
+    let clones = workers.unwrap_or(1);
     line(
         out,
         &format!(
@@ -41,8 +43,8 @@ fn job_text(out: &mut String, job: &Value, digits: usize) {
             number(&job["error"])
         ),
     );
-    for (key, name) in DIRS {
-        let dir = &job[key];
+    for name in DIRS.into_iter().chain([MIXED]) {
+        let dir = &job[name];
         if number(&dir["total_ios"]) > 0.0 {
             direction(out, dir, name, digits);
         }
@@ -73,8 +75,9 @@ fn job_text(out: &mut String, job: &Value, digits: usize) {
         });
         line(out, &format!("{name}: {}", shares.unwrap_or_default()));
     }
-    let counts =
-        |figure: &str| DIRS.map(|(dir, _)| number(&job[dir][figure]).to_string()).join(",");
+    // As in fio, the first is that of all directions where only these are reported.
+    let names = if job[DIRS[0]].is_null() { [MIXED, DIRS[1], DIRS[2]] } else { DIRS };
+    let counts = |figure: &str| names.map(|dir| number(&job[dir][figure]).to_string()).join(",");
     line(
         out,
         &format!(
@@ -236,7 +239,8 @@ fn groups(out: &mut String, jobs: &[Value], globals: &Value) {
         let members = || jobs.iter().filter(|job| job["groupid"] == group);
         // As in fio, those of the group's last job.
         let digits = members().next_back().map_or(4, |job| figures(job, globals));
-        for (key, name) in [("read", "READ"), ("write", "WRITE"), ("trim", "TRIM")] {
+        for key in DIRS.into_iter().chain([MIXED]) {
+            let name = key.to_uppercase();
             let dirs: Vec<&Value> = members()
                 .map(|job| &job[key])
                 .filter(|dir| number(&dir["total_ios"]) > 0.0)

@@ -92,7 +92,7 @@ pub fn key_help(name: &str) -> Result<String, crate::SpecError> {
 /// There is no such engine.
 pub fn engine_help(name: Option<&str>) -> Result<String, crate::SpecError> {
     let Some(name) = name else {
-        let names = keys::engines().map(|(name, _)| format!("\t{name}\n"));
+        let names = keys::engines().map(|(name, _)| format!("  {name}\n"));
         return Ok(format!("Available IO engines:\n{}", names.collect::<String>()));
     };
     let engine = keys::engines().find(|(known, _)| *known == name).ok_or_else(|| {

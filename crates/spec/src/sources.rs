@@ -63,12 +63,18 @@ pub(crate) fn read_text(sources: &dyn Sources, path: &str) -> Result<String, Spe
             "{shown} is binary, not a job file; if it is a target, use --filename="
         )));
     }
-    String::from_utf8(bytes).map_err(|e| {
+    let text = String::from_utf8(bytes).map_err(|e| {
         let offset = e.utf8_error().valid_up_to();
         SpecError::new(format!(
             "{shown} is not UTF-8 text (byte {offset}); convert it, or name a job file"
         ))
-    })
+    })?;
+    Ok(without_mark(&text).to_string())
+}
+
+/// The text after the byte order mark that some editors begin a file with.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// A suggestion if a "job file" that cannot be read looks like a key without its dashes.
@@ -126,6 +132,12 @@ pub(crate) mod tests {
         assert!(error("rw=read").ends_with("; did you mean --rw=read?"), "{}", error("rw=read"));
         assert!(error("a=b").ends_with("No such file or directory"), "{}", error("a=b"));
         assert!(error("rw").ends_with("No such file or directory"), "{}", error("rw"));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_text() {
+        let sources = Memory::new(&[("marked", "\u{feff}[a]\nrw=read\n")]);
+        assert_eq!(read_text(&sources, "marked").unwrap(), "[a]\nrw=read\n");
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use crate::args;
 use crate::error::{Place, Problems, SpecError};
 use crate::ini::{self, Line, Section, shorten};
-use crate::job::{EngineName, Given, JobSpec, Size};
+use crate::job::{EngineName, Given, JobSpec, RwKind, Size};
 use crate::keys::{self, Action, Takes};
 use crate::output::{Output, Permissions};
-use crate::sources::Sources;
+use crate::sources::{Sources, without_mark};
 use crate::suggest;
 use crate::value::{Value, escape_path};
 
@@ -188,6 +188,10 @@ impl Builder {
         let mut job = self.defaults.clone();
         (job.name, job.place) = (name.to_string(), place);
         apply(&mut job, lines, false, &mut self.problems);
+        if job.work.rw.kind == RwKind::TrimWrite {
+            // It writes what it trims.
+            job.work.sizes.write = job.work.sizes.trim.clone();
+        }
         let problem = match () {
             () if job.name.is_empty() => Some("empty job name; use --name=NAME".to_string()),
             () if job.name.starts_with("global") => Some(
@@ -230,6 +234,7 @@ impl Builder {
             self.problems.add(SpecError::new(message));
         }
         self.spec.notes.append(&mut self.problems.notes);
+        self.spec.notes.extend(keys::overridden_by_files(&self.defaults.given, &self.spec.jobs));
         self.spec.global = std::mem::take(&mut self.defaults.given);
         self.spec
             .notes
@@ -259,7 +264,7 @@ fn begins_like_job_file(path: &str, sources: &dyn Sources) -> bool {
     }
     let Ok(bytes) = sources.read(path, HEAD_BYTES) else { return false };
     let head = String::from_utf8_lossy(&bytes);
-    let lines = head.lines().map(str::trim);
+    let lines = without_mark(&head).lines().map(str::trim);
     let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
     lines.next().is_some_and(|line| {
         line.strip_prefix('[')
@@ -304,6 +309,8 @@ pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<()
     let text = match line.value.as_deref() {
         None | Some("") if matches!(key.takes, Takes::Optional(_)) => "",
         Some("") => return Err(fail(format!("'{}=' has no value; add one", line.key))),
+        // As in fio, these are set by any number, and others by 1 only.
+        Some(text) if keys::is_set_by_any(key) && text.parse().is_ok_and(|n: u32| n > 0) => "1",
         Some(text) => text,
         None if key.is_flag() || matches!(key.action, Action::Refuse(_)) => "1",
         None => {

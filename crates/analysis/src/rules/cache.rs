@@ -9,6 +9,7 @@ use super::testing::{Case, IOS, make_buffered, make_writing, peak};
 use super::{Check, Claim, Rule, Target, depth};
 use crate::derive::percent;
 use fathom_model::finding::{Class, Evidence, Severity, Unit};
+use fathom_model::plan::Engine;
 use fathom_model::record::{DiskRecord, RunRecord};
 use fathom_model::{Dir, units};
 use std::collections::BTreeSet;
@@ -116,7 +117,19 @@ fn cached_reads(record: &RunRecord) -> Option<Claim> {
     );
     let (direct, _) = job_bytes(record, Dir::Read);
     let disks = disk_bytes(record, Dir::Read);
-    Some(Claim::new(summary, moved_evidence(direct + buffered, disks, record, "read from")))
+    let evidence = moved_evidence(direct + buffered, disks, record, "read from");
+    Some(without_direct(record, Claim::new(summary, evidence)))
+}
+
+/// The claim, with another remedy where an engine has no direct I/O.
+fn without_direct(record: &RunRecord, claim: Claim) -> Claim {
+    let jobs = jobs_where(record, is_buffered);
+    match jobs.iter().any(|job| job.plan.engine == Engine::Mmap) {
+        true => {
+            claim.remedy("Use ioengine=io_uring with direct=1, or more data than fits into memory")
+        }
+        false => claim,
+    }
 }
 
 fn cached_peaks(target: &Target) -> Option<Claim> {
@@ -339,14 +352,15 @@ fn smaller_than_memory(record: &RunRecord) -> Option<Claim> {
         sentence(&named(&jobs)),
         units::bytes(total),
     );
-    Some(Claim::new(summary, vec![Evidence::number("memory", memory as f64, Unit::Bytes)]))
+    let memory = Evidence::number("memory", memory as f64, Unit::Bytes);
+    Some(without_direct(record, Claim::new(summary, vec![memory])))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{fires, limit_rules, phrases, silent};
     use super::*;
-    use fathom_model::plan::{Engine, ScsiCommands};
+    use fathom_model::plan::ScsiCommands;
 
     #[test]
     fn reads_from_the_cache() {

@@ -6,6 +6,7 @@ use super::testing::{Case, IOS, make_buffered, peak};
 use super::{Check, Claim, Rule, Target};
 use crate::derive;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::plan::{Engine, JobPlan};
 use fathom_model::record::{DiskRecord, RunRecord};
 
 /// A mean below this share of the requested depth did not reach it; submitting and reaping lower the mean.
@@ -28,15 +29,19 @@ pub(super) static SYNCHRONOUS_ENGINE: Rule = Rule {
 };
 
 fn synchronous_engine(record: &RunRecord) -> Option<Claim> {
-    let jobs = jobs_where(record, |job| job.plan.engine.is_synchronous() && job.plan.depth > 1);
+    let requested = |plan: &JobPlan| plan.requested_depth.unwrap_or(plan.depth);
+    let jobs =
+        jobs_where(record, |job| job.plan.engine.is_synchronous() && requested(job.plan) > 1);
     let first = jobs.first()?.plan;
-    let (engine, depth) = (first.engine.name(), first.depth);
+    let (engine, depth) = (first.engine.name(), requested(first));
     let summary = format!(
         "iodepth={depth} has no effect with ioengine={engine}: {} did one I/O at a time.",
         named(&jobs)
     );
     let evidence = vec![Evidence::text(engine, "each I/O is one blocking system call")];
-    let remedy = format!("Use ioengine=io_uring, or numjobs={depth}");
+    let others_do = !matches!(first.engine, Engine::Names(_) | Engine::Sg(_));
+    let instead = if others_do { "ioengine=io_uring, or " } else { "" };
+    let remedy = format!("Use {instead}numjobs={depth}");
     Some(Claim::new(summary, evidence).remedy(remedy))
 }
 
@@ -53,7 +58,7 @@ pub(super) static DEPTH_NOT_REACHED: Rule = Rule {
             REACHED_SHARE * 100.0,
         )
     },
-    remedy: "Check iodepth_batch*, fsync and the number of targets",
+    remedy: "Use more jobs, and direct=1; check iodepth_batch* and fsync",
     supersedes: &[],
     checks: &[Check::Run(not_reached), Check::Target(peak_not_reached)],
     #[cfg(test)]
@@ -95,14 +100,20 @@ fn not_reached(record: &RunRecord) -> Option<Claim> {
             depth(format!("{name} max in flight"), f64::from(job.done.depth.in_flight_max)),
         ]
     });
-    let claim = Claim::new(summary, evidence.collect());
-    if jobs.iter().any(|job| !job.plan.direct) {
-        return Some(
-            claim
-                .remedy("Set direct=1: buffered I/O completes immediately or blocks in submission"),
-        );
-    }
-    Some(claim)
+    let (batch, sync) = (&first.plan.batch, &first.plan.sync);
+    let remedy = match () {
+        () if sync.fsync_every > 0 || sync.fdatasync_every > 0 => {
+            "Flush less often, or use more jobs: nothing is in flight during an fsync"
+        }
+        () if jobs.iter().any(|job| !job.plan.direct) => {
+            "Set direct=1: buffered I/O completes immediately or blocks in submission"
+        }
+        () if batch.submit_max.is_some() || batch.complete_min > 1 => "Check iodepth_batch*",
+        () => {
+            "Use more jobs, or larger blocks: one worker does not submit I/Os as fast as they complete"
+        }
+    };
+    Some(Claim::new(summary, evidence.collect()).remedy(remedy))
 }
 
 fn peak_not_reached(target: &Target) -> Option<Claim> {
@@ -208,9 +219,9 @@ fn requested_of(record: &RunRecord, disk: &DiskRecord) -> f64 {
 
 #[cfg(test)]
 fn synchronous(record: &mut RunRecord, depth: u32) {
-    use fathom_model::plan::{Engine, Psync};
-    record.plan.jobs[0].engine = Engine::Psync(Psync::Plain);
-    record.plan.jobs[0].depth = depth;
+    use fathom_model::plan::Psync;
+    let plan = &mut record.plan.jobs[0];
+    (plan.engine, plan.depth, plan.requested_depth) = (Engine::Psync(Psync::Plain), 1, Some(depth));
 }
 
 /// Gives all I/Os of the first job this latency.

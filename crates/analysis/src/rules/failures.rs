@@ -143,11 +143,13 @@ fn io_errors(record: &RunRecord) -> Option<Claim> {
     }
     let mut evidence = vec![number("failed", errors), number("completed", done)];
     evidence.extend(errnos.iter().map(|(errno, n)| number(&errno_text(*errno), *n)));
+    let tolerated = with.iter().all(|job| job.done.error.is_none());
     let summary = format!(
-        "{} I/Os of {} failed ({}); rates and latencies exclude them.",
+        "{} I/Os of {} failed ({}){}; rates and latencies exclude them.",
         units::count(errors as f64),
         named(&with),
         percent(errors as f64, (errors + done) as f64),
+        if tolerated { "; continued as requested" } else { "" },
     );
     Some(Claim::new(summary, evidence))
 }

@@ -6,7 +6,7 @@ use super::testing::Case;
 use super::{Check, Claim, Rule};
 use fathom_model::facts::DeviceFacts;
 use fathom_model::finding::{Class, Evidence, Severity, Unit};
-use fathom_model::plan::{Engine, JobPlan, Memory, Psync};
+use fathom_model::plan::{Engine, JobPlan, Psync};
 use fathom_model::record::{Granted, RunRecord};
 use fathom_model::units;
 use std::collections::BTreeSet;
@@ -162,37 +162,6 @@ fn memory_lock(record: &RunRecord) -> Option<Claim> {
 
 fn requests_registered(job: &Job) -> bool {
     job.is_real() && job.plan.engine.uring().is_some_and(|ring| ring.fixed_buffers)
-}
-
-/// Huge pages were requested and not obtained.
-pub(super) static HUGE_PAGES: Rule = Rule {
-    id: "huge-pages",
-    class: Class::Advice,
-    severity: Severity::Warning,
-    meaning: "Huge pages were requested, but the buffers are in normal pages.",
-    threshold: || "The kernel had too few free huge pages.".into(),
-    remedy: "Reserve huge pages (`sysctl vm.nr_hugepages=N`)",
-    supersedes: &[],
-    checks: &[Check::Run(huge_pages)],
-    #[cfg(test)]
-    cases: &[Case::Run {
-        holds: |r| r.plan.jobs[0].buffers.memory = Memory::Huge,
-        near_miss: |r| {
-            r.plan.jobs[0].buffers.memory = Memory::Huge;
-            r.jobs[0].granted.huge_pages = true;
-        },
-    }],
-};
-
-fn huge_pages(record: &RunRecord) -> Option<Claim> {
-    let jobs = jobs_where(record, |job| {
-        job.ran() && job.plan.buffers.memory == Memory::Huge && !job.done.granted.huge_pages
-    });
-    if jobs.is_empty() {
-        return None;
-    }
-    let summary = format!("{} requested huge pages, but got none.", sentence(&named(&jobs)));
-    Some(Claim::new(summary, vec![Evidence::text("buffers", "in normal pages")]))
 }
 
 /// Something requested is not in effect.

@@ -53,6 +53,8 @@ mod results;
 #[cfg(test)]
 mod ring;
 #[cfg(test)]
+mod rules;
+#[cfg(test)]
 mod run;
 #[cfg(test)]
 mod show;

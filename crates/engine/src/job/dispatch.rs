@@ -113,6 +113,10 @@ fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::P
         slab,
         wake: task.wake,
         wait_max: task.job.batch.complete_min,
+        trims_offloaded: match task.job.access.mix.has(Dir::Trim) {
+            true => uring::without_nowait(task.files),
+            false => None,
+        },
     }
 }
 
@@ -152,23 +156,24 @@ fn dispatch_uring(
 ) -> Result<JobRecord, Refusal> {
     let (job, depth) = (task.job, slab.slots());
     let parts = parts(task, plan, &slab);
+    let trims = parts.trims_offloaded.is_some();
     if job.flags.any() || !job.priorities.is_empty() {
         let mode = match plan.vectored {
             true => uring::AnyPlain::Vectored(uring::Vectored::new(depth)),
             false => uring::AnyPlain::Plain(uring::Plain::<true>),
         };
         let mode = uring::Flagged::new(mode, job);
-        let mode = uring::Offloaded::new(mode, plan.force_async);
+        let mode = uring::Offloaded::new(mode, plan.force_async, trims);
         let queue = Uring::new(&parts, mode)?;
         return work(task, queue, slab, ready);
     }
     if plan.vectored {
-        let mode = uring::Offloaded::new(uring::Vectored::new(depth), plan.force_async);
+        let mode = uring::Offloaded::new(uring::Vectored::new(depth), plan.force_async, trims);
         let queue = Uring::new(&parts, mode)?;
         return work(task, queue, slab, ready);
     }
-    if plan.force_async > 0 {
-        let mode = uring::Offloaded::new(uring::Plain::<true>, plan.force_async);
+    if plan.force_async > 0 || trims {
+        let mode = uring::Offloaded::new(uring::Plain::<true>, plan.force_async, trims);
         let queue = Uring::new(&parts, mode)?;
         return work_on_any(task, queue, slab, ready);
     }

@@ -31,8 +31,8 @@ use rand_xoshiro::rand_core::SeedableRng;
 use region::Region;
 use sizes::Sizes;
 
-/// Length in bytes of the virtual region of engines without a target.
-const NOWHERE_BYTES: u64 = 1 << 40;
+/// Where an engine without a target takes offsets from if its job has no size.
+const ANYWHERE: plan::Region = plan::Region { target: 0, start: 0, len: 1 << 40 };
 
 /// Generates the I/Os of a job. The same seed generates the same I/Os.
 pub(crate) trait Source {
@@ -64,7 +64,7 @@ pub(crate) trait Source {
 pub(crate) trait Draw {
     /// The direction of the next I/O, by the plan's mix.
     fn next_dir(&mut self) -> Dir;
-    /// The next I/O in direction `dir`, at most `max` bytes long.
+    /// The next I/O in direction `dir`. At most `max` bytes long, if its direction has several block sizes.
     fn next(&mut self, dir: Dir, max: u64) -> Request;
     /// Ends a batch of this many I/Os.
     #[inline]
@@ -105,9 +105,10 @@ impl General {
     /// A source for `job`, whose plan was checked: regions are not empty and fit a block.
     pub fn new(job: &JobPlan) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(job.access.seed);
-        // Engines without a target generate offsets, too.
-        let anywhere = [plan::Region { target: 0, start: 0, len: NOWHERE_BYTES }];
-        let regions = if job.regions.is_empty() { &anywhere[..] } else { &job.regions };
+        let regions = match job.offset_regions() {
+            [] => &[ANYWHERE],
+            regions => regions,
+        };
         let unit = job.block_unit();
         let regions = regions.iter().enumerate().map(|(file, region)| {
             Region::new(job, file as u32, region.start, region.len - region.len % unit, &mut random)
@@ -189,7 +190,7 @@ impl Draw for General {
         let (offset, room) = region.place(dir, size);
         let mut len = size;
         if u64::from(len) > room.min(max) {
-            len = shortened(room, max, self.unit);
+            len = self.sizes[dir].shortened(size, room, max, self.unit);
         }
         region.moved += u64::from(len);
         let request = Request { op: Op::Io(dir), file: region.file, offset, len, buffer_offset: 0 };
@@ -198,14 +199,6 @@ impl Draw for General {
         }
         request
     }
-}
-
-/// A length in whole units that fits in `room`, which is at least one unit, and in the bytes left.
-#[cold]
-fn shortened(room: u64, max: u64, unit: u64) -> u32 {
-    let whole = room.min(max) / unit * unit;
-    // Plans transfer whole units; otherwise, transfer exactly what is left.
-    (if whole > 0 { whole } else { max.min(room) }) as u32
 }
 
 #[cfg(test)]
@@ -251,6 +244,17 @@ mod tests {
         let mut source = General::new(&job(order, Mix::Only(Dir::Read), sizes, &[1 << 20]));
         assert_eq!((0..64).map(|_| source.next(Dir::Read, 2048).len).max(), Some(2048));
         assert_eq!(source.next(Dir::Read, 4097).len, 4096);
+    }
+
+    #[test]
+    fn the_last_io_of_a_mix_is_a_whole_block() {
+        let order = Order::Sequential { skip: 0 };
+        let mix = Mix::ReadWrite { read_percent: 50 };
+        let mut job = job(order, mix, BlockSizes::Fixed(4096), &[1 << 20]);
+        job.access.block_sizes.write = BlockSizes::Fixed(16384);
+        let mut source = General::new(&job);
+        assert_eq!(source.next(Dir::Write, 4096).len, 16384);
+        assert_eq!(source.next(Dir::Read, 4096).len, 4096);
     }
 
     #[test]
@@ -442,14 +446,17 @@ mod tests {
                 let io = source.next(dir, left);
                 let (at, size) = (io.offset - 8192, u64::from(io.len));
                 let region = job.regions[io.file as usize].len;
-                prop_assert!(size > 0 && size <= left && at + size <= region, "{:?}", io);
+                prop_assert!(size > 0 && at + size <= region, "{:?}", io);
                 prop_assert_eq!(size % unit, 0);
                 let sizes = &job.access.block_sizes[dir];
-                prop_assert!(size >= sizes.min() || size == left, "{:?}", io);
+                match sizes {
+                    BlockSizes::Fixed(fixed) => prop_assert_eq!(size, *fixed, "{:?}", io),
+                    _ => prop_assert!(size <= left && (size >= sizes.min() || size == left), "{:?}", io),
+                }
                 if matches!(order, Order::Random { run: 1, .. }) {
                     prop_assert_eq!(at % job.access.align[dir], 0);
                 }
-                left -= size;
+                left = left.saturating_sub(size);
                 if left == 0 {
                     break;
                 }

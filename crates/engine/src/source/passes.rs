@@ -29,9 +29,11 @@ struct Pass {
 
 /// Whether `job` reads or writes anything more than once through the page cache.
 pub(crate) fn makes_passes(job: &JobPlan) -> bool {
+    // As in fio, a job that skips blocks keeps what it cached.
     let passes = matches!(
         job.access.order,
-        Order::Sequential { .. } | Order::Random { distribution: Distribution::EachOnce, .. }
+        Order::Sequential { skip: ..=0 }
+            | Order::Random { distribution: Distribution::EachOnce, .. }
     );
     let once: u64 = job.regions.iter().map(|region| region.len).sum();
     let again = job.until.bytes.is_none_or(|bytes| bytes > once);

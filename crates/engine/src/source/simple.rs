@@ -2,10 +2,10 @@
 
 use super::distribution;
 use super::permutation::Permutation;
-use super::{Draw, NOWHERE_BYTES, Source};
+use super::{ANYWHERE, Draw, Source};
 use crate::queue::{Op, Request};
 use fathom_model::Dir;
-use fathom_model::plan::{BlockSizes, Distribution, JobPlan, Mix, Order, Region};
+use fathom_model::plan::{BlockSizes, Distribution, JobPlan, Mix, Order};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -41,9 +41,8 @@ impl<P: Places, const WRITES: bool> Simple<P, WRITES> {
     /// A source for `job` if it qualifies; generates the same I/Os as [`super::General`].
     pub fn new(job: &JobPlan) -> Option<Self> {
         let BlockSizes::Fixed(size) = job.access.block_sizes[Self::DIR] else { return None };
-        let nowhere = Region { target: 0, start: 0, len: NOWHERE_BYTES };
-        let region = match job.regions.as_slice() {
-            [] => nowhere,
+        let region = match job.offset_regions() {
+            [] => ANYWHERE,
             [region] => *region,
             _ => return None,
         };

@@ -24,6 +24,18 @@ impl Sizes {
         }
     }
 
+    /// A length in whole units instead of `size`, that fits in `room`, which is at least one unit, and in the `max`
+    /// bytes left. As in fio, a job whose blocks of one direction have one size ends with a whole block.
+    #[cold]
+    pub fn shortened(&self, size: u32, room: u64, max: u64, unit: u64) -> u32 {
+        if matches!(self, Self::Fixed(_)) && u64::from(size) <= room {
+            return size;
+        }
+        let whole = room.min(max) / unit * unit;
+        // Plans transfer whole units; otherwise, transfer exactly what is left.
+        (if whole > 0 { whole } else { max.min(room) }) as u32
+    }
+
     #[inline]
     pub fn next(&self, random: &mut Xoshiro256PlusPlus) -> u32 {
         match self {

@@ -28,10 +28,10 @@ impl Draw for TrimWrite {
 
     fn next(&mut self, _dir: Dir, max: u64) -> Request {
         if let Some(trim) = self.trimmed.take() {
-            let len = u64::from(trim.len).min(max) as u32;
-            return Request { op: Op::Io(Dir::Write), len, ..trim };
+            return Request { op: Op::Io(Dir::Write), ..trim };
         }
-        let trim = self.trims.next(Dir::Trim, max);
+        // Its write is to have as many bytes.
+        let trim = self.trims.next(Dir::Trim, max.div_ceil(2));
         self.trimmed = Some(trim);
         trim
     }
@@ -42,6 +42,24 @@ mod tests {
     use super::*;
     use fathom_model::PerDir;
     use fathom_model::plan::{BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region};
+
+    #[test]
+    fn the_last_pair_is_of_one_size() {
+        let order = Order::Random { distribution: Distribution::Uniform, run: 1 };
+        let mut job = JobPlan::new("t", Engine::Null, Mix::TrimThenWrite, order);
+        job.access.align = PerDir::splat(512);
+        job.access.block_sizes = PerDir::splat(BlockSizes::Range { min: 512, max: 4096 });
+        job.virtual_regions = vec![Region { target: 0, start: 0, len: 1 << 20 }];
+        let mut source = TrimWrite::new(General::new(&job));
+        let (mut left, mut bytes) = (2 << 20, [0; 2]);
+        while left > 0 {
+            let dir = source.next_dir();
+            let len = u64::from(source.next(dir, left).len);
+            bytes[usize::from(dir == Dir::Write)] += len;
+            left -= len;
+        }
+        assert_eq!(bytes, [1 << 20; 2]);
+    }
 
     #[test]
     fn each_trim_is_followed_by_its_write() {

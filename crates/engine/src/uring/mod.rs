@@ -4,13 +4,15 @@ mod bsg;
 mod flagged;
 mod mode;
 mod nvme;
+mod offloaded;
 mod ring;
 mod setup;
 
 pub(crate) use bsg::Bsg;
 pub(crate) use flagged::{AnyPlain, Flagged};
-pub(crate) use mode::{Mode, Nop, Offloaded, Passthrough, Plain, Vectored};
+pub(crate) use mode::{Mode, Nop, Passthrough, Plain, Vectored};
 pub(crate) use nvme::Commands;
+pub(crate) use offloaded::{Offloaded, without_nowait};
 
 use crate::buffers::Slab;
 use crate::clock;
@@ -58,6 +60,8 @@ pub(crate) struct Parts<'a> {
     pub wake: &'a Wake,
     /// Maximum number of completions that a turn waits for.
     pub wait_max: u32,
+    /// The device whose trims need io-wq, if any.
+    pub trims_offloaded: Option<&'a OpenFile>,
 }
 
 impl<M: Mode> Uring<M> {
@@ -78,6 +82,7 @@ impl<M: Mode> Uring<M> {
             ..Granted::default()
         };
         granted.registered_ring = register_ring(&mut ring);
+        granted.fallbacks.extend(parts.trims_offloaded.map(offloaded::explain));
         let mut target = Target::new(parts.files, parts.slab);
         if parts.plan.registered_files && !parts.files.is_empty() {
             granted.registered_files = register_files(&ring, &mut target, &mut granted.fallbacks);
@@ -401,8 +406,15 @@ mod tests {
         let wake = Wake::new().unwrap();
         let plan =
             plan::Uring { fixed_buffers: true, registered_files: true, ..Default::default() };
-        let parts =
-            Parts { plan: &plan, depth: 2, files: &files, slab: &slab, wake: &wake, wait_max };
+        let parts = Parts {
+            plan: &plan,
+            depth: 2,
+            files: &files,
+            slab: &slab,
+            wake: &wake,
+            wait_max,
+            trims_offloaded: None,
+        };
         let mut ring = Uring::new(&parts, Plain::<false>).unwrap();
         assert!(ring.granted.fixed_buffers, "{:?}", ring.granted.fallbacks);
         assert!(ring.granted.registered_files, "{:?}", ring.granted.fallbacks);

@@ -252,43 +252,6 @@ impl Mode for Vectored {
     }
 }
 
-/// Another mode with IOSQE_ASYNC on every n-th request (`force_async`).
-pub(crate) struct Offloaded<M> {
-    inner: M,
-    every: u32,
-    count: u32,
-}
-
-impl<M> Offloaded<M> {
-    pub fn new(inner: M, every: u32) -> Self {
-        Self { inner, every, count: 0 }
-    }
-}
-
-impl<M: Mode> Mode for Offloaded<M> {
-    const WIDE: bool = M::WIDE;
-
-    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
-        self.inner.encode(sqe, target, slot, request);
-        if self.every == 0 {
-            return;
-        }
-        self.count += 1;
-        if self.count == self.every {
-            self.count = 0;
-            sqe.words()[0] |= 1 << (8 + sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u32);
-        }
-    }
-
-    fn priority(&self, slot: u32) -> u16 {
-        self.inner.priority(slot)
-    }
-
-    fn result(&self, slot: u32, result: i32) -> i32 {
-        self.inner.result(slot, result)
-    }
-}
-
 /// Requests that do nothing.
 pub(crate) struct Nop {
     lengths: Vec<i32>,

@@ -119,7 +119,8 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
             }
             out.push(Token::new(index, tag), &request);
             pushed[dir as usize] += 1;
-            *left_bytes -= u64::from(len);
+            // The last of a mix may be longer than what is left.
+            *left_bytes = left_bytes.saturating_sub(u64::from(len));
             if *issue_state != IssueState::Issuing || *left_bytes == 0 {
                 break;
             }

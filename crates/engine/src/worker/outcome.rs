@@ -97,12 +97,10 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         }
         self.retire(slot);
         let plan = &self.job.on_error;
-        if plan.ignore[dir].contains(&errno) {
+        if plan.ignore[dir].contains(&errno) || plan.keep_going[dir] {
             return;
         }
-        if !plan.keep_going[dir] {
-            self.fatal = true;
-        }
+        self.fatal = true;
         if self.failure.is_none() {
             let what = match &self.job.engine {
                 Engine::Names(names) => names.op.name().to_string(),

@@ -100,3 +100,12 @@ pub struct OnError {
     /// errno values that do not count as failures of the job (`ignore_error`).
     pub ignore: PerDir<Vec<i32>>,
 }
+
+impl OnError {
+    /// Whether the job continues after any errors.
+    #[must_use]
+    pub fn tolerates(&self) -> bool {
+        let ignores = self.ignore.iter().any(|(_, errnos)| !errnos.is_empty());
+        ignores || self.keep_going.iter().any(|(_, on)| *on)
+    }
+}

@@ -78,7 +78,7 @@ impl JobPlan {
             return 0;
         };
         let blocks = |region: &Region| plan.remembered_max(region.len, self.access.align.write);
-        let all = self.regions.iter().map(blocks).fold(0, u64::saturating_add);
+        let all = self.offset_regions().iter().map(blocks).fold(0, u64::saturating_add);
         all.saturating_mul(size_of::<u64>() as u64)
     }
 
@@ -91,7 +91,7 @@ impl JobPlan {
         let blocks = |region: &Region| region.len / least.unwrap_or(1).max(1);
         let words = |blocks| block_map_levels(blocks).sum::<u64>();
         let bytes = |region| words(blocks(region)).saturating_mul(size_of::<u64>() as u64);
-        self.regions.iter().map(bytes).fold(0, u64::saturating_add)
+        self.offset_regions().iter().map(bytes).fold(0, u64::saturating_add)
     }
 }
 

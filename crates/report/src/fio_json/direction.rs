@@ -55,7 +55,8 @@ impl Direction {
             bw: stats.bytes_per_second() as u64 / 1024,
             iops: rounded(stats.ios_per_second()),
             runtime: stats.runtime_ns / 1_000_000,
-            total_ios: counts.ios,
+            // As in fio, with those that failed.
+            total_ios: counts.ios + counts.errors,
             short_ios: counts.short_ios,
             drop_ios: 0,
             slat_ns: latency(&stats.slat(), show.slat_percentiles),

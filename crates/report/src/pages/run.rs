@@ -145,9 +145,11 @@ fn section(page: &mut Document, record: &RunRecord, group: &JobGroup) {
 /// `filecreate · 1 job · a.0.0 and 99 more · 20 ms`
 fn heading(record: &RunRecord, group: &JobGroup, plans: &[&JobPlan]) -> Text {
     let each = |of: fn(&JobPlan) -> String| distinct(plans.iter().map(|plan| of(plan))).join(", ");
-    let depths = match plans.iter().all(|plan| plan.engine.is_synchronous()) {
-        true => String::new(),
-        false => format!("QD\u{a0}{}", listed(plans.iter().map(|plan| plan.depth), u32::to_string)),
+    let requested = plans.iter().filter_map(|plan| plan.requested_depth).max();
+    let depths = match (plans.iter().all(|plan| plan.engine.is_synchronous()), requested) {
+        (true, None) => String::new(),
+        (true, Some(depth)) => format!("QD\u{a0}1 (iodepth={depth} requested)"),
+        _ => format!("QD\u{a0}{}", listed(plans.iter().map(|plan| plan.depth), u32::to_string)),
     };
     let time = match group.record.runtime_ns {
         _ if group.plan.until.ios == Some(0) => "files laid out, no I/O requested".into(),

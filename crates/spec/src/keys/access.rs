@@ -14,15 +14,15 @@ pub(super) const KEYS: &[Key] = &[
         .aliases(&["readwrite"])
         .differs("With `trimwrite`, a write waits for the trim of its block."),
     Key::value("rwmixread", "PERCENT", "Percentage of reads in a mixed workload", |job, v| {
-        job.work.read_percent = v.count32(0, 100)?;
+        job.work.read_percent = v.percent()?;
         Ok(())
     }),
     Key::value("rwmixwrite", "PERCENT", "Percentage of writes in a mixed workload", |job, v| {
-        job.work.read_percent = 100 - v.count32(0, 100)?;
+        job.work.read_percent = 100 - v.percent()?;
         Ok(())
     }),
     Key::value("bs", "SIZE[,SIZE[,SIZE]]", "Block size, for reads,writes,trims", |job, v| {
-        triple(v, &mut job.work.sizes, |v| Ok(BlockSizes::Fixed(block(v)?)))
+        triple(v, &mut job.work.sizes, |v| Ok(BlockSizes::Fixed(one_block(v)?)))
     })
     .aliases(&["blocksize"])
     .differs("A job's own `bs`, `bsrange` or `bssplit` overrides any of them in `[global]`; two in one section are an error."),
@@ -85,7 +85,7 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::value("percentage_random", "PERCENT[,PERCENT[,PERCENT]]", "Percentage of random I/Os in a random workload; the others continue at the previous one", |job, v| {
-        triple(v, &mut job.work.random_percent, |v| v.count32(0, 100))
+        triple(v, &mut job.work.random_percent, |v| v.percent())
     }),
     Key::flag("randrepeat", "Use the same random sequence in every run", |job, v| {
         job.work.repeat = v.flag()?;
@@ -123,6 +123,17 @@ fn rw(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
     };
     job.work.rw = Rw { kind, random, postfix };
     Ok(())
+}
+
+fn one_block(v: Value<'_>) -> Result<u64, String> {
+    match v.text.split_once('-') {
+        Some((low, high)) if block(v.with(low)).is_ok() && block(v.with(high)).is_ok() => {
+            Err(format!(
+                "'{low}-{high}' is a range; use bsrange={low}-{high}, or what fio makes of it: bs={low},{high}"
+            ))
+        }
+        _ => block(v),
+    }
 }
 
 fn block(v: Value<'_>) -> Result<u64, String> {

@@ -29,7 +29,7 @@ pub(super) const KEYS: &[Key] = &[
         "PERCENT",
         "Percentage by which buffer contents can be compressed",
         |job, v| {
-            match v.count32(0, 100)? {
+            match v.percent()? {
                 100 => (job.buffers.fill, job.buffers.compress_percent) = (Fill::Zero, 0),
                 0 => job.buffers.compress_percent = 0,
                 percent => {
@@ -55,7 +55,7 @@ pub(super) const KEYS: &[Key] = &[
         "PERCENT",
         "Percentage of identical buffers among the writes",
         |job, v| {
-            job.dedupe.percent = v.count32(0, 100)?;
+            job.dedupe.percent = v.percent()?;
             job.buffers.refill |= job.dedupe.percent > 0;
             Ok(())
         },
@@ -74,7 +74,7 @@ pub(super) const KEYS: &[Key] = &[
         "PERCENT",
         "Size of the working set, in percent of the job's size",
         |job, v| {
-            job.dedupe.set_percent = v.count32(0, 100)?;
+            job.dedupe.set_percent = v.percent()?;
             Ok(())
         },
     ),

@@ -12,6 +12,9 @@ pub(super) fn distribution(job: &mut JobSpec, v: Value<'_>) -> Result<(), String
         Some((kind, rest)) => (kind, Some(rest)),
         None => (v.text, None),
     };
+    if kind.contains('=') {
+        return Err(format!("':' follows the kind, not '='; use {}", v.text.replacen('=', ":", 1)));
+    }
     let list = |example: &str| {
         let missing = format!("{kind} needs a list; use {kind}:{example}, for example");
         rest.filter(|rest| !rest.is_empty()).ok_or(missing)

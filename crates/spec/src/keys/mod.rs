@@ -16,7 +16,7 @@ mod target;
 
 pub(crate) use engine::engines;
 
-use crate::job::JobSpec;
+use crate::job::{Given, JobSpec};
 use crate::suggest;
 use crate::value::Value;
 use std::collections::BTreeSet;
@@ -200,6 +200,25 @@ pub fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.names().any(|n| n == name))
 }
 
+/// Flags that any number but 0 sets, as in fio.
+const SET_BY_ANY: &[&str] = &[
+    "exitall",
+    "exitall_on_error",
+    "group_reporting",
+    "new_group",
+    "norandommap",
+    "refill_buffers",
+    "stonewall",
+    "thread",
+    "time_based",
+    "zero_buffers",
+];
+
+/// Whether any number but 0 sets `key`.
+pub(crate) fn is_set_by_any(key: &Key) -> bool {
+    SET_BY_ANY.contains(&key.name)
+}
+
 /// The error for an unknown key, with the nearest known one.
 pub(crate) fn unknown(name: &str) -> String {
     let shown: String = name.chars().take(64).collect();
@@ -221,6 +240,25 @@ pub(crate) fn without_effect(options: &[&'static str], jobs: &[JobSpec]) -> Opti
     let idle = given.into_iter().filter(is_idle).chain(options.iter().copied());
     let idle = idle.collect::<Vec<_>>().join(", ");
     (!idle.is_empty()).then(|| format!("no effect: {idle}; see `fathom run --cmdhelp=NAME`"))
+}
+
+/// Notes on keys of the command line that all jobs override: they are defaults for job files, as in fio.
+pub(crate) fn overridden_by_files(given: &[Given], jobs: &[JobSpec]) -> Vec<String> {
+    let from_file = |key: &str, job: &JobSpec| {
+        job.given.iter().rfind(|last| last.key == key).is_some_and(|last| last.place.is_some())
+    };
+    let overridden = |given: &&Given| {
+        given.place.is_none()
+            && !jobs.is_empty()
+            && jobs.iter().all(|job| from_file(given.key, job))
+    };
+    let note = |given: &Given| {
+        format!(
+            "--{}={} has no effect: as in fio, what the job file sets applies; change it there",
+            given.key, given.value
+        )
+    };
+    given.iter().filter(overridden).map(note).collect()
 }
 
 /// Setter for flags that are accepted without effect.

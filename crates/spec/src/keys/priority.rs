@@ -13,7 +13,7 @@ pub(super) const KEYS: &[Key] = &[
         "cmdprio_percentage",
         "PERCENT[,PERCENT]",
         "Percentage of reads and writes with a priority of their own",
-        |job, v| triple(v, &mut job.priorities.percent, |v| v.count32(0, 100)),
+        |job, v| triple(v, &mut job.priorities.percent, |v| v.percent()),
     )
     .differs(ENGINES),
     Key::value(

@@ -2,7 +2,7 @@
 
 use super::regions::Part;
 use super::{File, engine, jobs};
-use crate::job::{EngineName, JobSpec, RwKind};
+use crate::job::{EngineName, JobSpec, RwKind, Size};
 use crate::spec::Spec;
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, TargetKind};
@@ -66,15 +66,10 @@ fn trim_write(job: &JobSpec) -> Option<KeyProblem> {
     if job.work.rw.kind != RwKind::TrimWrite {
         return None;
     }
-    let sizes = &job.work.sizes;
     let rates = |dir: Dir| job.rate.iops[dir].is_some() || job.rate.bytes[dir].is_some();
     let limited = job.used_dirs().any(rates) || job.rate.flow > 0;
-    let why = match (sizes.write == sizes.trim, limited) {
-        (true, false) => return None,
-        (false, _) => "trimwrite writes what it trims; use the same block size for both",
-        (_, true) => "the writes of trimwrite follow its trims; remove rate, rate_iops and flow",
-    };
-    Some(("rw", why.to_string()))
+    let why = "the writes of trimwrite follow its trims; remove rate, rate_iops and flow";
+    limited.then(|| ("rw", why.to_string()))
 }
 
 /// Checks trims of several ranges.
@@ -374,17 +369,7 @@ pub(super) fn region(
             "the job uses no bytes of {path} (offset {offset}, size {size}); lower offset, or raise size"
         ));
     }
-    for dir in job.used_dirs() {
-        let smallest = job.work.sizes[dir].min();
-        if smallest > part.len {
-            return Err(format!(
-                "bs={} is larger than the {} of {path} that the job uses; lower bs, or raise size",
-                show(smallest),
-                show(part.len)
-            ));
-        }
-    }
-    distribution(job, path, part)?;
+    blocks_fit(job, path, part)?;
     regions_of_flash(job, path, part)?;
     let grows = part.create_size.is_some() && file.facts.kind == TargetKind::File;
     let permitted = [path, &file.facts.resolved]
@@ -399,6 +384,25 @@ pub(super) fn region(
         ));
     }
     aligned(job, file, part)
+}
+
+/// Checks that blocks fit in the region, and those of a distribution are within it.
+pub(super) fn blocks_fit(job: &JobSpec, path: &str, part: &Part) -> Result<(), String> {
+    for dir in job.used_dirs() {
+        let smallest = job.work.sizes[dir].min();
+        if smallest > part.len {
+            let room = match job.files.size {
+                Some(Size::Percent(percent)) => format!("that size={percent}% of {path} comes to"),
+                _ => format!("of {path} that the job uses"),
+            };
+            return Err(format!(
+                "bs={} is larger than the {} {room}; lower bs, or raise size",
+                show(smallest),
+                show(part.len)
+            ));
+        }
+    }
+    distribution(job, path, part)
 }
 
 /// Checks that the blocks of a distribution are within the region.

@@ -15,6 +15,8 @@ const RING_DISCARDS: (u32, u32) = (6, 12);
 pub(super) struct Choice {
     pub engine: Engine,
     pub depth: u32,
+    /// The queue depth that the job requests, if that is another.
+    pub requested: Option<u32>,
     /// Where that is not what the job requests.
     pub note: Option<String>,
 }
@@ -34,7 +36,13 @@ pub(super) fn choose(job: &JobSpec, files: &[File<'_>], host: &Host) -> Choice {
             "job '{name}': discards run one at a time: io_uring discards of block devices need \
              Linux 6.12"
         );
-        return Choice { engine: Engine::Psync(Psync::Plain), depth: 1, note: Some(note) };
+        let engine = Engine::Psync(Psync::Plain);
+        return Choice {
+            engine,
+            depth: 1,
+            requested: (depth > 1).then_some(depth),
+            note: Some(note),
+        };
     }
     if !engine.is_synchronous() {
         let one_file = engine == Engine::Posixaio && depth > 1 && files.len() == 1;
@@ -44,7 +52,7 @@ pub(super) fn choose(job: &JobSpec, files: &[File<'_>], host: &Host) -> Choice {
                  ioengine=posixaio only queues {depth}; use ioengine=io_uring, or nrfiles"
             )
         });
-        return Choice { engine, depth, note };
+        return Choice { engine, depth, requested: None, note };
     }
     let instead = match engine {
         Engine::Names(_) | Engine::Sg(_) => "",
@@ -57,7 +65,7 @@ pub(super) fn choose(job: &JobSpec, files: &[File<'_>], host: &Host) -> Choice {
             engine.name()
         )
     });
-    Choice { engine, depth: 1, note }
+    Choice { engine, depth: 1, requested: (depth > 1).then_some(depth), note }
 }
 
 /// A direction of a job that its engine cannot do, and what to do instead.

@@ -34,6 +34,7 @@ pub(super) fn resolve(
     let (low, high) = job.schedule.start_delay_ns;
     plan.start_delay_ns = low + mixed(seed, 1) % (high - low).saturating_add(1);
     plan.depth = choice.depth;
+    plan.requested_depth = choice.requested;
     plan.batch = engine::batch(&job.engine, choice.depth);
     plan.direct = job.is_direct();
     plan.sync_io = job.sync_io;
@@ -163,14 +164,14 @@ fn rate(job: &JobSpec) -> PerDir<Option<Rate>> {
     })
 }
 
-/// When the clone ends; its regions must be resolved.
-pub(super) fn until(job: &JobSpec, plan: &JobPlan) -> Result<Until, String> {
+/// When the clone ends; its regions must be resolved. `pass` is the number of bytes of a pass that skips blocks.
+pub(super) fn until(job: &JobSpec, plan: &JobPlan, pass: Option<u64>) -> Result<Until, String> {
     let schedule = &job.schedule;
     let unit = plan.block_unit();
     // A remainder shorter than a block cannot be transferred.
-    let all = plan.regions.iter().map(|r| r.len - r.len % unit).fold(0, u64::saturating_add);
+    let regions = plan.offset_regions().iter();
+    let all = regions.map(|r| r.len - r.len % unit).fold(0, u64::saturating_add);
     let size = match (job.files.size, job.files.file_size) {
-        (Some(Size::Bytes(size)), _) if !job.uses_files() => size,
         // As in fio, size limits the bytes transferred when filesize is set.
         (Some(Size::Bytes(size)), Some(_)) => all.min(size),
         _ => all,
@@ -178,7 +179,7 @@ pub(super) fn until(job: &JobSpec, plan: &JobPlan) -> Result<Until, String> {
     let bytes = match schedule.io_size {
         Some(Size::Bytes(bytes)) if bytes > 0 => bytes,
         Some(Size::Percent(percent)) => (u128::from(size) * u128::from(percent) / 100) as u64,
-        _ => size,
+        _ => pass.map_or(size, |pass| pass.min(size)),
     };
     let bytes = match job.work.to_steady_state {
         // As in fio, io_size has no effect then.

@@ -145,10 +145,11 @@ impl<'a> Planner<'a> {
     ) -> Result<(), String> {
         let parts =
             if job.uses_files() { regions::regions(job, clone, files)? } else { Vec::new() };
+        let virtual_parts = regions::virtual_parts(job, clone)?;
         let number = self.plan.jobs.len();
         let choice = engine::choose(job, files, self.host);
         let mut plan = jobs::resolve(job, clone, number, start, &choice, self.spec.entropy);
-        if let Some(room) = parts.iter().map(|part| part.len).min() {
+        if let Some(room) = parts.iter().chain(&virtual_parts).map(|part| part.len).min() {
             plan.access.block_sizes = job.work.sizes.map(|_, sizes| regions::fitting(sizes, room));
             if clone == 0 && plan.access.block_sizes != job.work.sizes {
                 let (name, room) = (&job.name, fathom_model::units::bytes(room));
@@ -164,6 +165,8 @@ impl<'a> Planner<'a> {
                 plan.regions.push(part.at(target));
             }
         }
+        let numbered = virtual_parts.iter().enumerate();
+        plan.virtual_regions = numbered.map(|(file, part)| part.at(file)).collect();
         plan.placement = placement::placement(job, clone, self.host)?;
         match names::operation(job) {
             Some(op) => {
@@ -172,7 +175,10 @@ impl<'a> Planner<'a> {
                 plan.until = names::until(job, &names);
                 plan.engine = Engine::Names(names);
             }
-            None => plan.until = jobs::until(job, &plan)?,
+            None => {
+                let pass = regions::skipping_pass(job, files, &parts);
+                plan.until = jobs::until(job, &plan, pass)?;
+            }
         }
         plan.buffers.dedupe = jobs::dedupe(job, &plan);
         self.plan.notes.extend(jobs::notes(job, clone, choice));

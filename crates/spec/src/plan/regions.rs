@@ -1,10 +1,11 @@
 //! The region of each file that a clone uses, and the size that the file must have, as in fio.
 
 use super::{File, checks};
-use crate::job::{JobSpec, Size};
+use crate::job::{EngineName, JobSpec, Size};
 use crate::plan::jobs;
-use fathom_model::facts::TargetKind;
-use fathom_model::plan::{BlockSizes, Region};
+use fathom_model::Dir;
+use fathom_model::facts::{TargetFacts, TargetKind};
+use fathom_model::plan::{BlockSizes, Mix, Region};
 use fathom_model::units::bytes as show;
 
 /// The part of one file.
@@ -40,6 +41,45 @@ pub(super) fn regions(job: &JobSpec, clone: u32, files: &[File<'_>]) -> Result<V
         parts.push(part(job, clone, index as u64, file, share)?);
     }
     Ok(parts)
+}
+
+/// What clone `clone` uses of files that do not exist, with an engine that has none: empty if the job gives no size.
+pub(super) fn virtual_parts(job: &JobSpec, clone: u32) -> Result<Vec<Part>, String> {
+    let sized = matches!(job.files.size, Some(Size::Bytes(1..))) || job.files.file_size.is_some();
+    if !sized || !matches!(job.engine.name, EngineName::Null | EngineName::Nop) {
+        return Ok(Vec::new());
+    }
+    let facts = TargetFacts { kind: TargetKind::Missing, ..TargetFacts::default() };
+    let path = |number| format!("file {number} of '{}'", job.name);
+    let file = |number| File { path: path(number), within: None, facts: &facts, end: 0 };
+    let count = job.files.filename.len().max(job.files.count as usize);
+    let files: Vec<File<'_>> = (0..count).map(file).collect();
+    let parts = regions(job, clone, &files)?;
+    files
+        .iter()
+        .zip(&parts)
+        .try_for_each(|(file, part)| checks::blocks_fit(job, &file.path, part))?;
+    Ok(parts)
+}
+
+/// The bytes that a job transfers until it has skipped through all of its files (`rw=read:SKIP`), if it ends there. As in
+/// fio, it begins again where a skip leads exactly to the end of a file, or beyond, from within the file.
+pub(super) fn skipping_pass(job: &JobSpec, files: &[File<'_>], parts: &[Part]) -> Option<u64> {
+    let skip = job.work.rw.postfix.filter(|skip| *skip > 0 && !job.work.rw.random)?.unsigned_abs();
+    let dir = match job.mix() {
+        Mix::Only(dir) => dir,
+        Mix::TrimThenWrite => Dir::Trim,
+        Mix::ReadWrite { .. } => return None,
+    };
+    let BlockSizes::Fixed(block) = job.work.sizes[dir] else { return None };
+    let pass = |(file, part): (&File<'_>, &Part)| {
+        let count = part.len.checked_sub(block)? / (block + skip) + 1;
+        let (next, after_last) = (count * (block + skip), count * (block + skip) - skip);
+        let real = part.create_size.unwrap_or(file.facts.size_bytes);
+        let begins_again = part.start == 0 && after_last < real && next >= real;
+        (!begins_again).then_some(count * block)
+    };
+    files.iter().zip(parts).map(pass).sum()
 }
 
 /// `share` is the file's share of `size`, or 0 if that is not given in bytes.
@@ -83,8 +123,10 @@ fn part(
     let len = match job.files.size {
         Some(Size::Percent(percent)) => {
             more_than_all(job, path, percent, is_file)?;
-            let part = (u128::from(whole) * u128::from(percent) / 100) as u64;
-            part.min(len) - part.min(len) % jobs::block_min(job)
+            let part = ((u128::from(whole) * u128::from(percent) / 100) as u64).min(len);
+            // Less than a block stays as it is, for the message.
+            let blocks = part - part % jobs::block_min(job);
+            if blocks > 0 { blocks } else { part }
         }
         _ => len,
     };

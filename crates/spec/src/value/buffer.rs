@@ -48,6 +48,9 @@ fn decimal<'a>(text: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
     let sign = usize::from(text.starts_with('-'));
     let digits = text[sign..].find(|c: char| !c.is_ascii_digit());
     let end = digits.map_or(text.len(), |n| n + sign);
+    // The zero of a hexadecimal number that follows is not its last digit.
+    let hex_follows = text[end..].starts_with(['x', 'X']) && text[..end].ends_with('0');
+    let end = if hex_follows { end - 1 } else { end };
     let number: i64 = text[..end].parse().ok()?;
     let word = i32::try_from(number).map(|n| n as u32).or_else(|_| u32::try_from(number)).ok()?;
     let length = (4 - word.leading_zeros() as usize / 8).max(1);
@@ -72,6 +75,7 @@ mod tests {
         assert_eq!(pattern("255"), Ok(vec![255]));
         assert_eq!(pattern("-12"), Ok(vec![0xf4, 0xff, 0xff, 0xff]));
         assert_eq!(pattern("0xff\"ab\"1"), Ok(vec![255, b'a', b'b', 1]));
+        assert_eq!(pattern("-120xdead"), Ok(vec![0xf4, 0xff, 0xff, 0xff, 0xde, 0xad]));
         for bad in ["", "abc", "\"abc", "'file'", "0x", "99999999999"] {
             assert!(pattern(bad).is_err(), "{bad}");
         }

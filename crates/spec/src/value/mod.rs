@@ -39,6 +39,12 @@ impl<'a> Value<'a> {
         Self { text, ..self }
     }
 
+    /// A percentage from 0 to 100, with or without `%`.
+    pub(crate) fn percent(self) -> Result<u32, String> {
+        let number = self.text.strip_suffix('%').map_or(self.text, str::trim_end);
+        self.with(number).count32(0, 100)
+    }
+
     /// 0 or 1.
     pub(crate) fn flag(self) -> Result<bool, String> {
         match self.text {
@@ -211,6 +217,7 @@ fn split_number<'a>(text: &'a str, what: &str) -> Result<(u64, &'a str), String>
 fn bad_suffix(text: &str, suffix: &str, known: &str) -> String {
     match suffix.starts_with(OPERATORS) {
         true => format!("'{text}' is an expression; put it in parentheses, ({text})"),
+        false if suffix == "%" => format!("'{text}' is a percentage; use {known}"),
         false => format!("unknown unit '{suffix}' in '{text}'; use {known}"),
     }
 }
@@ -316,6 +323,8 @@ mod tests {
         assert_eq!(v("100%%").size_or_percent(), Ok(Size::Percent(100)));
         assert!(v("101%").size_or_percent().unwrap_err().contains("use 0% to 100%"));
         assert!(v("%").size_or_percent().is_err());
+        assert_eq!((v("70%").percent(), v("70").percent()), (Ok(70), Ok(70)));
+        assert!(v("101%").percent().is_err() && v("%").percent().is_err());
     }
 
     proptest! {

@@ -67,6 +67,15 @@ fn values_out_of_range() {
     refuses_command("--bs=4q x", &["'q'"]);
     refuses_command("--rwmixread=101 x", &["rwmixread", "100"]);
     refuses_command("--runtime=1fortnight x", &["fortnight", "us, ms, s"]);
+    refuses_command("--direct=2 x", &["direct", "use 0 or 1"]);
+    refuses_command("--bs=4k-512k x", &["bsrange=4k-512k", "bs=4k,512k"]);
+    refuses_command("--iodepth=70% x", &["'70%' is a percentage"]);
+    let zoned = "--rw=randread --random_distribution=zoned_abs=60/2m:40/2m x";
+    refuses_command(zoned, &["':' follows the kind", "use zoned_abs:60/2m:40/2m"]);
+    refuses_plan(
+        "--rw=read --bs=1m --size=1% /data/file",
+        &["1 MiB", "655 KiB that size=1% of /data/file"],
+    );
     refuses_command("--direct=yes x", &["direct", "use 0 or 1"]);
     refuses_command("--bs", &["--bs needs a value"]);
     refuses_file("[a]\nbs=\n", &["'bs=' has no value"]);

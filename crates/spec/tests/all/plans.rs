@@ -222,6 +222,81 @@ fn engines() {
     assert_eq!(null.jobs[0].until.bytes, Some(1 << 30));
 }
 
+/// As fio 3.33 counts them.
+#[test]
+fn an_engine_without_a_target_takes_offsets_from_the_sizes_of_files() {
+    let of = |line: &str| {
+        let job = of_command(&format!("--name=a --ioengine=null --bs=4k --rw=read {line}"))
+            .jobs
+            .remove(0);
+        let regions: Vec<_> =
+            job.virtual_regions.iter().map(|region| (region.start, region.len)).collect();
+        (regions, job.until.bytes)
+    };
+    const M: u64 = 1 << 20;
+    assert_eq!(of("--size=1m"), (vec![(0, M)], Some(M)));
+    assert_eq!(of("--filesize=1m"), (vec![(0, M)], Some(M)));
+    assert_eq!(of("--size=1m --offset=4m"), (vec![(4 * M, M)], Some(M)));
+    assert_eq!(of("--size=1m --filesize=64k"), (vec![(0, 64 << 10)], Some(64 << 10)));
+    assert_eq!(of("--size=1m --nrfiles=2"), (vec![(0, M / 2); 2], Some(M)));
+    assert_eq!(of("--size=1m --io_size=2m"), (vec![(0, M)], Some(2 * M)));
+    assert_eq!(of("--size=1m --bs=3k"), (vec![(0, M)], Some(341 * 3072)));
+    assert_eq!(of("--number_ios=9"), (vec![], None));
+}
+
+#[test]
+fn a_job_that_skips_blocks_ends_where_fio_ends_it() {
+    let ios = |line: &str| of_command(line).jobs[0].until.bytes.unwrap() / 4096;
+    let disk = |line: &str| ios(&format!("--name=a --bs=4k --filename=/dev/disk {line}"));
+    assert_eq!(disk("--rw=read:4k --size=4m"), 512);
+    assert_eq!(disk("--rw=read:4k --size=4m --loops=2"), 1024);
+    assert_eq!(disk("--rw=read:4k --size=4m --io_size=6m"), 1536);
+    assert_eq!(disk("--rw=read:4k --size=4m --offset=4m"), 512);
+    assert_eq!(disk("--rw=read:3k --size=7k"), 1);
+    assert_eq!(disk("--rw=read:-8k --size=4m"), 1024);
+    // A skip to the very end of a file, or beyond it, begins again.
+    let file = |line: &str| ios(&format!("--name=a --bs=4k --filename=/data/new {line}"));
+    assert_eq!(file("--rw=read:4k --size=4m"), 1024);
+    assert_eq!(file("--rw=read:3k --size=4m"), 585);
+    assert_eq!(ios("--name=a --rw=read:512k --bs=1m --size=128m") / 256, 85);
+    assert_eq!(ios("--name=a --rw=read:512k --bs=1m --size=8m --nrfiles=2") / 256, 6);
+}
+
+#[test]
+fn flags_byte_order_marks_and_percent_signs() {
+    let job =
+        &of_file("\u{feff}[a]\nrw=randrw\nsize=1m\nthread=4\nnorandommap=3\nrwmixread=70%").jobs[0];
+    assert_eq!(job.access.mix, Mix::ReadWrite { read_percent: 70 });
+    let uniform = Order::Random { distribution: Distribution::Uniform, run: 1 };
+    assert_eq!(job.access.order, uniform);
+}
+
+#[test]
+fn a_requested_depth_that_the_engine_cannot_do_is_kept() {
+    let depths = |line: &str| {
+        let job = of_command(&format!("--rw=read {line} /data/file")).jobs.remove(0);
+        (job.depth, job.requested_depth)
+    };
+    assert_eq!(depths("--ioengine=psync --iodepth=32"), (1, Some(32)));
+    assert_eq!(depths("--ioengine=psync"), (1, None));
+    assert_eq!(depths("--iodepth=32"), (32, None));
+}
+
+#[test]
+fn defaults_that_a_job_file_overrides_are_noted() {
+    let notes = |file: &str, line: &str| {
+        let args: Vec<String> = ["job", line].map(String::from).into();
+        fathom_spec::parse(&args, &crate::common::OneFile(file)).unwrap().notes.join("\n")
+    };
+    let all = "[global]\nruntime=2\n[a]\nsize=1m\n[b]\nsize=1m";
+    assert!(
+        notes(all, "--runtime=1").contains("--runtime=1 has no effect"),
+        "{}",
+        notes(all, "--runtime=1")
+    );
+    assert!(!notes("[a]\nsize=1m\n[b]\nsize=1m\nruntime=2", "--runtime=1").contains("no effect"));
+}
+
 #[test]
 fn rates_and_think_time() {
     let plan = of_command(

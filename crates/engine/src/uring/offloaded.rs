@@ -1,0 +1,76 @@
+//! Requests that threads of the kernel (io-wq) issue.
+
+use super::mode::{Mode, View};
+use super::ring::Sqe;
+use crate::files::{FileKind, OpenFile};
+use crate::queue::{Op, Request};
+use fathom_model::Dir;
+use linux_raw_sys::io_uring as sys;
+use std::io;
+
+/// Another mode with IOSQE_ASYNC on every n-th request (`force_async`), and on trims of devices that cannot take them
+/// without waiting.
+pub(crate) struct Offloaded<M> {
+    inner: M,
+    every: u32,
+    count: u32,
+    trims: bool,
+}
+
+impl<M> Offloaded<M> {
+    /// Offloads every `every`-th request, or none if that is 0; with `trims` all trims.
+    pub fn new(inner: M, every: u32, trims: bool) -> Self {
+        Self { inner, every, count: 0, trims }
+    }
+}
+
+impl<M: Mode> Mode for Offloaded<M> {
+    const WIDE: bool = M::WIDE;
+
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+        self.inner.encode(sqe, target, slot, request);
+        let mut offloads = self.trims && request.op == Op::Io(Dir::Trim);
+        if self.every > 0 {
+            self.count += 1;
+            if self.count == self.every {
+                self.count = 0;
+                offloads = true;
+            }
+        }
+        if offloads {
+            sqe.words()[0] |= 1 << (8 + sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u32);
+        }
+    }
+
+    fn priority(&self, slot: u32) -> u16 {
+        self.inner.priority(slot)
+    }
+
+    fn result(&self, slot: u32, result: i32) -> i32 {
+        self.inner.result(slot, result)
+    }
+}
+
+/// The first of `files` that is a block device of which the driver does not support REQ_NOWAIT. The kernel fails its
+/// trims with EOPNOTSUPP when the submitting thread issues them, instead of handing them to io-wq as it does reads.
+pub(crate) fn without_nowait(files: &[OpenFile]) -> Option<&OpenFile> {
+    let mut devices = files.iter().filter(|file| matches!(file.kind, FileKind::Block { .. }));
+    devices.find(|file| {
+        let mut byte = 0_u8;
+        let vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        // Checked before the offset, which is beyond the end of any device: nothing is read.
+        let offset = 1 << 62;
+        // SAFETY: the vector is of one byte that outlives the call.
+        let read =
+            unsafe { libc::preadv2(file.raw(), &raw const vector, 1, offset, libc::RWF_NOWAIT) };
+        read < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)
+    })
+}
+
+/// What [`without_nowait`] means for the trims of `device`.
+pub(super) fn explain(device: &OpenFile) -> String {
+    format!(
+        "trims without kernel threads: the driver of {} does not support nowait, so io-wq threads issue them",
+        device.path
+    )
+}
