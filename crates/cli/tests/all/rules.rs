@@ -37,14 +37,14 @@ fn a_queue_depth_that_the_engine_does_not_have() {
         let args = ["--rw=randread", "--iodepth=32", &format!("--ioengine={engine}"), "data"];
         let finding = fires(&place, &["synchronous-engine"], &args);
         says(&finding["summary"].to_string(), &["iodepth=32 has no effect", engine]);
-        says(&finding["remedy"].to_string(), &["numjobs=32"]);
+        says(&finding["next_step"].to_string(), &["numjobs=32"]);
     }
     let page = place.run(&["--rw=randread", "--iodepth=32", "--ioengine=psync", "data"]).done();
     says(&page.stdout, &["iodepth=32 requested", "iodepth=32 has no effect"]);
     silent(&place, "synchronous-engine", &["--rw=randread", "--ioengine=psync", "data"]);
     let names = ["--ioengine=filecreate", "--nrfiles=4", "--size=16k", "--iodepth=2", "--rw=write"];
     let finding = fires(&place, &["synchronous-engine"], &names);
-    assert_eq!(finding["remedy"], "Use numjobs=2", "there is no other engine that does it");
+    assert_eq!(finding["next_step"], "Use numjobs=2", "there is no other engine that does it");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_queue_depth_that_flushes_keep_down() {
     let place = Place::new();
     let args = ["--rw=write", "--size=2m", "--iodepth=32", "--fsync=1", "--direct=1"];
     let finding = fires(&place, &["depth-not-reached"], &args);
-    says(&finding["remedy"].to_string(), &["fsync"]);
+    says(&finding["next_step"].to_string(), &["fsync"]);
     silent(&place, "depth-not-reached", &["--rw=write", "--size=2m", "--fsync=1"]);
 }
 
@@ -70,7 +70,7 @@ fn the_page_cache() {
     fires(&place, &["direct-refused"], &direct);
     let mapped = ["--rw=read", "--ioengine=mmap", "--buffered=1", "data"];
     let finding = fires(&place, &["smaller-than-memory"], &mapped);
-    says(&finding["remedy"].to_string(), &["ioengine=io_uring"]);
+    says(&finding["next_step"].to_string(), &["ioengine=io_uring"]);
 }
 
 #[test]
