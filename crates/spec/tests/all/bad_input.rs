@@ -193,7 +193,6 @@ fn distributions_beyond_the_target() {
 #[test]
 fn trims_that_are_written_or_have_ranges() {
     let own = "--rw=trimwrite --filename=/data/own";
-    refuses_plan(&format!("{own} --bs=4k,4k,8k"), &["same block size"]);
     refuses_plan(&format!("{own} --rate_iops=100"), &["remove rate"]);
     let ranges = "--ioengine=io_uring_cmd --filename=/dev/ng0n1 --num_range=8";
     refuses_plan(&format!("{ranges} --rw=trimwrite"), &["num_range", "one range"]);

@@ -263,6 +263,12 @@ fn a_job_that_skips_blocks_ends_where_fio_ends_it() {
 }
 
 #[test]
+fn a_write_has_the_size_of_its_trim() {
+    let job = &of_command("--rw=trimwrite --bs=4k,4k,8k /data/own").jobs[0];
+    assert_eq!(job.access.block_sizes.write, BlockSizes::Fixed(8192));
+}
+
+#[test]
 fn flags_byte_order_marks_and_percent_signs() {
     let job =
         &of_file("\u{feff}[a]\nrw=randrw\nsize=1m\nthread=4\nnorandommap=3\nrwmixread=70%").jobs[0];
