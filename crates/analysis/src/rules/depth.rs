@@ -80,6 +80,7 @@ fn not_reached(record: &RunRecord) -> Option<Claim> {
         let held_back = plan.is_held_back() || plan.think.is_some() || plan.batch.low.is_some();
         let long_enough = derive::ios(job.done) > u64::from(plan.depth) * QUEUES_MIN;
         job.is_real()
+            && plan.depth > 1
             && !plan.engine.is_synchronous()
             && !held_back
             && long_enough

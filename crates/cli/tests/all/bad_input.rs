@@ -35,7 +35,7 @@ fn targets() {
     place.refuses(&["--rw=read", "nosuch"], &["nosuch does not exist", "size"]);
     place.refuses(&["--rw=read", "dir"], &["dir is a directory", "directory=dir"]);
     place.refuses(&["--rw=read", "empty"], &["empty is empty", "size="]);
-    place.refuses(&["--rw=read", "--size=1m", "nodir/file"], &["nodir"]);
+    place.refuses(&["--rw=read", "--size=1m", "/nodir/file"], &["nodir"]);
     place.refuses(&["--rw=read", "/dev/null"], &["/dev/null", "neither"]);
     place.refuses(&["--rw=read", "--bs=2m", "data"], &["bs=2 MiB", "1 MiB"]);
     place.refuses(

@@ -5,7 +5,7 @@ use fathom_model::experiment::{Experiment, Metric, Protocol};
 /// A short trial on the null engine, which does no I/O, or with commands.
 fn options(experiment: Experiment, dir: &std::path::Path) -> TryOptions {
     let protocol = Protocol {
-        seconds: 3.0,
+        seconds: 6.0,
         window_ns: 20_000_000,
         ramp_ns: 2_000_000,
         precision: 0.02,
