@@ -128,7 +128,11 @@ pub(crate) fn is_cgroup(roots: &Roots, dir: &Path) -> bool {
 pub(crate) fn exists(path: &Path) -> Result<bool, Unread> {
     for above in path.ancestors() {
         match std::fs::metadata(above) {
-            Ok(_) => return verify(above).map(|()| above == path),
+            Ok(_) => match verify(above) {
+                // It has disappeared in the meantime.
+                Err(error) if error.is(&[Errno::NOENT]) => {}
+                verified => return verified.map(|()| above == path),
+            },
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Unread::failed(above, error));
             }
@@ -171,8 +175,13 @@ pub(crate) fn list(dir: &Path) -> Result<Option<Vec<String>>, Unread> {
         return Ok(None);
     }
     let fail = |error| Unread::failed(dir, error);
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(fail(error)),
+    };
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(fail)? {
+    for entry in entries {
         let name = entry.map_err(fail)?.file_name().into_string();
         names.push(name.map_err(|_| Unread::malformed(dir))?);
     }

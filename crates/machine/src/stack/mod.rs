@@ -19,6 +19,11 @@ use paths::Swap;
 pub(crate) use paths::block_number;
 use sources::Sources;
 use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Maximum number of attempts to read all of it, since devices and processes come and go meanwhile.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Identity of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +86,16 @@ impl StorageStack {
     /// # Errors
     /// A part of it cannot be read, so that any file or device may be in use.
     pub fn read(roots: &Roots) -> Result<Self, Unread> {
+        for _ in 1..TRIES {
+            if let Ok(stack) = Self::read_once(roots) {
+                return Ok(stack);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Self::read_once(roots)
+    }
+
+    fn read_once(roots: &Roots) -> Result<Self, Unread> {
         let namespaces = mounts::namespaces(roots)?;
         let mut layers = backing::loops(roots, &namespaces)?;
         layers.extend(backing::zrams(roots, &namespaces)?);

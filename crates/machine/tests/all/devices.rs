@@ -321,6 +321,22 @@ fn a_backing_file_in_another_namespace_is_found() {
 }
 
 #[test]
+fn devices_that_come_and_go_stand_in_no_other_targets_way() {
+    let Some(_alone) = devices("devices that come and go") else { return };
+    let (dir, images) = (crate::support::dir(), crate::support::dir());
+    let (path, image) = (dir.path().join("own"), images.path().join("image"));
+    std::fs::write(&path, [0; 8192]).expect("file");
+    std::fs::write(&image, vec![0; 1 << 20]).expect("image");
+    let permitted = overwrite(&[path.to_str().expect("UTF-8")]);
+    std::thread::scope(|scope| {
+        let come_and_go = scope.spawn(|| (0..30).for_each(|_| drop(Loop::on(&image, &[]))));
+        while !come_and_go.is_finished() {
+            open(vec![written(&path)], &permitted).expect("unused");
+        }
+    });
+}
+
+#[test]
 fn a_device_missing_from_sysfs_is_refused() {
     let Some(_alone) = devices("unknown device") else { return };
     let disk = Loop::new(4 * MIB);
