@@ -6,7 +6,7 @@
 
 /// Bytes that derive from one seed.
 pub const SECTOR_BYTES: usize = 512;
-/// Bytes of which the first [`STAMP_BYTES`] may be a stamp.
+/// Bytes of which the first `STAMP_BYTES` may be a stamp.
 pub const PAGE_BYTES: usize = 4096;
 /// Bytes of a stamp; the seed follows.
 const STAMP_BYTES: usize = 16;

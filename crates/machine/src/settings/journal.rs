@@ -258,7 +258,11 @@ impl Effects {
             return Ok(Vec::new());
         }
         // There is no directory before the first change.
-        let names = roots::list(&self.state)?.unwrap_or_default();
+        let names = match roots::list(&self.state) {
+            // Who may not read the directory has not changed settings through it.
+            Err(unread) if unread.is(&[Errno::ACCESS]) => return Ok(Vec::new()),
+            other => other?.unwrap_or_default(),
+        };
         let key = |name: &String| {
             suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).map(ToString::to_string)
         };
