@@ -38,7 +38,7 @@ expect 0 as_nobody fathom top --json -n 1 -i 200ms
 is out '.system.cpu.idle != null and (.disks | length) > 0 and .layers == null' true
 
 expect 0 as_nobody fathom threads -a -v -t 1
-says out "on average"
+says out "mean shown threads"
 says out "CAP_SYS_PTRACE"
 expect 1 as_nobody fathom stacks --duration 1s
 says err "CPU samples: Permission denied"
