@@ -93,7 +93,12 @@ impl Unread {
         Self::Malformed { path: path.display().to_string() }
     }
 
-    /// The system's error, if it is one of these.
+    /// Whether it may come of a device or process that disappeared while it was read.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Missing { .. })
+    }
+
+    /// Whether it is one of these errors of the system.
     pub(crate) fn is(&self, errors: &[Errno]) -> bool {
         let number = |error: &Errno| Some(error.raw_os_error());
         matches!(self, Self::Failed { source, .. } if errors.iter().any(|e| number(e) == source.raw_os_error()))

@@ -22,7 +22,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Maximum number of attempts to read all of it, since devices and processes come and go meanwhile.
-const TRIES: u32 = 10;
+const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Identity of a file.
@@ -87,10 +87,10 @@ impl StorageStack {
     /// A part of it cannot be read, so that any file or device may be in use.
     pub fn read(roots: &Roots) -> Result<Self, Unread> {
         for _ in 1..TRIES {
-            if let Ok(stack) = Self::read_once(roots) {
-                return Ok(stack);
+            match Self::read_once(roots) {
+                Err(error) if error.may_pass() => std::thread::sleep(PAUSE),
+                other => return other,
             }
-            std::thread::sleep(PAUSE);
         }
         Self::read_once(roots)
     }
