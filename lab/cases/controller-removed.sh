@@ -19,7 +19,7 @@ run_while() {
     check "the job has an error" [ "$(value out '.jobs[0].error')" -gt 0 ]
     done=$(value out '.jobs[0] | .read.total_ios + .write.total_ios')
     check "what was done before is counted ($done)" [ "$done" -gt 0 ]
-    is "$3/record.json" '.jobs[0].dirs | .read.counts.ios + .write.counts.ios' "$done"
+    is "$3/record.json" '.jobs[0].dirs | .read.counts.ios + .read.counts.errors + .write.counts.ios + .write.counts.errors' "$done"
     is "$3/record.json" '[.findings[].rule] | contains(["job-failed"])' true
     jq -c .elapsed_ns "$3/samples.ndjson"
     nothing_left

@@ -31,6 +31,7 @@ sleep 10
 check "a run ends although its device does not" [ -e end2 ]
 read -r status ended <end2
 check "with 1 ($status)" [ $status = 1 ]
+value record2/record.json .elapsed_ns
 is record2/record.json '.elapsed_ns / 1e9 - 8 | . > 7 and . <= 10' true
 check "and is gone soon after ($began to $ended)" [ $((ended - began)) -le 18 ]
 says err2 /dev/mapper/lab2
