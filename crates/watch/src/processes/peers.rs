@@ -32,6 +32,15 @@ enum End {
     Socket(u64),
 }
 
+impl End {
+    fn socket(&self) -> Option<u64> {
+        match *self {
+            Self::Socket(inode) => Some(inode),
+            Self::Pipe(..) => None,
+        }
+    }
+}
+
 impl Peers {
     /// Looks for peers of `watched` among these processes with their start times, unless the last search was
     /// expensive.
@@ -67,11 +76,15 @@ impl Peers {
 /// The other ends of all pipes and sockets of these processes.
 fn other_ends(proc_root: &Path, pids: &[i32]) -> BTreeSet<End> {
     let own: BTreeSet<End> = pids.iter().flat_map(|pid| ends(proc_root, *pid)).collect();
-    let has_sockets = own.iter().any(|end| matches!(end, End::Socket(_)));
+    let sockets: Vec<u64> = own.iter().filter_map(|end| end.socket()).collect();
     let mut pairs = HashMap::new();
-    if let Some(pid) = pids.first().filter(|_| has_sockets) {
+    if !sockets.is_empty() {
         // Where the kernel does not report them, these remain unknown.
         pairs = unix_pairs().unwrap_or_default();
+    }
+    // The kernel walks its whole table of connections for `tcp`, which takes milliseconds.
+    let unpaired = sockets.iter().any(|inode| !pairs.contains_key(inode));
+    if let Some(pid) = pids.first().filter(|_| unpaired) {
         pairs.extend(tcp_pairs(&proc_root.join(pid.to_string()).join("net")));
     }
     let other = |end: &End| match *end {
