@@ -114,13 +114,21 @@ fn a_file_that_takes_the_name_of_one_being_removed_is_kept() {
         (0..FILES).for_each(|number| place.write(&format!("theirs{number}"), "theirs"));
         let (engine, count) = (format!("--ioengine={engine}"), format!("--nrfiles={FILES}"));
         let job = ["--name=t", "--directory=dir", "--unlink=1", "--filesize=4k", &count, &engine];
-        let running = place.start(&[&["run", "--no-record", "--eta=never"], &job[..]].concat());
+        // The last file is there for a moment only, in which this process may not run.
         let last = place.path(&format!("dir/t.0.{}", FILES - 1));
-        if engine != "--ioengine=filedelete" {
-            until("all files", || last.exists());
-        } else {
-            until("a file", || fs::read_dir(place.path("dir")).unwrap().count() > 0);
-        }
+        let are_there = || match engine.as_str() {
+            "--ioengine=filedelete" => fs::read_dir(place.path("dir")).unwrap().count() > 0,
+            _ => last.exists(),
+        };
+        let caught = || {
+            let running = place.start(&[&["run", "--no-record", "--eta=never"], &job[..]].concat());
+            let program = format!("/proc/{}/exe", running.id());
+            while !are_there() {
+                fs::read_link(&program).ok()?;
+            }
+            Some(running)
+        };
+        let running = (0..100).find_map(|_| caught()).unwrap();
         for number in 0..FILES {
             let to = place.path(&format!("dir/t.0.{number}"));
             fs::rename(place.path(&format!("theirs{number}")), to).unwrap();
