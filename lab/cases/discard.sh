@@ -1,5 +1,5 @@
 # Discards on NVMe and null_blk reach the kernel's counters, and discarded blocks read as zeros.
-# kernels: 6.1 7
+# kernels: 7 6.1
 null=$(null_blk null discard=1)
 
 # discards NODE: how many the kernel counted.

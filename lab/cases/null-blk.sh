@@ -1,5 +1,5 @@
 # null_blk works in bio and multi-queue mode, with one queue and several, and its counters match fathom's.
-# kernels: 6.1 6.12
+# kernels: 6.12 6.1
 # Kernels since 5.0 have no request mode (queue_mode 1), those since 6.9 no bio mode (0).
 # read_write MODE QUEUES: makes a device, writes and reads it whole, and compares the kernel's counts.
 read_write() {

@@ -1,5 +1,5 @@
 # Polled reads reach an NVMe disk and come back without an interrupt.
-# kernels: all
+# kernels: 7 6.1 6.12
 reload nvme poll_queues=1
 ctrl=$(controller 0)
 set -- --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --iodepth=8 --number_ios=2000 --output-format=json

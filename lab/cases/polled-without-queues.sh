@@ -1,5 +1,5 @@
 # Without poll queues, hipri is an error or a warning, never ignored silently.
-# kernels: all
+# kernels: 6.12 6.1 7
 check "the driver has no poll queues" [ "$(cat /sys/module/nvme/parameters/poll_queues)" = 0 ]
 status=0
 fathom run --name=polled --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --iodepth=8 --hipri=1 \

@@ -1,5 +1,5 @@
 # Settings are restored even if fathom is killed at any moment while it changes them.
-# kernels: 6.1 7
+# kernels: 7 6.1
 # modules: null_blk
 node=$(null_blk one)
 queue=/sys/block/${node#/dev/}/queue

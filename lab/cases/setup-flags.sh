@@ -1,5 +1,5 @@
 # Unsupported setup flags are dropped, the run continues, and the record lists the flags in effect and refused.
-# kernels: all
+# kernels: 6.12 6.1 7
 reload nvme poll_queues=1
 case $(uname -r) in 6.1.*) refused=NO_SQARRAY granted= ;; *) refused= granted=' NO_SQARRAY' ;; esac
 

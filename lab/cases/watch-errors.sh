@@ -1,5 +1,5 @@
 # I/O errors are counted per device, request-based and bio-based.
-# kernels: 6.1 7
+# kernels: 7 6.1
 # modules: dm_mod
 bad_disk
 set -- --name=bad --rw=read --bs=64k --size=16m --direct=1 --iodepth=8 --continue_on_error=all \

@@ -104,7 +104,7 @@ pub struct Case {
     pub cmdline: String,
     /// Loaded before the script starts.
     pub modules: Vec<String>,
-    /// The kernels that it is for; none if any will do.
+    /// The kernels that it is for, the most important one first; none if any will do.
     pub kernels: Vec<Kernel>,
     /// Whether the case changes the machine, so that no other case may share its boot.
     pub own_boot: bool,
@@ -153,7 +153,6 @@ impl Case {
             "machine" => self.machine = Machine::parse(value)?,
             "cmdline" => self.cmdline = value.to_string(),
             "modules" => self.modules = value.split_whitespace().map(String::from).collect(),
-            "kernels" if value == "all" => self.kernels = Kernel::ALL.to_vec(),
             "kernels" => {
                 self.kernels =
                     value.split_whitespace().map(Kernel::parse).collect::<Result<_>>()?;
@@ -192,7 +191,7 @@ mod tests {
     fn a_head_is_read() {
         let text = "# Reads are polled.\n# More about it, for: people.\n# machine: nvme=2 lba=512,4096 roots=1\n\
                     # cmdline: nvme.poll_queues=1\n# modules: nvme null_blk\n# kernels: 6.1 7\n\
-                    # boot: own\n# limit: 90\nset -eu\n# kernels: all\n";
+                    # boot: own\n# limit: 90\nset -eu\n# kernels: 7\n";
         let case = Case::parse("polled", text).unwrap();
         assert_eq!(case.machine, Machine::parse("nvme=2 lba=512,4096 roots=1").unwrap());
         assert_eq!(case.machine.lba_bytes, [512, 4096]);
@@ -215,7 +214,7 @@ mod tests {
         for (text, named) in [
             ("true\n", "first line"),
             ("#!/bin/sh\n", "first line"),
-            ("# kernels: all\n", "first line"),
+            ("# kernels: 7\n", "first line"),
             ("# It holds.\n# kernel: 6.1\n", "unknown key kernel"),
             ("# It holds.\n# kernels: 6.1 5.10\n", "5.10"),
             ("# It holds.\n# boot: once\n", "once"),

@@ -21,17 +21,21 @@ const PROGRAMS: [&str; 2] = ["fathom", "deny-io-uring"];
 /// Programs of this workspace, and the shared libraries that they need, as (path in the guest, content).
 pub type Programs = Vec<(String, Vec<u8>)>;
 
-/// Builds the programs the way the tests do, so that nothing is built twice. Optimised ones would take minutes to build,
+/// Takes the programs from a directory, or builds them the way the tests do. Optimized ones would take minutes to build,
 /// and save less in the guests.
-pub fn programs(root: &Path, dir: &Path) -> Result<Programs> {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--locked", "--workspace", "--bins", "--target-dir"]);
-    if !cargo.arg(root.join("target")).current_dir(root).status()?.success() {
-        return Err("fathom did not build".into());
+pub fn programs(root: &Path, dir: &Path, built: Option<&Path>) -> Result<Programs> {
+    let target = root.join("target");
+    if built.is_none() {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "--quiet", "--locked", "--workspace", "--bins", "--target-dir"]);
+        if !cargo.arg(&target).current_dir(root).status()?.success() {
+            return Err("fathom did not build".into());
+        }
     }
+    let programs = built.map_or_else(|| target.join("debug"), Path::to_path_buf);
     let mut files = BTreeMap::new();
     for name in PROGRAMS {
-        let (built, stripped) = (root.join("target/debug").join(name), dir.join(name));
+        let (built, stripped) = (programs.join(name), dir.join(name));
         host::strip(&built, &stripped)?;
         files.insert(format!("lab/bin/{name}"), fs::read(&stripped)?);
         for library in host::libraries(&built)? {

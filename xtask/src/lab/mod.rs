@@ -19,7 +19,7 @@ use crate::Result;
 use case::{Case, Kernel};
 use image::Image;
 use run::{Fault, Outcome, Places};
-use schedule::Boot;
+use schedule::{Boot, Kernels};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -38,12 +38,18 @@ pub struct Options {
     /// Run on this kernel only
     #[arg(long, value_name = "VERSION")]
     kernel: Option<Kernel>,
+    /// Run each case on all of its kernels, not on the first one alone
+    #[arg(long, conflicts_with = "kernel")]
+    all: bool,
     /// The shell's machine, in the form that cases have
     #[arg(long, value_name = "TEXT", default_value = "")]
     machine: String,
     /// Parameters for the shell's kernel
     #[arg(long, value_name = "TEXT", default_value = "")]
     cmdline: String,
+    /// Use the programs in this directory, such as target/debug, instead of building them
+    #[arg(long, value_name = "DIR")]
+    programs: Option<PathBuf>,
     /// List the cases
     #[arg(long)]
     list: bool,
@@ -61,9 +67,15 @@ pub fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     let is_shell = options.cases == ["shell"];
-    let kernel = options.kernel;
-    let boots =
-        if is_shell { Vec::new() } else { schedule::boots(&chosen(&all, &options.cases)?, kernel) };
+    let kernels = match options.kernel {
+        Some(kernel) => Kernels::Only(kernel),
+        None if options.all => Kernels::All,
+        None => Kernels::First,
+    };
+    let boots = match is_shell {
+        true => Vec::new(),
+        false => schedule::boots(&chosen(&all, &options.cases)?, kernels),
+    };
     if boots.is_empty() && !is_shell {
         return Err("no case is for that kernel".into());
     }
@@ -75,9 +87,9 @@ pub fn run(options: &Options) -> Result<()> {
     let dir = tempfile::Builder::new().prefix("fathom-lab-").tempdir()?;
     let mut kernels: Vec<Kernel> = boots.iter().map(|boot| boot.kernel).collect();
     if is_shell {
-        kernels.push(kernel.unwrap_or(Kernel::V6_1));
+        kernels.push(options.kernel.unwrap_or(Kernel::V6_1));
     }
-    let images = images(&root, &lab, dir.path(), kernels)?;
+    let images = images(&root, &lab, dir.path(), options.programs.as_deref(), kernels)?;
     if is_shell {
         let image = images.values().next().ok_or("no image")?;
         return shell::run(image, &options.machine, &options.cmdline, dir.path());
@@ -87,10 +99,11 @@ pub fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     let places = Places { logs: lab.join("logs"), records: lab.join("records") };
-    let Counts { passed, again, failed } = run_all(boots, &images, &places, &lab)?;
-    let again =
-        if again > 0 { format!(" ({again} of them in another guest)") } else { String::new() };
-    println!("{passed} passed{again}, {failed} failed, in {:.0} s", start.elapsed().as_secs_f64());
+    let Counts { passed, failed, repeated } = run_all(boots, &images, &places, &lab)?;
+    println!("{passed} passed, {failed} failed, in {:.0} s", start.elapsed().as_secs_f64());
+    if !repeated.is_empty() {
+        println!("repeated in a fresh guest: {}", repeated.join(", "));
+    }
     if failed > 0 { Err(format!("{failed} cases failed").into()) } else { Ok(()) }
 }
 
@@ -116,23 +129,24 @@ fn images(
     root: &Path,
     lab: &Path,
     dir: &Path,
+    programs: Option<&Path>,
     mut kernels: Vec<Kernel>,
 ) -> Result<BTreeMap<Kernel, Image>> {
     let lock = File::create(lab.join("lock"))?;
     lock.lock()?;
     kernels.sort();
     kernels.dedup();
-    let programs = image::programs(root, dir)?;
+    let programs = image::programs(root, dir, programs)?;
     let build = |kernel| Ok((kernel, image::build(root, lab, dir, kernel, &programs)?));
     kernels.into_iter().map(build).collect()
 }
 
-/// Number of cases that passed, of those in another guest, and of failed ones.
+/// Number of cases that passed and that failed, and those of both that were repeated.
 #[derive(Default)]
 struct Counts {
     passed: usize,
-    again: usize,
     failed: usize,
+    repeated: Vec<String>,
 }
 
 /// Runs all boots, some of them concurrently.
@@ -146,12 +160,12 @@ fn run_all(
     let report = |outcome: Outcome| {
         let mut counts = counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         print(&outcome);
-        match (&outcome.first, &outcome.fault) {
-            (_, Some(_)) => counts.failed += 1,
-            (first, None) => {
-                counts.passed += 1;
-                counts.again += usize::from(first.is_some());
-            }
+        counts.passed += usize::from(outcome.passed);
+        counts.failed += usize::from(!outcome.passed);
+        if outcome.faults.len() + usize::from(outcome.passed) > 1 {
+            let result = if outcome.passed { "passed" } else { "failed" };
+            let Outcome { case, kernel, .. } = outcome;
+            counts.repeated.push(format!("{case} on {kernel} ({result})"));
         }
     };
     let boots = Mutex::new(boots.into_iter());
@@ -180,20 +194,25 @@ fn run_all(
 }
 
 fn print(outcome: &Outcome) {
-    let Outcome { case, kernel, time, boot_time, first, fault } = outcome;
-    let word = if fault.is_some() { "FAIL" } else { "ok" };
+    let Outcome { case, kernel, time, boot_time, faults, passed } = outcome;
+    let word = if *passed { "ok" } else { "FAIL" };
     let boot = match boot_time.as_secs_f64() {
         0.0 => String::new(),
         seconds => format!(" after {seconds:.1} s of booting"),
     };
     println!("{word:<4} {case:<24} {kernel:<4} {:>6.1} s{boot}", time.as_secs_f64());
-    first.iter().for_each(|fault| explain("run again: its first guest was lost", fault));
-    fault.iter().for_each(|fault| explain("failed", fault));
+    for (index, fault) in faults.iter().enumerate() {
+        explain(index + 1, fault);
+    }
+    if *passed && !faults.is_empty() {
+        println!("     attempt {}: passed, in a fresh guest", faults.len() + 1);
+    }
 }
 
-fn explain(when: &str, fault: &Fault) {
+fn explain(attempt: usize, fault: &Fault) {
     let (console, log) = (fault.console.display(), fault.log.display());
-    println!("     {when}: {}; console: {console}; log: {log}", fault.what);
+    let failed = if fault.lost { "lost its guest" } else { "failed" };
+    println!("     attempt {attempt} {failed}: {}; console: {console}; log: {log}", fault.what);
     let quote = |lines: &[String]| lines.iter().for_each(|line| println!("     | {line}"));
     quote(&run::last_lines(&fault.log, TAIL, 0));
     if !fault.kernel.is_empty() {

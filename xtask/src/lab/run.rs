@@ -33,10 +33,9 @@ pub struct Outcome {
     pub time: Duration,
     /// Time spent booting for it, not included in its time.
     pub boot_time: Duration,
-    /// How its first guest failed, if it did.
-    pub first: Option<Fault>,
-    /// Why it failed.
-    pub fault: Option<Fault>,
+    /// Why each attempt failed, except the last one if the case passed.
+    pub faults: Vec<Fault>,
+    pub passed: bool,
 }
 
 /// Why a case failed, with details.
@@ -58,11 +57,13 @@ pub fn last_lines(path: &Path, count: usize, from: usize) -> Vec<String> {
     lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
 }
 
-/// Guests that a case gets: emulated kernels crash now and then, also twice in a row.
-const GUESTS_MAX: u32 = 3;
+/// Whether a case that failed like this is repeated: once, and once more if a guest was lost. Emulated kernels occasionally
+/// crash or hang while they patch their own code, as when events are enabled, also twice in a row.
+fn is_repeated(faults: &[Fault]) -> bool {
+    faults.len() < 2 + usize::from(faults.iter().any(|fault| fault.lost))
+}
 
-/// Runs all cases of a boot, and repeats a case in a new guest if the previous one crashed or hung: emulated kernels
-/// occasionally do so while they patch their own code, as when events are enabled. A failed check is never repeated.
+/// Runs all cases of a boot. A case that fails is repeated in a fresh guest, which then serves the next cases.
 pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome)) -> Result<()> {
     let logs = places.logs.join(boot.kernel.name());
     fs::create_dir_all(&logs)?;
@@ -71,24 +72,21 @@ pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome
     let mut guests = Guests { boot, image, places, logs, dir, guest: None, console };
     for case in &boot.cases {
         let (start, boot_time) = (Instant::now(), Cell::default());
-        let (again, mut first) = (format!("{}.again", case.name), None);
+        let (again, mut faults) = (format!("{}.again", case.name), Vec::new());
         guests.forget(&again);
-        let mut fault = guests.attempt(case, &case.name, &boot_time)?;
-        for _ in 1..GUESTS_MAX {
-            if !fault.as_ref().is_some_and(|fault| fault.lost) {
-                break;
+        let passed = loop {
+            let name = if faults.is_empty() { &case.name } else { &again };
+            let Some(fault) = guests.attempt(case, name, &boot_time)? else { break true };
+            guests.give_up()?;
+            faults.push(fault);
+            if !is_repeated(&faults) {
+                break false;
             }
-            guests.give_up()?;
-            first = first.or(fault);
-            fault = guests.attempt(case, &again, &boot_time)?;
-        }
-        if fault.as_ref().is_some_and(|fault| fault.lost) {
-            guests.give_up()?;
-        }
+        };
         let boot_time = boot_time.get();
         let time = start.elapsed().saturating_sub(boot_time);
         let kernel = boot.kernel.name();
-        report(Outcome { case: case.name.clone(), kernel, time, boot_time, first, fault });
+        report(Outcome { case: case.name.clone(), kernel, time, boot_time, faults, passed });
     }
     Ok(())
 }

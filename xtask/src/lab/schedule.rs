@@ -11,11 +11,20 @@ pub struct Boot {
     pub cases: Vec<Case>,
 }
 
+/// The kernels that a case runs on, of those that it is for.
+#[derive(Clone, Copy)]
+pub enum Kernels {
+    /// Its first one.
+    First,
+    All,
+    Only(Kernel),
+}
+
 /// Cases with the same kernel, machine and command line share a boot unless they need their own. The largest boots come
 /// first, so that none of them runs alone at the end.
-pub fn boots(cases: &[Case], only: Option<Kernel>) -> Vec<Boot> {
+pub fn boots(cases: &[Case], kernels: Kernels) -> Vec<Boot> {
     let mut boots: Vec<Boot> = Vec::new();
-    for (kernel, case) in placed(cases, only) {
+    for (kernel, case) in placed(cases, kernels) {
         let shared = boots.iter_mut().find(|boot| {
             boot.kernel == kernel
                 && boot.machine == case.machine
@@ -38,21 +47,20 @@ pub fn boots(cases: &[Case], only: Option<Kernel>) -> Vec<Boot> {
 
 /// Each case with its kernels. One that any kernel will do for goes to the kernel with the fewest cases, so that their
 /// guests end at about the same time.
-fn placed(cases: &[Case], only: Option<Kernel>) -> Vec<(Kernel, &Case)> {
-    let kernels =
-        || Kernel::ALL.into_iter().filter(move |kernel| only.is_none_or(|only| only == *kernel));
-    let (free, bound): (Vec<&Case>, Vec<&Case>) =
-        cases.iter().partition(|case| case.kernels.is_empty());
-    let on = |kernel| {
-        bound
-            .iter()
-            .filter(move |case| case.kernels.contains(&kernel))
-            .map(move |case| (kernel, *case))
+fn placed(cases: &[Case], kernels: Kernels) -> Vec<(Kernel, &Case)> {
+    let chosen = |case: &Case, kernel| match kernels {
+        Kernels::First => case.kernels.first() == Some(&kernel),
+        Kernels::All => case.kernels.contains(&kernel),
+        Kernels::Only(only) => kernel == only && case.kernels.contains(&kernel),
     };
-    let mut placed: Vec<(Kernel, &Case)> = kernels().flat_map(on).collect();
-    for case in free {
+    let on = |kernel| {
+        cases.iter().filter(move |case| chosen(case, kernel)).map(move |case| (kernel, case))
+    };
+    let mut placed: Vec<(Kernel, &Case)> = Kernel::ALL.into_iter().flat_map(on).collect();
+    for case in cases.iter().filter(|case| case.kernels.is_empty()) {
         let count = |kernel: &Kernel| placed.iter().filter(|(placed, _)| placed == kernel).count();
-        placed.extend(kernels().min_by_key(count).map(|kernel| (kernel, case)));
+        let fewest = Kernel::ALL.into_iter().min_by_key(count).unwrap_or(Kernel::V6_1);
+        placed.push((if let Kernels::Only(only) = kernels { only } else { fewest }, case));
     }
     placed
 }
@@ -84,7 +92,7 @@ mod tests {
             case("d", "# kernels: 6.1\n"),
             case("e", "# kernels: 6.1\n# cmdline: nvme.poll_queues=1\n"),
         ];
-        let boots = boots(&cases, None);
+        let boots = boots(&cases, Kernels::All);
         assert_eq!(
             names(&boots),
             [
@@ -101,20 +109,25 @@ mod tests {
     fn cases_for_any_kernel_go_to_the_one_with_the_fewest() {
         let cases = [case("a", ""), case("b", "# kernels: 6.1 7\n"), case("c", ""), case("d", "")];
         assert_eq!(
-            names(&boots(&cases, None)),
+            names(&boots(&cases, Kernels::All)),
             [("6.1", vec!["b", "c"]), ("6.12", vec!["a", "d"]), ("7", vec!["b"])]
         );
     }
 
     #[test]
-    fn one_kernel_can_be_picked() {
-        let cases = [case("a", ""), case("b", "# kernels: all\n"), case("c", "# kernels: 6.1\n")];
-        assert_eq!(names(&boots(&cases, Some(Kernel::V7))), [("7", vec!["b", "a"])]);
+    fn a_case_runs_on_its_first_kernel_or_on_another() {
+        let cases =
+            [case("a", ""), case("b", "# kernels: 6.12 7\n"), case("c", "# kernels: 6.1\n")];
+        assert_eq!(names(&boots(&cases, Kernels::Only(Kernel::V7))), [("7", vec!["b", "a"])]);
+        assert_eq!(
+            names(&boots(&cases, Kernels::First)),
+            [("6.1", vec!["c"]), ("6.12", vec!["b"]), ("7", vec!["a"])]
+        );
     }
 
     #[test]
     fn two_that_need_their_own_boot_do_not_share_it() {
         let cases = [case("a", "# boot: own\n"), case("b", "# boot: own\n"), case("c", "")];
-        assert_eq!(boots(&cases, None).len(), 3);
+        assert_eq!(boots(&cases, Kernels::First).len(), 3);
     }
 }
