@@ -1,4 +1,4 @@
-//! Stored records of bottlenecks that were created on purpose (tests/limited_by.rs), and of near misses, are still judged so.
+//! Stored records of bottlenecks that were created on purpose (limited_by.rs), and of near misses, are still judged so.
 
 use crate::common::{Place, block};
 use std::fs;

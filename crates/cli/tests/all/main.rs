@@ -15,6 +15,10 @@ mod data;
 #[cfg(test)]
 mod decoders;
 #[cfg(test)]
+mod dependencies;
+#[cfg(test)]
+mod design;
+#[cfg(test)]
 mod directories;
 #[cfg(test)]
 mod doctor;
@@ -35,9 +39,13 @@ mod hostile;
 #[cfg(test)]
 mod io_logs;
 #[cfg(test)]
+mod layer_table;
+#[cfg(test)]
 mod layers;
 #[cfg(test)]
 mod limit;
+#[cfg(test)]
+mod limited_by;
 #[cfg(test)]
 mod limiters;
 #[cfg(test)]
@@ -69,6 +77,9 @@ mod storage;
 mod terminal;
 #[cfg(test)]
 mod top;
+#[cfg(test)]
+#[path = "../topo/mod.rs"]
+mod topo;
 #[cfg(test)]
 mod watch;
 #[cfg(test)]

@@ -1,9 +1,6 @@
 //! vsync, mmap, splice and posixaio against the real kernel: what sets them apart from other engines.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{Target, all, job, open, plan, run_one};
+use crate::common::{Target, all, job, open, plan, run_one};
 use fathom_engine::{FileKind, OpenFile, start};
 use fathom_model::Dir;
 use fathom_model::plan::{

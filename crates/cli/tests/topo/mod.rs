@@ -1,15 +1,11 @@
 //! `fathom topo` on stored trees: the pages that a user reads, and what lspci, lstopo and lsblk read.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod lsblk;
 mod lspci;
 mod lstopo;
 mod tree;
 
-use common::Place;
+use crate::common::{self, Place};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

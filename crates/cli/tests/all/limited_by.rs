@@ -2,13 +2,12 @@
 //! device.
 //!
 //! Whether a load comes out as meant depends on the machine and on what else it does, so these are ignored unless
-//! `cargo test -p fathom --test limited_by -- --ignored` asks for them, on an idle machine. With `FATHOM_BLESS=1` the records of the
+//! `cargo test -p fathom --test all limited_by:: -- --ignored` asks for them, on an idle machine. With `FATHOM_BLESS=1` the records of the
 //! loads become those in tests/limiters, which tests/all/limiters.rs judges each time.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::{Cgroup, FATHOM, Loop, MIB, Place, Running, Tmpfs, Zram, as_root, block, says, tool};
+use crate::common::{
+    self, Cgroup, FATHOM, Loop, MIB, Place, Running, Tmpfs, Zram, as_root, block, says, tool,
+};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -75,7 +74,8 @@ fn keep(place: &Place, load: Load<'_>, sign: &str, words: &[&str]) {
         Load::Run(_) => "run",
         Load::Program(_) => "program",
     };
-    let test = std::thread::current().name().unwrap().to_string();
+    let thread = std::thread::current();
+    let test = thread.name().unwrap().rsplit("::").next().unwrap();
     let first_word: String =
         words[0].chars().filter(|c| c.is_ascii_alphanumeric()).take(12).collect();
     let name = format!("{test}-{by}-{first_word}{}", if sign == "-" { "-not" } else { "" });

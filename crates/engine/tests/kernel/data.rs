@@ -1,8 +1,6 @@
 //! The engine against the real kernel, on files of its own.
 
-mod common;
-
-use common::{Target, all, engines, job, open, plan, random, run, run_one};
+use crate::common::{Target, all, engines, job, open, plan, random, run, run_one};
 use fathom_engine::{FileKind, OpenFile, start};
 use fathom_model::Dir;
 use fathom_model::plan::{

@@ -1,10 +1,7 @@
 //! On this kernel, the layer table covers nearly all kernel functions that fathom's own work uses.
-//! Unknown functions are printed: `cargo test -p fathom --test layers -- --nocapture`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! Unknown functions are printed: `cargo test -p fathom --test all layer_table:: -- --nocapture`.
 
-mod common;
-
-use common::{Loop, MIB, Place, Running, as_root};
+use crate::common::{Loop, MIB, Place, Running, as_root};
 use fathom_analysis::layers::{Layer, LayerTimes};
 use fathom_model::watch::{MachineSample, Stack, StackCount, StacksSample};
 use fathom_report::pages::layers;

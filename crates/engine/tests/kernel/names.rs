@@ -1,5 +1,4 @@
 //! Operations on names against the real kernel.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fathom_engine::{JobInput, Name, NameTable, start_with};
 use fathom_model::Dir;
