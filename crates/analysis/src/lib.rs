@@ -10,6 +10,7 @@ pub mod experiment;
 pub mod layers;
 pub mod limit;
 pub mod machine;
+pub mod metrics;
 pub mod processes;
 pub mod rules;
 pub mod stats;

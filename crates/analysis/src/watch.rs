@@ -135,6 +135,12 @@ impl ObservedTotals {
         rates
     }
 
+    /// The first sample.
+    #[must_use]
+    pub fn first(&self) -> &MachineSample {
+        self.first.as_ref().map_or(&self.last.machine, |first| &first.machine)
+    }
+
     /// The last sample; counters that start when a sampler opens cover the whole record.
     #[must_use]
     pub fn last(&self) -> &MachineSample {

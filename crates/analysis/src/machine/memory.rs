@@ -47,68 +47,35 @@ impl MemoryUse {
     }
 }
 
-/// Paging and reclaim per second, in pages unless stated otherwise.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct PagingRates {
-    /// Bytes read from block devices by whomever.
-    pub in_bytes: f64,
-    /// Bytes written to block devices by whomever.
-    pub out_bytes: f64,
-    /// Pages swapped in.
-    pub swap_in: f64,
-    /// Pages swapped out.
-    pub swap_out: f64,
-    /// Page faults.
-    pub faults: f64,
-    /// Page faults that needed I/O.
-    pub major_faults: f64,
-    /// Pages scanned by kswapd.
-    pub scan_kswapd: f64,
-    /// Pages scanned by direct reclaim.
-    pub scan_direct: f64,
-    /// Pages freed by kswapd.
-    pub steal_kswapd: f64,
-    /// Pages freed by tasks that needed memory themselves.
-    pub steal_direct: f64,
-    /// File pages scanned by any reclaim, including that for a control group's limit.
-    pub scan_file: f64,
-    /// Pages of files freed by whomever, for a control group's limit included.
-    pub steal_file: f64,
-    /// Pages of files read again that were freed shortly before.
-    pub refault_file: f64,
-    /// Times a task had to free memory itself before it got any.
-    pub direct_stalls: f64,
-    /// Pages of files made dirty.
-    pub dirtied: f64,
-    /// Pages of files written back.
-    pub written: f64,
-    /// Processes killed for want of memory.
-    pub oom_kills: f64,
+/// [`PagingRates`] with the counters that it has in common with [`PagingSample`].
+macro_rules! paging_rates {
+    ($($field:ident)*) => {
+        /// Paging and reclaim per second, in pages unless stated otherwise; [`PagingSample`] says of what.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+        pub struct PagingRates {
+            /// Bytes read from block devices by anyone.
+            pub in_bytes: f64,
+            /// Bytes written to block devices by anyone.
+            pub out_bytes: f64,
+            $(#[allow(missing_docs, reason = "as in PagingSample")] pub $field: f64,)*
+        }
+
+        impl PagingRates {
+            pub(super) fn between(then: &PagingSample, now: &PagingSample, elapsed_ns: u64) -> Self {
+                let rate = |then, now| per_second(then, now, elapsed_ns);
+                Self {
+                    in_bytes: rate(then.in_kib, now.in_kib) * 1024.0,
+                    out_bytes: rate(then.out_kib, now.out_kib) * 1024.0,
+                    $($field: rate(then.$field, now.$field),)*
+                }
+            }
+        }
+    };
 }
 
-impl PagingRates {
-    pub(super) fn between(then: &PagingSample, now: &PagingSample, elapsed_ns: u64) -> Self {
-        let rate = |of: fn(&PagingSample) -> u64| per_second(of(then), of(now), elapsed_ns);
-        Self {
-            in_bytes: rate(|p| p.in_kib) * 1024.0,
-            out_bytes: rate(|p| p.out_kib) * 1024.0,
-            swap_in: rate(|p| p.swap_in),
-            swap_out: rate(|p| p.swap_out),
-            faults: rate(|p| p.faults),
-            major_faults: rate(|p| p.major_faults),
-            scan_kswapd: rate(|p| p.scan_kswapd),
-            scan_direct: rate(|p| p.scan_direct),
-            steal_kswapd: rate(|p| p.steal_kswapd),
-            steal_direct: rate(|p| p.steal_direct),
-            scan_file: rate(|p| p.scan_file),
-            steal_file: rate(|p| p.steal_file),
-            refault_file: rate(|p| p.refault_file),
-            direct_stalls: rate(|p| p.direct_stalls),
-            dirtied: rate(|p| p.dirtied),
-            written: rate(|p| p.written),
-            oom_kills: rate(|p| p.oom_kills),
-        }
-    }
+paging_rates! {
+    swap_in swap_out faults major_faults scan_kswapd scan_direct steal_kswapd steal_direct scan_file steal_file
+    refault_file direct_stalls dirtied written oom_kills
 }
 
 /// Shares of the time in which tasks were stalled for want of a resource (PSI).

@@ -32,6 +32,8 @@ pub struct RingRates {
     pub sq_busy: Option<f64>,
     /// CPUs used by the SQPOLL thread, polling included.
     pub sq_cpu: Option<f64>,
+    /// Worker threads of io-wq at the end, of its process.
+    pub io_workers: u32,
 }
 
 /// Events of all processes.
@@ -51,7 +53,10 @@ pub fn ring_rates(earlier: &RingsSample, later: &RingsSample, elapsed_ns: u64) -
     let of = |now: &RingSample| {
         let same =
             |then: &&RingSample| (then.pid, then.fd, then.inode) == (now.pid, now.fd, now.inode);
-        ring(earlier.rings.iter().find(same), now, elapsed_ns)
+        let workers = later.workers.iter().find(|workers| workers.pid == now.pid);
+        let io_workers = workers.map_or(0, |workers| workers.threads);
+        let then = earlier.rings.iter().find(same);
+        RingRates { io_workers, ..ring(then, now, elapsed_ns) }
     };
     let events = earlier.events.as_ref().zip(later.events.as_ref());
     RingsRates {
@@ -82,6 +87,7 @@ fn ring(then: Option<&RingSample>, now: &RingSample, elapsed_ns: u64) -> RingRat
         sq_cpu: times
             .filter(|_| elapsed_ns > 0)
             .map(|(total, _)| total as f64 * 1000.0 / elapsed_ns as f64),
+        io_workers: 0,
     }
 }
 

@@ -1,0 +1,199 @@
+//! The table of figures: what each is called, its unit, where it comes from, and how it is computed. Screens, pages, CSV,
+//! NDJSON and docs/figures.md read figures through it; a row added here appears in all of them.
+
+mod tables;
+
+pub use tables::{DISK, LAYER, METRICS, PROCESS, RING, THREADS};
+
+use crate::machine::{DiskRates, MachineRates};
+use fathom_model::watch::MachineSample;
+
+/// Two samples of the machine, with the rates between them.
+#[derive(Debug, Clone, Copy)]
+pub struct Interval<'a> {
+    /// At its start.
+    pub before: &'a MachineSample,
+    /// At its end.
+    pub now: &'a MachineSample,
+    /// Between the two.
+    pub rates: &'a MachineRates,
+}
+
+/// A figure of the machine, or with another `F` of a device, ring, process or group of threads.
+#[derive(Debug)]
+pub struct Metric<F = fn(&Interval<'_>) -> Option<f64>> {
+    /// Its name in CSV and NDJSON, which never changes.
+    pub id: &'static str,
+    /// Its name in text.
+    pub title: &'static str,
+    /// Its name where space is short, which in a table's column includes the unit; empty where only pages and lines show it.
+    pub label: &'static str,
+    /// The unit of its value.
+    pub unit: Unit,
+    /// What it is part of.
+    pub group: Group,
+    /// Where space is short, columns with the highest rank are left out first, those of rank 0 never; pages show
+    /// [`Metric::is_main`] ones. In a line, figures above rank 1 are left out where they say nothing.
+    pub rank: u8,
+    /// Its value; `None` where it is not available.
+    pub value: F,
+    /// Definition and source, in Markdown.
+    pub source: &'static str,
+}
+
+/// The unit of a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Events per second.
+    Rate,
+    /// A mean or quotient.
+    Number,
+    /// Hundredths.
+    Percent,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// Milliseconds.
+    Milliseconds,
+}
+
+impl Unit {
+    /// Its name in docs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Rate => "1/s",
+            Self::Number => "mean",
+            Self::Percent => "%",
+            Self::Bytes => "bytes",
+            Self::BytesPerSecond => "bytes/s",
+            Self::Milliseconds => "ms",
+        }
+    }
+}
+
+/// What figures belong together: a line of the screen, a section of docs/figures.md, a direction of a disk's I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "their titles say it")]
+pub enum Group {
+    Tasks,
+    Pressure,
+    Cpu,
+    Memory,
+    Paging,
+    Counters,
+    Cgroup,
+    Read,
+    Write,
+    Discard,
+    Flush,
+    Device,
+    Ring,
+    Layer,
+    Threads,
+    Process,
+    /// Anything else, with its title.
+    Other(&'static str),
+}
+
+impl Group {
+    /// Its name in text, and in docs/figures.md, which has a table for each.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Tasks => "tasks",
+            Self::Pressure => "pressure",
+            Self::Cpu => "CPU",
+            Self::Memory => "memory",
+            Self::Paging => "paging",
+            Self::Counters => "counters",
+            Self::Cgroup => "cgroup",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Discard => "discard",
+            Self::Flush => "flush",
+            Self::Device => "device",
+            Self::Ring => "ring",
+            Self::Layer => "layer",
+            Self::Threads => "threads",
+            Self::Process => "process",
+            Self::Other(title) => title,
+        }
+    }
+
+    /// The label of its line on the screen, in at most five characters but for rare lines. With a percent sign, its shares
+    /// are printed without.
+    #[must_use]
+    pub fn line(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu %",
+            Self::Tasks | Self::Pressure => "tasks",
+            Self::Memory => "mem",
+            Self::Paging => "page",
+            Self::Counters => "count",
+            other => other.title(),
+        }
+    }
+}
+
+impl<F> Metric<F> {
+    /// Whether pages show it, rather than only wide screens, details and lines.
+    #[must_use]
+    pub fn is_main(&self) -> bool {
+        self.rank <= 3
+    }
+}
+
+impl Interval<'_> {
+    /// All figures of the machine by name, as in CSV: those of [`METRICS`], and those of [`DISK`] for whole disks together.
+    pub fn figures(&self) -> impl Iterator<Item = (&'static str, Unit, Option<f64>)> {
+        let disks: &DiskRates = &self.rates.disks_total;
+        let machine = METRICS.iter().map(move |of| (of.id, of.unit, (of.value)(self)));
+        machine.chain(DISK.iter().map(move |of| (of.id, of.unit, (of.value)(disks))))
+    }
+
+    /// Growth per second of a counter that is in both samples.
+    pub fn per_second(&self, of: impl Fn(&MachineSample) -> Option<u64>) -> Option<f64> {
+        let growth = of(self.now)?.saturating_sub(of(self.before)?);
+        Some(crate::derive::per_second(growth, self.rates.elapsed_ns))
+    }
+}
+
+/// The figure of [`METRICS`] with this name.
+#[must_use]
+pub fn machine(id: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_figure_has_a_name_of_its_own() {
+        let mut ids = BTreeSet::new();
+        let machine = MachineSample::default();
+        let rates = MachineRates::default();
+        let interval = Interval { before: &machine, now: &machine, rates: &rates };
+        for (id, ..) in interval.figures() {
+            assert!(ids.insert(id), "{id} is there twice");
+            let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            assert!(id.chars().all(fits), "{id}");
+        }
+    }
+
+    #[test]
+    fn counters_become_rates() {
+        let sample = |n| MachineSample { intervals_joined: n, ..MachineSample::default() };
+        let (before, now) = (sample(5), sample(25));
+        let rates = MachineRates { elapsed_ns: 2_000_000_000, ..MachineRates::default() };
+        let interval = Interval { before: &before, now: &now, rates: &rates };
+        assert_eq!(interval.per_second(|s| Some(s.intervals_joined)), Some(10.0));
+        assert_eq!(interval.per_second(|s| s.rings.as_ref().map(|_| 1)), None);
+    }
+}
