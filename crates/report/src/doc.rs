@@ -118,12 +118,15 @@ pub struct DataColumn {
     /// On a terminal, text is cut to what fits instead of wrapped.
     #[serde(skip)]
     pub is_cut: bool,
+    /// On the screen of `top`, its least and its greatest width, so that columns keep their places.
+    #[serde(skip)]
+    pub width: (u16, u16),
 }
 
 impl DataColumn {
     /// A column of names or words.
     pub fn text(name: &str) -> Self {
-        Self { name: name.into(), is_text: true, rank: 0, is_cut: false }
+        Self { name: name.into(), is_text: true, rank: 0, is_cut: false, width: (1, u16::MAX) }
     }
 
     /// A column of numbers.
@@ -141,6 +144,12 @@ impl DataColumn {
     pub fn ranked(self, rank: u8) -> Self {
         Self { rank, ..self }
     }
+
+    /// The same with its widths on the screen of `top`.
+    #[must_use]
+    pub fn wide(self, least: u16, most: u16) -> Self {
+        Self { width: (least, most), ..self }
+    }
 }
 
 /// A number with its unit, and the interval that it lies in where that is known.
@@ -156,6 +165,9 @@ pub struct Quantity {
     /// Confidence of the interval, in percent.
     #[serde(skip_serializing_if = "is_usual")]
     pub confidence: u8,
+    /// In a line of the screen of `top`, its least width, so that what follows keeps its place.
+    #[serde(skip)]
+    pub width: u8,
 }
 
 /// The confidence of most intervals, in percent.
@@ -202,7 +214,7 @@ impl Quantity {
     /// A number of `unit`, whose interval is not known.
     #[must_use]
     pub fn new(value: f64, unit: QuantityUnit) -> Self {
-        Self { value, unit, interval: None, confidence: CONFIDENCE }
+        Self { value, unit, interval: None, confidence: CONFIDENCE, width: 0 }
     }
 
     /// The same with its interval.

@@ -6,6 +6,7 @@
 pub mod calendar;
 pub mod doc;
 pub mod experiment;
+mod figures;
 mod fio;
 pub mod fio_json;
 pub mod fio_logs;

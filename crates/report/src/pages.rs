@@ -21,6 +21,7 @@ mod threads;
 mod topo;
 mod watch;
 
+pub(crate) use blocks::device_blocks;
 pub use blocks::{block_rates, blocks};
 use blocks::{gaps, is_biased, range, sentence};
 use calls::calls;

@@ -4,10 +4,12 @@ mod chart;
 mod figure;
 mod html;
 mod markdown;
+pub mod screen;
 mod svg;
 mod text;
 mod tree;
 
+pub(crate) use figure::{milliseconds, number};
 pub use html::html;
 pub use markdown::markdown;
 pub use text::text;

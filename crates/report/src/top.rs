@@ -1,7 +1,6 @@
 //! The screens of `fathom top`, a pure function of two samples and the user's settings; and the same
 //! figures as lines: dstat columns, CSV, NDJSON.
 
-mod blocks;
 mod detail;
 mod disks;
 mod header;
@@ -9,23 +8,21 @@ mod help;
 mod keys;
 mod layers;
 pub mod lines;
-mod paint;
 mod rings;
 mod system;
-mod table;
 mod threads;
 mod ui;
 
+pub use crate::render::screen::{Listing, Paint};
 pub use keys::{Action, Go, press};
-pub use paint::Paint;
-pub use table::Table;
 pub use ui::{Grouping, Page, Panel, TableUi, Ui};
 
 use crate::calendar::TimeZone;
+use crate::render::screen::Tone;
 use fathom_analysis::machine::MachineRates;
+use fathom_analysis::metrics::Interval;
 use fathom_model::escape;
 use fathom_model::watch::{DeviceWiring, MachineSample, Missing, Stack};
-use paint::Tone;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -56,6 +53,14 @@ pub struct View<'a> {
     pub own_ns: Option<u64>,
 }
 
+impl<'a> View<'a> {
+    /// What figures are computed from.
+    #[must_use]
+    pub fn interval(&self) -> Interval<'a> {
+        Interval { before: self.before, now: self.now, rates: self.rates }
+    }
+}
+
 /// Where samples come from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Source {
@@ -82,26 +87,22 @@ pub enum Source {
 /// Draws the view onto all of `area`.
 pub fn draw(view: &View<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer) {
     if area.width < 20 || area.height < 4 {
-        buf.set_stringn(
-            area.x,
-            area.y,
-            "screen too small",
-            area.width.into(),
-            paint.of(Tone::Plain),
-        );
+        paint.put(Tone::Plain, "screen too small", area.x, area, buf);
         return;
     }
     let mut rest = area;
     header::draw(view, paint, take(&mut rest, 1), buf);
     let footer = take_below(&mut rest, 1);
     help::footer(ui, view, paint, footer, buf);
-    match &ui.page {
-        Page::Tables => draw_tables(view, ui, paint, rest, buf),
-        Page::Help => page(&help::text(), ui, paint, rest, buf),
-        Page::Missing => page(&header::missing_and_overhead(view), ui, paint, rest, buf),
-        Page::Detail(panel, key) => {
-            page(&detail::text(view, ui, *panel, key), ui, paint, rest, buf)
-        }
+    let page = match &ui.page {
+        Page::Tables => None,
+        Page::Help => Some(help::page()),
+        Page::Missing => Some(header::missing_and_overhead(view)),
+        Page::Detail(panel, key) => Some(detail::page(view, ui, *panel, key)),
+    };
+    match page {
+        Some(page) => paint.page(&page, ui.scrolled, rest, buf),
+        None => draw_tables(view, ui, paint, rest, buf),
     }
     sanitize(area, buf);
 }
@@ -120,17 +121,17 @@ fn sanitize(area: Rect, buf: &mut Buffer) {
 /// Draws onto all of `area` before the first interval is complete.
 pub fn draw_waiting(paint: Paint, area: Rect, buf: &mut Buffer) {
     let text = "fathom top: sampling the first interval (q quits)";
-    buf.set_stringn(area.x, area.y, text, area.width.into(), paint.of(Tone::Faint));
+    paint.put(Tone::Faint, text, area.x, area, buf);
 }
 
 /// A table, sorted as the user chose.
 #[must_use]
-pub fn table(view: &View<'_>, ui: &Ui, panel: Panel) -> Table {
+pub fn table(view: &View<'_>, ui: &Ui, panel: Panel) -> Listing {
     let (table, usual) = match panel {
-        Panel::Disks => (disks::table(view, ui), disks::SORT),
-        Panel::Threads => (threads::table(view, ui), threads::SORT),
-        Panel::Layers => (layers::table(view), layers::SORT),
-        Panel::Rings => (rings::table(view), rings::SORT),
+        Panel::Disks => (disks::table(view, ui), disks::sort()),
+        Panel::Threads => (threads::table(view, ui), 0),
+        Panel::Layers => (layers::table(view), 0),
+        Panel::Rings => (rings::table(view), 2),
     };
     let chosen = panel.of(ui);
     table.sorted_by(chosen.sort.unwrap_or(usual), chosen.reversed)
@@ -152,7 +153,7 @@ fn draw_tables(view: &View<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buf
     if ui.zoomed {
         return one(ui.focus, rest, buf);
     }
-    let rows = |panel| table(view, ui, panel).rows.len().max(1) as u16 + 1;
+    let rows = |panel| table(view, ui, panel).keys.len().max(1) as u16 + 1;
     let beside = rows(Panel::Threads).max(rows(Panel::Layers));
     let [disks, middle, rings] =
         shares(rest.height, [rows(Panel::Disks), beside, rows(Panel::Rings)]);
@@ -180,55 +181,6 @@ fn shares<const N: usize>(height: u16, wanted: [u16; N]) -> [u16; N] {
     // The middle tables change height most often.
     given[N / 2] += left;
     given
-}
-
-/// Draws lines of text, wrapped and scrolled.
-fn page(lines: &[(Tone, String)], ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer) {
-    let wrapped = |(tone, text): &(Tone, String)| {
-        wrapped(text, area.width.into()).into_iter().map(|text| (*tone, text)).collect::<Vec<_>>()
-    };
-    let lines: Vec<(Tone, String)> = lines.iter().flat_map(wrapped).collect();
-    let first = ui.scrolled.min(lines.len().saturating_sub(area.height.into()));
-    for (row, (tone, text)) in lines.iter().skip(first).take(area.height.into()).enumerate() {
-        let y = area.y + row as u16;
-        buf.set_stringn(area.x, y, text, area.width.into(), paint.of(*tone));
-    }
-}
-
-/// `text` wrapped at `width`, where words allow; continuation lines are indented. A number is kept with the words
-/// around it.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    const INDENT: &str = "      ";
-    let mut lines = vec![String::new()];
-    for chunk in chunks(text) {
-        let line = lines.last_mut().map_or(0, |line| line.chars().count());
-        if line + chunk.trim_end().chars().count() > width && line > INDENT.len() {
-            lines.push(INDENT.into());
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push_str(&chunk);
-        }
-    }
-    lines
-}
-
-/// Words of `text` with their spaces, where a line may break: `p99 82 µs, ` is one.
-fn chunks(text: &str) -> Vec<String> {
-    let number =
-        |word: &str| word.trim_start_matches('(').starts_with(|c: char| c.is_ascii_digit());
-    let ends = |word: &str| word.is_empty() || word.ends_with([',', ';', ':', ')', '·']);
-    let mut chunks: Vec<String> = Vec::new();
-    let mut before = "";
-    for word in text.split_inclusive(' ') {
-        let bare = word.trim_end();
-        let joined = !ends(before) && !bare.is_empty() && (number(before) || number(bare));
-        match chunks.last_mut().filter(|_| joined) {
-            Some(chunk) => chunk.push_str(word),
-            None => chunks.push(word.into()),
-        }
-        before = bare;
-    }
-    chunks
 }
 
 /// Splits the top lines off `area`.

@@ -400,7 +400,7 @@ fn tables_are_sorted_and_rows_shown_in_full() {
     // The second row in full, and back.
     terminal.press("s\x1b[B\r");
     let detail = terminal.screen();
-    says(&detail, &["sdb: disk", "await"]);
+    says(&detail, &["sdb", "areq-sz"]);
     assert!(!detail.contains("sda"), "{detail:?}");
     terminal.press("\x7f");
     says(&terminal.screen(), &["sda", "sdb"]);

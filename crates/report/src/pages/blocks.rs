@@ -105,10 +105,7 @@ pub fn blocks(
     for device in &growth.devices {
         let removed = if device.removed { ", removed" } else { "" };
         let about = text!(time(elapsed_ns as f64), removed);
-        let gaps = gaps(device, disks, elapsed_ns);
-        let mut body = of_device(device, growth.one_in, &gaps);
-        gaps.iter().for_each(|gap| body.paragraph(sentence(gap)));
-        page.section(&device.name, about, body);
+        page.section(&device.name, about, device_blocks(device, growth, disks, elapsed_ns));
     }
     unplugs(&mut page, growth);
     let one_in = growth.one_in;
@@ -122,18 +119,35 @@ pub fn blocks(
     page
 }
 
-fn of_device(device: &DeviceBlocks, one_in: u32, gaps: &[AwaitGap]) -> Document {
+/// What happened on one device of `growth` within `elapsed_ns`; events of single I/Os are left out where not all were
+/// counted.
+pub(crate) fn device_blocks(
+    device: &DeviceBlocks,
+    growth: &BlocksSample,
+    disks: &[DiskRates],
+    elapsed_ns: u64,
+) -> Document {
+    let gaps = gaps(device, disks, elapsed_ns);
+    let mut body = of_device(device, growth, &gaps);
+    gaps.iter().for_each(|gap| body.paragraph(sentence(gap)));
+    body
+}
+
+fn of_device(device: &DeviceBlocks, growth: &BlocksSample, gaps: &[AwaitGap]) -> Document {
     let n = |n: u64, name: &str| of(events(n), name);
+    let each = |count, name| if growth.each_io { n(count, name) } else { Text::default() };
+    let one_in = growth.one_in;
     let mut body = Document::default();
-    let ios = [n(device.queued, "queued"), n(device.split, "split"), n(device.merged, "merged")];
+    let ios =
+        [each(device.queued, "queued"), n(device.split, "split"), each(device.merged, "merged")];
     let errors = plural(device.errors, "error");
     if device.bio_based {
         let [queued, split, _] = ios;
-        body.entry("I/Os", parts([queued, split, n(device.completed, "completed"), errors]));
+        body.entry("I/Os", parts([queued, split, each(device.completed, "completed"), errors]));
     } else {
         body.entry("I/Os", parts(ios));
-        let (issued, requeued) = (n(device.issued, "issued"), n(device.requeued, "requeued"));
-        let completed = n(device.completed, "completed");
+        let (issued, requeued) = (each(device.issued, "issued"), n(device.requeued, "requeued"));
+        let completed = each(device.completed, "completed");
         body.entry("requests", parts([issued, requeued, completed, errors]));
     }
     let codes = device.error_codes.iter();

@@ -1,13 +1,15 @@
 //! What the watched program and others used, and the limits of its cgroup.
 
 use super::parts;
-use crate::doc::{
-    Document, Text, bandwidth, bytes, count, named, number, of, percent, text, whole,
-};
-use fathom_analysis::machine::{MachineRates, SystemRates};
+use crate::doc::{Document, Text, bandwidth, named, number, of, percent, text, whole};
+use crate::figures;
+use fathom_analysis::machine::MachineRates;
+use fathom_analysis::metrics::{Interval, Metric, PROCESS, Unit};
 use fathom_analysis::processes::ProcessTotals;
-use fathom_analysis::watch::ObservedTotals;
 use fathom_model::watch::ProcessUse;
+
+/// How a figure of a program is computed.
+type Of = fn(&ProcessTotals, &ProcessUse) -> Option<f64>;
 
 /// Programs printed at most.
 const PROGRAMS_MAX: usize = 3;
@@ -34,11 +36,14 @@ pub(super) fn programs(
         processes.cpus(uses) >= CPUS_MIN || processes.per_second(uses.disk_bytes()) >= BYTES_MIN
     };
     let by_cpu = processes.by_cpu();
+    let figure = |metric: &'static Metric<Of>, uses: &ProcessUse| {
+        let value = (metric.value)(processes, uses)?;
+        let is_shown = metric.unit != Unit::BytesPerSecond || value >= BYTES_MIN;
+        is_shown.then(|| figures::phrase(metric, figures::quantity(metric, value)))
+    };
     let shown = by_cpu.iter().filter(is_shown).take(PROGRAMS_MAX).map(|uses| {
-        let bytes = processes.per_second(uses.disk_bytes());
-        let bytes = (bytes >= BYTES_MIN).then(|| of(bandwidth(bytes), "of I/O"));
-        let all = [of(number(processes.cpus(uses)), "CPUs"), bytes.into()];
-        text!(name(uses), " ", Text::join(all, ", "))
+        let main = PROCESS.iter().filter(|metric| metric.is_main());
+        text!(name(uses), " ", Text::join(main.filter_map(|metric| figure(metric, uses)), ", "))
     });
     page.entry(if is_own { "others" } else { "programs" }, parts(shown));
 }
@@ -82,19 +87,17 @@ fn writes(processes: &ProcessTotals, disks_written: f64) -> Text {
 }
 
 /// The limits of the cgroup, how much was used, and how often they were hit.
-pub(super) fn cgroup(page: &mut Document, system: &SystemRates, seen: &ObservedTotals) {
-    let last = seen.last().system.as_ref().and_then(|system| system.cgroup.as_ref());
+pub(super) fn cgroup(page: &mut Document, interval: &Interval<'_>) {
+    let last = interval.now.system.as_ref().and_then(|system| system.cgroup.as_ref());
     let Some(cgroup) = last else { return };
-    let rates = system.cgroup.unwrap_or_default();
-    let cpu = cgroup.cpu_limit.map(|limit| {
-        let throttled = rates.throttled.map(|share| text!(", throttled ", percent(share)));
-        text!(of(number(limit), "CPUs"), Text::from(throttled))
-    });
-    let memory = cgroup.memory_limit.map(|limit| {
-        let used = cgroup.memory_used.map(|used| text!(bytes(used), " of "));
-        let hits = rates.memory_hits.filter(|hits| *hits > 0.0);
-        let hits = hits.map(|hits| text!(", limit hit ", of(count(hits), "times/s")));
-        named("memory", text!(Text::from(used), bytes(limit), Text::from(hits)))
+    let figure = |id| figures::number(interval, id);
+    let throttled = figure("cgroup_throttled_pct").map(|share| text!(", throttled ", share));
+    let cpu = figure("cgroup_cpus").map(|limit| text!(of(limit, "CPUs"), Text::from(throttled)));
+    let memory = figure("cgroup_memory_limit_bytes").map(|limit| {
+        let used = figure("cgroup_memory_used_bytes").map(|used| text!(used, " of "));
+        let hits = figure("cgroup_memory_hits_per_s").filter(|hits| hits.value > 0.0);
+        let hits = hits.map(|hits| text!(", limit hit ", of(hits, "times/s")));
+        named("memory", text!(Text::from(used), limit, Text::from(hits)))
     });
     let io = (!cgroup.io_limits.is_empty()).then(|| named("I/O", cgroup.io_limits.join(", ")));
     page.entry("cgroup", parts([cpu.into(), memory.into(), io.into()]));

@@ -6,13 +6,15 @@ use super::{
     programs, range, sentence, thread_states,
 };
 use crate::doc::{
-    DataColumn, Document, Heading, Quantity, Text, bandwidth, bytes, count, events, named, number,
-    of, percent, plural, share, text, time, whole,
+    DataColumn, Document, Heading, Text, events, named, number, of, percent, plural, share, text,
+    time, whole,
 };
+use crate::figures;
 use fathom_analysis::blocks::AwaitGap;
 use fathom_analysis::derive;
 use fathom_analysis::layers::LayerTimes;
-use fathom_analysis::machine::{DiskRates, IoRates, MachineRates, SystemRates};
+use fathom_analysis::machine::{DiskRates, MachineRates};
+use fathom_analysis::metrics::{DISK, Group, Interval, METRICS, Metric, Unit};
 use fathom_analysis::threads::SMALL;
 use fathom_analysis::watch::ObservedTotals;
 use fathom_model::RunRecord;
@@ -29,8 +31,19 @@ const GROUPS_MAX: usize = 8;
 const QUEUE_MIN: f64 = 0.005;
 /// Percentages below this round to 0 and are omitted.
 const SHARE_MIN: f64 = 0.05;
-/// The shortest time printed, in nanoseconds.
-const TIME_MIN: f64 = 1000.0;
+/// Groups of figures that have entries of their own, or that only `top` shows.
+const SHOWN: [Group; 7] = [
+    Group::Cpu,
+    Group::Tasks,
+    Group::Pressure,
+    Group::Memory,
+    Group::Paging,
+    Group::Counters,
+    Group::Cgroup,
+];
+
+/// How a figure of a disk is computed.
+type Of = fn(&DiskRates) -> Option<f64>;
 
 /// The samples of a run directory.
 pub struct Observed<'a> {
@@ -49,10 +62,11 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     let rates = seen.rates();
     let mut page = Document::headed(heading(record, &rates));
     head(&mut page, seen, record, watch);
-    if let Some(system) = &rates.system {
-        cpus(&mut page, system, seen);
-        memory(&mut page, system);
-        programs::cgroup(&mut page, system, seen);
+    let interval = Interval { before: seen.first(), now: seen.last(), rates: &rates };
+    if rates.system.is_some() {
+        cpus(&mut page, &interval, seen);
+        memory(&mut page, &interval);
+        programs::cgroup(&mut page, &interval);
     }
     programs::programs(&mut page, &seen.processes, &rates, !watch.pids.is_empty());
     disks(&mut page, &rates, seen);
@@ -61,7 +75,7 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     system_calls(&mut page, seen);
     threads(&mut page, seen);
     let mut rest = Document::default();
-    details(&mut rest, &rates, seen);
+    details(&mut rest, &interval, seen);
     overhead(&mut rest, seen, watch);
     not_measured(&mut rest, &watch.missing, verbose);
     if !rest.blocks.is_empty() {
@@ -95,10 +109,11 @@ pub(super) fn machine(
     };
     let seen = observed.seen;
     let rates = seen.rates();
-    rates.system.iter().for_each(|system| cpus(page, system, seen));
+    let interval = Interval { before: seen.first(), now: seen.last(), rates: &rates };
+    cpus(page, &interval, seen);
     let is_full = watch.level == Level::Full;
     if is_full {
-        details(page, &rates, seen);
+        details(page, &interval, seen);
     }
     overhead(page, seen, watch);
     not_measured(page, missing, verbose);
@@ -112,12 +127,20 @@ pub(super) fn machine(
 }
 
 /// Counters and events.
-fn details(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
+fn details(page: &mut Document, interval: &Interval<'_>, seen: &ObservedTotals) {
+    let rates = interval.rates;
     for (place, text) in rates.counters.iter().flat_map(counters::lines).enumerate() {
         page.entry(if place == 0 { "counters" } else { "" }, text);
     }
     seen.last().blocks.iter().for_each(|blocks| block_layer(page, blocks, rates));
     seen.last().rings.iter().for_each(|sample| rings(page, sample));
+    let mut shown = SHOWN.to_vec();
+    for group in METRICS.iter().map(|metric| metric.group) {
+        if !shown.contains(&group) {
+            shown.push(group);
+            page.entry(group.title(), parts(figures::group(interval, group, |_| true)));
+        }
+    }
 }
 
 fn system_calls(page: &mut Document, seen: &ObservedTotals) {
@@ -161,52 +184,40 @@ fn head(page: &mut Document, seen: &ObservedTotals, record: &RunRecord, watch: &
     }
 }
 
-/// Shares that do not round to 0, with their names.
-fn shares(all: &[(&str, f64)]) -> Text {
-    let shown = all.iter().filter(|(_, share)| *share >= SHARE_MIN);
-    Text::join(shown.map(|(name, share)| named(name, percent(*share))), ", ")
+/// The shares of a group that do not round to 0, with their names.
+fn shares(interval: &Interval<'_>, group: Group) -> Text {
+    Text::join(figures::group(interval, group, |share| share >= SHARE_MIN), ", ")
 }
 
-fn cpus(page: &mut Document, system: &SystemRates, seen: &ObservedTotals) {
-    let cpu = &system.cpu;
-    let modes = shares(&[
-        ("user", cpu.user),
-        ("nice", cpu.nice),
-        ("system", cpu.system),
-        ("irq", cpu.irq),
-        ("softirq", cpu.softirq),
-        ("iowait", cpu.iowait),
-        ("steal", cpu.steal),
-        ("idle", cpu.idle),
-    ]);
-    let busy = text!(percent(cpu.busy()), " busy (", named("max", percent(seen.busy_max)), ")");
+fn cpus(page: &mut Document, interval: &Interval<'_>, seen: &ObservedTotals) {
+    let Some(system) = &interval.rates.system else { return };
+    let busy = percent(system.cpu.busy());
+    let busy = text!(busy, " busy (", named("max", percent(seen.busy_max)), ")");
     let number = plural(system.cpus.len() as u64, "CPU");
-    page.entry("CPU", parts([number, busy, modes]));
+    page.entry("CPU", parts([number, busy, shares(interval, Group::Cpu)]));
     let busiest = system.cpus.iter().max_by(|a, b| a.shares.busy().total_cmp(&b.shares.busy()));
     if let Some(busiest) = busiest.filter(|_| system.cpus.len() > 1) {
         let share = percent(busiest.shares.busy());
         let busiest = text!(named("busiest: CPU", whole(busiest.cpu)), " with ", share);
-        let switches = of(count(system.context_switches), "context switches/s");
-        let interrupts = of(count(system.interrupts), "interrupts/s");
-        page.entry("", parts([busiest, switches, interrupts]));
+        let rates = ["context_switches_per_s", "interrupts_per_s"];
+        let rates = rates.map(|id| figures::machine(interval, id));
+        page.entry("", parts([busiest].into_iter().chain(rates)));
     }
 }
 
-fn memory(page: &mut Document, system: &SystemRates) {
-    let memory = &system.memory;
-    let available = text!(of(bytes(memory.available), "of "), bytes(memory.total), " available");
-    let cache = named("page cache", bytes(memory.cache));
-    page.entry("memory", parts([available, cache, named("dirty", bytes(memory.dirty))]));
-    if let Some(pressure) = &system.pressure {
-        let some = [
-            ("CPU", pressure.cpu.some),
-            ("memory", pressure.memory.some),
-            ("I/O", pressure.io.some),
-        ];
-        let some = shares(&some);
-        if !some.is_empty() {
-            page.entry("pressure", text!("PSI some: ", some));
-        }
+fn memory(page: &mut Document, interval: &Interval<'_>) {
+    let number = |id| figures::number(interval, id);
+    if let Some((available, total)) =
+        number("memory_available_bytes").zip(number("memory_total_bytes"))
+    {
+        let available = text!(of(available, "of "), total, " available");
+        let others = ["memory_cache_bytes", "dirty_bytes"];
+        let others = others.map(|id| figures::machine(interval, id));
+        page.entry("memory", parts([available].into_iter().chain(others)));
+    }
+    let some = shares(interval, Group::Pressure);
+    if !some.is_empty() {
+        page.entry("pressure", text!("PSI some: ", some));
     }
 }
 
@@ -221,42 +232,45 @@ fn disks(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
         .collect();
     active.sort_by(|a, b| b.queue.total_cmp(&a.queue));
     for disk in active {
-        let kinds = [("read", &disk.read), ("write", &disk.write), ("discard", &disk.discard)];
-        let kinds = kinds.iter().filter(|(_, io)| io.ios > 0.0);
-        let mut all: Vec<Text> = kinds.map(|(name, io)| rate(name, io, seen.elapsed_ns)).collect();
-        if disk.flush.ios > 0.0 {
-            all.push(flushes(&disk.flush, seen.elapsed_ns));
+        let directions = [Group::Read, Group::Write, Group::Discard, Group::Flush];
+        let directions = directions.map(|group| direction(disk, group, seen.elapsed_ns));
+        let device = main_figures(disk, Group::Device).map(|(metric, value)| {
+            let mut text = figures::phrase(metric, figures::quantity(metric, value));
+            if metric.id == "queue" {
+                // Short last intervals have no peak, so that the mean of a short run may exceed the others'.
+                let max = number(peak(disk).max(value));
+                text = text!(text, " (", named("max", max), ")");
+            }
+            text
+        });
+        page.entry(&disk.name, parts(directions.into_iter().chain(device)));
+    }
+}
+
+/// The figures of a disk that pages show.
+fn main_figures(
+    disk: &DiskRates,
+    group: Group,
+) -> impl Iterator<Item = (&'static Metric<Of>, f64)> {
+    let all = DISK.iter().filter(move |metric| metric.group == group && metric.is_main());
+    all.filter_map(move |metric| Some((metric, (metric.value)(disk)?)))
+}
+
+/// I/Os in one direction, the first figure of which is their rate; empty without any.
+fn direction(disk: &DiskRates, group: Group, elapsed_ns: u64) -> Text {
+    let mut ios = 0.0;
+    let figure = |(place, (metric, value)): (usize, (&Metric<Of>, f64))| {
+        let mut quantity = figures::quantity(metric, value);
+        if place == 0 {
+            ios = value * elapsed_ns as f64 / 1e9;
+        } else if metric.unit == Unit::Milliseconds {
+            quantity = figures::wait(value, ios);
         }
-        let queue = named("aqu-sz", number(disk.queue));
-        // Short last intervals have no peak, so that the mean of a short run may exceed the others'.
-        let max = number(peak(disk).max(disk.queue));
-        all.push(text!(queue, " (", named("max", max), ")"));
-        all.push(named("util", percent(disk.util)));
-        page.entry(&disk.name, parts(all));
-    }
-}
-
-fn rate(name: &str, io: &IoRates, elapsed_ns: u64) -> Text {
-    let ios = named(name, of(count(io.ios), "IOPS"));
-    Text::join([ios, bandwidth(io.bytes).into(), await_of(io, elapsed_ns)], ", ")
-}
-
-fn flushes(io: &IoRates, elapsed_ns: u64) -> Text {
-    let rate = named("flush", text!(count(io.ios), "/s"));
-    Text::join([rate, await_of(io, elapsed_ns)], ", ")
-}
-
-fn await_of(io: &IoRates, elapsed_ns: u64) -> Text {
-    io.wait_ms.map(|ms| named("await", wait(ms, io.ios * elapsed_ns as f64 / 1e9))).into()
-}
-
-/// The mean time of `ios` I/Os. The kernel reports their sum in whole milliseconds: 0 means less than one.
-fn wait(ms: f64, ios: f64) -> Quantity {
-    let most = (1e6 / ios.max(1.0)).max(TIME_MIN);
-    match ms * 1e6 {
-        ns if ns < TIME_MIN => time(0.0).within(0.0, if ms == 0.0 { most } else { TIME_MIN }),
-        ns => time(ns),
-    }
+        let phrase = figures::phrase(metric, quantity);
+        if place == 0 { named(group.title(), phrase) } else { phrase }
+    };
+    let all = Text::join(main_figures(disk, group).enumerate().map(figure), ", ");
+    if ios > 0.0 { all } else { Text::default() }
 }
 
 fn threads(page: &mut Document, seen: &ObservedTotals) {

@@ -129,7 +129,9 @@ fn a_ring_and_a_layer_keep_their_names_and_numbers_together() {
         fathom_model::watch::RingQueues { sq_entries: 1, cq_entries: 2, ..Default::default() };
     let ring = RingSample { pid: 7, fd: 11, queues: Some(queues), ..RingSample::default() };
     rings(&mut page, &RingsSample { rings: vec![ring], ..RingsSample::default() });
-    page.entry("CPU by layer", shares(&[("system call entry", 2.66), ("faults, pinning", 2.18)]));
+    let shares = [("system call entry", 2.66), ("faults, pinning", 2.18)];
+    let shares = shares.map(|(name, share)| named(name, percent(share)));
+    page.entry("CPU by layer", Text::join(shares, ", "));
     let text = render::text(&page, Style { color: false, width: 38 });
     let wanted = "\
 ring          PID 7 fd 11 · SQ size 1,

@@ -5,6 +5,7 @@ use fathom_model::{escape, units};
 
 /// Characters of the longest bar.
 const BAR: f64 = 20.0;
+const MIB: f64 = 1_048_576.0;
 /// Units that are not separated from the number before them.
 const UNITS: [&str; 21] = [
     "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "TiB", "B/s", "KiB/s", "MiB/s", "GiB/s",
@@ -140,13 +141,33 @@ pub(super) fn scalar(value: f64, unit: QuantityUnit) -> String {
     }
 }
 
+/// A number on a screen that is drawn again and again: percentages with one decimal, no space before a unit. In a table's
+/// column the unit is the column's (MiB/s, ms, KiB, %), in a line percentages are `is_bare` where their label says it.
+pub(super) fn compact(quantity: &Quantity, in_column: bool, is_bare: bool) -> String {
+    let value = quantity.value;
+    let text = match quantity.unit {
+        QuantityUnit::Percent if in_column || is_bare => format!("{value:.1}"),
+        QuantityUnit::Percent => format!("{value:.1}%"),
+        QuantityUnit::BytesPerSecond if in_column => number(value / MIB),
+        QuantityUnit::Bytes if in_column => format!("{:.1}", value / 1024.0),
+        QuantityUnit::Nanoseconds if in_column => milliseconds(value / 1e6),
+        unit => scalar(value, unit).replace(' ', ""),
+    };
+    format!("{text:>width$}", width = usize::from(quantity.width))
+}
+
+/// Milliseconds without a unit: `0.314`, `3.81`, `12.3`.
+pub(crate) fn milliseconds(ms: f64) -> String {
+    if ms < 0.9995 { format!("{ms:.3}") } else { number(ms) }
+}
+
 fn decimal(value: f64) -> String {
     let figure = units::count(value);
     let digits = figure.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     format!("{digits} {}B/s", &figure[digits.len()..])
 }
 
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 99_950.0 => units::count(value),
         v if v >= 99.95 => format!("{value:.0}"),

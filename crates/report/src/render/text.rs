@@ -25,7 +25,16 @@ const WIDTH_MIN: usize = 20;
 /// The document in lines that end with a line break.
 #[must_use]
 pub fn text(document: &Document, style: Style) -> String {
-    let mut page = Page { out: String::new(), style, width: style.width.max(WIDTH_MIN) };
+    rendered(document, style, false)
+}
+
+/// The same in color and without empty lines, for a screen.
+pub(super) fn dense(document: &Document, width: usize) -> String {
+    rendered(document, Style { color: true, width }, true)
+}
+
+fn rendered(document: &Document, style: Style, dense: bool) -> String {
+    let mut page = Page { out: String::new(), style, width: style.width.max(WIDTH_MIN), dense };
     page.heading(document);
     page.blocks(&document.blocks, 0);
     page.out
@@ -35,6 +44,8 @@ struct Page {
     out: String,
     style: Style,
     width: usize,
+    /// Without empty lines.
+    dense: bool,
 }
 
 impl Page {
@@ -63,6 +74,7 @@ impl Page {
         let mut before: Option<&Block> = None;
         for block in blocks {
             let runs_on = match (before, block) {
+                _ if self.dense => true,
                 (None, _) => true,
                 (Some(Block::Finding(_)), Block::Finding(_)) => true,
                 (Some(Block::Section(_)), _) | (_, Block::Section(_)) => false,

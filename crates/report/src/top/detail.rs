@@ -1,107 +1,105 @@
 //! The details of one table row.
 
-use super::paint::Tone;
 use super::ui::{Grouping, Panel, Ui};
-use super::{View, blocks, disks, layers, rings, threads};
-use crate::doc::Document;
+use super::{View, disks, layers, rings, threads};
+use crate::doc::{
+    Block, DataColumn, DataTable, Document, Text, events, named, number, of, plural, text,
+};
+use crate::figures::{cell, phrase, quantity, wait};
 use crate::pages;
-use crate::render::{self, Style};
-use fathom_analysis::machine::{DiskRates, IoRates, placement};
-use fathom_model::units;
-use fathom_model::watch::ThreadCount;
+use fathom_analysis::blocks;
+use fathom_analysis::machine::{DiskRates, placement};
+use fathom_analysis::metrics::{DISK, Group, Unit};
+use fathom_model::watch::{BlocksSample, ThreadCount};
 use std::collections::BTreeSet;
 
-type Lines = Vec<(Tone, String)>;
-
 /// The details of the row with this key.
-pub fn text(view: &View<'_>, ui: &Ui, panel: Panel, key: &str) -> Lines {
-    let lines = match panel {
+pub fn page(view: &View<'_>, ui: &Ui, panel: Panel, key: &str) -> Document {
+    let page = match panel {
         Panel::Disks => disk(view, key),
         Panel::Threads => group(view, ui.grouping, key),
         Panel::Layers => layer(view, key),
         Panel::Rings => ring(view, key),
     };
-    lines.unwrap_or_else(|| {
-        let name = key.replace('\t', " ");
-        vec![(Tone::Warning, format!("{name}: not present in this interval"))]
+    page.unwrap_or_else(|| {
+        let mut page = Document::default();
+        page.paragraph(format!("{}: not present in this interval", key.replace('\t', " ")));
+        page
     })
 }
 
-fn disk(view: &View<'_>, name: &str) -> Option<Lines> {
+fn section(title: &str, about: impl Into<Text>, body: Document) -> Document {
+    let mut page = Document::default();
+    page.section(title, about, body);
+    page
+}
+
+fn disk(view: &View<'_>, name: &str) -> Option<Document> {
     let disk = view.rates.disks.iter().find(|disk| disk.name == name)?;
     let kind = serde_json::to_value(disk.kind).ok()?;
-    let mut lines = vec![(Tone::Key, format!("{name}: {}", kind.as_str().unwrap_or_default()))];
-    let origin = disks::origin(disk);
-    if !origin.is_empty() {
-        lines.push((Tone::Plain, format!("  backing: {origin}")));
-    }
+    let mut body = Document::default();
+    body.entry("backing", disks::origin(disk));
     let above = view.rates.disks.iter().filter(|other| other.below.iter().any(|n| n == name));
     let above: Vec<&str> = above.map(|other| other.name.as_str()).collect();
-    if !above.is_empty() {
-        lines.push((Tone::Plain, format!("  used by: {}", above.join(", "))));
-    }
-    directions(disk, &mut lines);
-    lines.push((
-        Tone::Plain,
-        format!(
-            "  aqu-sz {:.2} (mean I/Os in flight)   inflt {} (now)",
-            disk.queue, disk.in_flight
-        ),
-    ));
-    let meaning = "a device that serves I/Os in parallel is not saturated at 100";
-    let text = format!("  %util {:.1} (time with I/O in flight; {meaning})", disk.util);
-    lines.push((Tone::Plain, text));
-    lines.extend(places(view, name));
-    lines.extend(blocks::lines(view, name));
-    Some(lines)
+    body.entry("used by", above.join(", "));
+    body.blocks.push(Block::Table(directions(disk, view.elapsed_ns)));
+    let device = DISK
+        .iter()
+        .filter(|metric| metric.group == Group::Device)
+        .filter_map(|metric| Some(phrase(metric, quantity(metric, (metric.value)(disk)?))));
+    body.entry("device", Text::join(device, ", "));
+    body.paragraph("A device that serves I/Os in parallel is not saturated at 100% util.");
+    // The CPUs that take the device's interrupts, and those that submit to it.
+    let mut places = placement(view.wiring, view.before, view.now);
+    places.retain(|place| place.device == name);
+    body.blocks.extend(pages::placement(&places).blocks);
+    let mut page = section(name, kind.as_str().unwrap_or_default(), body);
+    page.blocks.extend(block_layer(view, name));
+    Some(page)
 }
 
-fn directions(disk: &DiskRates, lines: &mut Lines) {
-    let title = format!(
-        "  {:7} {:>7} {:>8} {:>8} {:>8} {:>6} {:>6}",
-        "", "IOPS", "MiB/s", "await ms", "areq-KiB", "rqm/s", "%rqm"
-    );
-    lines.push((Tone::Faint, title));
-    let all = [
-        ("read", &disk.read),
-        ("write", &disk.write),
-        ("discard", &disk.discard),
-        ("flush", &disk.flush),
-    ];
-    for (name, io) in all {
-        let known = |value: Option<f64>, decimals: usize| {
-            value.map_or("-".into(), |value| format!("{value:.decimals$}"))
+/// A row for each direction.
+fn directions(disk: &DiskRates, elapsed_ns: u64) -> DataTable {
+    let groups = [Group::Read, Group::Write, Group::Discard, Group::Flush];
+    let mut titles: Vec<&str> = Vec::new();
+    for metric in DISK.iter().filter(|metric| groups.contains(&metric.group)) {
+        if !titles.contains(&metric.title) {
+            titles.push(metric.title);
+        }
+    }
+    let row = |group: Group| -> Vec<Text> {
+        let figures: Vec<_> = DISK.iter().filter(|metric| metric.group == group).collect();
+        let rate = figures.iter().find(|metric| metric.unit == Unit::Rate);
+        let rate = rate.and_then(|metric| (metric.value)(disk)).unwrap_or(0.0);
+        let of = |title: &&str| {
+            let metric = figures.iter().find(|metric| metric.title == *title)?;
+            let value = (metric.value)(disk);
+            Some(match value.filter(|_| metric.unit == Unit::Milliseconds) {
+                Some(ms) => wait(ms, rate * elapsed_ns as f64 / 1e9).into(),
+                None => cell(metric, value),
+            })
         };
-        let IoRates { ios, bytes, merges, merged, wait_ms, size } = *io;
-        lines.push((
-            Tone::Plain,
-            format!(
-                "  {name:7} {:>7} {:>8.2} {:>8} {:>8} {:>6} {merged:>5.1}%",
-                units::count(ios),
-                bytes / disks::MIB,
-                known(wait_ms, 3),
-                known(size.map(|bytes| bytes / 1024.0), 1),
-                units::count(merges),
-            ),
-        ));
-    }
+        let figures = titles.iter().map(|title| of(title).into());
+        std::iter::once(group.title().into()).chain(figures).collect()
+    };
+    let rows = groups.into_iter().map(row).collect();
+    let mut columns = vec![DataColumn::text("")];
+    columns.extend(titles.iter().map(|title| DataColumn::number(title)));
+    DataTable { columns, rows, ..DataTable::default() }
 }
 
-/// The CPUs that take the device's interrupts, and those that submit to it.
-fn places(view: &View<'_>, name: &str) -> Lines {
-    let mut all = placement(view.wiring, view.before, view.now);
-    all.retain(|place| place.device == name);
-    page(&pages::placement(&all))
-}
-
-/// A page as lines; the caller wraps them.
-fn page(document: &Document) -> Lines {
-    let text = render::text(document, Style { color: false, width: usize::from(u16::MAX) });
-    text.lines().map(|line| (Tone::Plain, format!("  {line}"))).collect()
+/// What the block layer did with the device's I/Os in this interval.
+fn block_layer(view: &View<'_>, name: &str) -> Option<Block> {
+    let none = BlocksSample::default();
+    let growth =
+        blocks::since(view.now.blocks.as_ref()?, view.before.blocks.as_ref().unwrap_or(&none));
+    let device = growth.devices.iter().find(|device| device.name == name)?;
+    let body = pages::device_blocks(device, &growth, &view.rates.disks, view.elapsed_ns);
+    section("block layer", device.removed.then_some("device removed"), body).blocks.pop()
 }
 
 /// The threads of a group, each with its activity.
-fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
+fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Document> {
     let sample = view.now.threads.as_ref()?;
     let columns = threads::grouped_by(grouping);
     let values = |count: &ThreadCount| -> Vec<String> {
@@ -109,64 +107,52 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Lines> {
     };
     let mut counts: Vec<&ThreadCount> =
         sample.active.iter().filter(|count| threads::key(&values(count)) == key).collect();
-    let first = counts.first()?;
+    let title = values(counts.first()?).join(" ");
     let active: f64 = counts.iter().map(|count| sample.average(count)).sum();
-    let title = format!(
-        "{}: {active:.2} threads on average ({} samples)",
-        values(first).join(" "),
-        sample.samples
-    );
-    let names = format!(
-        "  {:>6} {:>8} {:>8} {:15} {:2} {:16} {}",
-        "active", "pid", "tid", "comm", "st", "syscall", "wchan"
-    );
-    let mut lines = vec![(Tone::Key, title), (Tone::Faint, names)];
     let tids: BTreeSet<i32> = counts.iter().map(|count| count.tid).collect();
     counts.sort_by(|a, b| sample.average(b).total_cmp(&sample.average(a)).then(a.tid.cmp(&b.tid)));
-    for count in counts {
-        let mut notes = String::new();
-        if let Some(owner) = count.works_for {
-            notes += &format!("  for thread {owner}");
-        }
-        if count.torn {
-            notes += "  inconsistent: ran while being sampled";
-        }
-        let dash = |text: &str| if text.is_empty() { "-".to_string() } else { text.to_string() };
-        let ThreadCount { pid, tid, comm, state, .. } = count;
-        lines.push((
-            Tone::Plain,
-            format!(
-                "  {:>6.2} {pid:>8} {tid:>8} {comm:15} {state:2} {:16} {}{notes}",
-                sample.average(count),
-                dash(&count.syscall),
-                dash(&count.wchan),
-            ),
-        ));
-    }
+    let row = |count: &&ThreadCount| -> Vec<Text> {
+        let dash = |text: &str| Text::from(if text.is_empty() { "-" } else { text });
+        let owner = count.works_for.map(|owner| format!("for thread {owner}").into());
+        let torn = count.torn.then(|| "inconsistent: ran while being sampled".into());
+        let [pid, tid, state] =
+            [count.pid.to_string(), count.tid.to_string(), count.state.to_string()];
+        let names = [pid.into(), tid.into(), dash(&count.comm), state.into()];
+        let waits = [dash(&count.syscall), dash(&count.wchan)];
+        let note = Text::join([owner, torn].into_iter().flatten(), "; ");
+        let all = names.into_iter().chain(waits).chain([note]);
+        std::iter::once(number(sample.average(count)).into()).chain(all).collect()
+    };
+    let numbers = ["active", "pid", "tid"].map(DataColumn::number).into_iter();
+    let texts = ["comm", "st", "syscall", "wchan", ""].map(DataColumn::text);
+    let mut body = Document::default();
+    body.table(numbers.chain(texts).collect(), counts.iter().map(row).collect());
+    let about = named("mean active threads", number(active));
+    let about = text!(about, ", ", plural(sample.samples.into(), "sample"));
+    let mut page = section(&title, about, body);
     let times = layers::times(view, |count| tids.contains(&count.tid));
     if times.samples > 0 {
-        let title =
-            format!("CPU time of these threads by kernel layer ({} samples)", times.samples);
-        lines.push((Tone::Key, title));
-        lines.extend(layers::lines(&times, |_| true));
+        let mut body = Document::default();
+        body.blocks.push(Block::Table(layers::functions(&times, |_| true)));
+        page.section("CPU time by layer", plural(times.samples, "sample"), body);
     }
-    Some(lines)
+    Some(page)
 }
 
-fn layer(view: &View<'_>, name: &str) -> Option<Lines> {
+fn layer(view: &View<'_>, name: &str) -> Option<Document> {
     let times = layers::times(view, |_| true);
-    let found = times.layers.iter().any(|layer| layer.layer.name() == name);
     let event = view.now.stacks.as_ref().map_or("", |stacks| &stacks.event);
-    let title = format!("{name}: share of {} samples of {event}", times.samples);
-    let lines = layers::lines(&times, |layer| layer.layer.name() == name);
-    found.then(|| std::iter::once((Tone::Key, title)).chain(lines).collect())
+    let functions = layers::functions(&times, |layer| layer.layer.name() == name);
+    let mut body = Document::default();
+    body.table(functions.columns, functions.rows);
+    let about = of(events(times.samples), &format!("samples of {event}"));
+    (!body.blocks.is_empty()).then(|| section(name, about, body))
 }
 
 /// One ring, with the totals of all rings.
-fn ring(view: &View<'_>, key: &str) -> Option<Lines> {
+fn ring(view: &View<'_>, key: &str) -> Option<Document> {
     let mut rates = rings::rates(view)?;
     rates.rings.retain(|ring| rings::key(&ring.ring) == key);
     let name = rates.rings.first().map(|ring| format!("{} {key}", ring.ring.comm))?;
-    let lines = page(&pages::rings(&rates));
-    Some(std::iter::once((Tone::Key, name)).chain(lines).collect())
+    Some(section(&name, Text::default(), pages::rings(&rates)))
 }

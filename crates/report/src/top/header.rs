@@ -1,9 +1,11 @@
 //! The title line, and the page of unavailable sources and sampling overhead.
 
-use super::paint::{Paint, Tone};
 use super::{Source, View};
 use crate::calendar;
+use crate::doc::{DataColumn, Document, Text, share, time, whole};
+use crate::render::screen::{Paint, Tone};
 use fathom_model::units;
+use fathom_model::watch::SamplerCost;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -27,13 +29,11 @@ pub fn draw(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
             text += &format!("  {part}");
         }
     }
-    let (end, _) =
-        buf.set_stringn(area.x, area.y, text, area.width.into(), paint.of(Tone::Selected));
+    let end = paint.put(Tone::Selected, &text, area.x, area, buf);
     let overhead = overhead(view);
     let length = overhead.chars().count() as u16;
     if end + length < area.right() {
-        let x = area.right() - length;
-        buf.set_stringn(x, area.y, overhead, length.into(), paint.of(Tone::Selected));
+        paint.put(Tone::Selected, &overhead, area.right() - length, area, buf);
     }
 }
 
@@ -78,52 +78,41 @@ fn overhead(view: &View<'_>) -> String {
 
 /// Draws one line that names the unavailable sources.
 pub fn missing_line(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
-    if area.height == 0 {
-        return;
-    }
     let names: Vec<&str> = view.missing.iter().map(|missing| missing.what.as_str()).collect();
     let all = format!("unavailable (! for details): {}", names.join(", "));
     let fits = all.chars().count() <= area.width.into();
     let text =
         if fits { all } else { format!("{} sources unavailable (! for details)", names.len()) };
-    buf.set_stringn(area.x, area.y, text, area.width.into(), paint.of(Tone::Warning));
+    paint.put(Tone::Warning, &text, area.x, area, buf);
 }
 
-/// Lists unavailable sources, each with its reason and remedy, and the CPU time of each sampler.
-pub fn missing_and_overhead(view: &View<'_>) -> Vec<(Tone, String)> {
-    let mut lines = vec![(Tone::Key, "Unavailable sources".to_string())];
-    if view.missing.is_empty() {
-        lines.push((Tone::Plain, "  none".into()));
-    }
+/// Unavailable sources, each with its reason and remedy, and the CPU time of each sampler.
+pub fn missing_and_overhead(view: &View<'_>) -> Document {
+    let mut page = Document::default();
+    let mut body = Document::default();
     for missing in view.missing {
-        lines.push((Tone::Warning, format!("  {}", missing.what)));
-        lines.push((Tone::Plain, format!("    reason: {}", missing.why)));
-        if !missing.allow.is_empty() {
-            lines.push((Tone::Plain, format!("    remedy: {}", missing.allow)));
-        }
+        body.entry(&missing.what, missing.why.as_str());
+        let remedy = (!missing.allow.is_empty()).then(|| format!("remedy: {}", missing.allow));
+        body.entry("", remedy);
     }
-    lines.push((Tone::Plain, String::new()));
-    lines.push((Tone::Key, "Sampling overhead in this interval".into()));
-    let title = format!(
-        "  {:12} {:>9} {:>12} {:>10} {:>7}",
-        "sampler", "CPU%", "CPU time", "samples", "late"
-    );
-    lines.push((Tone::Faint, title));
-    for now in &view.now.cost {
+    let about = if view.missing.is_empty() { "none" } else { "" };
+    page.section("unavailable sources", about, body);
+    let row = |now: &SamplerCost| -> Vec<Text> {
         let then = view.before.cost.iter().find(|then| then.sampler == now.sampler);
-        let since = |now: u64, then: Option<u64>| now.saturating_sub(then.unwrap_or(0));
-        let cpu_ns = since(now.cpu_ns, then.map(|then| then.cpu_ns));
-        let share = cpu_ns as f64 * 100.0 / view.elapsed_ns.max(1) as f64;
-        lines.push((
-            Tone::Plain,
-            format!(
-                "  {:12} {share:>8.2}% {:>12} {:>10} {:>7}",
-                now.sampler,
-                units::time(cpu_ns as f64),
-                since(now.samples, then.map(|then| then.samples)),
-                since(now.missed, then.map(|then| then.missed)),
-            ),
-        ));
-    }
-    lines
+        let since = |of: fn(&SamplerCost) -> u64| of(now).saturating_sub(then.map_or(0, of));
+        let cpu_ns = since(|cost| cost.cpu_ns);
+        vec![
+            now.sampler.as_str().into(),
+            share(cpu_ns, view.elapsed_ns).into(),
+            time(cpu_ns as f64).into(),
+            whole(since(|cost| cost.samples)).into(),
+            whole(since(|cost| cost.missed)).into(),
+        ]
+    };
+    let mut columns = vec![DataColumn::text("sampler")];
+    columns.extend(["of one CPU", "CPU time", "samples", "late"].map(DataColumn::number));
+    let mut body = Document::default();
+    body.table(columns, view.now.cost.iter().map(row).collect());
+    page.section("sampling overhead", "in this interval", body);
+    page
 }

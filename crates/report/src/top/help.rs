@@ -1,8 +1,9 @@
 //! The help page and the footer.
 
-use super::paint::{Paint, Tone};
 use super::ui::{Page, Ui};
 use super::{Source, View};
+use crate::doc::{Block, Document, Text};
+use crate::render::screen::{Paint, Tone};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -38,27 +39,26 @@ const FIGURES: &[&str] = &[
     "PSI: time in which some task was stalled. ACTIVE: mean number of threads. inflt: I/Os in flight.",
 ];
 
-/// The lines of the help page.
-pub fn text() -> Vec<(Tone, String)> {
-    let line = |(key, what): &(&str, &str)| match *key {
-        "" => (Tone::Key, (*what).to_string()),
-        key => (Tone::Plain, format!("  {key:13} {what}")),
-    };
-    let mut lines: Vec<(Tone, String)> = KEYS.iter().map(line).collect();
-    lines.extend(FIGURES.iter().map(|text| (Tone::Faint, (*text).to_string())));
-    lines
+/// The help page.
+pub fn page() -> Document {
+    let mut page = Document::default();
+    for (key, what) in KEYS {
+        match page.blocks.last_mut() {
+            Some(Block::Section(section)) if !key.is_empty() => section.body.entry(key, *what),
+            _ => page.section(what, Text::default(), Document::default()),
+        }
+    }
+    FIGURES.iter().for_each(|text| page.paragraph(*text));
+    page
 }
 
 /// Draws the last line: the prompt, a message, or the most important keys.
 pub fn footer(ui: &Ui, view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
-    let width = area.width.into();
-    if let Some(typed) = &ui.prompt {
-        let text = format!("go to time (14:03:22, 2026-11-22T14:03, +90s): {typed}_");
-        buf.set_stringn(area.x, area.y, text, width, paint.of(Tone::Key));
-        return;
-    }
-    if let Some(message) = &ui.message {
-        buf.set_stringn(area.x, area.y, message, width, paint.of(Tone::Warning));
+    let prompt = |typed| format!("go to time (14:03:22, 2026-11-22T14:03, +90s): {typed}_");
+    let typed = ui.prompt.as_ref().map(|typed| (Tone::Key, prompt(typed)));
+    let message = ui.message.as_ref().map(|message| (Tone::Warning, message.clone()));
+    if let Some((tone, text)) = typed.or(message) {
+        paint.put(tone, &text, area.x, area, buf);
         return;
     }
     let space = match view.source {
@@ -86,9 +86,7 @@ pub fn footer(ui: &Ui, view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buff
         if key.chars().count() + 1 + what.chars().count() > left {
             break;
         }
-        let (next, _) = buf.set_stringn(x, area.y, key, left, paint.of(Tone::Key));
-        let (next, _) =
-            buf.set_stringn(next, area.y, format!(" {what}  "), left, paint.of(Tone::Faint));
-        x = next;
+        let next = paint.put(Tone::Key, key, x, area, buf);
+        x = paint.put(Tone::Faint, &format!(" {what}  "), next, area, buf);
     }
 }

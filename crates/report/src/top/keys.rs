@@ -152,11 +152,11 @@ fn tables(ui: &mut Ui, code: KeyCode, view: Option<&View<'_>>) -> Action {
 fn rows(ui: &mut Ui, code: KeyCode, view: &View<'_>) {
     let focus = ui.focus;
     let table = super::table(view, ui, focus);
-    let columns = table.columns.len();
+    let columns = table.table.columns.len();
     let place = table.place(focus.of(ui).selected.as_deref());
     let select = |ui: &mut Ui, place: usize| {
-        let place = place.min(table.rows.len().saturating_sub(1));
-        focus.of_mut(ui).selected = table.rows.get(place).map(|row| row.key.clone());
+        let place = place.min(table.keys.len().saturating_sub(1));
+        focus.of_mut(ui).selected = table.keys.get(place).cloned();
     };
     match code {
         KeyCode::Up => select(ui, place.saturating_sub(1)),
@@ -164,8 +164,7 @@ fn rows(ui: &mut Ui, code: KeyCode, view: &View<'_>) {
         KeyCode::Char('s') => focus.of_mut(ui).sort = Some((table.sorted + 1) % columns),
         KeyCode::Char('S') => focus.of_mut(ui).sort = Some((table.sorted + columns - 1) % columns),
         KeyCode::Enter => {
-            if let Some(row) = table.rows.get(place) {
-                let key = row.key.clone();
+            if let Some(key) = table.keys.get(place).cloned() {
                 focus.of_mut(ui).selected = Some(key.clone());
                 open(ui, Page::Detail(focus, key));
             }

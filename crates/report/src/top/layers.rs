@@ -1,20 +1,12 @@
 //! CPU time by kernel layer.
 
 use super::View;
-use super::paint::Tone;
-use super::table::{Cell, Column, Row, Table};
+use crate::doc::{DataColumn, DataTable, Text, share};
+use crate::figures::{cell, column};
+use crate::render::screen::Listing;
 use fathom_analysis::layers::{LayerTime, LayerTimes};
+use fathom_analysis::metrics::LAYER;
 use fathom_model::watch::StackCount;
-
-/// The default sort column: CPU time.
-pub const SORT: usize = 0;
-
-const COLUMNS: &[Column] = &[
-    Column { name: "CPU%", width: 5, wide: 5, rank: 0, number: true },
-    Column { name: "layer", width: 16, wide: 17, rank: 0, number: false },
-    Column { name: "locks%", width: 6, wide: 6, rank: 1, number: true },
-    Column { name: "top symbol", width: 20, wide: 40, rank: 2, number: false },
-];
 
 /// Width of the table beside another.
 pub fn width(screen: u16) -> u16 {
@@ -22,19 +14,21 @@ pub fn width(screen: u16) -> u16 {
 }
 
 /// The table.
-pub fn table(view: &View<'_>) -> Table {
+pub fn table(view: &View<'_>) -> Listing {
     let note = if view.now.stacks.is_some() { "no samples" } else { "stacks are not sampled" };
     let times = times(view, |_| true);
-    let rows = times.layers.iter().map(|layer| {
-        let cells = vec![
-            Cell::fixed(share(layer.time, &times), 1),
-            Cell::text(layer.layer.name()),
-            Cell::fixed(share(layer.lock_time, &times), 1),
-            Cell::text(layer.top.first().map_or("", |(function, _)| function)),
-        ];
-        Row { key: layer.layer.name().into(), cells, tone: Tone::Plain }
-    });
-    Table { note: note.into(), columns: COLUMNS, rows: rows.collect(), ..Table::default() }
+    let mut columns: Vec<DataColumn> = LAYER.iter().map(column).collect();
+    columns.insert(1, DataColumn::text("layer").wide(16, 17));
+    columns.push(DataColumn::text("top symbol").ranked(2).wide(20, 40));
+    let row = |layer: &LayerTime| {
+        let figures = LAYER.iter().map(|metric| cell(metric, (metric.value)(&times, layer)));
+        let mut row: Vec<Text> = figures.collect();
+        row.insert(1, layer.layer.name().into());
+        row.push(layer.top.first().map(|(function, _)| function.as_str()).into());
+        row
+    };
+    let keys = times.layers.iter().map(|layer| layer.layer.name().into()).collect();
+    Listing::new(columns, times.layers.iter().map(row).collect(), keys, note.into())
 }
 
 /// CPU time in the interval by layer.
@@ -42,25 +36,25 @@ pub fn times(view: &View<'_>, wanted: impl Fn(&StackCount) -> bool) -> LayerTime
     LayerTimes::of(&view.now.stacks, view.stacks, wanted)
 }
 
-/// The selected layers, each with its most frequent functions.
-pub fn lines(times: &LayerTimes, wanted: impl Fn(&LayerTime) -> bool) -> Vec<(Tone, String)> {
-    let mut lines = Vec::new();
+/// The selected layers, each with its most frequent functions and their shares of its samples.
+pub fn functions(times: &LayerTimes, wanted: impl Fn(&LayerTime) -> bool) -> DataTable {
+    let mut columns: Vec<DataColumn> = vec![DataColumn::text("layer")];
+    columns.extend(LAYER.iter().map(|metric| DataColumn::number(metric.title)));
+    columns.push(DataColumn::text("function"));
+    columns.push(DataColumn::number("share"));
+    let mut rows = Vec::new();
     for layer in times.layers.iter().filter(|layer| wanted(layer)) {
-        let (busy, locks) = (share(layer.time, times), share(layer.lock_time, times));
-        let name = layer.layer.name();
-        lines.push((
-            Tone::Plain,
-            format!("  {name:17} {busy:5.1}%   in lock functions {locks:.1}%"),
-        ));
-        for (function, samples) in &layer.top {
-            let part = *samples as f64 * 100.0 / layer.samples.max(1) as f64;
-            lines.push((Tone::Faint, format!("    {part:5.1}%  {function}")));
-        }
+        let mut row: Vec<Text> = vec![layer.layer.name().into()];
+        row.extend(LAYER.iter().map(|metric| cell(metric, (metric.value)(times, layer))));
+        let function = |(name, n): &(String, u64)| -> [Text; 2] {
+            [name.as_str().into(), share(*n, layer.samples).into()]
+        };
+        let mut functions = layer.top.iter().map(function);
+        row.extend(functions.next().into_iter().flatten());
+        rows.push(row);
+        rows.extend(functions.map(|cells| {
+            vec![Text::default(); 1 + LAYER.len()].into_iter().chain(cells).collect()
+        }));
     }
-    lines
-}
-
-/// In percent of all CPU time.
-fn share(time: u64, times: &LayerTimes) -> f64 {
-    time as f64 * 100.0 / times.time().max(1) as f64
+    DataTable { columns, rows, ..DataTable::default() }
 }

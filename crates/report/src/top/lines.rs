@@ -2,101 +2,121 @@
 
 use super::View;
 use crate::calendar;
+use crate::render::{milliseconds, number};
 use fathom_analysis::layers::LayerTimes;
-use fathom_analysis::machine::{CpuShares, MachineRates, RingsRates, SystemRates, Work};
-use fathom_model::watch::SamplerCost;
+use fathom_analysis::machine::{DiskRates, MachineRates, RingsRates};
+use fathom_analysis::metrics::{DISK, Interval, Unit};
+use fathom_model::watch::{MachineSample, SamplerCost};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-const TITLE: &str = "--time-- ---procs--- ------total-cpu-usage------ --io/total- \
-    ------memory-usage----- -dsk/total- --flushes--\n\
-    HH:MM:SS|run blk new|usr sys idl wai hiq siq stl| read  writ| used  free  buff  cach| read  writ|  f/s await\n";
+/// Columns with a title: the name, the width and the figure of each.
+type Columns = (&'static str, &'static [(&'static str, usize, &'static str)]);
 
-/// Additional columns where hardware counters are available.
-const COUNTED: [&str; 2] = ["|------pmu-----", "| ipc  GHz mpki"];
+const DSTAT: &[Columns] = &[
+    ("---procs---", &[("run", 3, "run"), ("blk", 3, "blocked"), ("new", 3, "new_per_s")]),
+    (
+        "------total-cpu-usage------",
+        &[
+            ("usr", 3, "user_pct"),
+            ("sys", 3, "system_pct"),
+            ("idl", 3, "idle_pct"),
+            ("wai", 3, "iowait_pct"),
+            ("hiq", 3, "irq_pct"),
+            ("siq", 3, "softirq_pct"),
+            ("stl", 3, "steal_pct"),
+        ],
+    ),
+    ("--io/total-", &[("read", 5, "reads_per_s"), ("writ", 5, "writes_per_s")]),
+    (
+        "------memory-usage-----",
+        &[
+            ("used", 5, "memory_used_bytes"),
+            ("free", 5, "memory_free_bytes"),
+            ("buff", 5, "memory_buffers_bytes"),
+            ("cach", 5, "memory_cache_bytes"),
+        ],
+    ),
+    ("-dsk/total-", &[("read", 5, "read_bytes_per_s"), ("writ", 5, "write_bytes_per_s")]),
+    ("--flushes--", &[("f/s", 5, "flushes_per_s"), ("await", 5, "flush_await_ms")]),
+];
+/// Where hardware counters are available.
+const COUNTED: Columns = (
+    "------pmu-----",
+    &[("ipc", 4, "ipc"), ("GHz", 4, "busy_ghz"), ("mpki", 4, "cache_misses_per_1000_instructions")],
+);
 
 /// The header lines of [`plain`].
 #[must_use]
 pub fn plain_header(view: &View<'_>) -> String {
-    let more = if counted(view).is_some() { COUNTED } else { [""; 2] };
-    TITLE.lines().zip(more).map(|(title, more)| format!("{title}{more}\n")).collect()
+    let groups = columns(view);
+    let titles = groups.iter().map(|(title, _)| *title).collect::<Vec<_>>();
+    let (usual, counted) = titles.split_at(DSTAT.len());
+    let counted: String = counted.iter().map(|title| format!("|{title}")).collect();
+    let names = groups.iter().map(|(_, columns)| {
+        let names = columns.iter().map(|(name, width, _)| format!("{name:>width$}"));
+        names.collect::<Vec<_>>().join(" ")
+    });
+    let names = names.collect::<Vec<_>>().join("|");
+    format!("--time-- {}{counted}\nHH:MM:SS|{names}\n", usual.join(" "))
 }
 
-/// One interval, with local time. CPU shares sum to 100; disk totals include each whole disk once.
+/// The columns, which stay in an interval in which nothing was counted.
+fn columns(view: &View<'_>) -> Vec<Columns> {
+    let mut counters = view.now.counters.iter().flat_map(|counters| &counters.of);
+    let counted = counters.any(|counted| counted.user.is_some()).then_some(COUNTED);
+    DSTAT.iter().copied().chain(counted).collect()
+}
+
+/// One interval, with local time. CPU shares sum to 100, with nice time in user time; disk totals include each whole disk
+/// once.
 #[must_use]
 pub fn plain(view: &View<'_>) -> String {
-    format!("{}{}\n", dstat(view), counted(view).unwrap_or_default())
-}
-
-/// IPC, clock frequency while busy, cache misses per 1000 instructions (MPKI).
-fn counted(view: &View<'_>) -> Option<String> {
-    // The columns stay in an interval in which nothing was counted.
-    view.now.counters.as_ref()?.of.iter().find_map(|counted| counted.user)?;
-    let work = view.rates.counters.as_ref().map(|counters| counters.all).unwrap_or_default();
-    let ratio = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
-    let mpki =
-        work.cache_mpki.map_or("-".into(), |value| short((value * 10.0).round() / 10.0, 1000.0));
-    Some(format!("|{:>4} {:>4} {mpki:>4}", ratio(work.ipc.all), ratio(work.ghz)))
-}
-
-fn dstat(view: &View<'_>) -> String {
-    let none = SystemRates::default();
-    let system = view.rates.system.as_ref().unwrap_or(&none);
-    let [user, kernel, idle, wait, irq, softirq, steal] = whole(dstat_shares(&system.cpu));
-    let disks = &view.rates.disks_total;
-    let memory = &system.memory;
-    let count = |value: f64| short(value, 1000.0);
-    let bytes = |value: f64| short(value, 1024.0);
+    let figures: BTreeMap<&str, (Unit, Option<f64>)> =
+        view.interval().figures().map(|(id, unit, value)| (id, (unit, value))).collect();
+    let value = |id: &str| figures.get(id).and_then(|(_, value)| *value).unwrap_or(0.0);
+    let cells = |(_, columns): Columns| {
+        let is_share = |id: &str| figures.get(id).is_some_and(|(unit, _)| *unit == Unit::Percent);
+        let share = |id: &str| value(id) + if id == "user_pct" { value("nice_pct") } else { 0.0 };
+        let shares = columns.iter().filter(|(.., id)| is_share(id)).map(|(.., id)| share(id));
+        let mut shares = whole(&shares.collect::<Vec<_>>()).into_iter();
+        let cells = columns.iter().map(|(_, width, id)| {
+            let text = match figures.get(id) {
+                Some((Unit::Percent, _)) => shares.next().unwrap_or_default().to_string(),
+                Some((unit, Some(value))) => short(*unit, *value),
+                _ => "-".into(),
+            };
+            format!("{text:>width$}")
+        });
+        cells.collect::<Vec<_>>().join(" ")
+    };
+    let cells: Vec<String> = columns(view).into_iter().map(cells).collect();
     let time = calendar::formatted_in(view.unix_ns, view.zone, "%H:%M:%S");
-    format!(
-        "{time}|{:>3} {:>3} {:>3}|{user:>3} {kernel:>3} {idle:>3} {wait:>3} {irq:>3} {softirq:>3} \
-         {steal:>3}|{:>5} {:>5}|{:>5} {:>5} {:>5} {:>5}|{:>5} {:>5}|{:>5} {:>5}",
-        count(system.ready.into()),
-        count(system.blocked.into()),
-        short(system.forks.round(), 1000.0),
-        count(disks.read.ios),
-        count(disks.write.ios),
-        bytes(memory.used as f64),
-        bytes(memory.free as f64),
-        bytes(memory.buffers as f64),
-        bytes(memory.cache as f64),
-        bytes(disks.read.bytes),
-        bytes(disks.write.bytes),
-        count(disks.flush.ios),
-        disks.flush.wait_ms.map_or("-".into(), milliseconds),
-    )
+    format!("{time}|{}\n", cells.join("|"))
 }
 
-/// Milliseconds in at most five characters up to 99999: `0.314`, `12.3`.
-fn milliseconds(ms: f64) -> String {
-    match ms {
-        100.0.. => format!("{ms:.0}"),
-        10.0.. => format!("{ms:.1}"),
-        _ => format!("{ms:.3}"),
-    }
-}
-
-/// In dstat's order, with nice time in user time; irq, softirq and steal time have columns of their own.
-fn dstat_shares(cpu: &CpuShares) -> [f64; 7] {
-    [cpu.user + cpu.nice, cpu.system, cpu.idle, cpu.iowait, cpu.irq, cpu.softirq, cpu.steal]
-}
-
-/// IntervalLine percentages with the same sum as the shares, rounded by the largest remainder method.
-fn whole<const N: usize>(shares: [f64; N]) -> [u64; N] {
-    let mut whole = shares.map(|share| share as u64);
+/// Integer percentages with the same sum as the shares, rounded by the largest remainder method.
+fn whole(shares: &[f64]) -> Vec<u64> {
+    let mut whole: Vec<u64> = shares.iter().map(|share| *share as u64).collect();
     let missing = (shares.iter().sum::<f64>().round() as u64).saturating_sub(whole.iter().sum());
-    let mut order: Vec<usize> = (0..N).collect();
+    let mut order: Vec<usize> = (0..shares.len()).collect();
     order.sort_by(|a, b| shares[*b].fract().total_cmp(&shares[*a].fract()));
     order.into_iter().take(missing as usize).for_each(|index| whole[index] += 1);
     whole
 }
 
 /// A number in at most five characters: `0`, `0.4`, `812`, `12k`, `3.1M`.
-fn short(value: f64, base: f64) -> String {
+fn short(unit: Unit, value: f64) -> String {
+    let base = match unit {
+        Unit::Number => return number(value),
+        Unit::Milliseconds => return milliseconds(value),
+        Unit::Bytes | Unit::BytesPerSecond => 1024.0,
+        _ => 1000.0,
+    };
     let mut value = value;
     let mut suffixes = ["", "k", "M", "G", "T", "P", "E"].iter();
     let mut suffix = suffixes.next().copied().unwrap_or_default();
-    while value >= base.min(999.5) {
+    while value >= f64::min(base, 999.5) {
         let Some(next) = suffixes.next() else { break };
         value /= base;
         suffix = next;
@@ -108,69 +128,30 @@ fn short(value: f64, base: f64) -> String {
     }
 }
 
-/// A CSV column: its name and its value, `None` where not available.
-type Field = (&'static str, fn(&MachineRates) -> Option<f64>);
+/// The first columns of CSV after the time, whose order never changes; others follow in the order of the table.
+const CSV_FIRST: &str = "run,blocked,new_per_s,user_pct,nice_pct,system_pct,idle_pct,iowait_pct,\
+    irq_pct,softirq_pct,steal_pct,context_switches_per_s,interrupts_per_s,memory_used_bytes,\
+    memory_free_bytes,memory_buffers_bytes,memory_cache_bytes,dirty_bytes,writeback_bytes,\
+    stalled_cpu_pct,stalled_memory_pct,stalled_io_pct,reads_per_s,writes_per_s,read_bytes_per_s,\
+    write_bytes_per_s,read_await_ms,write_await_ms,flushes_per_s,flush_await_ms,queue,in_flight,\
+    instructions_per_s,cycles_per_s,ipc,ipc_user,ipc_kernel,busy_ghz,cache_references_per_s,\
+    cache_misses_per_s,cache_misses_per_1000_instructions,counted_pct,instructions_per_io,\
+    cycles_per_io";
 
-/// The columns after the time.
-const FIELDS: &[Field] = &[
-    ("run", |r| system(r, |s| s.ready.into())),
-    ("blocked", |r| system(r, |s| s.blocked.into())),
-    ("new_per_s", |r| system(r, |s| s.forks)),
-    ("user_pct", |r| system(r, |s| s.cpu.user)),
-    ("nice_pct", |r| system(r, |s| s.cpu.nice)),
-    ("system_pct", |r| system(r, |s| s.cpu.system)),
-    ("idle_pct", |r| system(r, |s| s.cpu.idle)),
-    ("iowait_pct", |r| system(r, |s| s.cpu.iowait)),
-    ("irq_pct", |r| system(r, |s| s.cpu.irq)),
-    ("softirq_pct", |r| system(r, |s| s.cpu.softirq)),
-    ("steal_pct", |r| system(r, |s| s.cpu.steal)),
-    ("context_switches_per_s", |r| system(r, |s| s.context_switches)),
-    ("interrupts_per_s", |r| system(r, |s| s.interrupts)),
-    ("memory_used_bytes", |r| system(r, |s| s.memory.used as f64)),
-    ("memory_free_bytes", |r| system(r, |s| s.memory.free as f64)),
-    ("memory_buffers_bytes", |r| system(r, |s| s.memory.buffers as f64)),
-    ("memory_cache_bytes", |r| system(r, |s| s.memory.cache as f64)),
-    ("dirty_bytes", |r| system(r, |s| s.memory.dirty as f64)),
-    ("writeback_bytes", |r| system(r, |s| s.memory.writeback as f64)),
-    ("stalled_cpu_pct", |r| r.system.as_ref()?.pressure.map(|p| p.cpu.some)),
-    ("stalled_memory_pct", |r| r.system.as_ref()?.pressure.map(|p| p.memory.some)),
-    ("stalled_io_pct", |r| r.system.as_ref()?.pressure.map(|p| p.io.some)),
-    ("reads_per_s", |r| Some(r.disks_total.read.ios)),
-    ("writes_per_s", |r| Some(r.disks_total.write.ios)),
-    ("read_bytes_per_s", |r| Some(r.disks_total.read.bytes)),
-    ("write_bytes_per_s", |r| Some(r.disks_total.write.bytes)),
-    ("read_await_ms", |r| r.disks_total.read.wait_ms),
-    ("write_await_ms", |r| r.disks_total.write.wait_ms),
-    ("flushes_per_s", |r| Some(r.disks_total.flush.ios)),
-    ("flush_await_ms", |r| r.disks_total.flush.wait_ms),
-    ("queue", |r| Some(r.disks_total.queue)),
-    ("in_flight", |r| Some(r.disks_total.in_flight as f64)),
-    ("instructions_per_s", |r| work(r)?.instructions),
-    ("cycles_per_s", |r| work(r)?.cycles),
-    ("ipc", |r| work(r)?.ipc.all),
-    ("ipc_user", |r| work(r)?.ipc.user),
-    ("ipc_kernel", |r| work(r)?.ipc.kernel),
-    ("busy_ghz", |r| work(r)?.ghz),
-    ("cache_references_per_s", |r| work(r)?.cache_references),
-    ("cache_misses_per_s", |r| work(r)?.cache_misses),
-    ("cache_misses_per_1000_instructions", |r| work(r)?.cache_mpki),
-    ("counted_pct", |r| work(r)?.counted),
-    ("instructions_per_io", |r| work(r)?.per_io?.instructions),
-    ("cycles_per_io", |r| work(r)?.per_io?.cycles),
-];
-
-fn work(rates: &MachineRates) -> Option<&Work> {
-    rates.counters.as_ref().map(|counters| &counters.all)
-}
-
-fn system(rates: &MachineRates, of: impl Fn(&SystemRates) -> f64) -> Option<f64> {
-    rates.system.as_ref().map(of)
+/// The figures of an interval in the order of CSV.
+fn in_csv_order(interval: &Interval<'_>) -> Vec<(&'static str, Option<f64>)> {
+    let mut figures: Vec<_> = interval.figures().map(|(id, _, value)| (id, value)).collect();
+    let first: Vec<&str> = CSV_FIRST.split(',').collect();
+    figures.sort_by_key(|(id, _)| first.iter().position(|of| of == id).unwrap_or(first.len()));
+    figures
 }
 
 /// The header line of [`csv`].
 #[must_use]
 pub fn csv_header() -> String {
-    let names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
+    let (machine, rates) = (MachineSample::default(), MachineRates::default());
+    let nothing = Interval { before: &machine, now: &machine, rates: &rates };
+    let names: Vec<&str> = in_csv_order(&nothing).into_iter().map(|(id, _)| id).collect();
     format!("time,unix_s,{}\n", names.join(","))
 }
 
@@ -181,8 +162,9 @@ pub fn csv(view: &View<'_>) -> String {
         let text = format!("{value:.3}");
         text.trim_end_matches('0').trim_end_matches('.').to_string()
     };
-    let values = FIELDS.iter().map(|(_, of)| of(view.rates).map(number).unwrap_or_default());
-    let values: Vec<String> = values.collect();
+    let values = in_csv_order(&view.interval()).into_iter();
+    let values: Vec<String> =
+        values.map(|(_, value)| value.map(number).unwrap_or_default()).collect();
     let unix_s = view.unix_ns as f64 / 1e9;
     format!("{},{unix_s:.3},{}\n", iso(view.unix_ns), values.join(","))
 }
@@ -197,6 +179,7 @@ fn iso(unix_ns: u64) -> String {
 struct IntervalLine<'a> {
     time: String,
     unix_ns: u64,
+    figures: Figures<'a>,
     #[serde(flatten)]
     rates: &'a MachineRates,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -206,6 +189,25 @@ struct IntervalLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     rings: Option<RingsRates>,
     cost: &'a [SamplerCost],
+}
+
+/// Figures by their names in CSV; what is not available is left out.
+#[derive(Serialize)]
+struct Figures<'a> {
+    machine: BTreeMap<&'static str, f64>,
+    devices: BTreeMap<&'a str, BTreeMap<&'static str, f64>>,
+}
+
+impl<'a> Figures<'a> {
+    fn of(view: &View<'a>) -> Self {
+        let interval = view.interval();
+        let machine = interval.figures().filter_map(|(id, _, value)| Some((id, value?)));
+        let device = |disk: &'a DiskRates| {
+            let figures = DISK.iter().filter_map(|of| Some((of.id, (of.value)(disk)?)));
+            (disk.name.as_str(), figures.collect())
+        };
+        Self { machine: machine.collect(), devices: view.rates.disks.iter().map(device).collect() }
+    }
 }
 
 /// Activity shared by a number of threads.
@@ -235,6 +237,7 @@ pub fn ndjson(view: &View<'_>) -> serde_json::Result<String> {
     let whole = IntervalLine {
         time: iso(view.unix_ns),
         unix_ns: view.unix_ns,
+        figures: Figures::of(view),
         rates: view.rates,
         threads: threads.collect(),
         layers: view.now.stacks.as_ref().map(|_| super::layers::times(view, |_| true)),
@@ -250,21 +253,21 @@ mod tests {
 
     #[test]
     fn whole_percentages_sum_to_100() {
-        assert_eq!(whole([33.4, 33.3, 33.3]), [34, 33, 33]);
-        assert_eq!(whole([0.5, 0.5, 99.0]), [1, 0, 99]);
-        assert_eq!(whole([0.0; 7]), [0; 7]);
-        assert_eq!(whole([100.0, 0.0]), [100, 0]);
+        assert_eq!(whole(&[33.4, 33.3, 33.3]), [34, 33, 33]);
+        assert_eq!(whole(&[0.5, 0.5, 99.0]), [1, 0, 99]);
+        assert_eq!(whole(&[0.0; 7]), [0; 7]);
+        assert_eq!(whole(&[100.0, 0.0]), [100, 0]);
     }
 
     #[test]
     fn numbers_fit_five_characters() {
-        let of = |value| short(value, 1024.0);
+        let of = |value| short(Unit::Bytes, value);
         assert_eq!(
             ["0", "0.4", "812", "1.0k"],
             [of(0.0), of(0.4), of(812.0), of(1024.0)].map(|s| s)
         );
         assert_eq!(["9.9k", "12k", "977k"], [of(10_137.0), of(12_288.0), of(1_000_448.0)]);
-        assert_eq!(short(999.6, 1000.0), "1.0k");
-        assert_eq!(short(1e21, 1000.0), "1000E");
+        assert_eq!(short(Unit::Rate, 999.6), "1.0k");
+        assert_eq!(short(Unit::Rate, 1e21), "1000E");
     }
 }

@@ -1,38 +1,41 @@
 //! Mean number of active threads by name, state, system call and wait channel.
 
 use super::View;
-use super::paint::Tone;
-use super::table::{Cell, Column, Row, Table};
 use super::ui::{Grouping, Ui};
+use crate::doc::{DataColumn, Text};
+use crate::figures::{cell, column};
+use crate::render::screen::Listing;
+use fathom_analysis::metrics::THREADS;
 use fathom_analysis::threads::{Column as By, DEFAULT, ThreadGroup, ThreadGroups};
 
-/// The default sort column: the mean number of active threads.
-pub const SORT: usize = 0;
-
-const COLUMNS: &[Column] = &[
-    Column { name: "ACTIVE", width: 6, wide: 6, rank: 0, number: true },
-    Column { name: "comm", width: 15, wide: 15, rank: 0, number: false },
-    Column { name: "st", width: 2, wide: 2, rank: 1, number: false },
-    Column { name: "syscall", width: 12, wide: 20, rank: 2, number: false },
-    Column { name: "wchan", width: 12, wide: 40, rank: 3, number: false },
-    Column { name: "threads", width: 7, wide: 7, rank: 4, number: true },
-];
-
-/// The table.
-pub fn table(view: &View<'_>, ui: &Ui) -> Table {
+/// The table: the mean number of active threads, what groups have in common, and other figures.
+pub fn table(view: &View<'_>, ui: &Ui) -> Listing {
+    let mut columns: Vec<DataColumn> = figures().map(column).collect();
+    let names = [
+        DataColumn::text("comm").wide(15, 15),
+        DataColumn::text("st").ranked(1).wide(2, 2),
+        DataColumn::text("syscall").ranked(2).wide(12, 20),
+        DataColumn::text("wchan").ranked(3).wide(12, 40),
+    ];
+    columns.splice(1..1, names);
     let Some(groups) = groups(view, ui.grouping) else {
-        return Table {
-            note: "threads are not sampled".into(),
-            columns: COLUMNS,
-            ..Table::default()
-        };
+        return Listing::new(columns, Vec::new(), Vec::new(), "threads are not sampled".into());
     };
-    let rows = groups.largest_first().iter().map(|group| row(groups.columns(), group)).collect();
+    let all = groups.largest_first();
+    let keys = all.iter().map(|group| key(&group.values)).collect();
+    let rows = all.iter().map(|group| row(groups.columns(), group)).collect();
     let note = format!("no active threads (of {:.0})", groups.threads());
-    Table { note, columns: COLUMNS, rows, ..Table::default() }
+    Listing::new(columns, rows, keys, note)
 }
 
-/// ThreadGroups of threads; `None` where threads are not sampled.
+/// The figures with a column.
+fn figures()
+-> impl Iterator<Item = &'static fathom_analysis::metrics::Metric<fn(&ThreadGroup) -> Option<f64>>>
+{
+    THREADS.iter().filter(|metric| !metric.label.is_empty())
+}
+
+/// Groups of threads; `None` where threads are not sampled.
 pub fn groups(view: &View<'_>, grouping: Grouping) -> Option<ThreadGroups> {
     let mut groups = ThreadGroups::new(grouped_by(grouping));
     groups.add(view.now.threads.as_ref()?);
@@ -54,23 +57,17 @@ pub fn key(values: &[String]) -> String {
     values.join("\t")
 }
 
-fn row(columns: &[By], group: &ThreadGroup) -> Row {
+fn row(columns: &[By], group: &ThreadGroup) -> Vec<Text> {
     let value = |by: By| {
         let place = columns.iter().position(|column| *column == by);
         place.and_then(|place| group.values.get(place)).filter(|value| !value.is_empty())
     };
-    let text = |by| Cell::text(value(by).map_or("-", String::as_str));
+    let text = |by| Text::from(value(by).map_or("-", String::as_str));
     let name = match (value(By::Tid), value(By::Comm2)) {
-        (Some(tid), Some(comm)) => Cell::text(format!("{tid} {comm}")),
+        (Some(tid), Some(comm)) => format!("{tid} {comm}").into(),
         _ => text(By::Comm),
     };
-    let cells = vec![
-        Cell::fixed(group.average, 2),
-        name,
-        text(By::State),
-        text(By::Syscall),
-        text(By::Wchan),
-        Cell::count(group.threads as f64),
-    ];
-    Row { key: key(&group.values), cells, tone: Tone::Plain }
+    let mut row: Vec<Text> = figures().map(|metric| cell(metric, (metric.value)(group))).collect();
+    row.splice(1..1, [name, text(By::State), text(By::Syscall), text(By::Wchan)]);
+    row
 }

@@ -1,6 +1,8 @@
 //! What this crate promises, seen from outside.
 
 #[cfg(test)]
+mod figures;
+#[cfg(test)]
 mod golden;
 #[cfg(test)]
 mod readers;
