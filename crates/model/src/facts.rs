@@ -129,6 +129,12 @@ impl TargetFacts {
         self.held_by == HeldBy::AnyDisk || self.device_names().any(|name| name == device)
     }
 
+    /// Whether some of its data may be on disks of this machine: not if it is in memory, or on another machine.
+    #[must_use]
+    pub fn may_be_on_disks(&self) -> bool {
+        self.held_by == HeldBy::AnyDisk || self.device_names().next().is_some()
+    }
+
     /// Why the devices that hold its data are not known, for "not measured".
     #[must_use]
     pub fn hidden_disk(&self) -> Option<Missing> {

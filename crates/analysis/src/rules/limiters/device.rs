@@ -11,7 +11,7 @@ use crate::rules::{Check, Claim, Rule};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::units;
 #[cfg(test)]
-use fathom_model::watch::ThreadState;
+use fathom_model::{facts::HeldBy, watch::ThreadState};
 
 /// Share that other programs must have of all bytes read and written, and of the I/Os in flight at the disk.
 pub(super) const OTHERS_SHARE_MIN: f64 = 0.3;
@@ -170,6 +170,13 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
             },
             summary: "Tasks spent 90% of their busy time waiting for vda: on average 16.0 I/Os were in flight on it, 10k \
                       reads/s, 1.6 ms each.",
+        },
+        Case::View {
+            holds: |s| s.job_on(HeldBy::AnyDisk),
+            // Its file is another machine's: others use this machine's disk.
+            near_miss: |s| s.job_on(HeldBy::Hidden),
+            summary: "fathom waited for vda 100% of the time: on average 16.0 I/Os were in flight on it, 10k reads/s, 1.6 ms \
+                      each.",
         },
     ],
 };

@@ -3,6 +3,7 @@
 use super::View;
 use super::view::CPU_SAMPLES_MIN;
 use crate::layers::Layer;
+use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
@@ -92,7 +93,8 @@ fn swapping(view: &View) -> Option<Claim> {
     if view.is_own && own < OWN_FAULTS_MIN {
         return None;
     }
-    let zram = view.disks().into_iter().find(|disk| disk.name.starts_with("zram"));
+    let in_use = |disk: &&DiskRates| disk.name.starts_with("zram") && disk.queue > 0.0;
+    let zram = view.rates.disks.iter().find(in_use);
     let to = zram.map_or(String::new(), |disk| format!(" on {}", disk.name));
     let pages = |rate: f64| units::bandwidth(rate * 4096.0);
     let summary = format!(

@@ -3,7 +3,7 @@
 
 use super::{Limiters, View, limiters};
 use crate::watch::ObservedTotals;
-use fathom_model::facts::DeviceFacts;
+use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts};
 use fathom_model::finding::Finding;
 use fathom_model::outcome::RecordKind;
 use fathom_model::progress::Sample;
@@ -166,6 +166,13 @@ impl Scene {
         job.dirs[dir].counts.ios = 1;
         job.dirs[dir].clat.record((in_flight * NS as f64) as u64);
         self.record.jobs = vec![job];
+    }
+
+    /// A run of such reads, whose file is held by these.
+    pub fn job_on(&mut self, held_by: HeldBy) {
+        self.job_of_its_own(Dir::Read, 16.0);
+        let target = TargetFacts { held_by, ..TargetFacts::default() };
+        self.record.facts.targets = vec![target];
     }
 
     /// A mean of `mean` threads in a state.

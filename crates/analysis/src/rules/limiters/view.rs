@@ -7,7 +7,7 @@ use crate::machine::{CpuShares, DiskRates, MachineRates};
 use crate::threads::ThreadGroup;
 use crate::watch::ObservedTotals;
 use fathom_model::RunRecord;
-use fathom_model::facts::DeviceFacts;
+use fathom_model::facts::{DeviceFacts, TargetFacts};
 use fathom_model::outcome::RecordKind;
 use fathom_model::units;
 use fathom_model::watch::{
@@ -161,12 +161,21 @@ impl<'a> View<'a> {
         self.groups(wanted).map(|group| group.average).sum()
     }
 
-    /// Whole devices that did I/O, the one with most I/Os in flight first.
+    /// Whole devices that did I/O, the one with most I/Os in flight first; none for a run whose targets are on no disk of
+    /// this machine.
     pub fn disks(&self) -> Vec<&DiskRates> {
-        let is_whole = |disk: &&DiskRates| disk.kind != DiskKind::Partition && disk.queue > 0.0;
+        let is_whole = |disk: &&DiskRates| {
+            disk.kind != DiskKind::Partition && disk.queue > 0.0 && self.has_disks()
+        };
         let mut disks: Vec<&DiskRates> = self.rates.disks.iter().filter(is_whole).collect();
         disks.sort_by(|a, b| b.queue.total_cmp(&a.queue));
         disks
+    }
+
+    /// Whether the workload's data may be on disks of this machine.
+    fn has_disks(&self) -> bool {
+        let targets = &self.record.facts.targets;
+        !self.is_run() || targets.is_empty() || targets.iter().any(TargetFacts::may_be_on_disks)
     }
 
     /// The one of these with most I/Os in flight that are not in flight below it as well.
