@@ -82,7 +82,9 @@ fn all_needs(
         }
         Place::Existing(_) => {
             let below = proof.files_below.iter();
-            return Ok(below.filter_map(|(file, path)| below_device(lookup, file, path)).collect());
+            return below
+                .filter_map(|(file, path)| below_device(lookup, file, path).transpose())
+                .collect();
         }
     };
     let fs = fstatvfs(fd).map_err(io)?;
@@ -93,8 +95,12 @@ fn all_needs(
     if bytes > 0 && ["loop", "dm-", "md"].iter().any(|kind| device.starts_with(kind)) {
         let files = prover.files_below(subject.facts.device_number);
         let files = files.map_err(|source| GuardError::Unread { path: path.into(), source })?;
-        let below = files.iter().filter_map(|(file, path)| below_device(lookup, file, path));
-        needs.extend(below.map(|(fs, need)| (fs, Need { bytes: need.bytes.min(bytes), ..need })));
+        for (file, path) in &files {
+            let below = below_device(lookup, file, path)?;
+            needs.extend(
+                below.map(|(fs, need)| (fs, Need { bytes: need.bytes.min(bytes), ..need })),
+            );
+        }
     }
     Ok(needs)
 }
@@ -156,9 +162,16 @@ fn shared_bytes(file: &OwnedFd, allocated: u64) -> u64 {
 }
 
 /// Space for writing a device, which fills the holes of its backing file and copies what that shares. A backing file that
-/// cannot be found by path counts as entirely unallocated.
-fn below_device(lookup: &Lookup, file: &FileIdentity, path: &Path) -> Option<(u64, Need)> {
+/// cannot be found by path counts as entirely unallocated; `None` where its file system is not mounted here.
+fn below_device(
+    lookup: &Lookup,
+    file: &FileIdentity,
+    path: &Path,
+) -> Result<Option<(u64, Need)>, GuardError> {
     let number = |device| (rustix::fs::major(device), rustix::fs::minor(device));
+    let io = |error| {
+        GuardError::io(&path.display().to_string(), "read the file system status of", error)
+    };
     let named = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
     let named = named.and_then(|fd| Some((rustix::fs::fstat(&fd).ok()?, fd)));
     let named = named.filter(|(s, _)| (number(s.st_dev), s.st_ino) == (file.device, file.inode));
@@ -169,10 +182,14 @@ fn below_device(lookup: &Lookup, file: &FileIdentity, path: &Path) -> Option<(u6
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             let shared = rustix::fs::open(descriptor_path(&fd), flags, Mode::empty())
                 .map_or(allocated, |file| shared_bytes(&file, allocated));
-            (fstatvfs(&fd).ok()?, size.saturating_sub(allocated).saturating_add(shared))
+            let bytes = size.saturating_sub(allocated).saturating_add(shared);
+            (fstatvfs(&fd).map_err(io)?, bytes)
         }
-        None => (rustix::fs::statvfs(lookup.mount_point(file.device)?).ok()?, *file.sizes.start()),
+        None => {
+            let Some(mount) = lookup.mount_point(file.device) else { return Ok(None) };
+            (rustix::fs::statvfs(mount).map_err(io)?, *file.sizes.start())
+        }
     };
     let device = rustix::fs::makedev(file.device.0, file.device.1);
-    Some((device, Need { path: path.display().to_string(), bytes, fs }))
+    Ok(Some((device, Need { path: path.display().to_string(), bytes, fs })))
 }
