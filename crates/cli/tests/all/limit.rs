@@ -33,6 +33,31 @@ fn a_file_is_searched_and_not_changed() {
 }
 
 #[test]
+fn what_makes_figures_misleading_is_found() {
+    let place = Place::new();
+    place.data("one", 8 * MIB);
+    place.data("two", 8 * MIB);
+    let mut spins = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let options = ["limit", "--quick", "--record=kept", "--rw=randread", "--bs=4k", "one", "two"];
+    let answer = place.ask(&options);
+    spins.kill().and_then(|()| spins.wait()).unwrap();
+    answer.done();
+    let record: LimitRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+    let found: Vec<&str> = record.findings.iter().map(|finding| finding.rule.as_str()).collect();
+    let device = record.facts.targets[0].device.as_ref();
+    let is_virtual = device.is_some_and(|device| device.name.starts_with("vd"));
+    let expected = [
+        ("small-target", true),
+        ("competing-programs", true),
+        ("shared-disk", device.is_some()),
+        ("virtual-disk", is_virtual),
+    ];
+    for (rule, holds) in expected {
+        assert_eq!(found.contains(&rule), holds, "{rule} in {found:?}");
+    }
+}
+
+#[test]
 fn a_signal_leaves_a_partial_result_and_no_scratch_file() {
     for (size, laid_out) in [("1m", true), ("4g", false)] {
         let place = Place::new();
