@@ -7,14 +7,14 @@ mod peers;
 mod perf;
 
 use crate::Result;
-use crate::bench::aligned;
+use crate::table::aligned;
 use clap::Args;
 use fathom_analysis::machine::{self, MachineRates};
 use fathom_model::watch::{BlocksSample, DiskKind, MachineSample, SamplerCost, Stack};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices};
 use fathom_watch::disks::DiskSampler;
 use fathom_watch::system::SystemSampler;
-use fathom_watch::{Clock, EachIo, Sampler, StackSampler, StackSettings, Watcher};
+use fathom_watch::{Clock, EachIo, Sampler, StackSampler, StackSettings, TimedSample, Watcher};
 use load::Load;
 use peers::{PEERS, Peer};
 use std::path::{Path, PathBuf};
@@ -115,9 +115,7 @@ pub fn run(options: &Options) -> Result<()> {
     let data = tempfile::tempdir()?;
     let (children, mut ours, cost) = look(options.seconds, data.path())?;
     drop(load);
-    let mut lines =
-        vec![["tool", "figure", "fathom", "tool", "difference", ""].map(str::to_string)];
-    let (mut telling, mut apart) = (0, 0);
+    let (mut shown, mut telling, mut apart) = (Vec::new(), 0, 0);
     for (number, (peer, child)) in children.into_iter().enumerate() {
         ours.data = data.path().join(number.to_string());
         let rows = match child.and_then(|child| rows(peer, child, &ours)) {
@@ -127,12 +125,12 @@ pub fn run(options: &Options) -> Result<()> {
                 continue;
             }
         };
-        let shown = |row: &&Row| options.all || row.is_telling() || !row.agrees();
-        lines.extend(rows.iter().filter(shown).map(|row| row.cells(peer.program)));
         telling += rows.iter().filter(|row| row.is_telling()).count();
         apart += rows.iter().filter(|row| !row.agrees()).count();
+        let is_shown = |row: &Row| options.all || row.is_telling() || !row.agrees();
+        shown.extend(rows.into_iter().filter(is_shown).map(|row| (peer.program, row)));
     }
-    println!("{}", aligned(&lines));
+    print(&shown);
     println!(
         "\n{} s; {telling} figures large enough to compare; {apart} differ by more than 2%.",
         options.seconds
@@ -142,6 +140,12 @@ pub fn run(options: &Options) -> Result<()> {
         println!("{sampler}: {samples} samples, {us:.0} µs of CPU time each");
     }
     Ok(())
+}
+
+fn print(rows: &[(&str, Row)]) {
+    let header = ["tool", "figure", "fathom", "tool", "difference", ""].map(str::to_string);
+    let cells = rows.iter().map(|(tool, row)| row.cells(tool));
+    println!("{}", aligned(&std::iter::once(header).chain(cells).collect::<Vec<_>>()));
 }
 
 type Started = Vec<(&'static Peer, Result<Child>)>;
@@ -174,28 +178,36 @@ fn look(seconds: u32, data: &Path) -> Result<(Started, SamplerFigures, Vec<Sampl
     let start =
         |(number, peer)| (peer, start(peer, seconds, &data.join(usize::to_string(&number))));
     let children = PEERS.iter().enumerate().map(start).collect();
-    let watcher = Watcher::start(samplers, INTERVAL)?;
-    let earlier = watcher.samples.recv()?;
-    let until = Instant::now() + Duration::from_secs(seconds.into());
+    let samples = sampled(samplers, INTERVAL, seconds)?;
+    let [earlier, .., later] = &samples[..] else { return Err("the samplers ended early".into()) };
     let (mut stacks, mut places) = (Vec::new(), perf::Places::new());
     add(&earlier.machine, &mut stacks, &mut places);
     // Data before the first sample is outside of the interval; its stacks are named later too.
     places.clear();
-    while let Some(rest) = until.checked_duration_since(Instant::now()) {
-        if let Ok(watched) = watcher.samples.recv_timeout(rest) {
-            add(&watched.machine, &mut stacks, &mut places);
-        }
-    }
-    let rest = watcher.stop();
-    rest.iter().for_each(|watched| add(&watched.machine, &mut stacks, &mut places));
-    let later = rest.into_iter().next_back().ok_or("the samplers ended early")?;
+    samples[1..].iter().for_each(|sample| add(&sample.machine, &mut stacks, &mut places));
     let elapsed_ns = (later.at - earlier.at).as_nanos() as u64;
     let rates = machine::rates(&earlier.machine, &later.machine, elapsed_ns);
     let both = later.machine.blocks.as_ref().zip(earlier.machine.blocks.as_ref());
     let blocks = both.map(|(later, earlier)| fathom_analysis::blocks::since(later, earlier));
     let ours =
         SamplerFigures { rates, blocks, places, seconds: seconds.into(), data: PathBuf::new() };
-    Ok((children, ours, later.machine.cost))
+    Ok((children, ours, later.machine.cost.clone()))
+}
+
+/// Samples taken at this interval for `seconds`, beside whatever else runs.
+fn sampled(
+    samplers: Vec<Box<dyn Sampler>>,
+    interval: Duration,
+    seconds: u32,
+) -> Result<Vec<TimedSample>> {
+    let watcher = Watcher::start(samplers, interval)?;
+    let mut samples = vec![watcher.samples.recv()?];
+    let until = Instant::now() + Duration::from_secs(seconds.into());
+    while let Some(rest) = until.checked_duration_since(Instant::now()) {
+        samples.extend(watcher.samples.recv_timeout(rest));
+    }
+    samples.extend(watcher.stop());
+    Ok(samples)
 }
 
 /// All whole devices with I/O, because perf counts the events of all devices.

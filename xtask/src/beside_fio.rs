@@ -1,17 +1,18 @@
 //! `cargo xtask beside-fio`: the same short jobs in fio and in fathom, and whether they did the same.
 
-mod cases;
-
 use crate::Result;
-use cases::{CASES, Case, Same};
-use serde_json::Value;
+use crate::fio::{self, Done};
+use crate::programs;
+use crate::run::{Probe, attempt};
+use crate::table::aligned;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Length of the file that jobs find, in bytes.
-const DATA_BYTES: u64 = 4 << 20;
+const DATA_BYTES: usize = 4 << 20;
 /// Random shares may differ by this, and times by this part.
 const TOLERANCE: f64 = 0.1;
+const JOBS: &str = include_str!("beside_fio/jobs.txt");
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -29,31 +30,27 @@ pub struct Options {
     only: Option<String>,
 }
 
-/// What a tool did.
-#[derive(Debug, PartialEq)]
-struct Done {
-    exit: Option<i32>,
-    /// I/Os and bytes of reads, writes and trims, over all jobs.
-    dirs: [(u64, u64); 3],
-    /// The longest runtime of a job, in milliseconds.
-    runtime_ms: u64,
-}
+/// Exit status and work of a tool.
+type Outcome = (Option<i32>, Done);
 
-/// Runs all cases and prints a table.
-///
-/// # Errors
-/// A tool cannot be started, or a difference is not documented.
+/// Runs all jobs and prints a table; an error if a difference is not documented.
 pub fn run(options: &Options) -> Result<()> {
-    let fathom = std::path::absolute(&options.fathom)?;
-    println!("| keys | reads | writes | trims | bytes | runtime, ms | exit | result |");
-    println!("|---|---|---|---|---|---|---|---|");
-    let wanted = |case: &&Case| options.only.as_ref().is_none_or(|part| case.keys.contains(part));
+    let (fathom, fio) = (programs::found(&options.fathom)?, programs::found(&options.fio)?);
+    let header = ["keys", "reads", "writes", "trims", "bytes", "runtime, ms", "exit", "result"];
+    let mut rows = vec![header.map(String::from)];
     let mut different = 0;
-    for case in CASES.iter().filter(wanted) {
-        let theirs = perform(&options.fio, &[], case, &options.directory)?;
+    for line in JOBS.lines().filter(|line| !line.starts_with('#')) {
+        let (job, documented) =
+            line.split_once(" | ").map_or((line, None), |(job, why)| (job, Some(why)));
+        let (same, keys) = job.split_once(' ').ok_or("a job without keys")?;
+        if options.only.as_ref().is_some_and(|part| !keys.contains(part)) {
+            continue;
+        }
+        eprintln!("{keys}");
+        let theirs = perform(&fio, &[], keys, &options.directory)?;
         let own = ["run", "--no-record", "--sampling=off", "--overwrite=data", "--quiet"];
-        let ours = perform(&fathom, &own, case, &options.directory)?;
-        let result = match (case.is_same(&theirs, &ours), case.documented) {
+        let ours = perform(&fathom, &own, keys, &options.directory)?;
+        let result = match (is_same(same, &theirs, &ours)?, documented) {
             (true, _) => "same".to_string(),
             (false, Some(why)) => format!("documented: {why}"),
             (false, None) => {
@@ -61,83 +58,67 @@ pub fn run(options: &Options) -> Result<()> {
                 "**differs**".to_string()
             }
         };
-        println!("{}", row(case, &theirs, &ours, &result));
+        rows.push(row(keys.trim(), &theirs, &ours, result));
     }
+    println!("{}", aligned(&rows));
     match different {
         0 => Ok(()),
         n => Err(format!("{n} jobs differ, and docs/fio-compat.md does not say how").into()),
     }
 }
 
-impl Case {
-    fn is_same(&self, fio: &Done, fathom: &Done) -> bool {
-        let near = |a: u64, b: u64| (a as f64 - b as f64).abs() <= TOLERANCE * (a.max(b) as f64);
-        let sum = |done: &Done| done.dirs.iter().fold((0, 0), |s, d| (s.0 + d.0, s.1 + d.1));
-        let shares_near = || {
-            let mut dirs = fio.dirs.iter().zip(&fathom.dirs);
-            dirs.all(|(a, b)| near(a.0, b.0) && near(a.1, b.1))
-        };
-        let work = match self.same {
-            Same::All => fio.dirs == fathom.dirs,
-            Same::Bytes => sum(fio).1 == sum(fathom).1 && shares_near(),
-            Same::Total => fio.dirs.iter().map(|dir| dir.1).eq(fathom.dirs.iter().map(|dir| dir.1)),
-            Same::Rate => shares_near() && near(fio.runtime_ms, fathom.runtime_ms),
-            Same::Runtime => near(fio.runtime_ms, fathom.runtime_ms),
-            Same::Exit => true,
-        };
-        work && fio.exit == fathom.exit
-    }
+fn is_same(what: &str, (fio_exit, fio): &Outcome, (exit, fathom): &Outcome) -> Result<bool> {
+    let near = |a: u64, b: u64| (a as f64 - b as f64).abs() <= TOLERANCE * (a.max(b) as f64);
+    let mut dirs = fio.dirs.iter().zip(&fathom.dirs);
+    let runtime = near(fio.runtime_ms, fathom.runtime_ms);
+    let work = match what {
+        "all" => fio.dirs == fathom.dirs,
+        "total" => dirs.all(|(a, b)| a.bytes == b.bytes),
+        "runtime" => runtime,
+        "exit" => true,
+        "bytes" | "rate" => {
+            let beside =
+                if what == "rate" { runtime } else { fio.sum().bytes == fathom.sum().bytes };
+            beside && dirs.all(|(a, b)| near(a.ios, b.ios) && near(a.bytes, b.bytes))
+        }
+        _ => return Err(format!("{what}: unknown in jobs.txt").into()),
+    };
+    Ok(work && fio_exit == exit)
 }
 
-/// Runs one case in a directory of its own.
-fn perform(program: &Path, own: &[&str], case: &Case, directory: &Path) -> Result<Done> {
+/// Runs one job in a directory of its own.
+fn perform(program: &Path, own: &[&str], keys: &str, directory: &Path) -> Result<Outcome> {
     let place = tempfile::tempdir_in(directory)?;
-    std::fs::write(place.path().join("data"), vec![0x5a; DATA_BYTES as usize])?;
-    let output = Command::new(program)
-        .args(own)
-        .args(["--output-format=json", "--eta=never"])
-        .args(case.keys.split_whitespace().map(|key| format!("--{key}")))
-        .current_dir(place.path())
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    // fio may print warnings before its JSON.
-    let json = text.find('{').map_or("", |start| &text[start..]);
-    let root: Value = serde_json::from_str(json).unwrap_or_default();
-    let jobs = root["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let of = |dir: &str, figure: &str| -> u64 {
-        jobs.iter().filter_map(|job| job[dir][figure].as_u64()).sum()
-    };
-    let dirs = ["read", "write", "trim"];
-    let runtime = |job: &Value| dirs.iter().filter_map(|dir| job[*dir]["runtime"].as_u64()).max();
-    Ok(Done {
-        exit: output.status.code(),
-        dirs: dirs.map(|dir| (of(dir, "total_ios"), of(dir, "io_bytes"))),
-        runtime_ms: jobs.iter().filter_map(runtime).max().unwrap_or(0),
-    })
+    std::fs::write(place.path().join("data"), vec![0x5a; DATA_BYTES])?;
+    let mut args: Vec<String> = [own, &["--output-format=json", "--eta=never"]]
+        .concat()
+        .into_iter()
+        .map(String::from)
+        .collect();
+    args.extend(keys.split_whitespace().map(|key| format!("--{key}")));
+    let done = attempt(program, &args, place.path(), Probe::Nothing, Duration::from_secs(60))?;
+    // What was refused did nothing.
+    Ok((done.code, fio::read(&done.stdout).unwrap_or_default()))
 }
 
-fn row(case: &Case, fio: &Done, fathom: &Done, result: &str) -> String {
-    let pair = |a: u64, b: u64| if a == b { a.to_string() } else { format!("{a} / {b}") };
-    let bytes = |done: &Done| done.dirs.iter().map(|dir| dir.1).sum();
-    let ios = |dir: usize| pair(fio.dirs[dir].0, fathom.dirs[dir].0);
-    let exit =
-        |done: &Done| done.exit.map_or_else(|| "signal".to_string(), |code| code.to_string());
-    let exits = match fio.exit == fathom.exit {
-        true => exit(fio),
-        false => format!("{} / {}", exit(fio), exit(fathom)),
-    };
-    let keys = case.keys.replace('|', "\\|");
-    let cells = [
-        format!("`{keys}`"),
-        ios(0),
-        ios(1),
-        ios(2),
-        pair(bytes(fio), bytes(fathom)),
-        pair(fio.runtime_ms, fathom.runtime_ms),
-        exits,
-        result.to_string(),
-    ];
-    format!("| {} |", cells.join(" | "))
+fn row(
+    keys: &str,
+    (fio_exit, fio): &Outcome,
+    (exit, fathom): &Outcome,
+    result: String,
+) -> [String; 8] {
+    let pair = |a: String, b: String| if a == b { a } else { format!("{a} / {b}") };
+    let counts = |of: fn(&Done) -> u64| pair(of(fio).to_string(), of(fathom).to_string());
+    let status =
+        |exit: &Option<i32>| exit.map_or_else(|| "signal".to_string(), |code| code.to_string());
+    [
+        format!("`{}`", keys.replace('|', "\\|")),
+        counts(|done| done.dirs[0].ios),
+        counts(|done| done.dirs[1].ios),
+        counts(|done| done.dirs[2].ios),
+        counts(|done| done.sum().bytes),
+        counts(|done| done.runtime_ms),
+        pair(status(fio_exit), status(exit)),
+        result,
+    ]
 }

@@ -1,7 +1,7 @@
 //! A release for users who do not build it: the program without debug information, and that
 //! information in a file which gdb, perf and addr2line find by its name (.gnu_debuglink).
 
-use crate::{Result, bench};
+use crate::{Result, programs};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -15,7 +15,7 @@ pub struct Options {
 
 /// Builds the program and writes both files.
 pub fn run(options: &Options) -> Result<()> {
-    let built = bench::fathom(None)?;
+    let built = programs::fathom(None)?;
     std::fs::create_dir_all(&options.dir)?;
     let program = options.dir.join("fathom");
     let debug = options.dir.join("fathom.debug");

@@ -1,11 +1,12 @@
 //! `cargo xtask effects`: whether `fathom try` finds delays of known length, and none where there is none.
 
 use crate::Result;
-use crate::bench::fathom;
+use crate::fixtures::sparse;
+use crate::programs::fathom;
+use crate::run::{Probe, attempt};
+use crate::table::{Spread, aligned};
 use fathom_analysis::experiment::{Claim, Effect, ExperimentRecord};
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Delay per I/O of the baseline, in microseconds.
@@ -44,14 +45,6 @@ enum Judged {
     Inconclusive,
 }
 
-/// What was claimed about a delay, over all experiments.
-#[derive(Default)]
-struct Claims {
-    right: usize,
-    wrong: usize,
-    inconclusive: usize,
-}
-
 /// Runs the experiments, and prints what was claimed how often.
 ///
 /// # Errors
@@ -59,10 +52,10 @@ struct Claims {
 pub fn run(options: &Options) -> Result<()> {
     let program = std::path::absolute(fathom(options.fathom.as_deref())?)?;
     let place = tempfile::tempdir_in(&options.directory)?;
-    File::create(place.path().join("sparse"))?.set_len(FILE_BYTES)?;
+    sparse(&place.path().join("sparse"), FILE_BYTES)?;
     std::fs::write(place.path().join("effects.toml"), experiment(options.nice))?;
     let until = Instant::now() + Duration::from_secs_f64(options.minutes * 60.0);
-    let mut claims: [Claims; ADDED.len()] = Default::default();
+    let mut claims: [Vec<Judged>; ADDED.len()] = Default::default();
     let mut seconds = Vec::new();
     while seconds.len() < options.repetitions && Instant::now() < until {
         let began = Instant::now();
@@ -79,12 +72,12 @@ pub fn run(options: &Options) -> Result<()> {
         for ((claims, added), effect) in claims.iter_mut().zip(ADDED).zip(effects) {
             let effect = effect.ok_or("a condition was not measured")?;
             let judged = judge(added, effect);
-            claims.add(judged);
+            claims.push(judged);
             line += &format!("; delay {added}%: {judged:?}, {}", claimed(effect));
         }
         eprintln!("{line}");
     }
-    println!("{}", table(&claims, seconds));
+    println!("{}", table(&claims, &seconds));
     Ok(())
 }
 
@@ -105,24 +98,15 @@ fn experiment(nice: i32) -> String {
 }
 
 fn measure(program: &Path, place: &Path) -> Result<ExperimentRecord> {
-    let output = Command::new(program)
-        .args(["try", "./effects.toml", "sparse", "--no-record", "--sampling=off", "--json"])
-        .current_dir(place)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
-    serde_json::from_slice(&output.stdout)
-        .map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned().into())
-}
-
-impl Claims {
-    fn add(&mut self, judged: Judged) {
-        match judged {
-            Judged::Right => self.right += 1,
-            Judged::Wrong => self.wrong += 1,
-            Judged::Inconclusive => self.inconclusive += 1,
-        }
-    }
+    let args = ["try", "./effects.toml", "sparse", "--no-record", "--sampling=off", "--json"];
+    let done = attempt(
+        program,
+        &args.map(String::from),
+        place,
+        Probe::Nothing,
+        Duration::from_secs(3600),
+    )?;
+    serde_json::from_str(&done.stdout).map_err(|_| done.stderr.into())
 }
 
 fn judge(added: f64, effect: &Effect) -> Judged {
@@ -153,18 +137,15 @@ fn claimed(effect: &Effect) -> String {
     format!("{:?}{change}", effect.claim)
 }
 
-/// Markdown.
-fn table(claims: &[Claims], mut seconds: Vec<f64>) -> String {
-    seconds.sort_by(f64::total_cmp);
-    let middle = seconds.get(seconds.len() / 2).copied().unwrap_or_default();
-    let mut text = format!(
-        "{} experiments, median time {middle:.0} s\n\n| delay | right | wrong | inconclusive |\n|--:|--:|--:|--:|\n",
-        seconds.len()
-    );
-    for (added, Claims { right, wrong, inconclusive }) in ADDED.iter().zip(claims) {
-        text += &format!("| {added}% | {right} | {wrong} | {inconclusive} |\n");
+fn table(claims: &[Vec<Judged>], seconds: &[f64]) -> String {
+    let mut rows = vec![["delay", "right", "wrong", "inconclusive"].map(String::from)];
+    for (added, claims) in ADDED.iter().zip(claims) {
+        let count = |of| claims.iter().filter(|judged| **judged == of).count().to_string();
+        let [right, wrong] = [Judged::Right, Judged::Wrong].map(count);
+        rows.push([format!("{added}%"), right, wrong, count(Judged::Inconclusive)]);
     }
-    text
+    let median = Spread::of(seconds.iter().copied()).map_or(0.0, |spread| spread.median);
+    format!("{} experiments, median time {median:.0} s\n\n{}", seconds.len(), aligned(&rows))
 }
 
 #[cfg(test)]

@@ -7,7 +7,12 @@ mod bench;
 mod beside_fio;
 mod dist;
 mod effects;
+mod fio;
+mod fixtures;
 mod lab;
+mod programs;
+mod run;
+mod table;
 mod threads;
 
 use clap::Parser;

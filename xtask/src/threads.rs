@@ -3,9 +3,10 @@
 pub mod load;
 
 use crate::Result;
-use crate::bench::{aligned, median, process};
+use crate::programs;
+use crate::run::{self, Probe};
+use crate::table::{Spread, aligned};
 use load::{Kind, Load};
-use process::Probe;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -58,42 +59,20 @@ struct Overhead {
     due: f64,
 }
 
+const fn fathom(what: &'static str, args: &'static [&'static str], goal_us: f64) -> Variant {
+    Variant { tool: "fathom", what, args, goal_us: Some(goal_us), read: Overhead::of_fathom }
+}
+
+const fn psn(what: &'static str, args: &'static [&'static str]) -> Variant {
+    Variant { tool: "pSnapper", what, args, goal_us: None, read: Overhead::of_psn }
+}
+
 const VARIANTS: [Variant; 5] = [
-    Variant {
-        tool: "fathom",
-        what: "active: state, system call, wait channel",
-        args: &["threads", "--json"],
-        goal_us: Some(12.0),
-        read: Overhead::of_fathom,
-    },
-    Variant {
-        tool: "fathom",
-        what: "all (-a)",
-        args: &["threads", "--json", "-a"],
-        goal_us: Some(12.0),
-        read: Overhead::of_fathom,
-    },
-    Variant {
-        tool: "fathom",
-        what: "all, with kernel stacks",
-        args: &["threads", "--json", "-a", "-G", "kstack"],
-        goal_us: Some(25.0),
-        read: Overhead::of_fathom,
-    },
-    Variant {
-        tool: "pSnapper",
-        what: "all",
-        args: &["-a", "-g", "comm,state,syscall,wchan"],
-        goal_us: None,
-        read: Overhead::of_psn,
-    },
-    Variant {
-        tool: "pSnapper",
-        what: "all, with kernel stacks",
-        args: &["-a", "-g", "comm,state,syscall,wchan,kstack"],
-        goal_us: None,
-        read: Overhead::of_psn,
-    },
+    fathom("active: state, system call, wait channel", &["threads", "--json"], 12.0),
+    fathom("all (-a)", &["threads", "--json", "-a"], 12.0),
+    fathom("all, with kernel stacks", &["threads", "--json", "-a", "-G", "kstack"], 25.0),
+    psn("all", &["-a", "-g", "comm,state,syscall,wchan"]),
+    psn("all, with kernel stacks", &["-a", "-g", "comm,state,syscall,wchan,kstack"]),
 ];
 
 impl Overhead {
@@ -126,7 +105,7 @@ impl Overhead {
 
 /// Samples each load with each tool alternately, and prints the table. Missed goals are not an error.
 pub fn run(options: &Options) -> Result<()> {
-    let fathom = crate::bench::fathom(options.fathom.as_deref())?;
+    let fathom = programs::fathom(options.fathom.as_deref())?;
     let mut lines = vec![
         [
             "threads",
@@ -183,8 +162,9 @@ fn measure(
             );
             let mut args: Vec<String> = variant.args.iter().map(ToString::to_string).collect();
             let (seconds, hz) = (options.seconds.to_string(), options.hz.to_string());
-            args.extend(["-d".into(), seconds, "--sample-hz".into(), hz]);
-            let done = process::run(path, &args, Path::new("/"), Probe::Nothing)?;
+            let names = if variant.tool == "fathom" { ["-t", "-F"] } else { ["-d", "--sample-hz"] };
+            args.extend([names[0].into(), seconds, names[1].into(), hz]);
+            let done = run::run(path, &args, Path::new("/"), Probe::Nothing)?;
             let overhead = (variant.read)(&done.stdout, done.cpu.as_secs_f64() * 1e6);
             seen.push(
                 overhead
@@ -197,11 +177,8 @@ fn measure(
 
 fn row(label: &str, variant: &Variant, overhead: &[Overhead]) -> [String; 8] {
     let spread = |figure: fn(&Overhead) -> f64, digits: usize, unit: &str| {
-        let mut values: Vec<f64> = overhead.iter().map(figure).collect();
-        let middle = median(&mut values);
-        let text = |value: Option<f64>| format!("{:.digits$}{unit}", value.unwrap_or(0.0));
-        let (least, most) = (values.first().copied(), values.last().copied());
-        format!("{} ({}–{})", text(middle), text(least), text(most))
+        let text = |value: f64| format!("{value:.digits$}{unit}");
+        Spread::of(overhead.iter().map(figure)).map_or(String::new(), |spread| spread.text(text))
     };
     let counts: Vec<String> = overhead.iter().map(|l| format!("{} of {}", l.done, l.due)).collect();
     [

@@ -5,7 +5,8 @@ mod threads;
 
 use super::Row;
 use crate::Result;
-use crate::bench::{aligned, fathom, filled};
+use crate::fixtures::filled;
+use crate::programs::fathom;
 use fathom_model::Histogram;
 use fathom_model::record::RunRecord;
 use fathom_model::watch::{BlockOp, BlocksSample};
@@ -28,8 +29,8 @@ pub fn run(seconds: u32, dir: &Path, given: Option<&Path>) -> Result<()> {
     let data = dir.path().join("filled");
     filled(&data, 256 << 20)?;
     let mut rows = Vec::new();
-    let mut add = |tool: &str, found: Result<Vec<Row>>| match found {
-        Ok(found) => rows.extend(found.into_iter().map(|row| (tool.to_string(), row))),
+    let mut add = |tool: &'static str, found: Result<Vec<Row>>| match found {
+        Ok(found) => rows.extend(found.into_iter().map(|row| (tool, row))),
         Err(error) => eprintln!("xtask: {tool}: {error}"),
     };
     add("bpftrace sched_switch", threads::states(seconds));
@@ -41,10 +42,7 @@ pub fn run(seconds: u32, dir: &Path, given: Option<&Path>) -> Result<()> {
     for (name, arguments) in LOADS {
         add("schedstat", cpu_per_io(&fathom, seconds, &data, name, arguments));
     }
-    let mut lines =
-        vec![["tool", "figure", "fathom", "tool", "difference", ""].map(str::to_string)];
-    lines.extend(rows.iter().map(|(tool, row)| row.cells(tool)));
-    println!("{}", aligned(&lines));
+    super::print(&rows);
     let apart = rows.iter().filter(|(_, row)| !row.agrees()).count();
     println!("\n{seconds} s each; {} figures; {apart} differ by more than allowed.", rows.len());
     Ok(())

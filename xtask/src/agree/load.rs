@@ -1,7 +1,7 @@
 //! A mixed load: direct and buffered reads, synced writes, a zram device if available, niced user time.
 
 use crate::Result;
-use crate::bench::{Zram, filled};
+use crate::fixtures::{Zram, filled};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 use std::path::Path;

@@ -188,16 +188,13 @@ fn vmstat(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> 
     ])
 }
 
-/// Lines `value,unit,event,…`; the value covers the whole interval.
 fn counted(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> {
     let system = rates.system.as_ref().ok_or("no figures of the system")?;
     let ours =
         [("context-switches", system.context_switches), ("page-faults", system.paging.faults)];
     let row = |(event, ours): (&str, f64)| {
-        let line = output.lines().find(|line| line.split(',').nth(2) == Some(event));
-        let count = line.and_then(|line| line.split(',').next()?.parse::<f64>().ok());
-        let count = count.ok_or_else(|| format!("no {event} in the output of perf stat"))?;
-        Ok(Row::new(format!("{event}/s"), ours, count / seconds, 2.0 / seconds))
+        let theirs = perf::counted(output, event)? / seconds;
+        Ok(Row::new(format!("{event}/s"), ours, theirs, 2.0 / seconds))
     };
     ours.into_iter().map(row).collect()
 }

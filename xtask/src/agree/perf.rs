@@ -17,11 +17,7 @@ pub type Places = HashMap<String, u64>;
 /// What perf stat counts of all devices, and the same of fathom's.
 pub fn blocks(output: &str, ours: &SamplerFigures) -> Result<Vec<Row>> {
     let seen = ours.blocks.as_ref().ok_or("events of the block layer were not available")?;
-    let count = |event: &str| -> Result<f64> {
-        let line = output.lines().find(|line| line.split(',').nth(2) == Some(event));
-        let count = line.and_then(|line| line.split(',').next()?.parse::<f64>().ok());
-        Ok(count.ok_or_else(|| format!("no {event} in the output of perf stat"))?)
-    };
+    let count = |event: &str| counted(output, event);
     let sum = |of: fn(&fathom_model::watch::DeviceBlocks) -> u64| {
         seen.devices.iter().map(of).sum::<u64>() as f64
     };
@@ -51,6 +47,13 @@ pub fn blocks(output: &str, ours: &SamplerFigures) -> Result<Vec<Row>> {
         )
     };
     Ok(rows.into_iter().map(row).collect())
+}
+
+/// A count in the output of perf stat, lines `value,unit,event,…`; it covers the whole interval.
+pub fn counted(output: &str, event: &str) -> Result<f64> {
+    let line = output.lines().find(|line| line.split(',').nth(2) == Some(event));
+    let count = line.and_then(|line| line.split(',').next()?.parse::<f64>().ok());
+    Ok(count.ok_or_else(|| format!("no {event} in the output of perf stat"))?)
 }
 
 /// Shares of samples, of perf's record in `ours.data`.

@@ -1,259 +1,184 @@
-//! The cases: workload, measured figures, goals.
+//! The cases: workload, measured figures, goals. `cases.txt` describes its own form.
 
-use super::results::{Figure, Goal, Peer};
-use super::tools::Tool;
+use super::results::{FIGURES, Goal, Peer};
+use super::tools::{TOOLS, Tool};
+use crate::Result;
+use std::collections::BTreeMap;
 
-/// A workload on which the tools are compared. Its keys are fio's, in addition to 4 KiB random reads; t/io_uring has
-/// options of its own. A tool without keys is not run.
+/// A workload on which the tools are compared.
+#[derive(Debug)]
 pub struct Case {
-    pub name: &'static str,
-    pub title: &'static str,
+    pub name: String,
+    pub title: String,
     pub target: Target,
     pub measure: Measure,
-    /// Pass the keys in a job file.
     pub job_file: bool,
-    /// Measures sampling overhead as well.
-    pub watched: bool,
-    pub fathom: &'static [&'static [&'static str]],
-    pub fio: &'static [&'static [&'static str]],
-    pub fio_tuned: &'static [&'static [&'static str]],
-    pub t_io_uring: &'static [&'static str],
-    pub t_io_uring_half: &'static [&'static str],
     /// One of several similar, short cases that share a table.
     pub in_row: bool,
     /// Also run with `--quick`.
     pub quick: bool,
-    pub goals: &'static [Goal],
+    pub goals: Vec<Goal>,
+    keys: Vec<(Tool, Vec<String>)>,
 }
 
-/// The target.
+/// The target, with a size in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// A file without data, of this size in bytes.
     Sparse(u64),
-    /// A file with data on disk.
     Filled,
-    /// A loop device backed by a cached file.
     Loop,
-    /// A zram device of this size in bytes.
     Zram(u64),
 }
 
 /// The measured figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// IOPS, and CPU time per I/O.
     Speed,
-    /// I/Os relative to those of the same program sharing one CPU.
     Beside,
     Instructions,
-    /// Time per I/O beyond the device's own.
     Overhead,
-    /// One I/O, from start to exit.
     Start,
-    /// Peak memory minus the buffers of this many jobs, of fathom and of the peers.
-    Memory {
-        fathom_jobs: u32,
-        peer_jobs: u32,
-    },
+    Memory { fathom_jobs: u32, peer_jobs: u32 },
 }
-
-pub const SPARSE_BYTES: u64 = 4 << 30;
-const SPARSE: Target = Target::Sparse(SPARSE_BYTES);
-/// Keys that reduce the cost of a ring: fathom's defaults, optional in fio.
-pub const REGISTERED: &[&str] = &["ioengine=io_uring", "fixedbufs=1", "registerfiles=1"];
-pub const DEEP: &[&str] = &[
-    "iodepth=128",
-    "iodepth_batch_submit=32",
-    "iodepth_batch_complete_min=32",
-    "direct=1",
-    "norandommap=1",
-];
-const SHALLOW: &[&str] = &[
-    "iodepth=32",
-    "iodepth_batch_submit=4",
-    "iodepth_batch_complete_min=4",
-    "direct=1",
-    "norandommap=1",
-];
-/// Keys that only fio needs to be fast: one process, no clock and therefore no latencies.
-const FIO_FAST: &[&str] = &["thread=1", "gtod_reduce=1"];
-const PLAIN: &[&str] = &["ioengine=io_uring", "iodepth=128", "direct=1"];
-const ONE: &[&str] = &["iodepth=1", "direct=1"];
-
-const WATCHING: &[Goal] =
-    &[than(Figure::Beside, Tool::WatchDefault, 0.99), than(Figure::Beside, Tool::WatchFull, 0.95)];
-
-/// Defaults of a case.
-pub const BASE: Case = Case {
-    name: "",
-    title: "",
-    target: SPARSE,
-    measure: Measure::Speed,
-    job_file: false,
-    watched: false,
-    fathom: &[],
-    fio: &[],
-    fio_tuned: &[],
-    t_io_uring: &[],
-    t_io_uring_half: &[],
-    in_row: false,
-    quick: true,
-    goals: &[],
-};
-
-pub const CASES: [Case; 12] = [
-    Case {
-        name: "tuned",
-        title: "sparse 4 GiB file, O_DIRECT, 4 KiB random reads, QD128, batches of 32",
-        fathom: &[DEEP, REGISTERED],
-        fio: &[DEEP, REGISTERED, FIO_FAST],
-        t_io_uring: &["-d128", "-s32", "-c32"],
-        goals: &[than(Figure::Iops, Tool::TIoUring, 1.0), than(Figure::Iops, Tool::Fio, 1.3)],
-        ..BASE
-    },
-    Case {
-        name: "tuned-beside",
-        title: "the case `tuned`, each sharing one CPU with the same program",
-        measure: Measure::Beside,
-        fathom: &[DEEP, REGISTERED],
-        t_io_uring: &["-d128", "-s32", "-c32"],
-        goals: &[than(Figure::Beside, Tool::TIoUring, 1.0)],
-        ..BASE
-    },
-    Case {
-        name: "tuned-instructions",
-        title: "the case `tuned`, its instructions",
-        measure: Measure::Instructions,
-        fathom: &[DEEP, REGISTERED],
-        fio: &[DEEP, REGISTERED, FIO_FAST],
-        t_io_uring: &["-d128", "-s32", "-c32"],
-        goals: &[
-            at(Figure::UserInstructions, 100.0),
-            than(Figure::UserInstructions, Tool::Fio, 0.05),
-            than(Figure::KernelInstructions, Tool::TIoUring, 1.0),
-        ],
-        ..BASE
-    },
-    Case {
-        name: "plain",
-        title: "plain job file, the same file: rw=randread bs=4k iodepth=128 direct=1",
-        job_file: true,
-        fathom: &[PLAIN],
-        fio: &[PLAIN],
-        goals: &[than(Figure::Iops, Tool::Fio, 3.0)],
-        ..BASE
-    },
-    Case {
-        name: "plain-instructions",
-        title: "the case `plain`, its instructions",
-        measure: Measure::Instructions,
-        job_file: true,
-        fathom: &[PLAIN],
-        fio: &[PLAIN],
-        ..BASE
-    },
-    Case {
-        name: "nop",
-        title: "no-ops, QD128, batches of 32",
-        fathom: &[DEEP, &["ioengine=nop", "size=4g"]],
-        // It requires a file, but does not read it.
-        t_io_uring: &["-N1", "-d128", "-s32", "-c32"],
-        goals: &[than(Figure::Iops, Tool::TIoUring, 1.0)],
-        ..BASE
-    },
-    Case {
-        name: "zram",
-        title: "zram, 4 KiB random reads, QD32, batches of 4",
-        target: Target::Zram(256 << 20),
-        fathom: &[SHALLOW, REGISTERED],
-        fio: &[SHALLOW, REGISTERED, FIO_FAST],
-        t_io_uring: &["-d32", "-s4", "-c4"],
-        goals: &[than(Figure::Iops, Tool::TIoUring, 1.0)],
-        ..BASE
-    },
-    Case {
-        name: "watch-sparse",
-        title: "the case `tuned-beside`, with sampling",
-        measure: Measure::Beside,
-        watched: true,
-        fathom: &[DEEP, REGISTERED],
-        goals: WATCHING,
-        ..BASE
-    },
-    Case {
-        name: "watch-zram",
-        title: "the case `zram`, 1 MiB, sharing one CPU with the same program, with sampling",
-        // Larger than the CPU caches, the speed would vary between runs.
-        target: Target::Zram(1 << 20),
-        measure: Measure::Beside,
-        watched: true,
-        fathom: &[SHALLOW, REGISTERED],
-        goals: WATCHING,
-        ..BASE
-    },
-    Case {
-        name: "depth-one",
-        title: "file on disk, 4 KiB random reads, QD1",
-        target: Target::Filled,
-        measure: Measure::Overhead,
-        fathom: &[ONE, REGISTERED],
-        fio: &[ONE, REGISTERED, &["thread=1"]],
-        // Without latencies, so not a peer here: a lower bound set by the kernel.
-        t_io_uring: &["-d1", "-s1", "-c1"],
-        goals: &[than(Figure::Overhead, Tool::Fio, 1.0), than(Figure::CpuPerIo, Tool::Fio, 1.0)],
-        ..BASE
-    },
-    Case {
-        name: "start",
-        title: "one job of one I/O, from start to exit",
-        target: Target::Filled,
-        measure: Measure::Start,
-        fathom: &[ONE, REGISTERED],
-        fio: &[ONE, REGISTERED, &["thread=1"]],
-        goals: &[at(Figure::StartTime, 20.0)],
-        ..BASE
-    },
-    Case {
-        name: "memory",
-        title: "15 TiB sparse file, each block once, QD128; fathom 64 jobs, fio 1",
-        target: Target::Sparse(15 << 40),
-        // fio's block map takes half a gigabyte per job, too much for 64 jobs.
-        measure: Measure::Memory { fathom_jobs: 64, peer_jobs: 1 },
-        fathom: &[PLAIN, &["numjobs=64"]],
-        fio: &[PLAIN, &["thread=1"]],
-        goals: &[at(Figure::Memory, 64.0)],
-        ..BASE
-    },
-];
 
 impl Case {
     /// The keys of a tool; `None` if it is not part of this case.
-    pub fn keys(&self, tool: Tool) -> Option<Vec<&'static str>> {
-        let keys = match tool {
-            Tool::Fathom => self.fathom.concat(),
-            Tool::Fio => self.fio.concat(),
-            Tool::FioTuned => self.fio_tuned.concat(),
-            Tool::TIoUring => self.t_io_uring.to_vec(),
-            Tool::TIoUringHalf => self.t_io_uring_half.to_vec(),
-            _ if !self.watched => Vec::new(),
-            _ => self.fathom.concat(),
-        };
-        (!keys.is_empty()).then_some(keys)
+    pub fn keys(&self, tool: Tool) -> Option<&[String]> {
+        let (_, keys) = self.keys.iter().find(|(have, _)| *have == tool)?;
+        Some(keys)
     }
 }
 
-/// fathom's figure relative to a peer's, or a variant's relative to fathom's.
-const fn than(figure: Figure, peer: Tool, ratio: f64) -> Goal {
-    Goal { figure, peer: Peer::Tool(peer), limit: ratio }
+/// All cases, those of fathom's defaults first.
+pub fn all() -> Result<Vec<Case>> {
+    let mut cases = parse(&defaults())?;
+    for case in &mut cases {
+        (case.in_row, case.quick) = (true, case.name.ends_with("-32"));
+    }
+    cases.extend(parse(include_str!("cases.txt"))?);
+    Ok(cases)
 }
 
-/// fathom's figure relative to that of the peer with the highest IOPS.
-pub const fn than_best(figure: Figure, ratio: f64) -> Goal {
-    Goal { figure, peer: Peer::Fastest, limit: ratio }
+/// fathom's defaults on a disk, a loop device and zram, compared with the best that fio and t/io_uring reach. The second
+/// t/io_uring submits half of the queue depth per call.
+fn defaults() -> String {
+    // fio's default is psync; its block map, processes and clock (therefore latencies) cost it time.
+    let mut text =
+        "RING = ioengine=io_uring\nTUNED = ioengine=io_uring fixedbufs=1 registerfiles=1 \
+        norandommap=1 thread=1 gtod_reduce=1\n"
+            .to_string();
+    for (place, title, target) in
+        [("file", "file", "filled"), ("loop", "loop device", "loop"), ("zram", "zram", "zram 256m")]
+    {
+        let mut add = |name: &str, what: &str, keys: &str, own: Option<(&str, u32)>| {
+            text += &format!(
+                "disk-{place}-{name}: {title}, {what}\n target {target}\n measure speed\n fathom {keys}\n \
+                 fio RING {keys}\n fio-tuned TUNED {keys}\n goal iops best 0.98\n goal cpu-per-io best 1\n"
+            );
+            if let Some((options, depth)) = own {
+                let half = (depth / 2).max(1);
+                text += &format!(
+                    " t/io_uring {options} -d{depth} -s1 -c1\n t/io_uring-half {options} -d{depth} -s{half} -c{half}\n"
+                );
+            }
+        };
+        for depth in (0..=8).map(|power| 1 << power) {
+            let what = format!("4 KiB random reads, depth {depth}");
+            add(&depth.to_string(), &what, &format!("direct=1 iodepth={depth}"), Some(("", depth)));
+        }
+        let deep = |keys: &str| format!("direct=1 iodepth=32 {keys}");
+        let blocks = "16 KiB random reads, depth 32";
+        add("16k", blocks, &deep("bs=16k"), Some(("-b16384", 32)));
+        let libaio = "4 KiB random reads, libaio, QD32";
+        add("libaio", libaio, &deep("ioengine=libaio"), Some(("-a1", 32)));
+        let jobs = "4 KiB random reads, 4 jobs, QD8";
+        add("jobs", jobs, "direct=1 iodepth=8 numjobs=4", Some(("-n4", 8)));
+        let mixed = "4 KiB, 70% reads and 30% writes, QD32";
+        add("mixed", mixed, &deep("rw=randrw rwmixread=70"), None);
+        add("write", "4 KiB random writes, depth 32", &deep("rw=randwrite"), None);
+    }
+    text
 }
 
-/// fathom's figure by itself.
-const fn at(figure: Figure, limit: f64) -> Goal {
-    Goal { figure, peer: Peer::None, limit }
+fn parse(text: &str) -> Result<Vec<Case>> {
+    let mut words = BTreeMap::new();
+    let mut cases: Vec<Case> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some((name, keys)) = line.split_once(" = ") {
+            words.insert(name, keys);
+        } else if let Some((name, title)) = line.split_once(": ").filter(|_| !line.starts_with(' '))
+        {
+            cases.push(Case {
+                name: name.into(),
+                title: title.into(),
+                target: Target::Filled,
+                measure: Measure::Speed,
+                job_file: false,
+                in_row: false,
+                quick: true,
+                goals: Vec::new(),
+                keys: Vec::new(),
+            });
+        } else {
+            let case = cases.last_mut().ok_or("the first line names no case")?;
+            let parts: Vec<&str> = line.split_whitespace().collect();
+            case.set(&parts, &words).ok_or_else(|| format!("{}: {line}", case.name))?;
+        }
+    }
+    Ok(cases)
+}
+
+impl Case {
+    fn set(&mut self, line: &[&str], words: &BTreeMap<&str, &str>) -> Option<()> {
+        match line {
+            ["target", "sparse", size] => self.target = Target::Sparse(bytes(size)?),
+            ["target", "zram", size] => self.target = Target::Zram(bytes(size)?),
+            ["target", "filled"] => self.target = Target::Filled,
+            ["target", "loop"] => self.target = Target::Loop,
+            ["measure", "speed"] => self.measure = Measure::Speed,
+            ["measure", "beside"] => self.measure = Measure::Beside,
+            ["measure", "instructions"] => self.measure = Measure::Instructions,
+            ["measure", "overhead"] => self.measure = Measure::Overhead,
+            ["measure", "start"] => self.measure = Measure::Start,
+            ["measure", "memory", own, peer] => {
+                let (fathom_jobs, peer_jobs) = (own.parse().ok()?, peer.parse().ok()?);
+                self.measure = Measure::Memory { fathom_jobs, peer_jobs };
+            }
+            ["job-file"] => self.job_file = true,
+            ["sampling"] => {
+                let variants = [Tool::WatchDefault, Tool::Again, Tool::WatchFull];
+                self.keys.extend(variants.map(|tool| (tool, Vec::new())));
+            }
+            ["goal", figure, peer, limit] => {
+                let figure = FIGURES.iter().find(|spec| spec.id == *figure)?.figure;
+                let peer = match *peer {
+                    "-" => Peer::None,
+                    "best" => Peer::Fastest,
+                    tool => Peer::Tool(tool_of(tool)?),
+                };
+                self.goals.push(Goal { figure, peer, limit: limit.parse().ok()? });
+            }
+            [tool, keys @ ..] => {
+                let tool = tool_of(tool)?;
+                let keys = keys.iter().flat_map(|key| words.get(key).unwrap_or(key).split(' '));
+                let keys: Vec<String> = keys.map(String::from).collect();
+                let variants =
+                    self.keys.iter_mut().filter(|(of, _)| tool == Tool::Fathom && of.is_fathom());
+                variants.for_each(|(_, of)| of.clone_from(&keys));
+                self.keys.push((tool, keys));
+            }
+            [] => return None,
+        }
+        Some(())
+    }
+}
+
+fn tool_of(id: &str) -> Option<Tool> {
+    TOOLS.iter().find(|spec| spec.id == id).map(|spec| spec.tool)
+}
+
+/// `4g`, `256m`.
+fn bytes(size: &str) -> Option<u64> {
+    let (number, unit) = size.split_at_checked(size.len().checked_sub(1)?)?;
+    Some(number.parse::<u64>().ok()? << if unit == "g" { 30 } else { 20 })
 }

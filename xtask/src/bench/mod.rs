@@ -3,21 +3,13 @@
 
 mod beside;
 mod cases;
-mod disk;
-mod fixtures;
-pub(crate) mod process;
 mod results;
-mod table;
 mod tools;
 mod work;
 
-pub(crate) use fixtures::{Zram, filled};
-pub(crate) use results::median;
-pub(crate) use table::aligned;
-
-use crate::Result;
-use cases::{CASES, Case};
-use fixtures::Fixture;
+use crate::fixtures::{self, Fixture, Loop, Zram};
+use crate::{Result, programs};
+use cases::{Case, Target};
 use results::Rounds;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,9 +64,10 @@ struct Env {
 
 /// Runs the benchmarks and prints the table. Speeds never fail it; a tool that fails does.
 pub fn run(options: &Options) -> Result<()> {
-    let cases: Vec<&Case> = all_cases().filter(|case| options.wants(case)).collect();
+    let known = cases::all()?;
+    let cases: Vec<&Case> = known.iter().filter(|case| options.wants(case, &known)).collect();
     if cases.is_empty() {
-        let names: Vec<_> = all_cases().map(|case| case.name).collect();
+        let names: Vec<&str> = known.iter().map(|case| case.name.as_str()).collect();
         return Err(format!("unknown case; valid cases are {}", names.join(", ")).into());
     }
     if options.list {
@@ -88,40 +81,35 @@ pub fn run(options: &Options) -> Result<()> {
 
     let env = options.env()?;
     let rounds = options.rounds.unwrap_or(if options.quick { 2 } else { 7 });
-    println!("{}\n", table::heading(&env, rounds));
+    println!("{}\n", results::heading(&env, rounds));
     let mut all = Vec::new();
     for case in cases {
         all.push(run_case(case, &env, rounds, &interrupted)?);
     }
     let (rows, others): (Vec<_>, Vec<_>) = all.iter().partition(|case| case.case.in_row);
     if !rows.is_empty() {
-        println!("{}\n", table::rows(&rows));
+        println!("{}\n", results::rows(&rows));
     }
-    println!("{}\n\n{}", table::results(&others), table::commands(&all, &env));
+    println!("{}\n\n{}", results::results(&others), results::commands(&all, &env));
     match all.iter().filter(|case| case.failed).count() {
         0 => Ok(()),
         n => Err(format!("{n} of {} cases failed; see the notes above", all.len()).into()),
     }
 }
 
-fn all_cases() -> impl Iterator<Item = &'static Case> {
-    disk::CASES.iter().flatten().chain(&CASES)
-}
-
 /// Runs all rounds of one case. An unavailable fixture is a note; a tool that fails
 /// ends the case.
-fn run_case(
-    case: &'static Case,
+fn run_case<'a>(
+    case: &'a Case,
     env: &Env,
     rounds: u32,
     interrupted: &AtomicBool,
-) -> Result<Rounds> {
+) -> Result<Rounds<'a>> {
     let mut results = Rounds::new(case);
-    let fixture = match Fixture::new(case.target, case.measure, env) {
+    let fixture = match work::permitted(case, env).and_then(|()| env.fixture(case.target)) {
         Ok(fixture) => fixture,
         Err(reason) => {
-            eprintln!("{}: skipped: {reason}", case.name);
-            results.notes.push(format!("skipped: {reason}"));
+            results.note(format!("skipped: {reason}"));
             return Ok(results);
         }
     };
@@ -134,7 +122,7 @@ fn run_case(
         let first = (round as usize - 1) % works.len().max(1);
         works.rotate_left(first);
         for (tool, work) in works {
-            eprintln!("{}: round {round} of {rounds}: {}", case.name, tool.name());
+            eprintln!("{}: round {round} of {rounds}: {}", case.name, tool.spec().name);
             fixture.warm()?;
             let outcome = work.measure();
             if interrupted.load(Ordering::Relaxed) {
@@ -144,7 +132,8 @@ fn run_case(
             match outcome {
                 Ok(measured) => results.add(tool, measured),
                 Err(error) => {
-                    results.fail(tool, &error.to_string());
+                    results.note(format!("{} failed: {error}", tool.spec().name));
+                    results.failed = true;
                     return Ok(results);
                 }
             }
@@ -154,69 +143,60 @@ fn run_case(
 }
 
 impl Options {
-    fn wants(&self, case: &Case) -> bool {
+    fn wants(&self, case: &Case, known: &[Case]) -> bool {
         let is_meant = |name: &String| {
-            case.name == name
-                || case.name.contains(name) && all_cases().all(|other| other.name != name)
+            case.name == *name
+                || case.name.contains(name) && known.iter().all(|other| other.name != *name)
         };
         (case.quick || !self.quick) && (self.only.is_empty() || self.only.iter().any(is_meant))
     }
 
     fn env(&self) -> Result<Env> {
-        let fathom = fathom(self.fathom.as_deref())?;
+        let fathom = programs::fathom(self.fathom.as_deref())?;
         let kinds = [Tool::Fathom, Tool::WatchDefault, Tool::Again, Tool::WatchFull];
         let mut paths: Vec<_> = kinds.into_iter().map(|kind| (kind, fathom.clone())).collect();
-        let fio = program(&self.fio).unwrap_or_else(|_| self.fio.clone());
-        match process::output_of(&fio, &["--version"]) {
+        let fio = programs::found(&self.fio).unwrap_or_else(|_| self.fio.clone());
+        match programs::version(&fio) {
             Ok(_) => paths.extend([Tool::Fio, Tool::FioTuned].map(|tool| (tool, fio.clone()))),
             Err(error) => eprintln!("fio is skipped: {error}; install the package fio"),
         }
         match &self.t_io_uring {
             Some(path) => {
-                let path = program(path)?;
+                let path = programs::found(path)?;
                 paths.extend([(Tool::TIoUring, path.clone()), (Tool::TIoUringHalf, path)]);
             }
             None => eprintln!("t/io_uring is skipped: give its path with --t-io-uring"),
         }
         let dir = match &self.dir {
             Some(dir) => dir.clone(),
-            None => target_dir()?,
+            None => programs::target_dir()?,
         };
         let scratch =
             tempfile::Builder::new().prefix("fathom-bench-").tempdir_in(dir.canonicalize()?)?;
         let reference = scratch.path().join("reference");
-        fixtures::sparse(&reference, cases::SPARSE_BYTES)?;
+        fixtures::sparse(&reference, 4 << 30)?;
         Ok(Env { paths, scratch, reference, quick: self.quick, seconds: self.seconds })
     }
 }
 
-/// The fathom to measure: the one given, or one built now.
-pub(crate) fn fathom(given: Option<&Path>) -> Result<PathBuf> {
-    if let Some(path) = given {
-        return program(path);
+impl Env {
+    /// Creates the target. Files are kept until all cases are done, because others read them too.
+    fn fixture(&self, target: Target) -> Result<Fixture> {
+        let file = |name: &str, make: &dyn Fn(&Path) -> Result<()>| {
+            let path = self.scratch.path().join(name);
+            if !path.exists() {
+                make(&path)?;
+            }
+            Ok(Fixture::File(path))
+        };
+        let size = |whole: u64| if self.quick { 64 << 20 } else { whole };
+        match target {
+            Target::Sparse(size) => {
+                file(&format!("sparse-{}g", size >> 30), &|path| fixtures::sparse(path, size))
+            }
+            Target::Filled => file("filled", &|path| fixtures::filled(path, size(1 << 30))),
+            Target::Loop => Ok(Fixture::Loop(Loop::new(self.scratch.path(), size(256 << 20))?)),
+            Target::Zram(size) => Ok(Fixture::Zram(Zram::new(size)?)),
+        }
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let status = std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args(["build", "--release", "--bin", "fathom"])
-        .current_dir(root)
-        .status()?;
-    if !status.success() {
-        return Err("cargo build --release --bin fathom failed".into());
-    }
-    Ok(target_dir()?.join("release/fathom"))
-}
-
-/// The absolute path of a program; a bare name is kept, to be found through PATH.
-fn program(path: &Path) -> Result<PathBuf> {
-    if path.components().count() == 1 && !path.exists() {
-        return Ok(path.to_path_buf());
-    }
-    path.canonicalize().map_err(|error| format!("{}: {error}", path.display()).into())
-}
-
-/// Cargo's target directory: this program is in `release` or `debug` there.
-fn target_dir() -> Result<PathBuf> {
-    let exe = std::env::current_exe()?;
-    let dir = exe.parent().and_then(Path::parent);
-    Ok(dir.ok_or("cannot derive the target directory from this program's path")?.to_path_buf())
 }

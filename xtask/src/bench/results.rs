@@ -1,42 +1,75 @@
-//! Figures of all rounds, and their ratios.
+//! Figures of all rounds, their ratios and goals, as Markdown.
 
+use super::Env;
 use super::cases::Case;
-use super::tools::Tool;
+use super::tools::{TOOLS, Tool};
+use crate::programs;
+use crate::table::{Spread, aligned};
+use fathom_model::units;
+use std::fmt::Write;
 
 /// A measured figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     Iops,
-    /// I/Os per CPU time, relative to a concurrent program.
     Beside,
-    /// CPU time of the threads that do no I/O.
     Others,
     CpuPerIo,
     UserInstructions,
     KernelInstructions,
-    /// Time per I/O minus the device's own.
     Overhead,
     StartTime,
     Memory,
 }
 
-impl Figure {
-    pub fn name(self) -> &'static str {
-        match self {
-            Figure::Iops => "I/Os per second",
-            Figure::Beside => "I/Os relative to the concurrent program",
-            Figure::Others => "its other threads, % of one CPU",
-            Figure::CpuPerIo => "CPU time per I/O, ns",
-            Figure::UserInstructions => "user instructions per I/O",
-            Figure::KernelInstructions => "kernel instructions per I/O",
-            Figure::Overhead => "time per I/O less the device's own, µs",
-            Figure::StartTime => "start to exit, ms",
-            Figure::Memory => "peak memory less the buffers, MiB",
-        }
-    }
+pub struct FigureSpec {
+    pub figure: Figure,
+    pub id: &'static str,
+    name: &'static str,
+    text: fn(f64) -> String,
+    more_is_better: bool,
+}
 
-    pub fn more_is_better(self) -> bool {
-        matches!(self, Figure::Iops | Figure::Beside)
+const fn less(
+    figure: Figure,
+    id: &'static str,
+    name: &'static str,
+    text: fn(f64) -> String,
+) -> FigureSpec {
+    FigureSpec { figure, id, name, text, more_is_better: false }
+}
+
+/// In the order of [`Figure`].
+pub static FIGURES: [FigureSpec; 9] = [
+    FigureSpec {
+        more_is_better: true,
+        ..less(Figure::Iops, "iops", "I/Os per second", units::count)
+    },
+    FigureSpec {
+        more_is_better: true,
+        ..less(Figure::Beside, "beside", "I/Os relative to the concurrent program", digits::<3>)
+    },
+    less(Figure::Others, "others", "its other threads, % of one CPU", digits::<2>),
+    less(Figure::CpuPerIo, "cpu-per-io", "CPU time per I/O, ns", digits::<0>),
+    less(Figure::UserInstructions, "user-instructions", "user instructions per I/O", digits::<0>),
+    less(
+        Figure::KernelInstructions,
+        "kernel-instructions",
+        "kernel instructions per I/O",
+        digits::<0>,
+    ),
+    less(Figure::Overhead, "overhead", "time per I/O less the device's own, µs", digits::<1>),
+    less(Figure::StartTime, "start-time", "start to exit, ms", digits::<1>),
+    less(Figure::Memory, "memory", "peak memory less the buffers, MiB", digits::<1>),
+];
+
+fn digits<const N: usize>(value: f64) -> String {
+    format!("{value:.N$}")
+}
+
+impl Figure {
+    fn spec(self) -> &'static FigureSpec {
+        &FIGURES[self as usize]
     }
 }
 
@@ -63,19 +96,19 @@ pub enum Peer {
 
 impl Goal {
     pub fn is_met(&self, value: f64) -> bool {
-        if self.figure.more_is_better() { value >= self.limit } else { value <= self.limit }
+        if self.figure.spec().more_is_better { value >= self.limit } else { value <= self.limit }
     }
 
-    pub fn text(&self) -> String {
-        let sign = if self.figure.more_is_better() { '≥' } else { '≤' };
+    fn text(&self) -> String {
+        let sign = if self.figure.spec().more_is_better { '≥' } else { '≤' };
         let times = if self.peer != Peer::None { " ×" } else { "" };
         format!("{sign} {}{times}", self.limit)
     }
 }
 
 /// All rounds of a case.
-pub struct Rounds {
-    pub case: &'static Case,
+pub struct Rounds<'a> {
+    pub case: &'a Case,
     /// Each round: the tools' figures.
     rounds: Vec<Vec<(Tool, Measured)>>,
     /// Command lines, one for each tool.
@@ -84,8 +117,8 @@ pub struct Rounds {
     pub failed: bool,
 }
 
-impl Rounds {
-    pub fn new(case: &'static Case) -> Self {
+impl<'a> Rounds<'a> {
+    pub fn new(case: &'a Case) -> Self {
         let (rounds, commands, notes) = Default::default();
         Self { case, rounds, commands, notes, failed: false }
     }
@@ -106,14 +139,13 @@ impl Rounds {
         }
     }
 
-    pub fn fail(&mut self, tool: Tool, reason: &str) {
-        eprintln!("{}: {} failed: {reason}", self.case.name, tool.name());
-        self.notes.push(format!("{} failed: {reason}", tool.name()));
-        self.failed = true;
+    pub fn note(&mut self, note: String) {
+        eprintln!("{}: {note}", self.case.name);
+        self.notes.push(note);
     }
 
     /// The measured figures, in order.
-    pub fn figures(&self) -> Vec<Figure> {
+    fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
         for (figure, _) in self.rounds.iter().flatten().flat_map(|(_, measured)| measured) {
             if !figures.contains(figure) {
@@ -124,25 +156,34 @@ impl Rounds {
     }
 
     /// A tool's figure over all rounds.
-    pub fn values(&self, tool: Tool, figure: Figure) -> Option<Spread> {
-        Spread::of(self.rounds.iter().filter_map(|round| value(round, tool, figure)).collect())
+    fn values(&self, tool: Tool, figure: Figure) -> Option<Spread> {
+        Spread::of(self.rounds.iter().filter_map(|round| value(round, tool, figure)))
     }
 
     /// The peer with the highest median IOPS.
-    pub fn fastest_peer(&self) -> Option<Tool> {
-        let peers = [Tool::Fio, Tool::FioTuned, Tool::TIoUring, Tool::TIoUringHalf];
+    fn fastest_peer(&self) -> Option<Tool> {
         let iops = |tool: &Tool| self.values(*tool, Figure::Iops).map_or(0.0, |iops| iops.median);
-        let fastest = peers.into_iter().max_by(|a, b| iops(a).total_cmp(&iops(b)))?;
-        (iops(&fastest) > 0.0).then_some(fastest)
+        let peers = TOOLS.iter().map(|spec| spec.tool).filter(|tool| !tool.is_fathom());
+        peers.max_by(|a, b| iops(a).total_cmp(&iops(b))).filter(|fastest| iops(fastest) > 0.0)
     }
 
     /// fathom's figure over a peer's, or a variant's over fathom's, round by round.
-    pub fn ratios(&self, peer: Tool, figure: Figure) -> Option<Spread> {
+    fn ratios(&self, peer: Tool, figure: Figure) -> Option<Spread> {
         let ratio = |round: &Vec<(Tool, Measured)>| {
             let (own, its) = (value(round, Tool::Fathom, figure)?, value(round, peer, figure)?);
-            Some(if peer.is_variant() { its / own } else { own / its })
+            Some(if peer.is_fathom() { its / own } else { own / its })
         };
-        Spread::of(self.rounds.iter().filter_map(ratio).collect())
+        Spread::of(self.rounds.iter().filter_map(ratio))
+    }
+
+    fn verdict(&self, figure: Figure, peer: Peer, judged: Option<Spread>) -> [String; 2] {
+        let goal = self.case.goals.iter().find(|goal| goal.figure == figure && goal.peer == peer);
+        let is = match goal.zip(judged) {
+            Some((goal, judged)) if goal.is_met(judged.median) => "met",
+            Some(_) => "MISSED",
+            None => "",
+        };
+        [goal.map_or(String::new(), Goal::text), is.to_string()]
     }
 }
 
@@ -151,49 +192,161 @@ fn value(round: &[(Tool, Measured)], tool: Tool, figure: Figure) -> Option<f64> 
     measured.iter().find(|(have, _)| *have == figure).map(|(_, value)| *value)
 }
 
-/// A median with minimum and maximum.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
-    pub median: f64,
-    pub min: f64,
-    pub max: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Option<Self> {
-        let median = median(&mut values)?;
-        Some(Self { median, min: *values.first()?, max: *values.last()? })
+/// Programs and machine.
+pub fn heading(env: &Env, rounds: u32) -> String {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let cpus = read("/proc/cpuinfo");
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model.map_or("unknown CPU", |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = read("/proc/loadavg");
+    let mut text = format!(
+        "Linux {}, {count} × {model}, load before {}; {rounds} round{}{}.",
+        read("/proc/sys/kernel/osrelease").trim(),
+        load.split(' ').next().unwrap_or("unknown"),
+        if rounds == 1 { "" } else { "s" },
+        if env.quick { ", short (--quick): a test of the benchmarks, not of speed" } else { "" },
+    );
+    let named = |(tool, _): &&(Tool, _)| matches!(tool, Tool::Fathom | Tool::Fio);
+    for (tool, path) in env.paths.iter().filter(named) {
+        let version = programs::version(path).unwrap_or_default();
+        let version = version.lines().next().unwrap_or("unknown");
+        let _ = write!(text, " {}: {version}.", tool.spec().name);
     }
+    text
 }
 
-/// Sorts the values and returns their median.
-pub fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let (lower, upper) =
-        (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
-    Some((lower + upper) / 2.0)
+/// One row for each figure of each tool.
+pub fn results(cases: &[&Rounds]) -> String {
+    let header =
+        ["work", "figure", "tool", "median (min–max)", "fathom ÷ it (min–max)", "must be", "is"];
+    let mut rows = vec![header.map(String::from)];
+    for case in cases {
+        let of_figure = |figure| TOOLS.iter().filter_map(move |spec| row(case, figure, spec.tool));
+        let first = rows.len();
+        rows.extend(case.figures().into_iter().flat_map(of_figure));
+        if let Some(row) = rows.get_mut(first) {
+            row[0].clone_from(&case.case.title);
+        }
+    }
+    let text = if rows.len() > 1 { aligned(&rows) } else { "No results.".to_string() };
+    text + &notes(cases)
+}
+
+fn notes(cases: &[&Rounds]) -> String {
+    let note = |case: &&Rounds| -> String {
+        case.notes.iter().map(|note| format!("\n* {}: {note}", case.case.name)).collect()
+    };
+    cases.iter().map(note).collect()
+}
+
+fn row(case: &Rounds, figure: Figure, tool: Tool) -> Option<[String; 7]> {
+    let values = case.values(tool, figure)?;
+    let is_peer = tool != Tool::Fathom;
+    // A figure of 0 has no ratio.
+    let ratios = if is_peer && figure != Figure::Others { case.ratios(tool, figure) } else { None };
+    let text = |ratio| match figure {
+        _ if tool.is_fathom() => format!("× {ratio:.3}"),
+        Figure::Beside => digits::<3>(ratio),
+        _ => ratio_text(ratio),
+    };
+    // A peer's goal is for the ratio; fathom's own is for the figure itself.
+    let (peer, judged) =
+        if is_peer { (Peer::Tool(tool), ratios) } else { (Peer::None, Some(values)) };
+    let [goal, is] = case.verdict(figure, peer, judged);
+    Some([
+        String::new(),
+        figure.spec().name.to_string(),
+        tool.spec().name.to_string(),
+        values.text(figure.spec().text),
+        ratios.map_or(String::new(), |ratios| ratios.text(text)),
+        goal,
+        is,
+    ])
+}
+
+/// One row for each of several similar cases: fathom and its fastest peer.
+pub fn rows(cases: &[&Rounds]) -> String {
+    let header = [
+        "work",
+        "fathom, IOPS",
+        "fastest peer",
+        "its IOPS",
+        "fathom ÷ it (min–max)",
+        "is",
+        "CPU per I/O, fathom ÷ it",
+        "is",
+    ];
+    let mut rows = vec![header.map(String::from)];
+    rows.extend(cases.iter().filter_map(|case| row_of_case(case)));
+    aligned(&rows) + &notes(cases)
+}
+
+fn row_of_case(case: &Rounds) -> Option<[String; 8]> {
+    let iops = |tool| Some(case.values(tool, Figure::Iops)?.text(units::count));
+    let own = iops(Tool::Fathom)?;
+    let peer = case.fastest_peer();
+    let compared = |figure| {
+        let ratios = peer.and_then(|peer| case.ratios(peer, figure));
+        let [_, is] = case.verdict(figure, Peer::Fastest, ratios);
+        (ratios, is)
+    };
+    let ((speed, speed_is), (cpu, cpu_is)) = (compared(Figure::Iops), compared(Figure::CpuPerIo));
+    let us = |tool| case.values(tool, Figure::CpuPerIo).map_or(0.0, |value| value.median / 1e3);
+    let cpu_text = |cpu: Spread| {
+        let its = peer.map_or(0.0, us);
+        format!("{} ({:.2} ÷ {its:.2} µs)", ratio_text(cpu.median), us(Tool::Fathom))
+    };
+    Some([
+        case.case.title.clone(),
+        own,
+        peer.map_or("", |peer| peer.spec().name).to_string(),
+        peer.and_then(iops).unwrap_or_default(),
+        speed.map_or(String::new(), |ratios| ratios.text(ratio_text)),
+        speed_is,
+        cpu.map_or(String::new(), cpu_text),
+        cpu_is,
+    ])
+}
+
+fn ratio_text(ratio: f64) -> String {
+    if ratio < 0.1 { digits::<3>(ratio) } else { digits::<2>(ratio) }
+}
+
+/// The commands, so that readers can repeat them.
+pub fn commands(cases: &[Rounds], env: &Env) -> String {
+    let mut text = "Commands, run alternately with the others of their case:\n\n```".to_string();
+    for case in cases.iter().filter(|case| !case.commands.is_empty()) {
+        let _ = write!(text, "\n# {}\n{}", case.case.name, case.commands.join("\n"));
+    }
+    text.replace(&env.scratch.path().display().to_string(), "$DIR") + "\n```"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::cases::CASES;
+    use crate::bench::cases;
+
+    fn case(name: &str) -> Case {
+        cases::all().unwrap().into_iter().find(|case| case.name == name).unwrap()
+    }
+
+    fn add(rounds: &mut Rounds, measured: &[(Tool, f64)]) {
+        rounds.begin_round();
+        measured.iter().for_each(|(tool, iops)| rounds.add(*tool, vec![(Figure::Iops, *iops)]));
+    }
 
     #[test]
-    fn medians() {
-        assert_eq!(median(&mut []), None);
-        assert_eq!(median(&mut [3.0]), Some(3.0));
-        assert_eq!(median(&mut [9.0, 1.0, 5.0]), Some(5.0));
-        assert_eq!(median(&mut [4.0, 1.0, 2.0, 9.0]), Some(3.0));
+    fn figures_are_in_order() {
+        assert!(FIGURES.iter().enumerate().all(|(index, spec)| spec.figure as usize == index));
     }
 
     #[test]
     fn ratios_are_taken_round_by_round() {
-        let mut rounds = Rounds::new(&CASES[0]);
+        let case = case("tuned");
+        let mut rounds = Rounds::new(&case);
         for (fathom, fio) in [(20.0, 10.0), (90.0, 30.0), (10.0, 10.0)] {
-            rounds.begin_round();
-            rounds.add(Tool::Fathom, vec![(Figure::Iops, fathom)]);
-            rounds.add(Tool::Fio, vec![(Figure::Iops, fio)]);
+            add(&mut rounds, &[(Tool::Fathom, fathom), (Tool::Fio, fio)]);
         }
         let ratios = rounds.ratios(Tool::Fio, Figure::Iops).unwrap();
         assert_eq!(ratios, Spread { median: 2.0, min: 1.0, max: 3.0 });
@@ -211,5 +364,53 @@ mod tests {
         let goal = |figure, limit| Goal { figure, peer: Peer::None, limit };
         assert!(goal(Figure::Iops, 3.0).is_met(3.1) && !goal(Figure::Iops, 3.0).is_met(2.9));
         assert!(goal(Figure::Memory, 64.0).is_met(9.0) && !goal(Figure::Memory, 64.0).is_met(65.0));
+    }
+
+    #[test]
+    fn rows_judge_the_ratio() {
+        let case = case("tuned");
+        let row_of = |fathom: f64, tool: Tool| {
+            let mut rounds = Rounds::new(&case);
+            add(&mut rounds, &[(Tool::Fathom, fathom), (Tool::Fio, 1.0e6)]);
+            row(&rounds, Figure::Iops, tool)
+        };
+        let row = row_of(2.0e6, Tool::Fio).unwrap();
+        assert_eq!(row[3..], ["1M (1M–1M)", "2.00 (2.00–2.00)", "≥ 1.3 ×", "met"]);
+        assert_eq!(row_of(1.2e6, Tool::Fio).unwrap()[6], "MISSED");
+        assert_eq!(row_of(1.0, Tool::TIoUring), None);
+    }
+
+    #[test]
+    fn like_cases_are_held_against_the_fastest_peer() {
+        let case = case("disk-file-1");
+        let mut rounds = Rounds::new(&case);
+        rounds.begin_round();
+        for (tool, iops, cpu_ns) in
+            [(Tool::Fathom, 97e3, 2e3), (Tool::Fio, 50e3, 9e3), (Tool::TIoUring, 100e3, 4e3)]
+        {
+            rounds.add(tool, vec![(Figure::Iops, iops), (Figure::CpuPerIo, cpu_ns)]);
+        }
+        let row = row_of_case(&rounds).unwrap();
+        let expected = [
+            "t/io_uring",
+            "100k (100k–100k)",
+            "0.97 (0.97–0.97)",
+            "MISSED",
+            "0.50 (2.00 ÷ 4.00 µs)",
+            "met",
+        ];
+        assert_eq!(row[2..], expected);
+    }
+
+    #[test]
+    fn notes_follow_the_table() {
+        let case = case("tuned");
+        let mut rounds = Rounds::new(&case);
+        add(&mut rounds, &[(Tool::Fathom, 2.0), (Tool::Fio, 1.0)]);
+        rounds.note("skipped: no root".into());
+        let text = results(&[&rounds]);
+        assert!(text.ends_with("\n* tuned: skipped: no root"), "{text}");
+        let bars: Vec<usize> = text.lines().take(4).map(|line| line.matches('|').count()).collect();
+        assert_eq!(bars, [8; 4], "{text}");
     }
 }

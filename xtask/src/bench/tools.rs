@@ -1,26 +1,63 @@
 //! The tools: command lines and output parsers.
 
-use crate::Result;
-use serde_json::Value;
+use crate::{Result, fio};
 use std::path::Path;
 
 /// A tool under comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     Fathom,
-    Fio,
-    /// fio with all keys that reduce its cost.
-    FioTuned,
-    TIoUring,
-    /// t/io_uring, submitting half of the queue depth per call.
-    TIoUringHalf,
     /// fathom again, as a control (A/A).
     Again,
     /// fathom with default sampling.
     WatchDefault,
     /// fathom with full sampling.
     WatchFull,
+    Fio,
+    /// fio with all keys that reduce its cost.
+    FioTuned,
+    TIoUring,
+    /// t/io_uring, submitting half of the queue depth per call.
+    TIoUringHalf,
 }
+
+pub struct ToolSpec {
+    pub tool: Tool,
+    pub id: &'static str,
+    pub name: &'static str,
+    /// The program that it is.
+    pub program: &'static str,
+    /// Arguments before those shared with fio. The overhead of sampling is measured separately.
+    command: &'static [&'static str],
+}
+
+const fn spec(
+    tool: Tool,
+    [id, name, program]: [&'static str; 3],
+    command: &'static [&'static str],
+) -> ToolSpec {
+    ToolSpec { tool, id, name, program, command }
+}
+
+/// In the order of [`Tool`].
+pub static TOOLS: [ToolSpec; 8] = [
+    spec(Tool::Fathom, ["fathom", "fathom", "fathom"], &["run", "--sampling=off"]),
+    spec(Tool::Again, ["again", "fathom, again", "fathom"], &["run", "--sampling=off"]),
+    spec(
+        Tool::WatchDefault,
+        ["default", "fathom --sampling=default", "fathom"],
+        &["run", "--sampling=default"],
+    ),
+    spec(
+        Tool::WatchFull,
+        ["full", "fathom --sampling=full", "fathom"],
+        &["run", "--sampling=full"],
+    ),
+    spec(Tool::Fio, ["fio", "fio", "fio"], &[]),
+    spec(Tool::FioTuned, ["fio-tuned", "fio, tuned", "fio"], &[]),
+    spec(Tool::TIoUring, ["t/io_uring", "t/io_uring", "t/io_uring"], &[]),
+    spec(Tool::TIoUringHalf, ["t/io_uring-half", "t/io_uring -s depth/2", "t/io_uring"], &[]),
+];
 
 /// When a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,60 +67,40 @@ pub enum End {
 }
 
 impl Tool {
-    pub fn name(self) -> &'static str {
-        match self {
-            Tool::Fathom => "fathom",
-            Tool::Fio => "fio",
-            Tool::FioTuned => "fio, tuned",
-            Tool::TIoUring => "t/io_uring",
-            Tool::TIoUringHalf => "t/io_uring -s depth/2",
-            Tool::Again => "fathom, again",
-            Tool::WatchDefault => "fathom --sampling=default",
-            Tool::WatchFull => "fathom --sampling=full",
-        }
+    pub fn spec(self) -> &'static ToolSpec {
+        &TOOLS[self as usize]
     }
 
-    /// Whether it is a variant of fathom, judged relative to fathom's figure.
-    pub fn is_variant(self) -> bool {
-        matches!(self, Tool::Again | Tool::WatchDefault | Tool::WatchFull)
+    /// Whether it is fathom, in one of its variants.
+    pub fn is_fathom(self) -> bool {
+        self.spec().program == "fathom"
     }
 
-    /// The program that it is.
-    pub fn program(self) -> &'static str {
-        match self {
-            Tool::Fio | Tool::FioTuned => Tool::Fio.name(),
-            Tool::TIoUring | Tool::TIoUringHalf => Tool::TIoUring.name(),
-            _ => Tool::Fathom.name(),
-        }
+    /// Whether it takes its own options instead of fio's.
+    pub fn is_own_form(self) -> bool {
+        self.spec().program == "t/io_uring"
     }
 
-    /// Arguments before those shared with fio. The overhead of sampling is measured separately.
     fn command(self) -> Vec<String> {
-        match self {
-            Tool::Fio | Tool::FioTuned | Tool::TIoUring | Tool::TIoUringHalf => Vec::new(),
-            Tool::Fathom | Tool::Again => vec!["run".into(), "--sampling=off".into()],
-            Tool::WatchDefault => vec!["run".into(), "--sampling=default".into()],
-            Tool::WatchFull => vec!["run".into(), "--sampling=full".into()],
-        }
+        self.spec().command.iter().map(ToString::to_string).collect()
     }
 
     /// The arguments of a random read of 4 KiB blocks with `keys` in fio's form, written as
     /// `key=value`; fathom takes them as fio does.
-    pub fn fio_form(self, target: &Path, keys: &[&str], end: End) -> Vec<String> {
+    pub fn fio_form(self, target: &Path, keys: &[String], end: End) -> Vec<String> {
         let mut args = self.command();
-        args.push("--name=bench".into());
-        args.push(format!("--filename={}", target.display()));
-        args.extend(["rw=randread", "bs=4k"].iter().chain(keys).map(|key| format!("--{key}")));
-        args.extend(end.keys().iter().map(|key| format!("--{key}")));
+        args.extend(["--name=bench".into(), format!("--filename={}", target.display())]);
+        args.extend(["--rw=randread", "--bs=4k"].map(String::from));
+        args.extend(keys.iter().chain(&end.keys()).map(|key| format!("--{key}")));
         args.push("--output-format=json".into());
         args
     }
 
     /// t/io_uring's arguments for the same workload, with all optimizations. It can only run for a time.
-    pub fn own_form(self, target: &Path, options: &[&str], end: End) -> Vec<String> {
-        let all = ["-b4096", "-p0", "-B1", "-F1", "-X1", "-n1", "-O1", "-R1"];
+    pub fn own_form(self, target: &Path, options: &[String], end: End) -> Vec<String> {
+        let all = ["-b4096", "-p0", "-B1", "-F1", "-X1", "-n1", "-O1", "-R1"].map(String::from);
         // The last one takes effect.
-        let mut args: Vec<String> = all.iter().chain(options).map(ToString::to_string).collect();
+        let mut args: Vec<String> = all.iter().chain(options).cloned().collect();
         if let End::Seconds(seconds) = end {
             args.push(format!("-r{seconds}"));
         }
@@ -94,16 +111,21 @@ impl Tool {
     /// The arguments that run a job file.
     pub fn job_file(self, path: &Path) -> Vec<String> {
         let mut args = self.command();
-        args.push(path.display().to_string());
-        args.push("--output-format=json".into());
+        args.extend([path.display().to_string(), "--output-format=json".into()]);
         args
     }
 
     /// The result of a run, from its output.
     pub fn read_output(self, stdout: &str, end: End) -> Result<Done> {
-        match self {
-            Tool::TIoUring | Tool::TIoUringHalf => from_lines(stdout, end),
-            _ => from_json(stdout),
+        if self.is_own_form() {
+            return from_lines(stdout, end);
+        }
+        let done = fio::read(stdout)?;
+        let ios = done.dirs[0].ios + done.dirs[1].ios;
+        if ios == 0 {
+            Err("it did no I/O".into())
+        } else {
+            Ok(Done { iops: done.iops, ios: ios as f64 })
         }
     }
 }
@@ -123,27 +145,6 @@ impl End {
 pub struct Done {
     pub iops: f64,
     pub ios: f64,
-}
-
-/// fio's JSON. fio writes warnings before it; its readers skip to the first brace, as this does.
-fn from_json(stdout: &str) -> Result<Done> {
-    let start = stdout.find('{').ok_or("it printed no JSON")?;
-    let root: Value = serde_json::from_str(&stdout[start..])
-        .map_err(|error| format!("its JSON does not parse: {error}"))?;
-    let jobs = root["jobs"].as_array().ok_or("its JSON has no jobs")?;
-    let mut done = Done { iops: 0.0, ios: 0.0 };
-    for job in jobs {
-        if job["error"].as_i64() != Some(0) {
-            return Err(format!("its job ended with error {}", job["error"]).into());
-        }
-        for dir in ["read", "write"] {
-            let figure =
-                |key: &str| job[dir][key].as_f64().ok_or(format!("its JSON has no {dir}.{key}"));
-            done.iops += figure("iops")?;
-            done.ios += figure("total_ios")?;
-        }
-    }
-    if done.ios == 0.0 { Err("it did no I/O".into()) } else { Ok(done) }
 }
 
 /// t/io_uring prints a line per second, such as `IOPS=1.88M, BW=7.33GiB/s, IOS/call=32/32`. Returns their mean, which
@@ -180,29 +181,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_after_warnings() {
-        let text = "note: x\n{\"jobs\": [{\"error\": 0, \"read\": {\"iops\": 10.5, \"total_ios\": 21}, \
-             \"write\": {\"iops\": 2.0, \"total_ios\": 4}}]}";
-        assert_eq!(
-            Tool::Fio.read_output(text, End::Ios(1)).unwrap(),
-            Done { iops: 12.5, ios: 25.0 }
-        );
-    }
-
-    #[test]
-    fn json_that_is_no_result() {
-        let bad = [
-            ("", "no JSON"),
-            ("{\"jobs\": [", "does not parse"),
-            ("{}", "no jobs"),
-            ("{\"jobs\": [{\"error\": 5, \"read\": {}}]}", "error 5"),
-            ("{\"jobs\": [{\"error\": 0, \"read\": {\"iops\": 1}}]}", "read.total_ios"),
-            ("{\"jobs\": []}", "no I/O"),
-        ];
-        for (text, message) in bad {
-            let error = Tool::Fathom.read_output(text, End::Ios(1)).unwrap_err().to_string();
-            assert!(error.contains(message), "{text}: {error}");
-        }
+    fn tools_are_in_order() {
+        assert!(TOOLS.iter().enumerate().all(|(index, spec)| spec.tool as usize == index));
     }
 
     #[test]
@@ -216,7 +196,7 @@ mod tests {
 
     #[test]
     fn command_lines_in_fios_form() {
-        let args = Tool::Fathom.fio_form(Path::new("/f"), &["iodepth=1"], End::Ios(5));
+        let args = Tool::Fathom.fio_form(Path::new("/f"), &["iodepth=1".into()], End::Ios(5));
         let expected = "run --sampling=off --name=bench --filename=/f --rw=randread --bs=4k --iodepth=1 \
             --number_ios=5 --output-format=json";
         assert_eq!(args.join(" "), expected);

@@ -2,13 +2,13 @@
 
 use super::Env;
 use super::beside::{self, Program};
-use super::cases::{Case, DEEP, Measure, REGISTERED};
-use super::disk::{MIXED, RANDOM_WRITES};
-use super::fixtures::{Disk, Fixture};
-use super::process::{self, Finished, Probe};
+use super::cases::{Case, Measure};
 use super::results::{Figure, Measured};
 use super::tools::{Done, End, Tool};
 use crate::Result;
+use crate::fixtures::{Disk, Fixture};
+use crate::run::{self, Finished, Probe};
+use fathom_watch::counters::Counters;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Work<'a> {
     case: &'a Case,
     tool: Tool,
     path: &'a Path,
-    keys: Vec<&'static str>,
+    keys: &'a [String],
     target: &'a Path,
     /// fathom's permission to write.
     permission: Option<String>,
@@ -30,8 +30,20 @@ pub struct Work<'a> {
     lengths: Vec<End>,
 }
 
-/// Keys that write to the target.
-const WRITES: [&str; 2] = [RANDOM_WRITES, MIXED];
+/// Keys of the fathom that shares a CPU with a tool.
+const REFERENCE: &str = "iodepth=128 iodepth_batch_submit=32 iodepth_batch_complete_min=32 direct=1 norandommap=1 \
+    ioengine=io_uring fixedbufs=1 registerfiles=1";
+
+/// Whether the figure to measure is available here.
+pub fn permitted(case: &Case, env: &Env) -> Result<()> {
+    match case.measure {
+        Measure::Instructions => {
+            Counters::open(0).map(drop).map_err(|missing| missing.to_string().into())
+        }
+        Measure::Overhead => Disk::below(env.scratch.path())?.snapshot().map(drop),
+        _ => Ok(()),
+    }
+}
 
 /// A run and its result.
 type Run = (Finished, Done);
@@ -43,7 +55,7 @@ impl<'a> Work<'a> {
         let (long, short) = if case.in_row { (2, 1) } else { (5, 2) };
         let seconds = env.seconds.unwrap_or(if env.quick { short } else { long });
         // t/io_uring prints a line at the end of each second but the last.
-        let is_mute = matches!(tool, Tool::TIoUring | Tool::TIoUringHalf) && seconds < 2;
+        let is_mute = tool.is_own_form() && seconds < 2;
         let seconds = End::Seconds(if is_mute { 2 } else { seconds });
         let lengths = match case.measure {
             Measure::Instructions if tool != Tool::TIoUring => {
@@ -56,7 +68,7 @@ impl<'a> Work<'a> {
         let keys = case.keys(tool)?;
         let permission = fixture
             .permission()
-            .filter(|_| tool == Tool::Fathom && keys.iter().any(|key| WRITES.contains(key)));
+            .filter(|_| tool == Tool::Fathom && keys.iter().any(|key| key.starts_with("rw=rand")));
         let dir = env.scratch.path();
         let job_file = dir.join(format!("{}.fio", case.name));
         let target = fixture.path();
@@ -66,7 +78,7 @@ impl<'a> Work<'a> {
     /// The complete command line and the job file, so that readers can repeat it.
     pub fn description(&self) -> String {
         let Some(end) = self.lengths.last() else { return String::new() };
-        let command = format!("{} {}", self.tool.program(), self.args(*end).join(" "));
+        let command = format!("{} {}", self.tool.spec().program, self.args(*end).join(" "));
         if self.case.measure == Measure::Beside {
             format!("{command}  # on CPU {}", last_cpu())
         } else if self.case.job_file {
@@ -78,9 +90,9 @@ impl<'a> Work<'a> {
 
     fn args(&self, end: End) -> Vec<String> {
         let mut args = match self.tool {
-            Tool::TIoUring | Tool::TIoUringHalf => self.tool.own_form(self.target, &self.keys, end),
-            _ if self.case.job_file => self.tool.job_file(&self.job_file),
-            _ => self.tool.fio_form(self.target, &self.keys, end),
+            tool if tool.is_own_form() => tool.own_form(self.target, self.keys, end),
+            tool if self.case.job_file => tool.job_file(&self.job_file),
+            tool => tool.fio_form(self.target, self.keys, end),
         };
         args.extend(self.permission.clone());
         args
@@ -88,8 +100,8 @@ impl<'a> Work<'a> {
 
     fn job(&self, end: End) -> Vec<String> {
         let mut lines = vec!["[bench]".to_string(), format!("filename={}", self.target.display())];
-        lines.extend(["rw=randread", "bs=4k"].iter().chain(&self.keys).map(ToString::to_string));
-        lines.extend(end.keys());
+        lines.extend(["rw=randread", "bs=4k"].map(String::from));
+        lines.extend(self.keys.iter().cloned().chain(end.keys()));
         lines
     }
 
@@ -126,7 +138,7 @@ impl<'a> Work<'a> {
         if self.case.job_file {
             std::fs::write(&self.job_file, self.job(end).join("\n") + "\n")?;
         }
-        let finished = process::run(self.path, &self.args(end), self.dir, probe)?;
+        let finished = run::run(self.path, &self.args(end), self.dir, probe)?;
         let done = self.tool.read_output(&finished.stdout, end)?;
         Ok((finished, done))
     }
@@ -136,7 +148,7 @@ impl<'a> Work<'a> {
         let end = *self.lengths.last().ok_or("a case without a length")?;
         let (_, fathom) =
             self.env.paths.iter().find(|(tool, _)| *tool == Tool::Fathom).ok_or("no fathom")?;
-        let keys = [DEEP, REGISTERED].concat();
+        let keys: Vec<String> = REFERENCE.split(' ').map(String::from).collect();
         let reference = Tool::Fathom.fio_form(&self.env.reference, &keys, end);
         let reference = on_one_processor(Tool::Fathom, fathom, reference);
         let tool = on_one_processor(self.tool, self.path, self.args(end));

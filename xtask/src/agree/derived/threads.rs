@@ -2,11 +2,11 @@
 
 use super::{INTERVAL, TENTH};
 use crate::Result;
-use crate::agree::Row;
+use crate::agree::{Row, sampled};
 use fathom_analysis::threads::{Column, ThreadGroups};
 use fathom_model::watch::MachineSample;
 use fathom_watch::threads::{ThreadOptions, ThreadSampler};
-use fathom_watch::{CallSampler, Sampler, Scope, TimedSample, Watcher};
+use fathom_watch::{CallSampler, Sampler, Scope, TimedSample};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -174,13 +174,7 @@ fn sample(
     if attached.is_none() {
         return Err(format!("bpftrace: {}", bpftrace.wait()?).into());
     }
-    let watcher = Watcher::start(samplers, INTERVAL)?;
-    let mut samples = Vec::new();
-    let until = Instant::now() + Duration::from_secs(seconds.into());
-    while let Some(rest) = until.checked_duration_since(Instant::now()) {
-        samples.extend(watcher.samples.recv_timeout(rest));
-    }
-    samples.extend(watcher.stop());
+    let samples = sampled(samplers, INTERVAL, seconds)?;
     let printed = lines.map_while(std::result::Result::ok);
     let printed = printed.filter_map(|line| serde_json::from_str(&line).ok()).collect();
     bpftrace.wait()?;

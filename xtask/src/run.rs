@@ -1,15 +1,18 @@
-//! Runs one tool once and measures it from outside.
+//! Runs a program once and measures it from outside.
 
 use crate::Result;
 use fathom_model::watch::{Counted, Executed, Missing};
 use fathom_watch::counters::Counters;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::Timespec;
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// What is measured in addition to elapsed and CPU time.
@@ -20,9 +23,12 @@ pub enum Probe {
     Instructions,
 }
 
-/// A successful run.
+/// A run that has ended.
 pub struct Finished {
+    /// Exit status; `None` after a signal.
+    pub code: Option<i32>,
     pub stdout: String,
+    pub stderr: String,
     /// Elapsed time, from before the start to after the end.
     pub wall: Duration,
     /// User and system time of the process and all its children.
@@ -33,18 +39,31 @@ pub struct Finished {
     pub counts: Counted,
 }
 
-/// A run that takes longer than this is killed and counts as failed.
-const TIME_LIMIT: Duration = Duration::from_secs(60);
-
-/// Runs a command in `dir` to its end. An error includes the end of its output.
+/// Runs a command in `dir`, which must succeed within this time. An error includes the start of its output.
 pub fn run(path: &Path, args: &[String], dir: &Path, probe: Probe) -> Result<Finished> {
+    const TIME_LIMIT: Duration = Duration::from_secs(60);
+    let done = attempt(path, args, dir, probe, TIME_LIMIT)?;
+    if done.code == Some(0) {
+        return Ok(done);
+    }
+    let status = done.code.map_or("ended by a signal".into(), |code| format!("exit status {code}"));
+    let words = [done.stderr, done.stdout].concat();
+    let words = words.lines().filter(|line| !line.trim().is_empty()).take(3);
+    Err(format!("{status}: {}", words.collect::<Vec<_>>().join(" / ")).into())
+}
+
+/// Runs a command in `dir` to its end, which may be a failure; kills it after `limit`.
+pub fn attempt(
+    path: &Path,
+    args: &[String],
+    dir: &Path,
+    probe: Probe,
+    limit: Duration,
+) -> Result<Finished> {
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut command = Command::new(path);
     command.args(args).current_dir(dir).stdin(Stdio::null());
     command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
-
-    let watch = Watch::start(probe == Probe::PeakMemory)?;
-    // After the monitoring thread was created, which must not be counted, and before the child, which must.
     let counters = match probe {
         Probe::Instructions => Some(Counters::open_with_children().map_err(told)?),
         _ => None,
@@ -53,18 +72,28 @@ pub fn run(path: &Path, args: &[String], dir: &Path, probe: Probe) -> Result<Fin
     let cpu_before = children_cpu()?;
     let started = Instant::now();
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", path.display()))?;
-    watch.follow(child.id())?;
+    let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    // VmHWM disappears with the process, so it is read often.
+    let memory = probe == Probe::PeakMemory;
+    let pause = if memory { Duration::from_millis(2) } else { limit };
+    let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
+    let mut memory_bytes = 0;
+    let ended = || poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&pause));
+    while retry_on_intr(ended)? == 0 {
+        if memory {
+            memory_bytes = memory_bytes.max(peak_memory(child.id()).unwrap_or(0));
+        }
+        if started.elapsed() >= limit {
+            child.kill()?;
+        }
+    }
     let status = child.wait()?;
     let wall = started.elapsed();
-    let memory_bytes = watch.end();
     counters.iter().try_for_each(Counters::disable).map_err(told)?;
-    if !status.success() {
-        let words = [text_of(&mut stderr)?, text_of(&mut stdout)?].concat();
-        let words = words.lines().filter(|line| !line.trim().is_empty()).take(3);
-        return Err(format!("{status}: {}", words.collect::<Vec<_>>().join(" / ")).into());
-    }
     Ok(Finished {
+        code: status.code(),
         stdout: text_of(&mut stdout)?,
+        stderr: text_of(&mut stderr)?,
         wall,
         cpu: children_cpu()?.saturating_sub(cpu_before),
         memory_bytes,
@@ -85,15 +114,6 @@ fn told(missing: Missing) -> String {
     missing.to_string()
 }
 
-/// The output of a short command, such as `--version`.
-pub fn output_of(path: &Path, args: &[&str]) -> Result<String> {
-    let output = Command::new(path)
-        .args(args)
-        .output()
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
-}
-
 fn text_of(file: &mut File) -> Result<String> {
     let mut bytes = Vec::new();
     file.rewind()?;
@@ -101,63 +121,11 @@ fn text_of(file: &mut File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// CPU time of all children that have ended: cutime and cstime of /proc/self/stat.
+/// CPU time of all children that have ended.
 fn children_cpu() -> Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let ticks: Vec<u64> = stat
-        .rsplit_once(')')
-        .map_or("", |(_, fields)| fields)
-        .split_whitespace()
-        .skip(13)
-        .take(2)
-        .map(str::parse)
-        .collect::<std::result::Result<_, _>>()?;
-    let tick = Duration::from_secs(1) / rustix::param::clock_ticks_per_second() as u32;
-    Ok(tick * ticks.iter().sum::<u64>() as u32)
-}
-
-/// A thread that kills a hanging run and, if requested, monitors its memory.
-struct Watch {
-    tell: Sender<(OwnedFd, u32)>,
-    thread: std::thread::JoinHandle<u64>,
-}
-
-impl Watch {
-    fn start(memory: bool) -> Result<Self> {
-        let (tell, told) = channel();
-        let thread = std::thread::Builder::new().spawn(move || watch(&told, memory))?;
-        Ok(Self { tell, thread })
-    }
-
-    fn follow(&self, pid: u32) -> Result<()> {
-        let handle = Pid::from_raw(pid as i32).ok_or("a child without a number")?;
-        let pidfd = pidfd_open(handle, PidfdFlags::empty())?;
-        self.tell.send((pidfd, pid)).map_err(|_| "the watching thread ended early".into())
-    }
-
-    /// Ends the thread; returns peak resident memory in bytes.
-    fn end(self) -> u64 {
-        drop(self.tell);
-        self.thread.join().unwrap_or(0)
-    }
-}
-
-fn watch(told: &Receiver<(OwnedFd, u32)>, memory: bool) -> u64 {
-    let Ok((pidfd, pid)) = told.recv() else { return 0 };
-    let deadline = Instant::now() + TIME_LIMIT;
-    // VmHWM disappears with the process, so it is read often.
-    let pause = if memory { Duration::from_millis(2) } else { TIME_LIMIT };
-    let mut peak = 0;
-    while matches!(told.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
-        if memory {
-            peak = peak.max(peak_memory(pid).unwrap_or(0));
-        }
-        if Instant::now() >= deadline {
-            // An error means that it has just ended.
-            let _ = pidfd_send_signal(&pidfd, Signal::KILL);
-        }
-    }
-    peak
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(Duration::from_micros(us as u64))
 }
 
 /// VmHWM of a process, in bytes.

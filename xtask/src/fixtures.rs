@@ -1,9 +1,6 @@
-//! Targets of the tools: files, a zram device, and the disk of a file.
+//! Targets of the tools: files, loop and zram devices, and the disk of a file.
 
-use super::Env;
-use super::cases::{Measure, Target};
 use crate::Result;
-use fathom_watch::counters::Counters;
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -13,43 +10,14 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// The target of a case.
+/// A target.
 pub enum Fixture {
-    /// Kept until all cases are done, because others read it too.
     File(PathBuf),
     Loop(Loop),
     Zram(Zram),
 }
 
 impl Fixture {
-    /// Creates the target; the error says why it, or the figure to measure, is not available.
-    pub fn new(target: Target, measure: Measure, env: &Env) -> Result<Self> {
-        if measure == Measure::Instructions {
-            Counters::open(0).map_err(|missing| missing.to_string())?;
-        }
-        let file = |name: &str, make: &dyn Fn(&Path) -> Result<()>| {
-            let path = env.scratch.path().join(name);
-            if measure == Measure::Overhead {
-                Disk::below(env.scratch.path())?.snapshot()?;
-            }
-            if !path.exists() {
-                make(&path)?;
-            }
-            Ok(Self::File(path))
-        };
-        match target {
-            Target::Sparse(size) => {
-                file(&format!("sparse-{}g", size >> 30), &|path| sparse(path, size))
-            }
-            Target::Filled => {
-                let size = if env.quick { 64 << 20 } else { 1 << 30 };
-                file("filled", &|path| filled(path, size))
-            }
-            Target::Loop => Ok(Self::Loop(Loop::new(env)?)),
-            Target::Zram(size) => Ok(Self::Zram(Zram::new(size)?)),
-        }
-    }
-
     pub fn path(&self) -> &Path {
         match self {
             Self::File(path) | Self::Loop(Loop { path, .. }) | Self::Zram(Zram { path, .. }) => {
@@ -118,9 +86,9 @@ pub struct Loop {
 }
 
 impl Loop {
-    fn new(env: &Env) -> Result<Self> {
-        let backing = NamedTempFile::new_in(env.scratch.path())?;
-        fill(backing.as_file(), if env.quick { 64 << 20 } else { 256 << 20 })?;
+    pub fn new(dir: &Path, size: u64) -> Result<Self> {
+        let backing = NamedTempFile::new_in(dir)?;
+        fill(backing.as_file(), size)?;
         let output = losetup(&["--find", "--show"], backing.path())?;
         Ok(Self { path: PathBuf::from(output), backing })
     }
