@@ -1,7 +1,8 @@
 //! Shares and rates of the machine between two samples.
 //!
 //! Counters that ran backwards give 0; CPUs that went online or offline and disks that were replaced
-//! under their name are left out. docs/figures.md has each figure with its formula and source.
+//! under their name are left out. [`crate::metrics`] has each figure with its unit, formula and source.
+#![allow(missing_docs, reason = "see there")]
 
 mod counters;
 #[cfg(test)]
@@ -31,22 +32,19 @@ use serde::Serialize;
 pub struct MachineRates {
     /// Time between the samples, in nanoseconds.
     pub elapsed_ns: u64,
-    /// CPUs, memory, interrupts.
     pub system: Option<SystemRates>,
     /// Each block device that has completed I/O since boot.
     pub disks: Vec<DiskRates>,
     /// Whole disks added up ([`fathom_model::watch::DiskKind::Disk`]); the load on partitions and
     /// stacks reaches them and is counted there.
     pub disks_total: DiskRates,
-    /// Instructions, cycles and cache misses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<CounterRates>,
 }
 
-/// CPUs, memory and interrupts between two samples.
+/// CPUs, memory and interrupts between two samples; rates are per second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SystemRates {
-    /// All CPUs together.
     pub cpu: CpuShares,
     /// Each CPU for which at least one tick was counted.
     pub cpus: Vec<CpuRates>,
@@ -54,23 +52,14 @@ pub struct SystemRates {
     pub ready: u32,
     /// Tasks that waited for I/O at the end, those that sleep in io_uring included.
     pub blocked: u32,
-    /// Context switches per second.
     pub context_switches: f64,
-    /// Interrupts per second.
     pub interrupts: f64,
-    /// Processes and threads made per second.
     pub forks: f64,
-    /// Sources that fired.
     pub interrupts_by: Vec<InterruptRates>,
-    /// Kinds of soft interrupts that fired.
     pub soft_interrupts_by: Vec<InterruptRates>,
-    /// Memory at the end.
     pub memory: MemoryUse,
-    /// Paging and reclaim.
     pub paging: PagingRates,
-    /// Shares of the time in which tasks were stalled.
     pub pressure: Option<PressureRates>,
-    /// How often the control group's limits were hit.
     pub cgroup: Option<CgroupRates>,
 }
 

@@ -5,8 +5,11 @@ mod tables;
 
 pub use tables::{DISK, LAYER, METRICS, PROCESS, RING, THREADS};
 
-use crate::machine::{DiskRates, MachineRates};
-use fathom_model::watch::MachineSample;
+use crate::layers::{LayerTime, LayerTimes};
+use crate::machine::{DiskRates, MachineRates, RingRates};
+use crate::processes::ProcessTotals;
+use crate::threads::ThreadGroup;
+use fathom_model::watch::{MachineSample, ProcessUse};
 
 /// Two samples of the machine, with the rates between them.
 #[derive(Debug, Clone, Copy)]
@@ -29,9 +32,9 @@ pub struct Metric<F = fn(&Interval<'_>) -> Option<f64>> {
     /// Its name where space is short, which in a table's column includes the unit; empty where only pages and lines show it.
     pub label: &'static str,
     /// The unit of its value.
-    pub unit: Unit,
+    pub unit: FigureUnit,
     /// What it is part of.
-    pub group: Group,
+    pub group: FigureGroup,
     /// Where space is short, columns with the highest rank are left out first, those of rank 0 never; pages show
     /// [`Metric::is_main`] ones. In a line, figures above rank 1 are left out where they say nothing.
     pub rank: u8,
@@ -41,9 +44,20 @@ pub struct Metric<F = fn(&Interval<'_>) -> Option<f64>> {
     pub source: &'static str,
 }
 
+/// A figure of a block device.
+pub type DiskMetric = Metric<fn(&DiskRates) -> Option<f64>>;
+/// A figure of an io_uring instance.
+pub type RingMetric = Metric<fn(&RingRates) -> Option<f64>>;
+/// A figure of a kernel layer.
+pub type LayerMetric = Metric<fn(&LayerTimes, &LayerTime) -> Option<f64>>;
+/// A figure of a group of threads.
+pub type ThreadMetric = Metric<fn(&ThreadGroup) -> Option<f64>>;
+/// A figure of processes of one name.
+pub type ProcessMetric = Metric<fn(&ProcessTotals, &ProcessUse) -> Option<f64>>;
+
 /// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum FigureUnit {
     /// Things.
     Count,
     /// Events per second.
@@ -60,7 +74,7 @@ pub enum Unit {
     Milliseconds,
 }
 
-impl Unit {
+impl FigureUnit {
     /// Its name in docs.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -79,7 +93,7 @@ impl Unit {
 /// What figures belong together: a line of the screen, a section of docs/figures.md, a direction of a disk's I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "their titles say it")]
-pub enum Group {
+pub enum FigureGroup {
     Tasks,
     Pressure,
     Cpu,
@@ -100,7 +114,7 @@ pub enum Group {
     Other(&'static str),
 }
 
-impl Group {
+impl FigureGroup {
     /// Its name in text, and in docs/figures.md, which has a table for each.
     #[must_use]
     pub fn title(self) -> &'static str {
@@ -150,7 +164,7 @@ impl<F> Metric<F> {
 
 impl Interval<'_> {
     /// All figures of the machine by name, as in CSV: those of [`METRICS`], and those of [`DISK`] for whole disks together.
-    pub fn figures(&self) -> impl Iterator<Item = (&'static str, Unit, Option<f64>)> {
+    pub fn figures(&self) -> impl Iterator<Item = (&'static str, FigureUnit, Option<f64>)> {
         let disks: &DiskRates = &self.rates.disks_total;
         let machine = METRICS.iter().map(move |of| (of.id, of.unit, (of.value)(self)));
         machine.chain(DISK.iter().map(move |of| (of.id, of.unit, (of.value)(disks))))

@@ -1,7 +1,7 @@
 //! Figures of [`fathom_analysis::metrics`] as parts of documents.
 
 use crate::doc::{DataColumn, Quantity, QuantityUnit, Text, named, of, text, time};
-use fathom_analysis::metrics::{self, Group, Interval, METRICS, Metric, Unit};
+use fathom_analysis::metrics::{self, FigureGroup, FigureUnit, Interval, METRICS, Metric};
 
 /// The shortest time printed, in nanoseconds.
 const TIME_MIN: f64 = 1000.0;
@@ -10,21 +10,24 @@ const TIME_MIN: f64 = 1000.0;
 pub(crate) fn quantity<F>(metric: &Metric<F>, value: f64) -> Quantity {
     let of = |unit| Quantity::new(value, unit);
     match metric.unit {
-        Unit::Count | Unit::Rate => of(QuantityUnit::Count),
-        Unit::Number => of(QuantityUnit::Number),
-        Unit::Percent => of(QuantityUnit::Percent),
-        Unit::Bytes => of(QuantityUnit::Bytes),
-        Unit::BytesPerSecond => of(QuantityUnit::BytesPerSecond),
-        Unit::Milliseconds => Quantity::new(value * 1e6, QuantityUnit::Nanoseconds),
+        FigureUnit::Count | FigureUnit::Rate => of(QuantityUnit::Count),
+        FigureUnit::Number => of(QuantityUnit::Number),
+        FigureUnit::Percent => of(QuantityUnit::Percent),
+        FigureUnit::Bytes => of(QuantityUnit::Bytes),
+        FigureUnit::BytesPerSecond => of(QuantityUnit::BytesPerSecond),
+        FigureUnit::Milliseconds => Quantity::new(value * 1e6, QuantityUnit::Nanoseconds),
     }
 }
 
 /// The figure with its name, as in a sentence: `await 1 ms`, `100 IOPS`.
 pub(crate) fn phrase<F>(metric: &Metric<F>, value: Quantity) -> Text {
     match (metric.unit, metric.group) {
-        (Unit::Rate, Group::Flush) => text!(value, "/s"),
-        (Unit::Rate, _) | (_, Group::Process) => of(value, metric.title),
-        (Unit::BytesPerSecond, Group::Read | Group::Write | Group::Discard) => value.into(),
+        (FigureUnit::Rate, FigureGroup::Flush) => text!(value, "/s"),
+        (FigureUnit::Rate, _) | (_, FigureGroup::Process) => of(value, metric.title),
+        (
+            FigureUnit::BytesPerSecond,
+            FigureGroup::Read | FigureGroup::Write | FigureGroup::Discard,
+        ) => value.into(),
         _ => named(metric.title, value),
     }
 }
@@ -37,8 +40,8 @@ pub(crate) fn cell<F>(metric: &Metric<F>, value: Option<f64>) -> Text {
 /// The figure's column on the screen.
 pub(crate) fn column<F>(metric: &Metric<F>) -> DataColumn {
     let (least, most) = match metric.unit {
-        Unit::Rate => (5, 6),
-        Unit::BytesPerSecond => (6, 6),
+        FigureUnit::Rate => (5, 6),
+        FigureUnit::BytesPerSecond => (6, 6),
         _ => (5, 5),
     };
     let name = metric.label.chars().count() as u16;
@@ -49,7 +52,7 @@ pub(crate) fn column<F>(metric: &Metric<F>) -> DataColumn {
 /// The figures of a group that pages show and `wanted` selects, each with its name.
 pub(crate) fn group(
     interval: &Interval<'_>,
-    group: Group,
+    group: FigureGroup,
     wanted: impl Fn(f64) -> bool,
 ) -> Vec<Text> {
     let all = METRICS.iter().filter(|metric| metric.group == group && metric.is_main());

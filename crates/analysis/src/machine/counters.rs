@@ -8,7 +8,6 @@ use serde::Serialize;
 /// What was counted between two samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct CounterRates {
-    /// The total.
     pub all: Work,
     /// Each CPU, or each process with all that it started.
     pub of: Vec<WorkOf>,
@@ -17,13 +16,10 @@ pub struct CounterRates {
 /// The work of one CPU or process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WorkOf {
-    /// The CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
-    /// The process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// Its counters.
     #[serde(flatten)]
     pub work: Work,
 }
@@ -32,36 +28,26 @@ pub struct WorkOf {
 /// `ipc.all` is absent and `ipc.user` is not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Work {
-    /// CPUs in use on average, of processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
-    /// Context switches per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_switches: Option<f64>,
-    /// Page faults per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_faults: Option<f64>,
-    /// Instructions per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<f64>,
-    /// Cycles per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<f64>,
-    /// Instructions per cycle.
     pub ipc: Ipc,
     /// Cycles per nanosecond of busy time: the clock at which it ran, in GHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ghz: Option<f64>,
-    /// Which cache accesses are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_event: Option<CacheEvent>,
-    /// Cache accesses per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_references: Option<f64>,
-    /// Cache misses per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_misses: Option<f64>,
-    /// Cache misses per 1000 instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_mpki: Option<f64>,
     /// Part of the time in which instructions were counted, in percent; what is per second is an
@@ -76,10 +62,8 @@ pub struct Work {
 /// What an I/O of a disk took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct PerIo {
-    /// Instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<f64>,
-    /// Cycles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<f64>,
 }

@@ -7,9 +7,7 @@ use serde::Serialize;
 /// One CPU's time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct CpuRates {
-    /// Number of the CPU.
     pub cpu: u32,
-    /// How it spent its time.
     pub shares: CpuShares,
     /// Frequency at the end, in kHz, where it was read.
     pub khz: Option<u32>,
@@ -18,21 +16,13 @@ pub struct CpuRates {
 /// Shares of time in percent; they sum to 100, or are all 0 where no tick was counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct CpuShares {
-    /// In user mode, guests included.
     pub user: f64,
-    /// In user mode, niced.
     pub nice: f64,
-    /// In the kernel.
     pub system: f64,
-    /// Idle while a task that last ran there waited for I/O.
     pub iowait: f64,
-    /// In interrupts.
     pub irq: f64,
-    /// In soft interrupts.
     pub softirq: f64,
-    /// Ready to run while the hypervisor ran something else.
     pub steal: f64,
-    /// Idle.
     pub idle: f64,
 }
 

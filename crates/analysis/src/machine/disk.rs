@@ -9,39 +9,26 @@ use serde::Serialize;
 pub struct DiskRates {
     /// Kernel name; empty for a total.
     pub name: String,
-    /// What it is.
     pub kind: DiskKind,
     /// Devices right below it.
     pub below: Vec<String>,
     /// Its device-mapper or md name.
     pub alias: String,
-    /// Reads.
     pub read: IoRates,
-    /// Writes.
     pub write: IoRates,
-    /// Discards.
     pub discard: IoRates,
-    /// Flushes: rate and wait only.
     pub flush: IoRates,
-    /// Mean I/Os in flight (`aqu-sz`).
     pub queue: f64,
-    /// Share of the time with at least one I/O in flight (`%util`), in percent; the mean of the disks
-    /// for a total. 100 means that a device that does one I/O at a time can do no more. One that works
-    /// in parallel (SSDs, RAID, clouds' disks) may then have done a small part of what it can: see
-    /// `queue` and the waits.
+    /// Of a total, the mean of the disks.
     pub util: f64,
-    /// I/Os in flight at the end.
     pub in_flight: u64,
 }
 
 /// I/Os in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct IoRates {
-    /// I/Os completed per second (`r/s`).
     pub ios: f64,
-    /// Bytes per second (`rMB/s`).
     pub bytes: f64,
-    /// I/Os merged into others before the driver saw them, per second (`rrqm/s`).
     pub merges: f64,
     /// Share of requested I/Os that were merged (`%rrqm`), in percent.
     pub merged: f64,

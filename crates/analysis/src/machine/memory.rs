@@ -7,23 +7,14 @@ use serde::Serialize;
 /// What memory is used for, in bytes: used, free, buffers and cache sum to the total, as in `free`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryUse {
-    /// All that the kernel manages.
     pub total: u64,
-    /// By programs and by the kernel itself: all that is none of the three below.
     pub used: u64,
-    /// Unused.
     pub free: u64,
-    /// Buffers.
     pub buffers: u64,
-    /// Page cache, shared memory and reclaimable slab.
     pub cache: u64,
-    /// What programs could get without swapping, by the kernel's estimate.
     pub available: u64,
-    /// Of the cache: not yet written back.
     pub dirty: u64,
-    /// Of the cache: being written back.
     pub writeback: u64,
-    /// Swap space used.
     pub swap_used: u64,
 }
 
@@ -57,7 +48,7 @@ macro_rules! paging_rates {
             pub in_bytes: f64,
             /// Bytes written to block devices by anyone.
             pub out_bytes: f64,
-            $(#[allow(missing_docs, reason = "as in PagingSample")] pub $field: f64,)*
+            $(pub $field: f64,)*
         }
 
         impl PagingRates {
@@ -81,13 +72,9 @@ paging_rates! {
 /// Shares of the time in which tasks were stalled for want of a resource (PSI).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct PressureRates {
-    /// Of a CPU.
     pub cpu: StallShares,
-    /// Of memory.
     pub memory: StallShares,
-    /// Of I/O.
     pub io: StallShares,
-    /// By interrupts, where the kernel counts it.
     pub irq: Option<StallShares>,
 }
 
@@ -118,13 +105,10 @@ impl PressureRates {
 /// How the limits of a control group were felt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct CgroupRates {
-    /// Periods per second in which it or a parent was throttled.
     pub throttled_periods: Option<f64>,
     /// Time throttled, added up over all CPUs, in percent of one CPU.
     pub throttled: Option<f64>,
-    /// Times per second that memory use hit a limit.
     pub memory_hits: Option<f64>,
-    /// Memory used, in percent of the limit.
     pub memory_used: Option<f64>,
 }
 

@@ -1,19 +1,20 @@
 //! The tables. A row: name in CSV and NDJSON, name in text, name where space is short, unit, rank; value; definition and
 //! source.
 
-use super::{Group, Interval, Metric, Unit};
-use crate::layers::{LayerTime, LayerTimes};
-use crate::machine::{CgroupRates, DiskRates, RingRates, StallShares, SystemRates, Work};
-use crate::processes::ProcessTotals;
-use crate::threads::ThreadGroup;
-use fathom_model::watch::{CgroupSample, ProcessUse, RingQueues};
+use super::{
+    DiskMetric, FigureGroup, FigureUnit, Interval, LayerMetric, Metric, ProcessMetric, RingMetric,
+    ThreadMetric,
+};
+use crate::layers::LayerTimes;
+use crate::machine::{CgroupRates, PressureRates, RingRates, StallShares, SystemRates, Work};
+use fathom_model::watch::{CgroupSample, RingQueues};
 
 macro_rules! metrics {
     ($(#[$doc:meta])* $name:ident: $of:ty;
      $($group:expr => { $($id:literal $title:literal $label:literal $unit:ident $(@$rank:literal)?, $value:expr, $source:literal;)* })*) => {
         $(#[$doc])*
-        pub static $name: &[Metric<$of>] = &[$($(Metric {
-            id: $id, title: $title, label: $label, unit: Unit::$unit, group: $group, rank: 0 $(+ $rank)?,
+        pub static $name: &[$of] = &[$($(Metric {
+            id: $id, title: $title, label: $label, unit: FigureUnit::$unit, group: $group, rank: 0 $(+ $rank)?,
             value: $value, source: $source,
         },)*)*];
     };
@@ -21,8 +22,8 @@ macro_rules! metrics {
 
 metrics! {
     /// Figures of the whole machine, in the order in which a line of the screen shows those of its group.
-    METRICS: fn(&Interval<'_>) -> Option<f64>;
-    Group::Cpu => {
+    METRICS: Metric;
+    FigureGroup::Cpu => {
         "user_pct" "user" "usr" Percent, |i| system(i, |s| s.cpu.user), "in user mode; KVM guests included, which mpstat shows separately";
         "nice_pct" "nice" "nice" Percent @1, |i| system(i, |s| s.cpu.nice), "in user mode at lowered priority";
         "system_pct" "system" "sys" Percent, |i| system(i, |s| s.cpu.system),
@@ -34,7 +35,7 @@ metrics! {
         "steal_pct" "steal" "st" Percent @1, |i| system(i, |s| s.cpu.steal), "runnable while the hypervisor ran something else";
         "idle_pct" "idle" "idle" Percent, |i| system(i, |s| s.cpu.idle), "idle";
     }
-    Group::Tasks => {
+    FigureGroup::Tasks => {
         "run" "runnable" "run" Count, |i| system(i, |s| s.ready.into()),
             "`procs_running` of `/proc/stat`, without the sampling thread";
         "blocked" "blocked" "blocked" Count, |i| system(i, |s| s.blocked.into()),
@@ -42,7 +43,7 @@ metrics! {
         "context_switches_per_s" "context switches/s" "cs/s" Rate, |i| system(i, |s| s.context_switches), "`ctxt`";
         "interrupts_per_s" "interrupts/s" "intr/s" Rate, |i| system(i, |s| s.interrupts), "`intr`";
     }
-    Group::Pressure => {
+    FigureGroup::Pressure => {
         "stalled_cpu_pct" "CPU" "PSI cpu" Percent @1, |i| Some(stalls(i, |p| Some(p.cpu))?.some), "*some* of `/proc/pressure/cpu`";
         "stalled_memory_pct" "memory" "mem" Percent @1, |i| Some(stalls(i, |p| Some(p.memory))?.some), "*some* of `memory`";
         "stalled_io_pct" "I/O" "io" Percent @1, |i| Some(stalls(i, |p| Some(p.io))?.some), "*some* of `io`";
@@ -50,10 +51,10 @@ metrics! {
         "stalled_full_io_pct" "I/O (full)" "" Percent @4, |i| Some(stalls(i, |p| Some(p.io))?.full), "*full* of `io`";
         "stalled_irq_pct" "interrupts" "" Percent @4, |i| Some(stalls(i, |p| p.irq)?.full), "*full* of `irq`, where the kernel counts it";
     }
-    Group::Tasks => {
+    FigureGroup::Tasks => {
         "new_per_s" "new tasks/s" "new/s" Rate, |i| system(i, |s| s.forks), "`processes`: processes and threads created";
     }
-    Group::Memory => {
+    FigureGroup::Memory => {
         "memory_total_bytes" "total" "total" Bytes, |i| system(i, |s| s.memory.total as f64), "`MemTotal` of `/proc/meminfo`";
         "memory_used_bytes" "used" "used" Bytes, |i| system(i, |s| s.memory.used as f64), "`MemTotal` − `MemFree` − `Buffers` − cache";
         "memory_free_bytes" "free" "free" Bytes, |i| system(i, |s| s.memory.free as f64), "`MemFree`";
@@ -65,7 +66,7 @@ metrics! {
         "writeback_bytes" "writeback" "writeback" Bytes, |i| system(i, |s| s.memory.writeback as f64), "`Writeback`: part of the cache, being written back";
         "swap_used_bytes" "swap used" "swap" Bytes @2, |i| system(i, |s| s.memory.swap_used as f64), "`SwapTotal` − `SwapFree`";
     }
-    Group::Paging => {
+    FigureGroup::Paging => {
         "page_in_bytes_per_s" "in" "in" BytesPerSecond, |i| system(i, |s| s.paging.in_bytes),
             "`pgpgin` of `/proc/vmstat`: bytes read from block devices, counted at each layer of a stack";
         "page_out_bytes_per_s" "out" "out" BytesPerSecond, |i| system(i, |s| s.paging.out_bytes), "`pgpgout`: bytes written to them";
@@ -89,7 +90,7 @@ metrics! {
         "pages_written_per_s" "pages written back/s" "" Rate, |i| system(i, |s| s.paging.written), "`nr_written`";
         "oom_kills_per_s" "OOM kills/s" "" Rate, |i| system(i, |s| s.paging.oom_kills), "`oom_kill`";
     }
-    Group::Counters => {
+    FigureGroup::Counters => {
         "counted_cpus" "CPUs used" "CPUs" Number, |i| work(i)?.cpus, "task clock of the watched processes ÷ t";
         "ipc" "IPC" "IPC" Number, |i| work(i)?.ipc.all, "instructions ÷ cycles";
         "ipc_user" "IPC (user)" "IPC:u" Number, |i| work(i)?.ipc.user, "the same in user mode";
@@ -107,7 +108,7 @@ metrics! {
         "cache_misses_per_s" "cache misses/s" "" Rate, |i| work(i)?.cache_misses, "cache misses ÷ t";
         "instructions_per_io" "instructions per I/O" "" Count, |i| work(i)?.per_io?.instructions, "instructions ÷ I/Os of whole disks; machine only";
     }
-    Group::Cgroup => {
+    FigureGroup::Cgroup => {
         "cgroup_cpus" "CPUs" "CPUs" Number, |i| cgroup(i)?.cpu_limit, "`cpu.max`; v1: `cpu.cfs_quota_us` ÷ `cpu.cfs_period_us`";
         "cgroup_throttled_pct" "throttled" "throttled" Percent @1, |i| hits(i, |c| c.cpu_limit.is_some(), |r| r.throttled),
             "Δ `throttled_usec` of `cpu.stat` ÷ t, summed over CPUs: 100% is one CPU's worth; v1: `throttled_time`";
@@ -122,46 +123,46 @@ metrics! {
 
 metrics! {
     /// Figures of a block device, in the order of the screen's columns.
-    DISK: fn(&DiskRates) -> Option<f64>;
-    Group::Read => {
+    DISK: DiskMetric;
+    FigureGroup::Read => {
         "reads_per_s" "IOPS" "r/s" Rate @1, |d| Some(d.read.ios), "Δ reads completed ÷ t, after merging";
         "read_bytes_per_s" "bandwidth" "rMiB/s" BytesPerSecond @1, |d| Some(d.read.bytes),
             "Δ sectors × 512 ÷ t; what `iostat -m` prints as rMB/s";
         "read_await_ms" "await" "r_await" Milliseconds @2, |d| d.read.wait_ms,
             "Δ time of reads ÷ Δ reads completed: from entering the queue to completion";
     }
-    Group::Write => {
+    FigureGroup::Write => {
         "writes_per_s" "IOPS" "w/s" Rate @1, |d| Some(d.write.ios), "likewise, for writes";
         "write_bytes_per_s" "bandwidth" "wMiB/s" BytesPerSecond @1, |d| Some(d.write.bytes), "likewise";
         "write_await_ms" "await" "w_await" Milliseconds @2, |d| d.write.wait_ms, "likewise";
     }
-    Group::Flush => {
+    FigureGroup::Flush => {
         "flushes_per_s" "IOPS" "f/s" Rate @2, |d| Some(d.flush.ios), "flush requests that the kernel issues; not part of w/s";
         "flush_await_ms" "await" "f_await" Milliseconds @2, |d| d.flush.wait_ms, "likewise";
     }
-    Group::Device => {
+    FigureGroup::Device => {
         "queue" "aqu-sz" "aqu-sz" Number @2, |d| Some(d.queue), "Δ weighted time ÷ t: mean I/Os in flight";
         "util_pct" "util" "%util" Percent @1, |d| Some(d.util),
             "Δ time with at least one I/O in flight ÷ t, at most 100; see below. The two times are not read at the same instant, so their ratio can exceed 100%";
         "in_flight" "in flight" "inflt" Count @4, |d| Some(d.in_flight as f64), "at the instant of the sample";
     }
-    Group::Read => { "read_size_bytes" "areq-sz" "rareq-KiB" Bytes @5, |d| d.read.size, "Δ sectors × 512 ÷ Δ reads completed"; }
-    Group::Write => { "write_size_bytes" "areq-sz" "wareq-KiB" Bytes @5, |d| d.write.size, "likewise"; }
-    Group::Read => { "read_merges_per_s" "rqm/s" "rrqm/s" Rate @6, |d| Some(d.read.merges), "Δ reads merged ÷ t: merged before they reached the driver"; }
-    Group::Write => { "write_merges_per_s" "rqm/s" "wrqm/s" Rate @6, |d| Some(d.write.merges), "likewise"; }
-    Group::Discard => {
+    FigureGroup::Read => { "read_size_bytes" "areq-sz" "rareq-KiB" Bytes @5, |d| d.read.size, "Δ sectors × 512 ÷ Δ reads completed"; }
+    FigureGroup::Write => { "write_size_bytes" "areq-sz" "wareq-KiB" Bytes @5, |d| d.write.size, "likewise"; }
+    FigureGroup::Read => { "read_merges_per_s" "rqm/s" "rrqm/s" Rate @6, |d| Some(d.read.merges), "Δ reads merged ÷ t: merged before they reached the driver"; }
+    FigureGroup::Write => { "write_merges_per_s" "rqm/s" "wrqm/s" Rate @6, |d| Some(d.write.merges), "likewise"; }
+    FigureGroup::Discard => {
         "discards_per_s" "IOPS" "d/s" Rate @3, |d| Some(d.discard.ios), "likewise, for discards";
         "discard_bytes_per_s" "bandwidth" "" BytesPerSecond @3, |d| Some(d.discard.bytes), "likewise";
         "discard_await_ms" "await" "" Milliseconds @3, |d| d.discard.wait_ms, "likewise";
     }
-    Group::Read => { "read_merged_pct" "%rqm" "" Percent @6, |d| Some(d.read.merged), "%rrqm: Δ merged ÷ (Δ merged + Δ completed)"; }
-    Group::Write => { "write_merged_pct" "%rqm" "" Percent @6, |d| Some(d.write.merged), "%wrqm: likewise"; }
+    FigureGroup::Read => { "read_merged_pct" "%rqm" "" Percent @6, |d| Some(d.read.merged), "%rrqm: Δ merged ÷ (Δ merged + Δ completed)"; }
+    FigureGroup::Write => { "write_merged_pct" "%rqm" "" Percent @6, |d| Some(d.write.merged), "%wrqm: likewise"; }
 }
 
 metrics! {
     /// Figures of an io_uring instance.
-    RING: fn(&RingRates) -> Option<f64>;
-    Group::Ring => {
+    RING: RingMetric;
+    FigureGroup::Ring => {
         "submitted_per_s" "submitted/s" "sub/s" Rate, |r| r.submitted, "requests taken by the kernel";
         "completed_per_s" "completed/s" "compl/s" Rate @1, |r| r.completed, "completions posted";
         "in_kernel" "in the kernel" "inflt" Count @1, |r| r.in_kernel.map(f64::from), "submitted − completed, at the end";
@@ -177,8 +178,8 @@ metrics! {
 
 metrics! {
     /// Figures of a kernel layer.
-    LAYER: fn(&LayerTimes, &LayerTime) -> Option<f64>;
-    Group::Layer => {
+    LAYER: LayerMetric;
+    FigureGroup::Layer => {
         "cpu_pct" "CPU time" "CPU%" Percent, |all, layer| Some(share(layer.time, all)), "share of sampled CPU time ([layers.md](layers.md))";
         "locks_pct" "locks" "locks%" Percent @1, |all, layer| Some(share(layer.lock_time, all)), "the part spent on the layer's locks";
     }
@@ -186,8 +187,8 @@ metrics! {
 
 metrics! {
     /// Figures of a group of threads.
-    THREADS: fn(&ThreadGroup) -> Option<f64>;
-    Group::Threads => {
+    THREADS: ThreadMetric;
+    FigureGroup::Threads => {
         "active" "active" "ACTIVE" Number, |g| Some(g.average), "mean number of threads doing this ([threads.md](threads.md))";
         "share_pct" "share" "" Percent, |g| Some(g.share * 100.0), "share of all active threads";
         "threads" "threads" "threads" Count @4, |g| Some(g.threads as f64), "number of distinct threads";
@@ -196,8 +197,8 @@ metrics! {
 
 metrics! {
     /// Figures of programs: processes of one name.
-    PROCESS: fn(&ProcessTotals, &ProcessUse) -> Option<f64>;
-    Group::Process => {
+    PROCESS: ProcessMetric;
+    FigureGroup::Process => {
         "cpus" "CPUs" "CPUs" Number, |all, p| Some(all.cpus(p)), "utime + stime of `/proc/PID/stat` ÷ t";
         "disk_bytes_per_s" "of I/O" "I/O" BytesPerSecond, |all, p| Some(all.per_second(p.disk_bytes())),
             "Δ (`read_bytes` + `write_bytes`) of `/proc/PID/io` ÷ t";
@@ -210,7 +211,7 @@ fn system(interval: &Interval<'_>, of: fn(&SystemRates) -> f64) -> Option<f64> {
 
 fn stalls(
     interval: &Interval<'_>,
-    of: fn(crate::machine::PressureRates) -> Option<StallShares>,
+    of: fn(PressureRates) -> Option<StallShares>,
 ) -> Option<StallShares> {
     of(interval.rates.system.as_ref()?.pressure?)
 }

@@ -58,14 +58,14 @@ pub struct ViewSample {
 
 /// Two samples and the rates between them.
 #[derive(Debug)]
-pub struct Interval {
+pub struct ViewedInterval {
     pub before: Rc<ViewSample>,
     pub now: Rc<ViewSample>,
     pub elapsed_ns: u64,
     pub rates: MachineRates,
 }
 
-impl Interval {
+impl ViewedInterval {
     /// The interval between two samples.
     pub fn new(before: Rc<ViewSample>, now: Rc<ViewSample>) -> Self {
         let elapsed_ns = now.at_ns.saturating_sub(before.at_ns);

@@ -1,6 +1,6 @@
 //! The machine live, with the last minute of samples.
 
-use super::feed::{Feed, Interval, ViewSample};
+use super::feed::{Feed, ViewSample, ViewedInterval};
 use crate::stdio::note;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Missing, Stack};
@@ -23,7 +23,7 @@ pub struct Live {
     stacks: Vec<Stack>,
     /// Index of the sample that ends the interval shown, if the view is frozen.
     frozen: Option<usize>,
-    shown: Option<Interval>,
+    shown: Option<ViewedInterval>,
 }
 
 impl Live {
@@ -62,7 +62,7 @@ impl Live {
         let place = self.frozen.unwrap_or(self.last());
         let before = place.checked_sub(1).and_then(|place| self.takes.get(place));
         if let Some((before, now)) = before.zip(self.takes.get(place)) {
-            self.shown = Some(Interval::new(Rc::clone(before), Rc::clone(now)));
+            self.shown = Some(ViewedInterval::new(Rc::clone(before), Rc::clone(now)));
         }
     }
 

@@ -1,6 +1,6 @@
 //! A record as intervals that `top` shows.
 
-use super::feed::{Feed, Interval, ViewSample};
+use super::feed::{Feed, ViewSample, ViewedInterval};
 use fathom_model::watch::{MachineSample, Missing, WatchRecord};
 use fathom_report::calendar;
 use fathom_report::top::{Go, Source, View};
@@ -20,7 +20,7 @@ pub struct Replay {
     reader: Reader,
     first_ns: u64,
     last_ns: u64,
-    shown: Option<Interval>,
+    shown: Option<ViewedInterval>,
     watched: WatchRecord,
     /// Each interval is printed once, without delay.
     as_lines: bool,
@@ -95,7 +95,7 @@ impl Replay {
                 let begun = Rc::new(take(now));
                 match self.reader.forward()?.filter(|next| !next.begins) {
                     Some(next) => self.show_after(begun, next),
-                    None => self.shown = Some(Interval::new(Rc::clone(&begun), begun)),
+                    None => self.shown = Some(ViewedInterval::new(Rc::clone(&begun), begun)),
                 }
             }
         }
@@ -104,11 +104,11 @@ impl Replay {
     }
 
     fn show(&mut self, before: ViewSample, now: ViewSample) {
-        self.shown = Some(Interval::new(Rc::new(before), Rc::new(now)));
+        self.shown = Some(ViewedInterval::new(Rc::new(before), Rc::new(now)));
     }
 
     fn show_after(&mut self, before: Rc<ViewSample>, now: StoredSample) {
-        self.shown = Some(Interval::new(before, Rc::new(take(now))));
+        self.shown = Some(ViewedInterval::new(before, Rc::new(take(now))));
     }
 
     /// Moves to the next interval; `false` at the end.
@@ -128,7 +128,7 @@ impl Replay {
                 // The first sample of a segment; rates start with the next one.
                 None => {
                     let begun = Rc::new(take(now));
-                    self.shown = Some(Interval::new(Rc::clone(&begun), begun));
+                    self.shown = Some(ViewedInterval::new(Rc::clone(&begun), begun));
                 }
             }
         }

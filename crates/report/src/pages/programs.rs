@@ -4,12 +4,9 @@ use super::parts;
 use crate::doc::{Document, Text, bandwidth, named, number, of, percent, text, whole};
 use crate::figures;
 use fathom_analysis::machine::MachineRates;
-use fathom_analysis::metrics::{Interval, Metric, PROCESS, Unit};
+use fathom_analysis::metrics::{FigureUnit, Interval, PROCESS, ProcessMetric};
 use fathom_analysis::processes::ProcessTotals;
 use fathom_model::watch::ProcessUse;
-
-/// How a figure of a program is computed.
-type Of = fn(&ProcessTotals, &ProcessUse) -> Option<f64>;
 
 /// Programs printed at most.
 const PROGRAMS_MAX: usize = 3;
@@ -36,9 +33,9 @@ pub(super) fn programs(
         processes.cpus(uses) >= CPUS_MIN || processes.per_second(uses.disk_bytes()) >= BYTES_MIN
     };
     let by_cpu = processes.by_cpu();
-    let figure = |metric: &'static Metric<Of>, uses: &ProcessUse| {
+    let figure = |metric: &'static ProcessMetric, uses: &ProcessUse| {
         let value = (metric.value)(processes, uses)?;
-        let is_shown = metric.unit != Unit::BytesPerSecond || value >= BYTES_MIN;
+        let is_shown = metric.unit != FigureUnit::BytesPerSecond || value >= BYTES_MIN;
         is_shown.then(|| figures::phrase(metric, figures::quantity(metric, value)))
     };
     let shown = by_cpu.iter().filter(is_shown).take(PROGRAMS_MAX).map(|uses| {

@@ -14,7 +14,7 @@ use fathom_analysis::blocks::AwaitGap;
 use fathom_analysis::derive;
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{DiskRates, MachineRates};
-use fathom_analysis::metrics::{DISK, Group, Interval, METRICS, Metric, Unit};
+use fathom_analysis::metrics::{DISK, DiskMetric, FigureGroup, FigureUnit, Interval, METRICS};
 use fathom_analysis::threads::SMALL;
 use fathom_analysis::watch::ObservedTotals;
 use fathom_model::RunRecord;
@@ -32,18 +32,15 @@ const QUEUE_MIN: f64 = 0.005;
 /// Percentages below this round to 0 and are omitted.
 const SHARE_MIN: f64 = 0.05;
 /// Groups of figures that have entries of their own, or that only `top` shows.
-const SHOWN: [Group; 7] = [
-    Group::Cpu,
-    Group::Tasks,
-    Group::Pressure,
-    Group::Memory,
-    Group::Paging,
-    Group::Counters,
-    Group::Cgroup,
+const SHOWN: [FigureGroup; 7] = [
+    FigureGroup::Cpu,
+    FigureGroup::Tasks,
+    FigureGroup::Pressure,
+    FigureGroup::Memory,
+    FigureGroup::Paging,
+    FigureGroup::Counters,
+    FigureGroup::Cgroup,
 ];
-
-/// How a figure of a disk is computed.
-type Of = fn(&DiskRates) -> Option<f64>;
 
 /// The samples of a run directory.
 pub struct Observed<'a> {
@@ -185,7 +182,7 @@ fn head(page: &mut Document, seen: &ObservedTotals, record: &RunRecord, watch: &
 }
 
 /// The shares of a group that do not round to 0, with their names.
-fn shares(interval: &Interval<'_>, group: Group) -> Text {
+fn shares(interval: &Interval<'_>, group: FigureGroup) -> Text {
     Text::join(figures::group(interval, group, |share| share >= SHARE_MIN), ", ")
 }
 
@@ -194,7 +191,7 @@ fn cpus(page: &mut Document, interval: &Interval<'_>, seen: &ObservedTotals) {
     let busy = percent(system.cpu.busy());
     let busy = text!(busy, " busy (", named("max", percent(seen.busy_max)), ")");
     let number = plural(system.cpus.len() as u64, "CPU");
-    page.entry("CPU", parts([number, busy, shares(interval, Group::Cpu)]));
+    page.entry("CPU", parts([number, busy, shares(interval, FigureGroup::Cpu)]));
     let busiest = system.cpus.iter().max_by(|a, b| a.shares.busy().total_cmp(&b.shares.busy()));
     if let Some(busiest) = busiest.filter(|_| system.cpus.len() > 1) {
         let share = percent(busiest.shares.busy());
@@ -215,7 +212,7 @@ fn memory(page: &mut Document, interval: &Interval<'_>) {
         let others = others.map(|id| figures::machine(interval, id));
         page.entry("memory", parts([available].into_iter().chain(others)));
     }
-    let some = shares(interval, Group::Pressure);
+    let some = shares(interval, FigureGroup::Pressure);
     if !some.is_empty() {
         page.entry("pressure", text!("PSI some: ", some));
     }
@@ -232,9 +229,10 @@ fn disks(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
         .collect();
     active.sort_by(|a, b| b.queue.total_cmp(&a.queue));
     for disk in active {
-        let directions = [Group::Read, Group::Write, Group::Discard, Group::Flush];
+        let directions =
+            [FigureGroup::Read, FigureGroup::Write, FigureGroup::Discard, FigureGroup::Flush];
         let directions = directions.map(|group| direction(disk, group, seen.elapsed_ns));
-        let device = main_figures(disk, Group::Device).map(|(metric, value)| {
+        let device = main_figures(disk, FigureGroup::Device).map(|(metric, value)| {
             let mut text = figures::phrase(metric, figures::quantity(metric, value));
             if metric.id == "queue" {
                 // Short last intervals have no peak, so that the mean of a short run may exceed the others'.
@@ -250,20 +248,20 @@ fn disks(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
 /// The figures of a disk that pages show.
 fn main_figures(
     disk: &DiskRates,
-    group: Group,
-) -> impl Iterator<Item = (&'static Metric<Of>, f64)> {
+    group: FigureGroup,
+) -> impl Iterator<Item = (&'static DiskMetric, f64)> {
     let all = DISK.iter().filter(move |metric| metric.group == group && metric.is_main());
     all.filter_map(move |metric| Some((metric, (metric.value)(disk)?)))
 }
 
 /// I/Os in one direction, the first figure of which is their rate; empty without any.
-fn direction(disk: &DiskRates, group: Group, elapsed_ns: u64) -> Text {
+fn direction(disk: &DiskRates, group: FigureGroup, elapsed_ns: u64) -> Text {
     let mut ios = 0.0;
-    let figure = |(place, (metric, value)): (usize, (&Metric<Of>, f64))| {
+    let figure = |(place, (metric, value)): (usize, (&DiskMetric, f64))| {
         let mut quantity = figures::quantity(metric, value);
         if place == 0 {
             ios = value * elapsed_ns as f64 / 1e9;
-        } else if metric.unit == Unit::Milliseconds {
+        } else if metric.unit == FigureUnit::Milliseconds {
             quantity = figures::wait(value, ios);
         }
         let phrase = figures::phrase(metric, quantity);

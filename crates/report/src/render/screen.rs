@@ -195,7 +195,7 @@ pub struct Listing {
 }
 
 /// Where a column is drawn.
-struct Column {
+struct PlacedColumn {
     index: usize,
     x: u16,
     width: u16,
@@ -265,7 +265,7 @@ impl Listing {
     }
 
     /// The columns that fit, in order, each with its position and width.
-    fn columns_within(&self, area: Rect) -> Vec<Column> {
+    fn columns_within(&self, area: Rect) -> Vec<PlacedColumn> {
         let all = &self.table.columns;
         let mut shown: Vec<usize> = (0..all.len()).collect();
         let needed = |shown: &[usize]| shown.iter().map(|at| all[*at].width.0 + 1).sum::<u16>();
@@ -281,7 +281,7 @@ impl Listing {
             let more = most.saturating_sub(least).min(left);
             left -= more;
             let room = area.right().saturating_sub(x + 1);
-            let column = Column { index, x: x + 1, width: (least + more).min(room) };
+            let column = PlacedColumn { index, x: x + 1, width: (least + more).min(room) };
             x += 1 + least + more;
             column
         };
@@ -293,7 +293,7 @@ impl Listing {
         area: Rect,
         buf: &mut Buffer,
         paint: Paint,
-        all: &[Column],
+        all: &[PlacedColumn],
         focused: bool,
     ) {
         let style = paint.of(if focused { Tone::FocusedTitle } else { Tone::Title });
@@ -313,10 +313,10 @@ impl Listing {
         &self,
         line: Rect,
         buf: &mut Buffer,
-        columns: &[Column],
+        columns: &[PlacedColumn],
         text: impl Fn(usize) -> Option<String>,
     ) {
-        for Column { index, x, width } in columns {
+        for PlacedColumn { index, x, width } in columns {
             let text = text(*index).unwrap_or_default();
             let length = text.chars().count() as u16;
             let is_text = self.table.columns[*index].is_text;

@@ -9,7 +9,7 @@ use crate::figures::{cell, phrase, quantity, wait};
 use crate::pages;
 use fathom_analysis::blocks;
 use fathom_analysis::machine::{DiskRates, placement};
-use fathom_analysis::metrics::{DISK, Group, Unit};
+use fathom_analysis::metrics::{DISK, FigureGroup, FigureUnit};
 use fathom_model::watch::{BlocksSample, ThreadCount};
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ fn disk(view: &View<'_>, name: &str) -> Option<Document> {
     body.blocks.push(Block::Table(directions(disk, view.elapsed_ns)));
     let device = DISK
         .iter()
-        .filter(|metric| metric.group == Group::Device)
+        .filter(|metric| metric.group == FigureGroup::Device)
         .filter_map(|metric| Some(phrase(metric, quantity(metric, (metric.value)(disk)?))));
     body.entry("device", Text::join(device, ", "));
     body.paragraph("A device that serves I/Os in parallel is not saturated at 100% util.");
@@ -60,21 +60,21 @@ fn disk(view: &View<'_>, name: &str) -> Option<Document> {
 
 /// A row for each direction.
 fn directions(disk: &DiskRates, elapsed_ns: u64) -> DataTable {
-    let groups = [Group::Read, Group::Write, Group::Discard, Group::Flush];
+    let groups = [FigureGroup::Read, FigureGroup::Write, FigureGroup::Discard, FigureGroup::Flush];
     let mut titles: Vec<&str> = Vec::new();
     for metric in DISK.iter().filter(|metric| groups.contains(&metric.group)) {
         if !titles.contains(&metric.title) {
             titles.push(metric.title);
         }
     }
-    let row = |group: Group| -> Vec<Text> {
+    let row = |group: FigureGroup| -> Vec<Text> {
         let figures: Vec<_> = DISK.iter().filter(|metric| metric.group == group).collect();
-        let rate = figures.iter().find(|metric| metric.unit == Unit::Rate);
+        let rate = figures.iter().find(|metric| metric.unit == FigureUnit::Rate);
         let rate = rate.and_then(|metric| (metric.value)(disk)).unwrap_or(0.0);
         let of = |title: &&str| {
             let metric = figures.iter().find(|metric| metric.title == *title)?;
             let value = (metric.value)(disk);
-            Some(match value.filter(|_| metric.unit == Unit::Milliseconds) {
+            Some(match value.filter(|_| metric.unit == FigureUnit::Milliseconds) {
                 Some(ms) => wait(ms, rate * elapsed_ns as f64 / 1e9).into(),
                 None => cell(metric, value),
             })

@@ -6,14 +6,14 @@ use crate::doc::{DataColumn, Text};
 use crate::figures::{cell, column};
 use crate::render::screen::Listing;
 use fathom_analysis::machine::DiskRates;
-use fathom_analysis::metrics::{DISK, Metric};
+use fathom_analysis::metrics::{DISK, DiskMetric};
 use fathom_model::watch::DiskKind;
 
 /// The figure by which they are sorted by default.
 const SORT: &str = "util_pct";
 
 /// The figures with a column, in its order.
-fn figures() -> impl Iterator<Item = &'static Metric<fn(&DiskRates) -> Option<f64>>> {
+fn figures() -> impl Iterator<Item = &'static DiskMetric> {
     DISK.iter().filter(|metric| !metric.label.is_empty())
 }
 

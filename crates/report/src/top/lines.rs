@@ -5,7 +5,7 @@ use crate::calendar;
 use crate::render::{milliseconds, number};
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{DiskRates, MachineRates, RingsRates};
-use fathom_analysis::metrics::{DISK, Interval, Unit};
+use fathom_analysis::metrics::{DISK, FigureUnit, Interval};
 use fathom_model::watch::{MachineSample, SamplerCost};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,38 +13,25 @@ use std::collections::BTreeMap;
 /// Columns with a title: the name, the width and the figure of each.
 type Columns = (&'static str, &'static [(&'static str, usize, &'static str)]);
 
+macro_rules! columns {
+    ($title:literal: $($name:literal $width:literal $id:literal),*) => {
+        ($title, &[$(($name, $width, $id)),*])
+    };
+}
+
 const DSTAT: &[Columns] = &[
-    ("---procs---", &[("run", 3, "run"), ("blk", 3, "blocked"), ("new", 3, "new_per_s")]),
-    (
-        "------total-cpu-usage------",
-        &[
-            ("usr", 3, "user_pct"),
-            ("sys", 3, "system_pct"),
-            ("idl", 3, "idle_pct"),
-            ("wai", 3, "iowait_pct"),
-            ("hiq", 3, "irq_pct"),
-            ("siq", 3, "softirq_pct"),
-            ("stl", 3, "steal_pct"),
-        ],
-    ),
-    ("--io/total-", &[("read", 5, "reads_per_s"), ("writ", 5, "writes_per_s")]),
-    (
-        "------memory-usage-----",
-        &[
-            ("used", 5, "memory_used_bytes"),
-            ("free", 5, "memory_free_bytes"),
-            ("buff", 5, "memory_buffers_bytes"),
-            ("cach", 5, "memory_cache_bytes"),
-        ],
-    ),
-    ("-dsk/total-", &[("read", 5, "read_bytes_per_s"), ("writ", 5, "write_bytes_per_s")]),
-    ("--flushes--", &[("f/s", 5, "flushes_per_s"), ("await", 5, "flush_await_ms")]),
+    columns! { "---procs---": "run" 3 "run", "blk" 3 "blocked", "new" 3 "new_per_s" },
+    columns! { "------total-cpu-usage------": "usr" 3 "user_pct", "sys" 3 "system_pct", "idl" 3 "idle_pct",
+    "wai" 3 "iowait_pct", "hiq" 3 "irq_pct", "siq" 3 "softirq_pct", "stl" 3 "steal_pct" },
+    columns! { "--io/total-": "read" 5 "reads_per_s", "writ" 5 "writes_per_s" },
+    columns! { "------memory-usage-----": "used" 5 "memory_used_bytes", "free" 5 "memory_free_bytes",
+    "buff" 5 "memory_buffers_bytes", "cach" 5 "memory_cache_bytes" },
+    columns! { "-dsk/total-": "read" 5 "read_bytes_per_s", "writ" 5 "write_bytes_per_s" },
+    columns! { "--flushes--": "f/s" 5 "flushes_per_s", "await" 5 "flush_await_ms" },
 ];
 /// Where hardware counters are available.
-const COUNTED: Columns = (
-    "------pmu-----",
-    &[("ipc", 4, "ipc"), ("GHz", 4, "busy_ghz"), ("mpki", 4, "cache_misses_per_1000_instructions")],
-);
+const COUNTED: Columns = columns! { "------pmu-----": "ipc" 4 "ipc", "GHz" 4 "busy_ghz",
+"mpki" 4 "cache_misses_per_1000_instructions" };
 
 /// The header lines of [`plain`].
 #[must_use]
@@ -72,17 +59,18 @@ fn columns(view: &View<'_>) -> Vec<Columns> {
 /// once.
 #[must_use]
 pub fn plain(view: &View<'_>) -> String {
-    let figures: BTreeMap<&str, (Unit, Option<f64>)> =
+    let figures: BTreeMap<&str, (FigureUnit, Option<f64>)> =
         view.interval().figures().map(|(id, unit, value)| (id, (unit, value))).collect();
     let value = |id: &str| figures.get(id).and_then(|(_, value)| *value).unwrap_or(0.0);
     let cells = |(_, columns): Columns| {
-        let is_share = |id: &str| figures.get(id).is_some_and(|(unit, _)| *unit == Unit::Percent);
+        let is_share =
+            |id: &str| figures.get(id).is_some_and(|(unit, _)| *unit == FigureUnit::Percent);
         let share = |id: &str| value(id) + if id == "user_pct" { value("nice_pct") } else { 0.0 };
         let shares = columns.iter().filter(|(.., id)| is_share(id)).map(|(.., id)| share(id));
         let mut shares = whole(&shares.collect::<Vec<_>>()).into_iter();
         let cells = columns.iter().map(|(_, width, id)| {
             let text = match figures.get(id) {
-                Some((Unit::Percent, _)) => shares.next().unwrap_or_default().to_string(),
+                Some((FigureUnit::Percent, _)) => shares.next().unwrap_or_default().to_string(),
                 Some((unit, Some(value))) => short(*unit, *value),
                 _ => "-".into(),
             };
@@ -106,11 +94,11 @@ fn whole(shares: &[f64]) -> Vec<u64> {
 }
 
 /// A number in at most five characters: `0`, `0.4`, `812`, `12k`, `3.1M`.
-fn short(unit: Unit, value: f64) -> String {
+fn short(unit: FigureUnit, value: f64) -> String {
     let base = match unit {
-        Unit::Number => return number(value),
-        Unit::Milliseconds => return milliseconds(value),
-        Unit::Bytes | Unit::BytesPerSecond => 1024.0,
+        FigureUnit::Number => return number(value),
+        FigureUnit::Milliseconds => return milliseconds(value),
+        FigureUnit::Bytes | FigureUnit::BytesPerSecond => 1024.0,
         _ => 1000.0,
     };
     let mut value = value;
@@ -261,13 +249,13 @@ mod tests {
 
     #[test]
     fn numbers_fit_five_characters() {
-        let of = |value| short(Unit::Bytes, value);
+        let of = |value| short(FigureUnit::Bytes, value);
         assert_eq!(
             ["0", "0.4", "812", "1.0k"],
             [of(0.0), of(0.4), of(812.0), of(1024.0)].map(|s| s)
         );
         assert_eq!(["9.9k", "12k", "977k"], [of(10_137.0), of(12_288.0), of(1_000_448.0)]);
-        assert_eq!(short(Unit::Rate, 999.6), "1.0k");
-        assert_eq!(short(Unit::Rate, 1e21), "1000E");
+        assert_eq!(short(FigureUnit::Rate, 999.6), "1.0k");
+        assert_eq!(short(FigureUnit::Rate, 1e21), "1000E");
     }
 }

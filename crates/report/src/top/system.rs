@@ -4,7 +4,7 @@ use super::{View, take};
 use crate::doc::{Text, named};
 use crate::figures;
 use crate::render::screen::{Paint, Tone, cpu_lines};
-use fathom_analysis::metrics::{METRICS, Metric, Unit};
+use fathom_analysis::metrics::{FigureUnit, METRICS, Metric};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -52,7 +52,7 @@ fn lines(view: &View<'_>, area: Rect) -> Vec<(&'static str, Text)> {
         let value = (metric.value)(&interval);
         let Some(value) = value.filter(|value| !is_silent(metric, *value)) else { continue };
         let mut quantity = figures::quantity(metric, value);
-        if metric.unit == Unit::Percent && metric.rank == 0 {
+        if metric.unit == FigureUnit::Percent && metric.rank == 0 {
             quantity.width = SHARE;
         }
         add(metric.group.line(), named(metric.label, quantity));
@@ -67,6 +67,6 @@ fn lines(view: &View<'_>, area: Rect) -> Vec<(&'static str, Text)> {
 
 /// Whether a figure that is rarely of interest says nothing.
 fn is_silent(metric: &Metric, value: f64) -> bool {
-    let is_usual = value == 0.0 || (metric.unit == Unit::Percent && value >= 99.95);
+    let is_usual = value == 0.0 || (metric.unit == FigureUnit::Percent && value >= 99.95);
     metric.rank > 1 && is_usual
 }

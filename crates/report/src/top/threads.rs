@@ -5,7 +5,7 @@ use super::ui::{Grouping, Ui};
 use crate::doc::{DataColumn, Text};
 use crate::figures::{cell, column};
 use crate::render::screen::Listing;
-use fathom_analysis::metrics::THREADS;
+use fathom_analysis::metrics::{THREADS, ThreadMetric};
 use fathom_analysis::threads::{Column as By, DEFAULT, ThreadGroup, ThreadGroups};
 
 /// The table: the mean number of active threads, what groups have in common, and other figures.
@@ -29,9 +29,7 @@ pub fn table(view: &View<'_>, ui: &Ui) -> Listing {
 }
 
 /// The figures with a column.
-fn figures()
--> impl Iterator<Item = &'static fathom_analysis::metrics::Metric<fn(&ThreadGroup) -> Option<f64>>>
-{
+fn figures() -> impl Iterator<Item = &'static ThreadMetric> {
     THREADS.iter().filter(|metric| !metric.label.is_empty())
 }
 

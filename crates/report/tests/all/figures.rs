@@ -3,15 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::support::same_as_file;
-use fathom_analysis::metrics::{DISK, Group, LAYER, METRICS, Metric, PROCESS, RING, THREADS};
+use fathom_analysis::metrics::{DISK, FigureGroup, LAYER, METRICS, Metric, PROCESS, RING, THREADS};
 use std::path::PathBuf;
 
 const MARK: &str = "<!-- figures: ";
 
-fn row<F>(metric: &Metric<F>) -> (Group, String) {
+fn row<F>(metric: &Metric<F>) -> (FigureGroup, String) {
     let Metric { id, label, group, unit, source, .. } = metric;
     let title = match group {
-        Group::Other(name) => format!("{name}: {}", metric.title),
+        FigureGroup::Other(name) => format!("{name}: {}", metric.title),
         _ => metric.title.to_string(),
     };
     let label = if label.is_empty() { String::new() } else { format!("`{label}`") };
@@ -25,9 +25,9 @@ fn documented_figures_are_current() {
     let machine = METRICS.iter().map(row).chain(DISK.iter().map(row));
     let others = RING.iter().map(row).chain(LAYER.iter().map(row)).chain(THREADS.iter().map(row));
     let all: Vec<_> = machine.chain(others).chain(PROCESS.iter().map(row)).collect();
-    let is_marked = |group: Group| text.contains(&format!("{MARK}{} -->", group.title()));
+    let is_marked = |group: FigureGroup| text.contains(&format!("{MARK}{} -->", group.title()));
     let table = |name: &str| {
-        let wanted = |group: Group| match name {
+        let wanted = |group: FigureGroup| match name {
             "others" => !is_marked(group),
             name => group.title() == name,
         };
