@@ -65,7 +65,6 @@ pub struct SystemRates {
 
 impl MachineRates {
     /// Bytes per second written to all devices; those on devices that are built on others count for both.
-    #[must_use]
     pub fn written(&self) -> f64 {
         let is_whole = |disk: &&DiskRates| disk.kind != DiskKind::Partition;
         self.disks.iter().filter(is_whole).map(|disk| disk.write.bytes).sum()
@@ -74,7 +73,6 @@ impl MachineRates {
 
 /// What happened from `earlier` to `later`, `elapsed_ns` nanoseconds after it; all rates are 0 where
 /// no time passed.
-#[must_use]
 pub fn rates(earlier: &MachineSample, later: &MachineSample, elapsed_ns: u64) -> MachineRates {
     let system = match (&earlier.system, &later.system) {
         (Some(earlier), Some(later)) => Some(system(earlier, later, elapsed_ns)),

@@ -1,5 +1,6 @@
 //! The table of figures: what each is called, its unit, where it comes from, and how it is computed. Screens, pages, CSV,
 //! NDJSON and docs/figures.md read figures through it; a row added here appears in all of them.
+#![allow(missing_docs, reason = "a name that says it needs no comment")]
 
 mod tables;
 
@@ -14,11 +15,8 @@ use fathom_model::watch::{MachineSample, ProcessUse};
 /// Two samples of the machine, with the rates between them.
 #[derive(Debug, Clone, Copy)]
 pub struct Interval<'a> {
-    /// At its start.
     pub before: &'a MachineSample,
-    /// At its end.
     pub now: &'a MachineSample,
-    /// Between the two.
     pub rates: &'a MachineRates,
 }
 
@@ -27,13 +25,10 @@ pub struct Interval<'a> {
 pub struct Metric<F = fn(&Interval<'_>) -> Option<f64>> {
     /// Its name in CSV and NDJSON, which never changes.
     pub id: &'static str,
-    /// Its name in text.
     pub title: &'static str,
     /// Its name where space is short, which in a table's column includes the unit; empty where only pages and lines show it.
     pub label: &'static str,
-    /// The unit of its value.
     pub unit: FigureUnit,
-    /// What it is part of.
     pub group: FigureGroup,
     /// Where space is short, columns with the highest rank are left out first, those of rank 0 never; pages show
     /// [`Metric::is_main`] ones. In a line, figures above rank 1 are left out where they say nothing.
@@ -44,18 +39,12 @@ pub struct Metric<F = fn(&Interval<'_>) -> Option<f64>> {
     pub source: &'static str,
 }
 
-/// A figure of a block device.
 pub type DiskMetric = Metric<fn(&DiskRates) -> Option<f64>>;
-/// A figure of an io_uring instance.
 pub type RingMetric = Metric<fn(&RingRates) -> Option<f64>>;
-/// A figure of a kernel layer.
 pub type LayerMetric = Metric<fn(&LayerTimes, &LayerTime) -> Option<f64>>;
-/// A figure of a group of threads.
 pub type ThreadMetric = Metric<fn(&ThreadGroup) -> Option<f64>>;
-/// A figure of processes of one name.
 pub type ProcessMetric = Metric<fn(&ProcessTotals, &ProcessUse) -> Option<f64>>;
 
-/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
     /// Things.
@@ -66,17 +55,12 @@ pub enum FigureUnit {
     Number,
     /// Hundredths.
     Percent,
-    /// Bytes.
     Bytes,
-    /// Bytes per second.
     BytesPerSecond,
-    /// Milliseconds.
     Milliseconds,
 }
 
 impl FigureUnit {
-    /// Its name in docs.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -92,7 +76,6 @@ impl FigureUnit {
 
 /// What figures belong together: a line of the screen, a section of docs/figures.md, a direction of a disk's I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "their titles say it")]
 pub enum FigureGroup {
     Tasks,
     Pressure,
@@ -116,7 +99,6 @@ pub enum FigureGroup {
 
 impl FigureGroup {
     /// Its name in text, and in docs/figures.md, which has a table for each.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Self::Tasks => "tasks",
@@ -141,7 +123,6 @@ impl FigureGroup {
 
     /// The label of its line on the screen, in at most five characters but for rare lines. With a percent sign, its shares
     /// are printed without.
-    #[must_use]
     pub fn line(self) -> &'static str {
         match self {
             Self::Cpu => "cpu %",
@@ -156,7 +137,6 @@ impl FigureGroup {
 
 impl<F> Metric<F> {
     /// Whether pages show it, rather than only wide screens, details and lines.
-    #[must_use]
     pub fn is_main(&self) -> bool {
         self.rank <= 3
     }
@@ -178,7 +158,6 @@ impl Interval<'_> {
 }
 
 /// The figure of [`METRICS`] with this name.
-#[must_use]
 pub fn machine(id: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.id == id)
 }

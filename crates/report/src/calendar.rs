@@ -8,27 +8,23 @@ use std::sync::OnceLock;
 const NS: u64 = 1_000_000_000;
 
 /// The system's time zone (`TZ`, `/etc/localtime`); UTC where neither is valid.
-#[must_use]
 pub fn local_zone() -> &'static TimeZone {
     static LOCAL: OnceLock<TimeZone> = OnceLock::new();
     LOCAL.get_or_init(TimeZone::system)
 }
 
 /// An instant, in nanoseconds since 1970, in UTC, in a format of `strftime`.
-#[must_use]
 pub fn formatted(unix_ns: u64, format: &str) -> String {
     formatted_in(unix_ns, &TimeZone::UTC, format)
 }
 
 /// An instant, in nanoseconds since 1970, in a time zone and a format of `strftime`.
-#[must_use]
 pub fn formatted_in(unix_ns: u64, zone: &TimeZone, format: &str) -> String {
     zoned(unix_ns, zone).strftime(format).to_string()
 }
 
 /// An instant, in nanoseconds since 1970, as local date and time of day with its offset from UTC:
 /// `2026-11-21 20:53:12 +01:00`.
-#[must_use]
 pub fn date_and_time(unix_ns: u64, zone: &TimeZone) -> String {
     formatted_in(unix_ns, zone, "%Y-%m-%d %H:%M:%S %:z")
 }
@@ -41,9 +37,6 @@ fn zoned(unix_ns: u64, zone: &TimeZone) -> Zoned {
 /// Parses a time into nanoseconds since 1970. Accepted are a date and time of day in `zone`
 /// (`2026-11-21 19:53:12` or `2026-11-21T19:53`) or in UTC (with a `Z` at the end); a time of day
 /// (`19:53`, `19:53:12`) at or after `first`, within a day; and `+90s`, `+5m` or `+2h` after `first`.
-///
-/// # Errors
-/// Names the accepted formats.
 pub fn instant(text: &str, first: u64, zone: &TimeZone) -> Result<u64, String> {
     let expected =
         || format!("{text:?}: expected a time such as 19:53:12, 2026-11-21T19:53:12 or +90s");

@@ -21,7 +21,6 @@ const NOUN_WHOLE: usize = 20;
 /// A page, or the body of a section.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Document {
-    /// Of a page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heading: Option<Heading>,
     /// In the order in which they are read.
@@ -34,7 +33,6 @@ pub struct Document {
 pub enum Block {
     /// A part with a title.
     Section(Section),
-    /// Running text.
     Paragraph(Text),
     /// Named values; an empty name continues the entry above.
     KeyValues(Vec<(String, Text)>),
@@ -42,31 +40,25 @@ pub enum Block {
     Table(DataTable),
     /// Rows that branch.
     Tree(Tree),
-    /// A picture of values.
     Chart(Chart),
-    /// A finding.
     Finding(Finding),
 }
 
 /// A part with a title.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Section {
-    /// A name.
     pub title: String,
     /// What it is about, in one sentence; may be empty.
     pub about: Text,
-    /// What it holds.
     pub body: Document,
 }
 
 /// Rows and columns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct DataTable {
-    /// The columns.
     pub columns: Vec<DataColumn>,
     /// A row may have fewer cells than there are columns.
     pub rows: Vec<Vec<Text>>,
-    /// Whether it is all of the table.
     pub extent: Extent,
 }
 
@@ -87,7 +79,6 @@ pub struct TreeNode {
     /// The severity of what is wrong with it, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<Severity>,
-    /// The rows below it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<TreeNode>,
 }
@@ -96,7 +87,6 @@ pub struct TreeNode {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// All of it.
     #[default]
     Whole,
     /// The first rows of a table that grows while it is read: columns keep a fixed width.
@@ -108,7 +98,6 @@ pub enum Extent {
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DataColumn {
-    /// Its header.
     pub name: String,
     /// Text rather than numbers.
     pub is_text: bool,
@@ -129,7 +118,6 @@ impl DataColumn {
         Self { name: name.into(), is_text: true, rank: 0, is_cut: false, width: (1, u16::MAX) }
     }
 
-    /// A column of numbers.
     pub fn number(name: &str) -> Self {
         Self { is_text: false, ..Self::text(name) }
     }
@@ -139,14 +127,11 @@ impl DataColumn {
         Self { is_cut: true, ..Self::text(name) }
     }
 
-    /// The same with a rank.
-    #[must_use]
     pub fn ranked(self, rank: u8) -> Self {
         Self { rank, ..self }
     }
 
     /// The same with its widths on the screen of `top`.
-    #[must_use]
     pub fn wide(self, least: u16, most: u16) -> Self {
         Self { width: (least, most), ..self }
     }
@@ -155,9 +140,7 @@ impl DataColumn {
 /// A number with its unit, and the interval that it lies in where that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quantity {
-    /// In `unit`.
     pub value: f64,
-    /// What it is a number of.
     pub unit: QuantityUnit,
     /// Lower and upper end, in `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,9 +179,7 @@ pub enum QuantityUnit {
     Change,
     /// The same, drawn as a bar.
     PercentBar,
-    /// Nanoseconds.
     Nanoseconds,
-    /// Bytes.
     Bytes,
     /// Bytes per second, in MiB/s and the like.
     BytesPerSecond,
@@ -212,68 +193,53 @@ pub enum QuantityUnit {
 
 impl Quantity {
     /// A number of `unit`, whose interval is not known.
-    #[must_use]
     pub fn new(value: f64, unit: QuantityUnit) -> Self {
         Self { value, unit, interval: None, confidence: CONFIDENCE, width: 0 }
     }
 
-    /// The same with its interval.
-    #[must_use]
     pub fn within(self, low: f64, high: f64) -> Self {
         Self { interval: Some((low, high)), ..self }
     }
 }
 
 /// Things or events, or events per second.
-#[must_use]
 pub fn count(value: f64) -> Quantity {
     Quantity::new(value, QuantityUnit::Count)
 }
 
-/// Things that were counted.
-#[must_use]
 pub fn events(value: u64) -> Quantity {
     count(value as f64)
 }
 
 /// An exact integer, with all digits.
-#[must_use]
 pub fn whole(value: impl Into<u64>) -> Quantity {
     Quantity::new(value.into() as f64, QuantityUnit::Whole)
 }
 
 /// A mean or quotient without a unit.
-#[must_use]
 pub fn number(value: f64) -> Quantity {
     Quantity::new(value, QuantityUnit::Number)
 }
 
 /// `part` of `all` in percent; 0 of 0 is 0%.
-#[must_use]
 pub fn share(part: u64, all: u64) -> Quantity {
     percent(part as f64 * 100.0 / all.max(1) as f64)
 }
 
 /// Hundredths.
-#[must_use]
 pub fn percent(value: f64) -> Quantity {
     Quantity::new(value, QuantityUnit::Percent)
 }
 
-/// A time in nanoseconds.
-#[must_use]
 pub fn time(ns: f64) -> Quantity {
     Quantity::new(ns, QuantityUnit::Nanoseconds)
 }
 
-/// Bytes.
-#[must_use]
 pub fn bytes(value: u64) -> Quantity {
     Quantity::new(value as f64, QuantityUnit::Bytes)
 }
 
 /// Bytes per second.
-#[must_use]
 pub fn bandwidth(value: f64) -> Quantity {
     Quantity::new(value, QuantityUnit::BytesPerSecond)
 }
@@ -288,9 +254,7 @@ pub struct Text {
 /// A piece of text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Span {
-    /// Words.
     Words(String),
-    /// A number.
     Quantity(Quantity),
 }
 
@@ -313,7 +277,6 @@ impl Text {
     }
 
     /// Whether there is nothing to print.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spans.iter().all(|span| matches!(span, Span::Words(words) if words.is_empty()))
     }
@@ -332,7 +295,6 @@ pub fn of(value: impl Into<Text>, name: &str) -> Text {
 }
 
 /// A number of things, whose name has an `s` unless there is one of them.
-#[must_use]
 pub fn plural(n: u64, name: &str) -> Text {
     let plural = if name.ends_with('s') { "es" } else { "s" };
     of(events(n), &if n == 1 { name.to_string() } else { format!("{name}{plural}") })
@@ -401,19 +363,16 @@ impl Serialize for Span {
 
 impl Document {
     /// A page without contents yet.
-    #[must_use]
     pub fn headed(heading: Option<Heading>) -> Self {
         Self { heading, ..Self::default() }
     }
 
     /// The same with the date of its heading in `zone`.
-    #[must_use]
     pub fn in_zone(mut self, zone: &TimeZone) -> Self {
         self.heading.iter_mut().for_each(|heading| heading.zone = zone.clone());
         self
     }
 
-    /// Appends a paragraph.
     pub fn paragraph(&mut self, text: impl Into<Text>) {
         self.blocks.push(Block::Paragraph(text.into()));
     }
@@ -452,12 +411,10 @@ impl Document {
         }
     }
 
-    /// Appends findings.
     pub fn findings(&mut self, findings: &[Finding]) {
         self.blocks.extend(findings.iter().cloned().map(Block::Finding));
     }
 
-    /// Appends a section.
     pub fn section(&mut self, title: &str, about: impl Into<Text>, body: Document) {
         let (title, about) = (title.to_string(), about.into());
         self.blocks.push(Block::Section(Section { title, about, body }));

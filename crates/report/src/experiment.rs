@@ -6,16 +6,12 @@ use fathom_analysis::experiment::ExperimentRecord;
 const BAR: usize = 24;
 
 /// The result as JSON: an [`ExperimentRecord`].
-///
-/// # Errors
-/// When a value cannot be written as JSON, which the types rule out.
 pub fn json(record: &ExperimentRecord) -> serde_json::Result<String> {
     serde_json::to_string_pretty(record).map(|text| text + "\n")
 }
 
 /// The line while the condition `label` is measured, after `rounds` rounds, with a share of `done` (0 to 1) of `seconds`
 /// used.
-#[must_use]
 pub fn line(label: &str, rounds: u32, done: f64, seconds: f64) -> String {
     let done = done.clamp(0.0, 1.0);
     let full = (done * BAR as f64) as usize;

@@ -21,7 +21,6 @@ use std::collections::BTreeMap;
 /// Renders `record` as fio's JSON; with `plus` as its `json+`, which adds the latency bins.
 ///
 /// Always complete, valid JSON: a job that never started has zeros.
-#[must_use]
 pub fn render(record: &RunRecord, plus: bool) -> String {
     let root = root(record, plus);
     // Writing plain structs into memory cannot fail; all of their keys are strings.

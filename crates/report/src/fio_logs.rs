@@ -75,7 +75,6 @@ impl Window {
 
 impl JobLog {
     /// The logs of `job`, if it has any.
-    #[must_use]
     pub fn new(job: &JobPlan) -> Option<Self> {
         let plan = job.logs.clone()?;
         let window = |interval_ns| Window { next_ns: interval_ns, ..Window::default() };
@@ -115,7 +114,6 @@ impl JobLog {
     }
 
     /// Nanoseconds until a line is due, or `None` once the job has ended.
-    #[must_use]
     pub fn wait_ns(&self, now: &JobTotals) -> Option<u64> {
         let windows =
             [(self.plan.average_ns, &self.averages), (self.plan.hist_ns, &self.histograms)];

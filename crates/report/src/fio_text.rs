@@ -11,7 +11,6 @@ const DIRS: [&str; 3] = ["read", "write", "trim"];
 const MIXED: &str = "mixed";
 
 /// The text that fio would print for `json`, its own result or fathom's.
-#[must_use]
 pub fn render(json: &Value) -> String {
     let jobs = json["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut text = format!("{FIO_VERSION}\n");

@@ -11,7 +11,6 @@ const BAR: usize = 16;
 /// The progress at `now`, with rates since `before`, in at most `width` columns.
 ///
 /// What matters least is left out first where the width is too small; without a width nothing is.
-#[must_use]
 pub fn line(now: &Progress, before: &Progress, plan: &Plan, width: Option<u16>) -> String {
     let done = share_done(now);
     let mut parts = vec![

@@ -32,9 +32,6 @@ impl Default for Style {
 }
 
 /// The document as JSON, with a line end: its blocks, with every number as `value`, `unit` and `interval`.
-///
-/// # Errors
-/// When a value cannot be written as JSON, which the types rule out.
 pub fn json(document: &Document) -> serde_json::Result<String> {
     serde_json::to_string_pretty(document).map(|text| text + "\n")
 }

@@ -67,7 +67,6 @@ pub(crate) fn process_name(count: &StackCount) -> &str {
 
 /// Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line for each thread's name and
 /// stack, `fio;entry_SYSCALL_64;do_syscall_64 17`, sorted.
-#[must_use]
 pub fn folded(sampled: &Sampled) -> String {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for ((comm, frames), count) in sampled.by_name() {

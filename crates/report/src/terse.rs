@@ -29,7 +29,6 @@ pub enum Version {
 
 impl Version {
     /// The version with this number, if there is one.
-    #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
         match number {
             2 => Some(Self::V2),
@@ -51,7 +50,6 @@ impl Version {
 }
 
 /// Renders `record` as fio's terse lines, one for each job or reporting group.
-#[must_use]
 pub fn render(record: &RunRecord, version: Version) -> String {
     fio::entries(record).iter().map(|entry| line(record, entry, version)).collect()
 }

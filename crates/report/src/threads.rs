@@ -32,7 +32,6 @@ pub struct Report<'a> {
 
 impl Report<'_> {
     /// The report as JSON, with a newline.
-    #[must_use]
     pub fn json(&self) -> String {
         let groups = self.groups;
         let names: Vec<&str> = groups.columns().iter().map(|column| column.name()).collect();

@@ -29,11 +29,8 @@ use ratatui::layout::Rect;
 /// One interval of the machine, with its context.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
-    /// Sample at the start of the interval.
     pub before: &'a MachineSample,
-    /// Sample at its end.
     pub now: &'a MachineSample,
-    /// Rates between the two.
     pub rates: &'a MachineRates,
     /// Its length, in nanoseconds.
     pub elapsed_ns: u64,
@@ -41,13 +38,10 @@ pub struct View<'a> {
     pub unix_ns: u64,
     /// Time zone of the times on screen; CSV and NDJSON are in UTC.
     pub zone: &'a TimeZone,
-    /// Where the samples come from.
     pub source: Source,
     /// Stacks, indexed by [`fathom_model::watch::StackCount::stack`].
     pub stacks: &'a [Stack],
-    /// How block devices are connected.
     pub wiring: &'a [DeviceWiring],
-    /// Sources that are unavailable.
     pub missing: &'a [Missing],
     /// CPU time of this program in the interval, in nanoseconds; `None` for a replay.
     pub own_ns: Option<u64>,
@@ -55,7 +49,6 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// What figures are computed from.
-    #[must_use]
     pub fn interval(&self) -> Interval<'a> {
         Interval { before: self.before, now: self.now, rates: self.rates }
     }
@@ -70,14 +63,12 @@ pub enum Source {
         interval_ns: u64,
         /// Paused: age of the interval shown, in nanoseconds.
         frozen: Option<u64>,
-        /// The samples are also recorded.
         recording: bool,
     },
     /// A record.
     Replay {
         /// Its first instant, in nanoseconds since 1970.
         first_ns: u64,
-        /// Its last instant.
         last_ns: u64,
         /// Replay speed, 1 for real time; `None` while paused.
         speed: Option<f64>,
@@ -125,7 +116,6 @@ pub fn draw_waiting(paint: Paint, area: Rect, buf: &mut Buffer) {
 }
 
 /// A table, sorted as the user chose.
-#[must_use]
 pub fn table(view: &View<'_>, ui: &Ui, panel: Panel) -> Listing {
     let (table, usual) = match panel {
         Panel::Disks => (disks::table(view, ui), disks::sort()),

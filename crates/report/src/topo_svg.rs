@@ -32,7 +32,6 @@ rect.box{fill:var(--box);stroke:var(--line)}rect.warn{fill:var(--box);stroke:var
 path{fill:none;stroke:var(--line)}path.warn{stroke:var(--warn)}";
 
 /// The tree of the page from left to right. The width of a connection is the bandwidth of its link.
-#[must_use]
 pub fn picture(report: &TopologyReport) -> String {
     let roots: Vec<Shape> =
         pages::topo_tree(report).iter().map(|node| Shape::of(node, 0)).collect();

@@ -28,7 +28,6 @@ pub struct CpuShares {
 
 impl CpuShares {
     /// Time in which work was done, for whomever: user, nice, system and interrupts.
-    #[must_use]
     pub fn busy(&self) -> f64 {
         self.user + self.nice + self.system + self.irq + self.softirq
     }

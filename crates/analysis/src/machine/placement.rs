@@ -31,7 +31,6 @@ pub struct CpuCount {
 
 /// Placement of each device that interrupted or was submitted to. Where submissions were counted of
 /// all devices together, an entry without a name has them and the interrupts of all of `wiring`.
-#[must_use]
 pub fn placement(
     wiring: &[DeviceWiring],
     earlier: &MachineSample,

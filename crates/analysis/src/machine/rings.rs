@@ -48,7 +48,6 @@ pub struct RingEventRates {
 }
 
 /// What happened from `earlier` to `later`, `elapsed_ns` nanoseconds after it.
-#[must_use]
 pub fn ring_rates(earlier: &RingsSample, later: &RingsSample, elapsed_ns: u64) -> RingsRates {
     let of = |now: &RingSample| {
         let same =
@@ -113,7 +112,6 @@ fn event_rates(then: &RingEvents, now: &RingEvents, elapsed_ns: u64) -> RingEven
 
 /// Names of the flags that a ring was set up with (include/uapi/linux/io_uring.h, IORING_SETUP_*); an
 /// unknown one by its number.
-#[must_use]
 pub fn setup_flag_names(flags: u32) -> Vec<String> {
     const NAMES: [&str; 21] = [
         "IOPOLL",

@@ -69,19 +69,16 @@ pub struct ChartPoint {
 
 impl Axis {
     /// A linear axis that begins at 0.
-    #[must_use]
     pub fn linear(name: &str, unit: QuantityUnit) -> Self {
         Self { name: name.to_string(), unit, log: false }
     }
 
     /// A logarithmic axis.
-    #[must_use]
     pub fn log(name: &str, unit: QuantityUnit) -> Self {
         Self { log: true, ..Self::linear(name, unit) }
     }
 
     /// The range that it shows for `values`.
-    #[must_use]
     pub fn range(&self, values: impl Iterator<Item = f64>) -> (f64, f64) {
         let values: Vec<f64> =
             values.filter(|value| value.is_finite() && (!self.log || *value > 0.0)).collect();
@@ -97,7 +94,6 @@ impl Axis {
     }
 
     /// Where `value` is in `range`, from 0 to 1.
-    #[must_use]
     pub fn place(&self, value: f64, (low, high): (f64, f64)) -> f64 {
         let place = match self.log {
             true => (value.max(low) / low).ln() / (high / low).ln(),
@@ -109,7 +105,6 @@ impl Axis {
     /// Round values within `range`, at most `most` of them and at least one, in ascending order: on a linear axis
     /// multiples of 1, 2 or 5 times a power of ten, on a logarithmic one powers of two between powers of two, else of
     /// ten, or 1, 2 and 5 times these.
-    #[must_use]
     pub fn ticks(&self, (low, high): (f64, f64), most: usize) -> Vec<f64> {
         let within = |values: Vec<f64>| -> Vec<f64> {
             let slack = 1e-9 * (high - low);

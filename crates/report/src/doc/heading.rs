@@ -26,7 +26,6 @@ pub struct Heading {
 
 impl Heading {
     /// `fathom run · build-7 · 2026-11-21 20:53:12 +01:00`
-    #[must_use]
     pub fn line(&self) -> String {
         let started = self.started_unix_ns;
         let date = (started > 0).then(|| calendar::date_and_time(started, &self.zone));

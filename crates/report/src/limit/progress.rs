@@ -7,7 +7,6 @@ use fathom_model::units;
 const BAR: usize = 24;
 
 /// What a window is for, in words.
-#[must_use]
 pub fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Idle => "measuring the idle machine",
@@ -25,7 +24,6 @@ pub fn phase(phase: Phase) -> &'static str {
 }
 
 /// The line while `probe` is measured, with a share of `done` (0 to 1) of `seconds` used.
-#[must_use]
 pub fn line(probe: &Probe, targets: &[String], done: f64, seconds: f64) -> String {
     let done = done.clamp(0.0, 1.0);
     let full = (done * BAR as f64) as usize;

@@ -17,7 +17,6 @@ const NAMED: usize = 5;
 
 /// A row for each device: rates within `elapsed_ns`, latencies of sampled requests, and the most frequent size of
 /// unplugs. With column names if `is_first`.
-#[must_use]
 pub fn block_rates(growth: &BlocksSample, elapsed_ns: u64, is_first: bool) -> Document {
     let rates = ["split/s", "merge/s", "issue/s", "requeue/s"].map(DataColumn::number);
     let rates = rates.into_iter().zip([4, 4, 0, 4]).map(|(column, rank)| column.ranked(rank));
@@ -93,7 +92,6 @@ pub(super) fn range<N>(counts: &[(u32, N)], index: usize) -> String {
 
 /// Everything that happened within `elapsed_ns`, and what could not be measured; `verbose` gives the reasons. `disks` are
 /// the kernel's own figures of the same time.
-#[must_use]
 pub fn blocks(
     growth: &BlocksSample,
     disks: &[DiskRates],

@@ -22,7 +22,6 @@ pub struct IoCost {
 /// The layers with their shares of busy CPU time, the 95% confidence interval that follows from the number of samples,
 /// the part of the CPU time of an I/O where that is known, the part spent on locks, and the functions with most
 /// samples. Too few samples are only reported; empty without samples.
-#[must_use]
 pub fn layers(times: &LayerTimes, per_io: Option<IoCost>) -> Document {
     let mut page = Document::default();
     if times.samples < SAMPLES_MIN {

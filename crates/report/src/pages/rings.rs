@@ -8,7 +8,6 @@ use fathom_analysis::machine::{CpuCount, Placement, RingRates, RingsRates, setup
 const CPUS_MAX: usize = 4;
 
 /// An entry for each ring, then those for events and workers; empty where there are no rings.
-#[must_use]
 pub fn rings(rates: &RingsRates) -> Document {
     let mut page = Document::default();
     rates.rings.iter().for_each(|ring| page.entry("ring", line(ring)));
@@ -66,7 +65,6 @@ fn line(rates: &RingRates) -> Text {
 }
 
 /// An entry for each device.
-#[must_use]
 pub fn placement(all: &[Placement]) -> Document {
     let mut page = Document::default();
     let is_shared = all.iter().any(|at| at.device.is_empty());

@@ -18,7 +18,6 @@ struct Process<'a> {
 }
 
 /// The number of samples, then the `rows` functions, the processes and the layers with the most samples.
-#[must_use]
 pub fn stacks(sampled: &Sampled, rows: usize) -> Document {
     let mut page = Document::default();
     let busy: u64 = sampled.counts().map(|count| u64::from(count.count)).sum();

@@ -14,7 +14,6 @@ const STATE_MIN: f64 = 0.005;
 
 /// The groups, the largest first, with the average number of threads in each; in the report of a whole run also the
 /// sampling overhead and what could not be measured.
-#[must_use]
 pub fn threads(report: &Report) -> Document {
     let groups = report.groups;
     let mut page = Document::default();

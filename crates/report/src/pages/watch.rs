@@ -51,7 +51,6 @@ pub struct Observed<'a> {
 }
 
 /// The result of `fathom watch`. Reasons why something was not measured are given only if `verbose`.
-#[must_use]
 pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document {
     let seen = observed.seen;
     let none = WatchRecord::default();

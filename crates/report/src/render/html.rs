@@ -12,7 +12,6 @@ use std::fmt::Write;
 const STYLE: &str = include_str!("html.css");
 
 /// The document as a page, named by its heading.
-#[must_use]
 pub fn html(document: &Document) -> String {
     let title = document.heading.as_ref().map_or_else(|| "fathom".into(), Heading::line);
     let title = escaped(&title);

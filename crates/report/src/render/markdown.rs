@@ -8,7 +8,6 @@ use fathom_model::escape;
 use fathom_model::finding::Severity;
 
 /// The document as Markdown.
-#[must_use]
 pub fn markdown(document: &Document) -> String {
     let mut out = String::new();
     document.heading.iter().for_each(|heading| begin(&mut out, heading));

@@ -182,7 +182,6 @@ fn parts(text: &Text) -> Vec<Vec<Span>> {
 /// A table whose rows can be sorted and selected.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// Its columns and rows.
     pub table: DataTable,
     /// For each row, what identifies it across intervals.
     pub keys: Vec<String>,
@@ -213,7 +212,6 @@ impl Listing {
     }
 
     /// Sorts the rows by a column; the sort is stable.
-    #[must_use]
     pub fn sorted_by(mut self, column: usize, reversed: bool) -> Self {
         let column = column.min(self.table.columns.len().saturating_sub(1));
         let mut rows: Vec<_> = self.table.rows.into_iter().zip(self.keys).collect();
@@ -228,7 +226,6 @@ impl Listing {
     }
 
     /// The index of the row with this key; 0 where there is none.
-    #[must_use]
     pub fn place(&self, key: Option<&str>) -> usize {
         key.and_then(|key| self.keys.iter().position(|row| row == key)).unwrap_or(0)
     }

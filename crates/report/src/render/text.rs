@@ -23,7 +23,6 @@ const EVIDENCE: usize = 32;
 const WIDTH_MIN: usize = 20;
 
 /// The document in lines that end with a line break.
-#[must_use]
 pub fn text(document: &Document, style: Style) -> String {
     rendered(document, style, false)
 }

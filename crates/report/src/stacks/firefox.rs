@@ -11,7 +11,6 @@ const KERNEL: usize = 2;
 
 /// A profile that profiler.firefox.com opens: each thread a track, each interval's samples of a stack
 /// one row at the interval's end with their number as its weight.
-#[must_use]
 pub fn firefox(sampled: &Sampled) -> String {
     let mut threads: BTreeMap<(i32, i32), Tables> = BTreeMap::new();
     for (end_ns, sample) in &sampled.intervals {

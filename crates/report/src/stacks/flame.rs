@@ -32,7 +32,6 @@ enum Kind {
 }
 
 /// The flame graph of all samples, merged by thread name, kernel functions in blue.
-#[must_use]
 pub fn flame_graph(sampled: &Sampled, title: &str) -> String {
     let mut root = Node::default();
     for ((comm, frames), count) in sampled.by_name() {

@@ -8,37 +8,29 @@ const FAR: i64 = 60;
 /// Lines that they scroll.
 const PAGE: usize = 10;
 
-/// To another place in time.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Go {
     /// So many intervals on, or back.
     By(i64),
-    /// To the first instant.
     First,
     /// To the last one, and on with those that come.
     Last,
-    /// To a time as the user names it.
     To(String),
     /// On, or not any more.
     Toggle,
-    /// Faster.
     Faster,
-    /// Slower.
     Slower,
 }
 
 /// What is to be done beyond the view itself.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Nothing.
     None,
-    /// End.
     Quit,
     /// Stop this process until the shell wakes it.
     Suspend,
     /// Draw all of the screen anew.
     Redraw,
-    /// To another place in time.
     Go(Go),
 }
 

@@ -34,7 +34,6 @@ const COUNTED: Columns = columns! { "------pmu-----": "ipc" 4 "ipc", "GHz" 4 "bu
 "mpki" 4 "cache_misses_per_1000_instructions" };
 
 /// The header lines of [`plain`].
-#[must_use]
 pub fn plain_header(view: &View<'_>) -> String {
     let groups = columns(view);
     let titles = groups.iter().map(|(title, _)| *title).collect::<Vec<_>>();
@@ -57,7 +56,6 @@ fn columns(view: &View<'_>) -> Vec<Columns> {
 
 /// One interval, with local time. CPU shares sum to 100, with nice time in user time; disk totals include each whole disk
 /// once.
-#[must_use]
 pub fn plain(view: &View<'_>) -> String {
     let figures: BTreeMap<&str, (FigureUnit, Option<f64>)> =
         view.interval().figures().map(|(id, unit, value)| (id, (unit, value))).collect();
@@ -135,7 +133,6 @@ fn in_csv_order(interval: &Interval<'_>) -> Vec<(&'static str, Option<f64>)> {
 }
 
 /// The header line of [`csv`].
-#[must_use]
 pub fn csv_header() -> String {
     let (machine, rates) = (MachineSample::default(), MachineRates::default());
     let nothing = Interval { before: &machine, now: &machine, rates: &rates };
@@ -144,7 +141,6 @@ pub fn csv_header() -> String {
 }
 
 /// One interval of the whole machine; a value that is not available is empty.
-#[must_use]
 pub fn csv(view: &View<'_>) -> String {
     let number = |value: f64| {
         let text = format!("{value:.3}");
@@ -162,7 +158,6 @@ fn iso(unix_ns: u64) -> String {
     calendar::formatted(unix_ns, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// One line of NDJSON.
 #[derive(Serialize)]
 struct IntervalLine<'a> {
     time: String,
@@ -211,9 +206,6 @@ struct ThreadActivity {
 }
 
 /// One interval as an object on one line.
-///
-/// # Errors
-/// Passed on from the serializer; none are expected.
 pub fn ndjson(view: &View<'_>) -> serde_json::Result<String> {
     let groups = super::threads::groups(view, super::Grouping::Activity).unwrap_or_default();
     let names = || groups.columns().iter().map(|column| column.name());
