@@ -72,7 +72,7 @@ fn rate(path: &Path, engine: Engine, order: Order, batch: Option<u32>, seconds: 
         trims: None,
     };
     let plan = Plan { jobs: vec![job], ..Plan::default() };
-    let record = start(&plan, vec![vec![open]]).expect("a run").join().remove(0);
+    let record = start(&plan, vec![vec![open]]).expect("a run").join().remove(0).record;
     assert_eq!(record.error, None);
     record.dirs.read.counts.ios as f64 / (record.runtime_ns as f64 / 1e9)
 }

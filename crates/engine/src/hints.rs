@@ -1,12 +1,10 @@
 //! Hints to the kernel about a job's files, given before its first I/O.
 
+use crate::error::{EngineError, Operation};
 use crate::files::{FileKind, OpenFile};
 use crate::queue::Mapping;
-use crate::refusal::Refusal;
 use fathom_model::Dir;
 use fathom_model::plan::{Advice, JobPlan, Region, WriteLife};
-use fathom_model::record::JobError;
-use std::io;
 
 /// F_SET_RW_HINT of linux/fcntl.h.
 const F_SET_RW_HINT: libc::c_int = 1024 + 12;
@@ -18,7 +16,7 @@ const BLKFLSBUF: libc::c_ulong = 0x1261;
 /// # Errors
 ///
 /// The hint that the kernel refused.
-pub(crate) fn apply(job: &JobPlan, files: &[OpenFile]) -> Result<(), Refusal> {
+pub(crate) fn apply(job: &JobPlan, files: &[OpenFile]) -> Result<(), EngineError> {
     let cached = |file: &OpenFile| !job.direct && !is_passthrough(file);
     for (file, region) in files.iter().zip(&job.regions).filter(|(file, _)| cached(file)) {
         if job.invalidate {
@@ -45,7 +43,7 @@ pub(crate) fn pre_read(
     job: &JobPlan,
     files: &[OpenFile],
     stop: impl Fn() -> bool,
-) -> Result<(), Refusal> {
+) -> Result<(), EngineError> {
     if !job.pre_read || !job.access.mix.has(Dir::Read) {
         return Ok(());
     }
@@ -67,13 +65,9 @@ pub(crate) fn pre_read(
     Ok(())
 }
 
-fn pre_read_error(file: &OpenFile, at: u64, got: isize) -> Refusal {
-    let error = match got {
-        0 => io::Error::from_raw_os_error(libc::ENODATA),
-        _ => io::Error::last_os_error(),
-    };
-    let message = format!("cannot pre-read {} at offset {at}: {error}; remove pre_read", file.path);
-    Refusal::by_kernel(&error, message)
+fn pre_read_error(file: &OpenFile, at: u64, got: isize) -> EngineError {
+    let error = EngineError::last(Operation::PreRead(at)).on(&file.path);
+    if got == 0 { error.errno(libc::ENODATA) } else { error }
 }
 
 fn is_passthrough(file: &OpenFile) -> bool {
@@ -108,24 +102,19 @@ pub(crate) fn unmap_pages(mapping: Mapping) {
 /// # Errors
 ///
 /// The file whose blocks cannot be freed.
-pub(crate) fn free_blocks(files: &[OpenFile], regions: &[Region]) -> Result<(), JobError> {
+pub(crate) fn free_blocks(files: &[OpenFile], regions: &[Region]) -> Result<(), EngineError> {
     for (file, region) in files.iter().zip(regions).filter(|(file, _)| file.created) {
         let (start, len) = (region.start.cast_signed(), region.len.cast_signed());
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: takes no pointers.
         if unsafe { libc::fallocate(file.raw(), mode, start, len) } != 0 {
-            let error = io::Error::last_os_error();
-            let message = format!(
-                "cannot free the blocks of {} between passes: {error}; remove unlink_each_loop",
-                file.path
-            );
-            return Err(JobError { errno: error.raw_os_error().unwrap_or(0), message });
+            return Err(EngineError::last(Operation::FreeBlocks).on(&file.path));
         }
     }
     Ok(())
 }
 
-fn advise(file: &OpenFile, advice: Advice) -> Result<(), Refusal> {
+fn advise(file: &OpenFile, advice: Advice) -> Result<(), EngineError> {
     let value = match advice {
         Advice::None => return Ok(()),
         Advice::Sequential => libc::POSIX_FADV_SEQUENTIAL,
@@ -135,16 +124,11 @@ fn advise(file: &OpenFile, advice: Advice) -> Result<(), Refusal> {
     // SAFETY: takes no pointers.
     match unsafe { libc::posix_fadvise(file.raw(), 0, 0, value) } {
         0 => Ok(()),
-        errno => {
-            let error = io::Error::from_raw_os_error(errno);
-            let message =
-                format!("cannot set fadvise_hint on {}: {error}; use fadvise_hint=0", file.path);
-            Err(Refusal::by_kernel(&error, message))
-        }
+        errno => Err(EngineError::new(Operation::Advise).errno(errno).on(&file.path)),
     }
 }
 
-fn set_life(file: &OpenFile, life: WriteLife) -> Result<(), Refusal> {
+fn set_life(file: &OpenFile, life: WriteLife) -> Result<(), EngineError> {
     // RWH_WRITE_LIFE_* of linux/fcntl.h.
     let value: u64 = match life {
         WriteLife::None => 1,
@@ -157,9 +141,7 @@ fn set_life(file: &OpenFile, life: WriteLife) -> Result<(), Refusal> {
     if unsafe { libc::fcntl(file.raw(), F_SET_RW_HINT, &raw const value) } == 0 {
         return Ok(());
     }
-    let error = io::Error::last_os_error();
-    let message = format!("cannot set write_hint on {}: {error}; remove it", file.path);
-    Err(Refusal::by_kernel(&error, message))
+    Err(EngineError::last(Operation::HintWriteLife).on(&file.path))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod dispatch;
 use crate::buffers::Slab;
 use crate::clock;
 use crate::entries::EntrySender;
+use crate::error::{EngineError, Hint, JobResult, Operation};
 use crate::files::OpenFile;
 use crate::flow::{FlowGroup, FlowShare};
 use crate::hints;
@@ -13,7 +14,6 @@ use crate::observer::Observe;
 use crate::pace::Pace;
 use crate::placement::{self, Locked};
 use crate::queue::Queue;
-use crate::refusal::Refusal;
 use crate::source::Source;
 use crate::stats::{Shared, Stats};
 use crate::usage;
@@ -21,7 +21,7 @@ use crate::wake::Wake;
 use crate::worker::{End, Worker};
 use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
-use fathom_model::record::{DirRecord, FlushRecord, JobError, JobRecord, Usage};
+use fathom_model::record::{DirRecord, FlushRecord, JobRecord, Usage};
 use fathom_model::{Dir, PerDir};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,22 +48,19 @@ pub(crate) struct Task<'a> {
 /// Runs a job: sets it up, reports the result to `ready`, and does the work if `ready` returns true.
 pub(crate) fn perform(
     task: &Task<'_>,
-    ready: impl FnOnce(Result<(), JobError>) -> bool,
-) -> JobRecord {
+    ready: impl FnOnce(Result<(), EngineError>) -> bool,
+) -> JobResult {
     // SAFETY: takes no pointers and cannot fail.
     task.shared.tid.store(unsafe { libc::gettid() }, Relaxed);
-    match prepare(task, ready) {
-        Ok(record) => record,
-        Err(error) => JobRecord { error: Some(error), ..JobRecord::default() },
-    }
+    prepare(task, ready).unwrap_or_else(JobResult::from)
 }
 
-type Ready<'r> = Box<dyn FnOnce(Result<(), JobError>) -> bool + 'r>;
+type Ready<'r> = Box<dyn FnOnce(Result<(), EngineError>) -> bool + 'r>;
 
 fn prepare(
     task: &Task<'_>,
-    ready: impl FnOnce(Result<(), JobError>) -> bool,
-) -> Result<JobRecord, JobError> {
+    ready: impl FnOnce(Result<(), EngineError>) -> bool,
+) -> Result<JobResult, EngineError> {
     let mut ready: Option<Ready<'_>> = Some(Box::new(ready));
     let mut locked = None;
     let result = prepare_thread(task, &mut locked).and_then(|()| slab(task)).and_then(|slab| {
@@ -72,16 +69,15 @@ fn prepare(
             false => dispatch::dispatch(task, slab, &mut ready),
         }
     });
-    result.map_err(|Refusal(error)| {
+    result.inspect_err(|error| {
         if let Some(ready) = ready {
             ready(Err(error.clone()));
         }
-        error
     })
 }
 
 /// `locked` is the memory that stays locked until the job has ended.
-fn prepare_thread(task: &Task<'_>, locked: &mut Option<Locked>) -> Result<(), Refusal> {
+fn prepare_thread(task: &Task<'_>, locked: &mut Option<Locked>) -> Result<(), EngineError> {
     *locked = Some(Locked::new(task.job.placement.locked_bytes)?);
     placement::apply(&task.job.placement)?;
     hints::apply(task.job, task.files)?;
@@ -89,14 +85,14 @@ fn prepare_thread(task: &Task<'_>, locked: &mut Option<Locked>) -> Result<(), Re
 }
 
 /// The record of a worker that was stopped during set-up.
-fn never_started(ready: &mut Option<Ready<'_>>) -> JobRecord {
+fn never_started(ready: &mut Option<Ready<'_>>) -> JobResult {
     if let Some(ready) = ready.take() {
         ready(Ok(()));
     }
-    JobRecord::default()
+    JobResult::default()
 }
 
-fn slab(task: &Task<'_>) -> Result<Slab, Refusal> {
+fn slab(task: &Task<'_>) -> Result<Slab, EngineError> {
     let job = task.job;
     let (depth, bytes) = (job.depth, job.buffer_bytes());
     let slab = Slab::new(depth, bytes, &job.buffers);
@@ -108,13 +104,12 @@ fn slab(task: &Task<'_>) -> Result<Slab, Refusal> {
         slab
     });
     populated.map_err(|error| {
-        let advice = match job.buffers.memory {
-            Memory::Huge => "reserve huge pages (`sysctl vm.nr_hugepages`)",
-            Memory::Normal => "lower iodepth, bs or numjobs",
+        let hint = match job.buffers.memory {
+            Memory::Huge => Hint::NoHugePages,
+            Memory::Normal => Hint::None,
         };
-        let message =
-            format!("cannot allocate {depth} buffers of {bytes} bytes: {error}; {advice}");
-        Refusal::by_kernel(&error, message)
+        let op = Operation::AllocateBuffers { count: depth, bytes };
+        EngineError::by_kernel(op, &error).hint(hint)
     })
 }
 
@@ -126,7 +121,7 @@ fn work_with<Q: Queue, S: Source, O: Observe>(
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
     observer: O,
-) -> Result<JobRecord, Refusal> {
+) -> Result<JobResult, EngineError> {
     let named = task.names.into_iter().flat_map(|table| &table.names);
     let named = named.map(|name| name.path.to_string_lossy().into_owned());
     let paths: Vec<String> = task.files.iter().map(|f| f.path.clone()).chain(named).collect();
@@ -134,15 +129,15 @@ fn work_with<Q: Queue, S: Source, O: Observe>(
     let ramp_stats = (task.job.until.ramp_ns > 0).then(Stats::default);
     let go = ready.take().is_none_or(|ready| ready(Ok(())));
     if !go {
-        return Ok(JobRecord::default());
+        return Ok(JobResult::default());
     }
-    let record = measured(task, &mut worker, ramp_stats.as_ref());
+    let result = measured(task, &mut worker, ramp_stats.as_ref());
     if worker.in_flight > 0 {
         // The kernel may still write to these buffers, and closing the queue may block on that.
         let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
         abandoned.push(Box::into_raw(Box::new(worker)).addr());
     }
-    Ok(record)
+    Ok(result)
 }
 
 /// From the first I/O to the record.
@@ -150,7 +145,7 @@ fn measured<'a, Q: Queue, S: Source, O: Observe>(
     task: &Task<'a>,
     worker: &mut Worker<'a, Q, S, O>,
     ramp: Option<&'a Stats>,
-) -> JobRecord {
+) -> JobResult {
     let (job, shared) = (task.job, task.shared);
     wait_until(task, clock::now_ns() + job.start_delay_ns);
     worker.now_ns = clock::now_ns();
@@ -184,10 +179,10 @@ fn measured<'a, Q: Queue, S: Source, O: Observe>(
     let usage = usage::difference(&usage::thread(), &before);
     let finished = worker.queue.finish();
     let mut record = record(task, worker, usage, &unstarted);
-    record.error = record.error.or(finished.err());
     record.started_ns = from_ns.saturating_sub(task.run_start_ns);
     record.started_unix_ns = from_unix_ns;
-    record
+    let error = worker.failure.take().or(finished.err());
+    JobResult { record, error, fallbacks: worker.queue.fallbacks().to_vec() }
 }
 
 /// The measured I/Os, pass by pass where each is to find its files without blocks (`unlink_each_loop`).
@@ -264,7 +259,6 @@ fn record<Q: Queue, S: Source, O: Observe>(
         }
     });
     JobRecord {
-        error: worker.failure.take(),
         runtime_ns: shared.measured_ns(),
         dirs,
         flushes: FlushRecord {
@@ -309,7 +303,7 @@ mod tests {
                 reported = Some(ready);
                 true
             });
-            assert_eq!((reported, record), (Some(Ok(())), JobRecord::default()));
+            assert_eq!((reported, record), (Some(Ok(())), JobResult::default()));
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod closed;
 mod depth;
 mod duplicates;
 mod entries;
+mod error;
 mod fault;
 mod files;
 mod flow;
@@ -33,7 +34,6 @@ mod priorities;
 mod psync;
 mod queue;
 mod rate_floor;
-mod refusal;
 mod run;
 mod sg;
 #[cfg(test)]
@@ -52,7 +52,8 @@ mod wake;
 mod worker;
 
 pub use entries::{EntryReceiver, EntrySender, entries};
+pub use error::{EngineError, Hint, JobResult, Operation, ScsiError};
 pub use files::{FileKind, OpenFile};
 pub use layout::fill;
 pub use names::{Identity, Name, NameTable};
-pub use run::{JobInput, Running, StartError, start, start_with};
+pub use run::{JobInput, Running, start, start_with};

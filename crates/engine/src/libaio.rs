@@ -2,11 +2,11 @@
 
 use crate::buffers::Slab;
 use crate::clock;
+use crate::error::{EngineError, Hint, Operation};
 use crate::files::OpenFile;
 use crate::priorities::Priorities;
 use crate::psync::RWF_ATOMIC;
 use crate::queue::{Op, Push, Queue, Request};
-use crate::refusal::Refusal;
 use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::plan::JobPlan;
@@ -73,7 +73,7 @@ impl<const FLAGGED: bool> Libaio<FLAGGED> {
     /// # Errors
     ///
     /// Why the context cannot be created.
-    pub fn new(job: &JobPlan, files: &[OpenFile], slab: &Slab) -> Result<Self, Refusal> {
+    pub fn new(job: &JobPlan, files: &[OpenFile], slab: &Slab) -> Result<Self, EngineError> {
         let depth = slab.slots();
         let mut context: libc::c_ulong = 0;
         // SAFETY: `context` is a zeroed place for the handle, as io_setup(2) asks.
@@ -81,18 +81,13 @@ impl<const FLAGGED: bool> Libaio<FLAGGED> {
             libc::syscall(libc::SYS_io_setup, libc::c_long::from(depth as i32), &raw mut context)
         };
         if result < 0 {
-            let error = io::Error::last_os_error();
-            let advice = match error.raw_os_error() {
-                Some(libc::EAGAIN) => {
-                    "fs.aio-max-nr is exhausted; raise it (`sysctl fs.aio-max-nr`) or lower iodepth"
-                }
-                Some(libc::ENOSYS) => {
-                    "this kernel has no native asynchronous I/O; use --ioengine=io_uring"
-                }
-                _ => "lower iodepth, or use --ioengine=io_uring",
+            let error = EngineError::last(Operation::SetUpAio(depth));
+            let hint = match error.errno {
+                libc::EAGAIN => Hint::AioMaxNr,
+                libc::ENOSYS => Hint::NoAio,
+                _ => Hint::None,
             };
-            let message = format!("io_setup failed for queue depth {depth}: {error}; {advice}");
-            return Err(Refusal::by_kernel(&error, message));
+            return Err(error.hint(hint));
         }
         Ok(Self {
             atomic: job.flags.atomic,

@@ -1,13 +1,12 @@
 //! Loads from and stores to memory mappings of the targets.
 
+use crate::error::{EngineError, Hint, Operation};
 use crate::fault;
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Mapping, Op, Request};
-use crate::refusal::Refusal;
 use crate::sync_queue::{Perform, last_error, outcome, without_data};
 use fathom_model::Dir;
 use fathom_model::plan::{Advice, JobPlan, Region, SyncIo};
-use std::io;
 
 /// Copies to and from mappings.
 pub(crate) struct Mmap {
@@ -39,10 +38,9 @@ impl Mmap {
     /// # Errors
     ///
     /// What cannot be mapped.
-    pub fn new(job: &JobPlan, files: &[OpenFile]) -> Result<Self, Refusal> {
-        fault::install_handler().map_err(|error| {
-            Refusal::by_kernel(&error, format!("cannot install a handler for SIGBUS: {error}"))
-        })?;
+    pub fn new(job: &JobPlan, files: &[OpenFile]) -> Result<Self, EngineError> {
+        fault::install_handler()
+            .map_err(|error| EngineError::by_kernel(Operation::HandleBusErrors, &error))?;
         let map = |(file, region): (&OpenFile, &Region)| Mapped::new(job, file, region);
         let files = files.iter().zip(&job.regions).map(map).collect::<Result<_, _>>()?;
         let syncs = job.direct || job.sync_io != SyncIo::None;
@@ -77,7 +75,7 @@ impl Mmap {
 }
 
 impl Mapped {
-    fn new(job: &JobPlan, file: &OpenFile, region: &Region) -> Result<Self, Refusal> {
+    fn new(job: &JobPlan, file: &OpenFile, region: &Region) -> Result<Self, EngineError> {
         let mix = job.access.mix;
         let protection = if mix.has(Dir::Read) { libc::PROT_READ } else { 0 }
             | if mix.has(Dir::Write) { libc::PROT_WRITE } else { 0 };
@@ -90,14 +88,9 @@ impl Mapped {
             libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, offset as i64)
         };
         if address == libc::MAP_FAILED {
-            let error = io::Error::last_os_error();
-            let advice = match error.raw_os_error() {
-                Some(libc::ENOMEM) => "lower size, or raise the limit (`ulimit -v unlimited`)",
-                _ => "its file system or driver may not support it; use ioengine=psync",
-            };
-            let message =
-                format!("cannot map {bytes} bytes of {} into memory: {error}; {advice}", file.path);
-            return Err(Refusal::by_kernel(&error, message));
+            let error = EngineError::last(Operation::Map(bytes)).on(&file.path);
+            let is_limit = error.errno == libc::ENOMEM;
+            return Err(error.hint(if is_limit { Hint::AddressSpace } else { Hint::Unsupported }));
         }
         let advice = match job.advice {
             Advice::Sequential => libc::MADV_SEQUENTIAL,

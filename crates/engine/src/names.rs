@@ -1,11 +1,11 @@
 //! Operations on the names of files and directories, one system call each (fio's `filecreate` and its siblings).
 
+use crate::error::{EngineError, Hint, Operation};
 use crate::queue::{Op, Request};
 use crate::source::{Draw, Source};
 use crate::sync_queue::{Perform, last_error, outcome};
 use fathom_model::Dir;
 use fathom_model::plan::{FileService, JobPlan, NameOp, Names, StatCall};
-use fathom_model::record::JobError;
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -106,20 +106,13 @@ impl<'a> NameOps<'a> {
     }
 
     /// The error for `count` names that could not be removed, of which this is the first.
-    fn kept(&self, index: u32, error: &io::Error, count: usize) -> JobError {
+    fn kept(&self, index: u32, error: &io::Error, count: usize) -> EngineError {
         let path = self.table.names[index as usize].path.to_string_lossy();
-        let others = match count - 1 {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let (errno, message) = match error.raw_os_error() {
-            None => (libc::ESTALE, format!("cannot remove {path}{others}: {error}")),
-            Some(errno) => (
-                errno,
-                format!("cannot remove {path}{others} (unlink=1): {error}; remove them yourself"),
-            ),
-        };
-        JobError { errno, message }
+        let failed = EngineError::new(Operation::RemoveNames { more: count - 1 }).on(path);
+        match error.raw_os_error() {
+            None => failed.errno(libc::ESTALE).hint(Hint::Explained(error.to_string())),
+            Some(errno) => failed.errno(errno),
+        }
     }
 
     fn stat(&self, index: u32) -> i32 {
@@ -195,7 +188,7 @@ impl Perform for NameOps<'_> {
     }
 
     /// Removes what the worker created, if requested, and nothing that has taken its name since.
-    fn finish(&mut self) -> Result<(), JobError> {
+    fn finish(&mut self) -> Result<(), EngineError> {
         self.close();
         let mut failed: Vec<(u32, io::Error)> = Vec::new();
         for (index, made) in std::mem::take(&mut self.made) {

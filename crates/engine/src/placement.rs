@@ -1,8 +1,7 @@
 //! CPU affinity and priorities of worker threads.
 
-use crate::refusal::Refusal;
+use crate::error::{EngineError, Operation};
 use fathom_model::plan::{MemoryPolicy, Placement};
-use std::io;
 
 /// IOPRIO_WHO_PROCESS of linux/ioprio.h.
 const IOPRIO_WHO_PROCESS: libc::c_int = 1;
@@ -13,7 +12,7 @@ const IOPRIO_CLASS_SHIFT: i32 = 13;
 /// # Errors
 ///
 /// The setting that the kernel refused, and the privilege it needs.
-pub(crate) fn apply(plan: &Placement) -> Result<(), Refusal> {
+pub(crate) fn apply(plan: &Placement) -> Result<(), EngineError> {
     // Minimal timer slack, so that sleeps of rate-limited workers end on time.
     // SAFETY: takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
@@ -25,11 +24,7 @@ pub(crate) fn apply(plan: &Placement) -> Result<(), Refusal> {
         // SAFETY: takes no pointers; 0 is the calling thread.
         let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, plan.nice) };
         if result < 0 {
-            let error = io::Error::last_os_error();
-            let nice = plan.nice;
-            let message =
-                format!("cannot set nice={nice}: {error}; values below 0 need CAP_SYS_NICE");
-            return Err(Refusal::by_kernel(&error, message));
+            return Err(EngineError::last(Operation::SetNice(plan.nice)));
         }
     }
     if let Some((class, level)) = plan.io_priority {
@@ -37,12 +32,7 @@ pub(crate) fn apply(plan: &Placement) -> Result<(), Refusal> {
         // SAFETY: takes no pointers; 0 is the calling thread.
         let result = unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, value) };
         if result < 0 {
-            let error = io::Error::last_os_error();
-            let message = format!(
-                "cannot set prioclass={class} prio={level}: {error}; the real-time class needs \
-                 CAP_SYS_ADMIN or CAP_SYS_NICE"
-            );
-            return Err(Refusal::by_kernel(&error, message));
+            return Err(EngineError::last(Operation::SetIoPriority { class, level }));
         }
     }
     Ok(())
@@ -60,7 +50,7 @@ impl Locked {
     /// # Errors
     ///
     /// What the kernel refused, and which limit to raise.
-    pub fn new(bytes: u64) -> Result<Self, Refusal> {
+    pub fn new(bytes: u64) -> Result<Self, EngineError> {
         let mut this = Self { address: std::ptr::null_mut(), bytes: 0 };
         let len = usize::try_from(bytes).unwrap_or(usize::MAX);
         let (access, kind) =
@@ -76,13 +66,9 @@ impl Locked {
             }
             address != libc::MAP_FAILED && libc::mlock(address, len) == 0
         };
-        let error = io::Error::last_os_error();
-        let why = "; raise the limit on locked memory (`ulimit -l`), or lower lockmem";
         match locked {
             true => Ok(this),
-            false => {
-                Err(Refusal::by_kernel(&error, format!("cannot lock {bytes} bytes: {error}{why}")))
-            }
+            false => Err(EngineError::last(Operation::LockMemory(bytes))),
         }
     }
 }
@@ -97,7 +83,7 @@ impl Drop for Locked {
 }
 
 /// Sets the NUMA nodes of the memory that the thread allocates from now on.
-fn set_memory_policy(policy: &MemoryPolicy) -> Result<(), Refusal> {
+fn set_memory_policy(policy: &MemoryPolicy) -> Result<(), EngineError> {
     // MPOL_* of linux/mempolicy.h.
     let (mode, nodes) = match policy {
         MemoryPolicy::Default => return Ok(()),
@@ -121,21 +107,16 @@ fn set_memory_policy(policy: &MemoryPolicy) -> Result<(), Refusal> {
     if result == 0 {
         return Ok(());
     }
-    let error = io::Error::last_os_error();
-    let message = format!("cannot set numa_mem_policy: {error}; name nodes that have memory");
-    Err(Refusal::by_kernel(&error, message))
+    Err(EngineError::last(Operation::SetMemoryPolicy))
 }
 
-fn pin(cpus: &[u32]) -> Result<(), Refusal> {
+fn pin(cpus: &[u32]) -> Result<(), EngineError> {
     // SAFETY: cpu_set_t is a bit mask, for which all-zero bytes are valid.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for cpu in cpus {
         if *cpu >= libc::CPU_SETSIZE as u32 {
-            return Err(format!(
-                "cpus_allowed: CPU {cpu} is out of range; use 0 to {}",
-                libc::CPU_SETSIZE - 1
-            )
-            .into());
+            let max = libc::CPU_SETSIZE as u32 - 1;
+            return Err(EngineError::new(Operation::UseCpu { cpu: *cpu, max }));
         }
         // SAFETY: `cpu` is below CPU_SETSIZE, checked above.
         unsafe { libc::CPU_SET(*cpu as usize, &mut set) };
@@ -144,11 +125,7 @@ fn pin(cpus: &[u32]) -> Result<(), Refusal> {
     let result =
         unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
     if result < 0 {
-        let error = io::Error::last_os_error();
-        let message = format!(
-            "cannot set cpus_allowed={cpus:?}: {error}; use CPUs that are online and allowed for this process"
-        );
-        return Err(Refusal::by_kernel(&error, message));
+        return Err(EngineError::last(Operation::SetAffinity(cpus.to_vec())));
     }
     Ok(())
 }
@@ -161,7 +138,7 @@ mod tests {
     fn the_local_policy_is_accepted() {
         // Only in this thread, which ends with the test.
         let result = std::thread::spawn(|| set_memory_policy(&MemoryPolicy::Local)).join();
-        if let Err(Refusal(error)) = result.unwrap() {
+        if let Err(error) = result.unwrap() {
             // A kernel without NUMA, or a container, has no such call.
             assert!([libc::ENOSYS, libc::EPERM].contains(&error.errno), "{error:?}");
         }

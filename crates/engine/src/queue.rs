@@ -1,8 +1,9 @@
 //! The interface of all I/O engines.
 
+use crate::error::{EngineError, ScsiError};
 use crate::token::Token;
 use fathom_model::Dir;
-use fathom_model::record::{Granted, JobError};
+use fathom_model::record::Granted;
 use std::io;
 
 /// An operation.
@@ -84,13 +85,18 @@ pub(crate) trait Queue {
     /// Settings in effect so far.
     fn granted(&self) -> Granted;
 
+    /// Optimizations that it does without.
+    fn fallbacks(&self) -> &[EngineError] {
+        &[]
+    }
+
     /// Called after the last I/O: removes what the job created, if that was requested.
-    fn finish(&mut self) -> Result<(), JobError> {
+    fn finish(&mut self) -> Result<(), EngineError> {
         Ok(())
     }
 
     /// What is known about the failure of the last request, beyond its errno: the first, if several are in flight.
-    fn last_failure(&self) -> Option<String> {
+    fn last_failure(&self) -> Option<ScsiError> {
         None
     }
 

@@ -1,9 +1,10 @@
 //! Detects jobs that fall below the rate they need (`rate_min`, `rate_iops_min`), or exceed a latency (`max_latency`).
 
+use crate::error::{EngineError, Operation};
 use crate::stats::Shared;
 use fathom_model::plan::RateFloor;
 use fathom_model::progress::Phase;
-use fathom_model::record::{JobError, JobRecord};
+use fathom_model::record::JobRecord;
 use fathom_model::{Dir, PerDir};
 
 /// As in fio, a job has this long to settle.
@@ -16,14 +17,11 @@ pub(crate) fn is_too_late(floor: &RateFloor, shared: &Shared) -> bool {
 }
 
 /// The error of a job with an I/O that took longer than it allows.
-pub(crate) fn latency_error(floor: &RateFloor, done: &JobRecord) -> Option<JobError> {
+pub(crate) fn latency_error(floor: &RateFloor, done: &JobRecord) -> Option<EngineError> {
     Dir::ALL.into_iter().find_map(|dir| {
         let (most, got) = (floor.latency_ns[dir]?, done.dirs[dir].lat.max_ns());
-        let us = |ns: u64| ns / 1000;
-        (got > most).then(|| JobError {
-            errno: libc::ETIMEDOUT,
-            message: format!("max_latency={}us exceeded: a {dir} took {} µs", us(most), us(got)),
-        })
+        let error = EngineError::new(Operation::MeetLatency { dir, max_ns: most, took_ns: got });
+        (got > most).then(|| error.errno(libc::ETIMEDOUT))
     })
 }
 
@@ -36,7 +34,7 @@ pub(crate) struct FloorCheck {
 
 impl FloorCheck {
     /// The error of a job that fell below `floor` since the last cycle.
-    pub fn check(&mut self, floor: &RateFloor, shared: &Shared) -> Option<JobError> {
+    pub fn check(&mut self, floor: &RateFloor, shared: &Shared) -> Option<EngineError> {
         if !floor.is_set() || shared.phase() != Phase::Running {
             return None;
         }
@@ -49,7 +47,7 @@ impl FloorCheck {
         floor: &RateFloor,
         now_ns: u64,
         counts: PerDir<(u64, u64)>,
-    ) -> Option<JobError> {
+    ) -> Option<EngineError> {
         if now_ns < SETTLE_NS {
             return None;
         }
@@ -67,17 +65,15 @@ impl FloorCheck {
                 |n: u64| (u128::from(n) * 1_000_000_000 / u128::from(spent_ns.max(1))) as u64;
             let ios = per_second(counts[dir].0 - before[dir].0);
             let bytes = per_second(counts[dir].1 - before[dir].1);
-            let (key, needed, got, unit) = match (floor.bytes[dir], floor.iops[dir]) {
+            let (in_bytes, needed, reached) = match (floor.bytes[dir], floor.iops[dir]) {
                 // As in fio, a job that has not begun with a direction is not judged by it.
                 _ if counts[dir].0 == 0 => return None,
-                (Some(needed), _) => ("rate_min", needed, bytes, "bytes/s"),
-                (None, Some(needed)) => ("rate_iops_min", needed, ios, "IOPS"),
+                (Some(needed), _) => (true, needed, bytes),
+                (None, Some(needed)) => (false, needed, ios),
                 (None, None) => return None,
             };
-            (got < needed).then(|| JobError {
-                errno: libc::EIO,
-                message: format!("{key}={needed} not met: {dir}s reached {got} {unit}"),
-            })
+            let op = Operation::MeetRate { dir, in_bytes, needed, reached };
+            (reached < needed).then(|| EngineError::new(op).errno(libc::EIO))
         })
     }
 }
@@ -99,11 +95,11 @@ mod tests {
             done.dirs.read.lat = shared.stats.dirs.read.lat.snapshot();
             let error = latency_error(&floor, &done);
             assert_eq!(is_too_late(&floor, &shared), error.is_some());
-            error.map(|error| error.message)
+            error.map(|error| error.op)
         };
         assert_eq!(error(2_000_000), None);
-        let late = "max_latency=2000us exceeded: a read took 3000 µs";
-        assert_eq!(error(3_000_000).as_deref(), Some(late));
+        let (dir, max_ns, took_ns) = (Dir::Read, 2_000_000, 3_000_000);
+        assert_eq!(error(3_000_000), Some(Operation::MeetLatency { dir, max_ns, took_ns }));
     }
 
     #[test]
@@ -112,7 +108,7 @@ mod tests {
         floor.iops.read = Some(100);
         let at = |check: &mut FloorCheck, tenths: u64, ios: u64| {
             let counts = PerDir { read: (ios, ios * 512), ..PerDir::default() };
-            check.check_at(&floor, tenths * 100_000_000, counts).map(|error| error.message)
+            check.check_at(&floor, tenths * 100_000_000, counts).map(|error| error.op)
         };
         let mut check = FloorCheck::default();
         assert_eq!(at(&mut check, 10, 1), None);
@@ -120,6 +116,7 @@ mod tests {
         assert_eq!(at(&mut check, 25, 2), None, "within a cycle");
         assert_eq!(at(&mut check, 30, 102), None);
         let slow = at(&mut check, 40, 201);
-        assert_eq!(slow.as_deref(), Some("rate_iops_min=100 not met: reads reached 99 IOPS"));
+        let (dir, in_bytes, needed, reached) = (Dir::Read, false, 100, 99);
+        assert_eq!(slow, Some(Operation::MeetRate { dir, in_bytes, needed, reached }));
     }
 }

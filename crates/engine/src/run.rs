@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::entries::EntrySender;
+use crate::error::{EngineError, JobResult, Operation};
 use crate::files::OpenFile;
 use crate::flow::{self, FlowGroup};
 use crate::job::{self, Task};
@@ -14,7 +15,7 @@ use crate::stats::Shared;
 use crate::wake::Wake;
 use fathom_model::plan::{ExitWhat, JobPlan, Plan, STACK_BYTES};
 use fathom_model::progress::{JobProgress, JobTotals, Phase, Progress};
-use fathom_model::record::{JobError, JobRecord};
+use fathom_model::record::JobRecord;
 use fathom_model::{Dir, PerDir};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -28,22 +29,6 @@ use std::time::Duration;
 
 /// Interval of bandwidth statistics, as fio's `bwavgtime`.
 const INTERVAL: Duration = Duration::from_millis(500);
-
-/// Why a run could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// An event descriptor or signal handler could not be created.
-    #[error(
-        "cannot start workers: {0}; raise the limit on open files (`ulimit -n`) or lower numjobs"
-    )]
-    Resources(#[from] std::io::Error),
-    /// A worker thread could not be created.
-    #[error(
-        "cannot create a worker thread: {0}; raise the limit on processes and threads (RLIMIT_NPROC, \
-         `ulimit -u`, or pids.max of the cgroup), or lower numjobs"
-    )]
-    Thread(std::io::Error),
-}
 
 /// One worker as the run sees it.
 struct Member {
@@ -90,15 +75,15 @@ impl State {
 /// A run in progress.
 pub struct Running {
     state: Arc<State>,
-    conductor: thread::JoinHandle<Vec<JobRecord>>,
+    conductor: thread::JoinHandle<Vec<JobResult>>,
 }
 
 /// Starts the jobs of `plan`. `files` holds, per job, one open file per region.
 ///
 /// # Errors
 ///
-/// If threads or descriptors cannot be created. Errors of a job are in its record.
-pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartError> {
+/// If threads or descriptors cannot be created. Errors of a job are in its result.
+pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, EngineError> {
     let input = |files| JobInput { files, ..JobInput::default() };
     start_with(plan, files.into_iter().map(input).collect())
 }
@@ -108,16 +93,17 @@ pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, StartErr
 /// # Errors
 ///
 /// As [`start`].
-pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, StartError> {
-    stall::install_handler()?;
+pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, EngineError> {
+    let failed = |error: std::io::Error| EngineError::by_kernel(Operation::Start, &error);
+    stall::install_handler().map_err(failed)?;
     posixaio::allow_threads(&plan.jobs);
-    let members =
-        plan.jobs.iter().map(|_| Ok(Member { shared: Shared::default(), wake: Wake::new()? }));
+    let member = |_| Ok(Member { shared: Shared::default(), wake: Wake::new()? });
+    let members = plan.jobs.iter().map(member).collect::<std::io::Result<_>>();
     let state = Arc::new(State {
         jobs: plan.jobs.clone(),
         flows: flow::groups(plan.jobs.iter().map(|job| job.flow)),
         inputs,
-        members: members.collect::<std::io::Result<_>>()?,
+        members: members.map_err(failed)?,
         start_ns: clock::now_ns(),
         stopped: AtomicBool::new(false),
         over: Mutex::new(false),
@@ -125,12 +111,13 @@ pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, StartEr
     });
     let shared = Arc::clone(&state);
     let conductor = thread::Builder::new().name("conductor".into()).spawn(move || {
-        let records = conduct(&shared);
+        let results = conduct(&shared);
         *shared.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         shared.over_changed.notify_all();
-        records
+        results
     });
-    let conductor = conductor.map_err(StartError::Thread)?;
+    let conductor =
+        conductor.map_err(|error| EngineError::by_kernel(Operation::SpawnWorker, &error))?;
     Ok(Running { state, conductor })
 }
 
@@ -178,13 +165,13 @@ impl Running {
         self.state.members.iter().map(|m| live(m).then(|| m.shared.tid.load(Relaxed))).collect()
     }
 
-    /// Waits for all workers and returns their records in the order of the plan's jobs.
+    /// Waits for all workers and returns their results in the order of the plan's jobs.
     #[must_use]
-    pub fn join(self) -> Vec<JobRecord> {
+    pub fn join(self) -> Vec<JobResult> {
         let count = self.state.jobs.len();
         self.conductor
             .join()
-            .unwrap_or_else(|_| vec![internal_error("the conductor thread failed"); count])
+            .unwrap_or_else(|_| vec![EngineError::new(Operation::Supervise).into(); count])
     }
 }
 
@@ -204,17 +191,10 @@ fn progress(job: &JobPlan, shared: &Shared) -> JobProgress {
     progress
 }
 
-fn internal_error(message: &str) -> JobRecord {
-    JobRecord {
-        error: Some(JobError { errno: 0, message: message.into() }),
-        ..JobRecord::default()
-    }
-}
-
 /// Messages from a worker to the conductor.
 enum Event {
-    Ready(usize, Result<(), JobError>),
-    Ended(usize, Box<JobRecord>),
+    Ready(usize, Result<(), EngineError>),
+    Ended(usize, Box<JobResult>),
 }
 
 /// Holds the workers of a wave until all are set up.
@@ -242,26 +222,26 @@ impl Barrier {
     }
 }
 
-fn conduct(state: &Arc<State>) -> Vec<JobRecord> {
-    let mut records = vec![JobRecord::default(); state.jobs.len()];
+fn conduct(state: &Arc<State>) -> Vec<JobResult> {
+    let mut results = vec![JobResult::default(); state.jobs.len()];
     let mut waves: Vec<u32> = state.jobs.iter().map(|j| j.wave).collect();
     waves.sort_unstable();
     waves.dedup();
     for wave in waves {
         let members: Vec<usize> =
             (0..state.jobs.len()).filter(|i| state.jobs[*i].wave == wave).collect();
-        if state.stopped.load(Acquire) || !perform_wave(state, &members, &mut records) {
+        if state.stopped.load(Acquire) || !perform_wave(state, &members, &mut results) {
             break;
         }
     }
     for member in &state.members {
         member.shared.set_phase(Phase::Done);
     }
-    records
+    results
 }
 
 /// Runs the jobs of one wave; false when some could not be set up, in which case none ran.
-fn perform_wave(state: &Arc<State>, members: &[usize], records: &mut [JobRecord]) -> bool {
+fn perform_wave(state: &Arc<State>, members: &[usize], results: &mut [JobResult]) -> bool {
     let (events, inbox) = channel();
     let barrier = Arc::new(Barrier::default());
     let mut pending = 0;
@@ -270,16 +250,16 @@ fn perform_wave(state: &Arc<State>, members: &[usize], records: &mut [JobRecord]
         match spawn(state, *index, events.clone(), Arc::clone(&barrier)) {
             Ok(()) => pending += 1,
             Err(error) => {
-                records[*index] = internal_error(&StartError::Thread(error).to_string());
+                results[*index] = EngineError::by_kernel(Operation::SpawnWorker, &error).into();
                 go = false;
             }
         }
     }
     drop(events);
-    go &= all_ready(&inbox, pending, records);
+    go &= all_ready(&inbox, pending, results);
     barrier.decide(go);
     if go {
-        attend(state, members, &inbox, records);
+        attend(state, members, &inbox, results);
     }
     go
 }
@@ -314,21 +294,21 @@ fn spawn(
             })
         };
         // A panic in a worker must be reported as this job's failure.
-        let record = catch_unwind(AssertUnwindSafe(perform)).unwrap_or_else(|_| {
-            let record = internal_error("the worker panicked: a bug in fathom; please report it");
-            let _ = events.send(Event::Ready(index, Err(record.error.clone().unwrap_or_default())));
-            record
+        let result = catch_unwind(AssertUnwindSafe(perform)).unwrap_or_else(|_| {
+            let error = EngineError::new(Operation::Work);
+            let _ = events.send(Event::Ready(index, Err(error.clone())));
+            error.into()
         });
         on_work.filter(|_| works.get()).iter().for_each(|call| call(false));
         member.shared.set_phase(Phase::Done);
-        // Without a receiver, the record is no longer needed.
-        let _ = events.send(Event::Ended(index, Box::new(record)));
+        // Without a receiver, the result is no longer needed.
+        let _ = events.send(Event::Ended(index, Box::new(result)));
     })?;
     Ok(())
 }
 
 /// Waits until all workers of a wave are set up; records the errors of those that failed.
-fn all_ready(inbox: &Receiver<Event>, mut pending: usize, records: &mut [JobRecord]) -> bool {
+fn all_ready(inbox: &Receiver<Event>, mut pending: usize, results: &mut [JobResult]) -> bool {
     let mut all = true;
     while pending > 0 {
         match inbox.recv() {
@@ -336,7 +316,7 @@ fn all_ready(inbox: &Receiver<Event>, mut pending: usize, records: &mut [JobReco
                 pending -= 1;
                 if let Err(error) = result {
                     all = false;
-                    records[index].error = Some(error);
+                    results[index].error = Some(error);
                 }
             }
             Ok(Event::Ended(..)) => {}
@@ -347,7 +327,7 @@ fn all_ready(inbox: &Receiver<Event>, mut pending: usize, records: &mut [JobReco
 }
 
 /// Supervises the workers of a wave until all have ended.
-fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &mut [JobRecord]) {
+fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, results: &mut [JobResult]) {
     let mut running: Vec<usize> = members.to_vec();
     let mut intervals: Vec<PerDir<Vec<(u64, u64, u64)>>> =
         vec![PerDir::default(); state.jobs.len()];
@@ -355,20 +335,20 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
     let mut stalls: Vec<StallDetector> =
         state.jobs.iter().map(|_| StallDetector::default()).collect();
     let mut floors: Vec<FloorCheck> = state.jobs.iter().map(|_| FloorCheck::default()).collect();
-    let mut too_slow: Vec<Option<JobError>> = vec![None; state.jobs.len()];
+    let mut too_slow: Vec<Option<EngineError>> = vec![None; state.jobs.len()];
     let mut next_sample = clock::now_ns() + INTERVAL.as_nanos() as u64;
     while !running.is_empty() {
         let wait = Duration::from_nanos(next_sample.saturating_sub(clock::now_ns()).max(1_000_000));
         match inbox.recv_timeout(wait) {
-            Ok(Event::Ended(index, record)) => {
+            Ok(Event::Ended(index, result)) => {
                 running.retain(|i| *i != index);
-                records[index] = *record;
+                results[index] = *result;
                 let floor = &state.jobs[index].rate_floor;
-                let late = rate_floor::latency_error(floor, &records[index]);
+                let late = rate_floor::latency_error(floor, &results[index].record);
                 if let Some(error) = too_slow[index].take().or(late) {
-                    records[index].error.get_or_insert(error);
+                    results[index].error.get_or_insert(error);
                 }
-                let failed = records[index].error.is_some();
+                let failed = results[index].error.is_some();
                 end_others(state, index, failed, &running);
             }
             Ok(Event::Ready(..)) => {}
@@ -402,13 +382,14 @@ fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, records: &m
         }
         let stuck: Vec<usize> =
             running.iter().copied().filter(|i| overdue[*i].is_stuck(now)).collect();
-        abandon(state, &stuck, &mut running, records);
+        abandon(state, &stuck, &mut running, results);
     }
     for index in members {
-        records[*index].lost_wakeups = stalls[*index].lost();
+        let record = &mut results[*index].record;
+        record.lost_wakeups = stalls[*index].lost();
         let seen = std::mem::take(&mut intervals[*index]);
         for dir in Dir::ALL {
-            records[*index].dirs[dir].intervals.clone_from(&seen[dir]);
+            record.dirs[dir].intervals.clone_from(&seen[dir]);
         }
     }
 }
@@ -440,23 +421,22 @@ fn sample(shared: &Shared, intervals: &mut PerDir<Vec<(u64, u64, u64)>>) {
     }
 }
 
-/// Abandons workers that do not end, with a partial record: a thread blocked in the kernel cannot be
+/// Abandons workers that do not end, with a partial result: a thread blocked in the kernel cannot be
 /// terminated, and the other results must not be lost.
-fn abandon(state: &State, stuck: &[usize], running: &mut Vec<usize>, records: &mut [JobRecord]) {
+fn abandon(state: &State, stuck: &[usize], running: &mut Vec<usize>, results: &mut [JobResult]) {
     for index in stuck {
         running.retain(|i| i != index);
-        records[*index] = partial(&state.members[*index].shared, state.start_ns);
+        results[*index] = partial(&state.members[*index].shared, state.start_ns);
     }
 }
 
-/// The record of a worker that did not end.
-fn partial(shared: &Shared, start_ns: u64) -> JobRecord {
-    let mut record = internal_error(
-        "the worker did not end within 9 s: a system call hangs in the kernel; see `dmesg` and the state of the device",
-    );
-    record.error = record.error.map(|e| JobError { errno: libc::ETIMEDOUT, ..e });
-    record.started_ns = shared.measured_from_ns.load(Acquire).saturating_sub(start_ns);
-    record.runtime_ns = shared.measured_ns();
+/// The result of a worker that did not end.
+fn partial(shared: &Shared, start_ns: u64) -> JobResult {
+    let mut record = JobRecord {
+        started_ns: shared.measured_from_ns.load(Acquire).saturating_sub(start_ns),
+        runtime_ns: shared.measured_ns(),
+        ..JobRecord::default()
+    };
     for dir in Dir::ALL {
         let stats = &shared.stats.dirs[dir];
         record.dirs[dir].counts = stats.counts();
@@ -464,5 +444,6 @@ fn partial(shared: &Shared, start_ns: u64) -> JobRecord {
         record.dirs[dir].lat = stats.lat.snapshot();
         record.dirs[dir].slat = stats.slat.snapshot();
     }
-    record
+    let error = EngineError::new(Operation::EndWorker).errno(libc::ETIMEDOUT);
+    JobResult { record, ..error.into() }
 }

@@ -1,11 +1,11 @@
 //! SCSI commands through SG_IO, one at a time (the version 3 interface of scsi/sg.h).
 
+use crate::error::ScsiError;
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
 use crate::sync_queue::{Perform, last_error};
 use fathom_model::Dir;
 use fathom_model::plan::{ScsiCommands, ScsiWrite};
-use std::fmt;
 
 const SG_IO: libc::c_ulong = 0x2285;
 /// Of `sg_io_hdr`: interface, directions, and the bit of `info` for a command that did not succeed.
@@ -82,26 +82,13 @@ pub(crate) struct Command {
     pub data: Data,
 }
 
-/// Why a command failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The request has no command.
-    NoCommand,
-    /// The kernel did not send it.
-    NotSent(i32),
-    /// The device returned sense data: key, additional code and qualifier.
-    Sense(u8, u8, u8),
-    /// The device or the host adapter returned only a status.
-    Status { device: u8, host: u16 },
-}
-
 /// The commands of a job.
 pub(crate) struct Sg {
     plan: ScsiCommands,
     /// Descriptors, with the bytes of a logical block.
     files: Vec<(i32, u32)>,
     /// Of the last request.
-    failure: Option<Failure>,
+    failure: Option<ScsiError>,
     calls: u64,
 }
 
@@ -119,7 +106,7 @@ impl Sg {
         fd: i32,
         buffer: *mut libc::c_void,
         command: &Command,
-    ) -> Result<u32, Failure> {
+    ) -> Result<u32, ScsiError> {
         let mut sense = [0_u8; 64];
         let (direction, data, data_bytes) = match &command.data {
             Data::None => (NO_DATA, std::ptr::null_mut(), 0),
@@ -155,7 +142,7 @@ impl Sg {
         // SAFETY: the kernel reads the command and writes header, sense and data within the lengths given; `buffer` names
         // as much of the slot's memory as the request is long, and the list of ranges is only read.
         if unsafe { libc::ioctl(fd, SG_IO, &raw mut header) } < 0 {
-            return Err(Failure::NotSent(-last_error()));
+            return Err(ScsiError::NotSent(-last_error()));
         }
         match failure_of(&header, &sense) {
             Some(failure) => Err(failure),
@@ -167,7 +154,7 @@ impl Sg {
 impl Perform for Sg {
     fn perform(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
         let (fd, lba_bytes) = self.files[request.file as usize];
-        let command = command(&self.plan, lba_bytes, request).ok_or(Failure::NoCommand);
+        let command = command(&self.plan, lba_bytes, request).ok_or(ScsiError::NoCommand);
         match command.and_then(|command| Ok((command, self.send(fd, buffer, &command)?))) {
             Ok((command, moved)) => {
                 self.failure = None;
@@ -189,8 +176,8 @@ impl Perform for Sg {
         self.calls
     }
 
-    fn last_failure(&self) -> Option<String> {
-        self.failure.map(|failure| failure.to_string())
+    fn last_failure(&self) -> Option<ScsiError> {
+        self.failure
     }
 }
 
@@ -276,34 +263,14 @@ impl Command {
 }
 
 /// Whether a command that was sent failed, and why.
-fn failure_of(header: &Header, sense: &[u8; 64]) -> Option<Failure> {
+fn failure_of(header: &Header, sense: &[u8; 64]) -> Option<ScsiError> {
     if header.info & INFO_CHECK == 0 && header.status == 0 {
         return None;
     }
-    Failure::reported(header.status, header.host_status, header.sense_bytes > 0, sense)
+    ScsiError::reported(header.status, header.host_status, header.sense_bytes > 0, sense)
 }
 
-/// Sense keys by their number (SPC-5).
-const SENSE_KEYS: [&str; 16] = [
-    "NO SENSE",
-    "RECOVERED ERROR",
-    "NOT READY",
-    "MEDIUM ERROR",
-    "HARDWARE ERROR",
-    "ILLEGAL REQUEST",
-    "UNIT ATTENTION",
-    "DATA PROTECT",
-    "BLANK CHECK",
-    "vendor specific",
-    "COPY ABORTED",
-    "ABORTED COMMAND",
-    "reserved",
-    "VOLUME OVERFLOW",
-    "MISCOMPARE",
-    "COMPLETED",
-];
-
-impl Failure {
+impl ScsiError {
     /// What the device reports with its status; `None` if it recovered.
     pub fn reported(device: u8, host: u16, has_sense: bool, sense: &[u8; 64]) -> Option<Self> {
         let (key, code, qualifier) = match sense[0] & 0x7f {
@@ -321,33 +288,6 @@ impl Failure {
             Self::NoCommand => libc::EINVAL,
             Self::NotSent(errno) => errno,
             Self::Sense(..) | Self::Status { .. } => libc::EIO,
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoCommand => f.write_str(
-                "SCSI commands are on whole logical blocks, and WRITE STREAM on at most 65535; check bs and offset",
-            ),
-            Self::NotSent(libc::EPERM | libc::EACCES) => {
-                f.write_str("the kernel lets only root send this SCSI command")
-            }
-            Self::NotSent(libc::EOPNOTSUPP) => f.write_str(
-                "this kernel takes no SCSI commands on a ring (cmd_type=bsg needs Linux 7); use ioengine=sg on the disk",
-            ),
-            Self::NotSent(_) => f.write_str(
-                "the kernel did not send the SCSI command; check bs against queue/max_hw_sectors_kb",
-            ),
-            Self::Sense(key, code, qualifier) => write!(
-                f,
-                "the device reports sense key {} ({key:X}h), additional sense code {code:02X}h, qualifier {qualifier:02X}h",
-                SENSE_KEYS[usize::from(key & 0xf)]
-            ),
-            Self::Status { device, host } => {
-                write!(f, "SCSI status {device:02X}h, host status {host:02X}h; see `dmesg`")
-            }
         }
     }
 }
@@ -458,20 +398,15 @@ mod tests {
         (header.info, header.status, header.sense_bytes) = (INFO_CHECK, 2, 18);
         (sense[0], sense[2], sense[12]) = (0x70, 0xe, 0x1d);
         let failure = failure_of(&header, &sense).unwrap();
-        assert_eq!(failure, Failure::Sense(0xe, 0x1d, 0));
+        assert_eq!(failure, ScsiError::Sense(0xe, 0x1d, 0));
         assert_eq!(failure.errno(), libc::EIO);
-        let text = failure.to_string();
-        assert!(
-            text.contains("MISCOMPARE (Eh), additional sense code 1Dh, qualifier 00h"),
-            "{text}"
-        );
         sense = [0; 64];
         (sense[0], sense[1], sense[2]) = (0x72, 5, 0x21);
-        assert_eq!(failure_of(&header, &sense), Some(Failure::Sense(5, 0x21, 0)));
+        assert_eq!(failure_of(&header, &sense), Some(ScsiError::Sense(5, 0x21, 0)));
         sense[1] = 1;
         assert_eq!(failure_of(&header, &sense), None, "recovered");
         (header.sense_bytes, header.status, header.host_status) = (0, 0, 3);
-        assert_eq!(failure_of(&header, &sense), Some(Failure::Status { device: 0, host: 3 }));
+        assert_eq!(failure_of(&header, &sense), Some(ScsiError::Status { device: 0, host: 3 }));
     }
 
     #[test]
@@ -483,6 +418,6 @@ mod tests {
         let mut buffer = [0_u8; 512];
         let done = sg.perform(buffer.as_mut_ptr().cast(), &request(Dir::Read, 0, 512));
         assert_eq!((done, sg.system_calls()), (-libc::ENOTTY, 1));
-        assert!(sg.last_failure().is_some_and(|why| why.contains("did not send")));
+        assert_eq!(sg.last_failure(), Some(ScsiError::NotSent(libc::ENOTTY)));
     }
 }

@@ -1,6 +1,7 @@
 //! A simulated queue with seeded faults, and the worker held against it.
 
 use crate::buffers::Slab;
+use crate::error::{EngineError, Hint, Operation};
 use crate::observer::{Observe, ObservedIo};
 use crate::queue::{Op, Push, Queue, Request};
 use crate::source::General;
@@ -184,7 +185,7 @@ struct Outcome {
     shared: Shared,
     moved: u64,
     flushes: u32,
-    failure: Option<String>,
+    failure: Option<EngineError>,
     in_flight: u32,
     in_flight_max: u32,
     /// Batches by their number of I/Os.
@@ -238,7 +239,7 @@ fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> Outcome {
     let end = worker.span(&shared.stats, u64::MAX, Some(ios), None);
     worker.drain();
     let (moved, flushes, in_flight) = (worker.queue.moved, worker.queue.flushes, worker.in_flight);
-    let failure = worker.failure.take().map(|f| f.message);
+    let failure = worker.failure.take();
     let errnos = std::mem::take(&mut worker.errnos);
     let seen = std::mem::take(&mut worker.observer);
     let DepthRecord { in_flight_max, submit: submitted, .. } = worker.depth.record(0);
@@ -345,11 +346,9 @@ fn an_error_ends_the_job_and_says_where() {
     let out =
         simulate(&job(Mix::Only(Dir::Write), 4), Faults { error: 1, ..Faults::default() }, 1, 100);
     assert_eq!((out.end, out.in_flight, out.counts().ios), (End::Failed, 0, 0));
-    let message = out.failure.unwrap();
-    assert!(
-        message.contains("write of 4096 bytes at offset") && message.contains("target"),
-        "{message}"
-    );
+    let error = out.failure.unwrap();
+    assert!(matches!(error.op, Operation::Io { dir: Dir::Write, len: 4096, .. }), "{error:?}");
+    assert_eq!((error.file.as_deref(), error.hint), (Some("target"), Hint::DeviceError));
 }
 
 #[test]
@@ -382,7 +381,7 @@ fn reads_beyond_a_new_end_are_no_performance() {
     assert_eq!(out.failure, None, "continued as requested");
     job.on_error.keep_going.read = false;
     let out = simulate(&job, Faults { truncated_at: Some(2 << 20), ..Faults::default() }, 1, 1024);
-    assert!(out.failure.unwrap().contains("shorter than at the start of the run"));
+    assert_eq!(out.failure.unwrap().hint, Hint::Shrunk);
 }
 
 #[test]
@@ -390,7 +389,7 @@ fn a_broken_queue_ends_the_job_without_a_hang() {
     let faults = Faults { breaks_after: 5, delay_max: 3, ..Faults::default() };
     let out = simulate(&job(Mix::Only(Dir::Read), 8), faults, 1, 10_000);
     assert_eq!(out.end, End::Failed);
-    assert!(out.failure.unwrap().contains("the queue failed"));
+    assert!(matches!(out.failure.unwrap().op, Operation::UseQueue { engine: "null", .. }));
 }
 
 #[test]

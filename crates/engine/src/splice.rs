@@ -1,11 +1,10 @@
 //! Transfers through a pipe: splice(2) between target and pipe, vmsplice(2) between pipe and buffer.
 
+use crate::error::{EngineError, Operation};
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
-use crate::refusal::Refusal;
 use crate::sync_queue::{Perform, last_error, outcome, without_data};
 use fathom_model::Dir;
-use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Bytes moved at a time: the capacity of a pipe by default (pipe(7)).
@@ -27,16 +26,11 @@ impl Splice {
     /// # Errors
     ///
     /// Why it cannot be created.
-    pub fn new(files: &[OpenFile]) -> Result<Self, Refusal> {
+    pub fn new(files: &[OpenFile]) -> Result<Self, EngineError> {
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for both descriptors.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            let error = io::Error::last_os_error();
-            let message = format!(
-                "cannot create a pipe for ioengine=splice: {error}; raise the limit on open files \
-                 (`ulimit -n`), or lower numjobs"
-            );
-            return Err(Refusal::by_kernel(&error, message));
+            return Err(EngineError::last(Operation::CreatePipe));
         }
         // SAFETY: both descriptors were just created and belong to no one else.
         let [from, into] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });

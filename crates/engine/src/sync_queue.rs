@@ -1,10 +1,11 @@
 //! The queue of engines that perform one request at a time.
 
 use crate::buffers::Slab;
+use crate::error::{EngineError, ScsiError};
 use crate::files::FileKind;
 use crate::queue::{Mapping, Op, Push, Queue, Request};
 use crate::token::Token;
-use fathom_model::record::{Granted, JobError};
+use fathom_model::record::Granted;
 use std::io;
 
 /// BLKDISCARD of linux/fs.h: `_IO(0x12, 119)`.
@@ -27,12 +28,12 @@ pub(crate) trait Perform {
     }
 
     /// Called after the last request: removes what was created, if that was requested.
-    fn finish(&mut self) -> Result<(), JobError> {
+    fn finish(&mut self) -> Result<(), EngineError> {
         Ok(())
     }
 
     /// What is known about the failure of the last request, beyond its errno.
-    fn last_failure(&self) -> Option<String> {
+    fn last_failure(&self) -> Option<ScsiError> {
         None
     }
 
@@ -110,11 +111,11 @@ impl<P: Perform> Queue for SyncQueue<P> {
         self.performer.granted()
     }
 
-    fn finish(&mut self) -> Result<(), JobError> {
+    fn finish(&mut self) -> Result<(), EngineError> {
         self.performer.finish()
     }
 
-    fn last_failure(&self) -> Option<String> {
+    fn last_failure(&self) -> Option<ScsiError> {
         self.performer.last_failure()
     }
 

@@ -108,7 +108,7 @@ fn count_wave(
     let running = targets.start(plan)?;
     let result = wait_and_count(&running, plan, cancel);
     running.stop();
-    let records = running.join();
+    let records = targets.join(running);
     let mut counts = result?;
     for (counts, record) in counts.iter_mut().zip(records) {
         if let Some(error) = record.error {

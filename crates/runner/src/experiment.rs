@@ -13,6 +13,7 @@ use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::run::Hooks;
 use crate::snapshot::MachineSnapshots;
 use crate::targets::OpenTargets;
+use crate::wording::Vocabulary;
 use bench::{Bench, Failure};
 use fathom_analysis::experiment::{
     Detail, ExperimentRecord, Request, Trial, TrialReport, TrialWindow,
@@ -306,7 +307,7 @@ fn on_scratch(options: &TryOptions, hooks: &mut dyn Hooks) -> Result<Opened, Str
         ));
     }
     let host = plans.facts.host.clone();
-    Ok((OpenTargets::with(host, vec![scratch]), plans, paths))
+    Ok((OpenTargets::with(host, vec![scratch], Vocabulary::Keys), plans, paths))
 }
 
 fn bench<'a>(

@@ -49,6 +49,7 @@ mod snapshot;
 mod sources;
 mod targets;
 pub mod window;
+mod wording;
 
 pub use background::BackgroundSampling;
 pub use cancel::CancelToken;

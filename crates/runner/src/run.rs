@@ -194,7 +194,7 @@ impl Runner {
         let last = running.progress();
         totals(hooks);
         hooks.progress(&last);
-        record.jobs = running.join();
+        record.jobs = targets.join(running);
         record.disks = disk_totals(&disks, disks_before.as_ref());
         record.watch = samples.finish(&last, hooks);
         ring_threads.note(&mut record.jobs);

@@ -3,6 +3,7 @@
 use crate::cancel::CancelToken;
 use crate::observe::new_run_id;
 use crate::shrink::ShrinkDetector;
+use crate::wording::Vocabulary;
 use fathom_engine::{EntrySender, FileKind, JobInput, Name, NameTable, OpenFile, Running};
 use fathom_machine::guard::{
     self, NamedTarget, NamedTargets, OpenTarget, Permissions, WorkerOpen, Writing,
@@ -26,6 +27,8 @@ pub struct OpenTargets {
     /// The names of each job that operates on names.
     names: Vec<Option<NamedTargets>>,
     roots: Roots,
+    /// How errors of jobs are worded.
+    vocabulary: Vocabulary,
 }
 
 impl OpenTargets {
@@ -50,17 +53,16 @@ impl OpenTargets {
         facts.targets = targets.iter().map(|t| t.facts.clone()).collect();
         facts.targets.extend(directories(&roots, &names));
         facts.inspection = Some(inspected(&roots, &facts.targets));
-        Ok(Self { facts, targets, names, roots })
+        Ok(Self { facts, targets, names, roots, vocabulary: Vocabulary::Keys })
     }
 
     /// Takes `targets` that are already open.
-    #[must_use]
-    pub fn with(host: Host, targets: Vec<OpenTarget>) -> Self {
+    pub(crate) fn with(host: Host, targets: Vec<OpenTarget>, vocabulary: Vocabulary) -> Self {
         let roots = Roots::default();
         let facts: Vec<TargetFacts> = targets.iter().map(|t| t.facts.clone()).collect();
         let inspection = Some(inspected(&roots, &facts));
         let facts = Facts { host, targets: facts, inspection };
-        Self { facts, targets, names: Vec::new(), roots }
+        Self { facts, targets, names: Vec::new(), roots, vocabulary }
     }
 
     /// Lays out newly created files that are going to be read; `progress` gets the path, the bytes written and the
@@ -118,7 +120,13 @@ impl OpenTargets {
             Ok(JobInput { files, names, log: Mutex::new(log(index)), on_work: self.on_work(job) })
         };
         let inputs = plan.jobs.iter().enumerate().map(input).collect::<Result<_, String>>()?;
-        fathom_engine::start_with(plan, inputs).map_err(|e| e.to_string())
+        fathom_engine::start_with(plan, inputs).map_err(|e| self.vocabulary.message(&e))
+    }
+
+    /// Waits for all workers of `running`, and returns the records of their jobs.
+    #[must_use]
+    pub fn join(&self, running: Running) -> Vec<JobRecord> {
+        running.join().into_iter().map(|result| self.vocabulary.record(result)).collect()
     }
 
     /// What notes which version of its files a job leaves, if it writes.

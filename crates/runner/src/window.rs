@@ -53,7 +53,7 @@ pub fn measure<T>(
         None => drop(running.wait(window)),
     }
     let to = snapshot();
-    let jobs = running.join();
+    let jobs = targets.join(running);
     Ok(Window { jobs, from, to, took: began.elapsed() })
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Ready, Task, work_with};
 use crate::buffers::Slab;
+use crate::error::{EngineError, JobResult, Operation};
 use crate::inline_trims::InlineTrims;
 use crate::libaio::Libaio;
 use crate::mmap::Mmap;
@@ -11,7 +12,6 @@ use crate::observer::IoObserver;
 use crate::posixaio::PosixAio;
 use crate::psync::Calls;
 use crate::queue::Queue;
-use crate::refusal::Refusal;
 use crate::sg::Sg;
 use crate::source::{
     Ascending, General, Invalidating, Permutation, RangeTable, Ranges, Simple, Uniform,
@@ -23,7 +23,6 @@ use crate::uring::{self, Uring};
 use crate::vsync::Vsync;
 use fathom_model::Dir;
 use fathom_model::plan::{self, Engine, Mix};
-use fathom_model::record::JobRecord;
 use std::rc::Rc;
 use std::sync::PoisonError;
 
@@ -32,7 +31,7 @@ pub(super) fn dispatch(
     task: &Task<'_>,
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, Refusal> {
+) -> Result<JobResult, EngineError> {
     each_region_has_a_file(task)?;
     let (job, files) = (task.job, task.files);
     let depth = slab.slots();
@@ -81,7 +80,7 @@ pub(super) fn dispatch(
         }
         Engine::Names(plan) => {
             let table = task.names.filter(|table| !table.names.is_empty());
-            let table = table.ok_or_else(|| "no names: the job needs at least one".to_string())?;
+            let table = table.ok_or_else(|| EngineError::new(Operation::FindNames))?;
             let queue = SyncQueue::new(NameOps::new(plan, table), &slab);
             let source = EachName::new(job, table.names.len());
             work_with(task, queue, source, slab, ready, observer(task))
@@ -90,18 +89,14 @@ pub(super) fn dispatch(
     }
 }
 
-fn each_region_has_a_file(task: &Task<'_>) -> Result<(), Refusal> {
+fn each_region_has_a_file(task: &Task<'_>) -> Result<(), EngineError> {
     let (job, files) = (task.job, task.files);
     let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_));
     if needs_none || !files.is_empty() && files.len() == job.regions.len() {
         return Ok(());
     }
-    Err(format!(
-        "{} regions but {} open files: each region needs one",
-        job.regions.len(),
-        files.len()
-    )
-    .into())
+    let (regions, files) = (job.regions.len(), files.len());
+    Err(EngineError::new(Operation::MatchFiles { regions, files }))
 }
 
 /// What a ring is made of.
@@ -126,7 +121,7 @@ fn dispatch_commands(
     plan: &plan::Uring,
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, Refusal> {
+) -> Result<JobResult, EngineError> {
     let (job, depth) = (task.job, slab.slots());
     if let Some(scsi) = plan.scsi {
         let queue = Uring::new(&parts(task, plan, &slab), uring::Bsg::new(depth, scsi))?;
@@ -153,7 +148,7 @@ fn dispatch_uring(
     plan: &plan::Uring,
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, Refusal> {
+) -> Result<JobResult, EngineError> {
     let (job, depth) = (task.job, slab.slots());
     let parts = parts(task, plan, &slab);
     let trims = parts.trims_offloaded.is_some();
@@ -191,7 +186,7 @@ fn work<Q: Queue>(
     queue: Q,
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, Refusal> {
+) -> Result<JobResult, EngineError> {
     let job = task.job;
     if is_observed(task) {
         return work_on_any(task, queue, slab, ready);
@@ -233,7 +228,7 @@ fn work_on_any<Q: Queue>(
     queue: Q,
     slab: Slab,
     ready: &mut Option<Ready<'_>>,
-) -> Result<JobRecord, Refusal> {
+) -> Result<JobResult, EngineError> {
     let job = task.job;
     let special = |queue: &Q| Invalidating::new(job, task.files, &queue.mappings());
     if is_observed(task) {

@@ -2,9 +2,10 @@
 
 use super::mode::{Mode, Passthrough, View};
 use super::ring::{Second, Sqe};
+use crate::error::ScsiError;
 use crate::files::FileKind;
 use crate::queue::Request;
-use crate::sg::{Command, Data, Failure, TIMEOUT_MS, UNMAP_BYTES, command};
+use crate::sg::{Command, Data, TIMEOUT_MS, UNMAP_BYTES, command};
 use fathom_model::plan::ScsiCommands;
 use linux_raw_sys::io_uring as sys;
 use std::cell::Cell;
@@ -25,7 +26,7 @@ struct Slot {
 pub(crate) struct Bsg {
     plan: ScsiCommands,
     slots: Box<[Slot]>,
-    failure: Cell<Option<Failure>>,
+    failure: Cell<Option<ScsiError>>,
 }
 
 impl Bsg {
@@ -47,7 +48,7 @@ impl Bsg {
             _ => None,
         };
         let Some(command) = command else {
-            self.fail(Failure::NoCommand);
+            self.fail(ScsiError::NoCommand);
             return Passthrough::INVALID;
         };
         let buffer = target.buffers.address(slot, request);
@@ -65,7 +66,7 @@ impl Bsg {
     }
 
     /// Keeps the first failure, which is the one that a job reports.
-    fn fail(&self, failure: Failure) -> i32 {
+    fn fail(&self, failure: ScsiError) -> i32 {
         self.failure.set(self.failure.get().or(Some(failure)));
         -failure.errno()
     }
@@ -107,7 +108,7 @@ impl Slot {
 
     /// The bytes of a command with this status: those of device, driver and host, the length of the sense data,
     /// and the bytes that were not transferred.
-    fn completed(&self, status: u64) -> Result<u32, Failure> {
+    fn completed(&self, status: u64) -> Result<u32, ScsiError> {
         let [device, _, host, sense_bytes, ..] = status.to_le_bytes();
         let left = (status >> 32) as u32;
         let done = self.expected - left.min(self.transferred);
@@ -116,7 +117,7 @@ impl Slot {
         }
         // SAFETY: a field of its own; the kernel wrote it, behind the compiler's back, before the completion.
         let sense = unsafe { std::ptr::read_volatile(&raw const self.sense) };
-        match Failure::reported(device, u16::from(host), sense_bytes > 0, &sense) {
+        match ScsiError::reported(device, u16::from(host), sense_bytes > 0, &sense) {
             Some(failure) => Err(failure),
             None => Ok(done),
         }
@@ -134,13 +135,13 @@ impl Mode for Bsg {
         let Some(slot) = self.slots.get(slot as usize) else { return result };
         match result {
             0 => slot.completed(second.get()).map_or_else(|e| self.fail(e), |bytes| bytes as i32),
-            error if error < 0 => self.fail(Failure::NotSent(-error)),
+            error if error < 0 => self.fail(ScsiError::NotSent(-error)),
             other => other,
         }
     }
 
-    fn failure(&self) -> Option<String> {
-        self.failure.get().map(|failure| failure.to_string())
+    fn failure(&self) -> Option<ScsiError> {
+        self.failure.get()
     }
 }
 
@@ -186,16 +187,16 @@ mod tests {
         assert_eq!((slot.completed(0), slot.completed(512 << 32)), (Ok(4096), Ok(3584)));
         (slot.sense[0], slot.sense[2], slot.sense[12]) = (0x70, 3, 0x11);
         let check_condition = 2 | 8 << 8 | 18 << 24;
-        assert_eq!(slot.completed(check_condition), Err(Failure::Sense(3, 0x11, 0)));
+        assert_eq!(slot.completed(check_condition), Err(ScsiError::Sense(3, 0x11, 0)));
         slot.sense[2] = 1;
         assert_eq!(slot.completed(check_condition), Ok(4096), "recovered");
-        assert_eq!(slot.completed(3 << 16), Err(Failure::Status { device: 0, host: 3 }));
+        assert_eq!(slot.completed(3 << 16), Err(ScsiError::Status { device: 0, host: 3 }));
     }
 
     #[test]
     fn parts_of_blocks_are_refused_with_the_reason() {
         let mut bsg = Bsg::new(1, ScsiCommands::default());
         assert_eq!(encoded(&mut bsg, Dir::Read, 100).0, Passthrough::INVALID);
-        assert!(bsg.failure().is_some_and(|why| why.contains("whole logical blocks")));
+        assert_eq!(bsg.failure(), Some(ScsiError::NoCommand));
     }
 }

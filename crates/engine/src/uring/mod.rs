@@ -16,9 +16,9 @@ pub(crate) use offloaded::{Offloaded, without_nowait};
 
 use crate::buffers::Slab;
 use crate::clock;
+use crate::error::{EngineError, Operation, ScsiError};
 use crate::files::OpenFile;
 use crate::queue::{Push, Queue, Request};
-use crate::refusal::Refusal;
 use crate::token::Token;
 use crate::wake::Wake;
 use fathom_model::plan;
@@ -45,6 +45,7 @@ pub(crate) struct Uring<M> {
     target: Target,
     mode: M,
     granted: Granted,
+    fallbacks: Vec<EngineError>,
     /// Armed poll requests on [`Wake`]: each adds one completion to a wait.
     armed: u32,
     /// Entries, from the next one on, that may not hold what [`Queue::batch_alike`] pushes.
@@ -70,7 +71,7 @@ impl<M: Mode> Uring<M> {
     /// # Errors
     ///
     /// Why the ring cannot be created. Missing optimizations are recorded instead.
-    pub fn new(parts: &Parts<'_>, mode: M) -> Result<Self, Refusal> {
+    pub fn new(parts: &Parts<'_>, mode: M) -> Result<Self, EngineError> {
         let wanted = wanted(parts, M::WIDE);
         let mut ring = setup::ring(&wanted).map_err(|e| setup::explain(&e, &wanted))?;
         let mut granted = Granted {
@@ -82,10 +83,13 @@ impl<M: Mode> Uring<M> {
             ..Granted::default()
         };
         granted.registered_ring = register_ring(&mut ring);
-        granted.fallbacks.extend(parts.trims_offloaded.map(offloaded::explain));
+        let mut fallbacks = Vec::new();
+        if let Some(device) = parts.trims_offloaded {
+            fallbacks.push(EngineError::new(Operation::IssueTrims).on(&device.path));
+        }
         let mut target = Target::new(parts.files, parts.slab);
         if parts.plan.registered_files && !parts.files.is_empty() {
-            granted.registered_files = register_files(&ring, &mut target, &mut granted.fallbacks);
+            granted.registered_files = register_files(&ring, &mut target, &mut fallbacks);
         }
         if parts.plan.fixed_buffers
             && !parts.plan.vectored
@@ -93,28 +97,19 @@ impl<M: Mode> Uring<M> {
             && !parts.files.is_empty()
         {
             granted.fixed_buffers =
-                register_buffers(&ring, &mut target, parts.slab, &mut granted.fallbacks);
+                register_buffers(&ring, &mut target, parts.slab, &mut fallbacks);
         }
         let takes_plain = !M::WIDE && !parts.plan.vectored && !parts.files.is_empty();
         if takes_plain && !granted.fixed_buffers && ring.features & SINCE_5_6 == 0 {
-            return Err("io_uring reads and writes of unregistered buffers need Linux 5.6; use \
-                        fixedbufs=1 with enough locked memory (`ulimit -l`), nonvectored=0, or \
-                        --ioengine=libaio"
-                .to_string()
-                .into());
+            return Err(EngineError::new(Operation::UseUnregistered));
         }
         target.registered();
         let mixed_entries = ring.size();
-        let mut uring = Self { ring, target, mode, granted, armed: 0, mixed_entries };
+        let mut uring = Self { ring, target, mode, granted, fallbacks, armed: 0, mixed_entries };
         if !uring.granted.polled {
-            let refused = |e: io::Error| {
-                Refusal::by_kernel(
-                    &e,
-                    format!("cannot poll the worker's eventfd through the ring: {e}"),
-                )
-            };
             let count = parts.wait_max.clamp(1, parts.depth.clamp(1, ARMED_MAX));
-            uring.arm(parts.wake, count).map_err(refused)?;
+            let armed = uring.arm(parts.wake, count);
+            armed.map_err(|error| EngineError::by_kernel(Operation::PollWake, &error))?;
         }
         Ok(uring)
     }
@@ -256,7 +251,7 @@ impl<M: Mode> Queue for Uring<M> {
         self.mode.priority(slot)
     }
 
-    fn last_failure(&self) -> Option<String> {
+    fn last_failure(&self) -> Option<ScsiError> {
         self.mode.failure()
     }
 
@@ -266,6 +261,10 @@ impl<M: Mode> Queue for Uring<M> {
             sq_wakeups: self.ring.wakeups,
             ..self.granted.clone()
         }
+    }
+
+    fn fallbacks(&self) -> &[EngineError] {
+        &self.fallbacks
     }
 }
 
@@ -311,7 +310,7 @@ fn register_ring(ring: &mut Ring) -> bool {
     }
 }
 
-fn register_files(ring: &Ring, target: &mut Target, fallbacks: &mut Vec<String>) -> bool {
+fn register_files(ring: &Ring, target: &mut Target, fallbacks: &mut Vec<EngineError>) -> bool {
     let numbers: Vec<i32> = target.files.iter().map(|f| f.number).collect();
     let opcode = Register::IORING_REGISTER_FILES as u32;
     match setup::register(&ring.fd, opcode, numbers.as_ptr().cast(), numbers.len() as u32) {
@@ -323,10 +322,8 @@ fn register_files(ring: &Ring, target: &mut Target, fallbacks: &mut Vec<String>)
             true
         }
         Err(error) => {
-            fallbacks.push(format!(
-                "cannot register files: {error}; raise the limit on open files (`ulimit -n`) to at least {}",
-                numbers.len()
-            ));
+            let op = Operation::RegisterFiles(numbers.len());
+            fallbacks.push(EngineError::by_kernel(op, &error));
             false
         }
     }
@@ -346,7 +343,7 @@ fn register_buffers(
     ring: &Ring,
     target: &mut Target,
     slab: &Slab,
-    fallbacks: &mut Vec<String>,
+    fallbacks: &mut Vec<EngineError>,
 ) -> bool {
     let total = slab.slot_bytes() * slab.slots() as usize;
     let shift = registration_shift(slab);
@@ -368,14 +365,8 @@ fn register_buffers(
             true
         }
         Err(error) => {
-            let advice = match error.raw_os_error() {
-                Some(libc::ENOMEM) => format!(
-                    "RLIMIT_MEMLOCK is too small to lock {} KiB for this job; raise it (`ulimit -l`) or run as root",
-                    total / 1024
-                ),
-                _ => "set fixedbufs=0 to run without".to_string(),
-            };
-            fallbacks.push(format!("cannot register buffers: {error}; {advice}"));
+            let op = Operation::RegisterBuffers(total);
+            fallbacks.push(EngineError::by_kernel(op, &error));
             false
         }
     }
@@ -416,8 +407,8 @@ mod tests {
             trims_offloaded: None,
         };
         let mut ring = Uring::new(&parts, Plain::<false>).unwrap();
-        assert!(ring.granted.fixed_buffers, "{:?}", ring.granted.fallbacks);
-        assert!(ring.granted.registered_files, "{:?}", ring.granted.fallbacks);
+        assert!(ring.granted.fixed_buffers, "{:?}", ring.fallbacks);
+        assert!(ring.granted.registered_files, "{:?}", ring.fallbacks);
         check(&mut ring, &wake);
         drop((ring, files));
         assert!(file.as_file().try_lock().is_ok(), "the ring that is gone holds its file");

@@ -2,6 +2,7 @@
 
 use super::ring::{Second, Sqe};
 use crate::buffers::Slab;
+use crate::error::ScsiError;
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
 use fathom_model::Dir;
@@ -159,7 +160,7 @@ pub(crate) trait Mode {
     }
 
     /// What is known about the first failure, beyond its errno.
-    fn failure(&self) -> Option<String> {
+    fn failure(&self) -> Option<ScsiError> {
         None
     }
 }

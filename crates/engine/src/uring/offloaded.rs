@@ -66,11 +66,3 @@ pub(crate) fn without_nowait(files: &[OpenFile]) -> Option<&OpenFile> {
         read < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)
     })
 }
-
-/// What [`without_nowait`] means for the trims of `device`.
-pub(super) fn explain(device: &OpenFile) -> String {
-    format!(
-        "trims without kernel threads: the driver of {} does not support nowait, so io-wq threads issue them",
-        device.path
-    )
-}

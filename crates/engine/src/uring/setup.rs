@@ -1,7 +1,7 @@
 //! Ring set-up: probes which flags the kernel accepts. Cold; `ring.rs` is the hot part.
 
 use super::ring::Ring;
-use crate::refusal::Refusal;
+use crate::error::{EngineError, Hint, Operation};
 use crate::usage::kernel_version;
 use linux_raw_sys::io_uring as sys;
 use std::io;
@@ -124,32 +124,25 @@ pub(crate) fn register(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Why the ring could not be created, and what to do.
-pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> Refusal {
+/// Why the ring could not be created.
+pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> EngineError {
+    let failed = EngineError::by_kernel(Operation::SetUpRing(wanted.entries), error);
     let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
     let sysctl = sysctl.as_deref().map_or("", str::trim);
-    let advice = match error.raw_os_error() {
+    let hint = match failed.errno {
         // Some containers return ENOSYS for a filtered system call.
-        Some(libc::ENOSYS) if kernel_version() >= FIRST && seccomp_filtered() => "a seccomp filter (as in many containers) blocks io_uring_setup, or this kernel was built without io_uring; allow it in the container's seccomp profile, or use --ioengine=libaio".into(),
-        Some(libc::ENOSYS) => "this kernel has no io_uring (fathom needs Linux 5.6); use --ioengine=libaio or psync".into(),
-        Some(libc::EPERM) if sysctl == "2" => {
-            "kernel.io_uring_disabled is 2 (disabled for all processes); run `sysctl kernel.io_uring_disabled=0`, or use --ioengine=libaio".into()
-        }
-        Some(libc::EPERM) if sysctl == "1" => "kernel.io_uring_disabled is 1 (disabled without CAP_SYS_ADMIN); run as root or as a member of kernel.io_uring_group, or use --ioengine=libaio".into(),
-        Some(libc::EPERM | libc::EACCES) if seccomp_filtered() => {
-            "a seccomp filter (as in many containers) blocks io_uring_setup; allow it in the container's seccomp profile, or use --ioengine=libaio".into()
-        }
-        Some(libc::EPERM) => "permission denied, but not by kernel.io_uring_disabled or a seccomp filter, perhaps by a security module; use --ioengine=libaio".into(),
-        Some(libc::ENOMEM) => "out of memory, or RLIMIT_MEMLOCK is too low on this kernel; lower iodepth or raise the limit (`ulimit -l`)".into(),
-        Some(libc::EAGAIN) => "the kernel cannot create the SQPOLL thread; raise the limit on processes and threads (RLIMIT_NPROC, `ulimit -u`, or pids.max of the cgroup), or use sqthread_poll=0".into(),
-        Some(libc::EINVAL) => format!(
-            "the kernel rejects a ring of {} entries with these flags: {}; lower iodepth (at most 32768), or remove the options that this kernel lacks",
-            wanted.entries,
-            flag_names(wanted.required).join(", ")
-        ),
-        _ => "see io_uring_setup(2)".into(),
+        libc::ENOSYS if kernel_version() >= FIRST && seccomp_filtered() => Hint::SeccompOrNoRing,
+        libc::ENOSYS => Hint::NoRing,
+        libc::EPERM if sysctl == "2" => Hint::RingDisabled,
+        libc::EPERM if sysctl == "1" => Hint::RingDisabledForUsers,
+        libc::EPERM | libc::EACCES if seccomp_filtered() => Hint::Seccomp,
+        libc::EPERM => Hint::NoPermission,
+        libc::ENOMEM => Hint::LockedMemory,
+        libc::EAGAIN => Hint::NoSqThread,
+        libc::EINVAL => Hint::RingFlags(flag_names(wanted.required)),
+        _ => Hint::None,
     };
-    Refusal::by_kernel(error, format!("io_uring_setup failed: {error}; {advice}"))
+    failed.hint(hint)
 }
 
 /// Whether a seccomp filter applies to this thread, per /proc/thread-self/status.
@@ -168,9 +161,8 @@ mod tests {
         for errno in [libc::EPERM, libc::ENOSYS, libc::ENOMEM] {
             let error = io::Error::from_raw_os_error(errno);
             std::fs::read("/missing").unwrap_err();
-            let refusal = explain(&error, &wanted).0;
+            let refusal = explain(&error, &wanted);
             assert_eq!(refusal.errno, errno);
-            assert!(refusal.message.starts_with("io_uring_setup failed"), "{}", refusal.message);
         }
     }
 }

@@ -15,6 +15,7 @@ mod writes;
 use crate::buffers::Slab;
 use crate::clock;
 use crate::depth::DepthCounts;
+use crate::error::EngineError;
 use crate::observer::Observe;
 use crate::pace::Pace;
 use crate::queue::{Op, Queue, Request};
@@ -24,7 +25,6 @@ use crate::token::{Tag, Token};
 use batch_limit::BatchLimit;
 use batches::Batches;
 use fathom_model::plan::JobPlan;
-use fathom_model::record::JobError;
 use fathom_model::{Dir, PerDir};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use writes::Writes;
@@ -137,7 +137,7 @@ pub(crate) struct Worker<'a, Q, S, O = ()> {
     /// The last clock read.
     pub now_ns: u64,
     pub depth: DepthCounts,
-    pub failure: Option<JobError>,
+    pub failure: Option<EngineError>,
     /// The job must end.
     pub fatal: bool,
     /// The queue itself failed: there is nothing to wait for.

@@ -1,12 +1,12 @@
 //! Handles completions other than plain successes. Cold.
 
 use super::Worker;
+use crate::error::{EngineError, Hint, Operation};
 use crate::observer::Observe;
 use crate::queue::{Op, Queue};
 use crate::source::Source;
 use fathom_model::Dir;
 use fathom_model::plan::{Engine, Psync};
-use fathom_model::record::JobError;
 use std::io;
 
 /// An I/O fails after this many retries.
@@ -24,19 +24,12 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
             0 if dir == Dir::Trim => self.late_success(slot, dir),
             n if n > 0 && n as u32 == request.len => self.late_success(slot, dir),
             n if -n == libc::EAGAIN || -n == libc::EINTR => self.again(slot, dir, -n),
-            n if n < 0 => self.failed(slot, dir, -n, ""),
+            n if n < 0 => self.failed(slot, dir, -n, Hint::None),
             // Zero bytes: the target has shrunk since the run began.
-            0 if dir == Dir::Read => self.failed(
-                slot,
-                dir,
-                libc::ENODATA,
-                "; the target is shorter than at the start of the run: it was truncated, or the device is gone (see `dmesg`)",
-            ),
-            0 => self.failed(slot, dir, libc::ENOSPC, ""),
+            0 if dir == Dir::Read => self.failed(slot, dir, libc::ENODATA, Hint::Shrunk),
+            0 => self.failed(slot, dir, libc::ENOSPC, Hint::None),
             n if (n as u32) < request.len => self.rest_of(slot, n as u32),
-            n => {
-                self.failed(slot, dir, libc::EIO, &format!("; the kernel reports {n} bytes transferred"))
-            }
+            n => self.failed(slot, dir, libc::EIO, Hint::Overrun(n)),
         }
     }
 
@@ -64,11 +57,11 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
     fn again(&mut self, slot: u32, dir: Dir, errno: i32) {
         let nowait = Engine::Psync(Psync::VectoredFlags { hipri: false, nowait: true });
         if errno == libc::EAGAIN && self.job.engine == nowait {
-            return self.failed(slot, dir, errno, "; the request would block, and nowait=1 is set");
+            return self.failed(slot, dir, errno, Hint::WouldBlock);
         }
         self.retries[slot as usize] += 1;
         if self.retries[slot as usize] > RETRIES_MAX {
-            self.failed(slot, dir, errno, "; gave up after 1,000,000 retries");
+            self.failed(slot, dir, errno, Hint::Retried);
         } else {
             self.retry.push(slot);
         }
@@ -82,7 +75,7 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         self.retry.push(slot);
     }
 
-    fn failed(&mut self, slot: u32, dir: Dir, errno: i32, more: &str) {
+    fn failed(&mut self, slot: u32, dir: Dir, errno: i32, hint: Hint) {
         let request = self.request(slot);
         let stats = &self.stats.dirs[dir];
         if request.buffer_offset > 0 {
@@ -102,11 +95,11 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         }
         self.fatal = true;
         if self.failure.is_none() {
-            let what = match &self.job.engine {
-                Engine::Names(names) => names.op.name().to_string(),
-                _ => format!("{dir} of {} bytes at offset {}", request.len, request.offset),
+            let op = match &self.job.engine {
+                Engine::Names(names) => Operation::Name(names.op),
+                _ => Operation::Io { dir, len: request.len, offset: request.offset },
             };
-            self.failure = Some(self.describe(&what, request.file, errno, more));
+            self.failure = Some(self.describe(op, request.file, errno, hint));
         }
     }
 
@@ -119,9 +112,9 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         self.retire(slot);
         self.resume_issuing();
         if result < 0 {
-            let what = if op == Op::Fsync { "fsync" } else { "fdatasync" };
+            let op = if op == Op::Fsync { Operation::Fsync } else { Operation::Fdatasync };
             self.fatal = true;
-            let error = self.describe(what, file, -result, "");
+            let error = self.describe(op, file, -result, Hint::None);
             self.failure.get_or_insert(error);
         } else {
             self.stats.flushes.add(1);
@@ -134,68 +127,50 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
     pub(super) fn broken(&mut self, error: &io::Error) {
         self.fatal = true;
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        self.failure.get_or_insert(JobError {
-            errno,
-            message: format!(
-                "{}: the queue failed: {error}; {} I/Os were in flight",
-                self.job.engine.name(),
-                self.in_flight
-            ),
-        });
+        let (engine, in_flight) = (self.job.engine.name(), self.in_flight);
+        let failed = EngineError::new(Operation::UseQueue { engine, in_flight }).errno(errno);
+        self.failure.get_or_insert(failed);
         self.queue_broken = true;
     }
 
     /// Reports the I/Os that did not complete.
     pub(super) fn give_up(&mut self) {
-        let lost = self.in_flight;
         self.fatal = true;
-        self.failure.get_or_insert(JobError {
-            errno: libc::ETIMEDOUT,
-            message: format!(
-                "{lost} I/Os on {} did not complete within 8 s of the end of the job; the device or its driver hangs: see `dmesg`",
-                self.paths.join(", ")
-            ),
-        });
+        let op = Operation::Drain { lost: self.in_flight, paths: self.paths.to_vec() };
+        self.failure.get_or_insert(EngineError::new(op).errno(libc::ETIMEDOUT));
     }
 
-    fn describe(&self, what: &str, file: u32, errno: i32, more: &str) -> JobError {
-        let path = self.paths.get(file as usize).map_or("the target", String::as_str);
-        let error = io::Error::from_raw_os_error(errno);
-        let polled = self.job.engine.uring().is_some_and(|u| u.iopoll);
-        let known = self.queue.last_failure();
-        let advice = match errno {
-            _ if known.is_some() => "",
-            libc::EOPNOTSUPP if polled => {
-                "; the device has no polled queues: for NVMe, load the driver with nvme.poll_queues=N, or omit hipri"
-            }
-            libc::EOPNOTSUPP => "; the target does not support this operation",
-            libc::EINVAL if self.job.direct => {
-                "; direct I/O must be aligned to the target's logical block: check bs, offset and blockalign"
-            }
-            libc::EINVAL if self.job.engine == Engine::Splice => {
-                "; its file system does not support splice: use ioengine=psync"
-            }
-            libc::ESTALE if matches!(self.job.engine, Engine::Names(_)) => {
-                "; it was replaced since it was laid out, and fathom removes only what it created"
-            }
-            libc::EFAULT if self.job.engine == Engine::Mmap => {
-                "; the target is shorter than at the start of the run: it was truncated"
-            }
-            libc::EIO => "; the device reports an error: see `dmesg`",
-            libc::ENOSPC => {
-                "; the file system or device is full, or the device is gone (see `dmesg`)"
-            }
-            libc::ENODATA if more.is_empty() => "; a medium error: see `dmesg`",
-            libc::EREMOTEIO => "; the device rejected the request: see `dmesg`",
-            libc::EDQUOT => "; raise the quota, or use a smaller size",
-            libc::ENODEV | libc::ENXIO => "; the device is gone",
-            libc::EBADF => "; the target is not open for this operation",
-            _ => "",
+    fn describe(&self, op: Operation, file: u32, errno: i32, hint: Hint) -> EngineError {
+        let hint = match (self.queue.last_failure(), hint) {
+            (Some(why), _) => Hint::Scsi(why),
+            (None, Hint::None) => self.hint(errno),
+            (None, hint) => hint,
         };
-        let known = known.map_or_else(String::new, |known| format!("; {known}"));
-        JobError {
-            errno,
-            message: format!("{what} of {path} failed: {error}{more}{known}{advice}"),
+        let error = EngineError::new(op).errno(errno).hint(hint);
+        match self.paths.get(file as usize) {
+            Some(path) => error.on(path),
+            None => error,
+        }
+    }
+
+    /// What an errno means for this job.
+    fn hint(&self, errno: i32) -> Hint {
+        let polled = self.job.engine.uring().is_some_and(|u| u.iopoll);
+        match errno {
+            libc::EOPNOTSUPP if polled => Hint::NoPolledQueues,
+            libc::EOPNOTSUPP => Hint::Unsupported,
+            libc::EINVAL if self.job.direct => Hint::Misaligned,
+            libc::EINVAL if self.job.engine == Engine::Splice => Hint::NoSplice,
+            libc::ESTALE if matches!(self.job.engine, Engine::Names(_)) => Hint::Replaced,
+            libc::EFAULT if self.job.engine == Engine::Mmap => Hint::Truncated,
+            libc::EIO => Hint::DeviceError,
+            libc::ENOSPC => Hint::Full,
+            libc::ENODATA => Hint::MediumError,
+            libc::EREMOTEIO => Hint::Rejected,
+            libc::EDQUOT => Hint::QuotaExceeded,
+            libc::ENODEV | libc::ENXIO => Hint::DeviceGone,
+            libc::EBADF => Hint::NotOpen,
+            _ => Hint::None,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What the tests against the real kernel share.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use fathom_engine::{FileKind, OpenFile, start};
+use fathom_engine::{FileKind, OpenFile, Running, start};
 use fathom_model::plan::{
     Distribution, Engine, JobPlan, Mix, Order, Plan, Psync, Region, SqPoll, Until, Uring,
 };
-use fathom_model::record::JobRecord;
+use fathom_model::record::{JobError, JobRecord};
 use fathom_model::{Dir, PerDir};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -73,7 +73,18 @@ pub fn plan(jobs: Vec<JobPlan>) -> Plan {
 pub fn run(path: &Path, jobs: Vec<JobPlan>) -> Vec<JobRecord> {
     let files =
         jobs.iter().map(|job| job.regions.iter().map(|_| open(path, job)).collect()).collect();
-    start(&plan(jobs), files).unwrap().join()
+    joined(start(&plan(jobs), files).unwrap())
+}
+
+/// The records of a run, with errors as they are.
+pub fn joined(running: Running) -> Vec<JobRecord> {
+    let results = running.join().into_iter();
+    let record = |result: fathom_engine::JobResult| {
+        let message = format!("{:?}", result.error);
+        let error = result.error.map(|error| JobError { errno: error.errno, message });
+        JobRecord { error, ..result.record }
+    };
+    results.map(record).collect()
 }
 
 pub fn run_one(path: &Path, job: JobPlan) -> JobRecord {

@@ -164,7 +164,7 @@ impl Bench<'_> {
             }
         }
         let to = self.machine.take();
-        Ok(window::Window { jobs: running.join(), from, to, took: began.elapsed() })
+        Ok(window::Window { jobs: self.targets.join(running), from, to, took: began.elapsed() })
     }
 }
 

@@ -5,6 +5,7 @@ use super::{LimitOptions, OpenError};
 use crate::run::Hooks;
 use crate::sources::System;
 use crate::targets::OpenTargets;
+use crate::wording::Vocabulary;
 use fathom_analysis::limit::{Conditions, Load, Phase, Probe, Rw, Setting};
 use fathom_machine::guard::{self, OpenTarget, WorkerOpen};
 use fathom_machine::{Lookup, Roots, scratch};
@@ -45,7 +46,8 @@ fn scratch_file(
         units::bytes(target.facts.size_bytes)
     ));
     let conditions = vec![Conditions { direct: is_direct(&target, hooks), scratch: true }];
-    let mut targets = OpenTargets::with(fathom_machine::host(&roots), vec![target]);
+    let mut targets =
+        OpenTargets::with(fathom_machine::host(&roots), vec![target], Vocabulary::Limit);
     suits(options, &targets, &conditions)?;
     try_ring(&targets, &conditions)?;
     let filled = targets.lay_out(cancel, |path, done, total| hooks.laying_out(path, done, total));
@@ -77,7 +79,7 @@ fn named(
     differ(&opened)?;
     let condition = |t| Conditions { direct: is_direct(t, hooks), scratch: false };
     let conditions: Vec<_> = opened.iter().map(condition).collect();
-    let targets = OpenTargets::with(fathom_machine::host(&roots), opened);
+    let targets = OpenTargets::with(fathom_machine::host(&roots), opened, Vocabulary::Limit);
     suits(options, &targets, &conditions)?;
     try_ring(&targets, &conditions)?;
     Ok((targets, conditions))
@@ -138,11 +140,7 @@ fn try_ring(targets: &OpenTargets, conditions: &[Conditions]) -> Result<(), Stri
         ramp_ns: 0,
         window_ns: 5_000_000,
     };
-    let tried = EngineBench::new(targets, conditions.to_vec()).window(&probe);
-    tried.map(|_| ()).map_err(|error| match error.contains("--ioengine=libaio") {
-        true => format!("{error} (with `fathom run`; `fathom limit` supports only io_uring)"),
-        false => error,
-    })
+    EngineBench::new(targets, conditions.to_vec()).window(&probe).map(|_| ())
 }
 
 fn read_only(path: &str) -> Target {
