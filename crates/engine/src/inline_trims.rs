@@ -58,6 +58,10 @@ impl<Q: Queue + Push> Queue for InlineTrims<Q> {
         self
     }
 
+    fn push_one(&mut self, token: Token, request: &Request) {
+        self.batch().push(token, request);
+    }
+
     fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         if self.pushed.is_empty() && self.done.is_empty() {
             return self.queue.turn(wait_for, deadline_ns);

@@ -10,15 +10,13 @@ use crate::files::OpenFile;
 use crate::flow::{FlowGroup, FlowShare};
 use crate::hints;
 use crate::names::NameTable;
-use crate::observer::Observe;
 use crate::pace::Pace;
 use crate::placement::{self, Locked};
 use crate::queue::Queue;
-use crate::source::Source;
 use crate::stats::{Shared, Stats};
 use crate::usage;
 use crate::wake::Wake;
-use crate::worker::{End, Worker};
+use crate::worker::{Core, End, Work};
 use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
 use fathom_model::record::{DirRecord, FlushRecord, JobRecord, Usage};
@@ -55,25 +53,27 @@ pub(crate) fn perform(
     prepare(task, ready).unwrap_or_else(JobResult::from)
 }
 
-type Ready<'r> = Box<dyn FnOnce(Result<(), EngineError>) -> bool + 'r>;
-
+/// Sets up the worker, and works.
 fn prepare(
     task: &Task<'_>,
     ready: impl FnOnce(Result<(), EngineError>) -> bool,
 ) -> Result<JobResult, EngineError> {
-    let mut ready: Option<Ready<'_>> = Some(Box::new(ready));
     let mut locked = None;
-    let result = prepare_thread(task, &mut locked).and_then(|()| slab(task)).and_then(|slab| {
-        match task.shared.is_stopping() {
-            true => Ok(never_started(&mut ready)),
-            false => dispatch::dispatch(task, slab, &mut ready),
-        }
+    let ramp_stats = (task.job.until.ramp_ns > 0).then(Stats::default);
+    let set_up = prepare_thread(task, &mut locked).and_then(|()| slab(task)).and_then(|slab| {
+        // If it was stopped during set-up, there is nothing to work on.
+        let is_stopped = task.shared.is_stopping();
+        (!is_stopped).then(|| dispatch::worker(task, slab)).transpose()
     });
-    result.inspect_err(|error| {
-        if let Some(ready) = ready {
-            ready(Err(error.clone()));
-        }
-    })
+    let go = ready(set_up.as_ref().map(|_| ()).map_err(Clone::clone));
+    let Some(mut worker) = set_up?.filter(|_| go) else { return Ok(JobResult::default()) };
+    let result = measured(task, &mut *worker, ramp_stats.as_ref());
+    if worker.core().in_flight > 0 {
+        // The kernel may still write to these buffers, and closing the queue may block on that.
+        let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
+        abandoned.push(Box::into_raw(worker).addr());
+    }
+    Ok(result)
 }
 
 /// `locked` is the memory that stays locked until the job has ended.
@@ -82,14 +82,6 @@ fn prepare_thread(task: &Task<'_>, locked: &mut Option<Locked>) -> Result<(), En
     placement::apply(&task.job.placement)?;
     hints::apply(task.job, task.files)?;
     hints::pre_read(task.job, task.files, || task.shared.is_stopping())
-}
-
-/// The record of a worker that was stopped during set-up.
-fn never_started(ready: &mut Option<Ready<'_>>) -> JobResult {
-    if let Some(ready) = ready.take() {
-        ready(Ok(()));
-    }
-    JobResult::default()
 }
 
 fn slab(task: &Task<'_>) -> Result<Slab, EngineError> {
@@ -113,84 +105,57 @@ fn slab(task: &Task<'_>) -> Result<Slab, EngineError> {
     })
 }
 
-/// Sets up the worker, and works.
-fn work_with<Q: Queue, S: Source, O: Observe>(
-    task: &Task<'_>,
-    queue: Q,
-    source: S,
-    slab: Slab,
-    ready: &mut Option<Ready<'_>>,
-    observer: O,
-) -> Result<JobResult, EngineError> {
-    let named = task.names.into_iter().flat_map(|table| &table.names);
-    let named = named.map(|name| name.path.to_string_lossy().into_owned());
-    let paths: Vec<String> = task.files.iter().map(|f| f.path.clone()).chain(named).collect();
-    let mut worker = Worker::new(task.job, &paths, task.shared, queue, source, slab, observer);
-    let ramp_stats = (task.job.until.ramp_ns > 0).then(Stats::default);
-    let go = ready.take().is_none_or(|ready| ready(Ok(())));
-    if !go {
-        return Ok(JobResult::default());
-    }
-    let result = measured(task, &mut worker, ramp_stats.as_ref());
-    if worker.in_flight > 0 {
-        // The kernel may still write to these buffers, and closing the queue may block on that.
-        let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
-        abandoned.push(Box::into_raw(Box::new(worker)).addr());
-    }
-    Ok(result)
-}
-
 /// From the first I/O to the record.
-fn measured<'a, Q: Queue, S: Source, O: Observe>(
+fn measured<'a>(
     task: &Task<'a>,
-    worker: &mut Worker<'a, Q, S, O>,
+    worker: &mut (dyn Work<'a> + 'a),
     ramp: Option<&'a Stats>,
 ) -> JobResult {
     let (job, shared) = (task.job, task.shared);
     wait_until(task, clock::now_ns() + job.start_delay_ns);
-    worker.now_ns = clock::now_ns();
+    worker.core().now_ns = clock::now_ns();
     if job.is_held_back() {
         let flow = job.flow.zip(task.flow);
         let flow = flow.map(|(plan, group)| FlowShare::new(plan, Arc::clone(group)));
-        worker.pace = Some(Pace::new(job, worker.now_ns, flow));
+        let core = worker.core();
+        core.pace = Some(Pace::new(job, core.now_ns, flow));
     }
     let mut end = End::TimeOver;
     if let Some(ramp) = ramp {
         shared.set_phase(Phase::Ramp);
-        end = worker.span(ramp, worker.now_ns + job.until.ramp_ns, None, None);
+        let until_ns = worker.core().now_ns + job.until.ramp_ns;
+        end = worker.span(ramp, until_ns, None, None);
     }
-    let (before, from_ns, from_unix_ns) = (usage::thread(), worker.now_ns, clock::unix_ns());
+    let (before, from_ns, from_unix_ns) = (usage::thread(), worker.core().now_ns, clock::unix_ns());
     let until_ns = job.until.runtime_ns.map_or(u64::MAX, |t| from_ns.saturating_add(t));
     if end == End::TimeOver {
         shared.measured_from_ns.store(from_ns, Release);
         shared.set_phase(Phase::Running);
-        worker.begin_measuring();
+        let (core, queue) = worker.parts();
+        core.begin_measuring(queue.system_calls());
         end = passes(task, worker, until_ns);
     }
     shared.set_phase(Phase::Finishing);
-    let unstarted = unstarted(worker, end, until_ns);
+    let unstarted = unstarted(worker.core(), end, until_ns);
     worker.drain();
     // As in fio, these flushes count towards the runtime, and so do they in the bandwidth.
     if job.access.mix.has(Dir::Write) && (job.sync.at_end || job.sync.on_close) {
         worker.flush_all();
     }
-    worker.pace = None;
-    shared.measured_to_ns.store(worker.now_ns.max(from_ns), Release);
+    worker.core().pace = None;
+    shared.measured_to_ns.store(worker.core().now_ns.max(from_ns), Release);
     let usage = usage::difference(&usage::thread(), &before);
-    let finished = worker.queue.finish();
-    let mut record = record(task, worker, usage, &unstarted);
+    let (core, queue) = worker.parts();
+    let finished = queue.finish();
+    let mut record = record(task, core, queue, usage, &unstarted);
     record.started_ns = from_ns.saturating_sub(task.run_start_ns);
     record.started_unix_ns = from_unix_ns;
-    let error = worker.failure.take().or(finished.err());
-    JobResult { record, error, fallbacks: worker.queue.fallbacks().to_vec() }
+    let error = core.failure.take().or(finished.err());
+    JobResult { record, error, fallbacks: queue.fallbacks().to_vec() }
 }
 
 /// The measured I/Os, pass by pass where each is to find its files without blocks (`unlink_each_loop`).
-fn passes<'a, Q: Queue, S: Source, O: Observe>(
-    task: &Task<'a>,
-    worker: &mut Worker<'a, Q, S, O>,
-    until_ns: u64,
-) -> End {
+fn passes<'a>(task: &Task<'a>, worker: &mut (dyn Work<'a> + 'a), until_ns: u64) -> End {
     let until = &task.job.until;
     let count = u64::from(task.job.fresh_passes.max(1));
     let each = |all: Option<u64>| all.map(|all| all / count);
@@ -200,23 +165,19 @@ fn passes<'a, Q: Queue, S: Source, O: Observe>(
             return end;
         }
         if let Err(error) = hints::free_blocks(task.files, &task.job.regions) {
-            worker.failure.get_or_insert(error);
+            worker.core().failure.get_or_insert(error);
             return End::Failed;
         }
-        worker.now_ns = clock::now_ns();
+        worker.core().now_ns = clock::now_ns();
     }
     End::Finished
 }
 
 /// I/Os scheduled before the job ended or was stopped, but never started.
-fn unstarted<Q: Queue, S: Source, O: Observe>(
-    worker: &Worker<'_, Q, S, O>,
-    end: End,
-    until_ns: u64,
-) -> PerDir<u64> {
-    match (&worker.pace, end) {
+fn unstarted(core: &Core<'_>, end: End, until_ns: u64) -> PerDir<u64> {
+    match (&core.pace, end) {
         (Some(pace), End::TimeOver | End::Stopped) => {
-            PerDir::from_fn(|dir| pace.unstarted(dir, until_ns.min(worker.now_ns)))
+            PerDir::from_fn(|dir| pace.unstarted(dir, until_ns.min(core.now_ns)))
         }
         _ => PerDir::default(),
     }
@@ -228,22 +189,23 @@ fn wait_until(task: &Task<'_>, start_ns: u64) {
     }
 }
 
-fn record<Q: Queue, S: Source, O: Observe>(
+fn record(
     task: &Task<'_>,
-    worker: &mut Worker<'_, Q, S, O>,
+    core: &mut Core<'_>,
+    queue: &dyn Queue,
     usage: Usage,
     unstarted: &PerDir<u64>,
 ) -> JobRecord {
     let shared = task.shared;
-    let mut granted = worker.queue.granted();
+    let mut granted = queue.granted();
     // Mappings always are of the page cache.
     granted.direct = task.job.direct && task.job.engine != Engine::Mmap;
-    granted.huge_pages = worker.is_huge();
-    worker.observer.pauses();
-    let mut priorities = worker.observer.priorities();
+    granted.huge_pages = core.is_huge();
+    core.pauses();
+    let mut priorities = core.observer.as_mut().map(|o| o.priorities()).unwrap_or_default();
     let dirs = PerDir::from_fn(|dir| {
         let stats = &shared.stats.dirs[dir];
-        let mut errnos = std::mem::take(&mut worker.errnos[dir]);
+        let mut errnos = std::mem::take(&mut core.errnos[dir]);
         errnos.sort_unstable();
         DirRecord {
             counts: stats.counts(),
@@ -266,9 +228,9 @@ fn record<Q: Queue, S: Source, O: Observe>(
             lat: shared.stats.flush_lat.snapshot(),
         },
         usage,
-        depth: worker.depth.record(worker.system_calls()),
+        depth: core.depth.record(core.calls_measured(queue.system_calls())),
         granted,
-        log_wait_ns: worker.observer.log_wait_ns(),
+        log_wait_ns: core.observer.as_ref().map_or(0, |observer| observer.log_wait_ns()),
         ..JobRecord::default()
     }
 }

@@ -184,6 +184,10 @@ impl<const FLAGGED: bool> Queue for Libaio<FLAGGED> {
         self
     }
 
+    fn push_one(&mut self, token: Token, request: &Request) {
+        self.batch().push(token, request);
+    }
+
     fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         self.submit()?;
         if self.ready > self.reaped {

@@ -240,6 +240,7 @@ impl EachName {
 impl Source for EachName {
     /// Operations have no length.
     const FIXED: bool = false;
+    const FULL: bool = true;
     type Batch<'a> = &'a mut Self;
 
     fn len(&self) -> u32 {

@@ -36,6 +36,10 @@ impl Queue for Null {
         self
     }
 
+    fn push_one(&mut self, token: Token, request: &Request) {
+        self.batch().push(token, request);
+    }
+
     fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         Ok(())
     }

@@ -17,10 +17,8 @@ pub(crate) struct ObservedIo {
     pub priority: u16,
 }
 
-/// Observes the I/Os of a worker. `()` is for jobs whose I/Os are only counted.
+/// Observes the I/Os of a worker.
 pub(crate) trait Observe {
-    /// Whether there is an observer.
-    const ON: bool;
     /// Measuring begins at `now_ns`.
     fn begin(&mut self, _now_ns: u64) {}
     /// `io` was submitted at `now_ns`, `slat_ns` after it was prepared.
@@ -39,10 +37,6 @@ pub(crate) trait Observe {
     fn log_wait_ns(&self) -> u64 {
         0
     }
-}
-
-impl Observe for () {
-    const ON: bool = false;
 }
 
 /// The observer of a job.
@@ -93,8 +87,6 @@ impl IoObserver {
 }
 
 impl Observe for IoObserver {
-    const ON: bool = true;
-
     fn begin(&mut self, now_ns: u64) {
         let since_1970_ns = if self.unix_epoch { clock::unix_ns() } else { 0 };
         self.epoch_ns = Some(now_ns.wrapping_sub(since_1970_ns));

@@ -147,6 +147,10 @@ impl Queue for PosixAio {
         self
     }
 
+    fn push_one(&mut self, token: Token, request: &Request) {
+        self.batch().push(token, request);
+    }
+
     fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         for index in 0..self.pushed.len() {
             self.start(self.pushed[index]);

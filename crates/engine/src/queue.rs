@@ -49,19 +49,27 @@ pub(crate) trait Queue {
     /// Accepts several requests; keeps what they have in common in registers.
     type Batch<'a>: Push
     where
-        Self: 'a;
+        Self: Sized + 'a;
 
     /// Number of requests that can be pushed now.
     fn room(&self) -> u32;
 
     /// Begins a batch of requests.
-    fn batch(&mut self) -> Self::Batch<'_>;
+    fn batch(&mut self) -> Self::Batch<'_>
+    where
+        Self: Sized;
 
     /// Begins a batch of `count` requests with the same direction, file and length as all others pushed
     /// this way.
-    fn batch_alike(&mut self, _count: u32) -> Self::Batch<'_> {
+    fn batch_alike(&mut self, _count: u32) -> Self::Batch<'_>
+    where
+        Self: Sized,
+    {
         self.batch()
     }
+
+    /// Accepts a single request.
+    fn push_one(&mut self, token: Token, request: &Request);
 
     /// Submits everything pushed so far and waits for at least `wait_for` completions, or until
     /// `deadline_ns`, if given, on the engine's clock. May return early, for example after a signal or
@@ -69,7 +77,9 @@ pub(crate) trait Queue {
     fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()>;
 
     /// Reaps at most `max` completions; `each` gets the token and the bytes transferred, or `-errno`.
-    fn reap(&mut self, max: u32, each: impl FnMut(Token, i32));
+    fn reap(&mut self, max: u32, each: impl FnMut(Token, i32))
+    where
+        Self: Sized;
 
     /// Called after `count` [`Token::WAKE`] completions were reaped.
     fn woken(&mut self, _count: u32) {}

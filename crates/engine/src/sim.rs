@@ -4,10 +4,10 @@ use crate::buffers::Slab;
 use crate::error::{EngineError, Hint, Operation};
 use crate::observer::{Observe, ObservedIo};
 use crate::queue::{Op, Push, Queue, Request};
-use crate::source::General;
+use crate::source::{General, Invalidating, Source};
 use crate::stats::{Shared, Stats};
 use crate::token::Token;
-use crate::worker::{End, Worker};
+use crate::worker::{Core, End, Work, Worker};
 use fathom_model::plan::{
     Batch, BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region, Think,
 };
@@ -17,8 +17,10 @@ use proptest::prelude::*;
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
+use std::rc::Rc;
 
 /// Rates of faults, as one in n; 0 is never.
 #[derive(Debug, Clone, Copy, Default)]
@@ -136,6 +138,10 @@ impl Queue for Sim {
         self
     }
 
+    fn push_one(&mut self, token: Token, request: &Request) {
+        self.batch().push(token, request);
+    }
+
     fn turn(&mut self, wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         self.turns += 1;
         self.pushed = 0;
@@ -195,22 +201,20 @@ struct Outcome {
 }
 
 /// What an observer receives: submissions, and completions with their completion latency.
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Seen {
     submitted: Vec<ObservedIo>,
     completed: Vec<(ObservedIo, u64)>,
 }
 
-impl Observe for Seen {
-    const ON: bool = true;
-
+impl Observe for Rc<RefCell<Seen>> {
     fn submitted(&mut self, _now_ns: u64, io: ObservedIo, _slat_ns: u64) {
-        self.submitted.push(io);
+        self.borrow_mut().submitted.push(io);
     }
 
     fn completed(&mut self, _now_ns: u64, io: ObservedIo, clat_ns: u64, lat_ns: u64) {
         assert!(lat_ns >= clat_ns);
-        self.completed.push((io, clat_ns));
+        self.borrow_mut().completed.push((io, clat_ns));
     }
 }
 
@@ -230,19 +234,42 @@ fn job(mix: Mix, depth: u32) -> JobPlan {
     job
 }
 
-fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> Outcome {
-    let shared = Shared::default();
-    let paths = ["target".to_string()];
+fn worker<'a, S: Source>(
+    job: &'a JobPlan,
+    shared: &'a Shared,
+    queue: Sim,
+    source: S,
+) -> Worker<'a, Sim, S> {
     let slab = Slab::new(job.depth, job.block_max(), &job.buffers).unwrap();
-    let (queue, source) = (Sim::new(faults, seed), General::new(job));
-    let mut worker = Worker::new(job, &paths, &shared, queue, source, slab, Seen::default());
-    let end = worker.span(&shared.stats, u64::MAX, Some(ios), None);
-    worker.drain();
-    let (moved, flushes, in_flight) = (worker.queue.moved, worker.queue.flushes, worker.in_flight);
-    let failure = worker.failure.take();
-    let errnos = std::mem::take(&mut worker.errnos);
-    let seen = std::mem::take(&mut worker.observer);
-    let DepthRecord { in_flight_max, submit: submitted, .. } = worker.depth.record(0);
+    let core = Core::new(job, vec!["target".into()], shared, slab, source.len(), None);
+    Worker { core, queue, source }
+}
+
+/// In the loop for all jobs, which is observed.
+fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> Outcome {
+    simulate_with(Invalidating::new(job, &[], &[]), job, faults, seed, ios)
+}
+
+fn simulate_with(
+    source: impl Source,
+    job: &JobPlan,
+    faults: Faults,
+    seed: u64,
+    ios: u64,
+) -> Outcome {
+    let shared = Shared::default();
+    let seen = Rc::new(RefCell::new(Seen::default()));
+    let mut worker = worker(job, &shared, Sim::new(faults, seed), source);
+    worker.core.observer = Some(Box::new(Rc::clone(&seen)));
+    let work: &mut dyn Work<'_> = &mut worker;
+    let end = work.span(&shared.stats, u64::MAX, Some(ios), None);
+    work.drain();
+    let Worker { core, queue: Sim { moved, flushes, .. }, .. } = &mut worker;
+    let (moved, flushes, in_flight) = (*moved, *flushes, core.in_flight);
+    let failure = core.failure.take();
+    let errnos = std::mem::take(&mut core.errnos);
+    let seen = seen.take();
+    let DepthRecord { in_flight_max, submit: submitted, .. } = core.depth.record(0);
     drop(worker);
     Outcome {
         end,
@@ -296,6 +323,8 @@ proptest! {
         let completed = offsets(&mut out.seen.completed.iter().map(|(io, _)| io));
         prop_assert_eq!(&completed, &offsets(&mut out.seen.submitted.iter()));
         prop_assert!(completed.iter().all(|(_, len)| *len == 4096));
+        let plain = simulate_with(General::new(&job), &job, faults, seed, ios);
+        prop_assert_eq!((plain.counts(), plain.moved), (counts, ios * 4096));
     }
 
     #[test]
@@ -408,17 +437,8 @@ fn the_same_seed_gives_the_same_run() {
 fn a_ramp_is_not_measured() {
     let job = job(Mix::Only(Dir::Read), 4);
     let (shared, ramp) = (Shared::default(), Stats::default());
-    let paths = ["target".to_string()];
-    let slab = Slab::new(4, 4096, &job.buffers).unwrap();
-    let mut worker = Worker::new(
-        &job,
-        &paths,
-        &shared,
-        Sim::new(Faults::default(), 1),
-        General::new(&job),
-        slab,
-        (),
-    );
+    let mut worker = worker(&job, &shared, Sim::new(Faults::default(), 1), General::new(&job));
+    let worker: &mut dyn Work<'_> = &mut worker;
     assert_eq!(worker.span(&ramp, u64::MAX, Some(100), None), End::Finished);
     assert_eq!(worker.span(&shared.stats, u64::MAX, Some(10), None), End::Finished);
     assert_eq!((ramp.dirs.read.ios.get(), shared.stats.dirs.read.ios.get()), (100, 10));

@@ -85,6 +85,10 @@ impl<P: Perform> Queue for SyncQueue<P> {
         self
     }
 
+    fn push_one(&mut self, token: Token, request: &Request) {
+        self.batch().push(token, request);
+    }
+
     fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         for index in 0..self.pushed.len() {
             let (token, request) = self.pushed[index];

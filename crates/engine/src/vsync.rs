@@ -123,6 +123,10 @@ impl Queue for Vsync {
         self
     }
 
+    fn push_one(&mut self, token: Token, request: &Request) {
+        self.batch().push(token, request);
+    }
+
     fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         let mut next = 0;
         while next < self.pushed.len() {

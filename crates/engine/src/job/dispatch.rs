@@ -1,91 +1,92 @@
-//! Chooses the queue and the source of a job, so that its loop has no branches for what it does not use.
+//! Chooses the queue and the source of a job, so that its loop has no branches for what it does not use. Each pair is a loop
+//! that is compiled: where system calls or copies dominate the cost per I/O, one source serves all jobs.
 
-use super::{Ready, Task, work_with};
+use super::Task;
 use crate::buffers::Slab;
-use crate::error::{EngineError, JobResult, Operation};
+use crate::error::{EngineError, Operation};
 use crate::inline_trims::InlineTrims;
 use crate::libaio::Libaio;
 use crate::mmap::Mmap;
 use crate::names::{EachName, NameOps};
 use crate::null::Null;
-use crate::observer::IoObserver;
+use crate::observer::{IoObserver, Observe};
 use crate::posixaio::PosixAio;
 use crate::psync::Calls;
 use crate::queue::Queue;
 use crate::sg::Sg;
 use crate::source::{
-    Ascending, General, Invalidating, Permutation, RangeTable, Ranges, Simple, Uniform,
+    Ascending, General, Invalidating, Permutation, RangeTable, Ranges, Simple, Source, Uniform,
     makes_passes,
 };
 use crate::splice::Splice;
 use crate::sync_queue::SyncQueue;
 use crate::uring::{self, Uring};
 use crate::vsync::Vsync;
+use crate::worker::{Core, Work, Worker};
 use fathom_model::Dir;
 use fathom_model::plan::{self, Engine, Mix};
 use std::rc::Rc;
 use std::sync::PoisonError;
 
-/// Creates the plan's queue and runs the job on it.
-pub(super) fn dispatch(
-    task: &Task<'_>,
-    slab: Slab,
-    ready: &mut Option<Ready<'_>>,
-) -> Result<JobResult, EngineError> {
+/// A worker, or why there is none.
+type Built<'a> = Result<Box<dyn Work<'a> + 'a>, EngineError>;
+
+/// The worker of a job, which is ready to start.
+pub(super) fn worker<'a>(task: &Task<'a>, slab: Slab) -> Built<'a> {
     each_region_has_a_file(task)?;
     let (job, files) = (task.job, task.files);
     let depth = slab.slots();
     match &job.engine {
-        Engine::IoUring(plan) => dispatch_uring(task, plan, slab, ready),
-        Engine::IoUringCmd(plan) => dispatch_commands(task, plan, slab, ready),
+        Engine::IoUring(plan) => dispatch_uring(task, plan, slab),
+        Engine::IoUringCmd(plan) => dispatch_commands(task, plan, slab),
         Engine::Nop(plan) => {
             let queue = Uring::new(&parts(task, plan, &slab), uring::Nop::new(depth))?;
-            work(task, queue, slab, ready)
+            with_fixed(task, queue, slab)
         }
         Engine::Libaio if job.access.mix.has(Dir::Trim) => {
             let queue = Libaio::<true>::new(job, files, &slab)?;
-            work_on_any(task, InlineTrims::new(queue, files, depth), slab, ready)
+            with_full(task, InlineTrims::new(queue, files, depth), slab)
         }
         Engine::Libaio if job.flags.atomic || !job.priorities.is_empty() => {
             let queue = Libaio::<true>::new(job, files, &slab)?;
-            work_on_any(task, queue, slab, ready)
+            with_full(task, queue, slab)
         }
         Engine::Libaio => {
             let queue = Libaio::<false>::new(job, files, &slab)?;
-            work(task, queue, slab, ready)
+            with_fixed(task, queue, slab)
         }
         Engine::Psync(call) => {
             let queue = SyncQueue::new(Calls::new(*call, job.flags, files), &slab);
-            work(task, queue, slab, ready)
+            with_fixed(task, queue, slab)
         }
         Engine::Vsync => {
             let queue = Vsync::new(files, &slab);
-            work_on_any(task, queue, slab, ready)
+            with_full(task, queue, slab)
         }
         Engine::Mmap => {
             let queue = SyncQueue::new(Mmap::new(job, files)?, &slab);
-            work_on_any(task, queue, slab, ready)
+            with_full(task, queue, slab)
         }
         Engine::Splice => {
             let queue = SyncQueue::new(Splice::new(files)?, &slab);
-            work_on_any(task, queue, slab, ready)
+            with_full(task, queue, slab)
         }
         Engine::Sg(plan) => {
             let queue = SyncQueue::new(Sg::new(*plan, files), &slab);
-            work_on_any(task, queue, slab, ready)
+            with_full(task, queue, slab)
         }
         Engine::Posixaio => {
             let queue = PosixAio::new(files, &slab);
-            work_on_any(task, queue, slab, ready)
+            with_full(task, queue, slab)
         }
         Engine::Names(plan) => {
             let table = task.names.filter(|table| !table.names.is_empty());
             let table = table.ok_or_else(|| EngineError::new(Operation::FindNames))?;
             let queue = SyncQueue::new(NameOps::new(plan, table), &slab);
             let source = EachName::new(job, table.names.len());
-            work_with(task, queue, source, slab, ready, observer(task))
+            Ok(build(task, queue, source, slab))
         }
-        Engine::Null => work(task, Null::new(depth), slab, ready),
+        Engine::Null => with_fixed(task, Null::new(depth), slab),
     }
 }
 
@@ -116,39 +117,29 @@ fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::P
 }
 
 /// SCSI commands, or NVMe's: plain reads and writes, or others.
-fn dispatch_commands(
-    task: &Task<'_>,
-    plan: &plan::Uring,
-    slab: Slab,
-    ready: &mut Option<Ready<'_>>,
-) -> Result<JobResult, EngineError> {
+fn dispatch_commands<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Built<'a> {
     let (job, depth) = (task.job, slab.slots());
     if let Some(scsi) = plan.scsi {
         let queue = Uring::new(&parts(task, plan, &slab), uring::Bsg::new(depth, scsi))?;
-        return work_on_any(task, queue, slab, ready);
+        return with_full(task, queue, slab);
     }
     if !uring::Commands::apply(&plan.nvme, job.access.mix.has(Dir::Trim)) {
         let queue = Uring::new(&parts(task, plan, &slab), uring::Passthrough::new(depth))?;
-        return work(task, queue, slab, ready);
+        return with_fixed(task, queue, slab);
     }
     let mode = |table| uring::Commands::new(depth, &plan.nvme, table, job.access.seed);
     if plan.nvme.ranges <= 1 || job.access.mix != Mix::Only(Dir::Trim) {
         let queue = Uring::new(&parts(task, plan, &slab), mode(None))?;
-        return work_on_any(task, queue, slab, ready);
+        return with_full(task, queue, slab);
     }
     let table = Rc::new(RangeTable::new(depth, plan.nvme.ranges));
     let queue = Uring::new(&parts(task, plan, &slab), mode(Some(Rc::clone(&table))))?;
     let source = Ranges::new(General::new(job), table, plan.nvme.ranges);
-    work_with(task, queue, source, slab, ready, observer(task))
+    Ok(build(task, queue, source, slab))
 }
 
 /// Picks the mode with the fewest branches per I/O.
-fn dispatch_uring(
-    task: &Task<'_>,
-    plan: &plan::Uring,
-    slab: Slab,
-    ready: &mut Option<Ready<'_>>,
-) -> Result<JobResult, EngineError> {
+fn dispatch_uring<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Built<'a> {
     let (job, depth) = (task.job, slab.slots());
     let parts = parts(task, plan, &slab);
     let trims = parts.trims_offloaded.is_some();
@@ -160,84 +151,91 @@ fn dispatch_uring(
         let mode = uring::Flagged::new(mode, job);
         let mode = uring::Offloaded::new(mode, plan.force_async, trims);
         let queue = Uring::new(&parts, mode)?;
-        return work(task, queue, slab, ready);
+        return with_any(task, queue, slab);
     }
     if plan.vectored {
         let mode = uring::Offloaded::new(uring::Vectored::new(depth), plan.force_async, trims);
         let queue = Uring::new(&parts, mode)?;
-        return work(task, queue, slab, ready);
+        return with_any(task, queue, slab);
     }
     if plan.force_async > 0 || trims {
         let mode = uring::Offloaded::new(uring::Plain::<true>, plan.force_async, trims);
         let queue = Uring::new(&parts, mode)?;
-        return work_on_any(task, queue, slab, ready);
+        return with_full(task, queue, slab);
     }
     if uring::needs_many(&slab) {
         let queue = Uring::new(&parts, uring::Plain::<true>)?;
-        return work(task, queue, slab, ready);
+        return with_any(task, queue, slab);
     }
     let queue = Uring::new(&parts, uring::Plain::<false>)?;
-    work(task, queue, slab, ready)
+    with_fixed(task, queue, slab)
 }
 
-/// Picks the cheapest source, so that the loop has no branches for features that the job does not use.
-fn work<Q: Queue>(
-    task: &Task<'_>,
-    queue: Q,
-    slab: Slab,
-    ready: &mut Option<Ready<'_>>,
-) -> Result<JobResult, EngineError> {
+/// Picks the cheapest source.
+fn with_fixed<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built<'a> {
     let job = task.job;
-    if is_observed(task) {
-        return work_on_any(task, queue, slab, ready);
-    }
-    // A rate limit dominates the cost per I/O.
-    let is_plain = job.access.mix != Mix::TrimThenWrite && !job.serialize_overlap;
-    if makes_passes(job) || !is_plain || job.is_held_back() {
-        return work_on_any(task, queue, slab, ready);
+    if needs_full(task) {
+        return with_full(task, queue, slab);
     }
     if let Some(source) = Simple::<Permutation, false>::new(job) {
-        return work_with(task, queue, source, slab, ready, ());
+        return Ok(build(task, queue, source, slab));
     }
     if let Some(source) = Simple::<Uniform, false>::new(job) {
-        return work_with(task, queue, source, slab, ready, ());
+        return Ok(build(task, queue, source, slab));
     }
     if let Some(source) = Simple::<Ascending, false>::new(job) {
-        return work_with(task, queue, source, slab, ready, ());
+        return Ok(build(task, queue, source, slab));
     }
     if let Some(source) = Simple::<Permutation, true>::new(job) {
-        return work_with(task, queue, source, slab, ready, ());
+        return Ok(build(task, queue, source, slab));
     }
-    work_on_any(task, queue, slab, ready)
+    with_any(task, queue, slab)
 }
 
-/// Whether single I/Os are observed, for logs or by priority.
-fn is_observed(task: &Task<'_>) -> bool {
-    let log = task.log.lock().unwrap_or_else(PoisonError::into_inner);
-    log.is_some() || !task.job.priorities.is_empty()
+/// Works with a source for any job that is only counted.
+fn with_any<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built<'a> {
+    match needs_full(task) {
+        true => with_full(task, queue, slab),
+        false => Ok(build(task, queue, General::new(task.job), slab)),
+    }
 }
 
-fn observer(task: &Task<'_>) -> IoObserver {
-    let log = task.log.lock().unwrap_or_else(PoisonError::into_inner).take();
-    IoObserver::new(task.job, log)
+/// Works with the source for all jobs, where the system calls or copies of the queue dominate the cost per I/O.
+fn with_full<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built<'a> {
+    let source = Invalidating::new(task.job, task.files, &queue.mappings());
+    Ok(build(task, queue, source, slab))
 }
 
-/// Works with a source for any job, where the system calls or copies of the queue dominate the cost per I/O.
-fn work_on_any<Q: Queue>(
-    task: &Task<'_>,
-    queue: Q,
-    slab: Slab,
-    ready: &mut Option<Ready<'_>>,
-) -> Result<JobResult, EngineError> {
+/// Whether I/Os are scheduled, which dominates their cost, observed one by one, wait for others, or are preceded by more than
+/// a flush.
+fn needs_full(task: &Task<'_>) -> bool {
     let job = task.job;
-    let special = |queue: &Q| Invalidating::new(job, task.files, &queue.mappings());
-    if is_observed(task) {
-        let source = special(&queue);
-        return work_with(task, queue, source, slab, ready, observer(task));
-    }
-    if makes_passes(job) || job.serialize_overlap || job.access.mix == Mix::TrimThenWrite {
-        let source = special(&queue);
-        return work_with(task, queue, source, slab, ready, ());
-    }
-    work_with(task, queue, General::new(job), slab, ready, ())
+    let log = task.log.lock().unwrap_or_else(PoisonError::into_inner);
+    log.is_some()
+        || !job.priorities.is_empty()
+        || job.is_held_back()
+        || makes_passes(job)
+        || job.serialize_overlap
+        || job.access.mix == Mix::TrimThenWrite
+}
+
+fn build<'a, Q: Queue + 'a, S: Source + 'a>(
+    task: &Task<'a>,
+    queue: Q,
+    source: S,
+    slab: Slab,
+) -> Box<dyn Work<'a> + 'a> {
+    let core = core(task, slab, source.len());
+    Box::new(Worker { core, queue, source })
+}
+
+fn core<'a>(task: &Task<'a>, slab: Slab, len: u32) -> Core<'a> {
+    let named = task.names.into_iter().flat_map(|table| &table.names);
+    let named = named.map(|name| name.path.to_string_lossy().into_owned());
+    let paths = task.files.iter().map(|f| f.path.clone()).chain(named).collect();
+    let log = task.log.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let is_observed = log.is_some() || !task.job.priorities.is_empty();
+    let observer =
+        is_observed.then(|| Box::new(IoObserver::new(task.job, log)) as Box<dyn Observe>);
+    Core::new(task.job, paths, task.shared, slab, len, observer)
 }

@@ -38,16 +38,16 @@ const ANYWHERE: plan::Region = plan::Region { target: 0, start: 0, len: 1 << 40 
 pub(crate) trait Source {
     /// Whether all I/Os have the same length, and none is ever shortened.
     const FIXED: bool;
-    /// Whether an I/O waits for those in flight that overlap it.
-    const SERIALIZES: bool = false;
+    /// Whether it is for jobs whose I/Os may be scheduled, observed one by one, or wait for those in flight that overlap
+    /// them. Such jobs have a loop of their own, so that others have no branches for these.
+    const FULL: bool;
     /// Generator of a batch, which keeps invariants in registers.
     type Batch<'a>: Draw
     where
         Self: 'a;
-    /// Whether an I/O does so in this job, if [`Source::SERIALIZES`].
-    #[inline]
+    /// Whether an I/O waits for those in flight that overlap it, if [`Source::FULL`].
     fn serializes(&self) -> bool {
-        Self::SERIALIZES
+        false
     }
     /// The length of all I/Os if fixed, else the maximum, in bytes. Never 0.
     fn len(&self) -> u32;
@@ -154,6 +154,7 @@ impl General {
 
 impl Source for General {
     const FIXED: bool = false;
+    const FULL: bool = false;
     type Batch<'a> = &'a mut Self;
 
     fn len(&self) -> u32 {

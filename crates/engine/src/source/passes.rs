@@ -59,7 +59,7 @@ impl Invalidating {
 
 impl Source for Invalidating {
     const FIXED: bool = Serialized::FIXED;
-    const SERIALIZES: bool = Serialized::SERIALIZES;
+    const FULL: bool = Serialized::FULL;
     type Batch<'a> = Batch<'a>;
 
     fn serializes(&self) -> bool {

@@ -57,6 +57,7 @@ impl Ranges {
 
 impl Source for Ranges {
     const FIXED: bool = false;
+    const FULL: bool = true;
     type Batch<'a> = &'a mut Self;
 
     fn len(&self) -> u32 {

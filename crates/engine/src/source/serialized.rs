@@ -33,7 +33,7 @@ impl Serialized {
 
 impl Source for Serialized {
     const FIXED: bool = false;
-    const SERIALIZES: bool = true;
+    const FULL: bool = true;
     type Batch<'a> = &'a mut Blocks;
 
     fn serializes(&self) -> bool {

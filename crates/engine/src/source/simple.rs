@@ -63,6 +63,7 @@ impl<P: Places, const WRITES: bool> Simple<P, WRITES> {
 
 impl<P: Places, const WRITES: bool> Source for Simple<P, WRITES> {
     const FIXED: bool = true;
+    const FULL: bool = false;
     type Batch<'a>
         = Batch<'a, P, WRITES>
     where

@@ -217,6 +217,10 @@ impl<M: Mode> Queue for Uring<M> {
         self.begin(repeats)
     }
 
+    fn push_one(&mut self, token: Token, request: &Request) {
+        self.batch().push(token, request);
+    }
+
     #[inline]
     fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         match deadline_ns {

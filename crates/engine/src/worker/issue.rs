@@ -1,42 +1,40 @@
 //! Issuing. Hot: runs once per I/O.
 
-use super::{Held, IssueState, Slot, Worker};
+use super::{Core, Held, IssueState, Slot, Worker};
 use crate::clock;
-use crate::observer::Observe;
-use crate::pace::{Due, LATE_NS, Pace};
+use crate::pace::{Due, Pace};
 use crate::queue::{Push, Queue, Request};
 use crate::source::{Draw, Source};
 use crate::token::{Tag, Token};
 use fathom_model::Dir;
 
-impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
+impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     /// Issues as many I/Os as limits and free slots allow; returns the time before which none is due, or 0.
     #[inline]
-    pub(super) fn refill<const PACED: bool>(&mut self) -> u64 {
-        if !self.retry.is_empty() {
-            self.push_retries();
-        }
-        if self.issue_state != IssueState::Issuing || self.job.batch.low.is_some() {
-            self.end_drain();
-            if self.issue_state != IssueState::Issuing || !self.filling {
-                return 0;
-            }
-        }
-        let before = self.idle_len;
-        let allowed = self.left_ios.min(self.until_think).min(u64::from(self.queue.room()));
-        let mut most = before.min(allowed as usize).min(self.batch_limit.get());
-        if S::FIXED {
-            most = most.min((self.left_bytes / u64::from(self.source.len())) as usize);
-        }
-        if most == 0 || self.left_bytes == 0 {
+    pub(super) fn refill(&mut self) -> u64 {
+        let Self { core, queue, source } = self;
+        if core.is_interrupted() && !core.resume(queue) {
             return 0;
         }
-        let most = self.source.ready(most);
+        let before = core.idle_len;
+        let allowed = core.left_ios.min(core.until_think).min(u64::from(queue.room()));
+        let mut most = before.min(allowed as usize).min(core.batch_limit.get());
+        if S::FIXED {
+            most = most.min((core.left_bytes / u64::from(source.len())) as usize);
+        }
+        if most == 0 || core.left_bytes == 0 {
+            return 0;
+        }
+        let most = source.ready(most);
         let (pushed, not_before) =
-            if S::FIXED { (self.issue_alike(most), 0) } else { self.issue_any::<PACED>(most) };
+            if S::FIXED { (self.issue_alike(most), 0) } else { self.issue_any(most) };
         let count = pushed.iter().sum::<u64>() as usize;
         if count > 0 {
-            self.account_batch::<PACED>(count, &pushed);
+            let now = clock::now_ns();
+            if S::FULL {
+                self.core.observe_submitted(count, now, &self.queue);
+            }
+            self.core.account_batch(count, &pushed, now);
         }
         not_before
     }
@@ -44,13 +42,14 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
     /// Issues `most` I/Os that differ only in their offsets; returns the number per direction.
     #[inline]
     fn issue_alike(&mut self, most: usize) -> [u64; 3] {
-        let Self { queue, source, offsets, idle, writes, batches, .. } = self;
+        let Self { core, queue, source } = self;
+        let Core { offsets, idle, writes, batches, .. } = core;
         // Locals stay in registers: stores to entries might alias fields of `self`.
         let (mut out, mut draw) = (queue.batch_alike(most as u32), source.batch());
         let offsets = &mut offsets[..];
         let dir = draw.next_dir();
         let tag = Tag::new(batches.next(), dir);
-        for &index in idle[self.idle_len - most..self.idle_len].iter().rev() {
+        for &index in idle[core.idle_len - most..core.idle_len].iter().rev() {
             let request = draw.next(dir, u64::MAX);
             // SAFETY: `idle` holds only numbers of slots.
             *unsafe { offsets.get_unchecked_mut(index as usize) } = request.offset;
@@ -61,7 +60,7 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         }
         drop(out);
         draw.end(most);
-        self.left_bytes -= most as u64 * u64::from(self.source.len());
+        core.left_bytes -= most as u64 * u64::from(source.len());
         let mut pushed = [0; 3];
         pushed[dir as usize] = most as u64;
         pushed
@@ -70,51 +69,43 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
     /// Issues at most `most` I/Os of any kind; returns the number per direction, and the time
     /// before which none is due, or 0.
     #[inline]
-    fn issue_any<const PACED: bool>(&mut self, most: usize) -> ([u64; 3], u64) {
+    fn issue_any(&mut self, most: usize) -> ([u64; 3], u64) {
         let mut pushed = [0; 3];
-        let Self {
-            queue,
-            source,
-            slots,
-            offsets,
-            idle,
-            pace,
-            writes,
-            left_bytes,
-            issue_state,
-            held,
-            ..
-        } = self;
-        let serializes = S::SERIALIZES && source.serializes();
+        let Self { core, queue, source } = self;
+        let now_ns = core.now_ns;
+        let Core { slots, offsets, idle, pace, writes, left_bytes, issue_state, held, .. } = core;
+        let serializes = S::FULL && source.serializes();
         let (mut out, mut draw) = (queue.batch(), source.batch());
-        for &index in idle[self.idle_len - most..self.idle_len].iter().rev() {
-            let waited = if S::SERIALIZES { held.take() } else { None };
+        for &index in idle[core.idle_len - most..core.idle_len].iter().rev() {
+            let waited = if S::FULL { held.take() } else { None };
             let (dir, due_ns) = match (&waited, &pace) {
-                (Some(held), _) if S::SERIALIZES => (held.dir, held.due_ns),
-                (_, Some(pace)) if PACED => match next_due(pace, &mut draw, self.now_ns) {
+                (Some(held), _) if S::FULL => (held.dir, held.due_ns),
+                (_, Some(pace)) if S::FULL => match next_due(pace, &mut draw, now_ns) {
                     Ok(next) => next,
                     Err(instant) => return (pushed, instant),
                 },
                 _ => (draw.next_dir(), 0),
             };
             let request = match waited {
-                Some(held) if S::SERIALIZES => held.request,
+                Some(held) if S::FULL => held.request,
                 _ => draw.next(dir, *left_bytes),
             };
-            if S::SERIALIZES && serializes {
+            if S::FULL && serializes {
                 let taken = pushed.iter().sum::<u64>() as usize;
-                if overlaps(&request, &idle[..self.idle_len - taken], slots, offsets) {
+                if overlaps(&request, &idle[..core.idle_len - taken], slots, offsets) {
                     *held = Some(Held { dir, due_ns, request });
                     break;
                 }
             }
-            let (Request { len, file, .. }, tag) = (request, Tag::new(self.batches.next(), dir));
+            let (Request { len, file, .. }, tag) = (request, Tag::new(core.batches.next(), dir));
             slots[index as usize] = Slot { due_ns, len, file, tag, expect: expected(dir, len) };
             offsets[index as usize] = request.offset;
             if dir == Dir::Write {
                 *issue_state = writes.prepare(index, &request);
             }
-            if PACED && let Some(pace) = pace {
+            if S::FULL
+                && let Some(pace) = pace
+            {
                 pace.advance(dir, len);
             }
             out.push(Token::new(index, tag), &request);
@@ -126,38 +117,6 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
             }
         }
         (pushed, 0)
-    }
-
-    /// Accounts for a submitted batch with a single clock read.
-    #[inline]
-    fn account_batch<const PACED: bool>(&mut self, count: usize, pushed: &[u64; 3]) {
-        let now = clock::now_ns();
-        if PACED {
-            let taken = &self.idle[self.idle_len - count..self.idle_len];
-            for slot in taken.iter().map(|slot| &self.slots[*slot as usize]) {
-                if slot.due_ns > 0 && now.saturating_sub(slot.due_ns) > LATE_NS {
-                    self.stats.dirs[slot.tag.dir()].late_ios.add(1);
-                }
-            }
-        }
-        if O::ON {
-            self.observe_submitted(count, now);
-        }
-        self.idle_len -= count;
-        let count = count as u32;
-        self.batches.submitted(self.now_ns, now, count);
-        for (dir, n) in Dir::ALL.into_iter().zip(pushed).filter(|(_, n)| **n > 0) {
-            self.stats.dirs[dir].slat.record_n(now.saturating_sub(self.now_ns), *n);
-        }
-        // Unlimited jobs start with a count that no worker reaches.
-        self.left_ios -= u64::from(count);
-        self.until_think -= u64::from(count);
-        if self.until_think == 0 && self.issue_state == IssueState::Issuing {
-            self.issue_state = IssueState::DrainToThink;
-        }
-        self.in_flight += count;
-        self.depth.submitted(count, self.in_flight);
-        self.filling &= self.job.batch.low.is_none() || self.idle_len > 0;
     }
 }
 

@@ -1,10 +1,8 @@
 //! Handles completions other than plain successes. Cold.
 
-use super::Worker;
+use super::Core;
 use crate::error::{EngineError, Hint, Operation};
-use crate::observer::Observe;
 use crate::queue::{Op, Queue};
-use crate::source::Source;
 use fathom_model::Dir;
 use fathom_model::plan::{Engine, Psync};
 use std::io;
@@ -12,31 +10,44 @@ use std::io;
 /// An I/O fails after this many retries.
 const RETRIES_MAX: u32 = 1_000_000;
 
-impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
+impl Core<'_> {
+    #[cold]
+    pub(super) fn handle_unusual(&mut self, queue: &mut dyn Queue) {
+        for index in 0..self.unusual.len() {
+            let (token, result) = self.unusual[index];
+            let slot = token.slot();
+            if !token.tag().is_apart() {
+                self.slots[slot as usize].tag = token.tag();
+            }
+            self.unusual_completion(slot, result, queue);
+        }
+        self.unusual.clear();
+    }
+
     /// Handles the completion of `slot` with `result`: bytes transferred, or `-errno`.
-    pub(super) fn unusual_completion(&mut self, slot: u32, result: i32) {
+    fn unusual_completion(&mut self, slot: u32, result: i32, queue: &dyn Queue) {
         let request = self.request(slot);
         let dir = match request.op {
             Op::Io(dir) => dir,
-            flush => return self.flushed(slot, flush, result),
+            flush => return self.flushed(slot, flush, result, queue),
         };
         match result {
-            0 if dir == Dir::Trim => self.late_success(slot, dir),
-            n if n > 0 && n as u32 == request.len => self.late_success(slot, dir),
-            n if -n == libc::EAGAIN || -n == libc::EINTR => self.again(slot, dir, -n),
-            n if n < 0 => self.failed(slot, dir, -n, Hint::None),
+            0 if dir == Dir::Trim => self.late_success(slot, dir, queue),
+            n if n > 0 && n as u32 == request.len => self.late_success(slot, dir, queue),
+            n if -n == libc::EAGAIN || -n == libc::EINTR => self.again(slot, dir, -n, queue),
+            n if n < 0 => self.failed((slot, dir), -n, Hint::None, queue),
             // Zero bytes: the target has shrunk since the run began.
-            0 if dir == Dir::Read => self.failed(slot, dir, libc::ENODATA, Hint::Shrunk),
-            0 => self.failed(slot, dir, libc::ENOSPC, Hint::None),
+            0 if dir == Dir::Read => self.failed((slot, dir), libc::ENODATA, Hint::Shrunk, queue),
+            0 => self.failed((slot, dir), libc::ENOSPC, Hint::None, queue),
             n if (n as u32) < request.len => self.rest_of(slot, n as u32),
-            n => self.failed(slot, dir, libc::EIO, Hint::Overrun(n)),
+            n => self.failed((slot, dir), libc::EIO, Hint::Overrun(n), queue),
         }
     }
 
     /// A success after retries or in parts.
-    fn late_success(&mut self, slot: u32, dir: Dir) {
+    fn late_success(&mut self, slot: u32, dir: Dir, queue: &dyn Queue) {
         let (request, due_ns) = (self.request(slot), self.slots[slot as usize].due_ns);
-        let io = O::ON.then(|| self.observed(slot));
+        let io = self.observed(slot, queue);
         let batch = self.retire(slot);
         let stats = &self.stats.dirs[dir];
         stats.ios.add(1);
@@ -49,19 +60,17 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         if due_ns > 0 {
             stats.response.record_n(self.now_ns.saturating_sub(due_ns), 1);
         }
-        if let Some(io) = io {
-            self.observer.completed(self.now_ns, io, clat_ns, lat_ns);
-        }
+        self.observe(io, clat_ns, lat_ns);
     }
 
-    fn again(&mut self, slot: u32, dir: Dir, errno: i32) {
+    fn again(&mut self, slot: u32, dir: Dir, errno: i32, queue: &dyn Queue) {
         let nowait = Engine::Psync(Psync::VectoredFlags { hipri: false, nowait: true });
         if errno == libc::EAGAIN && self.job.engine == nowait {
-            return self.failed(slot, dir, errno, Hint::WouldBlock);
+            return self.failed((slot, dir), errno, Hint::WouldBlock, queue);
         }
         self.retries[slot as usize] += 1;
         if self.retries[slot as usize] > RETRIES_MAX {
-            self.failed(slot, dir, errno, Hint::Retried);
+            self.failed((slot, dir), errno, Hint::Retried, queue);
         } else {
             self.retry.push(slot);
         }
@@ -75,7 +84,7 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         self.retry.push(slot);
     }
 
-    fn failed(&mut self, slot: u32, dir: Dir, errno: i32, hint: Hint) {
+    fn failed(&mut self, (slot, dir): (u32, Dir), errno: i32, hint: Hint, queue: &dyn Queue) {
         let request = self.request(slot);
         let stats = &self.stats.dirs[dir];
         if request.buffer_offset > 0 {
@@ -99,11 +108,11 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
                 Engine::Names(names) => Operation::Name(names.op),
                 _ => Operation::Io { dir, len: request.len, offset: request.offset },
             };
-            self.failure = Some(self.describe(op, request.file, errno, hint));
+            self.failure = Some(self.describe(op, request.file, errno, hint, queue));
         }
     }
 
-    fn flushed(&mut self, slot: u32, op: Op, result: i32) {
+    fn flushed(&mut self, slot: u32, op: Op, result: i32, queue: &dyn Queue) {
         let file = self.slots[slot as usize].file;
         if -result == libc::EINTR || -result == libc::EAGAIN {
             self.retry.push(slot);
@@ -114,7 +123,7 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         if result < 0 {
             let op = if op == Op::Fsync { Operation::Fsync } else { Operation::Fdatasync };
             self.fatal = true;
-            let error = self.describe(op, file, -result, Hint::None);
+            let error = self.describe(op, file, -result, Hint::None, queue);
             self.failure.get_or_insert(error);
         } else {
             self.stats.flushes.add(1);
@@ -136,12 +145,19 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
     /// Reports the I/Os that did not complete.
     pub(super) fn give_up(&mut self) {
         self.fatal = true;
-        let op = Operation::Drain { lost: self.in_flight, paths: self.paths.to_vec() };
+        let op = Operation::Drain { lost: self.in_flight, paths: self.paths.clone() };
         self.failure.get_or_insert(EngineError::new(op).errno(libc::ETIMEDOUT));
     }
 
-    fn describe(&self, op: Operation, file: u32, errno: i32, hint: Hint) -> EngineError {
-        let hint = match (self.queue.last_failure(), hint) {
+    fn describe(
+        &self,
+        op: Operation,
+        file: u32,
+        errno: i32,
+        hint: Hint,
+        queue: &dyn Queue,
+    ) -> EngineError {
+        let hint = match (queue.last_failure(), hint) {
             (Some(why), _) => Hint::Scsi(why),
             (None, Hint::None) => self.hint(errno),
             (None, hint) => hint,

@@ -1,15 +1,14 @@
 //! Interruptions of issuing: retries, flushes, think time, waiting for the schedule, and the end. Cold.
 
 use super::batches::Batch;
-use super::{DRAIN_NS, IssueState, NAP_NS, Slot, Worker};
+use super::core::{Core, Drain};
+use super::{DRAIN_NS, IssueState, NAP_NS, Slot, slow};
 use crate::clock;
-use crate::observer::Observe;
-use crate::queue::{Op, Push, Queue, Request};
-use crate::source::Source;
-use crate::token::{Tag, Token};
+use crate::queue::{Op, Queue, Request};
+use crate::token::Tag;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
+impl Core<'_> {
     /// Frees the slot of an I/O that completed or was abandoned; returns its batch.
     pub(super) fn retire(&mut self, slot: u32) -> Batch {
         self.idle[self.idle_len] = slot;
@@ -17,7 +16,7 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         self.retries[slot as usize] = 0;
         self.moved[slot as usize] = 0;
         let tag = self.slots[slot as usize].tag;
-        self.slots[slot as usize] = Slot::fresh(&self.source);
+        self.slots[slot as usize] = Slot::fresh(self.len);
         match tag {
             Tag::APART => Batch::default(),
             tag => self.batches.done(tag.batch(), 1),
@@ -32,25 +31,26 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         Request { op, file, offset, len, buffer_offset: self.moved[slot as usize] }
     }
 
-    /// Resubmits requests that the kernel did not complete, or only in part.
+    /// Does what comes before the next I/O: retries, flushes, pauses and `iodepth_low`; returns whether one may be issued.
     #[cold]
-    pub(super) fn push_retries(&mut self) {
-        while self.queue.room() > 0 {
+    pub(super) fn resume(&mut self, queue: &mut dyn Queue) -> bool {
+        while queue.room() > 0 {
             let Some(slot) = self.retry.pop() else { break };
-            self.push_apart(slot);
+            self.push_slow(slot, queue);
         }
+        self.flush_or_think(queue);
+        self.issue_state == IssueState::Issuing && self.filling
     }
 
     /// Pushes a slot's request outside any batch; its result is handled individually.
-    fn push_apart(&mut self, slot: u32) {
+    fn push_slow(&mut self, slot: u32, queue: &mut dyn Queue) {
         let request = self.request(slot);
-        self.queue.batch().push(Token::new(slot, Tag::APART), &request);
+        queue.push_one(slow(slot), &request);
         self.in_flight += 1;
     }
 
     /// Flushes or pauses once nothing is in flight, and applies `iodepth_low`.
-    #[cold]
-    pub(super) fn end_drain(&mut self) {
+    fn flush_or_think(&mut self, queue: &mut dyn Queue) {
         if let Some(low) = self.job.batch.low {
             self.filling |= self.in_flight <= low;
         }
@@ -59,8 +59,7 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         }
         match self.issue_state {
             IssueState::DrainToFlush(op, file) => {
-                self.push_flush(op, file);
-                self.issue_state = IssueState::Flushing;
+                self.push_flush(op, file, queue);
                 self.writes.flushed();
             }
             IssueState::DrainToThink => {
@@ -77,23 +76,24 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
             if self.until_think == 0 { IssueState::DrainToThink } else { IssueState::Issuing };
     }
 
-    pub(super) fn push_flush(&mut self, op: Op, file: u32) {
+    pub(super) fn push_flush(&mut self, op: Op, file: u32, queue: &mut dyn Queue) {
         self.idle_len -= 1;
         let slot = self.idle[self.idle_len];
         self.flush_op = op;
         self.flush_started_ns = clock::now_ns();
         self.offsets[slot as usize] = 0;
         self.slots[slot as usize] = Slot { due_ns: 0, len: 0, file, tag: Tag::APART, expect: 0 };
-        self.push_apart(slot);
+        self.push_slow(slot, queue);
+        self.issue_state = IssueState::Flushing;
     }
 
-    pub(super) fn think(&mut self) {
+    fn think(&mut self) {
         let Some(think) = self.job.think else { return };
         self.until_think = u64::from(think.blocks.max(1));
         if self.left_ios == 0 || self.left_bytes == 0 {
             return;
         }
-        self.observer.pauses();
+        self.pauses();
         let start = clock::now_ns();
         let end = (start + think.time_ns).min(self.until_ns);
         let spin_from = (start + think.time_ns.saturating_sub(think.spin_ns)).min(end);
@@ -108,41 +108,46 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
 
     /// Sleeps while no I/O is in flight or due.
     #[cold]
-    pub(super) fn rest(&mut self, not_before: u64, until_ns: u64) {
+    pub(super) fn rest(&mut self, not_before: u64) {
         if not_before > self.now_ns {
-            self.observer.pauses();
-            clock::sleep_until(not_before.min(until_ns).min(self.now_ns + NAP_NS));
+            self.pauses();
+            clock::sleep_until(not_before.min(self.until_ns).min(self.now_ns + NAP_NS));
         }
         self.now_ns = clock::now_ns();
     }
 
-    /// Waits for all I/Os in flight; reports an error for those that do not complete.
-    pub fn drain(&mut self) {
-        self.drop_retries();
-        let mut last_progress = self.now_ns;
-        while self.in_flight > 0 && !self.queue_broken {
-            let before = self.in_flight;
-            let deadline = clock::now_ns() + NAP_NS;
-            if self.pace.is_some() {
-                self.turn::<true>(1, Some(deadline))
-            } else {
-                self.turn::<false>(1, Some(deadline))
-            }
-            self.drop_retries();
-            // A flush may take as long as the device needs, unless a stop is requested.
-            let patient = self.issue_state == IssueState::Flushing && !self.shared.is_stopping();
-            if patient || self.in_flight < before {
-                last_progress = self.now_ns;
-            } else if self.now_ns.saturating_sub(last_progress) > DRAIN_NS {
-                self.give_up();
-                break;
-            }
+    /// From here on, the loop only waits for I/Os in flight, one by one.
+    pub(super) fn begin_drain(&mut self) {
+        self.drain = Some(Drain { before: self.in_flight, progress_ns: self.now_ns });
+        (self.left_ios, self.until_ns, self.complete_min) = (0, 0, 1);
+    }
+
+    /// Whether nothing is in flight any more, or nothing will complete.
+    pub(super) fn is_drained(&mut self, queue: &mut dyn Queue) -> bool {
+        self.drop_retries(queue);
+        let Some(drain) = &mut self.drain else { return true };
+        if self.in_flight == 0 || self.queue_broken {
+            return true;
         }
+        // A flush may take as long as the device needs, unless a stop is requested.
+        let patient = self.issue_state == IssueState::Flushing && !self.shared.is_stopping();
+        if patient || self.in_flight < drain.before {
+            drain.progress_ns = self.now_ns;
+        } else if self.now_ns.saturating_sub(drain.progress_ns) > DRAIN_NS {
+            self.give_up();
+            return true;
+        }
+        drain.before = self.in_flight;
+        false
+    }
+
+    pub(super) fn end_drain(&mut self) {
+        self.drain = None;
         self.shared.in_flight.store(self.in_flight, Relaxed);
     }
 
     /// Abandons I/Os that need a retry; resubmits flushes.
-    pub(super) fn drop_retries(&mut self) {
+    fn drop_retries(&mut self, queue: &mut dyn Queue) {
         while let Some(slot) = self.retry.pop() {
             let request = self.request(slot);
             match request.op {
@@ -152,20 +157,8 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
                     }
                     self.retire(slot);
                 }
-                Op::Fsync | Op::Fdatasync => self.push_apart(slot),
+                Op::Fsync | Op::Fdatasync => self.push_slow(slot, queue),
             }
-        }
-    }
-
-    /// Flushes every file, as at the end of a job.
-    pub fn flush_all(&mut self) {
-        for file in 0..self.paths.len() as u32 {
-            if self.fatal {
-                return;
-            }
-            self.push_flush(Op::Fsync, file);
-            self.issue_state = IssueState::Flushing;
-            self.drain();
         }
     }
 }

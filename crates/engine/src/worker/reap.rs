@@ -1,8 +1,7 @@
 //! Counts completions. Hot: runs once per I/O.
 
-use super::Worker;
 use super::batches::Batches;
-use crate::observer::Observe;
+use super::{Core, Worker};
 use crate::queue::Queue;
 use crate::source::Source;
 use crate::stats::Stats;
@@ -17,18 +16,18 @@ struct Run {
     bytes: u64,
 }
 
-impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
+impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     /// Reaps available completions; returns how many I/Os they ended.
     #[inline]
-    pub(super) fn reap<const PACED: bool>(&mut self) -> u32 {
-        let (now_ns, stats) = (self.now_ns, self.stats);
-        let Self { queue, slots, idle, unusual, batches, .. } = self;
-        let before = self.idle_len;
+    pub(super) fn reap(&mut self) -> u32 {
+        let Self { core, queue, source } = self;
+        let (now_ns, stats, before) = (core.now_ns, core.stats, core.idle_len);
+        let Core { slots, idle, unusual, batches, .. } = core;
         // A pointer: an index costs one more instruction per I/O.
         let start = idle[before..].as_mut_ptr();
         let mut next = start;
         let mut woken = 0;
-        let len_fixed = self.source.len();
+        let len_fixed = source.len();
         let mut run = Run { tag: Tag::NONE, from: next, bytes: 0 };
         let mut end = |run: &Run, to: *mut u32| {
             let ios = distance(run.from, to) as u64;
@@ -37,7 +36,7 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
                 count(stats, batches, now_ns, run.tag, ios, bytes);
             }
         };
-        queue.reap(self.complete_max, |token, result| {
+        queue.reap(core.complete_max, |token, result| {
             let tag = token.tag();
             if tag != run.tag {
                 if token == Token::WAKE {
@@ -59,7 +58,7 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
             if !S::FIXED {
                 run.bytes += u64::from(slot().len);
             }
-            if PACED && slot().due_ns > 0 {
+            if S::FULL && slot().due_ns > 0 {
                 let response = now_ns.saturating_sub(slot().due_ns);
                 stats.dirs[tag.dir()].response.record_n(response, 1);
             }
@@ -71,35 +70,22 @@ impl<Q: Queue, S: Source, O: Observe> Worker<'_, Q, S, O> {
         });
         end(&run, next);
         let freed = distance(start, next);
-        self.idle_len = before + freed;
-        if O::ON {
-            self.observe_completed(before);
+        core.idle_len = before + freed;
+        if S::FULL {
+            core.observe_completed(before, queue);
         }
-        let reaped = (freed + self.unusual.len()) as u32;
-        self.in_flight -= reaped;
+        let reaped = (freed + core.unusual.len()) as u32;
+        core.in_flight -= reaped;
         if reaped > 0 {
-            self.depth.completed(reaped);
+            core.depth.completed(reaped);
         }
         if woken > 0 {
-            self.queue.woken(woken);
+            queue.woken(woken);
         }
-        if !self.unusual.is_empty() {
-            self.handle_unusual();
+        if !core.unusual.is_empty() {
+            core.handle_unusual(queue);
         }
         reaped
-    }
-
-    #[cold]
-    fn handle_unusual(&mut self) {
-        for index in 0..self.unusual.len() {
-            let (token, result) = self.unusual[index];
-            let slot = token.slot();
-            if !token.tag().is_apart() {
-                self.slots[slot as usize].tag = token.tag();
-            }
-            self.unusual_completion(slot, result);
-        }
-        self.unusual.clear();
     }
 }
 

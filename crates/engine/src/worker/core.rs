@@ -1,0 +1,327 @@
+//! What a worker is, apart from its queue and its source, and all that it does rarely: compiled once. Only [`super::issue`]
+//! and [`super::reap`] are compiled for each kind of queue and source.
+
+use super::batch_limit::BatchLimit;
+use super::batches::Batches;
+use super::writes::Writes;
+use super::{End, Held, IssueState, NAP_NS, Slot};
+use crate::buffers::Slab;
+use crate::clock;
+use crate::depth::DepthCounts;
+use crate::error::EngineError;
+use crate::observer::{Observe, ObservedIo};
+use crate::pace::{LATE_NS, Pace};
+use crate::queue::{Op, Queue};
+use crate::stats::{Shared, Stats};
+use crate::token::Token;
+use fathom_model::plan::JobPlan;
+use fathom_model::{Dir, PerDir};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// The last I/Os of a job, which are waited for.
+pub(super) struct Drain {
+    /// I/Os in flight before the last turn.
+    pub before: u32,
+    /// When some of them last completed.
+    pub progress_ns: u64,
+}
+
+/// A worker without its queue and its source.
+pub(crate) struct Core<'a> {
+    pub job: &'a JobPlan,
+    pub paths: Vec<String>,
+    pub shared: &'a Shared,
+    /// Counters of the current span.
+    pub stats: &'a Stats,
+    pub observer: Option<Box<dyn Observe + 'a>>,
+    pub(super) writes: Writes,
+    pub pace: Option<Pace>,
+    /// Length of all I/Os, or of the longest.
+    pub(super) len: u32,
+    pub(super) slots: Box<[Slot]>,
+    /// Offset of each slot's request on its target.
+    pub(super) offsets: Box<[u64]>,
+    /// Retries of each slot's request.
+    pub(super) retries: Box<[u32]>,
+    /// Bytes of each slot's request already transferred.
+    pub(super) moved: Box<[u32]>,
+    pub(super) batches: Batches,
+    /// Free slots: the first `idle_len` of these.
+    pub(super) idle: Box<[u32]>,
+    pub(super) idle_len: usize,
+    pub in_flight: u32,
+    /// I/Os and bytes that may still be issued.
+    pub(super) left_ios: u64,
+    pub(super) left_bytes: u64,
+    pub(super) until_think: u64,
+    pub(super) issue_state: IssueState,
+    /// End of the current span.
+    pub(super) until_ns: u64,
+    /// The end of the job, once it has begun.
+    pub(super) drain: Option<Drain>,
+    /// System calls before measuring began.
+    calls_before: u64,
+    pub(super) batch_limit: BatchLimit,
+    pub(super) complete_min: u32,
+    pub(super) complete_max: u32,
+    /// `iodepth_low`: whether the queue is being refilled.
+    pub(super) filling: bool,
+    /// An I/O that waits for one in flight, if the source serializes them.
+    pub(super) held: Option<Held>,
+    /// Slots whose request must be resubmitted.
+    pub(super) retry: Vec<u32>,
+    pub(super) flush_op: Op,
+    pub(super) flush_started_ns: u64,
+    /// Completions other than plain successes.
+    pub(super) unusual: Vec<(Token, i32)>,
+    /// The last clock read.
+    pub now_ns: u64,
+    pub depth: DepthCounts,
+    pub failure: Option<EngineError>,
+    /// The job must end.
+    pub(super) fatal: bool,
+    /// The queue itself failed: there is nothing to wait for.
+    pub(super) queue_broken: bool,
+    pub errnos: PerDir<Vec<(i32, u64)>>,
+}
+
+impl<'a> Core<'a> {
+    /// That of a worker which is ready to start. `slab` has one buffer per I/O in flight, and `len` is the length of
+    /// all I/Os, or of the longest.
+    pub fn new(
+        job: &'a JobPlan,
+        paths: Vec<String>,
+        shared: &'a Shared,
+        slab: Slab,
+        len: u32,
+        observer: Option<Box<dyn Observe + 'a>>,
+    ) -> Self {
+        let depth = slab.slots();
+        Self {
+            job,
+            paths,
+            shared,
+            stats: &shared.stats,
+            observer,
+            writes: Writes::new(job, slab, shared),
+            pace: None,
+            len,
+            slots: vec![Slot::fresh(len); depth as usize].into(),
+            offsets: vec![0; depth as usize].into(),
+            retries: vec![0; depth as usize].into(),
+            moved: vec![0; depth as usize].into(),
+            batches: Batches::new(depth),
+            // Taken from the end: slot 0 comes first.
+            idle: (0..depth).rev().collect(),
+            idle_len: depth as usize,
+            in_flight: 0,
+            left_ios: u64::MAX,
+            left_bytes: u64::MAX,
+            until_think: job.think.map_or(u64::MAX, |t| u64::from(t.blocks.max(1))),
+            issue_state: IssueState::Issuing,
+            until_ns: u64::MAX,
+            drain: None,
+            calls_before: 0,
+            batch_limit: BatchLimit::new(job.batch.submit_max, depth),
+            complete_min: job.batch.complete_min,
+            complete_max: job.batch.complete_max.unwrap_or(u32::MAX),
+            flush_op: Op::Fsync,
+            flush_started_ns: 0,
+            filling: true,
+            held: None,
+            retry: Vec::with_capacity(depth as usize),
+            unusual: Vec::with_capacity(depth as usize),
+            now_ns: clock::now_ns(),
+            depth: DepthCounts::new(depth),
+            failure: None,
+            fatal: false,
+            queue_broken: false,
+            errnos: PerDir::from_fn(|_| Vec::with_capacity(16)),
+        }
+    }
+
+    /// Whether the buffers are in huge pages.
+    pub fn is_huge(&self) -> bool {
+        self.writes.slab.is_huge()
+    }
+
+    /// Resets the counters outside [`Stats`], at the end of the ramp, after so many system calls.
+    pub fn begin_measuring(&mut self, system_calls: u64) {
+        self.depth.clear();
+        self.calls_before = system_calls;
+        let now_ns = self.now_ns;
+        self.observer.iter_mut().for_each(|observer| observer.begin(now_ns));
+        Dir::ALL.iter().for_each(|dir| self.errnos[*dir].clear());
+    }
+
+    /// Those of `system_calls` that were made since measuring began.
+    pub fn calls_measured(&self, system_calls: u64) -> u64 {
+        system_calls - self.calls_before
+    }
+
+    pub(super) fn begin_span(
+        &mut self,
+        stats: &'a Stats,
+        until_ns: u64,
+        ios: Option<u64>,
+        bytes: Option<u64>,
+    ) {
+        self.stats = stats;
+        // Its length was limited by what was left of the span before.
+        self.held = None;
+        let begun = u64::from(self.in_flight) + self.retry.len() as u64;
+        self.left_ios = ios.map_or(u64::MAX, |ios| ios.saturating_sub(begun));
+        let begun_bytes = begun * u64::from(self.len);
+        self.left_bytes = bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(begun_bytes));
+        self.until_ns = until_ns;
+        self.shared.deadline_ns.store(if until_ns == u64::MAX { 0 } else { until_ns }, Release);
+    }
+
+    /// Whether the span may be over, which [`Core::end`] decides.
+    #[inline]
+    pub(super) fn may_end(&self) -> bool {
+        self.fatal || self.now_ns >= self.until_ns || self.shared.is_stopping()
+    }
+
+    /// Whether everything was issued and has completed, if nothing is in flight.
+    pub(super) fn is_finished(&self) -> bool {
+        self.retry.is_empty() && (self.left_ios == 0 || self.left_bytes == 0)
+    }
+
+    /// Whether there is more to do before an I/O is issued than to look for a free slot.
+    #[inline]
+    pub(super) fn is_interrupted(&self) -> bool {
+        !self.retry.is_empty()
+            || self.issue_state != IssueState::Issuing
+            || self.job.batch.low.is_some()
+    }
+
+    /// Number of completions that the next turn waits for.
+    #[inline]
+    pub(super) fn wait_for(&self, waits_for_schedule: bool) -> u32 {
+        let may_issue = self.issue_state == IssueState::Issuing
+            && self.left_ios > 0
+            && self.left_bytes > 0
+            && self.filling;
+        if may_issue && self.idle_len > 0 && !waits_for_schedule {
+            // The batch limit held back I/Os: do not wait.
+            0
+        } else if may_issue {
+            self.complete_min.min(self.in_flight)
+        } else {
+            self.complete_min.clamp(1, self.in_flight)
+        }
+    }
+
+    /// When the next turn ends at the latest; `scheduled` is when the next I/O is due, or 0.
+    #[inline]
+    pub(super) fn deadline_ns(&self, scheduled: u64) -> Option<u64> {
+        if scheduled > 0 {
+            Some(scheduled.min(self.until_ns))
+        } else {
+            self.drain.is_some().then_some(self.now_ns + NAP_NS)
+        }
+    }
+
+    /// Accounts for a batch that was submitted at `now`.
+    #[inline]
+    pub(super) fn account_batch(&mut self, count: usize, pushed: &[u64; 3], now: u64) {
+        self.idle_len -= count;
+        let count = count as u32;
+        self.batches.submitted(self.now_ns, now, count);
+        for (dir, n) in Dir::ALL.into_iter().zip(pushed).filter(|(_, n)| **n > 0) {
+            self.stats.dirs[dir].slat.record_n(now.saturating_sub(self.now_ns), *n);
+        }
+        // Unlimited jobs start with a count that no worker reaches.
+        self.left_ios -= u64::from(count);
+        self.until_think -= u64::from(count);
+        if self.until_think == 0 && self.issue_state == IssueState::Issuing {
+            self.issue_state = IssueState::DrainToThink;
+        }
+        self.in_flight += count;
+        self.depth.submitted(count, self.in_flight);
+        self.filling &= self.job.batch.low.is_none() || self.idle_len > 0;
+    }
+
+    /// Of the batch being filled, the last `count` of the free slots: counts I/Os that are late, and reports all.
+    pub(super) fn observe_submitted(&mut self, count: usize, now_ns: u64, queue: &dyn Queue) {
+        for at in (self.idle_len - count..self.idle_len).rev() {
+            let slot = &self.slots[self.idle[at] as usize];
+            if slot.due_ns > 0 && now_ns.saturating_sub(slot.due_ns) > LATE_NS {
+                self.stats.dirs[slot.tag.dir()].late_ios.add(1);
+            }
+            if self.observer.is_some() {
+                let (io, slat_ns) =
+                    (self.observed(self.idle[at], queue), now_ns.saturating_sub(self.now_ns));
+                let observer = self.observer.iter_mut();
+                observer.for_each(|observer| observer.submitted(now_ns, io, slat_ns));
+            }
+        }
+    }
+
+    /// Reports plain successes: the free slots from `first` on.
+    pub(super) fn observe_completed(&mut self, first: usize, queue: &dyn Queue) {
+        if self.observer.is_none() {
+            return;
+        }
+        for at in first..self.idle_len {
+            let slot = self.idle[at];
+            let batch = self.batches.last(self.slots[slot as usize].tag.batch());
+            let clat_ns = self.now_ns.saturating_sub(batch.submitted_ns);
+            let lat_ns = self.now_ns.saturating_sub(batch.prepared_ns);
+            let io = self.observed(slot, queue);
+            self.observe(io, clat_ns, lat_ns);
+        }
+    }
+
+    pub(super) fn observe(&mut self, io: ObservedIo, clat_ns: u64, lat_ns: u64) {
+        let now_ns = self.now_ns;
+        self.observer.iter_mut().for_each(|o| o.completed(now_ns, io, clat_ns, lat_ns));
+    }
+
+    /// The I/O of a slot, all of it.
+    pub(super) fn observed(&self, slot: u32, queue: &dyn Queue) -> ObservedIo {
+        let (index, moved) = (slot as usize, self.moved[slot as usize]);
+        ObservedIo {
+            dir: self.slots[index].tag.dir(),
+            offset: self.offsets[index] - u64::from(moved),
+            len: self.slots[index].len + moved,
+            priority: queue.priority(slot),
+        }
+    }
+
+    /// The worker is about to sleep, or has ended.
+    pub fn pauses(&mut self) {
+        self.observer.iter_mut().for_each(|observer| observer.pauses());
+    }
+
+    /// Publishes that a turn begins.
+    #[inline]
+    pub(super) fn begin_turn(&self) {
+        self.shared.in_flight.store(self.in_flight, Relaxed);
+        self.shared.turns.add(1);
+    }
+
+    /// The turn has ended.
+    #[inline]
+    pub(super) fn end_turn(&self, wait_for: u32, reaped: u32) {
+        if self.shared.wait_check.is_requested() {
+            self.shared.wait_check.answer(wait_for, reaped);
+        }
+    }
+
+    /// Why the span is over, if it is.
+    #[cold]
+    pub(super) fn end(&mut self, queue: &mut dyn Queue) -> Option<End> {
+        if self.drain.is_some() {
+            return self.is_drained(queue).then_some(End::Finished);
+        }
+        Some(if self.fatal {
+            End::Failed
+        } else if self.now_ns >= self.until_ns {
+            End::TimeOver
+        } else {
+            End::Stopped
+        })
+    }
+}
