@@ -2,13 +2,14 @@
 //! a device. Shared by the fuzzers and by a test that derives inputs from their corpus.
 
 use fathom_analysis::limit::LimitRecord;
-use fathom_analysis::watch::ObservedTotals;
+use fathom_analysis::rules::judge;
+use fathom_analysis::watch::Observed;
 use fathom_machine::guard::{self, Permissions};
 use fathom_machine::{Lookup, Roots, device, host, signature};
 use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{Fallocate, Target};
 use fathom_model::{Plan, RunRecord};
-use fathom_report::pages::{self, LimitPageOptions, Observed};
+use fathom_report::pages::{self, LimitPageOptions};
 use fathom_report::render::{self, Style};
 use fathom_store::{Reader, StoredRecord};
 use fathom_watch::cpus::CpuSampler;
@@ -122,32 +123,35 @@ pub fn run_dir(bytes: &[u8]) {
     }
     let Ok(mut reader) = Reader::open(tree.path()) else { return };
     let mut forward = Vec::new();
-    let mut seen = ObservedTotals::default();
+    let mut observed = Observed::default();
     while let Ok(Some(timed)) = reader.forward() {
         forward.push(timed.unix_ns);
-        seen.add(&timed.sample);
+        observed.add(&timed.sample);
     }
     let _ = reader.span();
-    let stacks = reader.stacks().map(<[_]>::to_vec).unwrap_or_default();
+    observed.known_stacks = reader.stacks().map(<[_]>::to_vec).unwrap_or_default();
     for unix_ns in &forward {
         let _ = reader.seek(*unix_ns);
         let _ = reader.back();
     }
     if let Ok(stored) = stored {
-        print(&stored, &Observed { seen: &seen, stacks: &stacks });
+        print(&stored, &observed);
     }
 }
 
-/// Prints a record in every form.
+/// Judges a record and prints it in every form.
 fn print(stored: &StoredRecord, observed: &Observed) {
+    let judged = || {
+        let record = stored.parse::<RunRecord>()?;
+        let findings = judge(&record, observed);
+        Ok(RunRecord { findings, ..record })
+    };
     let page = match stored.kind {
         RecordKind::Limit => stored.parse::<LimitRecord>().map(|record| {
             pages::limit(&record, LimitPageOptions { paragraph: true, verbose: true })
         }),
-        RecordKind::Watch => {
-            stored.parse::<RunRecord>().map(|record| pages::watch(observed, &record, true))
-        }
-        _ => stored.parse::<RunRecord>().map(|record| pages::run(&record, Some(observed), true)),
+        RecordKind::Watch => judged().map(|record| pages::watch(observed, &record, true)),
+        _ => judged().map(|record| pages::run(&record, Some(observed), true)),
     };
     if let Ok(page) = page {
         let _ =

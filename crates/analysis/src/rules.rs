@@ -22,13 +22,16 @@ mod testing;
 mod topology;
 
 pub use doctor::{Diagnosed, Diagnosis, NotChecked, Passed, diagnose, that_matter};
-pub use limiters::{Limiters, limiters};
 pub use requested::unpolled;
 
 use crate::limit::{BlockLimit, Conditions, LimitRecord, Point, TargetLimit};
 use crate::topology::TopologyReport;
+use crate::watch::Observed;
 use fathom_model::facts::TargetFacts;
-use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity};
+use fathom_model::finding::{
+    Class, Confidence, Evidence, ExpectedGain, Finding, Severity, Subject,
+};
+use fathom_model::outcome::RecordKind;
 use fathom_model::record::RunRecord;
 use limiters::View;
 
@@ -96,20 +99,24 @@ enum Input<'a> {
 }
 
 /// What a check found; the rule adds the rest.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 struct Claim {
     severity: Option<Severity>,
     confidence: Option<Confidence>,
+    subject: Option<Subject>,
     summary: String,
     evidence: Vec<Evidence>,
+    counter_evidence: Vec<Evidence>,
     remedy: Option<String>,
+    command: Option<String>,
+    gain: Option<ExpectedGain>,
     /// For limiters, the part of the workload's time that this explains: 0 to 1.
     weight: f64,
 }
 
 impl Claim {
     fn new(summary: String, evidence: Vec<Evidence>) -> Self {
-        Self { severity: None, confidence: None, summary, evidence, remedy: None, weight: 0.0 }
+        Self { summary, evidence, ..Self::default() }
     }
 
     /// States which part of the workload's time it explains.
@@ -130,6 +137,27 @@ impl Claim {
     /// Overrides the rule's remedy; empty for none.
     fn remedy(self, remedy: impl Into<String>) -> Self {
         Self { remedy: Some(remedy.into()), ..self }
+    }
+
+    /// States what it is about.
+    fn about(self, subject: Subject) -> Self {
+        Self { subject: Some(subject), ..self }
+    }
+
+    /// States what speaks against it.
+    fn despite(self, counter_evidence: impl IntoIterator<Item = Evidence>) -> Self {
+        Self { counter_evidence: counter_evidence.into_iter().collect(), ..self }
+    }
+
+    /// Adds the remedy as a command line.
+    fn command(self, command: impl Into<String>) -> Self {
+        Self { command: Some(command.into()), ..self }
+    }
+
+    /// States that the workload would do nothing else in the part `lost` of its time, if the remedy was applied.
+    fn gain_of(self, lost: f64) -> Self {
+        let gain = ExpectedGain { throughput_ratio_max: 1.0 / (1.0 - lost) };
+        Self { gain: (lost < 1.0).then_some(gain), ..self }
     }
 }
 
@@ -194,6 +222,7 @@ pub static RULES: &[&Rule] = &[
     &limiters::cpu::BUSY_CPUS,
     &limiters::cpu::OWN_TIME,
     &limiters::device::DEVICE,
+    &limiters::INCONCLUSIVE,
     &topology::DEGRADED_LINK,
     &topology::UPLINK,
     &topology::CROWDED_COMPLEX,
@@ -202,10 +231,25 @@ pub static RULES: &[&Rule] = &[
     &topology::REMOTE_DISK,
 ];
 
-/// The findings of a run, worst first.
+/// The findings of a run or an observation during which `observed` was sampled, worst first, and then the verdict:
+/// what limited the workload. It is made once, when the record ends, and stored there.
 #[must_use]
-pub fn run_findings(record: &RunRecord) -> Vec<Finding> {
-    worst_first(evaluate(&Input::Run(record)))
+pub fn judge(record: &RunRecord, observed: &Observed) -> Vec<Finding> {
+    let mut findings = match record.kind {
+        RecordKind::Run => worst_first(evaluate(&Input::Run(record))),
+        _ => Vec::new(),
+    };
+    findings.extend(limiters::verdict(record, &findings, observed));
+    findings
+}
+
+/// The verdict on a record that holds none: of an earlier version, or of a run that was killed.
+#[must_use]
+pub fn missing_verdict(record: &RunRecord, observed: &Observed) -> Vec<Finding> {
+    match record.findings.iter().any(Finding::is_verdict) {
+        true => Vec::new(),
+        false => limiters::verdict(record, &record.findings, observed),
+    }
 }
 
 /// The findings of a limit search, worst first.
@@ -261,9 +305,15 @@ impl Rule {
             class: self.class,
             severity: claim.severity.unwrap_or(self.severity),
             confidence: claim.confidence,
+            rank: None,
+            share_explained: None,
+            subject: claim.subject,
             summary: claim.summary,
             evidence: claim.evidence,
+            counter_evidence: claim.counter_evidence,
             next_step: (!remedy.is_empty()).then_some(remedy),
+            next_command: claim.command,
+            expected_gain: claim.gain,
         }
     }
 }
@@ -277,8 +327,8 @@ mod tests {
 
     #[test]
     fn good_records_have_no_findings() {
-        assert_eq!(run_findings(&run()), []);
-        assert_eq!(run_findings(&RunRecord::default()), []);
+        assert_eq!(judge(&run(), &Observed::default()), []);
+        assert_eq!(judge(&RunRecord::default(), &Observed::default()), []);
         assert_eq!(limit_findings(&limit()), []);
         assert_eq!(topology_findings(&analyze(topology())), []);
         assert!(limit().is_complete());

@@ -1,4 +1,4 @@
-//! Totals over all samples of a record, accumulated one by one, so that memory use does not grow with its length.
+//! The samples of a record as a whole, added up one by one, so that memory use does not grow with its length.
 
 mod io_limits;
 
@@ -9,12 +9,12 @@ use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
 use crate::threads::ThreadGroups;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{CgroupSample, MachineSample, StackCount, StacksSample};
+use fathom_model::watch::{CgroupSample, MachineSample, Stack, StackCount, StacksSample};
 use std::collections::BTreeMap;
 
-/// Totals of all samples so far.
+/// All samples of the machine so far.
 #[derive(Debug, Clone, Default)]
-pub struct ObservedTotals {
+pub struct Observed {
     /// Number of samples.
     pub samples: u64,
     /// From the first sample to the last, in nanoseconds.
@@ -37,6 +37,8 @@ pub struct ObservedTotals {
     pub processes: ProcessTotals,
     /// How often the I/O limits of the cgroup were reached.
     pub io_limits: BTreeMap<String, IoLimit>,
+    /// The stacks that samples refer to, by index.
+    pub known_stacks: Vec<Stack>,
     stacks: Option<StacksSample>,
     stack_counts: StackCounts,
     own_stack_counts: StackCounts,
@@ -45,11 +47,13 @@ pub struct ObservedTotals {
 /// Samples and their periods by stack.
 type StackCounts = BTreeMap<u32, (u32, u64)>;
 
-impl ObservedTotals {
+impl Observed {
     /// Adds the next sample of the record.
     pub fn add(&mut self, sample: &Sample) {
         let first = self.first.get_or_insert_with(|| sample.clone());
         self.elapsed_ns = sample.elapsed_ns.saturating_sub(first.elapsed_ns);
+        let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
+        self.known_stacks.extend(new.cloned());
         // What the first sample holds of an interval was before the record.
         if self.samples > 0 {
             self.peaks(sample);
@@ -208,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_record_is_the_sum_of_its_intervals() {
-        let mut totals = ObservedTotals::default();
+        let mut totals = Observed::default();
         for sample in [sample(1, 0, 0), sample(2, 90, 500), sample(5, 90, 500)] {
             totals.add(&sample);
         }
@@ -226,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_partial_last_interval_is_no_peak() {
-        let mut totals = ObservedTotals::default();
+        let mut totals = Observed::default();
         (0..4).for_each(|second| totals.add(&sample(second, 10 * second, 0)));
         let rest = Sample { elapsed_ns: 3_020_000_000, ..sample(4, 130, 0) };
         totals.add(&rest);
@@ -234,7 +238,7 @@ mod tests {
         assert_eq!(totals.elapsed_ns, 3_020_000_000);
 
         // After joined intervals, normal ones still count.
-        let mut totals = ObservedTotals::default();
+        let mut totals = Observed::default();
         [(0, 0), (1, 10), (9, 90), (10, 190)]
             .iter()
             .for_each(|(s, b)| totals.add(&sample(*s, *b, 0)));
@@ -243,7 +247,7 @@ mod tests {
 
     #[test]
     fn an_empty_record_is_no_error() {
-        let totals = ObservedTotals::default();
+        let totals = Observed::default();
         assert_eq!(totals.rates().system, None);
         assert!(totals.threads.largest_first().is_empty() && totals.stacks().is_none());
     }

@@ -2,10 +2,9 @@
 
 use crate::page;
 use crate::stdio::{self, Kind};
-use fathom_analysis::watch::ObservedTotals;
+use fathom_analysis::watch::Observed;
 use fathom_model::RunRecord;
-use fathom_model::watch::Stack;
-use fathom_report::pages::{self, Observed};
+use fathom_report::pages;
 use fathom_report::render;
 use fathom_report::{fio_json, fio_text, terse};
 use fathom_spec::{Format, Output};
@@ -25,17 +24,14 @@ use std::path::{Path, PathBuf};
 /// Where it cannot be written, and why.
 pub fn write(
     record: &RunRecord,
-    (seen, stacks): (&ObservedTotals, &[Stack]),
+    observed: &Observed,
     output: &Output,
     to: Option<&Destination>,
     before: &str,
 ) -> Result<(), String> {
     let style = page::style(output.file.is_some());
     let lines = if style.color { Kind::ColoredLines } else { Kind::Lines };
-    let page = || {
-        let observed = Observed { seen, stacks };
-        pages::run(record, Some(&observed), output.verbose).in_zone(page::zone())
-    };
+    let page = || pages::run(record, Some(observed), output.verbose).in_zone(page::zone());
     let mut text = before.to_string();
     for format in formats(output) {
         text.push_str(&match format {

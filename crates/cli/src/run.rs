@@ -10,13 +10,12 @@ use crate::refusal;
 use crate::signals::Signals;
 use crate::stdio::{self, Kind, note};
 use clap::CommandFactory;
-use fathom_analysis::watch::ObservedTotals;
 use fathom_engine::EntrySender;
 use fathom_machine::guard::Permissions;
 use fathom_machine::{Lookup, Roots};
 use fathom_model::finding::Severity;
-use fathom_model::progress::{JobTotals, Sample};
-use fathom_model::watch::{Level, Stack};
+use fathom_model::progress::JobTotals;
+use fathom_model::watch::Level;
 use fathom_model::{Facts, Plan, Progress, RunRecord};
 use fathom_model::{escape, shell};
 use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost};
@@ -193,10 +192,10 @@ fn perform(
     if record.outcome.is_finished() {
         cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
     }
-    record.findings = fathom_analysis::rules::run_findings(&record);
+    record.findings = fathom_analysis::rules::judge(&record, runner.observed());
     let closed = runner.close_targets();
     // Printed before the record is completed, because its disk may be full or stall.
-    let shown = output::write(&record, view.sampled(), output, to, view.interim_results());
+    let shown = output::write(&record, runner.observed(), output, to, view.interim_results());
     complain(&record, output);
     let dir = runner.record_dir().map(Path::to_path_buf);
     let finished = runner.finish(&mut record, &mut view);
@@ -241,7 +240,7 @@ fn is_quiet(output: &Output) -> bool {
     output.eta == Eta::Never || output.eta == Eta::Auto && auto_off
 }
 
-/// The progress of a run on the terminal, and its samples.
+/// The progress of a run on the terminal, and its logs.
 struct RunView<'a> {
     plan: &'a Plan,
     live: Option<Live>,
@@ -250,8 +249,6 @@ struct RunView<'a> {
     logs: Logs,
     /// Whether a log or an interim result could not be written.
     has_failed: bool,
-    seen: ObservedTotals,
-    stacks: Vec<Stack>,
 }
 
 impl<'a> RunView<'a> {
@@ -262,9 +259,8 @@ impl<'a> RunView<'a> {
         let quiet = is_quiet(output);
         let live = (!quiet || interval.is_some()).then(|| Live::new(interval));
         let layout = LayoutProgress::new(quiet);
-        let (seen, stacks) = (ObservedTotals::default(), Vec::new());
         let logs = Logs::default();
-        Self { plan, live, layout, interim, logs, has_failed: false, seen, stacks }
+        Self { plan, live, layout, interim, logs, has_failed: false }
     }
 
     fn interim_results(&self) -> &str {
@@ -278,10 +274,6 @@ impl<'a> RunView<'a> {
 
     fn clear(&mut self) {
         self.live.iter_mut().for_each(Live::clear);
-    }
-
-    fn sampled(&self) -> (&ObservedTotals, &[Stack]) {
-        (&self.seen, &self.stacks)
     }
 }
 
@@ -305,12 +297,6 @@ impl Hooks for RunView<'_> {
             self.interim = None;
             self.complain(&[error]);
         }
-    }
-
-    fn sampled(&mut self, sample: &Sample) {
-        self.seen.add(sample);
-        let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
-        self.stacks.extend(new.cloned());
     }
 
     fn io_log(&mut self, job: usize) -> Option<EntrySender> {

@@ -4,12 +4,13 @@ use crate::page::PageArgs;
 use fathom_analysis::derive::PartialRun;
 use fathom_analysis::experiment::ExperimentRecord;
 use fathom_analysis::limit::LimitRecord;
-use fathom_analysis::watch::ObservedTotals;
+use fathom_analysis::rules::{judge, missing_verdict};
 use fathom_model::RunRecord;
 use fathom_model::outcome::{Outcome, RecordKind};
-use fathom_model::watch::{MachineSample, Stack};
-use fathom_report::pages::{self, LimitPageOptions, Observed};
+use fathom_report::doc::Document;
+use fathom_report::pages::{self, LimitPageOptions, judged_anew};
 use fathom_report::{fio_json, limit};
+use fathom_runner::observe;
 use fathom_store::{Reader, Runs, StoredRecord, is_active};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +24,11 @@ pub struct Args {
     /// For `fathom limit`: also print a plain-English summary for e-mail
     #[arg(long)]
     paragraph: bool,
+    /// Judge the stored figures anew, and print what this changes
+    ///
+    /// By default, findings and verdict are those of the fathom that made the record.
+    #[arg(long)]
+    judge: bool,
     #[command(flatten)]
     page: PageArgs,
 }
@@ -35,33 +41,44 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let dir = find(args.run.as_deref())?;
     let stored = StoredRecord::open(&dir)?;
     let verbose = args.page.verbose;
-    let (page, json) = match stored.kind {
+    let (mut page, json, anew) = match stored.kind {
         RecordKind::Limit => {
             let record: LimitRecord = stored.parse()?;
+            let before = record.findings.clone();
+            let record = if args.judge { record.judged() } else { record };
             let options = LimitPageOptions { paragraph: args.paragraph, verbose };
-            (pages::limit(&record, options), Some(limit::json(&record).map_err(|e| e.to_string())?))
+            let json = limit::json(&record).map_err(|e| e.to_string())?;
+            (pages::limit(&record, options), Some(json), judged_anew(&before, &record.findings))
         }
         RecordKind::Experiment => {
             let record: ExperimentRecord = stored.parse()?;
             let json = fathom_report::experiment::json(&record).map_err(|e| e.to_string())?;
-            (pages::experiment(&record, verbose), Some(json))
+            (pages::experiment(&record, verbose), Some(json), Document::default())
         }
         kind => {
             let mut record: RunRecord = stored.parse()?;
-            let (seen, stacks) = observation(&dir)?;
+            let observed = observe::stored(&dir)?;
             if kind == RecordKind::Run {
                 complete(&mut record, &dir)?;
             }
-            let observed = Observed { seen: &seen, stacks: &stacks };
-            match kind {
+            record.findings.extend(missing_verdict(&record, &observed));
+            let before = record.findings.clone();
+            if args.judge {
+                record.findings = judge(&record, &observed);
+            }
+            let (page, json) = match kind {
                 RecordKind::Watch => (pages::watch(&observed, &record, verbose), None),
                 _ => {
                     let page = pages::run(&record, Some(&observed), verbose);
                     (page, Some(fio_json::render(&record, false)))
                 }
-            }
+            };
+            (page, json, judged_anew(&before, &record.findings))
         }
     };
+    if args.judge {
+        page.blocks.extend(anew.blocks);
+    }
     let to = args.page.destination(None)?;
     args.page.print(&page, json, to.as_ref())?;
     Ok(ExitCode::SUCCESS)
@@ -84,20 +101,6 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, String> {
         Some(name) => format!("no such run: {}; `fathom runs` lists all", name.display()),
         None => "no runs are recorded; name a run directory".to_string(),
     })
-}
-
-/// All samples of the machine in a run directory, and the stacks that they refer to.
-fn observation(dir: &Path) -> Result<(ObservedTotals, Vec<Stack>), String> {
-    let mut reader = Reader::open(dir)?;
-    let mut seen = ObservedTotals::default();
-    while let Some(timed) = reader.forward()? {
-        // Before its samplers are open, a run records its jobs alone.
-        if timed.sample.machine != MachineSample::default() {
-            seen.add(&timed.sample);
-        }
-    }
-    let stacks = reader.stacks()?.to_vec();
-    Ok((seen, stacks))
 }
 
 /// Completes the record of a run that is running or was killed from its samples.

@@ -10,11 +10,9 @@ use crate::page::{PageArgs, RecordArgs};
 use crate::quantity;
 use crate::stdio::{self, note};
 use crate::{level, limits};
-use fathom_analysis::watch::ObservedTotals;
 use fathom_model::escape;
-use fathom_model::progress::Sample;
 use fathom_model::watch::Level;
-use fathom_report::pages::{self, Observed};
+use fathom_report::pages;
 use fathom_runner::SamplingOptions;
 use fathom_runner::observe::Observer;
 use fathom_watch::threads::HZ_MAX;
@@ -90,35 +88,24 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     limits::raise();
     let mut observer = Observer::start(&options, &record)?;
     // The command begins when there is a sample of the time before.
-    let first = observer.next(FIRST_SAMPLE);
+    observer.next(FIRST_SAMPLE);
     let began = Instant::now();
     end.begin()?;
     // A command runs to its end even if it cannot be recorded.
     let can_go_on = |observer: &Observer, failed: &Option<String>, end: &End| {
         end.is_command() || (failed.is_none() && !observer.has_panicked())
     };
-    let (mut failed, mut seen, mut stacks) = (None, ObservedTotals::default(), Vec::new());
-    let mut add = |sample: &Sample| {
-        seen.add(sample);
-        let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
-        stacks.extend(new.cloned());
-    };
-    first.iter().for_each(&mut add);
+    let mut failed = None;
     while !end.has_come()? && can_go_on(&observer, &failed, &end) {
-        observer.next(TICK).iter().for_each(&mut add);
+        observer.next(TICK);
         failed = failed.or_else(|| observer.complaint().inspect(say));
     }
     let path = observer.record_dir().map(Path::to_path_buf);
     let command = end.command(&args.command, began);
     let observed = observer.finish(command, end.interrupted(), &mut |text| note!("{text}"));
-    observed.rest.iter().for_each(&mut add);
     let new = observed.written.err().filter(|error| failed.as_ref() != Some(error));
     failed = new.inspect(say).or(failed);
-    let page = pages::watch(
-        &Observed { seen: &seen, stacks: &stacks },
-        &observed.record,
-        args.page.verbose,
-    );
+    let page = pages::watch(&observed.observed, &observed.record, args.page.verbose);
     let shown = match end.is_command() && to.is_none() {
         // Standard output belongs to the command.
         true => args.page.print_to_stderr(&page),

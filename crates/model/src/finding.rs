@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One statement about a record.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// Stable id of the rule, such as `sparse-target`; docs/rules.md lists them.
     pub rule: String,
@@ -18,12 +18,96 @@ pub struct Finding {
     /// How strongly the evidence supports it, where the rule is a heuristic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Confidence>,
+    /// Its place in the verdict, from 1: the answer to what limited the workload. Other findings have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// The part of the workload's time that a limiter of the verdict explains, from 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_explained: Option<f64>,
+    /// What it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
     /// One or two sentences.
     pub summary: String,
     /// The figures that support it.
     pub evidence: Vec<Evidence>,
+    /// Figures that speak against it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counter_evidence: Vec<Evidence>,
     /// What to do about it, where something can be done.
     pub next_step: Option<String>,
+    /// A command line for a shell that takes the next step, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_command: Option<String>,
+    /// What the remedy gains at most, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_gain: Option<ExpectedGain>,
+}
+
+impl Finding {
+    /// Whether it is part of the verdict: what limited the workload, or that nothing is known to have.
+    #[must_use]
+    pub fn is_verdict(&self) -> bool {
+        self.rank.is_some()
+    }
+}
+
+/// What a finding is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Subject {
+    /// The whole machine.
+    Machine,
+    /// A block device.
+    Device {
+        /// Its kernel name.
+        name: String,
+    },
+    /// CPUs.
+    Cpus {
+        /// Their numbers.
+        cpus: Vec<u32>,
+    },
+    /// A cgroup.
+    Cgroup {
+        /// Its path below the root of cgroups.
+        path: String,
+    },
+    /// A process, or a program of several.
+    Process {
+        /// Its name, as the kernel cuts it off.
+        comm: String,
+        /// Its PID, where it is one process.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<i32>,
+    },
+    /// Threads of a program that do the same.
+    ThreadGroup {
+        /// Their name, with `*` for digits.
+        comm: String,
+        /// The function of the kernel in which they wait; empty where they do not.
+        wchan: String,
+    },
+    /// A job of a run.
+    Job {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Subject {
+    /// The block device `name`.
+    #[must_use]
+    pub fn device(name: &str) -> Self {
+        Self::Device { name: name.to_string() }
+    }
+}
+
+/// What a remedy gains at most.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExpectedGain {
+    /// Throughput without what limits it, relative to that with it, if nothing else limits it then.
+    pub throughput_ratio_max: f64,
 }
 
 /// What kind of statement a finding is.
@@ -41,11 +125,12 @@ pub enum Class {
 
 /// How much a finding matters; ordered, worst last.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Background information.
+    #[default]
     Info,
     /// The figures may be misleading.
     Warning,

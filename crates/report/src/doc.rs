@@ -411,8 +411,10 @@ impl Document {
         }
     }
 
+    /// Appends findings, without the verdict, which has its own place.
     pub fn findings(&mut self, findings: &[Finding]) {
-        self.blocks.extend(findings.iter().cloned().map(Block::Finding));
+        let shown = findings.iter().filter(|finding| !finding.is_verdict());
+        self.blocks.extend(shown.cloned().map(Block::Finding));
     }
 
     pub fn section(&mut self, title: &str, about: impl Into<Text>, body: Document) {

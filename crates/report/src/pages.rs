@@ -32,6 +32,7 @@ pub use header::{Origin, device_list};
 pub use layers::{IoCost, layers};
 pub use leftovers::{LeftoverRow, leftovers};
 pub use limit::{LimitPageOptions, limit};
+pub use limited_by::judged_anew;
 use limited_by::limited_by;
 pub use rings::{placement, rings};
 pub use run::run;
@@ -42,7 +43,7 @@ use threads::thread_states;
 pub use threads::threads;
 pub use topo::topo;
 pub(crate) use topo::topo_tree;
-pub use watch::{Observed, watch};
+pub use watch::watch;
 
 use crate::doc::{Document, Text, text};
 use fathom_model::watch::Missing;

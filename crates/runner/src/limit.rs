@@ -16,7 +16,7 @@ use fathom_analysis::limit::{
     BlockSpec, Competitor, Conditions, Config, LatencyTarget, LimitRecord, QueueFacts, Search,
     SuiteTest, Window,
 };
-use fathom_analysis::watch::{IoLimit, ObservedTotals};
+use fathom_analysis::watch::{IoLimit, Observed};
 use fathom_machine::guard::Permissions;
 use fathom_model::facts::TargetFacts;
 use fathom_model::outcome::{Outcome, RecordKind};
@@ -227,12 +227,12 @@ fn queues(targets: &OpenTargets) -> Vec<QueueFacts> {
 /// The samples of the machine during one search.
 struct Samples {
     background: BackgroundSampling,
-    totals: ObservedTotals,
+    totals: Observed,
 }
 
 impl Samples {
     fn new(background: BackgroundSampling) -> Self {
-        Self { background, totals: ObservedTotals::default() }
+        Self { background, totals: Observed::default() }
     }
 
     /// Records the samples taken since the last window.

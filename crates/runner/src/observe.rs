@@ -2,12 +2,15 @@
 
 use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::sampling::{Sampling, SamplingOptions};
+use fathom_analysis::rules;
+use fathom_analysis::watch::Observed;
 use fathom_machine::Roots;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::progress::Sample;
 use fathom_model::record::RECORD_VERSION;
-use fathom_model::watch::{CommandRecord, WatchRecord};
+use fathom_model::watch::{CommandRecord, MachineSample, WatchRecord};
 use fathom_model::{Facts, RunRecord};
+use fathom_store::Reader;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -40,17 +43,36 @@ pub fn unfinished(record: &RunRecord) -> RunRecord {
     RunRecord { outcome: Outcome::unfinished(), ..record.clone() }
 }
 
+/// All samples of the machine in the run directory `dir`.
+///
+/// # Errors
+/// Names the file that cannot be read.
+pub fn stored(dir: &Path) -> Result<Observed, String> {
+    let mut reader = Reader::open(dir)?;
+    let mut observed = Observed::default();
+    while let Some(timed) = reader.forward()? {
+        // Before its samplers are open, a run records its jobs alone.
+        if timed.sample.machine != MachineSample::default() {
+            observed.add(&timed.sample);
+        }
+    }
+    observed.known_stacks = reader.stacks()?.to_vec();
+    Ok(observed)
+}
+
 /// Samplers whose samples are recorded.
 pub struct Observer {
     sampling: Sampling,
     recording: Recording,
     record: RunRecord,
+    /// `None` where nobody wants the verdict.
+    observed: Option<Observed>,
 }
 
 /// The end of an observation.
 pub struct Observation {
-    /// Samples that [`Observer::next`] had not returned.
-    pub rest: Vec<Sample>,
+    /// All samples.
+    pub observed: Observed,
     /// The complete record.
     pub record: RunRecord,
     /// Why part of it could not be written.
@@ -70,7 +92,13 @@ impl Observer {
         let sampling = Sampling::start(options)?;
         let record = RunRecord { watch: Some(sampling.record().clone()), ..record };
         let recording = new.begin(&unfinished(&record), ignore)?;
-        Ok(Self { sampling, recording, record })
+        Ok(Self { sampling, recording, record, observed: Some(Observed::default()) })
+    }
+
+    /// Takes samples for a view of each, without a verdict on all of them.
+    #[must_use]
+    pub fn without_verdict(self) -> Self {
+        Self { observed: None, ..self }
     }
 
     /// The run directory.
@@ -105,6 +133,7 @@ impl Observer {
             return None;
         }
         let sample = self.sampling.next(patience)?;
+        self.observed.iter_mut().for_each(|observed| observed.add(&sample));
         self.recording.sample(&sample);
         Some(sample)
     }
@@ -123,7 +152,11 @@ impl Observer {
         notice: &mut dyn FnMut(&str),
     ) -> Observation {
         let (rest, watch) = self.sampling.stop();
-        rest.iter().for_each(|sample| self.recording.sample(sample));
+        let mut observed = self.observed.unwrap_or_default();
+        for sample in &rest {
+            observed.add(sample);
+            self.recording.sample(sample);
+        }
         let written = self.recording.flush(notice);
         let lost = written.error.map(what_to_do);
         self.record.elapsed_ns = written.elapsed_ns;
@@ -133,8 +166,9 @@ impl Observer {
             (None, Some(by)) => Outcome::interrupted(by),
             (None, None) => Outcome::Finished,
         };
+        self.record.findings = rules::judge(&self.record, &observed);
         let ended = self.recording.end(&self.record, notice);
-        Observation { rest, record: self.record, written: lost.map_or(ended, Err) }
+        Observation { observed, record: self.record, written: lost.map_or(ended, Err) }
     }
 }
 

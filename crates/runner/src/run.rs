@@ -8,6 +8,7 @@ use crate::ring_threads::RingThreads;
 use crate::targets::OpenTargets;
 use fathom_analysis::derive;
 use fathom_analysis::limit::{Config, Probe};
+use fathom_analysis::watch::Observed;
 use fathom_engine::EntrySender;
 use fathom_machine::guard::Permissions;
 use fathom_model::facts::Facts;
@@ -40,8 +41,6 @@ pub trait Hooks {
     fn probing(&mut self, _config: &Config, _probe: &Probe, _done: f64) {}
     /// A window of an experiment begins.
     fn trying(&mut self, _progress: &TrialProgress) {}
-    /// A sample of the machine, about once a second.
-    fn sampled(&mut self, _sample: &Sample) {}
     /// What takes the entries of the logs of the job with this index, which has one for each I/O.
     fn io_log(&mut self, _job: usize) -> Option<EntrySender> {
         None
@@ -80,6 +79,7 @@ pub struct Runner {
     options: RunOptions,
     new_recording: Option<NewRecording>,
     recording: Option<Recording>,
+    observed: Observed,
 }
 
 impl Runner {
@@ -96,7 +96,8 @@ impl Runner {
         let recording =
             NewRecording::create(&options.record, &mut |text: &str| hooks.notice(text))?;
         let targets = OpenTargets::open(plan, facts, &options.permissions, &options.cancel)?;
-        Ok(Self { targets, options, new_recording: Some(recording), recording: None })
+        let (new_recording, observed) = (Some(recording), Observed::default());
+        Ok(Self { targets, options, new_recording, recording: None, observed })
     }
 
     /// The open targets.
@@ -109,6 +110,12 @@ impl Runner {
     #[must_use]
     pub fn record_dir(&self) -> Option<&Path> {
         self.recording.as_ref().and_then(Recording::path)
+    }
+
+    /// The samples of the machine during the run.
+    #[must_use]
+    pub fn observed(&self) -> &Observed {
+        &self.observed
     }
 
     /// Lays out new files, runs `plan` until it ends or is cancelled, and returns its record, without findings.
@@ -147,7 +154,8 @@ impl Runner {
         let disks_before = disks.snapshot().ok();
         let mut shrinking = targets.shrink_detector(plan);
         let mut ring_threads = RingThreads::new(plan, targets.proc());
-        let mut samples = Samples::new(self.recording.as_mut(), &self.options, targets);
+        let recording = self.recording.as_mut();
+        let mut samples = Samples::new(recording, &mut self.observed, &self.options, targets);
         let of_single_ios = |index: usize| {
             plan.jobs[index].logs.as_ref().is_some_and(|logs| logs.are_of_single_ios())
         };
@@ -196,7 +204,7 @@ impl Runner {
         hooks.progress(&last);
         record.jobs = targets.join(running);
         record.disks = disk_totals(&disks, disks_before.as_ref());
-        record.watch = samples.finish(&last, hooks);
+        record.watch = samples.finish(&last);
         ring_threads.note(&mut record.jobs);
         worked |= record.jobs.iter().any(|job| job.runtime_ns > 0);
         let failed = !record.outcome.is_finished() || record.jobs.iter().any(|j| j.error.is_some());
@@ -265,6 +273,7 @@ fn samples_lost(error: &str) -> String {
 /// The samples of one run: machine and jobs, merged.
 struct Samples<'a> {
     recording: Option<&'a mut Recording>,
+    observed: &'a mut Observed,
     background: BackgroundSampling,
     /// When background sampling started, in time since the start of the run.
     began_ns: Option<u64>,
@@ -277,12 +286,13 @@ struct Samples<'a> {
 impl<'a> Samples<'a> {
     fn new(
         recording: Option<&'a mut Recording>,
+        observed: &'a mut Observed,
         options: &RunOptions,
         targets: &OpenTargets,
     ) -> Self {
         let background = BackgroundSampling::new(options.sampling, targets.devices());
         let (next, before) = (Instant::now() + SAMPLE, Vec::new());
-        Self { recording, background, began_ns: None, next, before }
+        Self { recording, observed, background, began_ns: None, next, before }
     }
 
     /// Takes the samples that are due.
@@ -295,7 +305,7 @@ impl<'a> Samples<'a> {
                 self.began_ns = Some(progress.elapsed_ns.saturating_sub(elapsed_ns));
             }
             match sample {
-                Some(sample) => self.add(progress, sample, hooks),
+                Some(sample) => self.add(progress, sample),
                 None if !self.background.is_on() => self.add_jobs_if_due(progress),
                 None => {}
             }
@@ -321,8 +331,8 @@ impl<'a> Samples<'a> {
     }
 
     /// Adds a sample of the machine, whose times are relative to the start of sampling.
-    fn add(&mut self, progress: &Progress, sample: Sample, hooks: &mut dyn Hooks) {
-        hooks.sampled(&sample);
+    fn add(&mut self, progress: &Progress, sample: Sample) {
+        self.observed.add(&sample);
         let elapsed_ns = sample.elapsed_ns + self.began_ns.unwrap_or(0);
         self.record(progress, Sample { elapsed_ns, ..sample });
     }
@@ -339,13 +349,13 @@ impl<'a> Samples<'a> {
     }
 
     /// Takes the last samples; returns how the machine was sampled.
-    fn finish(mut self, last: &Progress, hooks: &mut dyn Hooks) -> Option<WatchRecord> {
+    fn finish(mut self, last: &Progress) -> Option<WatchRecord> {
         let off = BackgroundSampling::new(Level::Off, Vec::new());
         let (rest, watch) = std::mem::replace(&mut self.background, off).stop();
         if rest.is_empty() {
             self.add_jobs(last);
         }
-        rest.into_iter().for_each(|sample| self.add(last, sample, hooks));
+        rest.into_iter().for_each(|sample| self.add(last, sample));
         watch
     }
 }

@@ -19,9 +19,9 @@ pub(super) mod testing;
 mod tests;
 
 use super::jobs::sentence;
-use super::{Check, Rule};
+use super::{Check, Claim, Rule};
 use fathom_model::facts::{Facts, Host};
-use fathom_model::finding::{Evidence, Finding, Severity};
+use fathom_model::finding::{Evidence, Finding, Severity, Subject};
 use fathom_model::inspection::{DiskInspection, Inspection, Readings};
 use fathom_model::setting::{Scope, Setting, SettingChange};
 use serde::Serialize;
@@ -451,16 +451,9 @@ fn finding(
     let command = rule.remedy.replace("DISK", name).replace("CONTROLLER", controller);
     let command = command.replace("WANTED", wanted).replace("FOUND", found);
     let clause = if name.is_empty() { sentence(clause) } else { format!("{name}: {clause}") };
-    Finding {
-        rule: rule.id.to_string(),
-        class: rule.class,
-        severity: rule.severity,
-        confidence: None,
-        summary: format!("{clause}. {}", rule.meaning),
-        evidence: vec![
-            Evidence::text("found", found).with_source(&path),
-            Evidence::text("wanted", wanted),
-        ],
-        next_step: (!command.is_empty()).then_some(command),
-    }
+    let evidence =
+        vec![Evidence::text("found", found).with_source(&path), Evidence::text("wanted", wanted)];
+    let claim = Claim::new(format!("{clause}. {}", rule.meaning), evidence).remedy(command);
+    let subject = if name.is_empty() { Subject::Machine } else { Subject::device(name) };
+    rule.finding(claim.about(subject))
 }

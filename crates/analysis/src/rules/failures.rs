@@ -7,7 +7,7 @@ use super::{Check, Claim, Rule, Target};
 use crate::derive::{self, percent};
 #[cfg(test)]
 use fathom_model::Outcome;
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
 use fathom_model::progress::Counts;
 use fathom_model::record::RunRecord;
 use fathom_model::units;
@@ -46,7 +46,11 @@ fn job_failed(record: &RunRecord) -> Option<Claim> {
         evidence.extend(other.filter(|text| evidence.len() < 4 && !evidence.contains(text)));
     }
     let message = first.message.trim_end_matches('.');
-    Some(Claim::new(format!("{} failed: {message}.", sentence(&named(&failed))), evidence))
+    let claim = Claim::new(format!("{} failed: {message}.", sentence(&named(&failed))), evidence);
+    Some(match failed.as_slice() {
+        [job] => claim.about(Subject::Job { name: job.plan.name.clone() }),
+        _ => claim,
+    })
 }
 
 /// A signal ended the run early.

@@ -19,10 +19,9 @@ mod view;
 pub(super) use view::View;
 
 use super::{Claim, Input, RULES, Rule};
-use crate::watch::ObservedTotals;
+use crate::watch::Observed;
 use fathom_model::RunRecord;
-use fathom_model::finding::Finding;
-use fathom_model::watch::Stack;
+use fathom_model::finding::{Class, Evidence, Finding, Severity, Unit};
 
 /// So many causes are named at most.
 const CAUSES_MAX: usize = 3;
@@ -35,30 +34,54 @@ const SAMPLES_MIN: u64 = 2;
 /// Ranked last: that CPU time or a device is in use matters less than what uses it, or holds I/Os back.
 static LAST: [&Rule; 3] = [&cpu::BUSY_CPUS, &cpu::OWN_TIME, &device::DEVICE];
 
-/// What limited a workload.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Limiters {
-    /// These, the largest first.
-    Found(Vec<Finding>),
-    /// Nothing that was sampled; what would settle it.
-    Inconclusive(String),
-}
+/// None of the causes; found for want of others.
+pub(super) static INCONCLUSIVE: Rule = Rule {
+    id: "inconclusive",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "Nothing that was sampled is known to have limited the workload.",
+    threshold: || {
+        format!(
+            "No other limiter explains the workload's time, or it was not judged: fewer than {SAMPLES_MIN} samples, or              less than {:.0} s.",
+            view::LIFE_MIN_NS as f64 / 1e9
+        )
+    },
+    remedy: "",
+    supersedes: &[],
+    checks: &[],
+    #[cfg(test)]
+    cases: &[],
+};
 
-/// What limited the workload of `record` while `seen` was sampled, whose samples refer to `stacks`.
-#[must_use]
-pub fn limiters(record: &RunRecord, seen: &ObservedTotals, stacks: &[Stack]) -> Limiters {
-    let view = View::new(record, seen, stacks);
-    let settle = view.what_would_settle_it();
-    if seen.samples < SAMPLES_MIN || view.life_ns() < view::LIFE_MIN_NS {
-        return Limiters::Inconclusive(settle);
+/// What limited the workload of `record` while `observed` was sampled, the largest cause first, or that no cause was
+/// found; nothing without samples. `findings` are those of other rules about the record.
+pub(super) fn verdict(
+    record: &RunRecord,
+    findings: &[Finding],
+    observed: &Observed,
+) -> Vec<Finding> {
+    if observed.samples == 0 {
+        return Vec::new();
     }
+    let view = View::new(record, findings, observed);
     let input = Input::View(&view);
-    let held = RULES.iter().filter_map(|rule| Some((*rule, rule.claim(&input)?))).collect();
-    let causes = weigh(held);
-    match causes.is_empty() {
-        true => Limiters::Inconclusive(settle),
-        false => Limiters::Found(causes.into_iter().map(|(rule, c)| rule.finding(c)).collect()),
+    let causes = match observed.samples < SAMPLES_MIN || view.life_ns() < view::LIFE_MIN_NS {
+        true => Vec::new(),
+        false => {
+            weigh(RULES.iter().filter_map(|rule| Some((*rule, rule.claim(&input)?))).collect())
+        }
+    };
+    if causes.is_empty() {
+        let samples = Evidence::number("samples", observed.samples as f64, Unit::Count);
+        let claim = Claim { evidence: vec![samples], ..view.inconclusive() };
+        return vec![Finding { rank: Some(1), ..INCONCLUSIVE.finding(claim) }];
     }
+    let ranked = (1..).zip(causes).map(|(rank, (rule, claim))| Finding {
+        rank: Some(rank),
+        share_explained: Some(claim.weight),
+        ..rule.finding(claim)
+    });
+    ranked.collect()
 }
 
 /// The few causes that matter, the largest first.

@@ -2,13 +2,14 @@
 
 use super::doctor::testing::{Patient, healthy};
 use super::limiters::testing::Scene;
-use super::{Input, Rule, Target as LimitTarget, limit_findings, run_findings};
+use super::{Input, Rule, Target as LimitTarget, judge, limit_findings};
 use crate::limit::{
     BlockLimit, BlockSpec, Conditions, Config, CpuShares, LimitRecord, LimitReport, OwnCeiling,
     Point, TargetLimit,
 };
 use crate::stats::Estimate;
 use crate::topology::analyze;
+use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, TargetFacts, TargetKind};
 use fathom_model::finding::Finding;
 use fathom_model::outcome::{Outcome, RecordKind};
@@ -119,7 +120,7 @@ pub(super) fn phrases(finding: &Finding) -> Vec<String> {
 
 /// Ids of the rules that hold for a run.
 pub(super) fn rule_names(record: &RunRecord) -> Vec<String> {
-    run_findings(record).into_iter().map(|finding| finding.rule).collect()
+    judge(record, &Observed::default()).into_iter().map(|finding| finding.rule).collect()
 }
 
 /// Ids of the rules that hold for a search after `change`.

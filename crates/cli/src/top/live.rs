@@ -35,6 +35,10 @@ impl Live {
         let record = record.map_or(RecordTo::Nowhere, |dir| RecordTo::Required(Some(dir.into())));
         record.check()?;
         let observer = Observer::start(watch, &record)?;
+        let observer = match record {
+            RecordTo::Nowhere => observer.without_verdict(),
+            _ => observer,
+        };
         Ok(Self { observer, takes: VecDeque::new(), stacks: Vec::new(), frozen: None, shown: None })
     }
 

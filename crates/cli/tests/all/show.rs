@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::common::{MIB, Place, says};
+use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 fn fixture(name: &str) -> String {
     format!("{}/../store/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
@@ -36,6 +38,59 @@ fn an_observation_and_a_search_are_printed_again_as_they_were() {
     let printed = place.ask(&["limit", "-t", "5", "--record=found", "--paragraph", "data"]).done();
     let again = place.ask(&["show", "--paragraph", "found"]).done();
     assert_eq!(again.stdout, printed.stdout);
+}
+
+/// The record in the run directory `dir`, changed.
+fn change(dir: &Path, change: impl FnOnce(&mut Value)) {
+    let file = dir.join("record.json");
+    let mut record = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    change(&mut record);
+    fs::write(file, record.to_string()).unwrap();
+}
+
+#[test]
+fn the_verdict_is_part_of_the_record() {
+    let place = Place::new();
+    let found = place.ask(&["watch", "-t", "1200ms", "-i", "200ms", "--record=seen", "--json"]);
+    let found = found.done().json();
+    let findings = found["findings"].as_array().unwrap();
+    assert!(findings.iter().all(|finding| finding["class"] == "limiter"), "{found}");
+    assert_eq!(findings[0]["rank"], 1, "{found}");
+    assert!(found["figures"]["system"]["cpu"]["idle"].is_number(), "{found}");
+    assert_eq!(place.ask(&["show", "seen", "--json"]).done().json(), found);
+    let unchanged = place.ask(&["show", "--judge", "seen"]).done().stdout;
+    says(&unchanged, &["Limited by:", "Judged anew:", "the findings are those of the record"]);
+    // What is stored is printed, also where the rules of today say something else.
+    change(&place.path("seen"), |record| {
+        record["findings"][0]["summary"] = "Sunspots limited it.".into();
+    });
+    let stored = place.ask(&["show", "seen"]).done().stdout;
+    says(&stored, &["Limited by:", "Sunspots limited it."]);
+    let anew = place.ask(&["show", "--judge", "seen"]).done().stdout;
+    says(&anew, &["Judged anew:", "no longer", "Sunspots limited it.", "new"]);
+    // Records that hold no verdict are judged when they are shown.
+    let before = unchanged.split("Judged anew:").next().unwrap();
+    change(&place.path("seen"), |record| record["findings"] = Value::Array(Vec::new()));
+    assert!(before.starts_with(place.ask(&["show", "seen"]).done().stdout.trim_end()));
+}
+
+#[test]
+fn runs_are_listed_with_headline_and_verdict() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    let run = ["run", "--eta=never", "--rw=randread", "--time_based", "--runtime=2500ms", "data"];
+    place.ask(&run).done();
+    place.ask(&["limit", "-t", "5", "--sampling=off", "data"]).done();
+    let rows = place.ask(&["runs", "--json"]).done().json();
+    let [run, limit] = rows.as_array().unwrap().as_slice() else { panic!("{rows}") };
+    assert_eq!((run["kind"].as_str(), limit["kind"].as_str()), (Some("run"), Some("limit")));
+    for row in [run, limit] {
+        assert!(row["headline"].as_str().unwrap().contains("IOPS"), "{row}");
+        assert!(row["verdict"].as_str().is_some_and(|verdict| !verdict.is_empty()), "{row}");
+        assert!(row["limited_by"][0].is_string(), "{row}");
+    }
+    let listed = place.ask(&["runs"]).done().stdout;
+    says(&listed, &["limited by", run["limited_by"][0].as_str().unwrap()]);
 }
 
 #[test]

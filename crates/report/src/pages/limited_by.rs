@@ -1,27 +1,28 @@
 //! The last block of `run` and `watch`: what limited the workload.
 
 use super::parts;
-use super::watch::Observed;
-use crate::doc::{Document, Text, text};
-use fathom_analysis::rules::{Limiters, limiters};
-use fathom_model::{Finding, RunRecord};
+use crate::doc::{Document, Text};
+use fathom_model::Finding;
 
-/// Names the causes with their figures, or how to resolve an inconclusive result.
-pub(super) fn limited_by(page: &mut Document, record: &RunRecord, observed: &Observed) {
-    if observed.seen.samples == 0 {
-        return;
-    }
+/// The verdict among `findings`: the causes with their figures, or how to resolve an inconclusive result.
+pub(super) fn limited_by(page: &mut Document, findings: &[Finding]) {
     let mut body = Document::default();
-    match limiters(record, observed.seen, observed.stacks) {
-        Limiters::Found(causes) => {
-            for (place, cause) in causes.iter().enumerate() {
-                body.entry(&format!("{}.", place + 1), cause.summary.as_str());
+    for cause in findings.iter().filter(|finding| finding.is_verdict()) {
+        match (cause.rank, cause.share_explained) {
+            (Some(rank), Some(_)) => {
+                body.entry(&format!("{rank}."), cause.summary.as_str());
                 details(&mut body, cause);
             }
+            _ => {
+                let step = cause.next_step.as_ref();
+                let step = step.map_or_else(String::new, |step| format!(" {step}."));
+                body.paragraph(format!("{}{step}", cause.summary));
+            }
         }
-        Limiters::Inconclusive(settle) => body.paragraph(text!("inconclusive: ", settle, ".")),
     }
-    page.section("Limited by:", Text::default(), body);
+    if !body.blocks.is_empty() {
+        page.section("Limited by:", Text::default(), body);
+    }
 }
 
 fn details(body: &mut Document, cause: &Finding) {
@@ -38,4 +39,24 @@ fn details(body: &mut Document, cause: &Finding) {
     if let Some(step) = &cause.next_step {
         body.entry("", format!("next: {step}"));
     }
+}
+
+/// How a verdict differs from that of the findings `before`, which the record holds.
+#[must_use]
+pub fn judged_anew(before: &[Finding], now: &[Finding]) -> Document {
+    let mut body = Document::default();
+    let missing = |from: &'_ Finding, all: &[Finding]| {
+        !all.iter().any(|other| (&other.rule, &other.summary) == (&from.rule, &from.summary))
+    };
+    for (name, from, all) in [("no longer", before, now), ("new", now, before)] {
+        for finding in from.iter().filter(|finding| missing(finding, all)) {
+            body.entry(name, format!("{}: {}", finding.rule, finding.summary));
+        }
+    }
+    if body.blocks.is_empty() {
+        body.paragraph("the findings are those of the record");
+    }
+    let mut page = Document::default();
+    page.section("Judged anew:", Text::default(), body);
+    page
 }

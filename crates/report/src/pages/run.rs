@@ -4,10 +4,11 @@ mod cost;
 mod figures;
 
 use super::header::Origin;
-use super::watch::{Observed, machine};
+use super::watch::machine;
 use super::{doctor_line, limited_by};
 use crate::doc::{Document, Text, count, text, time};
 use fathom_analysis::derive::{self, JobGroup};
+use fathom_analysis::watch::Observed;
 use fathom_model::facts::TargetFacts;
 use fathom_model::outcome::Outcome;
 use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order, Paths};
@@ -34,7 +35,7 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
         section(&mut page, record, group);
     }
     totals(&mut page, record, &groups);
-    observed.iter().for_each(|observed| limited_by(&mut page, record, observed));
+    limited_by(&mut page, &record.findings);
     let mut rest = Document::default();
     cost::disks(&mut rest, record);
     doctor_line(&mut rest, &record.facts);

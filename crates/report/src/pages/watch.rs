@@ -16,13 +16,13 @@ use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{DiskRates, MachineRates};
 use fathom_analysis::metrics::{DISK, DiskMetric, FigureGroup, FigureUnit, Interval, METRICS};
 use fathom_analysis::threads::SMALL;
-use fathom_analysis::watch::ObservedTotals;
+use fathom_analysis::watch::Observed;
 use fathom_model::RunRecord;
 use fathom_model::advice::intervals_joined;
 use fathom_model::shell;
 use fathom_model::watch::{
     BlocksSample, DeviceBlocks, DiskKind, Level, Missing, RingSample, RingsSample, SamplerCost,
-    Stack, WatchRecord,
+    WatchRecord,
 };
 
 /// Maximum number of thread groups and of rings printed.
@@ -42,17 +42,8 @@ const SHOWN: [FigureGroup; 7] = [
     FigureGroup::Cgroup,
 ];
 
-/// The samples of a run directory.
-pub struct Observed<'a> {
-    /// Totals of its samples.
-    pub seen: &'a ObservedTotals,
-    /// The stacks that the samples refer to.
-    pub stacks: &'a [Stack],
-}
-
 /// The result of `fathom watch`. Reasons why something was not measured are given only if `verbose`.
-pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document {
-    let seen = observed.seen;
+pub fn watch(seen: &Observed, record: &RunRecord, verbose: bool) -> Document {
     let none = WatchRecord::default();
     let watch = record.watch.as_ref().unwrap_or(&none);
     let rates = seen.rates();
@@ -66,8 +57,8 @@ pub fn watch(observed: &Observed, record: &RunRecord, verbose: bool) -> Document
     }
     programs::programs(&mut page, &seen.processes, &rates, !watch.pids.is_empty());
     disks(&mut page, &rates, seen);
-    limited_by(&mut page, record, observed);
-    layer_table(&mut page, observed, None);
+    limited_by(&mut page, &record.findings);
+    layer_table(&mut page, seen, None);
     system_calls(&mut page, seen);
     threads(&mut page, seen);
     let mut rest = Document::default();
@@ -99,11 +90,10 @@ pub(super) fn machine(
     missing: &[Missing],
     verbose: bool,
 ) {
-    let observed = observed.filter(|observed| observed.seen.samples > 1);
-    let Some((observed, watch)) = observed.zip(record.watch.as_ref()) else {
+    let observed = observed.filter(|observed| observed.samples > 1);
+    let Some((seen, watch)) = observed.zip(record.watch.as_ref()) else {
         return not_measured(page, missing, verbose);
     };
-    let seen = observed.seen;
     let rates = seen.rates();
     let interval = Interval { before: seen.first(), now: seen.last(), rates: &rates };
     cpus(page, &interval, seen);
@@ -115,7 +105,7 @@ pub(super) fn machine(
     not_measured(page, missing, verbose);
     // The whole machine's samples are not those of the run's I/Os.
     let is_own = !watch.pids.is_empty();
-    layer_table(page, observed, is_own.then(|| io_cost(record)).flatten());
+    layer_table(page, seen, is_own.then(|| io_cost(record)).flatten());
     if is_full {
         system_calls(page, seen);
         threads(page, seen);
@@ -123,7 +113,7 @@ pub(super) fn machine(
 }
 
 /// Counters and events.
-fn details(page: &mut Document, interval: &Interval<'_>, seen: &ObservedTotals) {
+fn details(page: &mut Document, interval: &Interval<'_>, seen: &Observed) {
     let rates = interval.rates;
     for (place, text) in rates.counters.iter().flat_map(counters::lines).enumerate() {
         page.entry(if place == 0 { "counters" } else { "" }, text);
@@ -139,7 +129,7 @@ fn details(page: &mut Document, interval: &Interval<'_>, seen: &ObservedTotals) 
     }
 }
 
-fn system_calls(page: &mut Document, seen: &ObservedTotals) {
+fn system_calls(page: &mut Document, seen: &Observed) {
     seen.last().calls.iter().for_each(|sample| calls(page, sample, seen.elapsed_ns));
 }
 
@@ -149,7 +139,7 @@ fn io_cost(record: &RunRecord) -> Option<(f64, Option<f64>)> {
     Some((derive::cpu_per_io_ns(&all)?, derive::iops_at_once(record)))
 }
 
-fn head(page: &mut Document, seen: &ObservedTotals, record: &RunRecord, watch: &WatchRecord) {
+fn head(page: &mut Document, seen: &Observed, record: &RunRecord, watch: &WatchRecord) {
     let interval = (watch.interval_ns > 0).then_some(watch.interval_ns as f64);
     let samples = match seen.samples {
         0 => Some("no samples".into()),
@@ -185,7 +175,7 @@ fn shares(interval: &Interval<'_>, group: FigureGroup) -> Text {
     Text::join(figures::group(interval, group, |share| share >= SHARE_MIN), ", ")
 }
 
-fn cpus(page: &mut Document, interval: &Interval<'_>, seen: &ObservedTotals) {
+fn cpus(page: &mut Document, interval: &Interval<'_>, seen: &Observed) {
     let Some(system) = &interval.rates.system else { return };
     let busy = percent(system.cpu.busy());
     let busy = text!(busy, " busy (", named("max", percent(seen.busy_max)), ")");
@@ -217,7 +207,7 @@ fn memory(page: &mut Document, interval: &Interval<'_>) {
     }
 }
 
-fn disks(page: &mut Document, rates: &MachineRates, seen: &ObservedTotals) {
+fn disks(page: &mut Document, rates: &MachineRates, seen: &Observed) {
     let peak = |disk: &DiskRates| seen.queue_max.get(&disk.name).copied().unwrap_or_default();
     let mut active: Vec<&DiskRates> = rates
         .disks
@@ -270,7 +260,7 @@ fn direction(disk: &DiskRates, group: FigureGroup, elapsed_ns: u64) -> Text {
     if ios > 0.0 { all } else { Text::default() }
 }
 
-fn threads(page: &mut Document, seen: &ObservedTotals) {
+fn threads(page: &mut Document, seen: &Observed) {
     let groups = seen.threads.shown();
     if groups.is_empty() {
         return;
@@ -296,10 +286,10 @@ fn threads(page: &mut Document, seen: &ObservedTotals) {
 }
 
 /// CPU time by kernel layer; of an I/O where its CPU time in nanoseconds is given, with the IOPS where those are known.
-fn layer_table(page: &mut Document, observed: &Observed, io: Option<(f64, Option<f64>)>) {
-    let Some(samples) = observed.seen.stacks() else { return };
-    let times = LayerTimes::of([&samples], observed.stacks, |_| true);
-    let elapsed_ns = observed.seen.elapsed_ns;
+fn layer_table(page: &mut Document, seen: &Observed, io: Option<(f64, Option<f64>)>) {
+    let Some(samples) = seen.stacks() else { return };
+    let times = LayerTimes::of([&samples], &seen.known_stacks, |_| true);
+    let elapsed_ns = seen.elapsed_ns;
     let per_io = io.map(|(cpu_ns, iops)| {
         let sampled_ns = iops.and_then(|iops| times.per_io_ns(elapsed_ns, iops));
         IoCost { cpu_ns, sampled_ns }
@@ -405,7 +395,7 @@ fn sizes(counts: &[(u32, u64)]) -> Text {
     Text::join(counts.iter().enumerate().filter_map(part), ", ")
 }
 
-fn overhead(page: &mut Document, seen: &ObservedTotals, watch: &WatchRecord) {
+fn overhead(page: &mut Document, seen: &Observed, watch: &WatchRecord) {
     let share = |ns: u64| percent(ns as f64 * 100.0 / seen.elapsed_ns.max(1) as f64);
     let all: u64 = watch.cost.iter().map(|cost| cost.cpu_ns).sum();
     let missed: u64 = watch.cost.iter().map(|cost| cost.missed).sum();

@@ -7,11 +7,8 @@ use fathom_model::watch::{
     ThreadsSample,
 };
 
-fn rendered(seen: &ObservedTotals, record: &RunRecord) -> String {
-    render::text(
-        &watch(&Observed { seen, stacks: &[] }, record, true),
-        Style { color: false, width: 120 },
-    )
+fn rendered(seen: &Observed, record: &RunRecord) -> String {
+    render::text(&watch(seen, record, true), Style { color: false, width: 120 })
 }
 
 /// The machine after a second: one CPU 50% busy, a disk with 100 reads of 4 KiB.
@@ -60,7 +57,7 @@ fn sample(second: u64) -> Sample {
 
 #[test]
 fn everything_observed_is_shown() {
-    let mut seen = ObservedTotals::default();
+    let mut seen = Observed::default();
     (0..3).for_each(|second| seen.add(&sample(second)));
     let missing = Missing { what: "x".into(), why: "y".into(), allow: String::new() };
     let cost =
@@ -101,13 +98,13 @@ fn everything_observed_is_shown() {
 #[test]
 fn without_samples_there_is_one_line() {
     let record = RunRecord { elapsed_ns: 5_000_000_000, ..RunRecord::default() };
-    let text = rendered(&ObservedTotals::default(), &record);
+    let text = rendered(&Observed::default(), &record);
     assert_eq!(text, "watched  whole machine for 5 s · no samples\n");
 }
 
 #[test]
 fn a_disk_is_not_busier_than_all_the_time_and_no_io_takes_no_time() {
-    let mut seen = ObservedTotals::default();
+    let mut seen = Observed::default();
     for second in 0..3 {
         let mut sample = sample(second);
         let disk = &mut sample.machine.disks[0];
@@ -118,8 +115,7 @@ fn a_disk_is_not_busier_than_all_the_time_and_no_io_takes_no_time() {
     let text = rendered(&seen, &RunRecord::default());
     assert!(text.contains("read 100 IOPS, 400 KiB/s, await <5 µs"), "{text}");
     assert!(text.contains("util 100%"), "{text}");
-    let stacks = &[];
-    assert_fits(&watch(&Observed { seen: &seen, stacks }, &RunRecord::default(), true));
+    assert_fits(&watch(&seen, &RunRecord::default(), true));
 }
 
 #[test]
@@ -174,7 +170,7 @@ fn the_watched_program_is_told_from_others_and_shows_its_own_limits() {
         others: vec![hog, program("idle", 10, 1_000_000)],
         files: Vec::new(),
     });
-    let mut seen = ObservedTotals::default();
+    let mut seen = Observed::default();
     [sample(0), last].iter().for_each(|sample| seen.add(sample));
     let watch = WatchRecord { pids: vec![7], ..WatchRecord::default() };
     let text = rendered(&seen, &RunRecord { watch: Some(watch), ..RunRecord::default() });

@@ -2,7 +2,7 @@ use super::*;
 use crate::doc::{
     DataColumn, Quantity, QuantityUnit, Text, bandwidth, count, named, number, percent, text, time,
 };
-use fathom_model::finding::{Class, Evidence, Finding, Severity};
+use fathom_model::finding::{Evidence, Finding, Severity};
 
 fn figures() -> Document {
     let ratio = Quantity::new(1.02, QuantityUnit::Ratio).within(0.98, 1.061);
@@ -34,15 +34,14 @@ fn figures() -> Document {
     let mut page = Document::default();
     page.findings(&[Finding {
         rule: "r".into(),
-        class: Class::Validity,
         severity: Severity::Warning,
-        confidence: None,
         summary: "40 I/Os failed.".into(),
         evidence: vec![
             Evidence::text("", "40 failed"),
             Evidence::text("", "p99 271 µs in service"),
         ],
         next_step: Some("check dmesg".into()),
+        ..Finding::default()
     }]);
     page.section("job", text!("4 KiB, ", percent(5.0), " of ", number(12.5)), body);
     page

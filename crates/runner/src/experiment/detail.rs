@@ -5,10 +5,10 @@ use crate::run::Hooks;
 use crate::sampling::{Sampling, SamplingOptions};
 use fathom_analysis::experiment::{Detail, LayerShare};
 use fathom_analysis::layers::LayerTimes;
-use fathom_analysis::watch::ObservedTotals;
+use fathom_analysis::watch::Observed;
 use fathom_model::experiment::Load;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{Level, Stack};
+use fathom_model::watch::Level;
 use fathom_watch::Scope;
 use std::time::Duration;
 
@@ -42,18 +42,15 @@ pub(super) fn measure(
 }
 
 fn detail(samples: &[Sample]) -> Detail {
-    let mut totals = ObservedTotals::default();
-    let mut stacks: Vec<Stack> = Vec::new();
+    let mut totals = Observed::default();
     let mut io_wq_workers = 0;
     for sample in samples {
         totals.add(sample);
-        let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
-        stacks.extend(new.cloned());
         let workers = sample.machine.rings.iter().flat_map(|rings| &rings.workers);
         io_wq_workers = io_wq_workers.max(workers.map(|of| of.threads).sum());
     }
     let counted = totals.stacks();
-    let times = LayerTimes::of(counted.as_ref(), &stacks, |_| true);
+    let times = LayerTimes::of(counted.as_ref(), &totals.known_stacks, |_| true);
     let all = times.time().max(1) as f64;
     let layer = |row: &fathom_analysis::layers::LayerTime| LayerShare {
         layer: row.layer.name().to_string(),

@@ -9,7 +9,7 @@ use super::testing::{Scene, held};
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
 use crate::watch::{IoLimit, REACHED};
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
 use fathom_model::units;
 use fathom_model::watch::ThreadState;
 
@@ -100,7 +100,9 @@ fn io_limit(view: &View) -> Option<Claim> {
         (false, _) => format!("{setting}, /proc/diskstats"),
     };
     let claim = Claim::new(summary, vec![reached.with_source(&source)]);
-    Some(claim.weight(limit.reached_share() * waits).confidence(Confidence::High))
+    let subject = Subject::Cgroup { path: cgroup.clone() };
+    let claim = claim.about(subject).weight(limit.reached_share() * waits);
+    Some(claim.confidence(Confidence::High))
 }
 
 /// What a cgroup's I/O settings say, such as `weight=50`, where `keys` has it; the innermost cgroup first.
@@ -158,7 +160,7 @@ fn io_cost(view: &View) -> Option<Claim> {
     let set = settings(view, &["weight", "enable"]).into_iter();
     let set = set.map(|entry| Evidence::text("set", entry).with_source("io.weight, io.cost.qos"));
     let claim = Claim::new(summary, evidence.chain(set.take(2)).collect());
-    Some(claim.weight(share).confidence(Confidence::High))
+    Some(claim.about(view.own_cgroup()).weight(share).confidence(Confidence::High))
 }
 
 /// Whether threads in `rq_qos_wait` wait for writeback throttling: it delays writes only, and only if it is on.
@@ -221,7 +223,7 @@ fn io_latency(view: &View) -> Option<Claim> {
     let evidence = [waiting.with_source("wchan rq_qos_wait")].into_iter();
     let set = targets.iter().map(|entry| Evidence::text("set", entry.as_str()));
     let claim = Claim::new(summary, evidence.chain(set.take(2)).collect());
-    Some(claim.weight(share).confidence(Confidence::Medium))
+    Some(claim.about(view.own_cgroup()).weight(share).confidence(Confidence::Medium))
 }
 
 /// BFQ serves other cgroups first.
@@ -269,7 +271,7 @@ fn io_weight(view: &View) -> Option<Claim> {
     );
     let held_share = Evidence::number("time between queue and driver", held, Unit::Share);
     let evidence = vec![held_share.with_source("block_rq_insert to block_rq_issue")];
-    let claim = Claim::new(summary, evidence);
+    let claim = Claim::new(summary, evidence).about(view.own_cgroup());
     Some(claim.weight(held * waits).confidence(Confidence::Medium))
 }
 
@@ -323,6 +325,7 @@ fn cpu_quota(view: &View) -> Option<Claim> {
     let periods = rates.throttled_periods.unwrap_or(0.0);
     let periods = Evidence::number("periods throttled per second", periods, Unit::Count);
     let claim = Claim::new(summary, vec![periods.with_source("cpu.stat")]);
+    let claim = claim.about(view.own_cgroup()).gain_of(weight);
     Some(claim.weight(weight).confidence(Confidence::High))
 }
 
@@ -401,6 +404,6 @@ fn memory_limit(view: &View) -> Option<Claim> {
     ];
     // Of the time that reads take, the part of those that are only needed again.
     let reads = (bytes / paging.in_bytes.max(1.0)).min(1.0) * view.io_wait().unwrap_or(1.0);
-    let claim = Claim::new(summary, evidence);
+    let claim = Claim::new(summary, evidence).about(view.own_cgroup());
     Some(claim.weight(stalled.max(reads)).confidence(Confidence::Medium))
 }

@@ -3,12 +3,12 @@
 use super::View;
 #[cfg(test)]
 use super::testing::Scene;
-use super::view::{CPU_SAMPLES_MIN, CPUS_BUSY_MIN, PEER_CPUS_MIN};
+use super::view::{AGAINST_MIN, CPU_SAMPLES_MIN, CPUS_BUSY_MIN, PEER_CPUS_MIN};
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
-use fathom_model::watch::ThreadState;
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::watch::{ProcessUse, ThreadState};
 
 /// Share of their time that threads must have waited for a CPU.
 const WAIT_MIN: f64 = 0.1;
@@ -153,7 +153,14 @@ fn other_programs(view: &View) -> Option<Claim> {
         others.with_source("/proc/PID/stat"),
         Evidence::number("all CPUs busy", busy / 100.0, Unit::Share).with_source("/proc/stat"),
     ];
-    Some(Claim::new(summary, evidence).weight(share).confidence(Confidence::High))
+    let claim = Claim::new(summary, evidence).about(program(most)).gain_of(share);
+    Some(claim.weight(share).confidence(Confidence::High))
+}
+
+/// A program, by its process where it has only one.
+pub(super) fn program(uses: &ProcessUse) -> Subject {
+    let pid = (uses.processes == 1).then_some(uses.pid);
+    Subject::Process { comm: uses.comm.clone(), pid }
 }
 
 /// All CPUs are in use, by whomever.
@@ -269,6 +276,8 @@ fn busy_cpus(view: &View) -> Option<Claim> {
     let steal = (shares.steal >= 1.0).then(|| share("stolen by the hypervisor", shares.steal));
     let evidence = [share("user", shares.user + shares.nice), share("kernel", shares.system)];
     let claim = Claim::new(summary, evidence.into_iter().chain(steal).collect());
+    let cpus = view.record.facts.host.cpus_allowed.clone();
+    let claim = claim.about(Subject::Cpus { cpus }).command("fathom top");
     Some(claim.weight(needed * busy / 100.0).confidence(Confidence::High))
 }
 
@@ -316,7 +325,10 @@ fn own_time(view: &View) -> Option<Claim> {
             .with_source("CPU samples")
     });
     let evidence = [on_cpu].into_iter().chain(layer).collect();
-    let claim = Claim::new(summary, evidence).weight(share).confidence(Confidence::High);
+    let waits = view.io_wait().filter(|share| *share >= AGAINST_MIN);
+    let waits = waits.map(|share| Evidence::number("time waiting for I/O", share, Unit::Share));
+    let claim = Claim::new(summary, evidence).about(view.workload()).despite(waits);
+    let claim = claim.weight(share).confidence(Confidence::High);
     let all_in_use = ran + 0.5 >= view.cpus();
     Some(if all_in_use {
         claim.remedy("Lower the CPU time per I/O: all CPUs are in use")

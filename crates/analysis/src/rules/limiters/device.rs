@@ -1,17 +1,19 @@
 //! The block device itself, and other programs' I/O on it.
 
 use super::View;
+use super::cpu::program;
 #[cfg(test)]
 use super::testing::Scene;
-use super::view::{UTIL_MIN, WAIT_MIN};
+use super::view::{AGAINST_MIN, UTIL_MIN, WAIT_MIN};
 use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
-use fathom_model::units;
+use fathom_model::facts::TargetFacts;
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
 #[cfg(test)]
 use fathom_model::{facts::HeldBy, watch::ThreadState};
+use fathom_model::{shell, units};
 
 /// Share that other programs must have of all bytes read and written, and of the I/Os in flight at the disk.
 pub(super) const OTHERS_SHARE_MIN: f64 = 0.3;
@@ -134,8 +136,9 @@ fn other_programs(view: &View) -> Option<Claim> {
     let rate = Evidence::number("other programs", rate, Unit::BytesPerSecond);
     let util = Evidence::number(format!("{} util", disk.name), disk.util / 100.0, Unit::Share);
     let evidence = vec![rate.with_source("/proc/PID/io"), util.with_source("/proc/diskstats")];
-    let claim = Claim::new(summary, evidence).weight(in_flight * waits);
-    Some(claim.confidence(Confidence::Medium))
+    let own = Evidence::number("own I/Os in flight", (1.0 - in_flight) * disk.queue, Unit::Count);
+    let claim = Claim::new(summary, evidence).about(program(most)).despite([own]);
+    Some(claim.weight(in_flight * waits).confidence(Confidence::Medium))
 }
 
 /// The device, with nothing known above it that holds I/Os back.
@@ -207,6 +210,17 @@ fn device(view: &View) -> Option<Claim> {
         units::count(most.ios)
     );
     let util = Evidence::number("util", disk.util / 100.0, Unit::Share);
-    let claim = Claim::new(summary, vec![util.with_source("/proc/diskstats")]);
-    Some(claim.weight(share * disk.util / 100.0).confidence(Confidence::Medium))
+    let against =
+        [("device idle", 1.0 - disk.util / 100.0), ("time not waiting for I/O", 1.0 - share)];
+    let against = against.into_iter().filter(|(_, share)| *share >= AGAINST_MIN);
+    let claim = Claim::new(summary, vec![util.with_source("/proc/diskstats")])
+        .about(Subject::device(&disk.name))
+        .despite(against.map(|(name, share)| Evidence::number(name, share, Unit::Share)))
+        .weight(share * disk.util / 100.0)
+        .confidence(Confidence::Medium);
+    let is_on = |target: &&TargetFacts| target.device_names().any(|name| name == disk.name);
+    Some(match view.record.facts.targets.iter().find(is_on) {
+        Some(target) => claim.command(format!("fathom limit {}", shell::quoted(&target.path))),
+        None => claim,
+    })
 }

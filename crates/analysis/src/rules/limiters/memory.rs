@@ -7,7 +7,7 @@ use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
-use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity, Unit};
+use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity, Subject, Unit};
 use fathom_model::units;
 use fathom_model::watch::{OpenFile, ProcessUse, ThreadState};
 
@@ -114,7 +114,7 @@ fn swapping(view: &View) -> Option<Claim> {
     });
     let evidence = [swapped.with_source("pswpin of /proc/vmstat")].into_iter().chain(own);
     let evidence = evidence.chain(stall);
-    let claim = Claim::new(summary, evidence.collect());
+    let claim = Claim::new(summary, evidence.collect()).about(Subject::Machine);
     Some(claim.weight(stalled.unwrap_or(STALLED_UNKNOWN)).confidence(Confidence::High))
 }
 
@@ -211,8 +211,9 @@ pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
 
 fn not_on_disk(view: &View) -> Option<Claim> {
     let known = |finding: &&Finding| RULES.contains(&finding.rule.as_str());
-    if let Some(finding) = view.record.findings.iter().find(known) {
+    if let Some(finding) = view.findings.iter().find(known) {
         let claim = Claim::new(finding.summary.clone(), Vec::new()).remedy("").weight(0.9);
+        let claim = claim.about(view.workload());
         return Some(claim.confidence(finding.confidence.unwrap_or(Confidence::High)));
     }
     if view.is_run() || !view.is_own {
@@ -223,7 +224,7 @@ fn not_on_disk(view: &View) -> Option<Claim> {
         _ => 0.0,
     };
     let claim = from_memory(view).filter(|_| in_user_mode < PROGRAM_MAX)?;
-    Some(claim.weight(0.9 * (1.0 - in_user_mode)))
+    Some(claim.about(view.workload()).weight(0.9 * (1.0 - in_user_mode)))
 }
 
 /// The watched program's reads and writes came from memory.

@@ -15,7 +15,7 @@ use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
 use fathom_model::Histogram;
 use fathom_model::facts::DeviceFacts;
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
 use fathom_model::watch::{SplitSamples, ThreadState};
 
 /// Part of the queue's requests that must have been in use on average.
@@ -114,10 +114,20 @@ fn requests(view: &View) -> Option<Claim> {
     }
     // All I/Os wait longer, in the queue or for a request of it.
     let weight = view.io_wait().unwrap_or(1.0);
-    let claim = Claim::new(summary, evidence).weight(weight).confidence(Confidence::High);
-    Some(claim.remedy(format!(
+    let nobody = Evidence::number("threads waiting for a request", 0.0, Unit::Count);
+    let nobody = (waiting == 0.0).then(|| nobody.with_source("wchan blk_mq_get_tag"));
+    let claim = Claim::new(summary, evidence).about(Subject::device(name)).despite(nobody);
+    let claim = claim.weight(weight).confidence(Confidence::High).remedy(format!(
         "Raise /sys/block/{name}/queue/nr_requests, or lower the queue depth if the device is saturated"
-    )))
+    ));
+    // Without a scheduler, there are no more requests than tags.
+    let twice = device.nr_requests?.saturating_mul(2);
+    let is_scheduled = device.scheduler.as_deref().is_some_and(|name| name != "none");
+    let can_be_raised = is_scheduled || device.driver_tags.is_some_and(|tags| tags >= twice);
+    Some(match can_be_raised {
+        true => claim.command(format!("echo {twice} >/sys/block/{name}/queue/nr_requests")),
+        false => claim,
+    })
 }
 
 /// I/Os wait in the I/O scheduler, or it uses the CPU time.
@@ -223,12 +233,9 @@ fn scheduler(view: &View) -> Option<Claim> {
     let by_cpu = cpu.unwrap_or(0.0) * on_cpu * 2.0;
     let weight = (held.unwrap_or(0.0) * waits.unwrap_or(0.0)).max(by_cpu);
     let claim = Claim::new(format!("{of} {effect}."), evidence).weight(weight);
-    Some(
-        claim.confidence(Confidence::Medium).remedy(format!(
-            "Compare with none: echo none >/sys/block/{}/queue/scheduler",
-            disk.name
-        )),
-    )
+    let command = format!("echo none >/sys/block/{}/queue/scheduler", disk.name);
+    let claim = claim.about(Subject::device(&disk.name)).confidence(Confidence::Medium);
+    Some(claim.remedy(format!("Compare with none: {command}")).command(command))
 }
 
 /// The part of the time of I/Os that passed before they were issued to the driver, where the driver could have taken
@@ -331,12 +338,9 @@ fn writeback_throttling(view: &View) -> Option<Claim> {
     );
     let waiting = Evidence::number("threads throttled", waiting, Unit::Count);
     let claim = Claim::new(summary, vec![waiting.with_source("wchan rq_qos_wait")]);
-    Some(
-        claim
-            .weight(share)
-            .confidence(Confidence::Medium)
-            .remedy(format!("Compare with it off: echo 0 >/sys/block/{name}/queue/wbt_lat_usec")),
-    )
+    let command = format!("echo 0 >/sys/block/{name}/queue/wbt_lat_usec");
+    let claim = claim.about(Subject::device(name)).weight(share).confidence(Confidence::Medium);
+    Some(claim.remedy(format!("Compare with it off: {command}")).command(command))
 }
 
 /// I/Os are larger than the queue's limits.
@@ -408,9 +412,15 @@ fn splits(view: &View) -> Option<Claim> {
     let claim = Claim::new(summary, vec![splits.with_source("block_split")]);
     // Of an I/O's time, the part that its further requests take at most.
     let weight = waits * (1.0 - 1.0 / pieces) * 0.5;
-    Some(
-        claim.weight(weight).confidence(Confidence::Low).remedy(to_avoid_splits(view, disk, limit)),
-    )
+    let claim = claim.about(Subject::device(&disk.name)).weight(weight).confidence(Confidence::Low);
+    let claim = claim.remedy(to_avoid_splits(view, disk, limit));
+    let most = view.device(&disk.name).and_then(|device| device.max_hw_sectors_kb);
+    Some(match most.filter(|_| limit == "max_sectors_kb") {
+        Some(most) => {
+            claim.command(format!("echo {most} >/sys/block/{}/queue/max_sectors_kb", disk.name))
+        }
+        None => claim,
+    })
 }
 
 fn to_avoid_splits(view: &View, disk: &DiskRates, limit: &str) -> String {

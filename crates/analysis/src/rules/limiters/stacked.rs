@@ -8,7 +8,8 @@ use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::shell;
 use fathom_model::watch::DiskKind;
 
 /// Share of the I/Os in flight at the stacked device that must have been in flight nowhere below it.
@@ -99,7 +100,14 @@ fn stacked_device(view: &View) -> Option<Claim> {
         queue(format!("{} aqu-sz × I/Os per request", disk.below.join(" + ")), below),
     ];
     let claim = Claim::new(summary, evidence).weight(in_layer * waits);
-    let claim = claim.confidence(Confidence::Medium);
+    let claim = claim.about(Subject::device(&disk.name)).confidence(Confidence::Medium);
+    let claim = match disk.name.as_bytes() {
+        [b'd', b'm', b'-', ..] if !disk.alias.is_empty() => {
+            claim.command(format!("dmsetup table {}", shell::quoted(&disk.alias)))
+        }
+        [b'm', b'd', ..] => claim.command("cat /proc/mdstat"),
+        _ => claim,
+    };
     Some(match disk.name.starts_with("loop") {
         true => claim.remedy(
             "Compare with I/O on the file itself, or with losetup --direct-io=on, which bypasses the page cache",

@@ -1,8 +1,8 @@
 //! Ten made-up seconds of `fathom watch -- fio`, and what can be changed about them.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::{Limiters, View, limiters};
-use crate::watch::ObservedTotals;
+use super::{INCONCLUSIVE, View, verdict};
+use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts};
 use fathom_model::finding::Finding;
 use fathom_model::outcome::RecordKind;
@@ -377,8 +377,9 @@ impl Scene {
         self.last.stacks = Some(StacksSample { counts: vec![count], ..StacksSample::default() });
     }
 
-    fn totals(&self) -> ObservedTotals {
-        let mut seen = ObservedTotals::default();
+    fn observed(&self) -> Observed {
+        let mut seen = Observed::default();
+        seen.known_stacks.clone_from(&self.stacks);
         let mut first = MachineSample {
             system: Some(SystemSample { cgroup: Some(cgroup()), ..SystemSample::default() }),
             ..MachineSample::default()
@@ -401,19 +402,27 @@ impl Scene {
     }
 
     pub fn with_view<T>(&self, judge: impl FnOnce(&View) -> T) -> T {
-        let totals = self.totals();
-        judge(&View::new(&self.record, &totals, &self.stacks))
+        judge(&View::new(&self.record, &self.record.findings, &self.observed()))
     }
 
-    pub fn limiters(&self) -> Limiters {
-        limiters(&self.record, &self.totals(), &self.stacks)
+    pub fn verdict(&self) -> Vec<Finding> {
+        verdict(&self.record, &self.record.findings, &self.observed())
     }
 
     pub fn causes(&self) -> Vec<Finding> {
-        match self.limiters() {
-            Limiters::Found(causes) => causes,
-            Limiters::Inconclusive(_) => Vec::new(),
-        }
+        let all = self.verdict().into_iter();
+        all.filter(|finding| finding.rule != INCONCLUSIVE.id).collect()
+    }
+
+    /// Why there is no cause.
+    pub fn inconclusive(&self) -> String {
+        let found = self.verdict();
+        let [Finding { rule, summary, next_step, .. }] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!(rule, INCONCLUSIVE.id);
+        let step = next_step.as_ref().map_or_else(String::new, |step| format!(" {step}"));
+        format!("{}{step}", summary.strip_prefix("inconclusive: ").unwrap())
     }
 }
 

@@ -2,6 +2,8 @@ use super::testing::Scene;
 use super::*;
 use crate::rules::testing::Case;
 use fathom_model::Dir;
+use fathom_model::finding::Subject;
+use fathom_model::progress::Sample;
 use fathom_model::watch::ThreadState;
 
 fn ids(causes: &[Finding]) -> Vec<&str> {
@@ -83,10 +85,7 @@ fn settle(change: impl FnOnce(&mut Scene)) -> String {
     scene.hog(1.9, 0.0, 0.0);
     scene.disk("vda", 10, 0.1, 5.0);
     change(&mut scene);
-    match scene.limiters() {
-        Limiters::Inconclusive(settle) => settle,
-        Limiters::Found(causes) => panic!("{:?}", ids(&causes)),
-    }
+    scene.inconclusive()
 }
 
 #[test]
@@ -100,15 +99,15 @@ fn a_program_that_sleeps_gets_no_advice_for_its_ios() {
     let said = |state| settle(|s| s.state(state, 1.0));
     assert_eq!(
         said(ThreadState::Timer),
-        "fio slept in a timer (1.00 threads), not waiting for a CPU or a disk"
+        "fio slept in a timer (1.00 threads), not waiting for a CPU or a disk."
     );
     assert_eq!(
         said(ThreadState::Pipe),
-        "fio waited for input or another program (1.00 threads: pipe), not for a CPU or a disk"
+        "fio waited for input or another program (1.00 threads: pipe), not for a CPU or a disk."
     );
     assert_eq!(
         said(ThreadState::Stopped),
-        "fio was stopped (1.00 threads), by a signal or a debugger"
+        "fio was stopped (1.00 threads), by a signal or a debugger."
     );
     // A timer beside as many busy threads is no reason.
     let settled = settle(|s| {
@@ -128,16 +127,17 @@ fn a_program_that_sleeps_gets_no_advice_for_its_ios() {
 #[test]
 fn a_program_that_ran_for_less_than_a_second_is_not_judged() {
     let mut scene = Scene::reads();
-    let lived = |scene: &mut Scene, ns| {
+    let live = |scene: &mut Scene, ns| {
         scene.record.watch.as_mut().unwrap().command.as_mut().unwrap().elapsed_ns = ns;
-        scene.limiters()
     };
+    live(&mut scene, 900_000_000);
     let settle = "fio ran for only 900 ms. Run for at least several seconds";
-    assert_eq!(lived(&mut scene, 900_000_000), Limiters::Inconclusive(settle.into()));
-    assert!(matches!(lived(&mut scene, 1_100_000_000), Limiters::Found(_)));
+    assert_eq!(scene.inconclusive(), settle);
+    live(&mut scene, 1_100_000_000);
+    assert_eq!(ids(&scene.verdict()), ["device"]);
     scene.job_of_its_own(Dir::Read, 16.0);
     scene.record.jobs[0].runtime_ns = 900_000_000;
-    assert!(matches!(scene.limiters(), Limiters::Inconclusive(_)));
+    assert!(scene.causes().is_empty());
 }
 
 #[test]
@@ -191,12 +191,39 @@ fn without_a_cause_it_says_what_would_settle_it() {
     let mut scene = Scene::reads();
     scene.no_threads();
     scene.disk("vda", 10, 0.1, 5.0);
-    let Limiters::Inconclusive(settle) = scene.limiters() else { panic!("a cause of nothing") };
+    let settle = scene.inconclusive();
     assert!(settle.contains("Change one setting"), "{settle}");
     scene.record.watch.as_mut().unwrap().pids.clear();
-    let Limiters::Inconclusive(settle) = scene.limiters() else { panic!("a cause of nothing") };
+    let settle = scene.inconclusive();
     assert!(settle.contains("fathom watch -p PID"), "{settle}");
-    let empty = limiters(&RunRecord::default(), &ObservedTotals::default(), &[]);
-    let Limiters::Inconclusive(settle) = empty else { panic!("a cause of nothing") };
-    assert!(settle.contains("fewer than two samples"), "{settle}");
+    let mut once = Observed::default();
+    once.add(&Sample::default());
+    let found = verdict(&RunRecord::default(), &[], &once);
+    assert!(found[0].summary.contains("fewer than two samples"), "{found:?}");
+    assert_eq!(verdict(&RunRecord::default(), &[], &Observed::default()), []);
+}
+
+#[test]
+fn the_verdict_ranks_what_explains_the_time() {
+    let found = causes(|s| {
+        s.throttled(7_800_000);
+        s.disk("vda", 10_000, 16.0, 99.0);
+    });
+    assert_eq!((found[0].rule.as_str(), found[0].rank), ("cgroup-cpu-quota", Some(1)));
+    let share = found[0].share_explained.unwrap();
+    assert!((share - 0.78).abs() < 1e-9, "{share}");
+    assert_eq!(found[0].subject, Some(Subject::Cgroup { path: "/db".into() }));
+    let gain = found[0].expected_gain.unwrap().throughput_ratio_max;
+    assert!((gain - 1.0 / 0.22).abs() < 1e-6, "{gain}");
+}
+
+#[test]
+fn each_cause_has_a_subject() {
+    for rule in RULES {
+        for case in rule.cases {
+            let Case::View { holds, .. } = case else { continue };
+            let found = causes(holds);
+            assert!(found.iter().all(|cause| cause.subject.is_some()), "{found:?}");
+        }
+    }
 }

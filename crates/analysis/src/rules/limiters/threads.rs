@@ -123,7 +123,8 @@ fn fsync(view: &View) -> Option<Claim> {
     );
     let evidence =
         [spent.with_source(source)].into_iter().chain(flushes).chain(took).chain(journal);
-    Some(Claim::new(summary, evidence.collect()).weight(share).confidence(Confidence::High))
+    let claim = Claim::new(summary, evidence.collect()).about(view.workload());
+    Some(claim.weight(share).confidence(Confidence::High))
 }
 
 /// The device that was flushed: one that holds a run's files, or the one with most flushes.
@@ -184,7 +185,9 @@ fn lock(view: &View) -> Option<Claim> {
     );
     let waiting = Evidence::number("threads in brief futex waits", waiting, Unit::Count);
     let waiting = waiting.with_source("/proc/PID/task/TID/schedstat and syscall");
-    Some(Claim::new(summary, vec![waiting]).weight(share).confidence(Confidence::Medium))
+    let claim = Claim::new(summary, vec![waiting]).about(view.threads_in(&view.who, "futex"));
+    let claim = claim.command(view.stacks_command()).weight(share);
+    Some(claim.confidence(Confidence::Medium))
 }
 
 /// A lock of the kernel, such as a file's.
@@ -221,7 +224,7 @@ fn kernel_lock(view: &View) -> Option<Claim> {
     }
     let is_lock = |wchan: &str| ThreadState::uninterruptible(wchan) == ThreadState::KernelLock;
     let most = view.groups(|_, _, wchan| is_lock(wchan)).next()?;
-    let [_, _, call, wchan] = most.values.as_slice() else { return None };
+    let [comm, _, call, wchan] = most.values.as_slice() else { return None };
     let call_shown = if call.is_empty() { String::new() } else { format!(" ({call})") };
     let summary = format!(
         "{waiting:.1} of {:.1} busy threads of {} waited for a kernel lock on average, most of them in {wchan}{call_shown}.",
@@ -230,9 +233,13 @@ fn kernel_lock(view: &View) -> Option<Claim> {
     );
     let waiting = Evidence::number("threads waiting for a kernel lock", waiting, Unit::Count);
     let claim = Claim::new(summary, vec![waiting.with_source("wchan")]);
+    let claim = claim.about(view.threads_in(comm, wchan)).command(view.stacks_command());
     let claim = claim.weight(share).confidence(Confidence::High);
     Some(match WRITE_CALLS.contains(&call.as_str()) {
-        true => claim.remedy("Use one file per job: writes to the same file serialize on its lock"),
+        true => Claim {
+            command: None,
+            ..claim.remedy("Use one file per job: writes to the same file serialize on its lock")
+        },
         false => claim,
     })
 }
@@ -291,6 +298,7 @@ fn io_workers(view: &View) -> Option<Claim> {
     );
     let workers = Evidence::number("active iou-wrk threads", workers, Unit::Count);
     let claim = Claim::new(summary, vec![workers.with_source("/proc/PID/task")]);
+    let claim = claim.about(view.threads_in("iou-wrk-*", ""));
     let claim = claim.weight(share.min(0.75)).confidence(Confidence::Medium);
     let (jobs, files) = (&view.record.plan.jobs, &view.seen.processes.files);
     let is_direct = match view.is_run() {
@@ -451,5 +459,5 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
         disk.name
     );
     let claim = Claim::new(summary, [queue].into_iter().chain(took).collect());
-    Some(claim.weight(share * 0.9).confidence(Confidence::High))
+    Some(claim.about(view.workload()).weight(share * 0.9).confidence(Confidence::High))
 }

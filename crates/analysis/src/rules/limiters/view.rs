@@ -4,15 +4,15 @@ use super::SAMPLES_MIN;
 use crate::derive;
 use crate::layers::LayerTimes;
 use crate::machine::{CpuShares, DiskRates, MachineRates};
+use crate::rules::Claim;
 use crate::threads::ThreadGroup;
-use crate::watch::ObservedTotals;
-use fathom_model::RunRecord;
+use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, TargetFacts};
+use fathom_model::finding::{Finding, Subject};
 use fathom_model::outcome::RecordKind;
 use fathom_model::units;
-use fathom_model::watch::{
-    CgroupSample, DeviceBlocks, DiskKind, Level, ProcessUse, Stack, ThreadState,
-};
+use fathom_model::watch::{CgroupSample, DeviceBlocks, DiskKind, Level, ProcessUse, ThreadState};
+use fathom_model::{RunRecord, shell};
 
 /// Busy time of a device, in percent, from which it can hold up anyone.
 pub(super) const UTIL_MIN: f64 = 50.0;
@@ -33,13 +33,17 @@ const ASLEEP_TIMES: f64 = 2.0;
 const PASSED_ON_MIN: f64 = 0.7;
 /// Mean number of threads in asynchronous waits up to which a program's I/Os are those of its threads.
 const ASYNC_MAX: f64 = 0.05;
+/// The share of the time from which something else speaks against a cause.
+pub(super) const AGAINST_MIN: f64 = 0.05;
 /// Who is watched where no program is.
 const THE_MACHINE: &str = "this machine";
 
 /// The samples of a record, as causes need them.
 pub(in crate::rules) struct View<'a> {
     pub record: &'a RunRecord,
-    pub seen: &'a ObservedTotals,
+    /// Those of rules about the record alone.
+    pub findings: &'a [Finding],
+    pub seen: &'a Observed,
     pub rates: MachineRates,
     /// Groups of the workload's active threads.
     pub groups: Vec<ThreadGroup>,
@@ -54,7 +58,7 @@ pub(in crate::rules) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub fn new(record: &'a RunRecord, seen: &'a ObservedTotals, stacks: &[Stack]) -> Self {
+    pub fn new(record: &'a RunRecord, findings: &'a [Finding], seen: &'a Observed) -> Self {
         let is_run = record.kind == RecordKind::Run;
         let whole_machine = record.watch.as_ref().is_none_or(|watch| watch.pids.is_empty());
         // A run's own threads also observe it.
@@ -64,11 +68,12 @@ impl<'a> View<'a> {
         let samples = if is_run && whole_machine { seen.own_stacks() } else { seen.stacks() };
         Self {
             record,
+            findings,
             seen,
             rates: seen.rates(),
             groups: threads.largest_first(),
             states: threads.states(),
-            layers: LayerTimes::of(samples.iter(), stacks, |_| true),
+            layers: LayerTimes::of(samples.iter(), &seen.known_stacks, |_| true),
             is_own: is_run || !whole_machine,
             who: who(record, seen),
         }
@@ -246,65 +251,98 @@ impl<'a> View<'a> {
         (self.is_own && mean >= enough).then_some((state, mean))
     }
 
-    /// What would settle it where no cause is found.
-    pub fn what_would_settle_it(&self) -> String {
-        let level = self.record.watch.as_ref().map(|watch| watch.level);
-        let busy = self.cpus_busy().filter(|busy| *busy >= CPUS_BUSY_MIN);
-        let who = &self.who;
-        match (level, busy, self.asleep()) {
-            _ if self.seen.samples < SAMPLES_MIN => {
-                "fewer than two samples of the machine were taken. Run for at least several seconds".into()
-            }
-            _ if self.life_ns() < LIFE_MIN_NS => format!(
-                "{} ran for only {}. Run for at least several seconds",
-                self.subject(),
-                units::time(self.life_ns() as f64)
-            ),
-            (None | Some(Level::Off), ..) => {
-                "nothing was sampled. Use --sampling=default or full".into()
-            }
-            (_, _, Some((state, mean))) => self.why_asleep(state, mean),
-            (_, Some(busy), None) => format!(
-                "the CPUs were {busy:.0}% busy, but {who} did not spend its time waiting for one. Rerun when other programs \
-                 are idle"
-            ),
-            _ if !self.is_own => {
-                "no machine-wide bottleneck was found. Watch one program: fathom watch -p PID".into()
-            }
-            (Some(Level::Default), ..) => {
-                "nothing that was sampled was saturated. --sampling=full also samples the block layer; or change \
-                 one setting, such as iodepth or numjobs, and compare"
-                    .into()
-            }
-            (Some(Level::Full), ..) => {
-                "nothing that was sampled was saturated. Change one setting, such as the queue depth or the number \
-                 of threads, and compare"
-                    .into()
-            }
+    /// The workload as the subject of a finding.
+    pub fn workload(&self) -> Subject {
+        let pid = Some(self.seen.processes.watched.pid).filter(|pid| *pid > 0);
+        match self.is_own {
+            true => Subject::Process { comm: self.who.clone(), pid },
+            false => Subject::Machine,
         }
     }
 
-    fn why_asleep(&self, state: ThreadState, mean: f64) -> String {
+    /// Some of its threads as the subject of a finding.
+    pub fn threads_in(&self, comm: &str, wchan: &str) -> Subject {
+        Subject::ThreadGroup { comm: comm.to_string(), wchan: wchan.to_string() }
+    }
+
+    /// A command line that shows where the workload's threads are.
+    pub fn stacks_command(&self) -> String {
+        match self.seen.processes.watched.pid {
+            pid @ 1.. if self.is_own && !self.is_run() => format!("fathom stacks -p {pid}"),
+            _ => "fathom stacks".to_string(),
+        }
+    }
+
+    /// The cgroup as the subject of a finding.
+    pub fn own_cgroup(&self) -> Subject {
+        let path = self.cgroup().map_or_else(String::new, |cgroup| cgroup.path.clone());
+        Subject::Cgroup { path }
+    }
+
+    /// Why no cause is found, and what would settle it.
+    pub fn inconclusive(&self) -> Claim {
+        let level = self.record.watch.as_ref().map(|watch| watch.level);
+        let busy = self.cpus_busy().filter(|busy| *busy >= CPUS_BUSY_MIN);
         let who = &self.who;
+        let saturated = "nothing that was sampled was saturated".to_string();
+        let longer = "Run for at least several seconds";
+        let (why, step) = match (level, busy, self.asleep()) {
+            _ if self.seen.samples < SAMPLES_MIN => {
+                ("fewer than two samples of the machine were taken".into(), longer)
+            }
+            _ if self.life_ns() < LIFE_MIN_NS => {
+                let life = units::time(self.life_ns() as f64);
+                (format!("{} ran for only {life}", self.subject()), longer)
+            }
+            (None | Some(Level::Off), ..) => {
+                ("nothing was sampled".into(), "Use --sampling=default or full")
+            }
+            (_, _, Some((state, mean))) => return self.why_asleep(state, mean),
+            (_, Some(busy), None) => {
+                let why = format!(
+                    "the CPUs were {busy:.0}% busy, but {who} did not spend its time waiting for one"
+                );
+                (why, "Rerun when other programs are idle")
+            }
+            _ if !self.is_own => (
+                "no machine-wide bottleneck was found".into(),
+                "Watch one program: fathom watch -p PID",
+            ),
+            (Some(Level::Default), ..) => (
+                saturated,
+                "--sampling=full also samples the block layer; or change one setting, such as iodepth or numjobs, and \
+                 compare",
+            ),
+            (Some(Level::Full), ..) => (
+                saturated,
+                "Change one setting, such as the queue depth or the number of threads, and compare",
+            ),
+        };
+        self.because(why).remedy(step)
+    }
+
+    fn because(&self, why: String) -> Claim {
+        Claim::new(format!("inconclusive: {why}."), Vec::new()).about(self.workload())
+    }
+
+    fn why_asleep(&self, state: ThreadState, mean: f64) -> Claim {
+        let (who, name) = (&self.who, state.name());
         match (state, self.peer()) {
-            (ThreadState::Timer, _) => {
-                format!(
-                    "{who} slept in a timer ({mean:.2} threads), not waiting for a CPU or a disk"
-                )
+            (ThreadState::Timer, _) => self.because(format!(
+                "{who} slept in a timer ({mean:.2} threads), not waiting for a CPU or a disk"
+            )),
+            (ThreadState::Stopped, _) => self.because(format!(
+                "{who} was stopped ({mean:.2} threads), by a signal or a debugger"
+            )),
+            (_, Some(peer)) => {
+                let why = format!("{who} waited for {} ({mean:.2} threads: {name})", peer.named());
+                self.because(why)
+                    .remedy(format!("Watch that instead: fathom watch -p {}", peer.comm))
+                    .command(format!("fathom watch -p {}", shell::quoted(&peer.comm)))
             }
-            (ThreadState::Stopped, _) => {
-                format!("{who} was stopped ({mean:.2} threads), by a signal or a debugger")
-            }
-            (state, Some(peer)) => format!(
-                "{who} waited for {} ({mean:.2} threads: {}). Watch that instead: fathom watch -p {}",
-                peer.named(),
-                state.name(),
-                peer.comm
-            ),
-            (state, None) => format!(
-                "{who} waited for input or another program ({mean:.2} threads: {}), not for a CPU or a disk",
-                state.name()
-            ),
+            (_, None) => self.because(format!(
+                "{who} waited for input or another program ({mean:.2} threads: {name}), not for a CPU or a disk"
+            )),
         }
     }
 }
@@ -318,7 +356,7 @@ fn ios_per_request(disk: &DiskRates) -> f64 {
 }
 
 /// The name of the watched process that used most; a shell's may be that of what it started.
-fn who(record: &RunRecord, seen: &ObservedTotals) -> String {
+fn who(record: &RunRecord, seen: &Observed) -> String {
     let command = record.watch.as_ref().and_then(|watch| watch.command.as_ref());
     let program = command.and_then(|command| command.argv.first()?.rsplit('/').next());
     match (program, seen.processes.watched.comm.as_str()) {
